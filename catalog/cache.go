@@ -1,0 +1,57 @@
+package catalog
+
+import (
+	"container/list"
+	"sync"
+
+	"recourse/saga"
+)
+
+// cached is how many compiled definitions are kept, the last used ones.
+const cached = 512
+
+type cacheKey struct {
+	name    string
+	version int
+}
+
+type cacheItem struct {
+	key cacheKey
+	def *saga.Definition
+}
+
+// cache keeps compiled definitions. The zero value is empty.
+type cache struct {
+	mu    sync.Mutex
+	items map[cacheKey]*list.Element
+	order list.List // the last used one in front
+}
+
+func (c *cache) get(name string, version int) *saga.Definition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.items[cacheKey{name, version}]
+	if e == nil {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(cacheItem).def
+}
+
+func (c *cache) put(name string, version int, def *saga.Definition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := cacheKey{name, version}
+	if e := c.items[key]; e != nil {
+		c.order.MoveToFront(e)
+		return
+	}
+	if c.items == nil {
+		c.items = make(map[cacheKey]*list.Element)
+	}
+	c.items[key] = c.order.PushFront(cacheItem{key, def})
+	if len(c.items) > cached {
+		last := c.order.Back()
+		delete(c.items, c.order.Remove(last).(cacheItem).key)
+	}
+}

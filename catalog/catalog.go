@@ -1,0 +1,103 @@
+// Package catalog publishes saga definitions and gives them back compiled.
+//
+// Publishing is strict: the document is checked against the server's vars and,
+// if asked, without warnings. Loading is not: what was published once is
+// compiled from its stored text whatever the server's options are today, so
+// that a saga can always go on. A version never changes, so compiled ones are cached.
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+)
+
+// Kind is what definitions are kept under in a journal.Catalog.
+const Kind = "definition"
+
+// ErrArchived: the definition takes no new sagas. Publishing it again revives it.
+var ErrArchived = errors.New("the definition is archived")
+
+// Options are what compiling needs beside the text.
+type Options struct {
+	Kinds  []dsl.Kind
+	Strict bool                       // warnings refuse a definition
+	Vars   map[string]json.RawMessage // the server's; nil: not known, so any name passes
+}
+
+// Catalog compiles, publishes and finds definitions. It is safe for concurrent use.
+type Catalog struct {
+	store   journal.Catalog
+	options Options
+	names   []string // of the vars; nil: not known
+	cache   cache
+}
+
+// New returns a catalog over store.
+func New(store journal.Catalog, o Options) *Catalog {
+	c := &Catalog{store: store, options: o}
+	if o.Vars != nil {
+		c.names = slices.AppendSeq([]string{}, maps.Keys(o.Vars))
+		slices.Sort(c.names)
+	}
+	return c
+}
+
+// Kinds lists the step kinds that definitions may use.
+func (c *Catalog) Kinds() []dsl.Kind { return c.options.Kinds }
+
+// Compile checks a document as publishing does, without publishing it. file is
+// the name that errors give.
+func (c *Catalog) Compile(file string, src []byte) (*saga.Definition, *dsl.Errors) {
+	return dsl.Parse(file, src, dsl.Options{Kinds: c.options.Kinds, Strict: c.options.Strict, VarNames: c.names})
+}
+
+// Definition returns one version, compiled. Errors: journal.ErrNotFound, the
+// store's, and saga.ErrUnusable when this program cannot compile what another has published.
+func (c *Catalog) Definition(ctx context.Context, name string, version int) (*saga.Definition, error) {
+	if version < 1 {
+		return nil, fmt.Errorf("definition %s v%d: %w", name, version, journal.ErrNotFound)
+	}
+	if def := c.cache.get(name, version); def != nil {
+		return def, nil
+	}
+	d, err := c.store.Document(ctx, Kind, name, version)
+	if err != nil {
+		return nil, fmt.Errorf("definition %s v%d: %w", name, version, err)
+	}
+	return c.load(d)
+}
+
+// Newest returns a name's newest version. Errors are Definition's, and
+// ErrArchived, with the document.
+func (c *Catalog) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
+	d, err := c.store.Document(ctx, Kind, name, 0)
+	if err != nil {
+		return d, nil, fmt.Errorf("definition %s: %w", name, err)
+	}
+	if d.Archived {
+		return d, nil, fmt.Errorf("definition %s: %w", name, ErrArchived)
+	}
+	def, err := c.load(d)
+	return d, def, err
+}
+
+// load compiles a stored document, by nothing but its text and the kinds there are.
+func (c *Catalog) load(d journal.Document) (*saga.Definition, error) {
+	if def := c.cache.get(d.Name, d.Version); def != nil {
+		return def, nil
+	}
+	def, errs := dsl.Parse(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds})
+	if errs != nil {
+		return nil, fmt.Errorf("%w %s v%d; a newer program may have published it: %w", saga.ErrUnusable, d.Name, d.Version, errs)
+	}
+	c.cache.put(d.Name, d.Version, def)
+	return def, nil
+}

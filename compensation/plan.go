@@ -1,0 +1,77 @@
+// Package compensation says, from what a saga's journal shows to have happened,
+// what is to be undone, in which order, and what is left over.
+package compensation
+
+import (
+	"cmp"
+	"slices"
+
+	"recourse/journal"
+)
+
+// Effect is a step that changed, or may have changed, something outside.
+type Effect struct {
+	Path     string
+	First    int64         // the seq of its first intent: undoing goes by it, backwards
+	Class    journal.Class // Succeeded, or InDoubt: it may have happened
+	Declared bool          // a compensation is declared that applies to Class
+	None     bool          // `compensate: none` was written
+	Kept     string        // why nothing is undone at all; "" if the saga is
+	Lift     Lift
+}
+
+// Lift takes a compensation out of the reverse order.
+type Lift int
+
+// The lifts, in the order in which they are undone.
+const (
+	First   Lift = -1 // before all others
+	Reverse Lift = 0
+	Last    Lift = 1 // after all others
+)
+
+// Residue is an effect that remains, with why.
+type Residue struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// Plan splits effects into those to undo, in the order to undo them, and those
+// that have no compensation and remain.
+func Plan(effects []Effect) (undo []string, left []Residue) {
+	todo := slices.Clone(effects)
+	slices.SortFunc(todo, func(a, b Effect) int {
+		return cmp.Or(cmp.Compare(a.Lift, b.Lift), cmp.Compare(b.First, a.First))
+	})
+	for _, e := range todo {
+		if e.Declared {
+			undo = append(undo, e.Path)
+		}
+	}
+	return undo, Left(effects)
+}
+
+// Left lists the effects that nothing will undo, in the order in which they happened.
+func Left(effects []Effect) []Residue {
+	var left []Residue
+	for _, e := range effects {
+		if !e.Declared {
+			left = append(left, Residue{Path: e.Path, Why: e.why()})
+		}
+	}
+	return left
+}
+
+func (e Effect) why() string {
+	what := "it happened"
+	if e.Class == journal.InDoubt {
+		what = "it may have happened"
+	}
+	switch {
+	case e.Kept != "":
+		return what + ", and was not undone: " + e.Kept
+	case e.None:
+		return what + ", and is declared to need no compensation"
+	}
+	return what + ", and no compensation is declared for it"
+}

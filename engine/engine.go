@@ -1,0 +1,319 @@
+// Package engine is the only loop: it claims sagas, sends what their machines
+// decide, and appends what comes of it.
+//
+// Its logic is [Lane], an event handler without IO. [Engine] is the thin shell
+// around a few lanes: goroutines for calls and commits, the node's lease, the
+// polls for claims and mail, and the store's clock.
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/failpoint"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Definitions finds compiled definitions.
+type Definitions interface {
+	// Definition returns a version; an error wrapping journal.ErrNotFound if there is none.
+	Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
+}
+
+// Caller performs one kind's requests. The context carries the attempt's
+// deadline. It always answers: what went wrong is in the answer.
+type Caller interface {
+	Call(ctx context.Context, r saga.Request) saga.Answer
+}
+
+// Config is what an engine is made of. Zero durations and counts take the defaults beside them.
+type Config struct {
+	Store       journal.Store
+	Definitions Definitions
+	Callers     map[string]Caller // by kind of step
+	Log         *slog.Logger
+
+	Lanes      int           // 1
+	Lease      time.Duration // 15s
+	Drain      time.Duration // 30s: how long attempts under way may take when stopping
+	Poll       time.Duration // 250ms: for claims and mail
+	ParkAfter  time.Duration // 3s
+	MaxRunning int           // 10,000 sagas in memory
+	MaxCalls   int           // 1,000 requests under way
+	MaxBatch   int           // 512 appends in a commit
+}
+
+func (c *Config) defaults() {
+	set(&c.Lanes, 1)
+	set(&c.Lease, 15*time.Second)
+	set(&c.Drain, 30*time.Second)
+	set(&c.Poll, 250*time.Millisecond)
+	set(&c.ParkAfter, 3*time.Second)
+	set(&c.MaxRunning, 10_000)
+	set(&c.MaxCalls, 1000)
+	set(&c.MaxBatch, 512)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+func set[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Engine runs sagas on this node.
+type Engine struct {
+	cfg   Config
+	lanes []*laneLoop
+	lease lease
+	hub   hub
+	stats counters
+	calls chan struct{} // a token for each request under way
+	poke  chan struct{} // look for claims and mail now
+	lost  chan string   // nodes whose lease a commit found gone
+
+	callCtx    context.Context // cancelled when attempts under way are given up
+	cancelCall context.CancelFunc
+	stopping   atomic.Bool
+	leased     atomic.Bool    // the lanes have an identity
+	work       sync.WaitGroup // calls and loads
+}
+
+// New returns an engine that does nothing until Run.
+func New(cfg Config) *Engine {
+	cfg.defaults()
+	e := &Engine{cfg: cfg, calls: make(chan struct{}, cfg.MaxCalls), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
+	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
+	e.lease.init()
+	for range cfg.Lanes {
+		e.lanes = append(e.lanes, newLaneLoop(e))
+	}
+	return e
+}
+
+// Run registers the node and runs sagas until ctx is done; then it begins nothing
+// more, lets attempts under way end for up to Config.Drain, and hands its sagas
+// over. It returns an error if the node cannot be registered.
+func (e *Engine) Run(ctx context.Context) error {
+	if err := e.register(ctx); err != nil {
+		return fmt.Errorf("register node: %w", err)
+	}
+	var loops sync.WaitGroup
+	quit := make(chan struct{})
+	for _, l := range e.lanes {
+		loops.Go(l.commits)
+		loops.Go(l.run)
+		l.events <- Leased{Node: e.lease.node()}
+	}
+	e.leased.Store(true)
+	loops.Go(func() { e.keep(quit) })
+	loops.Go(func() { e.scan(quit) })
+
+	<-ctx.Done()
+	e.drain()
+	close(quit)
+	for _, l := range e.lanes {
+		close(l.quit)
+	}
+	loops.Wait()
+	e.work.Wait()
+	release, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := e.cfg.Store.Release(release, e.lease.node()); err != nil {
+		e.cfg.Log.Warn("could not release the lease; other nodes take over when it ends", "error", err)
+	}
+	return nil
+}
+
+// drain waits for the lanes to empty, patiently first.
+func (e *Engine) drain() {
+	e.stopping.Store(true)
+	for _, l := range e.lanes {
+		l.events <- Drain{}
+	}
+	patience := time.NewTimer(e.cfg.Drain)
+	defer patience.Stop()
+	giveUp := time.NewTimer(e.cfg.Drain + 5*time.Second)
+	defer giveUp.Stop()
+	for _, l := range e.lanes {
+		for open := true; open; {
+			select {
+			case <-l.empty:
+				open = false
+			case <-patience.C:
+				e.cancelCall()
+			case <-giveUp.C:
+				e.cfg.Log.Warn("stopping with sagas in memory: what they have under way is in doubt for the next node")
+				return
+			}
+		}
+	}
+	e.cancelCall()
+}
+
+// Ready reports whether the node has a lease and takes starts.
+func (e *Engine) Ready() bool { return e.leased.Load() && !e.stopping.Load() && e.lease.valid() }
+
+// Now is the store's clock, as well as the node knows it: never ahead of it.
+func (e *Engine) Now() time.Time { return e.lease.now() }
+
+// Start makes a saga durable and sets it going; start and data are as saga.Begin
+// has checked them. It returns the saga's id and its journal's length. Errors:
+// saga.ErrBusy, saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique,
+// with the id of the saga that has it; ctx's, when it is not known whether the saga was started.
+func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (uuid.UUID, int64, error) {
+	if !e.leased.Load() || e.stopping.Load() {
+		return uuid.Nil, 0, saga.ErrUnavailable
+	}
+	if e.running() >= e.cfg.MaxRunning {
+		return uuid.Nil, 0, saga.ErrBusy
+	}
+	now := e.Now()
+	id, err := uuid.NewV7AtTime(now)
+	if err != nil {
+		return uuid.Nil, 0, err
+	}
+	start.CreatedAt = now.UTC().Truncate(time.Millisecond)
+	reply := make(chan Replied, 1)
+	select {
+	case e.laneOf(id).events <- StartSaga{ID: id, Def: def, Start: start, Data: data, Reply: reply}:
+	case <-ctx.Done():
+		return uuid.Nil, 0, saga.ErrUnavailable
+	}
+	select {
+	case a := <-reply:
+		if a.Err == nil {
+			failpoint.Hit("start.reply")
+		}
+		return a.ID, a.Seq, a.Err
+	case <-ctx.Done():
+		return uuid.Nil, 0, ctx.Err()
+	}
+}
+
+// Post leaves a message for a saga, wherever it runs, and has this node look for
+// it. Errors are the store's.
+func (e *Engine) Post(ctx context.Context, m journal.Mail) error {
+	if err := e.cfg.Store.Post(ctx, m); err != nil {
+		return err
+	}
+	e.look()
+	return nil
+}
+
+// Watch returns a channel that gets a value after a saga's journal has grown on
+// this node; several growths may be one value. stop ends it. Sagas of other
+// nodes make no sound: poll as well.
+func (e *Engine) Watch(id uuid.UUID) (grown <-chan struct{}, stop func()) { return e.hub.watch(id) }
+
+func (e *Engine) look() {
+	select {
+	case e.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (e *Engine) laneOf(id uuid.UUID) *laneLoop {
+	// The last bytes of a UUIDv7 are random.
+	return e.lanes[binary.BigEndian.Uint64(id[8:])%uint64(len(e.lanes))]
+}
+
+func (e *Engine) running() int {
+	n := 0
+	for _, l := range e.lanes {
+		n += int(l.held.Load())
+	}
+	return n
+}
+
+// register takes a lease under a fresh id.
+func (e *Engine) register(ctx context.Context) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	l, err := e.cfg.Store.Register(ctx, id.String(), e.cfg.Lease)
+	if err != nil {
+		return err
+	}
+	e.lease.renewed(l)
+	return nil
+}
+
+// keep renews the lease, and takes a new one when it is lost.
+func (e *Engine) keep(quit <-chan struct{}) {
+	every := time.NewTicker(e.cfg.Lease / 3)
+	defer every.Stop()
+	for {
+		select {
+		case <-quit:
+			return
+		case node := <-e.lost:
+			if node == e.lease.node() {
+				e.relearn(quit)
+			}
+		case <-every.C:
+			if errors.Is(e.renew(), journal.ErrFenced) {
+				e.relearn(quit)
+			}
+		}
+	}
+}
+
+func (e *Engine) renew() error {
+	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease/3)
+	defer cancel()
+	l, err := e.cfg.Store.Renew(ctx, e.lease.node(), e.cfg.Lease)
+	if err != nil {
+		e.stats.renewFailed.Add(1)
+		e.cfg.Log.Warn("could not renew the lease; nothing is sent once it ends", "error", err)
+		return err
+	}
+	e.lease.renewed(l)
+	return nil
+}
+
+// relearn starts over as a new node.
+func (e *Engine) relearn(quit <-chan struct{}) {
+	e.cfg.Log.Error("the lease was taken over: dropping all sagas and registering anew")
+	e.lease.end()
+	e.leased.Store(false)
+	for _, l := range e.lanes {
+		l.events <- LeaseLost{}
+	}
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
+		err := e.register(ctx)
+		cancel()
+		if err == nil {
+			break
+		}
+		e.cfg.Log.Warn("could not register the node", "error", err)
+		select {
+		case <-quit:
+			return
+		case <-time.After(pause):
+		}
+	}
+	for _, l := range e.lanes {
+		l.events <- Leased{Node: e.lease.node()}
+	}
+	e.leased.Store(true)
+	e.look()
+}
+
+// chance is the jitter's source.
+func chance() uint64 { return rand.Uint64() }

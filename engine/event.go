@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Event is something that a lane is told.
+type Event interface{ event() }
+
+// The events.
+type (
+	// StartSaga asks for a new saga. Reply names the caller in the lane's Replied.
+	StartSaga struct {
+		ID    uuid.UUID
+		Def   *saga.Definition
+		Start journal.Start
+		Data  saga.StartedData
+		Reply any
+	}
+	// Loaded brings a saga that this node has claimed. With Err it could not be
+	// read: the lane gives it up without touching it.
+	Loaded struct {
+		ID      uuid.UUID
+		Def     *saga.Definition
+		Records []journal.Record
+		Mail    []journal.Mail
+		Err     error
+	}
+	// Answered brings the answer to a request that Perform asked for.
+	Answered struct {
+		ID      uuid.UUID
+		Path    string
+		Way     journal.Way
+		Attempt int
+		Answer  saga.Answer
+	}
+	// Mailed brings messages for a saga of this node, in order. Bringing one twice does no harm.
+	Mailed struct {
+		ID   uuid.UUID
+		Mail []journal.Mail
+	}
+	// Committed answers the Commit of that number: with a result for each append, or
+	// with an error for all.
+	Committed struct {
+		Number  int
+		Results []journal.Result
+		Err     error
+	}
+	// LeaseLost says that the node's lease is gone. The lane drops everything.
+	LeaseLost struct{}
+	// Leased gives the lane an identity to write under.
+	Leased struct{ Node string }
+	// Tick says that the time has come that Lane.Alarm gave.
+	Tick struct{}
+	// Drain asks the lane to begin nothing more and to give its sagas up as their attempts end.
+	Drain struct{}
+)
+
+func (StartSaga) event() {}
+func (Loaded) event()    {}
+func (Answered) event()  {}
+func (Mailed) event()    {}
+func (Committed) event() {}
+func (LeaseLost) event() {}
+func (Leased) event()    {}
+func (Tick) event()      {}
+func (Drain) event()     {}
+
+// Effect is something that a lane wants done.
+type Effect interface{ effect() }
+
+// The effects.
+type (
+	// Commit wants the batch appended, and Committed in return. There is one at a time.
+	// After says how long to wait before: it is a repetition.
+	Commit struct {
+		Number int
+		Node   string
+		Batch  []journal.Append
+		After  time.Duration
+	}
+	// Perform wants a request sent, and Answered in return. Its intent is committed.
+	Perform struct {
+		ID   uuid.UUID
+		Node string // whose lease must hold when it leaves
+		Send saga.Send
+	}
+	// Replied answers a StartSaga.
+	Replied struct {
+		Reply any
+		ID    uuid.UUID // with ErrStartKey and ErrUnique: the saga that has it
+		Seq   int64
+		Err   error
+	}
+	// Advanced says that a saga's journal has grown, durably.
+	Advanced struct {
+		ID    uuid.UUID
+		Seq   int64
+		Ended bool
+	}
+	// Dropped says that the lane has forgotten a saga, and why; nil: it is parked or has ended.
+	// Requests of it that are under way are of no use any more.
+	Dropped struct {
+		ID  uuid.UUID
+		Err error
+	}
+	// Fenced says that a commit found the node's lease gone and that the lane has dropped everything.
+	Fenced struct{}
+)
+
+func (Commit) effect()   {}
+func (Perform) effect()  {}
+func (Replied) effect()  {}
+func (Advanced) effect() {}
+func (Dropped) effect()  {}
+func (Fenced) effect()   {}

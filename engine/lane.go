@@ -1,0 +1,490 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// LaneConfig are a lane's knobs.
+type LaneConfig struct {
+	ParkAfter  time.Duration // waits longer than this leave memory
+	MaxBatch   int           // appends in one commit
+	MaxRecords int           // records that one saga adds to one commit
+	Chance     func() uint64 // even draws, for jitter
+}
+
+// Lane runs the sagas that hash to it. It is the engine's logic: an event
+// handler without goroutines, clocks or IO, so that a simulator can drive the
+// very same code. Time comes in with each event, as the store's clock.
+//
+// A lane has at most one commit under way. What its sagas append meanwhile
+// becomes the next one: that is all of group commit. A saga's state in memory runs ahead of
+// what is committed; nothing leaves the process before it is.
+type Lane struct {
+	cfg      LaneConfig
+	node     string // "" without a lease
+	number   int    // of the last commit
+	runs     map[uuid.UUID]*run
+	queue    []*run // with something to append, first come first
+	flight   []*run // whose appends are being committed
+	batch    []journal.Append
+	failures int // of the commit under way, in a row
+	draining bool
+	alarms   alarms
+	now      time.Time
+	out      []Effect
+}
+
+// NewLane returns an empty lane.
+func NewLane(cfg LaneConfig) *Lane {
+	return &Lane{cfg: cfg, runs: make(map[uuid.UUID]*run)}
+}
+
+// Len returns how many sagas the lane holds.
+func (l *Lane) Len() int { return len(l.runs) }
+
+// Failing reports whether the last commit did not go through and is being repeated.
+func (l *Lane) Failing() bool { return l.failures > 0 }
+
+// Alarm returns when the lane wants its next Tick; zero: it does not.
+func (l *Lane) Alarm() time.Time { return l.alarms.next() }
+
+// Handle takes one event in, at now, and returns what is to be done, in order.
+func (l *Lane) Handle(now time.Time, ev Event) []Effect {
+	l.now, l.out = now, nil
+	switch ev := ev.(type) {
+	case StartSaga:
+		l.start(ev)
+	case Loaded:
+		l.load(ev)
+	case Answered:
+		l.answer(ev)
+	case Mailed:
+		if r := l.runs[ev.ID]; r != nil {
+			l.guard(r, func() error { return l.fold(r, ev.Mail) })
+		}
+	case Committed:
+		if ev.Number == l.number && len(l.flight) > 0 {
+			l.committed(ev)
+		}
+	case LeaseLost:
+		l.forget()
+	case Leased:
+		l.node = ev.Node
+	case Tick:
+		for _, id := range l.alarms.due(now) {
+			if r := l.runs[id]; r != nil && r.broken == nil {
+				r.alarm = time.Time{}
+				l.guard(r, func() error { return l.advance(r) })
+			}
+		}
+	case Drain:
+		l.drain()
+	}
+	l.flush()
+	return l.out
+}
+
+func (l *Lane) emit(e Effect) { l.out = append(l.out, e) }
+
+func (l *Lane) start(ev StartSaga) {
+	if l.draining || l.failures > 0 || l.node == "" {
+		l.emit(Replied{Reply: ev.Reply, Err: saga.ErrUnavailable})
+		return
+	}
+	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply}
+	r.next.Saga, r.next.Start = ev.ID, &ev.Start
+	l.runs[ev.ID] = r
+	l.guard(r, func() error {
+		if err := l.write(r, saga.StartRecord(ev.Data)); err != nil {
+			return err
+		}
+		return l.advance(r)
+	})
+}
+
+func (l *Lane) load(ev Loaded) {
+	if l.runs[ev.ID] != nil || l.node == "" {
+		return
+	}
+	r := &run{id: ev.ID}
+	r.next.Saga = ev.ID
+	l.runs[ev.ID] = r
+	if ev.Err != nil {
+		l.setAside(r, ev.Err)
+		return
+	}
+	l.guard(r, func() error {
+		m, err := saga.Replay(ev.Def, ev.ID, ev.Records)
+		if err != nil {
+			return err
+		}
+		r.m, r.shown = m, m.Status()
+		if r.shown == saga.Running {
+			r.shown = saga.Waiting // parked as it may have been, its row is written anew
+		}
+		for _, a := range m.Open() {
+			if err := l.settle(r, a.Path, a.Way, a.Number, saga.Lost()); err != nil {
+				return err
+			}
+		}
+		return l.fold(r, ev.Mail)
+	})
+}
+
+func (l *Lane) answer(ev Answered) {
+	r := l.runs[ev.ID]
+	if r == nil || r.broken != nil {
+		return
+	}
+	l.guard(r, func() error {
+		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer)
+		if errors.Is(err, saga.ErrStale) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.open--
+		return l.advance(r)
+	})
+}
+
+// settle records an attempt's answer.
+func (l *Lane) settle(r *run, path string, way journal.Way, attempt int, a saga.Answer) error {
+	rec, err := r.m.Settle(path, way, attempt, a, l.now, l.cfg.Chance())
+	if err != nil {
+		return err
+	}
+	return l.write(r, rec)
+}
+
+// fold takes messages into the journal, then goes on.
+func (l *Lane) fold(r *run, mail []journal.Mail) error {
+	if r.parking() {
+		return nil // whoever claims it next gets them
+	}
+	for _, m := range mail {
+		if r.took(m.ID) {
+			continue
+		}
+		r.next.Mail = append(r.next.Mail, m.ID)
+		if r.m.Folded(m.ID) || r.m.Status().Terminal() {
+			continue
+		}
+		var c saga.Command
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			return fmt.Errorf("%w: mail %s: %w", saga.ErrUnreadable, m.ID, err)
+		}
+		rec, err := r.m.Admit(m.ID, c)
+		var no *saga.Refusal
+		if errors.As(err, &no) {
+			rec = r.m.Reject(m.ID, c, no)
+		} else if err != nil {
+			return err
+		}
+		if err := l.write(r, rec); err != nil {
+			return err
+		}
+		r.rewrite = true
+	}
+	return l.advance(r)
+}
+
+// write makes rec the journal's next record and takes it in. It is not durable yet.
+func (l *Lane) write(r *run, rec journal.Record) error {
+	rec = r.m.Seal(rec, l.now, l.node)
+	if err := r.m.Apply(rec); err != nil {
+		return err
+	}
+	r.next.Records = append(r.next.Records, rec)
+	return nil
+}
+
+// advance goes on with a saga as far as it can without the world, then sees to
+// how it waits.
+func (l *Lane) advance(r *run) error {
+	if r.parking() {
+		return nil
+	}
+	for {
+		if len(r.next.Records) >= l.cfg.MaxRecords {
+			r.more = true // go on when these are durable
+			break
+		}
+		wrote, err := l.step(r)
+		if err != nil {
+			return err
+		}
+		if !wrote {
+			l.settleDown(r)
+			break
+		}
+	}
+	if r.next.Start != nil && r.next.Row == nil {
+		row := r.m.Row()
+		r.next.Row, r.shown = &row, saga.Running
+	}
+	l.enqueue(r)
+	return nil
+}
+
+// step carries out the first decision that can be carried out now.
+func (l *Lane) step(r *run) (wrote bool, err error) {
+	r.held = false
+	for _, d := range r.m.Decide() {
+		switch d := d.(type) {
+		case saga.Dispatch:
+			if l.draining {
+				r.held = true
+				continue
+			}
+			if err := l.write(r, d.Intent); err != nil {
+				return false, err
+			}
+			r.sends = append(r.sends, d.Send)
+			r.open++
+			return true, nil
+		case saga.Write:
+			return true, l.write(r, d.Record)
+		case saga.WakeAt:
+			if !d.At.After(l.now) {
+				return true, l.write(r, d.Woke)
+			}
+		}
+	}
+	return false, nil
+}
+
+// settleDown decides how a saga waits that has nothing to do at once: in memory,
+// with an alarm; or as a row, when the wait is long or has no end.
+func (l *Lane) settleDown(r *run) {
+	r.more = false
+	status := r.m.Status()
+	wake := r.m.WakeAt()
+	soon := !wake.IsZero() && wake.Sub(l.now) <= l.cfg.ParkAfter
+	switch {
+	case r.open > 0 || (soon && !l.draining && !r.held):
+		if !wake.IsZero() && !wake.Equal(r.alarm) {
+			r.alarm = wake
+			l.alarms.add(wake, r.id)
+		}
+		if shown(status) == shown(r.shown) && !r.rewrite && r.next.Start == nil {
+			return
+		}
+	case status.Terminal():
+		r.next.Release = true
+	default:
+		r.next.Release = true
+		if r.held {
+			wake = l.now // another node goes on at once
+		}
+	}
+	row := r.m.Row()
+	if r.next.Release && !status.Terminal() {
+		row.WakeAt = wake
+	}
+	r.next.Row, r.shown, r.rewrite = &row, status, false
+}
+
+// shown folds the statuses between which a row is not rewritten: a short wait in
+// memory shows as running.
+func shown(s saga.Status) saga.Status {
+	if s == saga.Waiting {
+		return saga.Running
+	}
+	return s
+}
+
+// enqueue has a saga's append committed, once its last one is.
+func (l *Lane) enqueue(r *run) {
+	if r.queued || r.flying || r.empty() {
+		return
+	}
+	r.queued = true
+	l.queue = append(l.queue, r)
+}
+
+// flush commits what is queued, if no commit is under way.
+func (l *Lane) flush() {
+	if len(l.flight) > 0 || len(l.queue) == 0 || l.node == "" {
+		return
+	}
+	n := min(len(l.queue), l.cfg.MaxBatch)
+	l.flight = append([]*run(nil), l.queue[:n]...)
+	l.queue = append(l.queue[:0], l.queue[n:]...)
+	l.batch = make([]journal.Append, n)
+	for i, r := range l.flight {
+		r.queued, r.flying = false, true
+		r.sent, r.sending, r.next, r.sends = r.next, r.sends, journal.Append{Saga: r.id}, nil
+		l.batch[i] = r.sent
+	}
+	l.number++
+	l.emit(Commit{Number: l.number, Node: l.node, Batch: l.batch})
+}
+
+func (l *Lane) committed(ev Committed) {
+	switch {
+	case errors.Is(ev.Err, journal.ErrFenced):
+		l.forget()
+		l.emit(Fenced{})
+		return
+	case ev.Err != nil:
+		l.repeat(ev.Err)
+		return
+	}
+	flight := l.flight
+	l.flight, l.batch, l.failures = nil, nil, 0
+	for i, r := range flight {
+		r.flying = false
+		if l.runs[r.id] != r {
+			continue // dropped meanwhile
+		}
+		l.durable(r, ev.Results[i])
+	}
+}
+
+// durable lets out what waited for a saga's commit.
+func (l *Lane) durable(r *run, res journal.Result) {
+	if res.Err != nil {
+		if r.reply != nil {
+			l.emit(Replied{Reply: r.reply, ID: res.Saga, Err: res.Err})
+			r.reply = nil
+		}
+		l.drop(r, res.Err)
+		return
+	}
+	if r.broken != nil {
+		if r.sent.Release {
+			l.drop(r, r.broken)
+		} else {
+			l.enqueue(r)
+		}
+		return
+	}
+	seq := r.m.Seq() - int64(len(r.next.Records))
+	if r.reply != nil {
+		l.emit(Replied{Reply: r.reply, ID: r.id, Seq: seq})
+		r.reply = nil
+	}
+	if len(r.sent.Records) > 0 {
+		last := r.sent.Records[len(r.sent.Records)-1]
+		l.emit(Advanced{ID: r.id, Seq: seq, Ended: last.Kind == journal.Finished})
+	}
+	for _, s := range r.sending {
+		l.emit(Perform{ID: r.id, Node: l.node, Send: s})
+	}
+	r.sending = nil
+	released := r.sent.Release
+	r.sent = journal.Append{}
+	switch {
+	case released:
+		l.drop(r, nil)
+	case r.more:
+		l.guard(r, func() error { return l.advance(r) })
+	default:
+		l.enqueue(r)
+	}
+}
+
+// maxPause is the longest wait before a commit is repeated.
+const maxPause = time.Second
+
+// repeat tries the commit again: appending is idempotent, so it does no harm if
+// it went through. Starts that surely were not written are turned away.
+func (l *Lane) repeat(err error) {
+	l.failures++
+	if !errors.Is(err, journal.ErrUnknown) && l.failures == 1 {
+		l.turnAway()
+	}
+	if len(l.flight) == 0 {
+		l.failures = 0
+		return
+	}
+	pause := min(10*time.Millisecond<<min(l.failures, 10), maxPause)
+	l.number++
+	l.emit(Commit{Number: l.number, Node: l.node, Batch: l.batch, After: pause})
+}
+
+func (l *Lane) turnAway() {
+	keep, batch := l.flight[:0], l.batch[:0]
+	for i, r := range l.flight {
+		if r.sent.Start != nil && r.reply != nil {
+			l.emit(Replied{Reply: r.reply, Err: saga.ErrUnavailable})
+			r.reply = nil
+			l.drop(r, saga.ErrUnavailable)
+			continue
+		}
+		keep, batch = append(keep, r), append(batch, l.batch[i])
+	}
+	l.flight, l.batch = keep, batch
+}
+
+// forget drops everything: another node may own these sagas.
+func (l *Lane) forget() {
+	for _, r := range sorted(l.runs) {
+		if r.reply != nil {
+			l.emit(Replied{Reply: r.reply, Err: saga.ErrUnavailable})
+		}
+		l.drop(r, journal.ErrFenced)
+	}
+	l.queue, l.flight, l.batch, l.failures = nil, nil, nil, 0
+	l.alarms, l.node = nil, ""
+}
+
+func (l *Lane) drain() {
+	l.draining = true
+	for _, r := range sorted(l.runs) {
+		if r.open == 0 {
+			l.guard(r, func() error { return l.advance(r) })
+		}
+	}
+}
+
+// drop forgets a saga.
+func (l *Lane) drop(r *run, why error) {
+	delete(l.runs, r.id)
+	if r.queued {
+		for i, q := range l.queue {
+			if q == r {
+				l.queue = append(l.queue[:i], l.queue[i+1:]...)
+				break
+			}
+		}
+	}
+	l.emit(Dropped{ID: r.id, Err: why})
+}
+
+// guard runs a saga's own logic. What it cannot read, or what breaks it, is set
+// aside without a record being written: neither a later program's journal nor a
+// bug of ours may stop the sagas beside it.
+func (l *Lane) guard(r *run, f func() error) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.setAside(r, fmt.Errorf("panic: %v", p))
+		}
+	}()
+	if err := f(); err != nil {
+		l.setAside(r, err)
+	}
+}
+
+// setAside gives a saga up without a record: its row becomes claimable later, by
+// whichever node can go on with it.
+func (l *Lane) setAside(r *run, err error) {
+	if r.next.Start != nil {
+		l.emit(Replied{Reply: r.reply, Err: err})
+		l.drop(r, err)
+		return
+	}
+	r.broken, r.more, r.sends = err, false, nil
+	r.next = journal.Append{Saga: r.id, Release: true}
+	l.enqueue(r)
+}

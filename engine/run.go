@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"bytes"
+	"container/heap"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// run is a saga in a lane's memory.
+type run struct {
+	id uuid.UUID
+	m  *saga.Machine
+
+	next  journal.Append // what it has added and is not being committed yet
+	sends []saga.Send    // to leave when next is durable
+
+	sent    journal.Append // what is being committed
+	sending []saga.Send    // to leave when sent is durable
+
+	queued, flying bool
+	more           bool // it has more to do at once
+	rewrite        bool // its row is out of date
+	held           bool // it would send, but the lane is draining
+	broken         error
+	open           int // attempts whose answers this process will get
+	shown          saga.Status
+	alarm          time.Time
+	reply          any // of its start
+}
+
+// empty reports whether there is nothing to append.
+func (r *run) empty() bool {
+	return len(r.next.Records) == 0 && r.next.Row == nil && len(r.next.Mail) == 0 && !r.next.Release
+}
+
+// parking reports whether the saga is being given up.
+func (r *run) parking() bool { return r.next.Release || r.sent.Release }
+
+// took reports whether a message is being folded in already.
+func (r *run) took(id uuid.UUID) bool {
+	return slices.Contains(r.next.Mail, id) || slices.Contains(r.sent.Mail, id)
+}
+
+// sorted lists runs in a fixed order, so that the same events have the same effects.
+func sorted(runs map[uuid.UUID]*run) []*run {
+	return slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return bytes.Compare(a.id[:], b.id[:]) })
+}
+
+// alarms is a heap of times at which sagas want to be looked at. An alarm that
+// is out of date does no harm: looking is free of effects when nothing is due.
+type alarms []alarm
+
+type alarm struct {
+	at time.Time
+	id uuid.UUID
+}
+
+func (a *alarms) add(at time.Time, id uuid.UUID) { heap.Push(a, alarm{at, id}) }
+
+func (a alarms) next() time.Time {
+	if len(a) == 0 {
+		return time.Time{}
+	}
+	return a[0].at
+}
+
+func (a *alarms) due(now time.Time) []uuid.UUID {
+	var ids []uuid.UUID
+	for len(*a) > 0 && !(*a)[0].at.After(now) {
+		ids = append(ids, heap.Pop(a).(alarm).id)
+	}
+	return ids
+}
+
+func (a alarms) Len() int { return len(a) }
+func (a alarms) Less(i, j int) bool {
+	if !a[i].at.Equal(a[j].at) {
+		return a[i].at.Before(a[j].at)
+	}
+	return bytes.Compare(a[i].id[:], a[j].id[:]) < 0
+}
+func (a alarms) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+
+// Push implements heap.Interface.
+func (a *alarms) Push(x any) { *a = append(*a, x.(alarm)) }
+
+// Pop implements heap.Interface.
+func (a *alarms) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}

@@ -1,0 +1,124 @@
+package world
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+var serviceNames = []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"}
+
+const (
+	defaultPrice = "129.90" // of a flight
+	nightPrice   = 8950     // of a hotel, in cents
+	maxNights    = 365
+)
+
+var (
+	bookings = &collection{service: "air", path: "bookings", prefix: "bk", create: "book", cancel: "cancel",
+		undoAt: "DELETE", made: "booked", undone: "cancelled", keyName: "client_ref", list: "items",
+		needs: []string{"route"}, fill: priced}
+	reservations = &collection{service: "hotels", path: "reservations", prefix: "rs", create: "reserve", cancel: "cancel",
+		undoAt: "POST cancel", made: "reserved", undone: "cancelled", inBody: "client_token", fill: totalled}
+	charges = &collection{service: "pay", path: "charges", prefix: "ch", create: "charge", cancel: "refund_charge",
+		undoAt: "POST refund", made: "charged", undone: "refunded", keyName: "idempotency_key", list: "data",
+		needs: []string{"amount"}, fill: amounting}
+	refunds = &collection{service: "pay", path: "refunds", prefix: "re", create: "refund", cancel: "cancel_refund",
+		undoAt: "POST cancel", made: "refunded", undone: "cancelled", keyName: "idempotency_key", list: "data",
+		needs: []string{"order", "amount"}, fill: amounting}
+	returns = &collection{service: "stock", path: "expected-returns", prefix: "er", create: "expect", cancel: "forget",
+		undoAt: "DELETE", made: "expected", undone: "forgotten"}
+	labels = &collection{service: "shipping", path: "labels", prefix: "lb", create: "label", cancel: "void",
+		undoAt: "POST void", made: "valid", undone: "void", fill: linked}
+	shipments = &collection{service: "ship", path: "orders", prefix: "sh", create: "order", cancel: "cancel",
+		undoAt: "POST cancel", made: "ordered", undone: "cancelled"}
+	mails  = &collection{service: "mail", path: "send", prefix: "ml", made: "accepted"}
+	things = &collection{service: "things", prefix: "th", made: "present", undone: "deleted"}
+)
+
+// allOperations is everything that the world can do.
+func allOperations() []*operation {
+	var ops []*operation
+	for _, k := range []*collection{bookings, reservations, charges, refunds, returns, labels, shipments} {
+		ops = append(ops, k.operations()...)
+	}
+	for _, base := range []string{"/things", "/things/things"} {
+		ops = append(ops, thingOperations(base)...)
+	}
+	return append(ops,
+		&operation{service: "pay", name: "undo_charge", pattern: "DELETE /pay/charges", write: true, run: charges.undoByKey},
+		&operation{service: "mail", name: "send", pattern: "POST /mail/send", write: true, ignoresKeys: true, run: sendMail},
+		&operation{service: "orders", name: "returnable", pattern: "GET /orders/orders/{id}/returnable", run: returnable},
+	)
+}
+
+// unknown is what is not served, for the ledger's sake an operation too.
+func unknown(path string) *operation {
+	service, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if !slices.Contains(serviceNames, service) {
+		service = ""
+	}
+	return &operation{service: service, name: "unknown", run: func(_ *state, c *call) answer {
+		return problem(http.StatusNotFound, "no such operation",
+			"nothing answers "+c.method+" "+c.path+": the package comment of examples/world lists what does")
+	}}
+}
+
+// priced gives a booking its price.
+func priced(f fields) error {
+	if _, ok := f["price"]; !ok {
+		f["price"] = json.RawMessage(defaultPrice)
+	}
+	return f.amount("price")
+}
+
+// totalled gives a reservation its total: that of the request, or the price of its nights.
+func totalled(f fields) error {
+	if _, ok := f["total"]; ok {
+		return f.amount("total")
+	}
+	nights := 1
+	if raw, ok := f["nights"]; ok {
+		if err := json.Unmarshal(raw, &nights); err != nil || nights < 1 || nights > maxNights {
+			return fmt.Errorf("%w: field \"nights\" must be a whole number from 1 to %d", errBody, maxNights)
+		}
+	}
+	f["total"] = json.RawMessage(big.NewRat(int64(nights)*nightPrice, 100).FloatString(2))
+	return nil
+}
+
+func amounting(f fields) error { return f.amount("amount") }
+
+// linked gives a label its address. It follows from the order, for an id is only known when the label is made.
+func linked(f fields) error {
+	var order string
+	if json.Unmarshal(f["order"], &order) != nil {
+		order = "parcel"
+	}
+	f.text("url", "https://carrier.example/labels/"+url.PathEscape(order)+".pdf")
+	return nil
+}
+
+// sendMail sends another mail each time: this provider knows no keys.
+func sendMail(s *state, c *call) answer {
+	f, err := c.object()
+	if err == nil {
+		err = f.needs("to")
+	}
+	if err != nil {
+		return badBody(err)
+	}
+	s.made(c, mails, "", f)
+	return reply(http.StatusAccepted, f)
+}
+
+// returnable says whether an order can be sent back.
+func returnable(_ *state, c *call) answer {
+	return reply(http.StatusOK, map[string]any{
+		"order": c.id, "sku": c.query.Get("sku"), "returnable": !strings.HasPrefix(c.id, "final-"),
+	})
+}

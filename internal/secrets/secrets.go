@@ -1,0 +1,153 @@
+// Package secrets provides the values that ${secrets.NAME} stands for. They come
+// from the environment (RECOURSE_SECRET_<NAME>) or from files in one directory,
+// one file a secret, as Kubernetes and Docker mount them. Values are read when
+// they are used and are never stored; [Source.Redact] keeps them out of logs.
+package secrets
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Prefix is what the names of environment variables that hold secrets begin with.
+const Prefix = "RECOURSE_SECRET_"
+
+// MaxSize is the most bytes that a secret may have.
+const MaxSize = 64 << 10
+
+// dirVariable is the --secret-dir flag's own variable, which has the prefix by accident.
+const dirVariable = Prefix + "DIR"
+
+// Errors that [New] and [Source.Get] wrap. None holds a secret's value.
+var (
+	ErrName    = errors.New("a secret's name has capital letters, digits and _, begins with a letter and has at most 63 characters")
+	ErrMissing = errors.New("not provided")
+	ErrInvalid = errors.New("not usable")
+)
+
+var namePattern = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}$`)
+
+// Source gives secrets by name. It is safe for concurrent use.
+type Source struct {
+	dir   string
+	env   map[string]string
+	given redactor
+}
+
+// New returns a source of the secrets in dir ("" for none) and in environ, which
+// has the form of os.Environ. An error says what to mend: a directory that is
+// none, or all variables with the prefix whose names (ErrName) or values
+// (ErrInvalid) are unusable. RECOURSE_SECRET_DIR is not a secret but the
+// directory's flag; it is left to the caller.
+func New(dir string, environ []string) (*Source, error) {
+	s := &Source{dir: dir, env: map[string]string{}}
+	var errs []error
+	if dir != "" {
+		if info, err := os.Stat(dir); err != nil {
+			errs = append(errs, fmt.Errorf("--secret-dir cannot be read: %w", err))
+		} else if !info.IsDir() {
+			errs = append(errs, fmt.Errorf("--secret-dir %s is not a directory: name one that holds a file for each secret", dir))
+		}
+	}
+	for _, entry := range environ {
+		variable, value, _ := strings.Cut(entry, "=")
+		name, ours := strings.CutPrefix(variable, Prefix)
+		switch {
+		case !ours || variable == dirVariable:
+		case !namePattern.MatchString(name):
+			errs = append(errs, fmt.Errorf("%s: %w", variable, ErrName))
+		case len(value) > MaxSize:
+			errs = append(errs, fmt.Errorf("%s is %w: it is larger than 64 KiB", variable, ErrInvalid))
+		default:
+			s.env[name] = value
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return s, nil
+}
+
+// Get returns the value of a secret: the environment's if it is there, else the
+// content of its file without one trailing line break. Files are read anew each
+// time, so a rotated secret is used from the next request on.
+//
+// Errors wrap ErrName; ErrMissing, also for an empty value; or ErrInvalid for a
+// file that is too large or not a regular file. Each says what to do.
+func (s *Source) Get(name string) (string, error) {
+	if !namePattern.MatchString(name) {
+		return "", fmt.Errorf("%.80q: %w", name, ErrName)
+	}
+	value, ok := s.env[name]
+	if !ok && s.dir != "" {
+		var err error
+		if value, err = s.read(name); err != nil {
+			return "", err
+		}
+	}
+	if value == "" {
+		return "", s.missing(name)
+	}
+	s.given.add(value)
+	return value, nil
+}
+
+func (s *Source) missing(name string) error {
+	if name == "DIR" {
+		return fmt.Errorf("secret DIR is %w: write it to a file DIR in --secret-dir (%s names that directory), or rename it", ErrMissing, dirVariable)
+	}
+	return fmt.Errorf("secret %s is %w: set %s%s, or write it to a file %s in --secret-dir", name, ErrMissing, Prefix, name, name)
+}
+
+func (s *Source) read(name string) (string, error) {
+	path := filepath.Join(s.dir, name) // name has no separator and no dot
+	info, err := os.Stat(path)         // follows links: Kubernetes mounts secrets as links
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", s.missing(name)
+	case err != nil:
+		return "", fmt.Errorf("secret %s cannot be read, check the file's permissions: %w", name, err)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("secret %s is %w: %s must be a regular file", name, ErrInvalid, path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("secret %s cannot be read, check the file's permissions: %w", name, err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, MaxSize+3)) // the line break is not counted
+	if err != nil {
+		return "", fmt.Errorf("secret %s cannot be read: %w", name, err)
+	}
+	value := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	if len(value) > MaxSize {
+		return "", fmt.Errorf("secret %s is %w: %s is larger than 64 KiB", name, ErrInvalid, path)
+	}
+	return value, nil
+}
+
+// Names returns the names of the secrets that there are now, sorted; files
+// whose names are not secrets' names are left out.
+func (s *Source) Names() []string {
+	var names []string
+	for name := range s.env {
+		names = append(names, name)
+	}
+	if s.dir != "" {
+		entries, _ := os.ReadDir(s.dir) // an unreadable directory has no names; Get says why
+		for _, e := range entries {
+			if namePattern.MatchString(e.Name()) && !e.IsDir() {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,67 @@
+package journal
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gofrs/uuid/v5"
+)
+
+// ErrBroken says that a journal's records do not follow from each other: a gap,
+// a changed record, or a record of another saga.
+var ErrBroken = errors.New("journal is broken")
+
+// Seal gives r its hash: SHA-256(prev ‖ canonical(r)), where prev is the hash of
+// the record ahead of it (nil for the first). The canonical form is each field
+// of r in the order of the struct, numbers as eight bytes big-endian, texts and
+// data behind their length, with the saga's id in front, so that no two
+// different records share it.
+func Seal(saga uuid.UUID, prev []byte, r *Record) {
+	r.Hash = digest(saga, prev, r)
+}
+
+// Verify checks that records, in order, continue a chain whose last hash is prev
+// (nil at the start) and whose next sequence number is from. It returns an error
+// wrapping ErrBroken that names the first record at fault.
+func Verify(saga uuid.UUID, prev []byte, from int64, records []Record) error {
+	for i := range records {
+		r := &records[i]
+		if r.Seq != from+int64(i) {
+			return fmt.Errorf("%w: saga %s: expected seq %d, found %d", ErrBroken, saga, from+int64(i), r.Seq)
+		}
+		if !bytes.Equal(digest(saga, prev, r), r.Hash) {
+			return fmt.Errorf("%w: saga %s: record %d does not match its hash", ErrBroken, saga, r.Seq)
+		}
+		prev = r.Hash
+	}
+	return nil
+}
+
+func digest(saga uuid.UUID, prev []byte, r *Record) []byte {
+	h := sha256.New()
+	buf := make([]byte, 0, 256+len(r.Data))
+	buf = append(buf, prev...)
+	buf = append(buf, saga.Bytes()...)
+	num := func(n int64) { buf = binary.BigEndian.AppendUint64(buf, uint64(n)) }
+	text := func(s string) {
+		num(int64(len(s)))
+		buf = append(buf, s...)
+	}
+	num(r.Seq)
+	num(r.At.UnixMilli())
+	text(string(r.Kind))
+	text(r.Path)
+	text(string(r.Way))
+	num(int64(r.Attempt))
+	num(int64(r.Generation))
+	text(r.Key)
+	text(string(r.Class))
+	text(r.Node)
+	num(int64(len(r.Data)))
+	buf = append(buf, r.Data...)
+	h.Write(buf)
+	return h.Sum(nil)
+}

@@ -1,0 +1,85 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+)
+
+// Index is the reader's side of a store: rows, lists and counts. What it
+// returns is derived and may lag a running saga by a step; the journal is the
+// truth.
+type Index interface {
+	// Saga returns one saga's head, or ErrNotFound.
+	Saga(ctx context.Context, id uuid.UUID) (Head, error)
+	// SagaByKey returns the saga that was started with this idempotency key, or
+	// ErrNotFound.
+	SagaByKey(ctx context.Context, key string) (Head, error)
+	// Sagas lists heads, newest first.
+	Sagas(ctx context.Context, f Filter) ([]Head, error)
+	// Inbox lists what waits for people, oldest first.
+	Inbox(ctx context.Context, f InboxFilter) ([]Entry, error)
+	// Delete removes a saga that has ended, with its journal. ErrNotFound if there
+	// is none, ErrLive if it has not ended.
+	Delete(ctx context.Context, id uuid.UUID) error
+	// Stats counts.
+	Stats(ctx context.Context) (Stats, error)
+	// Nodes lists the leases there are, for operators.
+	Nodes(ctx context.Context) ([]NodeInfo, error)
+}
+
+// Head is a saga as lists show it.
+type Head struct {
+	ID uuid.UUID
+	Start
+	Row
+	Owner string // the node that runs it, "" for none
+}
+
+// Filter selects sagas; zero fields select all.
+type Filter struct {
+	Definition   string
+	Status       []string
+	Labels       map[string]string // all of them equal
+	StartedAfter time.Time
+	Text         string    // found in the id's beginning, the definition's name, a label's value or the reason's code; case-insensitive
+	Before       uuid.UUID // the cursor: ids before this one. Nil: from the newest
+	Limit        int
+}
+
+// Entry is something that waits for a person.
+type Entry struct {
+	ID         uuid.UUID // made from saga, path, way and the seq it waits since, so the same at every derivation
+	Saga       uuid.UUID
+	Definition string
+	Kind       string // approval, in_doubt, stuck, held, budget
+	Path       string
+	Since      time.Time
+	Data       json.RawMessage // the rest of what the inbox shows
+}
+
+// InboxFilter selects entries.
+type InboxFilter struct {
+	Kind  string
+	Saga  uuid.UUID
+	After Entry // the cursor: entries after this one by (Since, ID). Zero: from the oldest
+	Limit int
+}
+
+// Stats are counts over all sagas.
+type Stats struct {
+	ByStatus     map[string]int64
+	ByDefinition map[string]int64 // live ones
+	Inbox        map[string]int64 // by kind
+	OldestInbox  time.Time        // zero: none
+	OldestDue    time.Time        // of those claimable now; zero: none
+}
+
+// NodeInfo is a node's lease as the store sees it.
+type NodeInfo struct {
+	Node      string
+	ExpiresAt time.Time
+	Sagas     int64
+}

@@ -1,0 +1,304 @@
+package journaltest
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+var appendTests = []test{
+	{"reads back what was written, to the byte", readsBack},
+	{"keeps the head", keepsHead},
+	{"records by page", pages},
+	{"the same batch again is written once", twice},
+	{"the same batch again after later ones", twiceLater},
+	{"a batch that overlaps what stands", overlap},
+	{"another record at a seq", conflict},
+	{"a gap", gap},
+	{"a saga that is not there", absent},
+	{"a saga of nobody", notOwned},
+	{"a start key that is taken", startKey},
+	{"a unique value that is taken", uniqueValue},
+	{"a unique value freed and taken in one batch", uniqueHandedOver},
+	{"a start key twice in one batch", startKeyTwice},
+	{"a batch of everything", mixed},
+	{"what comes with a repeated append is not done again", replayIsOnce},
+	{"a release without records, repeated after another's claim", replayedRelease},
+	{"a big batch", bigBatch},
+}
+
+func readsBack(b *bench) {
+	saga := newID()
+	var records []journal.Record
+	var prev []byte
+	for i, data := range [][]byte{nil, []byte(`{"nul":"\u0000","raw":"` + "a\x00b" + `"}`), []byte(`9007199254740993`), []byte(`1e400`),
+		[]byte(`{"a":1,"a":2, "b" : 19.10}`), bytes.Repeat([]byte{0xff, 0x00, 'x', '\''}, 1<<18)} {
+		r := journal.Record{Seq: int64(i + 1), At: epoch, Kind: journal.Outcome, Path: "pages[3].fetch ✈", Way: journal.Undo, Attempt: 1<<31 - 1,
+			Generation: 7, Key: "k'\"\\%_", Class: journal.InDoubt, Node: "n1", Data: data}
+		journal.Seal(saga, prev, &r)
+		prev = r.Hash
+		records = append(records, r)
+	}
+	b.ok(journal.Append{Saga: saga, Start: start(), Records: records})
+	got := b.records(saga)
+	diff(b, "records", got, records)
+	if got[0].Data != nil {
+		b.Errorf("nil data came back as %q", got[0].Data)
+	}
+	b.must(journal.Verify(saga, nil, 1, got))
+}
+
+func keepsHead(b *bench) {
+	saga := newID()
+	st := &journal.Start{Definition: "trip", Version: 4, SHA256: sha("x"), Key: "c1/k", Hash: "h", Unique: "u", Parent: newID(), RetryOf: newID(),
+		ForkedFrom: newID(), CreatedAt: epoch}
+	r := &journal.Row{Status: "waiting", Reason: "slow", Labels: map[string]string{"tier": "gold", "näme": "Ünï"}, WakeAt: epoch,
+		Summary: []byte(`{"cost":1.10}`), Seq: 1, UpdatedAt: epoch}
+	b.ok(journal.Append{Saga: saga, Start: st, Records: chain(saga, nil, 1, 1), Row: r})
+	want := journal.Head{ID: saga, Start: *st, Row: *r, Owner: b.node}
+	diff(b, "Saga", b.head(saga), want)
+	got, err := b.SagaByKey(b.ctx, "c1/k")
+	b.must(err)
+	diff(b, "SagaByKey", got, want)
+	want.Row = *row("running")
+	b.ok(journal.Append{Saga: saga, Row: row("running")})
+	diff(b, "Saga after its row was replaced", b.head(saga), want)
+	_, err = b.SagaByKey(b.ctx, "nobody's")
+	b.wantErr(err, journal.ErrNotFound)
+	_, err = b.Saga(b.ctx, newID())
+	b.wantErr(err, journal.ErrNotFound)
+}
+
+func pages(b *bench) {
+	saga := newID()
+	all := chain(saga, nil, 1, 10)
+	b.ok(journal.Append{Saga: saga, Start: start(), Records: all})
+	for _, tt := range []struct {
+		after int64
+		limit int
+		want  []journal.Record
+	}{{0, 3, all[:3]}, {3, 3, all[3:6]}, {9, 3, all[9:]}, {10, 3, nil}, {99, 1, nil}, {0, 100, all}} {
+		got, err := b.Records(b.ctx, saga, tt.after, tt.limit)
+		b.must(err)
+		diff(b, "Records", got, tt.want)
+	}
+	_, err := b.Records(b.ctx, newID(), 0, 1)
+	b.wantErr(err, journal.ErrNotFound)
+}
+
+func twice(b *bench) {
+	one, two := begin(newID()), begin(newID())
+	b.ok(one, two)
+	b.ok(one, two)
+	b.ok(two)
+	diff(b, "records", b.records(one.Saga), one.Records)
+}
+
+func twiceLater(b *bench) {
+	saga, hash := b.started()
+	second := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 2), Row: row("second")}
+	third := journal.Append{Saga: saga, Records: chain(saga, second.Records[1].Hash, 4, 1), Row: row("third")}
+	b.ok(second)
+	b.ok(third)
+	b.ok(second)
+	diff(b, "records", b.records(saga), append(chain(saga, nil, 1, 1), append(second.Records, third.Records...)...))
+	if got := b.head(saga).Status; got != "third" {
+		b.Errorf("status = %q: an append done before was done again", got)
+	}
+}
+
+func overlap(b *bench) {
+	saga, hash := b.started()
+	records := chain(saga, hash, 2, 4)
+	b.ok(journal.Append{Saga: saga, Records: records[:2]})
+	b.ok(journal.Append{Saga: saga, Records: records, Row: row("all")})
+	diff(b, "records", b.records(saga)[1:], records)
+	if got := b.head(saga).Status; got != "all" {
+		b.Errorf("status = %q, want all", got)
+	}
+}
+
+func conflict(b *bench) {
+	saga, hash := b.started()
+	other, otherHash := b.started()
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 2)})
+	odd := chain(saga, []byte("another chain"), 2, 1)
+	got := b.append(
+		journal.Append{Saga: other, Records: chain(other, otherHash, 2, 1), Row: row("moved")},
+		journal.Append{Saga: saga, Records: odd, Row: row("wrong"), Release: true})
+	b.wantErr(got[1].Err, journal.ErrConflict)
+	b.must(got[0].Err)
+	if h := b.head(other); h.Status != "moved" || len(b.records(other)) != 2 {
+		b.Errorf("the rest of the batch was not written: %+v", h)
+	}
+	if h := b.head(saga); h.Status != "running" || h.Owner != b.node {
+		b.Errorf("a conflicting append left something: %+v", h)
+	}
+}
+
+func gap(b *bench) {
+	saga, hash := b.started()
+	got := b.append(journal.Append{Saga: saga, Records: chain(saga, hash, 3, 1)})
+	b.wantErr(got[0].Err, journal.ErrConflict)
+	fresh := newID()
+	got = b.append(journal.Append{Saga: fresh, Start: start(), Records: chain(fresh, nil, 2, 1)})
+	b.wantErr(got[0].Err, journal.ErrConflict)
+	holes := append(chain(saga, hash, 2, 1), chain(saga, hash, 4, 1)...)
+	got = b.append(journal.Append{Saga: saga, Records: holes})
+	b.wantErr(got[0].Err, journal.ErrConflict)
+	if n := len(b.records(saga)); n != 1 {
+		b.Errorf("%d records, want 1", n)
+	}
+}
+
+func absent(b *bench) {
+	saga := newID()
+	got := b.append(journal.Append{Saga: saga, Records: chain(saga, nil, 1, 1)}, journal.Append{Saga: newID(), Row: row("x")})
+	b.wantErr(got[0].Err, journal.ErrConflict)
+	b.wantErr(got[1].Err, journal.ErrConflict)
+}
+
+func notOwned(b *bench) {
+	a := begin(newID())
+	a.Release = true
+	b.ok(a)
+	got := b.append(journal.Append{Saga: a.Saga, Records: chain(a.Saga, a.Records[0].Hash, 2, 1)}, journal.Append{Saga: newID(), Start: start()})
+	b.wantErr(got[0].Err, journal.ErrConflict)
+	b.must(got[1].Err)
+}
+
+func startKey(b *bench) {
+	first := begin(newID())
+	first.Start.Key = "client/order-1"
+	b.ok(first)
+	second, third := begin(newID()), begin(newID())
+	second.Start.Key = "client/order-1"
+	got := b.append(second, third)
+	b.wantErr(got[0].Err, journal.ErrStartKey)
+	diff(b, "holder", got[0].Saga, first.Saga)
+	b.must(got[1].Err)
+	_, err := b.Saga(b.ctx, second.Saga)
+	b.wantErr(err, journal.ErrNotFound)
+	b.ok(first)
+}
+
+func startKeyTwice(b *bench) {
+	one, two := begin(newID()), begin(newID())
+	one.Start.Key, two.Start.Key = "same", "same"
+	got := b.append(one, two)
+	b.must(got[0].Err)
+	b.wantErr(got[1].Err, journal.ErrStartKey)
+	diff(b, "holder", got[1].Saga, one.Saga)
+}
+
+func uniqueValue(b *bench) {
+	with := func(definition string) journal.Append {
+		a := begin(newID())
+		a.Start.Definition, a.Start.Unique = definition, "seat 12A"
+		return a
+	}
+	first, second, elsewhere := with("trip"), with("trip"), with("tour")
+	b.ok(first)
+	got := b.append(second, elsewhere)
+	b.wantErr(got[0].Err, journal.ErrUnique)
+	diff(b, "holder", got[0].Saga, first.Saga)
+	b.must(got[1].Err)
+	over := with("trip")
+	over.Row = ended()
+	b.ok(over)
+	b.ok(journal.Append{Saga: first.Saga, Records: chain(first.Saga, first.Records[0].Hash, 2, 1), Row: ended(), Release: true})
+	b.ok(second)
+}
+
+func uniqueHandedOver(b *bench) {
+	first, second := begin(newID()), begin(newID())
+	first.Start.Unique, second.Start.Unique = "u", "u"
+	b.ok(first)
+	end := journal.Append{Saga: first.Saga, Records: chain(first.Saga, first.Records[0].Hash, 2, 1), Row: ended(), Release: true}
+	b.ok(end, second)
+	third := begin(newID())
+	third.Start.Unique = "u"
+	end = journal.Append{Saga: second.Saga, Records: chain(second.Saga, second.Records[0].Hash, 2, 1), Row: ended(), Release: true}
+	got := b.append(third, end)
+	b.wantErr(got[0].Err, journal.ErrUnique)
+	b.must(got[1].Err)
+}
+
+func mixed(b *bench) {
+	live, liveHash := b.started()
+	torn, tornHash := b.started()
+	b.ok(journal.Append{Saga: torn, Records: chain(torn, tornHash, 2, 1)})
+	keyed, uniq := begin(newID()), begin(newID())
+	keyed.Start.Key, uniq.Start.Unique = "k", "u"
+	b.ok(keyed, uniq)
+	again := journal.Append{Saga: live, Records: chain(live, liveHash, 2, 1)}
+	b.ok(again)
+	sameKey, sameUnique, fresh := begin(newID()), begin(newID()), begin(newID())
+	sameKey.Start.Key, sameUnique.Start.Unique = "k", "u"
+	got := b.append(sameKey, again, fresh,
+		journal.Append{Saga: torn, Records: chain(torn, []byte("?"), 2, 1)}, sameUnique,
+		journal.Append{Saga: uniq.Saga, Records: chain(uniq.Saga, uniq.Records[0].Hash, 2, 3)})
+	want := []journal.Result{{Err: journal.ErrStartKey, Saga: keyed.Saga}, {}, {}, {Err: journal.ErrConflict},
+		{Err: journal.ErrUnique, Saga: uniq.Saga}, {}}
+	for i := range want {
+		b.wantErr(got[i].Err, want[i].Err)
+		diff(b, "holder", got[i].Saga, want[i].Saga)
+	}
+	for saga, n := range map[uuid.UUID]int{live: 2, torn: 2, fresh.Saga: 1, uniq.Saga: 4} {
+		if got := len(b.records(saga)); got != n {
+			b.Errorf("saga %s has %d records, want %d", saga, got, n)
+		}
+	}
+}
+
+func replayIsOnce(b *bench) {
+	saga, hash := b.started()
+	m := b.post(saga)
+	done := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: row("parked"), Release: true, Mail: []uuid.UUID{m.ID}}
+	b.ok(done)
+	b.post(saga) // wakes it
+	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{saga})
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, done.Records[0].Hash, 3, 1), Row: row("running")})
+	b.ok(done)
+	if h := b.head(saga); h.Owner != b.node || h.Status != "running" {
+		b.Errorf("a repeated append was done again: %+v", h)
+	}
+	if got := b.mail(b.node); len(got) != 1 {
+		b.Errorf("%d messages, want the one that was not folded", len(got))
+	}
+}
+
+func replayedRelease(b *bench) {
+	saga, _ := b.started()
+	give := journal.Append{Saga: saga, Row: row("parked"), Release: true}
+	give.Row.WakeAt = epoch
+	b.ok(give)
+	b.ok(give)
+	if !b.exclusive {
+		other := b.register(ttl)
+		diff(b, "claimed", b.claim(other, 10), []uuid.UUID{saga})
+		b.ok(give)
+		if h := b.head(saga); h.Owner != other {
+			b.Errorf("owner = %q: the release took the saga from its new owner %q", h.Owner, other)
+		}
+	}
+}
+
+func bigBatch(b *bench) {
+	var batch []journal.Append
+	for range 300 {
+		a := begin(newID())
+		a.Row.Labels = map[string]string{"pad": strings.Repeat("x", 100)}
+		batch = append(batch, a)
+	}
+	b.ok(batch...)
+	b.ok(batch...)
+	got, err := b.Sagas(b.ctx, journal.Filter{})
+	b.must(err)
+	if len(got) != len(batch) {
+		b.Errorf("%d sagas, want %d", len(got), len(batch))
+	}
+}

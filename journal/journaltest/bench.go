@@ -1,0 +1,44 @@
+package journaltest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// BenchmarkAppend measures one record per saga and commit, alone and in a batch.
+// It closes the store.
+func BenchmarkAppend(b *testing.B, s journal.Store) {
+	defer s.Close()
+	const node = "bench"
+	if _, err := s.Register(b.Context(), node, ttl); err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range []int{1, 64} {
+		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+			ids := make([]uuid.UUID, size)
+			next := make([]journal.Append, size)
+			for i := range ids {
+				ids[i] = newID()
+				next[i] = begin(ids[i])
+			}
+			for b.Loop() {
+				out, err := s.Append(b.Context(), node, next)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i := range next {
+					if out[i].Err != nil {
+						b.Fatal(out[i].Err)
+					}
+					last := next[i].Records[0]
+					next[i] = journal.Append{Saga: ids[i], Records: chain(ids[i], last.Hash, last.Seq+1, 1)}
+				}
+			}
+			b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package journaltest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+var claimTests = []test{
+	{"the longest due first, up to the limit", claimOrder},
+	{"not before its time", claimAtTime},
+	{"never without a time", neverDue},
+	{"one claimer each", claimConcurrently},
+	{"carries the mail", claimMail},
+}
+
+func claimOrder(b *bench) {
+	now := b.now()
+	third, first, second := b.parked(now.Add(-time.Second)), b.parked(now.Add(-time.Hour)), b.parked(now.Add(-time.Minute))
+	b.parked(now.Add(time.Hour))
+	got, err := b.Claim(b.ctx, b.node, 0)
+	b.must(err)
+	diff(b, "claim of none", got, nil)
+	got, err = b.Claim(b.ctx, b.node, 2)
+	b.must(err)
+	diff(b, "claimed", got, []journal.Claimed{{Saga: first, Definition: "trip", Version: 3}, {Saga: second, Definition: "trip", Version: 3}})
+	diff(b, "then", b.claim(b.node, 2), []uuid.UUID{third})
+	diff(b, "at last", b.claim(b.node, 2), nil)
+	if h := b.head(first); h.Owner != b.node {
+		b.Errorf("owner = %q", h.Owner)
+	}
+}
+
+func claimAtTime(b *bench) {
+	wake := b.now().Add(400 * time.Millisecond)
+	saga := b.parked(wake)
+	b.eventually("claimed", func() bool {
+		got := b.claim(b.node, 1)
+		if len(got) == 0 {
+			return false
+		}
+		diff(b, "claimed", got, []uuid.UUID{saga})
+		if now := b.now(); now.Before(wake) {
+			b.Fatalf("claimed at %v, before %v", now, wake)
+		}
+		return true
+	})
+}
+
+func neverDue(b *bench) {
+	saga := b.parked(time.Time{})
+	diff(b, "claimed", b.claim(b.node, 10), nil)
+	b.post(saga)
+	diff(b, "claimed after mail", b.claim(b.node, 10), []uuid.UUID{saga})
+}
+
+func claimConcurrently(b *bench) {
+	const sagas, claimers = 200, 8
+	due := b.now().Add(-time.Minute)
+	for range sagas {
+		b.parked(due)
+	}
+	nodes := []string{b.node}
+	for len(nodes) < claimers && !b.exclusive {
+		nodes = append(nodes, b.register(ttl))
+	}
+	var mu sync.Mutex
+	owner := map[uuid.UUID]string{}
+	var wg sync.WaitGroup
+	for i := range claimers {
+		node := nodes[i%len(nodes)]
+		wg.Go(func() {
+			for {
+				got, err := b.Claim(b.ctx, node, 7)
+				if err != nil {
+					b.Errorf("claim: %v", err)
+					return
+				}
+				mu.Lock()
+				for _, c := range got {
+					if before, taken := owner[c.Saga]; taken {
+						b.Errorf("saga %s claimed by %s and %s", c.Saga, before, node)
+					}
+					owner[c.Saga] = node
+				}
+				done := len(owner) >= sagas
+				mu.Unlock()
+				if done || b.Failed() {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for saga, node := range owner {
+		if h := b.head(saga); h.Owner != node {
+			b.Errorf("saga %s: owner %q, claimed by %q", saga, h.Owner, node)
+		}
+	}
+}
+
+func claimMail(b *bench) {
+	saga := b.parked(time.Time{})
+	first, second := b.post(saga), b.post(saga)
+	got, err := b.Claim(b.ctx, b.node, 1)
+	b.must(err)
+	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Mail: []journal.Mail{first, second}}})
+}

@@ -1,0 +1,311 @@
+package journaltest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"recourse/internal/testpg"
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/journal/postgres"
+	"recourse/journal/sqlite"
+)
+
+// TestSameResults runs random operations on all stores and compares what they
+// answer. Times that a store takes from its clock are cut down to set or not
+// set; claims are compared as sets, as they may be due at the same moment.
+func TestSameResults(t *testing.T) {
+	open := stores(t)
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, open)
+		for range rapid.IntRange(1, 40).Draw(t, "operations") {
+			w.step()
+		}
+		w.finalState()
+	})
+}
+
+type named struct {
+	name string
+	journal.Store
+}
+
+// stores opens one of each; every run uses ids of its own in them.
+func stores(t *testing.T) []named {
+	t.Helper()
+	lite, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "d.db"), sqlite.Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn := testpg.DSN(t)
+	pg, err := postgres.Open(t.Context(), dsn, postgres.Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []named{{"memory", memory.New(memory.Config{})}, {"sqlite", lite}, {"postgres", pg}}
+	t.Cleanup(func() {
+		for _, s := range out {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return out
+}
+
+// world is one run: a few sagas, keys and names that operations collide on.
+type world struct {
+	*rapid.T
+	ctx    context.Context
+	stores []named
+	prefix string // of texts that are unique over all sagas
+	node   string
+	sagas  []uuid.UUID
+	mail   []uuid.UUID
+	chains map[uuid.UUID][]journal.Record // of each saga, two chains that part at the third record
+	forks  map[uuid.UUID][]journal.Record
+}
+
+var runs struct {
+	sync.Mutex
+	n int
+}
+
+func newWorld(t *rapid.T, open []named) *world {
+	runs.Lock()
+	runs.n++
+	w := &world{T: t, ctx: context.Background(), stores: open, prefix: fmt.Sprintf("run%d-", runs.n),
+		chains: map[uuid.UUID][]journal.Record{}, forks: map[uuid.UUID][]journal.Record{}}
+	runs.Unlock()
+	w.node = w.prefix + "node"
+	for range 4 {
+		saga := uuid.Must(uuid.NewV7())
+		w.sagas = append(w.sagas, saga)
+		w.mail = append(w.mail, uuid.Must(uuid.NewV7()))
+		w.chains[saga], w.forks[saga] = chains(saga)
+	}
+	w.all("register", func(s journal.Store) (any, error) {
+		// Earlier runs' nodes go, so that every store starts the run with the same owners: none.
+		infos, err := s.Nodes(w.ctx)
+		for _, n := range infos {
+			err = errors.Join(err, s.Release(w.ctx, n.Node))
+		}
+		_, registered := s.Register(w.ctx, w.node, time.Hour)
+		return nil, errors.Join(err, registered)
+	})
+	return w
+}
+
+func chains(saga uuid.UUID) (main, fork []journal.Record) {
+	var prev []byte
+	for seq := int64(1); seq <= 6; seq++ {
+		r := journal.Record{Seq: seq, At: time.UnixMilli(1_700_000_000_000 + seq).UTC(), Kind: journal.Intent, Path: "s", Way: journal.Do,
+			Attempt: 1, Node: "w", Data: []byte(fmt.Sprintf(`{"seq":%d}`, seq))}
+		journal.Seal(saga, prev, &r)
+		prev = r.Hash
+		main = append(main, r)
+	}
+	fork = slices.Clone(main[:2])
+	prev = main[1].Hash
+	for _, r := range main[2:] {
+		r.Data = []byte(`"fork"`)
+		journal.Seal(saga, prev, &r)
+		prev = r.Hash
+		fork = append(fork, r)
+	}
+	return main, fork
+}
+
+// all runs f on every store and compares.
+func (w *world) all(what string, f func(journal.Store) (any, error)) {
+	var want string
+	for i, s := range w.stores {
+		v, err := f(s.Store)
+		got := fmt.Sprintf("error: %s\n%s", sentinel(err), show(v))
+		if i == 0 {
+			want = got
+		} else if got != want {
+			w.Fatalf("%s: %s answers other than %s:\n%s", what, s.name, w.stores[0].name, cmp.Diff(want, got))
+		}
+	}
+	w.Logf("%s: %s", what, want)
+}
+
+// show writes all of v, so that equal values are equal texts.
+func show(v any) string {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func sentinel(err error) string {
+	for _, s := range []error{journal.ErrFenced, journal.ErrUnknown, journal.ErrConflict, journal.ErrStartKey, journal.ErrUnique, journal.ErrNotFound,
+		journal.ErrLive, journal.ErrMismatch, journal.ErrInUse} {
+		if errors.Is(err, s) {
+			return s.Error()
+		}
+	}
+	return fmt.Sprint(err)
+}
+
+func (w *world) step() {
+	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "post", "post", "mail", "delete", "publish", "archive",
+		"begin", "finish", "abandon", "release"}).Draw(w.T, "op") {
+	case "append":
+		batch := w.batch()
+		w.all(fmt.Sprintf("append %s", show(batch)), func(s journal.Store) (any, error) {
+			out, err := s.Append(w.ctx, w.node, batch)
+			return results(out), err
+		})
+	case "claim":
+		w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
+	case "post":
+		m := journal.Mail{ID: w.pick(w.mail, "mail"), Saga: w.pick(w.sagas, "saga"), Kind: "signal", Data: []byte(`1`)}
+		w.all("post", func(s journal.Store) (any, error) { return nil, s.Post(w.ctx, m) })
+	case "mail":
+		w.all("mail", func(s journal.Store) (any, error) { return s.Mail(w.ctx, w.node, 100) })
+	case "delete":
+		saga := w.pick(w.sagas, "saga")
+		w.all("delete", func(s journal.Store) (any, error) { return nil, s.Delete(w.ctx, saga) })
+	case "release":
+		w.all("release", func(s journal.Store) (any, error) {
+			err := s.Release(w.ctx, w.node)
+			_, registered := s.Register(w.ctx, w.node, time.Hour)
+			return nil, errors.Join(err, registered)
+		})
+	default:
+		w.catalogOrRequest()
+	}
+}
+
+func (w *world) catalogOrRequest() {
+	name := w.prefix + rapid.SampledFrom([]string{"a", "b"}).Draw(w.T, "name")
+	source := rapid.SampledFrom([]string{"1", "2"}).Draw(w.T, "source")
+	switch rapid.SampledFrom([]string{"publish", "archive", "begin", "finish", "abandon"}).Draw(w.T, "what") {
+	case "publish":
+		match := rapid.SampledFrom([]string{"", "*", "-", "1", "2"}).Draw(w.T, "match")
+		d := journal.Document{Kind: "definition", Name: name, SHA256: source, Source: []byte(source), CreatedAt: time.UnixMilli(1)}
+		w.all("publish "+match, func(s journal.Store) (any, error) {
+			v, created, err := s.Publish(w.ctx, d, match)
+			return []any{v, created}, err
+		})
+	case "archive":
+		w.all("archive", func(s journal.Store) (any, error) { return nil, s.Archive(w.ctx, "definition", name) })
+	case "begin":
+		w.all("begin", func(s journal.Store) (any, error) {
+			r, fresh, err := s.Begin(w.ctx, name, source, time.Hour)
+			return []any{r, fresh}, err
+		})
+	case "finish":
+		w.all("finish", func(s journal.Store) (any, error) {
+			return nil, s.Finish(w.ctx, name, journal.Reply{Fingerprint: source, Status: 200, Body: []byte(source)}, time.Hour)
+		})
+	case "abandon":
+		w.all("abandon", func(s journal.Store) (any, error) { return nil, s.Abandon(w.ctx, name) })
+	}
+}
+
+func (w *world) pick(from []uuid.UUID, label string) uuid.UUID {
+	return rapid.SampledFrom(from).Draw(w.T, label)
+}
+
+// batch draws appends of different sagas: new, continued, repeated, overlapping, torn, with holes.
+func (w *world) batch() []journal.Append {
+	var out []journal.Append
+	for _, saga := range rapid.Permutation(w.sagas).Draw(w.T, "sagas")[:rapid.IntRange(1, len(w.sagas)).Draw(w.T, "size")] {
+		a := journal.Append{Saga: saga, Release: rapid.Bool().Draw(w.T, "release")}
+		records := w.chains[saga]
+		if rapid.IntRange(0, 9).Draw(w.T, "fork") == 0 {
+			records = w.forks[saga]
+		}
+		from := rapid.IntRange(0, len(records)).Draw(w.T, "from")
+		if rapid.Bool().Draw(w.T, "start") {
+			a.Start, from = w.start(), 0
+		}
+		a.Records = records[from:rapid.IntRange(from, len(records)).Draw(w.T, "to")]
+		if rapid.Bool().Draw(w.T, "row") {
+			a.Row = w.row(saga)
+		}
+		if rapid.Bool().Draw(w.T, "fold") {
+			a.Mail = []uuid.UUID{w.pick(w.mail, "mail")}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (w *world) start() *journal.Start {
+	st := &journal.Start{Definition: w.prefix + "d", Version: 1, SHA256: "x", CreatedAt: time.UnixMilli(5)}
+	if k := rapid.SampledFrom([]string{"", "k1", "k2"}).Draw(w.T, "key"); k != "" {
+		st.Key = w.prefix + k
+	}
+	st.Unique = rapid.SampledFrom([]string{"", "u"}).Draw(w.T, "unique")
+	return st
+}
+
+func (w *world) row(saga uuid.UUID) *journal.Row {
+	r := &journal.Row{Status: rapid.SampledFrom([]string{"running", "waiting"}).Draw(w.T, "status"), Seq: 1, UpdatedAt: time.UnixMilli(7),
+		Labels: map[string]string{"l": rapid.SampledFrom([]string{"x", "y"}).Draw(w.T, "label")}}
+	switch rapid.IntRange(0, 3).Draw(w.T, "wake") {
+	case 0:
+		r.WakeAt = time.UnixMilli(9)
+	case 1:
+		r.WakeAt = time.UnixMilli(1 << 42)
+	}
+	if rapid.Bool().Draw(w.T, "inbox") {
+		r.Inbox = []journal.Entry{{ID: saga, Kind: "approval", Path: "s", Since: time.UnixMilli(11)}}
+	}
+	if rapid.IntRange(0, 3).Draw(w.T, "ends") == 0 {
+		r.EndedAt = time.UnixMilli(8)
+	}
+	return r
+}
+
+func results(in []journal.Result) (out []string) {
+	for _, r := range in {
+		out = append(out, sentinel(r.Err)+" "+r.Saga.String())
+	}
+	return out
+}
+
+// claim claims all there is, which may be more than this run's sagas.
+func (w *world) claim(s journal.Store) (any, error) {
+	got, err := s.Claim(w.ctx, w.node, 1<<20)
+	got = slices.DeleteFunc(got, func(c journal.Claimed) bool { return !slices.Contains(w.sagas, c.Saga) })
+	slices.SortFunc(got, func(a, b journal.Claimed) int { return slices.Compare(a.Saga[:], b.Saga[:]) })
+	return got, err
+}
+
+// finalState compares everything that can be read of the run's sagas.
+func (w *world) finalState() {
+	for _, saga := range w.sagas {
+		w.all("records", func(s journal.Store) (any, error) { return s.Records(w.ctx, saga, 0, 100) })
+		w.all("inbox", func(s journal.Store) (any, error) { return s.Inbox(w.ctx, journal.InboxFilter{Saga: saga}) })
+	}
+	w.all("mail", func(s journal.Store) (any, error) { return s.Mail(w.ctx, w.node, 100) })
+	w.all("sagas", func(s journal.Store) (any, error) {
+		heads, err := s.Sagas(w.ctx, journal.Filter{Definition: w.prefix + "d"})
+		for i := range heads {
+			heads[i].Inbox = nil
+			if now := time.Since(heads[i].WakeAt); now > -time.Minute && now < time.Hour {
+				heads[i].WakeAt = time.UnixMilli(1).UTC() // by the store's clock
+			}
+		}
+		return heads, err
+	})
+	w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
+	w.all("versions", func(s journal.Store) (any, error) { return s.Versions(w.ctx, "definition", w.prefix+"a", 0, 0) })
+}

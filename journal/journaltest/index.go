@@ -1,0 +1,222 @@
+package journaltest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+var indexTests = []test{
+	{"filters", filters},
+	{"a walk by cursor finds all, once", walkSagas},
+	{"the inbox is replaced with the row", inboxReplaced},
+	{"a walk of the inbox finds all, once", walkInbox},
+	{"delete", deletes},
+	{"stats", stats},
+	{"ping and close", pingAndClose},
+}
+
+func filters(b *bench) {
+	make := func(definition, status, reason string, labels map[string]string, created time.Time) uuid.UUID {
+		a := begin(newID())
+		a.Start.Definition, a.Start.CreatedAt = definition, created
+		a.Row = &journal.Row{Status: status, Reason: reason, Labels: labels, Seq: 1, UpdatedAt: epoch}
+		b.ok(a)
+		return a.Saga
+	}
+	one := make("book_trip", "running", "", map[string]string{"tier": "gold", "city": "Oslo"}, epoch)
+	two := make("book_trip", "waiting", "approval", map[string]string{"tier": "gold"}, epoch.Add(time.Second))
+	three := make("refund", "failed", "budget_exceeded", map[string]string{"tier": "100%_\\off"}, epoch.Add(time.Minute))
+	for _, tt := range []struct {
+		name string
+		f    journal.Filter
+		want []uuid.UUID
+	}{
+		{"all", journal.Filter{}, []uuid.UUID{three, two, one}},
+		{"definition", journal.Filter{Definition: "book_trip"}, []uuid.UUID{two, one}},
+		{"no such definition", journal.Filter{Definition: "book"}, nil},
+		{"status", journal.Filter{Status: []string{"failed"}}, []uuid.UUID{three}},
+		{"two statuses", journal.Filter{Status: []string{"failed", "running"}}, []uuid.UUID{three, one}},
+		{"label", journal.Filter{Labels: map[string]string{"tier": "gold"}}, []uuid.UUID{two, one}},
+		{"two labels", journal.Filter{Labels: map[string]string{"tier": "gold", "city": "Oslo"}}, []uuid.UUID{one}},
+		{"label of another value", journal.Filter{Labels: map[string]string{"tier": "Gold"}}, nil},
+		{"started after", journal.Filter{StartedAfter: epoch}, []uuid.UUID{three, two}},
+		{"text in definition", journal.Filter{Text: "K_TR"}, []uuid.UUID{two, one}},
+		{"text in reason", journal.Filter{Text: "BUDGET"}, []uuid.UUID{three}},
+		{"text in label value", journal.Filter{Text: "oslo"}, []uuid.UUID{one}},
+		{"text in label name is not meant", journal.Filter{Text: "tier"}, nil},
+		{"percent is a character", journal.Filter{Text: "%"}, []uuid.UUID{three}},
+		{"underscore is a character", journal.Filter{Text: "%_\\o"}, []uuid.UUID{three}},
+		{"a whole id", journal.Filter{Text: one.String()}, []uuid.UUID{one}},
+		{"an id's end is not meant", journal.Filter{Text: one.String()[9:]}, nil},
+		{"before", journal.Filter{Before: two}, []uuid.UUID{one}},
+		{"limit", journal.Filter{Limit: 1}, []uuid.UUID{three}},
+		{"everything", journal.Filter{Definition: "book_trip", Status: []string{"waiting", "running"}, Labels: map[string]string{"tier": "gold"},
+			StartedAfter: epoch.Add(-time.Second), Text: "trip", Before: three, Limit: 1}, []uuid.UUID{two}},
+	} {
+		got, err := b.Sagas(b.ctx, tt.f)
+		b.must(err)
+		var ids []uuid.UUID
+		for _, h := range got {
+			ids = append(ids, h.ID)
+		}
+		diff(b, tt.name, ids, tt.want)
+	}
+}
+
+func walkSagas(b *bench) {
+	var want []uuid.UUID
+	for range 25 {
+		saga, _ := b.started()
+		want = append(want, saga)
+	}
+	slices.Reverse(want)
+	var got []uuid.UUID
+	for f := (journal.Filter{Limit: 4}); ; {
+		page, err := b.Sagas(b.ctx, f)
+		b.must(err)
+		if len(page) == 0 {
+			break
+		}
+		for _, h := range page {
+			got = append(got, h.ID)
+		}
+		f.Before = got[len(got)-1]
+	}
+	diff(b, "walk", got, want)
+}
+
+func entry(saga uuid.UUID, kind string, since time.Time) journal.Entry {
+	return journal.Entry{ID: newID(), Saga: saga, Definition: "trip", Kind: kind, Path: "step", Since: since, Data: []byte(`{"ask":"\u0000"}`)}
+}
+
+func inboxReplaced(b *bench) {
+	saga, hash := b.started()
+	other, _ := b.started()
+	first, second := entry(saga, "approval", epoch), entry(saga, "stuck", epoch.Add(time.Minute))
+	third := entry(other, "approval", epoch.Add(time.Second))
+	r, o := row("waiting"), row("waiting")
+	r.Inbox, o.Inbox = []journal.Entry{second, first}, []journal.Entry{third}
+	b.ok(journal.Append{Saga: saga, Row: r}, journal.Append{Saga: other, Row: o})
+	for _, tt := range []struct {
+		name string
+		f    journal.InboxFilter
+		want []journal.Entry
+	}{
+		{"all", journal.InboxFilter{}, []journal.Entry{first, third, second}},
+		{"kind", journal.InboxFilter{Kind: "approval"}, []journal.Entry{first, third}},
+		{"saga", journal.InboxFilter{Saga: saga}, []journal.Entry{first, second}},
+		{"after", journal.InboxFilter{After: first}, []journal.Entry{third, second}},
+		{"limit", journal.InboxFilter{Limit: 1}, []journal.Entry{first}},
+	} {
+		got, err := b.Inbox(b.ctx, tt.f)
+		b.must(err)
+		diff(b, tt.name, got, tt.want)
+	}
+	r = row("waiting")
+	r.Inbox = []journal.Entry{second}
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: r})
+	b.ok(journal.Append{Saga: other, Row: row("running")})
+	got, err := b.Inbox(b.ctx, journal.InboxFilter{})
+	b.must(err)
+	diff(b, "after the rows changed", got, []journal.Entry{second})
+}
+
+func walkInbox(b *bench) {
+	var want []journal.Entry
+	for i := range 6 {
+		saga, _ := b.started()
+		r := row("waiting")
+		for k := range 4 {
+			r.Inbox = append(r.Inbox, entry(saga, "approval", epoch.Add(time.Duration((i+k)%3)*time.Second)))
+		}
+		b.ok(journal.Append{Saga: saga, Row: r})
+		want = append(want, r.Inbox...)
+	}
+	slices.SortFunc(want, func(x, y journal.Entry) int {
+		if c := x.Since.Compare(y.Since); c != 0 {
+			return c
+		}
+		return bytes.Compare(x.ID[:], y.ID[:])
+	})
+	var got []journal.Entry
+	for f := (journal.InboxFilter{Limit: 5}); ; f.After = got[len(got)-1] {
+		page, err := b.Inbox(b.ctx, f)
+		b.must(err)
+		if len(page) == 0 {
+			break
+		}
+		got = append(got, page...)
+	}
+	diff(b, "walk", got, want)
+}
+
+func deletes(b *bench) {
+	saga := newID()
+	a := begin(saga)
+	a.Start.Key = "k"
+	a.Row.Inbox = []journal.Entry{entry(saga, "approval", epoch)}
+	b.ok(a)
+	b.post(saga)
+	b.wantErr(b.Delete(b.ctx, saga), journal.ErrLive)
+	last := ended()
+	last.Inbox = a.Row.Inbox
+	b.ok(journal.Append{Saga: saga, Row: last, Release: true})
+	b.must(b.Delete(b.ctx, saga))
+	b.wantErr(b.Delete(b.ctx, saga), journal.ErrNotFound)
+	_, err := b.Saga(b.ctx, saga)
+	b.wantErr(err, journal.ErrNotFound)
+	_, err = b.SagaByKey(b.ctx, "k")
+	b.wantErr(err, journal.ErrNotFound)
+	_, err = b.Records(b.ctx, saga, 0, 1)
+	b.wantErr(err, journal.ErrNotFound)
+	left, err := b.Inbox(b.ctx, journal.InboxFilter{})
+	b.must(err)
+	diff(b, "inbox", left, nil)
+	diff(b, "claimed", b.claim(b.node, 10), nil)
+	b.ok(a) // its id and key are free again, and no mail of old waits there
+	diff(b, "mail", b.mail(b.node), nil)
+}
+
+func stats(b *bench) {
+	got, err := b.Stats(b.ctx)
+	b.must(err)
+	diff(b, "none", got, journal.Stats{})
+	due := b.now().Add(-time.Minute)
+	b.parked(due.Add(time.Second))
+	b.parked(due)
+	b.parked(due.Add(time.Hour))
+	saga, _ := b.started()
+	r := row("waiting")
+	r.WakeAt = due.Add(-time.Hour) // owned: not due
+	r.Inbox = []journal.Entry{entry(saga, "stuck", epoch.Add(time.Second)), entry(saga, "approval", epoch), entry(saga, "stuck", epoch.Add(time.Minute))}
+	b.ok(journal.Append{Saga: saga, Row: r})
+	over := begin(newID())
+	over.Row, over.Release = ended(), true
+	b.ok(over)
+	got, err = b.Stats(b.ctx)
+	b.must(err)
+	diff(b, "stats", got, journal.Stats{ByStatus: map[string]int64{"running": 3, "waiting": 1, "succeeded": 1}, ByDefinition: map[string]int64{"trip": 4},
+		Inbox: map[string]int64{"stuck": 2, "approval": 1}, OldestInbox: epoch, OldestDue: due})
+}
+
+func pingAndClose(b *bench) {
+	b.must(b.Ping(b.ctx))
+	b.must(b.Store.Close())
+	if err := b.Ping(b.ctx); err == nil {
+		b.Error("a closed store answers")
+	}
+	if _, err := b.Store.Append(b.ctx, b.node, []journal.Append{begin(newID())}); err == nil {
+		b.Error("a closed store takes appends")
+	}
+	for i := range 2 {
+		if _, err := b.Saga(b.ctx, newID()); err == nil {
+			b.Error(fmt.Sprintf("a closed store reads (%d)", i))
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package journaltest
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+var mailTests = []test{
+	{"in the order of ids, until consumed", mailOrder},
+	{"the same message twice", postTwice},
+	{"to no saga", postNowhere},
+	{"hints", hints},
+	{"mail in waiting keeps a saga from being parked", parkWithMail},
+	{"park and post race", parkAndPostRace},
+	{"an append that conflicts consumes nothing", conflictKeepsMail},
+}
+
+func mailOrder(b *bench) {
+	one, _ := b.started()
+	two, _ := b.started()
+	parked := b.parked(time.Time{})
+	ids := []uuid.UUID{newID(), newID(), newID(), newID()}
+	for _, i := range []int{2, 0, 3, 1} {
+		saga := one
+		if i%2 == 1 {
+			saga = two
+		}
+		b.must(b.Post(b.ctx, journal.Mail{ID: ids[i], Saga: saga, Kind: "signal", Data: []byte(`"a\u0000"`)}))
+	}
+	b.post(parked)
+	idsOf := func(mail []journal.Mail) (out []uuid.UUID) {
+		for _, m := range mail {
+			out = append(out, m.ID)
+		}
+		return out
+	}
+	diff(b, "mail", idsOf(b.mail(b.node)), ids)
+	diff(b, "data", string(b.mail(b.node)[0].Data), `"a\u0000"`)
+	some, err := b.Mail(b.ctx, b.node, 2)
+	b.must(err)
+	diff(b, "two of it", idsOf(some), ids[:2])
+	b.ok(journal.Append{Saga: one, Mail: []uuid.UUID{ids[0], newID()}})
+	diff(b, "mail", idsOf(b.mail(b.node)), ids[1:])
+	b.ok(journal.Append{Saga: two, Mail: []uuid.UUID{ids[1], ids[3], ids[2]}}) // the last is another saga's
+	diff(b, "mail", idsOf(b.mail(b.node)), ids[2:3])
+}
+
+func postTwice(b *bench) {
+	saga, hash := b.started()
+	m := b.post(saga)
+	b.must(b.Post(b.ctx, m))
+	diff(b, "mail", b.mail(b.node), []journal.Mail{m})
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Mail: []uuid.UUID{m.ID}})
+	b.must(b.Post(b.ctx, m)) // a poster that did not hear of its success
+	diff(b, "mail once it was folded in", b.mail(b.node), nil)
+	b.ok(journal.Append{Saga: saga, Release: true})
+	diff(b, "claimable", b.claim(b.node, 10), nil)
+}
+
+func postNowhere(b *bench) {
+	b.wantErr(b.Post(b.ctx, journal.Mail{ID: newID(), Saga: newID(), Kind: "signal"}), journal.ErrNotFound)
+}
+
+func hints(b *bench) {
+	saga, _ := b.started()
+	for drained := false; !drained; {
+		select {
+		case <-b.Hints():
+		default:
+			drained = true
+		}
+	}
+	b.post(saga)
+	select {
+	case <-b.Hints():
+	case <-time.After(patience):
+		b.Error("no hint of the mail")
+	}
+}
+
+func parkWithMail(b *bench) {
+	saga, hash := b.started()
+	first, second := b.post(saga), b.post(saga)
+	far := row("parked")
+	far.WakeAt = b.now().Add(time.Hour)
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: far, Release: true, Mail: []uuid.UUID{first.ID}})
+	got, err := b.Claim(b.ctx, b.node, 10)
+	b.must(err)
+	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Mail: []journal.Mail{second}}})
+	b.ok(journal.Append{Saga: saga, Row: far, Release: true, Mail: []uuid.UUID{second.ID}})
+	diff(b, "claimed without mail", b.claim(b.node, 10), nil)
+}
+
+// parkAndPostRace: a message posted at any moment of parking is found, by the
+// owner's Mail or by a claim. An owner parks as fast as it can what others post to.
+func parkAndPostRace(b *bench) {
+	const sagas, posters, each = 4, 4, 40
+	var ids []uuid.UUID
+	for range sagas {
+		ids = append(ids, b.parked(time.Time{}))
+	}
+	poster := b.Store
+	if b.subject.Again != nil {
+		poster = b.again()
+	}
+	far := b.now().Add(time.Hour)
+	posted := make(chan uuid.UUID, sagas*posters*each)
+	var wg sync.WaitGroup
+	for range posters {
+		wg.Go(func() {
+			for i := range each {
+				m := journal.Mail{ID: newID(), Saga: ids[i%sagas], Kind: "signal"}
+				if err := poster.Post(b.ctx, m); err != nil {
+					b.Errorf("post: %v", err)
+				}
+				posted <- m.ID
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		close(posted)
+	}()
+	var got []uuid.UUID
+	deadline := time.Now().Add(patience)
+	for len(got) < posters*each && !b.Failed() {
+		claimed, err := b.Claim(b.ctx, b.node, sagas)
+		b.must(err)
+		var batch []journal.Append
+		for _, c := range claimed {
+			if len(c.Mail) == 0 {
+				b.Fatalf("saga %s is claimable without mail", c.Saga)
+			}
+			a := journal.Append{Saga: c.Saga, Row: row("parked"), Release: true}
+			a.Row.WakeAt = far
+			for _, m := range c.Mail {
+				a.Mail = append(a.Mail, m.ID)
+			}
+			got = append(got, a.Mail...)
+			batch = append(batch, a)
+		}
+		if len(batch) > 0 {
+			b.ok(batch...)
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("%d of %d messages found: the others lie with sagas that are not claimable", len(got), posters*each)
+		}
+	}
+	var want []uuid.UUID
+	for id := range posted {
+		want = append(want, id)
+	}
+	byID := func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) }
+	slices.SortFunc(got, byID)
+	slices.SortFunc(want, byID)
+	diff(b, "messages", got, want)
+	diff(b, "claimable at the end", b.claim(b.node, 10), nil)
+}
+
+func conflictKeepsMail(b *bench) {
+	saga, _ := b.started()
+	m := b.post(saga)
+	got := b.append(journal.Append{Saga: saga, Records: chain(saga, []byte("?"), 1, 1), Mail: []uuid.UUID{m.ID}, Release: true})
+	b.wantErr(got[0].Err, journal.ErrConflict)
+	diff(b, "mail", b.mail(b.node), []journal.Mail{m})
+}

@@ -1,0 +1,159 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+)
+
+// Errors of a Log. Stores wrap them with the operation; callers use errors.Is.
+var (
+	// ErrFenced: the node's lease is gone, another node may own its sagas. The
+	// caller drops everything it holds in memory and registers anew. Nothing of
+	// the batch was written.
+	ErrFenced = errors.New("node is fenced off: its lease was taken over")
+	// ErrUnknown: it is not known whether the batch was written (a lost answer to
+	// COMMIT, for one). The caller appends the very same batch again until the
+	// answer is known: appending is idempotent.
+	ErrUnknown = errors.New("commit outcome unknown")
+	// ErrConflict, for one Append: another writer's record stands at that seq. The
+	// caller forgets the saga.
+	ErrConflict = errors.New("another record stands at this seq")
+	// ErrStartKey, for one Append: the start's idempotency key belongs to another
+	// saga, named in the result.
+	ErrStartKey = errors.New("idempotency key belongs to another saga")
+	// ErrUnique, for one Append: another live saga of the definition has the same
+	// unique value; it is named in the result.
+	ErrUnique = errors.New("a live saga has this unique value")
+	// ErrNotFound: no such saga, definition, version or key.
+	ErrNotFound = errors.New("not found")
+	// ErrLive, at Delete: the saga has not ended.
+	ErrLive = errors.New("the saga has not ended")
+	// ErrMismatch, at Publish: the newest version is not the expected one.
+	ErrMismatch = errors.New("the newest version is not the expected one")
+	// ErrInUse, at Register: another process has this database to itself.
+	ErrInUse = errors.New("database is in use by another process")
+)
+
+// Log is the engine's side of a store: leases, appends, claims and mail.
+//
+// All times are the store's: a node never decides by its own clock who owns a
+// saga. Every method may be called from several goroutines. An error that is
+// none of the above means that nothing was written and that the call may be
+// made again.
+type Log interface {
+	// Register announces a node, a process start, under a fresh id, for ttl. Where the
+	// store knows that no other process can be alive (a file lock), it takes over
+	// all sagas at once.
+	Register(ctx context.Context, node string, ttl time.Duration) (Lease, error)
+
+	// Renew extends the lease, or returns ErrFenced. It also takes over nodes whose
+	// lease has ended by the store's clock: each one's row is deleted and its sagas made
+	// claimable, in one transaction that waits for that node's appends under way.
+	Renew(ctx context.Context, node string, ttl time.Duration) (Lease, error)
+
+	// Release ends a lease by choice, and makes the node's sagas claimable at
+	// once. Releasing a lease that is gone is not an error.
+	Release(ctx context.Context, node string) error
+
+	// Append writes a batch in one transaction that fails with ErrFenced if the
+	// node's row is gone. Appends of a batch are of different sagas and stand or fall
+	// one by one: the result at i belongs to batch[i]. A result's Err is nil,
+	// ErrConflict, ErrStartKey or ErrUnique.
+	//
+	// Append is idempotent: records that stand there already with the same hash
+	// count as written, and what came with them is not done a second time.
+	Append(ctx context.Context, node string, batch []Append) ([]Result, error)
+
+	// Claim makes the node the owner of up to limit sagas that nobody owns and whose
+	// WakeAt is due, the longest due first, and returns them.
+	Claim(ctx context.Context, node string, limit int) ([]Claimed, error)
+
+	// Records returns up to limit records of a saga with seq > after, in order.
+	// ErrNotFound if there is no such saga.
+	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]Record, error)
+
+	// Post leaves a message for a saga, durably, wherever it is: owned by this or
+	// another node (which gets it from Mail) or by nobody (it becomes claimable at
+	// once). ErrNotFound if there is no such saga. Posting the same id twice is the
+	// same as once.
+	Post(ctx context.Context, m Mail) error
+
+	// Mail returns the messages of sagas that the node owns, in the order of
+	// their ids, up to limit. They stay until an Append consumes them.
+	Mail(ctx context.Context, node string, limit int) ([]Mail, error)
+}
+
+// Lease is a node's right to write.
+type Lease struct {
+	Node string
+	Now  time.Time     // the store's clock while it answered
+	TTL  time.Duration // from Now on
+}
+
+// Append is what one saga adds to the log in one transaction.
+type Append struct {
+	Saga    uuid.UUID
+	Start   *Start      // on the saga's first append: its row is made
+	Records []Record    // consecutive; the first one follows what is committed. May be empty
+	Row     *Row        // when not nil, replaces the saga's row (but for what Start set)
+	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after SetAside
+	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
+}
+
+// SetAside is how long a saga rests that its node gave up without saying why in
+// its row: the node could not go on with it.
+const SetAside = time.Minute
+
+// Start is what a saga's row is made of once and for all.
+type Start struct {
+	Definition string
+	Version    int
+	SHA256     string // hex, of the definition
+	Key        string // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
+	Hash       string // fingerprint of the start request, compared by the caller when Key is taken
+	Unique     string // the definition's unique value; "" for none. Unique among its live sagas
+	Parent     uuid.UUID
+	RetryOf    uuid.UUID
+	ForkedFrom uuid.UUID
+	CreatedAt  time.Time
+}
+
+// Row is the derived state of a saga: what lists show and what claims go by.
+// It is written when the status changes, not at each step.
+type Row struct {
+	Status    string
+	Reason    string // the code, "" for none
+	Labels    map[string]string
+	WakeAt    time.Time       // zero: only mail wakes it. Used while nobody owns it
+	Summary   json.RawMessage // the rest of what a list shows: reason, cost, residual
+	Inbox     []Entry         // what waits for a person, all of it; replaces what stood there
+	Seq       int64           // the journal's length as of this row
+	UpdatedAt time.Time
+	EndedAt   time.Time // zero while live. The first one stands: a saga that has ended stays ended
+}
+
+// Result answers one Append.
+type Result struct {
+	Err  error
+	Saga uuid.UUID // on ErrStartKey and ErrUnique: who has it
+}
+
+// Claimed is a saga that the node owns from now on, with all its mail.
+type Claimed struct {
+	Saga       uuid.UUID
+	Definition string
+	Version    int
+	Mail       []Mail
+}
+
+// Mail is a message to a saga: an operator's wish, a signal, a result.
+type Mail struct {
+	ID   uuid.UUID // UUIDv7: ids order the mail
+	Saga uuid.UUID
+	Kind string
+	Data json.RawMessage
+}

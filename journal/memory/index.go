@@ -1,0 +1,164 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// Saga implements journal.Index.
+func (s *Store) Saga(ctx context.Context, id uuid.UUID) (journal.Head, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return journal.Head{}, fmt.Errorf("saga: %w", err)
+	}
+	defer unlock()
+	g := s.sagas[id]
+	if g == nil {
+		return journal.Head{}, fmt.Errorf("saga %s: %w", id, journal.ErrNotFound)
+	}
+	return copyHead(g.head), nil
+}
+
+// SagaByKey implements journal.Index.
+func (s *Store) SagaByKey(ctx context.Context, key string) (journal.Head, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return journal.Head{}, fmt.Errorf("saga by key: %w", err)
+	}
+	defer unlock()
+	id, ok := s.keys[key]
+	if !ok {
+		return journal.Head{}, fmt.Errorf("saga by key: %w", journal.ErrNotFound)
+	}
+	return copyHead(s.sagas[id].head), nil
+}
+
+// Sagas implements journal.Index.
+func (s *Store) Sagas(ctx context.Context, f journal.Filter) ([]journal.Head, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sagas: %w", err)
+	}
+	defer unlock()
+	found := s.sorted(func(g *saga) bool { return matches(&f, &g.head) })
+	slices.Reverse(found)
+	var out []journal.Head
+	for _, g := range page(found, f.Limit) {
+		out = append(out, copyHead(g.head))
+	}
+	return out, nil
+}
+
+func matches(f *journal.Filter, h *journal.Head) bool {
+	for k, v := range f.Labels {
+		if have, ok := h.Labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return (f.Definition == "" || f.Definition == h.Definition) &&
+		(len(f.Status) == 0 || slices.Contains(f.Status, h.Status)) &&
+		(f.StartedAfter.IsZero() || h.CreatedAt.After(milli(f.StartedAfter))) &&
+		(f.Before.IsNil() || compareID(h.ID, f.Before) < 0) &&
+		(f.Text == "" || mentions(h, strings.ToLower(f.Text)))
+}
+
+func mentions(h *journal.Head, text string) bool {
+	for _, v := range h.Labels {
+		if strings.Contains(strings.ToLower(v), text) {
+			return true
+		}
+	}
+	return strings.HasPrefix(h.ID.String(), text) ||
+		strings.Contains(strings.ToLower(h.Definition), text) ||
+		strings.Contains(strings.ToLower(h.Reason), text)
+}
+
+// Inbox implements journal.Index.
+func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Entry, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: %w", err)
+	}
+	defer unlock()
+	var out []journal.Entry
+	for _, g := range s.sagas {
+		for _, e := range g.head.Inbox {
+			if (f.Kind == "" || f.Kind == e.Kind) && (f.Saga.IsNil() || f.Saga == e.Saga) &&
+				(f.After.ID.IsNil() || compareEntry(e, f.After) > 0) {
+				e.Data = slices.Clone(e.Data)
+				out = append(out, e)
+			}
+		}
+	}
+	slices.SortFunc(out, compareEntry)
+	return page(out, f.Limit), nil
+}
+
+func compareEntry(a, b journal.Entry) int {
+	if c := milli(a.Since).Compare(milli(b.Since)); c != 0 {
+		return c
+	}
+	return bytes.Compare(a.ID[:], b.ID[:])
+}
+
+// Delete implements journal.Index.
+func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	defer unlock()
+	g := s.sagas[id]
+	switch {
+	case g == nil:
+		return fmt.Errorf("delete %s: %w", id, journal.ErrNotFound)
+	case g.head.EndedAt.IsZero():
+		return fmt.Errorf("delete %s: %w", id, journal.ErrLive)
+	}
+	delete(s.sagas, id)
+	if g.head.Key != "" {
+		delete(s.keys, g.head.Key)
+	}
+	return nil
+}
+
+// Stats implements journal.Index.
+func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return journal.Stats{}, fmt.Errorf("stats: %w", err)
+	}
+	defer unlock()
+	now := s.clock()
+	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}}
+	for _, g := range s.sagas {
+		out.ByStatus[g.head.Status]++
+		if g.head.EndedAt.IsZero() {
+			out.ByDefinition[g.head.Definition]++
+		}
+		if g.due(now) {
+			out.OldestDue = earlier(out.OldestDue, g.head.WakeAt)
+		}
+		for _, e := range g.head.Inbox {
+			out.Inbox[e.Kind]++
+			out.OldestInbox = earlier(out.OldestInbox, e.Since)
+		}
+	}
+	return out, nil
+}
+
+// earlier returns the earlier of two times, where a zero a is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

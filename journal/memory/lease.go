@@ -1,0 +1,91 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"recourse/journal"
+)
+
+// Register implements journal.Log.
+func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return journal.Lease{}, fmt.Errorf("register: %w", err)
+	}
+	defer unlock()
+	if _, taken := s.nodes[node]; taken {
+		return journal.Lease{}, fmt.Errorf("register: node %s is registered already: register under a fresh id", node)
+	}
+	return s.extend(node, ttl), nil
+}
+
+// Renew implements journal.Log.
+func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return journal.Lease{}, fmt.Errorf("renew: %w", err)
+	}
+	defer unlock()
+	if _, ok := s.nodes[node]; !ok {
+		return journal.Lease{}, fmt.Errorf("renew: %w", journal.ErrFenced)
+	}
+	lease := s.extend(node, ttl)
+	for other, end := range s.nodes { // in any order: each takeover is the same by itself
+		if end.Before(lease.Now) {
+			s.takeOver(other)
+		}
+	}
+	return lease, nil
+}
+
+// Release implements journal.Log.
+func (s *Store) Release(ctx context.Context, node string) error {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	defer unlock()
+	if _, ok := s.nodes[node]; ok {
+		s.takeOver(node)
+	}
+	return nil
+}
+
+// Nodes implements journal.Index, by node.
+func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	defer unlock()
+	owned := map[string]int64{}
+	for _, g := range s.sagas {
+		owned[g.head.Owner]++
+	}
+	var out []journal.NodeInfo
+	for _, node := range sortedKeys(s.nodes) {
+		out = append(out, journal.NodeInfo{Node: node, ExpiresAt: s.nodes[node], Sagas: owned[node]})
+	}
+	return out, nil
+}
+
+func (s *Store) extend(node string, ttl time.Duration) journal.Lease {
+	now := s.clock()
+	s.nodes[node] = milli(now.Add(ttl))
+	return journal.Lease{Node: node, Now: now, TTL: ttl}
+}
+
+// takeOver ends a node: its row goes, its sagas become claimable.
+func (s *Store) takeOver(node string) {
+	delete(s.nodes, node)
+	now := s.clock()
+	for _, g := range s.sagas {
+		if g.head.Owner == node {
+			g.head.Owner = ""
+			g.head.WakeAt = now
+		}
+	}
+	s.hint()
+}

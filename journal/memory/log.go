@@ -1,0 +1,206 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// Append implements journal.Log.
+func (s *Store) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("append: %w", err)
+	}
+	defer unlock()
+	if _, ok := s.nodes[node]; !ok {
+		return nil, fmt.Errorf("append: %w", journal.ErrFenced)
+	}
+	results := make([]journal.Result, len(batch))
+	for i := range batch {
+		results[i] = s.append(node, &batch[i])
+	}
+	return results, nil
+}
+
+// append does one append wholly or not at all.
+func (s *Store) append(node string, a *journal.Append) journal.Result {
+	g := s.sagas[a.Saga]
+	if g == nil {
+		return s.start(node, a)
+	}
+	fresh, ok := g.missing(a.Records)
+	switch {
+	case !ok:
+		return journal.Result{Err: journal.ErrConflict}
+	case len(fresh) == 0 && (len(a.Records) > 0 || a.Start != nil):
+		return journal.Result{} // done before, with all that came with it
+	case g.head.Owner != node && len(a.Records) == 0 && a.Release:
+		return journal.Result{} // given up before
+	case g.head.Owner != node:
+		return journal.Result{Err: journal.ErrConflict}
+	}
+	s.apply(g, a, fresh)
+	return journal.Result{}
+}
+
+func (s *Store) start(node string, a *journal.Append) journal.Result {
+	g := &saga{folded: map[uuid.UUID]bool{}}
+	if _, ok := g.missing(a.Records); a.Start == nil || !ok {
+		return journal.Result{Err: journal.ErrConflict}
+	}
+	if holder, taken := s.keys[a.Start.Key]; taken && a.Start.Key != "" {
+		return journal.Result{Err: journal.ErrStartKey, Saga: holder}
+	}
+	if a.Row == nil || a.Row.EndedAt.IsZero() {
+		if holder := s.uniqueHolder(a.Start); holder != nil {
+			return journal.Result{Err: journal.ErrUnique, Saga: holder.head.ID}
+		}
+	}
+	g.head = journal.Head{ID: a.Saga, Start: *a.Start, Owner: node}
+	g.head.CreatedAt = milli(a.Start.CreatedAt)
+	s.sagas[a.Saga] = g
+	if a.Start.Key != "" {
+		s.keys[a.Start.Key] = a.Saga
+	}
+	s.apply(g, a, a.Records)
+	return journal.Result{}
+}
+
+func (s *Store) uniqueHolder(st *journal.Start) *saga {
+	if st.Unique == "" {
+		return nil
+	}
+	for _, g := range s.sagas {
+		if g.head.Definition == st.Definition && g.head.Unique == st.Unique && g.head.EndedAt.IsZero() {
+			return g
+		}
+	}
+	return nil
+}
+
+// missing returns those of records that do not stand yet; ok is false if
+// another record stands in the place of one, or one does not follow.
+func (g *saga) missing(records []journal.Record) (fresh []journal.Record, ok bool) {
+	last := int64(len(g.records))
+	for i, r := range records {
+		switch {
+		case r.Seq < 1, i == 0 && r.Seq > last+1, i > 0 && r.Seq != records[i-1].Seq+1:
+			return nil, false
+		case r.Seq > last:
+			fresh = append(fresh, r)
+		case !bytes.Equal(g.records[r.Seq-1].Hash, r.Hash):
+			return nil, false
+		}
+	}
+	return fresh, true
+}
+
+func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
+	for _, r := range fresh {
+		r.At = milli(r.At)
+		r.Data = slices.Clone(r.Data)
+		r.Hash = slices.Clone(r.Hash)
+		g.records = append(g.records, r)
+	}
+	g.fold(a.Mail)
+	if a.Row != nil {
+		end := g.head.EndedAt
+		g.head.Row = copyRow(a.Row, g.head)
+		if !end.IsZero() {
+			g.head.EndedAt = end
+		}
+	}
+	if a.Release {
+		g.head.Owner = ""
+		if len(g.mail) > 0 {
+			g.wake(s.clock())
+		}
+		if w := g.head.WakeAt; !w.IsZero() && !w.After(s.clock()) {
+			s.hint()
+		}
+	}
+}
+
+// wake makes g due by now.
+func (g *saga) wake(now time.Time) {
+	if g.head.WakeAt.IsZero() || g.head.WakeAt.After(now) {
+		g.head.WakeAt = now
+	}
+}
+
+func copyRow(r *journal.Row, h journal.Head) journal.Row {
+	out := *r
+	out.Labels = nil
+	if len(r.Labels) > 0 {
+		out.Labels = maps.Clone(r.Labels)
+	}
+	out.Summary = slices.Clone(r.Summary)
+	out.WakeAt, out.UpdatedAt, out.EndedAt = milli(r.WakeAt), milli(r.UpdatedAt), milli(r.EndedAt)
+	out.Inbox = slices.Clone(r.Inbox)
+	for i := range out.Inbox {
+		e := &out.Inbox[i]
+		e.Saga, e.Definition = h.ID, h.Definition
+		e.Since = milli(e.Since)
+		e.Data = slices.Clone(e.Data)
+	}
+	return out
+}
+
+// Claim implements journal.Log.
+func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	defer unlock()
+	if _, ok := s.nodes[node]; !ok {
+		return nil, fmt.Errorf("claim: %w", journal.ErrFenced)
+	}
+	now := s.clock()
+	due := s.sorted(func(g *saga) bool { return g.due(now) })
+	slices.SortStableFunc(due, func(a, b *saga) int { return a.head.WakeAt.Compare(b.head.WakeAt) })
+	var out []journal.Claimed
+	for _, g := range first(due, limit) {
+		g.head.Owner = node
+		out = append(out, journal.Claimed{Saga: g.head.ID, Definition: g.head.Definition,
+			Version: g.head.Version, Mail: copyMail(g.mail)})
+	}
+	return out, nil
+}
+
+func (g *saga) due(now time.Time) bool {
+	return g.head.Owner == "" && !g.head.WakeAt.IsZero() && !g.head.WakeAt.After(now)
+}
+
+// Records implements journal.Log.
+func (s *Store) Records(ctx context.Context, id uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("records: %w", err)
+	}
+	defer unlock()
+	g := s.sagas[id]
+	if g == nil {
+		return nil, fmt.Errorf("records of %s: %w", id, journal.ErrNotFound)
+	}
+	from := min(max(after, 0), int64(len(g.records)))
+	out := slices.Clone(first(g.records[from:], limit))
+	for i := range out {
+		out[i].Data = slices.Clone(out[i].Data)
+		out[i].Hash = slices.Clone(out[i].Hash)
+	}
+	return out, nil
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,73 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// Post implements journal.Log.
+func (s *Store) Post(ctx context.Context, m journal.Mail) error {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("post: %w", err)
+	}
+	defer unlock()
+	g := s.sagas[m.Saga]
+	if g == nil {
+		return fmt.Errorf("post to %s: %w", m.Saga, journal.ErrNotFound)
+	}
+	at, waiting := slices.BinarySearchFunc(g.mail, m.ID, func(have journal.Mail, id uuid.UUID) int { return compareID(have.ID, id) })
+	if waiting || g.folded[m.ID] {
+		return nil
+	}
+	m.Data = slices.Clone(m.Data)
+	g.mail = slices.Insert(g.mail, at, m)
+	if g.head.Owner == "" {
+		g.wake(s.clock())
+	}
+	s.hint()
+	return nil
+}
+
+// Mail implements journal.Log.
+func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
+	defer unlock()
+	var out []journal.Mail
+	for _, g := range s.sorted(func(g *saga) bool { return g.head.Owner == node && len(g.mail) > 0 }) {
+		out = append(out, copyMail(g.mail)...)
+	}
+	slices.SortStableFunc(out, func(a, b journal.Mail) int { return compareID(a.ID, b.ID) })
+	return first(out, limit), nil
+}
+
+// fold takes messages out of the mail and remembers their ids, so that posting
+// one again stays the same as once.
+func (g *saga) fold(ids []uuid.UUID) {
+	for _, id := range ids {
+		at := slices.IndexFunc(g.mail, func(m journal.Mail) bool { return m.ID == id })
+		if at >= 0 {
+			g.mail = slices.Delete(g.mail, at, at+1)
+			g.folded[id] = true
+		}
+	}
+}
+
+func copyMail(mail []journal.Mail) []journal.Mail {
+	if len(mail) == 0 {
+		return nil
+	}
+	out := slices.Clone(mail)
+	for i := range out {
+		out[i].Data = slices.Clone(out[i].Data)
+	}
+	return out
+}

@@ -1,0 +1,153 @@
+// Package memory keeps sagas in memory: the reference that the other stores are
+// compared with, and the store of the simulator.
+//
+// Its clock is an input, it starts no goroutines, and its answers depend on
+// nothing but the calls made: no order of a map ever shows. Several nodes may
+// register, as on a shared database. Nothing survives the process.
+package memory
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// Config is what a Store is made of.
+type Config struct {
+	Now func() time.Time // the store's clock; nil: time.Now
+}
+
+var errClosed = errors.New("memory store is closed")
+
+// Store implements journal.Store.
+type Store struct {
+	now   func() time.Time
+	hints chan struct{}
+
+	mu       sync.Mutex
+	closed   bool
+	nodes    map[string]time.Time // node → end of its lease
+	sagas    map[uuid.UUID]*saga
+	keys     map[string]uuid.UUID // start key → saga
+	names    map[docName]*docs
+	requests map[string]*request
+	apiKeys  []journal.APIKey // oldest first
+}
+
+var _ journal.Store = (*Store)(nil)
+
+// saga is everything under one id.
+type saga struct {
+	head    journal.Head
+	records []journal.Record
+	mail    []journal.Mail // waiting, by id
+	folded  map[uuid.UUID]bool
+}
+
+// New returns an empty store.
+func New(c Config) *Store {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Store{
+		now:      c.Now,
+		hints:    make(chan struct{}, 1),
+		nodes:    map[string]time.Time{},
+		sagas:    map[uuid.UUID]*saga{},
+		keys:     map[string]uuid.UUID{},
+		names:    map[docName]*docs{},
+		requests: map[string]*request{},
+	}
+}
+
+// Ping implements journal.Store.
+func (s *Store) Ping(ctx context.Context) error {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	unlock()
+	return nil
+}
+
+// Hints implements journal.Store. All nodes of the store share one channel.
+func (s *Store) Hints() <-chan struct{} { return s.hints }
+
+// Close makes every later call fail.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+// enter takes the lock for one call.
+func (s *Store) enter(ctx context.Context) (unlock func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, errClosed
+	}
+	return s.mu.Unlock, nil
+}
+
+func (s *Store) hint() {
+	select {
+	case s.hints <- struct{}{}:
+	default:
+	}
+}
+
+// clock is the store's time as it is kept: whole milliseconds, UTC.
+func (s *Store) clock() time.Time { return milli(s.now()) }
+
+func milli(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return time.UnixMilli(t.UnixMilli()).UTC()
+}
+
+// sorted returns the sagas that keep says, by id.
+func (s *Store) sorted(keep func(*saga) bool) []*saga {
+	var out []*saga
+	for _, g := range s.sagas {
+		if keep(g) {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b *saga) int { return compareID(a.head.ID, b.head.ID) })
+	return out
+}
+
+func compareID(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
+
+func copyHead(h journal.Head) journal.Head {
+	h.Labels = maps.Clone(h.Labels)
+	h.Summary = slices.Clone(h.Summary)
+	h.Inbox = nil
+	return h
+}
+
+// page cuts list to limit; 0 and below: all of it.
+func page[T any](list []T, limit int) []T {
+	if limit > 0 && len(list) > limit {
+		return list[:limit]
+	}
+	return list
+}
+
+// first cuts list to limit; 0 and below: nothing of it.
+func first[T any](list []T, limit int) []T {
+	return list[:min(len(list), max(limit, 0))]
+}

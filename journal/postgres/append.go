@@ -1,0 +1,216 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"recourse/journal"
+)
+
+// errContested: an append of the batch cannot be written as it is.
+var errContested = errors.New("contested")
+
+// part is an append of a batch that is yet to be answered.
+type part struct {
+	at int // in the batch
+	journal.Append
+}
+
+// Append implements journal.Log. The first try takes the whole batch to be new. If the
+// database refuses it, what stands there already is read, the appends that this settles are
+// answered, and the others are tried again without them.
+func (s *Store) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	out := make([]journal.Result, len(batch))
+	todo := make([]part, len(batch))
+	for i := range batch {
+		todo[i] = part{at: i, Append: batch[i]}
+	}
+	err := s.write(ctx, node, todo, out)
+	if err != nil {
+		return nil, fmt.Errorf("append: %w", err)
+	}
+	for i := range batch {
+		if batch[i].Release {
+			s.hint()
+			break
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) write(ctx context.Context, node string, todo []part, out []journal.Result) error {
+	wrote := false
+	sorted := !regular(todo)
+	for try := 1; ; try++ {
+		ready, later := todo, []part(nil)
+		var err error
+		if sorted {
+			ready, later, err = s.sortOut(ctx, node, todo, out)
+		}
+		if err == nil && (len(ready) > 0 || !sorted) {
+			err = s.commit(ctx, node, ready)
+		}
+		switch {
+		case errors.Is(err, errContested) && try < maxTries:
+			sorted = true
+			continue
+		case err != nil && wrote && !errors.Is(err, journal.ErrFenced):
+			return fmt.Errorf("%w: a part of the batch was written: %w", journal.ErrUnknown, err)
+		case err != nil:
+			return err
+		case len(later) == 0:
+			return nil
+		}
+		wrote = wrote || len(ready) > 0
+		todo, sorted = later, true
+	}
+}
+
+// regular tells a batch whose shape the database's checks suffice for.
+func regular(batch []part) bool {
+	for i := range batch {
+		a := &batch[i]
+		for k, r := range a.Records {
+			if r.Seq < 1 || k > 0 && r.Seq != a.Records[k-1].Seq+1 || k == 0 && a.Start != nil && r.Seq != 1 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// commit writes the batch in one transaction, or nothing of it: errContested if an append does
+// not follow what is there.
+func (s *Store) commit(ctx context.Context, node string, batch []part) error {
+	stmts := []stmt{fence(node)}
+	for _, build := range []func(string, []part) (stmt, error){owned, newSagas, newRecords, foldedMail, changedSagas, oldInbox, newInbox} {
+		st, err := build(node, batch)
+		if err != nil {
+			return err
+		}
+		if st.query != "" {
+			stmts = append(stmts, st)
+		}
+	}
+	err := s.transact(ctx, stmts)
+	if code(err) == codeUniqueViolation && !errors.Is(err, journal.ErrUnknown) {
+		return errContested
+	}
+	return err
+}
+
+// owned fails unless every saga that is not new belongs to the node and has the record that the
+// append follows.
+func owned(node string, batch []part) (stmt, error) {
+	var sagas []pgtype.UUID
+	var before []int64
+	for i := range batch {
+		a := &batch[i]
+		if a.Start != nil {
+			continue
+		}
+		sagas = append(sagas, id(a.Saga))
+		if len(a.Records) > 0 {
+			before = append(before, a.Records[0].Seq-1)
+		} else {
+			before = append(before, 0)
+		}
+	}
+	if len(sagas) == 0 {
+		return stmt{}, nil
+	}
+	return stmt{query: `SELECT 1 / (count(*) = cardinality($1))::int
+		FROM unnest($1::uuid[], $2::bigint[]) AS a (id, before) JOIN sagas s ON s.id = a.id AND s.owner = $3
+		WHERE a.before = 0 OR EXISTS (SELECT 1 FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before)`,
+		args: []any{sagas, before, node}, fails: errContested}, nil
+}
+
+// newRecords inserts the records.
+func newRecords(_ string, batch []part) (stmt, error) {
+	var (
+		saga                               []pgtype.UUID
+		seq, at                            []int64
+		kind, path, way, key, class, wrote []string
+		attempt, generation                []int32
+		data, hash                         [][]byte
+	)
+	for i := range batch {
+		for k := range batch[i].Records {
+			r := &batch[i].Records[k]
+			saga = append(saga, id(batch[i].Saga))
+			seq, at = append(seq, r.Seq), append(at, r.At.UnixMilli())
+			kind, path, way = append(kind, string(r.Kind)), append(path, r.Path), append(way, string(r.Way))
+			attempt, generation = append(attempt, int32(r.Attempt)), append(generation, int32(r.Generation))
+			key, class, wrote = append(key, r.Key), append(class, string(r.Class)), append(wrote, r.Node)
+			data, hash = append(data, r.Data), append(hash, r.Hash)
+		}
+	}
+	if len(saga) == 0 {
+		return stmt{}, nil
+	}
+	return stmt{query: `INSERT INTO journal (saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash)
+		SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::int[], $8::int[],
+			$9::text[], $10::text[], $11::text[], $12::bytea[], $13::bytea[])`,
+		args: []any{saga, seq, at, kind, path, way, attempt, generation, key, class, wrote, data, hash}}, nil
+}
+
+// foldedMail takes the messages out. It comes ahead of changedSagas, which goes by the
+// counter that this leaves on the locked row.
+func foldedMail(_ string, batch []part) (stmt, error) {
+	var saga, mail []pgtype.UUID
+	for i := range batch {
+		for _, m := range batch[i].Mail {
+			saga, mail = append(saga, id(batch[i].Saga)), append(mail, id(m))
+		}
+	}
+	if len(saga) == 0 {
+		return stmt{}, nil
+	}
+	return stmt{query: `WITH gone AS (
+			UPDATE mail m SET folded = true, data = NULL FROM unnest($1::uuid[], $2::uuid[]) AS a (saga_id, id)
+			WHERE m.saga_id = a.saga_id AND m.id = a.id AND NOT m.folded RETURNING m.saga_id
+		), counted AS (SELECT saga_id, count(*)::int AS n FROM gone GROUP BY saga_id)
+		UPDATE sagas s SET mail = s.mail - c.n FROM counted c WHERE s.id = c.saga_id`, args: []any{saga, mail}}, nil
+}
+
+// oldInbox clears the entries that newInbox replaces.
+func oldInbox(_ string, batch []part) (stmt, error) {
+	var saga []pgtype.UUID
+	for i := range batch {
+		if batch[i].Row != nil && batch[i].Start == nil {
+			saga = append(saga, id(batch[i].Saga))
+		}
+	}
+	if len(saga) == 0 {
+		return stmt{}, nil
+	}
+	return stmt{query: `DELETE FROM inbox WHERE saga_id = ANY($1)`, args: []any{saga}}, nil
+}
+
+func newInbox(_ string, batch []part) (stmt, error) {
+	var (
+		saga, entry []pgtype.UUID
+		kind, path  []string
+		since       []int64
+		data        [][]byte
+	)
+	for i := range batch {
+		if batch[i].Row == nil {
+			continue
+		}
+		for _, e := range batch[i].Row.Inbox {
+			saga, entry = append(saga, id(batch[i].Saga)), append(entry, id(e.ID))
+			kind, path = append(kind, e.Kind), append(path, e.Path)
+			since, data = append(since, e.Since.UnixMilli()), append(data, e.Data)
+		}
+	}
+	if len(saga) == 0 {
+		return stmt{}, nil
+	}
+	return stmt{query: `INSERT INTO inbox (saga_id, id, kind, path, since, data)
+		SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::bytea[])`,
+		args: []any{saga, entry, kind, path, since, data}}, nil
+}

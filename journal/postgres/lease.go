@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"recourse/journal"
+)
+
+// fence fails with a division by zero if the node's row is gone. The lock lets
+// the lease be renewed meanwhile, but the row not be deleted before this transaction ends:
+// a taker waits for it, and an append that comes after the taker finds no row.
+func fence(node string) stmt {
+	return stmt{query: `SELECT 1 / count(*)::int FROM (SELECT 1 FROM nodes WHERE id = $1 FOR KEY SHARE) n`,
+		args: []any{node}, fails: journal.ErrFenced}
+}
+
+// Register implements journal.Log.
+func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+	var now int64
+	err := s.transact(ctx, []stmt{{
+		query: sql(`INSERT INTO nodes (id, expires_at) VALUES ($1, {now} + $2) RETURNING expires_at - $2`),
+		args:  []any{node, ttl.Milliseconds()},
+		scan:  func(r pgx.Row) error { return r.Scan(&now) },
+	}})
+	if code(err) == codeUniqueViolation {
+		err = fmt.Errorf("node %s is registered already: register under a fresh id", node)
+	}
+	if err != nil {
+		return journal.Lease{}, fmt.Errorf("register: %w", err)
+	}
+	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
+}
+
+// Renew implements journal.Log.
+func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+	var now int64
+	var expired bool
+	err := s.transact(ctx, []stmt{{
+		query: sql(`UPDATE nodes SET expires_at = {now} + $2 WHERE id = $1 RETURNING expires_at - $2`),
+		args:  []any{node, ttl.Milliseconds()},
+		scan:  func(r pgx.Row) error { return r.Scan(&now) },
+	}, {
+		query: sql(`SELECT EXISTS (SELECT 1 FROM nodes WHERE expires_at < {now})`),
+		scan:  func(r pgx.Row) error { return r.Scan(&expired) },
+	}})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = journal.ErrFenced
+	}
+	if err == nil && expired {
+		err = s.takeOver(ctx)
+	}
+	if err != nil {
+		return journal.Lease{}, fmt.Errorf("renew: %w", err)
+	}
+	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
+}
+
+// takeOver deletes the nodes whose lease has ended and frees their sagas. A node that is just
+// appending is left for the next time, rather than waited for with our own lease running. The sagas are looked
+// for by a statement of their own, after the delete: an append that the delete did not have to wait
+// for any more may have made some that an earlier snapshot does not show.
+func (s *Store) takeOver(ctx context.Context) error {
+	freed := false
+	err := s.tx(ctx, func(t pgx.Tx) error {
+		rows, err := t.Query(ctx, sql(`DELETE FROM nodes WHERE id IN
+			(SELECT id FROM nodes WHERE expires_at < {now} ORDER BY id FOR UPDATE SKIP LOCKED) RETURNING id`))
+		if err != nil {
+			return err
+		}
+		dead, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || len(dead) == 0 {
+			return err
+		}
+		freed = true
+		_, err = t.Exec(ctx, sql(`UPDATE sagas SET owner = NULL, wake_at = {now} WHERE owner = ANY($1)`), dead)
+		return err
+	})
+	if freed && err == nil {
+		s.hint()
+	}
+	return err
+}
+
+// Release implements journal.Log.
+func (s *Store) Release(ctx context.Context, node string) error {
+	err := s.transact(ctx, []stmt{
+		{query: `DELETE FROM nodes WHERE id = $1`, args: []any{node}},
+		{query: sql(`UPDATE sagas SET owner = NULL, wake_at = {now} WHERE owner = $1`), args: []any{node}},
+	})
+	if err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	s.hint()
+	return nil
+}
+
+// Nodes implements journal.Index.
+func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
+	rows, err := s.pool.Query(ctx, `SELECT id, expires_at, (SELECT count(*) FROM sagas WHERE owner = nodes.id) FROM nodes ORDER BY id COLLATE "C"`)
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	out, err := collect(rows, func(r pgx.CollectableRow) (journal.NodeInfo, error) {
+		var n journal.NodeInfo
+		var at int64
+		err := r.Scan(&n.Node, &at, &n.Sagas)
+		n.ExpiresAt = toTime(at)
+		return n, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,213 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"recourse/journal"
+)
+
+// Claim implements journal.Log. The sagas are chosen and locked before the
+// COMMIT is sent, so that after a lost answer their ids are known: the next Claim takes
+// those first, whether they are the node's by then or still nobody's. Without this they
+// would stay the node's without its knowing.
+func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	s.claims.Lock()
+	defer s.claims.Unlock()
+	var out []journal.Claimed
+	err := retry(ctx, func() error {
+		out = nil
+		conn, err := s.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		defer rollback(ctx, conn)
+		chosen, err := s.choose(ctx, conn, node, limit)
+		if err != nil || len(chosen) == 0 {
+			return err
+		}
+		out, err = s.take(ctx, conn, node, chosen)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return out, nil
+}
+
+// choose begins a transaction and locks what is to be claimed, the longest due first.
+func (s *Store) choose(ctx context.Context, conn *pgxpool.Conn, node string, limit int) (chosen []uuid.UUID, err error) {
+	again := s.lost[node]
+	f := fence(node)
+	b := &pgx.Batch{}
+	b.Queue(begin)
+	b.Queue(f.query, f.args...)
+	if len(again) > 0 {
+		b.Queue(`SELECT id FROM sagas WHERE id = ANY($1) AND (owner IS NULL OR owner = $2) ORDER BY wake_at, id FOR UPDATE`, ids(again), node)
+	} else {
+		b.Queue(sql(`SELECT id FROM sagas WHERE owner IS NULL AND wake_at <= {now} ORDER BY wake_at, id LIMIT $1 FOR UPDATE SKIP LOCKED`), max(limit, 0))
+	}
+	br := conn.SendBatch(ctx, b)
+	defer func() { err = errors.Join(err, br.Close()) }()
+	if _, err := br.Exec(); err != nil {
+		return nil, err
+	}
+	if _, err := br.Exec(); err != nil {
+		if code(err) == codeDivisionByZero {
+			delete(s.lost, node)
+			return nil, journal.ErrFenced
+		}
+		return nil, err
+	}
+	rows, err := br.Query()
+	if err != nil {
+		return nil, err
+	}
+	chosen, err = collect(rows, func(r pgx.CollectableRow) (uuid.UUID, error) {
+		var u pgtype.UUID
+		err := r.Scan(&u)
+		return u.Bytes, err
+	})
+	if err == nil && len(chosen) == 0 {
+		delete(s.lost, node)
+	}
+	return chosen, err
+}
+
+// take makes the node the owner of what was chosen and commits.
+func (s *Store) take(ctx context.Context, conn *pgxpool.Conn, node string, chosen []uuid.UUID) ([]journal.Claimed, error) {
+	at := make(map[uuid.UUID]int, len(chosen))
+	out := make([]journal.Claimed, len(chosen))
+	for i, u := range chosen {
+		at[u], out[i].Saga = i, u
+	}
+	b := &pgx.Batch{}
+	b.Queue(`UPDATE sagas SET owner = $1 WHERE id = ANY($2) RETURNING id, definition, version`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
+		var u pgtype.UUID
+		var c journal.Claimed
+		_, err := pgx.ForEachRow(rows, []any{&u, &c.Definition, &c.Version}, func() error {
+			out[at[u.Bytes]].Definition, out[at[u.Bytes]].Version = c.Definition, c.Version
+			return nil
+		})
+		return err
+	})
+	b.Queue(mailColumns+` FROM mail m WHERE m.saga_id = ANY($1) AND NOT m.folded ORDER BY m.id`, ids(chosen)).Query(func(rows pgx.Rows) error {
+		mail, err := collect(rows, scanMail)
+		for _, m := range mail {
+			c := &out[at[m.Saga]]
+			c.Mail = append(c.Mail, m)
+		}
+		return err
+	})
+	var committed string
+	b.Queue(`COMMIT`).Exec(func(tag pgconn.CommandTag) error {
+		committed = tag.String()
+		return nil
+	})
+	err := conn.SendBatch(ctx, b).Close()
+	if committed == "COMMIT" {
+		delete(s.lost, node)
+		return out, nil
+	}
+	if err == nil {
+		return nil, errors.New("the transaction was rolled back")
+	}
+	if err = outcome(err, true); errors.Is(err, journal.ErrUnknown) {
+		s.lost[node] = slices.Clone(chosen)
+	}
+	return nil, err
+}
+
+// Records implements journal.Log.
+func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	rows, err := s.pool.Query(ctx, `SELECT seq, at, kind, path, way, attempt, generation, key, class, node, data, hash
+		FROM journal WHERE saga_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`, id(saga), after, max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("records of %s: %w", saga, err)
+	}
+	out, err := collect(rows, func(row pgx.CollectableRow) (journal.Record, error) {
+		var r journal.Record
+		var at int64
+		var data []byte
+		err := row.Scan(&r.Seq, &at, (*string)(&r.Kind), &r.Path, (*string)(&r.Way), &r.Attempt, &r.Generation, &r.Key,
+			(*string)(&r.Class), &r.Node, &data, &r.Hash)
+		r.At, r.Data = toTime(at), data
+		return r, err
+	})
+	if err == nil && len(out) == 0 {
+		err = s.exists(ctx, saga)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("records of %s: %w", saga, err)
+	}
+	return out, nil
+}
+
+func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
+	var there bool
+	err := s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM sagas WHERE id = $1)`, id(saga)).Scan(&there)
+	if err == nil && !there {
+		return journal.ErrNotFound
+	}
+	return err
+}
+
+// Post implements journal.Log. The saga's row is locked first: parking it waits, or has been
+// done and is seen.
+func (s *Store) Post(ctx context.Context, m journal.Mail) error {
+	err := s.transact(ctx, []stmt{{
+		query: `SELECT 1 FROM sagas WHERE id = $1 FOR UPDATE`, args: []any{id(m.Saga)},
+		scan: func(r pgx.Row) error {
+			var one int
+			return r.Scan(&one)
+		},
+	}, {
+		query: sql(`WITH posted AS (
+				INSERT INTO mail (saga_id, id, kind, data) SELECT id, $2, $3, $4 FROM sagas WHERE id = $1 ON CONFLICT DO NOTHING RETURNING 1
+			) UPDATE sagas SET mail = mail + 1, wake_at = CASE WHEN owner IS NULL THEN LEAST({now}, wake_at) ELSE wake_at END
+			WHERE id = $1 AND EXISTS (SELECT 1 FROM posted)`),
+		args: []any{id(m.Saga), id(m.ID), m.Kind, []byte(m.Data)},
+	}})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = journal.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("post to %s: %w", m.Saga, err)
+	}
+	s.notify(ctx)
+	return nil
+}
+
+const mailColumns = `SELECT m.id, m.saga_id, m.kind, m.data`
+
+func scanMail(row pgx.CollectableRow) (journal.Mail, error) {
+	var m journal.Mail
+	var u, saga pgtype.UUID
+	var data []byte
+	err := row.Scan(&u, &saga, &m.Kind, &data)
+	m.ID, m.Saga, m.Data = u.Bytes, saga.Bytes, data
+	return m, err
+}
+
+// Mail implements journal.Log.
+func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
+	rows, err := s.pool.Query(ctx, mailColumns+` FROM sagas s JOIN mail m ON m.saga_id = s.id
+		WHERE s.owner = $1 AND s.mail > 0 AND NOT m.folded ORDER BY m.id, m.saga_id LIMIT $2`, node, max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
+	out, err := collect(rows, scanMail)
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"recourse/journal"
+)
+
+// rows are saga rows as columns.
+type rows struct {
+	saga                         []pgtype.UUID
+	has, release                 []bool // whether there is a journal.Row; whether the saga is given up
+	status, reason, labels       []string
+	wake, seq, updatedAt, endsAt []*int64
+	summary                      [][]byte
+}
+
+func (c *rows) add(a *part) error {
+	c.saga = append(c.saga, id(a.Saga))
+	c.has, c.release = append(c.has, a.Row != nil), append(c.release, a.Release)
+	r := a.Row
+	if r == nil {
+		r = &journal.Row{}
+	}
+	l, err := labels(r.Labels)
+	if err != nil {
+		return err
+	}
+	c.status, c.reason, c.labels = append(c.status, r.Status), append(c.reason, clean(r.Reason)), append(c.labels, l)
+	c.wake, c.seq = append(c.wake, millis(r.WakeAt)), append(c.seq, &r.Seq)
+	c.updatedAt, c.endsAt = append(c.updatedAt, millis(r.UpdatedAt)), append(c.endsAt, millis(r.EndedAt))
+	c.summary = append(c.summary, r.Summary)
+	return nil
+}
+
+func (c *rows) args() []any {
+	return []any{c.saga, c.has, c.release, c.status, c.reason, c.labels, c.wake, c.seq, c.updatedAt, c.endsAt, c.summary}
+}
+
+const unnestRows = `unnest($1::uuid[], $2::bool[], $3::bool[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
+	$9::bigint[], $10::bigint[], $11::bytea[]`
+
+const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, summary`
+
+// changedSagas updates the rows of sagas that were there before. Whether mail lies there is asked of the
+// locked row's newest version: a message posted while the saga was being parked keeps it awake.
+func changedSagas(_ string, batch []part) (stmt, error) {
+	var c rows
+	for i := range batch {
+		if a := &batch[i]; a.Start == nil && (a.Row != nil || a.Release) {
+			if err := c.add(a); err != nil {
+				return stmt{}, err
+			}
+		}
+	}
+	if len(c.saga) == 0 {
+		return stmt{}, nil
+	}
+	return stmt{query: sql(`UPDATE sagas s SET
+		status = CASE WHEN a.has THEN a.status ELSE s.status END,
+		reason = CASE WHEN a.has THEN a.reason ELSE s.reason END,
+		labels = CASE WHEN a.has THEN a.labels::jsonb ELSE s.labels END,
+		summary = CASE WHEN a.has THEN a.summary ELSE s.summary END,
+		seq = CASE WHEN a.has THEN a.seq ELSE s.seq END,
+		updated_at = CASE WHEN a.has THEN a.updated_at ELSE s.updated_at END,
+		ended_at = coalesce(s.ended_at, a.ended_at),
+		owner = CASE WHEN a.release THEN NULL ELSE s.owner END,
+		wake_at = CASE WHEN a.release AND s.mail > 0
+			THEN LEAST({now}, CASE WHEN a.has THEN a.wake_at ELSE s.wake_at END)
+			ELSE CASE WHEN a.has THEN a.wake_at ELSE s.wake_at END END
+		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id`), args: c.args()}, nil
+}
+
+// newSagas inserts the rows of new sagas as they are to be after the append.
+func newSagas(node string, batch []part) (stmt, error) {
+	var (
+		c                                  rows
+		definition, sha, key, hash, unique []string
+		version                            []int32
+		parent, retryOf, forkedFrom        []pgtype.UUID
+		created                            []*int64
+	)
+	for i := range batch {
+		a := &batch[i]
+		st := a.Start
+		if st == nil {
+			continue
+		}
+		if err := c.add(a); err != nil {
+			return stmt{}, err
+		}
+		definition, version, sha = append(definition, st.Definition), append(version, int32(st.Version)), append(sha, st.SHA256)
+		key, hash, unique = append(key, clean(st.Key)), append(hash, st.Hash), append(unique, clean(st.Unique))
+		parent, retryOf, forkedFrom = append(parent, optionalID(st.Parent)), append(retryOf, optionalID(st.RetryOf)), append(forkedFrom, optionalID(st.ForkedFrom))
+		created = append(created, millis(st.CreatedAt))
+	}
+	if len(c.saga) == 0 {
+		return stmt{}, nil
+	}
+	return stmt{query: `INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, summary, owner,
+			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)
+		SELECT id, status, reason, labels::jsonb, wake_at, seq, updated_at, ended_at, summary, CASE WHEN release THEN NULL ELSE $12 END,
+			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at
+		FROM ` + unnestRows + `, $13::text[], $14::int[], $15::text[], $16::text[], $17::text[], $18::text[],
+			$19::uuid[], $20::uuid[], $21::uuid[], $22::bigint[])
+			AS a (` + rowNames + `, definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)`,
+		args: append(c.args(), node, definition, version, sha, key, hash, unique, parent, retryOf, forkedFrom, created)}, nil
+}

@@ -1,0 +1,211 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"recourse/journal"
+)
+
+// standing is what the database has, at one moment, of what a batch touches.
+type standing struct {
+	fenced  bool
+	sagas   map[uuid.UUID]standingSaga
+	hashes  map[uuid.UUID]map[int64][]byte
+	keys    map[string]uuid.UUID
+	uniques map[[2]string]uuid.UUID // definition, value → the live saga
+}
+
+type standingSaga struct {
+	owner string
+	last  int64
+}
+
+// sortOut answers the appends that what stands there settles, and returns the others: those to be
+// written next, cut down to what is missing, and those whose answer hangs on an earlier one of the batch.
+func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []journal.Result) (ready, later []part, err error) {
+	have, err := s.standing(ctx, node, batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	if have.fenced {
+		return nil, nil, journal.ErrFenced
+	}
+	claimed := map[[2]string]bool{} // keys and unique values of the starts so far
+	ending := map[uuid.UUID]bool{}  // sagas that ready ends
+	for _, p := range batch {
+		saga, exists := have.sagas[p.Saga]
+		if exists {
+			res, missing, settled := have.follow(node, saga, &p)
+			if settled {
+				out[p.at] = res
+				continue
+			}
+			p.Start, p.Records = nil, missing
+		} else {
+			res, wait, settled := have.start(&p, claimed, ending)
+			if settled {
+				out[p.at] = res
+				continue
+			}
+			claimed[[2]string{"key", clean(p.Start.Key)}] = p.Start.Key != ""
+			claimed[unique(p.Start)] = p.Start.Unique != ""
+			if wait {
+				later = append(later, p)
+				continue
+			}
+		}
+		ending[p.Saga] = p.Row != nil && !p.Row.EndedAt.IsZero()
+		ready = append(ready, p)
+	}
+	return ready, later, nil
+}
+
+func unique(st *journal.Start) [2]string { return [2]string{"=" + st.Definition, clean(st.Unique)} }
+
+// follow settles an append to a saga that exists, or returns the records that are missing.
+func (h *standing) follow(node string, saga standingSaga, p *part) (res journal.Result, missing []journal.Record, settled bool) {
+	conflict := journal.Result{Err: journal.ErrConflict}
+	next := saga.last + 1
+	for i, r := range p.Records {
+		switch {
+		case r.Seq < 1, i > 0 && r.Seq != p.Records[i-1].Seq+1, r.Seq > next:
+			return conflict, nil, true
+		case r.Seq <= saga.last:
+			if !bytes.Equal(h.hashes[p.Saga][r.Seq], r.Hash) {
+				return conflict, nil, true
+			}
+		default:
+			missing = append(missing, r)
+			next++
+		}
+	}
+	switch {
+	case len(missing) == 0 && (len(p.Records) > 0 || p.Start != nil):
+		return journal.Result{}, nil, true // done before, with all that came with it
+	case saga.owner != node && len(p.Records) == 0 && p.Release:
+		return journal.Result{}, nil, true // given up before
+	case saga.owner != node:
+		return conflict, nil, true
+	}
+	return res, missing, false
+}
+
+// start settles an append to a saga that does not exist. It has to wait if an earlier append of the
+// batch, not yet written, would take or free what it needs.
+func (h *standing) start(p *part, claimed map[[2]string]bool, ending map[uuid.UUID]bool) (res journal.Result, wait, settled bool) {
+	for i, r := range p.Records {
+		if r.Seq != int64(i)+1 {
+			return journal.Result{Err: journal.ErrConflict}, false, true
+		}
+	}
+	st := p.Start
+	if st == nil {
+		return journal.Result{Err: journal.ErrConflict}, false, true
+	}
+	if st.Key != "" {
+		if holder, taken := h.keys[clean(st.Key)]; taken {
+			return journal.Result{Err: journal.ErrStartKey, Saga: holder}, false, true
+		}
+		if claimed[[2]string{"key", clean(st.Key)}] {
+			return res, true, false
+		}
+	}
+	if st.Unique == "" || p.Row != nil && !p.Row.EndedAt.IsZero() {
+		return res, false, false
+	}
+	if claimed[unique(st)] {
+		return res, true, false
+	}
+	if holder, taken := h.uniques[unique(st)]; taken {
+		if ending[holder] {
+			return res, true, false
+		}
+		return journal.Result{Err: journal.ErrUnique, Saga: holder}, false, true
+	}
+	return res, false, false
+}
+
+// standing reads it in one snapshot and one round trip.
+func (s *Store) standing(ctx context.Context, node string, batch []part) (*standing, error) {
+	var sagas []pgtype.UUID
+	var lo, hi []int64
+	var keys, definitions, uniques []string
+	for i := range batch {
+		p := &batch[i]
+		sagas = append(sagas, id(p.Saga))
+		if n := len(p.Records); n > 0 {
+			lo, hi = append(lo, p.Records[0].Seq), append(hi, p.Records[n-1].Seq)
+		} else {
+			lo, hi = append(lo, 1), append(hi, 0)
+		}
+		if p.Start != nil {
+			keys, definitions, uniques = append(keys, clean(p.Start.Key)), append(definitions, p.Start.Definition), append(uniques, clean(p.Start.Unique))
+		}
+	}
+	h := &standing{fenced: true, sagas: map[uuid.UUID]standingSaga{}, hashes: map[uuid.UUID]map[int64][]byte{},
+		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}}
+	b := &pgx.Batch{}
+	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
+	b.Queue(`SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, node).QueryRow(func(r pgx.Row) error { return r.Scan(&h.fenced) })
+	b.Queue(`SELECT id, coalesce(owner, ''), coalesce((SELECT max(seq) FROM journal WHERE saga_id = sagas.id), 0) FROM sagas WHERE id = ANY($1)`,
+		sagas).Query(func(rows pgx.Rows) error {
+		var u pgtype.UUID
+		var saga standingSaga
+		_, err := pgx.ForEachRow(rows, []any{&u, &saga.owner, &saga.last}, func() error {
+			h.sagas[u.Bytes] = saga
+			return nil
+		})
+		return err
+	})
+	b.Queue(`SELECT j.saga_id, j.seq, j.hash FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS a (id, lo, hi)
+		JOIN journal j ON j.saga_id = a.id AND j.seq BETWEEN a.lo AND a.hi`, sagas, lo, hi).Query(h.scanHashes)
+	b.Queue(`SELECT start_key, id FROM sagas WHERE start_key = ANY($1)`, keys).Query(func(rows pgx.Rows) error {
+		var key string
+		var u pgtype.UUID
+		_, err := pgx.ForEachRow(rows, []any{&key, &u}, func() error {
+			h.keys[key] = u.Bytes
+			return nil
+		})
+		return err
+	})
+	b.Queue(`SELECT s.definition, s.unique_value, s.id FROM unnest($1::text[], $2::text[]) AS a (definition, value)
+		JOIN sagas s ON s.definition = a.definition AND s.unique_value = a.value AND s.ended_at IS NULL`, definitions, uniques).Query(func(rows pgx.Rows) error {
+		var definition, value string
+		var u pgtype.UUID
+		_, err := pgx.ForEachRow(rows, []any{&definition, &value, &u}, func() error {
+			h.uniques[[2]string{"=" + definition, value}] = u.Bytes
+			return nil
+		})
+		return err
+	})
+	b.Queue(`COMMIT`)
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		rollback(ctx, conn)
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *standing) scanHashes(rows pgx.Rows) error {
+	var u pgtype.UUID
+	var seq int64
+	var hash []byte
+	_, err := pgx.ForEachRow(rows, []any{&u, &seq, &hash}, func() error {
+		if h.hashes[u.Bytes] == nil {
+			h.hashes[u.Bytes] = map[int64][]byte{}
+		}
+		h.hashes[u.Bytes][seq] = bytes.Clone(hash)
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,125 @@
+// Package postgres keeps sagas in PostgreSQL, for any number of nodes.
+//
+// An Append is one pipelined round trip from BEGIN to COMMIT: the fence, the
+// new rows, the records, the changed rows. All times that decide anything are
+// the database's. Nothing relies on sequences across sagas, on advisory locks or
+// on LISTEN/NOTIFY, which is only a hint over a poll.
+//
+// Behind a pooler that works by transaction, add default_query_exec_mode=exec to
+// the DSN: no prepared statements and no session settings are used then.
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"recourse/journal"
+	"recourse/migrations"
+)
+
+// Options are what Open may be told.
+type Options struct {
+	Migrate  bool  // run missing migrations; false: refuse such a database
+	MaxConns int32 // of the pool; 0: what the DSN says (pool_max_conns), or pgx's default
+}
+
+// Store implements journal.Store.
+type Store struct {
+	pool  *pgxpool.Pool
+	hints chan struct{}
+	stop  context.CancelFunc // ends the listener
+	done  chan struct{}      // closed when it has ended
+
+	claims sync.Mutex             // one Claim at a time
+	lost   map[string][]uuid.UUID // node → sagas whose claim may have been committed, see Claim
+}
+
+var _ journal.Store = (*Store)(nil)
+
+// settings bound what a stuck statement, lock or client can hold up. The last one
+// frees the locks of a frozen node, so that it can be taken over.
+var settings = map[string]string{
+	"statement_timeout":                   "30s",
+	"lock_timeout":                        "10s",
+	"idle_in_transaction_session_timeout": "10s",
+	"application_name":                    "recourse",
+}
+
+// Open connects to the database that dsn names (a URL, or key=value pairs). It
+// returns the errors of migrations.Check for a database that this program cannot
+// work on.
+func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
+	if o.MaxConns > 0 {
+		cfg.MaxConns = o.MaxConns
+	}
+	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		for k, v := range settings {
+			if _, set := cfg.ConnConfig.RuntimeParams[k]; !set {
+				cfg.ConnConfig.RuntimeParams[k] = v
+			}
+		}
+	}
+	check := migrations.Check
+	if o.Migrate {
+		check = migrations.Up
+	}
+	if err := check(ctx, migrations.Postgres(dsnForMigrations(dsn))); err != nil {
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
+	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Store{pool: pool, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
+	go func() {
+		defer close(s.done)
+		s.listen(listening, cfg.ConnConfig.Copy())
+	}()
+	return s, nil
+}
+
+// Ping implements journal.Store: it locks for a write, which a read-only database refuses.
+func (s *Store) Ping(ctx context.Context) error {
+	if _, err := s.pool.Exec(ctx, `SELECT id FROM nodes LIMIT 1 FOR UPDATE SKIP LOCKED`); err != nil {
+		return fmt.Errorf("ping: %w", err)
+	}
+	return nil
+}
+
+// Hints implements journal.Store.
+func (s *Store) Hints() <-chan struct{} { return s.hints }
+
+func (s *Store) hint() {
+	select {
+	case s.hints <- struct{}{}:
+	default:
+	}
+}
+
+// Close closes all connections, after the calls under way.
+func (s *Store) Close() error {
+	s.stop()
+	<-s.done
+	s.pool.Close()
+	return nil
+}
+
+// nowMS is the database's clock in milliseconds.
+const nowMS = `floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
+
+// sql puts the clock where a query says {now}. As a sub-select it is read once per
+// statement, so that an index can be searched with it.
+func sql(query string) string {
+	return strings.ReplaceAll(query, "{now}", "(SELECT "+nowMS+")")
+}

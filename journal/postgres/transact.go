@@ -1,0 +1,212 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"recourse/journal"
+)
+
+// Codes of PostgreSQL's errors, appendix A of its manual.
+const (
+	codeDivisionByZero       = "22012"
+	codeUniqueViolation      = "23505"
+	codeSerializationFailure = "40001"
+	codeCompletionUnknown    = "40003"
+	codeDeadlock             = "40P01"
+)
+
+// stmt is one statement of a pipelined transaction.
+type stmt struct {
+	query string
+	args  []any
+	scan  func(pgx.Row) error // reads its one row; nil: its rows do not matter
+	fails error               // what a division by zero in it stands for
+}
+
+// begin is explicit about isolation: a DSN or a database may have set another default.
+const begin = `BEGIN ISOLATION LEVEL READ COMMITTED`
+
+// transact runs the statements between BEGIN and COMMIT in one round trip, and once more after
+// each serialization failure or deadlock, a bounded number of times. It returns
+// ErrUnknown if it cannot tell whether they were committed; with any other error
+// nothing was.
+func (s *Store) transact(ctx context.Context, stmts []stmt) error {
+	return retry(ctx, func() error { return s.pipeline(ctx, stmts) })
+}
+
+func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return pipeline(ctx, conn, begin, stmts)
+}
+
+// pipeline sends first, the statements, and COMMIT. If one fails on a connection that lives on, it rolls back.
+func pipeline(ctx context.Context, conn *pgxpool.Conn, first string, stmts []stmt) error {
+	if err := ctx.Err(); err != nil {
+		return err // nothing was sent
+	}
+	b := &pgx.Batch{}
+	if first != "" {
+		b.Queue(first)
+	}
+	for _, st := range stmts {
+		b.Queue(st.query, st.args...)
+	}
+	b.Queue(`COMMIT`)
+	err := results(conn.SendBatch(ctx, b), first != "", stmts)
+	if err != nil {
+		rollback(ctx, conn)
+	}
+	return err
+}
+
+// results reads the answers to a pipeline.
+func results(br pgx.BatchResults, first bool, stmts []stmt) (err error) {
+	defer func() {
+		if closing := br.Close(); err == nil && closing != nil {
+			// COMMIT was acknowledged: whatever broke afterwards does not take it back.
+			err = nil
+		}
+	}()
+	if first {
+		if _, err := br.Exec(); err != nil {
+			return outcome(err, false)
+		}
+	}
+	for _, st := range stmts {
+		if err := result(br, st); err != nil {
+			if st.fails != nil && code(err) == codeDivisionByZero {
+				return st.fails
+			}
+			return outcome(err, false)
+		}
+	}
+	tag, err := br.Exec()
+	if err != nil {
+		return outcome(err, true)
+	}
+	if tag.String() != "COMMIT" {
+		return fmt.Errorf("the transaction was rolled back: %s", tag)
+	}
+	return nil
+}
+
+func result(br pgx.BatchResults, st stmt) error {
+	if st.scan == nil {
+		_, err := br.Exec()
+		return err
+	}
+	return st.scan(br.QueryRow())
+}
+
+// rollback ends a transaction that failed, so that the pool keeps the connection. If it
+// cannot, the pool closes the connection, which ends the transaction as well.
+func rollback(ctx context.Context, conn *pgxpool.Conn) {
+	if conn.Conn().IsClosed() || conn.Conn().PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, _ = conn.Exec(ctx, `ROLLBACK`) // the connection's state tells the pool
+}
+
+// outcome wraps err with ErrUnknown unless it is the server's word that the
+// statement failed. FATAL in answer to COMMIT may come after the commit. That pgconn
+// calls an error safe to retry is no proof: a lost answer to COMMIT is reported so too.
+func outcome(err error, committing bool) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) && e.Code != codeCompletionUnknown {
+		if severity := e.SeverityUnlocalized; severity == "ERROR" || severity == "FATAL" && !committing {
+			return err
+		}
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", journal.ErrUnknown, err)
+}
+
+// code is the code of a server's error, "" for others.
+func code(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+const maxTries = 10
+
+// retry calls f until it ends otherwise than by losing against another transaction.
+func retry(ctx context.Context, f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		if c := code(err); try == maxTries || errors.Is(err, journal.ErrUnknown) || c != codeSerializationFailure && c != codeDeadlock {
+			return err
+		}
+		pause := time.Duration(rand.Int64N(int64(time.Millisecond) << min(try, 8)))
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// tx runs f in a transaction, for what is not worth a pipeline.
+func (s *Store) tx(ctx context.Context, f func(pgx.Tx) error) error {
+	return retry(ctx, func() error {
+		t, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+		if err != nil {
+			return err
+		}
+		if err := f(t); err != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			_ = t.Rollback(ctx) // if it fails the connection is closed, which does the same
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, t.Rollback(context.WithoutCancel(ctx)))
+		}
+		if err := t.Commit(ctx); err != nil {
+			if errors.Is(err, pgx.ErrTxCommitRollback) {
+				return err
+			}
+			return outcome(err, true)
+		}
+		return nil
+	})
+}
+
+// exec runs one statement that writes, as its own transaction.
+func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+	err = retry(ctx, func() error {
+		conn, err := s.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		tag, err := conn.Exec(ctx, query, args...)
+		if err != nil {
+			return outcome(err, true)
+		}
+		n = tag.RowsAffected()
+		return nil
+	})
+	return n, err
+}

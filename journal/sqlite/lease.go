@@ -1,0 +1,143 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"recourse/journal"
+)
+
+// Register implements journal.Log. It takes the file's lock, which proves that
+// every earlier owner is dead or of this process and done for, so it takes over all sagas
+// at once and fences every earlier node. ErrInUse.
+func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+	if err := s.takeLock(); err != nil {
+		return journal.Lease{}, fmt.Errorf("register: %w", err)
+	}
+	var now int64
+	err := s.w.do(ctx, func(t *tx) error {
+		now = s.clock()
+		var taken bool
+		if err := t.row(`SELECT count(*) > 0 FROM nodes WHERE id = ?`, []any{node}, &taken); err != nil {
+			return err
+		}
+		if taken {
+			return fmt.Errorf("node %s is registered already: register under a fresh id", node)
+		}
+		if _, err := t.exec(`DELETE FROM nodes`); err != nil {
+			return err
+		}
+		if _, err := t.exec(`UPDATE sagas SET owner = NULL, wake_at = ? WHERE owner IS NOT NULL`, now); err != nil {
+			return err
+		}
+		_, err := t.exec(`INSERT INTO nodes (id, expires_at) VALUES (?, ?)`, node, now+ttl.Milliseconds())
+		return err
+	})
+	if err != nil {
+		return journal.Lease{}, fmt.Errorf("register: %w", err)
+	}
+	s.hint()
+	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
+}
+
+// Renew implements journal.Log.
+func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+	var now int64
+	err := s.w.do(ctx, func(t *tx) error {
+		now = s.clock()
+		n, err := t.exec(`UPDATE nodes SET expires_at = ? WHERE id = ?`, now+ttl.Milliseconds(), node)
+		if err == nil && n == 0 {
+			return journal.ErrFenced
+		}
+		return err
+	})
+	if err != nil {
+		return journal.Lease{}, fmt.Errorf("renew: %w", err)
+	}
+	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
+}
+
+// Release implements journal.Log. It frees the file's lock when no node is left.
+func (s *Store) Release(ctx context.Context, node string) error {
+	left := 0
+	err := s.w.do(ctx, func(t *tx) error {
+		n, err := t.exec(`DELETE FROM nodes WHERE id = ?`, node)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			if _, err := t.exec(`UPDATE sagas SET owner = NULL, wake_at = ? WHERE owner = ?`, s.clock(), node); err != nil {
+				return err
+			}
+		}
+		return t.row(`SELECT count(*) FROM nodes`, nil, &left)
+	})
+	if err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	s.hint()
+	if left > 0 {
+		return nil
+	}
+	return s.unlock()
+}
+
+// takeLock takes the lock unless this store has it.
+func (s *Store) takeLock() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lock != nil {
+		return nil
+	}
+	path := s.path + ".lock"
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return errors.Join(fmt.Errorf("%w: another recourse serves %s: stop it first, or use PostgreSQL for more than one", journal.ErrInUse, s.path), f.Close())
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	s.lock = f
+	return nil
+}
+
+// unlock frees the lock; the file stays, or two processes could lock two files of one name.
+func (s *Store) unlock() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lock == nil {
+		return nil
+	}
+	err := s.lock.Close()
+	s.lock = nil
+	return err
+}
+
+// Nodes implements journal.Index.
+func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
+	rows, err := s.r.QueryContext(ctx, `SELECT id, expires_at, (SELECT count(*) FROM sagas WHERE owner = nodes.id) FROM nodes ORDER BY id`)
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	var out []journal.NodeInfo
+	err = walk(rows, func(scan func(...any) error) error {
+		var n journal.NodeInfo
+		var at int64
+		err := scan(&n.Node, &at, &n.Sagas)
+		n.ExpiresAt = toTime(at)
+		out = append(out, n)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,137 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// Claim implements journal.Log.
+func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	var out []journal.Claimed
+	err := s.w.do(ctx, func(t *tx) error {
+		if err := t.fence(node); err != nil {
+			return err
+		}
+		err := t.query(`SELECT id, definition, version FROM sagas WHERE owner IS NULL AND wake_at <= ? ORDER BY wake_at, id LIMIT ?`,
+			[]any{s.clock(), max(limit, 0)}, func(scan func(...any) error) error {
+				var c journal.Claimed
+				err := scan(idInto{&c.Saga}, &c.Definition, &c.Version)
+				out = append(out, c)
+				return err
+			})
+		if err != nil {
+			return err
+		}
+		for i := range out {
+			if err := t.claim(node, &out[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return out, nil
+}
+
+func (t *tx) claim(node string, c *journal.Claimed) error {
+	if _, err := t.exec(`UPDATE sagas SET owner = ? WHERE id = ?`, node, c.Saga.Bytes()); err != nil {
+		return err
+	}
+	return t.query(`SELECT id, saga_id, kind, data FROM mail WHERE saga_id = ? AND folded = 0 ORDER BY id`,
+		[]any{c.Saga.Bytes()}, func(scan func(...any) error) error { return scanMail(scan, &c.Mail) })
+}
+
+func scanMail(scan func(...any) error, into *[]journal.Mail) error {
+	var m journal.Mail
+	var data []byte
+	err := scan(idInto{&m.ID}, idInto{&m.Saga}, &m.Kind, &data)
+	m.Data = data
+	*into = append(*into, m)
+	return err
+}
+
+// Records implements journal.Log.
+func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	rows, err := s.r.QueryContext(ctx, `SELECT seq, at, kind, path, way, attempt, generation, key, class, node, data, hash
+		FROM journal WHERE saga_id = ? AND seq > ? ORDER BY seq LIMIT ?`, saga.Bytes(), after, max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("records: %w", err)
+	}
+	var out []journal.Record
+	err = walk(rows, func(scan func(...any) error) error {
+		var r journal.Record
+		var at int64
+		var data []byte
+		err := scan(&r.Seq, &at, &r.Kind, &r.Path, &r.Way, &r.Attempt, &r.Generation, &r.Key, &r.Class, &r.Node, &data, &r.Hash)
+		r.At, r.Data = toTime(at), data
+		out = append(out, r)
+		return err
+	})
+	if err == nil && len(out) == 0 {
+		err = s.exists(ctx, saga)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("records of %s: %w", saga, err)
+	}
+	return out, nil
+}
+
+func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
+	var one int
+	err := s.r.QueryRowContext(ctx, `SELECT 1 FROM sagas WHERE id = ?`, saga.Bytes()).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return journal.ErrNotFound
+	}
+	return err
+}
+
+// Post implements journal.Log.
+func (s *Store) Post(ctx context.Context, m journal.Mail) error {
+	err := s.w.do(ctx, func(t *tx) error {
+		saga := m.Saga.Bytes()
+		n, err := t.exec(`INSERT INTO mail (saga_id, id, kind, data) SELECT id, ?, ?, ? FROM sagas WHERE id = ? ON CONFLICT DO NOTHING`,
+			m.ID.Bytes(), m.Kind, blob(m.Data), saga)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			var one int
+			err := t.row(`SELECT 1 FROM sagas WHERE id = ?`, []any{saga}, &one)
+			if errors.Is(err, sql.ErrNoRows) {
+				return journal.ErrNotFound
+			}
+			return err
+		}
+		now := s.clock()
+		_, err = t.exec(`UPDATE sagas SET mail = mail + 1,
+			wake_at = CASE WHEN owner IS NULL THEN min(?, coalesce(wake_at, ?)) ELSE wake_at END WHERE id = ?`, now, now, saga)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("post to %s: %w", m.Saga, err)
+	}
+	s.hint()
+	return nil
+}
+
+// Mail implements journal.Log.
+func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
+	rows, err := s.r.QueryContext(ctx, `SELECT m.id, m.saga_id, m.kind, m.data FROM sagas s JOIN mail m ON m.saga_id = s.id
+		WHERE s.owner = ? AND s.mail > 0 AND m.folded = 0 ORDER BY m.id, m.saga_id LIMIT ?`, node, max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
+	var out []journal.Mail
+	if err := walk(rows, func(scan func(...any) error) error { return scanMail(scan, &out) }); err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
+	return out, nil
+}

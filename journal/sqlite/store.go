@@ -1,0 +1,109 @@
+// Package sqlite keeps sagas in one SQLite file, for one serving process at a
+// time.
+//
+// Writes go through one connection, each in a BEGIN IMMEDIATE transaction that
+// is on disk before it is acknowledged (WAL, synchronous=FULL). Reads have
+// connections of their own and never wait for a write. The serving process
+// holds a lock on the file next to the database that ends in .lock, from
+// Register until Release or Close or its death; other processes may read, post
+// mail, publish and manage keys meanwhile.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"recourse/journal"
+	"recourse/migrations"
+)
+
+// Options are what Open may be told.
+type Options struct {
+	Migrate bool             // run missing migrations; false: refuse such a database
+	Readers int              // connections that read; 0: 4
+	Now     func() time.Time // the store's clock; nil: time.Now
+}
+
+// Store implements journal.Store.
+type Store struct {
+	path  string
+	now   func() time.Time
+	w     *writer
+	r     *sql.DB
+	hints chan struct{}
+
+	mu   sync.Mutex
+	lock *os.File // held from Register on
+}
+
+var _ journal.Store = (*Store)(nil)
+
+const pragmas = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+
+// Open opens the file at path, which is made if need be. It returns the errors of
+// migrations.Check for a database that this program cannot work on.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	check := migrations.Check
+	if o.Migrate {
+		check = migrations.Up
+	}
+	if err := check(ctx, migrations.SQLite(path)); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	w, err := openWriter(ctx, migrations.FileURI(path)+pragmas)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	r, err := sql.Open("sqlite", migrations.FileURI(path)+pragmas+"&_pragma=query_only(1)")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.close())
+	}
+	r.SetMaxOpenConns(o.Readers)
+	r.SetMaxIdleConns(o.Readers)
+	return &Store{path: path, now: o.Now, w: w, r: r, hints: make(chan struct{}, 1)}, nil
+}
+
+// Ping implements journal.Store: it writes, and takes it back.
+func (s *Store) Ping(ctx context.Context) error {
+	err := s.w.do(ctx, func(t *tx) error {
+		if _, err := t.exec(`INSERT INTO nodes (id, expires_at) VALUES ('ping', 0)`); err != nil {
+			return err
+		}
+		return errTakenBack
+	})
+	if errors.Is(err, errTakenBack) {
+		return nil
+	}
+	return fmt.Errorf("ping: %w", err)
+}
+
+var errTakenBack = errors.New("taken back")
+
+// Hints implements journal.Store. What other processes post gives no hint.
+func (s *Store) Hints() <-chan struct{} { return s.hints }
+
+func (s *Store) hint() {
+	select {
+	case s.hints <- struct{}{}:
+	default:
+	}
+}
+
+// Close closes the file and frees its lock.
+func (s *Store) Close() error {
+	err := errors.Join(s.w.close(), s.r.Close())
+	return errors.Join(err, s.unlock())
+}
+
+func (s *Store) clock() int64 { return s.now().UnixMilli() }

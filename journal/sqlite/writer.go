@@ -1,0 +1,181 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"recourse/journal"
+)
+
+var errClosed = errors.New("sqlite store is closed")
+
+// writer is the one connection that writes. Transactions are begun and ended
+// by hand: database/sql takes a connection for clean after a COMMIT that
+// failed, when SQLite may still be inside the transaction.
+type writer struct {
+	db    *sql.DB
+	turn  chan *sql.Conn // holds the connection while nobody writes
+	stmts map[string]*sql.Stmt
+}
+
+func openWriter(ctx context.Context, dsn string) (*writer, error) {
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	w := &writer{db: db, turn: make(chan *sql.Conn, 1), stmts: map[string]*sql.Stmt{}}
+	w.turn <- conn
+	return w, nil
+}
+
+// close waits for the write under way and closes the connection.
+func (w *writer) close() error {
+	conn, ok := <-w.turn
+	if !ok {
+		return nil
+	}
+	close(w.turn)
+	var err error
+	for _, st := range w.stmts {
+		err = errors.Join(err, st.Close())
+	}
+	return errors.Join(err, conn.Close(), w.db.Close())
+}
+
+// do runs f in a transaction and commits it, or rolls it back if f fails. A failed
+// COMMIT is ErrUnknown unless SQLite says that it was refused.
+func (w *writer) do(ctx context.Context, f func(*tx) error) error {
+	var conn *sql.Conn
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case c, ok := <-w.turn:
+		if !ok {
+			return errClosed
+		}
+		conn = c
+	}
+	defer func() { w.turn <- conn }()
+	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts}
+	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	if err := f(t); err != nil {
+		return errors.Join(err, t.end(`ROLLBACK`))
+	}
+	err := t.end(`COMMIT`)
+	if err == nil {
+		return nil
+	}
+	if !refused(err) {
+		err = fmt.Errorf("%w: %w", journal.ErrUnknown, err)
+	}
+	return errors.Join(err, t.end(`ROLLBACK`))
+}
+
+// refused tells a COMMIT that surely did nothing.
+func refused(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY:
+		return true
+	}
+	return false
+}
+
+// tx is a transaction under way.
+type tx struct {
+	ctx   context.Context
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+// end ends the transaction whatever became of the caller's context. A ROLLBACK of what SQLite
+// has rolled back by itself is no error.
+func (t *tx) end(how string) error {
+	t.ctx = context.WithoutCancel(t.ctx)
+	if _, err := t.exec(how); err != nil {
+		if how == `ROLLBACK` && inactive(err) {
+			return nil
+		}
+		return err
+	}
+	return nil
+}
+
+// inactive recognizes a ROLLBACK without a transaction, for which SQLite has no code of its own.
+func inactive(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code() == sqlite3.SQLITE_ERROR
+}
+
+// prepare returns the statement, kept for the connection's life.
+func (t *tx) prepare(query string) (*sql.Stmt, error) {
+	if st := t.stmts[query]; st != nil {
+		return st, nil
+	}
+	st, err := t.conn.PrepareContext(t.ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	t.stmts[query] = st
+	return st, nil
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (t *tx) exec(query string, args ...any) (int64, error) {
+	st, err := t.prepare(query)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(t.ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// row reads one row into dest. sql.ErrNoRows if there is none.
+func (t *tx) row(query string, args []any, dest ...any) error {
+	st, err := t.prepare(query)
+	if err != nil {
+		return err
+	}
+	return st.QueryRowContext(t.ctx, args...).Scan(dest...)
+}
+
+// query reads all rows.
+func (t *tx) query(query string, args []any, each func(scan func(...any) error) error) error {
+	st, err := t.prepare(query)
+	if err != nil {
+		return err
+	}
+	rows, err := st.QueryContext(t.ctx, args...)
+	if err != nil {
+		return err
+	}
+	return walk(rows, each)
+}
+
+func walk(rows *sql.Rows, each func(scan func(...any) error) error) error {
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,82 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// TimeFormat is how times are written wherever users see them: RFC 3339 with
+// milliseconds, in UTC.
+const TimeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// wire is a record as users see it. Data stays byte for byte what was hashed.
+type wire struct {
+	Seq        int64           `json:"seq"`
+	At         string          `json:"at"`
+	Kind       Kind            `json:"kind"`
+	Path       string          `json:"path,omitempty"`
+	Way        Way             `json:"way,omitempty"`
+	Attempt    int             `json:"attempt,omitempty"`
+	Generation *int            `json:"generation,omitempty"`
+	Key        string          `json:"key,omitempty"`
+	Class      Class           `json:"class,omitempty"`
+	Node       string          `json:"node"`
+	Data       json.RawMessage `json:"data,omitempty"`
+	Hash       string          `json:"hash"`
+}
+
+// MarshalJSON writes the record in the public form. Encode with SetEscapeHTML(false),
+// or an exported journal no longer matches its hashes.
+func (r Record) MarshalJSON() ([]byte, error) {
+	w := wire{Seq: r.Seq, At: r.At.UTC().Format(TimeFormat), Kind: r.Kind, Path: r.Path, Way: r.Way, Attempt: r.Attempt,
+		Key: r.Key, Class: r.Class, Node: r.Node, Data: r.Data, Hash: hex.EncodeToString(r.Hash)}
+	if r.Attempt > 0 {
+		w.Generation = &r.Generation
+	}
+	return Encode(w)
+}
+
+// UnmarshalJSON reads the public form; data is compacted, so that a journal that
+// was pretty-printed on its way still matches its hashes.
+func (r *Record) UnmarshalJSON(b []byte) error {
+	var w wire
+	if err := json.Unmarshal(b, &w); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339Nano, w.At)
+	if err != nil {
+		return fmt.Errorf("record %d: at: %w", w.Seq, err)
+	}
+	hash, err := hex.DecodeString(w.Hash)
+	if err != nil {
+		return fmt.Errorf("record %d: hash: %w", w.Seq, err)
+	}
+	*r = Record{Seq: w.Seq, At: at.UTC(), Kind: w.Kind, Path: w.Path, Way: w.Way, Attempt: w.Attempt,
+		Key: w.Key, Class: w.Class, Node: w.Node, Hash: hash}
+	if w.Generation != nil {
+		r.Generation = *w.Generation
+	}
+	if len(w.Data) > 0 {
+		var buf bytes.Buffer
+		if err := json.Compact(&buf, w.Data); err != nil {
+			return fmt.Errorf("record %d: data: %w", w.Seq, err)
+		}
+		r.Data = buf.Bytes()
+	}
+	return nil
+}
+
+// Encode is json.Marshal without its HTML escaping: what goes into Data and out
+// to users keeps its characters.
+func Encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}

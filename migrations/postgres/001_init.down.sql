@@ -1,0 +1,9 @@
+DROP TABLE api_keys;
+DROP TABLE requests;
+DROP TABLE documents;
+DROP TABLE document_names;
+DROP TABLE inbox;
+DROP TABLE mail;
+DROP TABLE journal;
+DROP TABLE sagas;
+DROP TABLE nodes;

@@ -1,0 +1,189 @@
+package migrations_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"recourse/internal/testpg"
+	"recourse/migrations"
+)
+
+// target is a new, empty database of each dialect, with a way to look into it.
+type target struct {
+	name   string
+	at     migrations.Database
+	db     *sql.DB
+	tables string // query: table and column names
+}
+
+func targets(t *testing.T) []target {
+	t.Helper()
+	dsn, file := testpg.DSN(t), filepath.Join(t.TempDir(), "a b?.db")
+	out := []target{
+		{"postgres", migrations.Postgres(dsn), open(t, "pgx", dsn),
+			`SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'schema_migrations'`},
+		{"sqlite", migrations.SQLite(file), open(t, "sqlite", migrations.FileURI(file)),
+			`SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name <> 'schema_migrations'`},
+	}
+	return out
+}
+
+func open(t *testing.T, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func (x target) columns(t *testing.T) map[string]bool {
+	t.Helper()
+	rows, err := x.db.Query(x.tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	out := map[string]bool{}
+	for rows.Next() {
+		var table, column string
+		if err := rows.Scan(&table, &column); err != nil {
+			t.Fatal(err)
+		}
+		out[table+"."+column] = true
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestUpDownUp(t *testing.T) {
+	for _, x := range targets(t) {
+		t.Run(x.name, func(t *testing.T) {
+			ctx := t.Context()
+			_, newest, err := migrations.Version(ctx, x.at)
+			if err != nil || newest == 0 {
+				t.Fatalf("newest = %d, %v", newest, err)
+			}
+			if err := migrations.Check(ctx, x.at); !errors.Is(err, migrations.ErrBehind) {
+				t.Fatalf("Check of an empty database = %v, want ErrBehind", err)
+			}
+			must(t, migrations.Up(ctx, x.at))
+			must(t, migrations.Up(ctx, x.at))
+			must(t, migrations.Check(ctx, x.at))
+			full := x.columns(t)
+			if !full["journal.seq"] {
+				t.Fatalf("columns after up: %v", full)
+			}
+			must(t, migrations.Down(ctx, x.at, newest))
+			if left := x.columns(t); len(left) > 0 {
+				t.Errorf("left after down: %v", left)
+			}
+			must(t, migrations.Up(ctx, x.at))
+			if d := cmp.Diff(full, x.columns(t)); d != "" {
+				t.Errorf("up, down, up (-first +second):\n%s", d)
+			}
+			if at, _, err := migrations.Version(ctx, x.at); err != nil || at != newest {
+				t.Errorf("Version = %d, %v, want %d", at, err, newest)
+			}
+		})
+	}
+}
+
+func TestParity(t *testing.T) {
+	var columns []map[string]bool
+	for _, x := range targets(t) {
+		must(t, migrations.Up(t.Context(), x.at))
+		columns = append(columns, x.columns(t))
+	}
+	if d := cmp.Diff(columns[0], columns[1]); d != "" {
+		t.Errorf("columns (-postgres +sqlite):\n%s", d)
+	}
+	names := func(dialect string) (out []string) {
+		entries, err := fs.ReadDir(migrations.FS, dialect)
+		must(t, err)
+		for _, e := range entries {
+			out = append(out, e.Name())
+			if other := strings.NewReplacer(".up.", ".down.", ".down.", ".up.").Replace(e.Name()); !exists(path.Join(dialect, other)) {
+				t.Errorf("%s/%s has no %s", dialect, e.Name(), other)
+			}
+		}
+		return out
+	}
+	if d := cmp.Diff(names("postgres"), names("sqlite")); d != "" {
+		t.Errorf("steps (-postgres +sqlite):\n%s", d)
+	}
+}
+
+func exists(name string) bool {
+	_, err := fs.Stat(migrations.FS, name)
+	return err == nil
+}
+
+func TestRefusesNewerAndDirty(t *testing.T) {
+	for _, x := range targets(t) {
+		t.Run(x.name, func(t *testing.T) {
+			ctx := t.Context()
+			must(t, migrations.Up(ctx, x.at))
+			for _, tt := range []struct {
+				set  string
+				want error
+			}{
+				{`UPDATE schema_migrations SET version = 999`, migrations.ErrNewer},
+				{`UPDATE schema_migrations SET version = 1, dirty = true`, migrations.ErrDirty},
+			} {
+				if _, err := x.db.Exec(tt.set); err != nil {
+					t.Fatal(err)
+				}
+				for name, f := range map[string]func(context.Context, migrations.Database) error{"Check": migrations.Check, "Up": migrations.Up} {
+					if err := f(ctx, x.at); !errors.Is(err, tt.want) {
+						t.Errorf("%s after %s = %v, want %v", name, tt.set, err, tt.want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestUpConcurrently(t *testing.T) {
+	for _, x := range targets(t) {
+		t.Run(x.name, func(t *testing.T) {
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					if err := migrations.Up(t.Context(), x.at); err != nil {
+						t.Errorf("Up: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			must(t, migrations.Check(t.Context(), x.at))
+		})
+	}
+}
+
+func TestDownNeedsSteps(t *testing.T) {
+	if err := migrations.Down(t.Context(), migrations.SQLite(filepath.Join(t.TempDir(), "x.db")), 0); err == nil {
+		t.Error("Down of no steps succeeded")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,320 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/retry"
+)
+
+// Command is a person's wish for a saga, as its mail carries it.
+type Command struct {
+	Do      string            `json:"do"` // cancel, pause, resume, retry, compensate, resolve, patch
+	Path    string            `json:"path,omitempty"`
+	Mode    string            `json:"mode,omitempty"`    // of cancel: compensate (default) or stop
+	Outcome string            `json:"outcome,omitempty"` // of resolve: succeeded, failed, retry, skip, compensated
+	Output  json.RawMessage   `json:"output,omitempty"`
+	Reason  string            `json:"reason,omitempty"`
+	Actor   string            `json:"actor,omitempty"`
+	NewKey  bool              `json:"new_key,omitempty"`
+	Budget  *BudgetData       `json:"budget,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"` // of patch: replaces those named; "" removes
+	IfSeq   int64             `json:"if_seq,omitempty"` // 0: any
+}
+
+// Refusal says that an order does not apply to the saga as it is now.
+type Refusal struct {
+	Failure
+	Stale bool // IfSeq is not the journal's seq
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Failure.Error() }
+
+func refusal(code, title, detail string) *Refusal {
+	return &Refusal{Failure: Failure{Code: code, Title: title, Detail: detail}}
+}
+
+// Admit turns an order into the record that carries it out, or returns a
+// *Refusal. mail is the order's id. It only reads.
+func (m *Machine) Admit(mail uuid.UUID, o Command) (journal.Record, error) {
+	if m.finished != nil {
+		return journal.Record{}, refusal("terminal", "the saga has ended as "+string(m.finished.Status), "a saga that has ended never changes; start a new one with `retry`")
+	}
+	if o.IfSeq != 0 && o.IfSeq != m.seq {
+		return journal.Record{}, &Refusal{Stale: true, Failure: Failure{Code: "changed", Title: "the saga has changed since it was read",
+			Detail: fmt.Sprintf("its seq is %d, not %d: read it again, then decide", m.seq, o.IfSeq)}}
+	}
+	kind := journal.Operator
+	var err *Refusal
+	switch o.Do {
+	case "cancel":
+		kind, err = journal.Cancelled, m.admitCancel(o)
+	case "pause":
+		kind = journal.Paused
+		if m.paused {
+			err = refusal("paused", "the saga is paused already", "")
+		}
+	case "resume":
+		kind = journal.Resumed
+		if !m.paused {
+			err = refusal("not_paused", "the saga is not paused", "")
+		}
+	case "compensate":
+		err = m.admitEnd()
+	case "retry":
+		err = m.admitRetry(&o)
+	case "resolve":
+		err = m.admitResolve(o)
+	case "patch":
+		err = m.admitPatch(o)
+	default:
+		err = refusal("unknown_order", "there is no order "+o.Do, "")
+	}
+	if err != nil {
+		return journal.Record{}, err
+	}
+	return m.orderRecord(kind, mail, o, nil), nil
+}
+
+// Reject makes the record of an order that is not carried out.
+func (m *Machine) Reject(mail uuid.UUID, o Command, why *Refusal) journal.Record {
+	return m.orderRecord(journal.Operator, mail, o, &why.Failure)
+}
+
+func (m *Machine) orderRecord(kind journal.Kind, mail uuid.UUID, o Command, rejected *Failure) journal.Record {
+	d := OrderData{Mail: mail.String(), Do: o.Do, Actor: o.Actor, Reason: o.Reason, Mode: o.Mode, Outcome: o.Outcome,
+		Output: o.Output, NewKey: o.NewKey, Budget: o.Budget, Labels: o.Labels, Rejected: rejected}
+	r := journal.Record{Kind: kind, Path: o.Path, Data: encode(d)}
+	if o.Path != "" {
+		r.Way = journal.Do
+		if m.undoing {
+			r.Way = journal.Undo
+		}
+		if n := m.steps[o.Path]; n != nil && n.in.root().final {
+			r.Way = journal.Do
+		}
+	}
+	return r
+}
+
+// admitEnd refuses what would turn round a saga that is on its way back, or at its end.
+func (m *Machine) admitEnd() *Refusal {
+	switch {
+	case m.undoing || m.reason != nil:
+		return refusal("compensating", "the saga is on its way to its end already", "")
+	case m.forward.over():
+		return refusal("ending", "every step has succeeded; only `finally` is left", "")
+	}
+	return nil
+}
+
+func (m *Machine) admitCancel(o Command) *Refusal {
+	if o.Mode != "" && o.Mode != "compensate" && o.Mode != "stop" {
+		return refusal("bad_mode", "mode is compensate or stop", "")
+	}
+	if err := m.admitEnd(); err != nil {
+		return err
+	}
+	if m.pivoted || m.pivotOpen() {
+		return refusal("past_pivot", "the saga has reached its point of no return", "it only goes forward from here; `compensate` undoes what can be undone all the same")
+	}
+	return nil
+}
+
+// admitRetry looks for the step that waits for a person.
+func (m *Machine) admitRetry(o *Command) *Refusal {
+	n, s := m.current()
+	if s == nil || !s.state.inbox() {
+		return refusal("nothing_to_retry", "no step of the saga waits for a person", "steps that can be retried are, by themselves")
+	}
+	if o.Path == "" {
+		o.Path = n.path
+	}
+	if o.Path != n.path {
+		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "step "+n.path+" does")
+	}
+	return m.admitNewKey(s, o.NewKey)
+}
+
+func (m *Machine) admitNewKey(s *side, newKey bool) *Refusal {
+	if newKey && s.doubt {
+		return refusal("in_doubt", "the step is in doubt, so it is not safe to send it under a new key",
+			"a new key is for a definite failure: resolve the step as failed first, if you know that it did not happen")
+	}
+	return nil
+}
+
+func (m *Machine) admitResolve(o Command) *Refusal {
+	n, s := m.current()
+	if s == nil || !s.state.inbox() || n.path != o.Path {
+		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "")
+	}
+	undo := s == &n.undo
+	switch o.Outcome {
+	case "retry":
+		if undo && o.Output != nil && s.doubt {
+			return m.admitNewKey(s, true)
+		}
+		return nil
+	case "skip":
+		return nil
+	case "succeeded", "failed":
+		if undo {
+			return refusal("bad_outcome", "an undo is resolved as compensated, retry or skip", "")
+		}
+		return nil
+	case "compensated":
+		if !undo && s.state != asking {
+			return refusal("bad_outcome", "only a step that may have happened can be compensated by hand", "")
+		}
+		return nil
+	}
+	return refusal("bad_outcome", "outcome is succeeded, failed, retry, skip or compensated", "")
+}
+
+func (m *Machine) admitPatch(o Command) *Refusal {
+	if o.Budget == nil {
+		return nil
+	}
+	if o.Budget.Amount == "" {
+		return refusal("bad_budget", "the budget needs an amount", "")
+	}
+	if cur := m.currency(); cur != "" && cur != o.Budget.Currency {
+		return refusal("bad_budget", "the saga's currency is "+cur, "")
+	}
+	amount, err := retry.Amount(o.Budget.Amount, o.Budget.Currency)
+	if err != nil {
+		return refusal("bad_budget", "the budget's amount is not one", err.Error())
+	}
+	if used := m.account.Spent.Add(m.account.Reserved); amount.Cmp(used) < 0 {
+		return refusal("bad_budget", "the budget cannot be below what is spent and reserved", used.Decimal()+" is")
+	}
+	return nil
+}
+
+// currency is the one that all of the saga's money is in.
+func (m *Machine) currency() string {
+	if m.account.Budget != nil && m.account.Budget.Currency != "" {
+		return m.account.Budget.Currency
+	}
+	return m.def.Currency
+}
+
+// applyOrder carries out what a person ordered.
+func (m *Machine) applyOrder(r journal.Record) error {
+	var d OrderData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	m.mail[d.Mail] = true
+	if d.Rejected != nil {
+		return nil
+	}
+	switch r.Kind {
+	case journal.Paused:
+		m.paused = true
+		return nil
+	case journal.Resumed:
+		m.paused = false
+		return nil
+	case journal.Cancelled:
+		m.stop = d.Mode == "stop"
+		m.reason = m.ordered("cancelled", "the saga was cancelled", d)
+		return nil
+	}
+	switch d.Do {
+	case "compensate":
+		m.forced = true
+		m.reason = m.ordered("operator", "an operator had the saga undone", d)
+		return nil
+	case "patch":
+		labels := maps.Clone(m.labels)
+		if labels == nil {
+			labels = make(map[string]string)
+		}
+		maps.Copy(labels, d.Labels)
+		maps.DeleteFunc(labels, func(_, v string) bool { return v == "" })
+		m.labels = labels
+		return m.rebudget(d.Budget)
+	case "retry":
+		d.Outcome = "retry"
+		return m.applyResolve(r, d)
+	case "resolve":
+		return m.applyResolve(r, d)
+	}
+	return fmt.Errorf("%w: order %q", ErrUnreadable, d.Do)
+}
+
+func (m *Machine) ordered(code, title string, d OrderData) *Reason {
+	reason := &Reason{Code: code, Title: title, Detail: d.Reason}
+	if n, _ := m.current(); n != nil {
+		reason.Step = n.path
+	}
+	return reason
+}
+
+func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
+	n, s := m.current()
+	if n == nil || n.path != r.Path || !s.state.inbox() {
+		return fmt.Errorf("%w: step %q does not wait for a person", ErrImpossible, r.Path)
+	}
+	if s == &n.query {
+		return m.resolveQuery(n, r, d)
+	}
+	undo := s == &n.undo
+	var ev event
+	switch d.Outcome {
+	case "retry":
+		newKey := d.NewKey
+		if undo && d.Output != nil {
+			n.given, newKey = d.Output, true // another request must not go under the old key
+		}
+		s.again(newKey)
+		ev = evAgain
+	case "succeeded":
+		ev, s.doubt, n.output = evSettle, false, d.Output
+	case "compensated":
+		s.doubt = false
+		ev = evSettle
+		if !undo {
+			ev, n.undo.state = evGiveUp, done
+			s.failure = &Failure{Code: "operator", Title: "an operator has undone step " + n.path + " by hand", Detail: d.Reason}
+		}
+	case "failed":
+		ev, s.doubt = evGiveUp, false
+		if s.failure == nil || s.state != sticking {
+			s.failure = &Failure{Code: "operator", Title: "an operator found that step " + n.path + " did not happen", Detail: d.Reason}
+		}
+	case "skip":
+		ev = evLetLie
+		if undo {
+			m.residual = append(m.residual, residue(n, d.Reason))
+		}
+	default:
+		return fmt.Errorf("%w: outcome %q", ErrUnreadable, d.Outcome)
+	}
+	if err := s.move(ev, r); err != nil {
+		return err
+	}
+	m.advance(n, s)
+	return nil
+}
+
+// resolveQuery resolves a step whose status query was refused its credentials:
+// a retry asks again, any other word is about the step itself.
+func (m *Machine) resolveQuery(n *node, r journal.Record, d OrderData) error {
+	if d.Outcome == "retry" {
+		n.query.again(false)
+		return n.query.move(evAgain, r)
+	}
+	n.query.state = failed
+	if err := n.do.move(evAsk, r); err != nil {
+		return err
+	}
+	return m.applyResolve(r, d)
+}

@@ -1,0 +1,342 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"recourse/journal"
+	"recourse/retry"
+)
+
+// Apply takes the journal's next record in. An error wraps ErrImpossible or
+// ErrUnreadable, and leaves the machine unfit for use. Apply does not check hashes: see journal.Verify.
+func (m *Machine) Apply(r journal.Record) error {
+	if err := m.apply(r); err != nil {
+		return fmt.Errorf("saga %s: record %d (%s %s): %w", m.id, r.Seq, r.Kind, r.Path, err)
+	}
+	m.seq, m.at, m.hash = r.Seq, r.At, r.Hash
+	return nil
+}
+
+func (m *Machine) apply(r journal.Record) error {
+	switch {
+	case r.Seq != m.seq+1:
+		return fmt.Errorf("%w: expected seq %d", ErrImpossible, m.seq+1)
+	case (r.Kind == journal.Started) != (m.seq == 0):
+		return fmt.Errorf("%w: started comes first, and once", ErrImpossible)
+	case m.finished != nil:
+		return fmt.Errorf("%w: the saga has finished", ErrImpossible)
+	}
+	switch r.Kind {
+	case journal.Started:
+		var d StartedData
+		if err := read(r, &d); err != nil {
+			return err
+		}
+		m.created = r.At
+		return m.pin(d)
+	case journal.Intent, journal.Outcome, journal.Skipped, journal.Decided:
+		return m.applyStep(r)
+	case journal.Woke:
+		return m.applyWoke(r)
+	case journal.Compensating:
+		return m.applyCompensating(r)
+	case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
+		return m.applyOrder(r)
+	case journal.Finished:
+		return m.applyFinished(r)
+	}
+	return fmt.Errorf("%w: kind %q", ErrUnreadable, r.Kind)
+}
+
+func read(r journal.Record, into any) error {
+	if len(r.Data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(r.Data, into); err != nil {
+		return fmt.Errorf("%w: data: %w", ErrUnreadable, err)
+	}
+	return nil
+}
+
+// verifySuffix names a step's status query: its own path beside the step's.
+const verifySuffix = ".verify"
+
+// sideOf returns the step and the side that a record of a step is about.
+func (m *Machine) sideOf(path string, way journal.Way) (*node, *side, error) {
+	base, query := strings.CutSuffix(path, verifySuffix)
+	n, err := m.locate(base)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case query:
+		return n, &n.query, nil
+	case way == journal.Undo:
+		if !m.undoing || m.undone >= len(m.plan) || m.plan[m.undone] != n {
+			return nil, nil, fmt.Errorf("%w: %s is not what is undone next", ErrImpossible, path)
+		}
+		return n, &n.undo, nil
+	case m.undoing && !n.in.root().final:
+		return nil, nil, fmt.Errorf("%w: forward work after undoing began", ErrImpossible)
+	}
+	return n, &n.do, nil
+}
+
+func (g *group) root() *group {
+	for g.owner != nil {
+		g = g.owner.in
+	}
+	return g
+}
+
+func (m *Machine) applyStep(r journal.Record) error {
+	n, s, err := m.sideOf(r.Path, r.Way)
+	if err != nil {
+		return err
+	}
+	m.touch(n, r.Seq)
+	switch r.Kind {
+	case journal.Intent:
+		err = m.applyIntent(s, r)
+	case journal.Outcome:
+		err = m.applyOutcome(n, s, r)
+	case journal.Skipped:
+		err = s.move(evSkip, r)
+	case journal.Decided:
+		err = m.applyDecided(n, s, r)
+	}
+	if err != nil {
+		return err
+	}
+	m.advance(n, s)
+	return nil
+}
+
+func (m *Machine) applyIntent(s *side, r journal.Record) error {
+	var d IntentData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	if d.WakeAt != nil {
+		s.retryAt = d.WakeAt.Time
+		return s.move(evSleep, r)
+	}
+	if r.Attempt != s.attempts+1 {
+		return fmt.Errorf("%w: attempt %d after %d", ErrImpossible, r.Attempt, s.attempts)
+	}
+	if d.Request == nil {
+		return fmt.Errorf("%w: an intent without a request", ErrUnreadable)
+	}
+	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
+	s.request, s.hash, s.sentAt = d.Request, d.RequestHash, r.At
+	if s.firstSent.IsZero() {
+		s.firstSent = r.At
+	}
+	s.reserved = retry.Money{}
+	if d.Reserve != "" {
+		reserve, err := retry.Amount(d.Reserve, m.currency())
+		if err != nil {
+			return fmt.Errorf("%w: reserve: %w", ErrUnreadable, err)
+		}
+		s.reserved = reserve
+		m.account.Reserve(reserve)
+	}
+	return s.move(evIntent, r)
+}
+
+func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
+	var d OutcomeData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	ev, ok := thenEvent[d.Then]
+	if !ok {
+		return fmt.Errorf("%w: then %q", ErrUnreadable, d.Then)
+	}
+	if s.state == open && r.Attempt != s.attempts {
+		return fmt.Errorf("%w: outcome of attempt %d while %d is under way", ErrImpossible, r.Attempt, s.attempts)
+	}
+	if d.Cost != "" {
+		cost, err := retry.Amount(d.Cost, m.currency())
+		if err != nil {
+			return fmt.Errorf("%w: cost: %w", ErrUnreadable, err)
+		}
+		m.account.Settle(s.reserved, cost, r.Class != journal.Succeeded)
+	}
+	s.class, s.status, s.failure = r.Class, d.StatusCode, d.Error
+	if d.RetryAt != nil {
+		s.retryAt = d.RetryAt.Time
+	} else {
+		s.retryAt = time.Time{}
+	}
+	switch {
+	case r.Class == journal.InDoubt:
+		s.doubt = true
+	case d.Then == ThenDone || d.Then == ThenFail:
+		s.doubt = false
+	}
+	if s != &n.query && ev == evDone && r.Way != journal.Undo {
+		n.output = d.Output
+	}
+	if s == &n.query && d.Found != nil {
+		n.query.found = *d.Found
+		if *d.Found {
+			n.output = d.Output
+		}
+	}
+	if err := s.move(ev, r); err != nil {
+		return err
+	}
+	if s == &n.do && ev == evVerify {
+		n.query = side{state: backoff, retryAt: s.retryAt, since: r.Seq}
+	}
+	return nil
+}
+
+func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
+	var d DecidedData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	if d.Branch != nil {
+		return m.applyBranch(n, s, *d.Branch, r)
+	}
+	ev, ok := thenEvent[d.Then]
+	if !ok {
+		return fmt.Errorf("%w: then %q", ErrUnreadable, d.Then)
+	}
+	switch d.Then {
+	case ThenDone:
+		s.doubt, n.output, s.class = false, d.Output, journal.Succeeded
+	case ThenFail, ThenStick, ThenRetry:
+		// The query said that nothing happened. A retry at once: the waiting is behind it.
+		if d.By == string(VerifyIt) {
+			s.doubt = false
+		}
+	case ThenVerify:
+		n.query = side{state: backoff, retryAt: r.At, since: r.Seq}
+	}
+	s.retryAt = r.At
+	return s.move(ev, r)
+}
+
+func (m *Machine) applyBranch(n *node, s *side, branch int, r journal.Record) error {
+	c, ok := n.step.Body.(Choice)
+	if !ok || branch < -1 || branch >= len(c.Branches()) {
+		return fmt.Errorf("%w: branch %d", ErrImpossible, branch)
+	}
+	n.branch = branch
+	n.child = &group{owner: n}
+	if branch >= 0 {
+		n.child.steps = c.Branches()[branch]
+	}
+	return s.move(evChoose, r)
+}
+
+// advance moves the groups on when a step has ended, and notes what its end means for the saga.
+func (m *Machine) advance(n *node, s *side) {
+	if !s.state.ended() || s == &n.query {
+		return
+	}
+	if s == &n.undo {
+		m.undone++
+		s.request = nil
+		return
+	}
+	n.do.request, n.query.request = nil, nil
+	if n.step.Pivot && s.state == done {
+		m.pivoted = true
+	}
+	if n.passed {
+		return
+	}
+	n.passed = true
+	if s.state == done || s.state == skipped || n.step.Continue || n.in.root().final {
+		n.in.next++
+		return
+	}
+	n.in.broken = n
+	if n.in.owner == nil && m.reason == nil {
+		m.reason = m.failure(n)
+	}
+}
+
+// failure is the reason that a failed step gives.
+func (m *Machine) failure(n *node) *Reason {
+	deepest := n
+	for deepest.child != nil && deepest.child.broken != nil {
+		deepest = deepest.child.broken
+	}
+	r := &Reason{Code: "step_failed", Step: deepest.path, Title: "step " + deepest.path + " failed"}
+	if f := deepest.do.failure; f != nil {
+		r.Title, r.Detail = f.Title, f.Detail
+		if f.Code == codeBudget {
+			r.Code = codeBudget
+		}
+	}
+	if deepest.do.state == doubted && r.Code != codeBudget {
+		r.Title = "step " + deepest.path + " ended in doubt: " + r.Title
+	}
+	return r
+}
+
+func (m *Machine) applyWoke(r journal.Record) error {
+	if r.Path == "" {
+		if m.reason == nil {
+			m.reason = &Reason{Code: "timeout", Title: "the saga's time-out of " + Duration(m.def.Timeout) + " has passed"}
+			if n, _ := m.current(); n != nil {
+				m.reason.Step = n.path
+			}
+		}
+		return nil
+	}
+	_, s, err := m.sideOf(r.Path, r.Way)
+	if err != nil {
+		return err
+	}
+	return s.move(evWoke, r)
+}
+
+func (m *Machine) applyCompensating(r journal.Record) error {
+	var d CompensatingData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	if m.undoing {
+		return fmt.Errorf("%w: undoing has begun before", ErrImpossible)
+	}
+	m.undoing, m.reason, m.residual = true, &d.Reason, d.Residual
+	for _, path := range d.Plan {
+		n := m.steps[path]
+		if n == nil || n.step.Compensate == nil {
+			return fmt.Errorf("%w: %q cannot be undone", ErrImpossible, path)
+		}
+		m.plan = append(m.plan, n)
+	}
+	for _, n := range m.order {
+		if n.do.state.ended() {
+			continue
+		}
+		if n.do.doubt {
+			n.do.state = doubted
+		} else {
+			n.do.state = failed
+		}
+		n.do.request, n.query.request = nil, nil
+	}
+	return nil
+}
+
+func (m *Machine) applyFinished(r journal.Record) error {
+	var d FinishedData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	if !d.Status.Terminal() {
+		return fmt.Errorf("%w: status %q is not terminal", ErrUnreadable, d.Status)
+	}
+	m.finished, m.residual, m.reason = &d, d.Residual, d.Reason
+	return nil
+}

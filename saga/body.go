@@ -1,0 +1,98 @@
+package saga
+
+import (
+	"encoding/json"
+	"time"
+
+	"recourse/journal"
+	"recourse/saga/expr"
+)
+
+// Body is the part of a step that its kind owns. It is one of the shapes below;
+// the machine knows shapes, not kinds.
+type Body any
+
+// Value is the shape of kinds that only compute: set, fail. They have no intent.
+type Value interface {
+	// Eval returns the step's output, or an error that fails the step. An error of
+	// type *Failure gives the code and title.
+	Eval(env expr.Env) (json.RawMessage, error)
+}
+
+// Wait is the shape of kinds that wait for a time: sleep.
+type Wait interface {
+	// Due returns when the wait that begins at `from` ends.
+	Due(env expr.Env, from time.Time) (time.Time, error)
+}
+
+// Choice is the shape of kinds that go on with one of several lists of steps: switch.
+type Choice interface {
+	// Choose returns the index of the branch taken, or -1 for none.
+	Choose(env expr.Env) (int, error)
+	// Branches returns all the branches' steps.
+	Branches() [][]*Step
+}
+
+// Call is the shape of kinds that touch the world: http. Rendering and judging
+// are pure and stand here; performing the request is the engine's [Caller].
+type Call interface {
+	// Request renders the request: env is asked once, and the same values give the
+	// same bytes. Secrets stay references (see expr's sealed rendering).
+	// An error means that nothing can be sent: the step fails without an effect.
+	Request(env expr.Env) (Request, error)
+	// ReadOnly reports whether the request can leave no effect (GET, HEAD), so that
+	// it is never in doubt.
+	ReadOnly() bool
+	// Judge says what an answer means before the step's `expect` has its word.
+	Judge(a Answer) Verdict
+}
+
+// Request is what leaves, as an intent records it: secrets are references.
+type Request struct {
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    json.RawMessage   `json:"body,omitempty"`
+}
+
+// Answer is what came back, or did not.
+type Answer struct {
+	// Sent is false when surely no byte of the request left this process for the
+	// other side's application: the connection was refused, the name was not found, TLS failed.
+	Sent bool
+	// Status is 0 when no complete response head arrived.
+	Status  int
+	Headers map[string]string // names in lower case; Set-Cookie is left out
+	// Body is the body as JSON: a JSON document as it came (compacted), text as a
+	// JSON string, other bytes as {"base64": "…"}, nothing as nil.
+	Body json.RawMessage
+	// Code says what went wrong in transport or in reading the body, "" for nothing:
+	// timeout, connection, dns, tls, egress_denied, secret_missing, body_cut, body_too_large,
+	// body_invalid, redirect, interrupted (the process that sent it died), not_sent.
+	Code   string
+	Detail string // one sentence for a person; no secrets
+	// RetryAfter is what the other side asks for, 0 for nothing; already clamped.
+	RetryAfter time.Duration
+}
+
+// Verdict is what an answer means.
+type Verdict struct {
+	Class  journal.Class
+	Output json.RawMessage // the kind's default output, on success
+	Error  *Failure        // otherwise
+}
+
+// Failure says why something failed.
+type Failure struct {
+	Code   string `json:"code"`
+	Title  string `json:"title"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Error implements error.
+func (f *Failure) Error() string {
+	if f.Detail == "" {
+		return f.Title
+	}
+	return f.Title + ": " + f.Detail
+}

@@ -1,0 +1,171 @@
+package saga
+
+import (
+	"encoding/json"
+	"time"
+
+	"recourse/compensation"
+	"recourse/journal"
+)
+
+// Time is an instant as data of records writes it: RFC 3339, milliseconds, UTC.
+type Time struct{ time.Time }
+
+// MarshalJSON implements json.Marshaler.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return json.Marshal(t.UTC().Format(journal.TimeFormat))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339Nano, s)
+	t.Time = at.UTC()
+	return err
+}
+
+// StartedData is the data of `started`: all that the run depends on, pinned.
+type StartedData struct {
+	Definition string                     `json:"definition"`
+	Version    int                        `json:"version"`
+	SHA256     string                     `json:"sha256"`
+	Input      json.RawMessage            `json:"input"`
+	Vars       map[string]json.RawMessage `json:"vars,omitempty"`
+	Budget     *BudgetData                `json:"budget,omitempty"` // replaces the definition's
+	Labels     map[string]string          `json:"labels,omitempty"`
+	Actor      string                     `json:"actor,omitempty"`
+	RetryOf    string                     `json:"retry_of,omitempty"`
+	Reason     string                     `json:"reason,omitempty"`
+}
+
+// BudgetData is a budget as requests and records write it.
+type BudgetData struct {
+	Amount   string `json:"amount,omitempty"` // "2.00"
+	Currency string `json:"currency,omitempty"`
+	Tokens   int64  `json:"tokens,omitempty"`
+}
+
+// IntentData is the data of `intent`.
+type IntentData struct {
+	Request *Request `json:"request,omitempty"`
+	// RequestHash is the SHA-256, in hex, of method, URL and body, a newline between
+	// them, as they stand in Request: with secrets as references.
+	RequestHash string `json:"request_hash,omitempty"`
+	Reserve     string `json:"reserve,omitempty"` // the most the attempt may cost
+	WakeAt      *Time  `json:"wake_at,omitempty"` // of a wait
+}
+
+// Then is what follows an outcome. It is decided once, when the outcome is
+// written, and recorded, so that replaying needs no policy.
+type Then string
+
+// What may follow.
+const (
+	ThenDone   Then = ""       // the step has succeeded, or is undone
+	ThenRetry  Then = "retry"  // again, at RetryAt
+	ThenVerify Then = "verify" // ask the other side, from RetryAt on
+	ThenAsk    Then = "ask"    // the inbox: in doubt
+	ThenHold   Then = "hold"   // the inbox: credentials
+	ThenStick  Then = "stick"  // the inbox: failed where nothing may be undone, or an undo was refused
+	ThenFail   Then = "fail"   // the step has failed: surely no effect
+	ThenDoubt  Then = "doubt"  // the step has ended in doubt
+	ThenAnswer Then = "answer" // of a verify query: it gave an answer, see Found
+	ThenUnsure Then = "unsure" // of a verify query: it gave none
+)
+
+// OutcomeData is the data of `outcome`.
+type OutcomeData struct {
+	StatusCode int             `json:"status_code,omitempty"`
+	Result     json.RawMessage `json:"result,omitempty"`
+	Error      *Failure        `json:"error,omitempty"`
+	Output     json.RawMessage `json:"output,omitempty"`
+	Cost       string          `json:"cost,omitempty"` // what it cost; absent: unknown, the reservation stays
+	RetryAt    *Time           `json:"retry_at,omitempty"`
+	Then       Then            `json:"then,omitempty"`
+	Found      *bool           `json:"found,omitempty"` // of a verify query
+}
+
+// DecidedData is the data of `decided`.
+type DecidedData struct {
+	Branch *int            `json:"branch,omitempty"` // of a switch; -1: none
+	By     string          `json:"by,omitempty"`     // what settled a doubt: verify, key_window
+	Then   Then            `json:"then,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+	Detail string          `json:"detail,omitempty"`
+}
+
+// WokeData is the data of `woke`.
+type WokeData struct {
+	Timer string `json:"timer"` // backoff, sleep, verify, timeout
+	Due   Time   `json:"due"`
+}
+
+// CompensatingData is the data of `compensating`: the frozen plan.
+type CompensatingData struct {
+	Reason   Reason                 `json:"reason"`
+	Plan     []string               `json:"plan"` // paths, in the order in which they are undone
+	Residual []compensation.Residue `json:"residual,omitempty"`
+}
+
+// FinishedData is the data of `finished`.
+type FinishedData struct {
+	Status      Status                 `json:"status"`
+	Reason      *Reason                `json:"reason,omitempty"`
+	Output      json.RawMessage        `json:"output,omitempty"`
+	OutputError *Failure               `json:"output_error,omitempty"`
+	Residual    []compensation.Residue `json:"residual,omitempty"`
+}
+
+// Reason is why a saga did not reach its goal.
+type Reason struct {
+	Code   string `json:"code"` // step_failed, cancelled, timeout, budget_exhausted, rejected, operator
+	Step   string `json:"step,omitempty"`
+	Title  string `json:"title"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// OrderData is the data of the records that a person's order makes: cancelled,
+// paused, resumed, operator. An order that came too late is an operator record with Rejected.
+type OrderData struct {
+	Mail     string            `json:"mail"`
+	Do       string            `json:"do"`
+	Actor    string            `json:"actor,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Mode     string            `json:"mode,omitempty"`
+	Outcome  string            `json:"outcome,omitempty"`
+	Output   json.RawMessage   `json:"output,omitempty"`
+	NewKey   bool              `json:"new_key,omitempty"`
+	Budget   *BudgetData       `json:"budget,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Rejected *Failure          `json:"rejected,omitempty"`
+}
+
+// Status is a saga's status.
+type Status string
+
+// The statuses. The last three are terminal.
+const (
+	Running      Status = "running"
+	Waiting      Status = "waiting"
+	PausedStatus Status = "paused"
+	Undoing      Status = "compensating"
+	Stuck        Status = "stuck"
+	Succeeded    Status = "succeeded"
+	Compensated  Status = "compensated"
+	Failed       Status = "failed"
+)
+
+// Terminal reports whether nothing can follow.
+func (s Status) Terminal() bool { return s == Succeeded || s == Compensated || s == Failed }
+
+// encode makes record data. The types above always encode.
+func encode(v any) json.RawMessage {
+	b, err := journal.Encode(v)
+	if err != nil {
+		panic("saga: record data: " + err.Error())
+	}
+	return b
+}

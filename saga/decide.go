@@ -1,0 +1,611 @@
+package saga
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"recourse/compensation"
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga/expr"
+)
+
+// Decision is what comes next: a [Dispatch], a [Write], a [WakeAt] or a [Hold].
+type Decision interface{ decision() }
+
+// Send is a request, ready to leave.
+type Send struct {
+	Path       string
+	Way        journal.Way
+	Attempt    int
+	Generation int
+	Key        string
+	Kind       string
+	Request    Request
+	Timeout    time.Duration
+}
+
+// Dispatch says: append Intent, and when it is committed, send Send. Not before, and once.
+type Dispatch struct {
+	Intent journal.Record
+	Send   Send
+}
+
+// Write says: append this record; nothing has to happen outside.
+type Write struct{ Record journal.Record }
+
+// WakeAt says: at this time, by the store's clock and never before, append Woke.
+type WakeAt struct {
+	At   time.Time
+	Woke journal.Record
+}
+
+// Hold says: this waits for a person. The entry is for the inbox.
+type Hold struct{ Entry Entry }
+
+func (Dispatch) decision() {}
+func (Write) decision()    {}
+func (WakeAt) decision()   {}
+func (Hold) decision()     {}
+
+// Codes of failures that the machine itself gives.
+const (
+	codeBudget     = "budget_exhausted"
+	codeExpression = "expression_error"
+	codeExpect     = "expectation_failed"
+	codeSchema     = "schema_mismatch"
+	codeStatus     = "unexpected_status"
+)
+
+// Decide says what comes next, in a fixed order. It only reads. The same
+// records give the same decisions, whether they were applied one by one or all at once.
+// Records in decisions have no seq, time, node or hash yet: see Seal.
+func (m *Machine) Decide() []Decision {
+	if m.paused {
+		return nil
+	}
+	return m.decide()
+}
+
+func (m *Machine) decide() []Decision {
+	if m.seq == 0 || m.finished != nil {
+		return nil
+	}
+	switch {
+	case m.undoing:
+		return m.decideUndo()
+	case m.reason != nil:
+		return m.decideFailing()
+	case m.forward.over():
+		return m.decideEnd(Succeeded)
+	}
+	ds := m.decideGroup(m.forward)
+	if m.def.Timeout > 0 && !m.pivoted && !m.pivotOpen() {
+		due := m.created.Add(m.def.Timeout)
+		ds = append(ds, WakeAt{At: due, Woke: woke("", "", "timeout", due)})
+	}
+	return ds
+}
+
+// pivotOpen reports whether the pivot may be happening: from its intent on.
+func (m *Machine) pivotOpen() bool {
+	n, _ := m.current()
+	return n != nil && n.step.Pivot && (n.do.doubt || n.do.state == open)
+}
+
+func (m *Machine) decideGroup(g *group) []Decision {
+	step := g.steps[g.next]
+	return m.decideStep(m.node(step.ID, g, step))
+}
+
+// decideStep goes forward with a step.
+func (m *Machine) decideStep(n *node) []Decision {
+	switch n.do.state {
+	case ready:
+		return m.decideReady(n)
+	case backoff:
+		return wake(n.path, journal.Do, "backoff", n.do.retryAt)
+	case sleeping:
+		return wake(n.path, journal.Do, "sleep", n.do.retryAt)
+	case woken:
+		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: json.RawMessage("null")})
+	case chosen:
+		return m.decideBranch(n)
+	case checking:
+		return m.decideQuery(n)
+	case asking, holding, sticking:
+		return m.hold(n, &n.do, journal.Do)
+	}
+	return nil
+}
+
+func (m *Machine) decideReady(n *node) []Decision {
+	env := m.env(n)
+	if n.first == 0 && n.step.When != nil {
+		yes, err := n.step.When.Bool(env)
+		if err != nil {
+			return m.refuse(n, expressionFailure("when", err))
+		}
+		if !yes {
+			return []Decision{Write{journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Do}}}
+		}
+	}
+	switch body := n.step.Body.(type) {
+	case Value:
+		out, err := body.Eval(env)
+		if err != nil {
+			return m.refuse(n, asFailure(n.step.Kind, err))
+		}
+		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: out})
+	case Wait:
+		due, err := body.Due(env, m.at)
+		if err != nil {
+			return m.refuse(n, asFailure(n.step.Kind, err))
+		}
+		due = due.UTC().Truncate(time.Millisecond)
+		return []Decision{Write{journal.Record{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: encode(IntentData{WakeAt: &Time{due}})}}}
+	case Choice:
+		branch, err := body.Choose(env)
+		if err != nil {
+			return m.refuse(n, asFailure(n.step.Kind, err))
+		}
+		return []Decision{Write{journal.Record{Kind: journal.Decided, Path: n.path, Way: journal.Do, Data: encode(DecidedData{Branch: &branch})}}}
+	case Call:
+		return m.decideCall(n, &n.do, journal.Do)
+	}
+	return m.refuse(n, &Failure{Code: "unknown_kind", Title: "this program cannot run a step of kind " + n.step.Kind})
+}
+
+// decideBranch goes on inside a switch, or ends it.
+func (m *Machine) decideBranch(n *node) []Decision {
+	switch {
+	case n.child.broken != nil:
+		b := n.child.broken
+		f := &Failure{Code: "step_failed", Title: "step " + b.path + " failed"}
+		if b.do.failure != nil {
+			f = b.do.failure
+		}
+		return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: f, Then: ThenFail})
+	case n.child.over():
+		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: m.lastOutput(n.child)})
+	}
+	return m.decideGroup(n.child)
+}
+
+// lastOutput is the output of a group's last step, null for an empty group.
+func (m *Machine) lastOutput(g *group) json.RawMessage {
+	if len(g.steps) > 0 {
+		if n := m.steps[g.steps[len(g.steps)-1].ID]; n != nil && n.output != nil {
+			return n.output
+		}
+	}
+	return json.RawMessage("null")
+}
+
+// decideCall sends the next attempt of a call, if its request can be made and paid.
+func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
+	step := m.stepOf(n, way)
+	if s.doubt && s.round() > 0 && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) {
+		return m.windowOver(n, way)
+	}
+	request, hash, key := s.request, s.hash, s.key
+	if request == nil {
+		var err error
+		if request, key, err = m.render(n, s, way); err != nil {
+			return m.refuseWay(n, way, asFailure("request", err))
+		}
+		hash = request.Hash()
+	}
+	reserve := step.Cost.reserve()
+	if way == journal.Do && !m.account.Fits(reserve) {
+		return m.overBudget(n, s, reserve)
+	}
+	d := IntentData{Request: request, RequestHash: hash}
+	if !reserve.IsZero() {
+		d.Reserve = reserve.Decimal()
+	}
+	timeout := step.Timeout
+	if step.Deadline > 0 {
+		first := s.firstSent
+		if first.IsZero() {
+			first = m.at
+		}
+		timeout = min(timeout, max(first.Add(step.Deadline).Sub(m.at), time.Millisecond))
+	}
+	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: encode(d)}
+	return []Decision{Dispatch{Intent: r, Send: Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation,
+		Key: key, Kind: step.Kind, Request: *request, Timeout: timeout}}}
+}
+
+// stepOf returns what runs on a way: the step, or its compensation.
+func (m *Machine) stepOf(n *node, way journal.Way) *Step {
+	if way == journal.Undo {
+		return &n.step.Compensate.Step
+	}
+	return n.step
+}
+
+// reserve is the most an attempt may cost.
+func (c Cost) reserve() retry.Money {
+	switch {
+	case c.Fixed != nil:
+		return *c.Fixed
+	case c.Reserve != nil:
+		return *c.Reserve
+	}
+	return retry.Money{}
+}
+
+// render makes the request and its key.
+func (m *Machine) render(n *node, s *side, way journal.Way) (*Request, string, error) {
+	step := m.stepOf(n, way)
+	env := m.env(n)
+	key := idempotency.Key(m.id, n.path, way, s.generation)
+	if step.Key != nil {
+		text, err := step.Key.Text(env)
+		if err != nil {
+			return nil, "", err
+		}
+		key = text
+	}
+	env.key = key
+	if way == journal.Undo {
+		env.key, env.output, env.hasOutput = n.forwardKey(m), n.compensable(), true
+		env.err = m.reason
+	}
+	r, err := step.Body.(Call).Request(env)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := r.place(step.Idempotency, key); err != nil {
+		return nil, "", err
+	}
+	return &r, key, nil
+}
+
+// forwardKey is the key that the step's own requests carried.
+func (n *node) forwardKey(m *Machine) string {
+	if n.do.key != "" {
+		return n.do.key
+	}
+	return idempotency.Key(m.id, n.path, journal.Do, n.do.generation)
+}
+
+// compensable is the step's output as its compensation sees it.
+func (n *node) compensable() json.RawMessage {
+	if n.given != nil {
+		return n.given
+	}
+	return n.output
+}
+
+// windowOver turns from sending again to asking: the other side may have forgotten the key.
+func (m *Machine) windowOver(n *node, way journal.Way) []Decision {
+	then := ThenAsk
+	if way == journal.Undo {
+		then = ThenStick
+	} else if n.step.InDoubt.Policy == VerifyIt {
+		then = ThenVerify
+	}
+	return m.decided(n, way, DecidedData{By: "key_window", Then: then,
+		Detail: "the other side may have forgotten the key, so sending again is not safe"})
+}
+
+// needsRaise reports whether the step waits for its saga's budget to be raised.
+func (m *Machine) needsRaise(n *node, s *side) bool {
+	if _, ok := n.step.Body.(Call); !ok || m.undoing || s != &n.do {
+		return false
+	}
+	return m.asksForRaise() && !m.account.Fits(n.step.Cost.reserve())
+}
+
+func (m *Machine) asksForRaise() bool { return m.def.Budget != nil && m.def.Budget.Ask }
+
+func (m *Machine) overBudget(n *node, s *side, reserve retry.Money) []Decision {
+	f := &Failure{Code: codeBudget, Title: "the budget does not cover step " + n.path,
+		Detail: "it may cost " + reserve.String() + "; spent " + m.account.Spent.Decimal() + ", reserved " + m.account.Reserved.Decimal() + " of " + m.account.Budget.String()}
+	if m.asksForRaise() {
+		return m.holdBudget(n, f)
+	}
+	if s.doubt {
+		return m.outcome(n, journal.Do, journal.InDoubt, OutcomeData{Error: f, Then: m.endInDoubt(n)})
+	}
+	return m.refuse(n, f)
+}
+
+// decideQuery asks the other side whether a step in doubt has happened.
+func (m *Machine) decideQuery(n *node) []Decision {
+	q, v := &n.query, n.step.InDoubt.Verify
+	path := n.path + verifySuffix
+	switch q.state {
+	case backoff:
+		return wake(path, journal.Do, "verify", q.retryAt)
+	case ready:
+		env := m.env(n)
+		env.key = n.do.key
+		r, err := v.Call.Body.(Call).Request(env)
+		if err != nil {
+			f := asFailure("verify", err)
+			return []Decision{Write{journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Refused,
+				Data: encode(OutcomeData{Error: f, Then: ThenUnsure})}}}
+		}
+		rec := journal.Record{Kind: journal.Intent, Path: path, Way: journal.Do, Attempt: q.attempts + 1,
+			Data: encode(IntentData{Request: &r, RequestHash: r.Hash()})}
+		return []Decision{Dispatch{Intent: rec, Send: Send{Path: path, Way: journal.Do, Attempt: rec.Attempt, Kind: v.Call.Kind, Request: r, Timeout: v.Call.Timeout}}}
+	case holding:
+		return m.hold(n, q, journal.Do)
+	case done:
+		if q.found {
+			return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Then: ThenDone, Output: n.output})
+		}
+		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Then: m.afterAbsent(n), Detail: "the other side says that it has not happened"})
+	case failed:
+		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Then: m.otherwise(n), Detail: "the status query gave no answer"})
+	}
+	return nil
+}
+
+// afterAbsent is what follows when the query says that nothing happened: it is
+// as if the attempt had failed on its way.
+func (m *Machine) afterAbsent(n *node) Then {
+	switch {
+	case m.reason != nil:
+		return ThenFail // the saga is on its way back: there is nothing left to send for
+	case n.step.Retry.Left(n.do.round()):
+		return ThenRetry
+	}
+	return m.endFailed(n)
+}
+
+func (m *Machine) otherwise(n *node) Then {
+	switch n.step.InDoubt.Otherwise {
+	case RetrySame:
+		if n.step.Retry.Left(n.do.round()) && !idempotency.Expired(n.do.firstSent, m.at, n.step.KeyWindow) {
+			return ThenRetry
+		}
+		return m.endInDoubt(n)
+	case Fail:
+		return m.endInDoubt(n)
+	}
+	return ThenAsk
+}
+
+// endFailed is how a step ends that surely had no effect: after the pivot there
+// is no way back, so it waits for a person instead.
+func (m *Machine) endFailed(n *node) Then {
+	if m.pivoted && m.reason == nil && !n.step.Continue && !n.in.root().final && !n.contained() {
+		return ThenStick
+	}
+	return ThenFail
+}
+
+// contained reports whether a switch around the step lets the saga go on when the step fails.
+func (n *node) contained() bool {
+	for g := n.in; g.owner != nil; g = g.owner.in {
+		if g.owner.step.Continue {
+			return true
+		}
+	}
+	return false
+}
+
+// endInDoubt is how a step ends whose doubt nothing has settled: for a person,
+// where going on by itself would leave an effect that cannot be undone right.
+func (m *Machine) endInDoubt(n *node) Then {
+	passes := n.step.Continue || n.in.root().final || n.contained()
+	switch {
+	case n.step.Pivot:
+		return ThenAsk
+	case n.needsSettling() && (m.reason != nil || !passes):
+		return ThenAsk
+	case m.pivoted && m.reason == nil && !passes:
+		return ThenAsk
+	}
+	return ThenDoubt
+}
+
+// needsSettling reports whether the step's compensation, under doubt, could not
+// be rendered: it reads the output that only a settled step has.
+func (n *node) needsSettling() bool {
+	c := n.step.Compensate
+	return c != nil && c.NeedsOutput && c.Applies(journal.InDoubt)
+}
+
+// refuse ends a step that surely has no effect.
+func (m *Machine) refuse(n *node, f *Failure) []Decision {
+	if n.do.doubt {
+		return m.outcome(n, journal.Do, journal.InDoubt, OutcomeData{Error: f, Then: m.endInDoubt(n)})
+	}
+	return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: f, Then: m.endFailed(n)})
+}
+
+func (m *Machine) refuseWay(n *node, way journal.Way, f *Failure) []Decision {
+	if way == journal.Do {
+		return m.refuse(n, f)
+	}
+	return m.outcome(n, way, journal.Refused, OutcomeData{Error: f, Then: ThenStick})
+}
+
+func (m *Machine) outcome(n *node, way journal.Way, class journal.Class, d OutcomeData) []Decision {
+	return []Decision{Write{journal.Record{Kind: journal.Outcome, Path: n.path, Way: way, Class: class, Data: encode(d)}}}
+}
+
+func (m *Machine) decided(n *node, way journal.Way, d DecidedData) []Decision {
+	return []Decision{Write{journal.Record{Kind: journal.Decided, Path: n.path, Way: way, Data: encode(d)}}}
+}
+
+func wake(path string, way journal.Way, timer string, due time.Time) []Decision {
+	return []Decision{WakeAt{At: due, Woke: woke(path, way, timer, due)}}
+}
+
+func woke(path string, way journal.Way, timer string, due time.Time) journal.Record {
+	return journal.Record{Kind: journal.Woke, Path: path, Way: way, Data: encode(WokeData{Timer: timer, Due: Time{due}})}
+}
+
+// decideFailing brings a saga that will not reach its goal to where undoing can
+// begin: nothing under way, and nothing in doubt that its compensation must know about.
+func (m *Machine) decideFailing() []Decision {
+	if n := m.unsettled(); n != nil {
+		if n.do.state == doubted {
+			return m.decided(n, journal.Do, DecidedData{By: "undo", Then: ThenAsk, Detail: "its compensation needs its output"})
+		}
+		return m.decideStep(n)
+	}
+	if n, _ := m.current(); n != nil && (n.do.state == open || n.do.state == checking) {
+		return m.decideStep(n) // its answer comes first
+	}
+	d := CompensatingData{Reason: *m.reason, Plan: []string{}}
+	plan, left := compensation.Plan(m.effects())
+	d.Plan, d.Residual = append(d.Plan, plan...), left
+	return []Decision{Write{journal.Record{Kind: journal.Compensating, Data: encode(d)}}}
+}
+
+// unsettled returns a step in doubt whose compensation cannot be rendered
+// before the doubt is settled, the latest first; nil when there is none, or nothing is undone.
+func (m *Machine) unsettled() *node {
+	if m.nothingUndone() != "" {
+		return nil
+	}
+	for i := len(m.order) - 1; i >= 0; i-- {
+		n := m.order[i]
+		if n.do.doubt && n.do.state != done && n.do.state != skipped && n.needsSettling() {
+			return n
+		}
+	}
+	return nil
+}
+
+// nothingUndone says why nothing is undone although the saga fails, "" if it is.
+func (m *Machine) nothingUndone() string {
+	switch {
+	case m.stop:
+		return "the saga was stopped without undoing"
+	case m.forced:
+		return ""
+	case m.pivoted:
+		return "the pivot was passed"
+	case m.def.Stop:
+		return "the definition says on_failure: stop"
+	}
+	return ""
+}
+
+// effects lists what happened or may have, by the first records of the steps.
+func (m *Machine) effects() []compensation.Effect {
+	var list []compensation.Effect
+	kept := m.nothingUndone()
+	for _, n := range m.order {
+		class, ok := n.effect()
+		if !ok || n.in.root().final {
+			continue
+		}
+		e := compensation.Effect{Path: n.path, First: n.first, Class: class, None: n.step.NoCompensation, Kept: kept}
+		if c := n.step.Compensate; c != nil && kept == "" {
+			e.Declared = c.Applies(class)
+			switch c.Order {
+			case First:
+				e.Lift = compensation.First
+			case Last:
+				e.Lift = compensation.Last
+			}
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// effect says whether the step has left, or may have left, something behind.
+func (n *node) effect() (journal.Class, bool) {
+	call, ok := n.step.Body.(Call)
+	switch {
+	case n.undo.state == done: // an operator said so
+		return "", false
+	case n.do.doubt && n.do.state != done:
+		return journal.InDoubt, true
+	case n.do.state != done:
+		return "", false
+	case ok && !call.ReadOnly():
+		return journal.Succeeded, true
+	}
+	return journal.Succeeded, n.step.Compensate != nil
+}
+
+func (m *Machine) decideUndo() []Decision {
+	if m.undone == len(m.plan) {
+		return m.decideEnd(m.endStatus())
+	}
+	n := m.plan[m.undone]
+	switch n.undo.state {
+	case ready:
+		if c := n.step.Compensate; c.When != nil && n.undo.attempts == 0 {
+			env := m.env(n)
+			env.output, env.hasOutput, env.err = n.compensable(), true, m.reason
+			yes, err := c.When.Bool(env)
+			if err != nil {
+				return m.refuseWay(n, journal.Undo, expressionFailure("compensate.when", err))
+			}
+			if !yes {
+				return []Decision{Write{journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Undo}}}
+			}
+		}
+		return m.decideCall(n, &n.undo, journal.Undo)
+	case backoff:
+		return wake(n.path, journal.Undo, "backoff", n.undo.retryAt)
+	case asking, holding, sticking:
+		return m.hold(n, &n.undo, journal.Undo)
+	}
+	return nil
+}
+
+// endStatus is what a saga that did not reach its goal ends as.
+func (m *Machine) endStatus() Status {
+	if len(m.residual) > 0 {
+		return Failed
+	}
+	return Compensated
+}
+
+// decideEnd runs `finally`, then finishes.
+func (m *Machine) decideEnd(status Status) []Decision {
+	if !m.finally.over() {
+		return m.decideGroup(m.finally)
+	}
+	d := FinishedData{Status: status}
+	if status == Succeeded {
+		d.Output, d.OutputError = m.result()
+	} else {
+		d.Reason, d.Residual = m.reason, m.residual
+	}
+	return []Decision{Write{journal.Record{Kind: journal.Finished, Data: encode(d)}}}
+}
+
+// result is the saga's output. Every step has succeeded by then, so an output
+// that cannot be computed does not take that back: it is reported beside the success.
+func (m *Machine) result() (json.RawMessage, *Failure) {
+	if m.def.Output == nil {
+		return m.lastOutput(m.forward), nil
+	}
+	out, err := m.def.Output.JSON(m.env(nil))
+	if err != nil {
+		return nil, expressionFailure("output", err)
+	}
+	return out, nil
+}
+
+func expressionFailure(where string, err error) *Failure {
+	return &Failure{Code: codeExpression, Title: "`" + where + "` could not be evaluated", Detail: err.Error()}
+}
+
+func asFailure(where string, err error) *Failure {
+	var f *Failure
+	if errors.As(err, &f) {
+		return f
+	}
+	var e *expr.EvalError
+	if errors.As(err, &e) {
+		return expressionFailure(where, err)
+	}
+	return &Failure{Code: "cannot_render", Title: "`" + where + "` could not be made", Detail: err.Error()}
+}

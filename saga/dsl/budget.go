@@ -1,0 +1,53 @@
+package dsl
+
+import (
+	"math"
+
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// budget reads `2.00 USD` or {amount, tokens, on_exceed}.
+func (p *parser) budget(n *Node) *saga.Budget {
+	if n.Form != Map {
+		return &saga.Budget{Amount: p.money(n)}
+	}
+	b := &saga.Budget{}
+	p.known(n, "budget", []string{"amount", "tokens", "on_exceed"})
+	if v := n.Get("amount"); v != nil {
+		b.Amount = p.money(v)
+	}
+	if v := n.Get("tokens"); v != nil {
+		b.Tokens, _ = p.whole(v, 1, math.MaxInt64)
+	}
+	if v := n.Get("on_exceed"); v != nil {
+		word, _ := p.oneOf(v, "fail", "ask")
+		b.Ask = word == "ask"
+	}
+	if n.Get("amount") == nil && n.Get("tokens") == nil {
+		p.fail(n, "missing_key", "a budget needs amount or tokens")
+	}
+	return b
+}
+
+// cost reads money per attempt, or {from, reserve}.
+func (p *parser) cost(n *Node, s *scope) saga.Cost {
+	if n.Form != Map {
+		return saga.Cost{Fixed: p.money(n)}
+	}
+	c := saga.Cost{}
+	p.known(n, "cost", []string{"from", "reserve"})
+	if v := n.Get("from"); v != nil {
+		c.From = p.expression(v, s, OnResult)
+	} else {
+		p.fail(n, "missing_key", "cost needs from, an expression over result that gives the amount; or write the money itself")
+	}
+	var reserve *retry.Money
+	if v := n.Get("reserve"); v != nil {
+		reserve = p.money(v)
+	} else {
+		p.fail(n, "missing_key", `cost needs reserve, the most an attempt may cost, such as "0.10 USD": it is set aside before the request leaves`)
+	}
+	c.Reserve = reserve
+	return c
+}

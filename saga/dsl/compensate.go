@@ -1,0 +1,64 @@
+package dsl
+
+import (
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+var compensateKeys = []string{"when", "on", "order", "retry", "expect", "timeout", "deadline", "idempotency", "key_window", "cost"}
+
+// compensate reads none, or a step body with when, on, order and retry.
+func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
+	if n.Form != Map {
+		if _, ok := p.oneOf(n, "none"); ok {
+			step.NoCompensation = true
+		}
+		return
+	}
+	undo := s.undoing()
+	body := p.body(n, undo, "compensate", compensateKeys)
+	if body == nil {
+		return
+	}
+	if _, ok := body.Body.(saga.Call); body.Body != nil && !ok {
+		p.fail(n, "compensation_sends_nothing", body.Kind+" cannot undo anything: a compensation sends a request")
+	}
+	c := &saga.Compensation{Step: *body, On: []journal.Class{journal.Succeeded, journal.InDoubt}}
+	c.ID = step.ID
+	if v := n.Get("when"); v != nil {
+		c.When = p.condition(v, undo, Plain)
+	}
+	c.Retry = retry.Forever()
+	if v := n.Get("retry"); v != nil {
+		c.Retry = p.retry(v, retry.Forever())
+	}
+	if v := n.Get("on"); v != nil {
+		c.On = p.classes(v)
+	}
+	if v := n.Get("order"); v != nil {
+		word, _ := p.oneOf(v, "first", "reverse", "last")
+		c.Order = map[string]saga.Order{"first": saga.First, "last": saga.Last}[word]
+	}
+	c.NeedsOutput = undo.uses.output
+	step.Compensate = c
+}
+
+// classes reads what a step must have ended as for its compensation to run.
+func (p *parser) classes(n *Node) []journal.Class {
+	items := n.Items
+	if n.Form == Scalar {
+		items = []*Node{n}
+	}
+	if len(items) == 0 {
+		p.expect(n, "succeeded, in_doubt or a list of both")
+	}
+	var out []journal.Class
+	for _, item := range items {
+		word, ok := p.oneOf(item, string(journal.Succeeded), string(journal.InDoubt))
+		if ok && !contains(out, journal.Class(word)) {
+			out = append(out, journal.Class(word))
+		}
+	}
+	return out
+}

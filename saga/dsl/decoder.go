@@ -1,0 +1,73 @@
+package dsl
+
+import (
+	"fmt"
+	"time"
+
+	"recourse/saga"
+	"recourse/saga/expr"
+)
+
+// Decoder is what a kind reads its own keys with. Everything wrong is reported
+// through it, with its place; reading goes on, so that all errors come at once.
+type Decoder struct {
+	p    *parser
+	s    *scope
+	step *Node // the step's map
+	kind Kind
+}
+
+// Own is the value beside the kind's name.
+func (d *Decoder) Own() *Node { return d.step.Get(d.kind.Name) }
+
+// Get is the value of one of the kind's keys, nil when it is absent.
+func (d *Decoder) Get(key string) *Node { return d.step.Get(key) }
+
+// Fail reports an error at n.
+func (d *Decoder) Fail(n *Node, code, format string, args ...any) {
+	d.p.fail(n, code, fmt.Sprintf(format, args...))
+}
+
+// FailInside reports an error at a byte of the value of scalar n.
+func (d *Decoder) FailInside(n *Node, into int, code, format string, args ...any) {
+	d.p.failInside(n, into, code, fmt.Sprintf(format, args...))
+}
+
+// Expect reports that n is not what is wanted.
+func (d *Decoder) Expect(n *Node, want string) { d.p.expect(n, want) }
+
+// Known reports the keys of map n that are not listed. It returns whether all are,
+// and false, after reporting, when n is not a map.
+func (d *Decoder) Known(n *Node, what string, keys ...string) bool { return d.p.known(n, what, keys) }
+
+// Template compiles any value. It never returns nil.
+func (d *Decoder) Template(n *Node, at Place) *expr.Template { return d.p.template(n, d.s, at) }
+
+// Text compiles the value of a scalar, from byte base on, as text. Numbers and bools
+// are taken as written. It returns nil, after reporting, when n is no such scalar.
+func (d *Decoder) Text(n *Node, base int, at Place) *expr.Template {
+	if n.Form != Scalar || n.IsNull() {
+		d.p.expect(n, "text")
+		return nil
+	}
+	return d.p.text(n, base, d.s, at)
+}
+
+// Condition compiles a bare expression; nil after an error.
+func (d *Decoder) Condition(n *Node, at Place) *expr.Program { return d.p.condition(n, d.s, at) }
+
+// Str reads text without expressions.
+func (d *Decoder) Str(n *Node, want string) (string, bool) { return d.p.str(n, want) }
+
+// Duration reads a constant duration of at least `least`.
+func (d *Decoder) Duration(n *Node, least time.Duration) (time.Duration, bool) {
+	return d.p.duration(n, least)
+}
+
+// Steps compiles a list of steps that runs inside this one.
+func (d *Decoder) Steps(n *Node) []*saga.Step {
+	list := d.s.child()
+	steps := d.p.steps(n, list)
+	d.s.inner = append(d.s.inner, sortedKeys(list.ids)...)
+	return steps
+}

@@ -1,0 +1,52 @@
+package dsl
+
+import (
+	"encoding/json"
+	"time"
+
+	"recourse/saga"
+)
+
+// Kind is a kind of step: what its directory under saga/kinds contributes.
+type Kind struct {
+	// Name is the key that selects the kind: http.
+	Name string
+	// Keys are the kind's other keys. A key may not be one of those that all steps have.
+	Keys []Key
+	// Value is the JSON Schema of what stands beside Name, for editors.
+	Value json.RawMessage
+	// Doc is one paragraph for the reference and for editors.
+	Doc string
+	// Timeout is the default of `timeout`, of one attempt; 0: none.
+	Timeout time.Duration
+	// Fails says how a step of this kind may fail, which the warnings go by.
+	Fails Failing
+	// Decode compiles a step's own keys into its body. It reports what is wrong
+	// through the decoder and may then return nil.
+	Decode func(d *Decoder) saga.Body
+}
+
+// Key is one key of a kind.
+type Key struct {
+	Name   string
+	Schema json.RawMessage // JSON Schema, for editors
+}
+
+// Failing is how a step may fail.
+type Failing int
+
+// The ways.
+const (
+	Computes   Failing = iota // only by a mistake in its expressions
+	ByAccident                // the world may refuse
+	ByDecision                // failing is what it is for
+)
+
+// KeyCarrier is implemented by bodies that care where the idempotency key goes.
+type KeyCarrier interface {
+	// CarriesKey returns why the request cannot carry the key in this place, or nil.
+	CarriesKey(in, name string) error
+}
+
+// later lists the kinds that are announced but not there yet.
+var later = []string{"llm", "task", "use", "emit", "approval", "signal", "parallel", "foreach", "repeat", "run"}

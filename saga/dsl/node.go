@@ -1,0 +1,108 @@
+package dsl
+
+import (
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Form is the shape of a node.
+type Form int
+
+// The forms.
+const (
+	Scalar Form = iota
+	List
+	Map
+)
+
+// Node is a value of a document, with its place. Mappings keep their order.
+type Node struct {
+	Form         Form
+	Line, Column int
+	Items        []*Node // of a List
+	Entries      []Entry // of a Map
+
+	value  string // of a Scalar
+	kind   scalarKind
+	style  yaml.Style
+	parent *Node
+	token  string // the name or index in the parent
+}
+
+// Entry is a key of a Map with its value.
+type Entry struct {
+	Key   *Node
+	Value *Node
+}
+
+// Name is the key as text.
+func (e Entry) Name() string { return e.Key.value }
+
+// Text is a scalar as written, without quotes; "" for other forms.
+func (n *Node) Text() string { return n.value }
+
+// IsText reports whether the node is a string.
+func (n *Node) IsText() bool { return n.Form == Scalar && n.kind == textScalar }
+
+// IsNull reports whether the node is null, as a key without a value is.
+func (n *Node) IsNull() bool { return n.Form == Scalar && n.kind == nullScalar }
+
+// Get returns the value of a key of a Map, or nil.
+func (n *Node) Get(name string) *Node {
+	if n == nil || n.Form != Map {
+		return nil
+	}
+	for _, e := range n.Entries {
+		if e.Name() == name {
+			return e.Value
+		}
+	}
+	return nil
+}
+
+// Pointer is the node's place as a JSON pointer (RFC 6901).
+func (n *Node) Pointer() string {
+	var tokens []string
+	for ; n != nil && n.parent != nil; n = n.parent {
+		tokens = append(tokens, n.token)
+	}
+	var b strings.Builder
+	for i := len(tokens) - 1; i >= 0; i-- {
+		b.WriteString("/" + escapeToken(tokens[i]))
+	}
+	return b.String()
+}
+
+func escapeToken(s string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
+}
+
+// what names the node's type for a sentence.
+func (n *Node) what() string {
+	switch {
+	case n.Form == List && len(n.Items) == 0:
+		return "an empty list"
+	case n.Form == List:
+		return "a list"
+	case n.Form == Map:
+		return "a map"
+	}
+	switch n.kind {
+	case nullScalar:
+		return "nothing"
+	case boolScalar:
+		return "the bool " + n.value
+	case numberScalar, oddNumber:
+		return "the number " + clip(n.value, 40)
+	}
+	return "the text " + strconv.Quote(clip(n.value, 40))
+}
+
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,132 @@
+// Package dsl reads saga definitions: YAML in, a compiled [saga.Definition] or
+// every error of the document out, each with its place and what to do about it.
+//
+// The package knows the keys that all steps share. What a kind adds, it brings
+// itself as a [Kind]; nothing here knows one by name, except those that are
+// announced and not there yet. It is pure: no files, no clock, no network.
+package dsl
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"recourse/retry"
+	"recourse/saga"
+	"recourse/saga/expr"
+)
+
+// Options are what Parse needs to know besides the text.
+type Options struct {
+	// Kinds are the step kinds there are: kinds.All().
+	Kinds []Kind
+	// Strict turns warnings into errors.
+	Strict bool
+	// VarNames are the server's vars. nil: not known, so any name passes; not
+	// nil: a name that is neither here nor in the definition is an error.
+	VarNames []string
+}
+
+// parser holds what is known of one document.
+type parser struct {
+	file    string
+	src     *source
+	options Options
+	kinds   map[string]Kind
+	names   []string // of the kinds, as listed
+
+	def      *saga.Definition
+	errs     []saga.Finding
+	warns    []saga.Finding
+	written  map[string]*Node // every id in the document, for messages
+	nodes    map[*saga.Step]*Node
+	secrets  []string
+	input    *shape // nil: anything
+	varsUsed map[string]bool
+	currency string // of the first amount
+	pivot    *Node  // where the pivot is
+	defaults defaults
+}
+
+// Parse compiles a definition. file is the name used in errors. Either the
+// definition is nil or the errors are; all errors of the document are reported at
+// once, by position. Warnings are in the definition, unless o.Strict.
+//
+// JSON is YAML here. The definition's SHA256 is of src as given.
+func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
+	sum := sha256.Sum256(src)
+	p := &parser{
+		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
+		def:     &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}},
+		written: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, varsUsed: map[string]bool{},
+		secrets: []string{}, defaults: defaults{retry: retry.Default()},
+	}
+	for _, k := range o.Kinds {
+		p.kinds[k.Name] = k
+		p.names = append(p.names, k.Name)
+	}
+	if root := p.load(); root != nil {
+		p.document(root)
+	}
+	if len(p.errs) == 0 {
+		p.warn()
+	}
+	return p.result()
+}
+
+func (p *parser) result() (*saga.Definition, *Errors) {
+	sortFindings(p.warns)
+	if p.options.Strict {
+		p.errs = append(p.errs, p.warns...)
+	}
+	if len(p.errs) == 0 {
+		p.def.Warnings = p.warns
+		p.def.VarsUsed = sortedKeys(p.varsUsed)
+		return p.def, nil
+	}
+	sortFindings(p.errs)
+	p.errs = slices.Compact(p.errs)
+	errs := &Errors{List: make([]Error, len(p.errs))}
+	for i, f := range p.errs {
+		errs.List[i] = Error{File: p.file, Line: f.Line, Column: f.Column, Pointer: f.Pointer, Code: f.Code, Detail: f.Detail}
+	}
+	return nil, errs
+}
+
+// at reports an error at a place that is no node.
+func (p *parser) at(line, column int, code, detail string) {
+	p.errs = append(p.errs, saga.Finding{Line: line, Column: column, Code: code, Detail: detail})
+}
+
+// fail reports an error at a node.
+func (p *parser) fail(n *Node, code, detail string) {
+	p.errs = append(p.errs, finding(n, code, detail))
+}
+
+func finding(n *Node, code, detail string) saga.Finding {
+	return saga.Finding{Pointer: n.Pointer(), Line: n.Line, Column: n.Column, Code: code, Detail: detail}
+}
+
+// failInside reports an error at a byte of a scalar's value.
+func (p *parser) failInside(n *Node, into int, code, detail string) {
+	f := finding(n, code, detail)
+	f.Line, f.Column = p.src.within(n, into)
+	p.errs = append(p.errs, f)
+}
+
+// exprErrors reports what is wrong with an expression that stands base bytes into
+// the value of n.
+func (p *parser) exprErrors(n *Node, base int, errs []*expr.Error) {
+	for _, e := range errs {
+		p.failInside(n, base+e.Offset, e.Code, e.Detail)
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,161 @@
+package dsl_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+var update = flag.Bool("update", false, "write what the documents of testdata/bad now give")
+
+func options() dsl.Options { return dsl.Options{Kinds: kinds.All()} }
+
+func mustParse(tb testing.TB, src string) *saga.Definition {
+	tb.Helper()
+	def, errs := dsl.Parse("test.yaml", []byte(src), options())
+	if errs != nil {
+		tb.Fatalf("Parse:\n%v", errs)
+	}
+	return def
+}
+
+func glob(tb testing.TB, pattern string) []string {
+	tb.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		tb.Fatalf("no files for %s: %v", pattern, err)
+	}
+	return files
+}
+
+func read(tb testing.TB, file string) []byte {
+	tb.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return text
+}
+
+// directive finds "# key: value" lines, by which a document sets options.
+func directive(src []byte, key string) (string, bool) {
+	for line := range strings.Lines(string(src)) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "# "+key+":"); ok {
+			return strings.TrimSpace(v), true
+		}
+	}
+	return "", false
+}
+
+// TestBad holds every document of testdata/bad against the messages beside it.
+func TestBad(t *testing.T) {
+	files := glob(t, "testdata/bad/*.yaml")
+	if len(files) < 60 {
+		t.Fatalf("%d documents, want at least 60", len(files))
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		t.Run(name, func(t *testing.T) {
+			src := read(t, file)
+			o := options()
+			if vars, ok := directive(src, "vars"); ok {
+				o.VarNames = strings.Fields(vars)
+			}
+			_, o.Strict = directive(src, "strict")
+			def, errs := dsl.Parse(name, src, o)
+			if errs == nil {
+				t.Fatalf("Parse gave %q, want errors", def.Name)
+			}
+			if def != nil {
+				t.Error("Parse gave a definition beside errors")
+			}
+			want := strings.TrimSuffix(file, ".yaml") + ".txt"
+			got := errs.Error() + "\n"
+			if *update {
+				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(read(t, want)), got); diff != "" {
+				t.Errorf("messages (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEveryCode holds the corpus to having a document for each code the package has.
+func TestEveryCode(t *testing.T) {
+	seen := map[string]bool{}
+	for _, file := range glob(t, "testdata/bad/*.txt") {
+		for line := range strings.Lines(string(read(t, file))) {
+			if parts := strings.SplitN(line, ": ", 3); len(parts) == 3 {
+				seen[parts[1]] = true
+			}
+		}
+	}
+	for _, code := range codesInSource(t) {
+		if !seen[code] && code != "too_large" && code != "too_many_nodes" { // those are in TestBombs
+			t.Errorf("no document of testdata/bad gives %s", code)
+		}
+	}
+}
+
+// codesInSource reads the codes out of the package's own calls.
+func codesInSource(t *testing.T) []string {
+	t.Helper()
+	var codes []string
+	files := append(glob(t, "*.go"), glob(t, "../kinds/*/*.go")...)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "call") || strings.Contains(file, "guard") {
+			continue
+		}
+		for _, m := range codeCall.FindAllStringSubmatch(string(read(t, file)), -1) {
+			codes = append(codes, m[1])
+		}
+	}
+	if len(codes) < 40 {
+		t.Fatalf("found %d codes, so the pattern is stale", len(codes))
+	}
+	return codes
+}
+
+func TestGood(t *testing.T) {
+	files := append(glob(t, "testdata/good/*.yaml"), glob(t, "../../examples/*.yaml")...)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			def, errs := dsl.Parse(file, read(t, file), options())
+			if errs != nil {
+				t.Fatalf("Parse:\n%v", errs)
+			}
+			if want, ok := directive(def.Source, "warnings"); ok {
+				var got []string
+				for _, w := range def.Warnings {
+					got = append(got, w.Code)
+				}
+				if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
+					t.Errorf("warnings (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestStrict(t *testing.T) {
+	o := options()
+	o.Strict = true
+	_, errs := dsl.Parse("minimal.yaml", read(t, "../../examples/minimal.yaml"), o)
+	if errs == nil || len(errs.List) != 2 || errs.List[0].Code != "blind-retry" {
+		t.Errorf("Parse strictly: %v, want two blind-retry errors", errs)
+	}
+	if _, errs := dsl.Parse("return.yaml", read(t, "../../examples/return.yaml"), o); errs != nil {
+		t.Errorf("examples/return.yaml has warnings:\n%v", errs)
+	}
+}

@@ -1,0 +1,174 @@
+package dsl
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// defaults are what the top-level key `defaults` sets for all steps.
+type defaults struct {
+	retry   retry.Policy
+	timeout time.Duration // 0: the kind's
+	inDoubt *Node
+}
+
+func (p *parser) setDefaults(n *Node) {
+	p.known(n, "defaults", []string{"retry", "timeout", "in_doubt"})
+	if v := n.Get("retry"); v != nil {
+		p.defaults.retry = p.retry(v, retry.Default())
+	}
+	if v := n.Get("timeout"); v != nil {
+		p.defaults.timeout, _ = p.duration(v, time.Millisecond)
+	}
+	if v := n.Get("in_doubt"); v != nil {
+		if _, ok := p.oneOf(v, "retry", "ask", "fail"); ok {
+			p.defaults.inDoubt = v
+		}
+	}
+}
+
+// retry reads n, none, forever or a map; a map changes what it names of base.
+func (p *parser) retry(n *Node, base retry.Policy) retry.Policy {
+	if n.Form == Scalar {
+		return p.retryWord(n, base)
+	}
+	p.known(n, "retry", []string{"attempts", "initial", "factor", "max", "jitter", "on", "not_on"})
+	r := base
+	if v := n.Get("attempts"); v != nil {
+		i, _ := p.whole(v, 1, 1_000_000)
+		r.Attempts = int(i)
+	}
+	if v := n.Get("initial"); v != nil {
+		r.Initial, _ = p.duration(v, time.Millisecond)
+	}
+	if v := n.Get("max"); v != nil {
+		r.Max, _ = p.duration(v, time.Millisecond)
+	}
+	if v := n.Get("factor"); v != nil {
+		r.Factor, _ = p.thousandths(v, 1000, 100_000, "a number from 1 to 100 with at most three places, such as 2 or 1.5")
+	}
+	if v := n.Get("jitter"); v != nil {
+		r.Jitter, _ = p.thousandths(v, 0, 1000, "a number from 0 to 1 with at most three places, such as 0.3")
+	}
+	if v := n.Get("on"); v != nil {
+		r.On = p.reasons(v)
+	}
+	if v := n.Get("not_on"); v != nil {
+		r.NotOn = p.reasons(v)
+	}
+	if v := n.Get("initial"); v != nil && r.Max < r.Initial {
+		if n.Get("max") != nil {
+			p.fail(v, "bad_retry", fmt.Sprintf("initial (%v) is longer than max (%v)", r.Initial, r.Max))
+		} else {
+			r.Max = r.Initial
+		}
+	}
+	return r
+}
+
+func (p *parser) retryWord(n *Node, base retry.Policy) retry.Policy {
+	if n.kind == numberScalar {
+		i, _ := p.whole(n, 1, 1_000_000)
+		base.Attempts = int(i)
+		return base
+	}
+	word, _ := p.oneOf(n, "none", "forever")
+	switch word {
+	case "none":
+		base.Attempts = 1
+	case "forever":
+		base.Attempts = 0
+		base.Max = retry.Forever().Max
+	}
+	return base
+}
+
+var statusOrClass = regexp.MustCompile(`^([45]xx|[1-5][0-9][0-9])$`)
+
+// reasons are the codes that retry.on and not_on may name, besides statuses.
+var reasons = []string{"timeout", "connection", "dns", "tls", "body_cut", "body_invalid", "body_too_large", "interrupted"}
+
+// reasons reads what a failure may go by: a status, 4xx or 5xx, or a code.
+func (p *parser) reasons(n *Node) []string {
+	items := n.Items
+	if n.Form == Scalar {
+		items = []*Node{n}
+	}
+	if len(items) == 0 {
+		p.expect(n, "a list of statuses (429), classes (5xx) and codes (timeout)")
+	}
+	var out []string
+	for _, item := range items {
+		switch {
+		case item.Form == Scalar && statusOrClass.MatchString(item.value), item.IsText() && contains(reasons, item.value):
+			out = append(out, item.value)
+		case item.Form == Scalar && !item.IsNull():
+			p.fail(item, "unknown_value", fmt.Sprintf("%q is no status (429), class (4xx, 5xx) or code (%s)%s", clip(item.value, 40), quoted(reasons), Suggest(item.value, append([]string{"4xx", "5xx"}, reasons...))))
+		default:
+			p.expect(item, "a status, 4xx, 5xx or a code")
+		}
+	}
+	return out
+}
+
+// statuses reads the list of statuses that count as success.
+func (p *parser) statuses(n *Node) []saga.StatusRange {
+	items := n.Items
+	if n.Form == Scalar {
+		items = []*Node{n}
+	}
+	if len(items) == 0 {
+		p.expect(n, `a status (201), a class ("2xx") or a list of them`)
+	}
+	var out []saga.StatusRange
+	for _, item := range items {
+		if item.Form == Scalar && len(item.value) == 3 && item.value[0] >= '1' && item.value[0] <= '5' {
+			from := int(item.value[0]-'0') * 100
+			if item.value[1:] == "xx" {
+				out = append(out, saga.StatusRange{From: from, To: from + 99})
+				continue
+			}
+			if item.kind == numberScalar || item.IsText() {
+				var rest int
+				if _, err := fmt.Sscanf(item.value[1:], "%02d", &rest); err == nil {
+					out = append(out, saga.StatusRange{From: from + rest, To: from + rest})
+					continue
+				}
+			}
+		}
+		p.expect(item, `a status from 100 to 599 or a class such as "2xx"`)
+	}
+	return out
+}
+
+// expectation reads {status, schema, that, error}.
+func (p *parser) expectation(n *Node, s *scope) saga.Expect {
+	var e saga.Expect
+	p.known(n, "expect", []string{"status", "schema", "that", "error"})
+	if v := n.Get("status"); v != nil {
+		e.Status = p.statuses(v)
+	}
+	if v := n.Get("schema"); v != nil {
+		if schema := p.answerSchema(v); schema != nil {
+			e.Schema = schema
+		}
+	}
+	if v := n.Get("that"); v != nil {
+		e.That = p.condition(v, s, OnResult)
+	}
+	if v := n.Get("error"); v != nil {
+		if word, ok := p.str(v, "an error code"); ok && !stepName.MatchString(word) {
+			p.fail(v, "bad_name", "an error code is a small letter, then small letters, digits or _")
+		} else {
+			e.Error = word
+		}
+		if n.Get("that") == nil {
+			p.fail(v, "missing_key", "error names the failure of that: add that, or remove error")
+		}
+	}
+	return e
+}

@@ -1,0 +1,106 @@
+package dsl
+
+import "strings"
+
+// flowCommas counts the commas that separate items in flow collections, roughly: it
+// knows quotes, comments and block scalars well enough that only a document with
+// that many items reaches the limit. It is here because the parser builds the whole
+// tree before anyone can count its nodes.
+func flowCommas(text string, limit int) (count, at int) {
+	p := prescan{text: text}
+	for p.at < len(text) {
+		if p.step(); p.commas > limit {
+			return p.commas, p.at
+		}
+	}
+	return p.commas, 0
+}
+
+type prescan struct {
+	text   string
+	at     int
+	commas int
+	depth  int  // of flow collections
+	start  bool // a token may begin here
+	plain  bool // within a plain scalar
+}
+
+func (p *prescan) step() {
+	c := p.text[p.at]
+	start := p.at == 0 || p.start
+	p.start = false
+	switch {
+	case c == '\n':
+		p.plain, p.start = false, true
+	case c == ' ' || c == '\t':
+		p.start = start || !p.plain
+		if strings.HasPrefix(p.text[p.at+1:], "#") {
+			p.line()
+			return
+		}
+	case c == '#' && start:
+		p.line()
+		return
+	case (c == '"' || c == '\'') && start:
+		p.quote(c)
+		return
+	case (c == '[' || c == '{') && start:
+		p.depth++
+		p.start, p.plain = true, false
+	case p.depth > 0 && (c == ']' || c == '}'):
+		p.depth--
+		p.plain = false
+	case p.depth > 0 && c == ',':
+		p.commas++
+		p.start, p.plain = true, false
+	case p.ends(c, start):
+		p.start, p.plain = true, false
+	case (c == '|' || c == '>') && start && p.depth == 0:
+		p.block()
+		return
+	default:
+		p.plain = true
+	}
+	p.at++
+}
+
+// ends reports whether c is an indicator after which a new token begins.
+func (p *prescan) ends(c byte, start bool) bool {
+	next := p.at+1 >= len(p.text) || strings.IndexByte(" \t\n", p.text[p.at+1]) >= 0
+	return c == ':' && (next || p.depth > 0) || (c == '-' || c == '?') && start && next
+}
+
+func (p *prescan) line() {
+	if nl := strings.IndexByte(p.text[p.at:], '\n'); nl >= 0 {
+		p.at += nl
+	} else {
+		p.at = len(p.text)
+	}
+}
+
+func (p *prescan) quote(q byte) {
+	for p.at++; p.at < len(p.text) && p.text[p.at] != q; p.at++ {
+		if q == '"' && p.text[p.at] == '\\' {
+			p.at++
+		}
+	}
+	p.at++
+}
+
+// block passes over a block scalar: the following lines that are blank or
+// indented deeper than the line that opens it.
+func (p *prescan) block() {
+	begin := strings.LastIndexByte(p.text[:p.at], '\n') + 1
+	indent := leading(p.text[begin:])
+	p.line()
+	for p.at < len(p.text) {
+		rest := p.text[p.at+1:]
+		line, _, _ := strings.Cut(rest, "\n")
+		if strings.TrimSpace(line) != "" && leading(line) <= indent {
+			return
+		}
+		p.at += 1 + len(line)
+	}
+}
+
+func leading(s string) int { return len(s) - len(strings.TrimLeft(s, " ")) }

@@ -1,0 +1,245 @@
+package dsl
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"recourse/saga"
+)
+
+// Bounds of the numbers that a schema judges: it computes with them exactly, and
+// the exact form of 1e999999999 would fill the memory.
+const (
+	MaxExponent = 10_000
+	MaxDigits   = 4_096
+)
+
+// schema is a compiled JSON Schema that also fills in defaults. It is immutable.
+type schema struct {
+	doc   any
+	rules *jsonschema.Schema
+}
+
+const schemaURL = "recourse:///schema"
+
+// refuseLoading is the loader of references that leave the schema: none do.
+type refuseLoading struct{}
+
+func (refuseLoading) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s lies outside the schema: a $ref points into the schema itself (#/$defs/…)", clip(url, 80))
+}
+
+// compileSchema compiles a JSON Schema of draft 2020-12, given as package expr has
+// values. Formats are asserted, patterns are RE2.
+func compileSchema(doc any) (*schema, error) {
+	if f := boundNumbers(doc, ""); f != nil {
+		return nil, fmt.Errorf("%s: %s", f.Pointer, f.Detail)
+	}
+	if m, ok := doc.(map[string]any); ok && m["$schema"] != nil && m["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
+		return nil, errors.New("$schema is another draft: schemas are of https://json-schema.org/draft/2020-12/schema")
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(refuseLoading{})
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	if err := c.AddResource(schemaURL, doc); err != nil {
+		return nil, schemaError(err)
+	}
+	rules, err := c.Compile(schemaURL)
+	if err != nil {
+		return nil, schemaError(err)
+	}
+	return &schema{doc: doc, rules: rules}, nil
+}
+
+// schemaError is what is wrong with a schema itself, in one line.
+func schemaError(err error) error {
+	var invalid *jsonschema.SchemaValidationError
+	var bad *jsonschema.ValidationError
+	if errors.As(err, &invalid) && errors.As(invalid.Err, &bad) {
+		for len(bad.Causes) > 0 {
+			bad = bad.Causes[0]
+		}
+		return fmt.Errorf("this is no JSON Schema: at /%s: %s", strings.Join(bad.InstanceLocation, "/"), bad.ErrorKind.LocalizedString(english()))
+	}
+	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), schemaURL, "")), " ")
+	return errors.New("this is no usable JSON Schema: " + clip(text, 300))
+}
+
+func english() *message.Printer { return message.NewPrinter(language.English) }
+
+// Apply implements [saga.Schema].
+func (s *schema) Apply(v any) (any, []saga.Finding) {
+	if f := boundNumbers(v, ""); f != nil {
+		return nil, []saga.Finding{*f}
+	}
+	v = fill(s.doc, v)
+	err := s.rules.Validate(v)
+	if err == nil {
+		return v, nil
+	}
+	var bad *jsonschema.ValidationError
+	if !errors.As(err, &bad) {
+		return nil, []saga.Finding{{Code: "schema", Detail: clip(err.Error(), 300)}}
+	}
+	var list []saga.Finding
+	s.findings(bad, &list)
+	slices.SortFunc(list, func(a, b saga.Finding) int {
+		return strings.Compare(a.Pointer+"\x00"+a.Detail, b.Pointer+"\x00"+b.Detail)
+	})
+	return nil, list
+}
+
+// findings flattens what the validator says to its leaves.
+func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
+	if _, alternatives := e.ErrorKind.(*kind.AnyOf); len(e.Causes) > 0 && !alternatives {
+		for _, c := range e.Causes {
+			s.findings(c, list)
+		}
+		return
+	}
+	at := pointer(e.InstanceLocation)
+	add := func(at, code, detail string) {
+		*list = append(*list, saga.Finding{Pointer: at, Code: code, Detail: clip(detail, 300)})
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			add(at+"/"+escapeToken(name), "required", strconv.Quote(name)+" is missing")
+		}
+	case *kind.AdditionalProperties:
+		names := s.properties(e.SchemaURL)
+		for _, name := range k.Properties {
+			add(at+"/"+escapeToken(name), "unknown_field", "there is no field "+strconv.Quote(clip(name, 60))+Suggest(name, names))
+		}
+	default:
+		code := "schema"
+		if path := e.ErrorKind.KeywordPath(); len(path) > 0 {
+			code = path[0]
+		}
+		add(at, code, e.ErrorKind.LocalizedString(english()))
+	}
+}
+
+// properties are the declared fields at a place of the schema, for "did you mean".
+func (s *schema) properties(url string) []string {
+	_, fragment, _ := strings.Cut(url, "#")
+	at := s.doc
+	for _, token := range strings.Split(fragment, "/") {
+		if token == "" {
+			continue
+		}
+		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i >= len(v) {
+				return nil
+			}
+			at = v[i]
+		}
+	}
+	m, _ := at.(map[string]any)
+	properties, _ := m["properties"].(map[string]any)
+	return sortedKeys(properties)
+}
+
+func pointer(tokens []string) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteString("/" + escapeToken(t))
+	}
+	return b.String()
+}
+
+// fill returns v with the defaults of `properties`, at any depth of properties and
+// items; v itself is not changed.
+func fill(doc, v any) any {
+	rules, _ := doc.(map[string]any)
+	switch value := v.(type) {
+	case map[string]any:
+		properties, _ := rules["properties"].(map[string]any)
+		if len(properties) == 0 {
+			return v
+		}
+		filled := maps.Clone(value)
+		for _, name := range sortedKeys(properties) {
+			inner, _ := properties[name].(map[string]any)
+			if have, ok := value[name]; ok {
+				filled[name] = fill(inner, have)
+			} else if def, ok := inner["default"]; ok {
+				filled[name] = def
+			}
+		}
+		return filled
+	case []any:
+		if rules["items"] == nil {
+			return v
+		}
+		filled := make([]any, len(value))
+		for i, item := range value {
+			filled[i] = fill(rules["items"], item)
+		}
+		return filled
+	}
+	return v
+}
+
+// boundNumbers finds a number too large to compute with.
+func boundNumbers(v any, at string) *saga.Finding {
+	switch value := v.(type) {
+	case json.Number:
+		if !bounded(string(value)) {
+			return &saga.Finding{Pointer: at, Code: "number_too_large", Detail: fmt.Sprintf("a number here may have %d digits and an exponent up to %d: send it as text", MaxDigits, MaxExponent)}
+		}
+	case map[string]any:
+		for _, name := range sortedKeys(value) {
+			if f := boundNumbers(value[name], at+"/"+escapeToken(name)); f != nil {
+				return f
+			}
+		}
+	case []any:
+		for i, item := range value {
+			if f := boundNumbers(item, at+"/"+strconv.Itoa(i)); f != nil {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+func bounded(number string) bool {
+	digits, exponent, has := strings.Cut(strings.ToLower(number), "e")
+	if len(digits) > MaxDigits {
+		return false
+	}
+	if !has {
+		return true
+	}
+	e, err := strconv.Atoi(exponent)
+	return err == nil && e >= -MaxExponent && e <= MaxExponent
+}
+
+// decodeJSON reads JSON that is known to be valid, with numbers as written.
+func decodeJSON(text []byte) any {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		panic("dsl: " + err.Error()) // the caller has checked
+	}
+	return v
+}

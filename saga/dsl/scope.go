@@ -1,0 +1,202 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+
+	"recourse/saga/expr"
+)
+
+// Place is where in a step a template stands, which says what it may name.
+type Place int
+
+// The places. All see input, steps, vars and saga; in a compensation and in
+// finally also output and error.
+const (
+	Plain     Place = iota
+	OnResult        // and result: the answer
+	InRequest       // and key: the idempotency key
+	Sealed          // and key and secrets
+	Bare            // input and vars only: `unique`
+)
+
+// scope is what the templates of a step, or of a list of steps, see.
+type scope struct {
+	parent *scope
+	ids    map[string]bool // the steps visible, besides the parent's
+	self   string          // the step, "" between steps
+	undo   bool            // in a compensation
+	end    bool            // in finally
+	uses   *uses
+	inner  []string // ids of steps inside the step, visible once it has ended
+}
+
+// uses collects what the templates of a compensation name.
+type uses struct{ output bool }
+
+func (s *scope) child() *scope {
+	return &scope{parent: s, ids: map[string]bool{}, undo: s.undo, end: s.end, uses: s.uses}
+}
+
+// in is the scope of one step of the list that s is.
+func (s *scope) in(id string) *scope {
+	c := s.child()
+	c.self = id
+	return c
+}
+
+// undoing is the scope of the step's compensation: the step itself is visible.
+func (s *scope) undoing() *scope {
+	c := s.child()
+	c.ids[s.self] = true
+	c.undo, c.uses = true, &uses{}
+	return c
+}
+
+func (s *scope) sees(id string) bool {
+	for ; s != nil; s = s.parent {
+		if s.ids[id] {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *scope) visible() []string {
+	var names []string
+	for ; s != nil; s = s.parent {
+		names = append(names, sortedKeys(s.ids)...)
+	}
+	return names
+}
+
+// inside reports whether the templates belong to a step or to one inside it.
+func (s *scope) inside(id string) bool {
+	for ; s != nil; s = s.parent {
+		if s.self == id {
+			return true
+		}
+	}
+	return false
+}
+
+// check is the compile-time half of what a template in this place sees.
+func (p *parser) check(s *scope, at Place) *expr.Check {
+	if at == Bare {
+		return &expr.Check{Roots: []string{"input", "vars"}, Input: p.inputPath}
+	}
+	c := &expr.Check{Roots: []string{"input", "steps", "vars", "saga"}, Input: p.inputPath}
+	if s.undo || s.end {
+		c.Roots = append(c.Roots, "output", "error")
+	}
+	switch at {
+	case OnResult:
+		c.Roots = append(c.Roots, "result")
+	case InRequest:
+		c.Roots = append(c.Roots, "key")
+	case Sealed:
+		c.Roots = append(c.Roots, "key")
+		c.Secrets = p.secrets
+	}
+	c.Step = func(id string) error { return p.judgeStep(s, id) }
+	return c
+}
+
+// judgeStep says why a step's result cannot be read here.
+func (p *parser) judgeStep(s *scope, id string) error {
+	if s.sees(id) {
+		return nil
+	}
+	refuse := func(format string, args ...any) error {
+		return &expr.Error{Code: expr.CodeUnknownStep, Detail: fmt.Sprintf(format, args...)}
+	}
+	other := p.written[id]
+	switch {
+	case s.inside(id) && s.self == id:
+		return refuse("%q is this step itself: its output is there only when it has ended", id)
+	case s.inside(id):
+		return refuse("%q is the step around this one: its output is there only when it has ended", id)
+	case other == nil:
+		return refuse("there is no step %q%s", id, p.suggestStep(id, s))
+	case s.step() == "" && !s.end && !s.undo:
+		return refuse("%q (line %d) runs in finally, when the output is already made", id, other.Line)
+	case before(p.written[s.step()], other):
+		return refuse("%q (line %d) runs later than this: move it ahead, or this behind it", id, other.Line)
+	}
+	return refuse("%q (line %d) is in another branch, which does not run when this one does", id, other.Line)
+}
+
+// suggestStep names a step that may be meant: one that is visible, else any.
+func (p *parser) suggestStep(id string, s *scope) string {
+	if hint := Suggest(id, s.visible()); hint != "" {
+		return hint
+	}
+	return Suggest(id, sortedKeys(p.written))
+}
+
+// step is the innermost step the scope belongs to, "" for none.
+func (s *scope) step() string {
+	for ; s != nil; s = s.parent {
+		if s.self != "" {
+			return s.self
+		}
+	}
+	return ""
+}
+
+// before reports whether a is written ahead of b. Outside steps nothing is.
+func before(a, b *Node) bool {
+	if a == nil {
+		return false
+	}
+	return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column
+}
+
+// inputPath judges input.a.b against the shorthand schema.
+func (p *parser) inputPath(path []string) error {
+	if p.input == nil {
+		return nil
+	}
+	return p.input.judge(path)
+}
+
+// The fields of the roots with a fixed shape.
+var (
+	sagaFields = []string{"id", "definition", "version", "started_at", "labels", "spent", "reserved", "status"}
+	stepFields = []string{"output", "status", "error"}
+)
+
+// refs judges what compiled expressions name, where expr leaves it to us.
+func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref) {
+	for _, r := range refs {
+		switch {
+		case r.Root == "vars" && len(r.Path) > 0:
+			p.useVar(n, base+find(text, r, 1), r.Path[0])
+		case r.Root == "vars":
+			p.failInside(n, base+find(text, r, 0), "unknown_var", "vars is read by name: vars.NAME")
+		case r.Root == "saga" && len(r.Path) > 0 && !slices.Contains(sagaFields, r.Path[0]):
+			p.failInside(n, base+find(text, r, 1), "unknown_field", fmt.Sprintf("saga has no %q, it has %s%s", r.Path[0], quoted(sagaFields), Suggest(r.Path[0], sagaFields)))
+		case r.Root == "saga" && len(r.Path) == 0:
+			p.failInside(n, base+find(text, r, 0), "unknown_field", "saga is read by field: saga.id, saga.status")
+		case r.Root == "steps" && len(r.Path) > 1 && !slices.Contains(stepFields, r.Path[1]):
+			p.failInside(n, base+find(text, r, 2), "unknown_field", fmt.Sprintf("a step has output, status and error, not %q; did you mean steps.%s.output.%s?", r.Path[1], r.Path[0], r.Path[1]))
+		}
+		if s.uses != nil && (r.Root == "output" || r.Root == "steps" && len(r.Path) > 0 && s.inside(r.Path[0])) {
+			s.uses.output = true
+		}
+	}
+}
+
+func (p *parser) useVar(n *Node, into int, name string) {
+	p.varsUsed[name] = true
+	if p.options.VarNames == nil {
+		return
+	}
+	names := slices.Clone(p.options.VarNames)
+	for _, v := range p.def.Vars {
+		names = append(names, v.Name)
+	}
+	if !slices.Contains(names, name) {
+		p.failInside(n, into, "unknown_var", fmt.Sprintf("there is no variable %q here or on the server (put it under vars, or start the server with RECOURSE_VAR_%s)%s", name, name, Suggest(name, names)))
+	}
+}

@@ -1,0 +1,245 @@
+package dsl
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"recourse/saga"
+	"recourse/saga/expr"
+)
+
+// shorthandTypes are the words of the shorthand, with their JSON Schema.
+var shorthandTypes = map[string]map[string]any{
+	"string":   {"type": "string"},
+	"integer":  {"type": "integer"},
+	"number":   {"type": "number"},
+	"decimal":  {"type": "number"}, // numbers are exact everywhere
+	"boolean":  {"type": "boolean"},
+	"date":     {"type": "string", "format": "date"},
+	"datetime": {"type": "string", "format": "date-time"},
+	"email":    {"type": "string", "format": "email"},
+	"uri":      {"type": "string", "format": "uri"},
+	"object":   {"type": "object"},
+	"any":      {},
+}
+
+// shape is what is known of a value at publishing: enough to judge input.a.b.
+type shape struct {
+	open   bool // anything may be below
+	word   string
+	fields map[string]*shape
+	item   *shape
+}
+
+func (s *shape) judge(path []string) error {
+	for i, name := range path {
+		switch {
+		case s.open:
+			return nil
+		case s.fields == nil:
+			return &expr.Error{Code: expr.CodeUnknownInput, Detail: fmt.Sprintf("input.%s is declared as %s, which has no field %q", strings.Join(path[:i], "."), s.word, name)}
+		}
+		next, ok := s.fields[name]
+		if !ok {
+			names := sortedKeys(s.fields)
+			where := strings.TrimSuffix("input."+strings.Join(path[:i], "."), ".")
+			return &expr.Error{Code: expr.CodeUnknownInput, Detail: fmt.Sprintf("%s has no field %q, only %s%s", where, name, quoted(names), Suggest(name, names))}
+		}
+		s = next
+	}
+	return nil
+}
+
+// shorthand compiles the short form of a schema. Objects are closed or not.
+type shorthand struct {
+	*parser
+	closed bool
+}
+
+// compile gives the JSON Schema, the shape, and whether the value may be absent.
+func (h *shorthand) compile(n *Node) (schema map[string]any, s *shape, optional bool) {
+	switch n.Form {
+	case List:
+		if len(n.Items) != 1 {
+			h.expect(n, "a list of one type, such as [string]")
+			return map[string]any{}, &shape{open: true}, false
+		}
+		items, inner, _ := h.compile(n.Items[0])
+		return map[string]any{"type": "array", "items": items}, &shape{word: "a list", item: inner}, false
+	case Map:
+		return h.object(n)
+	}
+	if !n.IsText() {
+		h.expect(n, "a type: "+quoted(typeNames()))
+		return map[string]any{}, &shape{open: true}, false
+	}
+	return h.word(n, n.value)
+}
+
+func typeNames() []string {
+	return []string{"string", "integer", "number", "decimal", "boolean", "date", "datetime", "email", "uri", "object", "any"}
+}
+
+func (h *shorthand) object(n *Node) (map[string]any, *shape, bool) {
+	properties, required := map[string]any{}, []any{}
+	s := &shape{fields: map[string]*shape{}, open: !h.closed}
+	for _, e := range n.Entries {
+		schema, inner, optional := h.compile(e.Value)
+		properties[e.Name()] = schema
+		s.fields[e.Name()] = inner
+		if !optional {
+			required = append(required, e.Name())
+		}
+	}
+	schema := map[string]any{"type": "object", "properties": properties}
+	if len(required) > 0 {
+		schema["required"] = required
+	}
+	if h.closed {
+		schema["additionalProperties"] = false
+	}
+	return schema, s, false
+}
+
+var shortForm = regexp.MustCompile(`^\s*(\[[^=]*\]|[A-Za-z]+)\s*(\?)?\s*(?:=\s*(.*))?$`)
+
+// word compiles the text form: TYPE, TYPE?, TYPE = default, [TYPE].
+func (h *shorthand) word(n *Node, text string) (map[string]any, *shape, bool) {
+	open := &shape{open: true}
+	m := shortForm.FindStringSubmatch(text)
+	if m == nil || strings.Count(m[1], "[") > 8 {
+		h.fail(n, "bad_type", `a type is written as "string", "string?" (may be absent), "integer = 12" or "[string]"`)
+		return map[string]any{}, open, false
+	}
+	schema, s := map[string]any{}, open
+	if inner, list := strings.CutPrefix(m[1], "["); list {
+		items, item, _ := h.word(n, strings.TrimSuffix(inner, "]"))
+		schema, s = map[string]any{"type": "array", "items": items}, &shape{word: "a list", item: item}
+	} else {
+		base, ok := shorthandTypes[m[1]]
+		if !ok {
+			h.fail(n, "bad_type", fmt.Sprintf("there is no type %q, only %s%s", clip(m[1], 40), quoted(typeNames()), Suggest(m[1], typeNames())))
+			return schema, s, false
+		}
+		for _, k := range sortedKeys(base) {
+			schema[k] = base[k]
+		}
+		s = &shape{word: m[1], open: m[1] == "object" || m[1] == "any"}
+	}
+	if m[2] == "?" && schema["type"] != nil {
+		schema["type"] = []any{schema["type"], "null"}
+	}
+	if !strings.Contains(text, "=") {
+		return schema, s, m[2] == "?"
+	}
+	h.fallback(n, schema, m[1], m[3])
+	return schema, s, true
+}
+
+// fallback reads the default of a type and judges it by the type itself.
+func (h *shorthand) fallback(n *Node, schema map[string]any, word, text string) {
+	var value any
+	text = strings.TrimSpace(text)
+	if t, _ := shorthandTypes[word]["type"].(string); t == "string" && !strings.HasPrefix(text, `"`) {
+		value = text
+	} else if !json.Valid([]byte(text)) {
+		h.fail(n, "bad_default", fmt.Sprintf("the default %q is no %s: write it as JSON", clip(text, 40), word))
+		return
+	} else {
+		value = decodeJSON([]byte(text))
+	}
+	compiled, err := compileSchema(schema)
+	if err != nil {
+		h.fail(n, "bad_default", err.Error())
+		return
+	}
+	if _, findings := compiled.Apply(value); len(findings) > 0 {
+		h.fail(n, "bad_default", fmt.Sprintf("the default %q is no %s: %s", clip(text, 40), word, findings[0].Detail))
+		return
+	}
+	schema["default"] = value
+}
+
+// inputs reads `input` or `input_schema` into the definition, and gives the shape
+// that input paths are judged by, nil for none.
+func (p *parser) inputs(root *Node) *shape {
+	short, long := root.Get("input"), root.Get("input_schema")
+	switch {
+	case short != nil && long != nil:
+		p.fail(long, "two_schemas", "input and input_schema say the same thing twice: keep one")
+	case long != nil:
+		if schema := p.jsonSchema(long); schema != nil {
+			p.def.Input = schema
+		}
+	case short != nil:
+		if word := short.value; short.IsText() && word == "any" {
+			return nil
+		}
+		schema, s := p.short(short, true)
+		if schema != nil {
+			p.def.Input = schema
+		}
+		return s
+	}
+	return nil
+}
+
+func (p *parser) short(n *Node, closed bool) (*schema, *shape) {
+	errs := len(p.errs)
+	doc, s, _ := (&shorthand{p, closed}).compile(n)
+	if len(p.errs) > errs {
+		return nil, s
+	}
+	compiled, err := compileSchema(doc)
+	if err != nil {
+		p.fail(n, "bad_schema", err.Error())
+		return nil, s
+	}
+	return compiled, s
+}
+
+// answerSchema reads expect.schema: JSON Schema when it says so, else shorthand whose
+// objects may have more fields, since other sides add some.
+func (p *parser) answerSchema(n *Node) saga.Schema {
+	if saysJSONSchema(n) {
+		if s := p.jsonSchema(n); s != nil {
+			return s
+		}
+		return nil
+	}
+	if s, _ := p.short(n, false); s != nil {
+		return s
+	}
+	return nil
+}
+
+// saysJSONSchema reports whether a map cannot be shorthand: it has a key that
+// begins with $, or type: object with properties, or type: array with items.
+func saysJSONSchema(n *Node) bool {
+	for _, e := range n.Entries {
+		if strings.HasPrefix(e.Name(), "$") {
+			return true
+		}
+	}
+	t := n.Get("type")
+	if t == nil || t.Form != Scalar {
+		return false
+	}
+	props := n.Get("properties")
+	return t.value == "object" && props != nil && props.Form == Map || t.value == "array" && n.Get("items") != nil
+}
+
+func (p *parser) jsonSchema(n *Node) *schema {
+	doc, ok := p.constant(n)
+	if !ok {
+		return nil
+	}
+	compiled, err := compileSchema(doc)
+	if err != nil {
+		p.fail(n, "bad_schema", err.Error())
+		return nil
+	}
+	return compiled
+}

@@ -1,0 +1,112 @@
+package dsl
+
+import (
+	"strings"
+
+	"recourse/saga/expr"
+)
+
+// find gives the offset of a reference in the text that holds it: of its root, and
+// of the path's part number `part` after it when the path is written with dots.
+func find(text string, r expr.Ref, part int) int {
+	want := r.Root
+	at := strings.Index(text, want)
+	if part == 0 { // the root by itself: not where a path follows
+		for rest := at; rest >= 0; {
+			if end := at + len(want); end == len(text) || strings.IndexByte(".?[_", text[end]) < 0 {
+				return at
+			}
+			if rest = strings.Index(text[at+1:], want); rest >= 0 {
+				at += 1 + rest
+			}
+		}
+	}
+	for i := 0; i < part && i < len(r.Path); i++ {
+		want += "." + r.Path[i]
+		next := strings.Index(text, want)
+		if next < 0 {
+			return max(at, 0)
+		}
+		at = next
+	}
+	return max(at, 0)
+}
+
+// template compiles any value.
+func (p *parser) template(n *Node, s *scope, at Place) *expr.Template {
+	switch n.Form {
+	case List:
+		items := make([]*expr.Template, len(n.Items))
+		for i, item := range n.Items {
+			items[i] = p.template(item, s, at)
+		}
+		return expr.List(items)
+	case Map:
+		fields := make([]expr.Field, len(n.Entries))
+		for i, e := range n.Entries {
+			fields[i] = expr.Field{Name: e.Name(), Value: p.template(e.Value, s, at)}
+		}
+		return expr.Map(fields)
+	}
+	switch {
+	case n.kind == oddNumber:
+		p.fail(n, "number_form", clip(n.value, 40)+" is read as different numbers by different tools: put quotes around it for text, or write it plainly in decimal")
+		return expr.Const(jsonText(n.value))
+	case n.kind != textScalar:
+		return expr.Const(n.literal())
+	case !strings.Contains(n.value, "$"):
+		return expr.Const(jsonText(n.value))
+	}
+	return p.text(n, 0, s, at)
+}
+
+// text compiles a scalar's value from byte base on as text with ${…} in it. It
+// never returns nil.
+func (p *parser) text(n *Node, base int, s *scope, at Place) *expr.Template {
+	t, errs := expr.ParseText(n.value[base:], p.check(s, at))
+	if len(errs) > 0 {
+		p.exprErrors(n, base, errs)
+		return expr.Const(jsonText(""))
+	}
+	p.refs(n, base, n.value[base:], s, t.Refs())
+	return t
+}
+
+// condition compiles a bare expression that gives a bool.
+func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
+	switch {
+	case n.Form != Scalar || n.kind == nullScalar:
+		p.fail(n, "expected_expression", "a condition is an expression such as input.amount > 100, not "+n.what())
+		return nil
+	case strings.HasPrefix(strings.TrimSpace(n.value), "${"):
+		p.fail(n, "expression_braces", "a condition is written without ${ }: it is an expression as a whole")
+		return nil
+	}
+	prog, errs := expr.Compile(n.value, p.check(s, at))
+	if len(errs) > 0 {
+		p.exprErrors(n, 0, errs)
+		return nil
+	}
+	p.refs(n, 0, n.value, s, prog.Refs())
+	return prog
+}
+
+// expression compiles one bare expression of any type, which may also be written
+// as ${…}.
+func (p *parser) expression(n *Node, s *scope, at Place) *expr.Program {
+	if n.Form != Scalar || n.kind == nullScalar {
+		p.fail(n, "expected_expression", "write an expression here, such as result.body.cost, not "+n.what())
+		return nil
+	}
+	text, base := n.value, 0
+	if inner, ok := strings.CutPrefix(text, "${"); ok && strings.HasSuffix(inner, "}") {
+		text, base = strings.TrimSuffix(inner, "}"), 2
+	}
+	prog, errs := expr.Compile(text, p.check(s, at))
+	if len(errs) > 0 {
+		p.exprErrors(n, base, errs)
+		return nil
+	}
+	p.refs(n, base, text, s, prog.Refs())
+	return prog
+}

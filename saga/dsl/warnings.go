@@ -1,0 +1,145 @@
+package dsl
+
+import (
+	"fmt"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// warn finds what a definition can be published with but hardly means. The rules
+// are stated in docs/definitions.md.
+func (p *parser) warn() {
+	w := &warner{parser: p}
+	w.list(p.def.Steps, nil, false)
+	w.final(p.def.Finally)
+}
+
+type warner struct{ *parser }
+
+func (w *warner) say(s *saga.Step, key, code, detail string) {
+	n := w.nodes[s]
+	if v := n.Get(key); key != "" && v != nil {
+		n = v
+	}
+	w.warns = append(w.warns, finding(n, code, detail))
+}
+
+// list walks steps in their order. after are the lists that follow the one at hand,
+// innermost first; pivoted says that the pivot is surely behind.
+func (w *warner) list(steps []*saga.Step, after [][]*saga.Step, pivoted bool) {
+	for i, s := range steps {
+		rest := append([][]*saga.Step{steps[i+1:]}, after...)
+		w.blind(s)
+		w.irreversible(s, rest, pivoted)
+		w.dead(s, rest, pivoted)
+		if choice, ok := s.Body.(saga.Choice); ok {
+			for _, branch := range choice.Branches() {
+				w.list(branch, rest, pivoted)
+			}
+		}
+		pivoted = pivoted || s.Pivot
+	}
+}
+
+// final walks finally, where nothing is undone.
+func (w *warner) final(steps []*saga.Step) {
+	for _, s := range steps {
+		w.blind(s)
+		if s.Compensate != nil {
+			w.say(s, "compensate", "dead-compensation", fmt.Sprintf("the compensation of %q never runs: nothing in finally is undone; remove it", s.ID))
+		}
+		if choice, ok := s.Body.(saga.Choice); ok {
+			for _, branch := range choice.Branches() {
+				w.final(branch)
+			}
+		}
+	}
+}
+
+// Unsafe is implemented by calls that tell whether sending them twice may have two
+// effects even when the other side follows HTTP: POST and PATCH.
+type Unsafe interface{ Repeatable() bool }
+
+func (w *warner) blind(s *saga.Step) {
+	if u, ok := s.Body.(Unsafe); ok && !u.Repeatable() && !s.InDoubt.Declared {
+		w.say(s, w.kinds[s.Kind].Name, "blind-retry", fmt.Sprintf("%q is sent again when its answer is lost: say with in_doubt whether the other side honours the key (retry), can be asked (verify), or neither (ask, fail)", s.ID))
+	}
+}
+
+func writes(s *saga.Step) bool {
+	c, ok := s.Body.(saga.Call)
+	return ok && !c.ReadOnly()
+}
+
+func (w *warner) irreversible(s *saga.Step, rest [][]*saga.Step, pivoted bool) {
+	if pivoted || w.def.Stop {
+		return
+	}
+	if writes(s) && s.Compensate == nil && !s.NoCompensation && !s.Pivot {
+		if f := first(rest, w.fallible); f != nil {
+			w.say(s, "", "uncompensated-write", fmt.Sprintf("nothing undoes %q when %q fails after it: add compensate, make it the pivot, or write compensate: none", s.ID, f.ID))
+		}
+	}
+	if s.Pivot || writes(s) && s.NoCompensation {
+		if f := first(rest, w.decides); f != nil {
+			w.say(s, "", "irreversible-before-fallible", fmt.Sprintf("%q cannot be undone, and %q, which is there to refuse, comes after it: move the check ahead", s.ID, f.ID))
+		}
+	}
+}
+
+func (w *warner) fallible(s *saga.Step) bool {
+	return !s.Continue && w.kinds[s.Kind].Fails != Computes
+}
+
+func (w *warner) decides(s *saga.Step) bool {
+	return !s.Continue && (w.kinds[s.Kind].Fails == ByDecision || s.Expect.That != nil)
+}
+
+// first gives the first step of the lists, branches included, for which is holds. It
+// looks no further than the pivot, after which nothing is undone.
+func first(lists [][]*saga.Step, is func(*saga.Step) bool) *saga.Step {
+	for _, list := range lists {
+		for _, s := range list {
+			if is(s) {
+				return s
+			}
+			if choice, ok := s.Body.(saga.Choice); ok {
+				for _, branch := range choice.Branches() {
+					if f := first([][]*saga.Step{branch}, is); f != nil {
+						return f
+					}
+				}
+			}
+			if s.Pivot {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+func (w *warner) dead(s *saga.Step, rest [][]*saga.Step, pivoted bool) {
+	c := s.Compensate
+	if c == nil {
+		return
+	}
+	onlySuccess := !c.Applies(journal.InDoubt)
+	call, sends := s.Body.(saga.Call)
+	why := ""
+	switch {
+	case !sends:
+		why = s.Kind + " leaves nothing to undo"
+	case pivoted:
+		why = "after the pivot nothing is undone"
+	case s.Pivot && onlySuccess:
+		why = "once the pivot has succeeded nothing is undone"
+	case call.ReadOnly() && !c.Applies(journal.Succeeded):
+		why = "a read is never in doubt"
+	case onlySuccess && first(rest, func(*saga.Step) bool { return true }) == nil:
+		why = "it is the last step, so nothing fails after it has succeeded"
+	default:
+		return
+	}
+	w.say(s, "compensate", "dead-compensation", fmt.Sprintf("the compensation of %q never runs: %s; remove it", s.ID, why))
+}

@@ -1,0 +1,148 @@
+package saga
+
+import (
+	"encoding/json"
+	"time"
+
+	"recourse/journal"
+	"recourse/saga/expr"
+)
+
+// env is what a template of one step sees.
+type env struct {
+	m         *Machine
+	n         *node // nil: the definition's output
+	result    map[string]any
+	key       string
+	output    json.RawMessage
+	hasOutput bool
+	err       *Reason
+}
+
+// env returns what the forward templates of n see. In `finally` that includes
+// how the saga ends.
+func (m *Machine) env(n *node) *env {
+	e := &env{m: m, n: n}
+	if n != nil && n.in.root().final {
+		e.hasOutput, e.err = true, m.reason
+		if m.reason == nil {
+			e.output, _ = m.result()
+		}
+	}
+	return e
+}
+
+// Root implements expr.Env.
+func (e *env) Root(name string) (any, bool) {
+	switch name {
+	case "input":
+		return e.m.input, true
+	case "vars":
+		return e.m.vars, true
+	case "steps":
+		return stepsRoot{e.m}, true
+	case "saga":
+		return e.m.about(), true
+	case "result":
+		return e.result, e.result != nil
+	case "key":
+		return e.key, e.key != ""
+	case "output":
+		return raw(e.output), e.hasOutput
+	case "error":
+		return e.err.value(), e.hasOutput
+	}
+	return nil, false
+}
+
+// raw is a value that is decoded when it is looked into; nothing is null.
+func raw(b json.RawMessage) any {
+	if b == nil {
+		return nil
+	}
+	return expr.Raw(b)
+}
+
+// value is the root `error`.
+func (r *Reason) value() any {
+	if r == nil {
+		return nil
+	}
+	return map[string]any{"code": r.Code, "step": r.Step, "title": r.Title, "detail": r.Detail}
+}
+
+// about is the root `saga`.
+func (m *Machine) about() map[string]any {
+	labels := make(map[string]any, len(m.labels))
+	for k, v := range m.labels {
+		labels[k] = v
+	}
+	status := m.Status()
+	if m.reason == nil && m.forward.over() {
+		status = Succeeded
+	} else if m.undoing && m.undone == len(m.plan) {
+		status = m.endStatus()
+	}
+	return map[string]any{
+		"id":         m.id.String(),
+		"definition": m.started.Definition,
+		"version":    versionName(m.started.Version),
+		"started_at": m.created.UTC().Format(journal.TimeFormat),
+		"labels":     labels,
+		"status":     string(status),
+		"spent":      json.Number(m.account.Spent.Decimal()),
+		"reserved":   json.Number(m.account.Reserved.Decimal()),
+	}
+}
+
+// stepsRoot is the root `steps`.
+type stepsRoot struct{ m *Machine }
+
+// Field implements expr.Object. A step that was not reached has null fields: the
+// definition's check has seen to it that only steps that may have run are named.
+func (s stepsRoot) Field(id string) (any, bool) {
+	if _, ok := s.m.def.ByID[id]; !ok {
+		return nil, false
+	}
+	n := s.m.steps[id]
+	if n == nil {
+		return map[string]any{"output": nil, "status": string(Pending), "error": nil}, true
+	}
+	var failure any
+	if f := n.do.failure; f != nil && n.do.state != done {
+		failure = map[string]any{"code": f.Code, "title": f.Title, "detail": f.Detail}
+	}
+	return map[string]any{"output": raw(n.output), "status": string(s.m.stepStatus(n)), "error": failure}, true
+}
+
+// Names implements expr.Object.
+func (s stepsRoot) Names() []string {
+	names := make([]string, 0, len(s.m.order))
+	for _, n := range s.m.order {
+		names = append(names, n.path)
+	}
+	return names
+}
+
+// resultOf is the root `result`.
+func resultOf(a Answer) map[string]any {
+	headers := make(map[string]any, len(a.Headers))
+	for k, v := range a.Headers {
+		headers[k] = v
+	}
+	return map[string]any{"status": json.Number(itoa(a.Status)), "headers": headers, "body": raw(a.Body)}
+}
+
+// Duration writes a duration as definitions do: "1h30m", "2d", "500ms".
+func Duration(d time.Duration) string {
+	if d >= 24*time.Hour && d%(24*time.Hour) == 0 {
+		return itoa(int(d/(24*time.Hour))) + "d"
+	}
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if len(s) > len(zero) && s[len(s)-len(zero):] == zero {
+			s = s[:len(s)-len(zero)+1]
+		}
+	}
+	return s
+}

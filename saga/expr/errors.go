@@ -1,0 +1,69 @@
+package expr
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Codes of [Error], found when an expression is compiled, then those of
+// [EvalError], found when it runs.
+const (
+	CodeSyntax           = "expr_syntax"          // not an expression, or an unclosed ${
+	CodeTooLong          = "too_long"             // over MaxSource bytes
+	CodeTooDeep          = "too_deep"             // nested deeper than MaxDepth, or too many parts
+	CodeUnsupported      = "unsupported"          // valid syntax this language leaves out
+	CodeUnknownRoot      = "unknown_root"         // a name that means nothing here
+	CodeUnknownStep      = "unknown_step"         // Check.Step refused it
+	CodeUnknownInput     = "unknown_input"        // Check.Input refused it
+	CodeUnknownFunction  = "unknown_function"     // no such function
+	CodeWrongArguments   = "wrong_arguments"      // too few or too many arguments
+	CodeUnknownSecret    = "unknown_secret"       // not one of Check.Secrets
+	CodeSecretNotAllowed = "secret_not_allowed"   // secrets may not be used in this place
+	CodeSecretInExpr     = "secret_in_expression" // a secret that is not the whole of a ${…}
+	CodeBadPattern       = "bad_pattern"          // not an RE2 pattern, or too large a one (also an EvalError)
+	CodeMissingField     = "missing_field"        // no such field or index, or a field of null
+	CodeNotAvailable     = "not_available"        // the root has no value here
+	CodeWrongType        = "wrong_type"           // an operator or function cannot take this type
+	CodeNotABool         = "not_a_bool"           // a condition that is not true or false
+	CodeNotText          = "not_text"             // null, an object or a list inside text
+	CodeBadValue         = "bad_value"            // text that is not what the function reads (number, base64, JSON …)
+	CodeNumberTooLarge   = "number_too_large"     // beyond MaxDigits digits or MaxExponent
+	CodeDivisionByZero   = "division_by_zero"     // x / 0 or x % 0
+	CodeOutOfFuel        = "out_of_fuel"          // the evaluation did too much
+	CodeSecretInPlain    = "secret_in_plain"      // a secret in a rendering that is not sealed
+	CodeDollarBeforeSeal = "dollar_before_secret" // text ending in $ directly before a secret
+)
+
+// Error is what is wrong with an expression or template as written.
+//
+// Offset counts bytes into the text that was given to [Compile] or
+// [ParseText]. Detail says what to do and is safe to show.
+type Error struct {
+	Offset       int
+	Code, Detail string
+}
+
+// Error implements error as "offset N: code: detail".
+func (e *Error) Error() string {
+	return "offset " + strconv.Itoa(e.Offset) + ": " + e.Code + ": " + e.Detail
+}
+
+// EvalError is why an evaluation gave no value. Detail names types, fields and
+// functions, never values of data and never secrets, so it may be journaled.
+// Expr is the source of the expression, as written in the definition.
+type EvalError struct {
+	Code, Detail, Expr string
+}
+
+// Error implements error as "code: detail (in: expr)".
+func (e *EvalError) Error() string {
+	if e.Expr == "" {
+		return e.Code + ": " + e.Detail
+	}
+	return e.Code + ": " + e.Detail + " (in: " + e.Expr + ")"
+}
+
+// fail makes an evaluation error; the program that runs adds its source.
+func fail(code, format string, args ...any) *EvalError {
+	return &EvalError{Code: code, Detail: fmt.Sprintf(format, args...)}
+}

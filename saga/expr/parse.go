@@ -1,0 +1,121 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/parser/lexer"
+)
+
+// parsed is a syntax tree with what the parser does not keep.
+type parsed struct {
+	tree  ast.Node
+	src   string
+	bytes []int // byte offset of each character; the parser counts characters
+}
+
+// offset turns the parser's character position into a byte offset.
+func (p *parsed) offset(char int) int {
+	return p.bytes[max(0, min(char, len(p.bytes)-1))]
+}
+
+// text is the source a location spans.
+func (p *parsed) text(loc file.Location) string {
+	return p.src[p.offset(loc.From):p.offset(loc.To)]
+}
+
+// parse runs expr-lang's parser. Numbers are masked with zeros first and read
+// back from the source by position: the parser would make int or float64 of
+// them, and refuse 1e400.
+func parse(src string) (p *parsed, err *Error) {
+	switch {
+	case len(src) > MaxSource:
+		return nil, &Error{Code: CodeTooLong, Detail: fmt.Sprintf("the expression is over %d bytes; compute part of it in a set step", MaxSource)}
+	case !utf8.ValidString(src):
+		return nil, &Error{Code: CodeSyntax, Detail: "the expression is not valid UTF-8"}
+	case strings.TrimSpace(src) == "":
+		return nil, &Error{Code: CodeSyntax, Detail: "the expression is empty"}
+	}
+	p = &parsed{src: src, bytes: make([]int, 0, len(src)+1)}
+	for i := range src {
+		p.bytes = append(p.bytes, i)
+	}
+	p.bytes = append(p.bytes, len(src))
+	masked, err := p.maskNumbers()
+	if err != nil {
+		return nil, err
+	}
+	// The parser is a library fed with text from users: should it panic, that
+	// is an expression refused, not a server stopped.
+	defer func() {
+		if recover() != nil {
+			p, err = nil, &Error{Code: CodeSyntax, Detail: "the expression cannot be read"}
+		}
+	}()
+	tree, perr := parser.Parse(masked)
+	if perr != nil {
+		return nil, p.syntaxError(perr)
+	}
+	p.tree = tree.Node
+	return p, nil
+}
+
+// maskNumbers checks every number literal and writes zeros over it, same length.
+func (p *parsed) maskNumbers() (string, *Error) {
+	tokens, err := lexer.Lex(file.NewSource(p.src))
+	if err != nil {
+		return "", p.syntaxError(err)
+	}
+	masked := []byte(p.src)
+	for _, tok := range tokens {
+		if tok.Kind != lexer.Number {
+			continue
+		}
+		from, to := p.offset(tok.From), p.offset(tok.To)
+		if !isLiteral(p.src[from:to]) {
+			return "", &Error{Offset: from, Code: CodeSyntax, Detail: "write numbers as JSON does: 12, 0.5 or 1e6, without a leading zero, _ or 0x"}
+		}
+		for i := from; i < to; i++ {
+			masked[i] = '0'
+		}
+	}
+	return string(masked), nil
+}
+
+// syntaxError rewords a parser error; its position is kept. The parser's own
+// words may quote a masked number, so the token is read from the source.
+func (p *parsed) syntaxError(err error) *Error {
+	var fe *file.Error
+	if !errors.As(err, &fe) {
+		return &Error{Code: CodeSyntax, Detail: "the expression cannot be read"}
+	}
+	return &Error{Offset: p.offset(fe.From), Code: CodeSyntax, Detail: reword(fe.Message, p.text(fe.Location), p.src)}
+}
+
+// reword says in our words what the parser met at token.
+func reword(message, token, src string) string {
+	switch {
+	case strings.HasPrefix(strings.TrimSpace(src), "${"):
+		return "a bare expression stands here: write it without ${ and }"
+	case strings.HasSuffix(message, "token EOF"), strings.HasSuffix(message, "token EOF)"), message == "unexpected end of expression":
+		return "the expression ends too early"
+	case strings.Contains(message, `Operator("=")`):
+		return "= does not assign here; to compare use =="
+	case strings.Contains(message, "coalesce expressions"):
+		return "?? cannot be mixed with another operator; put (a ?? b) in parentheses"
+	case strings.HasPrefix(message, "a map key"):
+		return "a key is a name, a number, a quoted string, or an expression in parentheses"
+	case strings.HasPrefix(message, "expected at least"):
+		return "this function takes a list and a condition over its elements, as in filter(list, # > 1)"
+	case message == "literal not terminated":
+		return "the string has no closing quote"
+	case strings.HasPrefix(message, "unexpected token"):
+		return fmt.Sprintf("%q is not expected here", clip(token))
+	}
+	return message
+}

@@ -1,0 +1,47 @@
+package expr
+
+import (
+	"regexp"
+	"regexp/syntax"
+)
+
+// Bounds of a pattern for matches: RE2 runs in time linear in text × program.
+const (
+	maxPattern     = 1024 // bytes
+	maxPatternSize = 2000 // instructions of the compiled program
+)
+
+// pattern is a compiled RE2 expression and its number of instructions.
+type pattern struct {
+	re   *regexp.Regexp
+	size int
+}
+
+func compilePattern(text string) (*pattern, error) {
+	if len(text) > maxPattern {
+		return nil, fail(CodeBadPattern, "the pattern is over %d bytes", maxPattern)
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, fail(CodeBadPattern, "not a pattern as RE2 writes it (https://github.com/google/re2/wiki/Syntax)")
+	}
+	prog, err := syntax.Compile(tree.Simplify())
+	if err != nil || len(prog.Inst) > maxPatternSize {
+		return nil, fail(CodeBadPattern, "the pattern is too large; use smaller repetition counts")
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fail(CodeBadPattern, "not a pattern as RE2 writes it")
+	}
+	return &pattern{re: re, size: len(prog.Inst)}, nil
+}
+
+// compilePattern compiles a pattern that is only known now; that costs what it
+// is large.
+func (s *state) compilePattern(text string) (*pattern, error) {
+	p, err := compilePattern(text)
+	if err != nil {
+		return nil, err
+	}
+	return p, s.burn(10 + p.size)
+}

@@ -1,0 +1,215 @@
+package expr
+
+import (
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Costs, in units of fuel: a node visited or an element produced is one, and
+// so is every unitProduced bytes written or unitScanned bytes looked through.
+const (
+	unitProduced = 64
+	unitScanned  = 1024
+)
+
+// state is one evaluation or one rendering of a template.
+type state struct {
+	env   Env
+	fuel  int
+	roots map[string]any // Root is asked once per name
+	lets  []any          // values of let, innermost last
+	elems []element      // elements of the predicates being run, innermost last
+}
+
+type element struct {
+	value any
+	index int
+}
+
+func newState(env Env) *state {
+	if env == nil {
+		env = MapEnv(nil)
+	}
+	return &state{env: env, fuel: DefaultFuel}
+}
+
+func (s *state) burn(n int) error {
+	if n < 0 || n > s.fuel {
+		s.fuel = 0
+		return fail(CodeOutOfFuel, "the evaluation needs more than %d units of work; do less in one expression (take() fewer elements, or split it over steps)", DefaultFuel)
+	}
+	s.fuel -= n
+	return nil
+}
+
+func (s *state) burnBytes(n int) error { return s.burn(1 + n/unitProduced) }
+
+// root gives the value of a root of the environment.
+func (s *state) root(name string) (any, error) {
+	if v, ok := s.roots[name]; ok {
+		return v, nil
+	}
+	v, ok := s.env.Root(name)
+	if !ok {
+		return nil, fail(CodeNotAvailable, "%s is not available here", name)
+	}
+	v, err := normalize(v)
+	if err != nil {
+		return nil, err
+	}
+	if s.roots == nil {
+		s.roots = make(map[string]any, 4)
+	}
+	s.roots[name] = v
+	return v, nil
+}
+
+// normalize brings what an Env or Object gave into the evaluator's types.
+func normalize(v any) (any, error) {
+	switch v := v.(type) {
+	case nil, bool, string, json.Number, []any, map[string]any, Raw, Object:
+		return v, nil
+	case json.RawMessage:
+		return Raw(v), nil
+	case int:
+		return json.Number(strconv.Itoa(v)), nil
+	case int64:
+		return json.Number(strconv.FormatInt(v, 10)), nil
+	}
+	return nil, fail(CodeBadValue, "a value of the Go type %T is not a JSON value; give it as JSON", v)
+}
+
+// open gives v with its first level parsed: never a Raw, but the children of a
+// list or map may be.
+func (s *state) open(v any) (any, error) {
+	v, err := normalize(v)
+	if err != nil {
+		return nil, err
+	}
+	raw, ok := v.(Raw)
+	if !ok {
+		return v, nil
+	}
+	if err := s.burn(1 + len(raw)/unitScanned); err != nil {
+		return nil, err
+	}
+	i := skipSpace(raw, 0)
+	if i == len(raw) {
+		return nil, notJSON(errNotJSON)
+	}
+	switch raw[i] {
+	case '{':
+		m := map[string]any{}
+		if err = eachRaw(raw, func(key string, v Raw) { m[key] = v }); err == nil {
+			return m, s.burn(len(m))
+		}
+	case '[':
+		list := []any{}
+		if err = eachRaw(raw, func(_ string, v Raw) { list = append(list, v) }); err == nil {
+			return list, s.burn(len(list))
+		}
+	default:
+		var scalar any
+		if scalar, err = Decode(raw); err == nil {
+			return scalar, s.burn(len(raw) / unitProduced)
+		}
+	}
+	return nil, notJSON(err)
+}
+
+func notJSON(err error) *EvalError {
+	return fail(CodeBadValue, "the value is not valid JSON (%s)", reason(err))
+}
+
+// reason says why decoding failed without quoting the data.
+func reason(err error) string {
+	switch err {
+	case errNotUTF8, errTrailing, errNotJSON:
+		return err.Error()
+	}
+	return "syntax error"
+}
+
+// plain decodes v all the way down.
+func (s *state) plain(v any) (any, error) {
+	if err := s.burn(1); err != nil {
+		return nil, err
+	}
+	switch v := v.(type) {
+	case json.RawMessage:
+		return s.plain(Raw(v))
+	case Raw:
+		if err := s.burnBytes(len(v)); err != nil {
+			return nil, err
+		}
+		out, err := Decode(v)
+		if err != nil {
+			return nil, notJSON(err)
+		}
+		return out, nil
+	case []any:
+		return s.plainList(v)
+	case map[string]any:
+		return s.plainMap(v)
+	case Object:
+		raw, err := objectJSON(v)
+		if err != nil {
+			return nil, err
+		}
+		return s.plain(raw)
+	case string:
+		if !utf8.ValidString(v) {
+			return nil, notJSON(errNotUTF8)
+		}
+		return v, nil
+	case json.Number:
+		return v, checkLiteral(v)
+	case Secret:
+		return v, nil
+	}
+	return normalize(v)
+}
+
+func (s *state) plainList(list []any) (any, error) {
+	if err := s.burn(len(list)); err != nil {
+		return nil, err
+	}
+	out := make([]any, len(list))
+	for i, item := range list {
+		p, err := s.plain(item)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = p
+	}
+	return out, nil
+}
+
+func (s *state) plainMap(m map[string]any) (any, error) {
+	if err := s.burn(len(m)); err != nil {
+		return nil, err
+	}
+	out := make(map[string]any, len(m))
+	for _, key := range sortedKeys(m) {
+		p, err := s.plain(m[key])
+		if err != nil {
+			return nil, err
+		}
+		out[key] = p
+	}
+	return out, nil
+}
+
+// objectJSON writes out an Object that can be.
+func objectJSON(o Object) (Raw, error) {
+	j, ok := o.(JSONObject)
+	if !ok {
+		return nil, fail(CodeWrongType, "this object cannot be used whole; name one of its fields")
+	}
+	raw, err := j.JSON()
+	if err != nil {
+		return nil, fail(CodeBadValue, "this object cannot be written as JSON: %v", err)
+	}
+	return Raw(raw), nil
+}

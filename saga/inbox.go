@@ -1,0 +1,110 @@
+package saga
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/compensation"
+	"recourse/journal"
+)
+
+// The kinds of inbox entries.
+const (
+	InboxInDoubt = "in_doubt"
+	InboxStuck   = "stuck"
+	InboxHeld    = "held"
+	InboxBudget  = "budget"
+)
+
+// Entry is something that waits for a person.
+type Entry struct {
+	ID      uuid.UUID   `json:"-"` // of saga, path, way and the seq it waits since
+	Kind    string      `json:"-"`
+	Path    string      `json:"-"`
+	Since   time.Time   `json:"-"`
+	Way     journal.Way `json:"way"`
+	Title   string      `json:"title"`
+	Detail  string      `json:"detail,omitempty"`
+	Request *Request    `json:"request,omitempty"` // what was sent last
+	Key     string      `json:"key,omitempty"`
+	SentAt  *Time       `json:"sent_at,omitempty"`
+	Actions []string    `json:"actions"`
+	ETag    string      `json:"etag"`
+}
+
+// Data is the part of the entry that stores keep as bytes.
+func (e Entry) Data() json.RawMessage { return encode(e) }
+
+// hold asks for a person.
+func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
+	e := m.entry(n, s, way)
+	switch s.state {
+	case asking:
+		e.Kind = InboxInDoubt
+		e.Title = "It is not known whether step " + n.path + " has happened"
+		e.Detail = "Look on the other side for the key below, then resolve the step: succeeded (with its output), failed, or retry to send the same request with the same key again."
+		e.Actions = []string{"succeeded", "failed", "retry", "skip", "compensated"}
+	case holding:
+		e.Kind = InboxHeld
+		e.Title = "The other side refuses the credentials of step " + n.path
+		e.Detail = "Mend the credentials, then resolve the step with retry."
+		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
+	default:
+		e.Kind = InboxStuck
+		e.Title = "Step " + n.path + " has failed after the pivot: the saga can only go forward"
+		e.Detail = "Mend the cause and retry; or resolve it as succeeded (with its output), skip it, or fail the saga and leave its effects."
+		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
+	}
+	if way == journal.Undo {
+		e.Actions = []string{"retry", "compensated", "skip"}
+		if s.state != holding {
+			e.Title = "Undoing step " + n.path + " was refused"
+			e.Detail = "Mend the cause and retry; or undo it by hand and resolve it as compensated; or skip it, which leaves its effect and ends the saga as failed."
+		}
+	}
+	if s.failure != nil {
+		e.Detail = "Last: " + s.failure.Error() + ". " + e.Detail
+	}
+	return []Decision{Hold{e}}
+}
+
+func (m *Machine) holdBudget(n *node, f *Failure) []Decision {
+	e := m.entry(n, &n.do, journal.Do)
+	e.Kind, e.Title, e.Detail = InboxBudget, f.Title, f.Detail+". Raise the budget of the saga (PATCH), or cancel it."
+	e.Actions = []string{"raise", "cancel"}
+	return []Decision{Hold{e}}
+}
+
+func (m *Machine) entry(n *node, s *side, way journal.Way) Entry {
+	since, at := s.since, s.sinceAt
+	if since == 0 {
+		since, at = m.seq, m.at
+	}
+	e := Entry{
+		ID:   uuid.NewV5(m.id, "inbox:"+n.path+":"+string(way)+":"+strconv.FormatInt(since, 10)),
+		Path: n.path, Way: way, Since: at,
+		Request: s.request, Key: s.key, ETag: strconv.FormatInt(m.seq, 10),
+	}
+	if !s.sentAt.IsZero() {
+		e.SentAt = &Time{s.sentAt}
+	}
+	return e
+}
+
+// Inbox lists what waits for people now.
+func (m *Machine) Inbox() []Entry {
+	var list []Entry
+	for _, d := range m.decide() {
+		if h, ok := d.(Hold); ok {
+			list = append(list, h.Entry)
+		}
+	}
+	return list
+}
+
+func residue(n *node, reason string) compensation.Residue {
+	return compensation.Residue{Path: n.path, Why: "its undoing was skipped by an operator: " + reason}
+}

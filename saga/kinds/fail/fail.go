@@ -1,0 +1,49 @@
+// Package fail is the step kind that ends a saga's forward way on purpose.
+package fail
+
+import (
+	"encoding/json"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+)
+
+// Kind describes the kind.
+func Kind() dsl.Kind {
+	return dsl.Kind{
+		Name:   "fail",
+		Value:  json.RawMessage(`{"type": ["string", "number", "boolean"]}`),
+		Doc:    "Fails with a message, which becomes the title of the reason; the code is `failed`. It stands in a switch, or has a `when`.",
+		Fails:  dsl.ByDecision,
+		Decode: decode,
+	}
+}
+
+// Code is the error code of the failure.
+const Code = "failed"
+
+// maxTitle bounds the message: it is shown in lists.
+const maxTitle = 500
+
+// Body is a fail step: its shape is [saga.Value], and it always gives a *saga.Failure.
+type Body struct{ message *expr.Template }
+
+var _ saga.Value = (*Body)(nil)
+
+func decode(d *dsl.Decoder) saga.Body {
+	return &Body{message: d.Text(d.Own(), 0, dsl.Plain)}
+}
+
+// Eval gives the failure. When the message cannot be rendered, that error fails the
+// step instead.
+func (b *Body) Eval(env expr.Env) (json.RawMessage, error) {
+	text, err := b.message.Text(env)
+	if err != nil {
+		return nil, err
+	}
+	if runes := []rune(text); len(runes) > maxTitle {
+		text = string(runes[:maxTitle]) + "…"
+	}
+	return nil, &saga.Failure{Code: Code, Title: text}
+}

@@ -1,0 +1,151 @@
+package http
+
+import (
+	"cmp"
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	nethttp "net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"recourse/retry"
+	"recourse/saga"
+)
+
+const (
+	maxHeaders   = 8 << 10  // of names and values that an answer keeps
+	maxErrorBody = 64 << 10 // of a non-2xx body that is too large or broken
+)
+
+// notKept are response headers that set or prove credentials.
+var notKept = []string{"set-cookie", "set-cookie2", "authorization", "authentication-info", "proxy-authentication-info"}
+
+// answer reads a response to its end and closes it.
+func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response) saga.Answer {
+	defer resp.Body.Close()
+	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: keptHeaders(resp.Header, o.redact),
+		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.Now())}
+	if resp.StatusCode == nethttp.StatusSwitchingProtocols {
+		a.Code, a.Detail = "connection", o.shown+": the other side switched to another protocol"
+		return a
+	}
+	success := resp.StatusCode >= 200 && resp.StatusCode <= 299
+	body, code, why := c.read(ctx, resp)
+	if code == "" {
+		a.Body, code, why = encodeBody(resp.Header.Get("Content-Type"), body, o.redact)
+	}
+	switch {
+	case code == "":
+	case success:
+		a.Code, a.Detail = code, o.shown+": "+why
+	default: // the status says it all; the body is for people
+		a.Body = plainBody(prefix(body, maxErrorBody), o.redact)
+	}
+	return a
+}
+
+// read returns the decompressed body, at most MaxBody bytes of it, and a code if it is not whole.
+func (c *Caller) read(ctx context.Context, resp *nethttp.Response) (body []byte, code, why string) {
+	limit := c.cfg.MaxBody
+	// gzip can be a little longer than its content; without this bound, empty
+	// members could be sent for ever.
+	raw := &boundedReader{r: resp.Body, left: limit + maxErrorBody}
+	var r io.Reader = raw
+	if enc := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); enc == "gzip" || enc == "x-gzip" {
+		r = &gunzip{raw: raw}
+	} else if enc != "" && enc != "identity" {
+		return nil, "body_invalid", "the body is encoded as " + clip(printable(enc), 40) + ", which is not understood: only gzip is asked for"
+	}
+	body, err := io.ReadAll(io.LimitReader(r, limit+1))
+	switch {
+	case int64(len(body)) > limit || errors.Is(err, errTooMuch):
+		return body[:min(int64(len(body)), limit)], "body_too_large", "the body is larger than the limit"
+	case err == nil:
+		return body, "", ""
+	}
+	if code, why := ended(ctx, true); code != "" {
+		return body, code, why
+	}
+	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
+		return body, "body_invalid", "the body is not valid gzip"
+	}
+	return body, "body_cut", "the body ended early: " + root(err)
+}
+
+// prefix is the start of a body, and does not end inside a character.
+func prefix(body []byte, n int) []byte {
+	if len(body) <= n {
+		return body
+	}
+	for cut := n; cut > n-utf8.UTFMax; cut-- {
+		if utf8.RuneStart(body[cut]) {
+			return body[:cut]
+		}
+	}
+	return body[:n]
+}
+
+// gunzip decompresses; unlike gzip.Reader, an empty body is no error.
+type gunzip struct {
+	raw io.Reader
+	z   *gzip.Reader
+}
+
+// Read implements io.Reader.
+func (g *gunzip) Read(p []byte) (int, error) {
+	if g.z == nil {
+		z, err := gzip.NewReader(g.raw)
+		if err != nil {
+			return 0, err // io.EOF: the body is empty
+		}
+		g.z = z
+	}
+	return g.z.Read(p)
+}
+
+var errTooMuch = errors.New("over the limit")
+
+// boundedReader fails with errTooMuch, where io.LimitedReader would end.
+type boundedReader struct {
+	r    io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooMuch
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// keptHeaders returns the headers that an answer keeps: lower case, values
+// joined, no credentials. Past the limit the longest are left out, so that one
+// huge header does not cost the useful ones.
+func keptHeaders(h nethttp.Header, redact *redactor) map[string]string {
+	type header struct{ name, value string }
+	var all []header
+	for name, values := range h {
+		name = strings.ToLower(name)
+		if !slices.Contains(notKept, name) {
+			all = append(all, header{name, redact.text(strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD"))})
+		}
+	}
+	slices.SortFunc(all, func(a, b header) int {
+		return cmp.Or(cmp.Compare(len(a.name)+len(a.value), len(b.name)+len(b.value)), strings.Compare(a.name, b.name))
+	})
+	kept, total := map[string]string{}, 0
+	for _, h := range all {
+		if total += len(h.name) + len(h.value); total > maxHeaders {
+			break
+		}
+		kept[h.name] = h.value
+	}
+	return kept
+}

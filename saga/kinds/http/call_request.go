@@ -1,0 +1,208 @@
+package http
+
+import (
+	"encoding/json"
+	"maps"
+	"mime"
+	nethttp "net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"recourse/saga"
+)
+
+// outgoing is a request with its secrets in place: it must not be shown or stored.
+type outgoing struct {
+	method string
+	url    *url.URL
+	header nethttp.Header
+	body   []byte
+	shown  string // method, host and path, with secrets as references
+	redact *redactor
+}
+
+// ownHeaders are set by the HTTP client itself; a definition that sets them
+// could smuggle a second request past a proxy, or hang the call.
+var ownHeaders = []string{"connection", "content-length", "expect", "host", "keep-alive", "proxy-connection",
+	"te", "trailer", "transfer-encoding", "upgrade"}
+
+func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
+	u := &unsealer{secret: c.cfg.Secret}
+	if !isToken(r.Method) || r.Method == nethttp.MethodConnect {
+		return nil, &refusal{CodeRequestInvalid, "the method is not one that HTTP can send"}
+	}
+	target, err := u.url(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	header, err := u.headers(r.Headers)
+	if err != nil {
+		return nil, err
+	}
+	body, err := u.body(r.Body, header)
+	if err != nil {
+		return nil, err
+	}
+	if header.Get("User-Agent") == "" {
+		header.Set("User-Agent", c.cfg.UserAgent)
+	}
+	if header.Get("Accept-Encoding") == "" && header.Get("Range") == "" { // a part of a gzip stream cannot be read
+		header.Set("Accept-Encoding", "gzip")
+	}
+	return &outgoing{method: r.Method, url: target, header: header, body: body,
+		shown: shown(r.Method, r.URL), redact: newRedactor(u.values)}, nil
+}
+
+func (u *unsealer) url(sealed string) (*url.URL, error) {
+	if _, rest, ok := strings.Cut(sealed, "://"); ok && strings.Contains(authority(rest), "${secrets.") {
+		return nil, &refusal{CodeURLInvalid, "a secret cannot be part of the host; use headers, auth or query"}
+	}
+	text, err := u.text(sealed, percentEncode)
+	if err != nil {
+		return nil, err
+	}
+	return parseURL(text)
+}
+
+// parseURL reads an absolute http or https URL. Its errors do not hold the URL.
+func parseURL(text string) (*url.URL, error) {
+	target, err := url.Parse(text)
+	if err != nil || strings.ContainsAny(text, " \t\r\n\x00") {
+		return nil, &refusal{CodeURLInvalid, "the URL cannot be read"}
+	}
+	return target, checkURL(target)
+}
+
+func checkURL(u *url.URL) error {
+	host := u.Hostname()
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return &refusal{CodeURLInvalid, "the URL must begin with http:// or https://"}
+	case u.Opaque != "" || host == "":
+		return &refusal{CodeURLInvalid, "the URL has no host"}
+	case u.User != nil:
+		return &refusal{CodeURLInvalid, "the URL must not hold a user or password; use auth with a secret"}
+	}
+	if p := u.Port(); p != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return &refusal{CodeURLInvalid, "the URL's port must be from 1 to 65535"}
+		}
+	}
+	if _, err := netip.ParseAddr(host); err != nil && endsInNumber(host) {
+		return &refusal{CodeURLInvalid, "write an IPv4 address as four decimal numbers"}
+	}
+	return nil
+}
+
+func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
+	header := nethttp.Header{}
+	for _, name := range slices.Sorted(maps.Keys(sealed)) {
+		key := nethttp.CanonicalHeaderKey(name)
+		if !isToken(name) || slices.Contains(ownHeaders, strings.ToLower(name)) {
+			return nil, &refusal{CodeRequestInvalid, "the header " + strconv.Quote(name) + " cannot be set"}
+		}
+		if _, twice := header[key]; twice {
+			return nil, &refusal{CodeRequestInvalid, "the header " + key + " is set twice"}
+		}
+		if hasControl(sealed[name]) {
+			return nil, &refusal{CodeRequestInvalid, "the header " + key + " has a line break or control character in its value"}
+		}
+		value, err := u.text(sealed[name], nil)
+		if err != nil {
+			return nil, err
+		}
+		if hasControl(value) {
+			return nil, &refusal{codeSecretMissing, "the secret in the header " + key + " has a line break or control character in it: provide it as one line"}
+		}
+		header.Set(key, value)
+	}
+	return header, nil
+}
+
+// body returns the bytes to send. A JSON body is sent as the request has it;
+// under another content type the request's body is a JSON string of the text to send.
+func (u *unsealer) body(sealed json.RawMessage, header nethttp.Header) ([]byte, error) {
+	if len(sealed) == 0 {
+		return nil, nil
+	}
+	if header.Get("Content-Type") == "" {
+		header.Set("Content-Type", "application/json")
+	}
+	media := mediaType(header.Get("Content-Type"))
+	if isJSON(media) {
+		text, err := u.text(string(sealed), jsonEscape)
+		return []byte(text), err
+	}
+	var text string
+	if err := json.Unmarshal(sealed, &text); err != nil {
+		return nil, &refusal{CodeRequestInvalid, "a body of the type " + media + " must be text"}
+	}
+	quote := func(s string) string { return s }
+	if media == "application/x-www-form-urlencoded" {
+		quote = percentEncode // a secret with & or = in it stays one value
+	}
+	text, err := u.text(text, quote)
+	return []byte(text), err
+}
+
+// shown is the method, host and path of a sealed request: no query, no user,
+// secrets as references. It is safe to log and short.
+func shown(method, sealed string) string {
+	_, rest, ok := strings.Cut(sealed, "://")
+	if !ok {
+		return clip(printable(method), 20) + " (no URL)"
+	}
+	host := authority(rest)
+	path, _, _ := strings.Cut(rest[len(host):], "?")
+	path, _, _ = strings.Cut(path, "#")
+	host = host[strings.LastIndexByte(host, '@')+1:]
+	return clip(printable(method+" "+host+path), 200)
+}
+
+func authority(rest string) string {
+	if i := strings.IndexAny(rest, `/?#\`); i >= 0 {
+		return rest[:i]
+	}
+	return rest
+}
+
+func mediaType(contentType string) string {
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		media, _, _ = strings.Cut(contentType, ";")
+	}
+	return strings.ToLower(strings.TrimSpace(media))
+}
+
+func isJSON(media string) bool {
+	return media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
+}
+
+func isToken(s string) bool {
+	const alphabet = "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~"
+	return s != "" && strings.Trim(strings.ToLower(s), alphabet) == "" && utf8.ValidString(s)
+}
+
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,138 @@
+package http
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"recourse/saga/expr"
+)
+
+const (
+	codeSecretMissing = "secret_missing"
+	// minRedacted is the shortest secret that is looked for in answers: shorter ones
+	// are found in innocent data.
+	minRedacted = 6
+	redacted    = "***"
+)
+
+// unsealer puts secrets into a request and remembers which.
+type unsealer struct {
+	secret func(name string) (string, error)
+	values []string
+	failed *refusal
+}
+
+// text unseals one piece; quote makes a value safe where it stands, nil leaves it as it is.
+func (u *unsealer) text(sealed string, quote func(string) string) (string, error) {
+	if !strings.Contains(sealed, "${") {
+		return sealed, nil
+	}
+	if quote == nil {
+		quote = func(s string) string { return s }
+	}
+	out, err := expr.Unseal(sealed, u.resolve, quote)
+	switch {
+	case u.failed != nil:
+		return "", u.failed
+	case err != nil:
+		return "", &refusal{CodeRequestInvalid, "the request's secret references cannot be read"}
+	}
+	return out, nil
+}
+
+func (u *unsealer) resolve(name string) (string, error) {
+	value, err := u.secret(name)
+	switch {
+	case err != nil:
+		u.failed = &refusal{codeSecretMissing, "the secret " + name + " cannot be had: " + clip(printable(err.Error()), 300)}
+	case value == "":
+		u.failed = &refusal{codeSecretMissing, "the secret " + name + " is empty: provide RECOURSE_SECRET_" + name + " or a file " + name + " in --secret-dir"}
+	case !utf8.ValidString(value):
+		u.failed = &refusal{codeSecretMissing, "the secret " + name + " is not UTF-8 text: provide it as text, in base64 for example"}
+	default:
+		u.values = append(u.values, value)
+		return value, nil
+	}
+	return "", u.failed
+}
+
+// redactor takes the values of one request's secrets out of its answer: a
+// service that echoes a header must not write it into a journal.
+type redactor struct{ values []string } // longest first
+
+func newRedactor(values []string) *redactor {
+	r := &redactor{}
+	for _, v := range values {
+		for _, form := range []string{v, percentEncode(v)} {
+			if len(v) >= minRedacted && !slices.Contains(r.values, form) {
+				r.values = append(r.values, form)
+			}
+		}
+	}
+	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })
+	return r
+}
+
+func (r *redactor) text(s string) string {
+	for _, v := range r.values {
+		s = strings.ReplaceAll(s, v, redacted)
+	}
+	return s
+}
+
+// json redacts the strings (names too) of a valid JSON document; numbers and
+// all other strings stay byte for byte.
+func (r *redactor) json(doc json.RawMessage) json.RawMessage {
+	if len(r.values) == 0 {
+		return doc
+	}
+	var out bytes.Buffer
+	for i := 0; i < len(doc); {
+		if doc[i] != '"' {
+			out.WriteByte(doc[i])
+			i++
+			continue
+		}
+		end := stringEnd(doc, i)
+		out.Write(r.literal(doc[i:end]))
+		i = end
+	}
+	return out.Bytes()
+}
+
+func (r *redactor) literal(quoted []byte) []byte {
+	var s string
+	if err := json.Unmarshal(quoted, &s); err != nil {
+		return quoted
+	}
+	clean := r.text(s)
+	if clean == s {
+		return quoted
+	}
+	return []byte(`"` + jsonEscape(clean) + `"`)
+}
+
+// percentEncode encodes all but RFC 3986's unreserved characters, so that a
+// value is one path segment or one query value wherever it stands.
+func percentEncode(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteString("%" + string(hex[c>>4]) + string(hex[c&15]))
+	}
+	return b.String()
+}
+
+// jsonEscape escapes text for the inside of a JSON string.
+func jsonEscape(s string) string {
+	quoted := quoteJSON(s)
+	return string(quoted[1 : len(quoted)-1])
+}

@@ -1,0 +1,142 @@
+package http
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/saga"
+)
+
+// canary holds everything that could break out of a URL, a form or a JSON string.
+const canary = `s3cr€t/"&=?#%+ \${secrets.OTHER}`
+
+func vault(name string) (string, error) {
+	switch name {
+	case "CANARY":
+		return canary, nil
+	case "TOKEN":
+		return "tok-1234567", nil
+	case "PIN":
+		return "1234", nil
+	case "DIGITS":
+		return "12345678", nil
+	case "LINES":
+		return "first\r\nX-Injected: 1", nil
+	case "EMPTY":
+		return "", nil
+	case "BINARY":
+		return "\xff\xfe", nil
+	}
+	return "", errors.New("it is not set: provide RECOURSE_SECRET_" + name)
+}
+
+func TestSecretsAreSent(t *testing.T) {
+	c := newCaller(t, CallerConfig{Secret: vault})
+	s := serveWire(t, say(ok200))
+	encoded := percentEncode(canary)
+	tests := []struct {
+		name       string
+		req        saga.Request
+		line, body string
+		header     string
+	}{
+		{"in a query", saga.Request{Method: "GET", URL: "/x?key=${secrets.CANARY}&b=$${c}"}, "GET /x?key=" + encoded + "&b=${c}", "", ""},
+		{"in a path", saga.Request{Method: "GET", URL: "/bot${secrets.CANARY}/me"}, "GET /bot" + encoded + "/me", "", ""},
+		{"in a header", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"Authorization": "Bearer ${secrets.CANARY}"}}, "GET /", "", "Bearer " + canary},
+		{"in JSON", saga.Request{Method: "POST", URL: "/", Body: json.RawMessage(`{"k":"a${secrets.CANARY}b","d":"$${secrets.TOKEN}"}`)},
+			"POST /", `{"k":"a` + jsonEscape(canary) + `b","d":"${secrets.TOKEN}"}`, ""},
+		{"in a form", saga.Request{Method: "POST", URL: "/", Headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
+			Body: json.RawMessage(`"k=${secrets.CANARY}&b=1"`)}, "POST /", "k=" + encoded + "&b=1", ""},
+		{"in text", saga.Request{Method: "POST", URL: "/", Headers: map[string]string{"Content-Type": "text/plain"},
+			Body: json.RawMessage(`"k=${secrets.CANARY}"`)}, "POST /", "k=" + canary, ""},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.req.URL = s.url + tt.req.URL
+			if a := c.Call(t.Context(), tt.req); !of200(a) {
+				t.Fatalf("Call = %+v", a)
+			}
+			got := s.requests()[i]
+			if diff := cmp.Diff([]string{tt.line, tt.body, tt.header}, []string{got.Line, got.Body, got.Header.Get("Authorization")}); diff != "" {
+				t.Errorf("line, body, header (-want +got):\n%s", diff)
+			}
+		})
+	}
+	var doc map[string]string
+	if err := json.Unmarshal([]byte(s.requests()[3].Body), &doc); err != nil || doc["k"] != "a"+canary+"b" {
+		t.Errorf("the JSON body says %q, %v", doc["k"], err)
+	}
+}
+
+func TestSecretsThatCannotBeSent(t *testing.T) {
+	header := func(value string) saga.Request {
+		return saga.Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: map[string]string{"X-Key": value}}
+	}
+	tests := []struct {
+		name         string
+		req          saga.Request
+		code, detail string
+	}{
+		{"missing", header("${secrets.NOPE}"), "secret_missing", "RECOURSE_SECRET_NOPE"},
+		{"missing in the body", saga.Request{Method: "POST", URL: "http://127.0.0.1:1/", Body: json.RawMessage(`"${secrets.NOPE}"`)}, "secret_missing", "RECOURSE_SECRET_NOPE"},
+		{"empty", header("${secrets.EMPTY}"), "secret_missing", "--secret-dir"},
+		{"two lines in a header", header("${secrets.LINES}"), "secret_missing", "X-Key"},
+		{"not text", header("${secrets.BINARY}"), "secret_missing", "UTF-8"},
+		{"in the host", get("http://${secrets.TOKEN}.example/"), CodeURLInvalid, "host"},
+		{"in the port", get("http://a.example:${secrets.PIN}/"), CodeURLInvalid, "host"},
+	}
+	c := newCaller(t, CallerConfig{Secret: vault})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := c.Call(t.Context(), tt.req)
+			if got, want := of(a), (outcome{Code: tt.code}); got != want {
+				t.Errorf("Call = %+v, want %+v", got, want)
+			}
+			if !strings.Contains(a.Detail, tt.detail) || strings.Contains(a.Detail, "Injected") {
+				t.Errorf("Detail = %q, want it to name %q and no value", a.Detail, tt.detail)
+			}
+		})
+	}
+	if a := newCaller(t, CallerConfig{}).Call(t.Context(), header("${secrets.TOKEN}")); a.Code != "secret_missing" || !strings.Contains(a.Detail, "--secret-dir") {
+		t.Errorf("without secrets: %+v", a)
+	}
+}
+
+func TestEchoedSecretsAreRedacted(t *testing.T) {
+	c := newCaller(t, CallerConfig{Secret: vault})
+	tests := []struct {
+		name, contentType, echo, want string
+	}{
+		{"JSON", "application/json", `{"tok-1234567":["a tok-1234567","\u0074ok-1234567"],"d":"12345678","n":12345678,"same":"\u00e9"}`,
+			`{"***":["a ***","***"],"d":"***","n":12345678,"same":"\u00e9"}`},
+		{"text", "text/plain", "you sent tok-1234567 and 1234", `"you sent *** and 1234"`},
+		{"bytes", "x/y", "\xff\xfetok-1234567", `{"base64":"//4qKio="}`},
+		{"percent-encoded", "text/plain", percentEncode(canary), `"***"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := serveWire(t, say(response(200, "Content-Type: "+tt.contentType+"\r\nX-Echo: Bearer tok-1234567", tt.echo)))
+			r := get(s.url + "?a=${secrets.TOKEN}&b=${secrets.DIGITS}&c=${secrets.PIN}&d=${secrets.CANARY}")
+			a := c.Call(t.Context(), r)
+			if got := string(a.Body); got != tt.want || a.Headers["x-echo"] != "Bearer ***" {
+				t.Errorf("Body = %s, X-Echo = %q; want %s", got, a.Headers["x-echo"], tt.want)
+			}
+		})
+	}
+	t.Run("in errors", func(t *testing.T) {
+		s := serveWire(t, func(_ int, conn *net.TCPConn) bool {
+			io.WriteString(conn, "HTTP/1.1 tok-1234567 tok-1234567\r\n\r\n")
+			return false
+		})
+		a := c.Call(t.Context(), saga.Request{Method: "POST", URL: s.url + "/bot${secrets.TOKEN}", Body: json.RawMessage(`1`)})
+		if a.Code != "connection" || strings.Contains(a.Detail, "tok-") || !strings.Contains(a.Detail, "/bot${secrets.TOKEN}") {
+			t.Errorf("answer = %+v", a)
+		}
+	})
+}

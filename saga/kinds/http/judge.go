@@ -1,0 +1,155 @@
+package http
+
+import (
+	"encoding/json"
+	"fmt"
+	nethttp "net/http"
+	"strings"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Judge implements saga.Call by the table of SPEC §2. Doubt is for writes only: what
+// leaves no effect is retried.
+func (b *Body) Judge(a saga.Answer) saga.Verdict {
+	class := b.class(a)
+	if class == journal.Succeeded {
+		return saga.Verdict{Class: class, Output: a.Body}
+	}
+	return saga.Verdict{Class: class, Error: b.failure(a)}
+}
+
+func (b *Body) class(a saga.Answer) journal.Class {
+	doubt := journal.InDoubt
+	if b.ReadOnly() {
+		doubt = journal.Transient
+	}
+	switch {
+	case !a.Sent:
+		return unsent(a.Code)
+	case a.Status == 0:
+		return doubt
+	case a.Status >= 200 && a.Status <= 299:
+		if a.Code == "" {
+			return journal.Succeeded
+		}
+		if b.ReadOnly() && a.Code == "body_too_large" {
+			return journal.Refused // it will be as large the next time
+		}
+		return doubt
+	}
+	return b.refusal(a.Status, doubt)
+}
+
+// unsent tells what may go away by itself from what stays until someone acts.
+func unsent(code string) journal.Class {
+	switch code {
+	case "egress_denied", "secret_missing", CodeURLInvalid, CodeRequestInvalid:
+		return journal.Refused
+	}
+	return journal.Transient
+}
+
+func (b *Body) refusal(status int, doubt journal.Class) journal.Class {
+	switch {
+	case status == 408 || status == 425 || status == 429:
+		return journal.Transient
+	case status == 401 || status == 407:
+		return journal.Held
+	case status >= 400 && status <= 499:
+		return journal.Refused
+	case status >= 300 && status <= 399:
+		// 301, 302 and 303 may follow a write that took effect ("see the result there").
+		if !b.ReadOnly() && status <= 303 && status != 300 {
+			return journal.InDoubt
+		}
+		return journal.Refused
+	}
+	return doubt
+}
+
+// failure words what went wrong. Its title has the host as the definition writes it,
+// never data, a query or a user.
+func (b *Body) failure(a saga.Answer) *saga.Failure {
+	if a.Status == 0 || a.Status <= 299 {
+		code := a.Code
+		if code == "" {
+			code = "no_answer"
+		}
+		return &saga.Failure{Code: code, Title: fmt.Sprintf("%s (%s %s)", wentWrong(code), b.method, b.origin), Detail: a.Detail}
+	}
+	title := fmt.Sprintf("HTTP %d from %s", a.Status, b.origin)
+	if text := nethttp.StatusText(a.Status); text != "" {
+		title = fmt.Sprintf("HTTP %d %s from %s", a.Status, text, b.origin)
+	}
+	detail := said(a.Body)
+	if detail == "" {
+		detail = a.Detail
+	}
+	return &saga.Failure{Code: fmt.Sprintf("http_%d", a.Status), Title: title, Detail: detail}
+}
+
+func wentWrong(code string) string {
+	switch code {
+	case "timeout":
+		return "no answer in time"
+	case "connection":
+		return "the connection failed"
+	case "dns":
+		return "the host's name was not found"
+	case "tls":
+		return "the secure connection could not be made"
+	case "egress_denied":
+		return "the address is not one that steps may reach"
+	case "secret_missing":
+		return "a secret is missing"
+	case "body_cut":
+		return "the answer was cut off"
+	case "body_too_large":
+		return "the answer is too large"
+	case "body_invalid":
+		return "the answer is not the JSON it says it is"
+	case "interrupted":
+		return "the sender stopped before the answer"
+	case "no_answer":
+		return "no answer"
+	}
+	return "the call failed: " + strings.ReplaceAll(code, "_", " ")
+}
+
+// maxSaid bounds what is quoted of the other side's explanation.
+const maxSaid = 500
+
+// said finds an explanation in an error's body: problem details (RFC 9457), or
+// {error: {message}} and {error: text}, {message: text} as many APIs have it.
+func said(body json.RawMessage) string {
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(body, &doc) != nil {
+		return ""
+	}
+	text := func(raw json.RawMessage) string {
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			return ""
+		}
+		return s
+	}
+	found := text(doc["detail"])
+	var inner map[string]json.RawMessage
+	for _, next := range []func() string{
+		func() string { return text(doc["title"]) },
+		func() string {
+			if json.Unmarshal(doc["error"], &inner) != nil {
+				return text(doc["error"])
+			}
+			return text(inner["message"])
+		},
+		func() string { return text(doc["message"]) },
+	} {
+		if found == "" {
+			found = next()
+		}
+	}
+	return cut(strings.TrimSpace(printable(found)), maxSaid)
+}

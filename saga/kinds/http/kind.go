@@ -1,0 +1,212 @@
+// Package http is the step kind that sends an HTTP request.
+//
+// Its pure half (decoding, rendering, judging) says what shall leave and what an
+// answer means; its other half, the [Caller], performs a request safely.
+package http
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"recourse/idempotency"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+)
+
+// DefaultTimeout bounds one attempt, its answer's body included.
+const DefaultTimeout = 30 * time.Second
+
+// Kind describes the kind.
+func Kind() dsl.Kind {
+	text := json.RawMessage(`{"type": "object"}`)
+	return dsl.Kind{
+		Name:  "http",
+		Value: json.RawMessage(`{"type": "string", "pattern": "^(GET|HEAD|POST|PUT|PATCH|DELETE) +\\S"}`),
+		Keys: []dsl.Key{
+			{Name: "query", Schema: text},
+			{Name: "headers", Schema: text},
+			{Name: "body", Schema: json.RawMessage(`true`)},
+			{Name: "auth", Schema: json.RawMessage(`{"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": false,
+				"properties": {"bearer": {"type": "string"}, "header": {"type": "string"}, "value": {"type": "string"}}}]}`)},
+		},
+		Doc: "Sends one HTTP request: `METHOD url`, with `query`, `headers`, `body` and `auth`. The output is the parsed body; " +
+			"`result` is `{status, headers, body}`. GET and HEAD leave no effect, so they are never in doubt.",
+		Timeout: DefaultTimeout,
+		Fails:   dsl.ByAccident,
+		Decode:  decode,
+	}
+}
+
+// Body is an http step: its shape is [saga.Call]. It is immutable.
+type Body struct {
+	method  string
+	url     *expr.Template
+	origin  string // scheme, host and port as written, for messages
+	query   []pair
+	headers []pair
+	auth    *credential
+	body    *expr.Template // nil: none
+	object  bool           // the body is, or may be, an object
+}
+
+// pair is a header or a parameter. A parameter written as a list has several values.
+type pair struct {
+	name   string
+	value  *expr.Template
+	sealed bool // it has a secret, so it is text
+}
+
+// credential is the header that auth gives.
+type credential struct {
+	name, prefix string
+	value        *expr.Template
+}
+
+var (
+	_ saga.Call      = (*Body)(nil)
+	_ dsl.KeyCarrier = (*Body)(nil)
+	_ dsl.Unsafe     = (*Body)(nil)
+)
+
+// ReadOnly implements saga.Call: GET and HEAD (RFC 9110, section 9.2.1).
+func (b *Body) ReadOnly() bool { return b.method == "GET" || b.method == "HEAD" }
+
+// Repeatable implements dsl.Unsafe: the idempotent methods (RFC 9110, section 9.2.2).
+func (b *Body) Repeatable() bool { return b.method != "POST" && b.method != "PATCH" }
+
+// CarriesKey implements dsl.KeyCarrier.
+func (b *Body) CarriesKey(in, name string) error {
+	switch idempotency.In(in) {
+	case idempotency.Header:
+		if !isToken(name) || slices.Contains(ownHeaders, strings.ToLower(name)) {
+			return fmt.Errorf("the key cannot be sent as the header %q: choose another name", name)
+		}
+	case idempotency.Body:
+		if b.body == nil || !b.object {
+			return errors.New("the key goes into a field of the body, so the step needs a body that is a map")
+		}
+	}
+	return nil
+}
+
+func decode(d *dsl.Decoder) saga.Body {
+	b := &Body{}
+	b.target(d)
+	b.query = pairs(d, "query")
+	for _, q := range b.query {
+		if q.name == "" {
+			d.Fail(d.Get("query"), "bad_name", "a parameter needs a name")
+		}
+	}
+	b.headers = pairs(d, "headers")
+	b.checkHeaders(d)
+	if n := d.Get("auth"); n != nil {
+		b.auth = auth(d, n)
+		b.checkAuth(d, n)
+	}
+	if n := d.Get("body"); n != nil && !n.IsNull() {
+		b.body = d.Template(n, dsl.Sealed)
+		b.object = n.Form == dsl.Map || n.IsText() && !b.body.IsConst()
+	}
+	return b
+}
+
+func pairs(d *dsl.Decoder, key string) []pair {
+	n := d.Get(key)
+	if n == nil {
+		return nil
+	}
+	if n.Form != dsl.Map {
+		d.Expect(n, "a map of names to values")
+		return nil
+	}
+	var out []pair
+	for _, e := range n.Entries {
+		p := pair{name: e.Name()}
+		switch {
+		case e.Value.Form == dsl.Map, e.Value.Form == dsl.List && key == "headers":
+			d.Expect(e.Value, "text, a number or true/false")
+			continue
+		case e.Value.Form == dsl.List || e.Value.IsNull():
+			p.value = d.Template(e.Value, dsl.InRequest)
+		default:
+			p.value = d.Text(e.Value, 0, dsl.Sealed)
+			p.sealed = hasSecret(p.value)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func hasSecret(t *expr.Template) bool {
+	return slices.ContainsFunc(t.Refs(), func(r expr.Ref) bool { return r.Root == "secrets" })
+}
+
+func (b *Body) checkHeaders(d *dsl.Decoder) {
+	seen := map[string]bool{}
+	n := d.Get("headers")
+	for _, h := range b.headers {
+		low := strings.ToLower(h.name)
+		at := n
+		for _, e := range n.Entries {
+			if e.Name() == h.name {
+				at = e.Key
+			}
+		}
+		switch {
+		case !isToken(h.name):
+			d.Fail(at, "bad_header", "%q is no name for a header: letters, digits and - only", h.name)
+		case slices.Contains(ownHeaders, low):
+			d.Fail(at, "bad_header", "the header %s is set by the client itself: remove it", h.name)
+		case seen[low]:
+			d.Fail(at, "bad_header", "the header %s is set twice: header names do not differ by case", h.name)
+		}
+		if v := n.Get(h.name); v != nil && v.IsNull() {
+			d.Expect(v, "a header's value as text")
+		}
+		seen[low] = true
+	}
+}
+
+// auth reads a token, {bearer: token} or {header: name, value: text}.
+func auth(d *dsl.Decoder, n *dsl.Node) *credential {
+	if n.Form == dsl.Scalar {
+		return &credential{"Authorization", "Bearer ", d.Text(n, 0, dsl.Sealed)}
+	}
+	if n.Get("basic") != nil {
+		d.Fail(n.Get("basic"), "not_available", `basic comes with a later release: keep "Basic <base64>" as a secret, and write {header: Authorization, value: "${secrets.NAME}"}`)
+		return nil
+	}
+	if !d.Known(n, "auth", "bearer", "header", "value") {
+		return nil
+	}
+	bearer, header, value := n.Get("bearer"), n.Get("header"), n.Get("value")
+	switch {
+	case bearer != nil && header == nil && value == nil:
+		return &credential{"Authorization", "Bearer ", d.Text(bearer, 0, dsl.Sealed)}
+	case bearer == nil && header != nil && value != nil:
+		name, ok := d.Str(header, "a header's name")
+		if ok && (!isToken(name) || slices.Contains(ownHeaders, strings.ToLower(name))) {
+			d.Fail(header, "bad_header", "%q cannot be a header of a request", name)
+		}
+		return &credential{name, "", d.Text(value, 0, dsl.Sealed)}
+	}
+	d.Fail(n, "bad_auth", "auth is a token, {bearer: token}, or {header: name, value: text}")
+	return nil
+}
+
+func (b *Body) checkAuth(d *dsl.Decoder, n *dsl.Node) {
+	if b.auth == nil {
+		return
+	}
+	for _, h := range b.headers {
+		if strings.EqualFold(h.name, b.auth.name) {
+			d.Fail(n, "bad_auth", "auth and headers both set %s: keep one", b.auth.name)
+		}
+	}
+}

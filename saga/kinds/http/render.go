@@ -1,0 +1,267 @@
+package http
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/textproto"
+	"net/url"
+	"strings"
+
+	"recourse/saga"
+	"recourse/saga/expr"
+)
+
+// Request implements saga.Call. Secrets stay references; an error is a
+// *saga.Failure or an *expr.EvalError and means that nothing can be sent.
+func (b *Body) Request(env expr.Env) (saga.Request, error) {
+	env = &once{env: env, roots: map[string]rootValue{}}
+	r := saga.Request{Method: b.method, Headers: map[string]string{"Accept": "application/json"}}
+	var err error
+	if r.URL, err = b.address(env); err != nil {
+		return saga.Request{}, err
+	}
+	if err := b.setHeaders(r.Headers, env); err != nil {
+		return saga.Request{}, err
+	}
+	if r.Body, err = b.content(r.Headers, env); err != nil {
+		return saga.Request{}, err
+	}
+	return r, nil
+}
+
+// once asks an environment for each root a single time, however many templates the request has.
+type once struct {
+	env   expr.Env
+	roots map[string]rootValue
+}
+
+type rootValue struct {
+	value any
+	ok    bool
+}
+
+func (o *once) Root(name string) (any, bool) {
+	r, known := o.roots[name]
+	if !known {
+		r.value, r.ok = o.env.Root(name)
+		o.roots[name] = r
+	}
+	return r.value, r.ok
+}
+
+func unsendable(format string, args ...any) error {
+	return &saga.Failure{Code: "bad_request", Title: "the request cannot be sent", Detail: fmt.Sprintf(format, args...)}
+}
+
+// address renders the URL and appends the query.
+func (b *Body) address(env expr.Env) (string, error) {
+	sealed, err := b.url.SealedText(env)
+	if err != nil {
+		return "", err
+	}
+	if err := checkAddress(strings.ReplaceAll(sealed, "$${", "${")); err != nil {
+		return "", err
+	}
+	params, err := b.parameters(env)
+	if err != nil || len(params) == 0 {
+		return sealed, err
+	}
+	sep := "?"
+	if strings.Contains(sealed, "?") {
+		sep = "&"
+	}
+	return sealed + sep + strings.Join(params, "&"), nil
+}
+
+// checkAddress refuses what data could have made of a URL. Its details do not show
+// the data.
+func checkAddress(text string) error {
+	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
+		return unsendable("the URL has a space, a backslash or a control character in it: urlencode() what may have some")
+	}
+	if strings.Contains(text, "#") {
+		return unsendable("the URL has a # in it: urlencode() what may have one")
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != "" {
+		return unsendable("the URL is not an http or https URL with a host: look at the variable it begins with")
+	}
+	if u.User != nil {
+		return unsendable("the URL has a user in it: use auth with a secret")
+	}
+	for _, segment := range strings.Split(u.Path, "/") {
+		if segment == "." || segment == ".." {
+			return unsendable("the URL's path has a . or .. segment, which would lead to another path: urlencode() does not help, refuse such data before")
+		}
+	}
+	return nil
+}
+
+func (b *Body) parameters(env expr.Env) ([]string, error) {
+	var out []string
+	for _, q := range b.query {
+		name := percentEncode(q.name)
+		if q.sealed {
+			text, err := q.value.SealedText(env)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, name+"="+encodeSealed(text))
+			continue
+		}
+		values, err := scalars(q, env)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range values {
+			out = append(out, name+"="+percentEncode(v))
+		}
+	}
+	return out, nil
+}
+
+// scalars renders a parameter: a scalar once, a list once for each item, null not at all.
+func scalars(q pair, env expr.Env) ([]string, error) {
+	v, err := q.value.Value(env)
+	if err != nil {
+		return nil, err
+	}
+	items, list := v.([]any)
+	if !list {
+		items = []any{v}
+	}
+	var out []string
+	for _, item := range items {
+		switch one := item.(type) {
+		case nil:
+		case string:
+			out = append(out, one)
+		case bool:
+			out = append(out, fmt.Sprint(one))
+		case json.Number:
+			out = append(out, one.String())
+		default:
+			return nil, unsendable("the parameter %q is an object or a list within a list: use json()", q.name)
+		}
+	}
+	return out, nil
+}
+
+// encodeSealed percent-encodes sealed text except its references to secrets, whose
+// values the caller encodes when it puts them in. Encoded text has no ${ of its own.
+func encodeSealed(sealed string) string {
+	var b strings.Builder
+	for sealed != "" {
+		i := strings.Index(sealed, "${")
+		switch {
+		case i < 0:
+			b.WriteString(percentEncode(sealed))
+			return b.String()
+		case i > 0 && sealed[i-1] == '$': // $${: a literal ${
+			b.WriteString(percentEncode(sealed[:i-1] + "${"))
+			sealed = sealed[i+2:]
+		default:
+			end := strings.IndexByte(sealed[i:], '}')
+			b.WriteString(percentEncode(sealed[:i]) + sealed[i:i+end+1])
+			sealed = sealed[i+end+1:]
+		}
+	}
+	return b.String()
+}
+
+func (b *Body) setHeaders(headers map[string]string, env expr.Env) error {
+	for _, h := range b.headers {
+		text, err := h.value.SealedText(env)
+		if err != nil {
+			return err
+		}
+		if hasControl(text) {
+			return unsendable("the header %s has a line break or a control character in its value", h.name)
+		}
+		headers[textproto.CanonicalMIMEHeaderKey(h.name)] = text
+	}
+	if b.auth == nil {
+		return nil
+	}
+	text, err := b.auth.value.SealedText(env)
+	if err != nil {
+		return err
+	}
+	if hasControl(text) {
+		return unsendable("auth has a line break or a control character in its value")
+	}
+	headers[textproto.CanonicalMIMEHeaderKey(b.auth.name)] = b.auth.prefix + text
+	return nil
+}
+
+const (
+	jsonType = "application/json"
+	formType = "application/x-www-form-urlencoded"
+)
+
+// content renders the body by the content type: JSON as it is; a form from an
+// object; anything else from text. In the last two the request's body is a JSON
+// string of the text that is sent.
+func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage, error) {
+	if b.body == nil {
+		return nil, nil
+	}
+	if headers["Content-Type"] == "" {
+		headers["Content-Type"] = jsonType
+	}
+	media := mediaType(headers["Content-Type"])
+	if isJSON(media) {
+		return b.body.SealedJSON(env)
+	}
+	doc, err := b.body.SealedJSON(env)
+	if err != nil {
+		return nil, err
+	}
+	var text string
+	if json.Unmarshal(doc, &text) == nil && doc[0] == '"' {
+		return doc, nil
+	}
+	if media != formType {
+		return nil, unsendable("a body of the type %s must be text: use json() or another content-type", cut(media, 60))
+	}
+	form, err := encodeForm(doc)
+	if err != nil {
+		return nil, err
+	}
+	return quoteJSON(form), nil
+}
+
+// encodeForm makes a form of a sealed object, in its order.
+func encodeForm(doc json.RawMessage) (string, error) {
+	d := json.NewDecoder(strings.NewReader(string(doc)))
+	d.UseNumber()
+
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return "", unsendable("a form is made from a map")
+	}
+	var out []string
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return "", fmt.Errorf("http: form: %w", err)
+		}
+		var v any
+		if err := d.Decode(&v); err != nil {
+			return "", fmt.Errorf("http: form: %w", err)
+		}
+		items, list := v.([]any)
+		if !list {
+			items = []any{v}
+		}
+		for _, item := range items {
+			switch item.(type) {
+			case nil:
+				continue
+			case map[string]any, []any:
+				return "", unsendable("the form field %q is an object or a list within a list: use json()", name)
+			}
+			out = append(out, encodeSealed(fmt.Sprint(name))+"="+encodeSealed(fmt.Sprint(item)))
+		}
+	}
+	return strings.Join(out, "&"), nil
+}

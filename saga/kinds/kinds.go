@@ -1,0 +1,22 @@
+// Package kinds is the one list of the step kinds there are.
+package kinds
+
+import (
+	"recourse/saga/dsl"
+	"recourse/saga/kinds/fail"
+	"recourse/saga/kinds/http"
+	"recourse/saga/kinds/set"
+	"recourse/saga/kinds/sleep"
+	switchkind "recourse/saga/kinds/switch"
+)
+
+// All lists the kinds, in the order of the reference.
+func All() []dsl.Kind {
+	return []dsl.Kind{
+		http.Kind(),
+		sleep.Kind(),
+		switchkind.Kind(),
+		set.Kind(),
+		fail.Kind(),
+	}
+}

@@ -1,0 +1,32 @@
+// Package set is the step kind that computes a value.
+package set
+
+import (
+	"encoding/json"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+)
+
+// Kind describes the kind.
+func Kind() dsl.Kind {
+	return dsl.Kind{
+		Name:   "set",
+		Value:  json.RawMessage(`true`),
+		Doc:    "Computes a value from a template. Nothing is sent; the value is the step's output.",
+		Decode: decode,
+	}
+}
+
+// Body is a set step: its shape is [saga.Value].
+type Body struct{ value *expr.Template }
+
+var _ saga.Value = (*Body)(nil)
+
+func decode(d *dsl.Decoder) saga.Body {
+	return &Body{value: d.Template(d.Own(), dsl.Plain)}
+}
+
+// Eval renders the value.
+func (b *Body) Eval(env expr.Env) (json.RawMessage, error) { return b.value.JSON(env) }

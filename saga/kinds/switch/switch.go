@@ -1,0 +1,85 @@
+// Package switchkind is the step kind that goes on with one of several lists of
+// steps: switch.
+package switchkind
+
+import (
+	"encoding/json"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+)
+
+// Kind describes the kind.
+func Kind() dsl.Kind {
+	return dsl.Kind{
+		Name: "switch",
+		Value: json.RawMessage(`{"type": "array", "minItems": 1, "items": {"type": "object", "additionalProperties": false, "required": ["steps"],
+			"properties": {"when": {"$ref": "#/$defs/condition"}, "steps": {"$ref": "#/$defs/steps"}}}}`),
+		Doc:    "Goes on with the first branch whose `when` holds; the last branch may omit `when`. The output is that of the branch's last step, null when no branch is taken.",
+		Decode: decode,
+	}
+}
+
+// Body is a switch step: its shape is [saga.Choice].
+type Body struct{ branches []branch }
+
+type branch struct {
+	when  *expr.Program // nil: always
+	steps []*saga.Step
+}
+
+var _ saga.Choice = (*Body)(nil)
+
+func decode(d *dsl.Decoder) saga.Body {
+	own := d.Own()
+	if own.Form != dsl.List || len(own.Items) == 0 {
+		d.Expect(own, "a list of branches {when, steps}")
+		return &Body{}
+	}
+	b := &Body{}
+	for i, item := range own.Items {
+		if whole := d.Known(item, "a branch", "when", "steps"); item.Form != dsl.Map || !whole && item.Get("steps") == nil {
+			continue
+		}
+		var one branch
+		if n := item.Get("when"); n != nil {
+			one.when = d.Condition(n, dsl.Plain)
+		} else if i < len(own.Items)-1 {
+			d.Fail(item, "missing_key", "only the last branch may omit when: those after it would never run")
+		}
+		if n := item.Get("steps"); n != nil {
+			one.steps = d.Steps(n)
+		} else {
+			d.Fail(item, "missing_key", "a branch needs steps")
+		}
+		b.branches = append(b.branches, one)
+	}
+	return b
+}
+
+// Choose returns the index of the first branch that holds, -1 for none.
+func (b *Body) Choose(env expr.Env) (int, error) {
+	for i, one := range b.branches {
+		if one.when == nil {
+			return i, nil
+		}
+		ok, err := one.when.Bool(env)
+		if err != nil {
+			return -1, err
+		}
+		if ok {
+			return i, nil
+		}
+	}
+	return -1, nil
+}
+
+// Branches returns all the branches' steps.
+func (b *Body) Branches() [][]*saga.Step {
+	out := make([][]*saga.Step, len(b.branches))
+	for i, one := range b.branches {
+		out[i] = one.steps
+	}
+	return out
+}

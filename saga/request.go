@@ -1,0 +1,94 @@
+package saga
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/saga/expr"
+)
+
+// Hash is the SHA-256, in hex, of the method, the URL and the body, with a newline
+// between them, as they stand in the request: secrets as references.
+func (r *Request) Hash() string {
+	h := sha256.New()
+	h.Write([]byte(r.Method + "\n" + r.URL + "\n"))
+	h.Write(r.Body)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// place puts the key where the other side looks for it.
+func (r *Request) place(p idempotency.Placement, key string) error {
+	switch p.In {
+	case idempotency.Header:
+		if strings.ContainsAny(key, "\r\n\x00") {
+			return &Failure{Code: "bad_key", Title: "the idempotency key holds a control character"}
+		}
+		headers := make(map[string]string, len(r.Headers)+1)
+		for name, value := range r.Headers {
+			if !strings.EqualFold(name, p.Name) {
+				headers[name] = value
+			}
+		}
+		headers[p.Name] = key
+		r.Headers = headers
+	case idempotency.Query:
+		sep := "?"
+		if strings.Contains(r.URL, "?") {
+			sep = "&"
+		}
+		r.URL += sep + url.QueryEscape(p.Name) + "=" + url.QueryEscape(key)
+	case idempotency.Body:
+		body, err := withField(r.Body, p.Name, key)
+		if err != nil {
+			return err
+		}
+		r.Body = body
+	}
+	return nil
+}
+
+// withField adds a field to a JSON object, in front, leaving the rest of its bytes as they are.
+func withField(body json.RawMessage, name, value string) (json.RawMessage, error) {
+	body = bytes.TrimSpace(body)
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	if body[0] != '{' {
+		return nil, &Failure{Code: "bad_key", Title: "the idempotency key goes into the body, but the body is not an object"}
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	if _, taken := fields[name]; taken {
+		return nil, &Failure{Code: "bad_key", Title: "the body has a field " + strconv.Quote(name) + " already, where the idempotency key goes"}
+	}
+	field, err := journal.Encode(map[string]string{name: value})
+	if err != nil {
+		return nil, err
+	}
+	if len(fields) == 0 {
+		return field, nil
+	}
+	return append(append(field[:len(field)-1], ','), body[1:]...), nil
+}
+
+// decodeBody gives a body as a value.
+func decodeBody(body json.RawMessage) (any, error) {
+	if len(body) == 0 {
+		return nil, nil
+	}
+	return expr.Decode(body)
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func versionName(v int) string { return "v" + itoa(v) }

@@ -1,0 +1,389 @@
+package saga
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/retry"
+)
+
+// Interrupted is the code of the answer that an attempt gets when the process
+// that sent it died, or was stopped, before the answer came.
+const Interrupted = "interrupted"
+
+// Lost is the answer to an attempt whose process died: nobody knows.
+func Lost() Answer {
+	return Answer{Sent: true, Code: Interrupted, Detail: "the process that sent the request stopped before the answer came"}
+}
+
+// Settle turns the answer to an attempt into its outcome record, which also says
+// what follows. at is when the answer came, chance an even draw from all of
+// uint64 for the jitter. ErrStale if that attempt is not under way.
+func (m *Machine) Settle(path string, way journal.Way, attempt int, a Answer, at time.Time, chance uint64) (journal.Record, error) {
+	base, query := strings.CutSuffix(path, verifySuffix)
+	n := m.steps[base]
+	if n == nil {
+		return journal.Record{}, fmt.Errorf("%w: %s", ErrStale, path)
+	}
+	s, step := &n.do, n.step
+	switch {
+	case query:
+		s, step = &n.query, n.step.InDoubt.Verify.Call
+	case way == journal.Undo:
+		s, step = &n.undo, &n.step.Compensate.Step
+	}
+	if s.state != open || s.attempts != attempt {
+		return journal.Record{}, fmt.Errorf("%w: %s attempt %d", ErrStale, path, attempt)
+	}
+	at = at.UTC().Truncate(time.Millisecond)
+	if at.Before(m.at) {
+		at = m.at
+	}
+	t := settling{m: m, n: n, s: s, step: step, a: a, at: at, chance: chance}
+	var class journal.Class
+	switch {
+	case query:
+		class = t.query()
+	case way == journal.Undo:
+		class = t.undo()
+	default:
+		class = t.do()
+	}
+	return journal.Record{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: encode(t.d)}, nil
+}
+
+// settling is one answer being judged.
+type settling struct {
+	m      *Machine
+	n      *node
+	s      *side
+	step   *Step
+	a      Answer
+	at     time.Time
+	chance uint64
+	d      OutcomeData
+}
+
+func (t *settling) env() *env {
+	e := t.m.env(t.n)
+	if t.s == &t.n.undo {
+		e.output, e.hasOutput, e.err = t.n.compensable(), true, t.m.reason
+		e.key = t.n.forwardKey(t.m)
+	} else {
+		e.key = t.n.do.key
+	}
+	if t.a.Status > 0 {
+		e.result = resultOf(t.a)
+	}
+	return e
+}
+
+// judge classifies the answer and fills in what the record says of it.
+func (t *settling) judge() journal.Class {
+	call := t.step.Body.(Call)
+	t.d.StatusCode = t.a.Status
+	v := t.verdict(call)
+	t.d.Error = v.Error
+	if v.Class == journal.Succeeded {
+		t.d.Output = v.Output
+		if t.step.Output != nil {
+			t.d.Result = t.result()
+		}
+	} else if t.a.Status > 0 {
+		t.d.Result = t.result()
+	}
+	if v.Class == journal.Refused && len(t.step.Retry.On) > 0 && t.step.Retry.Retries(t.names(), false) {
+		v.Class = journal.Transient // the author says that this one is worth another try
+	}
+	t.d.Cost = t.cost(v.Class)
+	return v.Class
+}
+
+func (t *settling) verdict(call Call) Verdict {
+	expected := t.a.Code == "" && t.a.Status > 0 && t.step.Expect.Holds(t.a.Status)
+	if !expected {
+		if t.a.Code == "" && t.a.Status >= 200 && t.a.Status <= 299 {
+			return broken(call, codeStatus, fmt.Sprintf("HTTP %d is not a status that `expect.status` names", t.a.Status), "", false)
+		}
+		return call.Judge(t.a)
+	}
+	if sch := t.step.Expect.Schema; sch != nil {
+		if detail := mismatch(sch, t.a.Body); detail != "" {
+			return broken(call, codeSchema, "the answer's body breaks `expect.schema`", detail, true)
+		}
+	}
+	env := t.env()
+	if that := t.step.Expect.That; that != nil {
+		yes, err := that.Bool(env)
+		if err != nil {
+			return broken(call, codeExpression, "`expect.that` could not be evaluated", err.Error(), false)
+		}
+		if !yes {
+			code := t.step.Expect.Error
+			if code == "" {
+				code = codeExpect
+			}
+			return broken(call, code, "`expect.that` does not hold: "+that.Source(), "", false)
+		}
+	}
+	out := t.a.Body
+	if out == nil {
+		out = json.RawMessage("null")
+	}
+	if t.step.Output != nil {
+		var err error
+		if out, err = t.step.Output.JSON(env); err != nil {
+			return broken(call, codeExpression, "`output` could not be evaluated", err.Error(), false)
+		}
+	}
+	return Verdict{Class: journal.Succeeded, Output: out}
+}
+
+// broken is the verdict on an answer that came, but is not what was expected: a
+// read is refused (or, where the body may have been damaged on its way, worth
+// another try); after a write an effect may exist.
+func broken(call Call, code, title, detail string, damaged bool) Verdict {
+	v := Verdict{Class: journal.InDoubt, Error: &Failure{Code: code, Title: title, Detail: detail}}
+	switch {
+	case call.ReadOnly() && damaged:
+		v.Class = journal.Transient
+	case call.ReadOnly():
+		v.Class = journal.Refused
+	}
+	return v
+}
+
+func mismatch(sch Schema, body json.RawMessage) string {
+	value, err := decodeBody(body)
+	if err != nil {
+		return err.Error()
+	}
+	_, findings := sch.Apply(value)
+	var details []string
+	for _, f := range findings {
+		if len(details) == 5 {
+			details = append(details, "…")
+			break
+		}
+		details = append(details, strings.TrimPrefix(f.Pointer+": ", ": ")+f.Detail)
+	}
+	return strings.Join(details, "; ")
+}
+
+// maxResult bounds the body that a record keeps of an answer beside the step's output.
+const maxResult = 16 << 10
+
+func (t *settling) result() json.RawMessage {
+	body := t.a.Body
+	if len(body) > maxResult {
+		body = encode(map[string]int{"left_out_bytes": len(body)})
+	}
+	return encode(struct {
+		Status  int               `json:"status"`
+		Headers map[string]string `json:"headers,omitempty"`
+		Body    json.RawMessage   `json:"body,omitempty"`
+	}{t.a.Status, t.a.Headers, body})
+}
+
+// cost is what the attempt is known to have cost, "" when that is unknown and
+// its reservation stays.
+func (t *settling) cost(class journal.Class) string {
+	c := &t.step.Cost
+	switch {
+	case c.Fixed == nil && c.From == nil:
+		return ""
+	case !t.a.Sent:
+		return "0"
+	case t.a.Status == 0:
+		return ""
+	case c.Fixed != nil:
+		return c.Fixed.Decimal()
+	}
+	v, err := c.From.Eval(t.env())
+	if err != nil {
+		return ""
+	}
+	number, ok := v.(json.Number)
+	if !ok {
+		return ""
+	}
+	m, err := retry.Amount(number.String(), t.m.currency())
+	if err != nil {
+		return ""
+	}
+	return m.Decimal()
+}
+
+// names is what the answer goes by in `on` and `not_on`.
+func (t *settling) names() []string {
+	code := t.a.Code
+	if code == "" && t.d.Error != nil {
+		code = t.d.Error.Code
+	}
+	return retry.Names(t.a.Status, code)
+}
+
+// do decides what follows a forward attempt.
+func (t *settling) do() journal.Class {
+	class := t.judge()
+	doubt := t.s.doubt || class == journal.InDoubt
+	if class == journal.Refused && t.s.doubt {
+		// Doubt is sticky: an earlier attempt may have had its effect, and this
+		// answer does not tell. 409 says that it is being worked on.
+		class = journal.InDoubt
+		if t.a.Status != 409 {
+			t.d.Then = t.unsettled()
+			return class
+		}
+	}
+	switch {
+	case class == journal.Succeeded:
+	case class == journal.Held:
+		t.d.Then = ThenHold
+	case class == journal.Refused:
+		t.d.Then = t.m.endFailed(t.n)
+	case !doubt: // transient
+		if t.m.reason != nil || !t.again() {
+			t.d.Then = t.m.endFailed(t.n)
+		}
+	default:
+		t.doubtful()
+	}
+	return class
+}
+
+// doubtful follows the step's policy.
+func (t *settling) doubtful() {
+	if t.step.InDoubt.Policy == RetrySame || t.step.InDoubt.Policy == "" {
+		if t.again() {
+			if idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow) {
+				t.d.RetryAt, t.d.Then = nil, ThenAsk
+			}
+			return
+		}
+	}
+	t.d.Then = t.unsettled()
+}
+
+// unsettled is what follows when sending again is not the way out of a doubt.
+func (t *settling) unsettled() Then {
+	switch t.step.InDoubt.Policy {
+	case VerifyIt:
+		// An older request may still arrive until its time-out has passed, and `after`.
+		t.d.RetryAt = &Time{t.s.sentAt.Add(t.step.Timeout + t.step.InDoubt.Verify.After)}
+		return ThenVerify
+	case Ask:
+		return ThenAsk
+	}
+	return t.m.endInDoubt(t.n)
+}
+
+// again schedules the next attempt, if the policy leaves one.
+func (t *settling) again() bool {
+	p := t.step.Retry
+	if !p.Left(t.s.round()) || !p.Retries(t.names(), true) {
+		return false
+	}
+	delay := p.Delay(t.s.round(), t.chance)
+	if t.a.Code == Interrupted {
+		delay = 0 // the time it took to come back was wait enough
+	}
+	due := t.at.Add(max(delay, t.a.RetryAfter))
+	if t.step.Deadline > 0 && due.Sub(t.s.firstSent) >= t.step.Deadline {
+		return false
+	}
+	t.d.RetryAt, t.d.Then = &Time{due}, ThenRetry
+	return true
+}
+
+// undo decides what follows an attempt of a compensation: it is retried until it
+// is acknowledged, or waits for a person.
+func (t *settling) undo() journal.Class {
+	class := t.judge()
+	doubt := t.s.doubt || class == journal.InDoubt
+	if class == journal.Refused && t.s.doubt {
+		class = journal.InDoubt
+		if t.a.Status != 409 {
+			t.d.Then = ThenStick
+			return class
+		}
+	}
+	switch {
+	case class == journal.Succeeded:
+	case class == journal.Held:
+		t.d.Then = ThenHold
+	case class == journal.Refused, !t.again():
+		t.d.Then = ThenStick
+	case doubt && idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow):
+		t.d.RetryAt, t.d.Then = nil, ThenStick
+	}
+	return class
+}
+
+// query decides what a status query has told.
+func (t *settling) query() journal.Class {
+	class := t.judge()
+	switch class {
+	case journal.Succeeded:
+		t.d.Then = t.answered()
+	case journal.Held:
+		t.d.Then = ThenHold
+	case journal.Transient:
+		if !t.again() {
+			t.d.Then = ThenUnsure
+		}
+	default:
+		t.d.Then = ThenUnsure
+	}
+	return class
+}
+
+// answered reads a status query's answer.
+func (t *settling) answered() Then {
+	v, env := t.n.step.InDoubt.Verify, t.env()
+	found, err := v.Found.Bool(env)
+	if err != nil {
+		t.d.Output, t.d.Error = nil, expressionFailure("verify.found", err)
+		return ThenUnsure
+	}
+	out := t.d.Output
+	if found && v.Output != nil {
+		if out, err = v.Output.JSON(env); err != nil {
+			t.d.Output, t.d.Error = nil, expressionFailure("verify.output", err)
+			return ThenUnsure
+		}
+	}
+	t.d.Found, t.d.Output = &found, nil
+	if found {
+		t.d.Output = out
+	}
+	return ThenAnswer
+}
+
+// Open lists the attempts that are under way, as the journal has it: for a
+// process that has just read the journal, those whose answer is lost.
+func (m *Machine) Open() []Attempt {
+	var list []Attempt
+	add := func(path string, way journal.Way, s *side) {
+		if s.state == open {
+			list = append(list, Attempt{Path: path, Way: way, Number: s.attempts})
+		}
+	}
+	for _, n := range m.order {
+		add(n.path, journal.Do, &n.do)
+		add(n.path+verifySuffix, journal.Do, &n.query)
+		add(n.path, journal.Undo, &n.undo)
+	}
+	return list
+}
+
+// Attempt names an attempt.
+type Attempt struct {
+	Path   string
+	Way    journal.Way
+	Number int
+}

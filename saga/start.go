@@ -1,0 +1,150 @@
+package saga
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga/expr"
+)
+
+// Errors between those who start sagas, those who run them and those who keep definitions.
+var (
+	// ErrBusy: the node runs as many sagas as it may. Nothing was written.
+	ErrBusy = errors.New("the node is at its limit of running sagas")
+	// ErrUnavailable: the start could not be made durable. The same start may be
+	// made again under the same key.
+	ErrUnavailable = errors.New("the database does not take writes")
+	// ErrUnusable: this program cannot use a definition that another has published:
+	// it leaves the definition's sagas alone.
+	ErrUnusable = errors.New("this program cannot use the definition")
+)
+
+// StartOptions is what a start brings beside the definition.
+type StartOptions struct {
+	Version int
+	Input   json.RawMessage            // nil: null
+	Vars    map[string]json.RawMessage // the server's; only those that the definition reads are pinned
+	Budget  *BudgetData                // nil: the definition's
+	Labels  map[string]string
+	Actor   string
+	RetryOf uuid.UUID
+	Reason  string
+}
+
+// Begin checks a start against its definition and returns the data of `started`
+// and the unique value ("" for none), or what is wrong with it. Findings' pointers are into the start request.
+func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
+	d := StartedData{Definition: def.Name, Version: o.Version, SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason}
+	if !o.RetryOf.IsNil() {
+		d.RetryOf = o.RetryOf.String()
+	}
+	var wrong []Finding
+	d.Input, wrong = applyInput(def, o.Input)
+	d.Vars = make(map[string]json.RawMessage)
+	known := make(map[string]bool, len(def.Vars))
+	for _, v := range def.Vars {
+		known[v.Name] = true
+	}
+	for _, name := range def.VarsUsed {
+		if v, ok := o.Vars[name]; ok {
+			d.Vars[name] = v
+		} else if !known[name] {
+			wrong = append(wrong, Finding{Code: "unknown_var", Detail: "the definition reads vars." + name + ", which the server does not have: set it with RECOURSE_VAR_" + name + " or --vars"})
+		}
+	}
+	if f := checkBudget(def, o.Budget); f != nil {
+		wrong = append(wrong, *f)
+	}
+	if len(wrong) > 0 {
+		return d, "", wrong
+	}
+	unique, f := uniqueValue(def, d)
+	if f != nil {
+		return d, "", []Finding{*f}
+	}
+	return d, unique, nil
+}
+
+func applyInput(def *Definition, input json.RawMessage) (json.RawMessage, []Finding) {
+	if len(input) == 0 {
+		input = json.RawMessage("null")
+	}
+	if def.Input == nil {
+		return input, nil
+	}
+	v, err := expr.Decode(input)
+	if err != nil {
+		return nil, []Finding{{Pointer: "/input", Code: "invalid_json", Detail: err.Error()}}
+	}
+	if v == nil {
+		v = map[string]any{}
+	}
+	v, findings := def.Input.Apply(v)
+	for i := range findings {
+		findings[i].Pointer = "/input" + findings[i].Pointer
+	}
+	if len(findings) > 0 {
+		return nil, findings
+	}
+	return encode(v), nil
+}
+
+func checkBudget(def *Definition, b *BudgetData) *Finding {
+	if b == nil || b.Amount == "" {
+		return nil
+	}
+	if _, err := retry.Amount(b.Amount, b.Currency); err != nil {
+		return &Finding{Pointer: "/budget", Code: "bad_budget", Detail: err.Error()}
+	}
+	if def.Currency != "" && b.Currency != def.Currency {
+		return &Finding{Pointer: "/budget", Code: "bad_budget", Detail: "the definition's amounts are in " + def.Currency}
+	}
+	return nil
+}
+
+func uniqueValue(def *Definition, d StartedData) (string, *Finding) {
+	if def.Unique == nil {
+		return "", nil
+	}
+	m := New(def, uuid.Nil)
+	if err := m.pin(d); err != nil {
+		return "", &Finding{Code: "invalid_input", Detail: err.Error()}
+	}
+	v, err := def.Unique.JSON(m.env(nil))
+	if err != nil {
+		return "", &Finding{Pointer: "/input", Code: "bad_unique", Detail: "`unique` could not be evaluated: " + err.Error()}
+	}
+	if string(v) == "null" {
+		return "", nil
+	}
+	return string(v), nil
+}
+
+// StartRecord returns the record that starts a saga.
+func StartRecord(d StartedData) journal.Record {
+	return journal.Record{Kind: journal.Started, Data: encode(d)}
+}
+
+// Row derives the saga's row.
+func (m *Machine) Row() journal.Row {
+	status := m.Status()
+	r := journal.Row{
+		Status: string(status), Labels: maps.Clone(m.labels), WakeAt: m.WakeAt(), Seq: m.seq, UpdatedAt: m.at,
+		Summary: encode(Summary{Reason: m.reason, Cost: m.Cost(), Residual: m.residual}),
+	}
+	if m.reason != nil {
+		r.Reason = m.reason.Code
+	}
+	if status.Terminal() {
+		r.EndedAt = m.at
+	}
+	for _, e := range m.Inbox() {
+		r.Inbox = append(r.Inbox, journal.Entry{ID: e.ID, Saga: m.id, Definition: m.started.Definition, Kind: e.Kind, Path: e.Path, Since: e.Since, Data: e.Data()})
+	}
+	return r
+}

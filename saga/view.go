@@ -1,0 +1,286 @@
+package saga
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"recourse/compensation"
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/retry"
+)
+
+// View is a saga as users see it.
+type View struct {
+	ID         string                 `json:"id"`
+	Definition string                 `json:"definition"`
+	Version    string                 `json:"version"`
+	SHA256     string                 `json:"sha256"`
+	Status     Status                 `json:"status"`
+	Reason     *Reason                `json:"reason,omitempty"`
+	Input      json.RawMessage        `json:"input,omitempty"`
+	Output     json.RawMessage        `json:"output,omitempty"`
+	OutputErr  *Failure               `json:"output_error,omitempty"`
+	Labels     map[string]string      `json:"labels"`
+	Cost       CostView               `json:"cost"`
+	Residual   []compensation.Residue `json:"residual,omitempty"`
+	Open       []string               `json:"open,omitempty"` // ids of inbox entries
+	RetryOf    string                 `json:"retry_of,omitempty"`
+	WakeAt     *Time                  `json:"wake_at,omitempty"`
+	CreatedAt  Time                   `json:"created_at"`
+	UpdatedAt  Time                   `json:"updated_at"`
+	EndedAt    *Time                  `json:"ended_at,omitempty"`
+	Seq        int64                  `json:"seq"`
+}
+
+// Summary is what a saga's row keeps for lists, beside its columns.
+type Summary struct {
+	Reason   *Reason                `json:"reason,omitempty"`
+	Cost     CostView               `json:"cost"`
+	Residual []compensation.Residue `json:"residual,omitempty"`
+}
+
+// CostView is what a saga has cost.
+type CostView struct {
+	Currency string     `json:"currency,omitempty"`
+	Spent    string     `json:"spent"`
+	Reserved string     `json:"reserved"`
+	Wasted   string     `json:"wasted"`
+	Budget   string     `json:"budget,omitempty"`
+	Tokens   TokensView `json:"tokens"`
+}
+
+// TokensView counts tokens.
+type TokensView struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+// View returns the saga as users see it.
+func (m *Machine) View() View {
+	v := View{
+		ID: m.id.String(), Definition: m.started.Definition, Version: versionName(m.started.Version), SHA256: m.started.SHA256,
+		Status: m.Status(), Reason: m.reason, Input: m.started.Input, Labels: m.labels, Cost: m.Cost(),
+		RetryOf: m.started.RetryOf, CreatedAt: Time{m.created}, UpdatedAt: Time{m.at}, Seq: m.seq,
+	}
+	if v.Labels == nil {
+		v.Labels = map[string]string{}
+	}
+	if f := m.finished; f != nil {
+		v.Output, v.OutputErr, v.Residual, v.EndedAt = f.Output, f.OutputError, f.Residual, &Time{m.at}
+		return v
+	}
+	if m.undoing {
+		v.Residual = m.residual
+	}
+	for _, e := range m.Inbox() {
+		v.Open = append(v.Open, e.ID.String())
+	}
+	if v.Status == Waiting {
+		if at := m.WakeAt(); !at.IsZero() {
+			v.WakeAt = &Time{at}
+		}
+	}
+	return v
+}
+
+// Cost returns what the saga has cost so far.
+func (m *Machine) Cost() CostView {
+	c := CostView{Currency: m.currency(), Spent: m.account.Spent.Decimal(), Reserved: m.account.Reserved.Decimal(), Wasted: m.account.Wasted.Decimal()}
+	if m.account.Budget != nil {
+		c.Budget = m.account.Budget.Decimal()
+	}
+	return c
+}
+
+// WakeAt returns the earliest time that the saga waits for, zero for none.
+func (m *Machine) WakeAt() time.Time {
+	var at time.Time
+	for _, d := range m.Decide() {
+		if w, ok := d.(WakeAt); ok && (at.IsZero() || w.At.Before(at)) {
+			at = w.At
+		}
+	}
+	return at
+}
+
+// Reason returns why the saga will not reach, or has not reached, its goal; nil if it may.
+func (m *Machine) Reason() *Reason { return m.reason }
+
+// Residual lists the effects that remain, as far as is known.
+func (m *Machine) Residual() []compensation.Residue { return m.residual }
+
+// StepStatus is a step's status.
+type StepStatus string
+
+// The statuses of a step.
+const (
+	Pending       StepStatus = "pending"
+	StepRunning   StepStatus = "running"
+	StepWaiting   StepStatus = "waiting"
+	StepSucceeded StepStatus = "succeeded"
+	StepFailed    StepStatus = "failed"
+	StepSkipped   StepStatus = "skipped"
+	StepInDoubt   StepStatus = "in_doubt"
+	StepHeld      StepStatus = "held"
+	StepUndoing   StepStatus = "undoing"
+	StepUndone    StepStatus = "undone"
+	StepUndoFail  StepStatus = "undo_failed"
+)
+
+func (m *Machine) stepStatus(n *node) StepStatus {
+	switch {
+	case n.undo.state == done:
+		return StepUndone
+	case n.undo.state == sticking || n.undo.state == holding:
+		return StepUndoFail
+	case n.undo.state == skipped && n.undo.attempts > 0:
+		return StepUndoFail
+	case n.undo.attempts > 0:
+		return StepUndoing
+	}
+	switch n.do.state {
+	case ready:
+		if n.do.doubt {
+			return StepInDoubt
+		}
+		return StepRunning
+	case open, chosen, woken:
+		return StepRunning
+	case backoff, sleeping, checking:
+		if n.do.doubt {
+			return StepInDoubt
+		}
+		return StepWaiting
+	case asking, doubted:
+		return StepInDoubt
+	case holding:
+		return StepHeld
+	case done:
+		return StepSucceeded
+	case skipped:
+		return StepSkipped
+	}
+	return StepFailed // sticking too: it has failed, and the saga waits for a person
+}
+
+// StepView is a step as users see it.
+type StepView struct {
+	Path     string          `json:"path"`
+	Kind     string          `json:"kind"`
+	Status   StepStatus      `json:"status"`
+	Attempts []AttemptView   `json:"attempts"`
+	Input    json.RawMessage `json:"input,omitempty"` // the last request
+	Output   json.RawMessage `json:"output,omitempty"`
+	Error    *Failure        `json:"error,omitempty"`
+	Key      string          `json:"key"`
+	Cost     string          `json:"cost"`
+}
+
+// AttemptView is one attempt as users see it.
+type AttemptView struct {
+	Attempt    int           `json:"attempt"`
+	Generation int           `json:"generation"`
+	Way        journal.Way   `json:"way"`
+	Class      journal.Class `json:"class,omitempty"` // absent while under way
+	Key        string        `json:"key,omitempty"`
+	SentAt     Time          `json:"sent_at"`
+	EndedAt    *Time         `json:"ended_at,omitempty"`
+	StatusCode int           `json:"status_code,omitempty"`
+	Error      *Failure      `json:"error,omitempty"`
+	Cost       string        `json:"cost,omitempty"`
+	Query      bool          `json:"query,omitempty"` // a status query, not the step itself
+}
+
+// Steps replays records and returns every step of the definition, in its order,
+// those that were not reached too. Errors are Replay's.
+func Steps(def *Definition, m *Machine, records []journal.Record) ([]StepView, error) {
+	var list []*StepView
+	byPath := make(map[string]*StepView)
+	each(append(def.Steps[:len(def.Steps):len(def.Steps)], def.Finally...), func(s *Step) {
+		v := &StepView{Path: s.ID, Kind: s.Kind, Status: Pending, Attempts: []AttemptView{}, Cost: "0",
+			Key: idempotency.Key(m.id, s.ID, journal.Do, 0)}
+		if n := m.steps[s.ID]; n != nil {
+			v.Status, v.Output = m.stepStatus(n), n.output
+			if n.do.state != done {
+				v.Error = n.do.failure
+			}
+			if n.undo.failure != nil && n.undo.state != done {
+				v.Error = n.undo.failure
+			}
+			if n.do.key != "" {
+				v.Key = n.do.key
+			}
+		}
+		list = append(list, v)
+		byPath[v.Path] = v
+	})
+	costs := make(map[string]retry.Money)
+	for _, r := range records {
+		base, query := strings.CutSuffix(r.Path, verifySuffix)
+		v := byPath[base]
+		if v == nil {
+			continue
+		}
+		if err := v.add(r, query, costs); err != nil {
+			return nil, err
+		}
+	}
+	views := make([]StepView, len(list))
+	for i, v := range list {
+		if cost, ok := costs[v.Path]; ok {
+			v.Cost = cost.Decimal()
+		}
+		views[i] = *v
+	}
+	return views, nil
+}
+
+func (v *StepView) add(r journal.Record, query bool, costs map[string]retry.Money) error {
+	switch {
+	case r.Kind == journal.Intent && r.Attempt > 0:
+		var d IntentData
+		if err := read(r, &d); err != nil {
+			return err
+		}
+		if !query && r.Way == journal.Do && d.Request != nil {
+			v.Input = encode(d.Request)
+		}
+		v.Attempts = append(v.Attempts, AttemptView{Attempt: r.Attempt, Generation: r.Generation, Way: r.Way, Key: r.Key, SentAt: Time{r.At}, Query: query})
+	case r.Kind == journal.Outcome && r.Attempt > 0:
+		var d OutcomeData
+		if err := read(r, &d); err != nil {
+			return err
+		}
+		for i := len(v.Attempts) - 1; i >= 0; i-- {
+			a := &v.Attempts[i]
+			if a.Attempt != r.Attempt || a.Way != r.Way || a.Query != query {
+				continue
+			}
+			a.Class, a.EndedAt, a.StatusCode, a.Error, a.Cost = r.Class, &Time{r.At}, d.StatusCode, d.Error, d.Cost
+			break
+		}
+		if d.Cost != "" {
+			cost, err := retry.Amount(d.Cost, "")
+			if err != nil {
+				return errors.Join(ErrUnreadable, err)
+			}
+			costs[v.Path] = costs[v.Path].Add(cost)
+		}
+	}
+	return nil
+}
+
+// each visits steps in the definition's order, nested ones behind the step that holds them.
+func each(steps []*Step, visit func(*Step)) {
+	for _, s := range steps {
+		visit(s)
+		if c, ok := s.Body.(Choice); ok {
+			for _, branch := range c.Branches() {
+				each(branch, visit)
+			}
+		}
+	}
+}
