@@ -9,7 +9,8 @@ import (
 type Catalog interface {
 	// Publish adds a version, or returns the newest one with created=false if its
 	// hash is the same. match, when not "", is the sha256 that the newest version must
-	// have ("*": any; "-": there must be none), else ErrMismatch. Publishing an archived name revives it.
+	// have ("*": any, but there must be one; "-": there must be none), else ErrMismatch, also where
+	// nothing would change. Publishing an archived name revives it. A zero CreatedAt is the store's time.
 	Publish(ctx context.Context, d Document, match string) (v Document, created bool, err error)
 	// Document returns one version, or the newest with version 0. ErrNotFound.
 	// Archived documents are found by version, and with version 0 as well; see Archived.

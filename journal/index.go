@@ -30,7 +30,7 @@ type Index interface {
 	Nodes(ctx context.Context) ([]NodeInfo, error)
 }
 
-// Head is a saga as lists show it.
+// Head is a saga as lists show it. Its Row's Inbox is nil: Index.Inbox has the entries.
 type Head struct {
 	ID uuid.UUID
 	Start

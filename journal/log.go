@@ -19,8 +19,9 @@ var (
 	// COMMIT, for one). The caller appends the very same batch again until the
 	// answer is known: appending is idempotent.
 	ErrUnknown = errors.New("commit outcome unknown")
-	// ErrConflict, for one Append: another writer's record stands at that seq. The
-	// caller forgets the saga.
+	// ErrConflict, for one Append: another writer's record stands at that seq, the
+	// records do not follow what is committed, or the saga is not the node's (any
+	// more). Nothing of that Append was written. The caller forgets the saga.
 	ErrConflict = errors.New("another record stands at this seq")
 	// ErrStartKey, for one Append: the start's idempotency key belongs to another
 	// saga, named in the result.
@@ -43,7 +44,8 @@ var (
 // All times are the store's: a node never decides by its own clock who owns a
 // saga. Every method may be called from several goroutines. An error that is
 // none of the above means that nothing was written and that the call may be
-// made again.
+// made again. ErrUnknown may come from any method that writes; each may be called
+// again.
 type Log interface {
 	// Register announces a node, a process start, under a fresh id, for ttl. Where the
 	// store knows that no other process can be alive (a file lock), it takes over
@@ -52,7 +54,8 @@ type Log interface {
 
 	// Renew extends the lease, or returns ErrFenced. It also takes over nodes whose
 	// lease has ended by the store's clock: each one's row is deleted and its sagas made
-	// claimable, in one transaction that waits for that node's appends under way.
+	// claimable, in one transaction that no append of that node overlaps. A node with an append
+	// under way may be left for the next Renew.
 	Renew(ctx context.Context, node string, ttl time.Duration) (Lease, error)
 
 	// Release ends a lease by choice, and makes the node's sagas claimable at
@@ -65,11 +68,14 @@ type Log interface {
 	// ErrConflict, ErrStartKey or ErrUnique.
 	//
 	// Append is idempotent: records that stand there already with the same hash
-	// count as written, and what came with them is not done a second time.
+	// count as written, and what came with them is not done a second time. Of records
+	// that stand in part the rest is written, with all that came with it. Giving up,
+	// without records, a saga that is not the node's any more is no error and does nothing.
 	Append(ctx context.Context, node string, batch []Append) ([]Result, error)
 
 	// Claim makes the node the owner of up to limit sagas that nobody owns and whose
-	// WakeAt is due, the longest due first, and returns them.
+	// WakeAt is due, the longest due first, and returns them. ErrFenced. After ErrUnknown the
+	// next Claim of the node returns the sagas that the lost one may have taken.
 	Claim(ctx context.Context, node string, limit int) ([]Claimed, error)
 
 	// Records returns up to limit records of a saga with seq > after, in order.
@@ -79,7 +85,7 @@ type Log interface {
 	// Post leaves a message for a saga, durably, wherever it is: owned by this or
 	// another node (which gets it from Mail) or by nobody (it becomes claimable at
 	// once). ErrNotFound if there is no such saga. Posting the same id twice is the
-	// same as once.
+	// same as once, also when the message was consumed in between.
 	Post(ctx context.Context, m Mail) error
 
 	// Mail returns the messages of sagas that the node owns, in the order of

@@ -16,7 +16,8 @@ type Requests interface {
 	// the caller compares Fingerprint. A reservation that was neither finished nor
 	// abandoned lapses after ttl.
 	Begin(ctx context.Context, key, fingerprint string, ttl time.Duration) (r Reply, fresh bool, err error)
-	// Finish stores the reply, to be kept for keep.
+	// Finish stores the reply, to be kept for keep. It does nothing if the reservation lapsed
+	// and a request with another fingerprint has the key.
 	Finish(ctx context.Context, key string, r Reply, keep time.Duration) error
 	// Abandon gives the key back: the request was not valid, or did nothing.
 	Abandon(ctx context.Context, key string) error

@@ -17,8 +17,12 @@ func BenchmarkAppend(b *testing.B, s journal.Store) {
 	if _, err := s.Register(b.Context(), node, ttl); err != nil {
 		b.Fatal(err)
 	}
-	for _, size := range []int{1, 64} {
-		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
+	for _, run := range []struct {
+		size int
+		rows bool // whether each append changes its saga's row too
+	}{{1, false}, {64, false}, {64, true}} {
+		size := run.size
+		b.Run(fmt.Sprintf("batch=%d,rows=%v", size, run.rows), func(b *testing.B) {
 			ids := make([]uuid.UUID, size)
 			next := make([]journal.Append, size)
 			for i := range ids {
@@ -36,6 +40,9 @@ func BenchmarkAppend(b *testing.B, s journal.Store) {
 					}
 					last := next[i].Records[0]
 					next[i] = journal.Append{Saga: ids[i], Records: chain(ids[i], last.Hash, last.Seq+1, 1)}
+					if run.rows {
+						next[i].Row = row("running")
+					}
 				}
 			}
 			b.ReportMetric(float64(b.N*size)/b.Elapsed().Seconds(), "records/s")

@@ -63,18 +63,21 @@ func claimConcurrently(b *bench) {
 	for range sagas {
 		b.parked(due)
 	}
-	nodes := []string{b.node}
+	nodes, stores := []string{b.node}, []journal.Store{b.Store}
 	for len(nodes) < claimers && !b.exclusive {
 		nodes = append(nodes, b.register(ttl))
+		if len(stores) < 3 && b.subject.Again != nil {
+			stores = append(stores, b.again())
+		}
 	}
 	var mu sync.Mutex
 	owner := map[uuid.UUID]string{}
 	var wg sync.WaitGroup
 	for i := range claimers {
-		node := nodes[i%len(nodes)]
+		node, store := nodes[i%len(nodes)], stores[i%len(stores)]
 		wg.Go(func() {
 			for {
-				got, err := b.Claim(b.ctx, node, 7)
+				got, err := store.Claim(b.ctx, node, 7)
 				if err != nil {
 					b.Errorf("claim: %v", err)
 					return

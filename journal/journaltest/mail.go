@@ -13,6 +13,7 @@ import (
 var mailTests = []test{
 	{"in the order of ids, until consumed", mailOrder},
 	{"the same message twice", postTwice},
+	{"the same message consumed twice", foldTwice},
 	{"to no saga", postNowhere},
 	{"hints", hints},
 	{"mail in waiting keeps a saga from being parked", parkWithMail},
@@ -60,6 +61,17 @@ func postTwice(b *bench) {
 	diff(b, "mail once it was folded in", b.mail(b.node), nil)
 	b.ok(journal.Append{Saga: saga, Release: true})
 	diff(b, "claimable", b.claim(b.node, 10), nil)
+}
+
+func foldTwice(b *bench) {
+	saga, _ := b.started()
+	first := b.post(saga)
+	b.ok(journal.Append{Saga: saga, Mail: []uuid.UUID{first.ID, first.ID}})
+	b.ok(journal.Append{Saga: saga, Mail: []uuid.UUID{first.ID}})
+	second := b.post(saga)
+	diff(b, "mail", b.mail(b.node), []journal.Mail{second})
+	b.ok(journal.Append{Saga: saga, Row: row("parked"), Release: true})
+	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{saga})
 }
 
 func postNowhere(b *bench) {

@@ -2,6 +2,7 @@ package dsl
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,13 +102,8 @@ func (p *parser) head(root *Node) {
 // collect remembers everything that looks like a step by its id, so that messages
 // can tell a step that runs later from one that does not exist.
 func (p *parser) collect(n *Node) {
-	if id := n.Get("id"); id != nil && id.IsText() && p.written[id.value] == nil {
-		for _, e := range n.Entries {
-			if _, ok := p.kinds[e.Name()]; ok || contains(later, e.Name()) {
-				p.written[id.value] = n
-				break
-			}
-		}
+	if id := n.Get("id"); id != nil && id.IsText() && p.written[id.value] == nil && p.looksLikeStep(n) {
+		p.written[id.value] = n
 	}
 	for _, item := range n.Items {
 		p.collect(item)
@@ -115,6 +111,18 @@ func (p *parser) collect(n *Node) {
 	for _, e := range n.Entries {
 		p.collect(e.Value)
 	}
+}
+
+func (p *parser) looksLikeStep(n *Node) bool {
+	if n.parent != nil && n.parent.Form == List && contains([]string{"steps", "finally"}, n.parent.token) {
+		return true
+	}
+	for _, e := range n.Entries {
+		if _, ok := p.kinds[e.Name()]; ok || contains(later, e.Name()) {
+			return true
+		}
+	}
+	return false
 }
 
 // declareVars reads the definition's own variables: constants.
@@ -192,3 +200,6 @@ func (p *parser) constant(n *Node) (any, bool) {
 	}
 	return n.plain(), true
 }
+
+// TopKeys lists the keys of a definition, in the order of the reference.
+func TopKeys() []string { return slices.Clone(topKeys) }

@@ -39,17 +39,20 @@ func (s *shape) judge(path []string) error {
 		case s.open:
 			return nil
 		case s.fields == nil:
-			return &expr.Error{Code: expr.CodeUnknownInput, Detail: fmt.Sprintf("input.%s is declared as %s, which has no field %q", strings.Join(path[:i], "."), s.word, name)}
+			return &expr.Error{Code: expr.CodeUnknownInput, Detail: fmt.Sprintf("%s is declared as %s, which has no field %q", inputAt(path[:i]), s.word, name)}
 		}
 		next, ok := s.fields[name]
 		if !ok {
 			names := sortedKeys(s.fields)
-			where := strings.TrimSuffix("input."+strings.Join(path[:i], "."), ".")
-			return &expr.Error{Code: expr.CodeUnknownInput, Detail: fmt.Sprintf("%s has no field %q, only %s%s", where, name, quoted(names), Suggest(name, names))}
+			return &expr.Error{Code: expr.CodeUnknownInput, Detail: fmt.Sprintf("%s has no field %q, only %s%s", inputAt(path[:i]), name, quoted(names), Suggest(name, names))}
 		}
 		s = next
 	}
 	return nil
+}
+
+func inputAt(path []string) string {
+	return strings.Join(append([]string{"input"}, path...), ".")
 }
 
 // shorthand compiles the short form of a schema. Objects are closed or not.

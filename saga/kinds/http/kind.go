@@ -46,7 +46,8 @@ func Kind() dsl.Kind {
 type Body struct {
 	method  string
 	url     *expr.Template
-	origin  string // scheme, host and port as written, for messages
+	fixed   []expr.Part // of the URL, ahead of data; nil: there is no data in it
+	origin  string      // scheme, host and port as written, for messages
 	query   []pair
 	headers []pair
 	auth    *credential

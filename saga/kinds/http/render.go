@@ -59,7 +59,11 @@ func (b *Body) address(env expr.Env) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := checkAddress(strings.ReplaceAll(sealed, "$${", "${")); err != nil {
+	text := strings.ReplaceAll(sealed, "$${", "${")
+	if err := checkAddress(text); err != nil {
+		return "", err
+	}
+	if err := b.checkHost(text, env); err != nil {
 		return "", err
 	}
 	params, err := b.parameters(env)
@@ -93,6 +97,32 @@ func checkAddress(text string) error {
 		if segment == "." || segment == ".." {
 			return unsendable("the URL's path has a . or .. segment, which would lead to another path: urlencode() does not help, refuse such data before")
 		}
+	}
+	return nil
+}
+
+// checkHost holds the rule of host_not_fixed once more when the variables have
+// their values: a variable such as "https:/" would let data name the host.
+func (b *Body) checkHost(text string, env expr.Env) error {
+	if b.fixed == nil {
+		return nil
+	}
+	var begin strings.Builder
+	for _, p := range b.fixed {
+		if p.Program == nil {
+			begin.WriteString(p.Text)
+			continue
+		}
+		v, err := p.Program.Eval(env)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(&begin, v)
+	}
+	want, err := url.Parse(begin.String())
+	got, err2 := url.Parse(text)
+	if err != nil || err2 != nil || want.Host == "" || want.Host != got.Host || want.Scheme != got.Scheme {
+		return unsendable("the URL's host is not the one that its variables name: give the variable a whole origin, such as https://pay.example")
 	}
 	return nil
 }

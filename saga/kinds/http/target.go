@@ -50,8 +50,12 @@ func cut(s string, most int) string {
 func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	parts := b.url.Parts()
 	if len(parts) == 0 {
+		if strings.Contains(url, "${") {
+			return // its expressions are wrong, which is reported
+		}
 		parts = []expr.Part{{Text: url}}
 	}
+	b.fixed = fixed(parts)
 	begin := ""
 	if parts[0].Program == nil {
 		begin = parts[0].Text
@@ -62,6 +66,8 @@ func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	}
 	authority, data := before(parts, strings.Index(begin, "://"))
 	switch {
+	case begin == "" && len(parts) > 1 && (strings.HasPrefix(parts[1].Text, "//") || strings.HasPrefix(parts[1].Text, ":/")):
+		d.FailInside(n, base, "url_scheme", "a variable that a URL begins with holds the scheme and the host together (https://pay.example)")
 	case data != nil:
 		at := base + max(strings.Index(url, data.Source()), 0)
 		d.FailInside(n, at, "host_not_fixed", "the scheme, host and port come from the text itself or from vars, not from %q: data could send the request anywhere; put a / before it if it belongs to the path", clipped(strings.TrimSpace(data.Source())))
@@ -81,6 +87,16 @@ func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	if b.origin == "" {
 		b.origin = authority
 	}
+}
+
+// fixed gives the parts ahead of the first that reads data; nil when none does.
+func fixed(parts []expr.Part) []expr.Part {
+	for i, p := range parts {
+		if p.Program != nil && !onlyVars(p.Program) {
+			return parts[:i]
+		}
+	}
+	return nil
 }
 
 // before gives what stands ahead of the path as written, and the first program

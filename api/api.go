@@ -1,0 +1,129 @@
+// Package api is the REST interface: handlers over a store, a catalog of
+// definitions and an engine. The contract is openapi.yaml, beside this file; a
+// test holds the two together.
+//
+// A handler returns its answer or an error; errors become problem documents in
+// one place (problem.go), by one table (codes.go). Nothing here decides what a
+// saga does: orders go to the saga as mail, and the answer is read from its journal.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/catalog"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Engine is what the API needs of whoever runs sagas.
+type Engine interface {
+	// Start makes a saga durable and sets it going. Errors: saga.ErrBusy,
+	// saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique with the id of
+	// the saga that has it; ctx's, when it is not known whether the saga was started.
+	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (uuid.UUID, int64, error)
+	// Post leaves a message for a saga. journal.ErrNotFound.
+	Post(ctx context.Context, m journal.Mail) error
+	// Watch returns a channel that gets a value after a saga's journal may have
+	// grown; only a hint over a poll. stop ends it.
+	Watch(id uuid.UUID) (grown <-chan struct{}, stop func())
+	// Ready reports whether starts are taken.
+	Ready() bool
+	// Now is the store's clock.
+	Now() time.Time
+}
+
+// EngineStats are what /metrics shows of an engine: counts since it was made, and
+// what it holds now.
+type EngineStats struct {
+	Commits       int64
+	Appends       int64
+	CommitTime    time.Duration
+	CommitsFailed int64
+	RenewsFailed  int64
+	RequestsSent  int64
+	Running       int
+	Calls         int
+}
+
+// Config is what the API is made of. Store, Catalog and Engine are required.
+type Config struct {
+	Store   journal.Store
+	Catalog *catalog.Catalog
+	Engine  Engine
+	Vars    map[string]json.RawMessage // the server's; starts pin what their definition reads
+	Log     *slog.Logger               // nil: discard
+
+	// RequireKeys refuses requests without an API key. Without it, anyone who can
+	// connect is an admin, and requests that a browser may have been tricked into are refused.
+	RequireKeys bool
+	// Hosts are names beside loopback ones and IP addresses under which the server
+	// may be addressed while keys are not required.
+	Hosts []string
+
+	EngineStats func() EngineStats // nil: not in /metrics
+	Version     string             // of the program, for the index; "" is left out
+	Done        <-chan struct{}    // closed when the server stops: streams and waits end. nil: never
+	Limits      Limits
+}
+
+// Limits bound what one request may take. Zero fields take the defaults beside them.
+type Limits struct {
+	Body      int64         // 1 MiB: bytes of a request's body
+	Request   time.Duration // 30s: for a request, beside what it asked to wait
+	Wait      time.Duration // 60s: the most that `Prefer: wait` waits
+	Order     time.Duration // 10s: how long an order waits to be carried out
+	Poll      time.Duration // 100ms: between looks at a journal that another node writes
+	Heartbeat time.Duration // 15s: between comments on a quiet event stream
+}
+
+func (l *Limits) defaults() {
+	set(&l.Body, 1<<20)
+	set(&l.Request, 30*time.Second)
+	set(&l.Wait, 60*time.Second)
+	set(&l.Order, 10*time.Second)
+	set(&l.Poll, 100*time.Millisecond)
+	set(&l.Heartbeat, 15*time.Second)
+}
+
+func set[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+type server struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	schema  []byte // of definitions, for editors
+}
+
+// New returns the API as a handler.
+func New(cfg Config) http.Handler { return newServer(cfg) }
+
+func newServer(cfg Config) *echo.Echo {
+	cfg.Limits.defaults()
+	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.metrics = newMetrics(cfg)
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.IPExtractor = echo.ExtractIPDirect() // the default trusts headers that anyone can send
+	e.HTTPErrorHandler = s.respondError
+	e.Pre(s.observe)
+	e.Pre(s.guard)
+	for _, r := range s.routes() {
+		e.Add(r.method, r.path, r.handler, s.authorize(r.op), s.bound(r))
+	}
+	return e
+}

@@ -1,0 +1,140 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/journal"
+)
+
+// ErrRole says that there is no such role.
+var ErrRole = errors.New("a role is one of " + strings.Join(Roles, ", "))
+
+// Roles lists the roles of API keys.
+var Roles = []string{"viewer", "client", "worker", "approver", "operator", "admin"}
+
+// operation is what a route does, as far as roles go.
+type operation string
+
+const (
+	opOpen    operation = "open"    // for everyone, without a key
+	opRead    operation = "read"    // see sagas, definitions, the inbox
+	opStart   operation = "start"   // start and plan sagas
+	opCancel  operation = "cancel"  // cancel them
+	opOperate operation = "operate" // every other order
+	opPublish operation = "publish" // change what definitions there are
+)
+
+// allowed is the whole of who may do what; what is not here is refused.
+var allowed = map[string][]operation{
+	"viewer":   {opRead},
+	"client":   {opRead, opStart, opCancel},
+	"worker":   {}, // its routes, for tasks, come with a later release
+	"approver": {opRead},
+	"operator": {opRead, opStart, opCancel, opOperate},
+	"admin":    {opRead, opStart, opCancel, opOperate, opPublish},
+}
+
+// KeyPrefix begins every API key, so that scanners for leaked secrets know it.
+const KeyPrefix = "rk_"
+
+// NewKey makes an API key of 256 random bits. The secret is returned once and
+// kept nowhere; the key is ready for journal.Keys.AddKey, but for an expiry the caller may set.
+func NewKey(name, role string) (journal.APIKey, string, error) {
+	if !slices.Contains(Roles, role) {
+		return journal.APIKey{}, "", fmt.Errorf("%w, not %.40q", ErrRole, role)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return journal.APIKey{}, "", fmt.Errorf("key id: %w", err)
+	}
+	var bits [32]byte
+	rand.Read(bits[:]) // never fails: see crypto/rand
+	secret := KeyPrefix + base64.RawURLEncoding.EncodeToString(bits[:])
+	return journal.APIKey{ID: id, Name: name, Role: role, Hash: HashKey(secret), CreatedAt: time.Now().UTC().Truncate(time.Millisecond)}, secret, nil
+}
+
+// HashKey is what is stored of a key: hex SHA-256 of all of it. A key has 256
+// random bits, so there is nothing for a slow hash to protect.
+func HashKey(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// caller is who makes a request.
+type caller struct {
+	scope string // of idempotency keys: the API key's id
+	name  string // as journals show it
+	role  string
+}
+
+var anonymous = caller{scope: "anonymous", name: "anonymous", role: "admin"}
+
+const callerKey = "caller"
+
+func callerOf(c echo.Context) caller {
+	who, _ := c.Get(callerKey).(caller)
+	return who
+}
+
+// authorize refuses requests whose key's role does not allow op.
+func (s *server) authorize(op operation) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			header := c.Request().Header.Get(echo.HeaderAuthorization)
+			if op == opOpen {
+				return next(c)
+			}
+			who, err := s.identify(c.Request().Context(), header)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(allowed[who.role], op) {
+				return fail("forbidden", "the key %q is a %s, which may not %s: use a key of another role", who.name, who.role, op)
+			}
+			c.Set(callerKey, who)
+			return next(c)
+		}
+	}
+}
+
+// identify finds who a key belongs to. A key that is wrong is refused even where none is needed.
+func (s *server) identify(ctx context.Context, header string) (caller, error) {
+	if header == "" {
+		if s.cfg.RequireKeys {
+			return caller{}, fail("key_required", "send `Authorization: Bearer rk_…`; `recourse keys create` makes a key")
+		}
+		return anonymous, nil
+	}
+	bad := fail("key_invalid", "the key is not one of this server's, or has expired or been revoked: `recourse keys create` makes another")
+	scheme, secret, _ := strings.Cut(header, " ")
+	secret = strings.TrimSpace(secret)
+	if !strings.EqualFold(scheme, "Bearer") || !strings.HasPrefix(secret, KeyPrefix) || len(secret) > 200 {
+		return caller{}, bad
+	}
+	hash := HashKey(secret)
+	k, err := s.cfg.Store.Key(ctx, hash)
+	if errors.Is(err, journal.ErrNotFound) {
+		return caller{}, bad
+	}
+	if err != nil {
+		return caller{}, fmt.Errorf("api key: %w", err)
+	}
+	expired := !k.ExpiresAt.IsZero() && !s.cfg.Engine.Now().Before(k.ExpiresAt)
+	if subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hash)) != 1 || expired {
+		return caller{}, bad
+	}
+	return caller{scope: k.ID.String(), name: k.Name, role: k.Role}, nil
+}

@@ -1,0 +1,142 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+)
+
+// bodyKey is where a request's body is kept once it has been read.
+const bodyKey = "body"
+
+// body reads the request's body, once.
+func (s *server) body(c echo.Context) ([]byte, error) {
+	if b, ok := c.Get(bodyKey).([]byte); ok {
+		return b, nil
+	}
+	r := c.Request()
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, fail("unsupported_media_type", "send the body as it is, without Content-Encoding: %s", enc)
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, s.cfg.Limits.Body))
+	if err != nil {
+		if p := asProblem(err); p.Status == http.StatusRequestEntityTooLarge {
+			return nil, p
+		}
+		return nil, fail("invalid_request", "the body could not be read to its end: send it again")
+	}
+	c.Set(bodyKey, b)
+	return b, nil
+}
+
+// mediaType is the type of the request's body, "" when it does not say.
+func mediaType(c echo.Context) string {
+	t, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
+	if err != nil {
+		return c.Request().Header.Get(echo.HeaderContentType)
+	}
+	return t
+}
+
+func isJSON(t string) bool { return t == "application/json" || strings.HasSuffix(t, "+json") }
+
+// object is a request's body: fields whose values are JSON as it came.
+type object struct {
+	fields map[string]json.RawMessage
+	wrong  []saga.Finding
+}
+
+// readObject reads a body that is a JSON object of the named fields at most. An
+// empty body is an object without fields, if none is required.
+func (s *server) readObject(c echo.Context, names ...string) (*object, error) {
+	b, err := s.body(c)
+	if err != nil {
+		return nil, err
+	}
+	if t := mediaType(c); len(b) > 0 && t != "" && !isJSON(t) {
+		return nil, fail("unsupported_media_type", "send JSON, with Content-Type: application/json, not %.60s", t)
+	}
+	o := &object{fields: map[string]json.RawMessage{}}
+	if len(b) == 0 {
+		return o, nil
+	}
+	if p := strictJSON(b); p != nil {
+		return nil, p
+	}
+	return o, o.parse(b, "", names)
+}
+
+// parse takes an object apart. at is its own pointer.
+func (o *object) parse(b json.RawMessage, at string, names []string) error {
+	if err := json.Unmarshal(b, &o.fields); err != nil || o.fields == nil {
+		return invalid(saga.Finding{Pointer: at, Code: "wrong_type", Detail: "this must be a JSON object"})
+	}
+	var unknown []string
+	for name := range o.fields {
+		if !slices.Contains(names, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		hint := dsl.Suggest(name, names)
+		if hint == "" {
+			hint = "; there are " + strings.Join(names, ", ")
+		}
+		o.wrong = append(o.wrong, saga.Finding{Pointer: at + "/" + name, Code: "unknown_field", Detail: fmt.Sprintf("there is no field %.60q here%s", name, hint)})
+	}
+	if len(o.wrong) > 0 {
+		return invalid(o.wrong...)
+	}
+	return nil
+}
+
+// into decodes a field into v, if it is there and not null; what says what it must be.
+func (o *object) into(name string, v any, what string) bool {
+	raw, ok := o.fields[name]
+	if !ok || string(raw) == "null" {
+		return false
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		o.wrong = append(o.wrong, saga.Finding{Pointer: "/" + name, Code: "wrong_type", Detail: name + " must be " + what})
+		return false
+	}
+	return true
+}
+
+// str is a text field, "" if it is not there.
+func (o *object) str(name string) string {
+	var v string
+	o.into(name, &v, "text")
+	return v
+}
+
+func (o *object) flag(name string) bool {
+	var v bool
+	o.into(name, &v, "true or false")
+	return v
+}
+
+// raw is a field as it came; nil if it is not there.
+func (o *object) raw(name string) json.RawMessage { return o.fields[name] }
+
+func (o *object) bad(pointer, code, detail string, args ...any) {
+	o.wrong = append(o.wrong, saga.Finding{Pointer: pointer, Code: code, Detail: fmt.Sprintf(detail, args...)})
+}
+
+// err is a problem if anything was wrong with the fields.
+func (o *object) err() error {
+	if len(o.wrong) == 0 {
+		return nil
+	}
+	return invalid(o.wrong...)
+}

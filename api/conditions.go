@@ -1,0 +1,72 @@
+package api
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// seqTag is the ETag of a saga: its journal's seq.
+func seqTag(seq int64) string { return `"` + strconv.FormatInt(seq, 10) + `"` }
+
+// tags splits an If-Match or If-None-Match header; weak marks and missing quotes make no difference.
+func tags(header string) []string {
+	var list []string
+	for _, t := range strings.Split(header, ",") {
+		t = strings.TrimPrefix(strings.TrimSpace(t), "W/")
+		if t = strings.Trim(t, `"`); t != "" {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// matches reports whether a header names the tag (given without quotes).
+func matches(header, tag string) bool {
+	for _, t := range tags(header) {
+		if t == "*" || t == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// ifSeq reads the If-Match that orders about what a person saw must have; 0: any.
+func ifSeq(c echo.Context) (int64, error) {
+	header := c.Request().Header.Get("If-Match")
+	if header == "" {
+		return 0, fail("precondition_required", "send If-Match with the ETag that you have read, so that nothing is decided on what has changed since; If-Match: * for any")
+	}
+	list := tags(header)
+	if len(list) == 1 && list[0] == "*" {
+		return 0, nil
+	}
+	if len(list) == 1 {
+		if seq, err := strconv.ParseInt(list[0], 10, 64); err == nil && seq > 0 {
+			return seq, nil
+		}
+	}
+	return 0, fail("changed", "If-Match is not an ETag of this saga: read it again and send its ETag")
+}
+
+// preferWait is how long the client would wait (RFC 7240); 0: not at all.
+func (s *server) preferWait(c echo.Context) time.Duration {
+	for _, header := range c.Request().Header.Values("Prefer") {
+		for _, part := range strings.FieldsFunc(header, func(r rune) bool { return r == ',' || r == ';' }) {
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+			if err != nil {
+				continue // an unknown preference is passed over
+			}
+			wait := min(time.Duration(n)*time.Second, s.cfg.Limits.Wait)
+			c.Response().Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+			return wait
+		}
+	}
+	return 0
+}

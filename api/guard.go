@@ -1,0 +1,56 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+)
+
+// guard sets the headers that every answer has and, while no keys are required,
+// keeps web pages out: a page elsewhere must not reach a server that listens
+// on the reader's own machine, neither directly nor by having its name resolve to it.
+func (s *server) guard(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h := c.Response().Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Cache-Control", "no-store")
+		if s.cfg.RequireKeys {
+			return next(c)
+		}
+		r := c.Request()
+		if !s.ownHost(r.Host) {
+			return fail("forbidden_host", "the Host header is %.100q: use a loopback name or an IP address, add the name to the server's hosts, or require API keys", r.Host)
+		}
+		if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r) {
+			return fail("forbidden_origin", "the Origin header is %.100q, which is not this server: call it from a program, or from its own page", origin)
+		}
+		return next(c)
+	}
+}
+
+// ownHost reports whether a Host header is one that no other site can take.
+func (s *server) ownHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") ||
+		slices.ContainsFunc(s.cfg.Hosts, func(h string) bool { return strings.EqualFold(h, name) || strings.EqualFold(h, host) })
+}
+
+func sameHost(origin string, r *http.Request) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+}

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/catalog"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+)
+
+// problemType begins the type of every problem; its code follows.
+const problemType = "urn:recourse:problem:"
+
+// problem is an application/problem+json document (RFC 9457), and the error that becomes one.
+type problem struct {
+	Type   string         `json:"type"`
+	Title  string         `json:"title"`
+	Status int            `json:"status"`
+	Detail string         `json:"detail"`
+	Errors []saga.Finding `json:"errors,omitempty"`
+	Saga   string         `json:"saga,omitempty"`
+	Step   string         `json:"step,omitempty"`
+
+	retryAfter int // seconds; 0: no header
+}
+
+// Error implements error.
+func (p *problem) Error() string { return p.Title + ": " + p.Detail }
+
+// fail makes a problem. detail says what to do.
+func fail(c code, detail string, args ...any) *problem {
+	e, ok := codes[c]
+	if !ok {
+		e = codes["internal"]
+	}
+	if len(args) > 0 {
+		detail = fmt.Sprintf(detail, args...)
+	}
+	return &problem{Type: problemType + string(c), Title: e.title, Status: e.status, Detail: detail}
+}
+
+// with adds what is wrong in detail.
+func (p *problem) with(findings ...saga.Finding) *problem {
+	p.Errors = findings
+	return p
+}
+
+func (p *problem) of(id uuid.UUID) *problem {
+	if !id.IsNil() {
+		p.Saga = id.String()
+	}
+	return p
+}
+
+func (p *problem) at(step string) *problem {
+	p.Step = step
+	return p
+}
+
+func (p *problem) after(seconds int) *problem {
+	p.retryAfter = seconds
+	return p
+}
+
+// invalid is a request whose fields are wrong.
+func invalid(findings ...saga.Finding) *problem {
+	p := fail("invalid_request", "mend what `errors` names and send it again").with(findings...)
+	if len(findings) == 1 {
+		p.Detail = findings[0].Detail
+	}
+	return p
+}
+
+func badDefinition(errs *dsl.Errors) *problem {
+	return fail("invalid_definition", "mend the %d errors listed in `errors`; nothing was published or sent", len(errs.List)).with(errs.Findings()...)
+}
+
+// refused turns a saga's refusal of an order into a problem.
+func refused(f saga.Failure) *problem {
+	c := code(f.Code)
+	if _, ok := codes[c]; !ok {
+		c = "order_refused"
+	}
+	p := fail(c, "%s", f.Detail)
+	p.Title = f.Title
+	if f.Detail == "" {
+		p.Detail = "read the saga again: GET /v1/sagas/{id} says where it stands"
+	}
+	return p
+}
+
+// asProblem is the one translation from errors to problems.
+func asProblem(err error) *problem {
+	var p *problem
+	var errs *dsl.Errors
+	var refusal *saga.Refusal
+	var h *echo.HTTPError
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, saga.ErrUnusable): // before dsl.Errors, which it may wrap
+		return fail("definition_unusable", "ask a server that runs the release which published it; the saga is left as it is")
+	case errors.As(err, &errs):
+		return badDefinition(errs)
+	case errors.As(err, &refusal):
+		return refused(refusal.Failure)
+	case errors.As(err, &tooLarge):
+		return fail("body_too_large", "send at most %d bytes", tooLarge.Limit)
+	case errors.Is(err, catalog.ErrArchived):
+		return fail("archived", "publish the definition again to revive it, or start with the version that you mean")
+	case errors.Is(err, journal.ErrMismatch):
+		return fail("precondition_failed", "read the definition again, then publish with If-Match of its ETag; nothing was published")
+	case errors.Is(err, journal.ErrLive):
+		return fail("saga_live", "only a saga that has ended can be deleted: cancel it first")
+	case errors.Is(err, journal.ErrNotFound):
+		return fail("not_found", "check the path: what it names is not there")
+	case errors.Is(err, saga.ErrBusy):
+		return fail("busy", "nothing was started: send the same request again later").after(1)
+	case errors.Is(err, saga.ErrImpossible), errors.Is(err, saga.ErrUnreadable), errors.Is(err, journal.ErrBroken):
+		return fail("journal_unreadable", "read its records at /journal, and check them with `recourse verify`; a newer release may have written them")
+	case errors.Is(err, saga.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fail("unavailable", "it is not certain that anything was done: send the same request again, with the same Idempotency-Key").after(1)
+	case errors.As(err, &h):
+		return asHTTP(h)
+	}
+	return fail("internal", "the server's log says more; sending the same request again, with the same Idempotency-Key, is safe")
+}
+
+// asHTTP translates what echo itself says.
+func asHTTP(h *echo.HTTPError) *problem {
+	switch h.Code {
+	case http.StatusNotFound:
+		return fail("route_not_found", "check the path; GET /openapi.json lists all there are")
+	case http.StatusMethodNotAllowed:
+		return fail("method_not_allowed", "use one of the methods in the Allow header")
+	case http.StatusRequestEntityTooLarge:
+		return fail("body_too_large", "send less")
+	}
+	return fail("internal", "the server's log says more")
+}
+
+// respondError writes an error as a problem; what is the server's fault is logged.
+func (s *server) respondError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	p := asProblem(err)
+	if p.Status >= http.StatusInternalServerError && c.Request().Context().Err() == nil {
+		s.log.Error("request failed", "method", c.Request().Method, "route", c.Path(), "status", p.Status, "error", err)
+	}
+	h := c.Response().Header()
+	if p.retryAfter > 0 {
+		h.Set(echo.HeaderRetryAfter, strconv.Itoa(p.retryAfter))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set(echo.HeaderWWWAuthenticate, "Bearer")
+	}
+	if c.Request().Method == http.MethodHead {
+		err = c.NoContent(p.Status)
+	} else {
+		err = blob(c, p.Status, "application/problem+json", p)
+	}
+	if err != nil {
+		s.log.Debug("could not answer", "error", err)
+	}
+}
+
+// panicked is the error of a handler that panicked.
+func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
+
+// blob writes v as JSON, its characters as they are.
+func blob(c echo.Context, status int, contentType string, v any) error {
+	b, err := journal.Encode(v)
+	if err != nil {
+		return err
+	}
+	return c.Blob(status, contentType, append(b, '\n'))
+}
+
+// reply writes v as JSON.
+func reply(c echo.Context, status int, v any) error {
+	return blob(c, status, echo.MIMEApplicationJSON, v)
+}

@@ -1,0 +1,151 @@
+package api
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+)
+
+// Limits of lists.
+const (
+	defaultLimit = 50
+	maxLimit     = 200
+)
+
+// query is a request's query parameters.
+type query struct {
+	url.Values
+	wrong []saga.Finding
+}
+
+// readQuery refuses parameters that are not among names, and those given twice.
+// A name that ends in "." allows any that begin with it; one behind "*" may repeat.
+func readQuery(c echo.Context, names ...string) (*query, error) {
+	values, err := url.ParseQuery(c.Request().URL.RawQuery)
+	if err != nil {
+		return nil, fail("invalid_request", "the query string is not one: percent-encode its values")
+	}
+	q := &query{Values: values}
+	var plain []string
+	for _, n := range names {
+		plain = append(plain, strings.TrimPrefix(n, "*"))
+	}
+	given := make([]string, 0, len(values))
+	for name := range values {
+		given = append(given, name)
+	}
+	slices.Sort(given)
+	for _, name := range given {
+		known := slices.ContainsFunc(plain, func(n string) bool { return n == name || strings.HasSuffix(n, ".") && strings.HasPrefix(name, n) })
+		switch {
+		case !known:
+			hint := dsl.Suggest(name, plain)
+			if hint == "" && len(plain) > 0 {
+				hint = "; there are " + strings.Join(plain, ", ")
+			}
+			q.bad(name, "unknown_parameter", "there is no parameter %.60q here%s", name, hint)
+		case len(values[name]) > 1 && !slices.Contains(names, "*"+name):
+			q.bad(name, "repeated_parameter", "%.60s is given twice: give it once", name)
+		case !utf8.ValidString(values.Get(name)) || strings.ContainsRune(values.Get(name), 0):
+			q.bad(name, "not_utf8", "%.60s is not text in UTF-8", name)
+		}
+	}
+	return q, q.err()
+}
+
+// bad notes what is wrong with a parameter.
+func (q *query) bad(name, code, detail string, args ...any) {
+	q.wrong = append(q.wrong, saga.Finding{Pointer: "?" + name, Code: code, Detail: fmt.Sprintf(detail, args...)})
+}
+
+func (q *query) err() error {
+	if len(q.wrong) == 0 {
+		return nil
+	}
+	return invalid(q.wrong...)
+}
+
+// number is a parameter between low and high; def if it is not there.
+func (q *query) number(name string, def, low, high int64) int64 {
+	if !q.Has(name) {
+		return def
+	}
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
+	if err != nil || n < low || n > high {
+		q.bad(name, "bad_number", "%s is a whole number from %d to %d", name, low, high)
+		return def
+	}
+	return n
+}
+
+func (q *query) limit() int { return int(q.number("limit", defaultLimit, 1, maxLimit)) }
+
+// cursor reads the parts of a cursor that pack made under this tag; nil without one.
+func (q *query) cursor(tag string, parts int) []string {
+	if !q.Has("cursor") {
+		return nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(q.Get("cursor"))
+	fields := strings.Split(string(b), "\n")
+	if err != nil || len(fields) != parts+1 || fields[0] != tag {
+		q.bad("cursor", "bad_cursor", "this cursor is not one of this list: use next_cursor as it came, or leave it out to begin anew")
+		return nil
+	}
+	return fields[1:]
+}
+
+// pack makes a cursor.
+func pack(tag string, parts ...string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(tag + "\n" + strings.Join(parts, "\n")))
+}
+
+// page is the answer of a list.
+type page[T any] struct {
+	Data []T    `json:"data"`
+	Next string `json:"next_cursor,omitempty"`
+}
+
+// cut makes a page of a list that was asked for one more than the limit.
+func cut[T any](list []T, limit int, next func(last T) string) page[T] {
+	p := page[T]{Data: list}
+	if p.Data == nil {
+		p.Data = []T{}
+	}
+	if len(list) > limit {
+		p.Data = list[:limit]
+		p.Next = next(list[limit-1])
+	}
+	return p
+}
+
+// param is a part of the path, decoded.
+func param(c echo.Context, name string) string {
+	v := c.Param(name)
+	if c.Request().URL.RawPath == "" {
+		return v // net/http has decoded it
+	}
+	if decoded, err := url.PathUnescape(v); err == nil {
+		return decoded
+	}
+	return v
+}
+
+// sagaID is the path's saga. What is no id in its one canonical form names nothing.
+func sagaID(c echo.Context) (uuid.UUID, error) {
+	text := param(c, "id")
+	id, err := uuid.FromString(text)
+	if err != nil || id.String() != text || id.IsNil() {
+		return uuid.Nil, fail("saga_not_found", "a saga's id is a UUID in lower case, as its start answered")
+	}
+	return id, nil
+}

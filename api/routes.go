@@ -1,0 +1,83 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// route is one operation. Its path is echo's: `:name` for a parameter.
+type route struct {
+	method, path string
+	op           operation
+	handler      echo.HandlerFunc
+	keyed        bool // an Idempotency-Key replays its answer
+	stream       bool // it bounds its own time
+}
+
+// routes is the one list of what is served.
+func (s *server) routes() []route {
+	const saga = "/v1/sagas/:id"
+	post := func(path string, op operation, h echo.HandlerFunc) route {
+		return route{method: http.MethodPost, path: path, op: op, handler: h, keyed: true}
+	}
+	get := func(path string, op operation, h echo.HandlerFunc) route {
+		return route{method: http.MethodGet, path: path, op: op, handler: h}
+	}
+	return []route{
+		get("/", opOpen, s.index),
+		get("/healthz", opOpen, s.healthz),
+		get("/readyz", opOpen, s.readyz),
+		get("/openapi.json", opOpen, s.openapi),
+		get("/v1/schemas/saga.json", opOpen, s.sagaSchema),
+		get("/metrics", opRead, s.scrape),
+
+		{method: http.MethodPut, path: "/v1/definitions/:name", op: opPublish, handler: s.putDefinition},
+		{method: http.MethodDelete, path: "/v1/definitions/:name", op: opPublish, handler: s.archiveDefinition},
+		get("/v1/definitions", opRead, s.listDefinitions),
+		get("/v1/definitions/:name", opRead, s.getDefinition),
+		get("/v1/definitions/:name/versions", opRead, s.listVersions),
+		get("/v1/definitions/:name/versions/:version", opRead, s.getVersion),
+		post("/v1/validate", opRead, s.validate),
+		post("/v1/plan", opStart, s.plan),
+
+		// A start's key is its saga's, so it is not kept a second time.
+		{method: http.MethodPost, path: "/v1/sagas", op: opStart, handler: s.startSaga, stream: true},
+		get("/v1/sagas", opRead, s.listSagas),
+		{method: http.MethodGet, path: saga, op: opRead, handler: s.getSaga, stream: true},
+		{method: http.MethodPatch, path: saga, op: opOperate, handler: s.patchSaga},
+		{method: http.MethodDelete, path: saga, op: opOperate, handler: s.deleteSaga},
+		{method: http.MethodGet, path: saga + "/journal", op: opRead, handler: s.getJournal, stream: true},
+		get(saga+"/steps", opRead, s.listSteps),
+		get(saga+"/steps/:path", opRead, s.getStep),
+		post(saga+"/cancel", opCancel, s.cancel),
+		post(saga+"/pause", opOperate, s.pause),
+		post(saga+"/resume", opOperate, s.resume),
+		post(saga+"/retry", opOperate, s.retry),
+		post(saga+"/compensate", opOperate, s.compensate),
+		post(saga+"/steps/:path/resolve", opOperate, s.resolve),
+
+		get("/v1/inbox", opRead, s.inbox),
+		get("/v1/stats", opRead, s.stats),
+	}
+}
+
+// bound limits a request's body and time, and has its key replay its answer.
+func (s *server) bound(r route) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		h := next
+		if r.keyed {
+			h = s.idempotent(next)
+		}
+		return func(c echo.Context) error {
+			if r.stream {
+				return h(c)
+			}
+			ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
+			defer cancel()
+			c.SetRequest(c.Request().WithContext(ctx))
+			return h(c)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+func (s *sim) violate(id uuid.UUID, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !id.IsNil() {
+		text = "saga " + id.String() + ": " + text
+		if records, err := s.store.Records(ctx, id, 0, 1<<20); err == nil {
+			s.result.Journals[id] = records
+		}
+	}
+	s.result.Violations = append(s.result.Violations, text)
+}
+
+func (s *sim) heads() []journal.Head {
+	heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 10_000})
+	if err != nil {
+		panic(err)
+	}
+	return heads
+}
+
+// over reports whether every saga has ended. It is asked at every event after
+// healing, so it looks only now and then.
+func (s *sim) over() bool {
+	if s.n%64 != 0 {
+		return false
+	}
+	for _, h := range s.heads() {
+		if h.EndedAt.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// check compares the journals with each other and with the ledger.
+func (s *sim) check() {
+	heads := s.heads()
+	seen := make(map[uuid.UUID]bool)
+	for _, h := range heads {
+		seen[h.ID] = true
+		s.result.Statuses[saga.Status(h.Status)]++
+		s.checkSaga(h)
+	}
+	for id := range s.acked {
+		if !seen[id] {
+			s.violate(uuid.Nil, "1: an acknowledged start is gone: %s", id)
+		}
+	}
+}
+
+func (s *sim) checkSaga(h journal.Head) {
+	records, err := s.store.Records(ctx, h.ID, 0, 1<<20)
+	if err != nil {
+		panic(err)
+	}
+	s.result.Records += len(records)
+	if err := journal.Verify(h.ID, nil, 1, records); err != nil {
+		s.violate(h.ID, "2: %v", err)
+		return
+	}
+	m, err := saga.Replay(s.defs[h.Definition], h.ID, records)
+	if err != nil {
+		s.violate(h.ID, "2: %v", err)
+		return
+	}
+	if !m.Status().Terminal() {
+		s.violate(h.ID, "12: it has not ended: %s, row %s, wake %v, owner %q", m.Status(), h.Status, h.WakeAt, h.Owner)
+		return
+	}
+	if string(m.Status()) != h.Status {
+		s.violate(h.ID, "the row says %s, the journal %s", h.Status, m.Status())
+	}
+	s.checkEffects(h.ID, m, records)
+	s.checkOrder(h.ID, records)
+}
+
+// checkEffects is about what the world did for the saga: invariants 6, 7, 8, 11.
+func (s *sim) checkEffects(id uuid.UUID, m *saga.Machine, records []journal.Record) {
+	residual := make(map[string]bool)
+	for _, r := range m.Residual() {
+		residual[r.Path] = true
+	}
+	def := m.Definition()
+	for path, step := range def.ByID {
+		if _, ok := step.Body.(saga.Call); !ok {
+			continue
+		}
+		effects, live := 0, 0
+		for g := range 4 {
+			key := idempotency.Key(id, path, journal.Do, g)
+			e, l := s.world.count(key)
+			if e > 1 {
+				s.violate(id, "6: %d effects under one key of %s", e, path)
+			}
+			effects, live = effects+e, live+l
+		}
+		final := isFinal(def, path)
+		switch {
+		case m.Status() == saga.Compensated && live > 0 && !final:
+			s.violate(id, "8: compensated, but %d effects of %s remain", live, path)
+		case m.Status() == saga.Failed && live > 0 && !residual[path] && !final:
+			s.violate(id, "11: failed, and %s remains without being named", path)
+		case m.Status() == saga.Succeeded && effects != live:
+			s.violate(id, "7: succeeded, but %s was undone", path)
+		}
+	}
+	for _, v := range stepsOf(def, m, records) {
+		if m.Status() == saga.Succeeded && v.Status == saga.StepSucceeded && v.Kind == "http" && v.Path != "look" {
+			if _, live := s.world.liveUnder(v.Key); !live {
+				s.violate(id, "7: succeeded, but %s has no effect", v.Path)
+			}
+		}
+	}
+}
+
+func stepsOf(def *saga.Definition, m *saga.Machine, records []journal.Record) []saga.StepView {
+	views, err := saga.Steps(def, m, records)
+	if err != nil {
+		panic(err)
+	}
+	return views
+}
+
+func isFinal(def *saga.Definition, path string) bool {
+	for _, s := range def.Finally {
+		if s.ID == path {
+			return true
+		}
+	}
+	return false
+}
+
+// checkOrder is about the journal alone: invariants 9, 10, 13, 14, 15, 17.
+func (s *sim) checkOrder(id uuid.UUID, records []journal.Record) {
+	compensating, cancelled := false, false
+	var plan []string
+	for _, r := range records {
+		switch r.Kind {
+		case journal.Compensating:
+			compensating = true
+			var d saga.CompensatingData
+			mustRead(r, &d)
+			plan = d.Plan
+		case journal.Cancelled:
+			cancelled = true
+		case journal.Woke:
+			var d saga.WokeData
+			mustRead(r, &d)
+			if r.At.Before(d.Due.Time) {
+				s.violate(id, "13: woke at %v, due %v", r.At, d.Due)
+			}
+		case journal.Intent:
+			if compensating && r.Way == journal.Do && !isFinal(s.defs[s.definitionOf(id)], r.Path) {
+				s.violate(id, "10: forward intent of %s after compensating", r.Path)
+			}
+			if r.Way == journal.Undo && !next(&plan, r.Path) {
+				s.violate(id, "9: %s is undone out of order", r.Path)
+			}
+		case journal.Finished:
+			var d saga.FinishedData
+			mustRead(r, &d)
+			if cancelled && d.Status == saga.Succeeded {
+				s.violate(id, "17: cancelled, but succeeded")
+			}
+		}
+	}
+}
+
+// next drops what is before path from the plan, and reports whether path is in it.
+func next(plan *[]string, path string) bool {
+	for i, p := range *plan {
+		if p == path {
+			*plan = (*plan)[i:]
+			return true
+		}
+	}
+	return false
+}
+
+func (s *sim) definitionOf(id uuid.UUID) string {
+	h, err := s.store.Saga(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return h.Definition
+}
+
+func mustRead(r journal.Record, into any) {
+	if err := json.Unmarshal(r.Data, into); err != nil {
+		panic(err)
+	}
+}
+
+// count counts the effects made under a key, and those that were not undone.
+func (w *theWorld) count(key string) (effects, live int) {
+	for id, k := range w.made {
+		if k == key {
+			effects++
+			if !w.undone[id] {
+				live++
+			}
+		}
+	}
+	return effects, live
+}
+
+func (w *theWorld) liveUnder(key string) (effects int, live bool) {
+	e, l := w.count(key)
+	return e, l > 0
+}
+
+// liveForward reports whether the step has an effect that was not undone.
+func (s *sim) liveForward(id uuid.UUID, path string) bool {
+	for g := range 4 {
+		if _, live := s.world.count(idempotency.Key(id, path, journal.Do, g)); live > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Transcript tells a violated saga's journal, a line a record, for the eye.
+func (r Result) Transcript(id uuid.UUID) string {
+	var out string
+	var start time.Time
+	for _, rec := range r.Journals[id] {
+		if start.IsZero() {
+			start = rec.At
+		}
+		out += fmt.Sprintf("%3d %8s %-12s %-10s %-4s %d %-9s %s %.200s\n", rec.Seq, rec.At.Sub(start), rec.Kind, rec.Path, rec.Way, rec.Attempt, rec.Class, rec.Node, rec.Data)
+	}
+	return out
+}

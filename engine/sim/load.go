@@ -1,0 +1,202 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/engine"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+// sources are the definitions that are run.
+var sources = []string{`
+saga: by-id
+input: {n: integer}
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: b, http: "POST http://w/do/b", body: {a: "${steps.a.output.id}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: c, http: "POST http://w/do/c", body: {b: "${steps.b.output.id}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/c/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+`, `
+saga: by-key
+input: {n: integer}
+timeout: 40s
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 3}, compensate: {http: "DELETE http://w/do/a?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: nap, sleep: 2s}
+  - {id: b, http: "POST http://w/do/b", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/b?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: look, http: "GET http://w/look", timeout: 1s, retry: {initial: 100ms}}
+  - {id: long, sleep: 20s}
+  - {id: c, http: "POST http://w/do/c", body: {}, timeout: 1s, in_doubt: fail, retry: 2, compensate: {http: "DELETE http://w/do/c?key=${key}", timeout: 1s, order: first, retry: {initial: 100ms}}}
+`, `
+saga: verified
+input: {n: integer}
+steps:
+  - {id: hold, http: "POST http://w/do/hold", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/hold/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: pay
+    http: POST http://w/do/pay
+    body: {n: "${input.n}"}
+    timeout: 1s
+    retry: {initial: 100ms, attempts: 4}
+    in_doubt: {verify: {http: "GET http://w/status/pay?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: ask}
+    pivot: true
+  - {id: mail, http: "POST http://w/do/mail", body: {pay: "${steps.pay.output.id}"}, timeout: 1s, in_doubt: fail, on_error: continue}
+  - {id: ship, http: "POST http://w/do/ship", body: {pay: "${steps.pay.output.id}"}, timeout: 1s, retry: {initial: 100ms, attempts: 3}}
+finally:
+  - {id: tell, http: "PUT http://w/do/tell", body: {status: "${saga.status}"}, timeout: 1s, retry: 2, in_doubt: fail}
+`, `
+saga: asked
+input: {n: integer}
+budget: {amount: 0.10 USD, on_exceed: ask}
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, cost: 0.02 USD, timeout: 1s, in_doubt: ask, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: route
+    switch:
+      - when: input.n % 3 == 0
+        steps:
+          - {id: b, http: "POST http://w/do/b", body: {}, cost: 0.03 USD, timeout: 1s, in_doubt: ask, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+          - {id: no, fail: "always"}
+      - steps:
+          - {id: c, http: "POST http://w/do/c", when: input.n % 3 == 1, body: {}, cost: 0.03 USD, timeout: 1s, in_doubt: ask, compensate: {http: "DELETE http://w/do/c/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: d, http: "POST http://w/do/d", body: {}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/d/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+`}
+
+// definitions compiles the sources, once: they are immutable.
+var definitions = sync.OnceValue(func() map[string]*saga.Definition {
+	defs := make(map[string]*saga.Definition)
+	for _, src := range sources {
+		def, errs := dsl.Parse("sim", []byte(src), dsl.Options{Kinds: kinds.All()})
+		if errs != nil {
+			panic(errs)
+		}
+		defs[def.Name] = def
+	}
+	return defs
+})
+
+var names = []string{"by-id", "by-key", "verified", "asked"}
+
+// load has clients start sagas while there are faults, and people interfere.
+func (s *sim) load() {
+	s.result.Sagas = 4 + s.rng.IntN(8)
+	for i := range s.result.Sagas {
+		s.after(s.between(0, faulty/2), func() { s.start(i) })
+	}
+	for range s.rng.IntN(6) {
+		s.after(s.between(0, faulty), s.interfere)
+	}
+}
+
+// start asks a node for a saga, under a client's key; a client that gets no
+// answer asks again, under the same key.
+func (s *sim) start(i int) {
+	def := s.defs[names[s.rng.IntN(len(names))]]
+	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))})
+	if wrong != nil {
+		panic(fmt.Sprint(wrong))
+	}
+	key := fmt.Sprint("client-", i)
+	var ask func()
+	ask = func() {
+		if _, err := s.store.SagaByKey(ctx, key); err == nil {
+			return
+		}
+		n := s.nodes[s.rng.IntN(len(s.nodes))]
+		start := journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Key: key, CreatedAt: s.now}
+		n.later(0, func() {
+			n.handle(engine.StartSaga{ID: s.id(), Def: def, Start: start, Data: data, Reply: key})
+		})
+		s.after(s.between(time.Second, 3*time.Second), ask)
+	}
+	ask()
+}
+
+// interfere gives some saga an order, as people do.
+func (s *sim) interfere() {
+	heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 100})
+	if err != nil {
+		panic(err)
+	}
+	if len(heads) == 0 {
+		return
+	}
+	h := heads[s.rng.IntN(len(heads))]
+	commands := []saga.Command{
+		{Do: "cancel", Reason: "sim"}, {Do: "cancel", Reason: "sim"}, {Do: "pause"}, {Do: "compensate", Reason: "sim"},
+		{Do: "patch", Labels: map[string]string{"a": "b"}}, {Do: "resume"},
+	}
+	s.post(h.ID, commands[s.rng.IntN(len(commands))])
+}
+
+func (s *sim) post(id uuid.UUID, c saga.Command) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	if err := s.store.Post(ctx, journal.Mail{ID: s.id(), Saga: id, Kind: "order", Data: data}); err != nil {
+		panic(err)
+	}
+}
+
+// people empty the inbox, again and again, after a look at the other side; late
+// enough that nothing older is still on its way there.
+func (s *sim) people() {
+	s.after(time.Minute, func() {
+		heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 1000})
+		if err != nil {
+			panic(err)
+		}
+		for _, h := range heads {
+			if h.EndedAt.IsZero() {
+				s.help(h)
+			}
+		}
+		s.people()
+	})
+}
+
+func (s *sim) help(h journal.Head) {
+	if h.Status == string(saga.PausedStatus) {
+		s.post(h.ID, saga.Command{Do: "resume"})
+		return
+	}
+	inbox, err := s.store.Inbox(ctx, journal.InboxFilter{Saga: h.ID, Limit: 10})
+	if err != nil {
+		panic(err)
+	}
+	for _, in := range inbox {
+		var e saga.Entry
+		if err := json.Unmarshal(in.Data, &e); err != nil {
+			panic(err)
+		}
+		c := saga.Command{Do: "resolve", Path: in.Path, Reason: "looked", Outcome: "retry"}
+		switch in.Kind {
+		case saga.InboxInDoubt:
+			id, live := s.world.did(e.Key)
+			switch {
+			case live:
+				c.Outcome, c.Output = "succeeded", json.RawMessage(`{"id":"`+id+`"}`)
+			default:
+				c.Outcome = "failed"
+			}
+		case saga.InboxStuck:
+			if e.Way == journal.Do {
+				c = saga.Command{Do: "retry", NewKey: true, Reason: "mended"}
+			} else {
+				c.Outcome = "compensated"
+				if s.liveForward(h.ID, in.Path) {
+					c.Outcome = "retry"
+				}
+			}
+		case saga.InboxBudget:
+			c = saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}
+		}
+		s.post(h.ID, c)
+	}
+}

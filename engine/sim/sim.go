@@ -1,0 +1,204 @@
+// Package sim runs the engine's real logic, the lanes and machines that
+// production runs, in one goroutine against a simulated store, network, world
+// and clock. A seed decides everything: which sagas start, what fails, who
+// crashes, who freezes past its lease, what arrives late or twice. After a
+// while everything heals and people empty the inbox; then every saga must have
+// ended, and the journals and the world's ledger must agree.
+package sim
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
+)
+
+// Result says how a run went.
+type Result struct {
+	Seed        uint64
+	Sagas       int
+	Records     int
+	Crashes     int // nodes killed or frozen past their lease
+	CrashPoints int // events at which a node could have been killed
+	Statuses    map[saga.Status]int
+	Violations  []string
+	Journals    map[uuid.UUID][]journal.Record // of the sagas with violations
+	Definitions map[string]*saga.Definition
+}
+
+// Knobs of a run, shrunk so that a few simulated seconds hold many faults.
+const (
+	ttl      = 3 * time.Second
+	poll     = 200 * time.Millisecond
+	faulty   = 30 * time.Second // how long there are faults
+	patience = 4 * time.Hour    // how long after healing until everything has to be over
+	nodes    = 3
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// sim is one run.
+type sim struct {
+	rng    *rand.Rand
+	now    time.Time
+	events events
+	n      int // of events, for a stable order
+	store  *memory.Store
+	world  *theWorld
+	nodes  []*node
+	defs   map[string]*saga.Definition
+	healed bool
+
+	acked   map[uuid.UUID]bool
+	result  Result
+	unended int
+}
+
+// event is something that happens at a time.
+type event struct {
+	at time.Time
+	n  int
+	do func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	if !e[i].at.Equal(e[j].at) {
+		return e[i].at.Before(e[j].at)
+	}
+	return e[i].n < e[j].n
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+
+// Push implements heap.Interface.
+func (e *events) Push(x any) { *e = append(*e, x.(event)) }
+
+// Pop implements heap.Interface.
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// Run plays one seed.
+func Run(seed uint64, o Options) Result {
+	s := &sim{
+		rng: rand.New(rand.NewPCG(seed, 0x5eed)), now: epoch, defs: definitions(),
+		acked: make(map[uuid.UUID]bool),
+	}
+	s.result = Result{Seed: seed, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record), Definitions: s.defs}
+	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
+	s.world = newWorld(s, o)
+	for i := range nodes {
+		n := &node{s: s, o: o, name: fmt.Sprint("n", i)}
+		s.nodes = append(s.nodes, n)
+		n.boot()
+	}
+	s.load()
+	s.run(faulty)
+	s.heal()
+	s.run(patience)
+	s.check()
+	return s.result
+}
+
+// Options make the run wrong on purpose, to show that it is noticed.
+type Options struct {
+	// ForgetKeys: the world does not honour idempotency keys although the definitions say so.
+	ForgetKeys bool
+	// DropRecords: the store loses an acknowledged append now and then.
+	DropRecords bool
+	// SendEarly: nodes send before the intent is committed.
+	SendEarly bool
+}
+
+// after schedules do.
+func (s *sim) after(d time.Duration, do func()) {
+	s.n++
+	heap.Push(&s.events, event{at: s.now.Add(d), n: s.n, do: do})
+}
+
+// run plays events until nothing is left that matters, or time is up.
+func (s *sim) run(d time.Duration) {
+	end := s.now.Add(d)
+	for len(s.events) > 0 && !s.events[0].at.After(end) {
+		e := heap.Pop(&s.events).(event)
+		s.now = e.at
+		e.do()
+		if s.healed && s.over() {
+			return
+		}
+	}
+	s.now = end
+}
+
+// chance is true one time in n.
+func (s *sim) chance(n int) bool { return s.rng.IntN(n) == 0 }
+
+// fault is true one time in n while there are faults.
+func (s *sim) fault(n int) bool { return !s.healed && s.chance(n) }
+
+// between draws a duration.
+func (s *sim) between(a, b time.Duration) time.Duration {
+	return a + time.Duration(s.rng.Int64N(int64(b-a)+1))
+}
+
+// heal ends all faults, thaws and boots every node, and has people look at the inbox.
+func (s *sim) heal() {
+	s.healed = true
+	for _, n := range s.nodes {
+		n.frozen = time.Time{}
+		if !n.alive {
+			n.boot()
+		}
+	}
+	s.people()
+}
+
+// id makes a UUIDv7-like id from the seed.
+func (s *sim) id() uuid.UUID {
+	id, err := uuid.NewGenWithOptions(uuid.WithRandomReader(reader{s.rng})).NewV7AtTime(s.now)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
+type reader struct{ rng *rand.Rand }
+
+func (r reader) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(r.rng.Uint32())
+	}
+	return len(b), nil
+}
+
+// crashable is a point at which the node may die.
+func (n *node) crashable() bool {
+	s := n.s
+	s.result.CrashPoints++
+	if !s.fault(150) {
+		return false
+	}
+	s.result.Crashes++
+	if s.chance(3) { // frozen: it does not know how long
+		n.frozen = s.now.Add(s.between(ttl/2, 3*ttl))
+		return false
+	}
+	n.alive = false
+	n.epoch++
+	s.after(s.between(100*time.Millisecond, 2*ttl), func() {
+		if !n.alive {
+			n.boot()
+		}
+	})
+	return true
+}

@@ -1,0 +1,182 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"recourse/examples/world"
+	"recourse/saga"
+)
+
+// margin is the `after` of the definitions here.
+const margin = time.Second
+
+// theWorld is the other side: it honours keys, keeps what it did, and can be asked.
+//
+//	POST /do/<service>           an effect; {"id": …}
+//	DELETE /do/<service>/<id>    undoes it
+//	DELETE /do/<service>?key=K   undoes what K did, or will have done
+//	GET /status/<service>?key=K  {"count": …, "id": …}
+//	GET /look                    {}
+type theWorld struct {
+	s      *sim
+	o      Options
+	ledger world.Ledger
+	keys   map[string]*stored
+	made   map[string]string // effect id → key
+	undone map[string]bool   // effect id
+	barred map[string]bool   // key, undone before it did anything
+	refuse map[string]bool   // keys that the business refuses, whenever they come
+	n      int
+}
+
+type stored struct {
+	answer saga.Answer
+	ready  time.Time // in flight until then
+	id     string
+}
+
+func newWorld(s *sim, o Options) *theWorld {
+	return &theWorld{s: s, o: o, keys: make(map[string]*stored), made: make(map[string]string), undone: make(map[string]bool),
+		barred: make(map[string]bool), refuse: make(map[string]bool)}
+}
+
+func (w *theWorld) entry(e world.Entry) *world.Entry {
+	e.N, e.At = int64(len(w.ledger)+1), w.s.now
+	w.ledger = append(w.ledger, e)
+	return &w.ledger[len(w.ledger)-1]
+}
+
+func reply(status int, body string) saga.Answer {
+	return saga.Answer{Sent: true, Status: status, Body: json.RawMessage(body)}
+}
+
+// arrive takes a request in at this moment.
+func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
+	s := w.s
+	u, err := url.Parse(send.Request.URL)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(send.Request.Body)
+	w.entry(world.Entry{Kind: world.Request, Service: u.Path, Method: send.Request.Method, Path: u.RequestURI(), Key: send.Request.Headers["Idempotency-Key"],
+		BodySHA256: hex.EncodeToString(sum[:])})
+	took := s.between(time.Millisecond, 30*time.Millisecond)
+	back := func(a saga.Answer) { s.after(took, func() { answer(a) }) }
+	switch {
+	case s.fault(40):
+		back(saga.Answer{Sent: true, Code: "connection"}) // dropped before anything was done
+		return
+	case s.fault(40):
+		back(reply(503, `{}`))
+		return
+	case s.fault(40):
+		a := reply(429, `{}`)
+		a.RetryAfter = s.between(0, 2*time.Second)
+		back(a)
+		return
+	case s.fault(80):
+		back(reply(401, `{}`))
+		return
+	}
+	a := w.process(u, send, took)
+	if s.fault(40) { // the network delivers it once more
+		s.after(s.between(0, 100*time.Millisecond), func() { w.process(u, send, took) })
+	}
+	switch {
+	case a.Status < 300 && s.fault(12):
+		back(saga.Answer{Sent: true, Code: "connection"}) // done, and the answer is lost
+	case a.Status < 300 && s.fault(30):
+		back(reply(500, `{}`))
+	case a.Status < 300 && s.fault(40):
+		back(saga.Answer{Sent: true, Status: 200, Code: "body_cut"})
+	default:
+		back(a)
+	}
+}
+
+func (w *theWorld) process(u *url.URL, send saga.Send, took time.Duration) saga.Answer {
+	switch send.Request.Method {
+	case "GET":
+		return w.look(u)
+	case "DELETE":
+		return w.del(u, send)
+	}
+	return w.post(u, send, took)
+}
+
+func (w *theWorld) look(u *url.URL) saga.Answer {
+	if !strings.HasPrefix(u.Path, "/status/") {
+		return reply(200, `{}`)
+	}
+	st := w.keys[u.Query().Get("key")]
+	if st == nil || st.id == "" {
+		return reply(200, `{"count":0}`)
+	}
+	return reply(200, `{"count":1,"id":"`+st.id+`"}`)
+}
+
+func (w *theWorld) post(u *url.URL, send saga.Send, took time.Duration) saga.Answer {
+	key := send.Request.Headers["Idempotency-Key"]
+	if w.barred[key] {
+		return reply(410, `{}`)
+	}
+	if st := w.keys[key]; st != nil && !w.o.ForgetKeys {
+		if w.s.now.Before(st.ready) {
+			return reply(409, `{}`)
+		}
+		return st.answer
+	}
+	if refused, drawn := w.refuse[key]; drawn && refused {
+		return reply(422, `{}`)
+	} else if !drawn {
+		w.refuse[key] = w.s.fault(25)
+		if w.refuse[key] {
+			return reply(422, `{}`)
+		}
+	}
+	w.n++
+	id := "e" + strconv.Itoa(w.n)
+	w.made[id] = key
+	w.entry(world.Entry{Kind: world.Effect, Service: u.Path, Method: "POST", Path: u.Path, Key: key, EffectID: id})
+	w.keys[key] = &stored{answer: reply(201, `{"id":"`+id+`"}`), ready: w.s.now.Add(took), id: id}
+	return w.keys[key].answer
+}
+
+func (w *theWorld) del(u *url.URL, send saga.Send) saga.Answer {
+	own := send.Request.Headers["Idempotency-Key"]
+	if st := w.keys[own]; st != nil {
+		return st.answer
+	}
+	var id string
+	if key := u.Query().Get("key"); key != "" {
+		w.barred[key] = true
+		if st := w.keys[key]; st != nil {
+			id = st.id
+		}
+	} else {
+		id = u.Path[strings.LastIndex(u.Path, "/")+1:]
+		if w.made[id] == "" || w.undone[id] {
+			return reply(404, `{}`)
+		}
+	}
+	if id != "" && !w.undone[id] {
+		w.undone[id] = true
+		w.entry(world.Entry{Kind: world.Undo, Service: u.Path, Method: "DELETE", Path: u.RequestURI(), Key: own, EffectID: "u" + id, Undoes: id})
+	}
+	w.keys[own] = &stored{answer: reply(200, `{}`), ready: w.s.now}
+	return w.keys[own].answer
+}
+
+// did returns the live effect that a key made, if any.
+func (w *theWorld) did(key string) (id string, live bool) {
+	if st := w.keys[key]; st != nil && st.id != "" {
+		return st.id, !w.undone[st.id]
+	}
+	return "", false
+}

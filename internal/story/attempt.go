@@ -1,0 +1,264 @@
+package story
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// querySuffix ends the path of a step's status query.
+const querySuffix = ".verify"
+
+func side(r journal.Record) string { return string(r.Way) + " " + r.Path }
+
+func (t *Teller) intent(r journal.Record) []Line {
+	var d saga.IntentData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	if d.WakeAt != nil {
+		return t.one("…", r.Path, "sleeps until "+d.WakeAt.UTC().Format(journal.TimeFormat), Plain)
+	}
+	text := "a request without content"
+	if d.Request != nil {
+		text = d.Request.Method + " " + Place(d.Request.URL)
+	}
+	if r.Attempt > 1 {
+		text += fmt.Sprintf(", attempt %d", r.Attempt)
+	}
+	if r.Key != "" {
+		text += ", " + t.key(r)
+	}
+	t.sent[side(r)] = r.At
+	if r.Way == journal.Undo {
+		return t.one("←", r.Path, "undo: "+text, Dimmed)
+	}
+	if step, query := strings.CutSuffix(r.Path, querySuffix); query {
+		return t.one("→", step, "status query: "+text, Dimmed)
+	}
+	return t.one("→", r.Path, text, Dimmed)
+}
+
+// key names the key, and says when it is one that was sent before.
+func (t *Teller) key(r journal.Record) string {
+	text := "key " + Short(r.Key, 9)
+	before, again := t.keys[side(r)]
+	t.keys[side(r)] = r.Key
+	switch {
+	case !again:
+		return text
+	case before == r.Key:
+		return "the same " + text
+	}
+	return "a new " + text
+}
+
+// Place writes a URL without what does not matter to a reader: its scheme, and the host if it is this machine.
+func Place(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return Short(raw, 90)
+	}
+	host := u.Host
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
+		host = ""
+	}
+	return Short(host+u.RequestURI(), 90)
+}
+
+func (t *Teller) outcome(r journal.Record) []Line {
+	var d saga.OutcomeData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	if d.Cost != "" {
+		if cost, err := retry.Amount(d.Cost, ""); err == nil {
+			t.spent = t.spent.Add(cost)
+		}
+	}
+	step, query := strings.CutSuffix(r.Path, querySuffix)
+	switch {
+	case query:
+		return t.answered(step, r, d)
+	case r.Class == journal.Succeeded && r.Way == journal.Undo:
+		return t.one("↺", r.Path, "undone"+t.how(r, d), Back)
+	case r.Class == journal.Succeeded:
+		return t.one("✓", r.Path, strings.TrimLeft(result(d.Output)+t.how(r, d), " "), Good)
+	}
+	mark, tone := "✗", Bad
+	if r.Class == journal.InDoubt {
+		mark, tone = "?", Doubt
+	}
+	return t.one(mark, r.Path, t.failed(r, d), tone)
+}
+
+// how is the small print of an answer: its status, its time, its cost.
+func (t *Teller) how(r journal.Record, d saga.OutcomeData) string {
+	var parts []string
+	if d.StatusCode > 0 {
+		parts = append(parts, fmt.Sprintf("HTTP %d", d.StatusCode))
+	}
+	if at, ok := t.sent[side(r)]; ok && r.Attempt > 0 {
+		parts = append(parts, span(r.At.Sub(at)))
+	}
+	if d.Cost != "" && strings.Trim(d.Cost, "0.") != "" {
+		parts = append(parts, "cost "+t.amount(d.Cost))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// result is the gist of an output: its id, if it has one.
+func result(output json.RawMessage) string {
+	if len(output) == 0 || string(output) == "null" {
+		return ""
+	}
+	var thing struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(output, &thing) == nil && thing.ID != "" {
+		return "→ " + Short(thing.ID, 60)
+	}
+	return "→ " + Short(string(output), 60)
+}
+
+func (t *Teller) failed(r journal.Record, d saga.OutcomeData) string {
+	what := map[journal.Class]string{
+		journal.Refused:   "refused",
+		journal.Transient: "no effect",
+		journal.InDoubt:   "in doubt",
+		journal.Held:      "credentials refused",
+	}[r.Class]
+	if r.Way == journal.Undo {
+		what = "undo " + what
+	}
+	if d.Error != nil {
+		what += ": " + Short(d.Error.Error(), 110)
+	}
+	return what + t.next(d)
+}
+
+// next says what follows.
+func (t *Teller) next(d saga.OutcomeData) string {
+	switch d.Then {
+	case saga.ThenRetry:
+		if d.RetryAt == nil || !d.RetryAt.After(t.now) {
+			return " — again at once"
+		}
+		return " — again in " + span(d.RetryAt.Sub(t.now))
+	case saga.ThenVerify:
+		if d.RetryAt != nil && d.RetryAt.After(t.now) {
+			return " — asks the other side in " + span(d.RetryAt.Sub(t.now))
+		}
+		return " — asks the other side"
+	case saga.ThenAsk, saga.ThenHold, saga.ThenStick:
+		return " — waits in the inbox for a person"
+	case saga.ThenDoubt:
+		return " — ends in doubt"
+	}
+	return ""
+}
+
+// answered tells a status query's outcome.
+func (t *Teller) answered(step string, r journal.Record, d saga.OutcomeData) []Line {
+	switch {
+	case d.Found != nil && *d.Found:
+		return t.one("✓", step, "the other side has it: it did happen"+t.how(r, d), Good)
+	case d.Found != nil:
+		return t.one("✓", step, "the other side does not have it: it did not happen"+t.how(r, d), Good)
+	}
+	return t.one("?", step, "status query: "+t.failed(r, d), Doubt)
+}
+
+func (t *Teller) decided(r journal.Record) []Line {
+	var d saga.DecidedData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	if d.Branch != nil {
+		if *d.Branch < 0 {
+			return t.one("·", r.Path, "no branch applies", Dimmed)
+		}
+		return t.one("·", r.Path, fmt.Sprintf("takes branch %d", *d.Branch+1), Plain)
+	}
+	after := t.next(saga.OutcomeData{Then: d.Then})
+	switch {
+	case d.Then == saga.ThenDone:
+		return t.one("✓", r.Path, strings.TrimRight("settled: it did happen "+result(d.Output), " "), Good)
+	case d.Then == saga.ThenFail:
+		return t.one("✗", r.Path, "settled: "+d.Detail, Bad)
+	case d.Then == saga.ThenRetry:
+		return t.one("·", r.Path, d.Detail+after, Plain)
+	}
+	return t.one("?", r.Path, d.Detail+after, Doubt)
+}
+
+func (t *Teller) compensating(r journal.Record) []Line {
+	var d saga.CompensatingData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	text := d.Reason.Title
+	if d.Reason.Detail != "" {
+		text += " (" + Short(d.Reason.Detail, 110) + ")"
+	}
+	if len(d.Plan) == 0 {
+		text += ": there is nothing to undo"
+	} else {
+		text += ": undoing " + strings.Join(d.Plan, ", then ")
+	}
+	lines := t.one("↩", "", text, Strong)
+	for _, left := range d.Residual {
+		lines = append(lines, t.line("!", left.Path, "will remain: "+left.Why, Bad))
+	}
+	return lines
+}
+
+func (t *Teller) order(r journal.Record) []Line {
+	var d saga.OrderData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	who := d.Actor
+	if who == "" {
+		who = "a person"
+	}
+	text := who + " orders: " + order(d)
+	if r.Path != "" {
+		text += " " + r.Path
+	}
+	if d.Outcome != "" {
+		text += " as " + d.Outcome
+	}
+	if d.Budget != nil {
+		text += ", budget " + strings.TrimSpace(d.Budget.Amount+" "+d.Budget.Currency)
+	}
+	text += strings.TrimRight(" "+result(d.Output), " ")
+	if d.Reason != "" {
+		text += " — “" + Short(d.Reason, 90) + "”"
+	}
+	if d.Rejected != nil {
+		return t.one("✗", "", text+": turned down, "+Short(d.Rejected.Error(), 110), Bad)
+	}
+	return t.one("☞", "", text, Strong)
+}
+
+func order(d saga.OrderData) string {
+	switch {
+	case d.Do == "cancel" && d.Mode == "stop":
+		return "cancel, and undo nothing"
+	case d.Do == "patch":
+		return "change"
+	case d.Do == "retry" && d.NewKey:
+		return "retry under a new key"
+	}
+	return d.Do
+}

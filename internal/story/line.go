@@ -1,0 +1,62 @@
+package story
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Tone is how a line feels, which decides its colour.
+type Tone int
+
+// The tones.
+const (
+	Plain Tone = iota
+	Good
+	Bad
+	Doubt  // not known, or waiting for a person
+	Back   // undoing
+	Dimmed // of no matter when all goes well
+	Strong
+)
+
+// Line is one line of a story.
+type Line struct {
+	At   time.Duration // since the saga's start
+	Mark string        // one character
+	Path string        // the step, or ""
+	Text string
+	Tone Tone
+}
+
+// codes are the SGR parameters (ECMA-48) of the tones.
+var codes = map[Tone]string{Good: "32", Bad: "31", Doubt: "33", Back: "36", Dimmed: "2", Strong: "1"}
+
+// Paint puts a text in a tone's colour, if colour is wanted.
+func Paint(text string, t Tone, colour bool) string {
+	code, ok := codes[t]
+	if !colour || !ok || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Format writes the line with steps' names padded to width.
+func (l Line) Format(width int, colour bool) string {
+	text := l.Text
+	if l.Path != "" {
+		text = fmt.Sprintf("%-*s  %s", width, l.Path, l.Text)
+	}
+	return fmt.Sprintf("%10s  %s", offset(l.At), Paint(strings.TrimRight(l.Mark+" "+text, " "), l.Tone, colour))
+}
+
+// offset writes how long after its start something happened to a saga.
+func offset(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("+%d.%03ds", d/time.Second, d%time.Second/time.Millisecond)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("+%d:%02d:%02d", d/time.Hour, d%time.Hour/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("+%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}

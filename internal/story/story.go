@@ -1,0 +1,219 @@
+// Package story renders a journal as something to read: a line for each thing
+// that happened, with the time since the start.
+package story
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// Teller turns the records of one saga, told in order, into lines. It never
+// fails: a record that it cannot read gets a line that says so.
+type Teller struct {
+	width int
+	begin time.Time
+	now   time.Time         // of the record being told
+	node  string            // who wrote the record before
+	keys  map[string]string // the last key sent, by path and way
+	sent  map[string]time.Time
+	spent retry.Money
+	money string // the currency, as far as the definition tells
+}
+
+// New returns a teller. def may be nil: then names are not aligned and amounts have no currency.
+func New(def *saga.Definition) *Teller {
+	t := &Teller{width: 8, keys: make(map[string]string), sent: make(map[string]time.Time)}
+	if def != nil {
+		t.money = def.Currency
+		if b := def.Budget; t.money == "" && b != nil && b.Amount != nil {
+			t.money = b.Amount.Currency
+		}
+		for id := range maps.Keys(def.ByID) {
+			t.width = max(t.width, utf8.RuneCountInString(id))
+		}
+	}
+	return t
+}
+
+// Width is how wide the steps' names are.
+func (t *Teller) Width() int { return t.width }
+
+// Tell returns the lines of the journal's next record: mostly one.
+func (t *Teller) Tell(r journal.Record) []Line {
+	if r.Seq == 1 {
+		t.begin, t.node = r.At, r.Node
+	}
+	t.now = r.At
+	var lines []Line
+	if t.node != "" && r.Node != t.node {
+		lines = append(lines, t.line("⚡", "", "another process takes the saga over from its journal", Strong))
+	}
+	t.node = r.Node
+	return append(lines, t.tell(r)...)
+}
+
+// Write tells a whole journal. Errors are w's.
+func Write(w io.Writer, def *saga.Definition, records []journal.Record, colour bool) error {
+	t := New(def)
+	for _, r := range records {
+		for _, l := range t.Tell(r) {
+			if _, err := fmt.Fprintln(w, l.Format(t.width, colour)); err != nil {
+				return fmt.Errorf("write story: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *Teller) line(mark, path, text string, tone Tone) Line {
+	return Line{At: t.now.Sub(t.begin), Mark: mark, Path: path, Text: text, Tone: tone}
+}
+
+func (t *Teller) one(mark, path, text string, tone Tone) []Line {
+	return []Line{t.line(mark, path, text, tone)}
+}
+
+func (t *Teller) tell(r journal.Record) []Line {
+	switch r.Kind {
+	case journal.Started:
+		return t.started(r)
+	case journal.Intent:
+		return t.intent(r)
+	case journal.Outcome:
+		return t.outcome(r)
+	case journal.Skipped:
+		if r.Way == journal.Undo {
+			return t.one("–", r.Path, "needs no undoing: the compensation's `when` is false", Dimmed)
+		}
+		return t.one("–", r.Path, "skipped: its `when` is false", Dimmed)
+	case journal.Decided:
+		return t.decided(r)
+	case journal.Woke:
+		return t.woke(r)
+	case journal.Compensating:
+		return t.compensating(r)
+	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
+		return t.order(r)
+	case journal.Finished:
+		return t.finished(r)
+	}
+	return t.one("·", r.Path, "a record of kind "+string(r.Kind)+", which this program does not know", Dimmed)
+}
+
+// read decodes a record's data, or gives the line that says that it could not.
+func read[T any](t *Teller, r journal.Record, into *T) []Line {
+	if len(r.Data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(r.Data, into); err != nil {
+		return t.one("!", r.Path, fmt.Sprintf("record %d (%s) cannot be read: %v", r.Seq, r.Kind, err), Bad)
+	}
+	return nil
+}
+
+func (t *Teller) started(r journal.Record) []Line {
+	var d saga.StartedData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	text := fmt.Sprintf("%s v%d starts", d.Definition, d.Version)
+	if len(d.Input) > 0 && string(d.Input) != "null" {
+		text += " with " + Short(string(d.Input), 90)
+	}
+	if d.RetryOf != "" {
+		text += ", a retry of " + d.RetryOf
+	}
+	if d.Actor != "" {
+		text += " by " + d.Actor
+	}
+	return t.one("●", "", text, Strong)
+}
+
+func (t *Teller) woke(r journal.Record) []Line {
+	var d saga.WokeData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	if r.Path == "" {
+		return t.one("✗", "", "the saga's time-out has passed", Bad)
+	}
+	what := map[string]string{"backoff": "the wait is over", "sleep": "wakes up", "verify": "late enough to ask the other side"}[d.Timer]
+	if what == "" {
+		what = d.Timer + " is due"
+	}
+	return t.one("·", strings.TrimSuffix(r.Path, querySuffix), what, Dimmed)
+}
+
+func (t *Teller) finished(r journal.Record) []Line {
+	var d saga.FinishedData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	lines := t.one("■", "", fmt.Sprintf("%s after %s", d.Status, span(t.now.Sub(t.begin))), Good)
+	last := &lines[0]
+	if !t.spent.IsZero() {
+		last.Text += ", cost " + t.amount(t.spent.Decimal())
+	}
+	if d.Status != saga.Succeeded {
+		last.Tone = Back
+		if d.Reason != nil {
+			last.Text += ": " + d.Reason.Title
+		}
+	}
+	if d.Status == saga.Failed {
+		last.Tone = Bad
+	}
+	if len(d.Output) > 0 && string(d.Output) != "null" {
+		last.Text += " → " + Short(string(d.Output), 120)
+	}
+	if d.OutputError != nil {
+		lines = append(lines, t.line("!", "", "its output could not be computed: "+d.OutputError.Error(), Doubt))
+	}
+	for _, left := range d.Residual {
+		lines = append(lines, t.line("!", left.Path, "remains: "+left.Why, Bad))
+	}
+	return lines
+}
+
+func (t *Teller) amount(decimal string) string {
+	if t.money == "" {
+		return decimal
+	}
+	return decimal + " " + t.money
+}
+
+// span writes a duration roughly.
+func span(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	if d < time.Minute {
+		return fmt.Sprintf("%d.%d s", d/time.Second, d%time.Second/(100*time.Millisecond))
+	}
+	return saga.Duration(d.Round(time.Second))
+}
+
+// Short cuts a text to so many characters, control characters made harmless.
+func Short(s string, limit int) string {
+	out := make([]rune, 0, limit)
+	for _, c := range s {
+		if len(out) == limit {
+			out[limit-1] = '…'
+			break
+		}
+		if c < 0x20 || c >= 0x7f && c < 0xa0 {
+			c = ' '
+		}
+		out = append(out, c)
+	}
+	return string(out)
+}

@@ -1,0 +1,194 @@
+package story_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/internal/story"
+	"recourse/internal/story/storytest"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const trip = `
+saga: trip
+budget: 1.00 EUR
+defaults: {retry: {attempts: 3, initial: 1s, jitter: 0}}
+steps:
+  - id: flight
+    http: POST http://127.0.0.1:7000/air/bookings
+    body: {to: "${input.to}"}
+    cost: 0.02 EUR
+    compensate:
+      http: DELETE http://127.0.0.1:7000/air/bookings/${output.id}
+  - id: charge
+    http: POST https://pay.example/charges
+    body: {amount: 19.10}
+    in_doubt: retry
+    compensate:
+      http: DELETE https://pay.example/charges?key=${key}
+  - id: mail
+    when: input.mail
+    http: POST https://mail.example/send
+    body: {}
+    in_doubt: ask
+    compensate: none
+output: {flight: "${steps.flight.output.id}"}
+`
+
+const verified = `
+saga: verified
+steps:
+  - id: pause
+    sleep: 2s
+  - id: pick
+    switch:
+      - when: input.n > 1
+        steps:
+          - {id: many, set: "${input.n * 2}"}
+      - steps:
+          - {id: few, fail: "not enough"}
+  - id: pay
+    http: POST https://pay.example/charges
+    body: {amount: 9007199254740993}
+    timeout: 1s
+    in_doubt:
+      verify:
+        http: GET https://pay.example/charges?key=${key}
+        found: result.body.count > 0
+        after: 1s
+      otherwise: ask
+`
+
+func ok(body string) saga.Answer {
+	return saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(body)}
+}
+
+// answers gives the answers of each step in turn; the last one stays.
+func answers(by map[string][]saga.Answer) func(saga.Send, time.Time) saga.Answer {
+	seen := map[string]int{}
+	return func(s saga.Send, _ time.Time) saga.Answer {
+		name := s.Path
+		if s.Way == journal.Undo {
+			name += " undo"
+		}
+		list := by[name]
+		if len(list) == 0 {
+			return ok(`{"id":"` + s.Path + `_1"}`)
+		}
+		i := min(seen[name], len(list)-1)
+		seen[name]++
+		return list[i]
+	}
+}
+
+var stories = []struct {
+	name, source string
+	script       storytest.Script
+}{
+	{"succeeded", trip, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Answer: answers(nil)}},
+	{"undone", trip, storytest.Script{Input: `{"to":"Lisbon","mail":false}`, Answer: answers(map[string][]saga.Answer{
+		"charge":      {{Sent: true, Status: 402, Body: json.RawMessage(`{"title":"card declined"}`)}},
+		"flight undo": {{Sent: false, Code: "connection", Detail: "connection refused"}, {Sent: true, Status: 204}},
+	})}},
+	{"retried", trip, storytest.Script{Input: `{"to":"Lisbon","mail":false}`, Answer: answers(map[string][]saga.Answer{
+		"flight": {{Sent: true, Status: 429, RetryAfter: 3 * time.Second}, ok(`{"id":"bk_1"}`)},
+		"charge": {saga.Lost(), {Sent: true, Code: "timeout", Detail: "no answer in time"}, ok(`{"id":"ch_1"}`)},
+	})}},
+	{"asked", trip, storytest.Script{Input: `{"to":"Lisbon","mail":true}`,
+		Answer: answers(map[string][]saga.Answer{"mail": {{Sent: true, Status: 502}}}),
+		Person: func(e saga.Entry) saga.Command {
+			return saga.Command{Do: "resolve", Path: e.Path, Outcome: "succeeded", Output: json.RawMessage(`{"id":"ml_7"}`), Actor: "ada", Reason: "it is in the outbox"}
+		}}},
+	{"cancelled", trip, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Answer: answers(nil),
+		Orders: map[int64]saga.Command{
+			3: {Do: "pause", Actor: "ada"},
+			4: {Do: "resume"},
+			5: {Do: "cancel", Mode: "stop", Reason: "changed my mind"},
+		}}},
+	{"verified", verified, storytest.Script{Input: `{"n":2}`, Answer: answers(map[string][]saga.Answer{
+		"pay":        {{Sent: true, Code: "timeout", Detail: "no answer in time"}},
+		"pay.verify": {{Sent: true, Status: 200, Body: json.RawMessage(`{"count":1}`)}},
+	})}},
+	{"held", verified, storytest.Script{Input: `{"n":2}`, Answer: answers(map[string][]saga.Answer{
+		"pay": {{Sent: true, Status: 401}},
+	})}},
+	{"failing", verified, storytest.Script{Input: `{"n":1}`, Answer: answers(nil)}},
+}
+
+func TestStories(t *testing.T) {
+	for _, tt := range stories {
+		t.Run(tt.name, func(t *testing.T) {
+			p := storytest.Play(t, tt.source, tt.script)
+			var got bytes.Buffer
+			if err := story.Write(&got, p.Def, p.Records, false); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, tt.name, got.String())
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
+	}
+}
+
+func TestTellUnreadable(t *testing.T) {
+	records := []journal.Record{
+		{Seq: 1, Kind: journal.Started, Data: json.RawMessage(`[]`)},
+		{Seq: 2, Kind: "levitated", Path: "x"},
+		{Seq: 3, Kind: journal.Intent, Path: "x", Attempt: 1, Data: json.RawMessage(`"no"`)},
+	}
+	var b strings.Builder
+	if err := story.Write(&b, nil, records, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"record 1 (started) cannot be read", "kind levitated", "record 3 (intent) cannot be read"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+func TestColour(t *testing.T) {
+	l := story.Line{Mark: "✓", Path: "a", Text: "done", Tone: story.Good}
+	if got, want := l.Format(3, true), "   +0.000s  \x1b[32m✓ a    done\x1b[0m"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := l.Format(3, false); strings.Contains(got, "\x1b") {
+		t.Errorf("colour where none was wanted: %q", got)
+	}
+}
+
+// A journal comes from outside: what it holds must not drive the terminal.
+func TestShortTakesControlCharactersOut(t *testing.T) {
+	if got := story.Short("a\x1b[2Jb\u009bc\nd", 99); got != "a [2Jb c d" {
+		t.Errorf("got %q", got)
+	}
+	if got := story.Short("äöüß", 3); got != "äö…" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,146 @@
+// Package storytest plays sagas on their machine, without an engine and with a
+// clock of its own, so that tests have journals to read.
+package storytest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+// Begin is when a played saga starts.
+var Begin = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+// Script is what a played saga meets.
+type Script struct {
+	ID    string // of the saga; "" for one that is always the same
+	Input string // JSON; "" for null
+	// Answer answers a request, sent at the clock's time. An answer with the code
+	// saga.Interrupted counts as the death of the process: later records are another node's.
+	Answer func(s saga.Send, at time.Time) saga.Answer
+	// Person decides what waits in the inbox; nil leaves it there.
+	Person func(e saga.Entry) saga.Command
+	// Orders come in when the journal has reached their seq.
+	Orders map[int64]saga.Command
+}
+
+// Played is a saga that was played.
+type Played struct {
+	Def     *saga.Definition
+	ID      uuid.UUID
+	Records []journal.Record
+	Machine *saga.Machine
+}
+
+// Parse compiles a definition or fails the test.
+func Parse(tb testing.TB, source string) *saga.Definition {
+	tb.Helper()
+	def, errs := dsl.Parse("test.yaml", []byte(source), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		tb.Fatal(errs)
+	}
+	return def
+}
+
+type player struct {
+	tb    testing.TB
+	s     Script
+	p     *Played
+	now   time.Time
+	node  string
+	crash int
+}
+
+// Play runs a saga until it has ended or waits for a person for good.
+func Play(tb testing.TB, source string, s Script) Played {
+	tb.Helper()
+	def := Parse(tb, source)
+	if s.ID == "" {
+		s.ID = "019aa5d0-0000-7000-8000-000000000001"
+	}
+	id := uuid.FromStringOrNil(s.ID)
+	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: []byte(s.Input)})
+	if len(wrong) > 0 {
+		tb.Fatal(wrong)
+	}
+	pl := &player{tb: tb, s: s, now: Begin, node: "node-1",
+		p: &Played{Def: def, ID: id, Machine: saga.New(def, id)}}
+	pl.add(saga.StartRecord(data))
+	for range 500 {
+		if !pl.step() {
+			return *pl.p
+		}
+	}
+	tb.Fatal("the saga does not come to rest")
+	return Played{}
+}
+
+// add seals and applies a record; each takes ten milliseconds.
+func (pl *player) add(r journal.Record) {
+	pl.tb.Helper()
+	r = pl.p.Machine.Seal(r, pl.now, pl.node)
+	if err := pl.p.Machine.Apply(r); err != nil {
+		pl.tb.Fatal(err)
+	}
+	pl.p.Records = append(pl.p.Records, r)
+	pl.now = pl.now.Add(10 * time.Millisecond)
+}
+
+func (pl *player) step() bool {
+	pl.tb.Helper()
+	if o, ok := pl.s.Orders[pl.p.Machine.Seq()]; ok {
+		pl.order(o)
+		return true
+	}
+	ds := pl.p.Machine.Decide()
+	if len(ds) == 0 {
+		return false
+	}
+	switch d := ds[0].(type) {
+	case saga.Write:
+		pl.add(d.Record)
+	case saga.WakeAt:
+		pl.now = d.At
+		pl.add(d.Woke)
+	case saga.Hold:
+		if pl.s.Person == nil {
+			return false
+		}
+		pl.order(pl.s.Person(d.Entry))
+	case saga.Dispatch:
+		pl.dispatch(d)
+	}
+	return true
+}
+
+func (pl *player) dispatch(d saga.Dispatch) {
+	pl.tb.Helper()
+	pl.add(d.Intent)
+	a := pl.s.Answer(d.Send, pl.now)
+	if a.Code == saga.Interrupted {
+		pl.crash++
+		pl.node = "node-" + string(rune('1'+pl.crash))
+	}
+	const even = 1 << 63 // no jitter
+	r, err := pl.p.Machine.Settle(d.Send.Path, d.Send.Way, d.Send.Attempt, a, pl.now, even)
+	if err != nil {
+		pl.tb.Fatal(err)
+	}
+	pl.add(r)
+}
+
+func (pl *player) order(o saga.Command) {
+	pl.tb.Helper()
+	mail := uuid.NewV5(pl.p.ID, o.Do+o.Path+pl.now.String())
+	r, err := pl.p.Machine.Admit(mail, o)
+	if err != nil {
+		pl.tb.Fatal(err)
+	}
+	pl.add(r)
+}

@@ -1,0 +1,53 @@
+package sqlite
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// A disk that is full refuses an append wholly, says so plainly, and takes it once there is room.
+func TestFullDisk(t *testing.T) {
+	ctx := t.Context()
+	s, err := Open(ctx, filepath.Join(t.TempDir(), "full.db"), Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Register(ctx, "n", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	pages := func(pragma string) {
+		t.Helper()
+		conn := <-s.w.turn
+		defer func() { s.w.turn <- conn }()
+		if _, err := conn.ExecContext(ctx, pragma); err != nil {
+			t.Fatal(err)
+		}
+	}
+	saga := uuid.Must(uuid.NewV7())
+	r := journal.Record{Seq: 1, At: time.UnixMilli(1), Kind: journal.Started, Data: make([]byte, 1<<20)}
+	journal.Seal(saga, nil, &r)
+	batch := []journal.Append{{Saga: saga, Start: &journal.Start{Definition: "d"}, Records: []journal.Record{r}}}
+
+	pages(`PRAGMA max_page_count = 60`)
+	for range 2 {
+		_, err := s.Append(ctx, "n", batch)
+		if err == nil || errors.Is(err, journal.ErrUnknown) || errors.Is(err, journal.ErrFenced) {
+			t.Fatalf("Append on a full disk = %v, want a plain error", err)
+		}
+	}
+	if _, err := s.Saga(ctx, saga); !errors.Is(err, journal.ErrNotFound) {
+		t.Fatalf("Saga = %v, want ErrNotFound: a part was written", err)
+	}
+	pages(`PRAGMA max_page_count = 100000`)
+	out, err := s.Append(ctx, "n", batch)
+	if err != nil || out[0].Err != nil {
+		t.Fatalf("Append once there is room = %v, %v", out, err)
+	}
+}

@@ -1,0 +1,40 @@
+package dsl_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// TestReferencePage holds docs/definitions.md to its examples being valid and to
+// naming every key, kind and warning.
+func TestReferencePage(t *testing.T) {
+	page := string(read(t, "../../docs/definitions.md"))
+	blocks := yamlBlock.FindAllStringSubmatch(page, -1)
+	if len(blocks) < 8 {
+		t.Fatalf("%d examples", len(blocks))
+	}
+	for _, b := range blocks {
+		if _, errs := dsl.Parse("definitions.md", []byte(b[1]), options()); errs != nil {
+			t.Errorf("an example of the page does not validate:\n%s\n%v", b[1], errs)
+		}
+	}
+	words := append([]string{"blind-retry", "dead-compensation", "uncompensated-write", "irreversible-before-fallible"}, dsl.StepKeys()...)
+	words = append(words, dsl.TopKeys()...)
+	for _, k := range kinds.All() {
+		words = append(words, k.Name)
+		for _, key := range k.Keys {
+			words = append(words, key.Name)
+		}
+	}
+	for _, w := range words {
+		if !strings.Contains(page, "`"+w+"`") && !strings.Contains(page, "### "+w+"\n") {
+			t.Errorf("the page does not name %s", w)
+		}
+	}
+}
