@@ -61,19 +61,19 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		print := fingerprint(c, body)
-		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, print, reserved)
+		mark := fingerprint(c, body)
+		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, reserved)
 		switch {
 		case err != nil:
 			return err
-		case !fresh && have.Fingerprint != print:
+		case !fresh && have.Fingerprint != mark:
 			return keyReused()
 		case !fresh && !have.Done:
 			return fail("key_in_flight", "the first request has not been answered: ask again in a second").after(1)
 		case !fresh:
 			return replay(c, have)
 		}
-		return s.recorded(c, key, print, next)
+		return s.recorded(c, key, mark, next)
 	}
 }
 
@@ -90,7 +90,7 @@ func replay(c echo.Context, r journal.Reply) error {
 var keptHeaders = []string{echo.HeaderContentType, echo.HeaderLocation, "ETag"}
 
 // recorded runs a request whose key is reserved, and keeps its answer or gives the key back.
-func (s *server) recorded(c echo.Context, key, print string, next echo.HandlerFunc) error {
+func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFunc) error {
 	// The answer is kept even if the client has gone: it will ask again.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), s.cfg.Limits.Request)
 	defer cancel()
@@ -105,14 +105,14 @@ func (s *server) recorded(c echo.Context, key, print string, next echo.HandlerFu
 	}()
 	held := &heldWriter{ResponseWriter: c.Response().Writer}
 	c.Response().Writer = held
+	defer func() { c.Response().Writer = held.ResponseWriter }() // after a panic too
 	err := next(c)
-	c.Response().Writer = held.ResponseWriter
 	if err != nil {
 		c.Response().Committed = false
 		return err
 	}
 	if held.status < http.StatusMultipleChoices {
-		r := journal.Reply{Fingerprint: print, Done: true, Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
+		r := journal.Reply{Fingerprint: mark, Done: true, Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
 		for _, name := range keptHeaders {
 			if v := c.Response().Header().Get(name); v != "" {
 				r.Header[name] = v

@@ -16,7 +16,7 @@ import (
 	pgxmigrate "github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	sqlitemigrate "github.com/golang-migrate/migrate/v4/database/sqlite"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -39,17 +39,17 @@ type Database struct {
 	lock    func(ctx context.Context) (func() error, error) // nil: the driver's own lock holds across processes
 }
 
-// Postgres names a database by its DSN. Two processes that migrate it at the
+// Postgres names a database by its DSN, pgxpool's options included. Two processes that migrate it at the
 // same time wait for each other on an advisory lock.
 func Postgres(dsn string) Database {
 	return Database{
 		dialect: "postgres",
 		open: func() (*sql.DB, error) {
-			c, err := pgx.ParseConfig(dsn)
+			c, err := pgxpool.ParseConfig(dsn) // which knows the pool's options too
 			if err != nil {
 				return nil, err
 			}
-			return stdlib.OpenDB(*c), nil
+			return stdlib.OpenDB(*c.ConnConfig), nil
 		},
 		driver: func(db *sql.DB) (database.Driver, error) {
 			return pgxmigrate.WithInstance(db, &pgxmigrate.Config{})

@@ -248,7 +248,9 @@ func (m *Machine) render(n *node, s *side, way journal.Way) (*Request, string, e
 		if err != nil {
 			return nil, "", err
 		}
-		key = text
+		if key = text; !visible(key) {
+			return nil, "", &Failure{Code: "bad_key", Title: "the idempotency key is not 1 to 255 visible ASCII characters"}
+		}
 	}
 	env.key = key
 	if way == journal.Undo {

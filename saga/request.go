@@ -28,9 +28,6 @@ func (r *Request) Hash() string {
 func (r *Request) place(p idempotency.Placement, key string) error {
 	switch p.In {
 	case idempotency.Header:
-		if strings.ContainsAny(key, "\r\n\x00") {
-			return &Failure{Code: "bad_key", Title: "the idempotency key holds a control character"}
-		}
 		headers := make(map[string]string, len(r.Headers)+1)
 		for name, value := range r.Headers {
 			if !strings.EqualFold(name, p.Name) {
@@ -53,6 +50,17 @@ func (r *Request) place(p idempotency.Placement, key string) error {
 		r.Body = body
 	}
 	return nil
+}
+
+// visible reports whether a key of the author's can go anywhere: into a header,
+// a URL, a body, and every store.
+func visible(key string) bool {
+	for _, c := range []byte(key) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return len(key) >= 1 && len(key) <= 255
 }
 
 // withField adds a field to a JSON object, in front, leaving the rest of its bytes as they are.

@@ -76,13 +76,13 @@ func (l *ledger) seen(keys []string) bool {
 	return false
 }
 
-// print is what a request and its intent have in common.
-type print struct{ key, method, uri, sum string }
+// likeness is what a request and its intent have in common.
+type likeness struct{ key, method, uri, sum string }
 
-// prints returns what the request will look like on the other side. Where it
+// likenessOf returns what the request will look like on the other side. Where it
 // holds a secret, which the journal has as a reference, that part is "".
-func prints(key string, r *saga.Request) print {
-	p := print{key: key, method: r.Method}
+func likenessOf(key string, r *saga.Request) likeness {
+	p := likeness{key: key, method: r.Method}
 	if u, err := url.Parse(r.URL); err == nil && !sealed(r.URL) {
 		p.uri = u.RequestURI()
 	}
@@ -97,7 +97,7 @@ func prints(key string, r *saga.Request) print {
 func sealed(s string) bool { return strings.Contains(s, "${") || strings.Contains(s, "%7B") }
 
 // matches reports whether the entry is of a request that looks like p.
-func (p print) matches(e world.Entry) bool {
+func (p likeness) matches(e world.Entry) bool {
 	return (p.key == e.Key || e.Key == "") && p.method == e.Method && (p.uri == "" || p.uri == e.Path) && (p.sum == "" || p.sum == e.BodySHA256)
 }
 

@@ -13,9 +13,9 @@ import (
 
 // intended is an intent, waiting for its request to be found.
 type intended struct {
-	print print
-	at    time.Time
-	used  bool
+	like likeness
+	at   time.Time
+	used bool
 }
 
 // eachSend is invariant 4: each write that arrived maps to one earlier intent of
@@ -27,9 +27,9 @@ func (c *checker) eachSend(tales []*tale) {
 	for _, t := range tales {
 		for _, n := range t.order {
 			for _, sent := range slices.Concat(n.do, n.undo) {
-				in := &intended{print: prints(sent.record.Key, sent.data.Request), at: sent.record.At}
+				in := &intended{like: likenessOf(sent.record.Key, sent.data.Request), at: sent.record.At}
 				list = append(list, in)
-				byKey[in.print.key] = append(byKey[in.print.key], in)
+				byKey[in.like.key] = append(byKey[in.like.key], in)
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func (c *checker) eachSend(tales []*tale) {
 func (c *checker) match(e world.Entry, candidates []*intended) {
 	looks := false
 	for _, in := range candidates {
-		if !in.print.matches(e) {
+		if !in.like.matches(e) {
 			continue
 		}
 		looks = true

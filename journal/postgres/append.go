@@ -57,6 +57,8 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 		case errors.Is(err, errContested) && try < maxTries:
 			sorted = true
 			continue
+		case errors.Is(err, errContested) && !wrote:
+			return fmt.Errorf("other writers were ahead %d times: append again", maxTries)
 		case err != nil && wrote && !errors.Is(err, journal.ErrFenced):
 			return fmt.Errorf("%w: a part of the batch was written: %w", journal.ErrUnknown, err)
 		case err != nil:

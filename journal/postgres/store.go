@@ -73,7 +73,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.Migrate {
 		check = migrations.Up
 	}
-	if err := check(ctx, migrations.Postgres(dsnForMigrations(dsn))); err != nil {
+	if err := check(ctx, migrations.Postgres(dsn)); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -89,9 +89,9 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Ping implements journal.Store: it locks for a write, which a read-only database refuses.
+// Ping implements journal.Store: it asks for a lock on no row, which a read-only database refuses.
 func (s *Store) Ping(ctx context.Context) error {
-	if _, err := s.pool.Exec(ctx, `SELECT id FROM nodes LIMIT 1 FOR UPDATE SKIP LOCKED`); err != nil {
+	if _, err := s.pool.Exec(ctx, `SELECT id FROM nodes LIMIT 0 FOR UPDATE`); err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}
 	return nil

@@ -48,23 +48,16 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 		return err
 	}
 	defer conn.Release()
-	return pipeline(ctx, conn, begin, stmts)
-}
-
-// pipeline sends first, the statements, and COMMIT. If one fails on a connection that lives on, it rolls back.
-func pipeline(ctx context.Context, conn *pgxpool.Conn, first string, stmts []stmt) error {
 	if err := ctx.Err(); err != nil {
 		return err // nothing was sent
 	}
 	b := &pgx.Batch{}
-	if first != "" {
-		b.Queue(first)
-	}
+	b.Queue(begin)
 	for _, st := range stmts {
 		b.Queue(st.query, st.args...)
 	}
 	b.Queue(`COMMIT`)
-	err := results(conn.SendBatch(ctx, b), first != "", stmts)
+	err = results(conn.SendBatch(ctx, b), stmts)
 	if err != nil {
 		rollback(ctx, conn)
 	}
@@ -72,17 +65,10 @@ func pipeline(ctx context.Context, conn *pgxpool.Conn, first string, stmts []stm
 }
 
 // results reads the answers to a pipeline.
-func results(br pgx.BatchResults, first bool, stmts []stmt) (err error) {
-	defer func() {
-		if closing := br.Close(); err == nil && closing != nil {
-			// COMMIT was acknowledged: whatever broke afterwards does not take it back.
-			err = nil
-		}
-	}()
-	if first {
-		if _, err := br.Exec(); err != nil {
-			return outcome(err, false)
-		}
+func results(br pgx.BatchResults, stmts []stmt) error {
+	defer br.Close() // the answers have said it all: what breaks after COMMIT's does not take it back
+	if _, err := br.Exec(); err != nil {
+		return outcome(err, false)
 	}
 	for _, st := range stmts {
 		if err := result(br, st); err != nil {

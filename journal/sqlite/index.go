@@ -5,10 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-
-	"maps"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -129,7 +128,7 @@ func filter(f *journal.Filter) *conditions {
 	}
 	if f.Text != "" {
 		like := literal.Replace(f.Text)
-		// The id is kept as bytes: its text is the hex digits, with the dashes taken out of what is looked for.
+		// The id is kept as bytes: its text is made here.
 		c.and(`(definition LIKE ? ESCAPE '\' OR reason LIKE ? ESCAPE '\'
 			OR lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-' || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21)) LIKE ? ESCAPE '\'
 			OR EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.value LIKE ? ESCAPE '\'))`,

@@ -44,7 +44,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (j
 	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
 }
 
-// Renew implements journal.Log.
+// Renew implements journal.Log. There is no other node to take over: Register left none.
 func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
 	var now int64
 	err := s.w.do(ctx, func(t *tx) error {

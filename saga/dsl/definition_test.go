@@ -34,7 +34,7 @@ func TestTopLevel(t *testing.T) {
 	wantVars := []saga.Var{
 		{Name: "region", Value: "eu"},
 		{Name: "big", Value: json.Number("9007199254740993")},
-		{Name: "list", Value: []any{json.Number("19.10"), json.Number("1e400"), "on", nil, "yes", "2024-01-31", "12:30"}},
+		{Name: "list", Value: []any{json.Number("19.10"), json.Number("1e400"), "on", nil, "yes", "2024-01-31", "12:30", true}},
 	}
 	if diff := cmp.Diff(wantVars, d.Vars); diff != "" {
 		t.Errorf("Vars (-want +got):\n%s", diff)
@@ -123,6 +123,52 @@ steps:
 	}
 	if diff := cmp.Diff(retry.Forever(), a.Retry); diff != "" || a.Order != saga.Reverse || len(a.On) != 2 || a.Timeout != 30*time.Second {
 		t.Errorf("defaults: %s order %q on %v timeout %v", diff, a.Order, a.On, a.Timeout)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	d := mustParse(t, `
+saga: x
+defaults: {timeout: 7s, in_doubt: ask}
+steps:
+  - {id: a, set: 1}
+  - id: b
+    http: POST https://a.example/
+    retry: {initial: 2m}
+    in_doubt: {verify: {http: "GET https://a.example/${key}", found: True}}
+    pivot: True
+  - {id: c, http: POST https://a.example/}
+`)
+	if got := d.ByID["a"].Timeout; got != 0 {
+		t.Errorf("a set has the timeout %v", got)
+	}
+	b := d.ByID["b"]
+	if b.Retry.Max != 2*time.Minute || !b.Pivot || b.Timeout != 7*time.Second {
+		t.Errorf("b: max %v, pivot %v, timeout %v", b.Retry.Max, b.Pivot, b.Timeout)
+	}
+	if b.InDoubt.Otherwise != saga.Ask || b.InDoubt.Verify.After != 5*time.Second || b.InDoubt.Verify.Output != nil || b.InDoubt.Verify.Call.Kind != "http" {
+		t.Errorf("b's verify: %+v %+v", b.InDoubt, b.InDoubt.Verify)
+	}
+	if c := d.ByID["c"].InDoubt; c.Policy != saga.Ask || !c.Declared {
+		t.Errorf("c's in_doubt: %+v", c)
+	}
+	if len(d.Warnings) != 0 {
+		t.Errorf("warnings: %v", d.Warnings)
+	}
+}
+
+// TestDataLikeSteps holds maps that look like steps to being data where they are data.
+func TestDataLikeSteps(t *testing.T) {
+	d := mustParse(t, `
+saga: x
+steps:
+  - id: a
+    set: {steps: [{id: b, set: 1}, {id: a, http: x}], id: b, fail: x}
+  - id: b
+    set: ${steps.a.output}
+`)
+	if len(d.ByID) != 2 {
+		t.Errorf("%d steps, want 2", len(d.ByID))
 	}
 }
 

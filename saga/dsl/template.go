@@ -75,19 +75,23 @@ func (p *parser) text(n *Node, base int, s *scope, at Place) *expr.Template {
 // condition compiles a bare expression that gives a bool.
 func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 	switch {
-	case n.Form != Scalar || n.kind == nullScalar:
+	case n.Form != Scalar || n.kind != textScalar && n.kind != boolScalar:
 		p.fail(n, "expected_expression", "a condition is an expression such as input.amount > 100, not "+n.what())
 		return nil
 	case strings.HasPrefix(strings.TrimSpace(n.value), "${"):
 		p.fail(n, "expression_braces", "a condition is written without ${ }: it is an expression as a whole")
 		return nil
 	}
-	prog, errs := expr.Compile(n.value, p.check(s, at))
+	text := n.value
+	if n.kind == boolScalar {
+		text = string(n.literal())
+	}
+	prog, errs := expr.Compile(text, p.check(s, at))
 	if len(errs) > 0 {
 		p.exprErrors(n, 0, errs)
 		return nil
 	}
-	p.refs(n, 0, n.value, s, prog.Refs())
+	p.refs(n, 0, text, s, prog.Refs())
 	return prog
 }
 

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// recordsPage is how many records are read at once.
+const recordsPage = 1000
+
+// live is a saga as its journal says it is, kept up with as it grows.
+type live struct {
+	s       *server
+	id      uuid.UUID
+	def     *saga.Definition
+	m       *saga.Machine
+	records []journal.Record
+}
+
+// load reads a saga's journal. Errors: saga_not_found, and those of definitions.
+func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
+	first, err := s.cfg.Store.Records(ctx, id, 0, recordsPage)
+	if err != nil {
+		return nil, sagaError(id, err)
+	}
+	if len(first) == 0 {
+		return nil, fmt.Errorf("saga %s: %w: it has no records", id, saga.ErrUnreadable)
+	}
+	var d saga.StartedData
+	if err := json.Unmarshal(first[0].Data, &d); err != nil {
+		return nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
+	}
+	def, err := s.cfg.Catalog.Definition(ctx, d.Definition, d.Version)
+	if err != nil {
+		return nil, err
+	}
+	l := &live{s: s, id: id, def: def, m: saga.New(def, id)}
+	for page := first; ; {
+		if err := l.take(page); err != nil {
+			return nil, err
+		}
+		if len(page) < recordsPage {
+			return l, nil
+		}
+		if page, err = s.cfg.Store.Records(ctx, id, l.m.Seq(), recordsPage); err != nil {
+			return nil, sagaError(id, err)
+		}
+	}
+}
+
+func (l *live) take(page []journal.Record) error {
+	for _, r := range page {
+		if err := l.m.Apply(r); err != nil {
+			return err
+		}
+	}
+	l.records = append(l.records, page...)
+	return nil
+}
+
+// more reads what the journal has grown by.
+func (l *live) more(ctx context.Context) error {
+	for {
+		page, err := l.s.cfg.Store.Records(ctx, l.id, l.m.Seq(), recordsPage)
+		if err != nil {
+			return sagaError(l.id, err)
+		}
+		if err := l.take(page); err != nil {
+			return err
+		}
+		if len(page) < recordsPage {
+			return nil
+		}
+	}
+}
+
+func (l *live) ended() bool { return l.m.Status().Terminal() }
+
+// await follows the saga until holds, and says whether it does; it gives up after
+// wait, and when the server stops.
+func (l *live) await(ctx context.Context, wait time.Duration, holds func() bool) (bool, error) {
+	grown, stop := l.s.cfg.Engine.Watch(l.id)
+	defer stop()
+	patience := time.NewTimer(wait)
+	defer patience.Stop()
+	poll := time.NewTicker(l.s.cfg.Limits.Poll)
+	defer poll.Stop()
+	for {
+		// Read after watching began: what was written between is seen.
+		if err := l.more(ctx); err != nil {
+			return false, err
+		}
+		if holds() {
+			return true, nil
+		}
+		select {
+		case <-grown:
+		case <-poll.C:
+		case <-patience.C:
+			return false, nil
+		case <-l.s.cfg.Done:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+func noSaga(id uuid.UUID) *problem {
+	return fail("saga_not_found", "check the id; a saga that has ended is deleted in the end").of(id)
+}
+
+// sagaError names the saga in an error of the store.
+func sagaError(id uuid.UUID, err error) error {
+	if errors.Is(err, journal.ErrNotFound) {
+		return noSaga(id)
+	}
+	return fmt.Errorf("saga %s: %w", id, err)
+}

@@ -1,0 +1,177 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"recourse/journal"
+)
+
+// metrics are what /metrics shows: requests by route, never by id; sagas, by what the store counts; the engine.
+type metrics struct {
+	handler  http.Handler
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+func newMetrics(cfg Config) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_http_requests_total", Help: "Requests answered."}, []string{"method", "route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "recourse_http_request_seconds", Help: "Time until a request was answered.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"method", "route"}),
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.requests, m.seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&storeCollector{store: cfg.Store, now: cfg.Engine.Now})
+	if cfg.EngineStats != nil {
+		registry.MustRegister(&engineCollector{stats: cfg.EngineStats})
+	}
+	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	return m
+}
+
+// scrape serves GET /metrics.
+func (s *server) scrape(c echo.Context) error {
+	s.metrics.handler.ServeHTTP(c.Response(), c.Request())
+	return nil
+}
+
+// observe counts every request, and answers those whose handlers fail or panic.
+func (s *server) observe(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		began := time.Now()
+		if err := s.protect(c, next); err != nil {
+			s.respondError(err, c)
+		}
+		route := c.Path()
+		if route == "" {
+			route = "none"
+		}
+		method := c.Request().Method
+		if !knownMethod(method) {
+			method = "other" // a method is a label that anyone can make up
+		}
+		s.metrics.requests.WithLabelValues(method, route, strconv.Itoa(c.Response().Status)).Inc()
+		s.metrics.seconds.WithLabelValues(method, route).Observe(time.Since(began).Seconds())
+		return nil
+	}
+}
+
+func knownMethod(m string) bool {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return true
+	}
+	return false
+}
+
+// protect turns a panic into an error, except the one that net/http asks for.
+func (s *server) protect(c echo.Context, next echo.HandlerFunc) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if e, ok := v.(error); ok && errors.Is(e, http.ErrAbortHandler) {
+				panic(v)
+			}
+			err = panicked(v)
+		}
+	}()
+	return next(c)
+}
+
+var (
+	descSagas   = prometheus.NewDesc("recourse_sagas", "Sagas by status.", []string{"status"}, nil)
+	descInbox   = prometheus.NewDesc("recourse_inbox_entries", "What waits for a person, by kind.", []string{"kind"}, nil)
+	descWaiting = prometheus.NewDesc("recourse_inbox_oldest_seconds", "How long the oldest inbox entry has waited; 0 for none.", nil, nil)
+	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "How long the longest due saga has waited for a node; 0 for none.", nil, nil)
+	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape.", nil, nil)
+)
+
+// storeCollector counts sagas when it is asked.
+type storeCollector struct {
+	store journal.Store
+	now   func() time.Time
+}
+
+// Describe implements prometheus.Collector.
+func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descUp} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. A store that does not answer shows as
+// recourse_store_up 0: the rest of the scrape must not fail with it.
+func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	st, err := k.store.Stats(ctx)
+	if err != nil {
+		ch <- gauge(descUp, 0)
+		return
+	}
+	ch <- gauge(descUp, 1)
+	for _, status := range statuses {
+		ch <- gauge(descSagas, float64(st.ByStatus[status]), status)
+	}
+	for _, kind := range inboxKinds {
+		ch <- gauge(descInbox, float64(st.Inbox[kind]), kind)
+	}
+	ch <- gauge(descWaiting, k.since(st.OldestInbox))
+	ch <- gauge(descOverdue, k.since(st.OldestDue))
+}
+
+func (k *storeCollector) since(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(k.now().Sub(t).Seconds(), 0)
+}
+
+func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+var engineDescs = []struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(EngineStats) float64
+}{
+	{engineDesc("commits_total", "Commits that went through."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Commits) }},
+	{engineDesc("appends_total", "Appends in those commits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Appends) }},
+	{engineDesc("commit_seconds_total", "Time that commits took, in sum."), prometheus.CounterValue, func(s EngineStats) float64 { return s.CommitTime.Seconds() }},
+	{engineDesc("commits_failed_total", "Commits that did not go through and were repeated."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.CommitsFailed) }},
+	{engineDesc("lease_renewals_failed_total", "Renewals of the node's lease that failed."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RenewsFailed) }},
+	{engineDesc("requests_sent_total", "Requests of steps that were sent."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RequestsSent) }},
+	{engineDesc("sagas_in_memory", "Sagas that this node runs."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Running) }},
+	{engineDesc("requests_under_way", "Requests of steps under way."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
+}
+
+func engineDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("recourse_engine_"+name, help, nil, nil)
+}
+
+// engineCollector shows an engine's counts.
+type engineCollector struct{ stats func() EngineStats }
+
+// Describe implements prometheus.Collector.
+func (k *engineCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range engineDescs {
+		ch <- d.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (k *engineCollector) Collect(ch chan<- prometheus.Metric) {
+	s := k.stats()
+	for _, d := range engineDescs {
+		ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.of(s))
+	}
+}

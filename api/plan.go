@@ -1,0 +1,74 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+
+	"github.com/labstack/echo/v4"
+
+	"recourse/saga"
+)
+
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// plan serves POST /v1/plan: what a start would send, without sending it.
+func (s *server) plan(c echo.Context) error {
+	o, err := s.readObject(c, "definition", "version", "input", "stubs", "budget", "labels")
+	if err != nil {
+		return err
+	}
+	version, budget := o.version(), o.budget()
+	options := saga.StartOptions{Version: version, Input: o.raw("input"), Vars: s.cfg.Vars, Budget: budget, Labels: o.labels(false), Actor: callerOf(c).name}
+	var stubs map[string]json.RawMessage
+	o.into("stubs", &stubs, "an object from steps' paths to their outputs")
+	def, err := s.planned(c, o, version)
+	if err != nil {
+		return err
+	}
+	if err := o.err(); err != nil {
+		return err
+	}
+	for _, path := range sortedKeys(stubs) {
+		if _, ok := def.ByID[path]; !ok {
+			o.bad("/stubs/"+path, "unknown_step", "the definition has no step %.63q", path)
+		}
+	}
+	if len(o.wrong) > 0 {
+		return fail("invalid_plan", "%s", o.wrong[0].Detail).with(o.wrong...)
+	}
+	if budget != nil && budget.Currency == "" {
+		budget.Currency = def.Currency
+	}
+	data, _, findings := saga.Begin(def, options)
+	if len(findings) > 0 {
+		return fail("invalid_plan", "mend what `errors` names: a start would be refused too").with(findings...)
+	}
+	plan, err := saga.MakePlan(def, data, stubs, s.cfg.Engine.Now())
+	if err != nil {
+		return err
+	}
+	return reply(c, http.StatusOK, plan)
+}
+
+// planned is the definition to plan: a published one's name, or the text itself.
+func (s *server) planned(c echo.Context, o *object, version int) (*saga.Definition, error) {
+	raw := o.raw("definition")
+	var text string
+	if raw == nil || string(raw) == "null" {
+		o.bad("/definition", "missing_field", "name a published definition, or give one as YAML text or as an object")
+		return nil, o.err()
+	}
+	if json.Unmarshal(raw, &text) != nil {
+		text = string(raw)
+	}
+	if nameForm.MatchString(text) {
+		def, _, err := s.pick(c.Request().Context(), text, version)
+		return def, err
+	}
+	def, errs := s.cfg.Catalog.Compile("definition.yaml", []byte(text))
+	if errs != nil {
+		return nil, badDefinition(errs)
+	}
+	return def, nil
+}

@@ -1,0 +1,179 @@
+package api
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/journal"
+)
+
+// Types of a journal's representations.
+const (
+	typeNDJSON = "application/x-ndjson"
+	typeStream = "text/event-stream"
+)
+
+// getJournal serves GET /v1/sagas/{id}/journal as a JSON page, as NDJSON to its
+// end, or as an event stream that follows it to the saga's end.
+func (s *server) getJournal(c echo.Context) error {
+	id, err := sagaID(c)
+	if err != nil {
+		return err
+	}
+	q, err := readQuery(c, "after", "cursor", "limit")
+	if err != nil {
+		return err
+	}
+	const end = 1<<62 - 1
+	after := q.number("after", 0, 0, end)
+	if q.Has("cursor") {
+		after = q.number("cursor", 0, 0, end)
+	}
+	limit := int(q.number("limit", recordsPage, 1, recordsPage))
+	if err := q.err(); err != nil {
+		return err
+	}
+	switch accepts(c, echo.MIMEApplicationJSON, typeNDJSON, typeStream) {
+	case typeNDJSON:
+		return s.ndjson(c, id, after)
+	case typeStream:
+		if last := c.Request().Header.Get("Last-Event-ID"); last != "" {
+			if after, err = strconv.ParseInt(last, 10, 64); err != nil || after < 0 {
+				return fail("invalid_request", "Last-Event-ID is the id of the last event that came: a whole number")
+			}
+		}
+		return s.stream(c, id, after)
+	case "":
+		return fail("not_acceptable", "accept application/json, %s or %s", typeNDJSON, typeStream)
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
+	defer cancel()
+	records, err := s.cfg.Store.Records(ctx, id, after, limit+1)
+	if err != nil {
+		return sagaError(id, err)
+	}
+	return reply(c, http.StatusOK, cut(records, limit, func(last journal.Record) string { return strconv.FormatInt(last.Seq, 10) }))
+}
+
+// accepts picks the offer that the client names first; the first offer if it takes
+// anything, "" if it takes none.
+func accepts(c echo.Context, offers ...string) string {
+	header := strings.Join(c.Request().Header.Values(echo.HeaderAccept), ",")
+	if header == "" {
+		return offers[0]
+	}
+	for _, part := range strings.Split(header, ",") {
+		t, params, err := mime.ParseMediaType(part)
+		if err != nil || params["q"] == "0" {
+			continue
+		}
+		for _, offer := range offers {
+			if t == offer || t == "*/*" || strings.TrimSuffix(t, "*") == offer[:strings.Index(offer, "/")+1] {
+				return offer
+			}
+		}
+	}
+	return ""
+}
+
+// eachRecord visits the records after a seq, up to the journal's present end.
+func (s *server) eachRecord(ctx context.Context, id uuid.UUID, after int64, visit func(journal.Record) error) error {
+	for {
+		page, err := s.cfg.Store.Records(ctx, id, after, recordsPage)
+		if err != nil {
+			return sagaError(id, err)
+		}
+		for _, r := range page {
+			if err := visit(r); err != nil {
+				return err
+			}
+			after = r.Seq
+		}
+		if len(page) < recordsPage {
+			return nil
+		}
+	}
+}
+
+// ndjson writes one record a line.
+func (s *server) ndjson(c echo.Context, id uuid.UUID, after int64) error {
+	w := c.Response()
+	if _, err := s.cfg.Store.Records(c.Request().Context(), id, after, 1); err != nil {
+		return sagaError(id, err)
+	}
+	w.Header().Set(echo.HeaderContentType, typeNDJSON)
+	w.WriteHeader(http.StatusOK)
+	return s.eachRecord(c.Request().Context(), id, after, func(r journal.Record) error {
+		line, err := r.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(line, '\n'))
+		return err
+	})
+}
+
+// stream writes one record an event, its seq as the event's id, until `finished`
+// has been written, the client goes or the server stops. A client that comes back with
+// Last-Event-ID misses nothing and gets nothing twice.
+func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
+	ctx := c.Request().Context()
+	grown, stop := s.cfg.Engine.Watch(id)
+	defer stop()
+	if after > 0 { // a stream that begins behind the end has ended
+		last, err := s.cfg.Store.Records(ctx, id, after-1, 1)
+		if err != nil {
+			return sagaError(id, err)
+		}
+		if len(last) == 1 && last[0].Kind == journal.Finished {
+			return c.NoContent(http.StatusNoContent) // tells an EventSource not to come back
+		}
+	} else if _, err := s.cfg.Store.Records(ctx, id, 0, 1); err != nil {
+		return sagaError(id, err)
+	}
+	w := c.Response()
+	w.Header().Set(echo.HeaderContentType, typeStream)
+	w.Header().Set("X-Accel-Buffering", "no") // proxies would hold events back
+	w.WriteHeader(http.StatusOK)
+	w.Flush()
+
+	poll := time.NewTicker(s.cfg.Limits.Poll)
+	defer poll.Stop()
+	heartbeat := time.NewTicker(s.cfg.Limits.Heartbeat)
+	defer heartbeat.Stop()
+	for {
+		ended := false
+		err := s.eachRecord(ctx, id, after, func(r journal.Record) error {
+			line, err := r.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			after, ended = r.Seq, r.Kind == journal.Finished
+			_, err = w.Write([]byte("id: " + strconv.FormatInt(r.Seq, 10) + "\ndata: " + string(line) + "\n\n"))
+			return err
+		})
+		w.Flush()
+		if err != nil || ended {
+			return err
+		}
+		select {
+		case <-grown:
+		case <-poll.C:
+		case <-heartbeat.C:
+			if _, err := w.Write([]byte(": still here\n\n")); err != nil {
+				return err
+			}
+		case <-s.cfg.Done:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

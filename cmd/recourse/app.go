@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
+)
+
+// Main is the program as a value: everything it gets from outside is here.
+type Main struct {
+	Args   []string // without the program's name
+	Env    []string // in the form of os.Environ
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// app is what a command runs in.
+type app struct {
+	Main
+	ctx    context.Context // done when the program is to stop
+	env    map[string]string
+	colour bool // on Stdout
+	live   bool // Stdout is a terminal whose lines can be redrawn
+}
+
+// Run runs the command that Args name until it is done or ctx is. It returns the
+// exit code, one of those in exit.go; what went wrong is on Stderr.
+func (m Main) Run(ctx context.Context) (code int) {
+	a := &app{Main: m, ctx: ctx, env: environ(m.Env)}
+	a.live = terminal(m.Stdout) && a.env["TERM"] != "dumb"
+	a.colour = a.live && a.env["NO_COLOR"] == ""
+	defer func() {
+		// kong ends the program when it has printed help, by the function given to kong.Exit.
+		if p := recover(); p != nil {
+			early, ok := p.(earlyExit)
+			if !ok {
+				panic(p)
+			}
+			code = int(early)
+		}
+	}()
+	return a.report(a.dispatch())
+}
+
+type earlyExit int
+
+func (a *app) dispatch() error {
+	var c cli
+	k, err := kong.New(&c,
+		kong.Name("recourse"),
+		kong.Description("Runs sagas: steps with side effects that either reach their goal or are undone."),
+		kong.Writers(a.Stdout, a.Stderr),
+		kong.Exit(func(code int) { panic(earlyExit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.Resolvers(&configFile{env: a.env}, variables(a.env)),
+	)
+	if err != nil {
+		return fmt.Errorf("command line: %w", err)
+	}
+	ctx, err := k.Parse(a.Args)
+	if err != nil {
+		var parse *kong.ParseError
+		if errors.As(err, &parse) && parse.Context != nil && len(a.Args) == 0 {
+			_ = parse.Context.PrintUsage(false)
+			return exit(exitUsage, errors.New("name a command; `recourse demo` is a good first one"))
+		}
+		return exit(exitUsage, fmt.Errorf("%w; `recourse --help` lists commands, `recourse COMMAND --help` their flags", err))
+	}
+	return ctx.Run(a)
+}
+
+// report says what went wrong, and turns it into an exit code.
+func (a *app) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code := codeOf(err)
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(a.Stderr, "recourse: "+text)
+	}
+	return code
+}
+
+// printf writes to Stdout. An error of it has nowhere to be told, and ends nothing.
+func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.Stdout, format, args...) }
+
+// note writes a line of progress, for people, beside the output.
+func (a *app) note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
+
+func environ(list []string) map[string]string {
+	env := make(map[string]string, len(list))
+	for _, entry := range list {
+		name, value, _ := strings.Cut(entry, "=")
+		env[name] = value
+	}
+	return env
+}
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v4"
+)
+
+// configFile gives the flags of `serve` their values from the file that
+// --config names: the same names, in YAML. Flags and variables win over it.
+type configFile struct {
+	env    map[string]string
+	loaded bool
+	values map[string]string
+}
+
+var errConfig = errors.New("config file")
+
+// Validate implements kong.Resolver.
+func (*configFile) Validate(*kong.Application) error { return nil }
+
+// Resolve implements kong.Resolver.
+func (f *configFile) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Flag) (any, error) {
+	if parent.Command == nil || parent.Command.Name != "serve" || flag.Name == "config" {
+		return nil, nil
+	}
+	if !f.loaded {
+		f.loaded = true
+		if err := f.load(ctx, parent.Command); err != nil {
+			return nil, err
+		}
+	}
+	if v, ok := f.values[flag.Name]; ok {
+		return v, nil
+	}
+	return nil, nil
+}
+
+// path finds the file's name: it is needed before flags are resolved.
+func (f *configFile) path(ctx *kong.Context) string {
+	for _, p := range ctx.Path {
+		if p.Flag != nil && p.Flag.Name == "config" {
+			if s, ok := ctx.FlagValue(p.Flag).(string); ok {
+				return s
+			}
+		}
+	}
+	return f.env["RECOURSE_CONFIG"]
+}
+
+func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
+	path := f.path(ctx)
+	if path == "" {
+		return nil
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errConfig, err)
+	}
+	var doc map[string]any
+	if err := yaml.Load(src, &doc); err != nil {
+		return fmt.Errorf("%w %s: write a map of the flags' names to their values: %w", errConfig, path, err)
+	}
+	var known []string
+	for _, flag := range serve.Flags {
+		if !flag.Hidden && flag.Name != "config" && flag.Name != "help" {
+			known = append(known, flag.Name)
+		}
+	}
+	f.values = make(map[string]string, len(doc))
+	for name, value := range doc {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("%w %s: there is no setting %q; there are %s", errConfig, path, name, strings.Join(known, ", "))
+		}
+		text, err := plain(value)
+		if err != nil {
+			return fmt.Errorf("%w %s: %s: %w", errConfig, path, name, err)
+		}
+		f.values[name] = text
+	}
+	return nil
+}
+
+// plain writes a YAML value as a flag's.
+func plain(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case bool, int:
+		return fmt.Sprint(v), nil
+	case []any:
+		parts := make([]string, len(v))
+		for i, one := range v {
+			s, ok := one.(string)
+			if !ok || strings.Contains(s, ",") {
+				return "", errors.New("write a list of texts")
+			}
+			parts[i] = s
+		}
+		return strings.Join(parts, ","), nil
+	}
+	return "", fmt.Errorf("write a text, a number, true or false, or a list of texts, not %T", v)
+}

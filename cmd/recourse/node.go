@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"recourse/catalog"
+	"recourse/engine"
+	"recourse/internal/secrets"
+	"recourse/journal"
+	"recourse/saga/kinds"
+	"recourse/saga/kinds/http"
+)
+
+// nodeOptions is what running sagas needs, in `serve` as in `run`.
+type nodeOptions struct {
+	Store   journal.Store
+	Egress  []string
+	Secrets *secrets.Source
+	Vars    map[string]json.RawMessage
+	Strict  bool
+	Lanes   int
+	Lease   time.Duration
+	Drain   time.Duration
+	Log     *slog.Logger
+}
+
+// node runs sagas of a store.
+type node struct {
+	store   journal.Store
+	catalog *catalog.Catalog
+	engine  *engine.Engine
+	caller  *http.Caller
+	ended   chan error // gets what the engine's Run returned
+}
+
+func newNode(o nodeOptions) (*node, error) {
+	guard, err := http.NewGuard(o.Egress)
+	if err != nil {
+		return nil, exit(exitUsage, err)
+	}
+	n := &node{store: o.Store, ended: make(chan error, 1)}
+	n.caller = http.NewCaller(http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, UserAgent: "recourse/" + version()})
+	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.All(), Strict: o.Strict, Vars: o.Vars})
+	n.engine = engine.New(engine.Config{
+		Store: o.Store, Definitions: n.catalog, Callers: map[string]engine.Caller{"http": n.caller}, Log: o.Log,
+		Lanes: o.Lanes, Lease: o.Lease, Drain: o.Drain,
+	})
+	return n, nil
+}
+
+// start sets the engine going and returns when it takes starts, or the reason
+// why it does not. It runs until ctx is done; then stopped gets its end.
+func (n *node) start(ctx context.Context) error {
+	go func() { n.ended <- n.engine.Run(ctx) }()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for !n.engine.Ready() {
+		select {
+		case err := <-n.ended:
+			n.caller.Close()
+			if err == nil {
+				err = errors.New("stopped before it began")
+			}
+			return engineError(err)
+		case <-look.C:
+		}
+	}
+	return nil
+}
+
+// wait waits for the engine to have handed its sagas over, after start's ctx is done.
+func (n *node) wait() error {
+	defer n.caller.Close()
+	if err := <-n.ended; err != nil {
+		return engineError(err)
+	}
+	return nil
+}
+
+func engineError(err error) error {
+	if errors.Is(err, journal.ErrInUse) {
+		return exit(exitConflict, errors.New("another recourse has this database to itself: stop it first, or use another --database (PostgreSQL takes several nodes)"))
+	}
+	return fmt.Errorf("engine: %w", err)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"recourse/api"
+	"recourse/internal/secrets"
+	"recourse/journal"
+)
+
+type serveCmd struct {
+	databaseFlag
+	Listen      string        `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; another than loopback needs API keys."`
+	EgressAllow []string      `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses; repeatable."`
+	SecretDir   string        `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
+	Vars        string        `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`
+	Config      string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file with these flags' names and values; flags and variables win."`
+	Strict      bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
+	NodeLease   time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
+	Drain       time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
+	LogLevel    string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
+	LogFormat   string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
+	WhileStdin  bool          `hidden:"" help:"Stop when stdin ends: whoever started this is gone."`
+}
+
+// lanesOf is how many lanes a database is worth: SQLite writes one transaction at a time.
+func lanesOf(database string) int {
+	if isPostgres(database) {
+		return 4
+	}
+	return 1
+}
+
+// Run serves until the program is told to stop, then drains.
+func (c *serveCmd) Run(a *app) error {
+	if c.NodeLease < time.Second || c.Drain < 0 {
+		return exit(exitUsage, errors.New("--node-lease is at least 1s, --drain at least 0s"))
+	}
+	src, err := secrets.New(c.SecretDir, a.Env)
+	if err != nil {
+		return exit(exitUsage, err)
+	}
+	log, err := newLog(a.Stderr, c.LogFormat, c.LogLevel, src)
+	if err != nil {
+		return err
+	}
+	vars, err := readVars(c.Vars, a.env)
+	if err != nil {
+		return err
+	}
+	store, err := openStore(a.ctx, c.Database, true)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	keys, err := c.guarded(a.ctx, store)
+	if err != nil {
+		return err
+	}
+	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, Strict: c.Strict,
+		Lanes: lanesOf(c.Database), Lease: c.NodeLease, Drain: c.Drain, Log: log})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(a.ctx)
+	defer stop()
+	if c.WhileStdin {
+		go func() {
+			io.Copy(io.Discard, a.Stdin)
+			stop()
+		}()
+	}
+	return c.serve(ctx, a, n, vars, keys, log)
+}
+
+// guarded says whether requests need a key, and refuses an open address without any.
+func (c *serveCmd) guarded(ctx context.Context, store journal.Store) (bool, error) {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return false, exit(exitUsage, fmt.Errorf("--listen %s: write host:port, such as 127.0.0.1:8080 or :8080", c.Listen))
+	}
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return false, nil
+	}
+	keys, err := store.ListKeys(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look for API keys: %w", err)
+	}
+	for _, k := range keys {
+		if k.ExpiresAt.IsZero() || k.ExpiresAt.After(time.Now()) {
+			return true, nil
+		}
+	}
+	return false, exit(exitUsage, fmt.Errorf("--listen %s can be reached from other machines, and the database has no API key: "+
+		"make one with `recourse keys create --role admin --name …`, or listen on 127.0.0.1", c.Listen))
+}
+
+func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]json.RawMessage, keys bool, log *slog.Logger) error {
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return exit(exitUsage, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
+	}
+	if err := n.start(ctx); err != nil {
+		listener.Close()
+		return err
+	}
+	server := &http.Server{
+		Handler: api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys,
+			EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, Version: version(), Done: ctx.Done()}),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	go sweep(ctx, n.store, log)
+	url := "http://" + listener.Addr().String()
+	log.Info("listening", "url", url, "database", kindOf(c.Database), "keys", keys, "version", version())
+	a.printf("recourse listening on %s\n", url)
+
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	log.Info("draining: attempts under way may end", "for", c.Drain)
+	err = n.wait()
+	down, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if e := server.Shutdown(down); e != nil {
+		server.Close()
+	}
+	log.Info("stopped")
+	return err
+}
+
+// kindOf names a database without its address, which may hold a password.
+func kindOf(database string) string {
+	if isPostgres(database) {
+		return "postgres"
+	}
+	return "sqlite"
+}
+
+// sweep deletes replies to clients' requests that are past their time.
+func sweep(ctx context.Context, store journal.Store, log *slog.Logger) {
+	every := time.NewTicker(time.Minute)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			if _, err := store.Sweep(ctx, 1000); err != nil && ctx.Err() == nil {
+				log.Warn("could not delete old replies; the next try is in a minute", "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"recourse/journal"
+	"recourse/journal/postgres"
+	"recourse/journal/sqlite"
+	"recourse/migrations"
+)
+
+// isPostgres tells a PostgreSQL URL from a SQLite file.
+func isPostgres(database string) bool {
+	return strings.HasPrefix(database, "postgres://") || strings.HasPrefix(database, "postgresql://")
+}
+
+// openStore opens the database. With migrate it is brought up to date first.
+func openStore(ctx context.Context, database string, migrate bool) (journal.Store, error) {
+	if isPostgres(database) {
+		s, err := postgres.Open(ctx, database, postgres.Options{Migrate: migrate})
+		if err != nil {
+			return nil, databaseError(database, err)
+		}
+		return s, nil
+	}
+	if err := fileUsable(database, migrate); err != nil {
+		return nil, err
+	}
+	s, err := sqlite.Open(ctx, database, sqlite.Options{Migrate: migrate})
+	if err != nil {
+		return nil, databaseError(database, err)
+	}
+	return s, nil
+}
+
+// databaseOf names a database for migrations.
+func databaseOf(database string) (migrations.Database, error) {
+	if isPostgres(database) {
+		return migrations.Postgres(database), nil
+	}
+	return migrations.SQLite(database), fileUsable(database, true)
+}
+
+// fileUsable finds the common mistakes about files, which SQLite calls
+// "unable to open database file" all alike.
+func fileUsable(path string, create bool) error {
+	if i := strings.Index(path, "://"); i > 0 {
+		return exit(exitUsage, fmt.Errorf("--database %s…: only postgres:// is known; anything else is the name of a SQLite file", path[:i+3]))
+	}
+	dir := filepath.Dir(path)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return exit(exitUsage, fmt.Errorf("the directory %s of --database %s does not exist: create it, or name another file", dir, path))
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return exit(exitUsage, fmt.Errorf("--database %s is a directory: name a file in it", path))
+	} else if err != nil && !create {
+		return exit(exitUsage, fmt.Errorf("there is no database %s: `recourse serve` or `recourse migrate up` makes it", path))
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return exit(exitUsage, fmt.Errorf("--database %s cannot be written: check the permissions of the file and of its directory", path))
+	}
+	return f.Close()
+}
+
+// databaseError says in one line what is wrong with a database, without the URL's password.
+func databaseError(database string, err error) error {
+	var config *pgconn.ParseConfigError
+	var connect *pgconn.ConnectError
+	var network *net.OpError
+	switch {
+	case errors.Is(err, migrations.ErrNewer), errors.Is(err, migrations.ErrBehind), errors.Is(err, migrations.ErrDirty):
+		return err
+	case errors.As(err, &config):
+		return exit(exitUsage, errors.New("--database is not a PostgreSQL URL: write postgres://user:password@host:5432/name"))
+	case errors.As(err, &connect), errors.As(err, &network):
+		return exit(exitUnreachable, fmt.Errorf("PostgreSQL cannot be reached or refuses the login; check the host, the user and the database in --database: %s", lastLine(err)))
+	case !isPostgres(database) && strings.Contains(err.Error(), "not a database"):
+		return exit(exitUsage, fmt.Errorf("--database %s is not a SQLite file: name another", database))
+	}
+	return err
+}
+
+func lastLine(err error) string {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}

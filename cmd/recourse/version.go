@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"recourse/journal"
+)
+
+// release is the version of a release build, set by the linker: -X main.release=v1.2.3.
+var release string
+
+// version is the release, or what the build says of its source.
+func version() string {
+	if release != "" {
+		return release
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if v := info.Main.Version; v != "" && v != "(devel)" {
+			return v
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				return "devel-" + s.Value[:12]
+			}
+		}
+	}
+	return "devel"
+}
+
+type versionCmd struct{ outputFlag }
+
+// Run prints the version.
+func (c *versionCmd) Run(a *app) error {
+	if !c.json() {
+		a.printf("recourse %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return nil
+	}
+	b, err := journal.Encode(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+	if err != nil {
+		return fmt.Errorf("version: %w", err)
+	}
+	a.printf("%s\n", b)
+	return nil
+}

@@ -1,0 +1,333 @@
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "recourse"
+
+// may says what a package may import of this module, itself and below it apart.
+// The longest matching name counts. "*" is everything.
+var may = map[string][]string{
+	"retry":        {},
+	"journal":      {},
+	"idempotency":  {"journal"},
+	"compensation": {"journal"},
+
+	"saga":           {"compensation", "idempotency", "journal", "retry", "saga/expr"},
+	"saga/expr":      {},
+	"saga/dsl":       {"saga", "saga/expr", "journal", "idempotency", "retry"},
+	"saga/kinds":     {"saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
+	"catalog":        {"journal", "saga", "saga/dsl"},
+	"internal/story": {"journal", "saga", "retry"},
+
+	"journal/memory":      {"journal"},
+	"journal/sqlite":      {"journal", "migrations"},
+	"journal/postgres":    {"journal", "migrations"},
+	"journal/journaltest": {"journal"},
+	"migrations":          {},
+
+	"engine":     {"journal", "saga", "internal/failpoint"},
+	"engine/sim": {"*"},
+	"api":        {"catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+
+	"internal":                 {},
+	"internal/story/storytest": {"*"},
+	"internal/testpg":          {},
+	"internal/invariant":       {"*"},
+	"examples/world":           {},
+	"cmd":                      {"*"},
+}
+
+// pure packages have no clock, no chance and no IO.
+var pure = []string{"saga", "saga/expr", "saga/dsl", "compensation", "retry", "idempotency"}
+
+// outside says which package may import which library, where that is limited.
+var outside = map[string][]string{
+	"github.com/labstack/echo":              {"api"},
+	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/testpg", "cmd"},
+	"modernc.org/sqlite":                    {"journal/sqlite", "migrations"},
+	"github.com/golang-migrate":             {"migrations"},
+	"github.com/expr-lang/expr":             {"saga/expr"},
+	"go.yaml.in/yaml":                       {"saga/dsl", "cmd", "api"},
+	"github.com/alecthomas/kong":            {"cmd"},
+	"github.com/prometheus":                 {"api"},
+	"database/sql":                          {"journal/sqlite", "migrations"},
+	"github.com/cenkalti/backoff":           {"retry"},
+	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
+	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},
+}
+
+type pkg struct {
+	ImportPath string
+	Dir        string
+	Imports    []string
+	GoFiles    []string
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles", module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 15 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}
+
+// within reports whether name is dir or below it.
+func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+
+// rule returns the rule with the longest name that covers a package.
+func rule(name string) (of string, ok bool) {
+	for dir := range may {
+		if within(name, dir) && len(dir) > len(of) {
+			of, ok = dir, true
+		}
+	}
+	return of, ok
+}
+
+// violations says what is wrong with a package's imports.
+func violations(p pkg) []string {
+	name := strings.TrimPrefix(p.ImportPath, module+"/")
+	of, ok := rule(name)
+	if !ok {
+		return []string{name + " has no rule: say in arch_test.go what it may import"}
+	}
+	var wrong []string
+	for _, imp := range p.Imports {
+		if in, ours := strings.CutPrefix(imp, module+"/"); ours {
+			allowed := may[of]
+			target, _ := rule(in)
+			if !slices.Contains(allowed, "*") && target != of && !slices.Contains(allowed, target) && !slices.Contains(allowed, in) {
+				wrong = append(wrong, name+" may not import "+in)
+			}
+			continue
+		}
+		for lib, users := range outside {
+			if (imp == lib || strings.HasPrefix(imp, lib+"/")) && !slices.ContainsFunc(users, func(u string) bool { return within(name, u) }) {
+				wrong = append(wrong, name+" may not import "+imp)
+			}
+		}
+	}
+	return wrong
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, p := range list(t) {
+		for _, v := range violations(p) {
+			t.Error(v)
+		}
+	}
+}
+
+// The rules notice what they are there for.
+func TestImportRulesCanFail(t *testing.T) {
+	for _, p := range []pkg{
+		{ImportPath: module + "/journal", Imports: []string{module + "/saga"}},
+		{ImportPath: module + "/api", Imports: []string{module + "/engine"}},
+		{ImportPath: module + "/saga", Imports: []string{module + "/saga/kinds/http"}},
+		{ImportPath: module + "/engine", Imports: []string{"github.com/labstack/echo/v4"}},
+		{ImportPath: module + "/somewhere/new"},
+	} {
+		if len(violations(p)) == 0 {
+			t.Errorf("not noticed: %s importing %v", p.ImportPath, p.Imports)
+		}
+	}
+}
+
+var forbiddenImports = []string{"math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "database/sql", "syscall", "time/tzdata"}
+var forbiddenTime = []string{"Now", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Since", "Until"}
+
+// impure says what in a file has a clock, chance or IO.
+func impure(f *ast.File) []string {
+	var wrong []string
+	for _, imp := range f.Imports {
+		path, err := strconv.Unquote(imp.Path.Value)
+		if err == nil && slices.Contains(forbiddenImports, path) {
+			wrong = append(wrong, "imports "+path)
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(forbiddenTime, sel.Sel.Name) {
+			wrong = append(wrong, "uses time."+sel.Sel.Name)
+		}
+		return true
+	})
+	return wrong
+}
+
+func TestPurePackages(t *testing.T) {
+	for _, p := range list(t) {
+		if !slices.Contains(pure, strings.TrimPrefix(p.ImportPath, module+"/")) {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range impure(f) {
+				t.Errorf("%s/%s %s", p.ImportPath, name, w)
+			}
+		}
+	}
+}
+
+func TestPurityCanFail(t *testing.T) {
+	for _, src := range []string{
+		"package p; import \"time\"; var x = time.Now()",
+		"package p; import \"os\"",
+		"package p; import \"time\"; func f() { time.Sleep(1) }",
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "p.go", src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(impure(f)) == 0 {
+			t.Errorf("not noticed: %s", src)
+		}
+	}
+}
+
+// Nothing that carries data or money is a float.
+func TestNoFloats(t *testing.T) {
+	for _, dir := range []string{"saga", "journal", "api", "engine", "idempotency", "compensation", "catalog"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok && (id.Name == "float64" || id.Name == "float32") && !floatIsFine(path) {
+					t.Errorf("%s uses %s", path, id.Name)
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// floatIsFine names the files where a float is no data: seconds for Prometheus, a
+// benchmark's figures, and the refusal of floats.
+func floatIsFine(path string) bool {
+	return strings.HasSuffix(path, "api/metrics.go") || strings.HasSuffix(path, "journaltest/bench.go") || strings.HasPrefix(path, "../../saga/expr/")
+}
+
+// In pure packages nobody ranges over a map, unless the line says why the order does not show.
+func TestNoMapOrder(t *testing.T) {
+	imp := importer.ForCompiler(token.NewFileSet(), "gc", exportData(t))
+	checked := 0
+	for _, p := range list(t) {
+		if !slices.Contains(pure, strings.TrimPrefix(p.ImportPath, module+"/")) {
+			continue
+		}
+		checked++
+		for _, v := range mapRanges(t, imp, p) {
+			t.Errorf("%s: ranges over a map: sort it, or say `// any order` in the line if that never shows", v)
+		}
+	}
+	if checked != len(pure) {
+		t.Errorf("checked %d packages, want %d", checked, len(pure))
+	}
+}
+
+// mapRanges returns where a package ranges over a map.
+func mapRanges(t *testing.T, imp types.Importer, p pkg) []string {
+	t.Helper()
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	info := &types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
+	if _, err := (&types.Config{Importer: imp}).Check(p.ImportPath, fset, files, info); err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			r, ok := n.(*ast.RangeStmt)
+			if !ok {
+				return true
+			}
+			if _, isMap := info.TypeOf(r.X).Underlying().(*types.Map); isMap && !excused(fset, f, r) {
+				found = append(found, fset.Position(r.Pos()).String())
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// exportData finds what the compiler wrote about each package that ours depend on.
+func exportData(t *testing.T) func(path string) (io.ReadCloser, error) {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		files[path] = file
+	}
+	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
+}
+
+func excused(fset *token.FileSet, f *ast.File, r *ast.RangeStmt) bool {
+	line := fset.Position(r.Pos()).Line
+	for _, g := range f.Comments {
+		for _, c := range g.List {
+			if strings.HasPrefix(c.Text, "// any order") && fset.Position(c.Pos()).Line == line {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,140 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/google/go-cmp/cmp"
+)
+
+var sagaID = uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001"))
+
+func chain(t testing.TB) []Record {
+	t.Helper()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)
+	records := []Record{
+		{Kind: Started, Node: "n", Data: json.RawMessage(`{"input":9007199254740993,"html":"<a&b>","nul":"\u0000"}`)},
+		{Kind: Intent, Path: "a", Way: Do, Attempt: 1, Key: "k", Node: "n", Data: json.RawMessage(`{"x":19.10}`)},
+		{Kind: Outcome, Path: "a", Way: Do, Attempt: 1, Generation: 2, Class: Succeeded, Node: "m"},
+	}
+	var prev []byte
+	for i := range records {
+		records[i].Seq, records[i].At = int64(i+1), at.Add(time.Duration(i)*time.Second)
+		Seal(sagaID, prev, &records[i])
+		prev = records[i].Hash
+	}
+	return records
+}
+
+func TestVerify(t *testing.T) {
+	if err := Verify(sagaID, nil, 1, chain(t)); err != nil {
+		t.Fatal(err)
+	}
+	tail := chain(t)
+	if err := Verify(sagaID, tail[0].Hash, 2, tail[1:]); err != nil {
+		t.Errorf("a tail with the hash ahead of it: %v", err)
+	}
+}
+
+// A change of any field of any record, a gap, a swap or another saga is found.
+func TestVerifyFindsEveryChange(t *testing.T) {
+	changes := map[string]func(r *Record){
+		"seq": func(r *Record) { r.Seq++ }, "at": func(r *Record) { r.At = r.At.Add(time.Millisecond) },
+		"kind": func(r *Record) { r.Kind = Woke }, "path": func(r *Record) { r.Path += "x" }, "way": func(r *Record) { r.Way = Undo },
+		"attempt": func(r *Record) { r.Attempt++ }, "generation": func(r *Record) { r.Generation++ }, "key": func(r *Record) { r.Key += "x" },
+		"class": func(r *Record) { r.Class = Refused }, "node": func(r *Record) { r.Node += "x" },
+		"data": func(r *Record) { r.Data = append(r.Data[:len(r.Data):len(r.Data)], ' ') },
+		"hash": func(r *Record) { r.Hash = bytes.Repeat([]byte{1}, 32) },
+	}
+	if fields := reflect.TypeFor[Record]().NumField(); fields != len(changes) {
+		t.Fatalf("Record has %d fields, %d are tested", fields, len(changes))
+	}
+	for name, change := range changes {
+		for i := range chain(t) {
+			records := chain(t)
+			change(&records[i])
+			if err := Verify(sagaID, nil, 1, records); !errors.Is(err, ErrBroken) {
+				t.Errorf("%s of record %d changed: %v, want ErrBroken", name, i+1, err)
+			}
+		}
+	}
+	swapped := chain(t)
+	swapped[1], swapped[2] = swapped[2], swapped[1]
+	other := uuid.Must(uuid.NewV4())
+	for name, err := range map[string]error{
+		"swap": Verify(sagaID, nil, 1, swapped), "gap": Verify(sagaID, nil, 1, chain(t)[1:]), "other saga": Verify(other, nil, 1, chain(t)),
+	} {
+		if !errors.Is(err, ErrBroken) {
+			t.Errorf("%s: %v, want ErrBroken", name, err)
+		}
+	}
+}
+
+// What is moved from one field to the next makes another hash.
+func TestHashKeepsFieldsApart(t *testing.T) {
+	a := Record{Seq: 1, Kind: "ab", Path: "c"}
+	b := Record{Seq: 1, Kind: "a", Path: "bc"}
+	Seal(sagaID, nil, &a)
+	Seal(sagaID, nil, &b)
+	if bytes.Equal(a.Hash, b.Hash) {
+		t.Error("two different records share a hash")
+	}
+}
+
+// An exported journal reads back to the same bytes, also after pretty-printing.
+func TestWire(t *testing.T) {
+	want := chain(t)
+	b, err := Encode(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, b, "", "   "); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"compact": b, "pretty": pretty.Bytes()} {
+		var got []Record
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+		if err := Verify(sagaID, nil, 1, got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !bytes.Contains(b, []byte(`"<a&b>"`)) || !bytes.Contains(b, []byte(`9007199254740993`)) {
+		t.Errorf("data was changed on the way out: %s", b)
+	}
+}
+
+func FuzzRecordJSON(f *testing.F) {
+	for _, r := range chain(f) {
+		b, err := Encode(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte(`{"seq":1e400,"at":"x"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r Record
+		if err := json.Unmarshal(b, &r); err != nil {
+			return
+		}
+		out, err := Encode(r)
+		if err != nil {
+			t.Fatalf("read, but cannot be written: %v", err)
+		}
+		var again Record
+		if err := json.Unmarshal(out, &again); err != nil {
+			t.Fatalf("written, but cannot be read: %v\n%s", err, out)
+		}
+	})
+}

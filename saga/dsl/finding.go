@@ -1,0 +1,75 @@
+package dsl
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"recourse/saga"
+)
+
+// findings flattens what the validator says to its leaves.
+func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
+	if _, alternatives := e.ErrorKind.(*kind.AnyOf); len(e.Causes) > 0 && !alternatives {
+		for _, c := range e.Causes {
+			s.findings(c, list)
+		}
+		return
+	}
+	at := pointer(e.InstanceLocation)
+	add := func(at, code, detail string) {
+		*list = append(*list, saga.Finding{Pointer: at, Code: code, Detail: clip(detail, 300)})
+	}
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			add(at+"/"+escapeToken(name), "required", strconv.Quote(name)+" is missing")
+		}
+	case *kind.AdditionalProperties:
+		names := s.properties(e.SchemaURL)
+		for _, name := range k.Properties {
+			add(at+"/"+escapeToken(name), "unknown_field", "there is no field "+strconv.Quote(clip(name, 60))+Suggest(name, names))
+		}
+	default:
+		code := "schema"
+		if path := e.ErrorKind.KeywordPath(); len(path) > 0 {
+			code = path[0]
+		}
+		add(at, code, e.ErrorKind.LocalizedString(english()))
+	}
+}
+
+// properties are the declared fields at a place of the schema, for "did you mean".
+func (s *schema) properties(url string) []string {
+	_, fragment, _ := strings.Cut(url, "#")
+	at := s.doc
+	for _, token := range strings.Split(fragment, "/") {
+		if token == "" {
+			continue
+		}
+		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		switch v := at.(type) {
+		case map[string]any:
+			at = v[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i >= len(v) {
+				return nil
+			}
+			at = v[i]
+		}
+	}
+	m, _ := at.(map[string]any)
+	properties, _ := m["properties"].(map[string]any)
+	return sortedKeys(properties)
+}
+
+func pointer(tokens []string) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteString("/" + escapeToken(t))
+	}
+	return b.String()
+}
