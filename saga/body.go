@@ -43,8 +43,9 @@ type Call interface {
 	// ReadOnly reports whether the request can leave no effect (GET, HEAD), so that
 	// it is never in doubt.
 	ReadOnly() bool
-	// Judge says what an answer means before the step's `expect` has its word.
-	Judge(a Answer) Verdict
+	// Judge says what the answer to r means, where the step's `expect` has not
+	// said it already.
+	Judge(r Request, a Answer) Verdict
 }
 
 // Request is what leaves, as an intent records it: secrets are references.
@@ -67,8 +68,9 @@ type Answer struct {
 	// JSON string, other bytes as {"base64": "…"}, nothing as nil.
 	Body json.RawMessage
 	// Code says what went wrong in transport or in reading the body, "" for nothing:
-	// timeout, connection, dns, tls, egress_denied, secret_missing, body_cut, body_too_large,
-	// body_invalid, redirect, interrupted (the process that sent it died), not_sent.
+	// timeout, connection, dns, tls, egress_denied, secret_missing, url_invalid,
+	// request_invalid, body_cut, body_too_large, body_invalid, redirect,
+	// interrupted (the process that sent it died), not_sent.
 	Code   string
 	Detail string // one sentence for a person; no secrets
 	// RetryAfter is what the other side asks for, 0 for nothing; already clamped.

@@ -109,7 +109,7 @@ func (t *settling) verdict(call Call) Verdict {
 		if t.a.Code == "" && t.a.Status >= 200 && t.a.Status <= 299 {
 			return broken(call, codeStatus, fmt.Sprintf("HTTP %d is not a status that `expect.status` names", t.a.Status), "", false)
 		}
-		return call.Judge(t.a)
+		return call.Judge(*t.s.request, t.a)
 	}
 	if sch := t.step.Expect.Schema; sch != nil {
 		if detail := mismatch(sch, t.a.Body); detail != "" {

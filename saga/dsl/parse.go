@@ -84,6 +84,7 @@ func (p *parser) result() (*saga.Definition, *Errors) {
 	if len(p.errs) == 0 {
 		p.def.Warnings = p.warns
 		p.def.VarsUsed = sortedKeys(p.varsUsed)
+		p.def.Currency = p.currency
 		return p.def, nil
 	}
 	sortFindings(p.errs)

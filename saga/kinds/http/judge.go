@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	nethttp "net/http"
+	"net/url"
 	"strings"
 
 	"recourse/journal"
@@ -12,12 +13,12 @@ import (
 
 // Judge implements saga.Call by the table of SPEC §2. Doubt is for writes only: what
 // leaves no effect is retried.
-func (b *Body) Judge(a saga.Answer) saga.Verdict {
+func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
 	class := b.class(a)
 	if class == journal.Succeeded {
 		return saga.Verdict{Class: class, Output: a.Body}
 	}
-	return saga.Verdict{Class: class, Error: b.failure(a)}
+	return saga.Verdict{Class: class, Error: b.failure(r, a)}
 }
 
 func (b *Body) class(a saga.Answer) journal.Class {
@@ -45,8 +46,10 @@ func (b *Body) class(a saga.Answer) journal.Class {
 // unsent tells what may go away by itself from what stays until someone acts.
 func unsent(code string) journal.Class {
 	switch code {
-	case "egress_denied", "secret_missing", CodeURLInvalid, CodeRequestInvalid:
+	case "egress_denied", CodeURLInvalid, CodeRequestInvalid:
 		return journal.Refused
+	case "secret_missing":
+		return journal.Held // like refused credentials: a person must mend it, and nothing is undone without them
 	}
 	return journal.Transient
 }
@@ -69,19 +72,22 @@ func (b *Body) refusal(status int, doubt journal.Class) journal.Class {
 	return doubt
 }
 
-// failure words what went wrong. Its title has the host as the definition writes it,
-// never data, a query or a user.
-func (b *Body) failure(a saga.Answer) *saga.Failure {
+// failure words what went wrong. Its title has the host, never a path, a query or a user.
+func (b *Body) failure(r saga.Request, a saga.Answer) *saga.Failure {
+	host := b.origin
+	if u, err := url.Parse(r.URL); err == nil && u.Host != "" {
+		host = u.Host
+	}
 	if a.Status == 0 || a.Status <= 299 {
 		code := a.Code
 		if code == "" {
 			code = "no_answer"
 		}
-		return &saga.Failure{Code: code, Title: fmt.Sprintf("%s (%s %s)", wentWrong(code), b.method, b.origin), Detail: a.Detail}
+		return &saga.Failure{Code: code, Title: fmt.Sprintf("%s (%s %s)", wentWrong(code), b.method, host), Detail: a.Detail}
 	}
-	title := fmt.Sprintf("HTTP %d from %s", a.Status, b.origin)
+	title := fmt.Sprintf("HTTP %d from %s", a.Status, host)
 	if text := nethttp.StatusText(a.Status); text != "" {
-		title = fmt.Sprintf("HTTP %d %s from %s", a.Status, text, b.origin)
+		title = fmt.Sprintf("HTTP %d %s from %s", a.Status, text, host)
 	}
 	detail := said(a.Body)
 	if detail == "" {

@@ -54,12 +54,12 @@ func TestJudge(t *testing.T) {
 		{"TLS", saga.Answer{Code: "tls"}, tr, tr, "tls"},
 		{"not sent", saga.Answer{Code: "not_sent"}, tr, tr, "not_sent"},
 		{"denied", saga.Answer{Code: "egress_denied"}, r, r, "egress_denied"},
-		{"no secret", saga.Answer{Code: "secret_missing"}, r, r, "secret_missing"},
+		{"no secret", saga.Answer{Code: "secret_missing"}, journal.Held, journal.Held, "secret_missing"},
 		{"no URL", saga.Answer{Code: "url_invalid"}, r, r, "url_invalid"},
 	}
 	for _, tt := range tests {
 		for method, want := range map[string]journal.Class{"POST": tt.write, "PUT": tt.write, "PATCH": tt.write, "DELETE": tt.write, "GET": tt.read, "HEAD": tt.read} {
-			v := call(t, "http: "+method+" https://a.example/").Judge(tt.answer)
+			v := call(t, "http: "+method+" https://a.example/").Judge(saga.Request{}, tt.answer)
 			code := ""
 			if v.Error != nil {
 				code = v.Error.Code
@@ -72,7 +72,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestOutputIsTheBody(t *testing.T) {
-	v := call(t, post).Judge(saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{"n":19.10}`)})
+	v := call(t, post).Judge(saga.Request{}, saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{"n":19.10}`)})
 	if string(v.Output) != `{"n":19.10}` {
 		t.Errorf("output %s", v.Output)
 	}
@@ -95,7 +95,7 @@ func TestFailureWords(t *testing.T) {
 		{"https://a.example", saga.Answer{Sent: true, Status: 400, Body: json.RawMessage(`{"message":"` + long + `"}`)}, saga.Failure{Code: "http_400", Title: "HTTP 400 Bad Request from a.example", Detail: long[:500] + "…"}},
 		{"https://a.example/x", saga.Answer{Sent: true, Code: "timeout", Detail: "after 30s"}, saga.Failure{Code: "timeout", Title: "no answer in time (POST a.example)", Detail: "after 30s"}},
 	} {
-		v := call(t, "http: POST "+tt.url).Judge(tt.answer)
+		v := call(t, "http: POST "+tt.url).Judge(saga.Request{}, tt.answer)
 		if diff := cmp.Diff(&tt.want, v.Error); diff != "" {
 			t.Errorf("%s, status %d (-want +got):\n%s", tt.url, tt.answer.Status, diff)
 		}

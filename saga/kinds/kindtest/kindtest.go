@@ -130,7 +130,7 @@ func judge(t *testing.T, call saga.Call) {
 				if !sent && status > 0 || status > 0 && status < 200 {
 					continue
 				}
-				v := call.Judge(saga.Answer{Sent: sent, Status: status, Code: code, Body: json.RawMessage(`{"a":1}`)})
+				v := call.Judge(saga.Request{}, saga.Answer{Sent: sent, Status: status, Code: code, Body: json.RawMessage(`{"a":1}`)})
 				at := fmt.Sprintf("status %d, code %q, sent %v: %+v", status, code, sent, v)
 				if !known[v.Class] {
 					t.Fatalf("%s: no such class", at)

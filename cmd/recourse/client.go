@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// client talks to a server's API.
+type client struct {
+	base string
+	key  string
+	http *http.Client
+	ctx  context.Context
+}
+
+// maxAnswer bounds what is read of an answer that is not streamed.
+const maxAnswer = 64 << 20
+
+func (f serverFlags) client(ctx context.Context) (*client, error) {
+	u, err := url.Parse(f.Server)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, exit(exitUsage, fmt.Errorf("--server %s: write a URL such as http://127.0.0.1:8080", f.Server))
+	}
+	return &client{base: strings.TrimRight(f.Server, "/"), key: f.APIKey, ctx: ctx, http: &http.Client{
+		// A key is for the server it was given for: redirects are not followed.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// call is one request to the API.
+type call struct {
+	method string
+	path   string // escaped, with the query
+	body   any    // JSON; []byte is sent as it is
+	header map[string]string
+	accept string
+}
+
+// answer is what came back, with a 2xx or a 304.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// into decodes the answer.
+func (r answer) into(v any) error {
+	if err := json.Unmarshal(r.body, v); err != nil {
+		return fmt.Errorf("the server's answer cannot be read; is it another version, or is a proxy in between? %w", err)
+	}
+	return nil
+}
+
+// do makes a request and reads its answer. POSTs carry a key, so that one whose
+// answer was lost is made again without being done twice. Errors have exit codes.
+func (c *client) do(r call) (answer, error) {
+	if r.method == http.MethodPost {
+		if r.header == nil {
+			r.header = make(map[string]string)
+		}
+		if r.header["Idempotency-Key"] == "" {
+			id, err := uuid.NewV4()
+			if err != nil {
+				return answer{}, fmt.Errorf("idempotency key: %w", err)
+			}
+			r.header["Idempotency-Key"] = id.String()
+		}
+	}
+	var lost error
+	for try := range 3 {
+		if try > 0 && !c.pause(300*time.Millisecond) {
+			break
+		}
+		resp, err := c.open(r)
+		if err != nil {
+			return answer{}, err
+		}
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		resp.Body.Close()
+		if err != nil {
+			lost = err
+			continue
+		}
+		return answer{resp.StatusCode, resp.Header, body}, nil
+	}
+	return answer{}, c.unreachable(lost)
+}
+
+// open makes a request and leaves the answer's body to the caller.
+func (c *client) open(r call) (*http.Response, error) {
+	var body []byte
+	switch b := r.body.(type) {
+	case nil:
+	case []byte:
+		body = b
+	default:
+		var err error
+		if body, err = journal.Encode(b); err != nil {
+			return nil, fmt.Errorf("request: %w", err)
+		}
+	}
+	var resp *http.Response
+	for try := 0; ; try++ {
+		req, err := http.NewRequestWithContext(c.ctx, r.method, c.base+r.path, bytes.NewReader(body))
+		if err != nil {
+			return nil, exit(exitUsage, err)
+		}
+		if len(body) > 0 {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		if c.key != "" {
+			req.Header.Set("Authorization", "Bearer "+c.key)
+		}
+		if r.accept != "" {
+			req.Header.Set("Accept", r.accept)
+		}
+		for k, v := range r.header {
+			req.Header.Set(k, v)
+		}
+		if resp, err = c.http.Do(req); err == nil {
+			break
+		}
+		if try == 2 || !dropped(err) || !c.pause(300*time.Millisecond) {
+			return nil, c.unreachable(err)
+		}
+	}
+	if resp.StatusCode < 300 || resp.StatusCode == http.StatusNotModified {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return nil, problemOf(resp.StatusCode, text)
+}
+
+// dropped reports whether a connection that was there ended without an answer.
+func dropped(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(err.Error(), "connection reset")
+}
+
+func (c *client) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+func (c *client) unreachable(err error) error {
+	if c.ctx.Err() != nil {
+		return exit(exitFailed, errors.New("interrupted"))
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return exit(exitUnreachable, fmt.Errorf("no server answers at %s (%w): start one with `recourse serve`, or name another with --server or RECOURSE_SERVER", c.base, err))
+}
+
+// get gets and decodes.
+func (c *client) get(path string, into any) (answer, error) {
+	r, err := c.do(call{method: http.MethodGet, path: path})
+	if err != nil {
+		return r, err
+	}
+	return r, r.into(into)
+}
+
+// sagaPath is the path of a saga, or of something of it.
+func sagaPath(id string, parts ...string) string {
+	path := "/v1/sagas/" + url.PathEscape(id)
+	for _, p := range parts {
+		path += "/" + url.PathEscape(p)
+	}
+	return path
+}
+
+// page is a list as the API gives it.
+type page[T any] struct {
+	Data []T    `json:"data"`
+	Next string `json:"next_cursor"`
+}
+
+// pages gets a list until it ends or has limit entries (0: all).
+func pages[T any](c *client, path string, q url.Values, limit int) ([]T, error) {
+	var all []T
+	for {
+		size := 200
+		if limit > 0 {
+			size = min(size, limit-len(all))
+		}
+		q.Set("limit", fmt.Sprint(size))
+		var p page[T]
+		if _, err := c.get(path+"?"+q.Encode(), &p); err != nil {
+			return nil, err
+		}
+		all = append(all, p.Data...)
+		if p.Next == "" || limit > 0 && len(all) >= limit {
+			return all, nil
+		}
+		q.Set("cursor", p.Next)
+	}
+}

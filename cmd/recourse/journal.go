@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"recourse/internal/story"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+type journalCmd struct {
+	serverFlags
+	outputFlag
+	Saga   string `arg:"" help:"The saga's id."`
+	Follow bool   `short:"f" help:"Stay until the saga ends."`
+}
+
+// Run prints a journal: as a story, or a record a line with the saga's id in it, which is what `verify` wants.
+func (c *journalCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	var v saga.View
+	if _, err := cl.get(sagaPath(c.Saga), &v); err != nil {
+		return err
+	}
+	teller := story.New(cl.definition(v.Definition, v.Version))
+	show := func(raw []byte) error {
+		if c.json() {
+			a.printf("{\"saga\":%q,%s\n", v.ID, bytes.TrimPrefix(raw, []byte("{")))
+			return nil
+		}
+		var r journal.Record
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return fmt.Errorf("%w: %w", errExport, err)
+		}
+		for _, l := range teller.Tell(r) {
+			a.printf("%s\n", l.Format(teller.Width(), a.colour))
+		}
+		return nil
+	}
+	return cl.stream(c.Saga, c.Follow, show)
+}
+
+// stream shows each record, and those to come if asked, until the saga has ended.
+func (c *client) stream(id string, follow bool, show func(raw []byte) error) error {
+	accept, prefix := "application/x-ndjson", ""
+	if follow {
+		accept, prefix = "text/event-stream", "data:"
+	}
+	last := ""
+	for {
+		resp, err := c.open(call{method: http.MethodGet, path: sagaPath(id, "journal"), accept: accept, header: map[string]string{"Last-Event-ID": last}})
+		if err != nil {
+			return err
+		}
+		ended, err := records(resp, prefix, &last, show)
+		resp.Body.Close()
+		if err != nil || ended || !follow {
+			return err
+		}
+		// The stream broke, or the server stopped: go on behind what was shown.
+		if !c.pause(retryStream) {
+			return exit(exitFailed, nil)
+		}
+	}
+}
+
+// records shows the records of one answer. ended says that the last one was terminal.
+func records(resp *http.Response, prefix string, last *string, show func([]byte) error) (ended bool, err error) {
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxAnswer)
+	for lines.Scan() {
+		raw, ok := bytes.CutPrefix(lines.Bytes(), []byte(prefix))
+		raw = bytes.TrimSpace(raw)
+		if !ok || len(raw) == 0 {
+			continue
+		}
+		var head struct {
+			Seq  json.Number  `json:"seq"`
+			Kind journal.Kind `json:"kind"`
+		}
+		if err := json.Unmarshal(raw, &head); err != nil {
+			return false, fmt.Errorf("%w: %w", errExport, err)
+		}
+		if err := show(raw); err != nil {
+			return false, err
+		}
+		*last = head.Seq.String()
+		ended = head.Kind == journal.Finished
+	}
+	return ended, nil
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"net/url"
+
+	"recourse/saga"
+)
+
+type listCmd struct {
+	serverFlags
+	outputFlag
+	Definition string   `short:"d" placeholder:"NAME" help:"Only of this definition."`
+	Status     string   `short:"s" placeholder:"STATUS" help:"Only of this status, or several with commas."`
+	Label      []string `short:"l" placeholder:"K=V" help:"Only with this label; repeatable."`
+	Query      string   `short:"q" placeholder:"TEXT" help:"Found in the id's beginning, the name, labels or the reason."`
+	Limit      int      `default:"50" help:"The most to list, newest first; 0 for all."`
+}
+
+// Run lists sagas.
+func (c *listCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	q := url.Values{}
+	for name, value := range map[string]string{"definition": c.Definition, "status": c.Status, "q": c.Query} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	labels, err := pairs("--label", c.Label)
+	if err != nil {
+		return err
+	}
+	for k, v := range labels {
+		q.Set("label."+k, v)
+	}
+	list, err := pages[saga.View](cl, "/v1/sagas", q, max(c.Limit, 0))
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return a.encoded(list)
+	}
+	var rows [][]string
+	for _, v := range list {
+		why := ""
+		if v.Reason != nil {
+			why = v.Reason.Title
+		}
+		rows = append(rows, []string{v.ID, v.Definition + " " + v.Version, string(v.Status), clock(v.CreatedAt.Time), money(v.Cost), why})
+	}
+	a.table([]string{"SAGA", "DEFINITION", "STATUS", "STARTED", "COST", "WHY"}, rows)
+	return nil
+}

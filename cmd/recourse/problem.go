@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"recourse/saga"
+)
+
+// problem is an error of the API (RFC 9457).
+type problem struct {
+	Type   string         `json:"type"`
+	Title  string         `json:"title"`
+	Status int            `json:"status"`
+	Detail string         `json:"detail"`
+	Errors []saga.Finding `json:"errors"`
+	Saga   string         `json:"saga"`
+	Step   string         `json:"step"`
+}
+
+// Error implements error, in one line and one more for each finding.
+func (p *problem) Error() string {
+	text := p.Title
+	if p.Detail != "" && p.Detail != p.Title {
+		text += ": " + p.Detail
+	}
+	if p.Saga != "" && !strings.Contains(text, p.Saga) {
+		text += " (saga " + p.Saga + ")"
+	}
+	for _, f := range p.Errors {
+		where := f.Pointer
+		if f.Line > 0 {
+			where = fmt.Sprintf("%d:%d", f.Line, f.Column)
+		}
+		if where == "" && f.Detail == p.Detail {
+			continue
+		}
+		text += fmt.Sprintf("\n  %s: %s", strings.TrimPrefix(where+": "+f.Code, ": "), f.Detail)
+	}
+	return text
+}
+
+// problemOf reads an error answer and gives it its exit code.
+func problemOf(status int, body []byte) error {
+	var p problem
+	if json.Unmarshal(body, &p) != nil || p.Title == "" {
+		p = problem{Title: fmt.Sprintf("the server answered HTTP %d", status), Detail: "without saying why; is it a recourse server, or a proxy in between?"}
+	}
+	return exit(exitOfStatus(status), &p)
+}
+
+// exitOfStatus is the one table from HTTP statuses to exit codes.
+func exitOfStatus(status int) int {
+	switch status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge,
+		http.StatusUnsupportedMediaType, http.StatusMethodNotAllowed, http.StatusNotAcceptable:
+		return exitUsage
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return exitForbidden
+	case http.StatusNotFound:
+		return exitNotFound
+	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusPreconditionRequired:
+		return exitConflict
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return exitUnreachable
+	}
+	return exitFailed
+}

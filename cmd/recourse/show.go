@@ -1,0 +1,119 @@
+package main
+
+import (
+	"net/url"
+	"strings"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+type showCmd struct {
+	serverFlags
+	outputFlag
+	Saga  string `arg:"" help:"The saga's id."`
+	Steps bool   `help:"A table of the steps instead of the story."`
+}
+
+// Run shows a saga.
+func (c *showCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	var v saga.View
+	r, err := cl.get(sagaPath(c.Saga), &v)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		a.raw(r.body)
+		return nil
+	}
+	a.view(v)
+	if c.Steps {
+		return c.steps(a, cl)
+	}
+	records, err := cl.journal(c.Saga)
+	if err != nil {
+		return err
+	}
+	a.printf("\n")
+	if err := a.tell(cl.definition(v.Definition, v.Version), records); err != nil {
+		return err
+	}
+	if len(v.Open) > 0 {
+		a.printf("\nIt waits for a person: see `recourse inbox --saga %s`\n", v.ID)
+	}
+	return nil
+}
+
+func (a *app) view(v saga.View) {
+	a.printf("%s  %s %s  %s\n", v.ID, v.Definition, v.Version, a.status(v.Status))
+	line := func(name, value string) {
+		if value != "" {
+			a.printf("  %-8s %s\n", name, value)
+		}
+	}
+	line("started", clock(v.CreatedAt.Time))
+	if v.EndedAt != nil {
+		line("ended", clock(v.EndedAt.Time))
+	}
+	if v.WakeAt != nil {
+		line("wakes", clock(v.WakeAt.Time))
+	}
+	if v.Reason != nil {
+		line("why", strings.TrimSuffix(v.Reason.Title+": "+v.Reason.Detail, ": "))
+	}
+	line("cost", money(v.Cost))
+	line("retry of", v.RetryOf)
+	line("input", string(v.Input))
+	line("output", string(v.Output))
+}
+
+func (c *showCmd) steps(a *app, cl *client) error {
+	list, err := pages[saga.StepView](cl, sagaPath(c.Saga, "steps"), url.Values{}, 0)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, s := range list {
+		last := string(s.Output)
+		if s.Error != nil {
+			last = s.Error.Error()
+		}
+		rows = append(rows, []string{s.Path, s.Kind, string(s.Status), itoa(len(s.Attempts)), s.Key, last})
+	}
+	a.printf("\n")
+	a.table([]string{"STEP", "KIND", "STATUS", "ATTEMPTS", "KEY", "OUTPUT OR ERROR"}, rows)
+	return nil
+}
+
+// journal gets all records of a saga.
+func (c *client) journal(id string) ([]journal.Record, error) {
+	resp, err := c.open(call{method: "GET", path: sagaPath(id, "journal"), accept: "application/x-ndjson"})
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	ex, err := readExport(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	return ex.records, nil
+}
+
+// definition gets a version, compiled; nil if this program cannot: then a story is told without it.
+func (c *client) definition(name, version string) *saga.Definition {
+	var d document
+	if _, err := c.get("/v1/definitions/"+url.PathEscape(name)+"/versions/"+url.PathEscape(version), &d); err != nil {
+		return nil
+	}
+	def, errs := dsl.Parse(name, []byte(d.Source), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		return nil
+	}
+	return def
+}

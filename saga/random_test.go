@@ -1,0 +1,226 @@
+package saga_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"pgregory.net/rapid"
+
+	"recourse/compensation"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+const everything = `
+saga: everything
+timeout: 2h
+budget: {amount: 1.00 USD, on_exceed: ask}
+input: {n: integer}
+steps:
+  - {id: a, http: "POST http://w/a", body: {n: "${input.n}"}, cost: 0.10 USD, retry: 3, compensate: {http: "DELETE http://w/a/${output.id}"}}
+  - {id: b, http: "PUT http://w/b", body: {}, retry: 2, compensate: {http: "DELETE http://w/b?key=${key}", order: last}}
+  - id: route
+    switch:
+      - when: input.n > 2
+        steps:
+          - {id: c, http: "POST http://w/c", body: {}, in_doubt: ask, on_error: continue, compensate: {http: "DELETE http://w/c/${output.id}", order: first}}
+          - {id: nap, sleep: 90m}
+      - when: input.n == 2
+        steps: [{id: no, fail: not today}]
+  - {id: look, http: "GET http://w/look", cost: {from: result.body.cost, reserve: 0.50 USD}, expect: {that: result.body.ok}}
+  - {id: e, http: "POST http://w/e", body: {}, in_doubt: fail, compensate: {http: "DELETE http://w/e?key=${key}"}}
+  - id: pay
+    http: POST http://w/pay
+    body: {n: "${input.n}"}
+    cost: 0.20 USD
+    in_doubt: {verify: {http: "GET http://w/pay?key=${key}", found: result.body.found, output: "${result.body}"}, otherwise: ask}
+    pivot: true
+  - {id: mail, http: "POST http://w/mail", body: {}, in_doubt: fail, on_error: continue}
+  - {id: ship, http: "POST http://w/ship", body: {}, retry: 2}
+finally:
+  - {id: tell, http: "POST http://w/tell", body: {s: "${saga.status}"}, retry: 1}
+`
+
+var answers = []string{
+	`200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`,
+	`200 {"id":"x","ok":true,"found":true}`,
+	`200 {"ok":false,"found":false}`, `200 {}`, `404 {}`, `409 {}`, `422 {}`, `401 {}`, `401 {}`, `401 {}`, `429 after=3s {}`, `500 {}`, `503 {}`, `timeout`, `connection`, `refused`, `cut`, `interrupted`, `302 {}`,
+}
+
+var orders = []saga.Command{
+	{Do: "cancel"}, {Do: "cancel", Mode: "stop"}, {Do: "pause"}, {Do: "resume"}, {Do: "compensate"}, {Do: "retry"}, {Do: "retry", NewKey: true},
+	{Do: "patch", Budget: &saga.BudgetData{Amount: "2.00", Currency: "USD"}}, {Do: "patch", Labels: map[string]string{"a": "b"}},
+	{Do: "resolve", Outcome: "succeeded", Output: json.RawMessage(`{"id":"y"}`)}, {Do: "resolve", Outcome: "failed"}, {Do: "resolve", Outcome: "retry"},
+	{Do: "resolve", Outcome: "skip"}, {Do: "resolve", Outcome: "compensated"}, {Do: "resolve", Outcome: "retry", Output: json.RawMessage(`{"id":"z"}`)},
+}
+
+// Whatever the world and people do, the journal stays one that replays; every
+// prefix decides the same at once as one by one; and the promises hold.
+func TestAnyHistory(t *testing.T) {
+	def, errs := dsl.Parse("everything", []byte(everything), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	ended := make(map[saga.Status]int)
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &history{t: rt, def: def, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, rapid.IntRange(1, 4).Draw(rt, "n")))})
+		if wrong != nil {
+			rt.Fatal(wrong)
+		}
+		h.m = saga.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
+		h.write(saga.StartRecord(data))
+		for range rapid.IntRange(10, 200).Draw(rt, "length") {
+			if !h.step() {
+				break
+			}
+		}
+		h.check()
+		ended[h.m.Status()]++
+	})
+	for _, s := range []saga.Status{saga.Succeeded, saga.Compensated, saga.Failed, saga.Stuck} {
+		if ended[s] == 0 {
+			t.Errorf("no history ended as %s: the test lost its reach (%v)", s, ended)
+		}
+	}
+}
+
+// history is a random walk of one machine.
+type history struct {
+	t       *rapid.T
+	def     *saga.Definition
+	m       *saga.Machine
+	now     time.Time
+	records []journal.Record
+	open    *saga.Send
+	mail    int
+}
+
+func (h *history) write(r journal.Record) {
+	r = h.m.Seal(r, h.now, "n")
+	if err := h.m.Apply(r); err != nil {
+		h.t.Fatalf("%v\n%s", err, h.tale())
+	}
+	h.records = append(h.records, r)
+}
+
+func (h *history) tale() (out string) {
+	for _, r := range h.records {
+		out += fmt.Sprintf("%d %s %s %s %d %s %s\n", r.Seq, r.Kind, r.Path, r.Way, r.Attempt, r.Class, r.Data)
+	}
+	return out
+}
+
+// step does one thing: an order now and then, else what the machine wants.
+func (h *history) step() bool {
+	h.now = h.now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(h.t, "ms")) * time.Millisecond)
+	if rapid.IntRange(0, 29).Draw(h.t, "order?") == 29 {
+		return h.order()
+	}
+	if h.open != nil {
+		s := h.open
+		h.open = nil
+		var at testing.T
+		r, err := h.m.Settle(s.Path, s.Way, s.Attempt, parseAnswer(&at, rapid.SampledFrom(answers).Draw(h.t, "answer")), h.now, rapid.Uint64().Draw(h.t, "chance"))
+		if err != nil {
+			h.t.Fatalf("%v\n%s", err, h.tale())
+		}
+		h.write(r)
+		return true
+	}
+	held := false
+	for _, d := range h.m.Decide() {
+		switch d := d.(type) {
+		case saga.Write:
+			h.write(d.Record)
+			return true
+		case saga.Dispatch:
+			h.write(d.Intent)
+			h.open = &d.Send
+			return true
+		case saga.WakeAt:
+			if d.At.After(h.now) {
+				h.now = d.At
+			}
+			h.write(d.Woke)
+			return true
+		case saga.Hold:
+			held = true
+		}
+	}
+	return (held || h.m.Status() == saga.PausedStatus) && h.order()
+}
+
+func (h *history) order() bool {
+	c := rapid.SampledFrom(orders).Draw(h.t, "order")
+	if c.Do == "resolve" {
+		c.Path = rapid.SampledFrom([]string{"a", "b", "c", "e", "pay", "ship", "look", "tell"}).Draw(h.t, "path")
+		if in := h.m.Inbox(); len(in) > 0 {
+			c.Path = in[0].Path
+		}
+	}
+	h.mail++
+	id := uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail))
+	if r, err := h.m.Admit(id, c); err == nil {
+		h.write(r)
+	}
+	return !h.m.Status().Terminal()
+}
+
+// check looks at the whole history.
+func (h *history) check() {
+	if err := journal.Verify(h.m.ID(), nil, 1, h.records); err != nil {
+		h.t.Fatal(err)
+	}
+	compensating, cancelled := false, false
+	keys := make(map[string]string)
+	for i, r := range h.records {
+		once, err := saga.Replay(h.def, h.m.ID(), h.records[:i+1])
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if i == len(h.records)-1 {
+			if a, b := fmt.Sprintf("%+v", once.View()), fmt.Sprintf("%+v", h.m.View()); once.Status() != h.m.Status() || once.Cost() != h.m.Cost() || len(a) != len(b) {
+				h.t.Fatalf("replayed: %s\nlived:    %s", a, b)
+			}
+		}
+		switch r.Kind {
+		case journal.Compensating:
+			compensating = true
+		case journal.Cancelled:
+			cancelled = true
+		case journal.Intent:
+			if compensating && r.Way == journal.Do && r.Path != "tell" {
+				h.t.Fatalf("forward intent of %s after compensating\n%s", r.Path, h.tale())
+			}
+			if r.Key != "" {
+				name := fmt.Sprint(r.Path, r.Way, r.Generation)
+				if k, ok := keys[name]; ok && k != r.Key {
+					h.t.Fatalf("%s went out under two keys\n%s", name, h.tale())
+				}
+				keys[name] = r.Key
+			}
+		case journal.Finished:
+			if i != len(h.records)-1 {
+				h.t.Fatalf("records after finished\n%s", h.tale())
+			}
+			if cancelled && h.m.Status() == saga.Succeeded {
+				h.t.Fatalf("cancelled, but succeeded\n%s", h.tale())
+			}
+			if h.m.Status() == saga.Compensated && len(h.m.Residual()) > 0 {
+				h.t.Fatalf("compensated with a residual %v\n%s", []compensation.Residue(h.m.Residual()), h.tale())
+			}
+		}
+	}
+	if h.m.Status().Terminal() && len(h.m.Decide()) > 0 {
+		h.t.Fatalf("ended, but goes on: %v", h.m.Decide())
+	}
+	if !h.m.Status().Terminal() && h.m.Status() != saga.PausedStatus && h.open == nil && len(h.m.Decide()) == 0 {
+		h.t.Fatalf("nothing to do, nobody to wait for, and not ended: %s\n%s", h.m.Status(), h.tale())
+	}
+}

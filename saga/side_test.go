@@ -1,0 +1,49 @@
+package saga
+
+import (
+	"errors"
+	"testing"
+
+	"recourse/journal"
+)
+
+var allStates = []state{ready, open, backoff, sleeping, woken, chosen, checking, asking, holding, sticking, done, failed, doubted, skipped}
+var allEvents = []event{evIntent, evSleep, evWoke, evChoose, evSkip, evDone, evRetry, evVerify, evAsk, evHold, evStick, evFail, evDoubt, evAgain, evSettle, evGiveUp, evLetLie}
+
+// Every pair of state and event either moves as the table says, or is refused and changes nothing.
+func TestTransitions(t *testing.T) {
+	possible := 0
+	for _, from := range allStates {
+		for _, ev := range allEvents {
+			s := side{state: from}
+			err := s.move(ev, journal.Record{Seq: 7})
+			want, ok := transitions[from][ev]
+			switch {
+			case ok && (err != nil || s.state != want || s.since != 7):
+				t.Errorf("%s on %q: %v, now %q, want %q", ev, from, err, s.state, want)
+			case !ok && (!errors.Is(err, ErrImpossible) || s.state != from):
+				t.Errorf("%s on %q: %v, now %q, want ErrImpossible", ev, from, err, s.state)
+			}
+			if ok {
+				possible++
+			}
+		}
+	}
+	if possible != 42 {
+		t.Errorf("the table has %d transitions; it is reviewed whole when it changes: say the new number here", possible)
+	}
+}
+
+// What has ended stays ended, but for one thing: a person may be asked about a doubt.
+func TestEndedStaysEnded(t *testing.T) {
+	for _, from := range allStates {
+		if !from.ended() {
+			continue
+		}
+		for ev, to := range transitions[from] {
+			if from != doubted || ev != evAsk || to != asking {
+				t.Errorf("%s on %s leads to %s", ev, from, to)
+			}
+		}
+	}
+}
