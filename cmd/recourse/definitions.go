@@ -139,12 +139,12 @@ func (c *listDefinitionsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.json() {
+		return listRaw(a, cl, "/v1/definitions", url.Values{}, 0)
+	}
 	list, err := pages[document](cl, "/v1/definitions", url.Values{}, 0)
 	if err != nil {
 		return err
-	}
-	if c.json() {
-		return a.encoded(list)
 	}
 	var rows [][]string
 	for _, d := range list {

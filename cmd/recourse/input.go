@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,4 +62,18 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	return m, nil
 }
 
-var errReason = errors.New("say why with --reason: it goes into the saga's journal")
+
+// open opens a file to read; "-" is stdin.
+func (a *app) open(file string) (io.ReadCloser, error) {
+	if file == "-" {
+		return io.NopCloser(a.Stdin), nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, exit(exitUsage, err)
+	}
+	return f, nil
+}
+
+// decode reads JSON of our own making.
+func decode(src []byte, into any) error { return json.Unmarshal(src, into) }

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"recourse/internal/story"
 	"recourse/journal"
@@ -47,6 +49,12 @@ func (c *journalCmd) Run(a *app) error {
 	return cl.stream(c.Saga, c.Follow, show)
 }
 
+// errCut: the answer ended in the middle.
+var errCut = errors.New("the server's answer was cut off: try again")
+
+// retryStream is how long to wait before a stream that broke is asked for again.
+const retryStream = 500 * time.Millisecond
+
 // stream shows each record, and those to come if asked, until the saga has ended.
 func (c *client) stream(id string, follow bool, show func(raw []byte) error) error {
 	accept, prefix := "application/x-ndjson", ""
@@ -61,6 +69,9 @@ func (c *client) stream(id string, follow bool, show func(raw []byte) error) err
 		}
 		ended, err := records(resp, prefix, &last, show)
 		resp.Body.Close()
+		if follow && errors.Is(err, errCut) {
+			err = nil
+		}
 		if err != nil || ended || !follow {
 			return err
 		}
@@ -93,6 +104,9 @@ func records(resp *http.Response, prefix string, last *string, show func([]byte)
 		}
 		*last = head.Seq.String()
 		ended = head.Kind == journal.Finished
+	}
+	if err := lines.Err(); err != nil {
+		return ended, fmt.Errorf("%w: %w", errCut, err)
 	}
 	return ended, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/url"
 
 	"recourse/saga"
@@ -35,12 +36,12 @@ func (c *listCmd) Run(a *app) error {
 	for k, v := range labels {
 		q.Set("label."+k, v)
 	}
+	if c.json() {
+		return listRaw(a, cl, "/v1/sagas", q, max(c.Limit, 0))
+	}
 	list, err := pages[saga.View](cl, "/v1/sagas", q, max(c.Limit, 0))
 	if err != nil {
 		return err
-	}
-	if c.json() {
-		return a.encoded(list)
 	}
 	var rows [][]string
 	for _, v := range list {
@@ -52,4 +53,16 @@ func (c *listCmd) Run(a *app) error {
 	}
 	a.table([]string{"SAGA", "DEFINITION", "STATUS", "STARTED", "COST", "WHY"}, rows)
 	return nil
+}
+
+// listRaw prints a list as one JSON array, its entries as the server gave them.
+func listRaw(a *app, cl *client, path string, q url.Values, limit int) error {
+	list, err := pages[json.RawMessage](cl, path, q, limit)
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []json.RawMessage{}
+	}
+	return a.encoded(list)
 }

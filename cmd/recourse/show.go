@@ -1,7 +1,9 @@
 package main
 
 import (
+	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"recourse/journal"
@@ -84,7 +86,7 @@ func (c *showCmd) steps(a *app, cl *client) error {
 		if s.Error != nil {
 			last = s.Error.Error()
 		}
-		rows = append(rows, []string{s.Path, s.Kind, string(s.Status), itoa(len(s.Attempts)), s.Key, last})
+		rows = append(rows, []string{s.Path, s.Kind, string(s.Status), strconv.Itoa(len(s.Attempts)), s.Key, last})
 	}
 	a.printf("\n")
 	a.table([]string{"STEP", "KIND", "STATUS", "ATTEMPTS", "KEY", "OUTPUT OR ERROR"}, rows)
@@ -93,7 +95,7 @@ func (c *showCmd) steps(a *app, cl *client) error {
 
 // journal gets all records of a saga.
 func (c *client) journal(id string) ([]journal.Record, error) {
-	resp, err := c.open(call{method: "GET", path: sagaPath(id, "journal"), accept: "application/x-ndjson"})
+	resp, err := c.open(call{method: http.MethodGet, path: sagaPath(id, "journal"), accept: "application/x-ndjson"})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,342 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"recourse/catalog"
+	"recourse/engine"
+	"recourse/examples/world"
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/journal/sqlite"
+	"recourse/saga"
+	"recourse/saga/kinds"
+	httpkind "recourse/saga/kinds/http"
+)
+
+// contract is the document, as kin-openapi reads it.
+var contract = sync.OnceValues(func() (routers.Router, error) {
+	b, err := openapiJSON()
+	if err != nil {
+		return nil, err
+	}
+	loader := openapi3.NewLoader()
+	doc, err := loader.LoadFromData(b)
+	if err != nil {
+		return nil, err
+	}
+	if err := doc.Validate(context.Background(), openapi3.IsOpenAPI31OrLater()); err != nil {
+		return nil, err
+	}
+	return gorillamux.NewRouter(doc)
+})
+
+// text has kin-openapi take bodies that are not JSON as strings.
+func text(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
+	b, err := io.ReadAll(body)
+	return string(b), err
+}
+
+func TestMain(m *testing.M) {
+	for _, t := range []string{"application/yaml", "text/plain", typeNDJSON, typeStream} {
+		openapi3filter.RegisterBodyDecoder(t, text)
+	}
+	m.Run()
+}
+
+// fixture is a server with everything behind it: a world, an engine, a store.
+type fixture struct {
+	t     *testing.T
+	store journal.Store
+	world *world.Server
+	eng   *engine.Engine
+	cfg   Config
+	h     http.Handler
+	url   string
+	auth  string // the Authorization header of requests
+}
+
+type setup func(*Config)
+
+// stores are the stores that tests run on.
+var stores = map[string]func(t *testing.T) journal.Store{
+	"memory": func(*testing.T) journal.Store { return memory.New(memory.Config{}) },
+	"sqlite": func(t *testing.T) journal.Store {
+		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{Migrate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	},
+}
+
+func eachStore(t *testing.T, f func(t *testing.T, x *fixture)) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) { f(t, newFixtureOn(t, open(t))) })
+	}
+}
+
+func newFixture(t *testing.T, more ...setup) *fixture {
+	return newFixtureOn(t, stores["memory"](t), more...)
+}
+
+func newFixtureOn(t *testing.T, store journal.Store, more ...setup) *fixture {
+	t.Helper()
+	w, err := world.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]json.RawMessage{}
+	for _, name := range []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"} {
+		vars[name], _ = json.Marshal(w.URL + "/" + name)
+	}
+	guard, err := httpkind.NewGuard([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := httpkind.NewCaller(httpkind.CallerConfig{Guard: guard, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
+	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: vars})
+	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller}, Poll: 20 * time.Millisecond, Drain: time.Second})
+	x := &fixture{t: t, store: store, world: w, eng: eng}
+	x.cfg = Config{Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() EngineStats { return EngineStats(eng.Stats()) },
+		Limits: Limits{Poll: 20 * time.Millisecond}}
+	for _, m := range more {
+		m(&x.cfg)
+	}
+	x.h = New(x.cfg)
+	srv := httptest.NewServer(x.h)
+	x.url = srv.URL
+
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- eng.Run(ctx) }()
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+		w.Close()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		caller.Close()
+		store.Close()
+	})
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !eng.Ready() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the engine does not get ready")
+		}
+	}
+	return x
+}
+
+// answer is a response, read.
+type answer struct {
+	t      testing.TB
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// header is one of a request's headers.
+type header struct{ name, value string }
+
+// outside marks requests that are meant to break the contract: only their answers are checked.
+var outside = header{"X-Test-Outside-Contract", "yes"}
+
+// do makes a request and holds it and its answer against the contract. body is
+// JSON if it is not text in YAML.
+func (x *fixture) do(method, path, body string, headers ...header) *answer {
+	x.t.Helper()
+	return x.send(x.t, method, path, body, headers...)
+}
+
+func (x *fixture) send(t testing.TB, method, path, body string, headers ...header) *answer {
+	t.Helper()
+	req, checked := x.request(t, method, path, body, headers)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.hold(t, req, body, resp, b, checked)
+	return &answer{t: t, Status: resp.StatusCode, Header: resp.Header, Body: b}
+}
+
+func (x *fixture) request(t testing.TB, method, path, body string, headers []header) (*http.Request, bool) {
+	t.Helper()
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, x.url+path, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+		if strings.HasPrefix(body, "saga:") {
+			req.Header.Set("Content-Type", typeYAML)
+		}
+	}
+	if x.auth != "" {
+		req.Header.Set("Authorization", x.auth)
+	}
+	checked := true
+	for _, h := range headers {
+		switch {
+		case h == outside:
+			checked = false
+		case h.name == "Host":
+			req.Host = h.value
+		default:
+			req.Header.Set(h.name, h.value)
+		}
+	}
+	return req, checked
+}
+
+// hold checks a request and its answer against the contract.
+func (x *fixture) hold(t testing.TB, req *http.Request, body string, resp *http.Response, b []byte, checked bool) {
+	t.Helper()
+	router, err := contract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := req.Clone(t.Context())
+	again.URL.Host, again.URL.Scheme = "", ""
+	again.Body = io.NopCloser(strings.NewReader(body))
+	route, params, err := router.FindRoute(again)
+	if err != nil {
+		if resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusMethodNotAllowed && resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s %s answered %d, but is not in the contract", req.Method, req.URL.Path, resp.StatusCode)
+		}
+		return
+	}
+	in := &openapi3filter.RequestValidationInput{Request: again, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true}}
+	for name := range in.GetQueryParams() {
+		if strings.HasPrefix(name, "label.") {
+			in.Options.ExcludeRequestQueryParams = true
+		}
+	}
+	if checked {
+		if err := openapi3filter.ValidateRequest(t.Context(), in); err != nil {
+			t.Errorf("%s %s: the request is not in the contract: %v", req.Method, req.URL, err)
+		}
+	}
+	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header,
+		Body: io.NopCloser(bytes.NewReader(b)), Options: in.Options}
+	if resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified {
+		out.Body = nil
+	}
+	if err := openapi3filter.ValidateResponse(t.Context(), out); err != nil {
+		t.Errorf("%s %s: answer %d is not in the contract: %v\n%s", req.Method, req.URL, resp.StatusCode, err, b)
+	}
+}
+
+// want fails unless the answer has this status.
+func (a *answer) want(status int) *answer {
+	a.t.Helper()
+	if a.Status != status {
+		a.t.Fatalf("status %d, want %d: %s", a.Status, status, a.Body)
+	}
+	return a
+}
+
+// problem fails unless the answer is this problem.
+func (a *answer) problem(status int, c code) *problem {
+	a.t.Helper()
+	a.want(status)
+	var p problem
+	a.into(&p)
+	if got := a.Header.Get("Content-Type"); got != "application/problem+json" {
+		a.t.Errorf("content type %q", got)
+	}
+	if want := problemType + string(c); p.Type != want || p.Status != status {
+		a.t.Fatalf("problem %s (%d), want %s: %s", p.Type, p.Status, want, a.Body)
+	}
+	if p.Detail == "" {
+		a.t.Errorf("problem without detail: %s", a.Body)
+	}
+	return &p
+}
+
+func (a *answer) into(v any) {
+	a.t.Helper()
+	if err := json.Unmarshal(a.Body, v); err != nil {
+		a.t.Fatalf("%v: %s", err, a.Body)
+	}
+}
+
+func (a *answer) saga() saga.View {
+	a.t.Helper()
+	var v saga.View
+	a.into(&v)
+	return v
+}
+
+// publish publishes a definition and fails if it is refused.
+func (x *fixture) publish(source string) {
+	x.t.Helper()
+	name := strings.TrimSpace(strings.TrimPrefix(strings.SplitN(source, "\n", 2)[0], "saga:"))
+	if a := x.do("PUT", "/v1/definitions/"+name, source); a.Status != 201 && a.Status != 200 {
+		x.t.Fatalf("publish: %d %s", a.Status, a.Body)
+	}
+}
+
+// until reads a saga until holds, or fails.
+func (x *fixture) until(id string, holds func(saga.View) bool) saga.View {
+	x.t.Helper()
+	tag := ""
+	for range 100 {
+		headers := []header{{"Prefer", "wait=10"}}
+		if tag != "" {
+			headers = append(headers, header{"If-None-Match", tag})
+		}
+		a := x.do("GET", "/v1/sagas/"+id, "", headers...)
+		if a.Status == 304 {
+			continue
+		}
+		v := a.want(200).saga()
+		if holds(v) {
+			return v
+		}
+		if v.Status.Terminal() {
+			x.t.Fatalf("saga %s ended as %s: %s", id, v.Status, a.Body)
+		}
+		tag = a.Header.Get("ETag")
+		if tag == "" {
+			x.t.Fatal("no ETag")
+		}
+	}
+	x.t.Fatalf("saga %s does not get there", id)
+	return saga.View{}
+}
+
+func is(status saga.Status) func(saga.View) bool {
+	return func(v saga.View) bool { return v.Status == status }
+}

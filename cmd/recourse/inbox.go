@@ -1,0 +1,78 @@
+package main
+
+import (
+	"net/url"
+	"strings"
+
+	"recourse/internal/story"
+	"recourse/saga"
+)
+
+type inboxCmd struct {
+	serverFlags
+	outputFlag
+	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only of this kind: in_doubt, stuck, held or budget."`
+	Saga string `placeholder:"ID" help:"Only of this saga."`
+}
+
+// inboxEntry is an entry as the API shows it.
+type inboxEntry struct {
+	ID         string        `json:"id"`
+	Kind       string        `json:"kind"`
+	Saga       string        `json:"saga"`
+	Definition string        `json:"definition"`
+	Path       string        `json:"path"`
+	Since      saga.Time     `json:"since"`
+	Title      string        `json:"title"`
+	Detail     string        `json:"detail"`
+	Request    *saga.Request `json:"request"`
+	Key        string        `json:"key"`
+	Actions    []string      `json:"actions"`
+	ETag       string        `json:"etag"`
+}
+
+// Run lists what waits.
+func (c *inboxCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	q := url.Values{}
+	if c.Kind != "" {
+		q.Set("kind", c.Kind)
+	}
+	if c.Saga != "" {
+		q.Set("saga", c.Saga)
+	}
+	if c.json() {
+		return listRaw(a, cl, "/v1/inbox", q, 0)
+	}
+	list, err := pages[inboxEntry](cl, "/v1/inbox", q, 0)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		a.printf("Nothing waits for a person.\n")
+	}
+	for i, e := range list {
+		if i > 0 {
+			a.printf("\n")
+		}
+		a.entry(e)
+	}
+	return nil
+}
+
+// entry prints an entry, and the command that deals with it.
+func (a *app) entry(e inboxEntry) {
+	a.printf("%s  %s\n", story.Paint(e.Kind, story.Doubt, a.colour), story.Paint(story.Short(e.Title, 200), story.Strong, a.colour))
+	a.printf("  saga %s  %s  step %s, since %s\n", e.Saga, e.Definition, e.Path, clock(e.Since.Time))
+	if e.Request != nil {
+		a.printf("  sent: %s %s  key %s\n", e.Request.Method, story.Short(e.Request.URL, 200), e.Key)
+	}
+	a.printf("  %s\n", story.Short(e.Detail, 600))
+	if e.Kind == saga.InboxBudget {
+		return
+	}
+	a.printf("  → recourse resolve %s %s --outcome %s --reason \"…\"\n", e.Saga, e.Path, strings.Join(e.Actions, "|"))
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/api"
+	"recourse/journal"
+)
+
+type keysCmd struct {
+	Create createKeyCmd `cmd:"" help:"Make a key; it is printed once and kept only as a hash."`
+	List   listKeysCmd  `cmd:"" help:"List keys, without their secrets."`
+	Revoke revokeKeyCmd `cmd:"" help:"Delete a key: it stops working at once."`
+}
+
+// keyView is a key as -o json prints it.
+type keyView struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Role      string `json:"role"`
+	CreatedAt string `json:"created_at"`
+	ExpiresAt string `json:"expires_at,omitempty"`
+	Key       string `json:"key,omitempty"` // once, when it is made
+}
+
+func viewKey(k journal.APIKey) keyView {
+	v := keyView{ID: k.ID.String(), Name: k.Name, Role: k.Role, CreatedAt: k.CreatedAt.UTC().Format(journal.TimeFormat)}
+	if !k.ExpiresAt.IsZero() {
+		v.ExpiresAt = k.ExpiresAt.UTC().Format(journal.TimeFormat)
+	}
+	return v
+}
+
+type createKeyCmd struct {
+	databaseFlag
+	outputFlag
+	Role    string        `required:"" enum:"viewer,client,worker,approver,operator,admin" help:"viewer, client, worker, approver, operator or admin."`
+	Name    string        `required:"" help:"Whose it is; journals show it."`
+	Expires time.Duration `help:"How long it is good for, such as 2160h; without it, until it is revoked."`
+}
+
+// Run makes a key. The database is made too, so that a first key can be there before `serve`.
+func (c *createKeyCmd) Run(a *app) error {
+	store, err := openStore(a.ctx, c.Database, true)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	k, secret, err := api.NewKey(c.Name, c.Role)
+	if err != nil {
+		return exit(exitUsage, err)
+	}
+	if c.Expires < 0 {
+		return exit(exitUsage, errors.New("--expires is a time to come, such as 2160h"))
+	}
+	if c.Expires > 0 {
+		k.ExpiresAt = k.CreatedAt.Add(c.Expires)
+	}
+	if err := store.AddKey(a.ctx, k); err != nil {
+		return fmt.Errorf("store the key: %w", err)
+	}
+	if c.json() {
+		v := viewKey(k)
+		v.Key = secret
+		return a.encoded(v)
+	}
+	a.printf("%s\n", secret)
+	a.note("This is shown once. Key %s, role %s; send it as `Authorization: Bearer`, or set RECOURSE_API_KEY.", k.ID, k.Role)
+	return nil
+}
+
+type listKeysCmd struct {
+	databaseFlag
+	outputFlag
+}
+
+// Run lists keys.
+func (c *listKeysCmd) Run(a *app) error {
+	store, err := openStore(a.ctx, c.Database, false)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	keys, err := store.ListKeys(a.ctx)
+	if err != nil {
+		return fmt.Errorf("list keys: %w", err)
+	}
+	views := make([]keyView, len(keys))
+	var rows [][]string
+	for i, k := range keys {
+		v := viewKey(k)
+		views[i] = v
+		rows = append(rows, []string{v.ID, v.Name, v.Role, v.CreatedAt, v.ExpiresAt})
+	}
+	if c.json() {
+		return a.encoded(views)
+	}
+	a.table([]string{"KEY", "NAME", "ROLE", "CREATED", "EXPIRES"}, rows)
+	return nil
+}
+
+type revokeKeyCmd struct {
+	databaseFlag
+	ID string `arg:"" help:"The key's id, as list shows it."`
+}
+
+// Run revokes a key.
+func (c *revokeKeyCmd) Run(a *app) error {
+	id, err := uuid.FromString(c.ID)
+	if err != nil {
+		return exit(exitUsage, fmt.Errorf("%s is not a key's id: `recourse keys list` shows them", c.ID))
+	}
+	store, err := openStore(a.ctx, c.Database, false)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.RevokeKey(a.ctx, id); errors.Is(err, journal.ErrNotFound) {
+		return exit(exitNotFound, fmt.Errorf("there is no key %s", id))
+	} else if err != nil {
+		return fmt.Errorf("revoke the key: %w", err)
+	}
+	a.printf("%s revoked\n", id)
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"recourse/saga"
+)
+
+type resolveCmd struct {
+	serverFlags
+	outputFlag
+	Saga      string `arg:"" help:"The saga's id."`
+	Step      string `arg:"" help:"The step's path, as the inbox shows it."`
+	Outcome   string `required:"" enum:"succeeded,failed,retry,skip,compensated" help:"succeeded, failed, retry, skip or compensated."`
+	SetOutput string `name:"set-output" placeholder:"JSON" help:"With succeeded: the step's output, for the steps behind it. JSON, @FILE or -."`
+	NewKey    bool   `help:"With retry, after a definite failure: send under a new key."`
+	Reason    string `short:"r" required:"" help:"Why; it goes into the journal."`
+	IfSeq     int64  `placeholder:"SEQ" help:"Only if the journal's seq is this: what you looked at is what you decide on. Default: the seq now."`
+}
+
+// Run settles the step.
+func (c *resolveCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	body := map[string]any{"outcome": c.Outcome, "reason": c.Reason}
+	output, err := a.jsonArg("--set-output", c.SetOutput)
+	if err != nil {
+		return err
+	}
+	if output != nil {
+		body["output"] = output
+	}
+	if c.NewKey {
+		body["new_key"] = true
+	}
+	seq := c.IfSeq
+	if seq == 0 {
+		var v saga.View
+		if _, err := cl.get(sagaPath(c.Saga), &v); err != nil {
+			return err
+		}
+		seq = v.Seq
+	}
+	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(c.Saga, "steps", c.Step, "resolve"), body: body,
+		header: map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(seq))}})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		a.raw(r.body)
+		return nil
+	}
+	var v saga.StepView
+	if err := r.into(&v); err != nil {
+		return err
+	}
+	a.printf("%s %s\n", v.Path, v.Status)
+	return nil
+}
+
+// order posts an order for a saga and prints the saga that comes back.
+func (a *app) order(f serverFlags, o outputFlag, id, what string, body map[string]any) error {
+	cl, err := f.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(id, what), body: body})
+	if err != nil {
+		return err
+	}
+	if o.json() {
+		a.raw(r.body)
+		return nil
+	}
+	var v saga.View
+	if err := json.Unmarshal(r.body, &v); err != nil {
+		return fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	a.printf("%s  %s\n", v.ID, a.status(v.Status))
+	if v.RetryOf != "" && v.RetryOf == id {
+		a.note("a new saga: %s has ended, and a saga that has ended never changes", id)
+	}
+	return nil
+}
+
+type retryCmd struct {
+	serverFlags
+	outputFlag
+	Saga   string `arg:"" help:"The saga's id."`
+	From   string `placeholder:"STEP" help:"The step that waits, to be sure that it is this one."`
+	NewKey bool   `help:"After a definite failure: send under a new key."`
+	Reason string `short:"r" required:"" help:"Why; it goes into the journal."`
+}
+
+// Run retries.
+func (c *retryCmd) Run(a *app) error {
+	body := map[string]any{"reason": c.Reason}
+	if c.From != "" {
+		body["from"] = c.From
+	}
+	if c.NewKey {
+		body["new_key"] = true
+	}
+	return a.order(c.serverFlags, c.outputFlag, c.Saga, "retry", body)
+}
+
+type cancelCmd struct {
+	serverFlags
+	outputFlag
+	Saga   string `arg:"" help:"The saga's id."`
+	Mode   string `enum:"compensate,stop" default:"compensate" help:"compensate: undo what was done. stop: leave it."`
+	Reason string `short:"r" help:"Why; it goes into the journal."`
+}
+
+// Run cancels.
+func (c *cancelCmd) Run(a *app) error {
+	return a.order(c.serverFlags, c.outputFlag, c.Saga, "cancel", map[string]any{"mode": c.Mode, "reason": c.Reason})
+}
+
+type pauseCmd struct {
+	serverFlags
+	outputFlag
+	Saga   string `arg:"" help:"The saga's id."`
+	Reason string `short:"r" help:"Why; it goes into the journal."`
+}
+
+// Run pauses.
+func (c *pauseCmd) Run(a *app) error {
+	return a.order(c.serverFlags, c.outputFlag, c.Saga, "pause", map[string]any{"reason": c.Reason})
+}
+
+type resumeCmd struct {
+	serverFlags
+	outputFlag
+	Saga   string `arg:"" help:"The saga's id."`
+	Reason string `short:"r" help:"Why; it goes into the journal."`
+}
+
+// Run resumes.
+func (c *resumeCmd) Run(a *app) error {
+	return a.order(c.serverFlags, c.outputFlag, c.Saga, "resume", map[string]any{"reason": c.Reason})
+}

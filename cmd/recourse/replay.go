@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// journalFile names an exported journal and what is needed to read it.
+type journalFile struct {
+	File       string `arg:"" help:"An exported journal: NDJSON, an array, or a page of the API; - is stdin."`
+	Saga       string `placeholder:"ID" help:"The saga's id, if the file does not name it: the hash chain begins with it."`
+	Definition string `short:"d" placeholder:"FILE" help:"The definition that the saga ran, as it was published."`
+}
+
+// read reads the file.
+func (f journalFile) read(a *app) (export, *saga.Definition, error) {
+	src, err := a.open(f.File)
+	if err != nil {
+		return export{}, nil, err
+	}
+	defer src.Close()
+	ex, err := readExport(src)
+	if err != nil {
+		return ex, nil, exit(exitUsage, fmt.Errorf("%s: %w", f.File, err))
+	}
+	if f.Saga != "" {
+		if ex.saga, err = uuid.FromString(f.Saga); err != nil {
+			return ex, nil, exit(exitUsage, fmt.Errorf("--saga %s is not an id", f.Saga))
+		}
+	}
+	if f.Definition == "" {
+		return ex, nil, nil
+	}
+	def, err := a.compile(f.Definition)
+	return ex, def, err
+}
+
+// pinned checks that def is what the saga ran.
+func pinned(ex export, def *saga.Definition) error {
+	var d saga.StartedData
+	if err := decode(ex.records[0].Data, &d); err != nil || ex.records[0].Kind != journal.Started {
+		return errors.New("the journal does not begin with its start")
+	}
+	if d.SHA256 != def.SHA256 {
+		return exit(exitUsage, fmt.Errorf("--definition is not what the saga ran: that is %s v%d with SHA-256 %s, and this one has %s", d.Definition, d.Version, d.SHA256, def.SHA256))
+	}
+	return nil
+}
+
+type replayCmd struct {
+	journalFile
+	At int64 `placeholder:"SEQ" help:"Stop behind this record."`
+}
+
+// Run tells the story, and what comes next.
+func (c *replayCmd) Run(a *app) error {
+	ex, def, err := c.read(a)
+	if err != nil {
+		return err
+	}
+	if c.At > 0 && c.At < int64(len(ex.records)) {
+		ex.records = ex.records[:c.At]
+	}
+	if err := a.tell(def, ex.records); err != nil {
+		return err
+	}
+	if def == nil {
+		a.note("give --definition FILE to see what the saga decides next")
+		return nil
+	}
+	if err := pinned(ex, def); err != nil {
+		return err
+	}
+	m, err := saga.Replay(def, ex.saga, ex.records)
+	if err != nil {
+		return fmt.Errorf("the journal does not replay: %w", err)
+	}
+	a.printf("\nStatus after record %d: %s\n", m.Seq(), a.status(m.Status()))
+	for _, d := range m.Decide() {
+		a.printf("Next: %s\n", decision(d))
+	}
+	for _, o := range m.Open() {
+		a.printf("Under way: attempt %d of %s (%s)\n", o.Number, o.Path, o.Way)
+	}
+	return nil
+}
+
+// decision says what a decision is.
+func decision(d saga.Decision) string {
+	switch d := d.(type) {
+	case saga.Dispatch:
+		return fmt.Sprintf("send %s %s for %s (%s), attempt %d, key %s", d.Send.Request.Method, d.Send.Request.URL, d.Send.Path, d.Send.Way, d.Send.Attempt, d.Send.Key)
+	case saga.Write:
+		return fmt.Sprintf("write %s %s", d.Record.Kind, d.Record.Path)
+	case saga.WakeAt:
+		return fmt.Sprintf("wake %s at %s", d.Woke.Path, d.At.UTC().Format(journal.TimeFormat))
+	case saga.Hold:
+		return fmt.Sprintf("wait for a person: %s", d.Entry.Title)
+	}
+	return "unknown"
+}
+
+type verifyCmd struct {
+	outputFlag
+	journalFile
+}
+
+// verdict is what verify found.
+type verdict struct {
+	OK       bool   `json:"ok"`
+	Saga     string `json:"saga"`
+	Records  int    `json:"records"`
+	Replayed bool   `json:"replayed"` // false: no definition was given
+	Error    string `json:"error,omitempty"`
+}
+
+// Run checks the chain, then, with a definition, that the journal replays.
+func (c *verifyCmd) Run(a *app) error {
+	ex, def, err := c.read(a)
+	if err != nil {
+		return err
+	}
+	if ex.saga.IsNil() {
+		return exit(exitUsage, errors.New("the file does not name its saga: give --saga ID"))
+	}
+	v := verdict{Saga: ex.saga.String(), Records: len(ex.records)}
+	err = journal.Verify(ex.saga, nil, 1, ex.records)
+	if err == nil && def != nil {
+		if err := pinned(ex, def); err != nil {
+			return err
+		}
+		_, err = saga.Replay(def, ex.saga, ex.records)
+		v.Replayed = err == nil
+	}
+	v.OK = err == nil
+	if err != nil {
+		v.Error = err.Error()
+	}
+	if c.json() {
+		if e := a.encoded(v); e != nil {
+			return e
+		}
+		if err != nil {
+			return exit(exitFailed, nil)
+		}
+		return nil
+	}
+	if err != nil {
+		return exit(exitFailed, err)
+	}
+	a.printf("%s: %d records, the hash chain is whole", v.Saga, v.Records)
+	if v.Replayed {
+		a.printf(", and they replay\n")
+		return nil
+	}
+	a.printf("; give --definition FILE to check that they replay\n")
+	return nil
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"recourse/examples/world"
+)
+
+// worldCmd runs the demo's world as its own process, so that killing the server leaves it be.
+type worldCmd struct {
+	Listen    string        `default:"127.0.0.1:0"`
+	KeyWindow time.Duration `help:"How long the world remembers a key; 0: for ever. A short one breaks its promise, for tests."`
+}
+
+// Run serves the world until stdin ends, which is when the demo is gone.
+func (c *worldCmd) Run(a *app) error {
+	ctx, stop := context.WithCancel(a.ctx)
+	defer stop()
+	s, err := world.New(world.Config{KeyWindow: c.KeyWindow}).Listen(c.Listen)
+	if err != nil {
+		return fmt.Errorf("world: %w", err)
+	}
+	go func() {
+		io.Copy(io.Discard, a.Stdin)
+		stop()
+	}()
+	a.printf("world listening on %s\n", s.URL)
+	<-ctx.Done()
+	return s.Close()
+}
