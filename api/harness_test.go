@@ -340,3 +340,44 @@ func (x *fixture) until(id string, holds func(saga.View) bool) saga.View {
 func is(status saga.Status) func(saga.View) bool {
 	return func(v saga.View) bool { return v.Status == status }
 }
+
+// dump is everything that the store holds, as text.
+func (x *fixture) dump() map[string]string {
+	x.t.Helper()
+	ctx, out := x.t.Context(), map[string]string{}
+	heads, err := x.store.Sagas(ctx, journal.Filter{Limit: 1000})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, h := range heads {
+		records, err := x.store.Records(ctx, h.ID, 0, 1000)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		lines, err := journal.Encode(records)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		out["saga "+h.ID.String()] = string(lines)
+	}
+	docs, err := x.store.Documents(ctx, catalog.Kind, "", 1000)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, d := range docs {
+		out["definition "+d.Name] = versionName(d.Version) + " " + d.SHA256
+	}
+	return out
+}
+
+// serve starts another server with this configuration.
+func serve(t *testing.T, cfg Config) string {
+	srv := httptest.NewServer(New(cfg))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// silent is an engine that loses the mail.
+type silent struct{ Engine }
+
+func (silent) Post(context.Context, journal.Mail) error { return nil }

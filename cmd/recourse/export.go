@@ -36,7 +36,7 @@ func readExport(r io.Reader) (export, error) {
 	if first == '[' {
 		err = d.Decode(&raws)
 	} else {
-		raws, err = lines(d)
+		raws, err = documents(d)
 	}
 	if err != nil {
 		return export{}, fmt.Errorf("%w: %w", errExport, err)
@@ -65,8 +65,8 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// lines reads documents one after another: records, or pages of them.
-func lines(d *json.Decoder) ([]json.RawMessage, error) {
+// documents reads JSON documents one after another: records, or pages of them.
+func documents(d *json.Decoder) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	for {
 		var raw json.RawMessage

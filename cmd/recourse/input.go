@@ -62,7 +62,6 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	return m, nil
 }
 
-
 // open opens a file to read; "-" is stdin.
 func (a *app) open(file string) (io.ReadCloser, error) {
 	if file == "-" {

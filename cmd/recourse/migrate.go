@@ -17,7 +17,7 @@ type migrateUpCmd struct{ databaseFlag }
 
 // Run migrates.
 func (c *migrateUpCmd) Run(a *app) error {
-	d, err := databaseOf(c.Database)
+	d, err := databaseOf(c.Database, true)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ type migrateStatusCmd struct {
 
 // Run looks.
 func (c *migrateStatusCmd) Run(a *app) error {
-	d, err := databaseOf(c.Database)
+	d, err := databaseOf(c.Database, false)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *migrateDownCmd) Run(a *app) error {
 	if !c.Force || c.Steps < 1 {
 		return exit(exitUsage, errors.New("undoing migrations may delete sagas: make a backup, then say --steps 1 --force"))
 	}
-	d, err := databaseOf(c.Database)
+	d, err := databaseOf(c.Database, false)
 	if err != nil {
 		return err
 	}

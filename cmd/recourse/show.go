@@ -76,12 +76,12 @@ func (a *app) view(v saga.View) {
 }
 
 func (c *showCmd) steps(a *app, cl *client) error {
-	list, err := pages[saga.StepView](cl, sagaPath(c.Saga, "steps"), url.Values{}, 0)
-	if err != nil {
+	var list page[saga.StepView]
+	if _, err := cl.get(sagaPath(c.Saga, "steps"), &list); err != nil {
 		return err
 	}
 	var rows [][]string
-	for _, s := range list {
+	for _, s := range list.Data {
 		last := string(s.Output)
 		if s.Error != nil {
 			last = s.Error.Error()

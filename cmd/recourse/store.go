@@ -41,12 +41,12 @@ func openStore(ctx context.Context, database string, migrate bool) (journal.Stor
 	return s, nil
 }
 
-// databaseOf names a database for migrations.
-func databaseOf(database string) (migrations.Database, error) {
+// databaseOf names a database for migrations; create says whether a file may be made.
+func databaseOf(database string, create bool) (migrations.Database, error) {
 	if isPostgres(database) {
 		return migrations.Postgres(database), nil
 	}
-	return migrations.SQLite(database), fileUsable(database, true)
+	return migrations.SQLite(database), fileUsable(database, create)
 }
 
 // fileUsable finds the common mistakes about files, which SQLite calls

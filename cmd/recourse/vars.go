@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"recourse/journal"
-	"recourse/saga/dsl"
 
 	"go.yaml.in/yaml/v4"
 )

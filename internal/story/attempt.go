@@ -141,9 +141,23 @@ func (t *Teller) failed(r journal.Record, d saga.OutcomeData) string {
 		what = "undo " + what
 	}
 	if d.Error != nil {
-		what += ": " + Short(d.Error.Error(), 110)
+		what += ": " + cause(d)
 	}
 	return what + t.next(d)
+}
+
+// cause is the gist of an error. Where no answer came, the request that title
+// and detail name is in the line of the intent already.
+func cause(d saga.OutcomeData) string {
+	if d.StatusCode > 0 {
+		return Short(d.Error.Error(), 110)
+	}
+	title, _, _ := strings.Cut(d.Error.Title, " (")
+	detail := d.Error.Detail[strings.LastIndex(d.Error.Detail, ": ")+1:]
+	if detail = strings.TrimSpace(detail); detail == "" || detail == title {
+		return Short(title, 110)
+	}
+	return Short(title+": "+detail, 110)
 }
 
 // next says what follows.

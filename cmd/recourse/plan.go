@@ -1,0 +1,173 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"recourse/internal/story"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+type planCmd struct {
+	outputFlag
+	File  string   `arg:"" help:"A definition; - is stdin."`
+	Input string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
+	Stub  []string `sep:"none" placeholder:"PATH=JSON" help:"The output that a step is taken to have; repeatable."`
+	Var   []string `sep:"none" placeholder:"NAME=TEXT" help:"A var, besides RECOURSE_VAR_<name>; repeatable."`
+	Vars  string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars."`
+}
+
+// Run shows what would be sent, step by step.
+func (c *planCmd) Run(a *app) error {
+	def, err := a.compile(c.File)
+	if err != nil {
+		return err
+	}
+	stubs, err := c.stubs(def)
+	if err != nil {
+		return err
+	}
+	o, err := a.beginning(c.Input, c.Vars, c.Var)
+	if err != nil {
+		return err
+	}
+	data, _, wrong := saga.Begin(def, o)
+	if len(wrong) > 0 {
+		return wrongStart(wrong)
+	}
+	p, err := saga.MakePlan(def, data, stubs, time.Now())
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return a.encoded(p)
+	}
+	a.planned(p)
+	return nil
+}
+
+func (c *planCmd) stubs(def *saga.Definition) (map[string]json.RawMessage, error) {
+	given, err := pairs("--stub", c.Stub)
+	if err != nil {
+		return nil, err
+	}
+	stubs := make(map[string]json.RawMessage, len(given))
+	for path, text := range given {
+		if def.ByID[path] == nil {
+			return nil, exit(exitUsage, fmt.Errorf("--stub %s: the definition has no such step", path))
+		}
+		if !json.Valid([]byte(text)) {
+			return nil, exit(exitUsage, fmt.Errorf("--stub %s: write JSON behind the =, such as --stub '%s={\"id\":\"x1\"}'", path, path))
+		}
+		stubs[path] = json.RawMessage(text)
+	}
+	return stubs, nil
+}
+
+// beginning reads what a local start brings.
+func (a *app) beginning(input, varsFile string, varArgs []string) (saga.StartOptions, error) {
+	o := saga.StartOptions{Version: 1}
+	var err error
+	if o.Input, err = a.jsonArg("--input", input); err != nil {
+		return o, err
+	}
+	if o.Vars, err = readVars(varsFile, a.env); err != nil {
+		return o, err
+	}
+	given, err := pairs("--var", varArgs)
+	if err != nil {
+		return o, err
+	}
+	for name, value := range given {
+		if o.Vars[name], err = journal.Encode(value); err != nil {
+			return o, fmt.Errorf("--var %s: %w", name, err)
+		}
+	}
+	return o, nil
+}
+
+// wrongStart says what is wrong with a start.
+func wrongStart(list []saga.Finding) error {
+	lines := []string{"the saga cannot start:"}
+	for _, f := range list {
+		lines = append(lines, fmt.Sprintf("  %s: %s", strings.TrimPrefix(f.Pointer+": "+f.Code, ": "), f.Detail))
+	}
+	return exit(exitUsage, errors.New(strings.Join(lines, "\n")))
+}
+
+// planned prints a plan for people.
+func (a *app) planned(p saga.Plan) {
+	for i, s := range p.Steps {
+		a.printf("%2d  %s  %s\n", i+1, story.Paint(s.Path, story.Strong, a.colour), strings.TrimSpace(s.Kind+about(s)))
+		a.request(s.Request, s.Key)
+		if len(s.Output) > 0 {
+			a.printf("      output %s\n", story.Short(string(s.Output), 120))
+		}
+		if s.Note != "" {
+			a.printf("      note: %s\n", s.Note)
+		}
+		if s.Undo != nil {
+			a.printf("      undo:\n")
+			a.request(s.Undo.Request, s.Undo.Key)
+			if s.Undo.Note != "" {
+				a.printf("      note: %s\n", s.Undo.Note)
+			}
+		}
+	}
+	if len(p.Undo) > 0 {
+		a.printf("If it fails at the end, it undoes: %s\n", strings.Join(p.Undo, ", then "))
+	}
+	for _, left := range p.Residual {
+		a.printf("Would remain: %s: %s\n", left.Path, left.Why)
+	}
+	a.printf("Worst-case cost: %s", strings.TrimSpace(p.WorstCase+" "+p.Currency))
+	if p.Budget != "" {
+		a.printf(", budget %s", strings.TrimSpace(p.Budget+" "+p.Currency))
+	}
+	a.printf("\n")
+	for _, n := range p.Notes {
+		a.printf("Note: %s\n", n)
+	}
+	a.printf("Nothing was sent. Keys are examples: a saga's keys follow from its id.\n")
+}
+
+// about is the small print of a planned step.
+func about(s saga.PlannedStep) string {
+	var parts []string
+	if s.Skipped {
+		parts = append(parts, "skipped: its `when` is false")
+	}
+	if s.Pivot {
+		parts = append(parts, "pivot: no way back behind it")
+	}
+	if s.Attempts > 1 {
+		parts = append(parts, fmt.Sprintf("up to %d attempts", s.Attempts))
+	}
+	if s.Cost != "" {
+		parts = append(parts, "cost "+s.Cost)
+	}
+	if s.WakeAt != nil {
+		parts = append(parts, "until "+s.WakeAt.UTC().Format(journal.TimeFormat))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+func (a *app) request(r *saga.Request, key string) {
+	if r == nil {
+		return
+	}
+	a.printf("      %s %s\n", r.Method, r.URL)
+	if len(r.Body) > 0 {
+		a.printf("      %s\n", r.Body)
+	}
+	if key != "" {
+		a.printf("      key %s\n", key)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/secrets"
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
+	"recourse/saga/dsl"
+)
+
+type runCmd struct {
+	outputFlag
+	File        string   `arg:"" help:"A definition; - is stdin."`
+	Input       string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
+	Database    string   `placeholder:"FILE|URL" help:"Keep the saga there; without it, it lives in memory and is gone with the program."`
+	Var         []string `sep:"none" placeholder:"NAME=TEXT" help:"A var, besides RECOURSE_VAR_<name>; repeatable."`
+	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars."`
+	SecretDir   string   `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
+	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses and this machine; repeatable."`
+}
+
+// loopback is what `run` and `demo` let steps reach.
+var loopback = []string{"127.0.0.0/8", "::1", "localhost"}
+
+// local is one saga being run here.
+type local struct {
+	*node
+	app   *app
+	def   *saga.Definition
+	id    uuid.UUID
+	m     *saga.Machine
+	all   []journal.Record
+	shown func(l *local, fresh []journal.Record)
+}
+
+// Run runs one saga; it is ok if the saga succeeds. The first interrupt cancels
+// the saga, which undoes what it did; a second one ends the program.
+func (c *runCmd) Run(a *app) error {
+	o, err := a.beginning(c.Input, c.Vars, c.Var)
+	if err != nil {
+		return err
+	}
+	src, err := secrets.New(c.SecretDir, a.Env)
+	if err != nil {
+		return exit(exitUsage, err)
+	}
+	log, err := newLog(a.Stderr, "text", "error", src)
+	if err != nil {
+		return err
+	}
+	var store journal.Store = memory.New(memory.Config{})
+	if c.Database != "" {
+		if store, err = openStore(a.ctx, c.Database, true); err != nil {
+			return err
+		}
+	}
+	defer store.Close()
+	n, err := newNode(nodeOptions{Store: store, Egress: append(loopback, c.EgressAllow...), Secrets: src, Vars: o.Vars,
+		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Log: log})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer stop()
+	if err := n.start(ctx); err != nil {
+		return err
+	}
+	l := &local{node: n, app: a, shown: lines(a)}
+	switch {
+	case c.json():
+		l.shown = func(*local, []journal.Record) {}
+	case a.live:
+		l.shown = tree(a)
+	}
+	err = l.run(c, o)
+	stop()
+	if e := n.wait(); err == nil {
+		err = e
+	}
+	return err
+}
+
+func (l *local) run(c *runCmd, o saga.StartOptions) error {
+	if err := l.begin(c.File, o); err != nil {
+		return err
+	}
+	if err := l.follow(); err != nil {
+		return err
+	}
+	v := l.m.View()
+	if c.json() {
+		if err := l.app.encoded(v); err != nil {
+			return err
+		}
+	}
+	if v.Status.Terminal() {
+		return outcome(v.ID, v.Status)
+	}
+	for _, e := range l.m.Inbox() {
+		l.app.note("%s. %s", e.Title, e.Detail)
+	}
+	if c.Database == "" {
+		return exit(exitFailed, errors.New("the saga waits for a person, and is gone now: run it with --database to keep it"))
+	}
+	return exit(exitFailed, fmt.Errorf("the saga waits for a person: run `recourse serve --database %s`, then `recourse inbox`", c.Database))
+}
+
+// begin publishes the definition in the store and starts the saga.
+func (l *local) begin(file string, o saga.StartOptions) error {
+	def, err := l.app.compile(file)
+	if err != nil {
+		return err
+	}
+	ctx := l.app.ctx
+	doc, def, _, err := l.catalog.Publish(ctx, def.Name, def.Source, "")
+	var errs *dsl.Errors
+	if errors.As(err, &errs) {
+		return exit(exitUsage, errs)
+	} else if err != nil {
+		return err
+	}
+	for _, w := range def.Warnings {
+		l.app.note("%s:%d:%d: warning: %s: %s", file, w.Line, w.Column, w.Code, w.Detail)
+	}
+	o.Version = doc.Version
+	data, unique, wrong := saga.Begin(def, o)
+	if len(wrong) > 0 {
+		return wrongStart(wrong)
+	}
+	l.def = def
+	l.id, _, err = l.engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: doc.Version, SHA256: def.SHA256, Unique: unique}, data)
+	if errors.Is(err, journal.ErrUnique) {
+		return exit(exitConflict, fmt.Errorf("saga %s is under way with the same `unique` value: wait for its end", l.id))
+	} else if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	l.m = saga.New(def, l.id)
+	return nil
+}
+
+// follow shows the journal as it grows, until the saga has ended or waits for a person.
+func (l *local) follow() error {
+	grown, stop := l.engine.Watch(l.id)
+	defer stop()
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	interrupted := l.app.ctx.Done()
+	for {
+		if err := l.read(); err != nil {
+			return err
+		}
+		if l.m.Status().Terminal() || interrupted != nil && len(l.m.Inbox()) > 0 {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-look.C:
+		case <-interrupted:
+			interrupted = nil
+			if err := l.cancel(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// read takes in and shows the records that are new.
+func (l *local) read() error {
+	fresh, err := l.store.Records(context.WithoutCancel(l.app.ctx), l.id, l.m.Seq(), 1000)
+	if err != nil {
+		return fmt.Errorf("read journal: %w", err)
+	}
+	for _, r := range fresh {
+		if err := l.m.Apply(r); err != nil {
+			return err
+		}
+	}
+	if len(fresh) > 0 {
+		l.all = append(l.all, fresh...)
+		l.shown(l, fresh)
+	}
+	return nil
+}
+
+// cancel orders the saga to undo what it did.
+func (l *local) cancel() error {
+	l.app.note("interrupted: cancelling the saga; interrupt again to leave it as it is")
+	data, err := journal.Encode(saga.Command{Do: "cancel", Reason: "interrupted", Actor: "terminal"})
+	if err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	return l.engine.Post(context.WithoutCancel(l.app.ctx), journal.Mail{ID: id, Saga: l.id, Kind: "command", Data: data})
+}
