@@ -1,5 +1,196 @@
 package main
 
-type demoCmd struct{}
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
-func (c *demoCmd) Run(a *app) error { return nil }
+	"recourse/examples/world"
+	"recourse/internal/story"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+//go:embed demo/*.yaml
+var demoFiles embed.FS
+
+type demoCmd struct {
+	Once       bool   `help:"Play the stories and exit; otherwise the server stays up to be tried."`
+	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the server listens; another port if this one is taken."`
+	Database   string `placeholder:"FILE|URL" help:"Where sagas are kept; without it, in a SQLite file that is deleted in the end."`
+	ForgetKeys bool   `hidden:"" help:"The world forgets keys at once, which the check at the end must notice."`
+}
+
+// demo is the demo under way.
+type demo struct {
+	*app
+	cmd      *demoCmd
+	dir      string
+	database string
+	env      []string
+	defs     map[string]*saga.Definition
+	world    *process
+	control  world.Control
+	server   *process
+	listen   string
+	client   *client
+	sagas    []played
+}
+
+// played is a saga that a story started.
+type played struct{ id, definition string }
+
+// Run plays the stories and checks the world's ledger.
+func (c *demoCmd) Run(a *app) error {
+	dir, err := os.MkdirTemp("", "recourse-demo-")
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	d := &demo{app: a, cmd: c, dir: dir, database: c.Database, defs: make(map[string]*saga.Definition)}
+	if d.database == "" {
+		d.database = filepath.Join(dir, "recourse.db")
+	}
+	defer d.down()
+	begun := time.Now()
+	if err := d.up(); err != nil {
+		return err
+	}
+	for i, s := range stories {
+		d.printf("\n%s\n%s\n\n", story.Paint(fmt.Sprintf("%d. %s", i+1, s.title), story.Strong, d.colour), s.look)
+		if err := d.play(s); err != nil {
+			return fmt.Errorf("story %d: %w", i+1, err)
+		}
+	}
+	if err := d.check(); err != nil {
+		return err
+	}
+	if c.Once {
+		d.printf("\nThat took %.1f s. `recourse demo` without --once stays up to be tried.\n", time.Since(begun).Seconds())
+		return nil
+	}
+	return d.stay()
+}
+
+// up starts the world and the server, and publishes the definitions.
+func (d *demo) up() error {
+	var err error
+	d.env = childEnv(d.Env)
+	args := []string{"world"}
+	if d.cmd.ForgetKeys {
+		args = append(args, "--key-window", "1ns")
+	}
+	if d.world, err = spawn(d.ctx, d.dir, d.env, "world", args...); err != nil {
+		return err
+	}
+	d.control = world.Control{URL: d.world.url}
+	for _, service := range []string{"air", "hotels", "pay", "stock", "shipping", "mail", "orders"} {
+		d.env = append(d.env, varPrefix+service+"="+d.world.url+"/"+service)
+	}
+	d.listen = free(d.cmd.Listen)
+	if d.cmd.Once {
+		d.listen = "127.0.0.1:0"
+	}
+	if err := d.serve(); err != nil {
+		return err
+	}
+	d.listen = strings.TrimPrefix(d.server.url, "http://")
+	if d.client, err = (serverFlags{Server: d.server.url}).client(d.ctx); err != nil {
+		return err
+	}
+	if err := d.publish(); err != nil {
+		return err
+	}
+	d.printf("A world of flights, hotels, cards, parcels and mail listens on %s (process %d),\n", d.world.url, d.world.cmd.Process.Pid)
+	d.printf("recourse on %s (process %d). Five sagas, each told from its journal:\n", d.server.url, d.server.cmd.Process.Pid)
+	return nil
+}
+
+// serve starts the server's process.
+func (d *demo) serve() error {
+	var err error
+	d.server, err = spawn(d.ctx, d.dir, d.env, "serve", "serve", "--while-stdin", "--listen", d.listen, "--database", d.database,
+		"--node-lease", "2s", "--drain", "2s", "--egress-allow", strings.Join(loopback, ","))
+	return err
+}
+
+// childEnv is the environment without settings of ours, which are meant for other servers.
+func childEnv(env []string) []string {
+	var out []string
+	for _, e := range env {
+		if !strings.HasPrefix(e, "RECOURSE_") || strings.HasPrefix(e, "RECOURSE_TEST_") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// free returns the address if it can be listened on, else one with another port.
+func free(addr string) string {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "127.0.0.1:0"
+	}
+	l.Close()
+	return addr
+}
+
+// publish compiles and publishes the embedded definitions.
+func (d *demo) publish() error {
+	entries, err := demoFiles.ReadDir("demo")
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	for _, e := range entries {
+		src, err := demoFiles.ReadFile("demo/" + e.Name())
+		if err != nil {
+			return fmt.Errorf("demo: %w", err)
+		}
+		def, errs := dsl.Parse(e.Name(), src, dsl.Options{Kinds: kinds.All()})
+		if errs != nil {
+			return errs
+		}
+		d.defs[def.Name] = def
+		if _, _, err := publish(d.client, def.Name, src); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// down stops the processes that there are.
+func (d *demo) down() {
+	if d.server != nil {
+		d.server.stop()
+	}
+	if d.world != nil {
+		d.world.stop()
+	}
+}
+
+// stay leaves the server up until the program is interrupted.
+func (d *demo) stay() error {
+	d.printf("\nThe server stays up at %s. In another terminal:\n\n", d.server.url)
+	prefix := ""
+	if d.server.url != "http://127.0.0.1:8080" {
+		prefix = "RECOURSE_SERVER=" + d.server.url + " "
+	}
+	last := d.sagas[len(d.sagas)-1].id
+	for _, line := range []string{"list", "show " + last, "inbox", "definitions list",
+		`start booking -i '{"traveller":"ada","to":"LIS","depart":"2027-05-01","nights":2,"card":"4242"}' --wait 10s`} {
+		d.printf("  %srecourse %s\n", prefix, line)
+	}
+	d.printf("\nCtrl-C ends it.\n")
+	select {
+	case <-d.ctx.Done():
+		return nil
+	case <-d.server.ended:
+		return errors.New("the server ended: " + d.server.last())
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/idempotency"
+	"recourse/internal/invariant"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -53,6 +54,17 @@ func (s *sim) check() {
 		seen[h.ID] = true
 		s.result.Statuses[saga.Status(h.Status)]++
 		s.checkSaga(h)
+	}
+	var sagas []invariant.Saga
+	for _, h := range heads {
+		records, err := s.store.Records(ctx, h.ID, 0, 1<<20)
+		if err != nil {
+			panic(err)
+		}
+		sagas = append(sagas, invariant.Saga{ID: h.ID, Definition: s.defs[h.Definition], Head: &h, Records: records})
+	}
+	for _, v := range invariant.Check(sagas, s.world.ledger, s.now) {
+		s.violate(v.Saga, "%d: %s", v.N, v.Text)
 	}
 	for id := range s.acked {
 		if !seen[id] {

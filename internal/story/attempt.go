@@ -152,6 +152,9 @@ func cause(d saga.OutcomeData) string {
 	if d.StatusCode > 0 {
 		return Short(d.Error.Error(), 110)
 	}
+	if d.Error.Code == saga.Interrupted {
+		return "its process stopped before the answer came"
+	}
 	title, _, _ := strings.Cut(d.Error.Title, " (")
 	detail := d.Error.Detail[strings.LastIndex(d.Error.Detail, ": ")+1:]
 	if detail = strings.TrimSpace(detail); detail == "" || detail == title {

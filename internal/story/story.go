@@ -132,7 +132,7 @@ func (t *Teller) started(r journal.Record) []Line {
 	if d.RetryOf != "" {
 		text += ", a retry of " + d.RetryOf
 	}
-	if d.Actor != "" {
+	if d.Actor != "" && d.Actor != "anonymous" {
 		text += " by " + d.Actor
 	}
 	return t.one("●", "", text, Strong)

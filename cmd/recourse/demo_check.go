@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/examples/world"
+	"recourse/internal/invariant"
+	"recourse/internal/story"
+)
+
+// settle is how long a wake-up that is due may take to happen.
+const settle = 5 * time.Second
+
+// check compares the journals with what the world says that happened.
+func (d *demo) check() error {
+	var list []invariant.Saga
+	for _, p := range d.sagas {
+		records, err := d.client.journal(p.id)
+		if err != nil {
+			return err
+		}
+		list = append(list, invariant.Saga{ID: uuid.FromStringOrNil(p.id), Definition: d.defs[p.definition], Records: records})
+	}
+	ledger, err := d.control.Ledger(d.ctx, 0, 0)
+	if err != nil {
+		return err
+	}
+	d.printf("\n%s\n", story.Paint("What the world says happened", story.Strong, d.colour))
+	d.printf("Its ledger knows nothing of journals. Net is what was done and not undone.\n\n")
+	d.balance(ledger)
+	found := invariant.Check(list, ledger, time.Now().Add(-settle))
+	if len(found) > 0 {
+		d.printf("\n")
+		for _, v := range found {
+			d.printf("%s\n", story.Paint("✗ "+v.String(), story.Bad, d.colour))
+		}
+		return exit(exitFailed, errors.New("the ledger and the journals disagree: see above"))
+	}
+	d.printf("\nChecked over %d sagas and %d ledger entries:\n", len(list), len(ledger))
+	for _, n := range slices.Sorted(maps.Keys(invariant.Names)) {
+		d.printf("  %s %s\n", story.Paint("✓", story.Good, d.colour), invariant.Names[n])
+	}
+	d.printf("%s\n", story.Paint("all invariants hold", story.Good, d.colour))
+	return nil
+}
+
+func (d *demo) balance(ledger world.Ledger) {
+	sums := ledger.Balance()
+	var rows [][]string
+	for _, service := range slices.Sorted(maps.Keys(sums)) {
+		b := sums[service]
+		if b.Effects == 0 {
+			continue
+		}
+		requests := 0
+		for _, e := range ledger.Service(service).Requests() {
+			if e.Method != "GET" {
+				requests++
+			}
+		}
+		rows = append(rows, []string{service, strconv.Itoa(requests), strconv.Itoa(b.Effects), strconv.Itoa(b.Undone), strconv.Itoa(b.Net)})
+	}
+	rows = append(rows, []string{"all", "", "", "", fmt.Sprint(sums.Net())})
+	d.table([]string{"SERVICE", "WRITES RECEIVED", "EFFECTS", "UNDONE", "NET"}, rows)
+}

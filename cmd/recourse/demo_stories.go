@@ -1,0 +1,205 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"recourse/examples/world"
+	"recourse/internal/story"
+	"recourse/saga"
+)
+
+// tale is one story of the demo: a saga, what the world does to it, and what happens meanwhile.
+type tale struct {
+	title, look string
+	definition  string
+	input       string
+	fault       *world.Rule
+	during      func(d *demo, id string) error
+}
+
+var stories = []tale{
+	{
+		title:      "It works",
+		look:       "A flight, a hotel, a charge, a mail. Look at the order: each request (→) is in the journal before it is sent.",
+		definition: "booking",
+		input:      `{"traveller":"ada","to":"LIS","depart":"2027-05-01","nights":2,"card":"4242"}`,
+	},
+	{
+		title:      "It fails, and is undone",
+		look:       "The card is declined (402). Look at the end: the hotel is cancelled first, then the flight: the reverse order.",
+		definition: "booking",
+		input:      `{"traveller":"bob","to":"ROM","depart":"2027-06-12","nights":3,"card":"0002"}`,
+		fault: &world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/charges"}, Times: 1,
+			Do: world.Do{Before: world.FaultStatus, Status: 402, Body: `{"title":"card declined","status":402}`}},
+	},
+	{
+		title: "The answer is lost",
+		look: "The charge is made, then the connection drops: has it happened or not? Look at the key: it is sent again,\n" +
+			"unchanged, and the provider gives its stored answer. One charge, not two.",
+		definition: "booking",
+		input:      `{"traveller":"eve","to":"PAR","depart":"2027-07-14","nights":1,"card":"4242"}`,
+		fault:      &world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/charges"}, Times: 1, Do: world.Do{After: world.FaultDrop}},
+	},
+	{
+		title: "The server is killed",
+		look: "The charge is made, the answer is on its way, and the server gets a kill -9. Look at the ⚡: a new process\n" +
+			"finds the intent without an outcome in the journal, and finishes the job. Still one charge.",
+		definition: "booking",
+		input:      `{"traveller":"mia","to":"BER","depart":"2027-08-03","nights":2,"card":"4242"}`,
+		fault:      &world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/charges"}, Times: 1, Do: world.Do{After: world.FaultHang}},
+		during:     (*demo).crash,
+	},
+	{
+		title: "Nobody knows, so a person is asked",
+		look: "The refund's answer is lost, and its definition says `in_doubt: ask`: never guess about money. Look at the ☞:\n" +
+			"the saga waits in the inbox until someone has looked, and goes on with what they found.",
+		definition: "order-return",
+		input:      `{"order":"A-1001","sku":"boots-42","amount":89.90,"email":"mia@example.com"}`,
+		fault:      &world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/refunds"}, Times: 1, Do: world.Do{After: world.FaultDrop}},
+		during:     (*demo).ask,
+	},
+}
+
+// patience is how long a story may take.
+const patience = 30 * time.Second
+
+// play starts a story's saga, lets happen what is to happen, and tells its journal.
+func (d *demo) play(s tale) error {
+	if s.fault != nil {
+		if err := d.control.AddFault(d.ctx, *s.fault); err != nil {
+			return err
+		}
+	}
+	var v saga.View
+	r, err := d.client.do(call{method: http.MethodPost, path: "/v1/sagas", body: startRequest{Definition: s.definition, Input: json.RawMessage(s.input)}})
+	if err != nil {
+		return err
+	}
+	if err := r.into(&v); err != nil {
+		return err
+	}
+	d.sagas = append(d.sagas, played{v.ID, s.definition})
+	if s.during != nil {
+		if err := s.during(d, v.ID); err != nil {
+			return err
+		}
+	}
+	if _, v, err = d.client.await(v.ID, patience); err != nil {
+		return err
+	}
+	if !v.Status.Terminal() {
+		return fmt.Errorf("saga %s has not ended in %s: it is %s", v.ID, patience, v.Status)
+	}
+	records, err := d.client.journal(v.ID)
+	if err != nil {
+		return err
+	}
+	return d.tell(d.defs[s.definition], records)
+}
+
+// does says what the demo does besides, as a person at a terminal would.
+func (d *demo) does(format string, args ...any) {
+	d.printf("%s\n", story.Paint("            $ "+fmt.Sprintf(format, args...), story.Dimmed, d.colour))
+}
+
+// crash kills the server once the charge is made, and starts another.
+func (d *demo) crash(id string) error {
+	var step saga.StepView
+	if _, err := d.client.get(sagaPath(id, "steps", "charge"), &step); err != nil {
+		return err
+	}
+	if err := d.effect(step.Key); err != nil {
+		return err
+	}
+	d.does("kill -9 %d   # the charge is made, its answer has not been read", d.server.cmd.Process.Pid)
+	d.server.kill()
+	if err := d.serve(); err != nil {
+		return err
+	}
+	d.does("recourse serve   # process %d", d.server.cmd.Process.Pid)
+	return nil
+}
+
+// effect waits until the ledger has an effect under the key.
+func (d *demo) effect(key string) error {
+	var after int64
+	for until := time.Now().Add(patience); time.Now().Before(until); {
+		fresh, err := d.control.Ledger(d.ctx, after, time.Second)
+		if err != nil {
+			return err
+		}
+		if len(fresh.Effects().Key(key)) > 0 {
+			return nil
+		}
+		if len(fresh) > 0 {
+			after = fresh[len(fresh)-1].N
+		}
+	}
+	return fmt.Errorf("nothing happened under the key %s", key)
+}
+
+// ask does what a person does about a step in doubt: look on the other side, then decide.
+func (d *demo) ask(id string) error {
+	e, err := d.waiting(id)
+	if err != nil {
+		return err
+	}
+	query := "/pay/refunds?idempotency_key=" + url.QueryEscape(e.Key)
+	d.does("recourse inbox")
+	d.printf("            %s: %s\n", e.Kind, e.Title)
+	found, err := d.look(query)
+	if err != nil {
+		return err
+	}
+	d.does("curl %s", d.world.url+query)
+	d.printf("            %s\n", story.Short(string(found), 100))
+	d.does("recourse resolve %s… refund --outcome succeeded --set-output '…' --reason 'the provider has it'", id[:8])
+	d.printf("\n")
+	var list struct {
+		Data []json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(found, &list); err != nil || len(list.Data) == 0 {
+		return errors.New("the other side has no refund under the key")
+	}
+	_, err = d.client.do(call{method: http.MethodPost, path: sagaPath(id, "steps", e.Path, "resolve"),
+		header: map[string]string{"If-Match": fmt.Sprintf("%q", e.ETag)},
+		body:   map[string]any{"outcome": "succeeded", "output": list.Data[0], "reason": "the provider has it"}})
+	return err
+}
+
+// waiting waits for the saga's entry in the inbox.
+func (d *demo) waiting(id string) (inboxEntry, error) {
+	for until := time.Now().Add(patience); time.Now().Before(until); {
+		var p page[inboxEntry]
+		if _, err := d.client.get("/v1/inbox?saga="+id, &p); err != nil {
+			return inboxEntry{}, err
+		}
+		if len(p.Data) > 0 {
+			return p.Data[0], nil
+		}
+		if !d.client.pause(30 * time.Millisecond) {
+			break
+		}
+	}
+	return inboxEntry{}, errors.New("the saga did not come to the inbox")
+}
+
+// look asks the world, as a person with a browser would.
+func (d *demo) look(query string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.world.url+query, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the world: %w", err)
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+}
