@@ -65,6 +65,29 @@ steps:
       - steps:
           - {id: c, http: "POST http://w/do/c", when: input.n % 3 == 1, body: {}, cost: 0.03 USD, timeout: 1s, in_doubt: ask, compensate: {http: "DELETE http://w/do/c/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
   - {id: d, http: "POST http://w/do/d", body: {}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/d/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+`, `
+saga: odd
+input: {n: integer}
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, deadline: 4s, retry: {initial: 200ms, attempts: 9, not_on: [503]}, compensate: {http: "DELETE http://w/do/a?key=${key}", timeout: 1s, order: last, retry: {initial: 100ms}}}
+  - {id: b, http: "POST http://w/do/b", body: {}, timeout: 1s, key_window: 2s, retry: {initial: 400ms, attempts: 9}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: 3, when: "output?.id != null"}}
+  - id: c
+    http: POST http://w/do/c
+    body: {}
+    timeout: 1s
+    retry: {initial: 100ms, attempts: 3}
+    in_doubt: {verify: {http: "GET http://w/status/c?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: retry}
+    compensate: {http: "DELETE http://w/do/c/${output.id}", timeout: 1s, order: first, on: [succeeded, in_doubt], retry: {initial: 100ms}}
+  - id: maybe
+    on_error: continue
+    switch:
+      - when: input.n % 2 == 0
+        steps:
+          - {id: d, http: "PUT http://w/do/d", body: {}, timeout: 1s, retry: 2, compensate: {http: "DELETE http://w/do/d?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+          - {id: e, fail: "in the branch"}
+  - {id: last, when: "input.n % 3 > 0", fail: "at the end"}
+finally:
+  - {id: tell, http: "POST http://w/do/tell", body: {status: "${saga.status}"}, timeout: 1s, in_doubt: ask}
 `}
 
 // definitions compiles the sources, once: they are immutable.
@@ -80,7 +103,7 @@ var definitions = sync.OnceValue(func() map[string]*saga.Definition {
 	return defs
 })
 
-var names = []string{"by-id", "by-key", "verified", "asked"}
+var names = []string{"by-id", "by-key", "verified", "asked", "odd"}
 
 // load has clients start sagas while there are faults, and people interfere.
 func (s *sim) load() {
