@@ -313,9 +313,9 @@ func (x *fixture) until(id string, holds func(saga.View) bool) saga.View {
 	x.t.Helper()
 	tag := ""
 	for range 100 {
-		headers := []header{{"Prefer", "wait=10"}}
+		var headers []header
 		if tag != "" {
-			headers = append(headers, header{"If-None-Match", tag})
+			headers = []header{{"Prefer", "wait=10"}, {"If-None-Match", tag}}
 		}
 		a := x.do("GET", "/v1/sagas/"+id, "", headers...)
 		if a.Status == 304 {

@@ -127,7 +127,9 @@ func (c *client) open(r call) (*http.Response, error) {
 			req.Header.Set("Accept", r.accept)
 		}
 		for k, v := range r.header {
-			req.Header.Set(k, v)
+			if v != "" {
+				req.Header.Set(k, v)
+			}
 		}
 		if resp, err = c.http.Do(req); err == nil {
 			break

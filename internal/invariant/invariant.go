@@ -2,9 +2,9 @@
 // the journals against the ledger of the other side, which cannot be argued with.
 //
 // The other side is examples/world, or something that keeps the same ledger. Each
-// rule is a function of its own and is numbered as in the list of invariants in
-// docs/operating.md. What a rule needs is in the journals, the definitions and the ledger:
-// nothing is asked of the engine that is being checked.
+// rule is a function of its own, by the number that Names explains. What a rule
+// needs is in the journals, the definitions and the ledger: nothing is asked of
+// the engine that is being checked.
 package invariant
 
 import (

@@ -1,0 +1,181 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/journal"
+)
+
+// addKey stores a key of a role and gives its secret.
+func addKey(x *fixture, role string, expires time.Time) (journal.APIKey, string) {
+	x.t.Helper()
+	k, secret, err := NewKey("key of "+role, role)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	k.ExpiresAt = expires
+	if err := x.store.AddKey(x.t.Context(), k); err != nil {
+		x.t.Fatal(err)
+	}
+	return k, secret
+}
+
+func TestNewKey(t *testing.T) {
+	k, secret, err := NewKey("ci", "client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(secret) != len(KeyPrefix)+43 || !strings.HasPrefix(secret, KeyPrefix) {
+		t.Errorf("secret of %d characters", len(secret))
+	}
+	if k.Hash != HashKey(secret) || len(k.Hash) != 64 || strings.Contains(k.Hash, secret) || k.Name != "ci" || k.Role != "client" || k.ID.IsNil() {
+		t.Errorf("key %+v", k)
+	}
+	if _, other, _ := NewKey("ci", "client"); other == secret {
+		t.Error("two keys are the same")
+	}
+	if _, _, err := NewKey("ci", "root"); !errors.Is(err, ErrRole) {
+		t.Errorf("error %v, want ErrRole", err)
+	}
+}
+
+// Every role against every operation: what is not allowed is refused.
+func TestRoles(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
+	_, admin := addKey(x, "admin", time.Time{})
+	x.auth = "Bearer " + admin
+	x.publish(sleepDef)
+	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+	want := map[string]string{
+		"viewer": "read", "client": "read start cancel", "worker": "", "approver": "read",
+		"operator": "read start cancel operate", "admin": "read start cancel operate publish",
+	}
+	for _, role := range Roles {
+		_, secret := addKey(x, role, time.Time{})
+		x.auth = "Bearer " + secret
+		var got []string
+		for _, r := range []struct{ op, method, path, body string }{
+			{"read", "GET", "/v1/sagas/" + id, ""},
+			{"start", "POST", "/v1/sagas", `{"definition": "none"}`},
+			{"cancel", "POST", "/v1/sagas/" + id + "/cancel", `{"mode": "none"}`},
+			{"operate", "POST", "/v1/sagas/" + id + "/resume", `{}`},
+			{"publish", "PUT", "/v1/definitions/nap", "saga: none\n"},
+		} {
+			a := x.do(r.method, r.path, r.body, outside)
+			if a.Status == http.StatusForbidden {
+				a.problem(403, "forbidden")
+			} else {
+				got = append(got, r.op)
+			}
+		}
+		if d := cmp.Diff(want[role], strings.Join(got, " ")); d != "" {
+			t.Errorf("%s: %s", role, d)
+		}
+	}
+	// Every route but the open ones wants a key, whatever it does.
+	x.auth = ""
+	for _, r := range (&server{}).routes() {
+		path := strings.NewReplacer(":id", id, ":name", "nap", ":version", "v1", ":path", "rest").Replace(r.path)
+		a := x.do(r.method, path, "", outside)
+		if open := a.Status != http.StatusUnauthorized; open != (r.op == opOpen) {
+			t.Errorf("%s %s without a key: %d", r.method, path, a.Status)
+		} else if !open && a.Header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%s %s: no WWW-Authenticate", r.method, path)
+		}
+		for _, role := range Roles {
+			if r.op != opOpen && len(allowed[role]) > 0 && allowed["admin"][0] != opRead {
+				t.Fatal("the table of roles has changed: read comes first")
+			}
+		}
+	}
+}
+
+func TestBadKeys(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		k, secret := addKey(x, "viewer", time.Time{})
+		_, expired := addKey(x, "admin", time.Now().Add(-time.Minute))
+		_, later := addKey(x, "viewer", time.Now().Add(time.Hour))
+		x.do("GET", "/v1/sagas", "", header{"Authorization", "Bearer " + later}).want(200)
+		x.do("GET", "/v1/sagas", "", header{"Authorization", "bearer " + secret}).want(200)
+		// Keys are not required here, but a wrong one is never taken for none.
+		for _, bad := range []string{"Bearer " + expired, "Bearer rk_x", "Bearer " + secret + "x", "Bearer", "Basic " + secret, secret, "Bearer " + k.Hash, "Bearer rk_" + strings.Repeat("x", 10_000)} {
+			a := x.do("GET", "/v1/sagas", "", header{"Authorization", bad})
+			a.problem(401, "key_invalid")
+			if a.Header.Get("WWW-Authenticate") != "Bearer" || strings.Contains(string(a.Body), secret) {
+				t.Errorf("%v %s", a.Header, a.Body)
+			}
+		}
+		if err := x.store.RevokeKey(t.Context(), k.ID); err != nil {
+			t.Fatal(err)
+		}
+		x.do("GET", "/v1/sagas", "", header{"Authorization", "Bearer " + secret}).problem(401, "key_invalid")
+	})
+}
+
+// Two callers' idempotency keys are two keys; and journals name who ordered.
+func TestKeyScopes(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
+	_, a := addKey(x, "admin", time.Time{})
+	_, b := addKey(x, "operator", time.Time{})
+	x.auth = "Bearer " + a
+	x.publish(echoDef)
+	key := header{"Idempotency-Key", "1"}
+	one := x.do("POST", "/v1/sagas", `{"definition": "echo"}`, key).want(201).saga().ID
+	x.auth = "Bearer " + b
+	two := x.do("POST", "/v1/sagas", `{"definition": "echo"}`, key).want(201).saga().ID
+	if one == two {
+		t.Error("one caller got the other's saga")
+	}
+	if got := x.do("GET", "/v1/sagas/"+two+"/journal", "").want(200); !strings.Contains(string(got.Body), `"actor":"key of operator"`) {
+		t.Errorf("%s", got.Body)
+	}
+}
+
+func TestGuard(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.Hosts = []string{"recourse.internal"} })
+	own := strings.TrimPrefix(x.url, "http://")
+	for _, tt := range []struct {
+		host, origin string
+		code         code
+	}{
+		{"", "", ""},
+		{"localhost:8080", "", ""},
+		{"app.localhost", "", ""},
+		{"[::1]:8080", "", ""},
+		{"192.168.1.5:8080", "", ""},
+		{"recourse.internal:8080", "", ""},
+		{"evil.example", "", "forbidden_host"},
+		{"localhost.evil.example", "", "forbidden_host"},
+		{"127.0.0.1.nip.io:8080", "", "forbidden_host"},
+		{"", "http://" + own, ""},
+		{"", "https://evil.example", "forbidden_origin"},
+		{"", "null", "forbidden_origin"},
+		{"", "http://127.0.0.1:1", "forbidden_origin"},
+	} {
+		headers := []header{outside}
+		if tt.host != "" {
+			headers = append(headers, header{"Host", tt.host})
+		}
+		if tt.origin != "" {
+			headers = append(headers, header{"Origin", tt.origin})
+		}
+		a := x.do("GET", "/v1/sagas", "", headers...)
+		if tt.code == "" {
+			a.want(200)
+		} else {
+			a.problem(403, tt.code)
+		}
+		if a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Content-Security-Policy") == "" {
+			t.Errorf("headers %v", a.Header)
+		}
+	}
+	y := newFixture(t, func(c *Config) { c.RequireKeys = true })
+	_, admin := addKey(y, "admin", time.Time{})
+	y.do("GET", "/v1/sagas", "", header{"Host", "recourse.example"}, header{"Authorization", "Bearer " + admin}).want(200)
+}

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/google/go-cmp/cmp"
+)
+
+// The routes that are served and the contract's are the same set.
+func TestContractRoutes(t *testing.T) {
+	x := newFixture(t)
+	var doc struct {
+		OpenAPI string `json:"openapi"`
+		Paths   map[string]map[string]json.RawMessage
+	}
+	x.do("GET", "/openapi.json", "").want(200).into(&doc)
+	if doc.OpenAPI != "3.1.0" {
+		t.Errorf("openapi %q", doc.OpenAPI)
+	}
+	want, got := map[string]bool{}, map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			if method != "parameters" {
+				want[strings.ToUpper(method)+" "+path] = true
+			}
+		}
+	}
+	param := regexp.MustCompile(`:([a-z]+)`)
+	for _, r := range newServer(x.cfg).Routes() {
+		got[r.Method+" "+param.ReplaceAllString(r.Path, "{$1}")] = true
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("contract and routes differ (-contract +routes): %s", d)
+	}
+}
+
+// The check against the contract can fail: an answer with a field too many, one
+// too few, or of another status does not pass.
+func TestContractCatches(t *testing.T) {
+	router, err := contract()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := `{"status":"ok"}`
+	for _, tt := range []struct {
+		status int
+		body   string
+		ok     bool
+	}{{200, good, true}, {200, `{"status":"ok","more":1}`, false}, {200, `{}`, false}, {200, `{"status":1}`, false}, {418, good, false}} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		route, params, err := router.FindRoute(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route, Options: &openapi3filter.Options{IncludeResponseStatus: true}}
+		err = openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: tt.status,
+			Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader([]byte(tt.body))), Options: in.Options})
+		if (err == nil) != tt.ok {
+			t.Errorf("%d %s: %v", tt.status, tt.body, err)
+		}
+	}
+}
+
+// Every code of the table is on the page about errors, with its status; and the page has no other.
+func TestCodesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := map[string]string{}, map[string]string{}
+	for c, e := range codes {
+		want[string(c)] = http.StatusText(e.status)
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([0-9]{3}) \\|").FindAllStringSubmatch(string(page), -1) {
+		status := 0
+		for _, d := range m[2] {
+			status = status*10 + int(d-'0')
+		}
+		got[m[1]] = http.StatusText(status)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("docs/errors.md and the table differ (-table +page): %s", d)
+	}
+}
+
+// Every code that the handlers give is in the table.
+func TestCodesAreInTheTable(t *testing.T) {
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := regexp.MustCompile(`fail\("([a-z_]+)"`)
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range used.FindAllSubmatch(src, -1) {
+			if _, ok := codes[code(m[1])]; !ok {
+				t.Errorf("%s gives %s, which is not in the table", f.Name(), m[1])
+			}
+		}
+	}
+}
+
+// And every code with which a saga refuses an order.
+func TestRefusalsAreInTheTable(t *testing.T) {
+	src, err := os.ReadFile("../saga/admit.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`refusal\("([a-z_]+)"`).FindAllSubmatch(src, -1)
+	if len(found) < 10 {
+		t.Fatalf("only %d refusals found: the pattern is out of date", len(found))
+	}
+	except := map[string]bool{"bad_mode": true, "unknown_order": true} // the handlers refuse these before
+	for _, m := range found {
+		if _, ok := codes[code(m[1])]; !ok && !except[string(m[1])] {
+			t.Errorf("%s is not in the table", m[1])
+		}
+	}
+}
+
+func TestUnknownRoutes(t *testing.T) {
+	x := newFixture(t)
+	for _, path := range []string{"/v1", "/v1/", "/v2/sagas", "/v1/sagas/", "/favicon.ico", "/v1/sagas/x/y/z", "/v1/../etc/passwd"} {
+		a := x.do("GET", path, "", outside)
+		if path == "/v1/sagas/" {
+			a.problem(404, code(strings.TrimPrefix(problemOf(a), problemType)))
+			continue
+		}
+		a.problem(404, "route_not_found")
+	}
+	a := x.do("DELETE", "/v1/sagas", "", outside)
+	a.problem(405, "method_not_allowed")
+	if got := a.Header.Get("Allow"); !strings.Contains(got, "GET") || !strings.Contains(got, "POST") {
+		t.Errorf("Allow %q", got)
+	}
+}
+
+func problemOf(a *answer) string {
+	var p problem
+	a.into(&p)
+	return p.Type
+}

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"recourse/journal"
+)
+
+// brokenStore answers reads of sagas, pings and counts with an error.
+type brokenStore struct{ journal.Store }
+
+var errBroken = errors.New("disk full at /secret/path")
+
+func (brokenStore) Ping(context.Context) error { return errBroken }
+func (brokenStore) Stats(context.Context) (journal.Stats, error) {
+	return journal.Stats{}, errBroken
+}
+func (brokenStore) Sagas(context.Context, journal.Filter) ([]journal.Head, error) {
+	panic("index out of range")
+}
+
+func TestHealth(t *testing.T) {
+	x := newFixture(t)
+	x.do("GET", "/healthz", "").want(200)
+	x.do("GET", "/readyz", "").want(200)
+	y := newFixture(t, func(c *Config) { c.Engine = engineStub{c.Engine, nil, false} })
+	y.do("GET", "/healthz", "").want(200)
+	y.do("GET", "/readyz", "").problem(503, "not_ready")
+	z := newFixture(t, func(c *Config) { c.Store = brokenStore{c.Store} })
+	z.do("GET", "/readyz", "").problem(503, "not_ready")
+}
+
+// What is the server's own fault is said without its insides, and the rest goes on.
+func TestServerFaults(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.Store = brokenStore{c.Store} })
+	for _, path := range []string{"/v1/sagas", "/v1/stats"} {
+		a := x.do("GET", path, "")
+		a.problem(500, "internal")
+		for _, inside := range []string{"secret", "index out of range", "goroutine", ".go:"} {
+			if strings.Contains(string(a.Body), inside) {
+				t.Errorf("%s shows %q: %s", path, inside, a.Body)
+			}
+		}
+	}
+	a := x.do("GET", "/metrics", "").want(200)
+	for _, want := range []string{"recourse_store_up 0", `recourse_http_requests_total{method="GET",route="/v1/sagas",status="500"} 1`} {
+		if !strings.Contains(string(a.Body), want) {
+			t.Errorf("metrics do not have %s", want)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	x := newFixture(t)
+	v, _ := doubtful(x)
+	x.do("GET", "/v1/none", "", outside).want(404)
+	x.do("GET", "/v1/sagas/01a1fd50-0000-7000-8000-000000000000", "").want(404)
+	a := x.do("GET", "/metrics", "").want(200)
+	for _, want := range []string{
+		`recourse_sagas{status="stuck"} 1`, `recourse_sagas{status="failed"} 0`, `recourse_inbox_entries{kind="in_doubt"} 1`,
+		"recourse_store_up 1", "recourse_inbox_oldest_seconds ", "recourse_engine_commits_total ", "recourse_engine_requests_sent_total 2",
+		`recourse_http_requests_total{method="GET",route="/v1/sagas/:id",status="404"} 1`, `recourse_http_requests_total{method="GET",route="none",status="404"} 1`,
+	} {
+		if !strings.Contains(string(a.Body), want) {
+			t.Errorf("metrics do not have %s", want)
+		}
+	}
+	if strings.Contains(string(a.Body), v.ID) || strings.Contains(string(a.Body), "01a1fd50") {
+		t.Error("metrics have the id of a saga")
+	}
+}
+
+func TestIndexAndSchema(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.Version = "1.2.3" })
+	var index struct{ Links map[string]string }
+	x.do("GET", "/", "").want(200).into(&index)
+	if len(index.Links) == 0 {
+		t.Error("no links")
+	}
+	for name, path := range index.Links {
+		if a := x.do("GET", path, ""); a.Status != 200 {
+			t.Errorf("%s: %d", name, a.Status)
+		}
+	}
+	a := x.do("GET", "/v1/schemas/saga.json", "").want(200)
+	if !json.Valid(a.Body) || !strings.Contains(string(a.Body), "json-schema.org/draft/2020-12") {
+		t.Errorf("schema of %d bytes", len(a.Body))
+	}
+}

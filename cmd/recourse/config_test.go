@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/internal/secrets"
+)
+
+// A flag wins over its variable, that over the config file, that over the default.
+func TestPrecedence(t *testing.T) {
+	dir := t.TempDir()
+	of := func(name string) string { return filepath.Join(dir, name, "x.db") } // in a directory that is not there: the error names it
+	config := file(t, "c.yaml", "database: "+of("file")+"\negress-allow: [10.0.0.0/8, pay.internal]\nstrict: true\n")
+	env := []string{"RECOURSE_DATABASE=" + of("env"), "RECOURSE_CONFIG=" + config}
+	tests := []struct {
+		env  []string
+		args []string
+		want string
+	}{
+		{env, []string{"--database", of("flag")}, of("flag")},
+		{env, nil, of("env")},
+		{env[1:], nil, of("file")},
+		{nil, []string{"--config", config}, of("file")},
+		{nil, []string{"--config=" + config}, of("file")},
+	}
+	for _, tt := range tests {
+		r := run(t, tt.env, append([]string{"serve"}, tt.args...)...)
+		if r.code != exitUsage || !strings.Contains(r.errOut, tt.want) {
+			t.Errorf("%v %v: want %s, got exit %d: %s", tt.env, tt.args, tt.want, r.code, r.errOut)
+		}
+	}
+}
+
+func TestConfigFileReachesTheServer(t *testing.T) {
+	config := file(t, "c.yaml", "database: "+filepath.Join(t.TempDir(), "a.db")+"\nstrict: true\nlog-format: json\nnode-lease: 3s\n")
+	s := serve(t, nil, "--config", config)
+	r := run(t, s.env, "definitions", "apply", file(t, "w.yaml", "saga: w\nsteps:\n  - {id: a, http: POST https://x.example/y, body: {}}\n"))
+	if r.code != exitUsage || !strings.Contains(r.errOut, "blind-retry") {
+		t.Errorf("strict was not heeded: exit %d: %s", r.code, r.errOut)
+	}
+	if line, _, _ := strings.Cut(s.log.String(), "\n"); !json.Valid([]byte(line)) {
+		t.Errorf("the log is not JSON: %s", line)
+	}
+}
+
+func TestBadConfigFiles(t *testing.T) {
+	for content, says := range map[string]string{
+		"a: [":                     "config file",
+		"- a":                      "config file",
+		"listen: {a: 1}":           "listen",
+		"egress-allow: [1]":        "list of texts",
+		"while-stdin: true":        "no setting",
+		"node-lease: soon":         "node-lease",
+		"listen: a\nlisten: b\n":   "config file",
+		"config: other.yaml":       "no setting",
+		"drain: 0.5":               "drain",
+		"log-level: loud":          "log-level",
+		"database: [a.db, \"b,\"]": "list of texts",
+	} {
+		r := run(t, nil, "serve", "--config", file(t, "c.yaml", content))
+		if r.code != exitUsage || !strings.Contains(r.errOut, says) {
+			t.Errorf("%q: exit %d, want %q: %s", content, r.code, says, r.errOut)
+		}
+	}
+}
+
+func TestReadVars(t *testing.T) {
+	path := file(t, "vars.yaml", "pay: https://pay.example\nbig: 9007199254740993\nprice: 19.10\nlist: [1, two, null, true, \"3\"]\nmap: {b: 1, a: {c: 2}}\nover: file\n")
+	got, err := readVars(path, map[string]string{"RECOURSE_VAR_over": "42", "RECOURSE_VAR_new": `{"a":1}`, "OTHER": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]json.RawMessage{
+		"pay": json.RawMessage(`"https://pay.example"`), "big": json.RawMessage(`9007199254740993`), "price": json.RawMessage(`19.10`),
+		"list": json.RawMessage(`[1,"two",null,true,"3"]`), "map": json.RawMessage(`{"b":1,"a":{"c":2}}`),
+		"over": json.RawMessage(`"42"`), "new": json.RawMessage(`"{\"a\":1}"`),
+	}
+	text := func(m map[string]json.RawMessage) map[string]string {
+		out := map[string]string{}
+		for k, v := range m {
+			out[k] = string(v)
+		}
+		return out
+	}
+	if d := cmp.Diff(text(want), text(got)); d != "" {
+		t.Errorf("-want +got:\n%s", d)
+	}
+	for _, content := range []string{"[1]", "a-b: 1", "a: &x 1\nb: *x", "a: {b: 1, b: 2}", "a: ["} {
+		if _, err := readVars(file(t, "bad.yaml", content), nil); codeOf(err) != exitUsage || err == nil {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+	if _, err := readVars("", map[string]string{"RECOURSE_VAR_9x": "1"}); err == nil {
+		t.Error("a name that begins with a digit was taken")
+	}
+}
+
+// A secret reaches the other side, and nothing else: not the log, not the journal, not the output.
+func TestSecretsStaySecret(t *testing.T) {
+	const canary = "canary-7f3a9c51"
+	seen := make(chan string, 8)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header.Get("Authorization")
+		w.WriteHeader(http.StatusTeapot)
+		fmt.Fprintf(w, `{"you sent": %q}`, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(other.Close)
+	def := file(t, "s.yaml", "saga: s\nsecrets: [TOKEN]\nsteps:\n  - id: a\n    http: POST "+other.URL+"/x\n    auth: ${secrets.TOKEN}\n    body: {}\n    in_doubt: ask\n    compensate: none\n")
+	s := serve(t, []string{"RECOURSE_SECRET_TOKEN=" + canary}, "--database", filepath.Join(t.TempDir(), "a.db"), "--log-level", "debug")
+	ok(t, s.env, "definitions", "apply", def)
+	r := run(t, s.env, "start", "s", "--wait", "10s", "-o", "json")
+	if got := <-seen; got != "Bearer "+canary {
+		t.Errorf("the other side got %q", got)
+	}
+	var v struct{ ID string }
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil {
+		t.Fatalf("%v: %s", err, r.errOut)
+	}
+	all := r.out + r.errOut + ok(t, s.env, "journal", v.ID, "-o", "json") + ok(t, s.env, "show", v.ID) + s.log.String()
+	if strings.Contains(all, canary) {
+		t.Errorf("the secret is in\n%s", all)
+	}
+}
+
+func TestLogIsRedacted(t *testing.T) {
+	src, err := secrets.New("", []string{"RECOURSE_SECRET_TOKEN=canary-7f3a9c51"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := src.Get("TOKEN"); err != nil {
+		t.Fatal(err)
+	}
+	var out safeBuffer
+	log, err := newLog(&out, "json", "info", src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("sent", "header", "Bearer canary-7f3a9c51")
+	if got := out.String(); strings.Contains(got, "canary") || !strings.Contains(got, "***") {
+		t.Errorf("got %s", got)
+	}
+}

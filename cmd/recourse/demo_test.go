@@ -1,0 +1,72 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"recourse/internal/testpg"
+)
+
+// demoEnv has the demo run the test's own binary as its server and world.
+func demoEnv(t *testing.T) []string {
+	return []string{asMain + "=1", "TMPDIR=" + t.TempDir()}
+}
+
+// The demo, as users see it: a real crash, real processes, and a ledger that agrees.
+func TestDemo(t *testing.T) {
+	databases := map[string]func(t *testing.T) []string{
+		"its own": func(*testing.T) []string { return nil },
+		"sqlite": func(t *testing.T) []string {
+			return []string{"--database", filepath.Join(t.TempDir(), "demo.db")}
+		},
+		"postgres": func(t *testing.T) []string { return []string{"--database", testpg.DSN(t)} },
+	}
+	for name, database := range databases {
+		t.Run(name, func(t *testing.T) {
+			out := ok(t, demoEnv(t), append([]string{"demo", "--once"}, database(t)...)...)
+			for _, want := range []string{
+				"undoing hotel, then flight",
+				"another process takes the saga over",
+				"attempt 2, the same key",
+				"resolve refund as succeeded",
+				"all invariants hold",
+			} {
+				if !strings.Contains(out, want) {
+					t.Errorf("the demo does not say %q:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// The check at the end can fail: a world that forgets keys charges twice.
+func TestDemoNoticesADoubleCharge(t *testing.T) {
+	r := run(t, demoEnv(t), "demo", "--once", "--forget-keys")
+	if r.code != exitFailed || !strings.Contains(r.out, "invariant 6") || !strings.Contains(r.out, "invariant 7") || strings.Contains(r.out, "all invariants hold") {
+		t.Errorf("exit %d:\n%s%s", r.code, r.out, r.errOut)
+	}
+}
+
+// Without --once the server stays up until the program is interrupted, and ends with it.
+func TestDemoStaysUp(t *testing.T) {
+	w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}
+	ctx, interrupt := testContext(t)
+	m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: &safeBuffer{}}
+	code := make(chan int, 1)
+	go func() { code <- m.Run(ctx) }()
+	<-w.seen
+	_, after, _ := strings.Cut(w.String(), "stays up at ")
+	url, _, _ := strings.Cut(after, ". In another")
+	env := []string{"RECOURSE_SERVER=" + url}
+	if out := ok(t, env, "list"); strings.Count(out, "booking") != 4 {
+		t.Errorf("list: %s", out)
+	}
+	interrupt()
+	if got := <-code; got != exitOK {
+		t.Errorf("exit %d", got)
+	}
+	if r := run(t, env, "list"); r.code != exitUnreachable {
+		t.Errorf("the server outlived the demo: exit %d", r.code)
+	}
+}

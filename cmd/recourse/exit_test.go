@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+)
+
+func testContext(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	return ctx, cancel
+}
+
+// Whatever goes wrong is one line that says what to do, and an exit code.
+func TestMistakes(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	dir := t.TempDir()
+	db := filepath.Join(dir, "a.db")
+	junk := file(t, "junk.db", strings.Repeat("this is no database ", 100))
+	config := file(t, "bad.yaml", "listen: 127.0.0.1:0\nlisten-on: x\n")
+	dead := "http://" + taken.Addr().String()
+	tests := []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"no command", nil, exitUsage, "recourse demo"},
+		{"no such command", []string{"strat"}, exitUsage, "--help"},
+		{"no such flag", []string{"list", "--lmit", "3"}, exitUsage, "--lmit"},
+		{"no such file", []string{"validate", filepath.Join(dir, "none.yaml")}, exitUsage, "none.yaml"},
+		{"no server", []string{"list", "--server", "http://127.0.0.1:1"}, exitUnreachable, "recourse serve"},
+		{"no URL", []string{"list", "--server", "localhost:8080"}, exitUsage, "http://"},
+		{"bad JSON", []string{"start", "x", "-i", "{a:1}", "--server", dead}, exitUsage, "--input is not JSON"},
+		{"bad label", []string{"start", "x", "-l", "a", "--server", dead}, exitUsage, "name=value"},
+		{"reason missing", []string{"resolve", "x", "y", "--outcome", "failed"}, exitUsage, "--reason"},
+		{"directory missing", []string{"serve", "--database", filepath.Join(dir, "no", "a.db")}, exitUsage, "does not exist"},
+		{"database is a directory", []string{"serve", "--database", dir}, exitUsage, "is a directory"},
+		{"database is something else", []string{"serve", "--database", junk}, exitUsage, "not a SQLite file"},
+		{"database of another kind", []string{"serve", "--database", "mysql://x/y"}, exitUsage, "only postgres://"},
+		{"bad DSN", []string{"serve", "--database", "postgres://u:secretword@h:port/d"}, exitUsage, "not a PostgreSQL URL"},
+		{"PostgreSQL is down", []string{"serve", "--database", "postgres://u:secretword@127.0.0.1:1/d"}, exitUnreachable, "cannot be reached"},
+		{"port in use", []string{"serve", "--database", db, "--listen", taken.Addr().String()}, exitUsage, "address already in use"},
+		{"open to all", []string{"serve", "--database", db, "--listen", ":0"}, exitUsage, "recourse keys create --role admin"},
+		{"no address", []string{"serve", "--database", db, "--listen", "8080"}, exitUsage, "host:port"},
+		{"bad egress", []string{"serve", "--database", db, "--egress-allow", "169.254.169.254"}, exitUsage, "always denied"},
+		{"secrets missing", []string{"serve", "--database", db, "--secret-dir", filepath.Join(dir, "no")}, exitUsage, "--secret-dir"},
+		{"vars missing", []string{"serve", "--database", db, "--vars", filepath.Join(dir, "no")}, exitUsage, "--vars"},
+		{"bad config", []string{"serve", "--config", config}, exitUsage, `no setting "listen-on"`},
+		{"keys of no database", []string{"keys", "list", "--database", filepath.Join(dir, "none.db")}, exitUsage, "recourse migrate up"},
+		{"status of no database", []string{"migrate", "status", "--database", filepath.Join(dir, "none.db")}, exitUsage, "recourse migrate up"},
+		{"down without force", []string{"migrate", "down", "--steps", "1", "--database", db}, exitUsage, "--force"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := run(t, nil, tt.args...)
+			if r.code != tt.code || !strings.Contains(r.errOut, tt.says) {
+				t.Errorf("exit %d, not %d, or %q is not said: %s", r.code, tt.code, tt.says, r.errOut)
+			}
+			if strings.Count(strings.TrimSpace(r.errOut), "\n") > 0 || strings.Contains(r.errOut, "goroutine") {
+				t.Errorf("more than a line: %s", r.errOut)
+			}
+			if strings.Contains(r.errOut, "secretword") {
+				t.Errorf("the password is shown: %s", r.errOut)
+			}
+		})
+	}
+}
+
+func TestOneServerPerSQLiteFile(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	serve(t, nil, "--database", db)
+	r := run(t, nil, "serve", "--database", db, "--listen", "127.0.0.1:0")
+	if r.code != exitConflict || !strings.Contains(r.errOut, "another recourse has this database") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+}
+
+func TestExitOfStatus(t *testing.T) {
+	want := map[int]int{
+		http.StatusBadRequest: exitUsage, http.StatusUnauthorized: exitForbidden, http.StatusForbidden: exitForbidden, http.StatusNotFound: exitNotFound,
+		http.StatusConflict: exitConflict, http.StatusPreconditionFailed: exitConflict, http.StatusPreconditionRequired: exitConflict,
+		http.StatusUnprocessableEntity: exitUsage, http.StatusTooManyRequests: exitUnreachable, http.StatusInternalServerError: exitFailed,
+		http.StatusServiceUnavailable: exitUnreachable, http.StatusTeapot: exitFailed,
+	}
+	for status, code := range want {
+		if got := exitOfStatus(status); got != code {
+			t.Errorf("%d: got exit %d, want %d", status, got, code)
+		}
+	}
+}
+
+// docPage reads a page of the documentation.
+func docPage(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// docs/cli.md has every command with each of its flags, and every exit code; and no others.
+func TestDocumentation(t *testing.T) {
+	text := docPage(t, "cli.md")
+	k, err := kong.New(&cli{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, n := range k.Model.Leaves(true) {
+		name := strings.TrimPrefix(n.Path(), "")
+		name = strings.TrimSpace(regexp.MustCompile(`\(.*?\)`).ReplaceAllString(name, ""))
+		commands = append(commands, name)
+		_, section, found := strings.Cut(text, "\n### `recourse "+name)
+		if !found {
+			t.Errorf("docs/cli.md has no section on `recourse %s`", name)
+			continue
+		}
+		section, _, _ = strings.Cut(section, "\n### ")
+		for _, f := range n.Flags {
+			shared := slices.Contains([]string{"server", "api-key", "output", "help"}, f.Name)
+			if !f.Hidden && !shared && !strings.Contains(section, "--"+f.Name) {
+				t.Errorf("docs/cli.md does not mention --%s of `recourse %s`", f.Name, name)
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^### `recourse ([a-z ]+)").FindAllStringSubmatch(text, -1) {
+		if !slices.Contains(commands, strings.TrimSpace(m[1])) {
+			t.Errorf("docs/cli.md has a section on `recourse %s`, which is no command", m[1])
+		}
+	}
+	for code := exitOK; code <= exitForbidden; code++ {
+		if !strings.Contains(text, fmt.Sprintf("\n| %d |", code)) {
+			t.Errorf("docs/cli.md does not explain exit code %d", code)
+		}
+	}
+	operating := docPage(t, "operating.md")
+	for _, n := range k.Model.Leaves(true) {
+		for _, f := range n.Flags {
+			if n.Name == "serve" && !f.Hidden && f.Name != "help" && !strings.Contains(operating, "`--"+f.Name+"`") {
+				t.Errorf("docs/operating.md does not explain --%s", f.Name)
+			}
+		}
+	}
+}

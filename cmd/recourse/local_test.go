@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"recourse/examples/world"
+	"recourse/internal/story/storytest"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+func TestRun(t *testing.T) {
+	w, vars := worldFor(t)
+	def := file(t, "hello.yaml", hello)
+	input := `{"n":9007199254740993,"city":"LIS"}`
+	golden(t, "run", ok(t, vars, "run", def, "-i", input))
+	if out := ok(t, vars, "run", def, "-i", input, "-o", "json"); !strings.Contains(out, `"n":9007199254740993`) {
+		t.Errorf("the number was changed: %s", out)
+	}
+	refuse := world.Rule{Match: world.Match{PathPrefix: "/air"}, Times: 1, Do: world.Do{Before: world.FaultStatus, Status: 422}}
+	if err := w.AddFault(refuse); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, vars, "run", def, "-i", input); r.code != exitFailed || !strings.Contains(r.out, "compensated") {
+		t.Errorf("a saga that fails: exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	if r := runWith(t, `{"n":"x"}`, vars, "run", def, "-i", "-"); r.code != exitUsage || !strings.Contains(r.errOut, "/input/n") {
+		t.Errorf("a bad input: exit %d: %s", r.code, r.errOut)
+	}
+	if r := run(t, nil, "run", def, "-i", input); r.code != exitUsage || !strings.Contains(r.errOut, "RECOURSE_VAR_air") {
+		t.Errorf("a missing var: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// A run that waits for a person ends, and its database can be served.
+func TestRunLeavesWhatWaitsInItsDatabase(t *testing.T) {
+	w, vars := worldFor(t)
+	def := file(t, "hello.yaml", hello)
+	db := filepath.Join(t.TempDir(), "a.db")
+	drop := world.Rule{Match: world.Match{PathPrefix: "/air"}, Times: 2, Do: world.Do{After: world.FaultDrop}}
+	if err := w.AddFault(drop); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, vars, "run", def, "-i", `{"n":1,"city":"LIS"}`, "--database", db)
+	if r.code != exitFailed || !strings.Contains(r.errOut, "recourse serve --database") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+	s := serve(t, vars, "--database", db)
+	if out := ok(t, s.env, "inbox"); !strings.Contains(out, "step book") {
+		t.Errorf("the inbox of the served database: %s", out)
+	}
+}
+
+const slow = `saga: slow
+steps:
+  - id: book
+    http: POST ${vars.air}/bookings
+    body: {route: LIS}
+    in_doubt: retry
+    compensate: {http: "DELETE ${vars.air}/bookings/${output.id}"}
+  - id: wait
+    sleep: 1h
+`
+
+// lineWriter tells when a line with a text has been written.
+type lineWriter struct {
+	safeBuffer
+	text string
+	seen chan struct{}
+}
+
+func (w *lineWriter) Write(p []byte) (int, error) {
+	n, err := w.safeBuffer.Write(p)
+	if bytes.Contains(p, []byte(w.text)) {
+		close(w.seen)
+	}
+	return n, err
+}
+
+// The first interrupt undoes what was done.
+func TestRunInterrupted(t *testing.T) {
+	w, vars := worldFor(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := &lineWriter{text: "sleeps until", seen: make(chan struct{})}
+	m := Main{Args: []string{"run", file(t, "slow.yaml", slow)}, Env: vars, Stdin: strings.NewReader(""), Stdout: out, Stderr: &safeBuffer{}}
+	code := make(chan int, 1)
+	go func() { code <- m.Run(ctx) }()
+	<-out.seen
+	interrupt()
+	if got := <-code; got != exitFailed {
+		t.Errorf("exit %d", got)
+	}
+	if net := w.Balance().Net(); net != 0 {
+		t.Errorf("%d effects remain:\n%s", net, out.String())
+	}
+}
+
+func TestValidateAndPlan(t *testing.T) {
+	good := file(t, "good.yaml", hello)
+	bad := file(t, "bad.yaml", "saga: hello\nstesp: []\nsteps:\n  - id: a\n    htp: GET http://x\n")
+	r := run(t, nil, "validate", good, bad)
+	if r.code != exitUsage {
+		t.Errorf("exit %d", r.code)
+	}
+	out := strings.NewReplacer(good, "good.yaml", bad, "bad.yaml").Replace(r.out)
+	vars := []string{varPrefix + "air=https://air.example"}
+	out += ok(t, vars, "plan", good, "-i", `{"n":2,"city":"LIS"}`, "--stub", `book={"id":"bk_1"}`)
+	golden(t, "validate", out)
+	var list []validated
+	r = run(t, nil, "validate", "-o", "json", good, bad)
+	if err := json.Unmarshal([]byte(r.out), &list); err != nil || len(list) != 2 || !list[0].OK || list[1].OK || len(list[1].Errors) == 0 {
+		t.Errorf("validate -o json: %v: %s", err, r.out)
+	}
+	if r := run(t, vars, "plan", good, "--stub", "nope=1"); r.code != exitUsage {
+		t.Errorf("a stub for no step: exit %d", r.code)
+	}
+	if out := ok(t, vars, "plan", good, "-i", `{"n":9007199254740993,"city":"LIS"}`, "-o", "json"); !strings.Contains(out, `"n":9007199254740993`) {
+		t.Errorf("the number was changed: %s", out)
+	}
+}
+
+// exported is a journal in each of the forms that it is exported in.
+func exported(t *testing.T) (source string, p storytest.Played, forms map[string]string) {
+	t.Helper()
+	source = "saga: trip\nsteps:\n  - id: book\n    http: POST http://127.0.0.1:7000/x\n    body: {n: 9007199254740993}\n    in_doubt: ask\n    compensate: none\n"
+	p = storytest.Play(t, source, storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer { return saga.Lost() }})
+	var lines, list []string
+	for _, r := range p.Records {
+		b, err := journal.Encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, string(b))
+		lines = append(lines, fmt.Sprintf(`{"saga":%q,%s`, p.ID, b[1:]))
+	}
+	array := "[" + strings.Join(list, ",\n") + "]"
+	return source, p, map[string]string{
+		"ndjson": strings.Join(lines, "\n") + "\n",
+		"array":  array,
+		"page":   `{"data":` + array + `,"next_cursor":"7"}`,
+		"pages":  `{"data":[` + list[0] + `]}` + "\n" + `{"data":[` + strings.Join(list[1:], ",") + `]}`,
+	}
+}
+
+func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
+	source, p, forms := exported(t)
+	def := file(t, "trip.yaml", source)
+	for name, text := range forms {
+		t.Run(name, func(t *testing.T) {
+			path := file(t, "j", text)
+			id := p.ID.String()
+			if out := ok(t, nil, "verify", path, "--saga", id, "-d", def); !strings.Contains(out, "3 records, the hash chain is whole, and they replay") {
+				t.Errorf("verify: %s", out)
+			}
+			golden(t, "replay", ok(t, nil, "replay", path, "--saga", id, "-d", def))
+		})
+	}
+	path := file(t, "j", forms["array"])
+	if r := run(t, nil, "verify", path); r.code != exitUsage || !strings.Contains(r.errOut, "--saga") {
+		t.Errorf("no id: exit %d: %s", r.code, r.errOut)
+	}
+	other := file(t, "other.yaml", source+"# changed\n")
+	if r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", other); r.code != exitUsage || !strings.Contains(r.errOut, "is not what the saga ran") {
+		t.Errorf("another definition: exit %d: %s", r.code, r.errOut)
+	}
+	if r := runWith(t, "hello", nil, "replay", "-"); r.code != exitUsage {
+		t.Errorf("no journal: exit %d: %s", r.code, r.errOut)
+	}
+	golden(t, "replay-at", ok(t, nil, "replay", file(t, "j", forms["ndjson"]), "-d", def, "--at", "2"))
+}
+
+// A journal whose hashes are right, but that no saga of the definition can have.
+func TestVerifyReplays(t *testing.T) {
+	source, p, _ := exported(t)
+	records := p.Records
+	records[2].Path = "elsewhere"
+	var prev []byte
+	var lines []string
+	for i := range records {
+		journal.Seal(p.ID, prev, &records[i])
+		prev = records[i].Hash
+		b, err := journal.Encode(records[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(b))
+	}
+	path := file(t, "j", strings.Join(lines, "\n"))
+	ok(t, nil, "verify", path, "--saga", p.ID.String())
+	r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", file(t, "d.yaml", source), "-o", "json")
+	var v verdict
+	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != exitFailed || v.OK || !strings.Contains(v.Error, "record 3") {
+		t.Errorf("exit %d: %s", r.code, r.out)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/examples/world"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// asMain makes the test's own binary the program, for those who run it again.
+const asMain = "RECOURSE_TEST_AS_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMain) != "" {
+		main() // exits
+	}
+	os.Exit(m.Run())
+}
+
+// result is what a run of the program came to.
+type result struct {
+	code        int
+	out, errOut string
+}
+
+// run runs the program to its end.
+func run(t *testing.T, env []string, args ...string) result {
+	t.Helper()
+	return runWith(t, "", env, args...)
+}
+
+func runWith(t *testing.T, stdin string, env []string, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	m := Main{Args: args, Env: env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errOut}
+	code := m.Run(t.Context())
+	return result{code, out.String(), errOut.String()}
+}
+
+// ok runs the program and fails the test unless it ends well.
+func ok(t *testing.T, env []string, args ...string) string {
+	t.Helper()
+	r := run(t, env, args...)
+	if r.code != exitOK {
+		t.Fatalf("recourse %s: exit %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.errOut)
+	}
+	return r.out
+}
+
+// serving is `recourse serve`, run inside the test.
+type serving struct {
+	url  string
+	env  []string // for commands that talk to it
+	stop func() int
+	log  *safeBuffer
+}
+
+// serve starts the program's server on a free port.
+func serve(t *testing.T, env []string, args ...string) *serving {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	read, write := io.Pipe()
+	s := &serving{log: &safeBuffer{}}
+	m := Main{Args: append([]string{"serve", "--listen", "127.0.0.1:0", "--egress-allow", "127.0.0.1"}, args...), Env: env,
+		Stdin: strings.NewReader(""), Stdout: write, Stderr: s.log}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- m.Run(ctx)
+		write.Close()
+	}()
+	line, err := bufio.NewReader(read).ReadString('\n')
+	if err != nil {
+		cancel()
+		t.Fatalf("serve: exit %d: %s", <-ended, s.log)
+	}
+	go io.Copy(io.Discard, read)
+	stopped, code := false, 0
+	s.stop = func() int {
+		if !stopped {
+			stopped = true
+			cancel()
+			code = <-ended
+		}
+		return code
+	}
+	t.Cleanup(func() { s.stop() })
+	s.url = strings.TrimSpace(strings.TrimPrefix(line, "recourse listening on "))
+	s.env = []string{"RECOURSE_SERVER=" + s.url}
+	return s
+}
+
+// worldFor starts a world and returns the variables that point at it.
+func worldFor(t *testing.T) (*world.Server, []string) {
+	t.Helper()
+	w, err := world.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	var env []string
+	for _, service := range []string{"air", "hotels", "pay", "stock", "shipping", "mail", "orders", "things"} {
+		env = append(env, varPrefix+service+"="+w.URL+"/"+service)
+	}
+	return w, env
+}
+
+// file writes a file into a directory of its own.
+func file(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// What differs from run to run, and what stands for it in golden files.
+var changing = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uuid>"},
+	{regexp.MustCompile(`rk_[A-Za-z0-9_-]{43}`), "<key>"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{3}Z)?`), "<time>"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "<host>"},
+	{regexp.MustCompile(`key [0-9a-f]{8}…`), "key <key>"},
+	{regexp.MustCompile(` *\+\d+\.\d{3}s`), "<offset>"},
+	{regexp.MustCompile(`\d+(\.\d+)? (ms|s)\b`), "<span>"},
+	{regexp.MustCompile(`[0-9a-f]{64}`), "<sha256>"},
+	{regexp.MustCompile(`\b[0-9a-f]{12}\b`), "<sha>"},
+}
+
+func steady(s string) string {
+	for _, c := range changing {
+		s = c.pattern.ReplaceAllString(s, c.with)
+	}
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	got = steady(got)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
+	}
+}

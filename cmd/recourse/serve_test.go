@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/examples/world"
+	"recourse/journal"
+	"recourse/journal/sqlite"
+	"recourse/saga"
+)
+
+// Stopping lets the attempt under way end: its answer is recorded, not lost.
+func TestServeDrains(t *testing.T) {
+	w, vars := worldFor(t)
+	db := filepath.Join(t.TempDir(), "a.db")
+	s := serve(t, vars, "--database", db)
+	ok(t, s.env, "definitions", "apply", file(t, "hello.yaml", hello))
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/air"}, Times: 1, Do: world.Do{DelayMS: 300}}); err != nil {
+		t.Fatal(err)
+	}
+	id := strings.Fields(ok(t, s.env, "start", "hello", "-i", `{"n":1,"city":"LIS"}`))[0]
+	if _, err := w.Await(t.Context(), func(l world.Ledger) bool { return len(l.Requests()) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.stop(); code != exitOK {
+		t.Errorf("exit %d:\n%s", code, s.log)
+	}
+	store, err := sqlite.Open(t.Context(), db, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	records, err := store.Records(t.Context(), uuid.FromStringOrNil(id), 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var classes []journal.Class
+	for _, r := range records {
+		if r.Kind == journal.Outcome {
+			classes = append(classes, r.Class)
+		}
+	}
+	if len(classes) != 1 || classes[0] != journal.Succeeded {
+		t.Errorf("outcomes: %v", classes)
+	}
+}
+
+// With a key in the database any address will do, and every request needs one.
+func TestServeOnAnOpenAddress(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	secret := strings.TrimSpace(ok(t, nil, "keys", "create", "--database", db, "--role", "admin", "--name", "ops"))
+	s := serve(t, nil, "--database", db, "--listen", "0.0.0.0:0")
+	s.env[0] = strings.Replace(s.env[0], "0.0.0.0", "127.0.0.1", 1)
+	s.env[0] = strings.Replace(s.env[0], "[::]", "127.0.0.1", 1)
+	if r := run(t, s.env, "list"); r.code != exitForbidden {
+		t.Errorf("without a key: exit %d: %s", r.code, r.errOut)
+	}
+	if r := run(t, append(s.env, "RECOURSE_API_KEY=rk_wrong"), "list"); r.code != exitForbidden {
+		t.Errorf("with a wrong key: exit %d: %s", r.code, r.errOut)
+	}
+	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
+}
+
+// An expired key does not open an address.
+func TestServeCountsKeysThatWork(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	ok(t, nil, "keys", "create", "--database", db, "--role", "admin", "--name", "ops", "--expires", "1ns")
+	r := run(t, nil, "serve", "--database", db, "--listen", "0.0.0.0:0")
+	if r.code != exitUsage || !strings.Contains(r.errOut, "no API key") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+}
+
+func TestServeIsReady(t *testing.T) {
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json", "/"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	up := ok(t, nil, "migrate", "up", "--database", db)
+	if !strings.HasPrefix(up, "at step ") {
+		t.Errorf("up: %s", up)
+	}
+	ok(t, nil, "migrate", "status", "--database", db)
+	ok(t, nil, "migrate", "down", "--steps", "1", "--force", "--database", db)
+	if r := run(t, nil, "migrate", "status", "--database", db); r.code != exitFailed || !strings.Contains(r.errOut, "recourse migrate up") {
+		t.Errorf("behind: exit %d: %s", r.code, r.errOut)
+	}
+	if r := run(t, nil, "keys", "list", "--database", db); r.code != exitFailed || !strings.Contains(r.errOut, "recourse migrate up") {
+		t.Errorf("keys of a database that is behind: exit %d: %s", r.code, r.errOut)
+	}
+	serve(t, nil, "--database", db) // migrates by itself
+}
+
+// The orders that a saga takes while it waits for a time.
+func TestPauseResumeCancel(t *testing.T) {
+	w, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "slow.yaml", slow))
+	id := strings.Fields(ok(t, s.env, "start", "slow"))[0]
+	waitFor(t, s, id, saga.Waiting)
+	for _, tt := range []struct{ order, want string }{{"pause", "paused"}, {"resume", "waiting"}} {
+		if out := ok(t, s.env, tt.order, id, "--reason", "test"); !strings.Contains(out, tt.want) {
+			t.Errorf("%s: %s", tt.order, out)
+		}
+	}
+	ok(t, s.env, "cancel", id, "--reason", "enough")
+	waitFor(t, s, id, saga.Compensated)
+	if net := w.Balance().Net(); net != 0 {
+		t.Errorf("%d effects remain", net)
+	}
+	out := ok(t, s.env, "retry", id, "--reason", "after all")
+	if again := strings.Fields(out)[0]; again == id {
+		t.Errorf("an ended saga was retried in place: %s", out)
+	}
+	if r := run(t, s.env, "start", "slow", "--wait", "1ms"); r.code != exitFailed || !strings.Contains(r.errOut, "has not ended") {
+		t.Errorf("a saga that does not end in time: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// A program that is told to stop while it waits for a server ends.
+func TestFollowInterrupted(t *testing.T) {
+	_, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "slow.yaml", slow))
+	id := strings.Fields(ok(t, s.env, "start", "slow"))[0]
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := &lineWriter{text: "sleeps until", seen: make(chan struct{})}
+	m := Main{Args: []string{"journal", id, "--follow"}, Env: s.env, Stdin: strings.NewReader(""), Stdout: out, Stderr: &safeBuffer{}}
+	code := make(chan int, 1)
+	go func() { code <- m.Run(ctx) }()
+	<-out.seen
+	interrupt()
+	if got := <-code; got != exitFailed {
+		t.Errorf("exit %d", got)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"recourse/examples/world"
+	"recourse/saga"
+)
+
+const hello = `saga: hello
+input: {n: integer, city: string}
+steps:
+  - id: book
+    http: POST ${vars.air}/bookings
+    body: {route: "${input.city}", n: "${input.n}"}
+    in_doubt: ask
+    compensate: {http: "DELETE ${vars.air}/bookings/${output.id}"}
+output: {id: "${steps.book.output.id}", n: "${input.n}"}
+`
+
+// The whole of a saga's life at a server, told by the commands' output.
+func TestCommandsAgainstAServer(t *testing.T) {
+	w, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	def := file(t, "hello.yaml", hello)
+	var told strings.Builder
+	step := func(want int, args ...string) result {
+		t.Helper()
+		r := run(t, s.env, args...)
+		shown := strings.ReplaceAll(strings.Join(args, " "), def, "hello.yaml")
+		out := strings.ReplaceAll(r.out+r.errOut, def, "hello.yaml")
+		told.WriteString("$ recourse " + shown + "\n" + out)
+		if r.code != want {
+			t.Errorf("recourse %s: exit %d, not %d: %s", shown, r.code, want, r.errOut)
+		}
+		if r.code != 0 {
+			told.WriteString("(exit " + string(rune('0'+r.code)) + ")\n")
+		}
+		told.WriteString("\n")
+		return r
+	}
+	step(exitOK, "definitions", "apply", def)
+	step(exitOK, "definitions", "apply", def)
+	step(exitOK, "definitions", "list")
+	step(exitOK, "start", "hello", "--input", `{"n":9007199254740993,"city":"LIS"}`, "--label", "team=a", "--wait", "10s")
+	step(exitUsage, "start", "hello", "--input", `{"n":1}`)
+	step(exitNotFound, "start", "helo")
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/air"}, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
+		t.Fatal(err)
+	}
+	id := strings.Fields(step(exitOK, "start", "hello", "--input", `{"n":1,"city":"OSL"}`).out)[0]
+	waitFor(t, s, id, saga.Stuck)
+	step(exitOK, "inbox")
+	step(exitConflict, "resume", id)
+	step(exitConflict, "resolve", id, "book", "--outcome", "succeeded", "--reason", "looked", "--if-seq", "1")
+	step(exitOK, "resolve", id, "book", "--outcome", "succeeded", "--set-output", `{"id":"bk_2"}`, "--reason", "looked")
+	waitFor(t, s, id, saga.Succeeded)
+	step(exitOK, "inbox")
+	step(exitOK, "show", id)
+	step(exitOK, "show", id, "--steps")
+	step(exitOK, "journal", id, "--follow")
+	step(exitOK, "list")
+	step(exitOK, "list", "--label", "team=a", "--status", "succeeded")
+	step(exitConflict, "cancel", id)
+	step(exitConflict, "retry", id, "--reason", "again")
+	step(exitNotFound, "show", "019aa5d0-0000-7000-8000-000000000001")
+	golden(t, "server", told.String())
+	if code := s.stop(); code != exitOK {
+		t.Errorf("serve ended with %d:\n%s", code, s.log)
+	}
+}
+
+// waitFor waits, through the API, until a saga has the status.
+func waitFor(t *testing.T, s *serving, id string, want saga.Status) saga.View {
+	t.Helper()
+	cl, err := serverFlags{Server: s.url}.client(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	etag, prefer := "", ""
+	for {
+		var v saga.View
+		r, err := cl.do(call{method: "GET", path: sagaPath(id), header: map[string]string{"If-None-Match": etag, "Prefer": prefer}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.status == 200 {
+			if err := r.into(&v); err != nil {
+				t.Fatal(err)
+			}
+			if v.Status == want {
+				return v
+			}
+			if v.Status.Terminal() {
+				t.Fatalf("the saga ended as %s, not %s", v.Status, want)
+			}
+		}
+		etag, prefer = r.header.Get("ETag"), "wait=10" // until it changes
+	}
+}
+
+// Numbers come out byte for byte, and an exported journal verifies.
+func TestJSONOutputIsExact(t *testing.T) {
+	_, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	def := file(t, "hello.yaml", hello)
+	ok(t, s.env, "definitions", "apply", def)
+	out := ok(t, s.env, "start", "hello", "-i", `{"n":9007199254740993,"city":"LIS"}`, "--wait", "10s", "-o", "json")
+	if !strings.Contains(out, `"n":9007199254740993`) {
+		t.Errorf("the number was changed: %s", out)
+	}
+	var v saga.View
+	if err := json.Unmarshal([]byte(out), &v); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"list"}, {"show", v.ID}, {"inbox"}, {"definitions", "list"}} {
+		if out := ok(t, s.env, append(args, "-o", "json")...); !json.Valid([]byte(out)) {
+			t.Errorf("%v: not JSON: %s", args, out)
+		}
+	}
+	journal := ok(t, s.env, "journal", v.ID, "-o", "json")
+	exported := file(t, "j.ndjson", journal)
+	if out := ok(t, nil, "verify", exported, "--definition", def); !strings.Contains(out, "they replay") {
+		t.Errorf("verify says %s", out)
+	}
+	broken := file(t, "b.ndjson", strings.Replace(journal, "LIS", "OSL", 1))
+	if r := run(t, nil, "verify", broken); r.code != exitFailed || !strings.Contains(r.errOut, "record 1 does not match its hash") {
+		t.Errorf("verify of a changed journal: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+func TestStartWithAKeyIsOneSaga(t *testing.T) {
+	_, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "hello.yaml", hello))
+	args := []string{"start", "hello", "-i", `{"n":1,"city":"LIS"}`, "--key", "order-7"}
+	first, second := strings.Fields(ok(t, s.env, args...))[0], strings.Fields(ok(t, s.env, args...))[0]
+	if first != second {
+		t.Errorf("the same start twice gave %s and %s", first, second)
+	}
+	args[3] = `{"n":2,"city":"LIS"}`
+	if r := run(t, s.env, args...); r.code != exitUsage {
+		t.Errorf("another start under the same key: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	s := serve(t, nil, "--database", db)
+	env := []string{"RECOURSE_DATABASE=" + db}
+	secret := strings.TrimSpace(ok(t, env, "keys", "create", "--role", "viewer", "--name", "eve"))
+	viewer := append(s.env, "RECOURSE_API_KEY="+secret)
+	ok(t, viewer, "list")
+	if r := run(t, viewer, "definitions", "apply", file(t, "hello.yaml", hello)); r.code != exitForbidden {
+		t.Errorf("a viewer publishes: exit %d: %s", r.code, r.errOut)
+	}
+	golden(t, "keys", ok(t, env, "keys", "list"))
+	var list []keyView
+	if err := json.Unmarshal([]byte(ok(t, env, "keys", "list", "-o", "json")), &list); err != nil || len(list) != 1 {
+		t.Fatalf("keys: %v, %v", list, err)
+	}
+	ok(t, env, "keys", "revoke", list[0].ID)
+	if r := run(t, viewer, "list"); r.code != exitForbidden {
+		t.Errorf("a revoked key: exit %d: %s", r.code, r.errOut)
+	}
+	if r := run(t, env, "keys", "revoke", list[0].ID); r.code != exitNotFound {
+		t.Errorf("revoked twice: exit %d: %s", r.code, r.errOut)
+	}
+}
