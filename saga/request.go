@@ -29,7 +29,7 @@ func (r *Request) place(p idempotency.Placement, key string) error {
 	switch p.In {
 	case idempotency.Header:
 		headers := make(map[string]string, len(r.Headers)+1)
-		for name, value := range r.Headers {
+		for name, value := range r.Headers { // any order
 			if !strings.EqualFold(name, p.Name) {
 				headers[name] = value
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -28,10 +29,7 @@ func lines(a *app) func(*local, []journal.Record) {
 // tree shows a saga as its steps, redrawn in place as they change.
 func tree(a *app) func(*local, []journal.Record) {
 	drawn := 0
-	columns := 100
-	if n, err := strconv.Atoi(a.env["COLUMNS"]); err == nil && n > 20 {
-		columns = n
-	}
+	columns := width(a)
 	return func(l *local, _ []journal.Record) {
 		views, err := saga.Steps(l.def, l.m, l.all)
 		if err != nil {
@@ -46,6 +44,19 @@ func tree(a *app) func(*local, []journal.Record) {
 		}
 		drawn = len(rows)
 	}
+}
+
+// width is how many characters fit a line: a line that wraps would not be redrawn right.
+func width(a *app) int {
+	if f, ok := a.Stdout.(*os.File); ok {
+		if n := columnsOf(f); n > 0 {
+			return n
+		}
+	}
+	if n, err := strconv.Atoi(a.env["COLUMNS"]); err == nil && n > 20 {
+		return n
+	}
+	return 80
 }
 
 type row struct {
@@ -75,13 +86,13 @@ func drawing(l *local, views []saga.StepView) []row {
 		head += "  " + c
 	}
 	rows := []row{{head, toneOf(v.Status)}}
-	width := 0
+	names := 0
 	for _, s := range views {
-		width = max(width, len(s.Path))
+		names = max(names, len(s.Path))
 	}
 	for _, s := range views {
 		m := marks[s.Status]
-		rows = append(rows, row{strings.TrimRight(fmt.Sprintf("  %s %-*s  %s", m.text, width, s.Path, doing(s)), " "), m.tone})
+		rows = append(rows, row{strings.TrimRight(fmt.Sprintf("  %s %-*s  %s", m.text, names, s.Path, doing(s)), " "), m.tone})
 	}
 	if v.Reason != nil {
 		rows = append(rows, row{"  why: " + v.Reason.Title, story.Bad})
@@ -98,8 +109,17 @@ func drawing(l *local, views []saga.StepView) []row {
 // doing says what a step is at, or came to.
 func doing(s saga.StepView) string {
 	var parts []string
-	if n := len(s.Attempts); n > 1 {
+	tries := map[journal.Way]int{}
+	for _, at := range s.Attempts {
+		if !at.Query {
+			tries[at.Way]++
+		}
+	}
+	if n := tries[journal.Do]; n > 1 {
 		parts = append(parts, fmt.Sprintf("%d attempts", n))
+	}
+	if n := tries[journal.Undo]; n > 1 {
+		parts = append(parts, fmt.Sprintf("%d attempts to undo it", n))
 	}
 	switch {
 	case s.Error != nil:
