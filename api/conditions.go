@@ -64,6 +64,9 @@ func (s *server) preferWait(c echo.Context) time.Duration {
 				continue // an unknown preference is passed over
 			}
 			wait := min(time.Duration(n)*time.Second, s.cfg.Limits.Wait)
+			if end, ok := c.Request().Context().Deadline(); ok { // leave time to answer
+				wait = min(wait, (time.Until(end) / 2).Truncate(time.Second))
+			}
 			c.Response().Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 			return wait
 		}

@@ -138,22 +138,11 @@ func TestRefusalsAreInTheTable(t *testing.T) {
 func TestUnknownRoutes(t *testing.T) {
 	x := newFixture(t)
 	for _, path := range []string{"/v1", "/v1/", "/v2/sagas", "/v1/sagas/", "/favicon.ico", "/v1/sagas/x/y/z", "/v1/../etc/passwd"} {
-		a := x.do("GET", path, "", outside)
-		if path == "/v1/sagas/" {
-			a.problem(404, code(strings.TrimPrefix(problemOf(a), problemType)))
-			continue
-		}
-		a.problem(404, "route_not_found")
+		x.do("GET", path, "", outside).problem(404, "route_not_found")
 	}
 	a := x.do("DELETE", "/v1/sagas", "", outside)
 	a.problem(405, "method_not_allowed")
 	if got := a.Header.Get("Allow"); !strings.Contains(got, "GET") || !strings.Contains(got, "POST") {
 		t.Errorf("Allow %q", got)
 	}
-}
-
-func problemOf(a *answer) string {
-	var p problem
-	a.into(&p)
-	return p.Type
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -94,10 +95,25 @@ func publishMatch(c echo.Context) (string, error) {
 
 // archiveDefinition serves DELETE /v1/definitions/{name}. Sagas under way go on.
 func (s *server) archiveDefinition(c echo.Context) error {
-	if err := s.cfg.Store.Archive(c.Request().Context(), catalog.Kind, param(c, "name")); err != nil {
+	name, err := definitionName(c)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Store.Archive(c.Request().Context(), catalog.Kind, name); err != nil {
 		return definitionError(err)
 	}
 	return c.NoContent(http.StatusNoContent)
+}
+
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// definitionName is the path's definition. What can be no name names nothing.
+func definitionName(c echo.Context) (string, error) {
+	name := param(c, "name")
+	if !nameForm.MatchString(name) {
+		return "", definitionError(journal.ErrNotFound)
+	}
+	return name, nil
 }
 
 func definitionError(err error) error {
@@ -150,7 +166,11 @@ func (s *server) listVersions(c echo.Context) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	list, err := s.cfg.Store.Versions(c.Request().Context(), catalog.Kind, param(c, "name"), before, limit+1)
+	name, err := definitionName(c)
+	if err != nil {
+		return err
+	}
+	list, err := s.cfg.Store.Versions(c.Request().Context(), catalog.Kind, name, before, limit+1)
 	if err != nil {
 		return definitionError(err)
 	}
@@ -170,7 +190,11 @@ func (s *server) getVersion(c echo.Context) error {
 }
 
 func (s *server) answerDocument(c echo.Context, version int) error {
-	d, err := s.cfg.Store.Document(c.Request().Context(), catalog.Kind, param(c, "name"), version)
+	name, err := definitionName(c)
+	if err != nil {
+		return err
+	}
+	d, err := s.cfg.Store.Document(c.Request().Context(), catalog.Kind, name, version)
 	if err != nil {
 		return definitionError(err)
 	}

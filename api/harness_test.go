@@ -21,8 +21,10 @@ import (
 	"recourse/catalog"
 	"recourse/engine"
 	"recourse/examples/world"
+	"recourse/internal/testpg"
 	"recourse/journal"
 	"recourse/journal/memory"
+	"recourse/journal/postgres"
 	"recourse/journal/sqlite"
 	"recourse/saga"
 	"recourse/saga/kinds"
@@ -78,6 +80,13 @@ var stores = map[string]func(t *testing.T) journal.Store{
 	"memory": func(*testing.T) journal.Store { return memory.New(memory.Config{}) },
 	"sqlite": func(t *testing.T) journal.Store {
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{Migrate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	},
+	"postgres": func(t *testing.T) journal.Store {
+		s, err := postgres.Open(t.Context(), testpg.DSN(t), postgres.Options{Migrate: true})
 		if err != nil {
 			t.Fatal(err)
 		}

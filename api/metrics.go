@@ -48,9 +48,7 @@ func (s *server) scrape(c echo.Context) error {
 func (s *server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
-		if err := s.protect(c, next); err != nil {
-			s.respondError(err, c)
-		}
+		cut := s.respond(c, s.protect(c, next))
 		route := c.Path()
 		if route == "" {
 			route = "none"
@@ -61,8 +59,27 @@ func (s *server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		s.metrics.requests.WithLabelValues(method, route, strconv.Itoa(c.Response().Status)).Inc()
 		s.metrics.seconds.WithLabelValues(method, route).Observe(time.Since(began).Seconds())
+		s.log.Debug("request", "method", method, "path", c.Request().URL.Path, "status", c.Response().Status, "took", time.Since(began))
+		if cut {
+			panic(http.ErrAbortHandler) // breaks the connection off, so that half an answer does not look whole
+		}
 		return nil
 	}
+}
+
+// respond answers with err, if there is one; cut when an answer had begun before it.
+func (s *server) respond(c echo.Context, err error) (cut bool) {
+	if err == nil {
+		return false
+	}
+	if !c.Response().Committed {
+		s.respondError(err, c)
+		return false
+	}
+	if c.Request().Context().Err() == nil {
+		s.log.Error("an answer was cut short", "route", c.Path(), "error", err)
+	}
+	return true
 }
 
 func knownMethod(m string) bool {

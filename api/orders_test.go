@@ -256,6 +256,7 @@ func TestPatch(t *testing.T) {
 		if d := cmp.Diff(map[string]string{"b": "2", "c": "3"}, got.Labels); d != "" {
 			t.Error(d)
 		}
+		x.do("PATCH", path, `{"labels": {`+manyLabels(63)+`}}`, header{"If-Match", "*"}).problem(422, "invalid_order")
 		x.do("PATCH", path, `{"budget": "0.01 USD"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
 		x.do("PATCH", path, `{"budget": {"amount": "8.00"}}`, header{"If-Match", "*"}).want(200)
 		x.do("PATCH", path, `{"budget": "8.00 EUR"}`, header{"If-Match", "*"}).problem(409, "bad_budget")

@@ -3,14 +3,11 @@ package api
 import (
 	"encoding/json"
 	"net/http"
-	"regexp"
 
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
 )
-
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
 // plan serves POST /v1/plan: what a start would send, without sending it.
 func (s *server) plan(c echo.Context) error {

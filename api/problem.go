@@ -81,7 +81,7 @@ func invalid(findings ...saga.Finding) *problem {
 }
 
 func badDefinition(errs *dsl.Errors) *problem {
-	return fail("invalid_definition", "mend the %d errors listed in `errors`; nothing was published or sent", len(errs.List)).with(errs.Findings()...)
+	return fail("invalid_definition", "mend what `errors` lists; nothing was published or sent").with(errs.Findings()...)
 }
 
 // refused turns a saga's refusal of an order into a problem.
@@ -151,9 +151,6 @@ func asHTTP(h *echo.HTTPError) *problem {
 
 // respondError writes an error as a problem; what is the server's fault is logged.
 func (s *server) respondError(err error, c echo.Context) {
-	if c.Response().Committed {
-		return
-	}
 	p := asProblem(err)
 	if p.Status >= http.StatusInternalServerError && c.Request().Context().Err() == nil {
 		s.log.Error("request failed", "method", c.Request().Method, "route", c.Path(), "status", p.Status, "error", err)

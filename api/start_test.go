@@ -102,6 +102,14 @@ func TestStartKeepsLiterals(t *testing.T) {
 
 func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
+func manyLabels(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`"l%d": "x"`, i))
+	}
+	return strings.Join(list, ",")
+}
+
 // A start that is refused says where and why, and leaves nothing behind.
 func TestStartRefused(t *testing.T) {
 	const start = `{"definition": "order", "input": {"amount": 1}`
@@ -144,6 +152,10 @@ func TestStartRefused(t *testing.T) {
 		{"label name", start + `, "labels": {"Tier": "gold"}}`, 400, "invalid_request", "/labels/Tier bad_label", "small letter"},
 		{"label type", start + `, "labels": {"tier": 1}}`, 400, "invalid_request", "/labels wrong_type", "texts"},
 		{"label length", start + `, "labels": {"tier": "` + strings.Repeat("x", 257) + `"}}`, 400, "invalid_request", "/labels/tier bad_label", "256"},
+		{"label with NUL", start + `, "labels": {"tier": "a\u0000b"}}`, 400, "invalid_request", "/labels/tier bad_label", "control"},
+		{"label empty", start + `, "labels": {"tier": ""}}`, 400, "invalid_request", "/labels/tier bad_label", "1 to 256"},
+		{"labels", start + `, "labels": {` + manyLabels(65) + `}}`, 400, "invalid_request", "/labels too_many", "64"},
+		{"definition with NUL", `{"definition": "a\u0000b"}`, 404, "definition_not_found", "", "GET /v1/definitions"},
 		{"budget", start + `, "budget": "2 dollars"}`, 400, "invalid_request", "/budget bad_budget", "2.00 USD"},
 		{"budget number", start + `, "budget": 2}`, 400, "invalid_request", "/budget bad_budget", "2.00 USD"},
 		{"budget below nothing", start + `, "budget": "-2.00 USD"}`, 400, "invalid_request", "/budget bad_budget", "2.00 USD"},
@@ -268,6 +280,11 @@ func TestStartUnique(t *testing.T) {
 		x.do("POST", "/v1/sagas/"+id+"/cancel", "").want(202)
 		x.until(id, is(saga.Compensated))
 		x.do("POST", "/v1/sagas", body).want(201)
+		long := `{"definition": "nap", "input": {"who": "` + strings.Repeat("x", 2000) + `"}}`
+		if p := x.do("POST", "/v1/sagas", long).problem(422, "invalid_start"); p.Errors[0].Code != "unique_too_long" {
+			t.Errorf("%+v", p)
+		}
+		x.do("POST", "/v1/sagas", `{"definition": "nap", "input": {"who": "a\u0000b"}}`).want(201)
 	})
 }
 

@@ -76,28 +76,31 @@ func set[T comparable](v *T, d T) {
 
 // Engine runs sagas on this node.
 type Engine struct {
-	cfg   Config
-	lanes []*laneLoop
-	lease lease
-	hub   hub
-	stats counters
-	calls chan struct{} // a token for each request under way
-	poke  chan struct{} // look for claims and mail now
-	lost  chan string   // nodes whose lease a commit found gone
+	cfg     Config
+	lanes   []*laneLoop
+	lease   lease
+	hub     hub
+	stats   counters
+	calls   chan struct{} // a token for each request under way
+	loaders chan struct{} // a token for each journal being read
+	poke    chan struct{} // look for claims and mail now
+	lost    chan string   // nodes whose lease a commit found gone
 
 	callCtx    context.Context // cancelled when attempts under way are given up
 	cancelCall context.CancelFunc
 	stopping   atomic.Bool
-	leased     atomic.Bool    // the lanes have an identity
+	identity   atomic.Value   // string: the node that the lanes write as; "" between leases
+	loading    atomic.Int64   // claimed sagas on their way to their lanes
 	work       sync.WaitGroup // calls and loads
 }
 
 // New returns an engine that does nothing until Run.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	e := &Engine{cfg: cfg, calls: make(chan struct{}, cfg.MaxCalls), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
+	e := &Engine{cfg: cfg, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.lease.init()
+	e.identity.Store("")
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
 	}
@@ -116,9 +119,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, l := range e.lanes {
 		loops.Go(l.commits)
 		loops.Go(l.run)
-		l.events <- Leased{Node: e.lease.node()}
 	}
-	e.leased.Store(true)
+	e.announce()
 	loops.Go(func() { e.keep(quit) })
 	loops.Go(func() { e.scan(quit) })
 
@@ -165,7 +167,7 @@ func (e *Engine) drain() {
 }
 
 // Ready reports whether the node has a lease and takes starts.
-func (e *Engine) Ready() bool { return e.leased.Load() && !e.stopping.Load() && e.lease.valid() }
+func (e *Engine) Ready() bool { return e.node() != "" && !e.stopping.Load() && e.lease.valid() }
 
 // Now is the store's clock, as well as the node knows it: never ahead of it.
 func (e *Engine) Now() time.Time { return e.lease.now() }
@@ -175,7 +177,7 @@ func (e *Engine) Now() time.Time { return e.lease.now() }
 // saga.ErrBusy, saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique,
 // with the id of the saga that has it; ctx's, when it is not known whether the saga was started.
 func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (uuid.UUID, int64, error) {
-	if !e.leased.Load() || e.stopping.Load() {
+	if e.node() == "" || e.stopping.Load() {
 		return uuid.Nil, 0, saga.ErrUnavailable
 	}
 	if e.running() >= e.cfg.MaxRunning {
@@ -245,11 +247,12 @@ func (e *Engine) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	asked := time.Now()
 	l, err := e.cfg.Store.Register(ctx, id.String(), e.cfg.Lease)
 	if err != nil {
 		return err
 	}
-	e.lease.renewed(l)
+	e.lease.renewed(l, asked)
 	return nil
 }
 
@@ -276,21 +279,23 @@ func (e *Engine) keep(quit <-chan struct{}) {
 func (e *Engine) renew() error {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease/3)
 	defer cancel()
+	asked := time.Now()
 	l, err := e.cfg.Store.Renew(ctx, e.lease.node(), e.cfg.Lease)
+	if l.Node != "" {
+		e.lease.renewed(l, asked)
+	}
 	if err != nil {
 		e.stats.renewFailed.Add(1)
-		e.cfg.Log.Warn("could not renew the lease; nothing is sent once it ends", "error", err)
-		return err
+		e.cfg.Log.Warn("could not renew the lease; nothing is sent once it ends", "held", l.Node != "", "error", err)
 	}
-	e.lease.renewed(l)
-	return nil
+	return err
 }
 
 // relearn starts over as a new node.
 func (e *Engine) relearn(quit <-chan struct{}) {
 	e.cfg.Log.Error("the lease was taken over: dropping all sagas and registering anew")
+	e.identity.Store("")
 	e.lease.end()
-	e.leased.Store(false)
 	for _, l := range e.lanes {
 		l.events <- LeaseLost{}
 	}
@@ -308,12 +313,22 @@ func (e *Engine) relearn(quit <-chan struct{}) {
 		case <-time.After(pause):
 		}
 	}
-	for _, l := range e.lanes {
-		l.events <- Leased{Node: e.lease.node()}
-	}
-	e.leased.Store(true)
+	e.announce()
 	e.look()
 }
+
+// announce tells the lanes who they are. Claims begin only after that, so that
+// nothing claimed reaches a lane that does not know its name.
+func (e *Engine) announce() {
+	node := e.lease.node()
+	for _, l := range e.lanes {
+		l.events <- Leased{Node: node}
+	}
+	e.identity.Store(node)
+}
+
+// node is whom the lanes write as, "" between leases.
+func (e *Engine) node() string { return e.identity.Load().(string) }
 
 // chance is the jitter's source.
 func chance() uint64 { return rand.Uint64() }

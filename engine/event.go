@@ -22,13 +22,13 @@ type (
 		Data  saga.StartedData
 		Reply any
 	}
-	// Loaded brings a saga that this node has claimed. With Err it could not be
-	// read: the lane gives it up without touching it.
+	// Loaded brings a saga that this node has claimed, under the lease of Node. With
+	// Err it could not be read: the lane gives it up without touching it.
 	Loaded struct {
-		ID      uuid.UUID
+		Claimed journal.Claimed
+		Node    string
 		Def     *saga.Definition
 		Records []journal.Record
-		Mail    []journal.Mail
 		Err     error
 	}
 	// Answered brings the answer to a request that Perform asked for.
@@ -109,8 +109,13 @@ type (
 		ID  uuid.UUID
 		Err error
 	}
-	// Fenced says that a commit found the node's lease gone and that the lane has dropped everything.
-	Fenced struct{}
+	// Reload wants a claimed saga read again, and Loaded in return.
+	Reload struct {
+		Claimed journal.Claimed
+		Node    string
+	}
+	// Fenced says that a commit found this node's lease gone and that the lane has dropped everything.
+	Fenced struct{ Node string }
 )
 
 func (Commit) effect()   {}
@@ -118,4 +123,5 @@ func (Perform) effect()  {}
 func (Replied) effect()  {}
 func (Advanced) effect() {}
 func (Dropped) effect()  {}
+func (Reload) effect()   {}
 func (Fenced) effect()   {}

@@ -111,18 +111,27 @@ func (l *Lane) start(ev StartSaga) {
 }
 
 func (l *Lane) load(ev Loaded) {
-	if l.runs[ev.ID] != nil || l.node == "" {
+	id := ev.Claimed.Saga
+	if ev.Node != l.node {
+		return // claimed under an earlier lease, which another node has taken over
+	}
+	if old := l.runs[id]; old != nil {
+		if old.parking() {
+			// The store has it released already and has given it to us again, but the
+			// answer to the release is not in yet. What was read may be out of date by then.
+			old.again = &ev.Claimed
+		}
 		return
 	}
-	r := &run{id: ev.ID}
-	r.next.Saga = ev.ID
-	l.runs[ev.ID] = r
+	r := &run{id: id}
+	r.next.Saga = id
+	l.runs[id] = r
 	if ev.Err != nil {
 		l.setAside(r, ev.Err)
 		return
 	}
 	l.guard(r, func() error {
-		m, err := saga.Replay(ev.Def, ev.ID, ev.Records)
+		m, err := saga.Replay(ev.Def, id, ev.Records)
 		if err != nil {
 			return err
 		}
@@ -135,7 +144,7 @@ func (l *Lane) load(ev Loaded) {
 				return err
 			}
 		}
-		return l.fold(r, ev.Mail)
+		return l.fold(r, ev.Claimed.Mail)
 	})
 }
 
@@ -239,12 +248,22 @@ func (l *Lane) advance(r *run) error {
 // step carries out the first decision that can be carried out now.
 func (l *Lane) step(r *run) (wrote bool, err error) {
 	r.held = false
-	for _, d := range r.m.Decide() {
+	decisions := r.m.Decide()
+	for _, d := range decisions {
+		if w, ok := d.(saga.WakeAt); ok && !w.At.After(l.now) {
+			return true, l.write(r, w.Woke)
+		}
+	}
+	for _, d := range decisions {
 		switch d := d.(type) {
 		case saga.Dispatch:
 			if l.draining {
 				r.held = true
 				continue
+			}
+			if again := d.Send.Attempt > 1 && l.now.Sub(r.m.At()) > resendAfter; again {
+				// Whether sending again is still safe goes by the last record's time.
+				return true, l.write(r, journal.Record{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: resendData(l.now)})
 			}
 			if err := l.write(r, d.Intent); err != nil {
 				return false, err
@@ -254,13 +273,21 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			return true, nil
 		case saga.Write:
 			return true, l.write(r, d.Record)
-		case saga.WakeAt:
-			if !d.At.After(l.now) {
-				return true, l.write(r, d.Woke)
-			}
 		}
 	}
 	return false, nil
+}
+
+// resendAfter is how old the last record may be when a request is sent again on
+// the strength of it.
+const resendAfter = time.Second
+
+func resendData(now time.Time) json.RawMessage {
+	data, err := journal.Encode(saga.WokeData{Timer: "resend", Due: saga.Time{Time: now.UTC().Truncate(time.Millisecond)}})
+	if err != nil {
+		panic(err)
+	}
+	return data
 }
 
 // settleDown decides how a saga waits that has nothing to do at once: in memory,
@@ -272,7 +299,7 @@ func (l *Lane) settleDown(r *run) {
 	soon := !wake.IsZero() && wake.Sub(l.now) <= l.cfg.ParkAfter
 	switch {
 	case r.open > 0 || (soon && !l.draining && !r.held):
-		if !wake.IsZero() && !wake.Equal(r.alarm) {
+		if soon && !wake.Equal(r.alarm) { // a far one is looked at when the open attempts have ended
 			r.alarm = wake
 			l.alarms.add(wake, r.id)
 		}
@@ -333,8 +360,8 @@ func (l *Lane) flush() {
 func (l *Lane) committed(ev Committed) {
 	switch {
 	case errors.Is(ev.Err, journal.ErrFenced):
+		l.emit(Fenced{Node: l.node})
 		l.forget()
-		l.emit(Fenced{})
 		return
 	case ev.Err != nil:
 		l.repeat(ev.Err)
@@ -356,9 +383,15 @@ func (l *Lane) durable(r *run, res journal.Result) {
 	if res.Err != nil {
 		if r.reply != nil {
 			l.emit(Replied{Reply: r.reply, ID: res.Saga, Err: res.Err})
-			r.reply = nil
+			l.drop(r, res.Err)
+			return
 		}
-		l.drop(r, res.Err)
+		if r.broken == nil {
+			// If the row is still this node's, nobody else would ever look at it: give it up.
+			l.setAside(r, res.Err)
+			return
+		}
+		l.drop(r, r.broken)
 		return
 	}
 	if r.broken != nil {
@@ -429,6 +462,7 @@ func (l *Lane) turnAway() {
 
 // forget drops everything: another node may own these sagas.
 func (l *Lane) forget() {
+	l.node = ""
 	for _, r := range sorted(l.runs) {
 		if r.reply != nil {
 			l.emit(Replied{Reply: r.reply, Err: saga.ErrUnavailable})
@@ -436,7 +470,7 @@ func (l *Lane) forget() {
 		l.drop(r, journal.ErrFenced)
 	}
 	l.queue, l.flight, l.batch, l.failures = nil, nil, nil, 0
-	l.alarms, l.node = nil, ""
+	l.alarms = nil
 }
 
 func (l *Lane) drain() {
@@ -460,6 +494,9 @@ func (l *Lane) drop(r *run, why error) {
 		}
 	}
 	l.emit(Dropped{ID: r.id, Err: why})
+	if r.again != nil && l.node != "" {
+		l.emit(Reload{Claimed: *r.again, Node: l.node})
+	}
 }
 
 // guard runs a saga's own logic. What it cannot read, or what breaks it, is set

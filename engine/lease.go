@@ -28,15 +28,15 @@ func (l *lease) init() {
 // it is believed to have been set back.
 const setBack = time.Second
 
-// renewed takes a lease in. The store's clock was read before the answer came, so
-// time reckoned from its arrival never runs ahead of the store's.
-func (l *lease) renewed(got journal.Lease) {
+// renewed takes in a lease that was asked for at asked, by this process's clock.
+// The store began to count after that and read its clock before the answer came:
+// so the lease is reckoned from when it was asked for, and the store's clock from the answer's arrival.
+func (l *lease) renewed(got journal.Lease, asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	arrived := time.Now()
-	// The lease counts from the store's clock; a quarter is margin for the way
-	// back and for a request that is about to leave.
-	l.id, l.until = got.Node, arrived.Add(got.TTL-got.TTL/4)
+	// A quarter is margin for a request that is about to leave.
+	l.id, l.until = got.Node, asked.Add(got.TTL-got.TTL/4)
 	reckoned := l.store.Add(arrived.Sub(l.origin))
 	if !l.known || got.Now.After(reckoned) || reckoned.Sub(got.Now) > setBack {
 		l.known, l.origin, l.store = true, arrived, got.Now

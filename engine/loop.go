@@ -77,9 +77,11 @@ func (l *laneLoop) do(eff Effect) {
 		if eff.Err != nil {
 			e.cfg.Log.Warn("saga dropped from this node", "saga", eff.ID, "error", eff.Err)
 		}
+	case Reload:
+		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed) })
 	case Fenced:
 		select {
-		case e.lost <- e.lease.node():
+		case e.lost <- eff.Node:
 		default:
 		}
 	}
@@ -138,7 +140,11 @@ func (l *laneLoop) perform(p Perform) {
 	if e.lease.node() != p.Node {
 		return // the saga is another's; what it does about this attempt is its own affair
 	}
-	if e.lease.valid() {
+	switch {
+	case !e.lease.valid():
+	case !p.Send.Until.IsZero() && e.Now().After(p.Send.Until):
+		answer.Detail = "the other side may have forgotten the key by now"
+	default:
 		answer = l.call(p.Send)
 	}
 	select {

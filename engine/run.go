@@ -29,7 +29,8 @@ type run struct {
 	rewrite        bool // its row is out of date
 	held           bool // it would send, but the lane is draining
 	broken         error
-	open           int // attempts whose answers this process will get
+	again          *journal.Claimed // the store has given it to us once more while it was being given up
+	open           int              // attempts whose answers this process will get
 	shown          saga.Status
 	alarm          time.Time
 	reply          any // of its start

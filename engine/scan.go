@@ -15,14 +15,10 @@ import (
 // claimBatch is how many sagas are claimed at once.
 const claimBatch = 256
 
-// loaders is how many journals are read at once.
-const loaders = 8
-
 // scan looks for mail and for sagas to claim: at every poll, and at every hint.
 func (e *Engine) scan(quit <-chan struct{}) {
 	every := time.NewTicker(e.cfg.Poll)
 	defer every.Stop()
-	tokens := make(chan struct{}, loaders)
 	for {
 		select {
 		case <-quit:
@@ -31,11 +27,11 @@ func (e *Engine) scan(quit <-chan struct{}) {
 		case <-e.poke:
 		case <-e.cfg.Store.Hints():
 		}
-		if !e.lease.valid() {
+		if e.node() == "" || !e.lease.valid() {
 			continue
 		}
 		e.deliver()
-		for !e.stopping.Load() && e.claim(quit, tokens) == claimBatch {
+		for !e.stopping.Load() && e.claim(quit) == claimBatch {
 		}
 	}
 }
@@ -44,7 +40,7 @@ func (e *Engine) scan(quit <-chan struct{}) {
 func (e *Engine) deliver() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 	defer cancel()
-	mail, err := e.cfg.Store.Mail(ctx, e.lease.node(), 1000)
+	mail, err := e.cfg.Store.Mail(ctx, e.node(), 1000)
 	if err != nil {
 		e.cfg.Log.Warn("could not read the mail", "error", err)
 		return
@@ -64,14 +60,14 @@ func (e *Engine) deliver() {
 
 // claim takes sagas that nobody owns and that are due, as far as there is room,
 // and loads them. It returns how many.
-func (e *Engine) claim(quit <-chan struct{}, tokens chan struct{}) int {
-	room := min(claimBatch, e.cfg.MaxRunning-e.running())
-	if room <= 0 {
+func (e *Engine) claim(quit <-chan struct{}) int {
+	node := e.node()
+	room := min(claimBatch, e.cfg.MaxRunning-e.running()-int(e.loading.Load()))
+	if node == "" || room <= 0 {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 	defer cancel()
-	node := e.lease.node()
 	claimed, err := e.cfg.Store.Claim(ctx, node, room)
 	if err != nil {
 		e.cfg.Log.Warn("could not claim sagas", "error", err)
@@ -79,32 +75,39 @@ func (e *Engine) claim(quit <-chan struct{}, tokens chan struct{}) int {
 	}
 	failpoint.Hit("claim.after")
 	for _, c := range claimed {
-		tokens <- struct{}{}
-		e.work.Go(func() {
-			defer func() { <-tokens }()
-			e.load(quit, node, c)
-		})
+		e.work.Go(func() { e.load(quit, node, c) })
 	}
 	return len(claimed)
 }
 
+// loadTries is how often a saga is read before it is set aside, for a while.
+const loadTries = 8
+
 // load reads a claimed saga and hands it to its lane. While the store does not
 // answer it tries again: the saga is this node's.
 func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		ev, err := e.read(c)
-		if err == nil {
+	e.loading.Add(1)
+	defer e.loading.Add(-1)
+	for try := 1; ; try++ {
+		ev, err := e.read(node, c)
+		if err == nil || try == loadTries {
+			if err != nil {
+				ev.Err = err
+			}
 			failpoint.Hit("load.after")
-			e.laneOf(c.Saga).events <- ev
+			select {
+			case e.laneOf(c.Saga).events <- ev:
+			case <-quit:
+			}
 			return
 		}
 		e.cfg.Log.Warn("could not load a saga", "saga", c.Saga, "error", err)
 		select {
 		case <-quit:
 			return
-		case <-time.After(pause):
+		case <-time.After(min(50*time.Millisecond<<try, 2*time.Second)):
 		}
-		if e.lease.node() != node {
+		if e.node() != node {
 			return
 		}
 	}
@@ -113,10 +116,12 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 // recordsPage is how many records are read at once.
 const recordsPage = 1000
 
-func (e *Engine) read(c journal.Claimed) (Loaded, error) {
+func (e *Engine) read(node string, c journal.Claimed) (Loaded, error) {
+	e.loaders <- struct{}{}
+	defer func() { <-e.loaders }()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	ev := Loaded{ID: c.Saga, Mail: c.Mail}
+	ev := Loaded{Claimed: c, Node: node}
 	var err error
 	if ev.Def, err = e.cfg.Definitions.Definition(ctx, c.Definition, c.Version); err != nil {
 		if errors.Is(err, saga.ErrUnusable) || errors.Is(err, journal.ErrNotFound) {

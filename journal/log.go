@@ -55,7 +55,8 @@ type Log interface {
 	// Renew extends the lease, or returns ErrFenced. It also takes over nodes whose
 	// lease has ended by the store's clock: each one's row is deleted and its sagas made
 	// claimable, in one transaction that no append of that node overlaps. A node with an append
-	// under way may be left for the next Renew.
+	// under way may be left for the next Renew. If only the taking over fails, the error comes
+	// with the lease: the lease holds.
 	Renew(ctx context.Context, node string, ttl time.Duration) (Lease, error)
 
 	// Release ends a lease by choice, and makes the node's sagas claimable at

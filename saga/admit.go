@@ -157,10 +157,7 @@ func (m *Machine) admitResolve(o Command) *Refusal {
 	undo := s == &n.undo
 	switch o.Outcome {
 	case "retry":
-		if undo && o.Output != nil && s.doubt {
-			return m.admitNewKey(s, true)
-		}
-		return nil
+		return m.admitNewKey(s, o.NewKey || undo && o.Output != nil)
 	case "skip":
 		return nil
 	case "succeeded", "failed":

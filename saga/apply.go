@@ -190,9 +190,15 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 		return err
 	}
 	if s == &n.do && ev == evVerify {
-		n.query = side{state: backoff, retryAt: s.retryAt, since: r.Seq}
+		n.ask(s.retryAt, r)
 	}
 	return nil
+}
+
+// ask begins a round of status queries. Their attempts go on counting, so that
+// the answer to an older query is never taken for that of a newer one.
+func (n *node) ask(from time.Time, r journal.Record) {
+	n.query = side{state: backoff, retryAt: from, attempts: n.query.attempts, base: n.query.attempts, since: r.Seq, sinceAt: r.At}
 }
 
 func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
@@ -211,12 +217,12 @@ func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
 	case ThenDone:
 		s.doubt, n.output, s.class = false, d.Output, journal.Succeeded
 	case ThenFail, ThenStick, ThenRetry:
-		// The query said that nothing happened. A retry at once: the waiting is behind it.
-		if d.By == string(VerifyIt) {
+		// Only a query that gave an answer settles: it said that nothing happened.
+		if d.By == string(VerifyIt) && n.query.state == done {
 			s.doubt = false
 		}
 	case ThenVerify:
-		n.query = side{state: backoff, retryAt: r.At, since: r.Seq}
+		n.ask(r.At, r)
 	}
 	s.retryAt = r.At
 	return s.move(ev, r)

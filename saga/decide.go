@@ -25,6 +25,7 @@ type Send struct {
 	Kind       string
 	Request    Request
 	Timeout    time.Duration
+	Until      time.Time // not to be sent after it; zero: whenever
 }
 
 // Dispatch says: append Intent, and when it is committed, send Send. Not before, and once.
@@ -208,15 +209,27 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 	}
 	timeout := step.Timeout
 	if step.Deadline > 0 {
-		first := s.firstSent
-		if first.IsZero() {
-			first = m.at
+		left := step.Deadline
+		if !s.firstSent.IsZero() {
+			left -= m.at.Sub(s.firstSent)
 		}
-		timeout = min(timeout, max(first.Add(step.Deadline).Sub(m.at), time.Millisecond))
+		if left <= 0 {
+			return m.refuseWay(n, way, &Failure{Code: "deadline", Title: "the deadline of step " + n.path + " has passed"})
+		}
+		timeout = min(timeout, left)
 	}
 	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: encode(d)}
 	return []Decision{Dispatch{Intent: r, Send: Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation,
-		Key: key, Kind: step.Kind, Request: *request, Timeout: timeout}}}
+		Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step)}}}
+}
+
+// until is when sending again is not safe any more: the zero time if it does not
+// matter, because nothing was sent before that may have had its effect.
+func (s *side) until(step *Step) time.Time {
+	if !s.doubt || s.round() == 0 { // a person has decided, knowing the time
+		return time.Time{}
+	}
+	return s.firstSent.Add(step.KeyWindow)
 }
 
 // stepOf returns what runs on a way: the step, or its compensation.
@@ -295,12 +308,26 @@ func (m *Machine) windowOver(n *node, way journal.Way) []Decision {
 		Detail: "the other side may have forgotten the key, so sending again is not safe"})
 }
 
-// needsRaise reports whether the step waits for its saga's budget to be raised.
-func (m *Machine) needsRaise(n *node, s *side) bool {
-	if _, ok := n.step.Body.(Call); !ok || m.undoing || s != &n.do {
+// needsRaise reports whether the saga waits for its budget to be raised.
+func (m *Machine) needsRaise() bool {
+	if !m.asksForRaise() {
 		return false
 	}
-	return m.asksForRaise() && !m.account.Fits(n.step.Cost.reserve())
+	g := m.forward
+	if g.over() || m.undoing {
+		g = m.finally
+	}
+	for !g.over() {
+		step := g.steps[g.next]
+		n := m.steps[step.ID]
+		if n != nil && n.do.state == chosen {
+			g = n.child
+			continue
+		}
+		_, call := step.Body.(Call)
+		return call && (n == nil || n.do.state == ready) && !m.account.Fits(step.Cost.reserve())
+	}
+	return false
 }
 
 func (m *Machine) asksForRaise() bool { return m.def.Budget != nil && m.def.Budget.Ask }
@@ -353,7 +380,7 @@ func (m *Machine) decideQuery(n *node) []Decision {
 // as if the attempt had failed on its way.
 func (m *Machine) afterAbsent(n *node) Then {
 	switch {
-	case m.reason != nil:
+	case m.reason != nil && !n.in.root().final:
 		return ThenFail // the saga is on its way back: there is nothing left to send for
 	case n.step.Retry.Left(n.do.round()):
 		return ThenRetry

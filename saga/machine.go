@@ -171,7 +171,7 @@ func (m *Machine) Status() Status {
 		return Waiting
 	case n != nil && s.state == checking && n.query.state == backoff:
 		return Waiting
-	case n != nil && s.state == ready && m.needsRaise(n, s):
+	case m.needsRaise():
 		return Waiting
 	}
 	return Running
@@ -185,7 +185,7 @@ func (m *Machine) current() (*node, *side) {
 			return n, &n.undo
 		}
 		if n := m.frontier(m.finally); n != nil {
-			return n, &n.do
+			return n, m.asked(n)
 		}
 		return nil, nil
 	}

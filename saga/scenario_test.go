@@ -252,8 +252,13 @@ func (p *player) answer(s saga.Send) {
 		p.order(order)
 		text = after
 	}
-	p.now = p.now.Add(100 * time.Millisecond)
-	r, err := p.m.Settle(s.Path, s.Way, s.Attempt, parseAnswer(p.t, text), p.now, 1<<63)
+	a := parseAnswer(p.t, text)
+	took := 100 * time.Millisecond
+	if a.Code == "timeout" {
+		took = s.Timeout
+	}
+	p.now = p.now.Add(took)
+	r, err := p.m.Settle(s.Path, s.Way, s.Attempt, a, p.now, 1<<63)
 	if err != nil {
 		p.t.Fatalf("settle %s: %v", s.Path, err)
 	}

@@ -247,7 +247,7 @@ func (t *settling) do() journal.Class {
 	case class == journal.Refused:
 		t.d.Then = t.m.endFailed(t.n)
 	case !doubt: // transient
-		if t.m.reason != nil || !t.again() {
+		if (t.m.reason != nil && !t.n.in.root().final) || !t.again() {
 			t.d.Then = t.m.endFailed(t.n)
 		}
 	default:
@@ -273,8 +273,14 @@ func (t *settling) doubtful() {
 func (t *settling) unsettled() Then {
 	switch t.step.InDoubt.Policy {
 	case VerifyIt:
-		// An older request may still arrive until its time-out has passed, and `after`.
-		t.d.RetryAt = &Time{t.s.sentAt.Add(t.step.Timeout + t.step.InDoubt.Verify.After)}
+		// The request may still arrive until its time-out has passed, and `after`. The
+		// time-out began when it left, which was some time after its intent; so it is over
+		// when the attempt ended by it, and at most a whole one from now otherwise.
+		wait := t.step.Timeout
+		if t.a.Code == "timeout" {
+			wait = 0
+		}
+		t.d.RetryAt = &Time{t.at.Add(max(wait+t.step.InDoubt.Verify.After, t.a.RetryAfter))}
 		return ThenVerify
 	case Ask:
 		return ThenAsk

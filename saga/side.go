@@ -62,6 +62,7 @@ const (
 var transitions = map[state]map[event]state{
 	ready: {
 		evIntent: open, evSleep: sleeping, evChoose: chosen, evSkip: skipped,
+		evWoke: ready,                                   // the time was noted again, because some has passed
 		evDone: done, evFail: failed, evStick: sticking, // kinds that only compute, and requests that cannot be made
 		evAsk: asking, evVerify: checking, evDoubt: doubted, // the key's window is over; no budget is left
 	},

@@ -33,7 +33,7 @@ type cli struct {
 
 // serverFlags say which server a command talks to.
 type serverFlags struct {
-	Server string `default:"http://127.0.0.1:8080" env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address."`
+	Server string `default:"http://127.0.0.1:8080" env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default ${default}."`
 	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server asks for one; better set in the environment."`
 }
 
@@ -46,5 +46,5 @@ func (o outputFlag) json() bool { return o.Output == "json" }
 
 // databaseFlag says where sagas are kept.
 type databaseFlag struct {
-	Database string `default:"recourse.db" env:"RECOURSE_DATABASE" placeholder:"FILE|URL" help:"A SQLite file, or postgres://…."`
+	Database string `default:"recourse.db" env:"RECOURSE_DATABASE" placeholder:"FILE|URL" help:"A SQLite file, or postgres://…; default ${default}."`
 }

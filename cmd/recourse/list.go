@@ -12,7 +12,7 @@ type listCmd struct {
 	outputFlag
 	Definition string   `short:"d" placeholder:"NAME" help:"Only of this definition."`
 	Status     string   `short:"s" placeholder:"STATUS" help:"Only of this status, or several with commas."`
-	Label      []string `short:"l" placeholder:"K=V" help:"Only with this label; repeatable."`
+	Label      []string `short:"l" sep:"none" placeholder:"K=V" help:"Only with this label; repeatable."`
 	Query      string   `short:"q" placeholder:"TEXT" help:"Found in the id's beginning, the name, labels or the reason."`
 	Limit      int      `default:"50" help:"The most to list, newest first; 0 for all."`
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/api"
 	"recourse/internal/secrets"
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -37,6 +38,7 @@ type local struct {
 	id    uuid.UUID
 	m     *saga.Machine
 	all   []journal.Record
+	stop  uuid.UUID // of the cancel that an interrupt made
 	shown func(l *local, fresh []journal.Record)
 }
 
@@ -156,7 +158,8 @@ func (l *local) follow() error {
 		if err := l.read(); err != nil {
 			return err
 		}
-		if l.m.Status().Terminal() || interrupted != nil && len(l.m.Inbox()) > 0 {
+		answered := l.stop.IsNil() || l.m.Folded(l.stop)
+		if l.m.Status().Terminal() || answered && len(l.m.Inbox()) > 0 {
 			return nil
 		}
 		select {
@@ -196,9 +199,8 @@ func (l *local) cancel() error {
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
+	if l.stop, err = uuid.NewV7(); err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	return l.engine.Post(context.WithoutCancel(l.app.ctx), journal.Mail{ID: id, Saga: l.id, Kind: "command", Data: data})
+	return l.engine.Post(context.WithoutCancel(l.app.ctx), journal.Mail{ID: l.stop, Saga: l.id, Kind: api.MailKind, Data: data})
 }

@@ -18,7 +18,7 @@ import (
 
 type serveCmd struct {
 	databaseFlag
-	Listen      string        `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; another than loopback needs API keys."`
+	Listen      string        `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; another than loopback needs API keys. Default ${default}."`
 	EgressAllow []string      `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses; repeatable."`
 	SecretDir   string        `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
 	Vars        string        `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`

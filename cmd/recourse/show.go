@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -56,7 +57,7 @@ func (a *app) view(v saga.View) {
 	a.printf("%s  %s %s  %s\n", v.ID, v.Definition, v.Version, a.status(v.Status))
 	line := func(name, value string) {
 		if value != "" {
-			a.printf("  %-8s %s\n", name, value)
+			a.printf("  %-8s %s\n", name, story.Short(value, 4000))
 		}
 	}
 	line("started", clock(v.CreatedAt.Time))

@@ -15,7 +15,7 @@ type startCmd struct {
 	Definition string        `arg:"" help:"The definition's name."`
 	Input      string        `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
 	DefVersion string        `name:"version" placeholder:"vN" help:"A version other than the newest."`
-	Label      []string      `short:"l" placeholder:"K=V" help:"A label; repeatable."`
+	Label      []string      `short:"l" sep:"none" placeholder:"K=V" help:"A label; repeatable."`
 	Budget     string        `placeholder:"AMOUNT" help:"Replaces the definition's budget, such as \"2.00 USD\"."`
 	Key        string        `placeholder:"KEY" help:"Idempotency key: the same start again gives the same saga."`
 	Wait       time.Duration `help:"Wait for the end, for so long; exit 1 unless it succeeds."`

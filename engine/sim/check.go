@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -147,6 +148,7 @@ func stepsOf(def *saga.Definition, m *saga.Machine, records []journal.Record) []
 }
 
 func isFinal(def *saga.Definition, path string) bool {
+	path = strings.TrimSuffix(path, ".verify")
 	for _, s := range def.Finally {
 		if s.ID == path {
 			return true

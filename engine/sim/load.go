@@ -88,6 +88,68 @@ steps:
   - {id: last, when: "input.n % 3 > 0", fail: "at the end"}
 finally:
   - {id: tell, http: "POST http://w/do/tell", body: {status: "${saga.status}"}, timeout: 1s, in_doubt: ask}
+`, `
+saga: nested
+input: {n: integer}
+timeout: 60s
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 3, not_on: [5xx]}, compensate: {http: "DELETE http://w/do/a?key=${key}", timeout: 1s, order: last, retry: {initial: 100ms}}}
+  - id: sw
+    on_error: continue
+    switch:
+      - when: input.n % 2 == 0
+        steps:
+          - {id: b, http: "POST http://w/do/b", body: {}, timeout: 1s, in_doubt: fail, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+          - {id: c, http: "POST http://w/do/c", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/c?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+          - {id: no, when: input.n % 4 == 0, fail: "inner"}
+      - steps:
+          - {id: d, http: "POST http://w/do/d", body: {}, timeout: 1s, in_doubt: {verify: {http: "GET http://w/status/d?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: fail}, compensate: {http: "DELETE http://w/do/d/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: nap, sleep: 3s}
+  - {id: e, http: "POST http://w/do/e", body: {}, timeout: 1s, key_window: 4s, deadline: 20s, retry: {initial: 1s, attempts: 8, on: ["503","timeout","connection","interrupted"]}, compensate: {http: "DELETE http://w/do/e?key=${key}", timeout: 1s, order: first, key_window: 6s, retry: {initial: 100ms}}}
+  - {id: f, when: input.n % 3 == 0, fail: "end"}
+`, `
+saga: money
+input: {n: integer}
+budget: 0.12 USD
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, cost: 0.05 USD, retry: {initial: 100ms}}}
+  - {id: b, http: "POST http://w/do/b", body: {n: "${input.n}"}, cost: 0.03 USD, on_error: continue, timeout: 1s, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: c, http: "POST http://w/do/c", body: {n: "${input.n}"}, cost: 0.03 USD, pivot: true, timeout: 1s, retry: {initial: 100ms}}
+  - id: sw
+    switch:
+      - when: input.n % 2 == 0
+        steps:
+          - {id: d, http: "POST http://w/do/d", body: {}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms, attempts: 2}}
+      - steps:
+          - {id: e, http: "POST http://w/do/e", body: {}, in_doubt: ask, timeout: 1s, retry: {initial: 100ms, attempts: 2}}
+finally:
+  - {id: tell, http: "POST http://w/do/tell", body: {s: "${saga.status}"}, timeout: 1s, cost: 0.01 USD, in_doubt: ask, retry: 2}
+`, `
+saga: doubts
+input: {n: integer}
+steps:
+  - id: a
+    http: POST http://w/do/a
+    body: {}
+    timeout: 1s
+    retry: {initial: 100ms, attempts: 4}
+    in_doubt: {verify: {http: "GET http://w/status/a?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: retry}
+    compensate: {http: "DELETE http://w/do/a?key=${key}", timeout: 1s, retry: {initial: 100ms}}
+  - id: b
+    http: POST http://w/do/b
+    body: {}
+    timeout: 1s
+    on_error: continue
+    in_doubt: {verify: {http: "GET http://w/status/b?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: fail}
+    compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, order: first, retry: {initial: 100ms}}
+  - {id: nap, sleep: 4s}
+  - {id: no, when: input.n % 2 == 0, fail: "x"}
+finally:
+  - id: tell
+    http: POST http://w/do/tell
+    body: {s: "${saga.status}"}
+    timeout: 1s
+    in_doubt: {verify: {http: "GET http://w/status/tell?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: ask}
 `}
 
 // definitions compiles the sources, once: they are immutable.
@@ -103,7 +165,7 @@ var definitions = sync.OnceValue(func() map[string]*saga.Definition {
 	return defs
 })
 
-var names = []string{"by-id", "by-key", "verified", "asked", "odd"}
+var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts"}
 
 // load has clients start sagas while there are faults, and people interfere.
 func (s *sim) load() {
@@ -111,7 +173,7 @@ func (s *sim) load() {
 	for i := range s.result.Sagas {
 		s.after(s.between(0, faulty/2), func() { s.start(i) })
 	}
-	for range s.rng.IntN(6) {
+	for range s.rng.IntN(12) {
 		s.after(s.between(0, faulty), s.interfere)
 	}
 }
@@ -152,7 +214,7 @@ func (s *sim) interfere() {
 	h := heads[s.rng.IntN(len(heads))]
 	commands := []saga.Command{
 		{Do: "cancel", Reason: "sim"}, {Do: "cancel", Reason: "sim"}, {Do: "pause"}, {Do: "compensate", Reason: "sim"},
-		{Do: "patch", Labels: map[string]string{"a": "b"}}, {Do: "resume"},
+		{Do: "cancel", Mode: "stop", Reason: "sim"}, {Do: "pause"}, {Do: "resume"}, {Do: "patch", Labels: map[string]string{"a": "b"}}, {Do: "resume"},
 	}
 	s.post(h.ID, commands[s.rng.IntN(len(commands))])
 }
@@ -210,6 +272,7 @@ func (s *sim) help(h journal.Head) {
 			}
 		case saga.InboxStuck:
 			if e.Way == journal.Do {
+				s.post(h.ID, saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // it may be that
 				c = saga.Command{Do: "retry", NewKey: true, Reason: "mended"}
 			} else {
 				c.Outcome = "compensated"

@@ -125,8 +125,13 @@ func (n *node) do(eff engine.Effect) {
 			!errors.Is(eff.Err, saga.ErrUnavailable) && !errors.Is(eff.Err, journal.ErrUnique) && !errors.Is(eff.Err, journal.ErrStartKey) {
 			n.s.violate(eff.ID, "the lane gave it up: %v", eff.Err)
 		}
+	case engine.Reload:
+		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(eff.Node, eff.Claimed) })
 	case engine.Fenced:
 		n.later(0, func() {
+			if n.lease != eff.Node {
+				return
+			}
 			n.handle(engine.LeaseLost{})
 			n.register()
 		})
@@ -175,7 +180,7 @@ func (n *node) perform(p engine.Perform) {
 			n.handle(engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a})
 		})
 	}
-	if n.s.now.After(n.until) {
+	if n.s.now.After(n.until) || (!p.Send.Until.IsZero() && n.s.now.After(p.Send.Until)) {
 		answered(saga.Answer{Code: "not_sent"})
 		return
 	}
@@ -233,19 +238,20 @@ func (n *node) scan() {
 	for _, m := range mail {
 		n.later(n.s.between(0, time.Millisecond), func() { n.handle(engine.Mailed{ID: m.Saga, Mail: []journal.Mail{m}}) })
 	}
-	claimed, err := n.s.store.Claim(ctx, n.lease, 10)
+	node := n.lease
+	claimed, err := n.s.store.Claim(ctx, node, 10)
 	if err != nil {
 		panic(err)
 	}
 	for _, c := range claimed {
-		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(c) })
+		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(node, c) })
 	}
 }
 
-func (n *node) load(c journal.Claimed) {
+func (n *node) load(node string, c journal.Claimed) {
 	records, err := n.s.store.Records(ctx, c.Saga, 0, 1<<20)
 	if err != nil {
 		panic(err)
 	}
-	n.handle(engine.Loaded{ID: c.Saga, Def: n.s.defs[c.Definition], Records: records, Mail: c.Mail})
+	n.handle(engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition], Records: records})
 }

@@ -9,9 +9,20 @@ import (
 )
 
 // comparable reports whether the ledger can tell what the step did.
-func (c *checker) comparable(n *told) bool {
-	_, writes := n.call()
-	return writes && len(n.do) > 0 && n.step.Idempotency.In != idempotency.None && c.ledger.seen(keysOf(n.do))
+func (c *checker) comparable(n *told) bool { return n.named() && c.ledger.seen(keysOf(n.do)) }
+
+// named reports whether the step wrote, under a key that the ledger shows.
+func (n *told) named() bool {
+	if _, writes := n.call(); !writes || len(n.do) == 0 {
+		return false
+	}
+	switch p := n.step.Idempotency; p.In {
+	case idempotency.Header:
+		return strings.EqualFold(p.Name, idempotency.DefaultPlacement.Name)
+	case idempotency.Body:
+		return true
+	}
+	return false
 }
 
 // ended returns how the saga ended, "" if it has not.
@@ -28,7 +39,7 @@ func (c *checker) succeeded(t *tale) {
 		return
 	}
 	for _, n := range t.order {
-		if _, writes := n.call(); !writes || n.state != journal.Succeeded || n.step.Idempotency.In == idempotency.None || len(n.do) == 0 {
+		if n.state != journal.Succeeded || !n.named() {
 			continue
 		}
 		keys := keysOf(n.do)

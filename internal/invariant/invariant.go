@@ -65,9 +65,10 @@ var Names = map[int]string{
 // that was due has had the time to happen: now, less what the engine may take.
 // It returns the violations, by invariant and saga; none if everything holds.
 //
-// Effects are matched to steps by their key, so steps with `idempotency: none`
-// are not compared with the ledger. Times are compared across the journal and the ledger:
-// the database and the world must go by the same clock.
+// Every write is taken to be to this world. Effects are matched to steps by the
+// key that the ledger shows, so steps that send none, or under a name that the
+// world does not know, are not compared with it. Times are compared across
+// journal and ledger: the database and the world must go by the same clock.
 func Check(sagas []Saga, ledger world.Ledger, clock time.Time) []Violation {
 	c := &checker{ledger: newLedger(ledger), clock: clock}
 	var tales []*tale

@@ -34,6 +34,7 @@ steps:
   - id: hotel
     http: POST http://world/hotels/reservations
     body: {city: Oslo, nights: 2}
+    idempotency: {body: client_token}
     in_doubt: retry
     compensate: {http: "POST http://world/hotels/reservations/${output.id}/cancel"}
   - id: charge
@@ -44,6 +45,7 @@ steps:
     when: input.late
     http: POST http://world/things
     body: {}
+    idempotency: {query: ref}
     in_doubt: ask
     compensate: none
 `
@@ -58,6 +60,11 @@ type good struct {
 // play runs trip against a world with rules; person is for the inbox.
 func play(t *testing.T, input string, rules []world.Rule, person func(saga.Entry) saga.Command) good {
 	t.Helper()
+	return playOther(t, trip, input, rules, person)
+}
+
+func playOther(t *testing.T, source, input string, rules []world.Rule, person func(saga.Entry) saga.Command) good {
+	t.Helper()
 	var g good
 	now := storytest.Begin
 	w := world.New(world.Config{Now: func() time.Time { return now }})
@@ -67,7 +74,7 @@ func play(t *testing.T, input string, rules []world.Rule, person func(saga.Entry
 			t.Fatal(err)
 		}
 	}
-	g.played = storytest.Play(t, trip, storytest.Script{Input: input, Person: person,
+	g.played = storytest.Play(t, source, storytest.Script{Input: input, Person: person,
 		Answer: func(s saga.Send, at time.Time) saga.Answer {
 			now = at
 			return ask(w, s)
@@ -117,6 +124,34 @@ func resolve(outcome string) func(saga.Entry) saga.Command {
 	}
 }
 
+// lifted undoes b first, then c, then a.
+const lifted = `
+saga: lifted
+steps:
+  - id: a
+    http: POST http://world/air/bookings
+    body: {route: LIS-OSL}
+    in_doubt: retry
+    compensate: {http: "DELETE http://world/air/bookings/${output.id}", order: last}
+  - id: b
+    http: POST http://world/stock/expected-returns
+    body: {}
+    in_doubt: retry
+    compensate: {http: "DELETE http://world/stock/expected-returns/${output.id}", order: first}
+  - id: c
+    http: POST http://world/ship/orders
+    body: {}
+    in_doubt: retry
+    compensate: {http: "POST http://world/ship/orders/${output.id}/cancel"}
+  - id: d
+    fail: no
+finally:
+  - id: mail
+    http: POST http://world/mail/send
+    body: {to: x}
+    in_doubt: retry
+`
+
 // games are plays in which everything holds.
 var games = map[string]func(*testing.T) good{
 	"succeeded":   func(t *testing.T) good { return play(t, `{"late":false}`, nil, nil) },
@@ -127,6 +162,8 @@ var games = map[string]func(*testing.T) good{
 	"asked":       func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{lostPay}, resolve("succeeded")) },
 	"resent":      func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{lostPay}, resolve("retry")) },
 	"residual":    func(t *testing.T) good { return play(t, `{"late":true}`, []world.Rule{refuseAll}, nil) },
+	"lifted":      func(t *testing.T) good { return playOther(t, lifted, "", nil, nil) },
+	"unnamed":     func(t *testing.T) good { return play(t, `{"late":true}`, nil, nil) },
 	"duplicated": func(t *testing.T) good {
 		return play(t, `{"late":false}`, []world.Rule{fault("/pay", 1, world.Do{Duplicate: 2})}, nil)
 	},
@@ -134,7 +171,7 @@ var games = map[string]func(*testing.T) good{
 
 func TestGoodGamesHaveNoViolations(t *testing.T) {
 	want := map[string]saga.Status{"succeeded": saga.Succeeded, "compensated": saga.Compensated, "busy": saga.Succeeded, "lost": saga.Succeeded,
-		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "duplicated": saga.Succeeded}
+		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "duplicated": saga.Succeeded}
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)

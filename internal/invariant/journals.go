@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"strings"
+
 	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
@@ -151,7 +153,7 @@ func (c *checker) forward(t *tale) {
 		return
 	}
 	for _, r := range t.Records[t.planAt+1:] {
-		if r.Kind == journal.Intent && r.Way == journal.Do && !t.finally[r.Path] {
+		if r.Kind == journal.Intent && r.Way == journal.Do && !t.finally[strings.TrimSuffix(r.Path, querySuffix)] {
 			c.say(10, t.ID, "record %d goes forward with %s after undoing had begun", r.Seq, r.Path)
 		}
 	}

@@ -34,9 +34,6 @@ func New(def *saga.Definition) *Teller {
 	t := &Teller{width: 8, keys: make(map[string]string), sent: make(map[string]time.Time)}
 	if def != nil {
 		t.money = def.Currency
-		if b := def.Budget; t.money == "" && b != nil && b.Amount != nil {
-			t.money = b.Amount.Currency
-		}
 		for id := range maps.Keys(def.ByID) {
 			t.width = max(t.width, utf8.RuneCountInString(id))
 		}

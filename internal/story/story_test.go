@@ -94,41 +94,42 @@ func answers(by map[string][]saga.Answer) func(saga.Send, time.Time) saga.Answer
 
 var stories = []struct {
 	name, source string
+	answers      map[string][]saga.Answer
 	script       storytest.Script
 }{
-	{"succeeded", trip, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Answer: answers(nil)}},
-	{"undone", trip, storytest.Script{Input: `{"to":"Lisbon","mail":false}`, Answer: answers(map[string][]saga.Answer{
+	{"succeeded", trip, nil, storytest.Script{Input: `{"to":"Lisbon","mail":true}`}},
+	{"undone", trip, map[string][]saga.Answer{
 		"charge":      {{Sent: true, Status: 402, Body: json.RawMessage(`{"title":"card declined"}`)}},
 		"flight undo": {{Sent: false, Code: "connection", Detail: "connection refused"}, {Sent: true, Status: 204}},
-	})}},
-	{"retried", trip, storytest.Script{Input: `{"to":"Lisbon","mail":false}`, Answer: answers(map[string][]saga.Answer{
+	}, storytest.Script{Input: `{"to":"Lisbon","mail":false}`}},
+	{"retried", trip, map[string][]saga.Answer{
 		"flight": {{Sent: true, Status: 429, RetryAfter: 3 * time.Second}, ok(`{"id":"bk_1"}`)},
 		"charge": {saga.Lost(), {Sent: true, Code: "timeout", Detail: "no answer in time"}, ok(`{"id":"ch_1"}`)},
-	})}},
-	{"asked", trip, storytest.Script{Input: `{"to":"Lisbon","mail":true}`,
-		Answer: answers(map[string][]saga.Answer{"mail": {{Sent: true, Status: 502}}}),
-		Person: func(e saga.Entry) saga.Command {
-			return saga.Command{Do: "resolve", Path: e.Path, Outcome: "succeeded", Output: json.RawMessage(`{"id":"ml_7"}`), Actor: "ada", Reason: "it is in the outbox"}
-		}}},
-	{"cancelled", trip, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Answer: answers(nil),
-		Orders: map[int64]saga.Command{
-			3: {Do: "pause", Actor: "ada"},
-			4: {Do: "resume"},
-			5: {Do: "cancel", Mode: "stop", Reason: "changed my mind"},
-		}}},
-	{"verified", verified, storytest.Script{Input: `{"n":2}`, Answer: answers(map[string][]saga.Answer{
+	}, storytest.Script{Input: `{"to":"Lisbon","mail":false}`}},
+	{"asked", trip, map[string][]saga.Answer{
+		"mail": {{Sent: true, Status: 502}},
+	}, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Person: func(e saga.Entry) saga.Command {
+		return saga.Command{Do: "resolve", Path: e.Path, Outcome: "succeeded", Output: json.RawMessage(`{"id":"ml_7"}`), Actor: "ada", Reason: "it is in the outbox"}
+	}}},
+	{"cancelled", trip, nil, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Orders: map[int64]saga.Command{
+		3: {Do: "pause", Actor: "ada"},
+		4: {Do: "resume"},
+		5: {Do: "cancel", Mode: "stop", Reason: "changed my mind"},
+	}}},
+	{"verified", verified, map[string][]saga.Answer{
 		"pay":        {{Sent: true, Code: "timeout", Detail: "no answer in time"}},
 		"pay.verify": {{Sent: true, Status: 200, Body: json.RawMessage(`{"count":1}`)}},
-	})}},
-	{"held", verified, storytest.Script{Input: `{"n":2}`, Answer: answers(map[string][]saga.Answer{
+	}, storytest.Script{Input: `{"n":2}`}},
+	{"held", verified, map[string][]saga.Answer{
 		"pay": {{Sent: true, Status: 401}},
-	})}},
-	{"failing", verified, storytest.Script{Input: `{"n":1}`, Answer: answers(nil)}},
+	}, storytest.Script{Input: `{"n":2}`}},
+	{"failing", verified, nil, storytest.Script{Input: `{"n":1}`}},
 }
 
 func TestStories(t *testing.T) {
 	for _, tt := range stories {
 		t.Run(tt.name, func(t *testing.T) {
+			tt.script.Answer = answers(tt.answers)
 			p := storytest.Play(t, tt.source, tt.script)
 			var got bytes.Buffer
 			if err := story.Write(&got, p.Def, p.Records, false); err != nil {

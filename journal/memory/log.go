@@ -121,7 +121,10 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 	}
 	if a.Release {
 		g.head.Owner = ""
-		if len(g.mail) > 0 {
+		switch {
+		case a.Row == nil:
+			g.head.WakeAt = milli(s.clock().Add(journal.SetAside))
+		case len(g.mail) > 0:
 			g.wake(s.clock())
 		}
 		if w := g.head.WakeAt; !w.IsZero() && !w.After(s.clock()) {

@@ -51,13 +51,16 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = journal.ErrFenced
 	}
-	if err == nil && expired {
-		err = s.takeOver(ctx)
-	}
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("renew: %w", err)
 	}
-	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
+	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl}
+	if expired {
+		if err := s.takeOver(ctx); err != nil {
+			return lease, fmt.Errorf("take over dead nodes: %w", err)
+		}
+	}
+	return lease, nil
 }
 
 // takeOver deletes the nodes whose lease has ended and frees their sagas. A node that is just

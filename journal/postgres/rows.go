@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"strconv"
+
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"recourse/journal"
@@ -65,9 +67,9 @@ func changedSagas(_ string, batch []part) (stmt, error) {
 		updated_at = CASE WHEN a.has THEN a.updated_at ELSE s.updated_at END,
 		ended_at = coalesce(s.ended_at, a.ended_at),
 		owner = CASE WHEN a.release THEN NULL ELSE s.owner END,
-		wake_at = CASE WHEN a.release AND s.mail > 0
-			THEN LEAST({now}, CASE WHEN a.has THEN a.wake_at ELSE s.wake_at END)
-			ELSE CASE WHEN a.has THEN a.wake_at ELSE s.wake_at END END
+		wake_at = CASE WHEN a.release AND NOT a.has THEN {now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10) + `
+			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
+			WHEN a.has THEN a.wake_at ELSE s.wake_at END
 		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id`), args: c.args()}, nil
 }
 

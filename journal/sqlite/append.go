@@ -178,6 +178,10 @@ func (t *tx) apply(now int64, a *journal.Append, fresh []journal.Record) error {
 	if !a.Release {
 		return nil
 	}
+	if a.Row == nil {
+		_, err := t.exec(`UPDATE sagas SET owner = NULL, wake_at = ? WHERE id = ?`, now+journal.SetAside.Milliseconds(), saga)
+		return err
+	}
 	// A message that came in while the saga was being parked keeps it awake.
 	_, err := t.exec(`UPDATE sagas SET owner = NULL,
 		wake_at = CASE WHEN mail > 0 THEN min(?, coalesce(wake_at, ?)) ELSE wake_at END WHERE id = ?`, now, now, saga)

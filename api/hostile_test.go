@@ -1,0 +1,118 @@
+package api
+
+import (
+	"strings"
+	"testing"
+
+	"recourse/catalog"
+	"recourse/saga"
+	"recourse/saga/kinds"
+)
+
+// Input that would reach where it must not: the saga fails, and nothing is sent.
+func TestHostileInput(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish(`saga: hostile
+input: {head: string?, key: string?}
+steps:
+  - id: head
+    when: input.head != null
+    http: GET ${vars.things}/things/x
+    headers: {X-Who: "${input.head}"}
+    retry: none
+  - id: key
+    when: input.key != null
+    http: POST ${vars.things}/things
+    idempotency: {header: Idempotency-Key, key: "${input.key}"}
+    in_doubt: retry
+    retry: none
+    compensate: none
+`)
+		for _, input := range []string{
+			`{"head": "a\r\nX-Evil: 1"}`, `{"head": "a\nb"}`, `{"head": "a\u0000b"}`,
+			`{"key": "a\r\nX-Evil: 1"}`, `{"key": "a\u0000b"}`,
+		} {
+			v := x.do("POST", "/v1/sagas", `{"definition": "hostile", "input": `+input+`}`, header{"Prefer", "wait=20"}, outside).want(201).saga()
+			if v.Status != saga.Compensated || v.Reason == nil || v.Reason.Code != "step_failed" {
+				t.Errorf("%s ended as %s: %+v", input, v.Status, v.Reason)
+			}
+		}
+		if l := x.world.Ledger(); len(l) != 0 {
+			t.Errorf("something was sent: %+v", l)
+		}
+	})
+}
+
+// A request to where none may go: input cannot name it, and a definition that does gets no further.
+func TestForbiddenTargets(t *testing.T) {
+	x := newFixture(t)
+	p := x.do("PUT", "/v1/definitions/reach", "saga: reach\nsteps:\n  - {id: a, http: 'GET http://${input.host}/latest'}\n").problem(422, "invalid_definition")
+	if len(p.Errors) != 1 || p.Errors[0].Code != "host_not_fixed" {
+		t.Errorf("%+v", p.Errors)
+	}
+	for _, host := range []string{"169.254.169.254", "[::ffff:169.254.169.254]", "10.0.0.1", "[::1]:22"} {
+		x.publish("saga: reach\nsteps:\n  - {id: a, http: 'GET http://" + host + "/latest', retry: none}\n")
+		v := x.do("POST", "/v1/sagas", `{"definition": "reach"}`, header{"Prefer", "wait=20"}).want(201).saga()
+		if v.Status != saga.Compensated || v.Reason == nil || v.Reason.Step != "a" {
+			t.Errorf("%s ended as %s: %+v", host, v.Status, v.Reason)
+		}
+		var step saga.StepView
+		if x.do("GET", "/v1/sagas/"+v.ID+"/steps/a", "").want(200).into(&step); step.Error == nil || step.Error.Code != "egress_denied" {
+			t.Errorf("%s: %+v", host, step.Error)
+		}
+	}
+}
+
+// A secret's value is nowhere in what the API shows.
+func TestNoSecretIsShown(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish("saga: secretive\nsecrets: [PAY_KEY]\nsteps:\n  - id: charge\n    http: POST ${vars.pay}/charges\n    auth: ${secrets.PAY_KEY}\n    body: {amount: 1, token: \"${secrets.PAY_KEY}\"}\n    in_doubt: ask\n    compensate: none\n")
+		x.world.SetToken("pay", "another-token")
+		id := x.do("POST", "/v1/sagas", `{"definition": "secretive"}`).want(201).saga().ID
+		x.until(id, is(saga.Stuck))
+		shown := ""
+		for _, path := range []string{"/v1/sagas/" + id, "/v1/sagas/" + id + "/journal", "/v1/sagas/" + id + "/steps", "/v1/inbox", "/v1/sagas", "/v1/definitions/secretive"} {
+			shown += string(x.do("GET", path, "").want(200).Body)
+		}
+		shown += string(x.do("POST", "/v1/plan", `{"definition": "secretive"}`).want(200).Body)
+		if !strings.Contains(shown, "PAY_KEY") {
+			t.Error("not even the secret's name is shown: nothing was looked at")
+		}
+		if strings.Contains(shown, "sesame") {
+			t.Error("a secret is shown")
+		}
+		var p page[inboxEntry]
+		x.do("GET", "/v1/inbox?kind=held", "").want(200).into(&p)
+		if len(p.Data) != 1 || p.Data[0].Kind != "held" {
+			t.Errorf("inbox %+v", p)
+		}
+	})
+}
+
+// A definition that this program cannot compile: its sagas can be read record by
+// record, not interpreted, and are left alone.
+func TestUnusableDefinition(t *testing.T) {
+	x := newFixture(t)
+	x.publish(sleepDef)
+	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+	cfg := x.cfg
+	older := kinds.All()[:1]
+	cfg.Catalog = catalog.New(x.store, catalog.Options{Kinds: older})
+	y := *x
+	y.url = serve(t, cfg)
+	before := x.dump()
+	for _, path := range []string{"", "/steps"} {
+		y.do("GET", "/v1/sagas/"+id+path, "").problem(503, "definition_unusable")
+	}
+	y.do("POST", "/v1/sagas/"+id+"/cancel", "").problem(503, "definition_unusable")
+	y.do("POST", "/v1/sagas", `{"definition": "nap"}`).problem(503, "definition_unusable")
+	y.do("GET", "/v1/sagas/"+id+"/journal", "").want(200)
+	y.do("GET", "/v1/definitions/nap", "").want(200)
+	var list page[saga.View]
+	if y.do("GET", "/v1/sagas", "").want(200).into(&list); len(list.Data) != 1 {
+		t.Errorf("%+v", list)
+	}
+	if after := x.dump(); len(after) != len(before) || after["saga "+id] != before["saga "+id] {
+		t.Error("the saga was changed")
+	}
+}

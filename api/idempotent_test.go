@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
+)
+
+// gate is an engine whose Post waits until it is let go.
+type gate struct {
+	Engine
+	arrived chan struct{}
+	open    chan struct{}
+}
+
+func (g gate) Post(ctx context.Context, m journal.Mail) error {
+	g.arrived <- struct{}{}
+	<-g.open
+	return g.Engine.Post(ctx, m)
+}
+
+func TestKeyInFlight(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish(sleepDef)
+		id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+		cfg := x.cfg
+		g := gate{cfg.Engine, make(chan struct{}, 1), make(chan struct{})}
+		cfg.Engine = g
+		y := *x
+		y.url = serve(t, cfg)
+		path, key := "/v1/sagas/"+id+"/pause", header{"Idempotency-Key", "k"}
+		first := make(chan *answer, 1)
+		go func() { first <- y.do("POST", path, `{"reason": "a"}`, key) }()
+		<-g.arrived
+		a := y.do("POST", path, `{"reason": "a"}`, key)
+		a.problem(409, "key_in_flight")
+		if a.Header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After %q", a.Header.Get("Retry-After"))
+		}
+		y.do("POST", path, `{"reason": "b"}`, key).problem(422, "idempotency_key_reused")
+		y.do("POST", "/v1/sagas/"+id+"/resume", `{"reason": "a"}`, key).problem(422, "idempotency_key_reused")
+		close(g.open)
+		want := (<-first).want(202)
+		got := y.do("POST", path, `{"reason":"a"}`, key).want(202)
+		if got.Header.Get(replayHeader) != "true" || string(got.Body) != string(want.Body) || got.Header.Get("ETag") != want.Header.Get("ETag") || got.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("replay %v %s, want %s", got.Header, got.Body, want.Body)
+		}
+	})
+}
+
+// Many at once under one key: one pause, whatever the order.
+func TestKeyConcurrent(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish(sleepDef)
+		id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+		var wg sync.WaitGroup
+		for range 12 {
+			wg.Go(func() {
+				if a := x.do("POST", "/v1/sagas/"+id+"/pause", "", header{"Idempotency-Key", "p"}); a.Status != 202 && a.Status != 409 {
+					t.Errorf("%d %s", a.Status, a.Body)
+				}
+			})
+		}
+		wg.Wait()
+		var p page[journal.Record]
+		x.do("GET", "/v1/sagas/"+id+"/journal", "").want(200).into(&p)
+		paused := 0
+		for _, r := range p.Data {
+			if r.Kind == journal.Paused || r.Kind == journal.Operator {
+				paused++
+			}
+		}
+		if paused != 1 {
+			t.Errorf("%d orders in the journal, want 1", paused)
+		}
+	})
+}
+
+// A refusal gives the key back, a panic too; a reply is kept for a day.
+func TestKeyLifetime(t *testing.T) {
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	var mu sync.Mutex
+	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	requests := memory.New(memory.Config{Now: clock})
+	x := newFixture(t, func(c *Config) { c.Store = ownRequests{c.Store, requests} })
+	x.publish(sleepDef)
+	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+	path, key := "/v1/sagas/"+id, header{"Idempotency-Key", "k"}
+	x.do("POST", path+"/resume", "", key).problem(409, "not_paused")
+	x.do("POST", path+"/compensate", `{}`, key).problem(422, "invalid_order")
+	y := *x
+	cfg := x.cfg
+	cfg.Engine = panicking{cfg.Engine}
+	y.url = serve(t, cfg)
+	y.do("POST", path+"/pause", "", key).problem(500, "internal")
+
+	x.do("POST", path+"/pause", "", key).want(202)
+	if a := x.do("POST", path+"/pause", "", key).want(202); a.Header.Get(replayHeader) != "true" {
+		t.Error("not a replay")
+	}
+	mu.Lock()
+	now = now.Add(24*time.Hour + time.Second)
+	mu.Unlock()
+	x.do("POST", path+"/pause", "", key).problem(409, "paused") // a new request by now
+	if v := x.do("GET", path, "").want(200).saga(); v.Status != saga.PausedStatus {
+		t.Errorf("status %s", v.Status)
+	}
+}
+
+type panicking struct{ Engine }
+
+func (panicking) Post(context.Context, journal.Mail) error { panic("post") }
+
+// ownRequests keeps replies in another store, with its own clock.
+type ownRequests struct {
+	journal.Store
+	of journal.Requests
+}
+
+func (o ownRequests) Begin(ctx context.Context, key, fingerprint string, ttl time.Duration) (journal.Reply, bool, error) {
+	return o.of.Begin(ctx, key, fingerprint, ttl)
+}
+
+func (o ownRequests) Finish(ctx context.Context, key string, r journal.Reply, keep time.Duration) error {
+	return o.of.Finish(ctx, key, r, keep)
+}
+
+func (o ownRequests) Abandon(ctx context.Context, key string) error { return o.of.Abandon(ctx, key) }

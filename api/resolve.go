@@ -1,0 +1,117 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"recourse/saga"
+)
+
+// outcomes are the words that resolve a step.
+const outcomes = "succeeded, failed, retry, skip or compensated"
+
+// resolve serves POST /v1/sagas/{id}/steps/{path}/resolve.
+func (s *server) resolve(c echo.Context) error {
+	o, err := s.readObject(c, "outcome", "output", "new_key", "reason")
+	if err != nil {
+		return err
+	}
+	cmd := saga.Command{Do: "resolve", Path: param(c, "path"), Outcome: o.str("outcome"), Output: o.raw("output"), NewKey: o.flag("new_key"), Reason: o.reason(true)}
+	switch cmd.Outcome {
+	case "succeeded", "failed", "retry", "skip", "compensated":
+	case "":
+		o.bad("/outcome", "missing_field", "say how it ended: outcome is %s", outcomes)
+	default:
+		o.bad("/outcome", "bad_outcome", "outcome is %s, not %.30q", outcomes, cmd.Outcome)
+	}
+	if cmd.NewKey && cmd.Outcome != "retry" {
+		o.bad("/new_key", "bad_field", "new_key goes with the outcome retry")
+	}
+	if err := o.incomplete(); err != nil {
+		return err
+	}
+	if cmd.IfSeq, err = ifSeq(c); err != nil {
+		return err
+	}
+	id, err := sagaID(c)
+	if err != nil {
+		return err
+	}
+	l, err := s.load(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	if _, ok := l.def.ByID[cmd.Path]; !ok {
+		return noStep(cmd.Path).of(id)
+	}
+	done, err := l.order(c, cmd)
+	if err != nil {
+		return err
+	}
+	views, err := saga.Steps(l.def, l.m, l.records)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if !done {
+		status = http.StatusAccepted
+	}
+	return l.answerStep(c, status, views, cmd.Path)
+}
+
+// patchSaga serves PATCH /v1/sagas/{id}.
+func (s *server) patchSaga(c echo.Context) error {
+	o, err := s.readObject(c, "budget", "labels", "reason")
+	if err != nil {
+		return err
+	}
+	cmd := saga.Command{Do: "patch", Budget: o.budget(), Labels: o.labels(true), Reason: o.reason(false)}
+	if cmd.Budget == nil && cmd.Labels == nil && len(o.wrong) == 0 {
+		o.bad("", "missing_field", "give a budget, labels or both")
+	}
+	if err := o.incomplete(); err != nil {
+		return err
+	}
+	if cmd.IfSeq, err = ifSeq(c); err != nil {
+		return err
+	}
+	id, err := sagaID(c)
+	if err != nil {
+		return err
+	}
+	l, err := s.load(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	if n := labelled(l.m.Labels(), cmd.Labels); n > maxLabels {
+		o.bad("/labels", "too_many", "the saga would have %d labels, more than the %d allowed", n, maxLabels)
+		return o.incomplete()
+	}
+	if b := cmd.Budget; b != nil && b.Currency == "" {
+		b.Currency = l.m.Cost().Currency
+	}
+	done, err := l.order(c, cmd)
+	if err != nil {
+		return err
+	}
+	if !done {
+		return l.answer(c, http.StatusAccepted)
+	}
+	return l.answer(c, http.StatusOK)
+}
+
+// labelled counts the labels that there are after a patch.
+func labelled(have, patch map[string]string) int {
+	n := len(have)
+	for name, value := range patch {
+		_, had := have[name]
+		switch {
+		case value == "" && had:
+			n--
+		case value != "" && !had:
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,107 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"recourse/saga"
+)
+
+// retry serves POST /v1/sagas/{id}/retry: of a live saga its step that waits for a
+// person is sent again; of one that has ended a new saga is made.
+func (s *server) retry(c echo.Context) error {
+	o, err := s.readObject(c, "from", "new_key", "reason")
+	if err != nil {
+		return err
+	}
+	cmd := saga.Command{Do: "retry", Path: o.str("from"), NewKey: o.flag("new_key"), Reason: o.reason(true)}
+	if err := o.incomplete(); err != nil {
+		return err
+	}
+	id, err := sagaID(c)
+	if err != nil {
+		return err
+	}
+	l, err := s.load(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	if l.ended() {
+		return s.retryEnded(c, l, cmd)
+	}
+	if _, err := l.order(c, cmd); err != nil {
+		return err
+	}
+	return l.answer(c, http.StatusAccepted)
+}
+
+// retryEnded starts a saga anew, of the same definition and input.
+func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
+	switch {
+	case l.m.Status() == saga.Succeeded:
+		return fail("saga_succeeded", "there is nothing to retry: start another saga instead").of(l.id)
+	case cmd.Path != "" || cmd.NewKey:
+		return fail("not_available", "a saga that has ended is retried from its beginning, as a new saga: leave `from` and `new_key` out").of(l.id)
+	}
+	body, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	b := beginning{hash: fingerprint(c, body), def: l.def}
+	if b.key, err = idempotencyKey(c); err != nil {
+		return err
+	}
+	if head, err := s.byKey(c.Request().Context(), b); err != nil || head != nil {
+		if err != nil {
+			return err
+		}
+		return s.answerStart(c, head.ID, true)
+	}
+	started, err := l.started()
+	if err != nil {
+		return err
+	}
+	b.version = started.Version
+	b.options = saga.StartOptions{Version: started.Version, Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(started), Labels: l.m.Labels(),
+		Actor: callerOf(c).name, RetryOf: l.id, Reason: cmd.Reason}
+	id, replayed, err := s.begin(c.Request().Context(), b)
+	if err != nil {
+		return err
+	}
+	return s.answerStart(c, id, replayed)
+}
+
+// started is what the saga was started with.
+func (l *live) started() (saga.StartedData, error) {
+	var d saga.StartedData
+	err := json.Unmarshal(l.records[0].Data, &d)
+	return d, err
+}
+
+// budget is the budget of the saga's retry: the one that it had at its end.
+func (l *live) budget(d saga.StartedData) *saga.BudgetData {
+	c := l.m.Cost()
+	if c.Budget == "" {
+		return d.Budget
+	}
+	b := &saga.BudgetData{Amount: c.Budget, Currency: c.Currency}
+	if d.Budget != nil {
+		b.Tokens = d.Budget.Tokens
+	}
+	return b
+}
+
+// retryVars are the vars of a retry: the server's of today, since a wrong one may be
+// why the saga failed, and the saga's own where the server has none any more.
+func (s *server) retryVars(d saga.StartedData) map[string]json.RawMessage {
+	vars := make(map[string]json.RawMessage, len(s.cfg.Vars)+len(d.Vars))
+	for name, v := range d.Vars {
+		vars[name] = v
+	}
+	for name, v := range s.cfg.Vars {
+		vars[name] = v
+	}
+	return vars
+}

@@ -1,0 +1,196 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+const plain = "saga: doc\nsteps:\n  - {id: a, set: 1}\n"
+
+func source(name, value string) []byte {
+	return []byte("saga: " + name + "\nsteps:\n  - {id: a, set: " + value + "}\n")
+}
+
+func newCatalog(t *testing.T, o Options) (*Catalog, *counted) {
+	t.Helper()
+	if o.Kinds == nil {
+		o.Kinds = kinds.All()
+	}
+	store := &counted{Catalog: memory.New(memory.Config{})}
+	return New(store, o), store
+}
+
+// counted counts reads.
+type counted struct {
+	journal.Catalog
+	mu    sync.Mutex
+	reads int
+}
+
+func (c *counted) Document(ctx context.Context, kind, name string, version int) (journal.Document, error) {
+	c.mu.Lock()
+	c.reads++
+	c.mu.Unlock()
+	return c.Catalog.Document(ctx, kind, name, version)
+}
+
+func TestPublish(t *testing.T) {
+	c, store := newCatalog(t, Options{})
+	d, def, created, err := c.Publish(t.Context(), "doc", []byte(plain), "")
+	if err != nil || !created || d.Version != 1 || def.Name != "doc" || d.SHA256 != def.SHA256 || string(d.Source) != plain {
+		t.Fatalf("%+v %v %v", d, created, err)
+	}
+	if _, _, created, err = c.Publish(t.Context(), "doc", []byte(plain), ""); err != nil || created {
+		t.Errorf("the same again: created %v, %v", created, err)
+	}
+	if _, _, _, err = c.Publish(t.Context(), "doc", source("doc", "2"), "-"); !errors.Is(err, journal.ErrMismatch) {
+		t.Errorf("error %v, want ErrMismatch", err)
+	}
+	var errs *dsl.Errors
+	if _, _, _, err = c.Publish(t.Context(), "other", append([]byte("# a comment\n"), plain...), ""); !errors.As(err, &errs) ||
+		errs.List[0].Code != "name_mismatch" || errs.List[0].Line != 2 || errs.List[0].Pointer != "/saga" {
+		t.Errorf("error %v, want name_mismatch in line 2", err)
+	}
+	if _, _, _, err = c.Publish(t.Context(), "doc", []byte("saga: doc\n"), ""); !errors.As(err, &errs) {
+		t.Errorf("error %v, want *dsl.Errors", err)
+	}
+	if _, err := c.Definition(t.Context(), "doc", 1); err != nil || store.reads != 0 {
+		t.Errorf("what was published is read again: %d, %v", store.reads, err)
+	}
+}
+
+func TestDefinition(t *testing.T) {
+	c, store := newCatalog(t, Options{})
+	if _, _, _, err := c.Publish(t.Context(), "doc", []byte(plain), ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []int{-1, 0, 2} {
+		if _, err := c.Definition(t.Context(), "doc", version); !errors.Is(err, journal.ErrNotFound) {
+			t.Errorf("version %d: %v, want ErrNotFound", version, err)
+		}
+	}
+	other := New(store, Options{Kinds: kinds.All()})
+	store.reads = 0
+	for range 3 {
+		def, err := other.Definition(t.Context(), "doc", 1)
+		if err != nil || def.Name != "doc" {
+			t.Fatal(err)
+		}
+	}
+	if store.reads != 1 {
+		t.Errorf("read %d times, want once", store.reads)
+	}
+}
+
+func TestNewestAndArchived(t *testing.T) {
+	c, store := newCatalog(t, Options{})
+	for _, value := range []string{"1", "2"} {
+		if _, _, _, err := c.Publish(t.Context(), "doc", source("doc", value), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, def, err := c.Newest(t.Context(), "doc"); err != nil || d.Version != 2 || def == nil {
+		t.Errorf("newest %+v, %v", d, err)
+	}
+	if _, _, err := c.Newest(t.Context(), "none"); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("error %v", err)
+	}
+	if err := store.Archive(t.Context(), Kind, "doc"); err != nil {
+		t.Fatal(err)
+	}
+	if d, _, err := c.Newest(t.Context(), "doc"); !errors.Is(err, ErrArchived) || d.Version != 2 {
+		t.Errorf("%+v %v, want ErrArchived with the document", d, err)
+	}
+	if _, err := c.Definition(t.Context(), "doc", 1); err != nil {
+		t.Errorf("an archived version cannot be loaded: %v", err)
+	}
+}
+
+// What was published loads, whatever the options are today; what this program
+// does not know is unusable, and says so.
+func TestLoadingIsLenient(t *testing.T) {
+	store := memory.New(memory.Config{})
+	warned := "saga: doc\nsteps:\n  - {id: a, http: 'POST ${vars.pay}/charges'}\n"
+	free := New(store, Options{Kinds: kinds.All()})
+	if _, _, _, err := free.Publish(t.Context(), "doc", []byte(warned), ""); err != nil {
+		t.Fatal(err)
+	}
+	strict := New(store, Options{Kinds: kinds.All(), Strict: true, Vars: map[string]json.RawMessage{}})
+	if _, err := strict.Definition(t.Context(), "doc", 1); err != nil {
+		t.Errorf("loading is as strict as publishing: %v", err)
+	}
+	if _, _, _, err := strict.Publish(t.Context(), "doc", []byte(warned+"\n"), ""); err == nil {
+		t.Error("publishing is not strict")
+	}
+	older := New(store, Options{Kinds: kinds.All()[1:]})
+	if _, err := older.Definition(t.Context(), "doc", 1); !errors.Is(err, saga.ErrUnusable) {
+		t.Errorf("error %v, want ErrUnusable", err)
+	}
+	if _, _, err := older.Newest(t.Context(), "doc"); !errors.Is(err, saga.ErrUnusable) {
+		t.Errorf("error %v, want ErrUnusable", err)
+	}
+}
+
+func TestVars(t *testing.T) {
+	src := []byte("saga: doc\nsteps:\n  - {id: a, set: '${vars.pay}'}\n")
+	for _, tt := range []struct {
+		vars map[string]json.RawMessage
+		ok   bool
+	}{{nil, true}, {map[string]json.RawMessage{}, false}, {map[string]json.RawMessage{"pay": json.RawMessage(`"x"`)}, true}} {
+		c, _ := newCatalog(t, Options{Vars: tt.vars})
+		if _, errs := c.Compile("x.yaml", src); (errs == nil) != tt.ok {
+			t.Errorf("vars %v: %v", tt.vars, errs)
+		} else if errs != nil && !strings.HasPrefix(errs.Error(), "x.yaml:3:") {
+			t.Errorf("errors do not name the file: %v", errs)
+		}
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	var c cache
+	defs := make([]*saga.Definition, cached+10)
+	for i := range defs {
+		defs[i] = &saga.Definition{Name: fmt.Sprint(i)}
+		c.put("doc", i, defs[i])
+		c.get("doc", 0) // in use all the time
+	}
+	if len(c.items) != cached || c.order.Len() != cached {
+		t.Errorf("%d items, %d in order; want %d", len(c.items), c.order.Len(), cached)
+	}
+	if c.get("doc", 0) != defs[0] || c.get("doc", len(defs)-1) != defs[len(defs)-1] || c.get("doc", 1) != nil {
+		t.Error("not the least used ones were dropped")
+	}
+}
+
+func TestConcurrent(t *testing.T) {
+	c, _ := newCatalog(t, Options{})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 20 {
+				name := fmt.Sprintf("d%d", j%4)
+				d, _, _, err := c.Publish(t.Context(), name, source(name, fmt.Sprint(i*20+j)), "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				def, err := c.Definition(t.Context(), name, d.Version)
+				if err != nil || def.SHA256 != d.SHA256 {
+					t.Errorf("%s v%d: %v", name, d.Version, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/internal/story"
+	"recourse/journal"
+)
+
+// Whatever file someone gives us: it is refused, or read and written again
+// without a change, and its story can be told.
+func FuzzReadExport(f *testing.F) {
+	f.Add(`{"saga":"019aa5d0-0000-7000-8000-000000000001","seq":1,"at":"2026-11-21T10:00:00.000Z","kind":"started","node":"n","data":{"input":1e400},"hash":"00"}`)
+	f.Add(`[{"seq":1,"at":"2026-11-21T10:00:00.000Z","kind":"intent","path":"a","way":"do","attempt":1,"generation":0,"node":"n","data":{"request":{"method":"POST","url":"http://x"}},"hash":"00"}]`)
+	f.Add(`{"data":[{"seq":2,"at":"2026-11-21T10:00:00.000Z","kind":"outcome","path":"a","class":"in_doubt","node":"n","data":{"then":"ask","error":{"code":"x","title":"y"}},"hash":""}]}`)
+	f.Add("{}\n[]")
+	f.Fuzz(func(t *testing.T, text string) {
+		ex, err := readExport(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		for _, r := range ex.records {
+			b, err := journal.Encode(r)
+			if err != nil {
+				t.Fatalf("record %d: %v", r.Seq, err)
+			}
+			again.Write(append(b, '\n'))
+		}
+		second, err := readExport(&again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(len(ex.records), len(second.records)); d != "" {
+			t.Error(d)
+		}
+		if err := story.Write(&bytes.Buffer{}, nil, ex.records, true); err != nil {
+			t.Error(err)
+		}
+	})
+}

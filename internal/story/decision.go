@@ -1,0 +1,94 @@
+package story
+
+import (
+	"fmt"
+	"strings"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+func (t *Teller) decided(r journal.Record) []Line {
+	var d saga.DecidedData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	if d.Branch != nil {
+		if *d.Branch < 0 {
+			return t.one("·", r.Path, "no branch applies", Dimmed)
+		}
+		return t.one("·", r.Path, fmt.Sprintf("takes branch %d", *d.Branch+1), Plain)
+	}
+	after := t.next(saga.OutcomeData{Then: d.Then})
+	switch {
+	case d.Then == saga.ThenDone:
+		return t.one("✓", r.Path, strings.TrimRight("settled: it did happen "+result(d.Output), " "), Good)
+	case d.Then == saga.ThenFail:
+		return t.one("✗", r.Path, "settled: "+d.Detail, Bad)
+	case d.Then == saga.ThenRetry:
+		return t.one("·", r.Path, d.Detail+after, Plain)
+	}
+	return t.one("?", r.Path, d.Detail+after, Doubt)
+}
+
+func (t *Teller) compensating(r journal.Record) []Line {
+	var d saga.CompensatingData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	text := d.Reason.Title
+	if d.Reason.Detail != "" {
+		text += " (" + Short(d.Reason.Detail, 110) + ")"
+	}
+	if len(d.Plan) == 0 {
+		text += ": there is nothing to undo"
+	} else {
+		text += ": undoing " + strings.Join(d.Plan, ", then ")
+	}
+	lines := t.one("↩", "", text, Strong)
+	for _, left := range d.Residual {
+		lines = append(lines, t.line("!", left.Path, "will remain: "+left.Why, Bad))
+	}
+	return lines
+}
+
+func (t *Teller) order(r journal.Record) []Line {
+	var d saga.OrderData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	who := d.Actor
+	if who == "" {
+		who = "a person"
+	}
+	text := who + " orders: " + order(d)
+	if r.Path != "" {
+		text += " " + r.Path
+	}
+	if d.Outcome != "" {
+		text += " as " + d.Outcome
+	}
+	if d.Budget != nil {
+		text += ", budget " + strings.TrimSpace(d.Budget.Amount+" "+d.Budget.Currency)
+	}
+	text += strings.TrimRight(" "+result(d.Output), " ")
+	if d.Reason != "" {
+		text += " — “" + Short(d.Reason, 90) + "”"
+	}
+	if d.Rejected != nil {
+		return t.one("✗", "", text+": turned down, "+Short(d.Rejected.Error(), 110), Bad)
+	}
+	return t.one("☞", "", text, Strong)
+}
+
+func order(d saga.OrderData) string {
+	switch {
+	case d.Do == "cancel" && d.Mode == "stop":
+		return "cancel, and undo nothing"
+	case d.Do == "patch":
+		return "change"
+	case d.Do == "retry" && d.NewKey:
+		return "retry under a new key"
+	}
+	return d.Do
+}
