@@ -149,7 +149,8 @@ func TestPutRefused(t *testing.T) {
 		{"ref to a file", "saga: doc\ninput_schema: {$ref: 'file:///etc/passwd'}\nsteps:\n  - {id: a, set: 1}\n", typeYAML, 422, "invalid_definition", ""},
 		{"unknown var", "saga: doc\nsteps:\n  - {id: a, set: '${vars.nope}'}\n", typeYAML, 422, "invalid_definition", "unknown"},
 		{"JSON twice", `{"saga": "doc", "saga": "doc", "steps": [{"id": "a", "set": 1}]}`, "application/json", 400, "invalid_json", "duplicate_field"},
-		{"form", "saga=doc", "application/x-www-form-urlencoded", 415, "unsupported_media_type", ""},
+		{"form", "saga=doc", "application/x-www-form-urlencoded", 422, "invalid_definition", ""},
+		{"multipart", "saga: doc", "multipart/form-data; boundary=x", 415, "unsupported_media_type", ""},
 	}
 	x := newFixture(t)
 	before := x.dump()

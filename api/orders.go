@@ -77,8 +77,13 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 	if err != nil {
 		return err
 	}
-	if _, err := l.order(c, cmd); err != nil {
+	done, err := l.order(c, cmd)
+	if err != nil {
 		return err
+	}
+	if !done && cmd.Do == "cancel" {
+		// A 202 promises that the saga does not succeed, and that is not known yet.
+		return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: look at the saga, or cancel again").of(id)
 	}
 	return l.answer(c, http.StatusAccepted)
 }

@@ -363,7 +363,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// An order that nobody reads in time is accepted, and shows later.
+// An order that nobody reads in time is accepted, and shows later; but a cancel is
+// not, since its 202 would promise more than is known.
 func TestOrderNotReadInTime(t *testing.T) {
 	x := newFixture(t)
 	x.publish(sleepDef)
@@ -380,4 +381,5 @@ func TestOrderNotReadInTime(t *testing.T) {
 	if d := cmp.Diff(before, x.dump()); d != "" {
 		t.Error(d)
 	}
+	y.do("POST", "/v1/sagas/"+id+"/cancel", "").problem(503, "unavailable")
 }

@@ -144,7 +144,7 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 	w.WriteHeader(http.StatusOK)
 	w.Flush()
 
-	poll := time.NewTicker(s.cfg.Limits.Poll)
+	poll := time.NewTicker(5 * s.cfg.Limits.Poll) // streams are many and long; this node's own sagas wake them at once
 	defer poll.Stop()
 	heartbeat := time.NewTicker(s.cfg.Limits.Heartbeat)
 	defer heartbeat.Stop()

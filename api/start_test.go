@@ -198,7 +198,10 @@ func TestStartMediaTypes(t *testing.T) {
 	for _, ct := range []string{"application/json", "application/json; charset=utf-8", "application/merge-patch+json"} {
 		x.do("POST", "/v1/sagas", body, header{"Content-Type", ct}, outside).want(201)
 	}
-	for _, ct := range []string{"application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", "no type"} {
+	// What curl says when it is not told otherwise.
+	x.do("POST", "/v1/sagas", body, header{"Content-Type", "application/x-www-form-urlencoded"}, outside).want(201)
+	x.do("POST", "/v1/sagas", "definition=echo", header{"Content-Type", "application/x-www-form-urlencoded"}, outside).problem(400, "invalid_json")
+	for _, ct := range []string{"text/plain", "multipart/form-data; boundary=x", "no type"} {
 		x.do("POST", "/v1/sagas", body, header{"Content-Type", ct}, outside).problem(415, "unsupported_media_type")
 	}
 	x.do("POST", "/v1/sagas", body, header{"Content-Encoding", "gzip"}).problem(415, "unsupported_media_type")
@@ -276,7 +279,7 @@ func TestStartUnique(t *testing.T) {
 		if p := x.do("POST", "/v1/sagas", body).problem(409, "unique_taken"); p.Saga != id {
 			t.Errorf("problem names saga %q, want %q", p.Saga, id)
 		}
-		x.do("POST", "/v1/sagas", `{"definition": "nap", "input": {"who": "bob"}}`).want(201)
+		x.do("POST", "/v1/sagas", `{"definition": "nap", "input": {"who": "p-1"}}`).want(201)
 		x.do("POST", "/v1/sagas/"+id+"/cancel", "").want(202)
 		x.until(id, is(saga.Compensated))
 		x.do("POST", "/v1/sagas", body).want(201)

@@ -188,7 +188,6 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	if err != nil {
 		return uuid.Nil, 0, err
 	}
-	start.CreatedAt = now.UTC().Truncate(time.Millisecond)
 	reply := make(chan Replied, 1)
 	select {
 	case e.laneOf(id).events <- StartSaga{ID: id, Def: def, Start: start, Data: data, Reply: reply}:

@@ -99,6 +99,7 @@ func (l *Lane) start(ev StartSaga) {
 		l.emit(Replied{Reply: ev.Reply, Err: saga.ErrUnavailable})
 		return
 	}
+	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the time of `started`
 	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
 	l.runs[ev.ID] = r

@@ -151,7 +151,7 @@ func TestKeys(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := serve(t, nil, "--database", db)
 	env := []string{"RECOURSE_DATABASE=" + db}
-	secret := strings.TrimSpace(ok(t, env, "keys", "create", "--role", "viewer", "--name", "eve"))
+	secret := strings.TrimSpace(ok(t, env, "keys", "create", "--role", "viewer", "--name", "dashboard"))
 	viewer := append(s.env, "RECOURSE_API_KEY="+secret)
 	ok(t, viewer, "list")
 	if r := run(t, viewer, "definitions", "apply", file(t, "hello.yaml", hello)); r.code != exitForbidden {

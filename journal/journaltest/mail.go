@@ -18,6 +18,7 @@ var mailTests = []test{
 	{"hints", hints},
 	{"mail in waiting keeps a saga from being parked", parkWithMail},
 	{"park and post race", parkAndPostRace},
+	{"set aside, whatever mail there is", setAside},
 	{"an append that conflicts consumes nothing", conflictKeepsMail},
 }
 
@@ -72,6 +73,20 @@ func foldTwice(b *bench) {
 	diff(b, "mail", b.mail(b.node), []journal.Mail{second})
 	b.ok(journal.Append{Saga: saga, Row: row("parked"), Release: true})
 	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{saga})
+}
+
+func setAside(b *bench) {
+	saga, _ := b.started()
+	b.post(saga)
+	from := b.now()
+	b.ok(journal.Append{Saga: saga, Release: true})
+	h := b.head(saga)
+	if h.Owner != "" || h.WakeAt.Before(from.Add(journal.SetAside)) || h.WakeAt.After(b.now().Add(journal.SetAside)) {
+		b.Errorf("owner %q, wakes at %v; want nobody's, and to wake %v after %v", h.Owner, h.WakeAt, journal.SetAside, from)
+	}
+	diff(b, "claimable", b.claim(b.node, 10), nil)
+	b.post(saga) // somebody may have mended it
+	diff(b, "claimable after new mail", b.claim(b.node, 10), []uuid.UUID{saga})
 }
 
 func postNowhere(b *bench) {

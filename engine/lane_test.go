@@ -1,0 +1,235 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/engine"
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
+)
+
+// bench drives one lane by hand: commits and answers come when the test says so.
+type bench struct {
+	t     *testing.T
+	store *memory.Store
+	lane  *engine.Lane
+	now   time.Time
+	def   *saga.Definition
+	out   []engine.Effect
+}
+
+func newBench(t *testing.T, src string) *bench {
+	b := &bench{t: t, def: compile(t, src), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	b.store = memory.New(memory.Config{Now: func() time.Time { return b.now }})
+	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: func() uint64 { return 0 }})
+	return b
+}
+
+func (b *bench) handle(ev engine.Event) { b.out = append(b.out, b.lane.Handle(b.now, ev)...) }
+
+func (b *bench) lease(node string) {
+	b.t.Helper()
+	if _, err := b.store.Register(context.Background(), node, time.Hour); err != nil {
+		b.t.Fatal(err)
+	}
+	b.handle(engine.Leased{Node: node})
+}
+
+// take removes and returns the effects of one type so far.
+func take[E engine.Effect](b *bench) []E {
+	var found []E
+	var rest []engine.Effect
+	for _, eff := range b.out {
+		if e, ok := eff.(E); ok {
+			found = append(found, e)
+		} else {
+			rest = append(rest, eff)
+		}
+	}
+	b.out = rest
+	return found
+}
+
+// append carries out the commit that is wanted, and returns the answer to give.
+func (b *bench) append() engine.Committed {
+	b.t.Helper()
+	cs := take[engine.Commit](b)
+	if len(cs) != 1 {
+		b.t.Fatalf("%d commits are wanted, not one", len(cs))
+	}
+	res, err := b.store.Append(context.Background(), cs[0].Node, cs[0].Batch)
+	return engine.Committed{Number: cs[0].Number, Results: res, Err: err}
+}
+
+func (b *bench) start() uuid.UUID {
+	b.t.Helper()
+	data, _, wrong := saga.Begin(b.def, saga.StartOptions{Version: 1})
+	if wrong != nil {
+		b.t.Fatal(wrong)
+	}
+	id := uuid.Must(uuid.NewV7())
+	b.handle(engine.StartSaga{ID: id, Def: b.def, Start: journal.Start{Definition: b.def.Name, Version: 1}, Data: data, Reply: 1})
+	return id
+}
+
+func (b *bench) claim(node string) engine.Loaded {
+	b.t.Helper()
+	claimed, err := b.store.Claim(context.Background(), node, 10)
+	if err != nil || len(claimed) != 1 {
+		b.t.Fatalf("claimed %v, %v; want one saga", claimed, err)
+	}
+	records, err := b.store.Records(context.Background(), claimed[0].Saga, 0, 100)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records}
+}
+
+// The store has a saga released and gives it to the same node again, before the
+// lane has the answer to the release: the lane has it read again instead of forgetting it.
+func TestClaimedAgainBeforeTheReleaseIsAnswered(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
+	b.lease("n1")
+	id := b.start()
+	answer := b.append()
+	b.now = b.now.Add(2 * time.Hour)
+	b.handle(b.claim("n1"))
+	b.handle(answer)
+	reloads := take[engine.Reload](b)
+	if len(reloads) != 1 || reloads[0].Claimed.Saga != id {
+		t.Fatalf("reloads: %+v, want one of %s", reloads, id)
+	}
+	records, err := b.store.Records(t.Context(), id, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.handle(engine.Loaded{Claimed: reloads[0].Claimed, Node: "n1", Def: b.def, Records: records})
+	b.handle(b.append())
+	if h, err := b.store.Saga(t.Context(), id); err != nil || h.Status != string(saga.Succeeded) {
+		t.Errorf("the saga is %s, %v; want succeeded", h.Status, err)
+	}
+}
+
+// What was claimed under an earlier lease is not taken in under the next one.
+func TestLoadedUnderAnEarlierLease(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
+	b.lease("n1")
+	b.start()
+	b.handle(b.append())
+	if err := b.store.Release(t.Context(), "n1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.store.Register(t.Context(), "n2", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	stale := b.claim("n2")
+	b.handle(engine.LeaseLost{})
+	if err := b.store.Release(t.Context(), "n2"); err != nil {
+		t.Fatal(err)
+	}
+	b.lease("n3")
+	take[engine.Dropped](b)
+	b.handle(stale)
+	if b.lane.Len() != 0 {
+		t.Error("a saga claimed under n2 was taken in under n3")
+	}
+	b.handle(b.claim("n3"))
+	if b.lane.Len() != 1 {
+		t.Error("the saga claimed under n3 was not taken in")
+	}
+}
+
+// Another writer's record stands where ours should: the lane gives the saga up,
+// and the row with it, so that it is not left to nobody.
+func TestConflictGivesTheSagaUp(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
+	b.lease("n1")
+	id := b.start()
+	b.handle(b.append())
+	send := take[engine.Perform](b)[0].Send
+	b.handle(engine.Answered{ID: id, Path: send.Path, Way: send.Way, Attempt: 1, Answer: saga.Answer{Sent: true, Status: 200}})
+	c := take[engine.Commit](b)[0]
+	b.handle(engine.Committed{Number: c.Number, Results: []journal.Result{{Err: journal.ErrConflict}}})
+	b.handle(b.append())
+	h, err := b.store.Saga(t.Context(), id)
+	if err != nil || h.Owner != "" || b.lane.Len() != 0 {
+		t.Errorf("owner %q, %d in memory, %v: want it to be nobody's", h.Owner, b.lane.Len(), err)
+	}
+}
+
+// A saga that has ended leaves no alarm behind, however far its time-out was.
+func TestAlarmsDoNotPileUp(t *testing.T) {
+	b := newBench(t, "saga: x\ntimeout: 30d\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
+	b.lease("n1")
+	for range 100 {
+		id := b.start()
+		b.handle(b.append())
+		send := take[engine.Perform](b)[0].Send
+		b.handle(engine.Answered{ID: id, Path: send.Path, Way: send.Way, Attempt: 1, Answer: saga.Answer{Sent: true, Status: 200}})
+		b.handle(b.append())
+	}
+	if at := b.lane.Alarm(); b.lane.Len() != 0 || !at.IsZero() {
+		t.Errorf("%d sagas held, next alarm %v: want none", b.lane.Len(), at)
+	}
+}
+
+// brokenDefinitions cannot be used once broken is set.
+type brokenDefinitions struct {
+	definitions
+	loads  atomic.Int64
+	broken atomic.Bool
+}
+
+func (d *brokenDefinitions) Definition(ctx context.Context, name string, v int) (*saga.Definition, error) {
+	d.loads.Add(1)
+	if d.broken.Load() {
+		return nil, fmt.Errorf("%s: %w", name, saga.ErrUnusable)
+	}
+	return d.definitions.Definition(ctx, name, v)
+}
+
+// A saga that this node cannot run rests, instead of being claimed over and over;
+// mail to it does not change that.
+func TestSetAsideRests(t *testing.T) {
+	for name, open := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			store := open(t)
+			t.Cleanup(func() { _ = store.Close() })
+			def := compile(t, "saga: poison\nsteps:\n  - {id: nap, sleep: 1h}\n")
+			d := &brokenDefinitions{definitions: definitions{"poison": def}}
+			n := startNode(t, store, nil, func(c *engine.Config) { c.Definitions, c.Log = d, nil })
+			id := n.start(def, "null", nil)
+			n.await(def, id, "parked", func(m *saga.Machine) bool {
+				h, err := store.Saga(t.Context(), id)
+				return err == nil && h.Owner == ""
+			})
+			d.broken.Store(true)
+			command, err := json.Marshal(saga.Command{Do: "pause"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: command}); err != nil {
+				t.Fatal(err)
+			}
+			var h journal.Head
+			for range 1000 {
+				if h, err = store.Saga(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+				if d.loads.Load() > 0 && h.Owner == "" && h.WakeAt.After(time.Now().Add(journal.SetAside/2)) && h.WakeAt.Before(time.Now().Add(2*journal.SetAside)) {
+					return
+				}
+				<-time.After(5 * time.Millisecond)
+			}
+			t.Errorf("after %d loads it wakes at %v, owner %q: want it to rest for %v", d.loads.Load(), h.WakeAt, h.Owner, journal.SetAside)
+		})
+	}
+}
