@@ -5,7 +5,7 @@ GO      ?= go
 PKGS    ?= ./...
 BIN     := bin/recourse
 
-.PHONY: help run build test race vet fuzz bench sim fmt clean
+.PHONY: help run build test vet fuzz bench sim mutants fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,7 @@ vet: ## gofmt, go vet (with every build tag), go mod tidy -diff
 	@off=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$off" ]; then echo "gofmt would change:"; echo "$$off"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./internal/failpoint ./engine ./cmd/recourse
+	$(GO) vet -tags mutants ./internal/mutant ./engine/... ./saga ./journal/memory
 	$(GO) mod tidy -diff
 
 FUZZTIME ?= 30s
@@ -39,6 +40,9 @@ SEEDS ?= 2000
 START ?= 1
 sim: ## simulate SEEDS runs from seed START, with crashes and faults
 	$(GO) run ./engine/sim/run -seeds $(SEEDS) -start $(START)
+
+mutants: ## switch on one deliberate bug after the other; each has to be noticed by the simulator
+	$(GO) run -tags mutants ./engine/sim/mutants
 
 fmt: ## gofmt everything
 	gofmt -w $$(git ls-files '*.go')

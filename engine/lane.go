@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -113,14 +114,16 @@ func (l *Lane) start(ev StartSaga) {
 
 func (l *Lane) load(ev Loaded) {
 	id := ev.Claimed.Saga
-	if ev.Node != l.node {
+	if ev.Node != l.node && !mutant.On("stale-loads") {
 		return // claimed under an earlier lease, which another node has taken over
 	}
 	if old := l.runs[id]; old != nil {
 		if old.parking() {
 			// The store has it released already and has given it to us again, but the
 			// answer to the release is not in yet. What was read may be out of date by then.
-			old.again = &ev.Claimed
+			if !mutant.On("claimed-again-ignored") {
+				old.again = &ev.Claimed
+			}
 		}
 		return
 	}
@@ -141,6 +144,9 @@ func (l *Lane) load(ev Loaded) {
 			r.shown = saga.Waiting // parked as it may have been, its row is written anew
 		}
 		for _, a := range m.Open() {
+			if mutant.On("lost-attempts-forgotten") {
+				break
+			}
 			if err := l.settle(r, a.Path, a.Way, a.Number, saga.Lost()); err != nil {
 				return err
 			}
@@ -186,6 +192,9 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 			continue
 		}
 		r.next.Mail = append(r.next.Mail, m.ID)
+		if mutant.On("mail-thrown-away") {
+			continue
+		}
 		if r.m.Folded(m.ID) || r.m.Status().Terminal() {
 			continue
 		}
@@ -251,7 +260,11 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 	r.held = false
 	decisions := r.m.Decide()
 	for _, d := range decisions {
-		if w, ok := d.(saga.WakeAt); ok && !w.At.After(l.now) {
+		now := l.now
+		if mutant.On("timers-fire-early") {
+			now = now.Add(time.Second)
+		}
+		if w, ok := d.(saga.WakeAt); ok && !w.At.After(now) {
 			return true, l.write(r, w.Woke)
 		}
 	}
@@ -271,6 +284,10 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			}
 			r.sends = append(r.sends, d.Send)
 			r.open++
+			if mutant.On("send-before-commit") {
+				l.emit(Perform{ID: r.id, Node: l.node, Send: d.Send})
+				r.sends = nil
+			}
 			return true, nil
 		case saga.Write:
 			return true, l.write(r, d.Record)
@@ -302,7 +319,9 @@ func (l *Lane) settleDown(r *run) {
 	case r.open > 0 || (soon && !l.draining && !r.held):
 		if soon && !wake.Equal(r.alarm) { // a far one is looked at when the open attempts have ended
 			r.alarm = wake
-			l.alarms.add(wake, r.id)
+			if !mutant.On("alarms-forgotten") {
+				l.alarms.add(wake, r.id)
+			}
 		}
 		if shown(status) == shown(r.shown) && !r.rewrite && r.next.Start == nil {
 			return
@@ -318,6 +337,9 @@ func (l *Lane) settleDown(r *run) {
 	row := r.m.Row()
 	if r.next.Release && !status.Terminal() {
 		row.WakeAt = wake
+		if mutant.On("timers-only-in-memory") {
+			row.WakeAt = time.Time{}
+		}
 	}
 	r.next.Row, r.shown, r.rewrite = &row, status, false
 }
@@ -381,7 +403,7 @@ func (l *Lane) committed(ev Committed) {
 
 // durable lets out what waited for a saga's commit.
 func (l *Lane) durable(r *run, res journal.Result) {
-	if res.Err != nil {
+	if res.Err != nil && !mutant.On("conflicts-ignored") {
 		if r.reply != nil {
 			l.emit(Replied{Reply: r.reply, ID: res.Saga, Err: res.Err})
 			l.drop(r, res.Err)
@@ -435,6 +457,13 @@ const maxPause = time.Second
 // it went through. Starts that surely were not written are turned away.
 func (l *Lane) repeat(err error) {
 	l.failures++
+	if mutant.On("unknown-is-failed") && errors.Is(err, journal.ErrUnknown) {
+		l.turnAway()
+		for _, r := range l.flight {
+			l.drop(r, err)
+		}
+		l.flight = nil
+	}
 	if !errors.Is(err, journal.ErrUnknown) && l.failures == 1 {
 		l.turnAway()
 	}

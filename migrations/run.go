@@ -35,22 +35,26 @@ type Database struct {
 	dialect string
 	open    func() (*sql.DB, error)
 	driver  func(*sql.DB) (database.Driver, error)
-	exists  string                                          // query: is there a version table
-	lock    func(ctx context.Context) (func() error, error) // nil: the driver's own lock holds across processes
+	exists  string // query: is there a version table
+	// lock covers reading the version too, which the driver's own locks do not: while a
+	// step runs it stands there as dirty.
+	lock func(ctx context.Context) (unlock func() error, err error)
 }
 
 // Postgres names a database by its DSN, pgxpool's options included. Two processes that migrate it at the
 // same time wait for each other on an advisory lock.
 func Postgres(dsn string) Database {
+	open := func() (*sql.DB, error) {
+		c, err := pgxpool.ParseConfig(dsn) // which knows the pool's options too
+		if err != nil {
+			return nil, err
+		}
+		return stdlib.OpenDB(*c.ConnConfig), nil
+	}
 	return Database{
 		dialect: "postgres",
-		open: func() (*sql.DB, error) {
-			c, err := pgxpool.ParseConfig(dsn) // which knows the pool's options too
-			if err != nil {
-				return nil, err
-			}
-			return stdlib.OpenDB(*c.ConnConfig), nil
-		},
+		open:    open,
+		lock:    func(ctx context.Context) (func() error, error) { return lockAdvisory(ctx, open) },
 		driver: func(db *sql.DB) (database.Driver, error) {
 			return pgxmigrate.WithInstance(db, &pgxmigrate.Config{})
 		},
@@ -174,13 +178,11 @@ func (d Database) newest() (int, error) {
 }
 
 func (d Database) run(ctx context.Context, do func(*migrate.Migrate) error) (err error) {
-	if d.lock != nil {
-		unlock, err := d.lock(ctx)
-		if err != nil {
-			return fmt.Errorf("migrate: %w", err)
-		}
-		defer func() { err = errors.Join(err, unlock()) }()
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
 	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	db, err := d.open()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)

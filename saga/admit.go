@@ -7,6 +7,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/retry"
 )
@@ -220,6 +221,9 @@ func (m *Machine) applyOrder(r journal.Record) error {
 		m.paused = false
 		return nil
 	case journal.Cancelled:
+		if mutant.On("cancel-forgotten") {
+			return nil
+		}
 		m.stop = d.Mode == "stop"
 		m.reason = m.ordered("cancelled", "the saga was cancelled", d)
 		return nil
@@ -272,6 +276,7 @@ func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
 			n.given, newKey = d.Output, true // another request must not go under the old key
 		}
 		s.again(newKey)
+		s.allowed = s.state != holding // mending credentials says nothing about a doubt
 		ev = evAgain
 	case "succeeded":
 		ev, s.doubt, n.output = evSettle, false, d.Output

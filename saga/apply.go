@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/retry"
 )
@@ -130,7 +131,7 @@ func (m *Machine) applyIntent(s *side, r journal.Record) error {
 		return fmt.Errorf("%w: an intent without a request", ErrUnreadable)
 	}
 	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
-	s.request, s.hash, s.sentAt = d.Request, d.RequestHash, r.At
+	s.request, s.hash, s.sentAt, s.allowed = d.Request, d.RequestHash, r.At, false
 	if s.firstSent.IsZero() {
 		s.firstSent = r.At
 	}
@@ -218,7 +219,7 @@ func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
 		s.doubt, n.output, s.class = false, d.Output, journal.Succeeded
 	case ThenFail, ThenStick, ThenRetry:
 		// Only a query that gave an answer settles: it said that nothing happened.
-		if d.By == string(VerifyIt) && n.query.state == done {
+		if d.By == string(VerifyIt) && (n.query.state == done || mutant.On("no-answer-settles")) {
 			s.doubt = false
 		}
 	case ThenVerify:
@@ -252,7 +253,7 @@ func (m *Machine) advance(n *node, s *side) {
 		return
 	}
 	n.do.request, n.query.request = nil, nil
-	if n.step.Pivot && s.state == done {
+	if n.step.Pivot && s.state == done && !mutant.On("pivot-forgotten") {
 		m.pivoted = true
 	}
 	if n.passed {

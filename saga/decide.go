@@ -3,10 +3,12 @@ package saga
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"recourse/compensation"
 	"recourse/idempotency"
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga/expr"
@@ -188,19 +190,22 @@ func (m *Machine) lastOutput(g *group) json.RawMessage {
 // decideCall sends the next attempt of a call, if its request can be made and paid.
 func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 	step := m.stepOf(n, way)
-	if s.doubt && s.round() > 0 && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) {
+	if s.doubt && !s.allowed && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) && !mutant.On("key-window-ignored") {
 		return m.windowOver(n, way)
 	}
-	request, hash, key := s.request, s.hash, s.key
+	request, hash, key, generation := s.request, s.hash, s.key, s.generation
+	if mutant.On("key-per-attempt") {
+		request, generation = nil, s.attempts
+	}
 	if request == nil {
 		var err error
-		if request, key, err = m.render(n, s, way); err != nil {
+		if request, key, err = m.render(n, generation, way); err != nil {
 			return m.refuseWay(n, way, asFailure("request", err))
 		}
 		hash = request.Hash()
 	}
 	reserve := step.Cost.reserve()
-	if way == journal.Do && !m.account.Fits(reserve) {
+	if way == journal.Do && !m.account.Fits(reserve) && !mutant.On("no-budget") {
 		return m.overBudget(n, s, reserve)
 	}
 	d := IntentData{Request: request, RequestHash: hash}
@@ -226,7 +231,7 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 // until is when sending again is not safe any more: the zero time if it does not
 // matter, because nothing was sent before that may have had its effect.
 func (s *side) until(step *Step) time.Time {
-	if !s.doubt || s.round() == 0 { // a person has decided, knowing the time
+	if !s.doubt || s.allowed || mutant.On("key-window-ignored") {
 		return time.Time{}
 	}
 	return s.firstSent.Add(step.KeyWindow)
@@ -252,10 +257,13 @@ func (c Cost) reserve() retry.Money {
 }
 
 // render makes the request and its key.
-func (m *Machine) render(n *node, s *side, way journal.Way) (*Request, string, error) {
+func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, string, error) {
 	step := m.stepOf(n, way)
 	env := m.env(n)
-	key := idempotency.Key(m.id, n.path, way, s.generation)
+	key := idempotency.Key(m.id, n.path, way, generation)
+	if mutant.On("undo-under-the-forward-key") {
+		key = idempotency.Key(m.id, n.path, journal.Do, 0)
+	}
 	if step.Key != nil {
 		text, err := step.Key.Text(env)
 		if err != nil {
@@ -425,6 +433,8 @@ func (n *node) contained() bool {
 func (m *Machine) endInDoubt(n *node) Then {
 	passes := n.step.Continue || n.in.root().final || n.contained()
 	switch {
+	case mutant.On("doubt-is-failure"):
+		return ThenFail
 	case n.step.Pivot:
 		return ThenAsk
 	case n.needsSettling() && (m.reason != nil || !passes):
@@ -482,11 +492,14 @@ func (m *Machine) decideFailing() []Decision {
 		}
 		return m.decideStep(n)
 	}
-	if n, _ := m.current(); n != nil && (n.do.state == open || n.do.state == checking) {
+	if n, _ := m.current(); n != nil && (n.do.state == open || n.do.state == checking) && !mutant.On("undo-before-the-answer") {
 		return m.decideStep(n) // its answer comes first
 	}
 	d := CompensatingData{Reason: *m.reason, Plan: []string{}}
 	plan, left := compensation.Plan(m.effects())
+	if mutant.On("undo-forwards") {
+		slices.Reverse(plan)
+	}
 	d.Plan, d.Residual = append(d.Plan, plan...), left
 	return []Decision{Write{journal.Record{Kind: journal.Compensating, Data: encode(d)}}}
 }
@@ -494,7 +507,7 @@ func (m *Machine) decideFailing() []Decision {
 // unsettled returns a step in doubt whose compensation cannot be rendered
 // before the doubt is settled, the latest first; nil when there is none, or nothing is undone.
 func (m *Machine) unsettled() *node {
-	if m.nothingUndone() != "" {
+	if m.nothingUndone() != "" || mutant.On("undo-unsettled") {
 		return nil
 	}
 	for i := len(m.order) - 1; i >= 0; i-- {
@@ -552,7 +565,7 @@ func (n *node) effect() (journal.Class, bool) {
 	case n.undo.state == done: // an operator said so
 		return "", false
 	case n.do.doubt && n.do.state != done:
-		return journal.InDoubt, true
+		return journal.InDoubt, !mutant.On("skip-steps-in-doubt")
 	case n.do.state != done:
 		return "", false
 	case ok && !call.ReadOnly():

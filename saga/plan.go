@@ -203,7 +203,7 @@ func (p *planner) compensation(step *Step) *Planned {
 	if cost := c.Cost.reserve(); !cost.IsZero() {
 		u.Cost = cost.Decimal()
 	}
-	request, key, err := p.m.render(n, &n.undo, journal.Undo)
+	request, key, err := p.m.render(n, n.undo.generation, journal.Undo)
 	if err != nil {
 		u.Note = p.missing(asFailure("compensate", err))
 		return u

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"recourse/idempotency"
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/retry"
 )
@@ -17,6 +18,9 @@ const Interrupted = "interrupted"
 
 // Lost is the answer to an attempt whose process died: nobody knows.
 func Lost() Answer {
+	if mutant.On("lost-is-not-sent") {
+		return Answer{Code: "connection"}
+	}
 	return Answer{Sent: true, Code: Interrupted, Detail: "the process that sent the request stopped before the answer came"}
 }
 
@@ -231,7 +235,7 @@ func (t *settling) names() []string {
 func (t *settling) do() journal.Class {
 	class := t.judge()
 	doubt := t.s.doubt || class == journal.InDoubt
-	if class == journal.Refused && t.s.doubt {
+	if class == journal.Refused && t.s.doubt && !mutant.On("doubt-is-not-sticky") {
 		// Doubt is sticky: an earlier attempt may have had its effect, and this
 		// answer does not tell. 409 says that it is being worked on.
 		class = journal.InDoubt
@@ -281,8 +285,14 @@ func (t *settling) unsettled() Then {
 			wait = 0
 		}
 		t.d.RetryAt = &Time{t.at.Add(max(wait+t.step.InDoubt.Verify.After, t.a.RetryAfter))}
+		if mutant.On("verify-without-margin") {
+			t.d.RetryAt = &Time{t.at}
+		}
 		return ThenVerify
 	case Ask:
+		if mutant.On("ask-sends-again") && t.again() {
+			return ThenRetry
+		}
 		return ThenAsk
 	}
 	return t.m.endInDoubt(t.n)
@@ -291,7 +301,7 @@ func (t *settling) unsettled() Then {
 // again schedules the next attempt, if the policy leaves one.
 func (t *settling) again() bool {
 	p := t.step.Retry
-	if !p.Left(t.s.round()) || !p.Retries(t.names(), true) {
+	if (!p.Left(t.s.round()) && !mutant.On("attempts-without-end")) || !p.Retries(t.names(), true) {
 		return false
 	}
 	delay := p.Delay(t.s.round(), t.chance)
@@ -299,6 +309,9 @@ func (t *settling) again() bool {
 		delay = 0 // the time it took to come back was wait enough
 	}
 	due := t.at.Add(max(delay, t.a.RetryAfter))
+	if mutant.On("retry-after-ignored") {
+		due = t.at.Add(delay)
+	}
 	if t.step.Deadline > 0 && due.Sub(t.s.firstSent) >= t.step.Deadline {
 		return false
 	}
@@ -322,6 +335,7 @@ func (t *settling) undo() journal.Class {
 	case class == journal.Succeeded:
 	case class == journal.Held:
 		t.d.Then = ThenHold
+	case class == journal.Refused && mutant.On("give-up-undoing"):
 	case class == journal.Refused, !t.again():
 		t.d.Then = ThenStick
 	case doubt && idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow):
@@ -355,6 +369,9 @@ func (t *settling) answered() Then {
 	if err != nil {
 		t.d.Output, t.d.Error = nil, expressionFailure("verify.found", err)
 		return ThenUnsure
+	}
+	if mutant.On("absent-is-found") {
+		found = true
 	}
 	out := t.d.Output
 	if found && v.Output != nil {

@@ -105,6 +105,7 @@ type side struct {
 	class      journal.Class
 	status     int
 	failure    *Failure
+	allowed    bool  // a person who knows of the doubt has said to send it again, whatever the key's window
 	found      bool  // of a query that gave an answer
 	since      int64 // the seq of the record that led to the state, and its time
 	sinceAt    time.Time

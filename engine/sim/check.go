@@ -159,7 +159,7 @@ func isFinal(def *saga.Definition, path string) bool {
 
 // checkOrder is about the journal alone: invariants 9, 10, 13, 14, 15, 17.
 func (s *sim) checkOrder(id uuid.UUID, records []journal.Record) {
-	compensating, cancelled := false, false
+	compensating, cancelled, pivoted := false, false, false
 	var plan []string
 	for _, r := range records {
 		switch r.Kind {
@@ -168,8 +168,15 @@ func (s *sim) checkOrder(id uuid.UUID, records []journal.Record) {
 			var d saga.CompensatingData
 			mustRead(r, &d)
 			plan = d.Plan
+			if pivoted && len(plan) > 0 && d.Reason.Code != "operator" {
+				s.violate(id, "undone after the pivot, though no operator said so")
+			}
 		case journal.Cancelled:
 			cancelled = true
+		case journal.Outcome:
+			if step := s.defs[s.definitionOf(id)].ByID[r.Path]; step != nil && step.Pivot && r.Way == journal.Do && r.Class == journal.Succeeded {
+				pivoted = true
+			}
 		case journal.Woke:
 			var d saga.WokeData
 			mustRead(r, &d)

@@ -70,7 +70,7 @@ saga: odd
 input: {n: integer}
 steps:
   - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, deadline: 4s, retry: {initial: 200ms, attempts: 9, not_on: [503]}, compensate: {http: "DELETE http://w/do/a?key=${key}", timeout: 1s, order: last, retry: {initial: 100ms}}}
-  - {id: b, http: "POST http://w/do/b", body: {}, timeout: 1s, key_window: 2s, retry: {initial: 400ms, attempts: 9}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: 3, when: "output?.id != null"}}
+  - {id: b, http: "POST http://w/do/forgetful", body: {}, timeout: 1s, key_window: 2s, retry: {initial: 400ms, attempts: 9}, compensate: {http: "DELETE http://w/do/forgetful/${output.id}", timeout: 1s, retry: 3, when: "output?.id != null"}}
   - id: c
     http: POST http://w/do/c
     body: {}

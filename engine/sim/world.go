@@ -16,6 +16,10 @@ import (
 // margin is the `after` of the definitions here.
 const margin = time.Second
 
+// remembered is how long the service "forgetful" keeps a key: the key_window of 2 s
+// that its step declares, and as long as a request may be on its way.
+const remembered = 2*time.Second + time.Second + margin
+
 // theWorld is the other side: it honours keys, keeps what it did, and can be asked.
 //
 //	POST /do/<service>           an effect; {"id": …}
@@ -77,7 +81,8 @@ func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
 		return
 	case s.fault(40):
 		a := reply(429, `{}`)
-		a.RetryAfter = s.between(0, 2*time.Second)
+		seconds := s.rng.IntN(7)
+		a.RetryAfter, a.Headers = time.Duration(seconds)*time.Second, map[string]string{"retry-after": strconv.Itoa(seconds)}
 		back(a)
 		return
 	case s.fault(80):
@@ -114,9 +119,12 @@ func (w *theWorld) look(u *url.URL) saga.Answer {
 	if !strings.HasPrefix(u.Path, "/status/") {
 		return reply(200, `{}`)
 	}
+	if w.s.fault(15) {
+		return reply(404, `{}`) // the query itself is not to be had: it says nothing
+	}
 	st := w.keys[u.Query().Get("key")]
 	if st == nil || st.id == "" {
-		return reply(200, `{"count":0}`)
+		return reply(200, `{"count":0,"id":null}`)
 	}
 	return reply(200, `{"count":1,"id":"`+st.id+`"}`)
 }
@@ -125,6 +133,9 @@ func (w *theWorld) post(u *url.URL, send saga.Send, took time.Duration) saga.Ans
 	key := send.Request.Headers["Idempotency-Key"]
 	if w.barred[key] {
 		return reply(410, `{}`)
+	}
+	if st := w.keys[key]; st != nil && strings.HasSuffix(u.Path, "/forgetful") && w.s.now.Sub(st.ready) > remembered {
+		delete(w.keys, key)
 	}
 	if st := w.keys[key]; st != nil && !w.o.ForgetKeys {
 		if w.s.now.Before(st.ready) {
@@ -152,6 +163,9 @@ func (w *theWorld) del(u *url.URL, send saga.Send) saga.Answer {
 	own := send.Request.Headers["Idempotency-Key"]
 	if st := w.keys[own]; st != nil {
 		return st.answer
+	}
+	if w.s.fault(20) {
+		return reply(422, `{}`) // not today: a person has to mend it
 	}
 	var id string
 	if key := u.Query().Get("key"); key != "" {

@@ -29,20 +29,20 @@ var may = map[string][]string{
 	"idempotency":  {"journal"},
 	"compensation": {"journal"},
 
-	"saga":           {"compensation", "idempotency", "journal", "retry", "saga/expr"},
+	"saga":           {"internal/mutant", "compensation", "idempotency", "journal", "retry", "saga/expr"},
 	"saga/expr":      {},
 	"saga/dsl":       {"saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":     {"saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
 	"catalog":        {"journal", "saga", "saga/dsl"},
 	"internal/story": {"journal", "saga", "retry"},
 
-	"journal/memory":      {"journal"},
+	"journal/memory":      {"internal/mutant", "journal"},
 	"journal/sqlite":      {"journal", "migrations"},
 	"journal/postgres":    {"journal", "migrations"},
 	"journal/journaltest": {"journal"},
 	"migrations":          {},
 
-	"engine":     {"journal", "saga", "internal/failpoint"},
+	"engine":     {"journal", "saga", "internal/failpoint", "internal/mutant"},
 	"engine/sim": {"*"},
 	"api":        {"catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 

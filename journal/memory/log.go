@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -21,7 +22,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", err)
 	}
 	defer unlock()
-	if _, ok := s.nodes[node]; !ok {
+	if _, ok := s.nodes[node]; !ok && !mutant.On("no-fence") {
 		return nil, fmt.Errorf("append: %w", journal.ErrFenced)
 	}
 	results := make([]journal.Result, len(batch))
@@ -42,10 +43,13 @@ func (s *Store) append(node string, a *journal.Append) journal.Result {
 	case !ok:
 		return journal.Result{Err: journal.ErrConflict}
 	case len(fresh) == 0 && (len(a.Records) > 0 || a.Start != nil):
+		if mutant.On("append-not-idempotent") {
+			return journal.Result{Err: journal.ErrConflict}
+		}
 		return journal.Result{} // done before, with all that came with it
 	case g.head.Owner != node && len(a.Records) == 0 && a.Release:
 		return journal.Result{} // given up before
-	case g.head.Owner != node:
+	case g.head.Owner != node && !mutant.On("no-fence"):
 		return journal.Result{Err: journal.ErrConflict}
 	}
 	s.apply(g, a, fresh)
@@ -181,7 +185,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 }
 
 func (g *saga) due(now time.Time) bool {
-	return g.head.Owner == "" && !g.head.WakeAt.IsZero() && !g.head.WakeAt.After(now)
+	return (g.head.Owner == "" || mutant.On("claims-what-is-owned")) && !g.head.WakeAt.IsZero() && !g.head.WakeAt.After(now)
 }
 
 // Records implements journal.Log.

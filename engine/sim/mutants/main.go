@@ -1,0 +1,98 @@
+//go:build mutants
+
+// Command mutants switches on one deliberate bug after the other and simulates
+// until it is noticed. It ends with a line of counts, and exits non-zero if one
+// is not noticed within -seeds seeds.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"recourse/engine/sim"
+	"recourse/internal/mutant"
+)
+
+// names are the bugs, by what they do.
+var names = []string{
+	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored",
+	"no-fence", "claims-what-is-owned", "stale-loads", "claimed-again-ignored",
+	"timers-only-in-memory", "alarms-forgotten", "timers-fire-early", "mail-thrown-away",
+	"key-per-attempt", "undo-under-the-forward-key", "key-window-ignored",
+	"doubt-is-failure", "doubt-is-not-sticky", "skip-steps-in-doubt", "ask-sends-again", "verify-without-margin", "absent-is-found", "no-answer-settles",
+	"undo-forwards", "undo-before-the-answer", "undo-unsettled", "give-up-undoing", "pivot-forgotten", "cancel-forgotten",
+	"no-budget", "retry-after-ignored", "attempts-without-end",
+}
+
+func main() {
+	seeds := flag.Int64("seeds", 10_000, "within how many seeds a bug has to be noticed")
+	sample := flag.Int64("sample", 200, "how many seeds the rate is taken from")
+	only := flag.String("only", "", "one bug")
+	flag.Parse()
+
+	tried, killed := 0, 0
+	for _, name := range names {
+		if *only != "" && name != *only {
+			continue
+		}
+		tried++
+		mutant.Set(name)
+		first, hits := hunt(1, *sample)
+		for at := *sample + 1; first == 0 && at <= *seeds; at += *sample {
+			first, _ = hunt(at, *sample)
+		}
+		if first == 0 {
+			fmt.Printf("%-28s SURVIVED %d seeds\n", name, *seeds)
+			continue
+		}
+		killed++
+		fmt.Printf("%-28s noticed first by seed %5d; by %3d of the first %d\n", name, first, hits, *sample)
+	}
+	fmt.Printf("mutants=%d killed=%d\n", tried, killed)
+	if killed < tried {
+		os.Exit(1)
+	}
+}
+
+// hunt simulates n seeds from start, and returns the first that notices something, 0 for none, and how many do.
+func hunt(start, n int64) (first, hits int64) {
+	var next, count atomic.Int64
+	next.Store(start)
+	var mu sync.Mutex
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for {
+				seed := next.Add(1) - 1
+				if seed >= start+n {
+					return
+				}
+				if !noticed(uint64(seed)) {
+					continue
+				}
+				count.Add(1)
+				mu.Lock()
+				if first == 0 || seed < first {
+					first = seed
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	return first, count.Load()
+}
+
+// noticed reports whether a seed shows the bug. A bug that makes a simulation
+// panic is noticed, too.
+func noticed(seed uint64) (yes bool) {
+	defer func() {
+		if recover() != nil {
+			yes = true
+		}
+	}()
+	return len(sim.Run(seed, sim.Options{}).Violations) > 0
+}
