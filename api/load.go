@@ -9,6 +9,8 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"github.com/labstack/echo/v4"
+
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -23,6 +25,15 @@ type live struct {
 	def     *saga.Definition
 	m       *saga.Machine
 	records []journal.Record
+}
+
+// named loads the saga that the request's path names. Errors: no such saga, as a problem.
+func (s *server) named(c echo.Context) (*live, error) {
+	id, err := sagaID(c)
+	if err != nil {
+		return nil, err
+	}
+	return s.load(c.Request().Context(), id)
 }
 
 // load reads a saga's journal. Errors: saga_not_found, and those of definitions.

@@ -69,11 +69,7 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 	if err := o.incomplete(); err != nil {
 		return err
 	}
-	id, err := sagaID(c)
-	if err != nil {
-		return err
-	}
-	l, err := s.load(c.Request().Context(), id)
+	l, err := s.named(c)
 	if err != nil {
 		return err
 	}
@@ -83,7 +79,7 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 	}
 	if !done && cmd.Do == "cancel" {
 		// A 202 promises that the saga does not succeed, and that is not known yet.
-		return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: look at the saga, or cancel again").of(id)
+		return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: look at the saga, or cancel again").of(l.id)
 	}
 	return l.answer(c, http.StatusAccepted)
 }

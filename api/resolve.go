@@ -34,16 +34,12 @@ func (s *server) resolve(c echo.Context) error {
 	if cmd.IfSeq, err = ifSeq(c); err != nil {
 		return err
 	}
-	id, err := sagaID(c)
-	if err != nil {
-		return err
-	}
-	l, err := s.load(c.Request().Context(), id)
+	l, err := s.named(c)
 	if err != nil {
 		return err
 	}
 	if _, ok := l.def.ByID[cmd.Path]; !ok {
-		return noStep(cmd.Path).of(id)
+		return noStep(cmd.Path).of(l.id)
 	}
 	done, err := l.order(c, cmd)
 	if err != nil {
@@ -76,11 +72,7 @@ func (s *server) patchSaga(c echo.Context) error {
 	if cmd.IfSeq, err = ifSeq(c); err != nil {
 		return err
 	}
-	id, err := sagaID(c)
-	if err != nil {
-		return err
-	}
-	l, err := s.load(c.Request().Context(), id)
+	l, err := s.named(c)
 	if err != nil {
 		return err
 	}

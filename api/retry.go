@@ -20,11 +20,7 @@ func (s *server) retry(c echo.Context) error {
 	if err := o.incomplete(); err != nil {
 		return err
 	}
-	id, err := sagaID(c)
-	if err != nil {
-		return err
-	}
-	l, err := s.load(c.Request().Context(), id)
+	l, err := s.named(c)
 	if err != nil {
 		return err
 	}
