@@ -49,7 +49,7 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 	if err := json.Unmarshal(first[0].Data, &d); err != nil {
 		return nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
 	}
-	def, err := s.cfg.Catalog.Definition(ctx, d.Definition, d.Version)
+	def, err := s.cfg.Catalog.Definition(ctx, d.Definition, int(d.Version))
 	if errors.Is(err, journal.ErrNotFound) { // it was there when the saga started
 		return nil, fmt.Errorf("saga %s: %w: version v%d of %s is gone", id, saga.ErrUnusable, d.Version, d.Definition)
 	}

@@ -59,8 +59,8 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	if err != nil {
 		return err
 	}
-	b.version = started.Version
-	b.options = saga.StartOptions{Version: started.Version, Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(started), Labels: l.m.Labels(),
+	b.version = int(started.Version)
+	b.options = saga.StartOptions{Version: int(started.Version), Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(started), Labels: l.m.Labels(),
 		Actor: callerOf(c).name, RetryOf: l.id, Reason: cmd.Reason}
 	id, replayed, err := s.begin(c.Request().Context(), b)
 	if err != nil {

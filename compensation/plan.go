@@ -16,6 +16,7 @@ type Effect struct {
 	Class    journal.Class // Succeeded, or InDoubt: it may have happened
 	Declared bool          // a compensation is declared that applies to Class
 	None     bool          // `compensate: none` was written
+	Limited  bool          // a compensation is declared, but not for Class
 	Kept     string        // why nothing is undone at all; "" if the saga is
 	Lift     Lift
 }
@@ -70,6 +71,8 @@ func (e Effect) why() string {
 	switch {
 	case e.Kept != "":
 		return what + ", and was not undone: " + e.Kept
+	case e.Limited:
+		return what + ", and its compensation is declared for another outcome (`on`)"
 	case e.None:
 		return what + ", and is declared to need no compensation"
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -74,7 +75,7 @@ func (l *laneLoop) do(eff Effect) {
 	case Advanced:
 		e.hub.notify(eff.ID)
 	case Dropped:
-		if eff.Err != nil {
+		if eff.Err != nil && !errors.Is(eff.Err, journal.ErrUnique) && !errors.Is(eff.Err, journal.ErrStartKey) { // which the client is told
 			e.cfg.Log.Warn("saga dropped from this node", "saga", eff.ID, "error", eff.Err)
 		}
 	case Reload:

@@ -167,7 +167,7 @@ func (m *Machine) admitResolve(o Command) *Refusal {
 		}
 		return nil
 	case "compensated":
-		if !undo && s.state != asking {
+		if !undo && !s.doubt {
 			return refusal("bad_outcome", "only a step that may have happened can be compensated by hand", "")
 		}
 		return nil
@@ -280,7 +280,9 @@ func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
 		ev = evAgain
 	case "succeeded":
 		ev, s.doubt, n.output = evSettle, false, d.Output
+		m.settleCost(s, true)
 	case "compensated":
+		m.settleCost(s, s.doubt)
 		s.doubt = false
 		ev = evSettle
 		if !undo {
@@ -289,6 +291,7 @@ func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
 		}
 	case "failed":
 		ev, s.doubt = evGiveUp, false
+		m.settleCost(s, false)
 		if s.failure == nil || s.state != sticking {
 			s.failure = &Failure{Code: "operator", Title: "an operator found that step " + n.path + " did not happen", Detail: d.Reason}
 		}

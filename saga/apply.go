@@ -165,7 +165,10 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 			return fmt.Errorf("%w: cost: %w", ErrUnreadable, err)
 		}
 		m.account.Settle(s.reserved, cost, r.Class != journal.Succeeded)
+	} else {
+		s.unknown = s.unknown.Add(s.reserved)
 	}
+	s.reserved = retry.Money{}
 	s.class, s.status, s.failure = r.Class, d.StatusCode, d.Error
 	if d.RetryAt != nil {
 		s.retryAt = d.RetryAt.Time
@@ -217,10 +220,12 @@ func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
 	switch d.Then {
 	case ThenDone:
 		s.doubt, n.output, s.class = false, d.Output, journal.Succeeded
+		m.settleCost(s, true)
 	case ThenFail, ThenStick, ThenRetry:
 		// Only a query that gave an answer settles: it said that nothing happened.
 		if d.By == string(VerifyIt) && (n.query.state == done || mutant.On("no-answer-settles")) {
 			s.doubt = false
+			m.settleCost(s, false)
 		}
 	case ThenVerify:
 		n.ask(r.At, r)
@@ -252,7 +257,9 @@ func (m *Machine) advance(n *node, s *side) {
 		s.request = nil
 		return
 	}
-	n.do.request, n.query.request = nil, nil
+	if s.state != doubted { // which may have to be sent again
+		n.do.request, n.query.request = nil, nil
+	}
 	if n.step.Pivot && s.state == done && !mutant.On("pivot-forgotten") {
 		m.pivoted = true
 	}
@@ -278,7 +285,7 @@ func (m *Machine) failure(n *node) *Reason {
 	}
 	r := &Reason{Code: "step_failed", Step: deepest.path, Title: "step " + deepest.path + " failed"}
 	if f := deepest.do.failure; f != nil {
-		r.Title, r.Detail = f.Title, f.Detail
+		r.Title, r.Detail, r.Error = f.Title, f.Detail, f.Code
 		if f.Code == codeBudget {
 			r.Code = codeBudget
 		}

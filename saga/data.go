@@ -2,6 +2,9 @@ package saga
 
 import (
 	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"recourse/compensation"
@@ -27,10 +30,30 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// Version is the number of a definition's version, written "v3".
+type Version int
+
+// String writes the version as users see it.
+func (v Version) String() string { return "v" + itoa(int(v)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Version) UnmarshalText(b []byte) error {
+	digits, ok := strings.CutPrefix(string(b), "v")
+	n, err := strconv.Atoi(digits)
+	if !ok || err != nil || n < 1 {
+		return fmt.Errorf("version %.20q is not of the form v3", b)
+	}
+	*v = Version(n)
+	return nil
+}
+
 // StartedData is the data of `started`: all that the run depends on, pinned.
 type StartedData struct {
 	Definition string                     `json:"definition"`
-	Version    int                        `json:"version"`
+	Version    Version                    `json:"version"`
 	SHA256     string                     `json:"sha256"`
 	Input      json.RawMessage            `json:"input"`
 	Vars       map[string]json.RawMessage `json:"vars,omitempty"`
@@ -123,6 +146,7 @@ type FinishedData struct {
 type Reason struct {
 	Code   string `json:"code"` // step_failed, cancelled, timeout, budget_exhausted, rejected, operator
 	Step   string `json:"step,omitempty"`
+	Error  string `json:"error,omitempty"` // the code of the step's error: http_402, or what expect.error names
 	Title  string `json:"title"`
 	Detail string `json:"detail,omitempty"`
 }

@@ -437,12 +437,21 @@ func (m *Machine) endInDoubt(n *node) Then {
 		return ThenFail
 	case n.step.Pivot:
 		return ThenAsk
-	case n.needsSettling() && (m.reason != nil || !passes):
+	case n.needsSettling() && m.reason != nil:
+		return ThenAsk
+	case n.needsSettling() && !passes && !n.settlesBySending():
 		return ThenAsk
 	case m.pivoted && m.reason == nil && !passes:
 		return ThenAsk
 	}
 	return ThenDoubt
+}
+
+// settlesBySending reports whether the step, which by its policy ended in doubt
+// without being sent again, is sent again to settle it when it has to be undone:
+// under its key that does no harm.
+func (n *node) settlesBySending() bool {
+	return n.step.InDoubt.Policy == Fail && n.step.Idempotency.In != idempotency.None
 }
 
 // needsSettling reports whether the step's compensation, under doubt, could not
@@ -488,7 +497,11 @@ func woke(path string, way journal.Way, timer string, due time.Time) journal.Rec
 func (m *Machine) decideFailing() []Decision {
 	if n := m.unsettled(); n != nil {
 		if n.do.state == doubted {
-			return m.decided(n, journal.Do, DecidedData{By: "undo", Then: ThenAsk, Detail: "its compensation needs its output"})
+			then := ThenAsk
+			if n.settlesBySending() && n.step.Retry.Left(n.do.round()) && !idempotency.Expired(n.do.firstSent, m.at, n.step.KeyWindow) {
+				then = ThenRetry
+			}
+			return m.decided(n, journal.Do, DecidedData{By: "undo", Then: then, Detail: "its compensation needs its output"})
 		}
 		return m.decideStep(n)
 	}
@@ -546,6 +559,7 @@ func (m *Machine) effects() []compensation.Effect {
 		e := compensation.Effect{Path: n.path, First: n.first, Class: class, None: n.step.NoCompensation, Kept: kept}
 		if c := n.step.Compensate; c != nil && kept == "" {
 			e.Declared = c.Applies(class)
+			e.Limited = !e.Declared
 			switch c.Order {
 			case First:
 				e.Lift = compensation.First

@@ -68,7 +68,11 @@ func (r *Reason) value() any {
 	if r == nil {
 		return nil
 	}
-	return map[string]any{"code": r.Code, "step": r.Step, "title": r.Title, "detail": r.Detail}
+	code := r.Error
+	if code == "" {
+		code = r.Code
+	}
+	return map[string]any{"code": code, "reason": r.Code, "step": r.Step, "title": r.Title, "detail": r.Detail}
 }
 
 // about is the root `saga`.
@@ -86,7 +90,7 @@ func (m *Machine) about() map[string]any {
 	return map[string]any{
 		"id":         m.id.String(),
 		"definition": m.started.Definition,
-		"version":    versionName(m.started.Version),
+		"version":    m.started.Version.String(),
 		"started_at": m.created.UTC().Format(journal.TimeFormat),
 		"labels":     labels,
 		"status":     string(status),
@@ -106,7 +110,7 @@ func (s stepsRoot) Field(id string) (any, bool) {
 	}
 	n := s.m.steps[id]
 	if n == nil {
-		return map[string]any{"output": nil, "status": string(Pending), "error": nil}, true
+		return map[string]any{"output": nil, "status": string(s.m.untouched(id)), "error": nil}, true
 	}
 	var failure any
 	if f := n.do.failure; f != nil && n.do.state != done {

@@ -45,13 +45,17 @@ func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
 	case asking:
 		e.Kind = InboxInDoubt
 		e.Title = "It is not known whether step " + n.path + " has happened"
-		e.Detail = "Look on the other side for the key below, then resolve the step: succeeded (with its output), failed, or retry to send the same request with the same key again."
+		e.Detail = "Look on the other side for its key, then resolve the step: succeeded (with its output), failed, or retry to send the same request with the same key again."
 		e.Actions = []string{"succeeded", "failed", "retry", "skip", "compensated"}
 	case holding:
 		e.Kind = InboxHeld
 		e.Title = "The other side refuses the credentials of step " + n.path
 		e.Detail = "Mend the credentials, then resolve the step with retry."
 		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
+		if s.doubt {
+			e.Detail += " An earlier attempt may have happened: look on the other side before you resolve it as anything else."
+			e.Actions = append(e.Actions, "compensated")
+		}
 	default:
 		e.Kind = InboxStuck
 		e.Title = "Step " + n.path + " has failed after the pivot: the saga can only go forward"

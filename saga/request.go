@@ -98,5 +98,3 @@ func decodeBody(body json.RawMessage) (any, error) {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-func versionName(v int) string { return "v" + itoa(v) }

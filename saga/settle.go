@@ -131,7 +131,11 @@ func (t *settling) verdict(call Call) Verdict {
 			if code == "" {
 				code = codeExpect
 			}
-			return broken(call, code, "`expect.that` does not hold: "+that.Source(), "", false)
+			title := "`expect.that` does not hold: " + that.Source()
+			if t.step.Expect.Error != "" {
+				title = code + ": " + title
+			}
+			return broken(call, code, title, "", false)
 		}
 	}
 	out := t.a.Body
@@ -262,7 +266,8 @@ func (t *settling) do() journal.Class {
 
 // doubtful follows the step's policy.
 func (t *settling) doubtful() {
-	if t.step.InDoubt.Policy == RetrySame || t.step.InDoubt.Policy == "" {
+	settling := t.m.reason != nil && t.n.needsSettling() && t.n.settlesBySending()
+	if t.step.InDoubt.Policy == RetrySame || t.step.InDoubt.Policy == "" || settling {
 		if t.again() {
 			if idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow) {
 				t.d.RetryAt, t.d.Then = nil, ThenAsk

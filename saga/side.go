@@ -78,7 +78,7 @@ var transitions = map[state]map[event]state{
 	asking:   {evAgain: ready, evSettle: done, evGiveUp: failed, evLetLie: skipped},
 	holding:  {evAgain: ready, evSettle: done, evGiveUp: failed, evLetLie: skipped},
 	sticking: {evAgain: ready, evSettle: done, evGiveUp: failed, evLetLie: skipped},
-	doubted:  {evAsk: asking}, // its undoing turns out to need what only a person can tell
+	doubted:  {evAsk: asking, evRetry: backoff}, // its undoing turns out to need its output
 }
 
 // thenEvent maps what an outcome decided to the event it is.
@@ -98,6 +98,7 @@ type side struct {
 	request    *Request // while it may be sent again
 	hash       string
 	reserved   retry.Money // of the attempt under way
+	unknown    retry.Money // of attempts whose cost is not known: still reserved
 	firstSent  time.Time   // of this generation
 	sentAt     time.Time   // of the last attempt
 	retryAt    time.Time   // with backoff and sleeping; with checking, when the query may begin
@@ -125,6 +126,17 @@ func (s *side) name() string {
 		return "ready"
 	}
 	return string(s.state)
+}
+
+// settleCost books what attempts in doubt have reserved, once it is known whether
+// they happened: as spent, or not at all.
+func (m *Machine) settleCost(s *side, happened bool) {
+	spent := retry.Money{Currency: s.unknown.Currency}
+	if happened {
+		spent = s.unknown
+	}
+	m.account.Settle(s.unknown, spent, false)
+	s.unknown = retry.Money{}
 }
 
 // again makes the side ready for a fresh round of attempts, with a new key if asked.

@@ -29,19 +29,19 @@ func TestTransitions(t *testing.T) {
 			}
 		}
 	}
-	if possible != 43 {
+	if possible != 44 {
 		t.Errorf("the table has %d transitions; it is reviewed whole when it changes: say the new number here", possible)
 	}
 }
 
-// What has ended stays ended, but for one thing: a person may be asked about a doubt.
+// What has ended stays ended, but for one thing: a doubt may have to be settled before it is undone.
 func TestEndedStaysEnded(t *testing.T) {
 	for _, from := range allStates {
 		if !from.ended() {
 			continue
 		}
 		for ev, to := range transitions[from] {
-			if from != doubted || ev != evAsk || to != asking {
+			if from != doubted || (to != asking && to != backoff) {
 				t.Errorf("%s on %s leads to %s", ev, from, to)
 			}
 		}

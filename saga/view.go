@@ -3,6 +3,7 @@ package saga
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ type TokensView struct {
 // View returns the saga as users see it.
 func (m *Machine) View() View {
 	v := View{
-		ID: m.id.String(), Definition: m.started.Definition, Version: versionName(m.started.Version), SHA256: m.started.SHA256,
+		ID: m.id.String(), Definition: m.started.Definition, Version: m.started.Version.String(), SHA256: m.started.SHA256,
 		Status: m.Status(), Reason: m.reason, Input: m.started.Input, Labels: m.labels, Cost: m.Cost(),
 		RetryOf: m.started.RetryOf, CreatedAt: Time{m.created}, UpdatedAt: Time{m.at}, Seq: m.seq,
 	}
@@ -166,6 +167,36 @@ func (m *Machine) stepStatus(n *node) StepStatus {
 	return StepFailed // sticking too: it has failed, and the saga waits for a person
 }
 
+// untouched is the status of a step without records: skipped if the switch around
+// it went, or did not go, another way.
+func (m *Machine) untouched(id string) StepStatus {
+	if m.passedBy(slices.Concat(m.def.Steps, m.def.Finally), id, false) {
+		return StepSkipped
+	}
+	return Pending
+}
+
+// passedBy looks for a step, and reports whether a switch around it has left it out.
+func (m *Machine) passedBy(steps []*Step, id string, left bool) bool {
+	for _, s := range steps {
+		if s.ID == id {
+			return left
+		}
+		c, ok := s.Body.(Choice)
+		if !ok {
+			continue
+		}
+		n := m.steps[s.ID]
+		for i, branch := range c.Branches() {
+			out := left || n != nil && (n.do.state == skipped || n.child != nil && n.branch != i)
+			if m.passedBy(branch, id, out) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // StepView is a step as users see it.
 type StepView struct {
 	Path     string          `json:"path"`
@@ -200,7 +231,7 @@ func Steps(def *Definition, m *Machine, records []journal.Record) ([]StepView, e
 	var list []*StepView
 	byPath := make(map[string]*StepView)
 	each(append(def.Steps[:len(def.Steps):len(def.Steps)], def.Finally...), func(s *Step) {
-		v := &StepView{Path: s.ID, Kind: s.Kind, Status: Pending, Attempts: []AttemptView{}, Cost: "0",
+		v := &StepView{Path: s.ID, Kind: s.Kind, Status: m.untouched(s.ID), Attempts: []AttemptView{}, Cost: "0",
 			Key: idempotency.Key(m.id, s.ID, journal.Do, 0)}
 		if n := m.steps[s.ID]; n != nil {
 			v.Status, v.Output = m.stepStatus(n), n.output
