@@ -11,7 +11,8 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## play the demo: sagas that succeed, fail, are undone, and survive a crash; then stay up
-	$(GO) run ./cmd/recourse demo
+	@$(MAKE) --no-print-directory build
+	@$(BIN) demo
 
 build: ## build bin/recourse
 	$(GO) build -trimpath -o $(BIN) ./cmd/recourse

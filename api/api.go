@@ -107,7 +107,19 @@ type server struct {
 }
 
 // New returns the API as a handler.
-func New(cfg Config) http.Handler { return newServer(cfg) }
+func New(cfg Config) http.Handler { return headAsGet(newServer(cfg)) }
+
+// headAsGet answers HEAD as GET, without the body: the server that calls it leaves that out.
+func headAsGet(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			get := *r
+			get.Method = http.MethodGet
+			r = &get
+		}
+		next.ServeHTTP(w, r)
+	})
+}
 
 func newServer(cfg Config) *echo.Echo {
 	cfg.Limits.defaults()

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
+	"syscall"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
@@ -132,8 +136,26 @@ func asProblem(err error) *problem {
 		return fail("unavailable", "it is not certain that anything was done: send the same request again, with the same Idempotency-Key").after(1)
 	case errors.As(err, &h):
 		return asHTTP(h)
+	case storeAway(err):
+		return fail("unavailable", "the database does not answer: send the same request again, with the same Idempotency-Key").after(1)
 	}
 	return fail("internal", "the server's log says more; sending the same request again, with the same Idempotency-Key, is safe")
+}
+
+// storeAway reports whether an error comes of a database that cannot be reached, or
+// that is starting, stopping or out of resources (SQLSTATE classes 08, 53 and 57P).
+func storeAway(err error) bool {
+	var n net.Error
+	var s interface{ SQLState() string }
+	switch {
+	case errors.As(err, &n), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
+		errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, journal.ErrUnknown):
+		return true
+	case errors.As(err, &s):
+		state := s.SQLState()
+		return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "53") || strings.HasPrefix(state, "57P")
+	}
+	return false
 }
 
 // asHTTP translates what echo itself says.

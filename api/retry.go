@@ -38,8 +38,8 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	switch {
 	case l.m.Status() == saga.Succeeded:
 		return fail("saga_succeeded", "there is nothing to retry: start another saga instead").of(l.id)
-	case cmd.Path != "" || cmd.NewKey:
-		return fail("not_available", "a saga that has ended is retried from its beginning, as a new saga: leave `from` and `new_key` out").of(l.id)
+	case cmd.Path != "": // new_key is as it is: a new saga's keys are new
+		return fail("not_available", "a saga that has ended is retried from its beginning, as a new saga: leave `from` out").of(l.id)
 	}
 	body, err := s.body(c)
 	if err != nil {

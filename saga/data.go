@@ -30,7 +30,8 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Version is the number of a definition's version, written "v3".
+// Version is the number of a definition's version, written "v3"; 0 is one that was
+// not published, in a plan.
 type Version int
 
 // String writes the version as users see it.
@@ -43,7 +44,7 @@ func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 func (v *Version) UnmarshalText(b []byte) error {
 	digits, ok := strings.CutPrefix(string(b), "v")
 	n, err := strconv.Atoi(digits)
-	if !ok || err != nil || n < 1 {
+	if !ok || err != nil || n < 0 {
 		return fmt.Errorf("version %.20q is not of the form v3", b)
 	}
 	*v = Version(n)

@@ -183,7 +183,7 @@ func (d *demo) stay() error {
 	}
 	last := d.sagas[len(d.sagas)-1].id
 	for _, line := range []string{"list", "show " + last, "inbox", "definitions list",
-		`start booking -i '{"traveller":"ada","to":"LIS","depart":"2027-05-01","nights":2,"card":"4242"}' --wait 10s`} {
+		`start booking -i '{"traveller":"p-1005","to":"LIS","depart":"2027-05-01","nights":2,"card":"4242"}' --wait 10s`} {
 		d.printf("  %srecourse %s\n", prefix, line)
 	}
 	d.printf("\nCtrl-C ends it.\n")

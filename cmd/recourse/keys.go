@@ -39,7 +39,7 @@ type createKeyCmd struct {
 	databaseFlag
 	outputFlag
 	Role    string        `required:"" enum:"viewer,client,worker,approver,operator,admin" help:"viewer, client, worker, approver, operator or admin."`
-	Name    string        `required:"" help:"Whose it is; journals show it."`
+	Name    string        `help:"Whose it is; journals show it. Without it, the role."`
 	Expires time.Duration `help:"How long it is good for, such as 2160h; without it, until it is revoked."`
 }
 
@@ -50,6 +50,9 @@ func (c *createKeyCmd) Run(a *app) error {
 		return err
 	}
 	defer store.Close()
+	if c.Name == "" {
+		c.Name = c.Role
+	}
 	k, secret, err := api.NewKey(c.Name, c.Role)
 	if err != nil {
 		return exit(exitUsage, err)

@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,6 +17,14 @@ const MinRedacted = 6
 // in the forms in which values appear in logs: as they are, inside JSON, and
 // percent-encoded. Values under MinRedacted bytes are left.
 func (s *Source) Redact(text string) string { return s.given.redact(text) }
+
+// Known returns every value that Get ever returned and that Redact looks for, in no order. The
+// caller may keep and change the slice.
+func (s *Source) Known() []string {
+	s.given.mu.RLock()
+	defer s.given.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.given.seen))
+}
 
 // redactor remembers values. Old ones of a rotated secret stay: logs may still
 // show them.

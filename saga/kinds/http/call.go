@@ -33,6 +33,7 @@ const (
 type CallerConfig struct {
 	Guard           *Guard                            // which addresses may be reached; nil: public ones only
 	Secret          func(name string) (string, error) // the value of a secret; its errors say how to provide it and never hold values
+	Known           func() []string                   // values of all secrets there are, which no answer may bring into a journal; nil: those that were sent only
 	MaxBody         int64                             // bytes of a decompressed body; default 4 MiB
 	UserAgent       string                            // sent unless the request brings its own; default "recourse"
 	Now             func() time.Time                  // for Retry-After dates; default time.Now
@@ -60,6 +61,9 @@ func NewCaller(cfg CallerConfig) *Caller {
 	}
 	if cfg.Secret == nil {
 		cfg.Secret = func(string) (string, error) { return "", errors.New("no secrets are configured; see --secret-dir") }
+	}
+	if cfg.Known == nil {
+		cfg.Known = func() []string { return nil }
 	}
 	if cfg.MaxBody <= 0 {
 		cfg.MaxBody = defaultMaxBody

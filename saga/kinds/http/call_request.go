@@ -54,7 +54,7 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 		header.Set("Accept-Encoding", "gzip")
 	}
 	return &outgoing{method: r.Method, url: target, header: header, body: body,
-		shown: shown(r.Method, r.URL), redact: newRedactor(u.values)}, nil
+		shown: shown(r.Method, r.URL), redact: newRedactor(append(c.cfg.Known(), u.values...))}, nil
 }
 
 func (u *unsealer) url(sealed string) (*url.URL, error) {

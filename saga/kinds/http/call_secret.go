@@ -59,8 +59,8 @@ func (u *unsealer) resolve(name string) (string, error) {
 	return "", u.failed
 }
 
-// redactor takes the values of one request's secrets out of its answer: a
-// service that echoes a header must not write it into a journal.
+// redactor takes the values of secrets out of an answer: a service that echoes
+// a header, or tells a token, must not write it into a journal.
 type redactor struct{ values []string } // longest first
 
 func newRedactor(values []string) *redactor {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	nethttp "net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -139,4 +141,22 @@ func TestEchoedSecretsAreRedacted(t *testing.T) {
 			t.Errorf("answer = %+v", a)
 		}
 	})
+}
+
+// A secret that another request's answer tells does not get into a journal either.
+func TestKnownSecretsAreRedacted(t *testing.T) {
+	srv := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Told", "canary-s3cr3t")
+		_, _ = w.Write([]byte(`{"token":"canary-s3cr3t","n":1}`))
+	}))
+	defer srv.Close()
+	c := newCaller(t, CallerConfig{Known: func() []string { return []string{"canary-s3cr3t"} }})
+	a := c.Call(t.Context(), saga.Request{Method: "GET", URL: srv.URL})
+	if got, want := string(a.Body), `{"token":"***","n":1}`; got != want {
+		t.Errorf("body %s, want %s", got, want)
+	}
+	if got := a.Headers["x-told"]; got != "***" {
+		t.Errorf("header %q, want ***", got)
+	}
 }
