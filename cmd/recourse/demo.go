@@ -174,6 +174,23 @@ func (d *demo) down() {
 	}
 }
 
+// invocation is how this very program is called from where it was called.
+func invocation() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return "recourse"
+	}
+	if strings.Contains(exe, "go-build") { // go run deletes it at its end
+		return "go run ./cmd/recourse"
+	}
+	if wd, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(wd, exe); err == nil && !strings.HasPrefix(rel, "..") {
+			return rel
+		}
+	}
+	return "recourse"
+}
+
 // stay leaves the server up until the program is interrupted.
 func (d *demo) stay() error {
 	d.printf("\nThe server stays up at %s. In another terminal:\n\n", d.server.url)
@@ -184,7 +201,7 @@ func (d *demo) stay() error {
 	last := d.sagas[len(d.sagas)-1].id
 	for _, line := range []string{"list", "show " + last, "inbox", "definitions list",
 		`start booking -i '{"traveller":"p-1005","to":"LIS","depart":"2027-05-01","nights":2,"card":"4242"}' --wait 10s`} {
-		d.printf("  %srecourse %s\n", prefix, line)
+		d.printf("  %s%s %s\n", prefix, invocation(), line)
 	}
 	d.printf("\nCtrl-C ends it.\n")
 	select {

@@ -59,7 +59,11 @@ func (c *startCmd) Run(a *app) error {
 	if c.json() {
 		a.raw(r.body)
 	} else {
-		a.printf("%s  %s\n", v.ID, a.status(v.Status))
+		why := ""
+		if v.Reason != nil {
+			why = ": " + v.Reason.Title
+		}
+		a.printf("%s  %s%s\n", v.ID, a.status(v.Status), why)
 	}
 	if c.Wait > 0 {
 		return outcome(v.ID, v.Status)
