@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Limits of a document (SPEC §4).
+// Limits of a document, as docs/definitions.md states them.
 const (
 	MaxBytes = 512 << 10
 	MaxNodes = 10_000

@@ -178,7 +178,7 @@ func TestStepIsAskedOnceAUse(t *testing.T) {
 	}
 }
 
-// The expressions of the examples that are part of the contract (SPEC §4).
+// The expressions of the examples that are part of the contract.
 func TestContractExamples(t *testing.T) {
 	chk := &Check{
 		Roots: []string{"input", "steps", "vars", "saga", "result", "key", "output", "error", "query", "url"}, Secrets: []string{"PAY_KEY"},

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Limits of one expression and one evaluation (SPEC §4: bounded length, depth
+// Limits of one expression and one evaluation (docs/expressions.md: bounded length, depth
 // and fuel).
 const (
 	MaxSource   = 4096    // bytes of one expression, and parts of its tree

@@ -11,7 +11,7 @@ import (
 	"recourse/saga"
 )
 
-// Judge implements saga.Call by the table of SPEC §2. Doubt is for writes only: what
+// Judge implements saga.Call by the table in docs/concepts.md. Doubt is for writes only: what
 // leaves no effect is retried.
 func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
 	class := b.class(a)
