@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -50,9 +51,6 @@ func NewLane(cfg LaneConfig) *Lane {
 
 // Len returns how many sagas the lane holds.
 func (l *Lane) Len() int { return len(l.runs) }
-
-// Failing reports whether the last commit did not go through and is being repeated.
-func (l *Lane) Failing() bool { return l.failures > 0 }
 
 // Alarm returns when the lane wants its next Tick; zero: it does not.
 func (l *Lane) Alarm() time.Time { return l.alarms.next() }
@@ -275,7 +273,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 				r.held = true
 				continue
 			}
-			if again := d.Send.Attempt > 1 && l.now.Sub(r.m.At()) > resendAfter; again {
+			if d.Send.Attempt > 1 && l.now.Sub(r.m.At()) > resendAfter {
 				// Whether sending again is still safe goes by the last record's time.
 				return true, l.write(r, journal.Record{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: resendData(l.now)})
 			}
@@ -516,12 +514,7 @@ func (l *Lane) drain() {
 func (l *Lane) drop(r *run, why error) {
 	delete(l.runs, r.id)
 	if r.queued {
-		for i, q := range l.queue {
-			if q == r {
-				l.queue = append(l.queue[:i], l.queue[i+1:]...)
-				break
-			}
-		}
+		l.queue = slices.DeleteFunc(l.queue, func(q *run) bool { return q == r })
 	}
 	l.emit(Dropped{ID: r.id, Err: why})
 	if r.again != nil && l.node != "" {

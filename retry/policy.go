@@ -34,13 +34,6 @@ func Forever() Policy {
 	return p
 }
 
-// None is one attempt.
-func None() Policy {
-	p := Default()
-	p.Attempts = 1
-	return p
-}
-
 // Left reports whether another attempt is allowed after so many.
 func (p Policy) Left(attempts int) bool { return p.Attempts == 0 || attempts < p.Attempts }
 

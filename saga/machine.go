@@ -132,9 +132,6 @@ func (m *Machine) Seq() int64 { return m.seq }
 // At returns the time of the last record.
 func (m *Machine) At() time.Time { return m.at }
 
-// Hash returns the hash of the last record.
-func (m *Machine) Hash() []byte { return m.hash }
-
 // Folded reports whether a record has folded in the order with this id.
 func (m *Machine) Folded(mail uuid.UUID) bool { return m.mail[mail.String()] }
 
@@ -260,7 +257,7 @@ func (m *Machine) touch(n *node, seq int64) {
 	}
 }
 
-// pinned builds what templates read of the start.
+// pin takes in what templates read of the start.
 func (m *Machine) pin(d StartedData) error {
 	m.started, m.input, m.labels = d, raw(d.Input), d.Labels
 	m.vars = make(map[string]any, len(m.def.Vars)+len(d.Vars))

@@ -51,17 +51,15 @@ func (s *sim) over() bool {
 func (s *sim) check() {
 	heads := s.heads()
 	seen := make(map[uuid.UUID]bool)
+	var sagas []invariant.Saga
 	for _, h := range heads {
 		seen[h.ID] = true
 		s.result.Statuses[saga.Status(h.Status)]++
-		s.checkSaga(h)
-	}
-	var sagas []invariant.Saga
-	for _, h := range heads {
 		records, err := s.store.Records(ctx, h.ID, 0, 1<<20)
 		if err != nil {
 			panic(err)
 		}
+		s.checkSaga(h, records)
 		sagas = append(sagas, invariant.Saga{ID: h.ID, Definition: s.defs[h.Definition], Head: &h, Records: records})
 	}
 	for _, v := range invariant.Check(sagas, s.world.ledger, s.now) {
@@ -74,11 +72,7 @@ func (s *sim) check() {
 	}
 }
 
-func (s *sim) checkSaga(h journal.Head) {
-	records, err := s.store.Records(ctx, h.ID, 0, 1<<20)
-	if err != nil {
-		panic(err)
-	}
+func (s *sim) checkSaga(h journal.Head, records []journal.Record) {
 	s.result.Records += len(records)
 	if err := journal.Verify(h.ID, nil, 1, records); err != nil {
 		s.violate(h.ID, "2: %v", err)
@@ -97,7 +91,7 @@ func (s *sim) checkSaga(h journal.Head) {
 		s.violate(h.ID, "the row says %s, the journal %s", h.Status, m.Status())
 	}
 	s.checkEffects(h.ID, m, records)
-	s.checkOrder(h.ID, records)
+	s.checkOrder(h.ID, m.Definition(), records)
 }
 
 // checkEffects is about what the world did for the saga: invariants 6, 7, 8, 11.
@@ -132,7 +126,7 @@ func (s *sim) checkEffects(id uuid.UUID, m *saga.Machine, records []journal.Reco
 	}
 	for _, v := range stepsOf(def, m, records) {
 		if m.Status() == saga.Succeeded && v.Status == saga.StepSucceeded && v.Kind == "http" && v.Path != "look" {
-			if _, live := s.world.liveUnder(v.Key); !live {
+			if _, live := s.world.count(v.Key); live == 0 {
 				s.violate(id, "7: succeeded, but %s has no effect", v.Path)
 			}
 		}
@@ -158,7 +152,7 @@ func isFinal(def *saga.Definition, path string) bool {
 }
 
 // checkOrder is about the journal alone: invariants 9, 10, 13, 14, 15, 17.
-func (s *sim) checkOrder(id uuid.UUID, records []journal.Record) {
+func (s *sim) checkOrder(id uuid.UUID, def *saga.Definition, records []journal.Record) {
 	compensating, cancelled, pivoted := false, false, false
 	var plan []string
 	for _, r := range records {
@@ -174,7 +168,7 @@ func (s *sim) checkOrder(id uuid.UUID, records []journal.Record) {
 		case journal.Cancelled:
 			cancelled = true
 		case journal.Outcome:
-			if step := s.defs[s.definitionOf(id)].ByID[r.Path]; step != nil && step.Pivot && r.Way == journal.Do && r.Class == journal.Succeeded {
+			if step := def.ByID[r.Path]; step != nil && step.Pivot && r.Way == journal.Do && r.Class == journal.Succeeded {
 				pivoted = true
 			}
 		case journal.Woke:
@@ -184,7 +178,7 @@ func (s *sim) checkOrder(id uuid.UUID, records []journal.Record) {
 				s.violate(id, "13: woke at %v, due %v", r.At, d.Due)
 			}
 		case journal.Intent:
-			if compensating && r.Way == journal.Do && !isFinal(s.defs[s.definitionOf(id)], r.Path) {
+			if compensating && r.Way == journal.Do && !isFinal(def, r.Path) {
 				s.violate(id, "10: forward intent of %s after compensating", r.Path)
 			}
 			if r.Way == journal.Undo && !next(&plan, r.Path) {
@@ -211,14 +205,6 @@ func next(plan *[]string, path string) bool {
 	return false
 }
 
-func (s *sim) definitionOf(id uuid.UUID) string {
-	h, err := s.store.Saga(ctx, id)
-	if err != nil {
-		panic(err)
-	}
-	return h.Definition
-}
-
 func mustRead(r journal.Record, into any) {
 	if err := json.Unmarshal(r.Data, into); err != nil {
 		panic(err)
@@ -236,11 +222,6 @@ func (w *theWorld) count(key string) (effects, live int) {
 		}
 	}
 	return effects, live
-}
-
-func (w *theWorld) liveUnder(key string) (effects int, live bool) {
-	e, l := w.count(key)
-	return e, l > 0
 }
 
 // liveForward reports whether the step has an effect that was not undone.
