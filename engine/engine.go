@@ -99,7 +99,6 @@ func New(cfg Config) *Engine {
 	cfg.defaults()
 	e := &Engine{cfg: cfg, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
-	e.lease.init()
 	e.identity.Store("")
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))

@@ -4,66 +4,88 @@ import (
 	"sync"
 	"time"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
-// lease is what the node knows of its right to write, and of the store's clock.
-// The clock is kept as an offset to this process's monotonic one, so that
-// setting the node's wall clock changes nothing.
-type lease struct {
-	mu     sync.Mutex
+// Lease is what a node knows of its right to write, and of the store's clock.
+// The clock is kept as an offset to the node's own one, of which only
+// differences count: setting the node's wall clock changes nothing. Times called
+// local are by that clock; it comes in, so that a simulator can drive this, too.
+type Lease struct {
 	id     string
-	until  time.Time // local monotonic time
+	until  time.Time // local
 	known  bool      // whether the store's clock has been seen
-	origin time.Time // local monotonic time of …
+	origin time.Time // local time of …
 	store  time.Time // … this store time
 }
 
-func (l *lease) init() {
-	l.origin = time.Now()
-	l.store = l.origin.UTC()
+// Renewed takes in a lease that was asked for and arrived at these local times.
+// The store began to count after it was asked and read its clock before the
+// answer came: so the lease is reckoned from when it was asked for, and the
+// store's clock from the answer's arrival. What was reckoned before stands
+// unless the answer proves it wrong: a clock that runs fast is ahead by no more
+// than a round trip after each renewal.
+func (l *Lease) Renewed(got journal.Lease, asked, arrived time.Time) {
+	// A quarter is margin for a request that is about to leave, and for a clock that runs slow.
+	l.id, l.until = got.Node, asked.Add(got.TTL-got.TTL/4)
+	reckoned := l.Now(arrived)
+	if !l.known || got.Now.After(reckoned) || reckoned.Sub(got.Now) > arrived.Sub(asked) {
+		l.known, l.origin, l.store = true, arrived, got.Now
+	}
 }
 
-// setBack is how far the store's clock may fall behind what was reckoned before
-// it is believed to have been set back.
-const setBack = time.Second
+// End forgets the lease; what is known of the clock stays.
+func (l *Lease) End() { l.id, l.until = "", time.Time{} }
 
-// renewed takes in a lease that was asked for at asked, by this process's clock.
-// The store began to count after that and read its clock before the answer came:
-// so the lease is reckoned from when it was asked for, and the store's clock from the answer's arrival.
+// Node returns under which id the node holds the lease, "" for none.
+func (l *Lease) Node() string { return l.id }
+
+// Valid reports whether requests may leave.
+func (l *Lease) Valid(local time.Time) bool {
+	return l.id != "" && (local.Before(l.until) || mutant.On("lease-outlived"))
+}
+
+// Now is the store's clock; before the first lease, the node's own.
+func (l *Lease) Now(local time.Time) time.Time {
+	if !l.known || mutant.On("node-clock") {
+		return local.UTC()
+	}
+	return l.store.Add(local.Sub(l.origin))
+}
+
+// lease is a Lease by this process's monotonic clock, for several goroutines.
+type lease struct {
+	mu sync.Mutex
+	l  Lease
+}
+
 func (l *lease) renewed(got journal.Lease, asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	arrived := time.Now()
-	// A quarter is margin for a request that is about to leave.
-	l.id, l.until = got.Node, asked.Add(got.TTL-got.TTL/4)
-	reckoned := l.store.Add(arrived.Sub(l.origin))
-	if !l.known || got.Now.After(reckoned) || reckoned.Sub(got.Now) > setBack {
-		l.known, l.origin, l.store = true, arrived, got.Now
-	}
+	l.l.Renewed(got, asked, time.Now())
 }
 
 func (l *lease) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.id, l.until = "", time.Time{}
+	l.l.End()
 }
 
 func (l *lease) node() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.id
+	return l.l.Node()
 }
 
-// valid reports whether requests may leave.
 func (l *lease) valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.id != "" && time.Now().Before(l.until)
+	return l.l.Valid(time.Now())
 }
 
 func (l *lease) now() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.store.Add(time.Since(l.origin))
+	return l.l.Now(time.Now())
 }

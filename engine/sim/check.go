@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -33,14 +36,14 @@ func (s *sim) heads() []journal.Head {
 	return heads
 }
 
-// over reports whether every saga has ended. It is asked at every event after
+// over reports whether every saga has ended and been let go. It is asked at every event after
 // healing, so it looks only now and then.
 func (s *sim) over() bool {
 	if s.n%64 != 0 {
 		return false
 	}
 	for _, h := range s.heads() {
-		if h.EndedAt.IsZero() {
+		if h.EndedAt.IsZero() || h.Owner != "" { // a late order may have it claimed once more
 			return false
 		}
 	}
@@ -51,6 +54,7 @@ func (s *sim) over() bool {
 func (s *sim) check() {
 	heads := s.heads()
 	seen := make(map[uuid.UUID]bool)
+	digest := sha256.New()
 	var sagas []invariant.Saga
 	for _, h := range heads {
 		seen[h.ID] = true
@@ -60,8 +64,12 @@ func (s *sim) check() {
 			panic(err)
 		}
 		s.checkSaga(h, records)
+		if len(records) > 0 {
+			digest.Write(records[len(records)-1].Hash)
+		}
 		sagas = append(sagas, invariant.Saga{ID: h.ID, Definition: s.defs[h.Definition], Head: &h, Records: records})
 	}
+	digest.Sum(s.result.Digest[:0])
 	for _, v := range invariant.Check(sagas, s.world.ledger, s.now) {
 		s.violate(v.Saga, "%d: %s", v.N, v.Text)
 	}
@@ -234,15 +242,15 @@ func (s *sim) liveForward(id uuid.UUID, path string) bool {
 	return false
 }
 
-// Transcript tells a violated saga's journal, a line a record, for the eye.
-func (r Result) Transcript(id uuid.UUID) string {
-	var out string
-	var start time.Time
-	for _, rec := range r.Journals[id] {
-		if start.IsZero() {
-			start = rec.At
+// Transcripts tells the journals of the sagas at fault, a line a record, for the eye.
+func (r Result) Transcripts() string {
+	var b strings.Builder
+	ids := slices.SortedFunc(maps.Keys(r.Journals), func(x, y uuid.UUID) int { return bytes.Compare(x[:], y[:]) })
+	for _, id := range ids {
+		fmt.Fprintf(&b, "saga %s:\n", id)
+		for _, rec := range r.Journals[id] {
+			fmt.Fprintf(&b, "%3d %10s %-12s %-10s %-4s %d %-9s %s %.200s\n", rec.Seq, rec.At.Sub(epoch), rec.Kind, rec.Path, rec.Way, rec.Attempt, rec.Class, rec.Node, rec.Data)
 		}
-		out += fmt.Sprintf("%3d %8s %-12s %-10s %-4s %d %-9s %s %.200s\n", rec.Seq, rec.At.Sub(start), rec.Kind, rec.Path, rec.Way, rec.Attempt, rec.Class, rec.Node, rec.Data)
 	}
-	return out
+	return b.String()
 }

@@ -168,20 +168,20 @@ var definitions = sync.OnceValue(func() map[string]*saga.Definition {
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts"}
 
 // load has clients start sagas while there are faults, and people interfere.
-func (s *sim) load() {
-	s.result.Sagas = 4 + s.rng.IntN(8)
-	for i := range s.result.Sagas {
-		s.after(s.between(0, faulty/2), func() { s.start(i) })
+func (s *sim) load(sc Script) {
+	s.result.Sagas = len(sc.Starts)
+	for i, st := range sc.Starts {
+		s.after(millis(st.At), func() { s.start(i, st) })
 	}
-	for range s.rng.IntN(12) {
-		s.after(s.between(0, faulty), s.interfere)
+	for _, o := range sc.Orders {
+		s.after(millis(o.At), func() { s.interfere(o) })
 	}
 }
 
 // start asks a node for a saga, under a client's key; a client that gets no
 // answer asks again, under the same key.
-func (s *sim) start(i int) {
-	def := s.defs[names[s.rng.IntN(len(names))]]
+func (s *sim) start(i int, st Start) {
+	def := s.defs[st.Definition]
 	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))})
 	if wrong != nil {
 		panic(fmt.Sprint(wrong))
@@ -195,7 +195,10 @@ func (s *sim) start(i int) {
 		n := s.nodes[s.rng.IntN(len(s.nodes))]
 		start := journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Key: key, CreatedAt: s.now}
 		n.later(0, func() {
-			n.handle(engine.StartSaga{ID: s.id(), Def: def, Start: start, Data: data, Reply: key})
+			if !n.leaves {
+				id := s.id()
+				n.tell(id, engine.StartSaga{ID: id, Def: def, Start: start, Data: data, Reply: key})
+			}
 		})
 		s.after(s.between(time.Second, 3*time.Second), ask)
 	}
@@ -203,20 +206,14 @@ func (s *sim) start(i int) {
 }
 
 // interfere gives some saga an order, as people do.
-func (s *sim) interfere() {
+func (s *sim) interfere(o Order) {
 	heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 100})
 	if err != nil {
 		panic(err)
 	}
-	if len(heads) == 0 {
-		return
+	if len(heads) > 0 {
+		s.post(heads[o.Saga%len(heads)].ID, o.Wish)
 	}
-	h := heads[s.rng.IntN(len(heads))]
-	commands := []saga.Command{
-		{Do: "cancel", Reason: "sim"}, {Do: "cancel", Reason: "sim"}, {Do: "pause"}, {Do: "compensate", Reason: "sim"},
-		{Do: "cancel", Mode: "stop", Reason: "sim"}, {Do: "pause"}, {Do: "resume"}, {Do: "patch", Labels: map[string]string{"a": "b"}}, {Do: "resume"},
-	}
-	s.post(h.ID, commands[s.rng.IntN(len(commands))])
 }
 
 func (s *sim) post(id uuid.UUID, c saga.Command) {
@@ -271,7 +268,9 @@ func (s *sim) help(h journal.Head) {
 				c.Outcome = "failed"
 			}
 		case saga.InboxStuck:
-			if e.Way == journal.Do {
+			if in.Path == "" { // it killed its nodes, or so it seemed
+				c = saga.Command{Do: "resume"}
+			} else if e.Way == journal.Do {
 				s.post(h.ID, saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // it may be that
 				c = saga.Command{Do: "retry", NewKey: true, Reason: "mended"}
 			} else {

@@ -8,26 +8,41 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
 )
 
-// node is the shell around a lane, as the simulator has it: what package
+// node is the shell around a few lanes, as the simulator has it: what package
 // engine's goroutines do, as events.
 type node struct {
 	s      *sim
 	o      Options
 	name   string
-	epoch  int // of the process; events of an earlier one are lost
+	ahead  time.Duration // of its own clock, when the run begins
+	drift  int64         // of its own clock, in parts per million
+	epoch  int           // of the process; events of an earlier one are lost
 	alive  bool
 	frozen time.Time // until then nothing of it happens
-	lane   *engine.Lane
-	lease  string
-	until  time.Time // the lease holds, as far as the node knows
+	lanes  []*engine.Lane
+	lease  engine.Lease
+	taken  []journal.Claimed // by a claim whose answer was lost
+	leaves bool              // it has been told to stop
 }
 
 var ctx = context.Background()
+
+func newNode(s *sim, o Options, name string) *node {
+	return &node{s: s, o: o, name: name, ahead: s.between(-time.Hour, time.Hour), drift: s.rng.Int64N(2001) - 1000}
+}
+
+// local is the node's own clock.
+func (n *node) local() time.Time {
+	gone := n.s.now.Sub(epoch)
+	return n.s.now.Add(n.ahead + gone/1_000_000*time.Duration(n.drift))
+}
 
 // later schedules something in this process: it is lost when the process dies,
 // and late when it is frozen.
@@ -48,12 +63,26 @@ func (n *node) now(epoch int, do func()) {
 }
 
 func (n *node) boot() {
-	n.alive = true
+	n.alive, n.leaves = true, false
 	n.epoch++
-	n.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: n.s.rng.Uint64})
+	n.lanes, n.lease, n.taken = nil, engine.Lease{}, nil
+	for range lanes {
+		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: n.s.rng.Uint64}))
+	}
 	n.register()
 	n.every(ttl/3, n.renew)
 	n.every(poll, n.scan)
+}
+
+// die ends the process; another one begins after a while.
+func (n *node) die(pause time.Duration) {
+	n.alive = false
+	n.epoch++
+	n.s.after(pause, func() {
+		if !n.alive {
+			n.boot()
+		}
+	})
 }
 
 func (n *node) every(d time.Duration, do func()) {
@@ -64,51 +93,110 @@ func (n *node) every(d time.Duration, do func()) {
 }
 
 func (n *node) register() {
-	n.lease = n.name + "-" + strconv.Itoa(n.epoch) + "-" + strconv.Itoa(n.s.n)
-	l, err := n.s.store.Register(ctx, n.lease, ttl)
+	id := n.name + "-" + strconv.Itoa(n.epoch) + "-" + strconv.Itoa(n.s.n)
+	l, err := n.s.store.Register(ctx, id, ttl)
 	if err != nil {
 		panic(err)
 	}
-	n.until = n.s.now.Add(l.TTL - l.TTL/4)
-	n.handle(engine.Leased{Node: n.lease})
+	n.leased(l)
+	n.toAll(engine.Leased{Node: id})
+}
+
+func (n *node) leased(l journal.Lease) {
+	n.s.expires[l.Node] = n.s.now.Add(l.TTL)
+	n.lease.Renewed(l, n.local(), n.local())
 }
 
 func (n *node) renew() {
-	if n.s.fault(10) {
-		return // the request was lost
+	if n.lease.Node() == "" || n.s.fault(RenewLost) {
+		return
 	}
-	l, err := n.s.store.Renew(ctx, n.lease, ttl)
+	asked := n.local()
+	l, err := n.s.store.Renew(ctx, n.lease.Node(), ttl)
 	switch {
 	case errors.Is(err, journal.ErrFenced):
-		n.handle(engine.LeaseLost{})
-		n.register()
+		n.relearn()
 	case err != nil:
 		panic(err)
 	default:
-		n.until = n.s.now.Add(l.TTL - l.TTL/4)
+		n.s.expires[l.Node] = n.s.now.Add(l.TTL)
+		if n.s.fault(RenewUnknown) {
+			return
+		}
+		n.later(n.s.between(0, 20*time.Millisecond), func() {
+			if n.lease.Node() == l.Node {
+				n.lease.Renewed(l, asked, n.local())
+			}
+		})
 	}
 }
 
-// handle feeds the lane, and carries out what it wants.
-func (n *node) handle(ev engine.Event) {
-	if n.crashable() {
+// relearn starts over as a new node.
+func (n *node) relearn() {
+	n.lease.End()
+	n.taken = nil
+	n.toAll(engine.LeaseLost{})
+	n.register()
+}
+
+// stop ends the process in an orderly way: no new work, attempts under way end,
+// then it hands its sagas over.
+func (n *node) stop() {
+	n.leaves = true
+	n.toAll(engine.Drain{})
+	patience := n.s.now.Add(n.s.between(ttl/2, 2*ttl))
+	var gone func()
+	gone = func() {
+		held := 0
+		for _, l := range n.lanes {
+			held += l.Len()
+		}
+		if held > 0 && n.s.now.Before(patience) {
+			n.later(20*time.Millisecond, gone)
+			return
+		}
+		if err := n.s.store.Release(ctx, n.lease.Node()); err != nil {
+			panic(err)
+		}
+		n.die(n.s.between(100*time.Millisecond, ttl))
+	}
+	gone()
+}
+
+// toAll tells every lane.
+func (n *node) toAll(ev engine.Event) {
+	for i := range n.lanes {
+		n.handle(i, ev)
+	}
+}
+
+// laneOf is where a saga runs on this node.
+func (n *node) laneOf(id uuid.UUID) int { return int(id[15]) % len(n.lanes) }
+
+func (n *node) tell(id uuid.UUID, ev engine.Event) { n.handle(n.laneOf(id), ev) }
+
+// handle feeds a lane, and carries out what it wants.
+func (n *node) handle(i int, ev engine.Event) {
+	if !n.alive || n.crashable() {
 		return
 	}
-	for _, eff := range n.lane.Handle(n.s.now, ev) {
-		n.do(eff)
-		if n.crashable() {
+	lane, process := n.lanes[i], n.epoch
+	now := n.lease.Now(n.local())
+	for _, eff := range lane.Handle(now, ev) {
+		n.do(i, eff)
+		if n.epoch != process || n.crashable() {
 			return
 		}
 	}
-	if at := n.lane.Alarm(); !at.IsZero() {
-		n.later(max(at.Sub(n.s.now), time.Millisecond), func() { n.handle(engine.Tick{}) })
+	if at := lane.Alarm(); !at.IsZero() {
+		n.later(max(at.Sub(now), time.Millisecond), func() { n.handle(i, engine.Tick{}) })
 	}
 }
 
-func (n *node) do(eff engine.Effect) {
+func (n *node) do(i int, eff engine.Effect) {
 	switch eff := eff.(type) {
 	case engine.Commit:
-		n.later(eff.After+n.s.between(0, 5*time.Millisecond), func() { n.commit(eff) })
+		n.later(eff.After+n.s.between(0, 5*time.Millisecond), func() { n.commit(i, eff) })
 		if n.o.SendEarly {
 			for _, a := range eff.Batch {
 				n.sendEarly(a)
@@ -121,68 +209,105 @@ func (n *node) do(eff engine.Effect) {
 			n.s.acked[eff.ID] = true
 		}
 	case engine.Dropped:
-		if eff.Err != nil && !errors.Is(eff.Err, journal.ErrFenced) && !errors.Is(eff.Err, journal.ErrConflict) &&
-			!errors.Is(eff.Err, saga.ErrUnavailable) && !errors.Is(eff.Err, journal.ErrUnique) && !errors.Is(eff.Err, journal.ErrStartKey) {
+		if eff.Err != nil && !expected(eff.Err) {
 			n.s.violate(eff.ID, "the lane gave it up: %v", eff.Err)
 		}
 	case engine.Reload:
-		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(eff.Node, eff.Claimed) })
+		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(eff.Node, eff.Claimed, 1) })
 	case engine.Fenced:
 		n.later(0, func() {
-			if n.lease != eff.Node {
-				return
+			if n.lease.Node() == eff.Node {
+				n.relearn()
 			}
-			n.handle(engine.LeaseLost{})
-			n.register()
 		})
 	}
 }
 
-var errDisk = errors.New("simulated: disk full")
+// expected reports whether a saga may be dropped for this.
+func expected(err error) bool {
+	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, errRead} {
+		if errors.Is(err, ok) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	errDisk = errors.New("simulated: disk full")
+	errRead = errors.New("simulated: the journal cannot be read")
+)
 
 // commit reaches the store, or does not, and its answer reaches the node, or does not.
-func (n *node) commit(c engine.Commit) {
+func (n *node) commit(i int, c engine.Commit) {
 	apply := func() ([]journal.Result, error) {
 		if n.o.DropRecords && n.s.chance(20) {
 			return make([]journal.Result, len(c.Batch)), nil
 		}
+		n.s.early(c.Batch)
 		return n.s.store.Append(ctx, c.Node, c.Batch)
 	}
+	slow := 5 * time.Millisecond
 	answer := func(results []journal.Result, err error) {
-		n.later(n.s.between(0, 5*time.Millisecond), func() {
-			n.handle(engine.Committed{Number: c.Number, Results: results, Err: err})
+		n.later(n.s.between(0, slow), func() {
+			n.handle(i, engine.Committed{Number: c.Number, Results: results, Err: err})
 		})
 	}
+	unknown := fmt.Errorf("simulated: %w", journal.ErrUnknown)
 	switch {
-	case n.s.fault(40): // not applied, and known not to be
+	case n.s.fault(CommitRefused):
 		answer(nil, errDisk)
-	case n.s.fault(40): // lost on the way
-		answer(nil, fmt.Errorf("simulated: %w", journal.ErrUnknown))
-	case n.s.fault(40): // applied, but the answer is lost
+	case n.s.fault(CommitLost):
+		answer(nil, unknown)
+	case n.s.fault(CommitUnknown):
 		_, _ = apply()
-		answer(nil, fmt.Errorf("simulated: %w", journal.ErrUnknown))
-	case n.s.fault(40): // the answer is lost, and it is applied only later
+		answer(nil, unknown)
+	case n.s.fault(CommitLate):
 		n.s.after(n.s.between(time.Millisecond, ttl), func() { _, _ = apply() })
-		answer(nil, fmt.Errorf("simulated: %w", journal.ErrUnknown))
+		answer(nil, unknown)
 	default:
 		results, err := apply()
+		if n.s.fault(CommitSlow) {
+			slow = ttl
+		}
 		answer(results, err)
+	}
+}
+
+// early checks timers against the store's own clock: what nodes know of it may be
+// behind, but not ahead by more than a round trip.
+func (s *sim) early(batch []journal.Append) {
+	for _, a := range batch {
+		for _, r := range a.Records {
+			if r.Kind != journal.Woke {
+				continue
+			}
+			var d saga.WokeData
+			mustRead(r, &d)
+			if d.Due.Sub(s.now) > 25*time.Millisecond {
+				s.violate(a.Saga, "13: woke %v before it was due by the store's clock", d.Due.Sub(s.now))
+			}
+		}
 	}
 }
 
 // perform sends a request as engine's shell does.
 func (n *node) perform(p engine.Perform) {
-	if n.lease != p.Node {
+	if n.lease.Node() != p.Node {
 		return
 	}
 	answered := func(a saga.Answer) {
 		n.later(0, func() {
-			n.handle(engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a})
+			n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a})
 		})
 	}
-	if n.s.now.After(n.until) || (!p.Send.Until.IsZero() && n.s.now.After(p.Send.Until)) {
+	local := n.local()
+	if !n.lease.Valid(local) || (!p.Send.Until.IsZero() && n.lease.Now(local).After(p.Send.Until)) {
 		answered(saga.Answer{Code: "not_sent"})
 		return
+	}
+	if n.s.now.After(n.s.expires[p.Node]) {
+		n.s.violate(p.ID, "3: %s was sent after the node's lease had ended", p.Send.Path)
 	}
 	n.request(p.Send, answered)
 }
@@ -190,7 +315,7 @@ func (n *node) perform(p engine.Perform) {
 // request sends, and answers once: with what came back, or with a time-out.
 func (n *node) request(send saga.Send, answered func(saga.Answer)) {
 	s := n.s
-	if s.fault(30) {
+	if s.fault(RequestUnsent) {
 		answered(saga.Answer{Code: "connection"})
 		return
 	}
@@ -202,11 +327,11 @@ func (n *node) request(send saga.Send, answered func(saga.Answer)) {
 		}
 	}
 	s.after(send.Timeout, func() { once(saga.Answer{Sent: true, Code: "timeout"}) })
-	if s.fault(30) {
-		return // lost on the way there
+	if s.fault(RequestLost) {
+		return
 	}
 	delay := s.between(time.Millisecond, 50*time.Millisecond)
-	if s.fault(15) {
+	if s.fault(RequestLate) {
 		// Late: past the caller's time-out, but within the margin that `verify` waits for.
 		delay = s.between(0, send.Timeout+margin-time.Millisecond)
 	}
@@ -228,30 +353,61 @@ func (n *node) sendEarly(a journal.Append) {
 
 // scan looks for mail and claims, as engine's shell does.
 func (n *node) scan() {
-	if n.s.now.After(n.until) || n.s.fault(10) {
+	node := n.lease.Node()
+	if node == "" || !n.lease.Valid(n.local()) || n.s.fault(ScanLost) {
 		return
 	}
-	mail, err := n.s.store.Mail(ctx, n.lease, 100)
+	if !n.leaves && n.s.fault(Stop) {
+		n.stop()
+		return
+	}
+	mail, err := n.s.store.Mail(ctx, node, 100)
 	if err != nil {
 		panic(err)
 	}
 	for _, m := range mail {
-		n.later(n.s.between(0, time.Millisecond), func() { n.handle(engine.Mailed{ID: m.Saga, Mail: []journal.Mail{m}}) })
+		n.later(n.s.between(0, time.Millisecond), func() { n.tell(m.Saga, engine.Mailed{ID: m.Saga, Mail: []journal.Mail{m}}) })
 	}
-	node := n.lease
-	claimed, err := n.s.store.Claim(ctx, node, 10)
-	if err != nil {
-		panic(err)
+	if n.leaves {
+		return
+	}
+	claimed := n.taken
+	n.taken = nil
+	if len(claimed) == 0 {
+		if claimed, err = n.s.store.Claim(ctx, node, 10); errors.Is(err, journal.ErrFenced) {
+			return
+		} else if err != nil {
+			panic(err)
+		}
+		if len(claimed) > 0 && n.s.fault(ClaimUnknown) {
+			n.taken = claimed // as the contract of Claim has it, the next one returns them
+			return
+		}
 	}
 	for _, c := range claimed {
-		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(node, c) })
+		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(node, c, 1) })
 	}
 }
 
-func (n *node) load(node string, c journal.Claimed) {
-	records, err := n.s.store.Records(ctx, c.Saga, 0, 1<<20)
-	if err != nil {
-		panic(err)
+// loadTries is as in engine's shell.
+const loadTries = 8
+
+func (n *node) load(node string, c journal.Claimed, try int) {
+	if n.lease.Node() != node {
+		return
 	}
-	n.handle(engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition], Records: records})
+	ev := engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition]}
+	if n.s.fault(LoadFailed) {
+		if try < loadTries {
+			n.later(min(50*time.Millisecond<<try, 2*time.Second), func() { n.load(node, c, try+1) })
+			return
+		}
+		ev.Err = errRead
+	} else {
+		var err error
+		if ev.Records, err = n.s.store.Records(ctx, c.Saga, 0, 1<<20); err != nil {
+			panic(err)
+		}
+	}
+	n.tell(c.Saga, ev)
 }

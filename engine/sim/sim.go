@@ -22,14 +22,15 @@ import (
 // Result says how a run went.
 type Result struct {
 	Seed        uint64
+	Script      Script // of the run, faults that struck included: playing it is the same run
 	Sagas       int
 	Records     int
-	Crashes     int // nodes killed or frozen past their lease
+	Crashes     int // nodes killed or frozen
 	CrashPoints int // events at which a node could have been killed
 	Statuses    map[saga.Status]int
 	Violations  []string
+	Digest      [32]byte                       // over all journals
 	Journals    map[uuid.UUID][]journal.Record // of the sagas with violations
-	Definitions map[string]*saga.Definition
 }
 
 // Knobs of a run, shrunk so that a few simulated seconds hold many faults.
@@ -37,15 +38,17 @@ const (
 	ttl      = 3 * time.Second
 	poll     = 200 * time.Millisecond
 	faulty   = 30 * time.Second // how long there are faults
-	patience = 4 * time.Hour    // how long after healing until everything has to be over
+	patience = time.Hour        // how long after healing until everything has to be over
 	nodes    = 3
+	lanes    = 2 // of a node
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // sim is one run.
 type sim struct {
-	rng    *rand.Rand
+	rng    *rand.Rand // of timing
+	dice   dice
 	now    time.Time
 	events events
 	n      int // of events, for a stable order
@@ -56,8 +59,8 @@ type sim struct {
 	healed bool
 
 	acked   map[uuid.UUID]bool
+	expires map[string]time.Time // of each lease, by the store's clock
 	result  Result
-	unended int
 }
 
 // event is something that happens at a time.
@@ -90,23 +93,39 @@ func (e *events) Pop() any {
 
 // Run plays one seed.
 func Run(seed uint64, o Options) Result {
-	s := &sim{
-		rng: rand.New(rand.NewPCG(seed, 0x5eed)), now: epoch, defs: definitions(),
-		acked: make(map[uuid.UUID]bool),
+	sc, rng := draw(seed)
+	return play(sc, dice{rng: rng}, o)
+}
+
+// Play plays a script.
+func Play(sc Script, o Options) Result {
+	d := dice{script: make(map[Fault]bool)}
+	for _, f := range sc.Faults {
+		d.script[f] = true
 	}
-	s.result = Result{Seed: seed, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record), Definitions: s.defs}
+	return play(sc, d, o)
+}
+
+func play(sc Script, d dice, o Options) Result {
+	s := &sim{
+		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), dice: d, now: epoch, defs: definitions(),
+		acked: make(map[uuid.UUID]bool), expires: make(map[string]time.Time),
+	}
+	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
 	s.world = newWorld(s, o)
 	for i := range nodes {
-		n := &node{s: s, o: o, name: fmt.Sprint("n", i)}
+		n := newNode(s, o, fmt.Sprint("n", i))
 		s.nodes = append(s.nodes, n)
 		n.boot()
 	}
-	s.load()
+	s.load(sc)
 	s.run(faulty)
 	s.heal()
 	s.run(patience)
 	s.check()
+	sc.Faults = s.dice.struck
+	s.result.Script = sc
 	return s.result
 }
 
@@ -143,8 +162,8 @@ func (s *sim) run(d time.Duration) {
 // chance is true one time in n.
 func (s *sim) chance(n int) bool { return s.rng.IntN(n) == 0 }
 
-// fault is true one time in n while there are faults.
-func (s *sim) fault(n int) bool { return !s.healed && s.chance(n) }
+// fault reports whether a fault strikes here.
+func (s *sim) fault(k Kind) bool { return !s.healed && s.dice.roll(k) }
 
 // between draws a duration.
 func (s *sim) between(a, b time.Duration) time.Duration {
@@ -185,20 +204,15 @@ func (r reader) Read(b []byte) (int, error) {
 func (n *node) crashable() bool {
 	s := n.s
 	s.result.CrashPoints++
-	if !s.fault(150) {
-		return false
-	}
-	s.result.Crashes++
-	if s.chance(3) { // frozen: it does not know how long
+	if s.fault(Freeze) { // it does not know how long
+		s.result.Crashes++
 		n.frozen = s.now.Add(s.between(ttl/2, 3*ttl))
 		return false
 	}
-	n.alive = false
-	n.epoch++
-	s.after(s.between(100*time.Millisecond, 2*ttl), func() {
-		if !n.alive {
-			n.boot()
-		}
-	})
+	if !s.fault(Kill) {
+		return false
+	}
+	s.result.Crashes++
+	n.die(s.between(100*time.Millisecond, 2*ttl))
 	return true
 }

@@ -9,6 +9,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -19,7 +21,7 @@ import (
 // names are the bugs, by what they do.
 var names = []string{
 	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored",
-	"no-fence", "claimed-again-ignored",
+	"no-fence", "claimed-again-ignored", "lease-outlived", "node-clock",
 	"timers-only-in-memory", "alarms-forgotten", "timers-fire-early", "mail-thrown-away",
 	"key-per-attempt", "undo-under-the-forward-key", "key-window-ignored",
 	"doubt-is-failure", "doubt-is-not-sticky", "skip-steps-in-doubt", "ask-sends-again", "verify-without-margin", "absent-is-found", "no-answer-settles",
@@ -31,7 +33,9 @@ func main() {
 	seeds := flag.Int64("seeds", 10_000, "within how many seeds a bug has to be noticed")
 	sample := flag.Int64("sample", 200, "how many seeds the rate is taken from")
 	only := flag.String("only", "", "one bug")
+	keep := flag.String("keep", "", "a directory for the shortest script that shows each bug")
 	flag.Parse()
+	debug.SetGCPercent(1600) // as package run does
 
 	tried, killed := 0, 0
 	for _, name := range names {
@@ -49,6 +53,9 @@ func main() {
 			continue
 		}
 		killed++
+		if *keep != "" {
+			kept(filepath.Join(*keep, name+".json"), uint64(first))
+		}
 		fmt.Printf("%-28s noticed first by seed %5d; by %3d of the first %d\n", name, first, hits, *sample)
 	}
 	fmt.Printf("mutants=%d killed=%d\n", tried, killed)
@@ -95,4 +102,14 @@ func noticed(seed uint64) (yes bool) {
 		}
 	}()
 	return len(sim.Run(seed, sim.Options{}).Violations) > 0
+}
+
+// kept shrinks the run of a seed and writes its script.
+func kept(file string, seed uint64) {
+	defer func() { _ = recover() }() // a bug that panics has no script
+	sc := sim.Shrink(sim.Run(seed, sim.Options{}).Script, sim.Options{}, 3000)
+	if err := os.WriteFile(file, []byte(sc.String()+"\n"), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 }

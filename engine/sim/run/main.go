@@ -1,5 +1,6 @@
 // Command run simulates a range of seeds and ends with one line of counts. It
-// exits non-zero on a violation, and prints the journals of the sagas at fault.
+// exits non-zero on a violation: then it prints the journals of the sagas at
+// fault, how to run the seed again, and the shortest script it found that still fails.
 package main
 
 import (
@@ -7,50 +8,81 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"recourse/engine/sim"
 )
 
+// shrinkRuns is how many runs finding a shorter script may take.
+const shrinkRuns = 1500
+
 func main() {
 	seeds := flag.Uint64("seeds", 2000, "how many seeds")
 	start := flag.Uint64("start", 1, "the first seed")
+	script := flag.String("script", "", "play a script from this file instead")
 	flag.Parse()
+	debug.SetGCPercent(1600) // little lives and much dies: half the time would go into looking for it
 
+	crashes, points, violations, runs := 0, 0, 0, uint64(0)
+	for r := range results(*seeds, *start, *script) {
+		runs++
+		crashes, points, violations = crashes+r.Crashes, points+r.CrashPoints, violations+len(r.Violations)
+		if len(r.Violations) > 0 {
+			report(r, *script)
+		}
+	}
+	fmt.Printf("seeds=%d crashes=%d crash_points=%d violations=%d\n", runs, crashes, points, violations)
+	if violations > 0 {
+		os.Exit(1)
+	}
+}
+
+// results plays every seed, or the one script.
+func results(seeds, start uint64, script string) <-chan sim.Result {
+	out := make(chan sim.Result)
+	if script != "" {
+		sc, err := sim.ReadScript(script)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		go func() {
+			out <- sim.Play(sc, sim.Options{})
+			close(out)
+		}()
+		return out
+	}
 	next := make(chan uint64)
-	results := make(chan sim.Result)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for seed := range next {
-				results <- sim.Run(seed, sim.Options{})
+				out <- sim.Run(seed, sim.Options{})
 			}
 		})
 	}
 	go func() {
-		for seed := *start; seed < *start+*seeds; seed++ {
+		for seed := start; seed < start+seeds; seed++ {
 			next <- seed
 		}
 		close(next)
 		workers.Wait()
-		close(results)
+		close(out)
 	}()
+	return out
+}
 
-	crashes, points, violations := 0, 0, 0
-	for r := range results {
-		crashes, points, violations = crashes+r.Crashes, points+r.CrashPoints, violations+len(r.Violations)
-		for _, v := range r.Violations {
-			fmt.Printf("seed %d: %s\n", r.Seed, v)
-		}
-		for id := range r.Journals {
-			fmt.Printf("saga %s:\n%s", id, r.Transcript(id))
-		}
-		if len(r.Violations) > 0 {
-			fmt.Printf("again: make sim SEEDS=1 START=%d\n", r.Seed)
-		}
+// report tells what is wrong, and how to see it again.
+func report(r sim.Result, script string) {
+	for _, v := range r.Violations {
+		fmt.Printf("seed %d: %s\n", r.Seed, v)
 	}
-	fmt.Printf("seeds=%d crashes=%d crash_points=%d violations=%d\n", *seeds, crashes, points, violations)
-	if violations > 0 {
-		os.Exit(1)
+	fmt.Print(r.Transcripts())
+	if script != "" {
+		return
 	}
+	fmt.Printf("again: make sim SEEDS=1 START=%d\n", r.Seed)
+	fmt.Printf("shortest script that fails (keep it in engine/sim/testdata/scripts once mended; play it with go run ./engine/sim/run -script FILE):\n%s\n",
+		sim.Shrink(r.Script, sim.Options{}, shrinkRuns))
 }

@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"recourse/journal"
+)
+
+// A node's idea of the store's clock, when its own clock is an hour off and
+// runs fast: ahead by no more than a round trip after any renewal.
+func TestLeaseClock(t *testing.T) {
+	store := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, drift := range []time.Duration{-5 * time.Millisecond, 0, 5 * time.Millisecond} { // in a second
+		var l Lease
+		local := store.Add(-time.Hour)
+		trip := 20 * time.Millisecond
+		for i := range 10_000 {
+			now := store.Add(time.Duration(i) * time.Second)
+			asked := local.Add(time.Duration(i) * (time.Second + drift))
+			l.Renewed(journal.Lease{Node: "n", Now: now.Add(trip / 2), TTL: 3 * time.Second}, asked, asked.Add(trip))
+			if ahead := l.Now(asked.Add(trip)).Sub(now.Add(trip)); ahead > trip || ahead < -trip {
+				t.Fatalf("drift %v: after %d renewals it is ahead by %v", drift, i+1, ahead)
+			}
+		}
+	}
+}
+
+// The store's clock may be set back: the node follows.
+func TestLeaseFollowsBack(t *testing.T) {
+	var l Lease
+	local := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l.Renewed(journal.Lease{Node: "n", Now: local.Add(time.Hour), TTL: time.Second}, local, local)
+	l.Renewed(journal.Lease{Node: "n", Now: local, TTL: time.Second}, local.Add(time.Second), local.Add(time.Second))
+	if got := l.Now(local.Add(time.Second)); !got.Equal(local) {
+		t.Errorf("got %v, want %v", got, local)
+	}
+}
+
+// Requests stop leaving well before the store gives the node's sagas to others.
+func TestLeaseEnds(t *testing.T) {
+	var l Lease
+	asked := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if l.Valid(asked) {
+		t.Error("valid before the first lease")
+	}
+	l.Renewed(journal.Lease{Node: "n", Now: asked, TTL: 4 * time.Second}, asked, asked.Add(time.Second))
+	for after, want := range map[time.Duration]bool{0: true, 3*time.Second - 1: true, 3 * time.Second: false, 4 * time.Second: false} {
+		if got := l.Valid(asked.Add(after)); got != want {
+			t.Errorf("%v after it was asked for: valid is %v", after, got)
+		}
+	}
+	l.End()
+	if l.Valid(asked) || l.Node() != "" {
+		t.Error("valid after its end")
+	}
+}
