@@ -50,6 +50,9 @@ type EngineStats struct {
 	RequestsSent  int64
 	Running       int
 	Calls         int
+	Stalled       int64
+	CommitAge     time.Duration
+	Stalest       time.Duration
 }
 
 // Config is what the API is made of. Store, Catalog and Engine are required.

@@ -48,12 +48,14 @@ func (s *server) readyz(c echo.Context) error {
 
 // statsView are counts over all sagas.
 type statsView struct {
-	Sagas       map[string]int64 `json:"sagas"` // by status
-	Live        map[string]int64 `json:"live"`  // by definition
-	Inbox       map[string]int64 `json:"inbox"` // by kind
-	OldestInbox *saga.Time       `json:"oldest_inbox_at,omitempty"`
-	OldestDue   *saga.Time       `json:"oldest_due_at,omitempty"` // of what could be claimed now
-	Nodes       []nodeView       `json:"nodes"`
+	Sagas       map[string]int64     `json:"sagas"` // by status
+	Live        map[string]int64     `json:"live"`  // by definition
+	Inbox       map[string]int64     `json:"inbox"` // by kind
+	OldestInbox *saga.Time           `json:"oldest_inbox_at,omitempty"`
+	OldestDue   *saga.Time           `json:"oldest_due_at,omitempty"` // of what could be claimed now
+	Oldest      map[string]saga.Time `json:"oldest_at"`               // by live status: since when the oldest has stood in it
+	Quarantined int64                `json:"quarantined"`
+	Nodes       []nodeView           `json:"nodes"`
 }
 
 type nodeView struct {
@@ -77,7 +79,11 @@ func (s *server) stats(c echo.Context) error {
 		return err
 	}
 	v := statsView{Sagas: counts(st.ByStatus), Live: counts(st.ByDefinition), Inbox: counts(st.Inbox),
-		OldestInbox: instant(st.OldestInbox), OldestDue: instant(st.OldestDue), Nodes: []nodeView{}}
+		OldestInbox: instant(st.OldestInbox), OldestDue: instant(st.OldestDue),
+		Oldest: map[string]saga.Time{}, Quarantined: st.Quarantined, Nodes: []nodeView{}}
+	for status, at := range st.Oldest {
+		v.Oldest[status] = saga.Time{Time: at}
+	}
 	for _, n := range nodes {
 		v.Nodes = append(v.Nodes, nodeView{n.Node, instant(n.ExpiresAt), n.Sagas})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"recourse/idempotency"
+	"recourse/internal/failpoint"
 	"recourse/journal"
 )
 
@@ -21,6 +22,8 @@ const (
 	// reserved is how long a request's key is held for it, in case the process that
 	// has it dies: longer than any request may take.
 	reserved = time.Minute
+	// keepPatience is how long the store gets to take a reply before the answer goes out without.
+	keepPatience = 3 * time.Second
 )
 
 // idempotencyKey reads the request's key, in its caller's scope; "" for none.
@@ -73,6 +76,7 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 		case !fresh:
 			return replay(c, have)
 		}
+		failpoint.Hit("request.begun")
 		return s.recorded(c, key, mark, next)
 	}
 }
@@ -118,13 +122,32 @@ func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFun
 				r.Header[name] = v
 			}
 		}
-		if err := s.cfg.Store.Finish(ctx, key, r, replyKept); err != nil {
-			s.log.Warn("could not keep the reply to a request with an idempotency key", "error", err)
+		kept = true // or nearly: what was done is not done again, so its key is not given back
+		if err := s.keep(ctx, key, r); err != nil {
+			s.log.Warn("could not keep the reply to a request with an idempotency key; the key stays in flight until it lapses", "error", err)
 		} else {
-			kept = true
+			failpoint.Hit("request.kept")
 		}
 	}
 	return held.release()
+}
+
+// keep stores a reply, and tries again for a while if the store does not take it:
+// a repetition that finds no reply would do again what was done.
+func (s *server) keep(ctx context.Context, key string, r journal.Reply) error {
+	ctx, cancel := context.WithTimeout(ctx, keepPatience)
+	defer cancel()
+	for pause := 10 * time.Millisecond; ; pause *= 2 {
+		err := s.cfg.Store.Finish(ctx, key, r, replyKept)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // heldWriter holds an answer back until it is known whether it is kept.

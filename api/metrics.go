@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"recourse/journal"
+	"recourse/saga"
 )
 
 // metrics are what /metrics shows: requests by route, never by id; sagas, by what the store counts; the engine.
@@ -108,6 +109,8 @@ var (
 	descInbox   = prometheus.NewDesc("recourse_inbox_entries", "What waits for a person, by kind.", []string{"kind"}, nil)
 	descWaiting = prometheus.NewDesc("recourse_inbox_oldest_seconds", "How long the oldest inbox entry has waited; 0 for none.", nil, nil)
 	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "How long the longest due saga has waited for a node; 0 for none.", nil, nil)
+	descOldest  = prometheus.NewDesc("recourse_oldest_seconds", "How long the oldest live saga of a status has stood in it; 0 for none.", []string{"status"}, nil)
+	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not tried any more until an order.", nil, nil)
 	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape.", nil, nil)
 )
 
@@ -119,7 +122,7 @@ type storeCollector struct {
 
 // Describe implements prometheus.Collector.
 func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descUp} {
+	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descUp} {
 		ch <- d
 	}
 }
@@ -143,6 +146,12 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(descWaiting, k.since(st.OldestInbox))
 	ch <- gauge(descOverdue, k.since(st.OldestDue))
+	for _, status := range statuses {
+		if !saga.Status(status).Terminal() {
+			ch <- gauge(descOldest, k.since(st.Oldest[status]), status)
+		}
+	}
+	ch <- gauge(descHalted, float64(st.Quarantined))
 }
 
 func (k *storeCollector) since(t time.Time) float64 {
@@ -168,6 +177,9 @@ var engineDescs = []struct {
 	{engineDesc("lease_renewals_failed_total", "Renewals of the node's lease that failed."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RenewsFailed) }},
 	{engineDesc("requests_sent_total", "Requests of steps that were sent."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RequestsSent) }},
 	{engineDesc("sagas_in_memory", "Sagas that this node runs."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Running) }},
+	{engineDesc("stalled_total", "Sagas that nothing would have moved again: read again from their journals. Each is a bug."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Stalled) }},
+	{engineDesc("commit_age_seconds", "Age of the commit under way, from its first try; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.CommitAge.Seconds() }},
+	{engineDesc("stalest_seconds", "How long the saga in memory that has not moved for longest has not; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.Stalest.Seconds() }},
 	{engineDesc("requests_under_way", "Requests of steps under way."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
 }
 

@@ -69,8 +69,17 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 	if err := o.incomplete(); err != nil {
 		return err
 	}
-	l, err := s.named(c)
+	id, err := sagaID(c)
 	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	var l *live
+	err = s.orQuarantined(ctx, id, func() (err error) {
+		l, err = s.load(ctx, id)
+		return err
+	}, func(h journal.Head) error { return s.orderUnread(c, h, cmd) })
+	if err != nil || l == nil {
 		return err
 	}
 	done, err := l.order(c, cmd)
@@ -78,10 +87,26 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 		return err
 	}
 	if !done && cmd.Do == "cancel" {
-		// A 202 promises that the saga does not succeed, and that is not known yet.
-		return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: look at the saga, or cancel again").of(l.id)
+		return unreadCancel().of(l.id)
 	}
-	return l.answer(c, http.StatusAccepted)
+	return s.orQuarantined(ctx, id, func() error { return l.answer(c, http.StatusAccepted) },
+		func(h journal.Head) error { return s.answerHead(c, http.StatusAccepted, h) })
+}
+
+// unreadCancel is the answer to a cancel that nobody has taken in: a 202 would promise that the saga
+// does not succeed, and that is not known yet.
+func unreadCancel() *problem {
+	return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: look at the saga, or cancel again")
+}
+
+// mailOf makes an order's message.
+func mailOf(id uuid.UUID, cmd saga.Command) (journal.Mail, error) {
+	mail, err := uuid.NewV7()
+	if err != nil {
+		return journal.Mail{}, err
+	}
+	data, err := journal.Encode(cmd)
+	return journal.Mail{ID: mail, Saga: id, Kind: MailKind, Data: data}, err
 }
 
 // order has the saga carry out a command, and says whether it has. It has not
@@ -90,19 +115,18 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 func (l *live) order(c echo.Context, cmd saga.Command) (bool, error) {
 	ctx := c.Request().Context()
 	cmd.Actor = callerOf(c).name
-	mail, err := uuid.NewV7()
+	m, err := mailOf(l.id, cmd)
 	if err != nil {
 		return false, err
 	}
 	// The saga decides again when the order is read; this only spares the way there.
+	mail, wakes := m.ID, false
 	if _, err := l.m.Admit(mail, cmd); err != nil {
-		return false, asProblem(err).of(l.id).at(cmd.Path)
+		if wakes = l.wakes(ctx, cmd, err); !wakes {
+			return false, asProblem(err).of(l.id).at(cmd.Path)
+		}
 	}
-	data, err := journal.Encode(cmd)
-	if err != nil {
-		return false, err
-	}
-	if err := l.s.cfg.Engine.Post(ctx, journal.Mail{ID: mail, Saga: l.id, Kind: MailKind, Data: data}); err != nil {
+	if err := l.s.cfg.Engine.Post(ctx, m); err != nil {
 		return false, sagaError(l.id, err)
 	}
 	done, err := l.await(ctx, l.s.cfg.Limits.Order, func() bool { return l.m.Folded(mail) || l.ended() })
@@ -112,7 +136,7 @@ func (l *live) order(c echo.Context, cmd saga.Command) (bool, error) {
 	if !l.m.Folded(mail) {
 		return false, refused(saga.Failure{Code: "terminal", Title: "the saga has ended as " + string(l.m.Status()), Detail: "it ended before it read the order; a saga that has ended never changes"}).of(l.id)
 	}
-	if why := l.rejection(mail); why != nil {
+	if why := l.rejection(mail); why != nil && !(wakes && why.Code == notPaused) {
 		return false, refused(*why).of(l.id).at(cmd.Path)
 	}
 	return true, nil

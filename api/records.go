@@ -127,13 +127,16 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 	ctx := c.Request().Context()
 	grown, stop := s.cfg.Engine.Watch(id)
 	defer stop()
-	if after > 0 { // a stream that begins behind the end has ended
+	if after > 0 {
 		last, err := s.cfg.Store.Records(ctx, id, after-1, 1)
 		if err != nil {
 			return sagaError(id, err)
 		}
 		if len(last) == 1 && last[0].Kind == journal.Finished {
 			return c.NoContent(http.StatusNoContent) // tells an EventSource not to come back
+		}
+		if len(last) == 0 { // what is waited for may never come
+			return fail("invalid_request", "the journal has no record %d: begin after one that you have read", after)
 		}
 	} else if _, err := s.cfg.Store.Records(ctx, id, 0, 1); err != nil {
 		return sagaError(id, err)

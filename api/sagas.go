@@ -34,6 +34,11 @@ func (s *server) getSaga(c echo.Context) error {
 	wait := s.preferWait(c)
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
+	return s.orQuarantined(ctx, id, func() error { return s.readSaga(ctx, c, id, wait) },
+		func(h journal.Head) error { return s.answerHead(c, http.StatusOK, h) })
+}
+
+func (s *server) readSaga(ctx context.Context, c echo.Context, id uuid.UUID, wait time.Duration) error {
 	l, err := s.load(ctx, id)
 	if err != nil {
 		return err

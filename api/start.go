@@ -131,18 +131,22 @@ func (s *server) answerStart(c echo.Context, id uuid.UUID, replayed bool) error 
 	}
 	h := c.Response().Header()
 	h.Set(echo.HeaderLocation, "/v1/sagas/"+id.String())
-	status := http.StatusCreated
 	if replayed {
 		h.Set(replayHeader, "true")
-		status = http.StatusOK
+		return l.answer(c, http.StatusOK)
 	}
-	return l.answer(c, status)
+	h.Set("ETag", seqTag(l.m.Seq()))
+	return reply(c, http.StatusCreated, l.m.View()) // as it is new, there is no more to it than its journal
 }
 
 // answer writes the saga.
 func (l *live) answer(c echo.Context, status int) error {
+	v, err := l.view(c.Request().Context())
+	if err != nil {
+		return err
+	}
 	c.Response().Header().Set("ETag", seqTag(l.m.Seq()))
-	return reply(c, status, l.m.View())
+	return reply(c, status, v)
 }
 
 // pick finds the definition that a start means; version 0 is the newest.

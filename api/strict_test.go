@@ -1,11 +1,8 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 func TestStrictJSON(t *testing.T) {
@@ -43,42 +40,4 @@ func TestStrictJSONPlaces(t *testing.T) {
 	if f.Pointer != "/a~1b/1/é" || f.Line != 2 || f.Column != 20 {
 		t.Errorf("%+v", f)
 	}
-}
-
-// FuzzStartBody holds the scanner against encoding/json, and the reading of a start against panics: what
-// passes is JSON of valid text without a field twice, and what a start reads of it comes out as it went in.
-func FuzzStartBody(f *testing.F) {
-	for _, seed := range []string{
-		`{"definition":"order","version":"v3","input":{"amount":19.10},"budget":"2.00 USD","labels":{"tier":"gold"}}`,
-		`{"definition":"order","budget":{"amount":"2.00","currency":"USD","tokens":100}}`,
-		`{"input":"\ud83d\ude00\u0000"}`, `{"input":1e400,"labels":null}`, `{"a":[{"b":1,"b":2}]}`, `[[[[`, `{"budget":{"amount":" "}}`, "\"\xff\"", `{"version":1}`,
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		p := strictJSON(body)
-		if p != nil {
-			if p.Status != 400 || len(p.Errors) != 1 || p.Errors[0].Detail == "" {
-				t.Fatalf("%q: %+v", body, p)
-			}
-			return
-		}
-		if !json.Valid(body) || !utf8.Valid(body) {
-			t.Fatalf("%q passes, but is not JSON in UTF-8", body)
-		}
-		o := &object{fields: map[string]json.RawMessage{}}
-		if err := o.parse(body, "", []string{"definition", "version", "input", "budget", "labels"}); err != nil {
-			return
-		}
-		r, err := readStart(o)
-		if err != nil {
-			if q := asProblem(err); q.Status != 400 || len(q.Errors) == 0 {
-				t.Fatalf("%q: %+v", body, q)
-			}
-			return
-		}
-		if r.definition == "" || r.version < 0 || !bytes.Equal(r.input, o.raw("input")) || !bytes.Contains(body, r.input) {
-			t.Fatalf("%q reads as %+v", body, r)
-		}
-	})
 }

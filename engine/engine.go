@@ -20,6 +20,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/failpoint"
+	"recourse/internal/failpoint/brittle"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -48,6 +49,7 @@ type Config struct {
 	Drain      time.Duration // 30s: how long attempts under way may take when stopping
 	Poll       time.Duration // 250ms: for claims and mail
 	ParkAfter  time.Duration // 3s
+	Watch      time.Duration // 5s: between looks for stalled sagas; they are given up after twelve
 	MaxRunning int           // 10,000 sagas in memory
 	MaxCalls   int           // 1,000 requests under way
 	MaxBatch   int           // 512 appends in a commit
@@ -59,6 +61,7 @@ func (c *Config) defaults() {
 	set(&c.Drain, 30*time.Second)
 	set(&c.Poll, 250*time.Millisecond)
 	set(&c.ParkAfter, 3*time.Second)
+	set(&c.Watch, 5*time.Second)
 	set(&c.MaxRunning, 10_000)
 	set(&c.MaxCalls, 1000)
 	set(&c.MaxBatch, 512)
@@ -80,6 +83,7 @@ type Engine struct {
 	lanes   []*laneLoop
 	lease   lease
 	hub     hub
+	health  *health
 	stats   counters
 	calls   chan struct{} // a token for each request under way
 	loaders chan struct{} // a token for each journal being read
@@ -97,7 +101,9 @@ type Engine struct {
 // New returns an engine that does nothing until Run.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	e := &Engine{cfg: cfg, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
+	health := &health{Store: brittle.Store(cfg.Store), after: cfg.Lease}
+	cfg.Store = health
+	e := &Engine{cfg: cfg, health: health, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.identity.Store("")
 	for range cfg.Lanes {
@@ -142,6 +148,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // drain waits for the lanes to empty, patiently first.
 func (e *Engine) drain() {
 	e.stopping.Store(true)
+	failpoint.Hit("drain")
 	for _, l := range e.lanes {
 		l.events <- Drain{}
 	}
@@ -165,8 +172,10 @@ func (e *Engine) drain() {
 	e.cancelCall()
 }
 
-// Ready reports whether the node has a lease and takes starts.
-func (e *Engine) Ready() bool { return e.node() != "" && !e.stopping.Load() && e.lease.valid() }
+// Ready reports whether the node has a lease and takes starts, and its commits go through.
+func (e *Engine) Ready() bool {
+	return e.node() != "" && !e.stopping.Load() && e.lease.valid() && !e.health.ailing()
+}
 
 // Now is the store's clock, as well as the node knows it: never ahead of it.
 func (e *Engine) Now() time.Time { return e.lease.now() }
@@ -297,6 +306,7 @@ func (e *Engine) relearn(quit <-chan struct{}) {
 	for _, l := range e.lanes {
 		l.events <- LeaseLost{}
 	}
+	failpoint.Hit("relearn")
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 		err := e.register(ctx)

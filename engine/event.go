@@ -57,6 +57,16 @@ type (
 	Leased struct{ Node string }
 	// Tick says that the time has come that Lane.Alarm gave.
 	Tick struct{}
+	// Waits says that a request that Perform asked for has not left yet: its time-out has not begun.
+	Waits struct {
+		ID      uuid.UUID
+		Path    string
+		Way     journal.Way
+		Attempt int
+	}
+	// Watch asks the lane to look for sagas that are stalled. One that twelve Watches in a row, seconds
+	// apart, have found so is given up.
+	Watch struct{}
 	// Drain asks the lane to begin nothing more and to give its sagas up as their attempts end.
 	Drain struct{}
 )
@@ -69,6 +79,8 @@ func (Committed) event() {}
 func (LeaseLost) event() {}
 func (Leased) event()    {}
 func (Tick) event()      {}
+func (Waits) event()     {}
+func (Watch) event()     {}
 func (Drain) event()     {}
 
 // Effect is something that a lane wants done.
@@ -114,6 +126,14 @@ type (
 		Claimed journal.Claimed
 		Node    string
 	}
+	// Stalled says that nothing would ever have moved a saga again, which is a bug, and that the lane sees
+	// to it: it gives the saga up, to be read again, or commits what was forgotten. It has not moved since Since.
+	Stalled struct {
+		ID    uuid.UUID
+		Path  string // the step, "" for the saga itself
+		Since time.Time
+		Why   string
+	}
 	// Fenced says that a commit found this node's lease gone and that the lane has dropped everything.
 	Fenced struct{ Node string }
 )
@@ -124,4 +144,5 @@ func (Replied) effect()  {}
 func (Advanced) effect() {}
 func (Dropped) effect()  {}
 func (Reload) effect()   {}
+func (Stalled) effect()  {}
 func (Fenced) effect()   {}

@@ -40,6 +40,7 @@ type Lane struct {
 	failures int // of the commit under way, in a row
 	draining bool
 	alarms   alarms
+	stalest  time.Time
 	now      time.Time
 	out      []Effect
 }
@@ -84,6 +85,14 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 				l.guard(r, func() error { return l.advance(r) })
 			}
 		}
+	case Waits:
+		if r := l.runs[ev.ID]; r != nil {
+			if c := r.called(ev.Path, ev.Way, ev.Attempt); c != nil {
+				c.until = now.Add(c.timeout)
+			}
+		}
+	case Watch:
+		l.watch()
 	case Drain:
 		l.drain()
 	}
@@ -99,7 +108,7 @@ func (l *Lane) start(ev StartSaga) {
 		return
 	}
 	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the time of `started`
-	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply}
+	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, moved: l.now}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
 	l.runs[ev.ID] = r
 	l.guard(r, func() error {
@@ -125,7 +134,7 @@ func (l *Lane) load(ev Loaded) {
 		}
 		return
 	}
-	r := &run{id: id}
+	r := &run{id: id, moved: l.now}
 	r.next.Saga = id
 	l.runs[id] = r
 	if ev.Err != nil {
@@ -158,6 +167,7 @@ func (l *Lane) answer(ev Answered) {
 	if r == nil || r.broken != nil {
 		return
 	}
+	r.uncall(ev.Path, ev.Way, ev.Attempt)
 	l.guard(r, func() error {
 		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer)
 		if errors.Is(err, saga.ErrStale) {
@@ -222,6 +232,7 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 		return err
 	}
 	r.next.Records = append(r.next.Records, rec)
+	r.moved, r.watches = l.now, 0
 	return nil
 }
 
@@ -416,6 +427,10 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		return
 	}
 	if r.broken != nil {
+		if r.reply != nil { // it broke while its start was being committed: it is there all the same
+			l.emit(Replied{Reply: r.reply, ID: r.id, Seq: int64(len(r.sent.Records))})
+			r.reply = nil
+		}
 		if r.sent.Release {
 			l.drop(r, r.broken)
 		} else {
@@ -423,6 +438,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		}
 		return
 	}
+	r.moved, r.watches = l.now, 0
 	seq := r.m.Seq() - int64(len(r.next.Records))
 	if r.reply != nil {
 		l.emit(Replied{Reply: r.reply, ID: r.id, Seq: seq})
@@ -433,6 +449,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		l.emit(Advanced{ID: r.id, Seq: seq, Ended: last.Kind == journal.Finished})
 	}
 	for _, s := range r.sending {
+		r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
 		l.emit(Perform{ID: r.id, Node: l.node, Send: s})
 	}
 	r.sending = nil

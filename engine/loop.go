@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +22,9 @@ type laneLoop struct {
 	quit   chan struct{}
 	empty  chan struct{} // closed when the lane has drained
 	held   atomic.Int64  // sagas in the lane
+
+	committing atomic.Pointer[time.Time] // when the commit under way was first tried; nil: there is none
+	stalest    atomic.Pointer[time.Time] // Lane.Stalest
 }
 
 func newLaneLoop(e *Engine) *laneLoop {
@@ -37,6 +42,8 @@ func newLaneLoop(e *Engine) *laneLoop {
 func (l *laneLoop) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	watch := time.NewTicker(l.e.cfg.Watch)
+	defer watch.Stop()
 	defer close(l.commit)
 	drained := false
 	for {
@@ -47,12 +54,21 @@ func (l *laneLoop) run() {
 		case ev = <-l.events:
 		case <-timer.C:
 			ev = Tick{}
+		case <-watch.C:
+			ev = Watch{}
 		}
 		now := l.e.Now()
 		for _, eff := range l.lane.Handle(now, ev) {
 			l.do(eff)
 		}
 		l.held.Store(int64(l.lane.Len()))
+		if len(l.lane.flight) == 0 {
+			l.committing.Store(nil)
+		}
+		if _, ok := ev.(Watch); ok {
+			at := l.lane.Stalest()
+			l.stalest.Store(&at)
+		}
 		if at := l.lane.Alarm(); !at.IsZero() {
 			timer.Reset(max(at.Sub(now), time.Millisecond))
 		}
@@ -67,6 +83,10 @@ func (l *laneLoop) do(eff Effect) {
 	e := l.e
 	switch eff := eff.(type) {
 	case Commit:
+		if eff.After == 0 {
+			began := time.Now()
+			l.committing.Store(&began)
+		}
 		l.commit <- eff
 	case Perform:
 		e.work.Go(func() { l.perform(eff) })
@@ -80,6 +100,9 @@ func (l *laneLoop) do(eff Effect) {
 		}
 	case Reload:
 		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed) })
+	case Stalled:
+		e.stats.stalled.Add(1)
+		e.cfg.Log.Error("a saga was stalled: it is read again from its journal; please report this", "saga", eff.ID, "step", eff.Path, "since", eff.Since, "why", eff.Why)
 	case Fenced:
 		select {
 		case e.lost <- eff.Node:
@@ -97,7 +120,6 @@ func (l *laneLoop) commits() {
 			case <-l.quit:
 			}
 		}
-		hit("commit.before.", c.Batch)
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		results, err := l.e.cfg.Store.Append(ctx, c.Node, c.Batch)
@@ -105,8 +127,6 @@ func (l *laneLoop) commits() {
 		l.e.stats.committed(len(c.Batch), time.Since(began), err)
 		if err != nil {
 			l.e.cfg.Log.Error("commit did not go through; it is repeated", "error", err, "appends", len(c.Batch))
-		} else {
-			hit("commit.after.", c.Batch)
 		}
 		select {
 		case l.events <- Committed{Number: c.Number, Results: results, Err: err}:
@@ -115,27 +135,11 @@ func (l *laneLoop) commits() {
 	}
 }
 
-// hit passes the failpoints of a batch: one for each record.
-func hit(prefix string, batch []journal.Append) {
-	if !failpoint.Enabled {
-		return
-	}
-	for _, a := range batch {
-		for _, r := range a.Records {
-			name := prefix + string(r.Kind)
-			if r.Kind == journal.Intent || r.Kind == journal.Outcome {
-				name += "." + string(r.Way)
-			}
-			failpoint.Hit(name)
-		}
-	}
-}
-
 // perform sends one request, if the lease under which its intent was written
 // still holds, and brings the answer back.
 func (l *laneLoop) perform(p Perform) {
 	e := l.e
-	e.calls <- struct{}{}
+	l.turn(p)
 	defer func() { <-e.calls }()
 	answer := saga.Answer{Code: "not_sent", Detail: "the node's lease could not be renewed in time"}
 	if e.lease.node() != p.Node {
@@ -154,16 +158,58 @@ func (l *laneLoop) perform(p Perform) {
 	}
 }
 
-func (l *laneLoop) call(s saga.Send) saga.Answer {
+// turn waits until one more request may be under way. Meanwhile it tells the lane now and then that
+// the request waits, so that it is not taken for lost.
+func (l *laneLoop) turn(p Perform) {
+	select {
+	case l.e.calls <- struct{}{}:
+		return
+	default:
+	}
+	every := time.NewTicker(l.e.cfg.Watch * stalledAfter / 2)
+	defer every.Stop()
+	for waits := true; waits; {
+		select {
+		case l.e.calls <- struct{}{}:
+			waits = false
+		case <-every.C:
+		}
+		select {
+		case l.events <- Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt}:
+		case <-l.quit:
+		}
+	}
+}
+
+// call performs a request. A caller that panics may have sent it.
+func (l *laneLoop) call(s saga.Send) (answer saga.Answer) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.e.cfg.Log.Error("panic while a request was sent", "step", s.Path, "kind", s.Kind, "panic", p, "stack", string(debug.Stack()))
+			answer = saga.Answer{Sent: true, Code: saga.Interrupted, Detail: "the node failed while it sent the request; its log says how"}
+		}
+	}()
 	caller := l.e.cfg.Callers[s.Kind]
 	if caller == nil {
 		return saga.Answer{Code: "unknown_kind", Detail: "this node cannot perform steps of kind " + s.Kind}
 	}
 	ctx, cancel := context.WithTimeout(l.e.callCtx, s.Timeout)
 	defer cancel()
-	failpoint.Hit("send.before." + string(s.Way))
+	if err := failpoint.Err("send.before."+sendPoint(s), nil); err != nil {
+		return saga.Answer{Code: "connection", Detail: err.Error()}
+	}
 	l.e.stats.sent.Add(1)
-	answer := caller.Call(ctx, s.Request)
-	failpoint.Hit("send.after." + string(s.Way))
+	answer = caller.Call(ctx, s.Request)
+	if err := failpoint.Err("send.after."+sendPoint(s), nil); err != nil {
+		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
+	}
 	return answer
+}
+
+// sendPoint tells status queries from the steps' own requests.
+func sendPoint(s saga.Send) string {
+	if strings.HasSuffix(s.Path, ".verify") {
+		return "verify"
+	}
+	return string(s.Way)
 }

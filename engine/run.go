@@ -31,6 +31,9 @@ type run struct {
 	broken         error
 	again          *journal.Claimed // the store has given it to us once more while it was being given up
 	open           int              // attempts whose answers this process will get
+	calls          []call           // those of them that have left, or are about to
+	moved          time.Time        // when its journal grew, or was read, last
+	watches        int              // in a row that found it stalled
 	shown          saga.Status
 	alarm          time.Time
 	reply          any // of its start

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -73,11 +74,27 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 		e.cfg.Log.Warn("could not claim sagas", "error", err)
 		return 0
 	}
-	failpoint.Hit("claim.after")
 	for _, c := range claimed {
-		e.work.Go(func() { e.load(quit, node, c) })
+		e.work.Go(func() { e.begin(quit, node, c) })
 	}
 	return len(claimed)
+}
+
+// begin loads a claimed saga. As there is one suspect in a claim, the next claim is as soon as this one has moved.
+func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
+	if c.Claims <= journal.SuspectAfter {
+		e.load(quit, node, c)
+		return
+	}
+	grown, stop := e.hub.watch(c.Saga)
+	defer stop()
+	e.load(quit, node, c)
+	select {
+	case <-grown:
+		e.look()
+	case <-time.After(e.cfg.Poll): // a scan looks by itself then
+	case <-quit:
+	}
 }
 
 // loadTries is how often a saga is read before it is set aside, for a while.
@@ -116,13 +133,18 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 // recordsPage is how many records are read at once.
 const recordsPage = 1000
 
-func (e *Engine) read(node string, c journal.Claimed) (Loaded, error) {
+// read reads a saga. What panics over it is as unreadable as what cannot be read.
+func (e *Engine) read(node string, c journal.Claimed) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()
+	defer func() {
+		if p := recover(); p != nil {
+			ev.Err, err = fmt.Errorf("panic: %v", p), nil
+		}
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	ev := Loaded{Claimed: c, Node: node}
-	var err error
+	ev = Loaded{Claimed: c, Node: node}
 	if ev.Def, err = e.cfg.Definitions.Definition(ctx, c.Definition, c.Version); err != nil {
 		if errors.Is(err, saga.ErrUnusable) || errors.Is(err, journal.ErrNotFound) {
 			ev.Err = err

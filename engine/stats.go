@@ -7,8 +7,8 @@ import (
 
 // counters are what the engine counts of itself.
 type counters struct {
-	commits, appends, failed, renewFailed, sent atomic.Int64
-	commitTime                                  atomic.Int64 // nanoseconds
+	commits, appends, failed, renewFailed, sent, stalled atomic.Int64
+	commitTime                                           atomic.Int64 // nanoseconds
 }
 
 func (c *counters) committed(appends int, took time.Duration, err error) {
@@ -29,16 +29,28 @@ type Stats struct {
 	CommitsFailed int64
 	RenewsFailed  int64
 	RequestsSent  int64
-	Running       int // sagas in memory
-	Calls         int // requests under way
+	Running       int           // sagas in memory
+	Calls         int           // requests under way
+	Stalled       int64         // sagas that nothing would have moved again, see Stalled
+	CommitAge     time.Duration // of the commit under way, from its first try; 0: there is none
+	Stalest       time.Duration // how long the saga in memory has not moved that did not for longest, as last looked
 }
 
 // Stats returns the engine's counts.
 func (e *Engine) Stats() Stats {
 	c := &e.stats
-	return Stats{
+	st := Stats{
 		Commits: c.commits.Load(), Appends: c.appends.Load(), CommitTime: time.Duration(c.commitTime.Load()),
 		CommitsFailed: c.failed.Load(), RenewsFailed: c.renewFailed.Load(), RequestsSent: c.sent.Load(),
-		Running: e.running(), Calls: len(e.calls),
+		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(),
 	}
+	for _, l := range e.lanes {
+		if at := l.committing.Load(); at != nil {
+			st.CommitAge = max(st.CommitAge, time.Since(*at))
+		}
+		if at := l.stalest.Load(); at != nil && !at.IsZero() {
+			st.Stalest = max(st.Stalest, e.Now().Sub(*at))
+		}
+	}
+	return st
 }

@@ -35,7 +35,13 @@ type Head struct {
 	ID uuid.UUID
 	Start
 	Row
-	Owner string // the node that runs it, "" for none
+	Owner  string // the node that runs it, "" for none
+	Claims int    // since it last made progress
+}
+
+// Quarantined reports whether the saga was given up on: its status is StatusStuck for that.
+func (h Head) Quarantined() bool {
+	return h.Claims >= QuarantineAfter && h.Status == StatusStuck && h.EndedAt.IsZero()
 }
 
 // Filter selects sagas; zero fields select all.
@@ -75,6 +81,9 @@ type Stats struct {
 	Inbox        map[string]int64 // by kind
 	OldestInbox  time.Time        // zero: none
 	OldestDue    time.Time        // of those claimable now; zero: none
+	// Oldest is when the row was written of the live saga that has been longest in a status, by status.
+	Oldest      map[string]time.Time
+	Quarantined int64 // see Head.Quarantined
 }
 
 // NodeInfo is a node's lease as the store sees it.

@@ -113,28 +113,3 @@ func TestWire(t *testing.T) {
 		t.Errorf("data was changed on the way out: %s", b)
 	}
 }
-
-func FuzzRecordJSON(f *testing.F) {
-	for _, r := range chain(f) {
-		b, err := Encode(r)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Add([]byte(`{"seq":1e400,"at":"x"}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var r Record
-		if err := json.Unmarshal(b, &r); err != nil {
-			return
-		}
-		out, err := Encode(r)
-		if err != nil {
-			t.Fatalf("read, but cannot be written: %v", err)
-		}
-		var again Record
-		if err := json.Unmarshal(out, &again); err != nil {
-			t.Fatalf("written, but cannot be read: %v\n%s", err, out)
-		}
-	})
-}

@@ -49,24 +49,30 @@ var (
 type Log interface {
 	// Register announces a node, a process start, under a fresh id, for ttl. Where the
 	// store knows that no other process can be alive (a file lock), it takes over
-	// all sagas at once.
+	// all sagas at once, as Renew does.
 	Register(ctx context.Context, node string, ttl time.Duration) (Lease, error)
 
 	// Renew extends the lease, or returns ErrFenced. It also takes over nodes whose
 	// lease has ended by the store's clock: each one's row is deleted and its sagas made
-	// claimable, in one transaction that no append of that node overlaps. A node with an append
+	// claimable after their Respite, or quarantined, in one transaction that no append of that node overlaps. A node with an append
 	// under way may be left for the next Renew. If only the taking over fails, the error comes
 	// with the lease: the lease holds.
 	Renew(ctx context.Context, node string, ttl time.Duration) (Lease, error)
 
 	// Release ends a lease by choice, and makes the node's sagas claimable at
-	// once. Releasing a lease that is gone is not an error.
+	// once. It was no fault of theirs: a claim without progress is not counted, it is as if it had not been.
+	// Releasing a lease that is gone is not an error.
 	Release(ctx context.Context, node string) error
 
 	// Append writes a batch in one transaction that fails with ErrFenced if the
 	// node's row is gone. Appends of a batch are of different sagas and stand or fall
 	// one by one: the result at i belongs to batch[i]. A result's Err is nil,
 	// ErrConflict, ErrStartKey or ErrUnique.
+	//
+	// Fresh records, or a row, are progress: the saga's claims are 0 again. A saga given up without a
+	// row keeps its claims. It is next claimable after its Rest, or it is quarantined: only a message
+	// wakes it, its row's status is StatusStuck, and Halted.Entry is added to its inbox entries, or takes
+	// the place of its like, whose Since stays. The next row replaces all of that.
 	//
 	// Append is idempotent: records that stand there already with the same hash
 	// count as written, and what came with them is not done a second time. Of records
@@ -75,8 +81,9 @@ type Log interface {
 	Append(ctx context.Context, node string, batch []Append) ([]Result, error)
 
 	// Claim makes the node the owner of up to limit sagas that nobody owns and whose
-	// WakeAt is due, the longest due first, and returns them. ErrFenced. After ErrUnknown the
-	// next Claim of the node returns the sagas that the lost one may have taken.
+	// WakeAt is due, the longest due first, and returns them. Suspects come last, and at most one of
+	// them: none is kept waiting for ever, and few are claimed together with the one that kills its node.
+	// ErrFenced. After ErrUnknown the next Claim of the node returns the sagas that the lost one may have taken.
 	Claim(ctx context.Context, node string, limit int) ([]Claimed, error)
 
 	// Records returns up to limit records of a saga with seq > after, in order.
@@ -107,13 +114,9 @@ type Append struct {
 	Start   *Start      // on the saga's first append: its row is made
 	Records []Record    // consecutive; the first one follows what is committed. May be empty
 	Row     *Row        // when not nil, replaces the saga's row (but for what Start set)
-	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after SetAside
+	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after its Rest
 	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
 }
-
-// SetAside is how long a saga rests that its node gave up without saying why in
-// its row: the node could not go on with it.
-const SetAside = time.Minute
 
 // Start is what a saga's row is made of once and for all.
 type Start struct {
@@ -154,6 +157,7 @@ type Claimed struct {
 	Saga       uuid.UUID
 	Definition string
 	Version    int
+	Claims     int // since it last made progress, this one included
 	Mail       []Mail
 }
 

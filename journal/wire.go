@@ -33,7 +33,7 @@ type wire struct {
 func (r Record) MarshalJSON() ([]byte, error) {
 	w := wire{Seq: r.Seq, At: r.At.UTC().Format(TimeFormat), Kind: r.Kind, Path: r.Path, Way: r.Way, Attempt: r.Attempt,
 		Key: r.Key, Class: r.Class, Node: r.Node, Data: r.Data, Hash: hex.EncodeToString(r.Hash)}
-	if r.Attempt > 0 {
+	if r.Attempt > 0 || r.Generation != 0 {
 		w.Generation = &r.Generation
 	}
 	return Encode(w)

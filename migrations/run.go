@@ -79,6 +79,15 @@ func SQLite(path string) Database {
 	}
 }
 
+// SQLiteReadOnly names a database by its file for Check and Version, which then change nothing about it.
+func SQLiteReadOnly(path string) Database {
+	d := SQLite(path)
+	d.open = func() (*sql.DB, error) {
+		return sql.Open("sqlite", FileURI(path)+"?mode=ro&_pragma=busy_timeout(10000)")
+	}
+	return d
+}
+
 // FileURI is how SQLite is given a path, whatever characters it has.
 func FileURI(path string) string {
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()

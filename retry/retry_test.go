@@ -114,18 +114,6 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-func FuzzAfter(f *testing.F) {
-	for header := range retryAfterCases {
-		f.Add(header)
-	}
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, header string) {
-		if got := After(header, now); got < 0 || got > MaxRetryAfter {
-			t.Errorf("After(%q) = %v", header, got)
-		}
-	})
-}
-
 func money(t testing.TB, s string) Money {
 	t.Helper()
 	m, err := ParseMoney(s)

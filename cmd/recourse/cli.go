@@ -22,7 +22,7 @@ type cli struct {
 	Definitions definitionsCmd `cmd:"" help:"Publish and list definitions."`
 
 	Replay replayCmd `cmd:"" help:"Tell the story of an exported journal, offline."`
-	Verify verifyCmd `cmd:"" help:"Check an exported journal, offline: its hash chain, and that it replays."`
+	Verify verifyCmd `cmd:"" help:"Check exported journals, or a database, against their definitions and the other side's ledger."`
 
 	Migrate migrateCmd `cmd:"" help:"Bring a database's schema up to date, or look at it."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database."`

@@ -23,34 +23,52 @@ const maxExport = 1 << 30
 
 var errExport = errors.New("not an exported journal: give what `recourse journal ID -o json` or GET /v1/sagas/ID/journal prints")
 
-// readExport reads a journal: an array of records, {"data": [record]}, or a record
-// a line. Each record may name its saga in a field `saga`.
+// readExport reads a file with the journal of one saga.
 func readExport(r io.Reader) (export, error) {
-	in := bufio.NewReader(io.LimitReader(r, maxExport))
-	first, err := firstByte(in)
+	list, err := readExports(r)
+	switch {
+	case err != nil:
+		return export{}, err
+	case len(list) > 1:
+		return export{}, errors.New("the file has records of several sagas: export one at a time")
+	}
+	return list[0], nil
+}
+
+// readExports reads journals: an array of records, {"data": [record]}, or a record
+// a line. Each record may name its saga in a field `saga`; one that does not is of the same saga as the one before.
+func readExports(r io.Reader) ([]export, error) {
+	raws, err := values(r)
 	if err != nil {
-		return export{}, errExport
+		return nil, fmt.Errorf("%w: %w", errExport, err)
 	}
-	d := json.NewDecoder(in)
-	var raws []json.RawMessage
-	if first == '[' {
-		err = d.Decode(&raws)
-	} else {
-		raws, err = documents(d)
-	}
-	if err != nil {
-		return export{}, fmt.Errorf("%w: %w", errExport, err)
-	}
-	var ex export
+	var list exports
 	for i, raw := range raws {
-		if err := ex.add(raw); err != nil {
-			return export{}, fmt.Errorf("record %d: %w", i+1, err)
+		if err := list.add(raw); err != nil {
+			return nil, fmt.Errorf("record %d: %w", i+1, err)
 		}
 	}
-	if len(ex.records) == 0 {
-		return export{}, errExport
+	if len(list.all) == 0 {
+		return nil, errExport
 	}
-	return ex, nil
+	return list.all, nil
+}
+
+// values reads a JSON array, or JSON documents one after another.
+func values(r io.Reader) ([]json.RawMessage, error) {
+	in := bufio.NewReader(io.LimitReader(r, maxExport))
+	first, err := firstByte(in)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(in)
+	if first != '[' {
+		return documents(d)
+	}
+	var raws []json.RawMessage
+	return raws, d.Decode(&raws)
 }
 
 func firstByte(in *bufio.Reader) (byte, error) {
@@ -65,7 +83,7 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// documents reads JSON documents one after another: records, or pages of them.
+// documents reads JSON documents one after another: records, or pages of them. With an error come those before it.
 func documents(d *json.Decoder) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	for {
@@ -73,7 +91,7 @@ func documents(d *json.Decoder) ([]json.RawMessage, error) {
 		if err := d.Decode(&raw); errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
-			return nil, err
+			return all, err
 		}
 		var p struct {
 			Seq  *int64            `json:"seq"`
@@ -87,7 +105,14 @@ func documents(d *json.Decoder) ([]json.RawMessage, error) {
 	}
 }
 
-func (ex *export) add(raw json.RawMessage) error {
+// exports collects the journals of a file.
+type exports struct {
+	all []export
+	at  map[uuid.UUID]int
+	now int // which one the last record is of
+}
+
+func (l *exports) add(raw json.RawMessage) error {
 	var r journal.Record
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return fmt.Errorf("%w: %w", errExport, err)
@@ -95,16 +120,30 @@ func (ex *export) add(raw json.RawMessage) error {
 	var of struct {
 		Saga string `json:"saga"`
 	}
+	id := uuid.Nil
 	if json.Unmarshal(raw, &of) == nil && of.Saga != "" {
-		id, err := uuid.FromString(of.Saga)
-		if err != nil {
+		var err error
+		if id, err = uuid.FromString(of.Saga); err != nil {
 			return fmt.Errorf("%w: saga %q is not an id", errExport, of.Saga)
 		}
-		if !ex.saga.IsNil() && ex.saga != id {
-			return errors.New("the file has records of several sagas: export one at a time")
-		}
-		ex.saga = id
 	}
-	ex.records = append(ex.records, r)
+	l.turnTo(id)
+	l.all[l.now].records = append(l.all[l.now].records, r)
 	return nil
+}
+
+// turnTo finds the journal that a record belongs to that names id, or no saga.
+func (l *exports) turnTo(id uuid.UUID) {
+	switch at, ok := l.at[id]; {
+	case len(l.all) == 0:
+		l.all, l.at = []export{{saga: id}}, map[uuid.UUID]int{id: 0}
+	case id.IsNil():
+	case ok:
+		l.now = at
+	case len(l.all) == 1 && l.all[0].saga.IsNil():
+		l.all[0].saga, l.at[id] = id, 0
+	default:
+		l.now, l.at[id] = len(l.all), len(l.all)
+		l.all = append(l.all, export{saga: id})
+	}
 }

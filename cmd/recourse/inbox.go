@@ -74,5 +74,9 @@ func (a *app) entry(e inboxEntry) {
 	if e.Kind == saga.InboxBudget {
 		return
 	}
+	if e.Path == "" { // it is about the saga, not about a step
+		a.printf("  → recourse resume %s --reason \"…\"\n", e.Saga)
+		return
+	}
 	a.printf("  → recourse resolve %s %s --outcome %s --reason \"…\"\n", e.Saga, e.Path, strings.Join(e.Actions, "|"))
 }

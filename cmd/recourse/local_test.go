@@ -4,16 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"recourse/examples/world"
-	"recourse/internal/story/storytest"
-	"recourse/journal"
-	"recourse/saga"
 )
 
 func TestRun(t *testing.T) {
@@ -124,80 +119,5 @@ func TestValidateAndPlan(t *testing.T) {
 	}
 	if out := ok(t, vars, "plan", good, "-i", `{"n":9007199254740993,"city":"LIS"}`, "-o", "json"); !strings.Contains(out, `"n":9007199254740993`) {
 		t.Errorf("the number was changed: %s", out)
-	}
-}
-
-// exported is a journal in each of the forms that it is exported in.
-func exported(t *testing.T) (source string, p storytest.Played, forms map[string]string) {
-	t.Helper()
-	source = "saga: trip\nsteps:\n  - id: book\n    http: POST http://127.0.0.1:7000/x\n    body: {n: 9007199254740993}\n    in_doubt: ask\n    compensate: none\n"
-	p = storytest.Play(t, source, storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer { return saga.Lost() }})
-	var lines, list []string
-	for _, r := range p.Records {
-		b, err := journal.Encode(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, string(b))
-		lines = append(lines, fmt.Sprintf(`{"saga":%q,%s`, p.ID, b[1:]))
-	}
-	array := "[" + strings.Join(list, ",\n") + "]"
-	return source, p, map[string]string{
-		"ndjson": strings.Join(lines, "\n") + "\n",
-		"array":  array,
-		"page":   `{"data":` + array + `,"next_cursor":"7"}`,
-		"pages":  `{"data":[` + list[0] + `]}` + "\n" + `{"data":[` + strings.Join(list[1:], ",") + `]}`,
-	}
-}
-
-func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
-	source, p, forms := exported(t)
-	def := file(t, "trip.yaml", source)
-	for name, text := range forms {
-		t.Run(name, func(t *testing.T) {
-			path := file(t, "j", text)
-			id := p.ID.String()
-			if out := ok(t, nil, "verify", path, "--saga", id, "-d", def); !strings.Contains(out, "3 records, the hash chain is whole, and they replay") {
-				t.Errorf("verify: %s", out)
-			}
-			golden(t, "replay", ok(t, nil, "replay", path, "--saga", id, "-d", def))
-		})
-	}
-	path := file(t, "j", forms["array"])
-	if r := run(t, nil, "verify", path); r.code != exitUsage || !strings.Contains(r.errOut, "--saga") {
-		t.Errorf("no id: exit %d: %s", r.code, r.errOut)
-	}
-	other := file(t, "other.yaml", source+"# changed\n")
-	if r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", other); r.code != exitUsage || !strings.Contains(r.errOut, "is not what the saga ran") {
-		t.Errorf("another definition: exit %d: %s", r.code, r.errOut)
-	}
-	if r := runWith(t, "hello", nil, "replay", "-"); r.code != exitUsage {
-		t.Errorf("no journal: exit %d: %s", r.code, r.errOut)
-	}
-	golden(t, "replay-at", ok(t, nil, "replay", file(t, "j", forms["ndjson"]), "-d", def, "--at", "2"))
-}
-
-// A journal whose hashes are right, but that no saga of the definition can have.
-func TestVerifyReplays(t *testing.T) {
-	source, p, _ := exported(t)
-	records := p.Records
-	records[2].Path = "elsewhere"
-	var prev []byte
-	var lines []string
-	for i := range records {
-		journal.Seal(p.ID, prev, &records[i])
-		prev = records[i].Hash
-		b, err := journal.Encode(records[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, string(b))
-	}
-	path := file(t, "j", strings.Join(lines, "\n"))
-	ok(t, nil, "verify", path, "--saga", p.ID.String())
-	r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", file(t, "d.yaml", source), "-o", "json")
-	var v verdict
-	if err := json.Unmarshal([]byte(r.out), &v); err != nil || r.code != exitFailed || v.OK || !strings.Contains(v.Error, "record 3") {
-		t.Errorf("exit %d: %s", r.code, r.out)
 	}
 }

@@ -123,12 +123,12 @@ func TestJSONOutputIsExact(t *testing.T) {
 	}
 	journal := ok(t, s.env, "journal", v.ID, "-o", "json")
 	exported := file(t, "j.ndjson", journal)
-	if out := ok(t, nil, "verify", exported, "--definition", def); !strings.Contains(out, "they replay") {
+	if out := ok(t, nil, "verify", exported, "--definition", def); !strings.Contains(out, "nothing is wrong") {
 		t.Errorf("verify says %s", out)
 	}
 	broken := file(t, "b.ndjson", strings.Replace(journal, "LIS", "OSL", 1))
-	if r := run(t, nil, "verify", broken); r.code != exitFailed || !strings.Contains(r.errOut, "record 1 does not match its hash") {
-		t.Errorf("verify of a changed journal: exit %d: %s", r.code, r.errOut)
+	if r := run(t, nil, "verify", broken); r.code != exitFailed || !strings.Contains(r.out, "record 1 does not match its hash") {
+		t.Errorf("verify of a changed journal: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 }
 

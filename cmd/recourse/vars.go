@@ -63,6 +63,9 @@ func varsFile(path string, into map[string]json.RawMessage) error {
 		if !varName.MatchString(name) {
 			return fmt.Errorf("--vars %s:%d: %q: a var's name has letters, digits and _, and begins with no digit", path, root.Content[i].Line, name)
 		}
+		if _, twice := into[name]; twice {
+			return fmt.Errorf("--vars %s:%d: %s is there twice", path, root.Content[i].Line, name)
+		}
 		if into[name], err = nodeJSON(root.Content[i+1]); err != nil {
 			return fmt.Errorf("--vars %s:%d: %s: %w", path, root.Content[i+1].Line, name, err)
 		}

@@ -40,6 +40,9 @@ func mapJSON(n *yaml.Node) (json.RawMessage, error) {
 	b.WriteByte('{')
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i].Value
+		if n.Content[i].Kind != yaml.ScalarNode {
+			return nil, errors.New("a key is text here, not a list, a map or an alias")
+		}
 		if seen[name] {
 			return nil, errors.New("the key " + name + " is there twice")
 		}

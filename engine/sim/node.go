@@ -72,6 +72,7 @@ func (n *node) boot() {
 	n.register()
 	n.every(ttl/3, n.renew)
 	n.every(poll, n.scan)
+	n.every(watch, func() { n.toAll(engine.Watch{}) })
 }
 
 // die ends the process; another one begins after a while.
@@ -212,6 +213,8 @@ func (n *node) do(i int, eff engine.Effect) {
 		if eff.Err != nil && !expected(eff.Err) {
 			n.s.violate(eff.ID, "the lane gave it up: %v", eff.Err)
 		}
+	case engine.Stalled:
+		n.s.violate(eff.ID, "12: nothing would have moved it: %s", eff.Why)
 	case engine.Reload:
 		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(eff.Node, eff.Claimed, 1) })
 	case engine.Fenced:

@@ -37,6 +37,7 @@ type Result struct {
 const (
 	ttl      = 3 * time.Second
 	poll     = 200 * time.Millisecond
+	watch    = 5 * time.Second
 	faulty   = 30 * time.Second // how long there are faults
 	patience = time.Hour        // how long after healing until everything has to be over
 	nodes    = 3

@@ -33,9 +33,10 @@ type theWorld struct {
 	ledger world.Ledger
 	keys   map[string]*stored
 	made   map[string]string // effect id → key
-	undone map[string]bool   // effect id
-	barred map[string]bool   // key, undone before it did anything
-	refuse map[string]bool   // keys that the business refuses, whenever they come
+	byKey  map[string][]string
+	undone map[string]bool // effect id
+	barred map[string]bool // key, undone before it did anything
+	refuse map[string]bool // keys that the business refuses, whenever they come
 	n      int
 }
 
@@ -46,7 +47,7 @@ type stored struct {
 }
 
 func newWorld(s *sim, o Options) *theWorld {
-	return &theWorld{s: s, o: o, keys: make(map[string]*stored), made: make(map[string]string), undone: make(map[string]bool),
+	return &theWorld{s: s, o: o, keys: make(map[string]*stored), made: make(map[string]string), byKey: make(map[string][]string), undone: make(map[string]bool),
 		barred: make(map[string]bool), refuse: make(map[string]bool)}
 }
 
@@ -154,6 +155,7 @@ func (w *theWorld) post(u *url.URL, send saga.Send, took time.Duration) saga.Ans
 	w.n++
 	id := "e" + strconv.Itoa(w.n)
 	w.made[id] = key
+	w.byKey[key] = append(w.byKey[key], id)
 	w.entry(world.Entry{Kind: world.Effect, Service: u.Path, Method: "POST", Path: u.Path, Key: key, EffectID: id})
 	w.keys[key] = &stored{answer: reply(201, `{"id":"`+id+`"}`), ready: w.s.now.Add(took), id: id}
 	return w.keys[key].answer

@@ -37,21 +37,25 @@ var may = map[string][]string{
 	"internal/story": {"journal", "saga", "retry"},
 
 	"journal/memory":      {"internal/mutant", "journal"},
-	"journal/sqlite":      {"journal", "migrations"},
-	"journal/postgres":    {"journal", "migrations"},
+	"journal/sqlite":      {"journal", "migrations", "internal/failpoint"},
+	"journal/postgres":    {"journal", "migrations", "internal/failpoint"},
 	"journal/journaltest": {"journal"},
 	"migrations":          {},
 
-	"engine":     {"journal", "saga", "internal/failpoint", "internal/mutant"},
+	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant"},
 	"engine/sim": {"*"},
-	"api":        {"catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":        {"internal/failpoint", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 
-	"internal":                 {},
-	"internal/story/storytest": {"*"},
-	"internal/testpg":          {},
-	"internal/invariant":       {"*"},
-	"examples/world":           {},
-	"cmd":                      {"*"},
+	"internal":                   {},
+	"internal/story/storytest":   {"*"},
+	"internal/testpg":            {},
+	"internal/wiretest":          {},
+	"internal/wiretest/rig":      {"*"},
+	"internal/histories":         {"journal", "saga"},
+	"internal/failpoint/brittle": {"journal", "internal/failpoint"},
+	"internal/invariant":         {"*"},
+	"examples/world":             {},
+	"cmd":                        {"*"},
 }
 
 // pure packages have no clock, no chance and no IO.
@@ -60,7 +64,7 @@ var pure = []string{"saga", "saga/expr", "saga/dsl", "compensation", "retry", "i
 // outside says which package may import which library, where that is limited.
 var outside = map[string][]string{
 	"github.com/labstack/echo":              {"api"},
-	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/testpg", "cmd"},
+	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/testpg", "internal/wiretest", "cmd"},
 	"modernc.org/sqlite":                    {"journal/sqlite", "migrations"},
 	"github.com/golang-migrate":             {"migrations"},
 	"github.com/expr-lang/expr":             {"saga/expr"},
@@ -71,6 +75,7 @@ var outside = map[string][]string{
 	"github.com/cenkalti/backoff":           {"retry"},
 	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},
+	"github.com/anishathalye/porcupine":     {"internal/histories"},
 }
 
 type pkg struct {

@@ -1,8 +1,8 @@
 //go:build !failpoints
 
-// Package failpoint marks the places where a crash is worth a test. In a program
-// built with the tag `failpoints`, RECOURSE_FAILPOINTS arms them; in any other
-// they cost a call that is inlined away.
+// Package failpoint marks the places where a crash, a freeze or an error is
+// worth a test. Only a program built with the tag `failpoints` can be told to act
+// there; in any other they cost a call that is inlined away.
 package failpoint
 
 // Enabled reports whether the program was built with failpoints.
@@ -10,3 +10,6 @@ const Enabled = false
 
 // Hit passes the named point.
 func Hit(string) {}
+
+// Err passes the named point, and returns nil.
+func Err(string, error) error { return nil }

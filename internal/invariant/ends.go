@@ -3,72 +3,42 @@ package invariant
 import (
 	"strings"
 
-	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/saga"
 )
 
 // comparable reports whether the ledger can tell what the step did.
-func (c *checker) comparable(n *told) bool { return n.named() && c.ledger.seen(keysOf(n.do)) }
-
-// named reports whether the step wrote, under a key that the ledger shows.
-func (n *told) named() bool {
-	if _, writes := n.call(); !writes || len(n.do) == 0 {
-		return false
-	}
-	switch p := n.step.Idempotency; p.In {
-	case idempotency.Header:
-		return strings.EqualFold(p.Name, idempotency.DefaultPlacement.Name)
-	case idempotency.Body:
-		return true
-	}
-	return false
-}
-
-// ended returns how the saga ended, "" if it has not.
-func (t *tale) ended() saga.Status {
-	if t.finished == nil {
-		return ""
-	}
-	return t.finished.Status
+func (c *look) comparable(n *told) bool {
+	return n.wrote() && c.ledger.covers(n.do) && c.ledger.seen(keysOf(n.do))
 }
 
 // succeeded is invariant 7: each step that succeeded has one effect, and it stands.
-func (c *checker) succeeded(t *tale) {
+func (c *look) succeeded(t *tale) {
 	if t.ended() != saga.Succeeded {
 		return
 	}
 	for _, n := range t.order {
-		if n.state != journal.Succeeded || !n.named() {
+		if n.state != journal.Succeeded || !n.wrote() || !c.ledger.covers(n.do) {
 			continue
 		}
-		keys := keysOf(n.do)
+		keys, seq := keysOf(n.do), n.do[len(n.do)-1].record.Seq
+		if !n.shown() && !c.ledger.seen(keys) {
+			continue
+		}
 		switch made := c.ledger.made(keys); {
 		case made == 0:
-			c.say(7, t.ID, "step %s succeeded, but the other side has no effect of it", n.path)
-		case made > 1 && !c.atLeastOnce(keys):
-			c.say(7, t.ID, "step %s took effect %d times", n.path, made)
+			c.say(7, seq, "step %s succeeded, but the other side has no effect of it", n.path)
+		case made > 1 && !c.ledger.keyless(keys):
+			c.say(7, seq, "step %s took effect %d times", n.path, made)
 		}
-		if undone := c.ledger.undone(keys); undone > 0 {
-			c.say(7, t.ID, "step %s succeeded, and was undone", n.path)
-		}
-	}
-}
-
-// atLeastOnce reports whether the service takes no notice of keys: there, sending again was the author's choice.
-func (c *checker) atLeastOnce(keys []string) bool {
-	for _, k := range keys {
-		for _, e := range c.ledger.effects[k] {
-			if !keyless[e.Service] {
-				return false
-			}
+		if c.ledger.taken(keys) > 0 {
+			c.say(7, seq, "step %s succeeded, and was undone", n.path)
 		}
 	}
-	return true
 }
 
 // compensated is invariant 8: whatever took effect, in doubt or not, is undone.
-func (c *checker) compensated(t *tale) {
+func (c *look) compensated(t *tale) {
 	if t.ended() != saga.Compensated {
 		return
 	}
@@ -77,41 +47,42 @@ func (c *checker) compensated(t *tale) {
 			continue
 		}
 		if left := c.left(n); left > 0 {
-			c.say(8, t.ID, "the saga is compensated, but %d effect(s) of step %s stand", left, n.path)
+			c.say(8, n.do[0].record.Seq, "the saga is compensated, but %d effect(s) of step %s stand", left, n.path)
 		}
 	}
 }
 
-// skippedByWhen reports whether the compensation's own `when` said that nothing is to be done.
-func (n *told) skippedByWhen() bool { return n.lifted && n.settled && len(n.undo) == 0 }
-
 // left counts the step's effects that stand. A compensation that makes something
 // of its own, such as a refund, counts as undoing.
-func (c *checker) left(n *told) int {
+func (c *look) left(n *told) int {
 	keys := keysOf(n.do)
-	left := 0
+	left := -c.ledger.taken(keys)
 	for _, k := range keys {
-		left += len(c.ledger.effects[k])
+		left += len(c.ledger.of(k).effects)
 	}
-	left -= c.ledger.undone(keys)
 	for _, k := range keysOf(n.undo) {
-		left -= len(c.ledger.effects[k])
+		left -= len(c.ledger.of(k).effects)
 	}
 	return left
 }
 
-// residual is invariant 11: what remains is named, nothing else is, and a saga
-// that has ended has nothing in the inbox.
-func (c *checker) residual(t *tale) {
+// remains is the part of invariant 11 that the journal and the row show: a saga
+// that has ended has nothing in the inbox, and nothing remains of one that is compensated.
+func (c *look) remains(t *tale) {
 	if t.finished == nil {
 		return
 	}
+	seq := t.Records[len(t.Records)-1].Seq
 	if t.Head != nil && len(t.Head.Inbox) > 0 {
-		c.say(11, t.ID, "the saga has ended, and %d entries of it are in the inbox", len(t.Head.Inbox))
+		c.say(11, seq, "the saga has ended, and %d entries of it are in the inbox", len(t.Head.Inbox))
 	}
 	if t.ended() == saga.Compensated && len(t.finished.Residual) > 0 {
-		c.say(11, t.ID, "the saga is compensated, and yet effects remain")
+		c.say(11, seq, "the saga is compensated, and yet effects remain")
 	}
+}
+
+// residual is the rest of it: what remains is named, and nothing else is.
+func (c *look) residual(t *tale) {
 	if t.ended() != saga.Failed {
 		return
 	}
@@ -124,12 +95,12 @@ func (c *checker) residual(t *tale) {
 			continue
 		}
 		why, ok := named[n.path]
-		left := c.left(n)
+		left, seq := c.left(n), n.do[0].record.Seq
 		switch {
 		case left > 0 && !ok && !n.skippedByWhen():
-			c.say(11, t.ID, "an effect of step %s stands, and `residual` does not name it", n.path)
+			c.say(11, seq, "an effect of step %s stands, and `residual` does not name it", n.path)
 		case left <= 0 && strings.HasPrefix(why, "it happened"):
-			c.say(11, t.ID, "`residual` names step %s, and nothing of it stands", n.path)
+			c.say(11, seq, "`residual` names step %s, and nothing of it stands", n.path)
 		}
 	}
 }

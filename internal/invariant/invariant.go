@@ -1,17 +1,16 @@
 // Package invariant checks what must hold whatever went wrong: the promises of
 // the journals against the ledger of the other side, which cannot be argued with.
 //
-// The other side is examples/world, or something that keeps the same ledger. Each
-// rule is a function of its own, by the number that Names explains. What a rule
-// needs is in the journals, the definitions and the ledger: nothing is asked of
-// the engine that is being checked.
+// A [Checker] looks at one saga after the other and keeps only what the rules
+// about all of them together need, so that it can walk a large database. [Check]
+// does it for sagas that are all at hand. Each rule is a function of its own, by
+// the number that Names explains. What a rule needs is in the journals, the
+// definitions, the rows and the ledger: nothing is asked of the engine that is being
+// checked. What was not given is not checked, and [Checker.Coverage] says so.
 package invariant
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -24,15 +23,17 @@ import (
 // Saga is one saga to check.
 type Saga struct {
 	ID         uuid.UUID
-	Definition *saga.Definition
-	Head       *journal.Head // nil: not known, and what rests on it is not checked
+	Definition *saga.Definition // nil: not known, and only what the journal alone shows is checked
+	Head       *journal.Head    // nil: not known, and what rests on it is not checked. A nil Inbox in it is not known either
 	Records    []journal.Record
+	Machine    *saga.Machine // the records, replayed; nil: not done yet
 }
 
 // Violation is a promise that was broken.
 type Violation struct {
-	N    int // of the invariant
-	Saga uuid.UUID
+	N    int       // of the invariant
+	Saga uuid.UUID // nil: it is about no single saga
+	Seq  int64     // of the record at fault, or next to it; 0: of none
 	Text string
 }
 
@@ -44,9 +45,11 @@ func (v Violation) String() string {
 	return fmt.Sprintf("invariant %d: saga %s: %s", v.N, v.Saga, v.Text)
 }
 
-// Names says what the invariants that Check checks are about.
+// Names says what the invariants are about.
 var Names = map[int]string{
+	1:  "every acknowledged start is one saga, with its input",
 	2:  "journals are dense, chained, replayable, and end once",
+	3:  "a node that was taken over from writes no more",
 	4:  "every write was sent behind its own intent",
 	5:  "keys follow from saga, step, way and generation",
 	6:  "a key has at most one effect, and `ask` one send",
@@ -56,8 +59,12 @@ var Names = map[int]string{
 	10: "nothing goes forward once undoing has begun",
 	11: "what remains is named, and nothing else",
 	12: "every saga has ended, waits for a person, or will wake up",
+	13: "timers fire once, and not early",
 	14: "attempts and the gaps between them are within the policy",
 	15: "spent and reserved never exceed the budget",
+	17: "a cancelled saga never ends as succeeded",
+	19: "no secret is in a journal",
+	22: "nothing was written behind a record that its writer cannot read",
 }
 
 // Check checks sagas that are at rest: nothing is under way any more. ledger is
@@ -68,45 +75,12 @@ var Names = map[int]string{
 // Every write is taken to be to this world. Effects are matched to steps by the
 // key that the ledger shows, so steps that send none, or under a name that the
 // world does not know, are not compared with it. Times are compared across
-// journal and ledger: the database and the world must go by the same clock.
+// journal and ledger: the database and the world must go by the same clock. All
+// nodes ran this program.
 func Check(sagas []Saga, ledger world.Ledger, clock time.Time) []Violation {
-	c := &checker{ledger: newLedger(ledger), clock: clock}
-	var tales []*tale
+	c := New(Config{Ledger: OfWorld(ledger), Clock: clock, OneProgram: true})
 	for _, s := range sagas {
-		t, err := read(s)
-		if err != nil {
-			c.say(2, s.ID, "%v", err)
-			continue
-		}
-		tales = append(tales, t)
+		c.Add(c.Look(s))
 	}
-	c.eachSend(tales)
-	c.effects()
-	for _, t := range tales {
-		c.chain(t)
-		c.keys(t)
-		c.asked(t)
-		c.succeeded(t)
-		c.compensated(t)
-		c.order(t)
-		c.forward(t)
-		c.residual(t)
-		c.awake(t)
-		c.attempts(t)
-		c.budget(t)
-	}
-	slices.SortStableFunc(c.found, func(a, b Violation) int {
-		return cmp.Or(cmp.Compare(a.N, b.N), strings.Compare(a.Saga.String(), b.Saga.String()))
-	})
-	return c.found
-}
-
-type checker struct {
-	ledger *ledger
-	clock  time.Time
-	found  []Violation
-}
-
-func (c *checker) say(n int, id uuid.UUID, format string, args ...any) {
-	c.found = append(c.found, Violation{N: n, Saga: id, Text: fmt.Sprintf(format, args...)})
+	return c.End()
 }

@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	"recourse/idempotency"
@@ -9,12 +11,11 @@ import (
 )
 
 // chain is invariant 2: seq dense, hash-chained, replayable, one terminal record and that last.
-func (c *checker) chain(t *tale) {
-	if err := journal.Verify(t.ID, nil, 1, t.Records); err != nil {
-		c.say(2, t.ID, "%v", err)
-	}
-	if t.brokenAt != nil {
-		c.say(2, t.ID, "it does not replay: %v", t.brokenAt)
+func (c *look) chain(t *tale) {
+	whole := c.hashes(t.Saga)
+	if t.brokenAt != nil && whole { // what was changed by hand need not replay
+
+		c.say(2, t.brokenSeq(), "it does not replay: %s", strings.TrimPrefix(t.brokenAt.Error(), fmt.Sprintf("saga %s: ", t.ID)))
 	}
 	ends := 0
 	for i, r := range t.Records {
@@ -23,30 +24,74 @@ func (c *checker) chain(t *tale) {
 		}
 		ends++
 		if i != len(t.Records)-1 {
-			c.say(2, t.ID, "record %d is terminal, and %d more follow", r.Seq, len(t.Records)-1-i)
+			c.say(2, r.Seq, "record %d is terminal, and %d more follow", r.Seq, len(t.Records)-1-i)
 		}
 	}
 	if ends > 1 {
-		c.say(2, t.ID, "it ended %d times", ends)
+		c.say(2, t.Records[len(t.Records)-1].Seq, "it ended %d times", ends)
 	}
 }
 
+// hashes is the part of it that needs nothing but the records. It reports whether they hold.
+func (c *look) hashes(s Saga) bool {
+	var prev []byte
+	for i, r := range s.Records {
+		if err := journal.Verify(s.ID, prev, int64(i+1), s.Records[i:i+1]); err != nil {
+			c.say(2, r.Seq, "%s", strings.TrimPrefix(err.Error(), fmt.Sprintf("%v: saga %s: ", journal.ErrBroken, s.ID)))
+			return false
+		}
+		prev = r.Hash
+	}
+	return true
+}
+
+// unread is invariant 22: what a node cannot read it does not write behind.
+func (c *look) unread(t *tale) {
+	at := t.brokenSeq()
+	if c.cfg.OneProgram && errors.Is(t.brokenAt, saga.ErrUnreadable) && at < t.Records[len(t.Records)-1].Seq {
+		c.say(22, at+1, "record %d cannot be read, and %d more were written behind it", at, t.Records[len(t.Records)-1].Seq-at)
+	}
+}
+
+// brokenSeq is the seq of the record that does not follow.
+func (t *tale) brokenSeq() int64 {
+	if t.brokenAt == nil {
+		return 0
+	}
+	m := saga.New(t.Definition, t.ID)
+	for _, r := range t.Records {
+		if m.Apply(r) != nil {
+			return r.Seq
+		}
+	}
+	return 0
+}
+
 // keys is invariant 5: the key is a function of saga, path, way and generation.
-func (c *checker) keys(t *tale) {
-	of := make(map[step]string)
+func (c *look) keys(t *tale) {
 	for _, n := range t.order {
 		for _, list := range [][]sent{n.do, n.undo} {
-			for _, s := range list {
-				r := s.record
-				at := step{t.ID, r.Path, r.Way, r.Generation}
-				if before, ok := of[at]; ok && before != r.Key {
-					c.say(5, t.ID, "attempt %d of %s %s has another key than the one before", r.Attempt, r.Way, r.Path)
-				}
-				of[at] = r.Key
-				if want := idempotency.Key(t.ID, r.Path, r.Way, r.Generation); derived(n.step, r.Way) && r.Key != want {
-					c.say(5, t.ID, "attempt %d of %s %s has key %s, not %s", r.Attempt, r.Way, r.Path, r.Key, want)
-				}
-			}
+			c.keysOfWay(t, n, list)
+		}
+	}
+}
+
+func (c *look) keysOfWay(t *tale, n *told, list []sent) {
+	want := ""
+	for i, s := range list {
+		r := s.record
+		fresh := i == 0 || list[i-1].record.Generation != r.Generation
+		if !fresh && list[i-1].record.Key != r.Key {
+			c.say(5, r.Seq, "attempt %d of %s %s has another key than the one before", r.Attempt, r.Way, r.Path)
+		}
+		if !derived(n.step, r.Way) {
+			continue
+		}
+		if fresh {
+			want = idempotency.Key(t.ID, r.Path, r.Way, r.Generation)
+		}
+		if r.Key != want {
+			c.say(5, r.Seq, "attempt %d of %s %s has key %s, not %s", r.Attempt, r.Way, r.Path, r.Key, want)
 		}
 	}
 }
@@ -63,66 +108,66 @@ func derived(s *saga.Step, way journal.Way) bool {
 }
 
 // order is invariant 9: the plan goes backwards, and each undo waits for the one before it.
-func (c *checker) order(t *tale) {
+func (c *look) order(t *tale) {
 	if t.plan == nil {
 		return
 	}
-	c.backwards(t)
+	if t.Definition != nil {
+		c.backwards(t)
+	}
 	place := make(map[string]int, len(t.plan.Plan))
 	for i, path := range t.plan.Plan {
 		place[path] = i
 	}
 	settled := 0
-	for _, r := range t.Records[t.planAt+1:] {
+	for at, r := range t.Records[t.planAt+1:] {
 		i, planned := place[r.Path]
 		switch {
 		case r.Way != journal.Undo:
 			continue
 		case !planned:
-			c.say(9, t.ID, "record %d undoes %s, which is not in the plan", r.Seq, r.Path)
+			c.say(9, r.Seq, "record %d undoes %s, which is not in the plan", r.Seq, r.Path)
 		case i > settled:
-			c.say(9, t.ID, "record %d undoes %s while %s is not acknowledged", r.Seq, r.Path, t.plan.Plan[settled])
-		case i == settled && ends(r):
+			c.say(9, r.Seq, "record %d undoes %s while %s is not acknowledged", r.Seq, r.Path, t.plan.Plan[settled])
+		case i == settled && ends(r, t.data[t.planAt+1+at]):
 			settled++
 		}
 	}
-	c.arrivals(t)
 }
 
 // backwards checks the plan against the first records of the steps.
-func (c *checker) backwards(t *tale) {
+func (c *look) backwards(t *tale) {
 	var last *told
 	for _, path := range t.plan.Plan {
 		n := t.steps[path]
 		if n == nil || n.step == nil || n.step.Compensate == nil {
-			c.say(9, t.ID, "the plan has %s, which cannot be undone", path)
+			c.say(9, t.Records[t.planAt].Seq, "the plan has %s, which cannot be undone", path)
 			continue
 		}
 		if last != nil && n.step.Compensate.Order == last.step.Compensate.Order && n.first > last.first {
-			c.say(9, t.ID, "the plan undoes %s before %s, which began later", last.path, n.path)
+			c.say(9, t.Records[t.planAt].Seq, "the plan undoes %s before %s, which began later", last.path, n.path)
 		}
 		last = n
 	}
 }
 
 // ends reports whether the record brings an undo to its end.
-func ends(r journal.Record) bool {
-	switch r.Kind {
-	case journal.Skipped:
-		return true
-	case journal.Outcome:
-		var d saga.OutcomeData
-		return decode(r, &d) == nil && d.Then == saga.ThenDone
-	case journal.Operator:
-		var d saga.OrderData
-		return decode(r, &d) == nil && d.Rejected == nil && (d.Outcome == "compensated" || d.Outcome == "skip")
+func ends(r journal.Record, data any) bool {
+	switch d := data.(type) {
+	case *saga.OutcomeData:
+		return d.Then == saga.ThenDone
+	case *saga.OrderData:
+		return r.Kind == journal.Operator && d.Rejected == nil && (d.Outcome == "compensated" || d.Outcome == "skip")
 	}
-	return false
+	return r.Kind == journal.Skipped
 }
 
 // arrivals checks the same on the other side: in the order of the plan, first
 // sends arrive after what the one before them undid.
-func (c *checker) arrivals(t *tale) {
+func (c *look) arrivals(t *tale) {
+	if t.plan == nil {
+		return
+	}
 	var before string
 	var done int64
 	for _, path := range t.plan.Plan {
@@ -132,12 +177,12 @@ func (c *checker) arrivals(t *tale) {
 		}
 		var last int64
 		for _, k := range keysOf(n.undo) {
-			for _, e := range c.ledger.all.Key(k) {
+			for _, e := range c.ledger.of(k).requests {
 				if e.N < done {
-					c.say(9, t.ID, "the undo of %s arrived (ledger %d) before that of %s had its effect (%d)", path, e.N, before, done)
+					c.say(9, t.Records[t.planAt].Seq, "the undo of %s arrived (ledger %d) before that of %s had its effect (%d)", path, e.N, before, done)
 				}
 			}
-			for _, e := range c.ledger.undos[k] {
+			for _, e := range c.ledger.of(k).undos {
 				last = max(last, e.N)
 			}
 		}
@@ -148,13 +193,13 @@ func (c *checker) arrivals(t *tale) {
 }
 
 // forward is invariant 10: nothing is sent forward once undoing has begun.
-func (c *checker) forward(t *tale) {
+func (c *look) forward(t *tale) {
 	if t.planAt < 0 {
 		return
 	}
 	for _, r := range t.Records[t.planAt+1:] {
 		if r.Kind == journal.Intent && r.Way == journal.Do && !t.finally[strings.TrimSuffix(r.Path, querySuffix)] {
-			c.say(10, t.ID, "record %d goes forward with %s after undoing had begun", r.Seq, r.Path)
+			c.say(10, r.Seq, "record %d goes forward with %s after undoing had begun", r.Seq, r.Path)
 		}
 	}
 }

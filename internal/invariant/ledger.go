@@ -1,46 +1,85 @@
 package invariant
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"net/url"
-	"strings"
+	"time"
 
 	"recourse/examples/world"
-	"recourse/saga"
 )
 
-// keyless are the world's services that take no notice of keys.
-var keyless = map[string]bool{"mail": true}
-
-// ledger is what the other side saw, sorted for look-ups.
-type ledger struct {
-	all     world.Ledger
-	effects map[string]world.Ledger // by key
-	undos   map[string]world.Ledger // by the key of the request that undid
-	undoneB map[string]world.Entry  // the undo of an effect, by the effect's id
+// Ledger is what the other side saw, and how far that goes.
+type Ledger struct {
+	Entries world.Ledger // in the order in which they happened, which N repeats
+	// Complete says that every request in it is of the sagas that are checked. Without it,
+	// requests that have nothing to do with them are counted and let be.
+	Complete bool
+	// RequestsOnly says that it does not tell what took effect.
+	RequestsOnly bool
+	// Keyless names services that take no notice of keys: there, sending again was the author's choice.
+	Keyless map[string]bool
+	// Covers reports whether requests to a URL are in the ledger. Nil: all are.
+	Covers func(url string) bool
+	// Skew is how far the other side's clock may be behind the database's.
+	Skew time.Duration
+	// Until is when the ledger was written: what sagas did that went on later may be missing in it. Zero: nothing is.
+	Until time.Time
 }
 
-func newLedger(all world.Ledger) *ledger {
-	l := &ledger{all: all, effects: make(map[string]world.Ledger), undos: make(map[string]world.Ledger), undoneB: make(map[string]world.Entry)}
-	for _, e := range all {
+// OfWorld makes a Ledger of all that a world saw.
+func OfWorld(entries world.Ledger) *Ledger {
+	return &Ledger{Entries: entries, Complete: true, Keyless: map[string]bool{"mail": true}}
+}
+
+// ledger is a Ledger, sorted for look-ups.
+type ledger struct {
+	*Ledger
+	keyed  map[string]*underKey
+	undone map[string]bool // ids of effects
+}
+
+// underKey is what happened under one key.
+type underKey struct {
+	requests, effects, undos []*world.Entry
+}
+
+var nothing = &underKey{}
+
+func newLedger(from *Ledger) *ledger {
+	l := &ledger{Ledger: from, keyed: make(map[string]*underKey), undone: make(map[string]bool)}
+	for i := range from.Entries {
+		e := &from.Entries[i]
+		k := l.keyed[e.Key]
+		if k == nil {
+			k = &underKey{}
+			l.keyed[e.Key] = k
+		}
 		switch e.Kind {
+		case world.Request:
+			k.requests = append(k.requests, e)
 		case world.Effect:
-			l.effects[e.Key] = append(l.effects[e.Key], e)
+			k.effects = append(k.effects, e)
 		case world.Undo:
-			l.undos[e.Key] = append(l.undos[e.Key], e)
-			l.undoneB[e.Undoes] = e
+			k.undos = append(k.undos, e)
+			l.undone[e.Undoes] = true
 		}
 	}
 	return l
 }
 
+// of returns what happened under a key.
+func (l *ledger) of(key string) *underKey {
+	if k := l.keyed[key]; k != nil {
+		return k
+	}
+	return nothing
+}
+
 // made counts what requests with these keys did: effects, or undos where undoing is what the step is for.
 func (l *ledger) made(keys []string) int {
 	n, other := 0, 0
-	for _, k := range keys {
-		n += len(l.effects[k])
-		other += len(l.undos[k])
+	for _, key := range keys {
+		k := l.of(key)
+		n += len(k.effects)
+		other += len(k.undos)
 	}
 	if n == 0 {
 		return other
@@ -48,12 +87,12 @@ func (l *ledger) made(keys []string) int {
 	return n
 }
 
-// undone counts how many of the effects under the keys were undone.
-func (l *ledger) undone(keys []string) int {
+// taken counts how many of the effects under the keys were undone.
+func (l *ledger) taken(keys []string) int {
 	n := 0
-	for _, k := range keys {
-		for _, e := range l.effects[k] {
-			if _, ok := l.undoneB[e.EffectID]; ok {
+	for _, key := range keys {
+		for _, e := range l.of(key).effects {
+			if l.undone[e.EffectID] {
 				n++
 			}
 		}
@@ -63,43 +102,27 @@ func (l *ledger) undone(keys []string) int {
 
 // seen reports whether a request with one of the keys arrived.
 func (l *ledger) seen(keys []string) bool {
-	for _, e := range l.all {
-		if e.Kind != world.Request {
-			continue
-		}
-		for _, k := range keys {
-			if e.Key == k {
-				return true
-			}
+	for _, key := range keys {
+		if len(l.of(key).requests) > 0 {
+			return true
 		}
 	}
 	return false
 }
 
-// likeness is what a request and its intent have in common.
-type likeness struct{ key, method, uri, sum string }
-
-// likenessOf returns what the request will look like on the other side. Where it
-// holds a secret, which the journal has as a reference, that part is "".
-func likenessOf(key string, r *saga.Request) likeness {
-	p := likeness{key: key, method: r.Method}
-	if u, err := url.Parse(r.URL); err == nil && !sealed(r.URL) {
-		p.uri = u.RequestURI()
-	}
-	if !sealed(string(r.Body)) {
-		sum := sha256.Sum256(r.Body)
-		p.sum = hex.EncodeToString(sum[:])
-	}
-	return p
+// covers reports whether the ledger would show the step's requests.
+func (l *ledger) covers(list []sent) bool {
+	return l.Covers == nil || len(list) > 0 && l.Covers(list[0].data.Request.URL)
 }
 
-// sealed reports whether a text may hold a reference to a secret.
-func sealed(s string) bool { return strings.Contains(s, "${") || strings.Contains(s, "%7B") }
-
-// matches reports whether the entry is of a request that looks like p.
-func (p likeness) matches(e world.Entry) bool {
-	return (p.key == e.Key || e.Key == "") && p.method == e.Method && (p.uri == "" || p.uri == e.Path) && (p.sum == "" || p.sum == e.BodySHA256)
+// keyless reports whether the service that these keys had effects at takes no notice of keys.
+func (l *ledger) keyless(keys []string) bool {
+	for _, key := range keys {
+		for _, e := range l.of(key).effects {
+			if !l.Keyless[e.Service] {
+				return false
+			}
+		}
+	}
+	return true
 }
-
-// effectful reports whether a method can leave an effect.
-func effectful(method string) bool { return method != "GET" && method != "HEAD" }

@@ -7,115 +7,148 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/examples/world"
+	"recourse/idempotency"
 	"recourse/journal"
-	"recourse/saga"
 )
 
 // intended is an intent, waiting for its request to be found.
 type intended struct {
 	like likeness
+	saga uuid.UUID
+	seq  int64
 	at   time.Time
+	open time.Time // of a saga that may be under way: its last record's time. A later request may have a later intent
 	used bool
 }
+
+// sent collects the intents of the saga, for eachSend.
+func (c *look) sent(t *tale) {
+	for _, n := range t.order {
+		for _, list := range [][]sent{n.do, n.undo} {
+			if !c.ledger.covers(list) {
+				continue
+			}
+			for _, s := range list {
+				in := intended{like: likenessOf(s.record.Key, s.data.Request), saga: t.ID, seq: s.record.Seq, at: s.record.At}
+				if c.underWay(t) {
+					in.open = t.last()
+				}
+				c.v.sends = append(c.v.sends, in)
+			}
+		}
+	}
+}
+
+// underWay reports whether more may have happened than the journal says.
+func (c *look) underWay(t *tale) bool { return c.cfg.Clock.IsZero() && t.finished == nil }
 
 // eachSend is invariant 4: each write that arrived maps to one earlier intent of
 // its own with the same content; what the network delivered twice does not count. Reads leave
 // no effect and may be people's, so they are left out.
-func (c *checker) eachSend(tales []*tale) {
-	var list []*intended
+func (c *Checker) eachSend() {
 	byKey := make(map[string][]*intended)
-	for _, t := range tales {
-		for _, n := range t.order {
-			for _, sent := range slices.Concat(n.do, n.undo) {
-				in := &intended{like: likenessOf(sent.record.Key, sent.data.Request), at: sent.record.At}
-				list = append(list, in)
-				byKey[in.like.key] = append(byKey[in.like.key], in)
-			}
-		}
+	for i := range c.sends {
+		in := &c.sends[i]
+		byKey[in.like.key] = append(byKey[in.like.key], in)
 	}
-	for _, e := range c.ledger.all.Requests() {
-		if !effectful(e.Method) || e.Fault == world.Duplicate {
+	var all []*intended // for requests without a key
+	for i := range c.ledger.Entries {
+		e := &c.ledger.Entries[i]
+		if e.Kind != world.Request || !effectful(e.Method) || e.Fault == world.Duplicate {
 			continue
 		}
 		candidates := byKey[e.Key]
 		if e.Key == "" {
-			candidates = list
+			if all == nil {
+				all = pointers(c.sends)
+			}
+			candidates = all
 		}
 		c.match(e, candidates)
 	}
 }
 
+func pointers(list []intended) []*intended {
+	all := make([]*intended, len(list))
+	for i := range list {
+		all[i] = &list[i]
+	}
+	return all
+}
+
 // match takes the first intent that is left for a request.
-func (c *checker) match(e world.Entry, candidates []*intended) {
-	looks := false
+func (c *Checker) match(e *world.Entry, candidates []*intended) {
+	var alike, other *intended
 	for _, in := range candidates {
+		other = in
 		if !in.like.matches(e) {
 			continue
 		}
-		looks = true
+		alike = in
 		// Journals keep whole milliseconds, and are written before the request leaves.
-		if !in.used && !e.At.Before(in.at) {
+		if !in.used && !e.At.Add(c.ledger.Skew).Before(in.at) {
 			in.used = true
 			return
 		}
 	}
+	strange := e.Key == "" && !c.ledger.Complete // it may be another client's
 	switch {
-	case looks:
-		c.say(4, uuid.Nil, "%s %s (ledger %d, key %q) arrived more often than it was intended, or before", e.Method, e.Path, e.N, e.Key)
-	case len(candidates) > 0 && e.Key != "":
-		c.say(4, uuid.Nil, "%s %s (ledger %d, key %q) is not what its intent says", e.Method, e.Path, e.N, e.Key)
+	case alike != nil && !strange:
+		if later(e, candidates) {
+			return
+		}
+		c.unsent(alike, "%s %s (ledger %d, key %q) arrived more often than it was intended, or before", e)
+	case other != nil && e.Key != "":
+		c.unsent(other, "%s %s (ledger %d, key %q) is not what its intent says", e)
+	case c.ledger.Complete:
+		c.say(4, "%s %s (ledger %d, key %q) arrived without an intent", e.Method, e.Path, e.N, e.Key)
 	default:
-		c.say(4, uuid.Nil, "%s %s (ledger %d, key %q) arrived without an intent", e.Method, e.Path, e.N, e.Key)
+		c.foreign++
 	}
 }
 
-// effects is the first half of invariant 6: a key has at most one effect.
-func (c *checker) effects() {
-	said := make(map[string]bool)
-	for _, e := range c.ledger.all.Effects() {
-		n := len(c.ledger.effects[e.Key])
-		if e.Key == "" || n < 2 || keyless[e.Service] || said[e.Key] {
-			continue
-		}
-		said[e.Key] = true
-		c.say(6, uuid.Nil, "key %s had %d effects at %s (%s)", e.Key, n, e.Service, e.Op)
-	}
+func (c *Checker) unsent(in *intended, format string, e *world.Entry) {
+	at := len(c.found)
+	c.say(4, format, e.Method, e.Path, e.N, e.Key)
+	c.found[at].Saga, c.found[at].Seq = in.saga, in.seq
 }
 
-// asked is the second half of invariant 6, per step: `ask` sends nothing again
-// while it is not known what the last send did; `verify` has at most one effect, whatever the service.
-func (c *checker) asked(t *tale) {
-	for _, n := range t.order {
-		if n.step == nil || len(n.do) == 0 {
-			continue
-		}
-		switch n.step.InDoubt.Policy {
-		case saga.Ask:
-			c.askedFirst(t, n.path)
-		case saga.VerifyIt:
-			for _, key := range keysOf(n.do) {
-				if e := c.ledger.effects[key]; len(e) > 1 {
-					c.say(6, t.ID, "step %s asks before it sends again, and yet had %d effects", n.path, len(e))
-				}
-			}
+// later reports whether a request may belong to an intent that was written after its saga was read.
+func later(e *world.Entry, candidates []*intended) bool {
+	return slices.ContainsFunc(candidates, func(in *intended) bool { return !in.open.IsZero() && e.At.After(in.open) })
+}
+
+// unintended finds what was sent under a key that only this saga can have, though no
+// intent has it. In a complete ledger eachSend finds it, with what has no key of any saga.
+func (c *look) unintended(t *tale) {
+	if c.ledger.Complete || t.Definition == nil {
+		return
+	}
+	for path := range t.Definition.ByID {
+		for _, way := range []journal.Way{journal.Do, journal.Undo} {
+			c.unintendedWay(t, path, way)
 		}
 	}
 }
 
-func (c *checker) askedFirst(t *tale, path string) {
-	doubt := false
-	for _, r := range t.Records {
-		if r.Path != path || r.Way == journal.Undo {
+func (c *look) unintendedWay(t *tale, path string, way journal.Way) {
+	var list []sent
+	if n := t.steps[path]; n != nil {
+		list = *n.side(way)
+	}
+	next := 0
+	if len(list) > 0 {
+		next = list[len(list)-1].record.Generation + 1
+	}
+	known := keysOf(list)
+	for g := range next + 1 {
+		key := idempotency.Key(t.ID, path, way, g)
+		if slices.Contains(known, key) {
 			continue
 		}
-		switch r.Kind {
-		case journal.Outcome:
-			doubt = doubt || r.Class == journal.InDoubt
-		case journal.Operator:
-			doubt = false
-		case journal.Intent:
-			if doubt {
-				c.say(6, t.ID, "record %d sends %s again although it is in doubt and nobody was asked", r.Seq, path)
+		for _, e := range c.ledger.of(key).requests {
+			if effectful(e.Method) && !(c.underWay(t) && e.At.After(t.last())) {
+				c.say(4, 0, "%s %s (ledger %d) arrived under the key of %s %s, without an intent", e.Method, e.Path, e.N, way, path)
 			}
 		}
 	}

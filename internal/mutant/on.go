@@ -5,7 +5,9 @@
 // `mutants` has them; in any other On is a constant and costs nothing.
 package mutant
 
-var active string
+import "os"
+
+var active = os.Getenv("RECOURSE_MUTANT")
 
 // Set switches one bug on, and every other off; "" switches all off. It is not
 // to be called while anything runs.

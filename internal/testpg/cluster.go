@@ -19,18 +19,24 @@ import (
 
 // Cluster is a throw-away PostgreSQL server.
 type Cluster struct {
-	URL  string // of its database "postgres"
-	dir  string
-	keep io.Closer // while it is open the server runs
-	cmd  *exec.Cmd
+	URL      string // of its database "postgres"
+	bin, dir string
+	port     int
+	settings []string
+	keep     io.WriteCloser // while it is open the server runs
+	cmd      *exec.Cmd
 }
+
+// Durable are settings for Start under which acknowledged commits outlive the server's process.
+var Durable = []string{"synchronous_commit=on"}
 
 // startTimeout bounds how long the server may take until it answers.
 const startTimeout = 60 * time.Second
 
 // Start makes a cluster in a new directory and starts its server, installing PostgreSQL
-// by apt-get if there is none and this is root. The server stops with Stop, or when this process dies.
-func Start() (*Cluster, error) {
+// by apt-get if there is none and this is root. The server stops with Stop, or when this process dies. It is fast
+// rather than durable; settings, name=value, come on top.
+func Start(settings ...string) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
@@ -39,33 +45,48 @@ func Start() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir}
-	if err := c.start(bin); err != nil {
+	c := &Cluster{bin: bin, dir: dir, settings: settings}
+	if err := c.make(); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(bin string) error {
+// make makes the cluster's files and starts its server.
+func (c *Cluster) make() error {
 	as, err := c.unprivileged()
 	if err != nil {
 		return err
 	}
-	data := filepath.Join(c.dir, "data")
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	initdb := exec.Command(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	initdb.Dir, initdb.SysProcAttr = c.dir, &syscall.SysProcAttr{Credential: as}
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	port, err := freePort()
+	if c.port, err = freePort(); err != nil {
+		return err
+	}
+	c.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", c.port)
+	return c.Resume()
+}
+
+func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
+
+// Resume starts the server, at first and after Halt, and waits until it answers.
+func (c *Cluster) Resume() error {
+	as, err := c.unprivileged()
 	if err != nil {
 		return err
 	}
 	// The server is the child of a shell that reads from a pipe of ours: when this
 	// process dies in whatever way, the pipe closes, and the shell stops the server and cleans up.
-	c.cmd = exec.Command("/bin/sh", "-c", `dir=$1; shift; "$@" & pid=$!; read -r _; kill -INT $pid; wait $pid; cd /; rm -rf "$dir"`, "sh", c.dir,
-		filepath.Join(bin, "postgres"), "-D", data, "-k", c.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(port),
-		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "shared_buffers=64MB")
+	// A line in the pipe names another signal to stop it with, and what it leaves is kept then.
+	args := []string{"-c", `dir=$1; shift; "$@" & pid=$!; if read -r sig; then kill -$sig $pid; wait $pid; else kill -INT $pid; wait $pid; cd /; rm -rf "$dir"; fi`,
+		"sh", c.dir, filepath.Join(c.bin, "postgres"), "-D", c.data(), "-k", c.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(c.port)}
+	for _, set := range append([]string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB"}, c.settings...) {
+		args = append(args, "-c", set)
+	}
+	c.cmd = exec.Command("/bin/sh", args...)
 	var log bytes.Buffer
 	c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr = c.dir, &log, &log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // a Ctrl-C is ours to handle
@@ -75,22 +96,42 @@ func (c *Cluster) start(bin string) error {
 	if err := c.cmd.Start(); err != nil {
 		return err
 	}
-	c.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)
-	if err := ready(bin, port); err != nil {
+	if err := ready(c.bin, c.port); err != nil {
 		return fmt.Errorf("%w: %s", err, errors.Join(c.Stop(), errors.New(log.String())))
 	}
 	return nil
+}
+
+// How Halt stops a server.
+const (
+	Fast      = "INT"  // as an administrator does: connections are told, transactions under way are rolled back
+	Immediate = "QUIT" // as a crash: without a word, and the next start recovers
+)
+
+// Halt stops the server and keeps its data, until Resume or Stop.
+func (c *Cluster) Halt(how string) error {
+	if c.cmd == nil {
+		return errors.New("the server does not run")
+	}
+	_, err := io.WriteString(c.keep, how+"\n")
+	return errors.Join(err, c.wait())
+}
+
+// wait waits for the server's end.
+func (c *Cluster) wait() error {
+	err := c.cmd.Wait()
+	c.cmd = nil
+	if errors.As(err, new(*exec.ExitError)) {
+		return nil // killed by a signal, as was wanted
+	}
+	return err
 }
 
 // Stop stops the server and deletes its directory. Stopping twice is stopping once.
 func (c *Cluster) Stop() error {
 	var err error
 	if c.cmd != nil && c.cmd.Process != nil {
-		err = c.keep.Close()
-		if waited := c.cmd.Wait(); waited != nil && !errors.As(waited, new(*exec.ExitError)) {
-			err = errors.Join(err, waited)
-		}
-		c.cmd = nil
+		err = errors.Join(c.keep.Close(), c.wait())
 	}
 	return errors.Join(err, os.RemoveAll(c.dir))
 }

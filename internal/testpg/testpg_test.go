@@ -53,3 +53,42 @@ func TestStartStop(t *testing.T) {
 		t.Errorf("second Stop: %v", err)
 	}
 }
+
+func TestHaltResume(t *testing.T) {
+	c, err := testpg.Start(testpg.Durable...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	ctx := t.Context()
+	for i, how := range []string{testpg.Fast, testpg.Immediate} {
+		conn, err := pgx.Connect(ctx, c.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(ctx, `CREATE TABLE IF NOT EXISTS t (n int)`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(ctx, `INSERT INTO t VALUES (1)`); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Halt(how); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(ctx, `SELECT 1`); err == nil {
+			t.Fatalf("the server answers after Halt(%s)", how)
+		}
+		conn.Close(ctx)
+		if err := c.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if conn, err = pgx.Connect(ctx, c.URL); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.QueryRow(ctx, `SELECT count(*) FROM t`).Scan(&n); err != nil || n != i+1 {
+			t.Errorf("%d rows, %v after Halt(%s), want %d", n, err, how, i+1)
+		}
+		conn.Close(ctx)
+	}
+}

@@ -26,7 +26,7 @@ func claimOrder(b *bench) {
 	diff(b, "claim of none", got, nil)
 	got, err = b.Claim(b.ctx, b.node, 2)
 	b.must(err)
-	diff(b, "claimed", got, []journal.Claimed{{Saga: first, Definition: "trip", Version: 3}, {Saga: second, Definition: "trip", Version: 3}})
+	diff(b, "claimed", got, []journal.Claimed{{Saga: first, Definition: "trip", Version: 3, Claims: 1}, {Saga: second, Definition: "trip", Version: 3, Claims: 1}})
 	diff(b, "then", b.claim(b.node, 2), []uuid.UUID{third})
 	diff(b, "at last", b.claim(b.node, 2), nil)
 	if h := b.head(first); h.Owner != b.node {
@@ -110,5 +110,5 @@ func claimMail(b *bench) {
 	first, second := b.post(saga), b.post(saga)
 	got, err := b.Claim(b.ctx, b.node, 1)
 	b.must(err)
-	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Mail: []journal.Mail{first, second}}})
+	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{first, second}}})
 }

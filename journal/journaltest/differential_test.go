@@ -102,9 +102,30 @@ func newWorld(t *rapid.T, open []named) *world {
 			err = errors.Join(err, s.Release(w.ctx, n.Node))
 		}
 		_, registered := s.Register(w.ctx, w.node, time.Hour)
-		return nil, errors.Join(err, registered)
+		return nil, errors.Join(err, registered, w.clear(s))
 	})
 	return w
+}
+
+// clear ends what earlier runs have left, so that later ones need not claim it over and over.
+func (w *world) clear(s journal.Store) error {
+	for {
+		left, err := s.Claim(w.ctx, w.node, 1<<20)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		var batch []journal.Append
+		for _, c := range left {
+			a := journal.Append{Saga: c.Saga, Row: &journal.Row{Status: "left", EndedAt: time.UnixMilli(1)}, Release: true}
+			for _, m := range c.Mail {
+				a.Mail = append(a.Mail, m.ID)
+			}
+			batch = append(batch, a)
+		}
+		if _, err := s.Append(w.ctx, w.node, batch); err != nil {
+			return err
+		}
+	}
 }
 
 func chains(saga uuid.UUID) (main, fork []journal.Record) {
@@ -163,7 +184,7 @@ func sentinel(err error) string {
 
 func (w *world) step() {
 	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "post", "post", "mail", "delete", "publish", "archive",
-		"begin", "finish", "abandon", "release"}).Draw(w.T, "op") {
+		"begin", "finish", "abandon", "release", "give up", "die"}).Draw(w.T, "op") {
 	case "append":
 		batch := w.batch()
 		w.all(fmt.Sprintf("append %s", show(batch)), func(s journal.Store) (any, error) {
@@ -176,7 +197,7 @@ func (w *world) step() {
 		m := journal.Mail{ID: w.pick(w.mail, "mail"), Saga: w.pick(w.sagas, "saga"), Kind: "signal", Data: []byte(`1`)}
 		w.all("post", func(s journal.Store) (any, error) { return nil, s.Post(w.ctx, m) })
 	case "mail":
-		w.all("mail", func(s journal.Store) (any, error) { return s.Mail(w.ctx, w.node, 100) })
+		w.all("mail", func(s journal.Store) (any, error) { return w.waiting(s) })
 	case "delete":
 		saga := w.pick(w.sagas, "saga")
 		w.all("delete", func(s journal.Store) (any, error) { return nil, s.Delete(w.ctx, saga) })
@@ -186,8 +207,44 @@ func (w *world) step() {
 			_, registered := s.Register(w.ctx, w.node, time.Hour)
 			return nil, errors.Join(err, registered)
 		})
+	case "give up":
+		saga := w.pick(w.sagas, "saga")
+		for range rapid.IntRange(1, journal.QuarantineAfter+2).Draw(w.T, "times") {
+			m := journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"}
+			w.all("wake", func(s journal.Store) (any, error) { return nil, s.Post(w.ctx, m) })
+			w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
+			w.all("give up", func(s journal.Store) (any, error) {
+				out, err := s.Append(w.ctx, w.node, []journal.Append{{Saga: saga, Release: true}})
+				return results(out), err
+			})
+		}
+	case "die":
+		for range rapid.IntRange(1, 3).Draw(w.T, "times") {
+			w.die()
+			w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
+		}
 	default:
 		w.catalogOrRequest()
+	}
+}
+
+// die lets the node's lease end, and another take over.
+func (w *world) die() {
+	w.all("short lease", func(s journal.Store) (any, error) {
+		_, err := s.Renew(w.ctx, w.node, time.Millisecond)
+		return nil, err
+	})
+	<-time.After(4 * time.Millisecond) // by the clocks of all stores
+	w.node += "+"
+	w.all("take over", func(s journal.Store) (any, error) {
+		_, err := s.Register(w.ctx, w.node, time.Hour)
+		_, renewed := s.Renew(w.ctx, w.node, time.Hour)
+		return nil, errors.Join(err, renewed)
+	})
+	w.heads()
+	for _, saga := range w.sagas { // none may come due between one store's answer and the next one's
+		m := journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"}
+		w.all("wake", func(s journal.Store) (any, error) { return nil, s.Post(w.ctx, m) })
 	}
 }
 
@@ -283,29 +340,64 @@ func results(in []journal.Result) (out []string) {
 
 // claim claims all there is, which may be more than this run's sagas.
 func (w *world) claim(s journal.Store) (any, error) {
-	got, err := s.Claim(w.ctx, w.node, 1<<20)
+	var got []journal.Claimed
+	for { // suspects come one at a time
+		more, err := s.Claim(w.ctx, w.node, 1<<20)
+		if err != nil || len(more) == 0 {
+			return w.own(got), err
+		}
+		got = append(got, more...)
+	}
+}
+
+// waiting is the mail of this run's sagas.
+func (w *world) waiting(s journal.Store) (any, error) {
+	got, err := s.Mail(w.ctx, w.node, 1<<20)
+	return append([]journal.Mail(nil), slices.DeleteFunc(got, func(m journal.Mail) bool { return !slices.Contains(w.sagas, m.Saga) })...), err
+}
+
+// own are this run's, in order.
+func (w *world) own(got []journal.Claimed) []journal.Claimed {
 	got = slices.DeleteFunc(got, func(c journal.Claimed) bool { return !slices.Contains(w.sagas, c.Saga) })
 	slices.SortFunc(got, func(a, b journal.Claimed) int { return slices.Compare(a.Saga[:], b.Saga[:]) })
-	return got, err
+	return append([]journal.Claimed(nil), got...)
 }
 
 // finalState compares everything that can be read of the run's sagas.
 func (w *world) finalState() {
 	for _, saga := range w.sagas {
 		w.all("records", func(s journal.Store) (any, error) { return s.Records(w.ctx, saga, 0, 100) })
-		w.all("inbox", func(s journal.Store) (any, error) { return s.Inbox(w.ctx, journal.InboxFilter{Saga: saga}) })
+		w.all("inbox", func(s journal.Store) (any, error) {
+			list, err := s.Inbox(w.ctx, journal.InboxFilter{Saga: saga})
+			for i := range list {
+				list[i].Since = sameNow(list[i].Since)
+			}
+			slices.SortFunc(list, func(a, b journal.Entry) int { return slices.Compare(a.ID[:], b.ID[:]) })
+			return list, err
+		})
 	}
-	w.all("mail", func(s journal.Store) (any, error) { return s.Mail(w.ctx, w.node, 100) })
+	w.all("mail", func(s journal.Store) (any, error) { return w.waiting(s) })
+	w.heads()
+	w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
+	w.all("versions", func(s journal.Store) (any, error) { return s.Versions(w.ctx, "definition", w.prefix+"a", 0, 0) })
+}
+
+func (w *world) heads() {
 	w.all("sagas", func(s journal.Store) (any, error) {
 		heads, err := s.Sagas(w.ctx, journal.Filter{Definition: w.prefix + "d"})
 		for i := range heads {
 			heads[i].Inbox = nil
-			if now := time.Since(heads[i].WakeAt); now > -time.Minute && now < time.Hour {
-				heads[i].WakeAt = time.UnixMilli(1).UTC() // by the store's clock
-			}
+			heads[i].WakeAt, heads[i].UpdatedAt = sameNow(heads[i].WakeAt), sameNow(heads[i].UpdatedAt)
 		}
 		return heads, err
 	})
-	w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
-	w.all("versions", func(s journal.Store) (any, error) { return s.Versions(w.ctx, "definition", w.prefix+"a", 0, 0) })
+}
+
+// sameNow cuts what a store's clock said down to how many minutes it is from now.
+func sameNow(t time.Time) time.Time {
+	from := time.Until(t)
+	if from < -time.Hour || from > 2*time.Hour {
+		return t
+	}
+	return time.UnixMilli(1).UTC().Add(from.Round(time.Minute))
 }

@@ -118,7 +118,7 @@ func parkWithMail(b *bench) {
 	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: far, Release: true, Mail: []uuid.UUID{first.ID}})
 	got, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Mail: []journal.Mail{second}}})
+	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{second}}})
 	b.ok(journal.Append{Saga: saga, Row: far, Release: true, Mail: []uuid.UUID{second.ID}})
 	diff(b, "claimed without mail", b.claim(b.node, 10), nil)
 }

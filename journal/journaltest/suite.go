@@ -48,7 +48,7 @@ func Run(t *testing.T, o Options) {
 		name  string
 		tests []test
 	}{
-		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"mail", mailTests},
+		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"quarantine", quarantineTests}, {"mail", mailTests},
 		{"index", indexTests}, {"catalog", catalogTests}, {"requests", requestTests},
 	}
 	for _, g := range groups {

@@ -138,11 +138,17 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	}
 	defer unlock()
 	now := s.clock()
-	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}}
+	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}}
 	for _, g := range s.sagas {
 		out.ByStatus[g.head.Status]++
 		if g.head.EndedAt.IsZero() {
 			out.ByDefinition[g.head.Definition]++
+			if at := g.head.UpdatedAt; !at.IsZero() {
+				out.Oldest[g.head.Status] = earlier(out.Oldest[g.head.Status], at)
+			}
+		}
+		if g.head.Quarantined() {
+			out.Quarantined++
 		}
 		if g.due(now) {
 			out.OldestDue = earlier(out.OldestDue, g.head.WakeAt)

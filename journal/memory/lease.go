@@ -34,7 +34,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	lease := s.extend(node, ttl)
 	for other, end := range s.nodes { // in any order: each takeover is the same by itself
 		if end.Before(lease.Now) {
-			s.takeOver(other)
+			s.free(other, func(g *saga, now time.Time) { g.rest(now, journal.Respite) })
 		}
 	}
 	return lease, nil
@@ -48,7 +48,10 @@ func (s *Store) Release(ctx context.Context, node string) error {
 	}
 	defer unlock()
 	if _, ok := s.nodes[node]; ok {
-		s.takeOver(node)
+		s.free(node, func(g *saga, now time.Time) {
+			g.head.WakeAt = now
+			g.head.Claims = max(g.head.Claims-1, 0)
+		})
 	}
 	return nil
 }
@@ -77,14 +80,14 @@ func (s *Store) extend(node string, ttl time.Duration) journal.Lease {
 	return journal.Lease{Node: node, Now: now, TTL: ttl}
 }
 
-// takeOver ends a node: its row goes, its sagas become claimable.
-func (s *Store) takeOver(node string) {
+// free ends a node: its row goes, and each of its sagas is nobody's, to be claimed as wake says.
+func (s *Store) free(node string, wake func(g *saga, now time.Time)) {
 	delete(s.nodes, node)
 	now := s.clock()
 	for _, g := range s.sagas {
 		if g.head.Owner == node {
 			g.head.Owner = ""
-			g.head.WakeAt = now
+			wake(g, now)
 		}
 	}
 	s.hint()

@@ -116,6 +116,9 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 		g.records = append(g.records, r)
 	}
 	g.fold(a.Mail)
+	if len(fresh) > 0 || a.Row != nil {
+		g.head.Claims = 0
+	}
 	if a.Row != nil {
 		end := g.head.EndedAt
 		g.head.Row = copyRow(a.Row, g.head)
@@ -127,7 +130,7 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 		g.head.Owner = ""
 		switch {
 		case a.Row == nil:
-			g.head.WakeAt = milli(s.clock().Add(journal.SetAside))
+			g.rest(s.clock(), journal.Rest)
 		case len(g.mail) > 0:
 			g.wake(s.clock())
 		}
@@ -173,15 +176,23 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 		return nil, fmt.Errorf("claim: %w", journal.ErrFenced)
 	}
 	now := s.clock()
-	due := s.sorted(func(g *saga) bool { return g.due(now) })
-	slices.SortStableFunc(due, func(a, b *saga) int { return a.head.WakeAt.Compare(b.head.WakeAt) })
+	due := s.dueFirst(now, func(g *saga) bool { return g.head.Claims < journal.SuspectAfter })
+	suspects := s.dueFirst(now, func(g *saga) bool { return g.head.Claims >= journal.SuspectAfter })
 	var out []journal.Claimed
-	for _, g := range first(due, limit) {
+	for _, g := range first(append(first(due, limit-min(len(suspects), 1)), first(suspects, 1)...), limit) {
 		g.head.Owner = node
+		g.head.Claims++
 		out = append(out, journal.Claimed{Saga: g.head.ID, Definition: g.head.Definition,
-			Version: g.head.Version, Mail: copyMail(g.mail)})
+			Version: g.head.Version, Claims: g.head.Claims, Mail: copyMail(g.mail)})
 	}
 	return out, nil
+}
+
+// dueFirst lists what is due by now, the longest due first.
+func (s *Store) dueFirst(now time.Time, keep func(*saga) bool) []*saga {
+	out := s.sorted(func(g *saga) bool { return g.due(now) && keep(g) })
+	slices.SortStableFunc(out, func(a, b *saga) int { return a.head.WakeAt.Compare(b.head.WakeAt) })
+	return out
 }
 
 func (g *saga) due(now time.Time) bool {

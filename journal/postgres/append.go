@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"recourse/internal/failpoint"
 	"recourse/journal"
 )
 
@@ -49,6 +50,7 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 		var err error
 		if sorted {
 			ready, later, err = s.sortOut(ctx, node, todo, out)
+			failpoint.Hit("append.sorted")
 		}
 		if err == nil && (len(ready) > 0 || !sorted) {
 			err = s.commit(ctx, node, ready)
@@ -88,7 +90,7 @@ func regular(batch []part) bool {
 // not follow what is there.
 func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	stmts := []stmt{fence(node)}
-	for _, build := range []func(string, []part) (stmt, error){owned, newSagas, newRecords, foldedMail, changedSagas, oldInbox, newInbox} {
+	for _, build := range []func(string, []part) (stmt, error){owned, newSagas, newRecords, progressed, foldedMail, changedSagas, oldInbox, newInbox} {
 		st, err := build(node, batch)
 		if err != nil {
 			return err
@@ -97,7 +99,14 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 			stmts = append(stmts, st)
 		}
 	}
-	err := s.transact(ctx, stmts)
+	halted, err := s.haltedIn(ctx, node, batch)
+	if err != nil {
+		return err
+	}
+	if len(halted) > 0 {
+		stmts = append(stmts, quarantine(halted))
+	}
+	err = s.transact(ctx, stmts)
 	if code(err) == codeUniqueViolation && !errors.Is(err, journal.ErrUnknown) {
 		return errContested
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
@@ -14,7 +15,7 @@ import (
 )
 
 const headColumns = `SELECT id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), parent, retry_of, forked_from,
-	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, coalesce(owner, '') FROM sagas`
+	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, coalesce(owner, ''), claims FROM sagas`
 
 func scanHead(row pgx.CollectableRow) (journal.Head, error) {
 	var h journal.Head
@@ -22,7 +23,7 @@ func scanHead(row pgx.CollectableRow) (journal.Head, error) {
 	var created, wake, updated, ended *int64
 	var l, summary []byte
 	err := row.Scan(&u, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &parent, &retryOf, &forkedFrom,
-		&created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &h.Owner)
+		&created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &h.Owner, &h.Claims)
 	if err != nil {
 		return h, err
 	}
@@ -202,20 +203,39 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 
 // Stats implements journal.Index.
 func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
-	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}}
+	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}}
 	b := &pgx.Batch{}
 	b.Queue(`SELECT status, count(*) FROM sagas GROUP BY status`).Query(counts(out.ByStatus))
 	b.Queue(`SELECT definition, count(*) FROM sagas WHERE ended_at IS NULL GROUP BY definition`).Query(counts(out.ByDefinition))
 	b.Queue(`SELECT kind, count(*) FROM inbox GROUP BY kind`).Query(counts(out.Inbox))
 	var since, due *int64
-	b.Queue(sql(`SELECT (SELECT min(since) FROM inbox), (SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= {now})`)).
-		QueryRow(func(r pgx.Row) error { return r.Scan(&since, &due) })
+	first := `(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND `
+	b.Queue(sql(`SELECT (SELECT min(since) FROM inbox), LEAST(` + first + unsuspected + `), ` + first + suspected + `)), (SELECT count(*) FROM sagas WHERE ` + quarantined + `)`)).
+		QueryRow(func(r pgx.Row) error { return r.Scan(&since, &due, &out.Quarantined) })
+	b.Queue(oldest).Query(func(rows pgx.Rows) error {
+		var status string
+		var at int64
+		_, err := pgx.ForEachRow(rows, []any{&status, &at}, func() error {
+			out.Oldest[status] = toTime(at)
+			return nil
+		})
+		return err
+	})
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return journal.Stats{}, fmt.Errorf("stats: %w", err)
+		return journal.Stats{}, fmt.Errorf("stats: %w", gone(err))
 	}
 	out.OldestInbox, out.OldestDue = fromMillis(since), fromMillis(due)
 	return out, nil
 }
+
+// oldest steps through an index from one status to the next, instead of reading all sagas.
+const oldest = `WITH RECURSIVE live (status) AS (
+		SELECT min(status) FROM sagas WHERE ended_at IS NULL
+		UNION ALL
+		SELECT (SELECT min(s.status) FROM sagas s WHERE s.ended_at IS NULL AND s.status > live.status) FROM live WHERE live.status IS NOT NULL
+	), first AS (
+		SELECT status, (SELECT min(s.updated_at) FROM sagas s WHERE s.ended_at IS NULL AND s.status = live.status) AS at FROM live
+	) SELECT status, at FROM first WHERE at IS NOT NULL`
 
 func counts(into map[string]int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"recourse/internal/failpoint"
 	"recourse/journal"
 )
 
@@ -80,8 +81,8 @@ func (s *Store) takeOver(ctx context.Context) error {
 			return err
 		}
 		freed = true
-		_, err = t.Exec(ctx, sql(`UPDATE sagas SET owner = NULL, wake_at = {now} WHERE owner = ANY($1)`), dead)
-		return err
+		failpoint.Hit("takeover.fenced")
+		return free(ctx, t, dead)
 	})
 	if freed && err == nil {
 		s.hint()
@@ -93,7 +94,7 @@ func (s *Store) takeOver(ctx context.Context) error {
 func (s *Store) Release(ctx context.Context, node string) error {
 	err := s.transact(ctx, []stmt{
 		{query: `DELETE FROM nodes WHERE id = $1`, args: []any{node}},
-		{query: sql(`UPDATE sagas SET owner = NULL, wake_at = {now} WHERE owner = $1`), args: []any{node}},
+		{query: sql(`UPDATE sagas SET owner = NULL, wake_at = {now}, claims = GREATEST(claims - 1, 0) WHERE owner = $1`), args: []any{node}},
 	})
 	if err != nil {
 		return fmt.Errorf("release: %w", err)

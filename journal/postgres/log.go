@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"recourse/internal/failpoint"
 	"recourse/journal"
 )
 
@@ -35,6 +36,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 		if err != nil || len(chosen) == 0 {
 			return err
 		}
+		failpoint.Hit("claim.locked")
 		out, err = s.take(ctx, conn, node, chosen)
 		return err
 	})
@@ -43,6 +45,16 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	}
 	return out, nil
 }
+
+// claimable chooses sagas; suspects have an index of their own. What is locked is not looked for in a join, whose
+// order and limit the planner may change.
+var claimable = sql(`WITH suspect AS (
+		SELECT id, wake_at FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + suspected + `
+		ORDER BY wake_at, id LIMIT LEAST($1::int, 1) FOR UPDATE SKIP LOCKED
+	), others AS (
+		SELECT id, wake_at FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + unsuspected + `
+		ORDER BY wake_at, id LIMIT $1::int - (SELECT count(*) FROM suspect) FOR UPDATE SKIP LOCKED
+	) SELECT id FROM (SELECT id, wake_at, 0 AS last FROM others UNION ALL SELECT id, wake_at, 1 FROM suspect) c ORDER BY last, wake_at, id`)
 
 // choose begins a transaction and locks what is to be claimed, the longest due first.
 func (s *Store) choose(ctx context.Context, conn *pgxpool.Conn, node string, limit int) (chosen []uuid.UUID, err error) {
@@ -54,7 +66,7 @@ func (s *Store) choose(ctx context.Context, conn *pgxpool.Conn, node string, lim
 	if len(again) > 0 {
 		b.Queue(`SELECT id FROM sagas WHERE id = ANY($1) AND (owner IS NULL OR owner = $2) ORDER BY wake_at, id FOR UPDATE`, ids(again), node)
 	} else {
-		b.Queue(sql(`SELECT id FROM sagas WHERE owner IS NULL AND wake_at <= {now} ORDER BY wake_at, id LIMIT $1 FOR UPDATE SKIP LOCKED`), max(limit, 0))
+		b.Queue(claimable, max(limit, 0))
 	}
 	br := conn.SendBatch(ctx, b)
 	defer func() { err = errors.Join(err, br.Close()) }()
@@ -91,11 +103,12 @@ func (s *Store) take(ctx context.Context, conn *pgxpool.Conn, node string, chose
 		at[u], out[i].Saga = i, u
 	}
 	b := &pgx.Batch{}
-	b.Queue(`UPDATE sagas SET owner = $1 WHERE id = ANY($2) RETURNING id, definition, version`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
+	b.Queue(`UPDATE sagas SET owner = $1, claims = claims + (owner IS NULL)::int WHERE id = ANY($2) RETURNING id, definition, version, claims`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
 		var c journal.Claimed
-		_, err := pgx.ForEachRow(rows, []any{&u, &c.Definition, &c.Version}, func() error {
-			out[at[u.Bytes]].Definition, out[at[u.Bytes]].Version = c.Definition, c.Version
+		_, err := pgx.ForEachRow(rows, []any{&u, &c.Definition, &c.Version, &c.Claims}, func() error {
+			c.Saga = u.Bytes
+			out[at[u.Bytes]] = c
 			return nil
 		})
 		return err
@@ -114,6 +127,9 @@ func (s *Store) take(ctx context.Context, conn *pgxpool.Conn, node string, chose
 		return nil
 	})
 	err := conn.SendBatch(ctx, b).Close()
+	if lost := failpoint.Err("claim.committed", nil); lost != nil {
+		committed, err = "", lost
+	}
 	if committed == "COMMIT" {
 		delete(s.lost, node)
 		return out, nil

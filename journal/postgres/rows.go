@@ -39,9 +39,6 @@ func (c *rows) args() []any {
 	return []any{c.saga, c.has, c.release, c.status, c.reason, c.labels, c.wake, c.seq, c.updatedAt, c.endsAt, c.summary}
 }
 
-// setAside is when a saga is next claimable that was given up without a row.
-var setAside = `{now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10)
-
 const unnestRows = `unnest($1::uuid[], $2::bool[], $3::bool[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
 	$9::bigint[], $10::bigint[], $11::bytea[]`
 
@@ -62,15 +59,16 @@ func changedSagas(_ string, batch []part) (stmt, error) {
 		return stmt{}, nil
 	}
 	return stmt{query: sql(`UPDATE sagas s SET
-		status = CASE WHEN a.has THEN a.status ELSE s.status END,
+		status = CASE WHEN a.has THEN a.status WHEN a.release AND ` + halting + ` THEN '` + journal.StatusStuck + `' ELSE s.status END,
 		reason = CASE WHEN a.has THEN a.reason ELSE s.reason END,
 		labels = CASE WHEN a.has THEN a.labels::jsonb ELSE s.labels END,
 		summary = CASE WHEN a.has THEN a.summary ELSE s.summary END,
 		seq = CASE WHEN a.has THEN a.seq ELSE s.seq END,
-		updated_at = CASE WHEN a.has THEN a.updated_at ELSE s.updated_at END,
+		updated_at = CASE WHEN a.has THEN a.updated_at WHEN a.release AND ` + halting + ` AND s.status <> '` + journal.StatusStuck + `' THEN {now} ELSE s.updated_at END,
 		ended_at = coalesce(s.ended_at, a.ended_at),
 		owner = CASE WHEN a.release THEN NULL ELSE s.owner END,
-		wake_at = CASE WHEN a.release AND NOT a.has THEN ` + setAside + `
+		claims = CASE WHEN a.has THEN 0 ELSE s.claims END,
+		wake_at = CASE WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
 			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
 		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id`), args: c.args()}, nil
@@ -104,7 +102,7 @@ func newSagas(node string, batch []part) (stmt, error) {
 	}
 	return stmt{query: sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, summary, owner,
 			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)
-		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN ` + setAside + ` ELSE wake_at END, seq, updated_at, ended_at, summary, CASE WHEN release THEN NULL ELSE $12 END,
+		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, summary, CASE WHEN release THEN NULL ELSE $12 END,
 			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at
 		FROM ` + unnestRows + `, $13::text[], $14::int[], $15::text[], $16::text[], $17::text[], $18::text[],
 			$19::uuid[], $20::uuid[], $21::uuid[], $22::bigint[])

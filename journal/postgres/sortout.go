@@ -131,7 +131,15 @@ func (h *standing) start(p *part, claimed map[[2]string]bool, ending map[uuid.UU
 }
 
 // standing reads it in one snapshot and one round trip.
-func (s *Store) standing(ctx context.Context, node string, batch []part) (*standing, error) {
+func (s *Store) standing(ctx context.Context, node string, batch []part) (have *standing, err error) {
+	err = retry(ctx, func() error {
+		have, err = s.look(ctx, node, batch)
+		return err
+	})
+	return have, err
+}
+
+func (s *Store) look(ctx context.Context, node string, batch []part) (*standing, error) {
 	var sagas []pgtype.UUID
 	var lo, hi []int64
 	var keys, definitions, uniques []string

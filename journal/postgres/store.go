@@ -27,11 +27,14 @@ import (
 type Options struct {
 	Migrate  bool  // run missing migrations; false: refuse such a database
 	MaxConns int32 // of the pool; 0: what the DSN says (pool_max_conns), or pgx's default
+	// ReadOnly opens the database for looking at only: its transactions refuse to write (not behind a
+	// pooler, see above), and a login that may only read will do. There are no hints. Migrate is left out of account.
+	ReadOnly bool
 }
 
 // Store implements journal.Store.
 type Store struct {
-	pool  *pgxpool.Pool
+	pool  pool
 	hints chan struct{}
 	stop  context.CancelFunc // ends the listener
 	done  chan struct{}      // closed when it has ended
@@ -68,20 +71,27 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 				cfg.ConnConfig.RuntimeParams[k] = v
 			}
 		}
+		if o.ReadOnly {
+			cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+		}
 	}
 	check := migrations.Check
-	if o.Migrate {
+	if o.Migrate && !o.ReadOnly {
 		check = migrations.Up
 	}
 	if err := check(ctx, migrations.Postgres(dsn)); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	conns, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Store{pool: pool, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
+	s := &Store{pool: pool{conns}, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
+	if o.ReadOnly {
+		close(s.done)
+		return s, nil
+	}
 	go func() {
 		defer close(s.done)
 		s.listen(listening, cfg.ConnConfig.Copy())

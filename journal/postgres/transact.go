@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"recourse/internal/failpoint"
 	"recourse/journal"
 )
 
@@ -57,7 +58,9 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 		b.Queue(st.query, st.args...)
 	}
 	b.Queue(`COMMIT`)
-	err = results(conn.SendBatch(ctx, b), stmts)
+	sent := conn.SendBatch(ctx, b)
+	failpoint.Hit("tx.sent")
+	err = results(sent, stmts)
 	if err != nil {
 		rollback(ctx, conn)
 	}
@@ -155,7 +158,7 @@ func (s *Store) tx(ctx context.Context, f func(pgx.Tx) error) error {
 	return retry(ctx, func() error {
 		t, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 		if err != nil {
-			return err
+			return gone(err)
 		}
 		if err := f(t); err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

@@ -52,9 +52,9 @@ func (t *tx) fence(node string) error {
 // it down is looked at before anything is written: nobody else writes meanwhile.
 func (t *tx) append(node string, now int64, a *journal.Append) (journal.Result, error) {
 	var owner sql.NullString
-	var last int64
-	err := t.row(`SELECT owner, coalesce((SELECT max(seq) FROM journal WHERE saga_id = sagas.id), 0) FROM sagas WHERE id = ?`,
-		[]any{a.Saga.Bytes()}, &owner, &last)
+	var last, claims int64
+	err := t.row(`SELECT owner, claims, coalesce((SELECT max(seq) FROM journal WHERE saga_id = sagas.id), 0) FROM sagas WHERE id = ?`,
+		[]any{a.Saga.Bytes()}, &owner, &claims, &last)
 	if errors.Is(err, sql.ErrNoRows) {
 		return t.start(node, now, a)
 	}
@@ -73,6 +73,11 @@ func (t *tx) append(node string, now int64, a *journal.Append) (journal.Result, 
 		return journal.Result{}, nil // given up before
 	case owner.String != node:
 		return journal.Result{Err: journal.ErrConflict}, nil
+	}
+	if claims > 0 && (len(fresh) > 0 || a.Row != nil) {
+		if _, err := t.exec(`UPDATE sagas SET claims = 0 WHERE id = ?`, a.Saga.Bytes()); err != nil {
+			return journal.Result{}, err
+		}
 	}
 	return journal.Result{}, t.apply(now, a, fresh)
 }
@@ -179,8 +184,7 @@ func (t *tx) apply(now int64, a *journal.Append, fresh []journal.Record) error {
 		return nil
 	}
 	if a.Row == nil {
-		_, err := t.exec(`UPDATE sagas SET owner = NULL, wake_at = ? WHERE id = ?`, now+journal.SetAside.Milliseconds(), saga)
-		return err
+		return t.free(now, journal.Rest, `id = ?`, saga)
 	}
 	// A message that came in while the saga was being parked keeps it awake.
 	_, err := t.exec(`UPDATE sagas SET owner = NULL,

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -15,7 +16,7 @@ import (
 )
 
 const headColumns = `id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), parent, retry_of, forked_from,
-	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, coalesce(owner, '')`
+	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, coalesce(owner, ''), claims`
 
 func scanHead(scan func(...any) error) (journal.Head, error) {
 	var h journal.Head
@@ -23,7 +24,7 @@ func scanHead(scan func(...any) error) (journal.Head, error) {
 	var l string
 	var summary []byte
 	err := scan(idInto{&h.ID}, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, idInto{&h.Parent}, idInto{&h.RetryOf},
-		idInto{&h.ForkedFrom}, &created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &h.Owner)
+		idInto{&h.ForkedFrom}, &created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &h.Owner, &h.Claims)
 	if err != nil {
 		return h, err
 	}
@@ -213,13 +214,35 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	if out.Inbox, err = s.counts(ctx, `SELECT kind, count(*) FROM inbox GROUP BY kind`); err != nil {
 		return out, fmt.Errorf("stats: %w", err)
 	}
-	var since, due sql.NullInt64
-	err = s.r.QueryRowContext(ctx, `SELECT (SELECT min(since) FROM inbox), (SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= ?)`,
-		s.clock()).Scan(&since, &due)
+	var since, due, suspected sql.NullInt64
+	first := `(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= ?1 AND `
+	err = s.r.QueryRowContext(ctx, `SELECT (SELECT min(since) FROM inbox), `+first+unsuspected+`), `+first+suspect+`), (SELECT count(*) FROM sagas WHERE `+quarantined+`)`,
+		s.clock()).Scan(&since, &due, &suspected, &out.Quarantined)
 	if err != nil {
 		return out, fmt.Errorf("stats: %w", err)
 	}
 	out.OldestInbox, out.OldestDue = fromMillis(since), fromMillis(due)
+	if at := fromMillis(suspected); out.OldestDue.IsZero() || !at.IsZero() && at.Before(out.OldestDue) {
+		out.OldestDue = at
+	}
+	if out.Oldest, err = s.oldest(ctx, out.ByStatus); err != nil {
+		return out, fmt.Errorf("stats: %w", err)
+	}
+	return out, nil
+}
+
+// oldest looks into an index once for each status.
+func (s *Store) oldest(ctx context.Context, statuses map[string]int64) (map[string]time.Time, error) {
+	out := map[string]time.Time{}
+	for status := range statuses {
+		var at sql.NullInt64
+		if err := s.r.QueryRowContext(ctx, `SELECT min(updated_at) FROM sagas WHERE status = ? AND ended_at IS NULL`, status).Scan(&at); err != nil {
+			return nil, err
+		}
+		if at.Valid {
+			out[status] = toTime(at.Int64)
+		}
+	}
 	return out, nil
 }
 

@@ -31,7 +31,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (j
 		if _, err := t.exec(`DELETE FROM nodes`); err != nil {
 			return err
 		}
-		if _, err := t.exec(`UPDATE sagas SET owner = NULL, wake_at = ? WHERE owner IS NOT NULL`, now); err != nil {
+		if err := t.free(now, journal.Respite, `owner IS NOT NULL`); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO nodes (id, expires_at) VALUES (?, ?)`, node, now+ttl.Milliseconds())
@@ -70,7 +70,7 @@ func (s *Store) Release(ctx context.Context, node string) error {
 			return err
 		}
 		if n > 0 {
-			if _, err := t.exec(`UPDATE sagas SET owner = NULL, wake_at = ? WHERE owner = ?`, s.clock(), node); err != nil {
+			if _, err := t.exec(`UPDATE sagas SET owner = NULL, wake_at = ?, claims = max(claims - 1, 0) WHERE owner = ?`, s.clock(), node); err != nil {
 				return err
 			}
 		}

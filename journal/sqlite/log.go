@@ -8,6 +8,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/failpoint"
 	"recourse/journal"
 )
 
@@ -18,16 +19,15 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 		if err := t.fence(node); err != nil {
 			return err
 		}
-		err := t.query(`SELECT id, definition, version FROM sagas WHERE owner IS NULL AND wake_at <= ? ORDER BY wake_at, id LIMIT ?`,
-			[]any{s.clock(), max(limit, 0)}, func(scan func(...any) error) error {
-				var c journal.Claimed
-				err := scan(idInto{&c.Saga}, &c.Definition, &c.Version)
-				out = append(out, c)
-				return err
-			})
+		now := s.clock()
+		suspects, err := t.due(now, suspect, min(limit, 1))
 		if err != nil {
 			return err
 		}
+		if out, err = t.due(now, unsuspected, limit-len(suspects)); err != nil {
+			return err
+		}
+		out = append(out, suspects...)
 		for i := range out {
 			if err := t.claim(node, &out[i]); err != nil {
 				return err
@@ -35,14 +35,36 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 		}
 		return nil
 	})
+	if err == nil && len(out) > 0 {
+		err = failpoint.Err("claim.committed", journal.ErrUnknown)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	return out, nil
 }
 
+// Each has an index of its own.
+var (
+	suspect     = fmt.Sprintf(`claims >= %d`, journal.SuspectAfter)
+	unsuspected = fmt.Sprintf(`claims < %d`, journal.SuspectAfter)
+)
+
+// due lists what can be claimed, the longest due first.
+func (t *tx) due(now int64, which string, limit int) (out []journal.Claimed, err error) {
+	err = t.query(`SELECT id, definition, version, claims FROM sagas WHERE owner IS NULL AND wake_at <= ? AND `+which+` ORDER BY wake_at, id LIMIT ?`,
+		[]any{now, max(limit, 0)}, func(scan func(...any) error) error {
+			var c journal.Claimed
+			err := scan(idInto{&c.Saga}, &c.Definition, &c.Version, &c.Claims)
+			out = append(out, c)
+			return err
+		})
+	return out, err
+}
+
 func (t *tx) claim(node string, c *journal.Claimed) error {
-	if _, err := t.exec(`UPDATE sagas SET owner = ? WHERE id = ?`, node, c.Saga.Bytes()); err != nil {
+	c.Claims++
+	if _, err := t.exec(`UPDATE sagas SET owner = ?, claims = ? WHERE id = ?`, node, c.Claims, c.Saga.Bytes()); err != nil {
 		return err
 	}
 	return t.query(`SELECT id, saga_id, kind, data FROM mail WHERE saga_id = ? AND folded = 0 ORDER BY id`,

@@ -24,9 +24,12 @@ import (
 
 // Options are what Open may be told.
 type Options struct {
-	Migrate bool             // run missing migrations; false: refuse such a database
-	Readers int              // connections that read; 0: 4
-	Now     func() time.Time // the store's clock; nil: time.Now
+	Migrate bool // run missing migrations; false: refuse such a database
+	// ReadOnly opens the file for looking at only: it has to be there, nothing about it changes, and
+	// methods that write fail. A server may run on it. Migrate is left out of account.
+	ReadOnly bool
+	Readers  int              // connections that read; 0: 4
+	Now      func() time.Time // the store's clock; nil: time.Now
 }
 
 // Store implements journal.Store.
@@ -43,7 +46,10 @@ type Store struct {
 
 var _ journal.Store = (*Store)(nil)
 
-const pragmas = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+const (
+	pragmas  = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	readOnly = "?mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)"
+)
 
 // Open opens the file at path, which is made if need be. It returns the errors of
 // migrations.Check for a database that this program cannot work on.
@@ -54,18 +60,22 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.Readers <= 0 {
 		o.Readers = 4
 	}
-	check := migrations.Check
-	if o.Migrate {
+	check, database := migrations.Check, migrations.SQLite(path)
+	reading, writing := pragmas+"&_pragma=query_only(1)", pragmas
+	switch {
+	case o.ReadOnly:
+		database, reading, writing = migrations.SQLiteReadOnly(path), readOnly, readOnly
+	case o.Migrate:
 		check = migrations.Up
 	}
-	if err := check(ctx, migrations.SQLite(path)); err != nil {
+	if err := check(ctx, database); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	w, err := openWriter(ctx, migrations.FileURI(path)+pragmas)
+	w, err := openWriter(ctx, migrations.FileURI(path)+writing)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	r, err := sql.Open("sqlite", migrations.FileURI(path)+pragmas+"&_pragma=query_only(1)")
+	r, err := sql.Open("sqlite", migrations.FileURI(path)+reading)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), w.close())
 	}

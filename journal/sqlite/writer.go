@@ -9,6 +9,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"recourse/internal/failpoint"
 	"recourse/journal"
 )
 
@@ -55,6 +56,10 @@ func (w *writer) close() error {
 // do runs f in a transaction and commits it, or rolls it back if f fails. A failed
 // COMMIT is ErrUnknown unless SQLite says that it was refused.
 func (w *writer) do(ctx context.Context, f func(*tx) error) error {
+	return withState(w.transact(ctx, f))
+}
+
+func (w *writer) transact(ctx context.Context, f func(*tx) error) error {
 	var conn *sql.Conn
 	select {
 	case <-ctx.Done():
@@ -68,14 +73,18 @@ func (w *writer) do(ctx context.Context, f func(*tx) error) error {
 	defer func() { w.turn <- conn }()
 	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts}
 	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
-		return err
-	}
-	if err := f(t); err != nil {
+		// A caller that goes just now makes an error of a BEGIN that went through.
 		return errors.Join(err, t.end(`ROLLBACK`))
 	}
-	err := t.end(`COMMIT`)
+	err := f(t)
 	if err == nil {
-		return nil
+		err = failpoint.Err("tx.written", nil)
+	}
+	if err != nil {
+		return errors.Join(err, t.end(`ROLLBACK`))
+	}
+	if err = t.end(`COMMIT`); err == nil {
+		return failpoint.Err("tx.committed", journal.ErrUnknown)
 	}
 	if !refused(err) {
 		err = fmt.Errorf("%w: %w", journal.ErrUnknown, err)

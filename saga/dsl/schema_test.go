@@ -2,8 +2,6 @@ package dsl_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -185,40 +183,4 @@ func TestEditorSchemaIsStable(t *testing.T) {
 	if a, b := dsl.Schema(kinds.All()), dsl.Schema(kinds.All()); string(a) != string(b) {
 		t.Error("two calls give different bytes")
 	}
-}
-
-// FuzzParse holds Parse to ending without a panic, with either a definition or
-// errors that have places, and to giving the same definition for its own source.
-func FuzzParse(f *testing.F) {
-	for _, dir := range []string{"testdata/good", "testdata/bad", "../../examples"} {
-		files, err := filepath.Glob(dir + "/*.yaml")
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, file := range files {
-			src, err := os.ReadFile(file)
-			if err != nil {
-				f.Fatal(err)
-			}
-			f.Add(src)
-		}
-	}
-	f.Fuzz(func(t *testing.T, src []byte) {
-		def, errs := dsl.Parse("fuzz.yaml", src, options())
-		if (def == nil) == (errs == nil) {
-			t.Fatalf("definition %v, errors %v", def, errs)
-		}
-		if errs != nil {
-			for _, e := range errs.List {
-				if e.Line < 1 || e.Column < 1 || e.Code == "" || e.Detail == "" {
-					t.Errorf("an error without its place: %+v", e)
-				}
-			}
-			return
-		}
-		again, errs := dsl.Parse("fuzz.yaml", def.Source, options())
-		if errs != nil || again.SHA256 != def.SHA256 || len(again.ByID) != len(def.ByID) {
-			t.Errorf("parsing the source again gives another definition: %v", errs)
-		}
-	})
 }

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"unicode/utf8"
+)
+
+// badStrict says how a reading of bodies breaks its word: what passes is JSON of valid text
+// without a field twice, and what a start reads of it comes out as it went in.
+func badStrict(strict func([]byte) *problem, body []byte) error {
+	if p := strict(body); p != nil {
+		if p.Status != 400 || len(p.Errors) != 1 || p.Errors[0].Detail == "" || p.Errors[0].Line < 1 || p.Errors[0].Column < 1 {
+			return fmt.Errorf("%q: %+v", body, p)
+		}
+		return nil
+	}
+	if !json.Valid(body) || !utf8.Valid(body) || twice(json.NewDecoder(bytes.NewReader(body))) {
+		return fmt.Errorf("%q passes, but is not strict JSON", body)
+	}
+	o := &object{fields: map[string]json.RawMessage{}}
+	if o.parse(body, "", []string{"definition", "version", "input", "budget", "labels"}) != nil {
+		return nil
+	}
+	r, err := readStart(o)
+	if err != nil {
+		if q := asProblem(err); q.Status != 400 || len(q.Errors) == 0 {
+			return fmt.Errorf("%q: %+v", body, q)
+		}
+		return nil
+	}
+	if r.definition == "" || r.version < 0 || !bytes.Equal(r.input, o.raw("input")) || !bytes.Contains(body, r.input) {
+		return fmt.Errorf("%q reads as %+v", body, r)
+	}
+	return nil
+}
+
+// twice looks for a field that an object has twice, with the library's own tokens.
+func twice(d *json.Decoder) bool {
+	d.UseNumber()
+	var open []map[string]bool // the fields of each object that is open; nil for a list
+	name := false              // the next token is a field's name
+	for {
+		tok, err := d.Token()
+		if err != nil {
+			return false
+		}
+		switch tok := tok.(type) {
+		case json.Delim:
+			switch tok {
+			case '{':
+				open = append(open, map[string]bool{})
+			case '[':
+				open = append(open, nil)
+			default:
+				open = open[:len(open)-1]
+			}
+		case string:
+			if name {
+				fields := open[len(open)-1]
+				if fields[tok] {
+					return true
+				}
+				fields[tok] = true
+				name = false
+				continue
+			}
+		}
+		name = len(open) > 0 && open[len(open)-1] != nil
+	}
+}
+
+func FuzzStartBody(f *testing.F) {
+	for _, seed := range []string{
+		`{"definition":"order","version":"v3","input":{"amount":19.10},"budget":"2.00 USD","labels":{"tier":"gold"}}`,
+		`{"definition":"order","budget":{"amount":"2.00","currency":"USD","tokens":100}}`,
+		`{"input":"\ud83d\ude00\u0000"}`, `{"input":1e400,"labels":null}`, `{"a":[{"b":1,"b":2}]}`, `[[[[`, `{"budget":{"amount":" "}}`, "\"\xff\"", `{"version":1}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if err := badStrict(strictJSON, body); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A scanner that is only as strict as encoding/json is caught, and one that says nothing.
+func TestFuzzStartBodyCanFail(t *testing.T) {
+	lenient := func(b []byte) *problem {
+		if json.Valid(b) {
+			return nil
+		}
+		return fail("invalid_json", "no")
+	}
+	for _, body := range []string{`{"a":1,"a":2}`, `{"a":{"b":1,"c":[],"b":2}}`, `{"a":1,"\u0061":2}`, "\"\xff\"", `{`} {
+		if badStrict(lenient, []byte(body)) == nil {
+			t.Errorf("not noticed: %s", body)
+		}
+		if err := badStrict(strictJSON, []byte(body)); err != nil {
+			t.Error(err)
+		}
+	}
+}

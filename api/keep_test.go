@@ -1,0 +1,52 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"recourse/journal"
+)
+
+// hiccup is a store that does not take the first few replies.
+type hiccup struct {
+	journal.Store
+	left atomic.Int64
+}
+
+func (h *hiccup) Finish(ctx context.Context, key string, r journal.Reply, keep time.Duration) error {
+	if h.left.Add(-1) >= 0 {
+		return errors.New("not now")
+	}
+	return h.Store.Finish(ctx, key, r, keep)
+}
+
+// An answer that the store does not take at once is kept all the same: a
+// repetition gets it again, and does nothing a second time.
+func TestReplyIsKeptLater(t *testing.T) {
+	store := &hiccup{Store: stores["memory"](t)}
+	x := newFixtureOn(t, store)
+	x.publish("saga: nap\nsteps: [{id: a, sleep: 1h}]\n")
+	id := x.do("POST", "/v1/sagas", `{"definition":"nap"}`).want(201).saga().ID
+	store.left.Store(3)
+	key := header{"Idempotency-Key", "once"}
+	first := x.do("POST", "/v1/sagas/"+id+"/pause", `{}`, key).want(202)
+	again := x.do("POST", "/v1/sagas/"+id+"/pause", `{}`, key).want(202)
+	if again.Header.Get("Idempotency-Replayed") != "true" || string(again.Body) != string(first.Body) {
+		t.Errorf("answered anew: %s, after %s", again.Body, first.Body)
+	}
+}
+
+// While it cannot be kept, its key is in flight: what was done is not done again.
+func TestReplyThatIsNotKept(t *testing.T) {
+	store := &hiccup{Store: stores["memory"](t)}
+	x := newFixtureOn(t, store)
+	x.publish("saga: nap\nsteps: [{id: a, sleep: 1h}]\n")
+	id := x.do("POST", "/v1/sagas", `{"definition":"nap"}`).want(201).saga().ID
+	store.left.Store(1 << 40)
+	key := header{"Idempotency-Key", "once"}
+	x.do("POST", "/v1/sagas/"+id+"/pause", `{}`, key).want(202)
+	x.do("POST", "/v1/sagas/"+id+"/pause", `{}`, key).problem(409, "key_in_flight")
+}

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// orQuarantined runs f, which reads a saga. If the saga cannot be read, or panics, and is in
+// quarantine, instead is run with what its row says.
+func (s *server) orQuarantined(ctx context.Context, id uuid.UUID, f func() error, instead func(journal.Head) error) error {
+	err := tried(id, f)
+	if !unreadable(err) {
+		return err
+	}
+	h, headErr := s.cfg.Store.Saga(ctx, id)
+	if headErr != nil || !h.Quarantined() {
+		return err
+	}
+	s.log.Debug("a saga in quarantine cannot be read", "saga", id, "error", err)
+	return instead(h)
+}
+
+// tried is f, where a panic is an error.
+func tried(id uuid.UUID, f func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if e, ok := v.(error); ok && errors.Is(e, http.ErrAbortHandler) {
+				panic(v)
+			}
+			err = fmt.Errorf("saga %s: %w: %w", id, errPoison, panicked(v))
+		}
+	}()
+	return f()
+}
+
+var errPoison = errors.New("the program fails over it")
+
+func unreadable(err error) bool {
+	for _, e := range []error{saga.ErrUnusable, saga.ErrUnreadable, saga.ErrImpossible, journal.ErrBroken, errPoison} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// answerHead answers with what is known of a saga in quarantine that cannot be read: its row.
+func (s *server) answerHead(c echo.Context, status int, h journal.Head) error {
+	v, err := headView(h)
+	if err != nil {
+		return err
+	}
+	if v.Open, err = s.open(c.Request().Context(), h.ID); err != nil {
+		return err
+	}
+	c.Response().Header().Set("ETag", seqTag(h.Seq))
+	return reply(c, status, v)
+}
+
+// open lists the ids of a saga's inbox entries.
+func (s *server) open(ctx context.Context, id uuid.UUID) (ids []string, err error) {
+	list, err := s.cfg.Store.Inbox(ctx, journal.InboxFilter{Saga: id})
+	for _, e := range list {
+		ids = append(ids, e.ID.String())
+	}
+	return ids, err
+}
+
+// view is the saga as its journal has it, but for the quarantine, of which the journal knows nothing.
+func (l *live) view(ctx context.Context) (saga.View, error) {
+	v := l.m.View()
+	in, err := l.quarantined(ctx)
+	if err != nil || !in {
+		return v, err
+	}
+	v.Status, v.WakeAt = saga.Stuck, nil
+	v.Open, err = l.s.open(ctx, l.id)
+	return v, err
+}
+
+func (l *live) quarantined(ctx context.Context) (bool, error) {
+	if l.ended() {
+		return false, nil
+	}
+	h, err := l.s.cfg.Store.Saga(ctx, l.id)
+	if err != nil {
+		return false, sagaError(l.id, err)
+	}
+	return h.Quarantined(), nil
+}
+
+// wakes reports whether a refused order does what it is for all the same: a saga in
+// quarantine is tried once more for any message, and `resume` is the one that is for that.
+func (l *live) wakes(ctx context.Context, cmd saga.Command, err error) bool {
+	var no *saga.Refusal
+	if cmd.Do != "resume" || !errors.As(err, &no) || no.Code != notPaused {
+		return false
+	}
+	in, err := l.quarantined(ctx)
+	return err == nil && in
+}
+
+const notPaused = "not_paused"
+
+// orderUnread gives an order to a saga that this server cannot read: another may.
+func (s *server) orderUnread(c echo.Context, h journal.Head, cmd saga.Command) error {
+	cmd.Actor = callerOf(c).name
+	m, err := mailOf(h.ID, cmd)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Engine.Post(c.Request().Context(), m); err != nil {
+		return sagaError(h.ID, err)
+	}
+	if cmd.Do == "cancel" {
+		return unreadCancel().of(h.ID)
+	}
+	return s.answerHead(c, http.StatusAccepted, h)
+}

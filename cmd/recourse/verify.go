@@ -1,0 +1,184 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/invariant"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+)
+
+// verifyCmd checks journals, offline or in their database, against their definitions and the other side's ledger.
+type verifyCmd struct {
+	outputFlag
+	Files       []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
+	Database    string   `placeholder:"FILE|URL" help:"Check the sagas of this database instead; nothing in it changes, and a server may run on it."`
+	Saga        string   `placeholder:"ID" help:"Of a file: the saga's id, if it does not name it, since the hash chain begins with it. Of a database: check this saga only."`
+	Since       string   `placeholder:"TIME" help:"Of a database: only sagas started since then, or in the last 24h, 7d."`
+	Definitions []string `short:"d" aliases:"definition" sep:"none" placeholder:"FILE|DIR" help:"The definitions that the sagas ran, as they were published; repeatable."`
+	Ledger      string   `placeholder:"FILE" help:"What the other side says that happened; docs/cli.md has the format."`
+	LedgerOf    []string `sep:"none" placeholder:"URL" help:"The ledger is of the service whose URLs begin like this; repeatable. Default: of every service that the sagas call."`
+	LedgerUntil string   `placeholder:"TIME" help:"When the ledger was written; default: when its file was."`
+	Complete    bool     `help:"Every write in the ledger came from these sagas: one that did not is a violation."`
+	Keyless     []string `sep:"none" placeholder:"SERVICE" help:"A service of the ledger that takes no notice of keys; repeatable."`
+	Skew        string   `default:"2s" placeholder:"SPAN" help:"How far the ledger's clock may be behind the database's; default ${default}."`
+	Starts      string   `placeholder:"FILE" help:"Acknowledged starts, as start -o json prints them: each has to be there."`
+	Canaries    string   `placeholder:"FILE" help:"Secrets, one a line, that no journal may hold."`
+}
+
+// Run checks what can be checked with what was given.
+func (c *verifyCmd) Run(a *app) error {
+	if (len(c.Files) > 0) == (c.Database != "") {
+		return exit(exitUsage, errors.New("name exported journals, or a --database"))
+	}
+	cfg, err := c.config(a)
+	if err != nil {
+		return err
+	}
+	defs, err := a.definitionSet(c.Definitions)
+	if err != nil {
+		return err
+	}
+	v := &verifying{app: a, cmd: c, defs: defs, missing: make(map[string]*missing)}
+	if c.Database != "" {
+		err = v.database(cfg)
+	} else {
+		v.checker = invariant.New(cfg)
+		err = v.files(c.Files)
+	}
+	if err != nil {
+		return err
+	}
+	return v.report()
+}
+
+// verifying is one run of verify.
+type verifying struct {
+	app     *app
+	cmd     *verifyCmd
+	defs    map[string]*saga.Definition // by SHA-256
+	checker *invariant.Checker
+	missing map[string]*missing // by SHA-256
+	moving  int                 // sagas whose rows could not be compared
+}
+
+// missing is a definition that sagas ran and that is not there.
+type missing struct {
+	Definition string       `json:"definition"`
+	Version    saga.Version `json:"version"`
+	SHA256     string       `json:"sha256"`
+	Sagas      int          `json:"sagas"`
+	Why        string       `json:"why,omitempty"`
+}
+
+func (c *verifyCmd) config(a *app) (invariant.Config, error) {
+	cfg := invariant.Config{Now: time.Now()}
+	var err error
+	if c.Ledger != "" {
+		if cfg.Ledger, err = c.ledger(a); err != nil {
+			return cfg, err
+		}
+	} else if len(c.LedgerOf) > 0 || c.Complete || c.LedgerUntil != "" || len(c.Keyless) > 0 {
+		return cfg, exit(exitUsage, errors.New("--ledger-of, --ledger-until, --complete and --keyless say something about a --ledger: name its file"))
+	}
+	if c.Starts != "" {
+		if cfg.Starts, err = a.starts(c.Starts); err != nil {
+			return cfg, err
+		}
+	}
+	if c.Canaries != "" {
+		cfg.Canaries, err = a.canaries(c.Canaries)
+	}
+	return cfg, err
+}
+
+// definitionSet compiles definitions and gives them by their SHA-256.
+func (a *app) definitionSet(paths []string) (map[string]*saga.Definition, error) {
+	set := make(map[string]*saga.Definition)
+	if len(paths) == 0 {
+		return set, nil
+	}
+	files := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p != "-" })
+	if named := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "-" }); len(named) > 0 {
+		list, err := definitionFiles(named)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, list...)
+	}
+	for _, f := range files {
+		def, err := a.compile(f)
+		if err != nil {
+			return nil, err
+		}
+		set[def.SHA256] = def
+	}
+	return set, nil
+}
+
+// ran decodes what a journal says of its start. ok is false if it does not begin with it.
+func ran(records []journal.Record) (d saga.StartedData, ok bool) {
+	if len(records) == 0 || records[0].Kind != journal.Started || decode(records[0].Data, &d) != nil {
+		return d, false
+	}
+	return d, true
+}
+
+// lacks notes that a saga's definition is missing.
+func (v *verifying) lacks(d saga.StartedData, why string) {
+	m := v.missing[d.SHA256]
+	if m == nil {
+		m = &missing{Definition: d.Definition, Version: d.Version, SHA256: d.SHA256, Why: why}
+		v.missing[d.SHA256] = m
+	}
+	m.Sagas++
+}
+
+// instant reads a time, or how long ago it was.
+func instant(flag, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := dsl.ParseDuration(text); err == nil {
+		return time.Now().Add(-d), nil
+	}
+	for _, form := range []string{time.RFC3339Nano, time.DateOnly} {
+		if at, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, exit(exitUsage, fmt.Errorf("%s %s: write a time such as 2026-11-21T10:00:00Z, a day, or how long ago, such as 24h or 7d", flag, text))
+}
+
+func sagaID(text string) (uuid.UUID, error) {
+	if text == "" {
+		return uuid.Nil, nil
+	}
+	id, err := uuid.FromString(text)
+	if err != nil {
+		return uuid.Nil, exit(exitUsage, fmt.Errorf("--saga %s is not an id", text))
+	}
+	return id, nil
+}
+
+// written is when a file was written; stdin is, now.
+func written(file string) (time.Time, error) {
+	if file == "-" {
+		return time.Now(), nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return time.Time{}, exit(exitUsage, err)
+	}
+	if !info.Mode().IsRegular() {
+		return time.Now(), nil
+	}
+	return info.ModTime(), nil
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/catalog"
+	"recourse/internal/invariant"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/kinds"
+)
+
+const (
+	headsPage   = 200
+	recordsPage = 1000
+	inboxPage   = 500
+)
+
+// walker reads the sagas of a database one by one while nodes may run on it.
+type walker struct {
+	*verifying
+	store   journal.Store
+	catalog *catalog.Catalog
+	leases  map[string]bool
+	inboxed map[uuid.UUID]bool // sagas with inbox entries, when the walk began
+}
+
+func (v *verifying) database(cfg invariant.Config) error {
+	since, err := instant("--since", v.cmd.Since)
+	if err != nil {
+		return err
+	}
+	id, err := sagaID(v.cmd.Saga)
+	if err != nil {
+		return err
+	}
+	store, err := v.openReader()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	w := &walker{verifying: v, store: store, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()}), inboxed: make(map[uuid.UUID]bool)}
+	cfg.Nodes = w.leased
+	v.checker = invariant.New(cfg)
+	if err := w.walk(id, since); err != nil {
+		return lockedError(v.cmd.Database, databaseError(v.cmd.Database, err))
+	}
+	return nil
+}
+
+// walk checks one saga, or all that were started since then, newest first.
+func (w *walker) walk(id uuid.UUID, since time.Time) error {
+	if err := w.readInbox(); err != nil {
+		return err
+	}
+	if !id.IsNil() {
+		h, err := w.store.Saga(w.app.ctx, id)
+		if errors.Is(err, journal.ErrNotFound) {
+			return exit(exitNotFound, fmt.Errorf("there is no saga %s in the database", id))
+		} else if err != nil {
+			return err
+		}
+		return w.one(h)
+	}
+	progress := w.app.progress()
+	defer progress.end()
+	f := journal.Filter{StartedAfter: since, Limit: headsPage}
+	for {
+		heads, err := w.store.Sagas(w.app.ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, h := range heads {
+			if err := w.one(h); err != nil {
+				return err
+			}
+			progress.tick(w.checker.Totals().Sagas)
+		}
+		if len(heads) < headsPage {
+			return nil
+		}
+		f.Before = heads[len(heads)-1].ID
+	}
+}
+
+func (w *walker) readInbox() error {
+	f := journal.InboxFilter{Limit: inboxPage}
+	for {
+		list, err := w.store.Inbox(w.app.ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			w.inboxed[e.Saga] = true
+		}
+		if len(list) < inboxPage {
+			return nil
+		}
+		f.After = list[len(list)-1]
+	}
+}
+
+// one checks a saga. What looks wrong is read once more: the saga may have gone on between its row and its journal.
+func (w *walker) one(h journal.Head) error {
+	for try := 1; ; try++ {
+		s, err := w.read(h)
+		if errors.Is(err, journal.ErrNotFound) {
+			return nil // deleted meanwhile
+		} else if err != nil {
+			return err
+		}
+		d, lacking, err := w.define(&s)
+		if err != nil {
+			return err
+		}
+		verdict := w.checker.Look(s)
+		if errors.Is(lacking, errChanged) {
+			verdict.Violations = append(verdict.Violations, invariant.Violation{N: 2, Saga: s.ID, Seq: 1, Text: lacking.Error()})
+		}
+		if try == 1 && (s.Head == nil || len(verdict.Violations) > 0) {
+			continue
+		}
+		if lacking != nil {
+			w.lacks(d, lacking.Error())
+		}
+		if s.Head == nil {
+			w.moving++
+		}
+		w.checker.Add(verdict)
+		return nil
+	}
+}
+
+// read reads a saga's journal and its row. The row is nil if it changed meanwhile.
+func (w *walker) read(h journal.Head) (invariant.Saga, error) {
+	ctx, s := w.app.ctx, invariant.Saga{ID: h.ID}
+	before, err := w.row(h)
+	if err != nil {
+		return s, err
+	}
+	for {
+		page, err := w.store.Records(ctx, h.ID, int64(len(s.Records)), recordsPage)
+		if err != nil {
+			return s, err
+		}
+		s.Records = append(s.Records, page...)
+		if len(page) < recordsPage {
+			break
+		}
+	}
+	if !before.EndedAt.IsZero() {
+		s.Head = &before
+		return s, nil
+	}
+	after, err := w.store.Saga(ctx, h.ID)
+	if err != nil {
+		return s, err
+	}
+	if after.Seq == before.Seq && after.Owner == before.Owner && after.Status == before.Status && after.WakeAt.Equal(before.WakeAt) && after.UpdatedAt.Equal(before.UpdatedAt) {
+		s.Head = &before
+	}
+	return s, nil
+}
+
+// row reads a saga's row with its inbox entries. That of a saga that had ended when it was listed stays as it was.
+func (w *walker) row(h journal.Head) (journal.Head, error) {
+	var err error
+	if h.EndedAt.IsZero() {
+		if h, err = w.store.Saga(w.app.ctx, h.ID); err != nil {
+			return h, err
+		}
+	}
+	h.Inbox = []journal.Entry{}
+	if h.EndedAt.IsZero() || w.inboxed[h.ID] {
+		list, err := w.store.Inbox(w.app.ctx, journal.InboxFilter{Saga: h.ID, Limit: inboxPage})
+		if err != nil {
+			return h, err
+		}
+		h.Inbox = append(h.Inbox, list...)
+	}
+	return h, nil
+}
+
+var errChanged = errors.New("was changed in the database")
+
+// define finds the definition that the journal is pinned to: in the catalog, or among --definitions. lacking says why there is none.
+func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err error) {
+	d, ok := ran(s.Records)
+	if !ok {
+		return d, nil, nil // which is a violation
+	}
+	if s.Definition = w.defs[d.SHA256]; s.Definition != nil {
+		return d, nil, nil
+	}
+	def, err := w.catalog.Definition(w.app.ctx, d.Definition, int(d.Version))
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return d, errors.New("it is not in the database"), nil
+	case errors.Is(err, saga.ErrUnusable):
+		return d, err, nil
+	case err != nil:
+		return d, nil, err
+	case def.SHA256 != d.SHA256:
+		return d, fmt.Errorf("%s %s, which it runs, %w: its SHA-256 was %s, and is %s", d.Definition, d.Version, errChanged, d.SHA256, def.SHA256), nil
+	}
+	s.Definition = def
+	return d, nil, nil
+}
+
+// leased reports whether a node has a lease, by the leases that were read last; a node that was not there then is asked for again.
+func (w *walker) leased(node string) bool {
+	if w.leases[node] {
+		return true
+	}
+	nodes, err := w.store.Nodes(w.app.ctx)
+	if err != nil {
+		return true // not known; the next read fails alike
+	}
+	w.leases = make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		w.leases[n.Node] = true
+	}
+	return w.leases[node]
+}

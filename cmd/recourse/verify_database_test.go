@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"recourse/catalog"
+	"recourse/examples/world"
+	"recourse/internal/invariant"
+	"recourse/internal/testpg"
+	"recourse/journal"
+	"recourse/journal/sqlite"
+	"recourse/saga"
+	"recourse/saga/kinds"
+)
+
+// filled serves a database on which one saga succeeds, one waits for a person and one sleeps.
+func filled(t *testing.T, database string) *serving {
+	t.Helper()
+	w, vars := worldFor(t)
+	s := serve(t, vars, "--database", database)
+	ok(t, s.env, "definitions", "apply", file(t, "hello.yaml", hello))
+	ok(t, s.env, "definitions", "apply", file(t, "slow.yaml", slow))
+	ok(t, s.env, "start", "hello", "-i", `{"n":1,"city":"LIS"}`, "--wait", "10s")
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/air"}, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
+		t.Fatal(err)
+	}
+	stuck := strings.Fields(ok(t, s.env, "start", "hello", "-i", `{"n":2,"city":"LIS"}`))[0]
+	waitFor(t, s, stuck, saga.Stuck)
+	asleep := strings.Fields(ok(t, s.env, "start", "slow"))[0]
+	waitFor(t, s, asleep, saga.Waiting)
+	return s
+}
+
+// harm is something done to a database that verify has to notice, or is not to mind.
+var harm = []struct {
+	name  string
+	query string
+	want  []int
+}{
+	{"nothing", "", nil},
+	{"taken over", `UPDATE sagas SET wake_at = 1 WHERE wake_at IS NOT NULL`, nil},
+	{"a record changed", `UPDATE journal SET path = 'booc' WHERE path = 'book' AND kind = 'outcome' AND class = 'succeeded' AND saga_id IN (SELECT id FROM sagas WHERE status = 'succeeded')`, []int{2}},
+	{"a record lost at the end", `DELETE FROM journal WHERE kind = 'finished'`, []int{12}},
+	{"a record lost in the middle", `DELETE FROM journal WHERE seq = 2 AND saga_id IN (SELECT id FROM sagas WHERE status = 'succeeded')`, []int{2}},
+	{"a definition changed", `UPDATE documents SET source = (SELECT source FROM documents WHERE name = 'slow') WHERE name = 'hello'`, []int{2, 2}},
+	{"a row's status changed", `UPDATE sagas SET status = 'failed' WHERE status = 'succeeded'`, []int{12}},
+	{"a wake-up lost", `UPDATE sagas SET wake_at = NULL WHERE wake_at IS NOT NULL`, []int{12}},
+	{"an owner without a lease", `UPDATE sagas SET owner = 'nobody' WHERE ended_at IS NULL AND wake_at IS NOT NULL`, []int{12}},
+	{"an inbox entry lost", `DELETE FROM inbox`, []int{11}},
+}
+
+func TestVerifyDatabase(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	s := filled(t, db)
+	live, r := verdictOf(t, "--database", db)
+	wants(t, live, r)
+	if live.Sagas != 3 || live.Replayed != 3 || live.Live != 2 {
+		t.Errorf("while a server runs: %s", r.out)
+	}
+	if one, r := verdictOf(t, "--database", db, "--saga", strings.Fields(ok(t, s.env, "list", "--status", "succeeded"))[6]); one.Sagas != 1 || r.code != exitOK {
+		t.Errorf("one saga: exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	if none, r := verdictOf(t, "--database", db, "--since", "2199-01-01"); none.Sagas != 0 || r.code != exitOK {
+		t.Errorf("none: exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	if r := run(t, nil, "verify", "--database", db, "--saga", other); r.code != exitNotFound {
+		t.Errorf("a saga that is not there: exit %d", r.code)
+	}
+	s.stop()
+	content, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range harm {
+		t.Run(tt.name, func(t *testing.T) {
+			path := file(t, "b.db", string(content))
+			alter(t, "sqlite", path, tt.query)
+			v, r := verdictOf(t, "--database", path)
+			wants(t, v, r, tt.want...)
+		})
+	}
+}
+
+func TestVerifyDatabaseOnPostgres(t *testing.T) {
+	dsn := testpg.DSN(t)
+	s := filled(t, dsn)
+	v, r := verdictOf(t, "--database", dsn)
+	wants(t, v, r)
+	s.stop()
+	v, r = verdictOf(t, "--database", dsn)
+	wants(t, v, r)
+	alter(t, "pgx", dsn, `UPDATE sagas SET wake_at = NULL WHERE wake_at IS NOT NULL`)
+	alter(t, "pgx", dsn, `UPDATE journal SET node = 'nobody' WHERE kind = 'finished'`)
+	v, r = verdictOf(t, "--database", dsn)
+	wants(t, v, r, 2, 12)
+}
+
+func alter(t *testing.T, driver, name, query string) {
+	t.Helper()
+	if query == "" {
+		return
+	}
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	res, err := db.Exec(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		t.Fatalf("%s: %d rows, %v", query, n, err)
+	}
+}
+
+// hasty is a store whose sagas go on while they are read: for so many reads the last record is not there yet, or the row changes.
+type hasty struct {
+	journal.Store
+	lags, moves int
+}
+
+func (h *hasty) Records(ctx context.Context, id uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	list, err := h.Store.Records(ctx, id, after, limit)
+	if h.lags > 0 && err == nil {
+		h.lags--
+		list = list[:len(list)-1]
+	}
+	return list, err
+}
+
+func (h *hasty) Saga(ctx context.Context, id uuid.UUID) (journal.Head, error) {
+	head, err := h.Store.Saga(ctx, id)
+	if h.moves > 0 {
+		h.moves--
+		head.UpdatedAt = time.UnixMilli(int64(h.moves))
+	}
+	return head, err
+}
+
+// A row and a journal that are read a moment apart need not agree; the second time they do, or the row is left out of account.
+func TestVerifyReadsTwice(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	s := filled(t, db)
+	id := strings.Fields(ok(t, s.env, "list", "--status", "stuck"))[6]
+	store, err := sqlite.Open(t.Context(), db, sqlite.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, tt := range []struct {
+		name                          string
+		lags, moves, violated, moving int
+	}{
+		{"at rest", 0, 0, 0, 0},
+		{"a record late", 1, 0, 0, 0},
+		{"a record lost", 2, 0, 1, 0},
+		{"the row changes once", 0, 2, 0, 0},
+		{"the row changes again and again", 0, 4, 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := &verifying{app: &app{ctx: t.Context()}, missing: map[string]*missing{}, checker: invariant.New(invariant.Config{})}
+			w := &walker{verifying: v, store: &hasty{store, tt.lags, tt.moves}, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()})}
+			if err := w.one(journal.Head{ID: uuid.FromStringOrNil(id)}); err != nil {
+				t.Fatal(err)
+			}
+			if found := v.checker.End(); len(found) != tt.violated || v.moving != tt.moving || v.checker.Totals().Sagas != 1 {
+				t.Errorf("%d moving, violations %v", v.moving, found)
+			}
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/invariant"
+)
+
+// files checks the journals of files and directories, a file at a time.
+func (v *verifying) files(paths []string) error {
+	if v.cmd.Since != "" {
+		return exit(exitUsage, errors.New("--since is for --database: of files, name those to check"))
+	}
+	own, err := sagaID(v.cmd.Saga)
+	if err != nil {
+		return err
+	}
+	files, err := v.exportFiles(paths)
+	if err != nil {
+		return err
+	}
+	if !own.IsNil() && len(files) > 1 {
+		return exit(exitUsage, errors.New("--saga is the id of one journal: give one file with it"))
+	}
+	seen := make(map[uuid.UUID]string)
+	for _, file := range files {
+		list, err := v.read(file, own)
+		if err != nil {
+			return err
+		}
+		for _, ex := range list {
+			if other, twice := seen[ex.saga]; twice {
+				return exit(exitUsage, fmt.Errorf("the journal of saga %s is in %s and in %s: give it once", ex.saga, other, file))
+			}
+			seen[ex.saga] = file
+			v.checker.Add(v.checker.Look(v.exported(ex)))
+		}
+	}
+	return nil
+}
+
+// exportFiles lists the files that the arguments name, directories not searched into.
+func (v *verifying) exportFiles(paths []string) ([]string, error) {
+	var files []string
+	for _, p := range paths {
+		if info, err := os.Stat(p); p == "-" || err != nil || !info.IsDir() {
+			files = append(files, p)
+			continue
+		}
+		entries, err := os.ReadDir(p)
+		if err != nil {
+			return nil, exit(exitUsage, err)
+		}
+		for _, e := range entries {
+			file := filepath.Join(p, e.Name())
+			known := slices.Contains([]string{".ndjson", ".jsonl", ".json"}, strings.ToLower(filepath.Ext(file)))
+			if known && !e.IsDir() && !v.cmd.names(file) {
+				files = append(files, file)
+			}
+		}
+	}
+	if len(files) == 0 {
+		return nil, exit(exitUsage, errors.New("there is no .ndjson, .jsonl or .json file to check"))
+	}
+	return files, nil
+}
+
+// names reports whether another flag has the file.
+func (c *verifyCmd) names(file string) bool {
+	info, err := os.Stat(file)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(append([]string{c.Ledger, c.Starts, c.Canaries}, c.Definitions...), func(other string) bool {
+		there, err := os.Stat(other)
+		return err == nil && os.SameFile(info, there)
+	})
+}
+
+// read reads the journals of a file. own is the id of one that does not name it.
+func (v *verifying) read(file string, own uuid.UUID) ([]export, error) {
+	src, err := v.app.open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	list, err := readExports(src)
+	if err != nil {
+		return nil, exit(exitUsage, fmt.Errorf("%s: %w", file, err))
+	}
+	if !own.IsNil() && len(list) > 1 {
+		return nil, exit(exitUsage, fmt.Errorf("%s has %d journals, each with its id: leave --saga away", file, len(list)))
+	}
+	for i := range list {
+		if !own.IsNil() {
+			list[i].saga = own
+		}
+		if list[i].saga.IsNil() {
+			list[i].saga = uuid.FromStringOrNil(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
+		}
+		if list[i].saga.IsNil() {
+			return nil, exit(exitUsage, fmt.Errorf("%s does not name its saga: give --saga ID, or name the file after it", file))
+		}
+	}
+	return list, nil
+}
+
+// exported finds the definition of a journal.
+func (v *verifying) exported(ex export) invariant.Saga {
+	s := invariant.Saga{ID: ex.saga, Records: ex.records}
+	d, ok := ran(ex.records)
+	if !ok {
+		return s // which is a violation
+	}
+	if s.Definition = v.defs[d.SHA256]; s.Definition == nil {
+		v.lacks(d, "")
+	}
+	return s
+}

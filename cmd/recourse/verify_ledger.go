@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/examples/world"
+	"recourse/internal/invariant"
+	"recourse/saga/dsl"
+)
+
+// ledgerLine is a line of a ledger: a request with what it did, or, as the world writes
+// it, one of these by itself.
+type ledgerLine struct {
+	N          int64           `json:"n"`
+	At         string          `json:"at"`
+	Kind       world.Kind      `json:"kind"`
+	Service    string          `json:"service"`
+	Op         string          `json:"op"`
+	Method     string          `json:"method"`
+	Path       string          `json:"path"`
+	Key        string          `json:"key"`
+	BodySHA256 string          `json:"body_sha256"`
+	Effect     json.RawMessage `json:"effect"` // true, or an id
+	EffectID   string          `json:"effect_id"`
+	Undoes     string          `json:"undoes"`
+	Duplicate  bool            `json:"duplicate"`
+	Fault      string          `json:"fault"`
+}
+
+func (c *verifyCmd) ledger(a *app) (*invariant.Ledger, error) {
+	l := &invariant.Ledger{Complete: c.Complete, Keyless: make(map[string]bool)}
+	for _, name := range c.Keyless {
+		l.Keyless[name] = true
+	}
+	if len(c.LedgerOf) > 0 {
+		l.Covers = func(url string) bool {
+			return slices.ContainsFunc(c.LedgerOf, func(prefix string) bool { return strings.HasPrefix(url, prefix) })
+		}
+	}
+	var err error
+	if l.Skew, err = dsl.ParseDuration(c.Skew); err != nil {
+		return nil, exit(exitUsage, fmt.Errorf("--skew: %w", err))
+	}
+	if l.Until, err = instant("--ledger-until", c.LedgerUntil); err != nil {
+		return nil, err
+	}
+	if c.LedgerUntil == "" {
+		if l.Until, err = written(c.Ledger); err != nil {
+			return nil, err
+		}
+	}
+	if l.Entries, err = a.ledgerEntries(c.Ledger); err != nil {
+		return nil, err
+	}
+	l.RequestsOnly = len(l.Entries.Effects()) == 0 && len(l.Entries.Undos()) == 0
+	return l, nil
+}
+
+// ledgerEntries reads a ledger, in the order in which things happened.
+func (a *app) ledgerEntries(file string) (world.Ledger, error) {
+	raws, err := a.values(file)
+	if err != nil {
+		return nil, err
+	}
+	var list world.Ledger
+	numbered := make(map[int64]int) // the world writes a request again when it has answered
+	for i, raw := range raws {
+		var line ledgerLine
+		if err := json.Unmarshal(raw, &line); err != nil {
+			return nil, exit(exitUsage, fmt.Errorf("%s: entry %d: %w", file, i+1, err))
+		}
+		entries, err := line.entries(i + 1)
+		if err != nil {
+			return nil, exit(exitUsage, fmt.Errorf("%s: entry %d: %w", file, i+1, err))
+		}
+		if at, again := numbered[line.N]; again && line.N > 0 && len(entries) == 1 {
+			list[at] = entries[0]
+			continue
+		}
+		numbered[line.N] = len(list)
+		list = append(list, entries...)
+	}
+	slices.SortStableFunc(list, func(x, y world.Entry) int { return x.At.Compare(y.At) })
+	for i := range list {
+		list[i].N = int64(i + 1)
+	}
+	return list, nil
+}
+
+// entries makes a line one entry for the request, one for its effect and one for what it undid.
+func (l ledgerLine) entries(number int) ([]world.Entry, error) {
+	at, err := time.Parse(time.RFC3339Nano, l.At)
+	if err != nil {
+		return nil, errors.New("its `at` is no time such as 2026-11-21T10:00:00.123Z")
+	}
+	if l.Key == "" && l.Path == "" {
+		return nil, errors.New("it has neither the `key` nor the `path` of its request")
+	}
+	effect, err := l.effect(number)
+	if err != nil {
+		return nil, err
+	}
+	e := world.Entry{At: at, Service: l.Service, Op: l.Op, Method: strings.ToUpper(l.Method), Path: l.uri(), Key: l.Key,
+		BodySHA256: strings.ToLower(l.BodySHA256), Fault: l.Fault}
+	if l.Duplicate {
+		e.Fault = world.Duplicate
+	}
+	var list []world.Entry
+	add := func(kind world.Kind) {
+		e.Kind = kind
+		list = append(list, e)
+	}
+	switch l.Kind {
+	case "", world.Request:
+		add(world.Request)
+	case world.Effect, world.Undo:
+	default:
+		return nil, fmt.Errorf("kind %q: there are request, effect and undo", l.Kind)
+	}
+	if effect != "" && l.Kind != world.Undo {
+		e.EffectID = effect
+		add(world.Effect)
+	}
+	if l.Undoes != "" {
+		e.EffectID, e.Undoes = "", l.Undoes
+		add(world.Undo)
+	}
+	return list, nil
+}
+
+// effect is the id of what the request did, "" for nothing.
+func (l ledgerLine) effect(number int) (string, error) {
+	id := l.EffectID
+	switch text := string(l.Effect); {
+	case text == "", text == "false", text == "null":
+	case text == "true":
+		id = fmt.Sprintf("the effect of entry %d", number)
+	case json.Unmarshal(l.Effect, &id) != nil:
+		return "", errors.New("its `effect` is true, or the id of what was done, as a text")
+	}
+	return id, nil
+}
+
+// uri is the path with its query, also of a whole URL.
+func (l ledgerLine) uri() string {
+	if u, err := url.Parse(l.Path); err == nil && u.IsAbs() {
+		return u.RequestURI()
+	}
+	return l.Path
+}
+
+// values reads the JSON documents of a file.
+func (a *app) values(file string) ([]json.RawMessage, error) {
+	src, err := a.open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	raws, err := values(src)
+	if err != nil {
+		return nil, exit(exitUsage, fmt.Errorf("%s: entry %d: write one JSON object a line, or an array of them: %w", file, len(raws)+1, err))
+	}
+	return raws, nil
+}
+
+// starts reads acknowledged starts.
+func (a *app) starts(file string) ([]invariant.Start, error) {
+	raws, err := a.values(file)
+	if err != nil {
+		return nil, err
+	}
+	list := []invariant.Start{}
+	for i, raw := range raws {
+		var s struct {
+			ID    string          `json:"id"`
+			Key   string          `json:"key"`
+			Input json.RawMessage `json:"input"`
+		}
+		err := json.Unmarshal(raw, &s)
+		id, bad := uuid.FromString(s.ID)
+		if err != nil || bad != nil {
+			return nil, exit(exitUsage, fmt.Errorf("%s: entry %d is not an acknowledged start: write {\"id\": ID, \"key\": KEY, \"input\": …}, the last two if you like", file, i+1))
+		}
+		list = append(list, invariant.Start{ID: id, Key: s.Key, Input: s.Input})
+	}
+	return list, nil
+}
+
+// minCanary is how short a text would be found by chance.
+const minCanary = 6
+
+// canaries reads secrets, one a line.
+func (a *app) canaries(file string) ([]string, error) {
+	src, err := a.open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	var list []string
+	lines := bufio.NewScanner(src)
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSuffix(lines.Text(), "\r")
+		if text == "" {
+			continue
+		}
+		if len(text) < minCanary {
+			return nil, exit(exitUsage, fmt.Errorf("%s: line %d has less than %d characters, which may be in a journal by chance", file, n, minCanary))
+		}
+		list = append(list, text)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, exit(exitUsage, fmt.Errorf("%s: %w", file, err))
+	}
+	return list, nil
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"recourse/journal"
+	"recourse/journal/postgres"
+	"recourse/journal/sqlite"
+)
+
+// openReader opens the database for looking at only.
+func (v *verifying) openReader() (journal.Store, error) {
+	database, ctx := v.cmd.Database, v.app.ctx
+	if isPostgres(database) {
+		s, err := postgres.Open(ctx, database, postgres.Options{ReadOnly: true})
+		if err != nil {
+			return nil, databaseError(database, err)
+		}
+		return s, nil
+	}
+	if i := strings.Index(database, "://"); i > 0 {
+		return nil, exit(exitUsage, fmt.Errorf("--database %s…: only postgres:// is known; anything else is the name of a SQLite file", database[:i+3]))
+	}
+	if info, err := os.Stat(database); err != nil || !info.Mode().IsRegular() {
+		return nil, exit(exitUsage, fmt.Errorf("--database %s is no file that is there", database))
+	}
+	s, err := sqlite.Open(ctx, database, sqlite.Options{ReadOnly: true})
+	if err != nil {
+		return nil, lockedError(database, databaseError(database, err))
+	}
+	return s, nil
+}
+
+// lockedError says what to do about a SQLite file that cannot be read as it is.
+func lockedError(database string, err error) error {
+	switch text := err.Error(); {
+	case isPostgres(database):
+	case strings.Contains(text, "database is locked"):
+		return exit(exitUnreachable, fmt.Errorf("%s is locked by another process: try again, or make a copy (sqlite3 %s \".backup copy.db\") and verify that", database, database))
+	case strings.Contains(text, "unable to open database file"):
+		return exit(exitUsage, fmt.Errorf("%s cannot be opened where it is: copy it, and the file next to it that ends in -wal if there is one, into a directory of your own, and verify that", database))
+	}
+	return err
+}

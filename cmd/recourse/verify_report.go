@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"recourse/internal/invariant"
+	"recourse/internal/story"
+)
+
+// verdict is what verify prints with -o json.
+type verdict struct {
+	OK         bool         `json:"ok"` // there is no violation
+	Sagas      int          `json:"sagas"`
+	Records    int          `json:"records"`
+	Live       int          `json:"live"`     // sagas that have not ended
+	Replayed   int          `json:"replayed"` // sagas whose definition was there
+	Requests   int          `json:"requests"` // writes in the ledger
+	Foreign    int          `json:"foreign"`  // of them by none of the sagas
+	Later      int          `json:"later"`    // sagas that went on after the ledger was written
+	Moving     int          `json:"moving"`   // sagas that were under way while they were read
+	Violations []violation  `json:"violations"`
+	Checked    []checkedRow `json:"checked"`
+	NotChecked []checkedRow `json:"not_checked"`
+	Missing    []*missing   `json:"missing_definitions"`
+}
+
+type violation struct {
+	Saga      string `json:"saga,omitempty"`
+	Seq       int64  `json:"seq,omitempty"`
+	Invariant int    `json:"invariant"`
+	Text      string `json:"text"`
+}
+
+// checkedRow is an invariant that was checked, wholly or but for Why, or was not.
+type checkedRow struct {
+	Invariant int    `json:"invariant"`
+	Text      string `json:"text"`
+	Why       string `json:"why,omitempty"`
+}
+
+// report prints what was found and what was looked at, and fails if something is wrong.
+func (v *verifying) report() error {
+	r := v.verdict()
+	if v.cmd.json() {
+		if err := v.app.encoded(r); err != nil {
+			return err
+		}
+	} else {
+		v.text(r)
+	}
+	switch {
+	case len(r.Violations) > 0:
+		return exit(exitFailed, fmt.Errorf("%s", count(len(r.Violations), "violation")))
+	case len(r.Missing) > 0 && v.cmd.Database == "" && len(v.defs) > 0:
+		m := r.Missing[0]
+		return exit(exitUsage, fmt.Errorf("--definitions lacks what the saga ran: that is %s", m))
+	}
+	return nil
+}
+
+func (v *verifying) verdict() verdict {
+	r := verdict{Violations: []violation{}, Checked: []checkedRow{}, NotChecked: []checkedRow{}, Missing: []*missing{}, Moving: v.moving}
+	for _, f := range v.checker.End() {
+		one := violation{Seq: f.Seq, Invariant: f.N, Text: f.Text}
+		if !f.Saga.IsNil() {
+			one.Saga = f.Saga.String()
+		}
+		r.Violations = append(r.Violations, one)
+	}
+	slices.SortStableFunc(r.Violations, func(a, b violation) int { return strings.Compare(a.Saga, b.Saga) })
+	t := v.checker.Totals()
+	r.OK = len(r.Violations) == 0
+	r.Sagas, r.Live, r.Records, r.Replayed = t.Sagas, t.Live, t.Records, t.Sagas-t.Undefined
+	r.Requests, r.Foreign, r.Later = t.Requests, t.Foreign, t.Later
+	for _, c := range v.checker.Coverage() {
+		row := checkedRow{Invariant: c.N, Text: invariant.Names[c.N], Why: flagged.Replace(c.Why)}
+		if c.Checked {
+			r.Checked = append(r.Checked, row)
+		} else {
+			r.NotChecked = append(r.NotChecked, row)
+		}
+	}
+	for _, sum := range slices.Sorted(maps.Keys(v.missing)) {
+		r.Missing = append(r.Missing, v.missing[sum])
+	}
+	return r
+}
+
+// flagged names the flag that gives what a check lacks.
+var flagged = strings.NewReplacer(
+	"the definitions", "the definitions (--definitions)",
+	"the other side's ledger", "the other side's ledger (--ledger)",
+	"a ledger that tells what took effect", "a ledger that tells what took effect (--ledger)",
+	"the database's rows", "the database's rows (--database)",
+	"the acknowledged starts", "the acknowledged starts (--starts)",
+	"to know that nobody else's writes are in the ledger", "to know that nobody else's writes are in the ledger (--complete)",
+	"the secrets to look for", "the secrets to look for (--canaries)",
+)
+
+func (v *verifying) text(r verdict) {
+	a := v.app
+	for _, f := range r.Violations {
+		a.printf("%s\n", story.Paint(f.String(), story.Bad, a.colour))
+	}
+	if len(r.Violations) > 0 {
+		a.printf("\n")
+	}
+	a.printf("%s, %s", count(r.Sagas, "saga"), count(r.Records, "record"))
+	if v.cmd.Ledger != "" {
+		a.printf(", %s in the ledger", count(r.Requests, "write"))
+	}
+	if r.OK {
+		a.printf(": %s\n", story.Paint("nothing is wrong", story.Good, a.colour))
+	} else {
+		a.printf(": %s\n", story.Paint(count(len(r.Violations), "violation"), story.Bad, a.colour))
+	}
+	rows(a, "Checked:", r.Checked)
+	rows(a, "Not checked:", r.NotChecked)
+	v.notes(r)
+}
+
+func rows(a *app, title string, list []checkedRow) {
+	if len(list) == 0 {
+		return
+	}
+	a.printf("%s\n", title)
+	for _, c := range list {
+		a.printf("  %2d  %s", c.Invariant, c.Text)
+		if c.Why != "" {
+			a.printf(" – %s", c.Why)
+		}
+		a.printf("\n")
+	}
+}
+
+// notes says what was left out, and what to do about it.
+func (v *verifying) notes(r verdict) {
+	a := v.app
+	for _, m := range r.Missing {
+		why := m.Why
+		if why == "" {
+			why = "give it with --definitions"
+		}
+		a.printf("Without its definition: %s of %s: %s\n", count(m.Sagas, "saga"), m, why)
+	}
+	if r.Live > 0 && v.cmd.Database == "" {
+		a.printf("Not ended, as far as the journals go: %s. Records cut off at the end of a journal are not noticed.\n", count(r.Live, "saga"))
+	}
+	if r.Foreign > 0 {
+		a.printf("%s in the ledger came from none of these sagas. If none should, say --complete.\n", count(r.Foreign, "write"))
+	}
+	if r.Later > 0 {
+		a.printf("%s went on after the ledger was written: what took effect was not compared.\n", count(r.Later, "saga"))
+	}
+	if r.Moving > 0 {
+		a.printf("%s changed while being read, twice: journal checked, row not compared.\n", count(r.Moving, "saga"))
+	}
+}
+
+// String names the definition.
+func (m *missing) String() string {
+	return fmt.Sprintf("%s %s with SHA-256 %s", m.Definition, m.Version, m.SHA256)
+}
+
+// String writes the violation in one line: saga, seq, invariant, and what is wrong.
+func (f violation) String() string {
+	saga, seq := f.Saga, ""
+	if saga == "" {
+		saga = "-"
+	}
+	if f.Seq > 0 {
+		seq = fmt.Sprintf(" record %d", f.Seq)
+	}
+	return fmt.Sprintf("%s%s invariant %d: %s", saga, seq, f.Invariant, f.Text)
+}
+
+// count writes a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

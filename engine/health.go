@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"recourse/journal"
+)
+
+// health is a store that notes whether commits go through. While they do not, the node claims nothing: it could not
+// go on with it, and another node might.
+type health struct {
+	journal.Store
+	after  time.Duration             // for which a failed commit counts, if no other is tried
+	failed atomic.Pointer[time.Time] // when the last commit failed; nil: it went through
+}
+
+// ailing reports whether commits fail.
+func (h *health) ailing() bool {
+	at := h.failed.Load()
+	return at != nil && time.Since(*at) < h.after
+}
+
+// Append implements journal.Log.
+func (h *health) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	out, err := h.Store.Append(ctx, node, batch)
+	if err != nil && !errors.Is(err, journal.ErrFenced) {
+		now := time.Now()
+		h.failed.Store(&now)
+	} else {
+		h.failed.Store(nil)
+	}
+	return out, err
+}
+
+// Claim implements journal.Log.
+func (h *health) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	if h.ailing() {
+		return nil, nil
+	}
+	return h.Store.Claim(ctx, node, limit)
+}

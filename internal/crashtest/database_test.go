@@ -1,0 +1,39 @@
+package crashtest
+
+import (
+	"path/filepath"
+	"testing"
+
+	"recourse/internal/testpg"
+	"recourse/journal"
+	"recourse/journal/postgres"
+	"recourse/journal/sqlite"
+)
+
+// database is one under test, and how to look into it.
+type database struct {
+	url  string
+	open func(t *testing.T) journal.Store
+}
+
+func onSQLite(t *testing.T) database {
+	path := filepath.Join(t.TempDir(), "recourse.db")
+	return database{path, func(t *testing.T) journal.Store {
+		s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}}
+}
+
+func onPostgres(t *testing.T) database {
+	dsn := testpg.DSN(t)
+	return database{dsn, func(t *testing.T) journal.Store {
+		s, err := postgres.Open(t.Context(), dsn, postgres.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}}
+}

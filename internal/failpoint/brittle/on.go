@@ -1,0 +1,141 @@
+//go:build failpoints
+
+// Package brittle puts failpoints around a store: one before and one after each
+// thing that the engine does with it. An error before says that nothing was
+// done; one after it, that nobody knows.
+package brittle
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/failpoint"
+	"recourse/journal"
+)
+
+// Store returns the store with failpoints around it.
+func Store(s journal.Store) journal.Store { return store{s} }
+
+type store struct{ journal.Store }
+
+// around does something between its points. What failed has no point behind it.
+func around(name string, f func() error) error {
+	if err := failpoint.Err(name+".before", nil); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	return failpoint.Err(name+".after", journal.ErrUnknown)
+}
+
+// Register implements journal.Log.
+func (s store) Register(ctx context.Context, node string, ttl time.Duration) (l journal.Lease, err error) {
+	err = around("register", func() (err error) { l, err = s.Store.Register(ctx, node, ttl); return err })
+	return l, err
+}
+
+// Renew implements journal.Log. A lease whose answer is lost is no lease.
+func (s store) Renew(ctx context.Context, node string, ttl time.Duration) (l journal.Lease, err error) {
+	err = around("renew", func() (err error) { l, err = s.Store.Renew(ctx, node, ttl); return err })
+	if errors.Is(err, failpoint.ErrInjected) {
+		return journal.Lease{}, err
+	}
+	return l, err
+}
+
+// Release implements journal.Log.
+func (s store) Release(ctx context.Context, node string) error {
+	return around("release", func() error { return s.Store.Release(ctx, node) })
+}
+
+// Post implements journal.Log.
+func (s store) Post(ctx context.Context, m journal.Mail) error {
+	return around("post", func() error { return s.Store.Post(ctx, m) })
+}
+
+// Append implements journal.Log. Its points go by what is written: one for each kind of record.
+func (s store) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	names := kinds(batch)
+	if err := pass("commit.before.", names, nil); err != nil {
+		return nil, err
+	}
+	out, err := s.Store.Append(ctx, node, batch)
+	if err != nil {
+		return nil, err
+	}
+	if err := pass("commit.after.", names, journal.ErrUnknown); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func pass(prefix string, names []string, as error) error {
+	for _, name := range names {
+		if err := failpoint.Err(prefix+name, as); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kinds names what a batch writes, each once.
+func kinds(batch []journal.Append) []string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, a := range batch {
+		ended := false
+		for _, r := range a.Records {
+			name := string(r.Kind)
+			if r.Kind == journal.Intent || r.Kind == journal.Outcome {
+				name += "." + string(r.Way)
+			}
+			add(name)
+			ended = r.Kind == journal.Finished
+		}
+		if a.Release && !ended {
+			add("parked")
+		}
+	}
+	return names
+}
+
+// Claim implements journal.Log. Its points are passed when there was something to claim.
+func (s store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	if err := failpoint.Err("claim.before", nil); err != nil {
+		return nil, err
+	}
+	out, err := s.Store.Claim(ctx, node, limit)
+	if err == nil && len(out) > 0 {
+		failpoint.Hit("claim.after")
+	}
+	return out, err
+}
+
+// Mail implements journal.Log. The point behind it is passed when there was some.
+func (s store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
+	if err := failpoint.Err("mail.before", nil); err != nil {
+		return nil, err
+	}
+	out, err := s.Store.Mail(ctx, node, limit)
+	if err == nil && len(out) > 0 {
+		err = failpoint.Err("mail.after", nil)
+	}
+	return out, err
+}
+
+// Records implements journal.Log.
+func (s store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	if err := failpoint.Err("records.before", nil); err != nil {
+		return nil, err
+	}
+	return s.Store.Records(ctx, saga, after, limit)
+}

@@ -1,0 +1,79 @@
+package invariant
+
+import (
+	"encoding/json"
+	"time"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// attempts is invariant 14: no more of them than the policy allows, and no sooner.
+func (c *look) attempts(t *tale) {
+	for _, n := range t.order {
+		if n.step == nil {
+			continue
+		}
+		c.round(t, n, n.do, n.step.Retry)
+		if n.step.Compensate != nil {
+			c.round(t, n, n.undo, n.step.Compensate.Retry)
+		}
+	}
+}
+
+func (c *look) round(t *tale, n *told, list []sent, p retry.Policy) {
+	since := 0 // attempts since a person's last order: they start the count again
+	for i := range list {
+		s := &list[i]
+		if i > 0 && orderedBetween(t, n.path, list[i-1].record.Seq, s.record.Seq) {
+			since = 0
+		}
+		since++
+		if !p.Left(since - 1) {
+			c.say(14, s.record.Seq, "record %d is attempt %d of %s %s, of at most %d", s.record.Seq, since, s.record.Way, n.path, p.Attempts)
+		}
+		if i > 0 && since > 1 {
+			c.gap(&list[i-1], s)
+		}
+	}
+}
+
+// gap checks that an attempt waited as long as the outcome before it said, and that this was as long as the other side asked for.
+func (c *look) gap(before, s *sent) {
+	r := before.outcome
+	if r == nil || before.result.RetryAt == nil || before.result.Then != saga.ThenRetry {
+		return
+	}
+	at := before.result.RetryAt
+	if s.record.At.Before(at.Time) {
+		c.say(14, s.record.Seq, "record %d was due at %s, and is of %s", s.record.Seq, stamp(at.Time), stamp(s.record.At))
+	}
+	asked := retry.After(retryAfter(before.result), r.At)
+	// The answer came a little before its record was written.
+	if earliest := r.At.Add(asked - grace); asked > 0 && at.Before(earliest) {
+		c.say(14, r.Seq, "the other side asked for %s after record %d, and got %s", asked, r.Seq, at.Sub(r.At))
+	}
+}
+
+// grace is what may lie between an answer and the record of it.
+const grace = 2 * time.Second
+
+func retryAfter(d *saga.OutcomeData) string {
+	var result struct {
+		Headers map[string]string `json:"headers"`
+	}
+	if len(d.Result) == 0 || json.Unmarshal(d.Result, &result) != nil {
+		return ""
+	}
+	return result.Headers["retry-after"]
+}
+
+func orderedBetween(t *tale, path string, from, to int64) bool {
+	for _, r := range t.Records {
+		if r.Kind == journal.Operator && r.Path == path && from < r.Seq && r.Seq < to {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,287 @@
+package invariant_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"recourse/examples/world"
+	"recourse/internal/invariant"
+	"recourse/internal/story/storytest"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// bad is a play that someone has tampered with.
+var bad = []struct {
+	name string
+	n    int // the invariant that must catch it
+	game string
+	spin func(t *testing.T, s *invariant.Saga, g *good)
+}{
+	{"a record is missing", 2, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.Delete(s.Records, 3, 4)
+	}},
+	{"a record was changed", 2, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records[2].Data = json.RawMessage(`{"status_code":201,"output":{"id":"bk_9"}}`)
+	}},
+	{"it ends twice", 2, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = append(s.Records, s.Records[len(s.Records)-1])
+		reseal(s)
+	}},
+	{"it cannot be replayed", 2, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records[2].Path = "hotel"
+		reseal(s)
+	}},
+	{"data cannot be read", 2, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records[2].Data = json.RawMessage(`7`)
+		reseal(s)
+	}},
+	{"a node writes that was taken over from", 3, "killed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		record(t, s, journal.Intent, "flight", 2).Node = s.Records[0].Node
+		reseal(s)
+	}},
+	{"sent without an intent", 4, "succeeded", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		g.add(world.Entry{Kind: world.Request, Service: "pay", Method: "POST", Path: "/pay/charges", Key: "stranger"})
+	}},
+	{"sent twice for one intent", 4, "succeeded", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		g.add(g.request("POST /pay/charges"))
+	}},
+	{"another body than intended", 4, "succeeded", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		g.change("POST /pay/charges", func(e *world.Entry) { e.BodySHA256 = strings.Repeat("0", 64) })
+	}},
+	{"sent before its intent", 4, "succeeded", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		g.change("POST /pay/charges", func(e *world.Entry) { e.At = storytest.Begin.Add(-time.Hour) })
+	}},
+	{"a key of its own for each attempt", 5, "lost", func(t *testing.T, s *invariant.Saga, _ *good) {
+		record(t, s, journal.Intent, "flight", 2).Key = "another"
+		reseal(s)
+	}},
+	{"a key that follows from nothing", 5, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		record(t, s, journal.Intent, "charge", 1).Key = "fixed"
+		reseal(s)
+	}},
+	{"the key was ignored", 6, "lost", func(_ *testing.T, _ *invariant.Saga, g *good) { g.again("air") }},
+	{"ask was not asked", 6, "resent", func(t *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator })
+		reseal(s)
+	}},
+	{"succeeded without its effect", 7, "succeeded", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		g.ledger = g.ledger.Where(func(e world.Entry) bool { return e.Service != "hotels" })
+	}},
+	{"succeeded twice", 7, "succeeded", func(_ *testing.T, _ *invariant.Saga, g *good) { g.again("hotels") }},
+	{"succeeded and undone", 7, "succeeded", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		e := g.ledger.Service("pay").Effects()[0]
+		g.add(world.Entry{Kind: world.Undo, Service: "pay", Undoes: e.EffectID, EffectID: "u"})
+	}},
+	{"compensated with an effect left", 8, "compensated", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		g.ledger = g.ledger.Where(func(e world.Entry) bool { return e.Kind != world.Undo || e.Service != "air" })
+	}},
+	{"undone forwards", 9, "compensated", func(t *testing.T, s *invariant.Saga, _ *good) {
+		replan(t, s, func(p []string) { slices.Reverse(p) })
+	}},
+	{"undone all at once", 9, "compensated", func(t *testing.T, s *invariant.Saga, _ *good) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool {
+			return r.Kind == journal.Outcome && r.Way == journal.Undo && r.Path == "hotel"
+		})
+		reseal(s)
+	}},
+	{"an undo arrived early", 9, "compensated", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		g.change("DELETE /air/bookings/", func(e *world.Entry) { e.N = 1 })
+	}},
+	{"forward after undoing began", 10, "compensated", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		i := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Compensating })
+		again := s.Records[1]
+		s.Records = slices.Insert(s.Records, i+1, again)
+		reseal(s)
+	}},
+	{"what remains is not named", 11, "residual", func(t *testing.T, s *invariant.Saga, _ *good) {
+		finish(t, s, func(d *saga.FinishedData) { d.Residual = nil })
+	}},
+	{"what does not remain is named", 11, "residual", func(_ *testing.T, _ *invariant.Saga, g *good) {
+		e := g.ledger.Service("pay").Effects()[0]
+		g.add(world.Entry{Kind: world.Undo, Service: "pay", Undoes: e.EffectID, EffectID: "u"})
+	}},
+	{"compensated with effects named", 11, "residual", func(t *testing.T, s *invariant.Saga, _ *good) {
+		finish(t, s, func(d *saga.FinishedData) { d.Status = saga.Compensated })
+	}},
+	{"ended, and in the inbox", 11, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Head = &journal.Head{Row: journal.Row{Status: "succeeded", Inbox: []journal.Entry{{Path: "charge"}}}}
+	}},
+	{"the row says something else", 12, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Head = &journal.Head{Row: journal.Row{Status: "running"}}
+	}},
+	{"left in the middle", 12, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) { s.Records = s.Records[:2] }},
+	{"left between steps", 12, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) { s.Records = s.Records[:3] }},
+	{"overslept", 12, "busy", func(_ *testing.T, s *invariant.Saga, g *good) {
+		s.Records, g.end = s.Records[:3], g.end.Add(time.Hour)
+	}},
+	{"a timer fires early", 13, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
+		r := woke(t, s)
+		r.At = r.At.Add(-time.Second)
+		reseal(s)
+	}},
+	{"a timer fires early, and says it was due then", 13, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, woke(t, s), func(d *saga.WokeData) { d.Due.Time = d.Due.Add(-time.Second) })
+		reseal(s)
+	}},
+	{"a timer fires twice", 13, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
+		i := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Woke })
+		s.Records = slices.Insert(s.Records, i+1, s.Records[i])
+		reseal(s)
+	}},
+	{"a timer fires that nobody set", 13, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
+		woke(t, s).Path = "hotel"
+		reseal(s)
+	}},
+	{"too many attempts", 14, "lost", func(t *testing.T, s *invariant.Saga, _ *good) {
+		first, last := record(t, s, journal.Intent, "flight", 1), record(t, s, journal.Intent, "flight", 2)
+		for range 2 {
+			s.Records = append(s.Records, *first, *last)
+		}
+		reseal(s)
+	}},
+	{"too soon", 14, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
+		record(t, s, journal.Intent, "flight", 2).At = storytest.Begin.Add(time.Second)
+		reseal(s)
+	}},
+	{"Retry-After was not heeded", 14, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
+		r := record(t, s, journal.Outcome, "flight", 1)
+		edit(t, r, func(d *saga.OutcomeData) { d.RetryAt = &saga.Time{Time: r.At.Add(time.Second)} })
+		reseal(s)
+	}},
+	{"over budget", 15, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Intent, "flight", 1), func(d *saga.IntentData) { d.Reserve = "1.01" })
+		reseal(s)
+	}},
+	{"the cost is over budget", 15, "lost", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Outcome, "flight", 2), func(d *saga.OutcomeData) { d.Cost = "0.80" })
+		reseal(s)
+	}},
+	{"cancelled, and yet succeeded", 17, "cancelled", func(t *testing.T, s *invariant.Saga, _ *good) {
+		finish(t, s, func(d *saga.FinishedData) { d.Status = saga.Succeeded })
+	}},
+	{"written behind what cannot be read", 22, "succeeded", func(_ *testing.T, s *invariant.Saga, _ *good) {
+		s.Records[2].Kind = "from the future"
+		reseal(s)
+	}},
+}
+
+func TestCatches(t *testing.T) {
+	caught := make(map[int]bool)
+	for _, tt := range bad {
+		t.Run(strconv.Itoa(tt.n)+" "+tt.name, func(t *testing.T) {
+			g := games[tt.game](t)
+			s := g.saga()
+			tt.spin(t, &s, &g)
+			catches(t, tt.n, invariant.Check([]invariant.Saga{s}, g.ledger, g.end))
+		})
+		caught[tt.n] = true
+	}
+	for _, tt := range told {
+		caught[tt.n] = true // by TestCatchesWhatItIsTold
+	}
+	for n := range invariant.Names {
+		if !caught[n] {
+			t.Errorf("invariant %d has no input that it must catch", n)
+		}
+	}
+}
+
+func catches(t *testing.T, n int, found []invariant.Violation) {
+	t.Helper()
+	if !slices.ContainsFunc(found, func(v invariant.Violation) bool { return v.N == n }) {
+		t.Errorf("invariant %d did not catch it; found: %v", n, found)
+	}
+}
+
+func reseal(s *invariant.Saga) {
+	var prev []byte
+	for i := range s.Records {
+		r := &s.Records[i]
+		r.Seq = int64(i + 1)
+		journal.Seal(s.ID, prev, r)
+		prev = r.Hash
+	}
+}
+
+func record(t *testing.T, s *invariant.Saga, kind journal.Kind, path string, attempt int) *journal.Record {
+	t.Helper()
+	for i := range s.Records {
+		if r := &s.Records[i]; r.Kind == kind && r.Path == path && r.Attempt == attempt && r.Way == journal.Do {
+			return r
+		}
+	}
+	t.Fatalf("no %s of %s, attempt %d", kind, path, attempt)
+	return nil
+}
+
+func woke(t *testing.T, s *invariant.Saga) *journal.Record {
+	t.Helper()
+	for i := range s.Records {
+		if r := &s.Records[i]; r.Kind == journal.Woke {
+			return r
+		}
+	}
+	t.Fatal("no timer fires")
+	return nil
+}
+
+func edit[T any](t *testing.T, r *journal.Record, change func(*T)) {
+	t.Helper()
+	var d T
+	if err := json.Unmarshal(r.Data, &d); err != nil {
+		t.Fatal(err)
+	}
+	change(&d)
+	b, err := journal.Encode(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Data = b
+}
+
+func replan(t *testing.T, s *invariant.Saga, change func([]string)) {
+	t.Helper()
+	i := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Compensating })
+	edit(t, &s.Records[i], func(d *saga.CompensatingData) { change(d.Plan) })
+	reseal(s)
+}
+
+func finish(t *testing.T, s *invariant.Saga, change func(*saga.FinishedData)) {
+	t.Helper()
+	edit(t, &s.Records[len(s.Records)-1], change)
+	reseal(s)
+}
+
+func (g *good) add(e world.Entry) {
+	e.N, e.At = int64(len(g.ledger)+1), g.end
+	g.ledger = append(g.ledger, e)
+}
+
+// again makes the service's first effect happen a second time.
+func (g *good) again(service string) {
+	e := g.ledger.Service(service).Effects()[0]
+	e.EffectID += "_again"
+	g.add(e)
+}
+
+func (g *good) request(line string) world.Entry {
+	for _, e := range g.ledger.Requests() {
+		if strings.HasPrefix(e.Method+" "+e.Path, line) {
+			return e
+		}
+	}
+	return world.Entry{}
+}
+
+func (g *good) change(line string, f func(*world.Entry)) {
+	for i := range g.ledger {
+		if e := &g.ledger[i]; e.Kind == world.Request && strings.HasPrefix(e.Method+" "+e.Path, line) {
+			f(e)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package invariant
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+)
+
+// Config is what a Checker knows beside the sagas. A zero field is not known, and
+// what rests on it is not checked.
+type Config struct {
+	Ledger *Ledger
+	// Clock says that the sagas are at rest, and that what was due by then has happened.
+	// Zero: they may be under way, and only what holds all the time is checked.
+	Clock time.Time
+	Now   time.Time              // the database's clock, about: no wake-up of a row may be far behind it
+	Nodes func(node string) bool // reports whether the node has a lease
+	// Starts are acknowledged starts.
+	Starts []Start
+	// Canaries are texts that no journal may hold.
+	Canaries []string
+	// OneProgram says that every record was written by a program that reads what this one reads.
+	OneProgram bool
+}
+
+// Checker checks sagas one by one. It is not safe for concurrent use.
+type Checker struct {
+	cfg      Config
+	ledger   *ledger // nil: none was given
+	starts   map[uuid.UUID][]Start
+	canaries []canary
+
+	sagas, records, undefined, rows, later, live int
+	started                                      map[uuid.UUID]bool // of those in starts
+	sends                                        []intended
+	found                                        []Violation
+	foreign                                      int
+}
+
+// New returns a Checker that has seen nothing yet.
+func New(cfg Config) *Checker {
+	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), starts: make(map[uuid.UUID][]Start)}
+	if cfg.Ledger != nil {
+		c.ledger = newLedger(cfg.Ledger)
+	}
+	for _, s := range cfg.Starts {
+		c.starts[s.ID] = append(c.starts[s.ID], s)
+	}
+	for _, text := range cfg.Canaries {
+		if text == "" {
+			continue // is in everything
+		}
+		c.canaries = append(c.canaries, newCanary(text))
+	}
+	return c
+}
+
+// Verdict is what Look has found about one saga.
+type Verdict struct {
+	Violations []Violation
+	saga       uuid.UUID
+	records    int
+	defined    bool
+	row        bool
+	later      bool // it went on after the ledger was written
+	live       bool // it has not ended
+	sends      []intended
+}
+
+// Look checks one saga by itself. It changes nothing: a saga that went on while
+// it was read can be looked at again. Add makes the verdict count.
+func (c *Checker) Look(s Saga) Verdict {
+	l := &look{Checker: c, v: Verdict{saga: s.ID, records: len(s.Records), defined: s.Definition != nil, row: s.Head != nil}}
+	l.all(s)
+	return l.v
+}
+
+// Add takes a verdict in. The same saga is added once.
+func (c *Checker) Add(v Verdict) {
+	c.sagas++
+	c.records += v.records
+	c.found = append(c.found, v.Violations...)
+	c.sends = append(c.sends, v.sends...)
+	if !v.defined {
+		c.undefined++
+	}
+	if v.row {
+		c.rows++
+	}
+	if v.later {
+		c.later++
+	}
+	if v.live {
+		c.live++
+	}
+	if len(c.starts[v.saga]) > 0 {
+		c.started[v.saga] = true
+	}
+}
+
+// End checks what is about all sagas together, and returns every violation, by
+// invariant and saga. Nothing may be added after it.
+func (c *Checker) End() []Violation {
+	c.eachStart()
+	if c.ledger != nil {
+		c.eachSend()
+		c.effects()
+	}
+	slices.SortStableFunc(c.found, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.N, b.N), strings.Compare(a.Saga.String(), b.Saga.String()))
+	})
+	return c.found
+}
+
+// say reports a violation that is about no saga.
+func (c *Checker) say(n int, format string, args ...any) {
+	c.found = append(c.found, Violation{N: n, Text: fmt.Sprintf(format, args...)})
+}
+
+// look is the checking of one saga.
+type look struct {
+	*Checker
+	v Verdict
+}
+
+func (c *look) say(n int, seq int64, format string, args ...any) {
+	c.v.Violations = append(c.v.Violations, Violation{N: n, Saga: c.v.saga, Seq: seq, Text: fmt.Sprintf(format, args...)})
+}
+
+func (c *look) all(s Saga) {
+	c.secrets(s)
+	t, seq, err := read(s)
+	if err != nil {
+		c.say(2, seq, "%v", err)
+		c.hashes(s)
+		return
+	}
+	c.v.live = t.finished == nil
+	c.chain(t)
+	c.unread(t)
+	c.begun(t)
+	c.owners(t)
+	c.timers(t)
+	c.cancelled(t)
+	c.keys(t)
+	c.asked(t)
+	c.order(t)
+	c.budget(t)
+	if t.Definition != nil {
+		c.forward(t)
+		c.attempts(t)
+		c.awake(t)
+		c.row(t)
+	}
+	c.remains(t)
+	if c.ledger != nil {
+		c.compare(t)
+	}
+}
+
+// compare is what needs the ledger.
+func (c *look) compare(t *tale) {
+	c.sent(t)
+	c.unintended(t)
+	if c.cfg.Ledger.RequestsOnly {
+		return
+	}
+	c.arrivals(t)
+	if t.Definition == nil {
+		return
+	}
+	c.verified(t)
+	if until := c.cfg.Ledger.Until; !until.IsZero() && t.last().After(until) {
+		c.v.later = true
+		return
+	}
+	c.succeeded(t)
+	c.compensated(t)
+	c.residual(t)
+}

@@ -1,0 +1,220 @@
+package invariant_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/examples/world"
+	"recourse/internal/invariant"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+var stranger = uuid.FromStringOrNil("019aa5d0-0000-7000-8000-00000000000f")
+
+// told is what a Checker must catch by what it is told beside the journals; without harm it catches nothing.
+var told = []struct {
+	name string
+	n    int
+	game string
+	tell func(s *invariant.Saga, g *good) invariant.Config
+	harm func(s *invariant.Saga, c *invariant.Config)
+}{
+	{"a start without its saga", 1, "succeeded", known, func(_ *invariant.Saga, c *invariant.Config) {
+		c.Starts = append(c.Starts, invariant.Start{ID: stranger})
+	}},
+	{"a key with two sagas", 1, "succeeded", known, func(s *invariant.Saga, c *invariant.Config) {
+		c.Starts = append(c.Starts, invariant.Start{ID: stranger, Key: "k"})
+	}},
+	{"another input", 1, "succeeded", known, func(_ *invariant.Saga, c *invariant.Config) {
+		c.Starts[0].Input = json.RawMessage(`{"late":true}`)
+	}},
+	{"a request without an intent, under the saga's key", 4, "succeeded", partial, func(s *invariant.Saga, _ *invariant.Config) {
+		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Path == "charge" })
+		reseal(s)
+	}},
+	{"another request than intended", 4, "succeeded", partial, func(_ *invariant.Saga, c *invariant.Config) {
+		c.Ledger.Entries = slices.Clone(c.Ledger.Entries)
+		c.Ledger.Entries[0].Path = "/elsewhere"
+	}},
+	{"two effects under one key", 6, "lost", partial, func(_ *invariant.Saga, c *invariant.Config) {
+		e := c.Ledger.Entries.Effects()[0]
+		e.EffectID += "_again"
+		c.Ledger.Entries = append(slices.Clone(c.Ledger.Entries), e)
+	}},
+	{"no effect", 7, "succeeded", partial, func(_ *invariant.Saga, c *invariant.Config) {
+		c.Ledger.Entries = c.Ledger.Entries.Where(func(e world.Entry) bool { return e.Kind != world.Effect || e.Service != "pay" })
+	}},
+	{"the row lacks its inbox entry", 11, "asking", rested, func(s *invariant.Saga, _ *invariant.Config) { s.Head.Inbox = []journal.Entry{} }},
+	{"the row is ahead of its journal", 12, "asking", rested, func(s *invariant.Saga, _ *invariant.Config) { s.Head.Seq++ }},
+	{"the row has another status", 12, "asking", rested, func(s *invariant.Saga, _ *invariant.Config) { s.Head.Status = "waiting" }},
+	{"the row ended at another time", 12, "succeeded", rested, func(s *invariant.Saga, _ *invariant.Config) { s.Head.EndedAt = s.Head.EndedAt.Add(1) }},
+	{"the row has ended, the saga has not", 12, "asking", rested, func(s *invariant.Saga, _ *invariant.Config) { s.Head.EndedAt = time.Now() }},
+	{"owned by a node without a lease", 12, "asking", rested, func(s *invariant.Saga, _ *invariant.Config) { s.Head.Owner = "node-0" }},
+	{"nobody's, and no wake-up", 12, "backing off", rested, func(s *invariant.Saga, _ *invariant.Config) { s.Head.WakeAt = time.Time{} }},
+	{"a wake-up far too late", 12, "backing off", rested, func(s *invariant.Saga, _ *invariant.Config) { s.Head.WakeAt = s.Head.WakeAt.Add(24 * time.Hour) }},
+	{"a lost attempt that nobody settles", 12, "backing off", rested, func(s *invariant.Saga, _ *invariant.Config) {
+		s.Records = s.Records[:2]
+		s.Head.Seq, s.Head.WakeAt, s.Head.Status = 2, time.Time{}, string(saga.Running)
+	}},
+	{"a secret", 19, "succeeded", known, func(_ *invariant.Saga, c *invariant.Config) { c.Canaries = []string{"", "LIS-OSL"} }},
+	{"a quoted secret", 19, "succeeded", known, func(_ *invariant.Saga, c *invariant.Config) { c.Canaries = []string{`"route":"LIS`} }},
+}
+
+// known tells of the saga's start.
+func known(s *invariant.Saga, _ *good) invariant.Config {
+	return invariant.Config{Starts: []invariant.Start{{ID: s.ID, Key: "k", Input: json.RawMessage(`{ "late": false }`)}}, Canaries: []string{"xyzzy"}}
+}
+
+// partial tells of a ledger that others' requests are in too.
+func partial(_ *invariant.Saga, g *good) invariant.Config {
+	entries := append(slices.Clone(g.ledger), world.Entry{N: 1000, At: g.end, Kind: world.Request, Service: "pay", Method: "POST", Path: "/pay/charges", Key: "another client's"},
+		world.Entry{N: 1001, At: g.end, Kind: world.Request, Service: "pay", Method: "POST", Path: "/pay/charges"})
+	return invariant.Config{Ledger: &invariant.Ledger{Entries: entries}}
+}
+
+// rested tells of the row that the saga has when no node drives it.
+func rested(s *invariant.Saga, _ *good) invariant.Config {
+	m, err := saga.Replay(s.Definition, s.ID, s.Records)
+	if err != nil {
+		panic(err)
+	}
+	s.Head = &journal.Head{ID: s.ID, Row: m.Row()}
+	return invariant.Config{Nodes: func(node string) bool { return node == "node-1" }, Now: m.At()}
+}
+
+// A saga that the nodes have given up on waits for a person, though its journal says that it could go on.
+func TestQuarantinedIsNoViolation(t *testing.T) {
+	g := games["backing off"](t)
+	s := g.saga()
+	cfg := rested(&s, &g)
+	s.Head.Status, s.Head.Claims, s.Head.WakeAt = journal.StatusStuck, journal.QuarantineAfter, time.Time{}
+	for _, v := range check(cfg, s) {
+		t.Error(v)
+	}
+	s.Head.Claims = 0
+	catches(t, 12, check(cfg, s))
+}
+
+func check(cfg invariant.Config, s invariant.Saga) []invariant.Violation {
+	c := invariant.New(cfg)
+	c.Add(c.Look(s))
+	return c.End()
+}
+
+func TestCatchesWhatItIsTold(t *testing.T) {
+	for _, tt := range told {
+		t.Run(tt.name, func(t *testing.T) {
+			g := games[tt.game](t)
+			s := g.saga()
+			cfg := tt.tell(&s, &g)
+			for _, v := range check(cfg, s) {
+				t.Errorf("before anything was harmed: %v", v)
+			}
+			tt.harm(&s, &cfg)
+			catches(t, tt.n, check(cfg, s))
+		})
+	}
+}
+
+// What may be so at any moment of a saga's life is no violation: neither in a journal that goes on, nor in a ledger that knows more or less.
+func TestEveryPrefixIsFine(t *testing.T) {
+	for name, game := range games {
+		t.Run(name, func(t *testing.T) {
+			g := game(t)
+			for n := 1; n <= len(g.played.Records); n++ {
+				s := g.saga()
+				s.Records = s.Records[:n]
+				for _, v := range check(invariant.Config{Ledger: &invariant.Ledger{Entries: g.ledger, Keyless: map[string]bool{"mail": true}}}, s) {
+					t.Errorf("after %d records: %v", n, v)
+				}
+				s.Definition = nil
+				for _, v := range check(invariant.Config{}, s) {
+					t.Errorf("without the definition, after %d records: %v", n, v)
+				}
+			}
+			s := g.saga()
+			written := g.played.Records[len(g.played.Records)-1].At.Add(-time.Millisecond)
+			early := &invariant.Ledger{Until: written, Keyless: map[string]bool{"mail": true},
+				Entries: g.ledger.Where(func(e world.Entry) bool { return e.Kind == world.Request })}
+			for _, v := range check(invariant.Config{Ledger: early}, s) {
+				t.Errorf("the ledger was written before: %v", v)
+			}
+			other := &invariant.Ledger{Covers: func(url string) bool { return strings.Contains(url, "elsewhere") }}
+			for _, v := range check(invariant.Config{Ledger: other}, s) {
+				t.Errorf("the ledger is another service's: %v", v)
+			}
+		})
+	}
+}
+
+// What is not checked is said.
+func TestCoverage(t *testing.T) {
+	g := games["succeeded"](t)
+	bare := g.saga()
+	bare.Definition = nil
+	for _, tt := range []struct {
+		name string
+		cfg  invariant.Config
+		s    invariant.Saga
+		all  []int // checked in full
+		none []int // not at all
+	}{
+		{"a journal", invariant.Config{}, bare, []int{3, 17}, []int{1, 4, 6, 7, 8, 10, 12, 14, 19, 22}},
+		{"and its definition", invariant.Config{}, g.saga(), []int{2, 3, 5, 10, 13, 14, 15, 17}, []int{1, 4, 7, 8, 12, 19, 22}},
+		{"and requests", invariant.Config{Ledger: &invariant.Ledger{Entries: g.ledger.Requests(), RequestsOnly: true}}, g.saga(),
+			[]int{2, 3, 5, 10, 13, 14, 15, 17}, []int{1, 7, 8, 12, 19, 22}},
+		{"and a world", invariant.Config{Ledger: invariant.OfWorld(g.ledger), Clock: g.end, OneProgram: true}, g.saga(),
+			[]int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17, 22}, []int{1, 19}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := invariant.New(tt.cfg)
+			c.Add(c.Look(tt.s))
+			c.End()
+			var all, none []int
+			for _, v := range c.Coverage() {
+				switch {
+				case !v.Checked:
+					none = append(none, v.N)
+				case v.Why == "":
+					all = append(all, v.N)
+				}
+			}
+			if !slices.Equal(all, tt.all) || !slices.Equal(none, tt.none) {
+				t.Errorf("checked in full %v, want %v; not at all %v, want %v", all, tt.all, none, tt.none)
+			}
+		})
+	}
+}
+
+// Others' requests are counted, not blamed; in a complete ledger there are none.
+func TestForeignRequests(t *testing.T) {
+	g := games["succeeded"](t)
+	s := g.saga()
+	cfg := partial(&s, &g)
+	c := invariant.New(cfg)
+	c.Add(c.Look(s))
+	if found := c.End(); len(found) > 0 || c.Totals().Foreign != 2 {
+		t.Errorf("%d foreign requests, want 2; violations %v", c.Totals().Foreign, found)
+	}
+	cfg.Ledger.Complete = true
+	catches(t, 4, check(cfg, s))
+}
+
+// The clocks of two machines differ; how far is for the caller to say.
+func TestSkew(t *testing.T) {
+	g := games["succeeded"](t)
+	entries := slices.Clone(g.ledger)
+	for i := range entries {
+		entries[i].At = entries[i].At.Add(-time.Second)
+	}
+	catches(t, 4, check(invariant.Config{Ledger: &invariant.Ledger{Entries: entries}}, g.saga()))
+	for _, v := range check(invariant.Config{Ledger: &invariant.Ledger{Entries: entries, Skew: time.Second}}, g.saga()) {
+		t.Error(v)
+	}
+}

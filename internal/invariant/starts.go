@@ -1,0 +1,67 @@
+package invariant
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Start is a start that was acknowledged to its client.
+type Start struct {
+	ID    uuid.UUID       // of the saga that the answer named
+	Key   string          // the client's idempotency key; "": none
+	Input json.RawMessage // as the client sent it; nil: not compared
+}
+
+// begun is a part of invariant 1: the saga has the input that it was started with.
+func (c *look) begun(t *tale) {
+	for _, s := range c.starts[t.ID] {
+		d, ok := t.data[0].(*saga.StartedData)
+		if !ok || s.Input == nil {
+			continue
+		}
+		want := s.Input
+		if t.Definition != nil { // with the defaults that its schema fills in
+			filled, _, _ := saga.Begin(t.Definition, saga.StartOptions{Input: s.Input})
+			want = filled.Input
+		}
+		if !same(want, d.Input) {
+			c.say(1, t.Records[0].Seq, "it was started with another input than its journal has")
+		}
+	}
+}
+
+func same(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+// eachStart is the rest of it: no start is lost, and a key has one saga.
+func (c *Checker) eachStart() {
+	of := make(map[string]uuid.UUID)
+	said := make(map[uuid.UUID]bool)
+	for _, s := range c.cfg.Starts {
+		if !c.started[s.ID] && !said[s.ID] {
+			said[s.ID] = true
+			c.say(1, "an acknowledged start is gone: there is no saga %s", s.ID)
+		}
+		if before, ok := of[s.Key]; ok && s.Key != "" && before != s.ID {
+			c.say(1, "starts with the key %s were acknowledged as saga %s and as saga %s", s.Key, before, s.ID)
+		}
+		of[s.Key] = s.ID
+	}
+}
+
+// cancelled is invariant 17: what was acknowledged as cancelled does not reach its goal.
+func (c *look) cancelled(t *tale) {
+	for _, r := range t.Records {
+		if r.Kind == journal.Cancelled && t.ended() == saga.Succeeded {
+			c.say(17, r.Seq, "record %d cancels it, and it ended as succeeded", r.Seq)
+			return
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package invariant
+
+import (
+	"strings"
+	"time"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// waiting names what a timer is for: a way of a step, or with no path the saga's time-out.
+type waiting struct {
+	path string
+	way  journal.Way
+}
+
+// resend is the timer of a record that only notes the time before a request is sent again.
+const resend = "resend"
+
+// timers is invariant 13: a timer fires at most once for each time that it was set, for that time, and not before it.
+func (c *look) timers(t *tale) {
+	set := make(map[waiting]time.Time)
+	for i, r := range t.Records {
+		switch d := t.data[i].(type) {
+		case *saga.StartedData:
+			if t.Definition != nil && t.Definition.Timeout > 0 {
+				set[waiting{}] = r.At.Add(t.Definition.Timeout)
+			}
+		case *saga.WokeData:
+			c.fired(t, r, d, set)
+		default:
+			t.arm(i, set)
+		}
+	}
+}
+
+// arm notes the time that a record has its step wait for.
+func (t *tale) arm(i int, set map[waiting]time.Time) {
+	r := t.Records[i]
+	at, query := waiting{r.Path, r.Way}, waiting{r.Path + querySuffix, journal.Do}
+	switch d := t.data[i].(type) {
+	case *saga.IntentData:
+		if d.WakeAt != nil {
+			set[at] = d.WakeAt.Time
+		}
+	case *saga.OutcomeData:
+		delete(set, at)
+		if d.RetryAt == nil {
+			return
+		}
+		switch d.Then {
+		case saga.ThenRetry:
+			set[at] = d.RetryAt.Time
+		case saga.ThenVerify:
+			set[query] = d.RetryAt.Time
+		}
+	case *saga.DecidedData:
+		switch d.Then {
+		case saga.ThenRetry:
+			set[at] = r.At
+		case saga.ThenVerify:
+			set[query] = r.At
+		}
+	}
+}
+
+func (c *look) fired(t *tale, r journal.Record, d *saga.WokeData, set map[waiting]time.Time) {
+	if r.At.Before(d.Due.Time) {
+		c.say(13, r.Seq, "record %d fires at %s, and was due at %s", r.Seq, stamp(r.At), stamp(d.Due.Time))
+	}
+	at := waiting{r.Path, r.Way}
+	due, ok := set[at]
+	delete(set, at)
+	switch {
+	case d.Timer == resend, r.Path == "" && t.Definition == nil:
+	case !ok:
+		c.say(13, r.Seq, "record %d fires a timer%s that was not set, or has fired before", r.Seq, of(r.Path))
+	case !due.Equal(d.Due.Time):
+		c.say(13, r.Seq, "record %d fires a timer%s that was set for %s, as due at %s", r.Seq, of(r.Path), stamp(due), stamp(d.Due.Time))
+	}
+}
+
+func of(path string) string {
+	if path == "" {
+		return ""
+	}
+	return " of " + strings.TrimSuffix(path, querySuffix)
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(journal.TimeFormat) }

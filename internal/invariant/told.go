@@ -1,0 +1,132 @@
+package invariant
+
+import (
+	"slices"
+	"strings"
+
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// told is what the journal tells of one step.
+type told struct {
+	path    string
+	step    *saga.Step // nil: the definition does not have it, or is not known
+	first   int64
+	do      []sent // intents of the step itself
+	undo    []sent
+	state   journal.Class // of the forward way, at the end; "" if it never ended
+	settled bool          // undone, skipped or left: the undo came to an end
+	lifted  bool          // by a person or by `when`: no undo was needed
+}
+
+// sent is one intent, with the outcome of its attempt.
+type sent struct {
+	record  journal.Record
+	data    *saga.IntentData
+	outcome *journal.Record
+	result  *saga.OutcomeData
+}
+
+func (n *told) take(r journal.Record, data any) {
+	switch d := data.(type) {
+	case *saga.IntentData:
+		if d.Request != nil {
+			list := n.side(r.Way)
+			*list = append(*list, sent{record: r, data: d})
+		}
+	case *saga.OutcomeData:
+		n.took(r, d)
+	case *saga.DecidedData:
+		n.decided(d)
+	case *saga.OrderData:
+		n.ordered(r, d)
+	default:
+		if r.Kind == journal.Skipped && r.Way == journal.Undo {
+			n.settled, n.lifted = true, true
+		}
+	}
+}
+
+func (n *told) side(way journal.Way) *[]sent {
+	if way == journal.Undo {
+		return &n.undo
+	}
+	return &n.do
+}
+
+func (n *told) took(r journal.Record, d *saga.OutcomeData) {
+	list := *n.side(r.Way)
+	for i := range list {
+		if list[i].record.Attempt == r.Attempt && r.Attempt > 0 {
+			list[i].outcome, list[i].result = &r, d
+		}
+	}
+	switch {
+	case r.Way == journal.Undo && d.Then == saga.ThenDone:
+		n.settled = true
+	case r.Way != journal.Undo:
+		n.state = r.Class
+	}
+}
+
+func (n *told) decided(d *saga.DecidedData) {
+	switch {
+	case d.Branch != nil:
+	case d.Then == saga.ThenDone:
+		n.state = journal.Succeeded
+	case d.Then == saga.ThenFail:
+		n.state = journal.Refused
+	}
+}
+
+func (n *told) ordered(r journal.Record, d *saga.OrderData) {
+	if d.Rejected != nil {
+		return
+	}
+	switch d.Outcome {
+	case "succeeded":
+		n.state = journal.Succeeded
+	case "failed":
+		n.state = journal.Refused
+	case "compensated":
+		n.settled, n.lifted = true, true
+	case "skip":
+		n.settled, n.lifted = r.Way == journal.Undo, true
+	}
+}
+
+// wrote reports whether the step has sent something that can leave an effect.
+func (n *told) wrote() bool {
+	if n.step == nil || len(n.do) == 0 {
+		return false
+	}
+	c, ok := n.step.Body.(saga.Call)
+	return ok && !c.ReadOnly()
+}
+
+// shown reports whether the step's key went where any ledger shows it.
+func (n *told) shown() bool {
+	switch p := n.step.Idempotency; p.In {
+	case idempotency.Header:
+		return strings.EqualFold(p.Name, idempotency.DefaultPlacement.Name)
+	case idempotency.Body:
+		return true
+	}
+	return false
+}
+
+// skippedByWhen reports whether the compensation's own `when` said that nothing is to be done.
+func (n *told) skippedByWhen() bool { return n.lifted && n.settled && len(n.undo) == 0 }
+
+// keysOf lists the different keys that a way of the step was sent with.
+func keysOf(list []sent) []string {
+	var keys []string
+	for _, s := range list {
+		if k := s.record.Key; k != "" && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}

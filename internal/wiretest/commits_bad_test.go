@@ -1,0 +1,107 @@
+package wiretest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"recourse/internal/wiretest"
+	"recourse/journal"
+)
+
+// failed takes an unknown outcome for a failure.
+type failed struct{ journal.Store }
+
+func (s failed) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	out, err := s.Store.Append(ctx, node, batch)
+	return out, known(err)
+}
+
+func (s failed) Post(ctx context.Context, m journal.Mail) error { return known(s.Store.Post(ctx, m)) }
+
+func (s failed) Publish(ctx context.Context, d journal.Document, match string) (journal.Document, bool, error) {
+	v, created, err := s.Store.Publish(ctx, d, match)
+	return v, created, known(err)
+}
+
+func known(err error) error {
+	if errors.Is(err, journal.ErrUnknown) {
+		return errors.New("it failed")
+	}
+	return err
+}
+
+// anew does what may have been done again, as something new.
+type anew struct{ journal.Store }
+
+func (s anew) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	out, err := s.Store.Append(ctx, node, batch)
+	if errors.Is(err, journal.ErrUnknown) {
+		a := batch[0]
+		a.Saga = newID()
+		a.Records = []journal.Record{record(a.Saga, 1, nil)}
+		return s.Store.Append(ctx, node, []journal.Append{a})
+	}
+	return out, err
+}
+
+func (s anew) Post(ctx context.Context, m journal.Mail) error {
+	err := s.Store.Post(ctx, m)
+	if errors.Is(err, journal.ErrUnknown) {
+		m.ID = newID()
+		return s.Store.Post(ctx, m)
+	}
+	return err
+}
+
+// done takes an unknown outcome for a success.
+type done struct{ journal.Store }
+
+func (s done) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+	out, err := s.Store.Append(ctx, node, batch)
+	if errors.Is(err, journal.ErrUnknown) {
+		return make([]journal.Result, len(batch)), nil
+	}
+	return out, err
+}
+
+// loses forgets what a claim whose answer was lost has taken.
+type loses struct{ journal.Store }
+
+func (s loses) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	out, err := s.Store.Claim(ctx, node, limit)
+	if errors.Is(err, journal.ErrUnknown) {
+		_, _ = s.Store.Claim(context.WithoutCancel(ctx), node, limit)
+	}
+	return out, err
+}
+
+// Stores that get it wrong are noticed.
+func TestEveryCommitCanFail(t *testing.T) {
+	w := wire(t)
+	after := wiretest.Fault{Do: wiretest.Close, After: true}
+	for _, tt := range []struct {
+		bad   string
+		store journal.Store
+		op    string
+		fault wiretest.Fault
+	}{
+		{"an unknown start is a failed one", failed{w.store}, "a start", after},
+		{"an unknown batch is a failed one", failed{w.store}, "two starts, and records of a third saga", after},
+		{"an unknown message is a failed one", failed{w.store}, "a message", after},
+		{"an unknown version is a failed one", failed{w.store}, "a new version", after},
+		{"an unknown start is begun anew", anew{w.store}, "a start without a key", after},
+		{"an unknown message is posted anew", anew{w.store}, "a message", after},
+		{"an unknown start is a success", done{w.store}, "a start", wiretest.Fault{Do: wiretest.Close}},
+		{"a lost claim is forgotten", loses{w.store}, "a parked saga", after},
+		{"it does not try again", w.store, "a start", wiretest.Fault{Do: wiretest.Refuse, Code: "40001", Times: -1}},
+	} {
+		i := slices.IndexFunc(operations, func(op operation) bool { return op.name == tt.op })
+		if struck, err := w.strike(tt.store, operations[i], tt.fault); struck == 0 || err == nil {
+			t.Errorf("%s: not noticed (the fault struck %d times)", tt.bad, struck)
+		} else {
+			t.Logf("%s: %v", tt.bad, err)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package wiretest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/testpg"
+	"recourse/internal/wiretest"
+	"recourse/journal"
+	"recourse/journal/postgres"
+)
+
+// patience is for calls on a whole wire, on a machine that is busy with other things.
+const patience = 30 * time.Second
+
+// faults are what happens at each commit, at each round trip, and when there is no connection.
+var faults = []struct {
+	name string
+	wiretest.Fault
+}{
+	{"closed before", wiretest.Fault{Do: wiretest.Close}},
+	{"closed after", wiretest.Fault{Do: wiretest.Close, After: true}},
+	{"silent before", wiretest.Fault{Do: wiretest.Hang}},
+	{"silent after", wiretest.Fault{Do: wiretest.Hang, After: true}},
+	{"lands later", wiretest.Fault{Do: wiretest.Late}},
+	{"shut down before", wiretest.Fault{Do: wiretest.Refuse, Code: "57P01", Fatal: true}},
+	{"shut down after", wiretest.Fault{Do: wiretest.Refuse, Code: "57P01", Fatal: true, After: true}},
+	{"outcome not known", wiretest.Fault{Do: wiretest.Refuse, Code: "40003"}},
+	{"conflict at commit", wiretest.Fault{Do: wiretest.Refuse, Code: "40001"}},
+	{"deadlock at commit", wiretest.Fault{Do: wiretest.Refuse, Code: "40P01"}},
+	{"conflicts at commit", wiretest.Fault{Do: wiretest.Refuse, Code: "40001", Times: 8}},
+	{"disk full at commit", wiretest.Fault{Do: wiretest.Refuse, Code: "53100"}},
+	{"conflict", wiretest.Fault{At: wiretest.Statement, Do: wiretest.Refuse, Code: "40001"}},
+	{"deadlock", wiretest.Fault{At: wiretest.Statement, Do: wiretest.Refuse, Code: "40P01"}},
+	{"disk full", wiretest.Fault{At: wiretest.Statement, Do: wiretest.Refuse, Code: "53100"}},
+	{"read-only", wiretest.Fault{At: wiretest.Statement, Do: wiretest.Refuse, Code: "25006"}},
+	{"shut down", wiretest.Fault{At: wiretest.Statement, Do: wiretest.Refuse, Code: "57P01", Fatal: true}},
+	{"closed", wiretest.Fault{At: wiretest.Statement, Do: wiretest.Close}},
+	{"too many clients", wiretest.Fault{At: wiretest.Connect, Do: wiretest.Refuse, Code: "53300", Times: -1}},
+}
+
+// wired is a database of its own, and a store that reaches it through a proxy.
+type wired struct {
+	*bench
+	proxy *wiretest.Proxy
+	store journal.Store
+}
+
+func wire(t *testing.T) *wired {
+	t.Helper()
+	dsn := testpg.DSN(t)
+	direct := openStore(t, dsn, 4)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	p, through := proxied(t, dsn)
+	w := &wired{bench: &bench{Store: direct, node: newID().String(), conn: conn}, proxy: p, store: openStore(t, through, 1)}
+	if _, err := direct.Register(t.Context(), w.node, ttl); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func proxied(t *testing.T, dsn string) (*wiretest.Proxy, string) {
+	t.Helper()
+	p, through, err := wiretest.New(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Deliver()
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, through
+}
+
+func openStore(t *testing.T, dsn string, conns int32) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), dsn, postgres.Options{Migrate: true, MaxConns: conns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Whatever befalls a commit of whatever kind: the caller learns what the contract says, and doing the same again
+// leads to the same as if nothing had happened.
+func TestEveryCommit(t *testing.T) {
+	for _, op := range operations {
+		t.Run(op.method+"/"+op.name, func(t *testing.T) {
+			t.Parallel()
+			w := wire(t)
+			points, err := w.count(op)
+			if err != nil || points[wiretest.Commit] == 0 {
+				t.Fatalf("%v commits, statements and connections, %v: it is to write", points, err)
+			}
+			for _, f := range faults {
+				struck := 0
+				for f.Skip = range points[f.At] {
+					n, err := w.strike(w.store, op, f.Fault)
+					struck += n
+					if err != nil {
+						t.Errorf("%s, %d of %d: %v", f.name, f.Skip+1, points[f.At], err)
+					}
+				}
+				if struck == 0 {
+					t.Errorf("%s: the fault did not strike", f.name)
+				}
+			}
+		})
+	}
+}
+
+// count says how many points there are in an operation to strike at.
+func (w *wired) count(op operation) (points [wiretest.Connect + 1]int, err error) {
+	a := op.make(w.bench)
+	if err := w.store.Ping(context.Background()); err != nil {
+		return points, err
+	}
+	points[wiretest.Connect] = 1
+	commits, statements := w.proxy.Tried(wiretest.Commit), w.proxy.Tried(wiretest.Statement)
+	err = a.do(context.Background(), w.store)
+	points[wiretest.Commit] = w.proxy.Tried(wiretest.Commit) - commits
+	points[wiretest.Statement] = w.proxy.Tried(wiretest.Statement) - statements
+	return points, errors.Join(err, a.finished(w.store))
+}
+
+// strike has a fault befall an operation on s, does it again, and says how often the fault struck and what is wrong.
+func (w *wired) strike(s journal.Store, op operation, f wiretest.Fault) (struck int, err error) {
+	a := op.make(w.bench)
+	if err := w.store.Ping(context.Background()); err != nil { // a live connection is in the pool
+		return 0, fmt.Errorf("before: %w", err)
+	}
+	if f.At == wiretest.Connect {
+		w.proxy.CutAll()
+		_ = w.store.Ping(context.Background()) // it is found to be dead
+	}
+	w.proxy.Arm(f)
+	first := w.untilStruck(f, func(ctx context.Context) error { return a.do(ctx, s) })
+	struck = w.proxy.Struck()
+	w.proxy.Heal()
+	if struck > 0 {
+		if err := a.told(w.bench, first, f); err != nil {
+			return struck, err
+		}
+	} else if first != nil {
+		return 0, fmt.Errorf("nothing struck, and it failed: %w", first)
+	}
+	if first != nil {
+		if err := w.again(s, a, f); err != nil {
+			return struck, fmt.Errorf("again, after %q: %w", first, err)
+		}
+	}
+	return struck, a.finished(w.bench)
+}
+
+// untilStruck gives a call up once a fault has struck that leaves it without an answer.
+func (w *wired) untilStruck(f wiretest.Fault, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- do(ctx) }()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-look.C:
+		}
+		if (f.Do == wiretest.Hang || f.Do == wiretest.Late) && w.proxy.Struck() > 0 {
+			<-time.After(50 * time.Millisecond) // in which the server does what it does
+			cancel()
+			return <-ended
+		}
+	}
+}
+
+func limited(limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return do(ctx)
+}
+
+// told checks what the caller was told when the fault struck: an error that is not ErrUnknown says that nothing was done.
+func (a attempt) told(s journal.Store, got error, f wiretest.Fault) error {
+	done, err := a.done(s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("after %v: %w", got, err)
+	case got == nil && !done:
+		return errors.New("it answered that it is done, which it is not")
+	case got != nil && done && !errors.Is(got, journal.ErrUnknown):
+		return fmt.Errorf("it is done, and answered %w, want ErrUnknown", got)
+	case got != nil && f.Do == wiretest.Refuse && retried(f.Code):
+		return fmt.Errorf("it was not tried again: %w", got)
+	}
+	return nil
+}
+
+// retried tells the refusals after which the whole transaction is to be tried again.
+func retried(code string) bool { return code == "40001" || code == "40P01" }
+
+// again does it once more, and lets go what is held back while it is at it.
+func (w *wired) again(s journal.Store, a attempt, f wiretest.Fault) error {
+	ended := make(chan error, 1)
+	go func() { ended <- limited(patience, func(ctx context.Context) error { return a.do(ctx, s) }) }()
+	var err error
+	select {
+	case err = <-ended:
+		w.proxy.Deliver()
+	case <-time.After(20 * time.Millisecond): // it may be waiting for a lock of what is held back
+		w.proxy.Deliver()
+		err = <-ended
+	}
+	for deadline := time.Now().Add(patience); w.proxy.Held() > 0; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return errors.Join(err, errors.New("what was held back does not end"))
+		}
+	}
+	return err
+}
+
+// finished checks that it is done, once.
+func (a attempt) finished(s journal.Store) error {
+	done, err := a.done(s)
+	if err == nil && !done {
+		err = errors.New("it is not done")
+	}
+	if a.right != nil {
+		err = errors.Join(err, a.right())
+	}
+	return err
+}
+
+// Every method of a store is in the list of those that write, or of those that do not and then makes no commit.
+func TestEveryMethodIsListed(t *testing.T) {
+	listed := slices.Clone(reading)
+	for _, op := range operations {
+		if !slices.Contains(listed, op.method) {
+			listed = append(listed, op.method)
+		}
+	}
+	if got := unlisted(reflect.TypeFor[journal.Store](), listed); len(got) > 0 {
+		t.Errorf("%v: add an operation that calls it, or name it among those that read", got)
+	}
+	for _, m := range []string{"Append", "Claim", "Sagas"} { // the check can fail
+		if got := unlisted(reflect.TypeFor[journal.Store](), slices.DeleteFunc(slices.Clone(listed), func(l string) bool { return l == m })); len(got) != 1 || got[0] != m {
+			t.Errorf("unlisted = %v without %s", got, m)
+		}
+	}
+}
+
+// unlisted are the methods that are in a list of neither kind.
+func unlisted(store reflect.Type, listed []string) (out []string) {
+	for i := range store.NumMethod() {
+		if name := store.Method(i).Name; !slices.Contains(listed, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Methods that are said to read only do.
+func TestReadingMakesNoCommit(t *testing.T) {
+	w := wire(t)
+	saga := w.begun().Saga
+	ctx := reflect.ValueOf(t.Context())
+	before := w.proxy.Tried(wiretest.Commit)
+	store := reflect.ValueOf(w.store)
+	for _, name := range reading {
+		if name == "Close" {
+			continue // it ends the test's store
+		}
+		m := store.MethodByName(name)
+		var args []reflect.Value
+		for i := range m.Type().NumIn() {
+			switch in := m.Type().In(i); in {
+			case reflect.TypeFor[context.Context]():
+				args = append(args, ctx)
+			case reflect.TypeFor[uuid.UUID]():
+				args = append(args, reflect.ValueOf(saga))
+			default:
+				args = append(args, reflect.Zero(in))
+			}
+		}
+		m.Call(args)
+	}
+	if n := w.proxy.Tried(wiretest.Commit) - before; n != 0 {
+		t.Errorf("reading made %d commits", n)
+	}
+}

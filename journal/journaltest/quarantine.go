@@ -1,0 +1,320 @@
+package journaltest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+var quarantineTests = []test{
+	{"claims are counted until there is progress", countsClaims},
+	{"a release does not count", releaseIsNoFault},
+	{"who is given up over and over rests longer, then for good", givenUp},
+	{"who kills its nodes rests longer, then for good", killsNodes},
+	{"one more try for each message", oneMoreTry},
+	{"progress ends it", progressEndsIt},
+	{"suspects come last, one at a time", suspectsLast},
+	{"who is claimed with a killer is not quarantined", innocents},
+	{"a saga that has ended is not quarantined", endedRests},
+}
+
+// claimed claims this saga, and no other.
+func (b *bench) claimed(saga uuid.UUID) journal.Claimed {
+	b.Helper()
+	got, err := b.Claim(b.ctx, b.node, 10)
+	b.must(err)
+	if len(got) != 1 || got[0].Saga != saga {
+		b.Fatalf("claimed %+v, want %s only", got, saga)
+	}
+	return got[0]
+}
+
+// setAside posts to a saga of nobody, claims it, and gives it up, n times.
+func (b *bench) setAside(saga uuid.UUID, n int) {
+	b.Helper()
+	for range n {
+		b.post(saga)
+		b.claimed(saga)
+		b.ok(journal.Append{Saga: saga, Release: true})
+	}
+}
+
+// die ends the bench's node without a word; another takes over.
+func (b *bench) die() {
+	b.Helper()
+	doomed := b.node
+	_, err := b.Renew(b.ctx, doomed, time.Millisecond)
+	b.must(err)
+	b.node = b.register(ttl)
+	if !b.exclusive {
+		b.fenceOff(doomed)
+	}
+}
+
+func (b *bench) entries(saga uuid.UUID) []journal.Entry {
+	b.Helper()
+	got, err := b.Inbox(b.ctx, journal.InboxFilter{Saga: saga})
+	b.must(err)
+	return got
+}
+
+// rests fails unless the saga is nobody's and wakes rest after now, which was after from.
+func (b *bench) rests(saga uuid.UUID, from time.Time, rest time.Duration) {
+	b.Helper()
+	h := b.head(saga)
+	if h.Owner != "" || h.WakeAt.Before(from.Add(rest)) || h.WakeAt.After(b.now().Add(rest)) {
+		b.Errorf("after %d claims: owner %q, wakes %v after %v; want nobody's, and %v", h.Claims, h.Owner, h.WakeAt.Sub(from), from, rest)
+	}
+}
+
+// quarantined fails unless the saga is in quarantine after so many claims.
+func (b *bench) quarantined(saga uuid.UUID, claims int) journal.Entry {
+	b.Helper()
+	h := b.head(saga)
+	if !h.Quarantined() || h.Claims != claims || h.Owner != "" || !h.WakeAt.IsZero() || h.Status != journal.StatusStuck {
+		b.Fatalf("want it in quarantine after %d claims: %+v", claims, h)
+	}
+	diff(b, "claimable", b.claim(b.node, 10), nil)
+	list := b.entries(saga)
+	at := slices.IndexFunc(list, func(e journal.Entry) bool { return e.Kind == journal.KindStuck && e.Path == "" })
+	if at < 0 {
+		b.Fatalf("no entry for it: %+v", list)
+	}
+	st, err := b.Stats(b.ctx)
+	b.must(err)
+	if st.Quarantined != 1 {
+		b.Errorf("%d sagas in quarantine, want 1", st.Quarantined)
+	}
+	return list[at]
+}
+
+func countsClaims(b *bench) {
+	saga, hash := b.started()
+	prev := b.now()
+	for _, progress := range []journal.Append{
+		{Records: chain(saga, hash, 2, 1)},
+		{Row: row("running")},
+		{Records: chain(saga, chain(saga, hash, 2, 1)[0].Hash, 3, 1), Row: row("running")},
+	} {
+		b.ok(journal.Append{Saga: saga, Release: true})
+		b.rests(saga, prev, journal.SetAside)
+		b.setAside(saga, 2)
+		b.post(saga)
+		if c := b.claimed(saga); c.Claims != 3 {
+			b.Errorf("claimed with %d claims, want 3", c.Claims)
+		}
+		if h := b.head(saga); h.Claims != 3 {
+			b.Errorf("%d claims, want 3", h.Claims)
+		}
+		progress.Saga = saga
+		b.ok(progress)
+		if h := b.head(saga); h.Claims != 0 {
+			b.Errorf("%d claims after progress, want 0", h.Claims)
+		}
+		b.ok(progress)
+	}
+}
+
+func releaseIsNoFault(b *bench) {
+	saga := b.parked(epoch)
+	for range 2 * journal.QuarantineAfter {
+		if c := b.claimed(saga); c.Claims != 1 {
+			b.Fatalf("claimed with %d claims, want 1", c.Claims)
+		}
+		from := b.now()
+		b.must(b.Release(b.ctx, b.node))
+		b.node = b.register(ttl)
+		b.rests(saga, from, 0)
+	}
+}
+
+func givenUp(b *bench) {
+	saga := b.parked(epoch)
+	for claims := 1; claims < journal.QuarantineAfter; claims++ {
+		if claims > 1 {
+			b.post(saga)
+		}
+		b.claimed(saga)
+		from := b.now()
+		b.ok(journal.Append{Saga: saga, Release: true})
+		rest, ok := journal.Rest(claims)
+		if !ok {
+			b.Fatalf("no rest after %d claims", claims)
+		}
+		b.rests(saga, from, rest)
+		diff(b, "entries", b.entries(saga), nil)
+	}
+	from := b.now()
+	b.setAside(saga, 1)
+	e := b.quarantined(saga, journal.QuarantineAfter)
+	if e.Since.Before(from) || e.Since.After(b.now()) || !strings.Contains(string(e.Data), epoch.Format(journal.TimeFormat)) {
+		b.Errorf("its entry is since %v, with %s; want it to be of now, and to name the time of the last record", e.Since, e.Data)
+	}
+	if h := b.head(saga); h.UpdatedAt.Before(from) {
+		b.Errorf("row of %v, want one of now", h.UpdatedAt)
+	}
+	if got := len(b.records(saga)); got != 1 {
+		b.Errorf("%d records, want the first only", got)
+	}
+}
+
+func killsNodes(b *bench) {
+	saga := b.parked(epoch)
+	for claims := 1; claims < journal.QuarantineAfter; claims++ {
+		rest, ok := journal.Respite(claims - 1)
+		if !ok {
+			b.Fatalf("no rest after %d claims", claims-1)
+		}
+		if rest > 0 {
+			b.post(saga)
+		}
+		if c := b.claimed(saga); c.Claims != claims {
+			b.Fatalf("claimed with %d claims, want %d", c.Claims, claims)
+		}
+		from := b.now()
+		b.die()
+		rest, _ = journal.Respite(claims)
+		b.rests(saga, from, rest)
+	}
+	b.post(saga)
+	b.claimed(saga)
+	b.die()
+	b.quarantined(saga, journal.QuarantineAfter)
+}
+
+func oneMoreTry(b *bench) {
+	saga := b.parked(epoch)
+	other := entry(saga, "in_doubt", epoch)
+	b.claimed(saga)
+	waits := row("waiting")
+	waits.Inbox = []journal.Entry{other}
+	b.ok(journal.Append{Saga: saga, Row: waits, Release: true})
+	b.setAside(saga, journal.QuarantineAfter)
+	first := b.quarantined(saga, journal.QuarantineAfter)
+	for try := 1; try <= 3; try++ {
+		m := b.post(saga)
+		c := b.claimed(saga)
+		if c.Claims != journal.QuarantineAfter+try || !slices.ContainsFunc(c.Mail, func(have journal.Mail) bool { return have.ID == m.ID }) {
+			b.Errorf("claimed as %+v, want %d claims, and the message", c, journal.QuarantineAfter+try)
+		}
+		if try < 3 {
+			b.ok(journal.Append{Saga: saga, Release: true})
+		} else {
+			b.die()
+		}
+		e := b.quarantined(saga, journal.QuarantineAfter+try)
+		if e.ID != first.ID || !e.Since.Equal(first.Since) {
+			b.Errorf("its entry is now %+v, want it to stay %s since %v", e, first.ID, first.Since)
+		}
+		if list := b.entries(saga); len(list) != 2 || list[0].ID != other.ID {
+			b.Errorf("entries: %+v, want the one from before, and that of the quarantine", list)
+		}
+	}
+	b.post(saga)
+	b.claimed(saga)
+	b.must(b.Release(b.ctx, b.node)) // a node that was told to stop: the try is still due
+	b.node = b.register(ttl)
+	b.claimed(saga)
+}
+
+func progressEndsIt(b *bench) {
+	saga, hash := b.started()
+	b.ok(journal.Append{Saga: saga, Release: true})
+	b.setAside(saga, journal.QuarantineAfter)
+	b.quarantined(saga, journal.QuarantineAfter)
+	m := b.post(saga)
+	b.claimed(saga)
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: row("running"), Mail: []uuid.UUID{m.ID}})
+	if h := b.head(saga); h.Quarantined() || h.Claims != 0 || h.Status != "running" {
+		b.Errorf("after progress: %+v", h)
+	}
+	diff(b, "entries", b.entries(saga), nil)
+	b.die()
+	if c := b.claimed(saga); c.Claims != 1 {
+		b.Errorf("claimed with %d claims, want 1", c.Claims)
+	}
+}
+
+// suspect makes a saga that has been claimed so often that it is claimed apart, due at wake.
+func (b *bench) suspect() uuid.UUID {
+	b.Helper()
+	saga := b.parked(time.Time{})
+	b.setAside(saga, journal.SuspectAfter)
+	return saga
+}
+
+func suspectsLast(b *bench) {
+	var suspects []uuid.UUID
+	for range 3 {
+		suspects = append(suspects, b.suspect())
+	}
+	for i, saga := range suspects {
+		b.post(saga)
+		if i < 2 { // their wake-ups differ
+			from := b.now()
+			b.eventually("the clock moves", func() bool { return b.now().After(from) })
+		}
+	}
+	now := b.now()
+	late, early, middle := b.parked(now.Add(-time.Second)), b.parked(now.Add(-time.Hour)), b.parked(now.Add(-time.Minute))
+	diff(b, "none of none", b.claim(b.node, 0), nil)
+	diff(b, "two", b.claim(b.node, 2), []uuid.UUID{early, suspects[0]})
+	st, err := b.Stats(b.ctx)
+	b.must(err)
+	if !st.OldestDue.Equal(now.Add(-time.Minute)) {
+		b.Errorf("the oldest is due since %v, want %v", st.OldestDue, now.Add(-time.Minute))
+	}
+	diff(b, "the others", b.claim(b.node, 10), []uuid.UUID{middle, late, suspects[1]})
+	diff(b, "the last", b.claim(b.node, 10), suspects[2:])
+	diff(b, "nothing", b.claim(b.node, 10), nil)
+}
+
+func innocents(b *bench) {
+	const others = 6
+	killer := b.parked(epoch)
+	hashes := map[uuid.UUID][]byte{}
+	for range others {
+		saga := b.parked(epoch)
+		hashes[saga] = b.records(saga)[0].Hash
+	}
+	for deaths := 0; deaths < journal.QuarantineAfter; {
+		for {
+			claimed := b.claim(b.node, 100)
+			if len(claimed) == 0 {
+				b.post(killer) // it rests: this does for waiting
+				continue
+			}
+			if slices.Contains(claimed, killer) {
+				b.die() // before any of what came along is done
+				deaths++
+				break
+			}
+			for _, saga := range claimed {
+				b.ok(journal.Append{Saga: saga, Records: chain(saga, hashes[saga], 2, 1), Row: row("done"), Release: true})
+			}
+		}
+	}
+	b.quarantined(killer, journal.QuarantineAfter)
+	for saga := range hashes {
+		if h := b.head(saga); h.Status != "done" || h.Claims != 0 {
+			b.Errorf("a saga that was claimed with the killer: %+v, want it done", h)
+		}
+	}
+}
+
+func endedRests(b *bench) {
+	saga := newID()
+	a := begin(saga)
+	a.Row, a.Release = ended(), true
+	b.ok(a)
+	b.setAside(saga, journal.QuarantineAfter)
+	h := b.head(saga)
+	if h.Quarantined() || h.Status != "succeeded" || !h.WakeAt.IsZero() || len(b.entries(saga)) > 0 {
+		b.Errorf("a saga that has ended, after %d claims: %+v, %+v", h.Claims, h, b.entries(saga))
+	}
+	diff(b, "claimable", b.claim(b.node, 10), nil)
+}

@@ -1,0 +1,128 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"recourse/journal"
+)
+
+var (
+	suspected   = fmt.Sprintf(`claims >= %d`, journal.SuspectAfter)
+	unsuspected = fmt.Sprintf(`claims < %d`, journal.SuspectAfter)
+	// quarantined is what journal.Head.Quarantined says.
+	quarantined = fmt.Sprintf(`claims >= %d AND status = '%s' AND ended_at IS NULL`, journal.QuarantineAfter, journal.StatusStuck)
+	// halting tells a saga s that has had all its claims.
+	halting = fmt.Sprintf(`s.claims >= %d AND s.ended_at IS NULL`, journal.QuarantineAfter)
+)
+
+// cases is the rest of a saga s in milliseconds; NULL for none.
+func cases(rest func(claims int) (time.Duration, bool)) string {
+	var b strings.Builder
+	b.WriteString("CASE s.claims")
+	for claims := 0; ; claims++ {
+		d, ok := rest(claims)
+		if !ok {
+			return b.String() + " END"
+		}
+		fmt.Fprintf(&b, " WHEN %d THEN %d", claims, d.Milliseconds())
+	}
+}
+
+// progressed begins to count the claims anew of sagas that records are written to. It comes ahead of
+// changedSagas, which does so for rows, and which goes by what this leaves.
+func progressed(_ string, batch []part) (stmt, error) {
+	var saga []pgtype.UUID
+	for i := range batch {
+		if a := &batch[i]; a.Start == nil && a.Row == nil && len(a.Records) > 0 {
+			saga = append(saga, id(a.Saga))
+		}
+	}
+	if len(saga) == 0 {
+		return stmt{}, nil
+	}
+	return stmt{query: `UPDATE sagas SET claims = 0 WHERE id = ANY($1) AND claims > 0`, args: []any{saga}}, nil
+}
+
+// haltedIn are the sagas of a batch that are given up once too often. It is read ahead of the
+// transaction: the claims of a saga that is the node's change by the node's appends only.
+func (s *Store) haltedIn(ctx context.Context, node string, batch []part) ([]journal.Halted, error) {
+	var saga []pgtype.UUID
+	for i := range batch {
+		if a := &batch[i]; a.Release && a.Start == nil && a.Row == nil && len(a.Records) == 0 {
+			saga = append(saga, id(a.Saga))
+		}
+	}
+	if len(saga) == 0 {
+		return nil, nil
+	}
+	var found []journal.Halted
+	err := retry(ctx, func() (err error) {
+		found, err = halted(ctx, s.pool, `s.id = ANY($1) AND s.owner = $2`, saga, node)
+		return err
+	})
+	return found, err
+}
+
+type querier interface {
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+}
+
+func halted(ctx context.Context, q querier, where string, args ...any) ([]journal.Halted, error) {
+	rows, err := q.Query(ctx, sql(`SELECT s.id, s.definition, s.claims, coalesce(j.seq, 0), j.at, {now} FROM sagas s
+		LEFT JOIN LATERAL (SELECT seq, at FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1) j ON true
+		WHERE `+halting+` AND `+where), args...)
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, func(r pgx.CollectableRow) (journal.Halted, error) {
+		var h journal.Halted
+		var u pgtype.UUID
+		var last *int64
+		var now int64
+		err := r.Scan(&u, &h.Definition, &h.Claims, &h.Seq, &last, &now)
+		h.Saga, h.Last, h.Now = u.Bytes, fromMillis(last), toTime(now)
+		return h, err
+	})
+}
+
+// quarantine puts sagas into the inbox. One that is there already stays since then.
+func quarantine(sagas []journal.Halted) stmt {
+	var (
+		saga, entry []pgtype.UUID
+		since       []int64
+		data        [][]byte
+	)
+	for _, h := range sagas {
+		e := h.Entry()
+		saga, entry = append(saga, id(e.Saga)), append(entry, id(e.ID))
+		since, data = append(since, e.Since.UnixMilli()), append(data, e.Data)
+	}
+	return stmt{query: `INSERT INTO inbox (saga_id, id, kind, path, since, data)
+		SELECT saga, entry, $5, '', since, data FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bytea[]) AS a (saga, entry, since, data)
+		ON CONFLICT (saga_id, id) DO UPDATE SET data = excluded.data`, args: []any{saga, entry, since, data, journal.KindStuck}}
+}
+
+// free takes the sagas of dead nodes from them.
+func free(ctx context.Context, t pgx.Tx, dead []string) error {
+	sagas, err := halted(ctx, t, `s.owner = ANY($1)`, dead)
+	if err != nil {
+		return err
+	}
+	if len(sagas) > 0 {
+		st := quarantine(sagas)
+		if _, err := t.Exec(ctx, st.query, st.args...); err != nil {
+			return err
+		}
+	}
+	_, err = t.Exec(ctx, sql(`UPDATE sagas s SET owner = NULL, wake_at = {now} + `+cases(journal.Respite)+`,
+		status = CASE WHEN `+halting+` THEN $2 ELSE status END,
+		updated_at = CASE WHEN `+halting+` AND status <> $2 THEN {now} ELSE updated_at END
+		WHERE owner = ANY($1)`), dead, journal.StatusStuck)
+	return err
+}

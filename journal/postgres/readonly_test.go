@@ -1,0 +1,33 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"recourse/internal/testpg"
+	"recourse/journal/postgres"
+)
+
+// A store that only looks sees what nodes write, and writes nothing itself.
+func TestReadOnly(t *testing.T) {
+	dsn := testpg.DSN(t)
+	if _, err := postgres.Open(t.Context(), dsn, postgres.Options{ReadOnly: true, Migrate: true}); err == nil {
+		t.Error("an empty database was opened")
+	}
+	server := open(t, dsn, postgres.Options{Migrate: true})
+	defer server.Close()
+	if _, err := server.Register(t.Context(), "n1", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	reader := open(t, dsn, postgres.Options{ReadOnly: true})
+	defer reader.Close()
+	if nodes, err := reader.Nodes(t.Context()); err != nil || len(nodes) != 1 {
+		t.Errorf("nodes %v, %v", nodes, err)
+	}
+	if err := reader.Release(t.Context(), "n1"); err == nil {
+		t.Error("it wrote")
+	}
+	if _, err := server.Renew(t.Context(), "n1", time.Minute); err != nil {
+		t.Errorf("the server's lease: %v", err)
+	}
+}

@@ -1,0 +1,83 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"recourse/engine"
+	"recourse/examples/world"
+	"recourse/internal/wiretest/rig"
+	"recourse/journal"
+)
+
+// With a disk that is full, or a file that cannot be written, for a while, a server under load turns starts away, loses nothing,
+// and goes on by itself.
+func TestServerWithoutRoom(t *testing.T) {
+	for _, tt := range []struct {
+		name, breaks, mends string
+		state               string
+	}{
+		{"full", `PRAGMA max_page_count = 1`, `PRAGMA max_page_count = 1000000`, "53100"},
+		{"read-only", `PRAGMA query_only = 1`, `PRAGMA query_only = 0`, "25006"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			s, err := Open(ctx, filepath.Join(t.TempDir(), "test.db"), Options{Migrate: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			writer := func(query string) {
+				t.Helper()
+				conn := <-s.w.turn
+				defer func() { s.w.turn <- conn }()
+				if _, err := conn.ExecContext(ctx, query); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sys := rig.New(t, s, rig.World(t, world.Config{}), "")
+			n := sys.Add(s, engine.Config{Lease: time.Second})
+			l := sys.Load(3)
+			rig.Until(t, "sagas run", func() bool { return n.Engine.Stats().Commits > 20 })
+
+			writer(tt.breaks)
+			rig.Until(t, "the server is not ready", func() bool { return rig.Status(n.URL+"/readyz") == 503 })
+			rig.Until(t, "starts are turned away", func() bool {
+				id, away, err := rig.Start(http.DefaultClient, n.URL, "extra", "books")
+				if err != nil || !id.IsNil() {
+					t.Fatalf("a start: %v, %v", id, err)
+				}
+				return away
+			})
+			large, err := json.Marshal(make([]byte, 1<<20)) // more than there is room for in a page that is there
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Post(ctx, journal.Mail{ID: sys.Any(), Saga: sys.Any(), Kind: "command", Data: large})
+			var state interface{ SQLState() string }
+			if !errors.As(err, &state) || state.SQLState() != tt.state {
+				t.Errorf("Post = %v, want an error with the state %s", err, tt.state)
+			}
+			<-time.After(1500 * time.Millisecond) // longer than the lease
+			if rig.Status(n.URL+"/readyz") == 200 {
+				t.Error("the server is ready")
+			}
+
+			writer(tt.mends)
+			rig.Until(t, "the server is ready again", func() bool { return rig.Status(n.URL+"/readyz") == 200 })
+			if l.End() == 0 {
+				t.Error("no client was turned away")
+			}
+			sys.MustSettle()
+		})
+	}
+}
