@@ -141,8 +141,8 @@ func (l *laneLoop) perform(p Perform) {
 	e := l.e
 	l.turn(p)
 	defer func() { <-e.calls }()
-	answer := saga.Answer{Code: "not_sent", Detail: "the node's lease could not be renewed in time"}
-	if e.lease.node() != p.Node {
+	answer := saga.Answer{Code: "not_sent", Detail: "the node stopped before its lease could be renewed"}
+	if !l.leased(p) {
 		return // the saga is another's; what it does about this attempt is its own affair
 	}
 	switch {
@@ -174,14 +174,47 @@ func (l *laneLoop) turn(p Perform) {
 			waits = false
 		case <-every.C:
 		}
-		select {
-		case l.events <- Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt}:
-		case <-l.quit:
-		}
+		l.waits(p)
+	}
+}
+
+// waits tells the lane that a request has not left yet.
+func (l *laneLoop) waits(p Perform) {
+	select {
+	case l.events <- Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt}:
+	case <-l.quit:
 	}
 }
 
 // call performs a request. A caller that panics may have sent it.
+// leasePoll is how often a request looks whether the lease holds again.
+const leasePoll = 20 * time.Millisecond
+
+// leased waits until the lease holds under which the intent was written, so that
+// a database that is slow for a moment uses up no attempts. It is false when the
+// lease is lost; when the node stops, the lease may not hold.
+func (l *laneLoop) leased(p Perform) bool {
+	e := l.e
+	var waited time.Duration
+	for ; e.lease.node() == p.Node; waited += leasePoll {
+		valid := e.lease.valid()
+		if waited > 0 && (valid || waited%e.cfg.Watch < leasePoll) {
+			l.waits(p)
+		}
+		if valid {
+			return true
+		}
+		select {
+		case <-time.After(leasePoll):
+		case <-e.callCtx.Done():
+			return true
+		case <-l.quit:
+			return false
+		}
+	}
+	return false
+}
+
 func (l *laneLoop) call(s saga.Send) (answer saga.Answer) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -305,7 +305,11 @@ func (n *node) perform(p engine.Perform) {
 		})
 	}
 	local := n.local()
-	if !n.lease.Valid(local) || (!p.Send.Until.IsZero() && n.lease.Now(local).After(p.Send.Until)) {
+	if !n.lease.Valid(local) {
+		n.later(20*time.Millisecond, func() { n.perform(p) })
+		return
+	}
+	if !p.Send.Until.IsZero() && n.lease.Now(local).After(p.Send.Until) {
 		answered(saga.Answer{Code: "not_sent"})
 		return
 	}

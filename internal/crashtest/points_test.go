@@ -22,7 +22,7 @@ func common() []point {
 	for _, way := range []string{"do", "undo", "verify"} {
 		list = append(list, point{name: "send.before." + way, fails: true}, point{name: "send.after." + way, fails: true})
 	}
-	for _, name := range []string{"claim.before", "records.before", "mail.before", "mail.after", "post.before", "post.after", "renew.before", "renew.after"} {
+	for _, name := range []string{"claim.before", "records.before", "mail.before", "mail.after", "claim.committed", "post.before", "post.after", "renew.before", "renew.after"} {
 		list = append(list, point{name: name, fails: true})
 	}
 	for _, name := range []string{"claim.after", "load.after", "start.reply", "request.begun", "request.kept"} {
@@ -36,7 +36,7 @@ func common() []point {
 
 // ofPostgres are those of one database only: within its transactions, and where nodes take over from each other.
 func ofPostgres() []point {
-	return []point{{name: "tx.sent"}, {name: "claim.locked"}, {name: "claim.committed", fails: true}, {name: "append.sorted", lead: loseAnAnswer},
+	return []point{{name: "tx.sent"}, {name: "claim.locked"}, {name: "append.sorted", lead: loseAnAnswer},
 		{name: "takeover.fenced", lead: killOne}, {name: "relearn", lead: freezeOne}}
 }
 

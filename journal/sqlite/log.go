@@ -12,34 +12,75 @@ import (
 	"recourse/journal"
 )
 
-// Claim implements journal.Log.
+// Claim implements journal.Log. After a COMMIT whose end is not known, the next Claim takes the same sagas,
+// whether they are the node's by then or still nobody's: they would stay the node's without its knowing.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	s.claims.Lock()
+	defer s.claims.Unlock()
 	var out []journal.Claimed
-	err := s.w.do(ctx, func(t *tx) error {
-		if err := t.fence(node); err != nil {
+	err := s.w.do(ctx, func(t *tx) (err error) {
+		if len(s.lost) > 0 {
+			out, err = t.again(node, s.lost)
 			return err
 		}
-		now := s.clock()
-		suspects, err := t.due(now, suspect, min(limit, 1))
-		if err != nil {
-			return err
-		}
-		if out, err = t.due(now, unsuspected, limit-len(suspects)); err != nil {
-			return err
-		}
-		out = append(out, suspects...)
-		for i := range out {
-			if err := t.claim(node, &out[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		out, err = s.claim(t, node, limit)
+		return err
 	})
 	if err == nil && len(out) > 0 {
 		err = failpoint.Err("claim.committed", journal.ErrUnknown)
 	}
+	switch {
+	case errors.Is(err, journal.ErrUnknown):
+		s.lost = out
+	case err == nil, errors.Is(err, journal.ErrFenced):
+		s.lost = nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return out, nil
+}
+
+// again claims what an earlier Claim may have taken.
+func (t *tx) again(node string, lost []journal.Claimed) (out []journal.Claimed, err error) {
+	if err := t.fence(node); err != nil {
+		return nil, err
+	}
+	for _, c := range lost {
+		err := t.row(`SELECT claims FROM sagas WHERE id = ? AND (owner IS NULL OR owner = ?)`, []any{c.Saga.Bytes(), node}, &c.Claims)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		c.Mail = nil
+		if err == nil {
+			err = t.claim(node, &c)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// claim claims what is due.
+func (s *Store) claim(t *tx, node string, limit int) (out []journal.Claimed, err error) {
+	if err := t.fence(node); err != nil {
+		return nil, err
+	}
+	now := s.clock()
+	suspects, err := t.due(now, suspect, min(limit, 1))
+	if err != nil {
+		return nil, err
+	}
+	if out, err = t.due(now, unsuspected, limit-len(suspects)); err != nil {
+		return nil, err
+	}
+	out = append(out, suspects...)
+	for i := range out {
+		if err := t.claim(node, &out[i]); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

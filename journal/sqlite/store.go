@@ -42,6 +42,9 @@ type Store struct {
 
 	mu   sync.Mutex
 	lock *os.File // held from Register on
+
+	claims sync.Mutex        // one Claim at a time
+	lost   []journal.Claimed // what a Claim may have taken whose COMMIT has no known end
 }
 
 var _ journal.Store = (*Store)(nil)

@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"recourse/journal"
+)
+
+// answering is a store whose appends end with err, and that has one saga to claim.
+type answering struct {
+	journal.Store
+	err error
+}
+
+func (s *answering) Append(context.Context, string, []journal.Append) ([]journal.Result, error) {
+	return nil, s.err
+}
+
+func (s *answering) Claim(context.Context, string, int) ([]journal.Claimed, error) {
+	return make([]journal.Claimed, 1), nil
+}
+
+// While commits fail nothing is claimed; the next one that goes through ends that, or time.
+func TestHealth(t *testing.T) {
+	s := &answering{}
+	h := &health{Store: s, after: time.Hour}
+	for _, tt := range []struct {
+		err    error
+		ailing bool
+	}{
+		{nil, false}, {errors.New("disk full"), true}, {journal.ErrUnknown, true}, {nil, false},
+		{errors.New("disk full"), true}, {journal.ErrFenced, false}, // the store answered: it works
+	} {
+		s.err = tt.err
+		_, _ = h.Append(t.Context(), "n", nil)
+		claimed, err := h.Claim(t.Context(), "n", 1)
+		if h.ailing() != tt.ailing || (len(claimed) == 0) != tt.ailing || err != nil {
+			t.Errorf("after %v: ailing %v, claimed %d, %v; want ailing %v", tt.err, h.ailing(), len(claimed), err, tt.ailing)
+		}
+	}
+	h.after = 0
+	s.err = errors.New("disk full")
+	_, _ = h.Append(t.Context(), "n", nil)
+	if h.ailing() {
+		t.Error("a failure counts for ever")
+	}
+}
