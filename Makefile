@@ -5,7 +5,9 @@ GO      ?= go
 PKGS    ?= ./...
 BIN     := bin/recourse
 
-.PHONY: help run build test vet fuzz bench sim mutants fmt clean
+PG      := $(GO) run ./internal/testpg/run --
+
+.PHONY: help run build test vet prove crash fuzz bench sim mutants soak fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,21 +20,30 @@ build: ## build bin/recourse
 	$(GO) build -trimpath -o $(BIN) ./cmd/recourse
 
 test: vet ## everything, with -race, on SQLite and on a real Postgres (found, started or installed)
-	$(GO) run ./internal/testpg/run -- $(GO) test -race -timeout 25m $(PKGS)
+	$(PG) $(GO) test -race -timeout 25m $(PKGS)
 
 vet: ## gofmt, go vet (with every build tag), go mod tidy -diff
 	@off=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$off" ]; then echo "gofmt would change:"; echo "$$off"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags failpoints ./internal/failpoint ./engine ./cmd/recourse
+	$(GO) vet -tags failpoints ./internal/failpoint/... ./engine ./api ./journal/sqlite ./journal/postgres ./cmd/recourse
 	$(GO) vet -tags mutants ./internal/mutant ./engine/... ./saga ./journal/memory
 	$(GO) mod tidy -diff
 
+prove: ## what shows the promises at full size: sim, mutants, crash and fuzz, as CI runs them
+	$(MAKE) --no-print-directory sim SEEDS=100000
+	$(MAKE) --no-print-directory mutants
+	$(MAKE) --no-print-directory crash
+	$(MAKE) --no-print-directory fuzz
+
+ROUNDS ?= 20
+crash: ## strike the real program at every point, ROUNDS times: kill, freeze, errors; random kills; rolling restarts
+	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/crashtest
+
 FUZZTIME ?= 30s
-fuzz: ## each fuzz target for FUZZTIME
-	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
-	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$f); do \
-	    echo "$$(dirname $$f) $$name"; $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) $$(dirname $$f); \
-	  done; done
+fuzz: ## each fuzz target for FUZZTIME, two at a time
+	@grep -rl --include='*_test.go' '^func Fuzz' . | sort | while read -r f; do \
+	  sed -n "s|^func \(Fuzz[A-Za-z0-9]*\)(.*|$$(dirname $$f) \1|p" $$f; \
+	done | xargs -P 2 -L 1 sh -c 'out=$$($(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s -parallel 1 $$0 2>&1) && echo "$$0 $$1: $$(echo "$$out" | grep -o "execs: [0-9]*" | tail -1)" || { echo "$$0 $$1 failed:"; echo "$$out"; exit 255; }'
 
 bench: ## cost per step of a saga of 100 steps and of 10,000
 	$(GO) test -run '^$$' -bench PerStep -benchtime 5x ./engine
@@ -44,6 +55,17 @@ sim: ## simulate SEEDS runs from seed START, with crashes and faults
 
 mutants: ## switch on one deliberate bug after the other; each has to be noticed by the simulator
 	$(GO) run -tags mutants ./engine/sim/mutants
+
+HOURS ?= 2
+soak: ## the same layers for HOURS, with other seeds each time; stops at the first failure
+	@end=$$(($$(date +%s) + $(HOURS) * 3600)); start=$$(date +%s)0000; \
+	while [ $$(date +%s) -lt $$end ]; do \
+	  $(MAKE) --no-print-directory sim SEEDS=200000 START=$$start || exit 1; start=$$((start + 200000)); \
+	  $(MAKE) --no-print-directory crash ROUNDS=60 || exit 1; \
+	  RECOURSE_HISTORY_ROUNDS=30 $(PG) $(GO) test -race -count 1 -timeout 2h ./internal/histories || exit 1; \
+	  $(PG) $(GO) test -race -count 1 -timeout 1h ./internal/wiretest ./journal/... || exit 1; \
+	  $(MAKE) --no-print-directory fuzz FUZZTIME=5m || exit 1; \
+	done
 
 fmt: ## gofmt everything
 	gofmt -w $$(git ls-files '*.go')

@@ -36,7 +36,7 @@ type Result struct {
 // Knobs of a run, shrunk so that a few simulated seconds hold many faults.
 const (
 	ttl      = 3 * time.Second
-	poll     = 200 * time.Millisecond
+	poll     = 300 * time.Millisecond
 	watch    = 5 * time.Second
 	faulty   = 30 * time.Second // how long there are faults
 	patience = time.Hour        // how long after healing until everything has to be over

@@ -153,10 +153,10 @@ func (w *wired) strike(s journal.Store, op operation, f wiretest.Fault) (struck 
 		_ = w.store.Ping(context.Background()) // it is found to be dead
 	}
 	w.proxy.Arm(f)
-	first := w.untilStruck(f, func(ctx context.Context) error { return a.do(ctx, s) })
+	gaveUp, first := w.untilStruck(f, func(ctx context.Context) error { return a.do(ctx, s) })
 	struck = w.proxy.Struck()
 	w.proxy.Heal()
-	if struck > 0 {
+	if struck > 0 || gaveUp {
 		if err := a.told(w.bench, first, f); err != nil {
 			return struck, err
 		}
@@ -172,7 +172,7 @@ func (w *wired) strike(s journal.Store, op operation, f wiretest.Fault) (struck 
 }
 
 // untilStruck gives a call up once a fault has struck that leaves it without an answer.
-func (w *wired) untilStruck(f wiretest.Fault, do func(context.Context) error) error {
+func (w *wired) untilStruck(f wiretest.Fault, do func(context.Context) error) (gaveUp bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -182,13 +182,16 @@ func (w *wired) untilStruck(f wiretest.Fault, do func(context.Context) error) er
 	for {
 		select {
 		case err := <-ended:
-			return err
+			return false, err
 		case <-look.C:
 		}
-		if (f.Do == wiretest.Hang || f.Do == wiretest.Late) && w.proxy.Struck() > 0 {
-			<-time.After(50 * time.Millisecond) // in which the server does what it does
+		if f.Do != wiretest.Hang && f.Do != wiretest.Late || w.proxy.Struck() == 0 {
+			continue
+		}
+		<-time.After(50 * time.Millisecond) // in which the server does what it does
+		if w.proxy.Struck() > 0 {           // still: there was a commit to strike
 			cancel()
-			return <-ended
+			return true, <-ended
 		}
 	}
 }

@@ -1,12 +1,18 @@
 package wiretest_test
 
 import (
+	"errors"
+	"io"
+	"net"
+	"strings"
 	"testing"
 
 	"recourse/engine"
 	"recourse/examples/world"
 	"recourse/internal/testpg"
+	"recourse/internal/wiretest"
 	"recourse/internal/wiretest/rig"
+	"recourse/journal"
 )
 
 // A server whose connections are all cut while nobody looks answers as ever, or that its database is away: it is no mistake of its own.
@@ -34,4 +40,39 @@ func TestReadingOnCutConnections(t *testing.T) {
 	if away == 0 {
 		t.Error("no request met a connection that was cut")
 	}
+}
+
+// A connection that broke while it had statements to forget says so in a way that can be told from a mistake.
+func TestBrokenConnectionIsNamed(t *testing.T) {
+	w := wire(t)
+	for _, tt := range []struct {
+		name string
+		read func() error
+	}{
+		{"a query", func() error { _, err := w.store.Sagas(t.Context(), journal.Filter{}); return err }},
+		{"a row", func() error { _, err := w.store.Records(t.Context(), newID(), 0, 1); return err }},
+		{"a batch", func() error { _, err := w.store.Stats(t.Context()); return err }},
+		{"a transaction", func() error { _, _, err := w.store.Publish(t.Context(), document("d", "d"), ""); return err }},
+		{"a ping", func() error { return w.store.Ping(t.Context()) }},
+	} {
+		if err := tt.read(); err != nil && !errors.Is(err, journal.ErrNotFound) {
+			t.Fatal(err)
+		}
+		w.proxy.Arm(wiretest.Fault{At: wiretest.Statement, Do: wiretest.Refuse, Code: "53100"}) // which makes the driver forget the statement
+		if err := tt.read(); err == nil {
+			t.Fatalf("%s: the refused statement went through", tt.name)
+		}
+		w.proxy.CutAll()
+		if err := tt.read(); err != nil && !lost(err) && !errors.Is(err, journal.ErrNotFound) {
+			t.Errorf("%s on a broken connection = %v, want an error that says so", tt.name, err)
+		}
+	}
+}
+
+// lost tells errors of a connection that is no more, by what any driver may say.
+func lost(err error) bool {
+	var n net.Error
+	var state interface{ SQLState() string }
+	return errors.As(err, &n) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, journal.ErrUnknown) ||
+		errors.As(err, &state) && strings.HasPrefix(state.SQLState(), "08")
 }
