@@ -100,8 +100,8 @@ func unreadCancel() *problem {
 }
 
 // mailOf makes an order's message.
-func mailOf(id uuid.UUID, cmd saga.Command) (journal.Mail, error) {
-	mail, err := uuid.NewV7()
+func (s *server) mailOf(id uuid.UUID, cmd saga.Command) (journal.Mail, error) {
+	mail, err := uuid.NewV7AtTime(s.cfg.Engine.Now()) // ids order the mail, whichever node posts it
 	if err != nil {
 		return journal.Mail{}, err
 	}
@@ -115,7 +115,7 @@ func mailOf(id uuid.UUID, cmd saga.Command) (journal.Mail, error) {
 func (l *live) order(c echo.Context, cmd saga.Command) (bool, error) {
 	ctx := c.Request().Context()
 	cmd.Actor = callerOf(c).name
-	m, err := mailOf(l.id, cmd)
+	m, err := l.s.mailOf(l.id, cmd)
 	if err != nil {
 		return false, err
 	}

@@ -113,7 +113,7 @@ const notPaused = "not_paused"
 // orderUnread gives an order to a saga that this server cannot read: another may.
 func (s *server) orderUnread(c echo.Context, h journal.Head, cmd saga.Command) error {
 	cmd.Actor = callerOf(c).name
-	m, err := mailOf(h.ID, cmd)
+	m, err := s.mailOf(h.ID, cmd)
 	if err != nil {
 		return err
 	}

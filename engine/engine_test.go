@@ -136,8 +136,8 @@ func (n *node) start(def *saga.Definition, input string, vars map[string]string)
 	}
 	for range 100 {
 		id, _, err := n.Start(n.t.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Unique: unique}, data)
-		if errors.Is(err, saga.ErrUnavailable) && !n.Ready() {
-			<-time.After(5 * time.Millisecond) // the node is still registering
+		if errors.Is(err, saga.ErrUnavailable) {
+			<-time.After(5 * time.Millisecond) // the node was still registering
 			continue
 		}
 		if err != nil {

@@ -26,8 +26,8 @@ var (
 	ErrNewer = errors.New("the database is newer than this program: run the release that migrated it, or a later one")
 	// ErrBehind: steps are missing.
 	ErrBehind = errors.New("the database lacks migrations: run `recourse migrate up`")
-	// ErrDirty: a step failed half way.
-	ErrDirty = errors.New("a migration failed half way: restore the database from its backup, then run `recourse migrate up`")
+	// ErrDirty: a migration was cut off, or is under way.
+	ErrDirty = errors.New("a migration was cut off, or is under way: run `recourse migrate up`, which finishes it")
 )
 
 // Database is where to migrate.
@@ -36,6 +36,7 @@ type Database struct {
 	open    func() (*sql.DB, error)
 	driver  func(*sql.DB) (database.Driver, error)
 	exists  string // query: is there a version table
+	column  string // query: does the table have the column
 	// lock covers reading the version too, which the driver's own locks do not: while a
 	// step runs it stands there as dirty.
 	lock func(ctx context.Context) (unlock func() error, err error)
@@ -59,6 +60,7 @@ func Postgres(dsn string) Database {
 			return pgxmigrate.WithInstance(db, &pgxmigrate.Config{})
 		},
 		exists: `SELECT to_regclass('schema_migrations') IS NOT NULL`,
+		column: `SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2)`,
 	}
 }
 
@@ -75,6 +77,7 @@ func SQLite(path string) Database {
 			return sqlitemigrate.WithInstance(db, &sqlitemigrate.Config{})
 		},
 		exists: `SELECT count(*) > 0 FROM sqlite_master WHERE name = 'schema_migrations'`,
+		column: `SELECT count(*) > 0 FROM pragma_table_info($1) WHERE name = $2`,
 		lock:   func(ctx context.Context) (func() error, error) { return lockFile(ctx, path+".migrate.lock") },
 	}
 }
@@ -94,7 +97,7 @@ func FileURI(path string) string {
 }
 
 // Up runs the steps that the database lacks, each in a transaction. It returns
-// ErrNewer or ErrDirty without touching such a database.
+// ErrNewer without touching such a database, and finishes what was cut off.
 func Up(ctx context.Context, d Database) error {
 	return d.run(ctx, func(m *migrate.Migrate) error { return m.Up() })
 }
@@ -201,8 +204,13 @@ func (d Database) run(ctx context.Context, do func(*migrate.Migrate) error) (err
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := judge(at, newest, dirty); err != nil {
+	if err := judge(at, newest, false); err != nil {
 		return err
+	}
+	if dirty {
+		if err := d.repair(ctx, db); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
 	}
 	if err := d.steps(ctx, db, do); err != nil && !errors.Is(err, migrate.ErrNoChange) {
 		return fmt.Errorf("migrate: %w", err)

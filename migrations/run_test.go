@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -133,25 +134,46 @@ func exists(name string) bool {
 	return err == nil
 }
 
-func TestRefusesNewerAndDirty(t *testing.T) {
+func TestRefusesNewer(t *testing.T) {
+	for _, x := range targets(t) {
+		t.Run(x.name, func(t *testing.T) {
+			must(t, migrations.Up(t.Context(), x.at))
+			if _, err := x.db.Exec(`UPDATE schema_migrations SET version = 999`); err != nil {
+				t.Fatal(err)
+			}
+			for name, f := range map[string]func(context.Context, migrations.Database) error{"Check": migrations.Check, "Up": migrations.Up} {
+				if err := f(t.Context(), x.at); !errors.Is(err, migrations.ErrNewer) {
+					t.Errorf("%s = %v, want %v", name, err, migrations.ErrNewer)
+				}
+			}
+		})
+	}
+}
+
+// Whatever mark a migration that was cut off has left, and whatever steps are
+// there, the next one finishes it.
+func TestFinishesWhatWasCutOff(t *testing.T) {
 	for _, x := range targets(t) {
 		t.Run(x.name, func(t *testing.T) {
 			ctx := t.Context()
 			must(t, migrations.Up(ctx, x.at))
-			for _, tt := range []struct {
-				set  string
-				want error
-			}{
-				{`UPDATE schema_migrations SET version = 999`, migrations.ErrNewer},
-				{`UPDATE schema_migrations SET version = 1, dirty = true`, migrations.ErrDirty},
-			} {
-				if _, err := x.db.Exec(tt.set); err != nil {
-					t.Fatal(err)
-				}
-				for name, f := range map[string]func(context.Context, migrations.Database) error{"Check": migrations.Check, "Up": migrations.Up} {
-					if err := f(ctx, x.at); !errors.Is(err, tt.want) {
-						t.Errorf("%s after %s = %v, want %v", name, tt.set, err, tt.want)
+			_, newest, err := migrations.Version(ctx, x.at)
+			must(t, err)
+			for there := range newest + 1 {
+				for mark := -1; mark <= newest; mark++ {
+					if undo := newest - there; undo > 0 {
+						must(t, migrations.Down(ctx, x.at, undo))
 					}
+					for _, set := range []string{`DELETE FROM schema_migrations`, fmt.Sprintf(`INSERT INTO schema_migrations (version, dirty) VALUES (%d, true)`, mark)} {
+						if _, err := x.db.Exec(set); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := migrations.Check(ctx, x.at); !errors.Is(err, migrations.ErrDirty) {
+						t.Errorf("Check of %d steps marked %d = %v, want %v", there, mark, err, migrations.ErrDirty)
+					}
+					must(t, migrations.Up(ctx, x.at))
+					must(t, migrations.Check(ctx, x.at))
 				}
 			}
 		})

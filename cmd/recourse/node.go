@@ -47,7 +47,8 @@ func newNode(o nodeOptions) (*node, error) {
 	for _, name := range o.Secrets.Names() {
 		_, _ = o.Secrets.Get(name) // so that its value is known before anyone tells it; a step that needs it meets the error
 	}
-	n.caller = http.NewCaller(http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version()})
+	n.caller = http.NewCaller(http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
+		Now: func() time.Time { return n.engine.Now() }}) // the store's clock, which Retry-After's dates are compared with
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.All(), Strict: o.Strict, Vars: o.Vars})
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Callers: map[string]engine.Caller{"http": n.caller}, Log: o.Log,
