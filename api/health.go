@@ -37,7 +37,7 @@ func (s *server) readyz(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)
 	defer cancel()
 	if !s.cfg.Engine.Ready() {
-		return fail("not_ready", "the node has no lease, or is stopping: ask another node, or again in a second").after(1)
+		return fail("not_ready", "the node is starting or stopping, could not renew its lease, or cannot commit: its log says which; ask another node, or again in a second").after(1)
 	}
 	if err := s.cfg.Store.Ping(ctx); err != nil {
 		s.log.Warn("the database does not take writes", "error", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -132,6 +133,8 @@ func asProblem(err error) *problem {
 		return fail("busy", "nothing was started: send the same request again later").after(1)
 	case errors.Is(err, saga.ErrImpossible), errors.Is(err, saga.ErrUnreadable), errors.Is(err, journal.ErrBroken):
 		return fail("journal_unreadable", "read its records at /journal, and check them with `recourse verify`; a newer release may have written them")
+	case errors.Is(err, saga.ErrStopping):
+		return fail("unavailable", "this node is stopping, and nothing was started: send the same request to another, or again in a second").after(1)
 	case errors.Is(err, saga.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fail("unavailable", "it is not certain that anything was done: send the same request again, with the same Idempotency-Key").after(1)
 	case errors.As(err, &h):
@@ -175,7 +178,14 @@ func asHTTP(h *echo.HTTPError) *problem {
 func (s *server) respondError(err error, c echo.Context) {
 	p := asProblem(err)
 	if p.Status >= http.StatusInternalServerError && c.Request().Context().Err() == nil {
-		s.log.Error("request failed", "method", c.Request().Method, "route", c.Path(), "status", p.Status, "error", err)
+		level := slog.LevelError
+		if p.Status == http.StatusServiceUnavailable { // the engine says what is away; a node that stops is no fault at all
+			level = slog.LevelWarn
+		}
+		if errors.Is(err, saga.ErrStopping) {
+			level = slog.LevelInfo
+		}
+		s.log.Log(c.Request().Context(), level, "request failed", "method", c.Request().Method, "route", c.Path(), "status", p.Status, "error", err)
 	}
 	h := c.Response().Header()
 	if p.retryAfter > 0 {

@@ -90,6 +90,8 @@ type Engine struct {
 	poke    chan struct{} // look for claims and mail now
 	lost    chan string   // nodes whose lease a commit found gone
 
+	renewals, mails, claims outage
+
 	callCtx    context.Context // cancelled when attempts under way are given up
 	cancelCall context.CancelFunc
 	stopping   atomic.Bool
@@ -106,6 +108,8 @@ func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, health: health, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.identity.Store("")
+	told := func(what string) outage { return outage{what: what, log: cfg.Log, level: slog.LevelWarn} }
+	e.renewals, e.mails, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
 	}
@@ -185,7 +189,10 @@ func (e *Engine) Now() time.Time { return e.lease.now() }
 // saga.ErrBusy, saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique,
 // with the id of the saga that has it; ctx's, when it is not known whether the saga was started.
 func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (uuid.UUID, int64, error) {
-	if e.node() == "" || e.stopping.Load() {
+	if e.stopping.Load() {
+		return uuid.Nil, 0, saga.ErrStopping
+	}
+	if !e.Ready() {
 		return uuid.Nil, 0, saga.ErrUnavailable
 	}
 	if e.running() >= e.cfg.MaxRunning {
@@ -293,8 +300,8 @@ func (e *Engine) renew() error {
 	}
 	if err != nil {
 		e.stats.renewFailed.Add(1)
-		e.cfg.Log.Warn("could not renew the lease; nothing is sent once it ends", "held", l.Node != "", "error", err)
 	}
+	e.renewals.saw(err, "lease_left", e.lease.left().Round(time.Millisecond))
 	return err
 }
 

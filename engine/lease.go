@@ -46,6 +46,14 @@ func (l *Lease) Valid(local time.Time) bool {
 	return l.id != "" && (local.Before(l.until) || mutant.On("lease-outlived"))
 }
 
+// Left is how long requests may still leave.
+func (l *Lease) Left(local time.Time) time.Duration {
+	if l.id == "" {
+		return 0
+	}
+	return max(l.until.Sub(local), 0)
+}
+
 // Now is the store's clock; before the first lease, the node's own.
 func (l *Lease) Now(local time.Time) time.Time {
 	if !l.known || mutant.On("node-clock") {
@@ -82,6 +90,12 @@ func (l *lease) valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.l.Valid(time.Now())
+}
+
+func (l *lease) left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.l.Left(time.Now())
 }
 
 func (l *lease) now() time.Time {

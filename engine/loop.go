@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type laneLoop struct {
 	empty  chan struct{} // closed when the lane has drained
 	held   atomic.Int64  // sagas in the lane
 
+	outage     outage
 	committing atomic.Pointer[time.Time] // when the commit under way was first tried; nil: there is none
 	stalest    atomic.Pointer[time.Time] // Lane.Stalest
 }
@@ -35,6 +37,7 @@ func newLaneLoop(e *Engine) *laneLoop {
 		commit: make(chan Commit, 1),
 		quit:   make(chan struct{}),
 		empty:  make(chan struct{}),
+		outage: outage{what: "commit did not go through; it is repeated", log: e.cfg.Log, level: slog.LevelError},
 	}
 }
 
@@ -125,9 +128,7 @@ func (l *laneLoop) commits() {
 		results, err := l.e.cfg.Store.Append(ctx, c.Node, c.Batch)
 		cancel()
 		l.e.stats.committed(len(c.Batch), time.Since(began), err)
-		if err != nil {
-			l.e.cfg.Log.Error("commit did not go through; it is repeated", "error", err, "appends", len(c.Batch))
-		}
+		l.outage.saw(err, "appends", len(c.Batch))
 		select {
 		case l.events <- Committed{Number: c.Number, Results: results, Err: err}:
 		case <-l.quit:

@@ -42,8 +42,8 @@ func (e *Engine) deliver() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 	defer cancel()
 	mail, err := e.cfg.Store.Mail(ctx, e.node(), 1000)
+	e.mails.saw(err)
 	if err != nil {
-		e.cfg.Log.Warn("could not read the mail", "error", err)
 		return
 	}
 	bySaga := make(map[uuid.UUID][]journal.Mail)
@@ -70,8 +70,8 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 	defer cancel()
 	claimed, err := e.cfg.Store.Claim(ctx, node, room)
+	e.claims.saw(err)
 	if err != nil {
-		e.cfg.Log.Warn("could not claim sagas", "error", err)
 		return 0
 	}
 	for _, c := range claimed {

@@ -28,6 +28,9 @@ type Index interface {
 	Stats(ctx context.Context) (Stats, error)
 	// Nodes lists the leases there are, for operators.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
+	// Orphans lists up to limit sagas that have records and no row, by id: there are
+	// none, unless somebody has tampered with the database or restored half of it. It may read the whole journal.
+	Orphans(ctx context.Context, limit int) ([]uuid.UUID, error)
 }
 
 // Head is a saga as lists show it. Its Row's Inbox is nil: Index.Inbox has the entries.

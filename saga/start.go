@@ -3,6 +3,7 @@ package saga
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 
 	"github.com/gofrs/uuid/v5"
@@ -19,6 +20,9 @@ var (
 	// ErrUnavailable: the start could not be made durable. The same start may be
 	// made again under the same key.
 	ErrUnavailable = errors.New("the database does not take writes")
+	// ErrStopping: the node takes no starts any more, and nothing was written: ask
+	// another. It is an ErrUnavailable.
+	ErrStopping = fmt.Errorf("the node is stopping: %w", ErrUnavailable)
 	// ErrUnusable: this program cannot use a definition that another has published:
 	// it leaves the definition's sagas alone.
 	ErrUnusable = errors.New("this program cannot use the definition")

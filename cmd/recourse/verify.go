@@ -56,6 +56,9 @@ func (c *verifyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Since != "" && v.checker.Totals().Sagas == 0 {
+		return exit(exitNotFound, fmt.Errorf("no saga was started since %s: nothing was checked", c.Since))
+	}
 	return v.report()
 }
 

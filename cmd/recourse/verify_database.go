@@ -81,10 +81,27 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 			progress.tick(w.checker.Totals().Sagas)
 		}
 		if len(heads) < headsPage {
-			return nil
+			break
 		}
 		f.Before = heads[len(heads)-1].ID
 	}
+	if !since.IsZero() {
+		return nil
+	}
+	return w.orphans()
+}
+
+// orphans looks for journals without rows: no node would ever drive them.
+func (w *walker) orphans() error {
+	list, err := w.store.Orphans(w.app.ctx, headsPage)
+	if err != nil {
+		return err
+	}
+	for _, id := range list {
+		w.checker.Add(invariant.Verdict{Violations: []invariant.Violation{{N: 12, Saga: id,
+			Text: "its journal is here, but its row is gone: no node will ever look at it; restore the row from a backup"}}})
+	}
+	return nil
 }
 
 func (w *walker) readInbox() error {

@@ -112,7 +112,9 @@ func (v *verifying) text(r verdict) {
 	if v.cmd.Ledger != "" {
 		a.printf(", %s in the ledger", count(r.Requests, "write"))
 	}
-	if r.OK {
+	if r.OK && r.Sagas == 0 {
+		a.printf(": %s\n", story.Paint("nothing was checked", story.Doubt, a.colour))
+	} else if r.OK {
 		a.printf(": %s\n", story.Paint("nothing is wrong", story.Good, a.colour))
 	} else {
 		a.printf(": %s\n", story.Paint(count(len(r.Violations), "violation"), story.Bad, a.colour))

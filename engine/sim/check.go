@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -90,7 +91,7 @@ func (s *sim) checkSaga(h journal.Head, records []journal.Record) *saga.Machine 
 		return nil
 	}
 	if !m.Status().Terminal() {
-		s.violate(h.ID, "12: it has not ended: %s, row %s, wake %v, owner %q", m.Status(), h.Status, h.WakeAt, h.Owner)
+		s.violate(h.ID, "12: it has not ended: %s, row %s, wakes at %s, owner %q", m.Status(), h.Status, wakes(h.WakeAt), h.Owner)
 		return m
 	}
 	s.checkEffects(h.ID, m)
@@ -185,15 +186,24 @@ func (s *sim) liveForward(id uuid.UUID, path string) bool {
 	return false
 }
 
-// Transcripts tells the journals of the sagas at fault, a line a record, for the eye.
+// Transcripts tells which faults struck, and the journals of the sagas at fault, a line a record, for the eye.
 func (r Result) Transcripts() string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "faults that struck:\n%s\n", strings.Join(r.Story, "\n"))
 	ids := slices.SortedFunc(maps.Keys(r.Journals), func(x, y uuid.UUID) int { return bytes.Compare(x[:], y[:]) })
 	for _, id := range ids {
 		fmt.Fprintf(&b, "saga %s:\n", id)
 		for _, rec := range r.Journals[id] {
-			fmt.Fprintf(&b, "%3d %10s %-12s %-10s %-4s %d %-9s %s %.200s\n", rec.Seq, rec.At.Sub(epoch), rec.Kind, rec.Path, rec.Way, rec.Attempt, rec.Class, rec.Node, rec.Data)
+			fmt.Fprintf(&b, "%3d %10s %-12s %-10s %-4s %d %-9s %s %.500s\n", rec.Seq, rec.At.Sub(epoch), rec.Kind, rec.Path, rec.Way, rec.Attempt, rec.Class, rec.Node, rec.Data)
 		}
 	}
 	return b.String()
+}
+
+// wakes writes when a saga wakes up.
+func wakes(at time.Time) string {
+	if at.IsZero() {
+		return "no time"
+	}
+	return at.Sub(epoch).String()
 }

@@ -109,7 +109,7 @@ func (n *node) leased(l journal.Lease) {
 }
 
 func (n *node) renew() {
-	if n.lease.Node() == "" || n.s.fault(RenewLost) {
+	if n.lease.Node() == "" || n.s.fault(RenewLost, n.name) {
 		return
 	}
 	asked := n.local()
@@ -121,7 +121,7 @@ func (n *node) renew() {
 		panic(err)
 	default:
 		n.s.expires[l.Node] = n.s.now.Add(l.TTL)
-		if n.s.fault(RenewUnknown) {
+		if n.s.fault(RenewUnknown, n.name) {
 			return
 		}
 		n.later(n.s.between(0, 20*time.Millisecond), func() {
@@ -258,19 +258,19 @@ func (n *node) commit(i int, c engine.Commit) {
 	}
 	unknown := fmt.Errorf("simulated: %w", journal.ErrUnknown)
 	switch {
-	case n.s.fault(CommitRefused):
+	case n.s.fault(CommitRefused, n.name):
 		answer(nil, errDisk)
-	case n.s.fault(CommitLost):
+	case n.s.fault(CommitLost, n.name):
 		answer(nil, unknown)
-	case n.s.fault(CommitUnknown):
+	case n.s.fault(CommitUnknown, n.name):
 		_, _ = apply()
 		answer(nil, unknown)
-	case n.s.fault(CommitLate):
+	case n.s.fault(CommitLate, n.name):
 		n.s.after(n.s.between(time.Millisecond, ttl), func() { _, _ = apply() })
 		answer(nil, unknown)
 	default:
 		results, err := apply()
-		if n.s.fault(CommitSlow) {
+		if n.s.fault(CommitSlow, n.name) {
 			slow = ttl
 		}
 		answer(results, err)
@@ -322,7 +322,7 @@ func (n *node) perform(p engine.Perform) {
 // request sends, and answers once: with what came back, or with a time-out.
 func (n *node) request(send saga.Send, answered func(saga.Answer)) {
 	s := n.s
-	if s.fault(RequestUnsent) {
+	if s.fault(RequestUnsent, n.name) {
 		answered(saga.Answer{Code: "connection"})
 		return
 	}
@@ -334,11 +334,11 @@ func (n *node) request(send saga.Send, answered func(saga.Answer)) {
 		}
 	}
 	s.after(send.Timeout, func() { once(saga.Answer{Sent: true, Code: "timeout"}) })
-	if s.fault(RequestLost) {
+	if s.fault(RequestLost, n.name) {
 		return
 	}
 	delay := s.between(time.Millisecond, 50*time.Millisecond)
-	if s.fault(RequestLate) {
+	if s.fault(RequestLate, n.name) {
 		// Late: past the caller's time-out, but within the margin that `verify` waits for.
 		delay = s.between(0, send.Timeout+margin-time.Millisecond)
 	}
@@ -361,10 +361,10 @@ func (n *node) sendEarly(a journal.Append) {
 // scan looks for mail and claims, as engine's shell does.
 func (n *node) scan() {
 	node := n.lease.Node()
-	if node == "" || !n.lease.Valid(n.local()) || n.s.fault(ScanLost) {
+	if node == "" || !n.lease.Valid(n.local()) || n.s.fault(ScanLost, n.name) {
 		return
 	}
-	if !n.leaves && n.s.fault(Stop) {
+	if !n.leaves && n.s.fault(Stop, n.name) {
 		n.stop()
 		return
 	}
@@ -386,7 +386,7 @@ func (n *node) scan() {
 		} else if err != nil {
 			panic(err)
 		}
-		if len(claimed) > 0 && n.s.fault(ClaimUnknown) {
+		if len(claimed) > 0 && n.s.fault(ClaimUnknown, n.name) {
 			n.taken = claimed // as the contract of Claim has it, the next one returns them
 			return
 		}
@@ -404,7 +404,7 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 		return
 	}
 	ev := engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition]}
-	if n.s.fault(LoadFailed) {
+	if n.s.fault(LoadFailed, n.name) {
 		if try < loadTries {
 			n.later(min(50*time.Millisecond<<try, 2*time.Second), func() { n.load(node, c, try+1) })
 			return

@@ -29,6 +29,7 @@ type Result struct {
 	CrashPoints int // events at which a node could have been killed
 	Statuses    map[saga.Status]int
 	Violations  []string
+	Story       []string                       // which fault struck when
 	Digest      [32]byte                       // over all journals
 	Journals    map[uuid.UUID][]journal.Record // of the sagas with violations
 }
@@ -59,6 +60,7 @@ type sim struct {
 	defs   map[string]*saga.Definition
 	healed bool
 
+	struck  []struck
 	acked   map[uuid.UUID]bool
 	expires map[string]time.Time // of each lease, by the store's clock
 	result  Result
@@ -126,6 +128,11 @@ func play(sc Script, d dice, o Options) Result {
 	s.run(patience)
 	s.check()
 	sc.Faults = s.dice.struck
+	if len(s.result.Violations) > 0 {
+		for _, f := range s.struck {
+			s.result.Story = append(s.result.Story, fmt.Sprintf("%10s %s %s", f.when, f.what, f.at))
+		}
+	}
 	s.result.Script = sc
 	return s.result
 }
@@ -163,8 +170,21 @@ func (s *sim) run(d time.Duration) {
 // chance is true one time in n.
 func (s *sim) chance(n int) bool { return s.rng.IntN(n) == 0 }
 
-// fault reports whether a fault strikes here.
-func (s *sim) fault(k Kind) bool { return !s.healed && s.dice.roll(k) }
+// fault reports whether a fault strikes here, at a node or on the way, "".
+func (s *sim) fault(k Kind, at string) bool {
+	if s.healed || !s.dice.roll(k) {
+		return false
+	}
+	s.struck = append(s.struck, struck{s.now.Sub(epoch), k, at})
+	return true
+}
+
+// struck is a fault that struck.
+type struck struct {
+	when time.Duration
+	what Kind
+	at   string
+}
 
 // between draws a duration.
 func (s *sim) between(a, b time.Duration) time.Duration {
@@ -205,12 +225,12 @@ func (r reader) Read(b []byte) (int, error) {
 func (n *node) crashable() bool {
 	s := n.s
 	s.result.CrashPoints++
-	if s.fault(Freeze) { // it does not know how long
+	if s.fault(Freeze, n.name) { // it does not know how long
 		s.result.Crashes++
 		n.frozen = s.now.Add(s.between(ttl/2, 3*ttl))
 		return false
 	}
-	if !s.fault(Kill) {
+	if !s.fault(Kill, n.name) {
 		return false
 	}
 	s.result.Crashes++

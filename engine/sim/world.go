@@ -74,32 +74,32 @@ func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
 	took := s.between(time.Millisecond, 30*time.Millisecond)
 	back := func(a saga.Answer) { s.after(took, func() { answer(a) }) }
 	switch {
-	case s.fault(WorldDrops):
+	case s.fault(WorldDrops, u.Path):
 		back(saga.Answer{Sent: true, Code: "connection"}) // dropped before anything was done
 		return
-	case s.fault(World503):
+	case s.fault(World503, u.Path):
 		back(reply(503, `{}`))
 		return
-	case s.fault(World429):
+	case s.fault(World429, u.Path):
 		a := reply(429, `{}`)
 		seconds := s.rng.IntN(7)
 		a.RetryAfter, a.Headers = time.Duration(seconds)*time.Second, map[string]string{"retry-after": strconv.Itoa(seconds)}
 		back(a)
 		return
-	case s.fault(World401):
+	case s.fault(World401, u.Path):
 		back(reply(401, `{}`))
 		return
 	}
 	a := w.process(u, send, took)
-	if s.fault(WorldTwice) { // the network delivers it once more
+	if s.fault(WorldTwice, u.Path) { // the network delivers it once more
 		s.after(s.between(0, 100*time.Millisecond), func() { w.process(u, send, took) })
 	}
 	switch {
-	case a.Status < 300 && s.fault(AnswerLost):
+	case a.Status < 300 && s.fault(AnswerLost, u.Path):
 		back(saga.Answer{Sent: true, Code: "connection"}) // done, and the answer is lost
-	case a.Status < 300 && s.fault(Answer500):
+	case a.Status < 300 && s.fault(Answer500, u.Path):
 		back(reply(500, `{}`))
-	case a.Status < 300 && s.fault(AnswerCut):
+	case a.Status < 300 && s.fault(AnswerCut, u.Path):
 		back(saga.Answer{Sent: true, Status: 200, Code: "body_cut"})
 	default:
 		back(a)
@@ -120,7 +120,7 @@ func (w *theWorld) look(u *url.URL) saga.Answer {
 	if !strings.HasPrefix(u.Path, "/status/") {
 		return reply(200, `{}`)
 	}
-	if w.s.fault(StatusDown) {
+	if w.s.fault(StatusDown, u.Path) {
 		return reply(404, `{}`) // the query itself is not to be had: it says nothing
 	}
 	st := w.keys[u.Query().Get("key")]
@@ -147,7 +147,7 @@ func (w *theWorld) post(u *url.URL, send saga.Send, took time.Duration) saga.Ans
 	if refused, drawn := w.refuse[key]; drawn && refused {
 		return reply(422, `{}`)
 	} else if !drawn {
-		w.refuse[key] = w.s.fault(BusinessRefuses)
+		w.refuse[key] = w.s.fault(BusinessRefuses, u.Path)
 		if w.refuse[key] {
 			return reply(422, `{}`)
 		}
@@ -166,7 +166,7 @@ func (w *theWorld) del(u *url.URL, send saga.Send) saga.Answer {
 	if st := w.keys[own]; st != nil {
 		return st.answer
 	}
-	if w.s.fault(UndoRefused) {
+	if w.s.fault(UndoRefused, u.Path) {
 		return reply(422, `{}`) // not today: a person has to mend it
 	}
 	var id string

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/journal"
 )
 
@@ -72,6 +74,16 @@ func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
 		out = append(out, journal.NodeInfo{Node: node, ExpiresAt: s.nodes[node], Sagas: owned[node]})
 	}
 	return out, nil
+}
+
+// Orphans implements journal.Index: records hang on their saga here.
+func (s *Store) Orphans(ctx context.Context, _ int) ([]uuid.UUID, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("orphans: %w", err)
+	}
+	unlock()
+	return nil, nil
 }
 
 func (s *Store) extend(node string, ttl time.Duration) journal.Lease {

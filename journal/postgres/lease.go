@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
@@ -118,6 +120,23 @@ func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	return out, nil
+}
+
+// Orphans implements journal.Index.
+func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
+	rows, err := s.pool.Query(ctx, `SELECT DISTINCT saga_id FROM journal j WHERE NOT EXISTS (SELECT 1 FROM sagas s WHERE s.id = j.saga_id) ORDER BY saga_id LIMIT $1`, max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("orphans: %w", err)
+	}
+	out, err := collect(rows, func(r pgx.CollectableRow) (uuid.UUID, error) {
+		var u pgtype.UUID
+		err := r.Scan(&u)
+		return u.Bytes, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("orphans: %w", err)
 	}
 	return out, nil
 }

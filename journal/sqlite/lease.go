@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/journal"
 )
 
@@ -138,6 +140,25 @@ func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	return out, nil
+}
+
+// Orphans implements journal.Index.
+func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
+	rows, err := s.r.QueryContext(ctx, `SELECT DISTINCT saga_id FROM journal j WHERE NOT EXISTS (SELECT 1 FROM sagas s WHERE s.id = j.saga_id) ORDER BY saga_id LIMIT ?`, max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("orphans: %w", err)
+	}
+	var out []uuid.UUID
+	err = walk(rows, func(scan func(...any) error) error {
+		var b []byte
+		err := scan(&b)
+		out = append(out, uuid.FromBytesOrNil(b))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("orphans: %w", err)
 	}
 	return out, nil
 }

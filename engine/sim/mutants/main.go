@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -37,6 +39,10 @@ func main() {
 	flag.Parse()
 	debug.SetGCPercent(1600) // as package run does
 
+	if *only != "" && !slices.Contains(names, *only) || flag.NArg() > 0 || *seeds < 1 || *sample < 1 {
+		fmt.Fprintf(os.Stderr, "-only takes one of %s\n", strings.Join(names, " "))
+		os.Exit(2)
+	}
 	tried, killed := 0, 0
 	for _, name := range names {
 		if *only != "" && name != *only {
@@ -58,6 +64,7 @@ func main() {
 		}
 		fmt.Printf("%-28s noticed first by seed %5d; by %3d of the first %d\n", name, first, hits, *sample)
 	}
+	fmt.Println("to see one: RECOURSE_MUTANT=<bug> go run -tags mutants ./engine/sim/run -seeds 1 -start <seed>")
 	fmt.Printf("mutants=%d killed=%d\n", tried, killed)
 	if killed < tried {
 		os.Exit(1)

@@ -22,6 +22,10 @@ func main() {
 	start := flag.Uint64("start", 1, "the first seed")
 	script := flag.String("script", "", "play a script from this file instead")
 	flag.Parse()
+	if flag.NArg() > 0 || *seeds == 0 {
+		fmt.Fprintln(os.Stderr, "usage: run [-seeds N] [-start N] | -script FILE")
+		os.Exit(2)
+	}
 	debug.SetGCPercent(1600) // little lives and much dies: half the time would go into looking for it
 
 	crashes, points, violations, runs := 0, 0, 0, uint64(0)
@@ -75,14 +79,22 @@ func results(seeds, start uint64, script string) <-chan sim.Result {
 
 // report tells what is wrong, and how to see it again.
 func report(r sim.Result, script string) {
+	name := fmt.Sprint("seed ", r.Seed)
+	if script != "" {
+		name = script
+	}
 	for _, v := range r.Violations {
-		fmt.Printf("seed %d: %s\n", r.Seed, v)
+		fmt.Printf("%s: %s\n", name, v)
 	}
 	fmt.Print(r.Transcripts())
 	if script != "" {
 		return
 	}
-	fmt.Printf("again: make sim SEEDS=1 START=%d\n", r.Seed)
-	fmt.Printf("shortest script that fails (keep it in engine/sim/testdata/scripts once mended; play it with go run ./engine/sim/run -script FILE):\n%s\n",
+	if bug := os.Getenv("RECOURSE_MUTANT"); bug != "" {
+		fmt.Printf("again: RECOURSE_MUTANT=%s go run -tags mutants ./engine/sim/run -seeds 1 -start %d\n", bug, r.Seed)
+	} else {
+		fmt.Printf("again: make sim SEEDS=1 START=%d\n", r.Seed)
+	}
+	fmt.Printf("shortest script that fails (keep it in engine/sim/testdata/scripts once mended; play it with the same command and -script FILE):\n%s\n",
 		sim.Shrink(r.Script, sim.Options{}, shrinkRuns))
 }

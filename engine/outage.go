@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// outage logs a failure that lasts: once when it begins, once a minute, and once
+// when it is over. What fails ten times a second must not fill the log.
+type outage struct {
+	what  string // "could not …"
+	log   *slog.Logger
+	level slog.Level
+
+	mu     sync.Mutex
+	since  time.Time // zero: none
+	told   time.Time
+	failed int
+}
+
+// againAfter is how often an outage that lasts is told.
+const againAfter = time.Minute
+
+// saw takes in how a try went; more is told beside the error.
+func (o *outage) saw(err error, more ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if err == nil {
+		if o.failed > 1 {
+			o.log.Info("it works again: "+o.what, "after", now.Sub(o.since).Round(time.Millisecond), "failures", o.failed)
+		}
+		o.since, o.failed = time.Time{}, 0
+		return
+	}
+	o.failed++
+	if o.since.IsZero() {
+		o.since = now
+	} else if now.Sub(o.told) < againAfter {
+		return
+	}
+	o.told = now
+	o.log.Log(context.Background(), o.level, o.what, append([]any{"error", err, "failures", o.failed, "since", o.since.UTC().Format(time.RFC3339)}, more...)...)
+}

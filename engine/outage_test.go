@@ -1,0 +1,30 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// An outage of ten minutes, failing ten times a second, is a dozen lines: when it began, each minute, and its end.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		o := outage{what: "could not commit", log: slog.New(slog.NewTextHandler(&b, nil)), level: slog.LevelError}
+		o.saw(nil)
+		for range 6000 {
+			o.saw(errors.New("no answer"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		o.saw(nil)
+		o.saw(nil)
+		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+		if len(lines) != 11 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[10], "works again") || !strings.Contains(lines[10], "failures=6000") {
+			t.Errorf("%d lines:\n%s", len(lines), b.String())
+		}
+	})
+}
