@@ -135,7 +135,7 @@ func (c *checker) start(o Op) {
 	switch a := o.Answer; {
 	case a.unknown():
 		if s != nil && s.body() == o.Body {
-			c.says(s, o, event{mayBegin: true})
+			c.mayBegin(s, o)
 		}
 	case a.ok() && s == nil:
 		c.fail("an acknowledged start has no saga", o)
@@ -153,6 +153,21 @@ func (c *checker) start(o Op) {
 	default:
 		c.fail("a start was refused that nothing speaks against", o)
 	}
+}
+
+// mayBegin notes a start whose answer was lost. It may have begun the saga at any
+// time since, so of several the earliest says all: a checker that tries them in every order would never end.
+func (c *checker) mayBegin(s *Saga, o Op) {
+	for i, h := range c.history[s] {
+		if !h.Input.(event).mayBegin {
+			continue
+		}
+		if h.Call > int64(o.Call) {
+			c.history[s][i].Call, c.history[s][i].ClientId = int64(o.Call), o.Client
+		}
+		return
+	}
+	c.says(s, o, event{mayBegin: true})
 }
 
 func (c *checker) get(o Op) {

@@ -112,7 +112,11 @@ func (l *load) start(ctx context.Context, c *histories.Client, to histories.Targ
 		n = 10_000 + l.marks
 		l.mu.Unlock()
 	}
-	s.saw(c.Start(ctx, to, s.key, "trip", n))
+	o := c.Start(ctx, to, s.key, "trip", n)
+	if o.Answer.Status == 503 { // which comes at once from a node that is not ready
+		pause(20)
+	}
+	s.saw(o)
 }
 
 // saw keeps what an answer says, for the next requests.
