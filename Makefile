@@ -7,10 +7,10 @@ BIN     := bin/recourse
 
 PG      := $(GO) run ./internal/testpg/run --
 
-.PHONY: help run build test vet prove crash fuzz bench sim mutants soak fmt clean
+.PHONY: help run build test vet prove crash fuzz bench bench-steps sim mutants soak fmt clean
 
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## play the demo: sagas that succeed, fail, are undone, and survive a crash; then stay up
 	@$(MAKE) --no-print-directory build
@@ -45,7 +45,11 @@ fuzz: ## each fuzz target for FUZZTIME, two at a time
 	  sed -n "s|^func \(Fuzz[A-Za-z0-9]*\)(.*|$$(dirname $$f) \1|p" $$f; \
 	done | xargs -P 2 -L 1 sh -c 'out=$$($(GO) test -run "^$$" -fuzz "^$$1\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s -parallel 1 $$0 2>&1) && echo "$$0 $$1: $$(echo "$$out" | grep -o "execs: [0-9]*" | tail -1)" || { echo "$$0 $$1 failed:"; echo "$$out"; exit 255; }'
 
-bench: ## cost per step of a saga of 100 steps and of 10,000
+bench: build ## what a saga costs beside the requests that it makes, on SQLite and on Postgres, both with fsync
+	$(BIN) bench
+	$(GO) run ./internal/testpg/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- sh -c '$(BIN) bench --database "$$RECOURSE_TEST_POSTGRES"'
+
+bench-steps: ## cost per step of a saga of 100 steps and of 10,000
 	$(GO) test -run '^$$' -bench PerStep -benchtime 5x ./engine
 
 SEEDS ?= 2000

@@ -45,7 +45,7 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	if err != nil {
 		return err
 	}
-	b := beginning{hash: fingerprint(c, body), def: l.def}
+	b := beginning{hash: fingerprint(c, body), def: l.def, wait: s.preferWait(c)}
 	if b.key, err = idempotencyKey(c); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 		if err != nil {
 			return err
 		}
-		return s.answerStart(c, head.ID, true)
+		return s.answerStart(c, found(head.ID), true, b.wait)
 	}
 	started, err := l.started()
 	if err != nil {
@@ -62,11 +62,12 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	b.version = int(started.Version)
 	b.options = saga.StartOptions{Version: int(started.Version), Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(started), Labels: l.m.Labels(),
 		Actor: callerOf(c).name, RetryOf: l.id, Reason: cmd.Reason}
-	id, replayed, err := s.begin(c.Request().Context(), b)
+	begun, replayed, err := s.begin(c.Request().Context(), b)
 	if err != nil {
 		return err
 	}
-	return s.answerStart(c, id, replayed)
+	defer begun.Stop()
+	return s.answerStart(c, begun, replayed, b.wait)
 }
 
 // started is what the saga was started with.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
@@ -26,34 +27,54 @@ func (s *server) startSaga(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	b := beginning{hash: fingerprint(c, body)}
+	b := beginning{hash: fingerprint(c, body), wait: s.preferWait(c)}
 	if b.key, err = idempotencyKey(c); err != nil {
 		return err
 	}
-	// A replay comes before everything that may have changed since.
-	if head, err := s.byKey(ctx, b); err != nil || head != nil {
-		if err != nil {
-			return err
-		}
-		return s.answerStart(c, head.ID, true)
-	}
-	req, err := readStart(o)
+	begun, replayed, err := s.startOnce(ctx, c, o, b)
 	if err != nil {
 		return err
+	}
+	defer begun.Stop()
+	return s.answerStart(c, begun, replayed, b.wait)
+}
+
+// startOnce starts what o asks for, or finds the saga that was started under the
+// same key. That comes before everything that may have changed since: what is
+// wrong with a start today is no concern of a replay.
+func (s *server) startOnce(ctx context.Context, c echo.Context, o *object, b beginning) (saga.Begun, bool, error) {
+	begun, replayed, wrong := s.startNew(ctx, c, o, b)
+	if wrong == nil || ctx.Err() != nil {
+		return begun, replayed, wrong
+	}
+	head, err := s.byKey(ctx, b)
+	var other *problem
+	switch {
+	case errors.As(err, &other):
+		return saga.Begun{}, false, err
+	case err != nil || head == nil:
+		return saga.Begun{}, false, wrong
+	}
+	return found(head.ID), true, nil
+}
+
+// found is a saga that was started before.
+func found(id uuid.UUID) saga.Begun { return saga.Begun{ID: id, Stop: func() {}} }
+
+func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b beginning) (saga.Begun, bool, error) {
+	req, err := readStart(o)
+	if err != nil {
+		return saga.Begun{}, false, err
 	}
 	b.def, b.version, err = s.pick(ctx, req.definition, req.version)
 	if err != nil {
-		return err
+		return saga.Begun{}, false, err
 	}
 	if req.budget != nil && req.budget.Amount != "" && req.budget.Currency == "" {
 		req.budget.Currency = b.def.Currency
 	}
 	b.options = saga.StartOptions{Version: b.version, Input: req.input, Vars: s.cfg.Vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name}
-	id, replayed, err := s.begin(ctx, b)
-	if err != nil {
-		return err
-	}
-	return s.answerStart(c, id, replayed)
+	return s.begin(ctx, b)
 }
 
 // maxUnique bounds a saga's unique value, which stores keep in an index.
@@ -65,36 +86,37 @@ type beginning struct {
 	def       *saga.Definition
 	version   int
 	options   saga.StartOptions
+	wait      time.Duration // how long its starter would wait for its end
 }
 
 // begin starts a saga, or finds the one that was started under the same key.
-func (s *server) begin(ctx context.Context, b beginning) (id uuid.UUID, replayed bool, err error) {
+func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, replayed bool, err error) {
 	data, unique, findings := saga.Begin(b.def, b.options)
 	if len(unique) > maxUnique {
 		findings = append(findings, saga.Finding{Pointer: "/input", Code: "unique_too_long",
 			Detail: fmt.Sprintf("`unique` gives a value of %d bytes, more than the %d allowed: use an id, or a hash", len(unique), maxUnique)})
 	}
 	if len(findings) > 0 {
-		return uuid.Nil, false, fail("invalid_start", "mend what `errors` names; nothing was started, and the Idempotency-Key is still free").with(findings...)
+		return saga.Begun{}, false, fail("invalid_start", "mend what `errors` names; nothing was started, and the Idempotency-Key is still free").with(findings...)
 	}
-	id, _, err = s.cfg.Engine.Start(ctx, b.def, journal.Start{
+	begun, err = s.cfg.Engine.Start(ctx, b.def, journal.Start{
 		Definition: b.def.Name, Version: b.version, SHA256: b.def.SHA256,
 		Key: b.key, Hash: b.hash, Unique: unique, RetryOf: b.options.RetryOf,
-	}, data)
+	}, data, b.wait > 0)
 	switch {
 	case errors.Is(err, journal.ErrUnique):
-		return uuid.Nil, false, fail("unique_taken", "saga %s is under way with the unique value %.100s: wait for its end, or cancel it", id, unique).of(id)
+		return saga.Begun{}, false, fail("unique_taken", "saga %s is under way with the unique value %.100s: wait for its end, or cancel it", begun.ID, unique).of(begun.ID)
 	case errors.Is(err, journal.ErrStartKey):
 		head, err := s.byKey(ctx, b)
 		if err != nil {
-			return uuid.Nil, false, err
+			return saga.Begun{}, false, err
 		}
 		if head == nil {
-			return uuid.Nil, false, saga.ErrUnavailable // its saga was deleted just now
+			return saga.Begun{}, false, saga.ErrUnavailable // its saga was deleted just now
 		}
-		return head.ID, true, nil
+		return found(head.ID), true, nil
 	}
-	return id, false, err
+	return begun, false, err
 }
 
 // byKey finds the saga that was started under a key, nil if there is none.
@@ -115,28 +137,57 @@ func (s *server) byKey(ctx context.Context, b beginning) (*journal.Head, error) 
 }
 
 // answerStart answers with the saga, at its end if the client would wait for that.
-func (s *server) answerStart(c echo.Context, id uuid.UUID, replayed bool) error {
-	wait := s.preferWait(c)
+func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wait time.Duration) error {
 	// The wait has its own time; the reading before it has the request's.
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
-	l, err := s.load(ctx, id)
-	if err != nil {
-		return err
-	}
+	view, left := begun.View, wait
 	if wait > 0 {
-		if _, err := l.await(ctx, wait, l.ended); err != nil {
-			return err
-		}
+		until := time.Now().Add(wait)
+		view = s.end(ctx, begun, wait)
+		left = time.Until(until)
 	}
 	h := c.Response().Header()
-	h.Set(echo.HeaderLocation, "/v1/sagas/"+id.String())
-	if replayed {
-		h.Set(replayHeader, "true")
-		return l.answer(c, http.StatusOK)
+	if view == nil {
+		l, err := s.load(ctx, begun.ID)
+		if err == nil && left > 0 {
+			_, err = l.await(ctx, left, l.ended)
+		}
+		if err != nil {
+			return err
+		}
+		if replayed {
+			h.Set(echo.HeaderLocation, "/v1/sagas/"+begun.ID.String())
+			h.Set(replayHeader, "true")
+			return l.answer(c, http.StatusOK)
+		}
+		v := l.m.View()
+		view = &v
 	}
-	h.Set("ETag", seqTag(l.m.Seq()))
-	return reply(c, http.StatusCreated, l.m.View()) // as it is new, there is no more to it than its journal
+	h.Set(echo.HeaderLocation, "/v1/sagas/"+begun.ID.String())
+	h.Set("ETag", seqTag(view.Seq))
+	return reply(c, http.StatusCreated, view) // as it is new, there is no more to it than its journal
+}
+
+// end waits for the end of a saga that was started here, and returns how it
+// ended; nil if that is not to be seen here: it has been parked, or goes on elsewhere.
+func (s *server) end(ctx context.Context, begun saga.Begun, wait time.Duration) *saga.View {
+	if begun.Ended == nil {
+		return nil
+	}
+	patience := time.NewTimer(wait)
+	defer patience.Stop()
+	select {
+	case m, ok := <-begun.Ended:
+		if ok {
+			v := m.View()
+			return &v
+		}
+	case <-patience.C:
+	case <-s.cfg.Done:
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // answer writes the saga.

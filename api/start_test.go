@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/journal"
@@ -340,11 +339,11 @@ type engineStub struct {
 	ready bool
 }
 
-func (e engineStub) Start(ctx context.Context, _ *saga.Definition, _ journal.Start, _ saga.StartedData) (uuid.UUID, int64, error) {
+func (e engineStub) Start(ctx context.Context, _ *saga.Definition, _ journal.Start, _ saga.StartedData, _ bool) (saga.Begun, error) {
 	if e.err == nil {
 		panic("the stub has no error")
 	}
-	return uuid.Nil, 0, e.err
+	return saga.Begun{}, e.err
 }
 
 func (e engineStub) Ready() bool { return e.ready }

@@ -38,11 +38,12 @@ type Catalog struct {
 	options Options
 	names   []string // of the vars; nil: not known
 	cache   cache
+	lookup  lookup
 }
 
 // New returns a catalog over store.
 func New(store journal.Catalog, o Options) *Catalog {
-	c := &Catalog{store: store, options: o}
+	c := &Catalog{store: store, options: o, lookup: lookup{store: store}}
 	if o.Vars != nil {
 		c.names = slices.AppendSeq([]string{}, maps.Keys(o.Vars))
 		slices.Sort(c.names)
@@ -78,7 +79,7 @@ func (c *Catalog) Definition(ctx context.Context, name string, version int) (*sa
 // Newest returns a name's newest version. Errors are Definition's, and
 // ErrArchived, with the document.
 func (c *Catalog) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
-	d, err := c.store.Document(ctx, Kind, name, 0)
+	d, err := c.lookup.newest(ctx, name)
 	if err != nil {
 		return d, nil, fmt.Errorf("definition %s: %w", name, err)
 	}

@@ -75,7 +75,8 @@ func BenchmarkPerStep(b *testing.B) {
 				total := time.Duration(0)
 				for b.Loop() {
 					began := time.Now()
-					id, _, err := n.Start(b.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256}, data)
+					begun, err := n.Start(b.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256}, data, false)
+					id := begun.ID
 					if err != nil {
 						b.Fatal(err)
 					}

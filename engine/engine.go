@@ -185,38 +185,51 @@ func (e *Engine) Ready() bool {
 func (e *Engine) Now() time.Time { return e.lease.now() }
 
 // Start makes a saga durable and sets it going; start and data are as saga.Begin
-// has checked them. It returns the saga's id and its journal's length. Errors:
-// saga.ErrBusy, saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique,
-// with the id of the saga that has it; ctx's, when it is not known whether the saga was started.
-func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData) (uuid.UUID, int64, error) {
+// has checked them. With follow, what it returns tells the saga's end, until it
+// is stopped. Errors: saga.ErrBusy, saga.ErrUnavailable; journal.ErrStartKey and
+// journal.ErrUnique, with the id of the saga that has it; ctx's, when it is not
+// known whether the saga was started.
+func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error) {
 	if e.stopping.Load() {
-		return uuid.Nil, 0, saga.ErrStopping
+		return saga.Begun{}, saga.ErrStopping
 	}
 	if !e.Ready() {
-		return uuid.Nil, 0, saga.ErrUnavailable
+		return saga.Begun{}, saga.ErrUnavailable
 	}
 	if e.running() >= e.cfg.MaxRunning {
-		return uuid.Nil, 0, saga.ErrBusy
+		return saga.Begun{}, saga.ErrBusy
 	}
-	now := e.Now()
-	id, err := uuid.NewV7AtTime(now)
+	id, err := uuid.NewV7AtTime(e.Now())
 	if err != nil {
-		return uuid.Nil, 0, err
+		return saga.Begun{}, err
 	}
+	begun := saga.Begun{ID: id, Stop: func() {}}
+	if follow {
+		begun.Ended, begun.Stop = e.hub.start(id)
+	}
+	begun.View, begun.ID, err = e.admit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data})
+	if err != nil {
+		begun.Stop()
+	}
+	return begun, err
+}
+
+func (e *Engine) admit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.View, uuid.UUID, error) {
 	reply := make(chan Replied, 1)
+	s.Reply = reply
 	select {
-	case e.laneOf(id).events <- StartSaga{ID: id, Def: def, Start: start, Data: data, Reply: reply}:
+	case e.laneOf(id).events <- s:
 	case <-ctx.Done():
-		return uuid.Nil, 0, saga.ErrUnavailable
+		return nil, uuid.Nil, saga.ErrUnavailable
 	}
 	select {
 	case a := <-reply:
 		if a.Err == nil {
 			failpoint.Hit("start.reply")
 		}
-		return a.ID, a.Seq, a.Err
+		return a.View, a.ID, a.Err
 	case <-ctx.Done():
-		return uuid.Nil, 0, ctx.Err()
+		return nil, uuid.Nil, ctx.Err()
 	}
 }
 

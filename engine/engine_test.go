@@ -135,7 +135,8 @@ func (n *node) start(def *saga.Definition, input string, vars map[string]string)
 		n.t.Fatalf("begin: %v", wrong)
 	}
 	for range 100 {
-		id, _, err := n.Start(n.t.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Unique: unique}, data)
+		begun, err := n.Start(n.t.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Unique: unique}, data, false)
+		id := begun.ID
 		if errors.Is(err, saga.ErrUnavailable) {
 			<-time.After(5 * time.Millisecond) // the node was still registering
 			continue

@@ -105,15 +105,16 @@ type (
 	// Replied answers a StartSaga.
 	Replied struct {
 		Reply any
-		ID    uuid.UUID // with ErrStartKey and ErrUnique: the saga that has it
-		Seq   int64
+		ID    uuid.UUID  // with ErrStartKey and ErrUnique: the saga that has it
+		View  *saga.View // as it is durable; nil if more than that has happened
 		Err   error
 	}
-	// Advanced says that a saga's journal has grown, durably.
+	// Advanced says that a saga's journal has grown, durably. Final is the machine of
+	// one that has ended and been let go: the lane does not touch it any more.
 	Advanced struct {
 		ID    uuid.UUID
 		Seq   int64
-		Ended bool
+		Final *saga.Machine
 	}
 	// Dropped says that the lane has forgotten a saga, and why; nil: it is parked or has ended.
 	// Requests of it that are under way are of no use any more.

@@ -4,12 +4,32 @@ import (
 	"sync"
 
 	"github.com/gofrs/uuid/v5"
+
+	"recourse/saga"
 )
 
-// hub tells watchers that a saga's journal has grown.
+// hub tells watchers that a saga's journal has grown, and starters that it has ended.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[uuid.UUID]map[chan struct{}]struct{}
+	starters map[uuid.UUID]chan *saga.Machine
+}
+
+// start returns a channel that gets the machine of the saga when it has ended,
+// or is closed when it has left this node's memory before. A saga has one starter. stop ends it.
+func (h *hub) start(id uuid.UUID) (end <-chan *saga.Machine, stop func()) {
+	ch := make(chan *saga.Machine, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.starters == nil {
+		h.starters = make(map[uuid.UUID]chan *saga.Machine)
+	}
+	h.starters[id] = ch
+	return ch, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.starters, id)
+	}
 }
 
 func (h *hub) watch(id uuid.UUID) (<-chan struct{}, func()) {
@@ -33,10 +53,24 @@ func (h *hub) watch(id uuid.UUID) (<-chan struct{}, func()) {
 	}
 }
 
-func (h *hub) notify(id uuid.UUID) {
+// gone tells a saga's starter that its end will not be seen here.
+func (h *hub) gone(id uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for ch := range h.watchers[id] {
+	if ch := h.starters[id]; ch != nil {
+		delete(h.starters, id)
+		close(ch)
+	}
+}
+
+func (h *hub) advanced(a Advanced) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ch := h.starters[a.ID]; ch != nil && a.Final != nil {
+		delete(h.starters, a.ID)
+		ch <- a.Final
+	}
+	for ch := range h.watchers[a.ID] {
 		select {
 		case ch <- struct{}{}:
 		default:

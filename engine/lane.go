@@ -428,7 +428,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 	}
 	if r.broken != nil {
 		if r.reply != nil { // it broke while its start was being committed: it is there all the same
-			l.emit(Replied{Reply: r.reply, ID: r.id, Seq: int64(len(r.sent.Records))})
+			l.emit(Replied{Reply: r.reply, ID: r.id})
 			r.reply = nil
 		}
 		if r.sent.Release {
@@ -441,12 +441,20 @@ func (l *Lane) durable(r *run, res journal.Result) {
 	r.moved, r.watches = l.now, 0
 	seq := r.m.Seq() - int64(len(r.next.Records))
 	if r.reply != nil {
-		l.emit(Replied{Reply: r.reply, ID: r.id, Seq: seq})
+		reply := Replied{Reply: r.reply, ID: r.id}
+		if len(r.next.Records) == 0 {
+			v := r.m.View()
+			reply.View = &v
+		}
+		l.emit(reply)
 		r.reply = nil
 	}
 	if len(r.sent.Records) > 0 {
-		last := r.sent.Records[len(r.sent.Records)-1]
-		l.emit(Advanced{ID: r.id, Seq: seq, Ended: last.Kind == journal.Finished})
+		grown := Advanced{ID: r.id, Seq: seq}
+		if r.sent.Release && r.m.Status().Terminal() {
+			grown.Final = r.m
+		}
+		l.emit(grown)
 	}
 	for _, s := range r.sending {
 		r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)

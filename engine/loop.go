@@ -96,8 +96,9 @@ func (l *laneLoop) do(eff Effect) {
 	case Replied:
 		eff.Reply.(chan Replied) <- eff
 	case Advanced:
-		e.hub.notify(eff.ID)
+		e.hub.advanced(eff)
 	case Dropped:
+		e.hub.gone(eff.ID)
 		if eff.Err != nil && !errors.Is(eff.Err, journal.ErrUnique) && !errors.Is(eff.Err, journal.ErrStartKey) { // which the client is told
 			e.cfg.Log.Warn("saga dropped from this node", "saga", eff.ID, "error", eff.Err)
 		}

@@ -52,6 +52,33 @@ func (m *Machine) apply(r journal.Record) error {
 	return fmt.Errorf("%w: kind %q", ErrUnreadable, r.Kind)
 }
 
+// made is the data that this machine made last: most often it is applied next,
+// and need not be read back.
+type made struct {
+	data  json.RawMessage
+	value any
+}
+
+// make encodes the data of a record. exact says that reading it back gives value again.
+func (m *Machine) make(value any, exact bool) json.RawMessage {
+	data := encode(value)
+	if exact {
+		m.made = made{data, value}
+	}
+	return data
+}
+
+// take reads a record's data, or takes it as it was made.
+func take[T any](m *Machine, r journal.Record, into *T) error {
+	if len(r.Data) > 0 && len(m.made.data) > 0 && &r.Data[0] == &m.made.data[0] {
+		if v, ok := m.made.value.(T); ok {
+			*into, m.made = v, made{}
+			return nil
+		}
+	}
+	return read(r, into)
+}
+
 func read(r journal.Record, into any) error {
 	if len(r.Data) == 0 {
 		return nil
@@ -117,7 +144,7 @@ func (m *Machine) applyStep(r journal.Record) error {
 
 func (m *Machine) applyIntent(s *side, r journal.Record) error {
 	var d IntentData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	if d.WakeAt != nil {
@@ -149,7 +176,7 @@ func (m *Machine) applyIntent(s *side, r journal.Record) error {
 
 func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	var d OutcomeData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	ev, ok := thenEvent[d.Then]

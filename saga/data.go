@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -110,6 +111,12 @@ type OutcomeData struct {
 	RetryAt    *Time           `json:"retry_at,omitempty"`
 	Then       Then            `json:"then,omitempty"`
 	Found      *bool           `json:"found,omitempty"` // of a verify query
+}
+
+// exact reports whether reading back what the data is written as surely gives
+// the same: times are written in milliseconds, and raw JSON without spaces.
+func (d OutcomeData) exact() bool {
+	return d.RetryAt == nil && !bytes.ContainsAny(d.Result, " \t\r\n") && !bytes.ContainsAny(d.Output, " \t\r\n")
 }
 
 // DecidedData is the data of `decided`.

@@ -223,7 +223,7 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 		}
 		timeout = min(timeout, left)
 	}
-	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: encode(d)}
+	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: m.make(d, true)}
 	return []Decision{Dispatch{Intent: r, Send: Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation,
 		Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step)}}}
 }

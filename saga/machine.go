@@ -45,6 +45,7 @@ type Machine struct {
 	at      time.Time
 	hash    []byte
 	created time.Time
+	made    made
 
 	started StartedData
 	input   any

@@ -57,7 +57,7 @@ func (m *Machine) Settle(path string, way journal.Way, attempt int, a Answer, at
 	default:
 		class = t.do()
 	}
-	return journal.Record{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: encode(t.d)}, nil
+	return journal.Record{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: m.make(t.d, t.d.exact())}, nil
 }
 
 // settling is one answer being judged.

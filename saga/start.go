@@ -129,6 +129,14 @@ func uniqueValue(def *Definition, d StartedData) (string, *Finding) {
 	return string(v), nil
 }
 
+// Begun is a saga that was started.
+type Begun struct {
+	ID    uuid.UUID
+	View  *View           // as it is durable; nil: read it from its journal
+	Ended <-chan *Machine // of one that is followed: gets its machine when it has ended, and is closed when it has left this node before
+	Stop  func()          // ends the following
+}
+
 // StartRecord returns the record that starts a saga.
 func StartRecord(d StartedData) journal.Record {
 	return journal.Record{Kind: journal.Started, Data: encode(d)}

@@ -28,7 +28,12 @@ type cli struct {
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
+	Bench benchCmd `cmd:"" help:"Measure what a saga costs beside the requests that it makes."`
+
 	World worldCmd `cmd:"" hidden:"" help:"Run the demo's world."`
+
+	BenchStub  benchStubCmd  `cmd:"" hidden:"" help:"Run the other side of a benchmark."`
+	BenchFloor benchFloorCmd `cmd:"" hidden:"" help:"Run the floor of a benchmark."`
 }
 
 // serverFlags say which server a command talks to.

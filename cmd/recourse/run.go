@@ -137,7 +137,8 @@ func (l *local) begin(file string, o saga.StartOptions) error {
 		return wrongStart(wrong)
 	}
 	l.def = def
-	l.id, _, err = l.engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: doc.Version, SHA256: def.SHA256, Unique: unique}, data)
+	begun, err := l.engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: doc.Version, SHA256: def.SHA256, Unique: unique}, data, false)
+	l.id = begun.ID
 	if errors.Is(err, journal.ErrUnique) {
 		return exit(exitConflict, fmt.Errorf("saga %s is under way with the same `unique` value: wait for its end", l.id))
 	} else if err != nil {

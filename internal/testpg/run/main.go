@@ -2,6 +2,8 @@
 // PostgreSQL server, which many test processes then share:
 //
 //	go run ./internal/testpg/run -- go test ./...
+//
+// The server is fast rather than durable; -c name=value before -- sets what it should be instead.
 package main
 
 import (
@@ -17,14 +19,18 @@ import (
 
 func main() {
 	args := os.Args[1:]
+	var settings []string
+	for len(args) > 1 && args[0] == "-c" {
+		settings, args = append(settings, args[1]), args[2:]
+	}
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
 	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: run -- command [argument ...]")
+		fmt.Fprintln(os.Stderr, "usage: run [-c setting=value ...] -- command [argument ...]")
 		os.Exit(2)
 	}
-	status, err := run(args)
+	status, err := run(settings, args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testpg:", err)
 	}
@@ -32,10 +38,10 @@ func main() {
 }
 
 // run returns the command's exit status, 128 + n if signal n ended it, and 1 with an error of its own.
-func run(args []string) (status int, err error) {
+func run(settings, args []string) (status int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	c, err := testpg.Start()
+	c, err := testpg.Start(settings...)
 	if err != nil {
 		return 1, err
 	}

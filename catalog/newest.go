@@ -1,0 +1,81 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"recourse/journal"
+)
+
+// lookup finds newest documents for many callers at once. A caller never gets the
+// result of a look that began before it asked: who publishes and then starts a saga
+// gets what it published, on whichever node.
+type lookup struct {
+	store journal.Catalog
+	mu    sync.Mutex
+	names map[string]*looks
+}
+
+// looks are the one under way for a name, and the one that begins when that is done.
+type looks struct {
+	busy bool
+	next *look
+}
+
+type look struct {
+	done chan struct{}
+	doc  journal.Document
+	err  error
+}
+
+// lookTime bounds a look, which is not any one caller's.
+const lookTime = 10 * time.Second
+
+// newest returns a name's newest document. Errors are the store's, and ctx's.
+func (l *lookup) newest(ctx context.Context, name string) (journal.Document, error) {
+	l.mu.Lock()
+	if l.names == nil {
+		l.names = make(map[string]*looks)
+	}
+	at := l.names[name]
+	if at == nil {
+		at = &looks{}
+		l.names[name] = at
+	}
+	if at.next == nil {
+		at.next = &look{done: make(chan struct{})}
+	}
+	mine := at.next
+	if !at.busy {
+		at.busy = true
+		go l.run(name, at)
+	}
+	l.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.doc, mine.err
+	case <-ctx.Done():
+		return journal.Document{}, fmt.Errorf("definition %s: %w", name, ctx.Err())
+	}
+}
+
+// run looks for as long as somebody asks.
+func (l *lookup) run(name string, at *looks) {
+	for {
+		l.mu.Lock()
+		mine := at.next
+		at.next = nil
+		if mine == nil {
+			delete(l.names, name)
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+		mine.doc, mine.err = l.store.Document(ctx, Kind, name, 0)
+		cancel()
+		close(mine.done)
+	}
+}

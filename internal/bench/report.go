@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is what a session found.
+type Report struct {
+	Workload string   `json:"workload"`
+	Store    string   `json:"store"`
+	Machine  string   `json:"machine"`
+	Rounds   int      `json:"rounds"`
+	Runs     []Figure `json:"runs"`
+}
+
+// Figure is one point: medians over the rounds; latencies over all of their sagas.
+type Figure struct {
+	Variant     Variant `json:"variant"`
+	Concurrency int     `json:"concurrency"`      // 0: an open loop
+	Rate        int     `json:"rate,omitempty"`   // of the open loop
+	Engine      float64 `json:"engine_per_s"`     // sagas
+	Floor       float64 `json:"floor_per_s"`      // sagas
+	Ratio       float64 `json:"ratio"`            // median of the rounds' ratios
+	P50         float64 `json:"p50_ms"`           // of the engine
+	P99         float64 `json:"p99_ms"`           //
+	P999        float64 `json:"p999_ms"`          //
+	FloorP50    float64 `json:"floor_p50_ms"`     //
+	FloorP99    float64 `json:"floor_p99_ms"`     //
+	Commits     float64 `json:"commits_per_saga"` //
+	Written     float64 `json:"wal_bytes_per_saga"`
+	CPU         CPU     `json:"cpu_ms_per_saga"`
+	FloorCPU    CPU     `json:"floor_cpu_ms_per_saga"` // its `engine` is the floor
+	FloorCommit float64 `json:"floor_commits_per_saga"`
+	FloorWrite  float64 `json:"floor_wal_bytes_per_saga"`
+	PeakMB      int64   `json:"peak_mb"` // of the engine, so far
+	LedgerOK    bool    `json:"ledger_ok"`
+}
+
+// CPU is milliseconds per saga. A database that is not on this machine shows 0;
+// SQLite's work is the engine's.
+type CPU struct {
+	Engine   float64 `json:"engine"`
+	Database float64 `json:"database"`
+	Stub     float64 `json:"stub"`
+}
+
+func (c *Config) report(points []point, all []samples) Report {
+	r := Report{Workload: "booking3", Rounds: c.Rounds}
+	for i, p := range points {
+		r.Runs = append(r.Runs, c.figure(p, all[i]))
+	}
+	return r
+}
+
+func (c *Config) figure(p point, s samples) Figure {
+	f := Figure{Variant: p.variant, Concurrency: p.clients, LedgerOK: true, PeakMB: peakOf(c.Engine.PID)}
+	if p.clients == 0 {
+		f.Rate = c.Rate
+	}
+	var ratios []float64
+	for i := range s.engine {
+		ratios = append(ratios, s.engine[i].took.PerSecond()/s.floor[i].took.PerSecond())
+	}
+	f.Ratio = round(median(ratios))
+	f.Engine, f.Commits, f.Written, f.CPU = sum(s.engine)
+	f.Floor, f.FloorCommit, f.FloorWrite, f.FloorCPU = sum(s.floor)
+	e, fl := latencies(s.engine), latencies(s.floor)
+	f.P50, f.P99, f.P999 = ms(e.Quantile(.5)), ms(e.Quantile(.99)), ms(e.Quantile(.999))
+	f.FloorP50, f.FloorP99 = ms(fl.Quantile(.5)), ms(fl.Quantile(.99))
+	return f
+}
+
+// sum takes the medians over the rounds, per saga.
+func sum(list []sample) (perSecond, commits, written float64, cpu CPU) {
+	over := func(of func(sample) float64) float64 {
+		var v []float64
+		for _, s := range list {
+			v = append(v, of(s))
+		}
+		return round(median(v))
+	}
+	each := func(d func(reading) float64) func(sample) float64 {
+		return func(s sample) float64 { return d(s.used) / float64(max(len(s.took.All), 1)) }
+	}
+	return over(func(s sample) float64 { return s.took.PerSecond() }),
+		over(each(func(r reading) float64 { return float64(r.commits) })),
+		over(each(func(r reading) float64 { return float64(r.written) })),
+		CPU{
+			Engine:   over(each(func(r reading) float64 { return r.program.Seconds() * 1000 })),
+			Database: over(each(func(r reading) float64 { return r.database.Seconds() * 1000 })),
+			Stub:     over(each(func(r reading) float64 { return r.stub.Seconds() * 1000 })),
+		}
+}
+
+func latencies(list []sample) Took {
+	var t Took
+	for _, s := range list {
+		t.All = append(t.All, s.took.All...)
+	}
+	slices.Sort(t.All)
+	return t
+}
+
+func ms(d time.Duration) float64 { return round(float64(d) / 1e6) }
+
+// round keeps three digits behind the point.
+func round(v float64) float64 { return math.Round(v*1000) / 1000 }
+
+// Print writes the report for people.
+func (r Report) Print(w io.Writer) error {
+	fmt.Fprintf(w, "%s on %s, %s; medians of %d rounds, the ledger was right after each\n\n", r.Workload, r.Store, r.Machine, r.Rounds)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, strings.Join([]string{"variant", "clients", "sagas/s", "floor/s", "ratio", "p50 ms", "p99", "p99.9", "commits", "(floor)", "written B", "(floor)", "CPU ms", "(floor)", "db ms", "(floor)", "stub ms", ""}, "\t"))
+	for _, f := range r.Runs {
+		clients := fmt.Sprint(f.Concurrency)
+		if f.Concurrency == 0 {
+			clients = fmt.Sprintf("%d/s", f.Rate)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t\n", f.Variant, clients, f.Engine, f.Floor, f.Ratio,
+			f.P50, f.P99, f.P999, f.Commits, f.FloorCommit, f.Written, f.FloorWrite, f.CPU.Engine, f.FloorCPU.Engine, f.CPU.Database, f.FloorCPU.Database, f.CPU.Stub)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\ncommits, bytes written and CPU are per saga; CPU is of the engine (or the floor), the database and the other side. peak memory of the engine: %d MB\n", r.Runs[len(r.Runs)-1].PeakMB)
+	return err
+}

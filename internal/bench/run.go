@@ -1,0 +1,159 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Config is a session.
+type Config struct {
+	Engine, Floor, Stub Process
+	Database            string // of both; a SQLite file's name or a Postgres URL
+	Variants            []Variant
+	Clients             []int // closed loops
+	Rate                int   // of an open loop a second; 0: none
+	Each                time.Duration
+	Rounds              int
+	Progress            func(done, of int, what string)
+}
+
+// Prepare publishes the definitions and runs one saga of each, for the floor to copy.
+func Prepare(ctx context.Context, engine, stub Process) (map[string]Script, error) {
+	scripts := make(map[string]Script)
+	for _, v := range []Variant{Succeeds, Undone} {
+		if _, err := do(ctx, http.MethodPut, engine.URL+"/v1/definitions/"+v.Name(), v.Definition(stub.URL)); err != nil {
+			return nil, fmt.Errorf("publish %s: %w", v.Name(), err)
+		}
+		l := NewLoad(engine.URL, 1)
+		if err := l.one(ctx, v); err != nil {
+			return nil, fmt.Errorf("try %s: %w", v.Name(), err)
+		}
+		var list struct{ Data []struct{ ID string } }
+		body, err := get(ctx, engine.URL+"/v1/sagas?limit=1&definition="+v.Name())
+		if err == nil {
+			err = json.Unmarshal(body, &list)
+		}
+		if err != nil || len(list.Data) != 1 {
+			return nil, fmt.Errorf("find the tried saga: %.200s: %w", body, err)
+		}
+		journal, err := get(ctx, engine.URL+"/v1/sagas/"+list.Data[0].ID+"/journal?limit=200")
+		if err != nil {
+			return nil, err
+		}
+		if scripts[v.Name()], err = script(journal, v.Ends()); err != nil {
+			return nil, err
+		}
+	}
+	return scripts, nil
+}
+
+// point is one thing that is measured, in every round.
+type point struct {
+	variant Variant
+	clients int // 0: open loop
+}
+
+// samples are what the rounds of a point gave.
+type samples struct {
+	engine, floor []sample
+}
+
+type sample struct {
+	took Took
+	used reading
+}
+
+// Run measures every point in every round, engine and floor in turns. It fails
+// if the other side's ledger is not what it must be after any of them.
+func Run(ctx context.Context, c Config) (Report, error) {
+	db, err := openDatabase(ctx, c.Database)
+	if err != nil {
+		return Report{}, err
+	}
+	defer db.close(context.WithoutCancel(ctx))
+	if err := db.durable(ctx); err != nil {
+		return Report{}, err
+	}
+	var points []point
+	for _, v := range c.Variants {
+		for _, n := range c.Clients {
+			points = append(points, point{v, n})
+		}
+		if c.Rate > 0 {
+			points = append(points, point{v, 0})
+		}
+	}
+	all := make([]samples, len(points))
+	done := 0
+	for round := range c.Rounds {
+		for i, p := range points {
+			for turn := range 2 {
+				engine := (turn+round)%2 == 0
+				c.Progress(done, c.Rounds*len(points)*2, fmt.Sprintf("%s, %d clients", p.variant, p.clients))
+				s, err := c.measure(ctx, db, p, engine)
+				if err != nil {
+					return Report{}, err
+				}
+				if engine {
+					all[i].engine = append(all[i].engine, s)
+				} else {
+					all[i].floor = append(all[i].floor, s)
+				}
+				done++
+			}
+		}
+	}
+	c.Progress(done, done, "done")
+	return c.report(points, all), nil
+}
+
+// measure runs one load against one program.
+func (c *Config) measure(ctx context.Context, db *database, p point, engine bool) (sample, error) {
+	program, commits := c.Floor, floorCommits(c.Floor)
+	if engine {
+		program, commits = c.Engine, engineCommits(c.Engine)
+	}
+	if _, err := do(ctx, http.MethodPost, c.Stub.URL+"/reset", ""); err != nil {
+		return sample{}, err
+	}
+	l := NewLoad(program.URL, max(p.clients, 1024))
+	before, err := db.read(ctx, program, c.Stub, commits)
+	if err != nil {
+		return sample{}, err
+	}
+	var took Took
+	if p.clients > 0 {
+		took, err = l.Closed(ctx, p.variant, p.clients, c.Each)
+	} else {
+		took, err = l.Open(ctx, p.variant, c.Rate, c.Each)
+	}
+	if err != nil {
+		return sample{}, err
+	}
+	after, err := db.read(ctx, program, c.Stub, commits)
+	if err != nil {
+		return sample{}, err
+	}
+	ledger, err := ledgerOf(ctx, c.Stub)
+	if err == nil {
+		err = p.variant.Check(ledger, len(took.All))
+	}
+	l.client.CloseIdleConnections()
+	return sample{took, after.minus(before)}, err
+}
+
+// median of a list, which it sorts.
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	if n := len(list); n%2 == 0 {
+		return (list[n/2-1] + list[n/2]) / 2
+	}
+	return list[len(list)/2]
+}

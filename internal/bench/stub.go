@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Stub is the other side: it honours keys, and counts.
+//
+//	POST /do/…       an effect under the Idempotency-Key; 201 {"id": …}
+//	POST /refuse     422
+//	DELETE /do/…/id  undoes it; 200
+//	GET /ledger      a Ledger
+//	POST /reset      forgets everything
+type Stub struct {
+	delay time.Duration // of each answer
+	cheat bool
+	mu    sync.Mutex
+	made  map[string]string // key → effect id
+	gone  map[string]bool   // effect id
+	l     Ledger
+}
+
+// Ledger is what the stub counted.
+type Ledger struct {
+	Requests int `json:"requests"`
+	Effects  int `json:"effects"`
+	Again    int `json:"again"`   // requests under a key that had its effect already
+	Keyless  int `json:"keyless"` // writes without a key
+	Undone   int `json:"undone"`
+	Strange  int `json:"strange"` // undone twice, or undone what never was
+	Refused  int `json:"refused"`
+}
+
+// NewStub returns a stub that takes delay for each answer. With cheat it books
+// every tenth effect twice, which must be noticed.
+func NewStub(delay time.Duration, cheat bool) *Stub {
+	s := &Stub{delay: delay, cheat: cheat}
+	s.reset()
+	return s
+}
+
+func (s *Stub) reset() {
+	s.made, s.gone, s.l = make(map[string]string), make(map[string]bool), Ledger{}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == "/ledger":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(s.l)
+		return
+	case r.URL.Path == "/reset":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.reset()
+		return
+	}
+	if s.delay > 0 {
+		time.Sleep(s.delay)
+	}
+	status, body := s.take(r)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body))
+}
+
+func (s *Stub) take(r *http.Request) (status int, body string) {
+	key := r.Header.Get("Idempotency-Key")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.l.Requests++
+	switch {
+	case key == "":
+		s.l.Keyless++
+		return http.StatusBadRequest, `{}`
+	case r.URL.Path == "/refuse":
+		s.l.Refused++
+		return http.StatusUnprocessableEntity, `{"title":"no seats left"}`
+	case r.Method == http.MethodDelete:
+		id := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+		if n, err := strconv.Atoi(id); err != nil || n < 1 || n > s.l.Effects || s.gone[id] {
+			s.l.Strange++
+		}
+		s.gone[id] = true
+		s.l.Undone++
+		return http.StatusOK, `{}`
+	}
+	id := s.made[key]
+	if id != "" {
+		s.l.Again++
+	} else {
+		s.l.Effects++
+		id = strconv.Itoa(s.l.Effects)
+		s.made[key] = id
+		if s.cheat && s.l.Effects%10 == 0 {
+			s.l.Effects++
+		}
+	}
+	return http.StatusCreated, `{"id":"` + id + `"}`
+}
