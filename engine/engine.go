@@ -92,21 +92,24 @@ type Engine struct {
 
 	renewals, mails, claims outage
 
-	callCtx    context.Context // cancelled when attempts under way are given up
-	cancelCall context.CancelFunc
-	stopping   atomic.Bool
-	identity   atomic.Value   // string: the node that the lanes write as; "" between leases
-	loading    atomic.Int64   // claimed sagas on their way to their lanes
-	work       sync.WaitGroup // calls and loads
+	callCtx     context.Context // cancelled when attempts under way are given up
+	cancelCall  context.CancelFunc
+	cancelStore context.CancelFunc
+	storeCtx    context.Context // cancelled when stopping, after the lanes have drained or were given up
+	stopping    atomic.Bool
+	identity    atomic.Value   // string: the node that the lanes write as; "" between leases
+	loading     atomic.Int64   // claimed sagas on their way to their lanes
+	work        sync.WaitGroup // calls and loads
 }
 
 // New returns an engine that does nothing until Run.
 func New(cfg Config) *Engine {
 	cfg.defaults()
-	health := &health{Store: brittle.Store(cfg.Store), after: cfg.Lease}
+	health := &health{Store: brittle.Store(cfg.Store), after: min(cfg.Lease, ailingFor)}
 	cfg.Store = health
 	e := &Engine{cfg: cfg, health: health, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
+	e.storeCtx, e.cancelStore = context.WithCancel(context.Background())
 	e.identity.Store("")
 	told := func(what string) outage { return outage{what: what, log: cfg.Log, level: slog.LevelWarn} }
 	e.renewals, e.mails, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
@@ -135,6 +138,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	e.drain()
+	e.cancelStore()
 	close(quit)
 	for _, l := range e.lanes {
 		close(l.quit)

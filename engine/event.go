@@ -98,9 +98,10 @@ type (
 	}
 	// Perform wants a request sent, and Answered in return. Its intent is committed.
 	Perform struct {
-		ID   uuid.UUID
-		Node string // whose lease must hold when it leaves
-		Send saga.Send
+		ID     uuid.UUID
+		Node   string  // whose lease must hold when it leaves
+		Permit *Permit // which must hold, too
+		Send   saga.Send
 	}
 	// Replied answers a StartSaga.
 	Replied struct {

@@ -17,6 +17,9 @@ type health struct {
 	failed atomic.Pointer[time.Time] // when the last commit failed; nil: it went through
 }
 
+// ailingFor is how long a commit that failed counts, if no other is tried: then it may be tried again.
+const ailingFor = 2 * time.Second
+
 // ailing reports whether commits fail.
 func (h *health) ailing() bool {
 	at := h.failed.Load()

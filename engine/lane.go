@@ -39,6 +39,7 @@ type Lane struct {
 	batch    []journal.Append
 	failures int // of the commit under way, in a row
 	draining bool
+	watched  time.Time // the last Watch
 	alarms   alarms
 	stalest  time.Time
 	now      time.Time
@@ -88,7 +89,7 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 	case Waits:
 		if r := l.runs[ev.ID]; r != nil {
 			if c := r.called(ev.Path, ev.Way, ev.Attempt); c != nil {
-				c.until = now.Add(c.timeout)
+				c.until, r.watches = now.Add(c.timeout), 0
 			}
 		}
 	case Watch:
@@ -294,7 +295,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			r.sends = append(r.sends, d.Send)
 			r.open++
 			if mutant.On("send-before-commit") {
-				l.emit(Perform{ID: r.id, Node: l.node, Send: d.Send})
+				l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: d.Send})
 				r.sends = nil
 			}
 			return true, nil
@@ -458,7 +459,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 	}
 	for _, s := range r.sending {
 		r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
-		l.emit(Perform{ID: r.id, Node: l.node, Send: s})
+		l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: s})
 	}
 	r.sending = nil
 	released := r.sent.Release
@@ -538,6 +539,7 @@ func (l *Lane) drain() {
 // drop forgets a saga.
 func (l *Lane) drop(r *run, why error) {
 	delete(l.runs, r.id)
+	r.permit.revoke()
 	if r.queued {
 		l.queue = slices.DeleteFunc(l.queue, func(q *run) bool { return q == r })
 	}
@@ -569,6 +571,7 @@ func (l *Lane) setAside(r *run, err error) {
 		l.drop(r, err)
 		return
 	}
+	r.permit.revoke()
 	r.broken, r.more, r.sends = err, false, nil
 	r.next = journal.Append{Saga: r.id, Release: true}
 	l.enqueue(r)

@@ -125,7 +125,7 @@ func (l *laneLoop) commits() {
 			}
 		}
 		began := time.Now()
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(l.e.storeCtx, 30*time.Second)
 		results, err := l.e.cfg.Store.Append(ctx, c.Node, c.Batch)
 		cancel()
 		l.e.stats.committed(len(c.Batch), time.Since(began), err)
@@ -188,7 +188,6 @@ func (l *laneLoop) waits(p Perform) {
 	}
 }
 
-// call performs a request. A caller that panics may have sent it.
 // leasePoll is how often a request looks whether the lease holds again.
 const leasePoll = 20 * time.Millisecond
 
@@ -198,7 +197,7 @@ const leasePoll = 20 * time.Millisecond
 func (l *laneLoop) leased(p Perform) bool {
 	e := l.e
 	var waited time.Duration
-	for ; e.lease.node() == p.Node; waited += leasePoll {
+	for ; e.lease.node() == p.Node && p.Permit.Valid(); waited += leasePoll {
 		valid := e.lease.valid()
 		if waited > 0 && (valid || waited%e.cfg.Watch < leasePoll) {
 			l.waits(p)
@@ -217,6 +216,7 @@ func (l *laneLoop) leased(p Perform) bool {
 	return false
 }
 
+// call performs a request. A caller that panics may have sent it.
 func (l *laneLoop) call(s saga.Send) (answer saga.Answer) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -33,6 +34,7 @@ type run struct {
 	open           int              // attempts whose answers this process will get
 	calls          []call           // those of them that have left, or are about to
 	moved          time.Time        // when its journal grew, or was read, last
+	permit         Permit           // of its requests to leave
 	watches        int              // in a row that found it stalled
 	shown          saga.Status
 	alarm          time.Time
@@ -101,3 +103,12 @@ func (a *alarms) Pop() any {
 	*a = (*a)[:len(*a)-1]
 	return last
 }
+
+// Permit says whether a saga's requests may still leave. The lane takes it back
+// when it gives the saga up: what has not left by then is another's affair.
+type Permit struct{ gone atomic.Bool }
+
+// Valid reports whether a request may leave.
+func (p *Permit) Valid() bool { return !p.gone.Load() }
+
+func (p *Permit) revoke() { p.gone.Store(true) }

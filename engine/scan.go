@@ -142,7 +142,7 @@ func (e *Engine) read(node string, c journal.Claimed) (ev Loaded, err error) {
 			ev.Err, err = fmt.Errorf("panic: %v", p), nil
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	defer cancel()
 	ev = Loaded{Claimed: c, Node: node}
 	if ev.Def, err = e.cfg.Definitions.Definition(ctx, c.Definition, c.Version); err != nil {

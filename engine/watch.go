@@ -14,6 +14,9 @@ import (
 // the answers in the queue behind its first Watch.
 const stalledAfter = 12
 
+// jumpAfter is how far apart two Watches are when the clock has jumped between them.
+const jumpAfter = 30 * time.Second
+
 // call is an attempt under way, from when its intent was durable.
 type call struct {
 	path    string
@@ -65,8 +68,17 @@ func (r *run) stalled(now time.Time) (path, why string) {
 // of ours. They are given up, to be read again from their journals: what is under way is in doubt then, as after a crash.
 func (l *Lane) watch() {
 	l.stalest = time.Time{}
+	// A clock that is set, or a process that stood still: time-outs are reckoned anew.
+	jump := l.now.Sub(l.watched)
+	if l.watched.IsZero() || jump > 0 && jump < jumpAfter {
+		jump = 0
+	}
+	l.watched = l.now
 	var found []*run
 	for _, r := range l.runs {
+		for i := range r.calls {
+			r.calls[i].until = r.calls[i].until.Add(jump)
+		}
 		if l.stalest.IsZero() || r.moved.Before(l.stalest) {
 			l.stalest = r.moved
 		}
@@ -85,6 +97,7 @@ func (l *Lane) watch() {
 			if r.empty() {
 				row := r.m.Row()
 				row.WakeAt = l.now
+				r.permit.revoke()
 				r.next.Row, r.next.Release = &row, true
 			}
 			l.enqueue(r)

@@ -94,8 +94,9 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 // orphans looks for journals without rows: no node would ever drive them.
 func (w *walker) orphans() error {
 	list, err := w.store.Orphans(w.app.ctx, headsPage)
-	if err != nil {
-		return err
+	if err != nil { // it reads the whole journal, which may take longer than the database allows
+		w.app.note("not checked: whether there are journals without rows: %v", err)
+		return nil
 	}
 	for _, id := range list {
 		w.checker.Add(invariant.Verdict{Violations: []invariant.Violation{{N: 12, Saga: id,

@@ -296,7 +296,7 @@ func (s *sim) early(batch []journal.Append) {
 
 // perform sends a request as engine's shell does.
 func (n *node) perform(p engine.Perform) {
-	if n.lease.Node() != p.Node {
+	if n.lease.Node() != p.Node || !p.Permit.Valid() {
 		return
 	}
 	answered := func(a saga.Answer) {
