@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"recourse/internal/bench"
+	"recourse/internal/invariant"
 )
 
 type benchCmd struct {
@@ -141,10 +142,26 @@ func (c *benchCmd) measure(a *app, dir string, dbs benchDatabases) (bench.Report
 		return bench.Report{}, err
 	}
 	defer floor.stop()
-	return bench.Run(a.ctx, bench.Config{
+	r, err := bench.Run(a.ctx, bench.Config{
 		Engine: of(engine), Floor: of(floor), Stub: of(stub), Database: dbs.engine, Variants: []bench.Variant{bench.Succeeds, bench.Undone},
 		Clients: c.Clients, Rate: c.Rate, Each: c.Each, Rounds: c.Rounds, Progress: a.bar,
 	})
+	if err == nil {
+		err = a.verified(dbs.engine)
+	}
+	return r, err
+}
+
+// verified checks every saga of a database, as `recourse verify --database` does.
+func (a *app) verified(database string) error {
+	v := &verifying{app: a, cmd: &verifyCmd{Database: database}, missing: make(map[string]*missing)}
+	if err := v.database(invariant.Config{Now: time.Now()}); err != nil {
+		return err
+	}
+	if found := v.checker.End(); len(found) > 0 {
+		return fmt.Errorf("%s, the first: %s", count(len(found), "violation"), found[0])
+	}
+	return nil
 }
 
 func of(p *process) bench.Process { return bench.Process{URL: p.url, PID: p.cmd.Process.Pid} }
