@@ -138,17 +138,17 @@ func (s *server) byKey(ctx context.Context, b beginning) (*journal.Head, error) 
 
 // answerStart answers with the saga, at its end if the client would wait for that.
 func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wait time.Duration) error {
-	// The wait has its own time; the reading before it has the request's.
-	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
-	defer cancel()
 	view, left := begun.View, wait
 	if wait > 0 {
 		until := time.Now().Add(wait)
-		view = s.end(ctx, begun, wait)
+		view = s.end(c.Request().Context(), begun, wait)
 		left = time.Until(until)
 	}
 	h := c.Response().Header()
 	if view == nil {
+		// The wait has its own time; the reading before it has the request's.
+		ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
+		defer cancel()
 		l, err := s.load(ctx, begun.ID)
 		if err == nil && left > 0 {
 			_, err = l.await(ctx, left, l.ended)

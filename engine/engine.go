@@ -100,6 +100,7 @@ type Engine struct {
 	identity    atomic.Value   // string: the node that the lanes write as; "" between leases
 	loading     atomic.Int64   // claimed sagas on their way to their lanes
 	work        sync.WaitGroup // calls and loads
+	crew        crew           // who does the calls
 }
 
 // New returns an engine that does nothing until Run.
@@ -113,6 +114,7 @@ func New(cfg Config) *Engine {
 	e.identity.Store("")
 	told := func(what string) outage { return outage{what: what, log: cfg.Log, level: slog.LevelWarn} }
 	e.renewals, e.mails, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
+	e.crew = crew{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
 	}
@@ -144,6 +146,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		close(l.quit)
 	}
 	loops.Wait()
+	close(e.crew.quit)
 	e.work.Wait()
 	release, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -211,7 +214,7 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	if follow {
 		begun.Ended, begun.Stop = e.hub.start(id)
 	}
-	begun.View, begun.ID, err = e.admit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data})
+	begun.View, begun.ID, err = e.admit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data, View: !follow})
 	if err != nil {
 		begun.Stop()
 	}

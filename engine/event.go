@@ -21,6 +21,7 @@ type (
 		Start journal.Start
 		Data  saga.StartedData
 		Reply any
+		View  bool // whether the reply is to have one
 	}
 	// Loaded brings a saga that this node has claimed, under the lease of Node. With
 	// Err it could not be read: the lane gives it up without touching it.
@@ -107,7 +108,7 @@ type (
 	Replied struct {
 		Reply any
 		ID    uuid.UUID  // with ErrStartKey and ErrUnique: the saga that has it
-		View  *saga.View // as it is durable; nil if more than that has happened
+		View  *saga.View // as it is durable; nil if more than that has happened, or none was asked for
 		Err   error
 	}
 	// Advanced says that a saga's journal has grown, durably. Final is the machine of

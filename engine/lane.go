@@ -109,7 +109,7 @@ func (l *Lane) start(ev StartSaga) {
 		return
 	}
 	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the time of `started`
-	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, moved: l.now}
+	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, view: ev.View, moved: l.now}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
 	l.runs[ev.ID] = r
 	l.guard(r, func() error {
@@ -231,6 +231,9 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 	rec = r.m.Seal(rec, l.now, l.node)
 	if err := r.m.Apply(rec); err != nil {
 		return err
+	}
+	if r.next.Records == nil {
+		r.next.Records = make([]journal.Record, 0, 2) // an outcome and the next intent
 	}
 	r.next.Records = append(r.next.Records, rec)
 	r.moved, r.watches = l.now, 0
@@ -443,7 +446,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 	seq := r.m.Seq() - int64(len(r.next.Records))
 	if r.reply != nil {
 		reply := Replied{Reply: r.reply, ID: r.id}
-		if len(r.next.Records) == 0 {
+		if r.view && len(r.next.Records) == 0 {
 			v := r.m.View()
 			reply.View = &v
 		}

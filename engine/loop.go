@@ -92,7 +92,7 @@ func (l *laneLoop) do(eff Effect) {
 		}
 		l.commit <- eff
 	case Perform:
-		e.work.Go(func() { l.perform(eff) })
+		e.crew.do(func() { l.perform(eff) })
 	case Replied:
 		eff.Reply.(chan Replied) <- eff
 	case Advanced:

@@ -38,7 +38,8 @@ type run struct {
 	watches        int              // in a row that found it stalled
 	shown          saga.Status
 	alarm          time.Time
-	reply          any // of its start
+	reply          any  // of its start
+	view           bool // and it is to have a view
 }
 
 // empty reports whether there is nothing to append.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/gofrs/uuid/v5"
 )
@@ -41,9 +42,8 @@ func Verify(saga uuid.UUID, prev []byte, from int64, records []Record) error {
 }
 
 func digest(saga uuid.UUID, prev []byte, r *Record) []byte {
-	h := sha256.New()
-	buf := make([]byte, 0, 256+len(r.Data))
-	buf = append(buf, prev...)
+	canonical := canonicals.Get().(*[]byte)
+	buf := append((*canonical)[:0], prev...)
 	buf = append(buf, saga.Bytes()...)
 	num := func(n int64) { buf = binary.BigEndian.AppendUint64(buf, uint64(n)) }
 	text := func(s string) {
@@ -62,6 +62,12 @@ func digest(saga uuid.UUID, prev []byte, r *Record) []byte {
 	text(r.Node)
 	num(int64(len(r.Data)))
 	buf = append(buf, r.Data...)
-	h.Write(buf)
-	return h.Sum(nil)
+	sum := sha256.Sum256(buf)
+	if *canonical = buf; cap(buf) <= keptBuffer {
+		canonicals.Put(canonical)
+	}
+	return sum[:]
 }
+
+// canonicals are buffers for canonical forms.
+var canonicals = sync.Pool{New: func() any { return new([]byte) }}

@@ -118,6 +118,11 @@ type Append struct {
 	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
 }
 
+// Due reports whether the append gives up a saga that somebody should take on at once.
+func (a *Append) Due() bool {
+	return a.Release && a.Row != nil && a.Row.EndedAt.IsZero() && !a.Row.WakeAt.IsZero() && !a.Row.WakeAt.After(a.Row.UpdatedAt)
+}
+
 // Start is what a saga's row is made of once and for all.
 type Start struct {
 	Definition string

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -72,11 +73,32 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 // Encode is json.Marshal without its HTML escaping: what goes into Data and out
 // to users keeps its characters.
 func Encode(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	e := encoders.Get().(*encoder)
+	defer e.done()
+	if err := e.enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	return bytes.Clone(bytes.TrimSuffix(e.buf.Bytes(), []byte("\n"))), nil
 }
+
+// encoder is an encoder with the buffer that it writes to.
+type encoder struct {
+	buf bytes.Buffer
+	enc *json.Encoder
+}
+
+// keptBuffer is the largest buffer that is kept for the next.
+const keptBuffer = 64 << 10
+
+func (e *encoder) done() {
+	if e.buf.Reset(); e.buf.Cap() <= keptBuffer {
+		encoders.Put(e)
+	}
+}
+
+var encoders = sync.Pool{New: func() any {
+	e := new(encoder)
+	e.enc = json.NewEncoder(&e.buf)
+	e.enc.SetEscapeHTML(false)
+	return e
+}}

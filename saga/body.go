@@ -38,7 +38,7 @@ type Choice interface {
 type Call interface {
 	// Request renders the request: env is asked once, and the same values give the
 	// same bytes. Secrets stay references (see expr's sealed rendering).
-	// An error means that nothing can be sent: the step fails without an effect.
+	// The caller may change what it gets. An error means that nothing can be sent: the step fails without an effect.
 	Request(env expr.Env) (Request, error)
 	// ReadOnly reports whether the request can leave no effect (GET, HEAD), so that
 	// it is never in doubt.

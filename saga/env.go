@@ -11,8 +11,8 @@ import (
 // env is what a template of one step sees.
 type env struct {
 	m         *Machine
-	n         *node // nil: the definition's output
-	result    map[string]any
+	n         *node   // nil: the definition's output
+	answer    *Answer // nil: there is none, or no complete one
 	key       string
 	output    json.RawMessage
 	hasOutput bool
@@ -44,7 +44,10 @@ func (e *env) Root(name string) (any, bool) {
 	case "saga":
 		return e.m.about(), true
 	case "result":
-		return e.result, e.result != nil
+		if e.answer == nil {
+			return nil, false
+		}
+		return resultOf(*e.answer), true
 	case "key":
 		return e.key, e.key != ""
 	case "output":

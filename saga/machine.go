@@ -56,6 +56,7 @@ type Machine struct {
 	forward *group
 	finally *group
 	steps   map[string]*node // by path; only those that a record touched
+	next    *node            // the last one that was made and that no record has touched yet
 	order   []*node          // the same, by their first record
 
 	paused   bool
@@ -225,7 +226,10 @@ func (m *Machine) node(path string, g *group, step *Step) *node {
 	if n := m.steps[path]; n != nil {
 		return n
 	}
-	return &node{step: step, path: path, in: g}
+	if n := m.next; n == nil || n.path != path || n.in != g {
+		m.next = &node{step: step, path: path, in: g}
+	}
+	return m.next
 }
 
 // locate finds the step that a path names, where the saga now stands: only the

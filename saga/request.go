@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -28,14 +29,11 @@ func (r *Request) Hash() string {
 func (r *Request) place(p idempotency.Placement, key string) error {
 	switch p.In {
 	case idempotency.Header:
-		headers := make(map[string]string, len(r.Headers)+1)
-		for name, value := range r.Headers { // any order
-			if !strings.EqualFold(name, p.Name) {
-				headers[name] = value
-			}
+		maps.DeleteFunc(r.Headers, func(name, _ string) bool { return strings.EqualFold(name, p.Name) })
+		if r.Headers == nil {
+			r.Headers = make(map[string]string, 1)
 		}
-		headers[p.Name] = key
-		r.Headers = headers
+		r.Headers[p.Name] = key
 	case idempotency.Query:
 		sep := "?"
 		if strings.Contains(r.URL, "?") {

@@ -81,7 +81,7 @@ func (t *settling) env() *env {
 		e.key = t.n.do.key
 	}
 	if t.a.Status > 0 {
-		e.result = resultOf(t.a)
+		e.answer = &t.a
 	}
 	return e
 }

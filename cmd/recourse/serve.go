@@ -9,6 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"recourse/api"
@@ -26,21 +29,36 @@ type serveCmd struct {
 	Strict      bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
 	NodeLease   time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
 	Drain       time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
+	Lanes       int           `env:"RECOURSE_LANES" placeholder:"N" help:"How many commits may be under way at once, and how many cores the sagas' own logic uses; default: 1 on SQLite, half the cores on Postgres, 8 at most."`
+	DebugListen string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Where Go's profiles are served (/debug/pprof/), without a key; default: nowhere."`
 	LogLevel    string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
 	LogFormat   string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
 	WhileStdin  bool          `hidden:"" help:"Stop when stdin ends: whoever started this is gone."`
 }
 
-// lanesOf is how many lanes a database is worth: SQLite writes one transaction at a time.
-func lanesOf(database string) int {
-	if isPostgres(database) {
-		return 4
+// lanes is how many lanes a database is worth. SQLite writes one transaction at a time. Each lane commits by
+// itself, so more of them mean smaller batches: only what its one core cannot do is worth another.
+func (c *serveCmd) lanes() int {
+	switch {
+	case c.Lanes > 0:
+		return c.Lanes
+	case isPostgres(c.Database):
+		return min(max(runtime.GOMAXPROCS(0)/2, 1), 8)
 	}
 	return 1
 }
 
+// collectSeldom lets the heap grow to five times what is alive before it is collected, unless GOGC says otherwise: a
+// server's live heap is small beside what its requests use and drop.
+func (a *app) collectSeldom() {
+	if a.env["GOGC"] == "" {
+		debug.SetGCPercent(400)
+	}
+}
+
 // Run serves until the program is told to stop, then drains.
 func (c *serveCmd) Run(a *app) error {
+	a.collectSeldom()
 	if c.NodeLease < time.Second || c.Drain < 0 {
 		return exit(exitUsage, errors.New("--node-lease is at least 1s, --drain at least 0s"))
 	}
@@ -66,7 +84,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, Strict: c.Strict,
-		Lanes: lanesOf(c.Database), Lease: c.NodeLease, Drain: c.Drain, Log: log})
+		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Log: log})
 	if err != nil {
 		return err
 	}
@@ -120,6 +138,17 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	if c.DebugListen != "" {
+		l, err := net.Listen("tcp", c.DebugListen)
+		if err != nil {
+			listener.Close()
+			return exit(exitUsage, fmt.Errorf("cannot listen on %s, choose another address with --debug-listen: %w", c.DebugListen, err))
+		}
+		profiles := &http.Server{Handler: profiles(), ReadHeaderTimeout: 10 * time.Second}
+		defer profiles.Close()
+		go profiles.Serve(l)
+		log.Info("profiles", "url", "http://"+l.Addr().String()+"/debug/pprof/")
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	go sweep(ctx, n.store, log)
@@ -141,6 +170,17 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	}
 	log.Info("stopped")
 	return err
+}
+
+// profiles serves what the runtime knows of itself, contention included.
+func profiles() http.Handler {
+	runtime.SetMutexProfileFraction(100)
+	runtime.SetBlockProfileRate(int(time.Millisecond))
+	m := http.NewServeMux()
+	m.HandleFunc("/debug/pprof/", pprof.Index)
+	m.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return m
 }
 
 // kindOf names a database without its address, which may hold a password.

@@ -136,7 +136,7 @@ var operations = []operation{
 	}},
 	{"Renew", "a lease, with a dead node to take over", func(b *bench) attempt {
 		node := newID().String()
-		_, err := b.Register(context.Background(), node, 0)
+		_, err := b.Register(context.Background(), node, -time.Second) // it has ended
 		must(err)
 		a := start()
 		out, err := b.Append(context.Background(), node, []journal.Append{a})

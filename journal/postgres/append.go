@@ -34,7 +34,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", err)
 	}
 	for i := range batch {
-		if batch[i].Release {
+		if batch[i].Due() {
 			s.hint()
 			break
 		}
@@ -87,10 +87,15 @@ func regular(batch []part) bool {
 }
 
 // commit writes the batch in one transaction, or nothing of it: errContested if an append does
-// not follow what is there.
+// not follow what is there. Most batches are one statement, which costs the database half of what a handful does.
 func (s *Store) commit(ctx context.Context, node string, batch []part) error {
-	stmts := []stmt{fence(node)}
-	for _, build := range []func(string, []part) (stmt, error){owned, newSagas, newRecords, progressed, foldedMail, changedSagas, oldInbox, newInbox} {
+	halted, err := s.haltedIn(ctx, node, batch)
+	if err != nil {
+		return err
+	}
+	first := held(node, batch)
+	stmts := []stmt{first}
+	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, foldedMail, changedSagas, newInbox} {
 		st, err := build(node, batch)
 		if err != nil {
 			return err
@@ -99,24 +104,43 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 			stmts = append(stmts, st)
 		}
 	}
-	halted, err := s.haltedIn(ctx, node, batch)
-	if err != nil {
-		return err
-	}
 	if len(halted) > 0 {
 		stmts = append(stmts, quarantine(halted))
 	}
-	err = s.transact(ctx, stmts)
+	if simple(batch) {
+		err = s.once(ctx, merged(stmts))
+	} else {
+		err = s.transact(ctx, stmts)
+	}
 	if code(err) == codeUniqueViolation && !errors.Is(err, journal.ErrUnknown) {
 		return errContested
 	}
 	return err
 }
 
-// owned fails unless every saga that is not new belongs to the node and has the record that the
-// append follows.
-func owned(node string, batch []part) (stmt, error) {
-	var sagas []pgtype.UUID
+// simple tells a batch whose parts do not build upon each other: each row is written once, and no unique value may
+// be set free for another saga.
+func simple(batch []part) bool {
+	takes, frees := false, false
+	for i := range batch {
+		a := &batch[i]
+		if len(a.Mail) > 0 || a.Release && a.Row == nil || a.Row != nil && len(a.Row.Inbox) > 0 {
+			return false
+		}
+		takes = takes || a.Start != nil && a.Start.Unique != ""
+		frees = frees || a.Start == nil && a.Row != nil && !a.Row.EndedAt.IsZero()
+	}
+	return !takes || !frees
+}
+
+// held fails unless the node has its lease, and every saga that is not new belongs to the node and has the record that
+// the append follows. It begins to count the claims anew of those that records are written to without a row:
+// changedSagas, which does so for rows, goes by what this leaves.
+//
+// That the lease is looked at in the same statement as the sagas does no harm: who takes it over frees its
+// sagas in the transaction that deletes it, which must have ended before this statement began, or waits for this one.
+func held(node string, batch []part) stmt {
+	var sagas, fresh []pgtype.UUID
 	var before []int64
 	for i := range batch {
 		a := &batch[i]
@@ -124,20 +148,23 @@ func owned(node string, batch []part) (stmt, error) {
 			continue
 		}
 		sagas = append(sagas, id(a.Saga))
-		if len(a.Records) > 0 {
-			before = append(before, a.Records[0].Seq-1)
-		} else {
+		if len(a.Records) == 0 {
 			before = append(before, 0)
+			continue
+		}
+		before = append(before, a.Records[0].Seq-1)
+		if a.Row == nil {
+			fresh = append(fresh, id(a.Saga))
 		}
 	}
 	if len(sagas) == 0 {
-		return stmt{}, nil
+		return fence(node)
 	}
 	// Sub-selects for a value are never made into joins: one look into an index each, whatever the planner believes.
-	return stmt{query: `SELECT 1 / (count(*) = cardinality($1))::int FROM unnest($1::uuid[], $2::bigint[]) AS a (id, before)
-		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $3
+	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`}, query: `SELECT sqrt((` + leases + `) - 1::float8), 1 / (count(*) = cardinality($2))::int FROM unnest($2::uuid[], $3::bigint[]) AS a (id, before)
+		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $1
 		AND (a.before = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before) IS NOT NULL)`,
-		args: []any{sagas, before, node}, fails: errContested}, nil
+		args: []any{node, sagas, before, fresh}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
 }
 
 // newRecords inserts the records.
@@ -149,6 +176,19 @@ func newRecords(_ string, batch []part) (stmt, error) {
 		attempt, generation                []int32
 		data, hash                         [][]byte
 	)
+	n := 0
+	for i := range batch {
+		n += len(batch[i].Records)
+	}
+	if n == 0 {
+		return stmt{}, nil
+	}
+	saga, seq, at = make([]pgtype.UUID, 0, n), make([]int64, 0, n), make([]int64, 0, n)
+	attempt, generation = make([]int32, 0, n), make([]int32, 0, n)
+	for _, text := range []*[]string{&kind, &path, &way, &key, &class, &wrote} {
+		*text = make([]string, 0, n)
+	}
+	data, hash = make([][]byte, 0, n), make([][]byte, 0, n)
 	for i := range batch {
 		for k := range batch[i].Records {
 			r := &batch[i].Records[k]
@@ -159,9 +199,6 @@ func newRecords(_ string, batch []part) (stmt, error) {
 			key, class, wrote = append(key, r.Key), append(class, string(r.Class)), append(wrote, r.Node)
 			data, hash = append(data, r.Data), append(hash, r.Hash)
 		}
-	}
-	if len(saga) == 0 {
-		return stmt{}, nil
 	}
 	return stmt{query: `INSERT INTO journal (saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash)
 		SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::int[], $8::int[],
@@ -181,27 +218,14 @@ func foldedMail(_ string, batch []part) (stmt, error) {
 	if len(saga) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{query: `WITH gone AS (
+	return stmt{with: []string{`gone AS (
 			UPDATE mail m SET folded = true, data = NULL FROM unnest($1::uuid[], $2::uuid[]) AS a (saga_id, id)
 			WHERE m.saga_id = a.saga_id AND m.id = a.id AND NOT m.folded RETURNING m.saga_id
-		), counted AS (SELECT saga_id, count(*)::int AS n FROM gone GROUP BY saga_id)
-		UPDATE sagas s SET mail = s.mail - c.n FROM counted c WHERE s.id = c.saga_id`, args: []any{saga, mail}}, nil
+		)`, `counted AS (SELECT saga_id, count(*)::int AS n FROM gone GROUP BY saga_id)`},
+		query: `UPDATE sagas s SET mail = s.mail - c.n FROM counted c WHERE s.id = c.saga_id`, args: []any{saga, mail}}, nil
 }
 
-// oldInbox clears the entries that newInbox replaces.
-func oldInbox(_ string, batch []part) (stmt, error) {
-	var saga []pgtype.UUID
-	for i := range batch {
-		if batch[i].Row != nil && batch[i].Start == nil {
-			saga = append(saga, id(batch[i].Saga))
-		}
-	}
-	if len(saga) == 0 {
-		return stmt{}, nil
-	}
-	return stmt{query: `DELETE FROM inbox WHERE saga_id = ANY($1)`, args: []any{saga}}, nil
-}
-
+// newInbox inserts the entries; changedSagas has cleared those that they replace.
 func newInbox(_ string, batch []part) (stmt, error) {
 	var (
 		saga, entry []pgtype.UUID

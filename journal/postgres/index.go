@@ -122,7 +122,7 @@ func filter(f *journal.Filter) (*conditions, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.and(`labels @> ?::text::jsonb`, l)
+		c.and(`labels <> '{}' AND labels @> ?::text::jsonb`, l) // the first for the index, which has no others
 	}
 	if !f.StartedAfter.IsZero() {
 		c.and(`created_at > ?`, f.StartedAfter.UnixMilli())

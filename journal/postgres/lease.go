@@ -14,12 +14,13 @@ import (
 	"recourse/journal"
 )
 
-// fence fails with a division by zero if the node's row is gone. The lock lets
-// the lease be renewed meanwhile, but the row not be deleted before this transaction ends:
-// a taker waits for it, and an append that comes after the taker finds no row.
+// leases counts the node's: 1, or 0. The lock lets the lease be renewed meanwhile, but the row not be deleted before this
+// transaction ends: a taker waits for it, and an append that comes after the taker finds no row.
+const leases = `SELECT count(*) FROM (SELECT 1 FROM nodes WHERE id = $1 FOR KEY SHARE) n`
+
+// fence fails with ErrFenced if the node's row is gone.
 func fence(node string) stmt {
-	return stmt{query: `SELECT 1 / count(*)::int FROM (SELECT 1 FROM nodes WHERE id = $1 FOR KEY SHARE) n`,
-		args: []any{node}, fails: journal.ErrFenced}
+	return stmt{query: `SELECT sqrt((` + leases + `) - 1::float8)`, args: []any{node}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced}}
 }
 
 // Register implements journal.Log.

@@ -20,7 +20,7 @@ const (
 // database until its commit is on disk. Its loss costs a poll's wait.
 func (s *Store) notify(ctx context.Context) {
 	s.hint()
-	_, _ = s.pool.Exec(ctx, `SELECT pg_notify($1, '')`, channel) // only a hint
+	_, _ = s.w.Exec(ctx, `SELECT pg_notify($1, '')`, channel) // only a hint
 }
 
 // listen turns notifications into hints until ctx ends. A connection that drops is made again.

@@ -26,7 +26,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	var out []journal.Claimed
 	err := retry(ctx, func() error {
 		out = nil
-		conn, err := s.pool.Acquire(ctx)
+		conn, err := s.w.Acquire(ctx)
 		if err != nil {
 			return err
 		}
@@ -74,9 +74,9 @@ func (s *Store) choose(ctx context.Context, conn *pgxpool.Conn, node string, lim
 		return nil, err
 	}
 	if _, err := br.Exec(); err != nil {
-		if code(err) == codeDivisionByZero {
+		if meant := f.fails[code(err)]; meant != nil {
 			delete(s.lost, node)
-			return nil, journal.ErrFenced
+			return nil, meant
 		}
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func scanMail(row pgx.CollectableRow) (journal.Mail, error) {
 
 // Mail implements journal.Log.
 func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
-	rows, err := s.pool.Query(ctx, mailColumns+` FROM sagas s JOIN mail m ON m.saga_id = s.id
+	rows, err := s.w.Query(ctx, mailColumns+` FROM sagas s JOIN mail m ON m.saga_id = s.id
 		WHERE s.owner = $1 AND s.mail > 0 AND NOT m.folded ORDER BY m.id, m.saga_id LIMIT $2`, node, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("mail: %w", err)

@@ -34,21 +34,6 @@ func cases(rest func(claims int) (time.Duration, bool)) string {
 	}
 }
 
-// progressed begins to count the claims anew of sagas that records are written to. It comes ahead of
-// changedSagas, which does so for rows, and which goes by what this leaves.
-func progressed(_ string, batch []part) (stmt, error) {
-	var saga []pgtype.UUID
-	for i := range batch {
-		if a := &batch[i]; a.Start == nil && a.Row == nil && len(a.Records) > 0 {
-			saga = append(saga, id(a.Saga))
-		}
-	}
-	if len(saga) == 0 {
-		return stmt{}, nil
-	}
-	return stmt{query: `UPDATE sagas SET claims = 0 WHERE id = ANY($1) AND claims > 0`, args: []any{saga}}, nil
-}
-
 // haltedIn are the sagas of a batch that are given up once too often. It is read ahead of the
 // transaction: the claims of a saga that is the node's change by the node's appends only.
 func (s *Store) haltedIn(ctx context.Context, node string, batch []part) ([]journal.Halted, error) {
@@ -63,7 +48,7 @@ func (s *Store) haltedIn(ctx context.Context, node string, batch []part) ([]jour
 	}
 	var found []journal.Halted
 	err := retry(ctx, func() (err error) {
-		found, err = halted(ctx, s.pool, `s.id = ANY($1) AND s.owner = $2`, saga, node)
+		found, err = halted(ctx, s.w, `s.id = ANY($1) AND s.owner = $2`, saga, node)
 		return err
 	})
 	return found, err

@@ -44,21 +44,28 @@ const unnestRows = `unnest($1::uuid[], $2::bool[], $3::bool[], $4::text[], $5::t
 
 const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, summary`
 
-// changedSagas updates the rows of sagas that were there before. Whether mail lies there is asked of the
+// changedSagas updates the rows of sagas that were there before, and clears the inbox of those that get a new row. Whether mail lies there is asked of the
 // locked row's newest version: a message posted while the saga was being parked keeps it awake.
 func changedSagas(_ string, batch []part) (stmt, error) {
 	var c rows
+	var anew []pgtype.UUID
 	for i := range batch {
 		if a := &batch[i]; a.Start == nil && (a.Row != nil || a.Release) {
 			if err := c.add(a); err != nil {
 				return stmt{}, err
+			}
+			if a.Row != nil {
+				anew = append(anew, id(a.Saga))
 			}
 		}
 	}
 	if len(c.saga) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{query: sql(`UPDATE sagas s SET
+	return stmt{with: []string{`cleared AS (DELETE FROM inbox WHERE saga_id = ANY($12))`}, query: changeRows, args: append(c.args(), anew)}, nil
+}
+
+var changeRows = sql(`UPDATE sagas s SET
 		status = CASE WHEN a.has THEN a.status WHEN a.release AND ` + halting + ` THEN '` + journal.StatusStuck + `' ELSE s.status END,
 		reason = CASE WHEN a.has THEN a.reason ELSE s.reason END,
 		labels = CASE WHEN a.has THEN a.labels::jsonb ELSE s.labels END,
@@ -71,8 +78,7 @@ func changedSagas(_ string, batch []part) (stmt, error) {
 		wake_at = CASE WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
 			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
-		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id`), args: c.args()}, nil
-}
+		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id`)
 
 // newSagas inserts the rows of new sagas as they are to be after the append.
 func newSagas(node string, batch []part) (stmt, error) {
@@ -100,12 +106,13 @@ func newSagas(node string, batch []part) (stmt, error) {
 	if len(c.saga) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{query: sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, summary, owner,
+	return stmt{query: insertRows, args: append(c.args(), node, definition, version, sha, key, hash, unique, parent, retryOf, forkedFrom, created)}, nil
+}
+
+var insertRows = sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, summary, owner,
 			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)
 		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, summary, CASE WHEN release THEN NULL ELSE $12 END,
 			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at
 		FROM ` + unnestRows + `, $13::text[], $14::int[], $15::text[], $16::text[], $17::text[], $18::text[],
 			$19::uuid[], $20::uuid[], $21::uuid[], $22::bigint[])
-			AS a (` + rowNames + `, definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)`),
-		args: append(c.args(), node, definition, version, sha, key, hash, unique, parent, retryOf, forkedFrom, created)}, nil
-}
+			AS a (` + rowNames + `, definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)`)

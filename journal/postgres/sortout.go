@@ -192,7 +192,7 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 		return err
 	})
 	b.Queue(`COMMIT`)
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.w.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}

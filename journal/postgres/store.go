@@ -26,7 +26,7 @@ import (
 // Options are what Open may be told.
 type Options struct {
 	Migrate  bool  // run missing migrations; false: refuse such a database
-	MaxConns int32 // of the pool; 0: what the DSN says (pool_max_conns), or pgx's default
+	MaxConns int32 // of those that read, and of those that write; 0: what the DSN says (pool_max_conns), or pgx's default
 	// ReadOnly opens the database for looking at only: its transactions refuse to write (not behind a
 	// pooler, see above), and a login that may only read will do. There are no hints. Migrate is left out of account.
 	ReadOnly bool
@@ -34,7 +34,8 @@ type Options struct {
 
 // Store implements journal.Store.
 type Store struct {
-	pool  pool
+	pool  pool // reads
+	w     pool // writes: appends, claims, mail
 	hints chan struct{}
 	stop  context.CancelFunc // ends the listener
 	done  chan struct{}      // closed when it has ended
@@ -54,6 +55,16 @@ var settings = map[string]string{
 	"application_name":                    "recourse",
 }
 
+// planned has the statements that write planned once, and to look into an index for each row that they are given, whatever
+// the planner believes of tables that it has not counted yet: it has seen them empty.
+var planned = map[string]string{
+	"plan_cache_mode":  "force_generic_plan",
+	"enable_seqscan":   "off",
+	"enable_hashjoin":  "off",
+	"enable_mergejoin": "off",
+	"jit":              "off",
+}
+
 // Open connects to the database that dsn names (a URL, or key=value pairs). It
 // returns the errors of migrations.Check for a database that this program cannot
 // work on.
@@ -65,14 +76,14 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.MaxConns > 0 {
 		cfg.MaxConns = o.MaxConns
 	}
+	writing := cfg.Copy()
 	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		for k, v := range settings {
-			if _, set := cfg.ConnConfig.RuntimeParams[k]; !set {
-				cfg.ConnConfig.RuntimeParams[k] = v
-			}
-		}
+		preset(cfg, settings)
+		preset(writing, settings)
+		preset(writing, planned)
 		if o.ReadOnly {
 			cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
+			writing.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
 		}
 	}
 	check := migrations.Check
@@ -86,8 +97,13 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
+	writers, err := pgxpool.NewWithConfig(ctx, writing)
+	if err != nil {
+		conns.Close()
+		return nil, fmt.Errorf("open postgres: %w", err)
+	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Store{pool: pool{conns}, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
+	s := &Store{pool: pool{conns}, w: pool{writers}, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
 	if o.ReadOnly {
 		close(s.done)
 		return s, nil
@@ -99,9 +115,18 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	return s, nil
 }
 
+// preset sets what the DSN has not set.
+func preset(cfg *pgxpool.Config, params map[string]string) {
+	for k, v := range params {
+		if _, set := cfg.ConnConfig.RuntimeParams[k]; !set {
+			cfg.ConnConfig.RuntimeParams[k] = v
+		}
+	}
+}
+
 // Ping implements journal.Store: it asks for a lock on no row, which a read-only database refuses.
 func (s *Store) Ping(ctx context.Context) error {
-	if _, err := s.pool.Exec(ctx, `SELECT id FROM nodes LIMIT 0 FOR UPDATE`); err != nil {
+	if _, err := s.w.Exec(ctx, `SELECT id FROM nodes LIMIT 0 FOR UPDATE`); err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}
 	return nil
@@ -122,6 +147,7 @@ func (s *Store) Close() error {
 	s.stop()
 	<-s.done
 	s.pool.Close()
+	s.w.Close()
 	return nil
 }
 

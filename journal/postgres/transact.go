@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,18 +19,28 @@ import (
 // Codes of PostgreSQL's errors, appendix A of its manual.
 const (
 	codeDivisionByZero       = "22012"
+	codeBadSquareRoot        = "2201F"
 	codeUniqueViolation      = "23505"
 	codeSerializationFailure = "40001"
 	codeCompletionUnknown    = "40003"
 	codeDeadlock             = "40P01"
 )
 
-// stmt is one statement of a pipelined transaction.
+// stmt is one statement of a transaction.
 type stmt struct {
+	with  []string // queries that write beside it, `name AS (…)`, with the same arguments
 	query string
 	args  []any
 	scan  func(pgx.Row) error // reads its one row; nil: its rows do not matter
-	fails error               // what a division by zero in it stands for
+	fails map[string]error    // what the codes stand for that it fails with on purpose
+}
+
+// text is the statement with all that belongs to it.
+func (st *stmt) text() string {
+	if len(st.with) == 0 {
+		return st.query
+	}
+	return "WITH " + strings.Join(st.with, ", ") + " " + st.query
 }
 
 // begin is explicit about isolation: a DSN or a database may have set another default.
@@ -44,7 +55,7 @@ func (s *Store) transact(ctx context.Context, stmts []stmt) error {
 }
 
 func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.w.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,7 +66,7 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 	b := &pgx.Batch{}
 	b.Queue(begin)
 	for _, st := range stmts {
-		b.Queue(st.query, st.args...)
+		b.Queue(st.text(), st.args...)
 	}
 	b.Queue(`COMMIT`)
 	sent := conn.SendBatch(ctx, b)
@@ -67,6 +78,36 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 	return err
 }
 
+// once runs a statement as its own transaction, in one round trip; otherwise as transact does.
+func (s *Store) once(ctx context.Context, st stmt) error {
+	return retry(ctx, func() error {
+		conn, err := s.w.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		if err := ctx.Err(); err != nil {
+			return err // nothing was sent
+		}
+		b := &pgx.Batch{}
+		b.Queue(st.text(), st.args...)
+		sent := conn.SendBatch(ctx, b)
+		failpoint.Hit("tx.sent")
+		err = result(sent, st)
+		// The server commits when it has told the result: only its word that it is ready again says that it did.
+		if ready := sent.Close(); err == nil {
+			err = ready
+		}
+		switch meant := st.fails[code(err)]; {
+		case err == nil:
+			return nil
+		case meant != nil:
+			return meant
+		}
+		return outcome(err, true)
+	})
+}
+
 // results reads the answers to a pipeline.
 func results(br pgx.BatchResults, stmts []stmt) error {
 	defer br.Close() // the answers have said it all: what breaks after COMMIT's does not take it back
@@ -75,8 +116,8 @@ func results(br pgx.BatchResults, stmts []stmt) error {
 	}
 	for _, st := range stmts {
 		if err := result(br, st); err != nil {
-			if st.fails != nil && code(err) == codeDivisionByZero {
-				return st.fails
+			if meant := st.fails[code(err)]; meant != nil {
+				return meant
 			}
 			return outcome(err, false)
 		}
@@ -156,7 +197,7 @@ func retry(ctx context.Context, f func() error) error {
 // tx runs f in a transaction, for what is not worth a pipeline.
 func (s *Store) tx(ctx context.Context, f func(pgx.Tx) error) error {
 	return retry(ctx, func() error {
-		t, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+		t, err := s.w.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 		if err != nil {
 			return gone(err)
 		}
@@ -182,7 +223,7 @@ func (s *Store) tx(ctx context.Context, f func(pgx.Tx) error) error {
 // exec runs one statement that writes, as its own transaction.
 func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
 	err = retry(ctx, func() error {
-		conn, err := s.pool.Acquire(ctx)
+		conn, err := s.w.Acquire(ctx)
 		if err != nil {
 			return err
 		}

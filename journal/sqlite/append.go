@@ -30,7 +30,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", err)
 	}
 	for i := range batch {
-		if batch[i].Release {
+		if batch[i].Due() {
 			s.hint()
 			break
 		}

@@ -75,9 +75,9 @@ func (n *Node) Pointer() string {
 	return b.String()
 }
 
-func escapeToken(s string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
-}
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+func escapeToken(s string) string { return pointerEscapes.Replace(s) }
 
 // what names the node's type for a sentence.
 func (n *Node) what() string {

@@ -42,7 +42,7 @@ func (refuseLoading) Load(url string) (any, error) {
 // compileSchema compiles a JSON Schema of draft 2020-12, given as package expr has
 // values. Formats are asserted, patterns are RE2.
 func compileSchema(doc any) (*schema, error) {
-	if f := boundNumbers(doc, ""); f != nil {
+	if f := boundNumbers(doc); f != nil {
 		return nil, fmt.Errorf("%s: %s", f.Pointer, f.Detail)
 	}
 	if m, ok := doc.(map[string]any); ok && m["$schema"] != nil && m["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
@@ -80,7 +80,7 @@ func english() *message.Printer { return message.NewPrinter(language.English) }
 
 // Apply implements [saga.Schema].
 func (s *schema) Apply(v any) (any, []saga.Finding) {
-	if f := boundNumbers(v, ""); f != nil {
+	if f := boundNumbers(v); f != nil {
 		return nil, []saga.Finding{*f}
 	}
 	v = fill(s.doc, v)
@@ -134,21 +134,23 @@ func fill(doc, v any) any {
 }
 
 // boundNumbers finds a number too large to compute with.
-func boundNumbers(v any, at string) *saga.Finding {
+func boundNumbers(v any) *saga.Finding {
 	switch value := v.(type) {
 	case json.Number:
 		if !bounded(string(value)) {
-			return &saga.Finding{Pointer: at, Code: "number_too_large", Detail: fmt.Sprintf("a number here may have %d digits and an exponent up to %d: send it as text", MaxDigits, MaxExponent)}
+			return &saga.Finding{Code: "number_too_large", Detail: fmt.Sprintf("a number here may have %d digits and an exponent up to %d: send it as text", MaxDigits, MaxExponent)}
 		}
 	case map[string]any:
 		for _, name := range sortedKeys(value) {
-			if f := boundNumbers(value[name], at+"/"+escapeToken(name)); f != nil {
+			if f := boundNumbers(value[name]); f != nil {
+				f.Pointer = "/" + escapeToken(name) + f.Pointer
 				return f
 			}
 		}
 	case []any:
 		for i, item := range value {
-			if f := boundNumbers(item, at+"/"+strconv.Itoa(i)); f != nil {
+			if f := boundNumbers(item); f != nil {
+				f.Pointer = "/" + strconv.Itoa(i) + f.Pointer
 				return f
 			}
 		}

@@ -172,9 +172,10 @@ func (s *state) leaf(buf []byte, v any, sealed bool) ([]byte, error) {
 	if !sealed {
 		return s.encode(buf, v)
 	}
-	enc, err := s.encode(nil, v)
-	if err != nil {
-		return nil, err
+	from := len(buf)
+	buf, err := s.encode(buf, v)
+	if err != nil || !bytes.Contains(buf[from:], []byte("${")) {
+		return buf, err
 	}
-	return append(buf, bytes.ReplaceAll(enc, []byte("${"), []byte("$${"))...), nil
+	return append(buf[:from], bytes.ReplaceAll(buf[from:], []byte("${"), []byte("$${"))...), nil
 }

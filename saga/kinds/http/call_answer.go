@@ -130,17 +130,26 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 // huge header does not cost the useful ones.
 func keptHeaders(h nethttp.Header, redact *redactor) map[string]string {
 	type header struct{ name, value string }
-	var all []header
+	kept, total := make(map[string]string, len(h)), 0
 	for name, values := range h {
 		name = strings.ToLower(name)
 		if !slices.Contains(notKept, name) {
-			all = append(all, header{name, redact.text(strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD"))})
+			kept[name] = redact.text(strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD"))
+			total += len(name) + len(kept[name])
 		}
+	}
+	if total <= maxHeaders {
+		return kept
+	}
+	var all []header
+	for name, value := range kept { // any order
+		all = append(all, header{name, value})
 	}
 	slices.SortFunc(all, func(a, b header) int {
 		return cmp.Or(cmp.Compare(len(a.name)+len(a.value), len(b.name)+len(b.value)), strings.Compare(a.name, b.name))
 	})
-	kept, total := map[string]string{}, 0
+	clear(kept)
+	total = 0
 	for _, h := range all {
 		if total += len(h.name) + len(h.value); total > maxHeaders {
 			break

@@ -99,7 +99,8 @@ func checkURL(u *url.URL) error {
 }
 
 func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
-	header := nethttp.Header{}
+	header := make(nethttp.Header, len(sealed)+2) // User-Agent and Accept-Encoding
+	values := make([]string, 0, len(sealed))
 	for _, name := range slices.Sorted(maps.Keys(sealed)) {
 		key := nethttp.CanonicalHeaderKey(name)
 		if !isToken(name) || slices.Contains(ownHeaders, strings.ToLower(name)) {
@@ -118,7 +119,8 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 		if hasControl(value) {
 			return nil, &refusal{codeSecretMissing, "the secret in the header " + key + " has a line break or control character in it: provide it as one line"}
 		}
-		header.Set(key, value)
+		values = append(values, value)
+		header[key] = values[len(values)-1 : len(values) : len(values)]
 	}
 	return header, nil
 }
@@ -171,6 +173,9 @@ func authority(rest string) string {
 }
 
 func mediaType(contentType string) string {
+	if contentType == jsonType {
+		return jsonType
+	}
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		media, _, _ = strings.Cut(contentType, ";")

@@ -56,7 +56,7 @@ func (c *Caller) exchange(ctx context.Context, via *nethttp.Transport, o *outgoi
 		}
 	}}
 	req := (&nethttp.Request{
-		Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header.Clone(),
+		Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header, // which nobody changes any more
 		Body: io.NopCloser(bytes.NewReader(o.body)), ContentLength: int64(len(o.body)),
 	}).WithContext(httptrace.WithClientTrace(ctx, trace))
 	if via == c.lone && len(o.body) == 0 {

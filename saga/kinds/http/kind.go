@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"recourse/idempotency"
@@ -42,7 +43,7 @@ func Kind() dsl.Kind {
 	}
 }
 
-// Body is an http step: its shape is [saga.Call]. It is immutable.
+// Body is an http step: its shape is [saga.Call]. It does not change; it remembers a URL that it has checked.
 type Body struct {
 	method  string
 	url     *expr.Template
@@ -53,6 +54,8 @@ type Body struct {
 	auth    *credential
 	body    *expr.Template // nil: none
 	object  bool           // the body is, or may be, an object
+
+	checked atomic.Pointer[string] // a URL that passed
 }
 
 // pair is a header or a parameter. A parameter written as a list has several values.

@@ -14,7 +14,7 @@ import (
 // Request implements saga.Call. Secrets stay references; an error is a
 // *saga.Failure or an *expr.EvalError and means that nothing can be sent.
 func (b *Body) Request(env expr.Env) (saga.Request, error) {
-	env = &once{env: env, roots: map[string]rootValue{}}
+	env = &once{env: env}
 	r := saga.Request{Method: b.method, Headers: map[string]string{"Accept": "application/json"}}
 	var err error
 	if r.URL, err = b.address(env); err != nil {
@@ -32,21 +32,25 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 // once asks an environment for each root a single time, however many templates the request has.
 type once struct {
 	env   expr.Env
-	roots map[string]rootValue
+	roots []rootValue
 }
 
 type rootValue struct {
+	name  string
 	value any
 	ok    bool
 }
 
+// Root implements expr.Env.
 func (o *once) Root(name string) (any, bool) {
-	r, known := o.roots[name]
-	if !known {
-		r.value, r.ok = o.env.Root(name)
-		o.roots[name] = r
+	for _, r := range o.roots { // a few
+		if r.name == name {
+			return r.value, r.ok
+		}
 	}
-	return r.value, r.ok
+	v, ok := o.env.Root(name)
+	o.roots = append(o.roots, rootValue{name, v, ok})
+	return v, ok
 }
 
 func unsendable(format string, args ...any) error {
@@ -60,10 +64,7 @@ func (b *Body) address(env expr.Env) (string, error) {
 		return "", err
 	}
 	text := strings.ReplaceAll(sealed, "$${", "${")
-	if err := checkAddress(text); err != nil {
-		return "", err
-	}
-	if err := b.checkHost(text, env); err != nil {
+	if err := b.check(text, env); err != nil {
 		return "", err
 	}
 	params, err := b.parameters(env)
@@ -75,6 +76,23 @@ func (b *Body) address(env expr.Env) (string, error) {
 		sep = "&"
 	}
 	return sealed + sep + strings.Join(params, "&"), nil
+}
+
+// check refuses what data or variables could have made of a URL. Most URLs of a step are the same.
+func (b *Body) check(text string, env expr.Env) error {
+	if last := b.checked.Load(); last != nil && *last == text {
+		return nil
+	}
+	if err := checkAddress(text); err != nil {
+		return err
+	}
+	if err := b.checkHost(text, env); err != nil {
+		return err
+	}
+	if b.fixed == nil { // else it is the variables as well that make it right
+		b.checked.Store(&text)
+	}
+	return nil
 }
 
 // checkAddress refuses what data could have made of a URL. Its details do not show
