@@ -27,7 +27,7 @@ type Engine interface {
 	// Start makes a saga durable and sets it going. With follow, what it returns
 	// tells the saga's end, if that comes on this node, until it is stopped. Errors: saga.ErrBusy,
 	// saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique with the id of
-	// the saga that has it; ctx's, when it is not known whether the saga was started.
+	// the saga that has it; journal.ErrNotNewest; ctx's, when it is not known whether the saga was started.
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error)
 	// Post leaves a message for a saga. journal.ErrNotFound.
 	Post(ctx context.Context, m journal.Mail) error

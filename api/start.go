@@ -66,12 +66,29 @@ func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b begi
 	if err != nil {
 		return saga.Begun{}, false, err
 	}
-	b.def, b.version, err = s.pick(ctx, req.definition, req.version)
-	if err != nil {
+	if req.version == 0 {
+		if version, def := s.cfg.Catalog.Recent(req.definition); def != nil {
+			b.def, b.version, b.newest = def, version, true
+			begun, replayed, err := s.beginAs(ctx, c, req, b)
+			var wrong *problem
+			if !errors.Is(err, journal.ErrNotNewest) && !errors.As(err, &wrong) {
+				return begun, replayed, err
+			}
+		}
+	}
+	// Whatever was wrong may be right by the newest version.
+	if b.def, b.version, err = s.pick(ctx, req.definition, req.version); err != nil {
 		return saga.Begun{}, false, err
 	}
+	b.newest = false
+	return s.beginAs(ctx, c, req, b)
+}
+
+// beginAs starts a saga of the definition that b names.
+func (s *server) beginAs(ctx context.Context, c echo.Context, req startRequest, b beginning) (saga.Begun, bool, error) {
 	if req.budget != nil && req.budget.Amount != "" && req.budget.Currency == "" {
-		req.budget.Currency = b.def.Currency
+		budget := *req.budget
+		budget.Currency, req.budget = b.def.Currency, &budget
 	}
 	b.options = saga.StartOptions{Version: b.version, Input: req.input, Vars: s.cfg.Vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name}
 	return s.begin(ctx, b)
@@ -85,6 +102,7 @@ type beginning struct {
 	key, hash string
 	def       *saga.Definition
 	version   int
+	newest    bool // it has to be the newest one still when the saga is made
 	options   saga.StartOptions
 	wait      time.Duration // how long its starter would wait for its end
 }
@@ -100,7 +118,7 @@ func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, repl
 		return saga.Begun{}, false, fail("invalid_start", "mend what `errors` names; nothing was started, and the Idempotency-Key is still free").with(findings...)
 	}
 	begun, err = s.cfg.Engine.Start(ctx, b.def, journal.Start{
-		Definition: b.def.Name, Version: b.version, SHA256: b.def.SHA256,
+		Definition: b.def.Name, Version: b.version, Newest: b.newest, SHA256: b.def.SHA256,
 		Key: b.key, Hash: b.hash, Unique: unique, RetryOf: b.options.RetryOf,
 	}, data, b.wait > 0)
 	switch {

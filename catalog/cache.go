@@ -27,6 +27,27 @@ type cache struct {
 	order list.List // the last used one in front
 }
 
+// recent are versions that were the newest of their names once. The zero value is empty.
+type recent struct {
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func (r *recent) version(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[name]
+}
+
+func (r *recent) saw(name string, version int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil || len(r.seen) >= cached {
+		r.seen = make(map[string]int) // those in use come back
+	}
+	r.seen[name] = version
+}
+
 func (c *cache) get(name string, version int) *saga.Definition {
 	c.mu.Lock()
 	defer c.mu.Unlock()

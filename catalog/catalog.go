@@ -20,7 +20,7 @@ import (
 )
 
 // Kind is what definitions are kept under in a journal.Catalog.
-const Kind = "definition"
+const Kind = journal.Definition
 
 // ErrArchived: the definition takes no new sagas. Publishing it again revives it.
 var ErrArchived = errors.New("the definition is archived")
@@ -38,6 +38,7 @@ type Catalog struct {
 	options Options
 	names   []string // of the vars; nil: not known
 	cache   cache
+	recent  recent
 	lookup  lookup
 }
 
@@ -87,7 +88,19 @@ func (c *Catalog) Newest(ctx context.Context, name string) (journal.Document, *s
 		return d, nil, fmt.Errorf("definition %s: %w", name, ErrArchived)
 	}
 	def, err := c.load(d)
+	if err == nil {
+		c.recent.saw(name, d.Version)
+	}
 	return d, def, err
+}
+
+// Recent returns what was a name's newest version when this process last looked, or nil. Start a saga of it as
+// journal.Start.Newest, and if that is refused, ask Newest.
+func (c *Catalog) Recent(name string) (version int, def *saga.Definition) {
+	if version = c.recent.version(name); version > 0 {
+		def = c.cache.get(name, version)
+	}
+	return version, def
 }
 
 // load compiles a stored document, by nothing but its text and the kinds there are.

@@ -194,7 +194,7 @@ func (e *Engine) Now() time.Time { return e.lease.now() }
 // Start makes a saga durable and sets it going; start and data are as saga.Begin
 // has checked them. With follow, what it returns tells the saga's end, until it
 // is stopped. Errors: saga.ErrBusy, saga.ErrUnavailable; journal.ErrStartKey and
-// journal.ErrUnique, with the id of the saga that has it; ctx's, when it is not
+// journal.ErrUnique, with the id of the saga that has it; journal.ErrNotNewest; ctx's, when it is not
 // known whether the saga was started.
 func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error) {
 	if e.stopping.Load() {

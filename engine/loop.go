@@ -99,7 +99,7 @@ func (l *laneLoop) do(eff Effect) {
 		e.hub.advanced(eff)
 	case Dropped:
 		e.hub.gone(eff.ID)
-		if eff.Err != nil && !errors.Is(eff.Err, journal.ErrUnique) && !errors.Is(eff.Err, journal.ErrStartKey) { // which the client is told
+		if eff.Err != nil && !turnedDown(eff.Err) {
 			e.cfg.Log.Warn("saga dropped from this node", "saga", eff.ID, "error", eff.Err)
 		}
 	case Reload:
@@ -113,6 +113,11 @@ func (l *laneLoop) do(eff Effect) {
 		default:
 		}
 	}
+}
+
+// turnedDown recognizes what a store says of a start, which its client is told.
+func turnedDown(err error) bool {
+	return errors.Is(err, journal.ErrUnique) || errors.Is(err, journal.ErrStartKey) || errors.Is(err, journal.ErrNotNewest)
 }
 
 // commits appends one batch after the other.

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// Definition is the kind of document that sagas are started from.
+const Definition = "definition"
+
 // Catalog keeps published documents: definitions, and later actions. A version never changes.
 type Catalog interface {
 	// Publish adds a version, or returns the newest one with created=false if its
@@ -25,7 +28,7 @@ type Catalog interface {
 
 // Document is a version of something published.
 type Document struct {
-	Kind      string // "definition" or "action"
+	Kind      string // Definition or "action"
 	Name      string
 	Version   int    // 1, 2, 3 …
 	SHA256    string // hex, of Source

@@ -29,6 +29,9 @@ var (
 	// ErrUnique, for one Append: another live saga of the definition has the same
 	// unique value; it is named in the result.
 	ErrUnique = errors.New("a live saga has this unique value")
+	// ErrNotNewest, for one Append: the start is of a definition's newest version, and that is another by now, or
+	// the definition is archived.
+	ErrNotNewest = errors.New("the definition has a newer version, or is archived")
 	// ErrNotFound: no such saga, definition, version or key.
 	ErrNotFound = errors.New("not found")
 	// ErrLive, at Delete: the saga has not ended.
@@ -67,7 +70,7 @@ type Log interface {
 	// Append writes a batch in one transaction that fails with ErrFenced if the
 	// node's row is gone. Appends of a batch are of different sagas and stand or fall
 	// one by one: the result at i belongs to batch[i]. A result's Err is nil,
-	// ErrConflict, ErrStartKey or ErrUnique.
+	// ErrConflict, ErrStartKey, ErrUnique or ErrNotNewest, in this order if several hold.
 	//
 	// Fresh records, or a row, are progress: the saga's claims are 0 again. A saga given up without a
 	// row keeps its claims. It is next claimable after its Rest, or it is quarantined: only a message
@@ -127,6 +130,7 @@ func (a *Append) Due() bool {
 type Start struct {
 	Definition string
 	Version    int
+	Newest     bool   // Version is to be the newest of a Definition that is not archived, when the row is made; else ErrNotNewest
 	SHA256     string // hex, of the definition
 	Key        string // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
 	Hash       string // fingerprint of the start request, compared by the caller when Key is taken

@@ -21,6 +21,7 @@ var appendTests = []test{
 	{"a saga that is not there", absent},
 	{"a saga of nobody", notOwned},
 	{"a start key that is taken", startKey},
+	{"a start of the newest version", newestVersion},
 	{"a unique value that is taken", uniqueValue},
 	{"a unique value freed and taken in one batch", uniqueHandedOver},
 	{"a start key twice in one batch", startKeyTwice},
@@ -192,6 +193,46 @@ func startKeyTwice(b *bench) {
 	b.must(got[0].Err)
 	b.wantErr(got[1].Err, journal.ErrStartKey)
 	diff(b, "holder", got[1].Saga, one.Saga)
+}
+
+func newestVersion(b *bench) {
+	publish := func(text string) {
+		_, _, err := b.Publish(b.ctx, journal.Document{Kind: journal.Definition, Name: "trip", SHA256: text, Source: []byte(text)}, "")
+		b.must(err)
+	}
+	of := func(version int) journal.Append {
+		a := begin(newID())
+		a.Start.Definition, a.Start.Version, a.Start.Newest = "trip", version, true
+		return a
+	}
+	none := b.append(of(1))
+	b.wantErr(none[0].Err, journal.ErrNotNewest)
+	publish("one")
+	first := of(1)
+	first.Start.Key = "k"
+	b.ok(first, of(1))
+	publish("two")
+	old, other := of(1), begin(newID())
+	got := b.append(old, of(2), other)
+	b.wantErr(got[0].Err, journal.ErrNotNewest)
+	b.must(got[1].Err)
+	b.must(got[2].Err)
+	_, err := b.Saga(b.ctx, old.Saga)
+	b.wantErr(err, journal.ErrNotFound)
+	b.ok(first) // what stands stands
+	same := of(1)
+	same.Start.Key = "k"
+	b.wantErr(b.append(same)[0].Err, journal.ErrStartKey)
+	pinned := of(1)
+	pinned.Start.Newest = false
+	b.ok(pinned)
+	b.must(b.Archive(b.ctx, journal.Definition, "trip"))
+	b.wantErr(b.append(of(2))[0].Err, journal.ErrNotNewest)
+	publish("two")
+	b.ok(of(2))
+	if h := b.head(first.Saga); h.Newest {
+		b.Error("a saga's row says that it is of the newest version")
+	}
 }
 
 func uniqueValue(b *bench) {

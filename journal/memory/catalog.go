@@ -62,6 +62,12 @@ func (n *docs) get(version int) journal.Document {
 	return d
 }
 
+// newest reports whether a start's version is its definition's newest, and not archived.
+func (s *Store) newest(st *journal.Start) bool {
+	have := s.names[docName{journal.Definition, st.Definition}]
+	return have != nil && !have.archived && len(have.versions) == st.Version
+}
+
 // Document implements journal.Catalog.
 func (s *Store) Document(ctx context.Context, kind, name string, version int) (journal.Document, error) {
 	unlock, err := s.enter(ctx)

@@ -69,7 +69,11 @@ func (s *Store) start(node string, a *journal.Append) journal.Result {
 			return journal.Result{Err: journal.ErrUnique, Saga: holder.head.ID}
 		}
 	}
+	if a.Start.Newest && !s.newest(a.Start) {
+		return journal.Result{Err: journal.ErrNotNewest}
+	}
 	g.head = journal.Head{ID: a.Saga, Start: *a.Start, Owner: node}
+	g.head.Newest = false
 	g.head.CreatedAt = milli(a.Start.CreatedAt)
 	s.sagas[a.Saga] = g
 	if a.Start.Key != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -133,15 +134,15 @@ func simple(batch []part) bool {
 	return !takes || !frees
 }
 
-// held fails unless the node has its lease, and every saga that is not new belongs to the node and has the record that
-// the append follows. It begins to count the claims anew of those that records are written to without a row:
+// held fails unless the node has its lease, the starts are of what they say is newest, and every saga that is not new
+// belongs to the node and has the record that the append follows. It begins to count the claims anew of those that records are written to without a row:
 // changedSagas, which does so for rows, goes by what this leaves.
 //
 // That the lease is looked at in the same statement as the sagas does no harm: who takes it over frees its
 // sagas in the transaction that deletes it, which must have ended before this statement began, or waits for this one.
 func held(node string, batch []part) stmt {
-	var sagas, fresh []pgtype.UUID
-	var before []int64
+	sagas, fresh, before := []pgtype.UUID{}, []pgtype.UUID{}, []int64{} // none of them NULL, of which nothing would be true or false
+	names, versions := newest(batch)
 	for i := range batch {
 		a := &batch[i]
 		if a.Start != nil {
@@ -157,14 +158,30 @@ func held(node string, batch []part) stmt {
 			fresh = append(fresh, id(a.Saga))
 		}
 	}
-	if len(sagas) == 0 {
+	if len(sagas) == 0 && len(names) == 0 {
 		return fence(node)
 	}
 	// Sub-selects for a value are never made into joins: one look into an index each, whatever the planner believes.
-	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`}, query: `SELECT sqrt((` + leases + `) - 1::float8), 1 / (count(*) = cardinality($2))::int FROM unnest($2::uuid[], $3::bigint[]) AS a (id, before)
+	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
+			1 / (count(*) = cardinality($2::uuid[]) AND cardinality($5::text[]) = (SELECT count(*) FROM unnest($5::text[], $6::int[]) AS d (name, version)
+				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version))::int
+		FROM unnest($2::uuid[], $3::bigint[]) AS a (id, before)
 		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $1
 		AND (a.before = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before) IS NOT NULL)`,
-		args: []any{node, sagas, before, fresh}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
+		args: []any{node, sagas, before, fresh, names, versions}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
+}
+
+// newest lists the versions that starts say are the newest of their definitions, each once.
+func newest(batch []part) (names []string, versions []int32) {
+	names, versions = []string{}, []int32{}
+	for i := range batch {
+		st := batch[i].Start
+		if st == nil || !st.Newest || slices.Contains(names, st.Definition) && versions[slices.Index(names, st.Definition)] == int32(st.Version) {
+			continue
+		}
+		names, versions = append(names, st.Definition), append(versions, int32(st.Version))
+	}
+	return names, versions
 }
 
 // newRecords inserts the records.

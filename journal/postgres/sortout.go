@@ -18,6 +18,7 @@ type standing struct {
 	hashes  map[uuid.UUID]map[int64][]byte
 	keys    map[string]uuid.UUID
 	uniques map[[2]string]uuid.UUID // definition, value → the live saga
+	newest  map[string]int          // definition, if it is not archived → version
 }
 
 type standingSaga struct {
@@ -115,17 +116,19 @@ func (h *standing) start(p *part, claimed map[[2]string]bool, ending map[uuid.UU
 			return res, true, false
 		}
 	}
-	if st.Unique == "" || p.Row != nil && !p.Row.EndedAt.IsZero() {
-		return res, false, false
-	}
-	if claimed[unique(st)] {
-		return res, true, false
-	}
-	if holder, taken := h.uniques[unique(st)]; taken {
-		if ending[holder] {
+	if st.Unique != "" && (p.Row == nil || p.Row.EndedAt.IsZero()) {
+		if claimed[unique(st)] {
 			return res, true, false
 		}
-		return journal.Result{Err: journal.ErrUnique, Saga: holder}, false, true
+		if holder, taken := h.uniques[unique(st)]; taken {
+			if ending[holder] {
+				return res, true, false
+			}
+			return journal.Result{Err: journal.ErrUnique, Saga: holder}, false, true
+		}
+	}
+	if st.Newest && h.newest[st.Definition] != st.Version {
+		return journal.Result{Err: journal.ErrNotNewest}, false, true
 	}
 	return res, false, false
 }
@@ -156,7 +159,7 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 		}
 	}
 	h := &standing{fenced: true, sagas: map[uuid.UUID]standingSaga{}, hashes: map[uuid.UUID]map[int64][]byte{},
-		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}}
+		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}, newest: map[string]int{}}
 	b := &pgx.Batch{}
 	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
 	b.Queue(`SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, node).QueryRow(func(r pgx.Row) error { return r.Scan(&h.fenced) })
@@ -187,6 +190,15 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 		var u pgtype.UUID
 		_, err := pgx.ForEachRow(rows, []any{&definition, &value, &u}, func() error {
 			h.uniques[[2]string{"=" + definition, value}] = u.Bytes
+			return nil
+		})
+		return err
+	})
+	b.Queue(`SELECT name, newest FROM document_names WHERE kind = $1 AND name = ANY($2) AND NOT archived`, journal.Definition, definitions).Query(func(rows pgx.Rows) error {
+		var name string
+		var version int
+		_, err := pgx.ForEachRow(rows, []any{&name, &version}, func() error {
+			h.newest[name] = version
 			return nil
 		})
 		return err

@@ -136,6 +136,14 @@ func (t *tx) start(node string, now int64, a *journal.Append) (journal.Result, e
 			return res, err
 		}
 	}
+	if st.Newest {
+		if err := t.newest(st); errors.Is(err, journal.ErrNotNewest) {
+			res.Err = journal.ErrNotNewest
+			return res, nil
+		} else if err != nil {
+			return res, err
+		}
+	}
 	// ended_at goes in with the row: a saga that ends as it starts never takes its unique value.
 	var ended any
 	if a.Row != nil {

@@ -23,6 +23,17 @@ func scanDocument(scan func(...any) error) (journal.Document, error) {
 	return d, err
 }
 
+// newest returns ErrNotNewest unless a start's version is its definition's newest, and not archived.
+func (t *tx) newest(st *journal.Start) error {
+	var one int
+	err := t.row(`SELECT 1 FROM document_names WHERE kind = ? AND name = ? AND newest = ? AND NOT archived`,
+		[]any{journal.Definition, st.Definition, st.Version}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return journal.ErrNotNewest
+	}
+	return err
+}
+
 // Publish implements journal.Catalog.
 func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (v journal.Document, created bool, err error) {
 	err = s.w.do(ctx, func(t *tx) error {
