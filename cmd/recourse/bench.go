@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,27 +16,77 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"recourse/internal/bench"
-	"recourse/internal/invariant"
 )
 
 type benchCmd struct {
 	outputFlag
+	Workload string        `default:"booking3" enum:"booking3,wide,start" help:"What to measure: booking3, wide or start; default ${default}."`
 	Database string        `default:"" env:"RECOURSE_BENCH_DATABASE" placeholder:"FILE|URL" help:"A SQLite file to make, or postgres://… whose user may create databases; default: a SQLite file in a temporary directory."`
-	Quick    bool          `help:"Within a minute: shorter runs, fewer rounds."`
-	Clients  []int         `default:"1,32,256" help:"How many sagas at once; default ${default}."`
-	Rate     int           `help:"Also start this many sagas a second, whether or not earlier ones have ended."`
-	Each     time.Duration `default:"5s" help:"How long each run takes; default ${default}."`
-	Rounds   int           `default:"5" help:"How many rounds the medians are taken from; default ${default}."`
+	Quick    bool          `help:"Within a minute: shorter runs, fewer rounds, fewer sagas."`
+	Clients  []int         `help:"booking3, wide, start: how many sagas at once; default 1,32,256, of wide 256."`
+	Rate     int           `help:"booking3: also start this many sagas a second, whether or not earlier ones have ended."`
+	Each     time.Duration `help:"booking3, start: how long each run takes; default 5s."`
+	Rounds   int           `help:"How many rounds; default 5."`
+	Sagas    int           `help:"wide: how many sagas a run starts; default 1000."`
 	Cheat    bool          `hidden:"" help:"Have the other side book some effects twice, to see that it is noticed."`
 }
 
-// Run measures booking3 beside the floor.
-func (c *benchCmd) Run(a *app) error {
+// benchSize is how much a workload does.
+type benchSize struct {
+	clients       []int
+	each          time.Duration
+	rounds, sagas int
+
+	verify int // so many sagas are checked in the end, the newest; 0: all
+}
+
+// newestVerified is how many sagas are checked where there are so many that all would take minutes.
+const newestVerified = 20_000
+
+// benchSizes are what the workloads do by themselves, and with --quick.
+var benchSizes = map[string]struct{ full, quick benchSize }{
+	"booking3": {benchSize{clients: []int{1, 32, 256}, each: 5 * time.Second, rounds: 5}, benchSize{clients: []int{1, 32, 256}, each: 1200 * time.Millisecond, rounds: 3}},
+	"wide":     {benchSize{clients: []int{256}, sagas: 1000, rounds: 5}, benchSize{clients: []int{256}, sagas: 256, rounds: 3}},
+	"start":    {benchSize{clients: []int{1, 32, 256}, each: 5 * time.Second, rounds: 5, verify: newestVerified}, benchSize{clients: []int{1, 32, 256}, each: time.Second, rounds: 3, verify: newestVerified}},
+}
+
+// size is the workload's, with what the flags say.
+func (c *benchCmd) size() (benchSize, error) {
+	z := benchSizes[c.Workload].full
 	if c.Quick {
-		c.Each, c.Rounds = 1200*time.Millisecond, 3
+		z = benchSizes[c.Workload].quick
 	}
-	if c.Rounds < 1 || c.Each <= 0 || len(c.Clients) == 0 {
-		return exit(exitUsage, errors.New("--rounds, --each and --clients are at least 1"))
+	if len(c.Clients) > 0 {
+		z.clients = c.Clients
+	}
+	given := func(flag int, v *int) {
+		if flag != 0 {
+			*v = flag
+		}
+	}
+	given(c.Rounds, &z.rounds)
+	given(c.Sagas, &z.sagas)
+	if c.Each != 0 {
+		z.each = c.Each
+	}
+	switch {
+	case z.rounds < 1 || z.each < 0 || z.sagas < 0 || slices.ContainsFunc(z.clients, func(n int) bool { return n < 1 }):
+		return z, exit(exitUsage, errors.New("--rounds, --each, --clients and --sagas are at least 1"))
+	}
+	return z, nil
+}
+
+// benchReport is what a workload found.
+type benchReport interface {
+	Ran(store, machine string, verified int)
+	Print(w io.Writer) error
+}
+
+// Run measures the workload. Where anything is wrong in the end, there are no figures.
+func (c *benchCmd) Run(a *app) error {
+	size, err := c.size()
+	if err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "recourse-bench-")
 	if err != nil {
@@ -50,15 +98,33 @@ func (c *benchCmd) Run(a *app) error {
 		return err
 	}
 	defer drop()
-	r, err := c.measure(a, dir, dbs)
+	r, err := c.measure(&benching{app: a, dir: dir, dbs: dbs, size: size, cheat: c.Cheat})
 	if err != nil {
 		return exit(exitFailed, fmt.Errorf("bench: %w; there are no figures", err))
 	}
-	r.Store, r.Machine = kindOf(dbs.engine), machine()
 	if c.json() {
 		return a.encoded(r)
 	}
 	return r.Print(a.Stdout)
+}
+
+// measure runs the workload, and checks what it left behind.
+func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
+	defer b.end()
+	switch c.Workload {
+	case "wide":
+		r, err = b.compare(bench.Config{Workload: c.Workload, Variants: []bench.Variant{bench.Wide}, Sagas: max(b.size.sagas, 1)})
+	case "start":
+		r, err = b.compare(bench.Config{Workload: c.Workload, Variants: []bench.Variant{bench.Start}})
+	default:
+		r, err = b.compare(bench.Config{Workload: c.Workload, Variants: []bench.Variant{bench.Succeeds, bench.Undone}, Rate: c.Rate})
+	}
+	if err != nil {
+		return nil, err
+	}
+	checked, err := b.app.verified(b.dbs.engine, b.size.verify)
+	r.Ran(kindOf(b.dbs.engine), machine(), checked)
+	return r, err
 }
 
 // benchDatabases are those of the engine and of the floor.
@@ -109,61 +175,6 @@ func withDatabase(url, name string) string {
 	return out
 }
 
-// measure starts the processes, lets the engine show the floor what to do, and runs the rounds.
-func (c *benchCmd) measure(a *app, dir string, dbs benchDatabases) (bench.Report, error) {
-	args := []string{"bench-stub"}
-	if c.Cheat {
-		args = append(args, "--cheat")
-	}
-	stub, err := spawn(a.ctx, dir, a.Env, "stub", args...)
-	if err != nil {
-		return bench.Report{}, err
-	}
-	defer stub.stop()
-	engine, err := spawn(a.ctx, dir, a.Env, "engine", "serve", "--database", dbs.engine, "--listen", "127.0.0.1:0", "--egress-allow", "127.0.0.1", "--while-stdin", "--log-level", "warn")
-	if err != nil {
-		return bench.Report{}, err
-	}
-	defer engine.stop()
-	scripts, err := bench.Prepare(a.ctx, of(engine), of(stub))
-	if err != nil {
-		return bench.Report{}, err
-	}
-	file := filepath.Join(dir, "scripts.json")
-	b, err := json.Marshal(scripts)
-	if err == nil {
-		err = os.WriteFile(file, b, 0o600)
-	}
-	if err != nil {
-		return bench.Report{}, err
-	}
-	floor, err := spawn(a.ctx, dir, a.Env, "floor", "bench-floor", "--database", dbs.floor, "--stub", stub.url, "--scripts", file)
-	if err != nil {
-		return bench.Report{}, err
-	}
-	defer floor.stop()
-	r, err := bench.Run(a.ctx, bench.Config{
-		Engine: of(engine), Floor: of(floor), Stub: of(stub), Database: dbs.engine, Variants: []bench.Variant{bench.Succeeds, bench.Undone},
-		Clients: c.Clients, Rate: c.Rate, Each: c.Each, Rounds: c.Rounds, Progress: a.bar,
-	})
-	if err == nil {
-		err = a.verified(dbs.engine)
-	}
-	return r, err
-}
-
-// verified checks every saga of a database, as `recourse verify --database` does.
-func (a *app) verified(database string) error {
-	v := &verifying{app: a, cmd: &verifyCmd{Database: database}, missing: make(map[string]*missing)}
-	if err := v.database(invariant.Config{Now: time.Now()}); err != nil {
-		return err
-	}
-	if found := v.checker.End(); len(found) > 0 {
-		return fmt.Errorf("%s, the first: %s", count(len(found), "violation"), found[0])
-	}
-	return nil
-}
-
 func of(p *process) bench.Process { return bench.Process{URL: p.url, PID: p.cmd.Process.Pid} }
 
 // bar draws a bar on a terminal.
@@ -191,56 +202,4 @@ func machine() string {
 		}
 	}
 	return fmt.Sprintf("%d × %s, %s", runtime.NumCPU(), model, runtime.GOOS)
-}
-
-// benchStubCmd is the other side, as a process of its own.
-type benchStubCmd struct {
-	Delay time.Duration `help:"How long each answer takes."`
-	Cheat bool          `help:"Book some effects twice."`
-}
-
-// Run serves until stdin ends.
-func (c *benchStubCmd) Run(a *app) error {
-	return a.serveUntilStdinEnds(bench.NewStub(c.Delay, c.Cheat))
-}
-
-// benchFloorCmd is the bare program, as a process of its own.
-type benchFloorCmd struct {
-	Database string `required:""`
-	Stub     string `required:""`
-	Scripts  string `required:""`
-}
-
-// Run serves until stdin ends.
-func (c *benchFloorCmd) Run(a *app) error {
-	b, err := os.ReadFile(c.Scripts)
-	if err != nil {
-		return err
-	}
-	var scripts map[string]bench.Script
-	if err := json.Unmarshal(b, &scripts); err != nil {
-		return err
-	}
-	f, err := bench.NewFloor(a.ctx, c.Database, c.Stub, scripts)
-	if err != nil {
-		return err
-	}
-	return a.serveUntilStdinEnds(f)
-}
-
-func (a *app) serveUntilStdinEnds(h http.Handler) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		io.Copy(io.Discard, a.Stdin)
-		s.Close()
-	}()
-	a.printf("listening on http://%s\n", l.Addr())
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
 }

@@ -10,26 +10,25 @@ import (
 	"recourse/internal/testpg"
 )
 
+// benchDatabase gives each store a database whose commits are durable.
+func benchDatabase(t *testing.T) map[string]string {
+	c, err := testpg.Start("fsync=on", "synchronous_commit=on", "full_page_writes=on")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return map[string]string{"sqlite": filepath.Join(t.TempDir(), "b"), "postgres": c.URL}
+}
+
 // A short session on both databases: every figure is there, and the ledger is right.
 func TestBench(t *testing.T) {
-	databases := map[string]func(t *testing.T) string{
-		"sqlite": func(t *testing.T) string { return filepath.Join(t.TempDir(), "b") },
-		"postgres": func(t *testing.T) string {
-			c, err := testpg.Start("fsync=on", "synchronous_commit=on", "full_page_writes=on")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := c.Stop(); err != nil {
-					t.Error(err)
-				}
-			})
-			return c.URL
-		},
-	}
-	for name, database := range databases {
+	for name, database := range benchDatabase(t) {
 		t.Run(name, func(t *testing.T) {
-			out := ok(t, demoEnv(t), "bench", "--database", database(t), "--clients", "2", "--rate", "20", "--each", "500ms", "--rounds", "1", "-o", "json")
+			out := ok(t, demoEnv(t), "bench", "--database", database, "--clients", "2", "--rate", "20", "--each", "500ms", "--rounds", "1", "-o", "json")
 			var r bench.Report
 			if err := json.Unmarshal([]byte(out), &r); err != nil {
 				t.Fatalf("%v: %s", err, out)
@@ -47,13 +46,75 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// A tiny session of each of the other workloads. Those that go by more than appends run on both databases.
+func TestBenchWorkloads(t *testing.T) {
+	databases := benchDatabase(t)
+	for _, run := range []struct {
+		store, workload, args string
+		sane                  func(t *testing.T, out string)
+	}{
+		{"sqlite", "wide", "--sagas 3 --clients 3 --rounds 1", saneWide},
+		{"postgres", "start", "--each 200ms --clients 4 --rounds 1", saneStart},
+	} {
+		t.Run(run.store+" "+run.workload, func(t *testing.T) {
+			t.Parallel()
+			database := databases[run.store]
+			if run.store == "sqlite" {
+				database += "-" + run.workload // its files are not to be another's
+			}
+			out := ok(t, demoEnv(t), append([]string{"bench", "--workload", run.workload, "--database", database, "-o", "json"}, strings.Fields(run.args)...)...)
+			s := report[bench.Session](t, out)
+			if s.Workload != run.workload || s.Store != run.store || s.Machine == "" || s.Rounds < 1 || s.Verified != 0 {
+				t.Errorf("got %+v", s)
+			}
+			run.sane(t, out)
+		})
+	}
+}
+
+func report[T any](t *testing.T, out string) T {
+	t.Helper()
+	var r T
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return r
+}
+
+func saneWide(t *testing.T, out string) {
+	f := report[bench.Report](t, out).Runs[0]
+	if !f.LedgerOK || f.Variant != bench.Wide || f.Sagas != 3 || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.Steps < 49*f.Engine || f.Commits < 50.0/3 || f.Commits > 52 || f.CPU.Engine <= 0 {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func saneStart(t *testing.T, out string) {
+	f := report[bench.Report](t, out).Runs[0]
+	if !f.LedgerOK || f.Variant != bench.Start || f.Steps != 0 || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 2 {
+		t.Errorf("got %+v", f)
+	}
+}
+
 // No figures without a right ledger, nor without durable commits.
 func TestBenchRefuses(t *testing.T) {
-	r := run(t, demoEnv(t), "bench", "--clients", "2", "--each", "200ms", "--rounds", "1", "--cheat")
-	if r.code != exitFailed || !strings.Contains(r.errOut, "ledger") || r.out != "" {
-		t.Errorf("a wrong ledger: exit %d\n%s%s", r.code, r.out, r.errOut)
+	for _, args := range []string{
+		"--clients 2 --each 200ms --rounds 1",
+		"--workload wide --sagas 2 --clients 2 --rounds 1",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			r := run(t, demoEnv(t), append([]string{"bench", "--cheat"}, strings.Fields(args)...)...)
+			if r.code != exitFailed || !strings.Contains(r.errOut, "ledger") || r.out != "" {
+				t.Errorf("a wrong ledger: exit %d\n%s%s", r.code, r.out, r.errOut)
+			}
+		})
 	}
-	r = run(t, demoEnv(t), "bench", "--database", testpg.DSN(t), "--clients", "2", "--each", "200ms", "--rounds", "1")
+	for _, args := range []string{"--clients 0", "--workload tall"} {
+		if r := run(t, demoEnv(t), append([]string{"bench"}, strings.Fields(args)...)...); r.code != exitUsage {
+			t.Errorf("%s: exit %d\n%s", args, r.code, r.errOut)
+		}
+	}
+	r := run(t, demoEnv(t), "bench", "--database", testpg.DSN(t), "--clients", "2", "--each", "200ms", "--rounds", "1")
 	if r.code != exitFailed || !strings.Contains(r.errOut, "fsync=off") || r.out != "" {
 		t.Errorf("without fsync: exit %d\n%s%s", r.code, r.out, r.errOut)
 	}

@@ -74,13 +74,18 @@ func cpuOfFamily(pid int) time.Duration {
 }
 
 // peakOf is the most memory that a process has had, in MB, 0 if it cannot be known.
-func peakOf(pid int) int64 {
+func peakOf(pid int) int64 { return memory(pid, "VmHWM:") }
+
+// residentOf is the memory that a process has now, in MB, 0 if it cannot be known.
+func residentOf(pid int) int64 { return memory(pid, "VmRSS:") }
+
+func memory(pid int, field string) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if v, ok := strings.CutPrefix(line, field); ok {
 			kb, _ := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
 			return kb >> 10
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Load starts sagas at a server and waits for their ends.
+// Load starts sagas at a server and waits for their ends, if they are to have one.
 type Load struct {
 	client *http.Client
 	url    string
@@ -33,6 +33,16 @@ func NewLoad(url string, connections int) *Load {
 type Took struct {
 	All  []time.Duration
 	Wall time.Duration
+	ids  []string // of the sagas
+}
+
+// distinct fails unless every start was answered with an id of its own. It sorts the ids.
+func (t Took) distinct() error {
+	slices.Sort(t.ids)
+	if n := len(slices.Compact(slices.Clone(t.ids))); n != len(t.All) {
+		return fmt.Errorf("%d starts were answered with %d different ids", len(t.All), n)
+	}
+	return nil
 }
 
 // PerSecond is the rate.
@@ -49,21 +59,33 @@ func (t Took) Quantile(q float64) time.Duration {
 // Closed has so many clients start one saga after the other for d. Each finishes
 // its last one.
 func (l *Load) Closed(ctx context.Context, v Variant, clients int, d time.Duration) (Took, error) {
+	end := time.Now().Add(d)
+	return l.closed(ctx, v, clients, func(at time.Time) bool { return at.Before(end) })
+}
+
+// Times has so many clients start n sagas between them.
+func (l *Load) Times(ctx context.Context, v Variant, clients, n int) (Took, error) {
+	var begun atomic.Int64
+	return l.closed(ctx, v, clients, func(time.Time) bool { return begun.Add(1) <= int64(n) })
+}
+
+// closed has clients go on for as long as there is more.
+func (l *Load) closed(ctx context.Context, v Variant, clients int, more func(at time.Time) bool) (Took, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	began := time.Now()
-	end := began.Add(d)
-	took := make([][]time.Duration, clients)
+	took := make([]Took, clients)
 	var wait sync.WaitGroup
 	for i := range clients {
 		wait.Go(func() {
-			for at := time.Now(); at.Before(end) && ctx.Err() == nil; {
-				if err := l.one(ctx, v); err != nil {
+			for at := time.Now(); more(at) && ctx.Err() == nil; {
+				id, err := l.one(ctx, v)
+				if err != nil {
 					cancel(err)
 					return
 				}
 				now := time.Now()
-				took[i] = append(took[i], now.Sub(at))
+				took[i].All, took[i].ids = append(took[i].All, now.Sub(at)), append(took[i].ids, id)
 				at = now
 			}
 		})
@@ -78,7 +100,7 @@ func (l *Load) Open(ctx context.Context, v Variant, rate int, d time.Duration) (
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	n := int(d.Seconds() * float64(rate))
-	took := make([][]time.Duration, n)
+	took := make([]Took, n)
 	began := time.Now()
 	var wait sync.WaitGroup
 	for i := range n {
@@ -87,11 +109,12 @@ func (l *Load) Open(ctx context.Context, v Variant, rate int, d time.Duration) (
 			time.Sleep(pause)
 		}
 		wait.Go(func() {
-			if err := l.one(ctx, v); err != nil {
+			id, err := l.one(ctx, v)
+			if err != nil {
 				cancel(err)
 				return
 			}
-			took[i] = []time.Duration{time.Since(due)}
+			took[i] = Took{All: []time.Duration{time.Since(due)}, ids: []string{id}}
 		})
 	}
 	wait.Wait()
@@ -105,35 +128,40 @@ func cause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func gather(took [][]time.Duration, wall time.Duration) Took {
-	all := slices.Concat(took...)
-	slices.Sort(all)
-	return Took{All: all, Wall: wall}
+func gather(took []Took, wall time.Duration) Took {
+	sum := Took{Wall: wall}
+	for _, t := range took {
+		sum.All, sum.ids = append(sum.All, t.All...), append(sum.ids, t.ids...)
+	}
+	slices.Sort(sum.All)
+	return sum
 }
 
-// one starts a saga and waits for its end.
-func (l *Load) one(ctx context.Context, v Variant) error {
+// one starts a saga, waits for its end if the variant has one, and returns its id.
+func (l *Load) one(ctx context.Context, v Variant) (string, error) {
 	n := l.n.Add(1)
 	body := fmt.Appendf(nil, `{"definition":%q,"input":{"trip":"%s-%d"}}`, v.Name(), l.run, n)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/v1/sagas", bytes.NewReader(body))
 	if err != nil {
-		return err
+		return "", err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", l.run+"-"+strconv.FormatInt(n, 10))
-	r.Header.Set("Prefer", "wait=30")
+	if v != Start {
+		r.Header.Set("Prefer", "wait=30")
+	}
 	resp, err := l.client.Do(r)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return err
+		return "", err
 	}
-	var saga struct{ Status string }
+	var saga struct{ ID, Status string }
 	if err := json.Unmarshal(b, &saga); err != nil || resp.StatusCode != http.StatusCreated || saga.Status != v.Ends() {
-		return fmt.Errorf("a start was answered %d, %.300s", resp.StatusCode, b)
+		return "", fmt.Errorf("a start was answered %d, %.300s", resp.StatusCode, b)
 	}
-	return nil
+	return saga.ID, nil
 }

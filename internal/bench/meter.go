@@ -36,6 +36,7 @@ type database struct {
 	postmaster int       // 0: not on this machine
 }
 
+// openDatabase refuses one whose commits are not durable.
 func openDatabase(ctx context.Context, dsn string) (*database, error) {
 	if !strings.HasPrefix(dsn, "postgres") {
 		return &database{}, nil
@@ -51,6 +52,10 @@ func openDatabase(ctx context.Context, dsn string) (*database, error) {
 	}
 	if s, err := readStat(backend); err == nil && strings.HasPrefix(s.name, "postgres") {
 		d.postmaster = s.parent
+	}
+	if err := d.durable(ctx); err != nil {
+		d.close(ctx)
+		return nil, err
 	}
 	return d, nil
 }
@@ -68,11 +73,20 @@ func (d *database) cpu() time.Duration {
 	return cpuOfFamily(d.postmaster)
 }
 
+// ahead is how far the clock that journals go by is ahead of this process's.
+func (d *database) ahead(ctx context.Context) (time.Duration, error) {
+	if d.conn == nil {
+		return 0, nil
+	}
+	var at time.Time
+	if err := d.conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&at); err != nil {
+		return 0, fmt.Errorf("meter: %w", err)
+	}
+	return time.Until(at), nil
+}
+
 // settings that decide whether a commit is durable.
 func (d *database) durable(ctx context.Context) error {
-	if d.conn == nil {
-		return nil
-	}
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		var value string
 		if err := d.conn.QueryRow(ctx, `SELECT current_setting($1)`, name).Scan(&value); err != nil {
@@ -103,18 +117,23 @@ func (d *database) read(ctx context.Context, program, stub Process, commits func
 // engineCommits reads the engine's own count.
 func engineCommits(p Process) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (int64, error) {
-		body, err := get(ctx, p.URL+"/metrics")
-		if err != nil {
-			return 0, err
-		}
-		for lines := bufio.NewScanner(strings.NewReader(string(body))); lines.Scan(); {
-			if v, ok := strings.CutPrefix(lines.Text(), "recourse_engine_commits_total "); ok {
-				f, err := strconv.ParseFloat(v, 64)
-				return int64(f), err
-			}
-		}
-		return 0, fmt.Errorf("%s/metrics does not count commits", p.URL)
+		v, err := metricOf(ctx, p, "recourse_engine_commits_total")
+		return int64(v), err
 	}
+}
+
+// metricOf reads one of an engine's metrics.
+func metricOf(ctx context.Context, p Process, name string) (float64, error) {
+	body, err := get(ctx, p.URL+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for lines := bufio.NewScanner(strings.NewReader(string(body))); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(v, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s/metrics has no %s", p.URL, name)
 }
 
 func floorCommits(p Process) func(context.Context) (int64, error) {
@@ -128,13 +147,103 @@ func floorCommits(p Process) func(context.Context) (int64, error) {
 }
 
 func ledgerOf(ctx context.Context, stub Process) (Ledger, error) {
-	var l Ledger
-	body, err := get(ctx, stub.URL+"/ledger")
-	if err == nil {
-		err = json.Unmarshal(body, &l)
-	}
-	return l, err
+	return decoded[Ledger](get(ctx, stub.URL+"/ledger"))
 }
+
+// awaitLedger asks for the ledger every few milliseconds until it is as wanted, and
+// fails when it has not changed for a minute.
+func awaitLedger(ctx context.Context, stub Process, want func(Ledger) bool) (Ledger, error) {
+	var last Ledger
+	for moved := time.Now(); ; {
+		l, err := ledgerOf(ctx, stub)
+		if err != nil || want(l) {
+			return l, err
+		}
+		if l != last {
+			last, moved = l, time.Now()
+		}
+		if time.Since(moved) > time.Minute {
+			return l, fmt.Errorf("nothing has come to the other side for a minute; its ledger is %+v", l)
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return l, err
+		}
+	}
+}
+
+// awaitEnds waits until no saga of the definition is live.
+func awaitEnds(ctx context.Context, engine Process, definition string) error {
+	for until := time.Now().Add(time.Minute); ; {
+		st, err := statsOf(ctx, engine)
+		if err != nil || st.Live[definition] == 0 {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%d sagas of %s have not ended, a minute after their last request", st.Live[definition], definition)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for d, or until ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// stats are an engine's counts of its sagas.
+type stats struct {
+	Sagas map[string]int // by status
+	Live  map[string]int // by definition
+}
+
+func statsOf(ctx context.Context, engine Process) (stats, error) {
+	return decoded[stats](get(ctx, engine.URL+"/v1/stats"))
+}
+
+// journalOf reads a saga's whole journal, a page at a time.
+func journalOf[T any](ctx context.Context, engine Process, id string) ([]T, error) {
+	var all []T
+	for cursor := "0"; cursor != ""; {
+		page, err := decoded[struct {
+			Data []T
+			Next string `json:"next_cursor"`
+		}](get(ctx, engine.URL+"/v1/sagas/"+id+"/journal?limit=1000&cursor="+cursor))
+		if err != nil {
+			return nil, fmt.Errorf("the journal of %s: %w", id, err)
+		}
+		all, cursor = append(all, page.Data...), page.Next
+	}
+	return all, nil
+}
+
+// publish publishes a definition.
+func publish(ctx context.Context, engine Process, name, source string) error {
+	if _, err := do(ctx, http.MethodPut, engine.URL+"/v1/definitions/"+name, source); err != nil {
+		return fmt.Errorf("publish %s: %w", name, err)
+	}
+	return nil
+}
+
+// decoded reads the JSON of an answer.
+func decoded[T any](body []byte, err error) (v T, _ error) {
+	if err == nil {
+		err = json.Unmarshal(body, &v)
+	}
+	return v, err
+}
+
+// atOnce is how many requests each makes at once.
+const atOnce = 64
+
+// client is for all that is not load.
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce, DisableCompression: true}}
 
 func get(ctx context.Context, url string) ([]byte, error) { return do(ctx, http.MethodGet, url, "") }
 
@@ -143,7 +252,7 @@ func do(ctx context.Context, method, url, body string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}

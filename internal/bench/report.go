@@ -6,26 +6,24 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
-// Report is what a session found.
+// Report is what a session beside the floor found.
 type Report struct {
-	Workload string   `json:"workload"`
-	Store    string   `json:"store"`
-	Machine  string   `json:"machine"`
-	Rounds   int      `json:"rounds"`
-	Runs     []Figure `json:"runs"`
+	Session
+	Runs []Figure `json:"runs"`
 }
 
 // Figure is one point: medians over the rounds; latencies over all of their sagas.
 type Figure struct {
 	Variant     Variant `json:"variant"`
-	Concurrency int     `json:"concurrency"`      // 0: an open loop
-	Rate        int     `json:"rate,omitempty"`   // of the open loop
-	Engine      float64 `json:"engine_per_s"`     // sagas
-	Floor       float64 `json:"floor_per_s"`      // sagas
+	Concurrency int     `json:"concurrency"`     // 0: an open loop
+	Rate        int     `json:"rate,omitempty"`  // of the open loop
+	Sagas       int     `json:"sagas,omitempty"` // of a run that starts so many
+	Engine      float64 `json:"engine_per_s"`    // sagas
+	Floor       float64 `json:"floor_per_s"`     // sagas
+	Steps       float64 `json:"steps_per_s,omitempty"`
 	Ratio       float64 `json:"ratio"`            // median of the rounds' ratios
 	P50         float64 `json:"p50_ms"`           // of the engine
 	P99         float64 `json:"p99_ms"`           //
@@ -51,7 +49,7 @@ type CPU struct {
 }
 
 func (c *Config) report(points []point, all []samples) Report {
-	r := Report{Workload: "booking3", Rounds: c.Rounds}
+	r := Report{Session: Session{Workload: c.Workload, Rounds: c.Rounds}}
 	for i, p := range points {
 		r.Runs = append(r.Runs, c.figure(p, all[i]))
 	}
@@ -59,7 +57,7 @@ func (c *Config) report(points []point, all []samples) Report {
 }
 
 func (c *Config) figure(p point, s samples) Figure {
-	f := Figure{Variant: p.variant, Concurrency: p.clients, LedgerOK: true, PeakMB: peakOf(c.Engine.PID)}
+	f := Figure{Variant: p.variant, Sagas: c.Sagas, Concurrency: p.clients, LedgerOK: true, PeakMB: peakOf(c.Engine.PID)}
 	if p.clients == 0 {
 		f.Rate = c.Rate
 	}
@@ -69,6 +67,9 @@ func (c *Config) figure(p point, s samples) Figure {
 	}
 	f.Ratio = round(median(ratios))
 	f.Engine, f.Commits, f.Written, f.CPU = sum(s.engine)
+	if p.variant == Wide {
+		f.Steps = round(f.Engine * wideSteps)
+	}
 	f.Floor, f.FloorCommit, f.FloorWrite, f.FloorCPU = sum(s.floor)
 	e, fl := latencies(s.engine), latencies(s.floor)
 	f.P50, f.P99, f.P999 = ms(e.Quantile(.5)), ms(e.Quantile(.99)), ms(e.Quantile(.999))
@@ -113,21 +114,25 @@ func ms(d time.Duration) float64 { return round(float64(d) / 1e6) }
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
 // Print writes the report for people.
-func (r Report) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%s on %s, %s; medians of %d rounds, the ledger was right after each\n\n", r.Workload, r.Store, r.Machine, r.Rounds)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, strings.Join([]string{"variant", "clients", "sagas/s", "floor/s", "ratio", "p50 ms", "p99", "p99.9", "commits", "(floor)", "written B", "(floor)", "CPU ms", "(floor)", "db ms", "(floor)", "stub ms", ""}, "\t"))
+func (r *Report) Print(w io.Writer) error {
+	r.head(w, fmt.Sprintf("medians of %d rounds, the ledger was right after each", r.Rounds))
+	head := []string{"variant", "clients", "sagas/s", "floor/s", "ratio", "p50 ms", "p99", "p99.9", "commits", "(floor)", "written B", "(floor)", "CPU ms", "(floor)", "db ms", "(floor)", "stub ms"}
+	var rows [][]string
 	for _, f := range r.Runs {
 		clients := fmt.Sprint(f.Concurrency)
 		if f.Concurrency == 0 {
 			clients = fmt.Sprintf("%d/s", f.Rate)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t\n", f.Variant, clients, f.Engine, f.Floor, f.Ratio,
-			f.P50, f.P99, f.P999, f.Commits, f.FloorCommit, f.Written, f.FloorWrite, f.CPU.Engine, f.FloorCPU.Engine, f.CPU.Database, f.FloorCPU.Database, f.CPU.Stub)
+		rows = append(rows, strings.Split(fmt.Sprintf("%s|%s|%.0f|%.0f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.0f|%.0f|%.3f|%.3f|%.3f|%.3f|%.3f", f.Variant, clients, f.Engine, f.Floor, f.Ratio,
+			f.P50, f.P99, f.P999, f.Commits, f.FloorCommit, f.Written, f.FloorWrite, f.CPU.Engine, f.FloorCPU.Engine, f.CPU.Database, f.FloorCPU.Database, f.CPU.Stub), "|"))
 	}
-	if err := t.Flush(); err != nil {
+	if err := table(w, head, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\ncommits, bytes written and CPU are per saga; CPU is of the engine (or the floor), the database and the other side. peak memory of the engine: %d MB\n", r.Runs[len(r.Runs)-1].PeakMB)
+	last := r.Runs[len(r.Runs)-1]
+	if last.Steps > 0 {
+		fmt.Fprintf(w, "\n%d steps a saga: %.0f steps/s\n", wideSteps, last.Steps)
+	}
+	_, err := fmt.Fprintf(w, "\ncommits, bytes written and CPU are per saga; CPU is of the engine (or the floor), the database and the other side. peak memory of the engine: %d MB\n", last.PeakMB)
 	return err
 }

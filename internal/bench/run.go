@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,36 +10,30 @@ import (
 
 // Config is a session.
 type Config struct {
+	Workload            string
 	Engine, Floor, Stub Process
 	Database            string // of both; a SQLite file's name or a Postgres URL
 	Variants            []Variant
-	Clients             []int // closed loops
-	Rate                int   // of an open loop a second; 0: none
-	Each                time.Duration
+	Clients             []int         // closed loops
+	Rate                int           // of an open loop a second; 0: none
+	Each                time.Duration // how long a run takes; or
+	Sagas               int           // how many sagas it starts
 	Rounds              int
-	Progress            func(done, of int, what string)
+	Progress            Progress
 }
 
 // Prepare publishes the definitions and runs one saga of each, for the floor to copy.
-func Prepare(ctx context.Context, engine, stub Process) (map[string]Script, error) {
+func Prepare(ctx context.Context, engine, stub Process, variants []Variant) (map[string]Script, error) {
 	scripts := make(map[string]Script)
-	for _, v := range []Variant{Succeeds, Undone} {
-		if _, err := do(ctx, http.MethodPut, engine.URL+"/v1/definitions/"+v.Name(), v.Definition(stub.URL)); err != nil {
-			return nil, fmt.Errorf("publish %s: %w", v.Name(), err)
+	for _, v := range variants {
+		if err := publish(ctx, engine, v.Name(), v.Definition(stub.URL)); err != nil {
+			return nil, err
 		}
-		l := NewLoad(engine.URL, 1)
-		if err := l.one(ctx, v); err != nil {
+		id, err := NewLoad(engine.URL, 1).one(ctx, v)
+		if err != nil {
 			return nil, fmt.Errorf("try %s: %w", v.Name(), err)
 		}
-		var list struct{ Data []struct{ ID string } }
-		body, err := get(ctx, engine.URL+"/v1/sagas?limit=1&definition="+v.Name())
-		if err == nil {
-			err = json.Unmarshal(body, &list)
-		}
-		if err != nil || len(list.Data) != 1 {
-			return nil, fmt.Errorf("find the tried saga: %.200s: %w", body, err)
-		}
-		journal, err := get(ctx, engine.URL+"/v1/sagas/"+list.Data[0].ID+"/journal?limit=200")
+		journal, err := journalOf[Row](ctx, engine, id)
 		if err != nil {
 			return nil, err
 		}
@@ -75,9 +68,6 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	defer db.close(context.WithoutCancel(ctx))
-	if err := db.durable(ctx); err != nil {
-		return Report{}, err
-	}
 	var points []point
 	for _, v := range c.Variants {
 		for _, n := range c.Clients {
@@ -108,7 +98,28 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		}
 	}
 	c.Progress(done, done, "done")
+	if err := c.allThere(ctx, points, all); err != nil {
+		return Report{}, err
+	}
 	return c.report(points, all), nil
+}
+
+// allThere compares how many sagas that never end the engine has with how many were started.
+func (c *Config) allThere(ctx context.Context, points []point, all []samples) error {
+	started := 1 // the one that the floor copies
+	for i, p := range points {
+		if p.variant != Start {
+			return nil
+		}
+		for _, s := range all[i].engine {
+			started += len(s.took.All)
+		}
+	}
+	st, err := statsOf(ctx, c.Engine)
+	if err == nil && st.Live[Start.Name()] != started {
+		err = fmt.Errorf("%d starts were answered, and there are %d sagas", started, st.Live[Start.Name()])
+	}
+	return err
 }
 
 // measure runs one load against one program.
@@ -126,9 +137,12 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 		return sample{}, err
 	}
 	var took Took
-	if p.clients > 0 {
+	switch {
+	case p.clients > 0 && c.Sagas > 0:
+		took, err = l.Times(ctx, p.variant, p.clients, c.Sagas)
+	case p.clients > 0:
 		took, err = l.Closed(ctx, p.variant, p.clients, c.Each)
-	} else {
+	default:
 		took, err = l.Open(ctx, p.variant, c.Rate, c.Each)
 	}
 	if err != nil {
@@ -141,6 +155,9 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 	ledger, err := ledgerOf(ctx, c.Stub)
 	if err == nil {
 		err = p.variant.Check(ledger, len(took.All))
+	}
+	if err == nil {
+		err = took.distinct()
 	}
 	l.client.CloseIdleConnections()
 	return sample{took, after.minus(before)}, err

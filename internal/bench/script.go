@@ -43,15 +43,11 @@ type Send struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 }
 
-// script reads the journal as the API shows it.
-func script(journal []byte, ends string) (Script, error) {
-	var page struct{ Data []Row }
-	if err := json.Unmarshal(journal, &page); err != nil {
-		return Script{}, fmt.Errorf("the journal to copy: %w", err)
-	}
+// script makes one of a journal.
+func script(journal []Row, ends string) (Script, error) {
 	sc := Script{Ends: ends}
 	var stage Stage
-	for _, r := range page.Data {
+	for _, r := range journal {
 		stage.Records = append(stage.Records, r)
 		if r.Kind != "intent" {
 			continue
@@ -64,6 +60,9 @@ func script(journal []byte, ends string) (Script, error) {
 		}
 		if err := json.Unmarshal(r.Data, &d); err != nil {
 			return Script{}, fmt.Errorf("the intent to copy: %w", err)
+		}
+		if d.Request.URL == "" {
+			continue // a wait
 		}
 		u, err := url.Parse(d.Request.URL)
 		if err != nil {

@@ -1,37 +1,52 @@
 package bench
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
-// Variant is a way in which booking3 ends.
+// Variant is a saga that runs beside the floor.
 type Variant string
 
-// The variants.
+// The variants; the first two are those of booking3.
 const (
 	Succeeds Variant = "succeeds" // three effects
 	Undone   Variant = "undone"   // the third is refused, two are undone
+	Wide     Variant = "wide"     // fifty effects, one after the other
+	Start    Variant = "start"    // none: it sleeps at once, and its start is all that is waited for
 )
 
-// Name is the definition's name.
-func (v Variant) Name() string { return "booking3-" + string(v) }
+// wideSteps are those of a wide saga.
+const wideSteps = 50
 
-// Ends is the status in which its sagas end.
+// Name is the definition's name.
+func (v Variant) Name() string {
+	if v == Wide || v == Start {
+		return string(v)
+	}
+	return "booking3-" + string(v)
+}
+
+// Ends is the status of its sagas when their starts are answered.
 func (v Variant) Ends() string {
-	if v == Undone {
+	switch v {
+	case Undone:
 		return "compensated"
+	case Start:
+		return "waiting"
 	}
 	return "succeeded"
 }
 
-// Calls is how many requests a saga makes.
-func (v Variant) Calls() int {
-	if v == Undone {
-		return 5
-	}
-	return 3
-}
-
 // Definition is the saga, with the other side at url.
 func (v Variant) Definition(url string) string {
+	head := "saga: " + v.Name() + "\ninput: {trip: string}\nsteps:\n"
+	switch v {
+	case Wide:
+		return head + posts(url, 1, wideSteps, `    body: {trip: "${input.trip}", item: seat}`+"\n")
+	case Start:
+		return head + "  - {id: pause, sleep: 1h}\n"
+	}
 	third := url + "/do/car"
 	if v == Undone {
 		third = url + "/refuse"
@@ -42,17 +57,31 @@ func (v Variant) Definition(url string) string {
     in_doubt: retry
     compensate: {http: "DELETE %s/do/%[1]s/${output.id}"}
 `
-	return "saga: " + v.Name() + "\ninput: {trip: string}\nsteps:\n" +
+	return head +
 		fmt.Sprintf(step, "flight", url+"/do/flight", "seat", url) +
 		fmt.Sprintf(step, "hotel", url+"/do/hotel", "room", url) +
 		fmt.Sprintf(step, "car", third, "car", url)
 }
 
-// Check compares the other side's ledger with the number of sagas that ended.
+// posts are the steps s<first> to s<last>, which each make one POST; more is the rest of each.
+func posts(url string, first, last int, more string) string {
+	var b strings.Builder
+	for i := first; i <= last; i++ {
+		fmt.Fprintf(&b, "  - id: s%d\n    http: POST %s/do/s%[1]d\n%[3]s", i, url, more)
+	}
+	return b.String()
+}
+
+// Check compares the other side's ledger with the number of sagas that were started.
 func (v Variant) Check(l Ledger, sagas int) error {
-	want := Ledger{Requests: 3 * sagas, Effects: 3 * sagas}
-	if v == Undone {
+	var want Ledger
+	switch v {
+	case Succeeds:
+		want = Ledger{Requests: 3 * sagas, Effects: 3 * sagas}
+	case Undone:
 		want = Ledger{Requests: 5 * sagas, Effects: 2 * sagas, Undone: 2 * sagas, Refused: sagas}
+	case Wide:
+		want = Ledger{Requests: wideSteps * sagas, Effects: wideSteps * sagas}
 	}
 	if l != want {
 		return fmt.Errorf("the other side's ledger is %+v, and should be %+v after %d sagas", l, want, sagas)

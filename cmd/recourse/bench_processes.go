@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"recourse/internal/bench"
+)
+
+// benchStubCmd is the other side, as a process of its own.
+type benchStubCmd struct {
+	Delay time.Duration `help:"How long each answer takes."`
+	Cheat bool          `help:"Book some effects twice."`
+}
+
+// Run serves until stdin ends.
+func (c *benchStubCmd) Run(a *app) error {
+	return a.serveUntilStdinEnds(bench.NewStub(c.Delay, c.Cheat))
+}
+
+// benchFloorCmd is the bare program, as a process of its own.
+type benchFloorCmd struct {
+	Database string `required:""`
+	Stub     string `required:""`
+	Scripts  string `required:""`
+}
+
+// Run serves until stdin ends.
+func (c *benchFloorCmd) Run(a *app) error {
+	b, err := os.ReadFile(c.Scripts)
+	if err != nil {
+		return err
+	}
+	var scripts map[string]bench.Script
+	if err := json.Unmarshal(b, &scripts); err != nil {
+		return err
+	}
+	f, err := bench.NewFloor(a.ctx, c.Database, c.Stub, scripts)
+	if err != nil {
+		return err
+	}
+	return a.serveUntilStdinEnds(f)
+}
+
+func (a *app) serveUntilStdinEnds(h http.Handler) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		io.Copy(io.Discard, a.Stdin)
+		s.Close()
+	}()
+	a.printf("listening on http://%s\n", l.Addr())
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
