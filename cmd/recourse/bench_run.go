@@ -101,6 +101,37 @@ func (b *benching) compare(c bench.Config) (benchReport, error) {
 	return &r, err
 }
 
+func (b *benching) long() (benchReport, error) {
+	stub, err := b.stub(0)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := (&benchEngine{benching: b}).Start()
+	if err != nil {
+		return nil, err
+	}
+	return bench.Long(b.app.ctx, bench.LongConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Steps: b.size.steps, Rounds: b.size.rounds, Progress: b.app.bar})
+}
+
+func (b *benching) recover() (benchReport, error) {
+	stub, err := b.stub(0)
+	if err != nil {
+		return nil, err
+	}
+	slow, err := b.stub(slowDelay)
+	if err != nil {
+		return nil, err
+	}
+	c := bench.RecoverConfig{Stub: stub, Slow: slow, Delay: slowDelay, Database: b.dbs.engine, Sagas: b.size.sagas, Progress: b.app.bar}
+	engine := &benchEngine{benching: b}
+	if isPostgres(b.dbs.engine) { // else the file's lock tells that the node is dead
+		c.Lease = time.Second
+		engine.more = []string{"--node-lease", c.Lease.String()}
+	}
+	c.Engine = engine
+	return bench.Recover(b.app.ctx, c)
+}
+
 // verified checks the newest sagas of a database, 0 for all, as `recourse verify --database` does.
 // It returns how many were checked; 0: all.
 func (a *app) verified(database string, newest int) (int, error) {

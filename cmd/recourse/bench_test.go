@@ -55,6 +55,9 @@ func TestBenchWorkloads(t *testing.T) {
 	}{
 		{"sqlite", "wide", "--sagas 3 --clients 3 --rounds 1", saneWide},
 		{"postgres", "start", "--each 200ms --clients 4 --rounds 1", saneStart},
+		{"sqlite", "long", "--steps 40 --rounds 2", saneLong},
+		{"sqlite", "recover", "--sagas 10", saneRecover},
+		{"postgres", "recover", "--sagas 10", saneRecover},
 	} {
 		t.Run(run.store+" "+run.workload, func(t *testing.T) {
 			t.Parallel()
@@ -95,11 +98,38 @@ func saneStart(t *testing.T, out string) {
 	}
 }
 
+func saneLong(t *testing.T, out string) {
+	runs := report[bench.LongReport](t, out).Runs
+	if len(runs) != 2 {
+		t.Fatalf("got %+v", runs)
+	}
+	for _, r := range runs {
+		if r.Steps != 40 || r.Part != 20 || r.First <= 0 || r.Last <= 0 || r.Ratio <= 0 || r.Rate <= 0 || r.Commits < 1 || r.Commits > 2 || r.CPU.Engine <= 0 || r.PeakMB <= 0 {
+			t.Errorf("got %+v", r)
+		}
+	}
+}
+
+func saneRecover(t *testing.T, out string) {
+	runs := report[bench.RecoverReport](t, out).Runs
+	if len(runs) != 2 || runs[0].Delay != 0 || runs[0].Left != 0 || runs[1].Delay != 50 || runs[1].Left != 200 || runs[1].Over <= 0 {
+		t.Fatalf("got %+v", runs)
+	}
+	for _, r := range runs {
+		// What was under way when the engine died is sent again, and nothing else.
+		if r.Sagas != 10 || r.Again != 10 || r.Listening <= 0 || r.First <= 0 || r.Moving < r.First || r.Ended <= r.Moving || r.Rate <= 0 || r.PeakMB <= 0 {
+			t.Errorf("got %+v", r)
+		}
+	}
+}
+
 // No figures without a right ledger, nor without durable commits.
 func TestBenchRefuses(t *testing.T) {
 	for _, args := range []string{
 		"--clients 2 --each 200ms --rounds 1",
 		"--workload wide --sagas 2 --clients 2 --rounds 1",
+		"--workload long --steps 20 --rounds 1",
+		"--workload recover --sagas 20",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +139,7 @@ func TestBenchRefuses(t *testing.T) {
 			}
 		})
 	}
-	for _, args := range []string{"--clients 0", "--workload tall"} {
+	for _, args := range []string{"--workload long --steps 5000", "--workload recover --sagas 10001", "--clients 0", "--workload tall"} {
 		if r := run(t, demoEnv(t), append([]string{"bench"}, strings.Fields(args)...)...); r.code != exitUsage {
 			t.Errorf("%s: exit %d\n%s", args, r.code, r.errOut)
 		}

@@ -1,4 +1,5 @@
-// Package bench measures what a saga costs beside the requests that it makes.
+// Package bench measures what a saga costs beside the requests that it makes, and what
+// long sagas and crashed ones cost.
 //
 // The workload booking3 is one saga of three POSTs, each with a compensation.
 // The engine is this program's own `serve`; beside it stands a floor: a bare
@@ -6,6 +7,9 @@
 // same bytes in as many durable appends with group commit, without an engine.
 // Both run in turns in the same session on the same machine: what counts is the ratio.
 // wide (fifty POSTs) and start (none: a durable start) are measured alike.
+//
+// long and recover stand alone: what one saga of many steps costs per step, and how
+// soon sagas go on after a kill -9.
 //
 // The load, the engine, the floor and the other side are processes of their own.
 package bench

@@ -16,6 +16,8 @@ import (
 //	DELETE /do/…/id  undoes it; 200
 //	GET /ledger      a Ledger
 //	POST /reset      forgets everything
+//	POST /hold?path= books what comes to that path from now on, but answers it only after
+//	POST /go
 type Stub struct {
 	delay time.Duration // of each answer
 	cheat bool
@@ -23,6 +25,8 @@ type Stub struct {
 	made  map[string]string // key → effect id
 	gone  map[string]bool   // effect id
 	l     Ledger
+	held  string        // the path whose answers are held back; "": none
+	gate  chan struct{} // closed when they may go
 }
 
 // Ledger is what the stub counted.
@@ -34,6 +38,7 @@ type Ledger struct {
 	Undone   int `json:"undone"`
 	Strange  int `json:"strange"` // undone twice, or undone what never was
 	Refused  int `json:"refused"`
+	Held     int `json:"held"` // answers held back now
 }
 
 // NewStub returns a stub that takes delay for each answer. With cheat it books
@@ -61,14 +66,43 @@ func (s *Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer s.mu.Unlock()
 		s.reset()
 		return
+	case r.URL.Path == "/hold":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.held, s.gate = r.URL.Query().Get("path"), make(chan struct{})
+		return
+	case r.URL.Path == "/go":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.held != "" {
+			s.held = ""
+			close(s.gate)
+		}
+		return
 	}
 	if s.delay > 0 {
 		time.Sleep(s.delay)
 	}
 	status, body := s.take(r)
+	s.hold(r)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(body))
+}
+
+// hold waits until the answer may go.
+func (s *Stub) hold(r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == "" || r.URL.Path != s.held {
+		return
+	}
+	s.l.Held++
+	gate := s.gate
+	s.mu.Unlock()
+	<-gate
+	s.mu.Lock()
+	s.l.Held--
 }
 
 func (s *Stub) take(r *http.Request) (status int, body string) {
