@@ -7,7 +7,7 @@ BIN     := bin/recourse
 
 PG      := $(GO) run ./internal/testpg/run --
 
-.PHONY: help run build test vet prove crash fuzz bench bench-steps sim mutants soak fmt clean
+.PHONY: help run build test vet prove crash fuzz bench bench-scale bench-steps sim mutants soak fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ fuzz: ## each fuzz target for FUZZTIME, two at a time
 bench: build ## what a saga costs beside the requests that it makes, on SQLite and on Postgres, both with fsync
 	$(BIN) bench
 	$(GO) run ./internal/testpg/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- sh -c '$(BIN) bench --database "$$RECOURSE_TEST_POSTGRES"'
+
+WORKLOADS ?= wide start long parked recover list
+bench-scale: build ## the other WORKLOADS: wide, long and a million parked sagas, bare starts, recovery, lists; on SQLite and on Postgres
+	for w in $(WORKLOADS); do $(BIN) bench --workload $$w || exit 1; done
+	$(GO) run ./internal/testpg/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- \
+	  sh -c 'for w in $(WORKLOADS); do $(BIN) bench --workload $$w --database "$$RECOURSE_TEST_POSTGRES" || exit 1; done'
 
 bench-steps: ## cost per step of a saga of 100 steps and of 10,000
 	$(GO) test -run '^$$' -bench PerStep -benchtime 5x ./engine

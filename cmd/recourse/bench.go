@@ -20,25 +20,27 @@ import (
 
 type benchCmd struct {
 	outputFlag
-	Workload string        `default:"booking3" enum:"booking3,wide,start,long,recover" help:"What to measure: booking3, wide, start, long or recover; default ${default}."`
+	Workload string        `default:"booking3" enum:"booking3,wide,start,long,parked,recover,list" help:"What to measure: booking3, wide, start, long, parked, recover or list; default ${default}."`
 	Database string        `default:"" env:"RECOURSE_BENCH_DATABASE" placeholder:"FILE|URL" help:"A SQLite file to make, or postgres://… whose user may create databases; default: a SQLite file in a temporary directory."`
 	Quick    bool          `help:"Within a minute: shorter runs, fewer rounds, fewer sagas."`
 	Clients  []int         `help:"booking3, wide, start: how many sagas at once; default 1,32,256, of wide 256."`
 	Rate     int           `help:"booking3: also start this many sagas a second, whether or not earlier ones have ended."`
 	Each     time.Duration `help:"booking3, start: how long each run takes; default 5s."`
 	Rounds   int           `help:"booking3, wide, start, long: how many rounds; default 5, of long 3."`
-	Sagas    int           `help:"wide, recover: how many sagas; default 1000, 10000."`
+	Sagas    int           `help:"wide, parked, recover, list: how many sagas; default 1000, 1000000, 10000, 1000000."`
 	Steps    int           `help:"long: how many steps the saga has; default 1998, the most there can be."`
+	Wake     int           `help:"parked: how many of the sagas wake; default 10000."`
+	Times    int           `help:"list: how often each list is asked for, unless that takes longer than 10s; default 50."`
 	Cheat    bool          `hidden:"" help:"Have the other side book some effects twice, to see that it is noticed."`
 }
 
 // benchSize is how much a workload does.
 type benchSize struct {
-	clients       []int
-	each          time.Duration
-	rounds, sagas int
-	steps         int
-	verify        int // so many sagas are checked in the end, the newest; 0: all
+	clients            []int
+	each               time.Duration
+	rounds, sagas      int
+	steps, wake, times int
+	verify             int // so many sagas are checked in the end, the newest; 0: all
 }
 
 // slowDelay is how long the other side takes in the second part of recover.
@@ -53,7 +55,9 @@ var benchSizes = map[string]struct{ full, quick benchSize }{
 	"wide":     {benchSize{clients: []int{256}, sagas: 1000, rounds: 5}, benchSize{clients: []int{256}, sagas: 256, rounds: 3}},
 	"start":    {benchSize{clients: []int{1, 32, 256}, each: 5 * time.Second, rounds: 5, verify: newestVerified}, benchSize{clients: []int{1, 32, 256}, each: time.Second, rounds: 3, verify: newestVerified}},
 	"long":     {benchSize{steps: bench.MaxSteps, rounds: 3}, benchSize{steps: 1000, rounds: 3}},
+	"parked":   {benchSize{sagas: 1_000_000, wake: 10_000, rounds: 1, verify: newestVerified}, benchSize{sagas: 100_000, wake: 1000, rounds: 1, verify: newestVerified}},
 	"recover":  {benchSize{sagas: 10_000, rounds: 1}, benchSize{sagas: 2000, rounds: 1}},
+	"list":     {benchSize{sagas: 1_000_000, times: 50, rounds: 1, verify: newestVerified}, benchSize{sagas: 100_000, times: 10, rounds: 1, verify: newestVerified}},
 }
 
 // size is the workload's, with what the flags say.
@@ -73,12 +77,15 @@ func (c *benchCmd) size() (benchSize, error) {
 	given(c.Rounds, &z.rounds)
 	given(c.Sagas, &z.sagas)
 	given(c.Steps, &z.steps)
+	given(c.Wake, &z.wake)
+	given(c.Times, &z.times)
+	z.wake = min(z.wake, z.sagas)
 	if c.Each != 0 {
 		z.each = c.Each
 	}
 	switch {
-	case z.rounds < 1 || z.each < 0 || z.sagas < 0 || slices.ContainsFunc(z.clients, func(n int) bool { return n < 1 }):
-		return z, exit(exitUsage, errors.New("--rounds, --each, --clients and --sagas are at least 1"))
+	case z.rounds < 1 || z.each < 0 || z.sagas < 0 || z.wake < 0 || z.times < 0 || slices.ContainsFunc(z.clients, func(n int) bool { return n < 1 }):
+		return z, exit(exitUsage, errors.New("--rounds, --each, --clients, --sagas, --wake and --times are at least 1"))
 	case c.Workload == "long" && (z.steps < 2 || z.steps > bench.MaxSteps):
 		return z, exit(exitUsage, fmt.Errorf("--steps is from 2 to %d: a definition has at most 10,000 values, and each step takes five", bench.MaxSteps))
 	case c.Workload == "recover" && z.sagas > 10_000:
@@ -129,8 +136,12 @@ func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
 		r, err = b.compare(bench.Config{Workload: c.Workload, Variants: []bench.Variant{bench.Start}})
 	case "long":
 		r, err = b.long()
+	case "parked":
+		r, err = b.parked()
 	case "recover":
 		r, err = b.recover()
+	case "list":
+		r, err = b.list()
 	default:
 		r, err = b.compare(bench.Config{Workload: c.Workload, Variants: []bench.Variant{bench.Succeeds, bench.Undone}, Rate: c.Rate})
 	}

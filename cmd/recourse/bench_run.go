@@ -113,6 +113,14 @@ func (b *benching) long() (benchReport, error) {
 	return bench.Long(b.app.ctx, bench.LongConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Steps: b.size.steps, Rounds: b.size.rounds, Progress: b.app.bar})
 }
 
+func (b *benching) parked() (benchReport, error) {
+	stub, err := b.stub(0)
+	if err != nil {
+		return nil, err
+	}
+	return bench.Parked(b.app.ctx, bench.ParkedConfig{Engine: &benchEngine{benching: b}, Stub: stub, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Wake: b.size.wake, Progress: b.app.bar})
+}
+
 func (b *benching) recover() (benchReport, error) {
 	stub, err := b.stub(0)
 	if err != nil {
@@ -130,6 +138,10 @@ func (b *benching) recover() (benchReport, error) {
 	}
 	c.Engine = engine
 	return bench.Recover(b.app.ctx, c)
+}
+
+func (b *benching) list() (benchReport, error) {
+	return bench.List(b.app.ctx, bench.ListConfig{Engine: &benchEngine{benching: b}, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Times: b.size.times, Progress: b.app.bar})
 }
 
 // verified checks the newest sagas of a database, 0 for all, as `recourse verify --database` does.

@@ -58,6 +58,9 @@ func TestBenchWorkloads(t *testing.T) {
 		{"sqlite", "long", "--steps 40 --rounds 2", saneLong},
 		{"sqlite", "recover", "--sagas 10", saneRecover},
 		{"postgres", "recover", "--sagas 10", saneRecover},
+		{"postgres", "parked", "--sagas 100 --wake 20", saneParked},
+		{"sqlite", "list", "--sagas 150 --times 3", saneList},
+		{"postgres", "list", "--sagas 150 --times 3", saneList},
 	} {
 		t.Run(run.store+" "+run.workload, func(t *testing.T) {
 			t.Parallel()
@@ -118,6 +121,25 @@ func saneRecover(t *testing.T, out string) {
 	for _, r := range runs {
 		// What was under way when the engine died is sent again, and nothing else.
 		if r.Sagas != 10 || r.Again != 10 || r.Listening <= 0 || r.First <= 0 || r.Moving < r.First || r.Ended <= r.Moving || r.Rate <= 0 || r.PeakMB <= 0 {
+			t.Errorf("got %+v", r)
+		}
+	}
+}
+
+func saneParked(t *testing.T, out string) {
+	r := report[bench.ParkedReport](t, out).Runs[0]
+	if r.Sagas != 100 || r.Woken != 20 || r.Seeded <= 0 || r.Ready <= 0 || r.RSS <= 0 || r.Heap <= 0 || r.Peak < r.RSS || r.PeakMB < r.Peak || r.First <= 0 || r.Wake < r.First || r.Rate <= 0 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func saneList(t *testing.T, out string) {
+	runs := report[bench.ListReport](t, out).Runs
+	if len(runs) < 8 {
+		t.Fatalf("got %+v", runs)
+	}
+	for _, r := range runs {
+		if r.Sagas != 150 || r.List == "" || r.Query == "" || r.Times < 3 || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 || (r.Rows == 0) != strings.HasSuffix(r.List, "none") {
 			t.Errorf("got %+v", r)
 		}
 	}

@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+)
+
+// Seed is a saga to be put into the database.
+type Seed struct {
+	Definition string
+	Input      string // JSON; "": null
+	Labels     map[string]string
+}
+
+// Seeding says what to put into the database.
+type Seeding struct {
+	Definitions map[string]string // source by name
+	Sagas       int
+	// Of gives saga i; now is the database's clock.
+	Of       func(i int, now time.Time) Seed
+	Progress Progress
+}
+
+// Seeded is what was put there.
+type Seeded struct {
+	IDs  []uuid.UUID // of saga i
+	Wall time.Duration
+}
+
+// PerSecond is the rate.
+func (s Seeded) PerSecond() float64 {
+	return round(float64(len(s.IDs)) / max(s.Wall, time.Millisecond).Seconds())
+}
+
+// Seeder puts sagas into an engine's database as a server would, without one.
+type Seeder func(ctx context.Context, s Seeding) (Seeded, error)
