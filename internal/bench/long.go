@@ -11,7 +11,8 @@ import (
 )
 
 // MaxSteps is how many steps a long saga can have: a definition has at most 10,000
-// values, keys included; a step takes five of them, and all else nine.
+// values, keys included; a step takes five of them, and all else nine. A body would take
+// two more: so these POSTs have none, and go on a connection of their own each.
 const MaxSteps = (10_000 - 9) / 5
 
 // LongReport is what a session of one long saga after the other found.

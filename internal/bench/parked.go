@@ -98,7 +98,7 @@ func Parked(ctx context.Context, c ParkedConfig) (*ParkedReport, error) {
 func (c *ParkedConfig) fill(ctx context.Context) (s Seeded, due time.Time, err error) {
 	began := time.Now()
 	s, err = c.Seed(ctx, Seeding{
-		Definitions: map[string]string{"parked": "saga: parked\ninput: {until: string}\ndefaults: {in_doubt: retry}\nsteps:\n  - id: pause\n    sleep: ${input.until}\n" + posts(c.Stub.URL, 1, 1, "")},
+		Definitions: map[string]string{"parked": "saga: parked\ninput: {until: string}\ndefaults: {in_doubt: retry}\nsteps:\n  - id: pause\n    sleep: ${input.until}\n" + posts(c.Stub.URL, 1, 1, seat)},
 		Sagas:       c.Sagas,
 		Of: func(i int, now time.Time) Seed {
 			if i < c.Sagas-c.Wake {

@@ -63,6 +63,9 @@ func (v Variant) Definition(url string) string {
 		fmt.Sprintf(step, "car", third, "car", url)
 }
 
+// seat is a body: a POST without one goes on a connection of its own.
+const seat = "    body: {item: seat}\n"
+
 // posts are the steps s<first> to s<last>, which each make one POST; more is the rest of each.
 func posts(url string, first, last int, more string) string {
 	var b strings.Builder
