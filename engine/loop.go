@@ -103,7 +103,8 @@ func (l *laneLoop) do(eff Effect) {
 			e.cfg.Log.Warn("saga dropped from this node", "saga", eff.ID, "error", eff.Err)
 		}
 	case Reload:
-		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed) })
+		e.loading.Add(1)
+		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed, nil) })
 	case Stalled:
 		e.stats.stalled.Add(1)
 		e.cfg.Log.Error("a saga was stalled: it is read again from its journal; please report this", "saga", eff.ID, "step", eff.Path, "since", eff.Since, "why", eff.Why)

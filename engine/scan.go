@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -74,21 +75,52 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 	if err != nil {
 		return 0
 	}
+	e.loading.Add(int64(len(claimed)))
+	var sagas []journal.Claimed
 	for _, c := range claimed {
-		e.work.Go(func() { e.begin(quit, node, c) })
+		if c.Claims > journal.SuspectAfter {
+			e.work.Go(func() { e.begin(quit, node, c) })
+		} else {
+			sagas = append(sagas, c)
+		}
+	}
+	for some := range slices.Chunk(sagas, loadBatch) {
+		e.work.Go(func() { e.loadAll(quit, node, some) })
 	}
 	return len(claimed)
 }
 
-// begin loads a claimed saga. As there is one suspect in a claim, the next claim is as soon as this one has moved.
-func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
-	if c.Claims <= journal.SuspectAfter {
-		e.load(quit, node, c)
-		return
+// loadBatch is how many sagas are read at once, with so many records of each: most have no more.
+const loadBatch = 32
+
+// loadAll reads claimed sagas and hands them to their lanes, or leaves it to load.
+func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Claimed) {
+	ids := make([]uuid.UUID, len(claimed))
+	for i, c := range claimed {
+		ids[i] = c.Saga
 	}
+	e.loaders <- struct{}{}
+	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
+	begins, err := e.cfg.Store.Begins(ctx, ids, loadBatch)
+	cancel()
+	<-e.loaders
+	if err != nil {
+		begins = nil // whatever it is, load meets it again and sees to it
+	}
+	for _, c := range claimed {
+		if known := begins[c.Saga]; known != nil {
+			e.load(quit, node, c, known)
+		} else {
+			e.work.Go(func() { e.load(quit, node, c, nil) })
+		}
+	}
+}
+
+// begin loads a suspect. As there is one suspect in a claim, the next claim is as soon as this one has moved.
+func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
 	grown, stop := e.hub.watch(c.Saga)
 	defer stop()
-	e.load(quit, node, c)
+	e.load(quit, node, c, nil)
 	select {
 	case <-grown:
 		e.look()
@@ -100,13 +132,12 @@ func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
 // loadTries is how often a saga is read before it is set aside, for a while.
 const loadTries = 8
 
-// load reads a claimed saga and hands it to its lane. While the store does not
-// answer it tries again: the saga is this node's.
-func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
-	e.loading.Add(1)
+// load reads a claimed saga, whose first loadBatch records may be known, and hands it to its lane. While the store
+// does not answer it tries again: the saga is this node's.
+func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed, known []journal.Record) {
 	defer e.loading.Add(-1)
 	for try := 1; ; try++ {
-		ev, err := e.read(node, c)
+		ev, err := e.read(node, c, known)
 		if err == nil || try == loadTries {
 			if err != nil {
 				ev.Err = err
@@ -134,7 +165,7 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 const recordsPage = 1000
 
 // read reads a saga. What panics over it is as unreadable as what cannot be read.
-func (e *Engine) read(node string, c journal.Claimed) (ev Loaded, err error) {
+func (e *Engine) read(node string, c journal.Claimed, known []journal.Record) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()
 	defer func() {
@@ -152,7 +183,8 @@ func (e *Engine) read(node string, c journal.Claimed) (ev Loaded, err error) {
 		}
 		return ev, err
 	}
-	for {
+	ev.Records = slices.Clip(known)
+	for len(known) == 0 || len(known) == loadBatch {
 		page, err := e.cfg.Store.Records(ctx, c.Saga, int64(len(ev.Records)), recordsPage)
 		if err != nil {
 			return ev, err

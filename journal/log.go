@@ -93,6 +93,10 @@ type Log interface {
 	// ErrNotFound if there is no such saga.
 	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]Record, error)
 
+	// Begins returns up to limit of the first records of each of several sagas, in order. A saga that is not there,
+	// or has no records, is not in the map.
+	Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]Record, error)
+
 	// Post leaves a message for a saga, durably, wherever it is: owned by this or
 	// another node (which gets it from Mail) or by nobody (it becomes claimable at
 	// once). ErrNotFound if there is no such saga. Posting the same id twice is the

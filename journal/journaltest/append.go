@@ -86,7 +86,11 @@ func pages(b *bench) {
 		b.must(err)
 		diff(b, "Records", got, tt.want)
 	}
-	_, err := b.Records(b.ctx, newID(), 0, 1)
+	other, _ := b.started()
+	begins, err := b.Begins(b.ctx, []uuid.UUID{saga, newID(), other}, 2)
+	b.must(err)
+	diff(b, "Begins", begins, map[uuid.UUID][]journal.Record{saga: all[:2], other: b.records(other)})
+	_, err = b.Records(b.ctx, newID(), 0, 1)
 	b.wantErr(err, journal.ErrNotFound)
 }
 

@@ -145,18 +145,12 @@ func (s *Store) take(ctx context.Context, conn *pgxpool.Conn, node string, chose
 
 // Records implements journal.Log.
 func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
-	rows, err := s.pool.Query(ctx, `SELECT seq, at, kind, path, way, attempt, generation, key, class, node, data, hash
-		FROM journal WHERE saga_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`, id(saga), after, max(limit, 0))
+	rows, err := s.pool.Query(ctx, `SELECT `+recordColumns+` FROM journal WHERE saga_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`, id(saga), after, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("records of %s: %w", saga, err)
 	}
-	out, err := collect(rows, func(row pgx.CollectableRow) (journal.Record, error) {
-		var r journal.Record
-		var at int64
-		var data []byte
-		err := row.Scan(&r.Seq, &at, (*string)(&r.Kind), &r.Path, (*string)(&r.Way), &r.Attempt, &r.Generation, &r.Key,
-			(*string)(&r.Class), &r.Node, &data, &r.Hash)
-		r.At, r.Data = toTime(at), data
+	out, err := collect(rows, func(row pgx.CollectableRow) (r journal.Record, err error) {
+		_, err = scanRecord(row, &r)
 		return r, err
 	})
 	if err == nil && len(out) == 0 {
@@ -164,6 +158,40 @@ func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit 
 	}
 	if err != nil {
 		return nil, fmt.Errorf("records of %s: %w", saga, err)
+	}
+	return out, nil
+}
+
+const recordColumns = `saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash`
+
+func scanRecord(row pgx.CollectableRow, r *journal.Record) (saga uuid.UUID, err error) {
+	var u pgtype.UUID
+	var at int64
+	var data []byte
+	err = row.Scan(&u, &r.Seq, &at, (*string)(&r.Kind), &r.Path, (*string)(&r.Way), &r.Attempt, &r.Generation, &r.Key,
+		(*string)(&r.Class), &r.Node, &data, &r.Hash)
+	r.At, r.Data = toTime(at), data
+	return u.Bytes, err
+}
+
+// Begins implements journal.Log.
+func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]journal.Record, error) {
+	rows, err := s.w.Query(ctx, `SELECT `+recordColumns+` FROM journal WHERE saga_id = ANY($1) AND seq <= $2 ORDER BY saga_id, seq`, ids(sagas), max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("first records: %w", err)
+	}
+	defer rows.Close()
+	out := make(map[uuid.UUID][]journal.Record, len(sagas))
+	for rows.Next() {
+		var r journal.Record
+		saga, err := scanRecord(rows, &r)
+		if err != nil {
+			return nil, fmt.Errorf("first records: %w", err)
+		}
+		out[saga] = append(out[saga], r)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("first records: %w", gone(err))
 	}
 	return out, nil
 }

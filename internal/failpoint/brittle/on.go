@@ -132,6 +132,14 @@ func (s store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail
 	return out, err
 }
 
+// Begins implements journal.Log.
+func (s store) Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]journal.Record, error) {
+	if err := failpoint.Err("records.before", nil); err != nil {
+		return nil, err
+	}
+	return s.Store.Begins(ctx, sagas, limit)
+}
+
 // Records implements journal.Log.
 func (s store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
 	if err := failpoint.Err("records.before", nil); err != nil {
