@@ -2,12 +2,12 @@ package http
 
 import (
 	"encoding/json"
-	"maps"
+
 	"mime"
 	nethttp "net/http"
 	"net/netip"
 	"net/url"
-	"slices"
+
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -25,10 +25,15 @@ type outgoing struct {
 	redact *redactor
 }
 
-// ownHeaders are set by the HTTP client itself; a definition that sets them
-// could smuggle a second request past a proxy, or hang the call.
-var ownHeaders = []string{"connection", "content-length", "expect", "host", "keep-alive", "proxy-connection",
-	"te", "trailer", "transfer-encoding", "upgrade"}
+// ownHeader reports whether a header, by its canonical name, is set by the HTTP client itself; a definition that sets
+// one could smuggle a second request past a proxy, or hang the call.
+func ownHeader(name string) bool {
+	switch name {
+	case "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
+}
 
 func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 	u := &unsealer{secret: c.cfg.Secret}
@@ -101,18 +106,18 @@ func checkURL(u *url.URL) error {
 func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 	header := make(nethttp.Header, len(sealed)+2) // User-Agent and Accept-Encoding
 	values := make([]string, 0, len(sealed))
-	for _, name := range slices.Sorted(maps.Keys(sealed)) {
+	for name, sealed := range sealed { // any order
 		key := nethttp.CanonicalHeaderKey(name)
-		if !isToken(name) || slices.Contains(ownHeaders, strings.ToLower(name)) {
+		if !isToken(name) || ownHeader(key) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + strconv.Quote(name) + " cannot be set"}
 		}
 		if _, twice := header[key]; twice {
 			return nil, &refusal{CodeRequestInvalid, "the header " + key + " is set twice"}
 		}
-		if hasControl(sealed[name]) {
+		if hasControl(sealed) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + key + " has a line break or control character in its value"}
 		}
-		value, err := u.text(sealed[name], nil)
+		value, err := u.text(sealed, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -187,13 +192,24 @@ func isJSON(media string) bool {
 	return media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
 }
 
+// isToken reports whether s is a token of RFC 9110, section 5.6.2.
 func isToken(s string) bool {
-	const alphabet = "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~"
-	return s != "" && strings.Trim(strings.ToLower(s), alphabet) == "" && utf8.ValidString(s)
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
+			return false
+		}
+	}
+	return s != ""
 }
 
 func hasControl(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return true
+		}
+	}
+	return false
 }
 
 func printable(s string) string {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/textproto"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -87,7 +88,7 @@ func (b *Body) Repeatable() bool { return b.method != "POST" && b.method != "PAT
 func (b *Body) CarriesKey(in, name string) error {
 	switch idempotency.In(in) {
 	case idempotency.Header:
-		if !isToken(name) || slices.Contains(ownHeaders, strings.ToLower(name)) {
+		if !isToken(name) || ownHeader(textproto.CanonicalMIMEHeaderKey(name)) {
 			return fmt.Errorf("the key cannot be sent as the header %q: choose another name", name)
 		}
 	case idempotency.Body:
@@ -165,7 +166,7 @@ func (b *Body) checkHeaders(d *dsl.Decoder) {
 		switch {
 		case !isToken(h.name):
 			d.Fail(at, "bad_header", "%q is no name for a header: letters, digits and - only", h.name)
-		case slices.Contains(ownHeaders, low):
+		case ownHeader(textproto.CanonicalMIMEHeaderKey(low)):
 			d.Fail(at, "bad_header", "the header %s is set by the client itself: remove it", h.name)
 		case seen[low]:
 			d.Fail(at, "bad_header", "the header %s is set twice: header names do not differ by case", h.name)
@@ -195,7 +196,7 @@ func auth(d *dsl.Decoder, n *dsl.Node) *credential {
 		return &credential{"Authorization", "Bearer ", d.Text(bearer, 0, dsl.Sealed)}
 	case bearer == nil && header != nil && value != nil:
 		name, ok := d.Str(header, "a header's name")
-		if ok && (!isToken(name) || slices.Contains(ownHeaders, strings.ToLower(name))) {
+		if ok && (!isToken(name) || ownHeader(textproto.CanonicalMIMEHeaderKey(name))) {
 			d.Fail(header, "bad_header", "%q cannot be a header of a request", name)
 		}
 		return &credential{name, "", d.Text(value, 0, dsl.Sealed)}
