@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/kinds"
 )
 
 const orderDef = `saga: order
@@ -396,4 +398,41 @@ func TestPreferWaitEndsInTime(t *testing.T) {
 	if got := x.do("GET", "/v1/sagas/"+v.ID, "", header{"Prefer", "wait=soon"}).want(200).Header.Get("Preference-Applied"); got != "" {
 		t.Errorf("a preference that cannot be read was applied: %q", got)
 	}
+}
+
+// A definition that another node has published in the meantime is what a start
+// means, although this node remembers the version before it.
+func TestStartOfTheNewest(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		elsewhere := catalog.New(x.store, catalog.Options{Kinds: kinds.All()})
+		publish := func(input string) {
+			t.Helper()
+			if _, _, _, err := elsewhere.Publish(t.Context(), "echo", []byte("saga: echo\ninput: "+input+"\nsteps:\n  - {id: say, set: '${input}'}\n"), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := func(input string) *answer {
+			return x.do("POST", "/v1/sagas", `{"definition": "echo", "input": `+input+`}`)
+		}
+		publish("{a: number}")
+		for range 2 { // the second by what is remembered
+			if v := start(`{"a": 1}`).want(201).saga(); v.Version != "v1" {
+				t.Errorf("version %s", v.Version)
+			}
+		}
+		publish("{a: number, b: number?}")
+		if v := start(`{"a": 1}`).want(201).saga(); v.Version != "v2" {
+			t.Errorf("version %s, and v2 is the newest", v.Version)
+		}
+		publish("{c: number}")
+		if v := start(`{"c": 1}`).want(201).saga(); v.Version != "v3" { // wrong by v2
+			t.Errorf("version %s, and v3 is the newest", v.Version)
+		}
+		publish("{d: number}")
+		start(`{"c": 1}`).problem(422, "invalid_start") // right by v3
+		if err := x.store.Archive(t.Context(), catalog.Kind, "echo"); err != nil {
+			t.Fatal(err)
+		}
+		start(`{"d": 1}`).problem(409, "archived")
+	})
 }
