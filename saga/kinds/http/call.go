@@ -20,7 +20,7 @@ const (
 
 const (
 	defaultMaxBody     = 4 << 20
-	defaultConns       = 64
+	defaultConns       = 256
 	defaultDialTimeout = 10 * time.Second
 	maxResponseHead    = 64 << 10
 	maxRedirects       = 10
@@ -37,7 +37,7 @@ type CallerConfig struct {
 	MaxBody         int64                             // bytes of a decompressed body; default 4 MiB
 	UserAgent       string                            // sent unless the request brings its own; default "recourse"
 	Now             func() time.Time                  // for Retry-After dates; default time.Now
-	MaxConnsPerHost int                               // open connections to one host:port; default 64
+	MaxConnsPerHost int                               // open connections to one host:port; default 256
 	DialTimeout     time.Duration                     // to look up and connect, and again for TLS; default 10 s
 	TLS             *tls.Config                       // roots and client certificates; default the system's roots, TLS 1.2 and up
 	Resolver        *net.Resolver                     // default the system's
