@@ -72,11 +72,17 @@ func (w *writer) transact(ctx context.Context, f func(*tx) error) error {
 	}
 	defer func() { w.turn <- conn }()
 	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts}
-	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+	_, err := t.exec(`BEGIN IMMEDIATE`)
+	// From here on it is short and ends in any case: to watch for a caller that goes costs the driver a goroutine for each statement.
+	t.ctx = context.WithoutCancel(ctx)
+	if err != nil {
 		// A caller that goes just now makes an error of a BEGIN that went through.
 		return errors.Join(err, t.end(`ROLLBACK`))
 	}
-	err := f(t)
+	err = f(t)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err == nil {
 		err = failpoint.Err("tx.written", nil)
 	}
@@ -112,10 +118,8 @@ type tx struct {
 	stmts map[string]*sql.Stmt
 }
 
-// end ends the transaction whatever became of the caller's context. A ROLLBACK of what SQLite
-// has rolled back by itself is no error.
+// end ends the transaction. A ROLLBACK of what SQLite has rolled back by itself is no error.
 func (t *tx) end(how string) error {
-	t.ctx = context.WithoutCancel(t.ctx)
 	if _, err := t.exec(how); err != nil {
 		if how == `ROLLBACK` && inactive(err) {
 			return nil
