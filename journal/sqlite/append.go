@@ -6,6 +6,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
 )
@@ -13,19 +16,7 @@ import (
 // Append implements journal.Log.
 func (s *Store) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
 	results := make([]journal.Result, len(batch))
-	err := s.w.do(ctx, func(t *tx) error {
-		if err := t.fence(node); err != nil {
-			return err
-		}
-		now := s.clock()
-		for i := range batch {
-			var err error
-			if results[i], err = t.append(node, now, &batch[i]); err != nil {
-				return fmt.Errorf("saga %s: %w", batch[i].Saga, err)
-			}
-		}
-		return nil
-	})
+	err := s.w.do(ctx, func(t *tx) error { return t.appendAll(node, s.clock(), batch, results) })
 	if err != nil {
 		return nil, fmt.Errorf("append: %w", err)
 	}
@@ -36,6 +27,25 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		}
 	}
 	return results, nil
+}
+
+// appendAll does a batch. Its appends are of different sagas: what stands is read for all of them first, and
+// the records go in last. Their rows are written one after the other: an end may free what a start takes.
+func (t *tx) appendAll(node string, now int64, batch []journal.Append, results []journal.Result) error {
+	if err := t.fence(node); err != nil {
+		return err
+	}
+	stand, err := t.standing(node, batch)
+	if err != nil {
+		return err
+	}
+	var w wanted
+	for i := range batch {
+		if results[i], err = t.append(node, now, &batch[i], stand[i], &w); err != nil {
+			return fmt.Errorf("saga %s: %w", batch[i].Saga, err)
+		}
+	}
+	return t.insert(&w)
 }
 
 // fence returns ErrFenced if the node's row is gone.
@@ -50,18 +60,11 @@ func (t *tx) fence(node string) error {
 
 // append does one append wholly or, with an error in the result, not at all. All that can turn
 // it down is looked at before anything is written: nobody else writes meanwhile.
-func (t *tx) append(node string, now int64, a *journal.Append) (journal.Result, error) {
-	var owner sql.NullString
-	var last, claims int64
-	err := t.row(`SELECT owner, claims, coalesce((SELECT max(seq) FROM journal WHERE saga_id = sagas.id), 0) FROM sagas WHERE id = ?`,
-		[]any{a.Saga.Bytes()}, &owner, &claims, &last)
-	if errors.Is(err, sql.ErrNoRows) {
-		return t.start(node, now, a)
+func (t *tx) append(node string, now int64, a *journal.Append, st standing, w *wanted) (journal.Result, error) {
+	if !st.exists {
+		return t.start(node, now, a, w)
 	}
-	if err != nil {
-		return journal.Result{}, err
-	}
-	fresh, err := t.missing(a, last)
+	fresh, err := t.missing(a, st.last)
 	switch {
 	case errors.Is(err, journal.ErrConflict):
 		return journal.Result{Err: journal.ErrConflict}, nil
@@ -69,17 +72,13 @@ func (t *tx) append(node string, now int64, a *journal.Append) (journal.Result, 
 		return journal.Result{}, err
 	case len(fresh) == 0 && (len(a.Records) > 0 || a.Start != nil):
 		return journal.Result{}, nil // done before, with all that came with it
-	case owner.String != node && len(a.Records) == 0 && a.Release:
+	case !st.owned && len(a.Records) == 0 && a.Release:
 		return journal.Result{}, nil // given up before
-	case owner.String != node:
+	case !st.owned:
 		return journal.Result{Err: journal.ErrConflict}, nil
 	}
-	if claims > 0 && (len(fresh) > 0 || a.Row != nil) {
-		if _, err := t.exec(`UPDATE sagas SET claims = 0 WHERE id = ?`, a.Saga.Bytes()); err != nil {
-			return journal.Result{}, err
-		}
-	}
-	return journal.Result{}, t.apply(now, a, fresh)
+	w.add(a.Saga, fresh)
+	return journal.Result{}, t.change(now, a, st, len(fresh) > 0)
 }
 
 // missing returns the records that do not stand yet, last being the seq of the
@@ -110,113 +109,155 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 	return a.Records[standing:], err
 }
 
-// start makes a saga, unless its key or its unique value is taken.
-func (t *tx) start(node string, now int64, a *journal.Append) (journal.Result, error) {
+// start makes a saga, unless its key or its unique value is taken or its version is not the newest.
+func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journal.Result, error) {
 	if _, err := t.missing(a, 0); err != nil || a.Start == nil {
 		return journal.Result{Err: journal.ErrConflict}, nil
 	}
 	st := a.Start
-	var res journal.Result
-	if st.Key != "" {
-		err := t.row(`SELECT id FROM sagas WHERE start_key = ?`, []any{st.Key}, idInto{&res.Saga})
-		if err == nil {
-			res.Err = journal.ErrStartKey
-			return res, nil
-		} else if !errors.Is(err, sql.ErrNoRows) {
-			return res, err
-		}
-	}
-	if st.Unique != "" && (a.Row == nil || a.Row.EndedAt.IsZero()) {
-		err := t.row(`SELECT id FROM sagas WHERE definition = ? AND unique_value = ? AND ended_at IS NULL`,
-			[]any{st.Definition, st.Unique}, idInto{&res.Saga})
-		if err == nil {
-			res.Err = journal.ErrUnique
-			return res, nil
-		} else if !errors.Is(err, sql.ErrNoRows) {
-			return res, err
-		}
-	}
 	if st.Newest {
-		if err := t.newest(st); errors.Is(err, journal.ErrNotNewest) {
-			res.Err = journal.ErrNotNewest
-			return res, nil
-		} else if err != nil {
+		err := t.newest(st)
+		if errors.Is(err, journal.ErrNotNewest) {
+			res, err := t.taken(a)
+			if res.Err == nil {
+				res.Err = journal.ErrNotNewest
+			}
 			return res, err
+		} else if err != nil {
+			return journal.Result{}, err
 		}
 	}
-	// ended_at goes in with the row: a saga that ends as it starts never takes its unique value.
-	var ended any
+	var r journal.Row
+	owner := any(node)
 	if a.Row != nil {
-		ended = millis(a.Row.EndedAt)
-	}
-	_, err := t.exec(`INSERT INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value,
-		parent, retry_of, forked_from, created_at, ended_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		a.Saga.Bytes(), st.Definition, st.Version, st.SHA256, text(st.Key), st.Hash, text(st.Unique),
-		id(st.Parent), id(st.RetryOf), id(st.ForkedFrom), millis(st.CreatedAt), ended, node)
-	if err != nil {
-		return res, err
-	}
-	return res, t.apply(now, a, a.Records)
-}
-
-// apply writes the records that are missing and what came with them.
-func (t *tx) apply(now int64, a *journal.Append, fresh []journal.Record) error {
-	saga := a.Saga.Bytes()
-	for i := range fresh {
-		r := &fresh[i]
-		_, err := t.exec(`INSERT INTO journal (saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, saga, r.Seq, r.At.UnixMilli(), string(r.Kind), r.Path, string(r.Way),
-			r.Attempt, r.Generation, r.Key, string(r.Class), r.Node, blob(r.Data), r.Hash)
-		if err != nil {
-			return err
+		r = *a.Row
+		if a.Release {
+			owner = nil
 		}
 	}
-	for _, m := range a.Mail {
-		n, err := t.exec(`UPDATE mail SET folded = 1, data = NULL WHERE saga_id = ? AND id = ? AND folded = 0`, saga, m.Bytes())
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			continue
-		}
-		if _, err := t.exec(`UPDATE sagas SET mail = mail - 1 WHERE id = ?`, saga); err != nil {
-			return err
-		}
-	}
-	if a.Row != nil {
-		if err := t.replaceRow(a); err != nil {
-			return err
-		}
-	}
-	if !a.Release {
-		return nil
-	}
-	if a.Row == nil {
-		return t.free(now, journal.Rest, `id = ?`, saga)
-	}
-	// A message that came in while the saga was being parked keeps it awake.
-	_, err := t.exec(`UPDATE sagas SET owner = NULL,
-		wake_at = CASE WHEN mail > 0 THEN min(?, coalesce(wake_at, ?)) ELSE wake_at END WHERE id = ?`, now, now, saga)
-	return err
-}
-
-func (t *tx) replaceRow(a *journal.Append) error {
-	saga, r := a.Saga.Bytes(), a.Row
 	l, err := labels(r.Labels)
 	if err != nil {
-		return err
+		return journal.Result{}, err
 	}
-	_, err = t.exec(`UPDATE sagas SET status = ?, reason = ?, labels = ?, wake_at = ?, summary = ?, seq = ?, updated_at = ?, ended_at = coalesce(ended_at, ?)
-		WHERE id = ?`, r.Status, r.Reason, l, millis(r.WakeAt), blob(r.Summary), r.Seq, millis(r.UpdatedAt), millis(r.EndedAt), saga)
+	n, err := t.exec(`INSERT INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value,
+		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, owner)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		a.Saga.Bytes(), st.Definition, st.Version, st.SHA256, text(st.Key), st.Hash, text(st.Unique),
+		id(st.Parent), id(st.RetryOf), id(st.ForkedFrom), millis(st.CreatedAt), r.Status, r.Reason, l, millis(r.WakeAt), blob(r.Summary),
+		r.Seq, millis(r.UpdatedAt), millis(r.EndedAt), owner)
+	if err != nil {
+		return journal.Result{}, err
+	}
+	if n == 0 {
+		res, err := t.taken(a)
+		if err == nil && res.Err == nil {
+			err = errors.New("a start was refused, and nobody has its key or unique value")
+		}
+		return res, err
+	}
+	w.add(a.Saga, a.Records)
+	if err := t.addInbox(a); err != nil {
+		return journal.Result{}, err
+	}
+	if a.Release && a.Row == nil {
+		return journal.Result{}, t.free(now, journal.Rest, `id = ?`, a.Saga.Bytes())
+	}
+	return journal.Result{}, nil
+}
+
+// taken tells whether another saga has a start's key or its unique value.
+func (t *tx) taken(a *journal.Append) (res journal.Result, err error) {
+	st := a.Start
+	err = sql.ErrNoRows
+	if st.Key != "" {
+		res.Err = journal.ErrStartKey
+		err = t.row(`SELECT id FROM sagas WHERE start_key = ?`, []any{st.Key}, idInto{&res.Saga})
+	}
+	// A saga that ends as it starts never takes its unique value.
+	if errors.Is(err, sql.ErrNoRows) && st.Unique != "" && (a.Row == nil || a.Row.EndedAt.IsZero()) {
+		res.Err = journal.ErrUnique
+		err = t.row(`SELECT id FROM sagas WHERE definition = ? AND unique_value = ? AND ended_at IS NULL`,
+			[]any{st.Definition, st.Unique}, idInto{&res.Saga})
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return journal.Result{}, nil
+	}
+	return res, err
+}
+
+// change writes what came with records of a saga that is there: one UPDATE of what changes, as each column costs its indexes.
+func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) error {
+	saga := a.Saga.Bytes()
+	var set []string
+	var args []any
+	if st.claims > 0 && (progress || a.Row != nil) {
+		set = append(set, `claims = 0`)
+	}
+	folded, err := t.fold(saga, a.Mail)
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(`DELETE FROM inbox WHERE saga_id = ?`, saga); err != nil {
-		return err
+	if folded > 0 {
+		set, args = append(set, `mail = mail - ?`), append(args, folded)
 	}
-	for _, e := range r.Inbox {
+	if r := a.Row; r != nil {
+		l, err := labels(r.Labels)
+		if err != nil {
+			return err
+		}
+		wake := millis(r.WakeAt)
+		if a.Release {
+			set = append(set, `owner = NULL`)
+			// A message that came in while the saga was being parked keeps it awake.
+			if st.mail > folded && (r.WakeAt.IsZero() || r.WakeAt.UnixMilli() > now) {
+				wake = now
+			}
+		}
+		if !r.EndedAt.IsZero() {
+			set, args = append(set, `ended_at = coalesce(ended_at, ?)`), append(args, r.EndedAt.UnixMilli())
+		}
+		set = append(set, `status = ?, reason = ?, labels = ?, wake_at = ?, summary = ?, seq = ?, updated_at = ?`)
+		args = append(args, r.Status, r.Reason, l, wake, blob(r.Summary), r.Seq, millis(r.UpdatedAt))
+		if st.inbox {
+			if _, err := t.exec(`DELETE FROM inbox WHERE saga_id = ?`, saga); err != nil {
+				return err
+			}
+		}
+		if err := t.addInbox(a); err != nil {
+			return err
+		}
+	}
+	if len(set) > 0 {
+		if _, err := t.exec(`UPDATE sagas SET `+strings.Join(set, ", ")+` WHERE id = ?`, append(args, saga)...); err != nil {
+			return err
+		}
+	}
+	if a.Release && a.Row == nil {
+		return t.free(now, journal.Rest, `id = ?`, saga)
+	}
+	return nil
+}
+
+// fold marks messages as folded in, and returns how many were not yet.
+func (t *tx) fold(saga []byte, mail []uuid.UUID) (int64, error) {
+	var folded int64
+	for _, m := range mail {
+		n, err := t.exec(`UPDATE mail SET folded = 1, data = NULL WHERE saga_id = ? AND id = ? AND folded = 0`, saga, m.Bytes())
+		if err != nil {
+			return 0, err
+		}
+		folded += n
+	}
+	return folded, nil
+}
+
+func (t *tx) addInbox(a *journal.Append) error {
+	if a.Row == nil {
+		return nil
+	}
+	for _, e := range a.Row.Inbox {
 		_, err := t.exec(`INSERT INTO inbox (saga_id, id, kind, path, since, data) VALUES (?, ?, ?, ?, ?, ?)`,
-			saga, e.ID.Bytes(), e.Kind, e.Path, e.Since.UnixMilli(), blob(e.Data))
+			a.Saga.Bytes(), e.ID.Bytes(), e.Kind, e.Path, e.Since.UnixMilli(), blob(e.Data))
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// A statement for many rows costs less than many statements, but the driver's time for one grows with the
+// square of its arguments.
+const (
+	standingRows = 32
+	insertRows   = 8
+	insertArgs   = 13 // of a record
+)
+
+// standing is what an append finds of its saga.
+type standing struct {
+	exists bool
+	owned  bool // by the node that appends
+	inbox  bool // it has entries
+	claims int64
+	mail   int64 // messages not yet folded in
+	last   int64 // the last record's seq
+}
+
+var standingOne, standingMany = standingQuery(1), standingQuery(standingRows)
+
+func standingQuery(n int) string {
+	var b strings.Builder
+	b.WriteString(`WITH wanted (i, id) AS (VALUES `)
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "(%d, ?)", i)
+	}
+	b.WriteString(`) SELECT i, owner IS ?, EXISTS (SELECT 1 FROM inbox WHERE saga_id = s.id), claims, mail,
+		coalesce((SELECT max(seq) FROM journal WHERE saga_id = s.id), 0) FROM wanted CROSS JOIN sagas s ON s.id = wanted.id`)
+	return b.String()
+}
+
+// standing looks at the saga of each append.
+func (t *tx) standing(node string, batch []journal.Append) ([]standing, error) {
+	out := make([]standing, len(batch))
+	for from := 0; from < len(batch); from += standingRows {
+		part := batch[from:min(from+standingRows, len(batch))]
+		query, n := standingOne, 1
+		if len(part) > 1 {
+			query, n = standingMany, standingRows
+		}
+		args := make([]any, n+1) // a place that is not taken stays NULL, which no id is
+		for i := range part {
+			args[i] = part[i].Saga.Bytes()
+		}
+		args[n] = node
+		err := t.query(query, args, func(scan func(...any) error) error {
+			var i int
+			st := standing{exists: true}
+			err := scan(&i, &st.owned, &st.inbox, &st.claims, &st.mail, &st.last)
+			if err == nil {
+				out[from+i] = st
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// wanted are records that are to be inserted, as arguments.
+type wanted struct{ args []any }
+
+func (w *wanted) add(saga uuid.UUID, records []journal.Record) {
+	id := any(saga.Bytes())
+	for i := range records {
+		r := &records[i]
+		w.args = append(w.args, id, r.Seq, r.At.UnixMilli(), string(r.Kind), r.Path, string(r.Way),
+			r.Attempt, r.Generation, r.Key, string(r.Class), r.Node, blob(r.Data), r.Hash)
+	}
+}
+
+var insertOne, insertMany = insertQuery(1), insertQuery(insertRows)
+
+// insertQuery says OR FAIL as an error rolls everything back: SQLite would keep a copy of each page to take back the one statement.
+func insertQuery(n int) string {
+	row := "(" + strings.Repeat(", ?", insertArgs)[2:] + ")"
+	return `INSERT OR FAIL INTO journal (saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash) VALUES ` +
+		strings.Repeat(", "+row, n)[2:]
+}
+
+// insert inserts them in order.
+func (t *tx) insert(w *wanted) error {
+	for args := w.args; len(args) > 0; {
+		query, n := insertMany, insertRows*insertArgs
+		if len(args) < n {
+			query, n = insertOne, insertArgs
+		}
+		if _, err := t.exec(query, args[:n]...); err != nil {
+			return err
+		}
+		args = args[n:]
+	}
+	return nil
+}
