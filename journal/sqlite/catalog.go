@@ -23,13 +23,26 @@ func scanDocument(scan func(...any) error) (journal.Document, error) {
 	return d, err
 }
 
-// newest returns ErrNotNewest unless a start's version is its definition's newest, and not archived.
+type version struct {
+	definition string
+	version    int
+}
+
+// newest returns ErrNotNewest unless a start's version is its definition's newest, and not archived. A transaction that starts
+// sagas changes no document, so it asks once for each.
 func (t *tx) newest(st *journal.Start) error {
+	v := version{st.Definition, st.Version}
+	if t.found[v] {
+		return nil
+	}
 	var one int
 	err := t.row(`SELECT 1 FROM document_names WHERE kind = ? AND name = ? AND newest = ? AND NOT archived`,
 		[]any{journal.Definition, st.Definition, st.Version}, &one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrNotNewest
+	}
+	if err == nil {
+		t.found[v] = true
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func (w *writer) transact(ctx context.Context, f func(*tx) error) error {
 		conn = c
 	}
 	defer func() { w.turn <- conn }()
-	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts}
+	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts, found: map[version]bool{}}
 	_, err := t.exec(`BEGIN IMMEDIATE`)
 	// From here on it is short and ends in any case: to watch for a caller that goes costs the driver a goroutine for each statement.
 	t.ctx = context.WithoutCancel(ctx)
@@ -116,6 +116,7 @@ type tx struct {
 	ctx   context.Context
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
+	found map[version]bool // the ones that newest has found to be
 }
 
 // end ends the transaction. A ROLLBACK of what SQLite has rolled back by itself is no error.
