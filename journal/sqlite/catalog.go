@@ -111,9 +111,8 @@ func matches(match string, exists bool, sha string) bool {
 
 // Document implements journal.Catalog.
 func (s *Store) Document(ctx context.Context, kind, name string, version int) (journal.Document, error) {
-	row := s.r.QueryRowContext(ctx, `SELECT `+documentColumns+` WHERE d.kind = ? AND d.name = ? AND d.version = CASE ? WHEN 0 THEN n.newest ELSE ? END`,
-		kind, name, version, version)
-	d, err := scanDocument(row.Scan)
+	d, err := scanDocument(s.row(ctx, `SELECT `+documentColumns+` WHERE d.kind = ? AND d.name = ? AND d.version = CASE ? WHEN 0 THEN n.newest ELSE ? END`,
+		kind, name, version, version))
 	if err != nil {
 		return journal.Document{}, fmt.Errorf("%s %s version %d: %w", kind, name, version, err)
 	}

@@ -36,7 +36,7 @@ func scanHead(scan func(...any) error) (journal.Head, error) {
 
 // Saga implements journal.Index.
 func (s *Store) Saga(ctx context.Context, saga uuid.UUID) (journal.Head, error) {
-	h, err := s.head(ctx, `id = ?`, saga.Bytes())
+	h, err := s.head(ctx, head+`id = ?`, saga.Bytes())
 	if err != nil {
 		return journal.Head{}, fmt.Errorf("saga %s: %w", saga, err)
 	}
@@ -45,15 +45,17 @@ func (s *Store) Saga(ctx context.Context, saga uuid.UUID) (journal.Head, error) 
 
 // SagaByKey implements journal.Index.
 func (s *Store) SagaByKey(ctx context.Context, key string) (journal.Head, error) {
-	h, err := s.head(ctx, `start_key = ?`, key)
+	h, err := s.head(ctx, head+`start_key = ?`, key)
 	if err != nil {
 		return journal.Head{}, fmt.Errorf("saga by key: %w", err)
 	}
 	return h, nil
 }
 
-func (s *Store) head(ctx context.Context, where string, arg any) (journal.Head, error) {
-	h, err := scanHead(s.r.QueryRowContext(ctx, `SELECT `+headColumns+` FROM sagas WHERE `+where, arg).Scan)
+const head = `SELECT ` + headColumns + ` FROM sagas WHERE `
+
+func (s *Store) head(ctx context.Context, query string, arg any) (journal.Head, error) {
+	h, err := scanHead(s.row(ctx, query, arg))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = journal.ErrNotFound
 	}

@@ -123,7 +123,7 @@ func scanMail(scan func(...any) error, into *[]journal.Mail) error {
 
 // Records implements journal.Log.
 func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
-	rows, err := s.r.QueryContext(ctx, `SELECT seq, at, kind, path, way, attempt, generation, key, class, node, data, hash
+	rows, err := s.read(ctx, `SELECT seq, at, kind, path, way, attempt, generation, key, class, node, data, hash
 		FROM journal WHERE saga_id = ? AND seq > ? ORDER BY seq LIMIT ?`, saga.Bytes(), after, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
@@ -149,7 +149,7 @@ func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit 
 
 func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
 	var one int
-	err := s.r.QueryRowContext(ctx, `SELECT 1 FROM sagas WHERE id = ?`, saga.Bytes()).Scan(&one)
+	err := s.row(ctx, `SELECT 1 FROM sagas WHERE id = ?`, saga.Bytes())(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrNotFound
 	}

@@ -118,7 +118,7 @@ func scanKey(scan func(...any) error) (journal.APIKey, error) {
 
 // Key implements journal.Keys.
 func (s *Store) Key(ctx context.Context, hash string) (journal.APIKey, error) {
-	k, err := scanKey(s.r.QueryRowContext(ctx, keyColumns+` WHERE hash = ?`, hash).Scan)
+	k, err := scanKey(s.row(ctx, keyColumns+` WHERE hash = ?`, hash))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = journal.ErrNotFound
 	}

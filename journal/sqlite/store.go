@@ -38,6 +38,7 @@ type Store struct {
 	now   func() time.Time
 	w     *writer
 	r     *sql.DB
+	reads sync.Map // the statements of read, by their text
 	hints chan struct{}
 
 	mu   sync.Mutex
