@@ -80,6 +80,7 @@ type Config struct {
 // Limits bound what one request may take. Zero fields take the defaults beside them.
 type Limits struct {
 	Body      int64         // 1 MiB: bytes of a request's body
+	Document  int64         // 4 MiB: of one that may hold a definition, which is larger in JSON than by itself
 	Request   time.Duration // 30s: for a request, beside what it asked to wait
 	Wait      time.Duration // 60s: the most that `Prefer: wait` waits
 	Order     time.Duration // 10s: how long an order waits to be carried out
@@ -89,6 +90,7 @@ type Limits struct {
 
 func (l *Limits) defaults() {
 	set(&l.Body, 1<<20)
+	set(&l.Document, 4<<20)
 	set(&l.Request, 30*time.Second)
 	set(&l.Wait, 60*time.Second)
 	set(&l.Order, 10*time.Second)

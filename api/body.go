@@ -15,8 +15,11 @@ import (
 	"recourse/saga/dsl"
 )
 
-// bodyKey is where a request's body is kept once it has been read.
-const bodyKey = "body"
+// bodyKey is where a request's body is kept once it has been read, documentKey whether it may hold a definition.
+const (
+	bodyKey     = "body"
+	documentKey = "document"
+)
 
 // body reads the request's body, once.
 func (s *server) body(c echo.Context) ([]byte, error) {
@@ -27,7 +30,11 @@ func (s *server) body(c echo.Context) ([]byte, error) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, fail("unsupported_media_type", "send the body as it is, without Content-Encoding: %s", enc)
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, s.cfg.Limits.Body))
+	limit := s.cfg.Limits.Body
+	if large, _ := c.Get(documentKey).(bool); large {
+		limit = s.cfg.Limits.Document
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, limit))
 	if err != nil {
 		if p := asProblem(err); p.Status == http.StatusRequestEntityTooLarge {
 			return nil, p

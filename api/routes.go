@@ -14,6 +14,7 @@ type route struct {
 	handler      echo.HandlerFunc
 	keyed        bool // an Idempotency-Key replays its answer
 	stream       bool // it bounds its own time
+	document     bool // its body may hold a definition
 }
 
 // routes is the one list of what is served.
@@ -25,6 +26,10 @@ func (s *server) routes() []route {
 	get := func(path string, op operation, h echo.HandlerFunc) route {
 		return route{method: http.MethodGet, path: path, op: op, handler: h}
 	}
+	document := func(r route) route {
+		r.document = true
+		return r
+	}
 	return []route{
 		get("/", opOpen, s.index),
 		get("/healthz", opOpen, s.healthz),
@@ -33,14 +38,14 @@ func (s *server) routes() []route {
 		get("/v1/schemas/saga.json", opOpen, s.sagaSchema),
 		get("/metrics", opRead, s.scrape),
 
-		{method: http.MethodPut, path: "/v1/definitions/:name", op: opPublish, handler: s.putDefinition},
+		document(route{method: http.MethodPut, path: "/v1/definitions/:name", op: opPublish, handler: s.putDefinition}),
 		{method: http.MethodDelete, path: "/v1/definitions/:name", op: opPublish, handler: s.archiveDefinition},
 		get("/v1/definitions", opRead, s.listDefinitions),
 		get("/v1/definitions/:name", opRead, s.getDefinition),
 		get("/v1/definitions/:name/versions", opRead, s.listVersions),
 		get("/v1/definitions/:name/versions/:version", opRead, s.getVersion),
-		post("/v1/validate", opRead, s.validate),
-		post("/v1/plan", opStart, s.plan),
+		document(post("/v1/validate", opRead, s.validate)),
+		document(post("/v1/plan", opStart, s.plan)),
 
 		// A start's key is its saga's, so it is not kept a second time.
 		{method: http.MethodPost, path: "/v1/sagas", op: opStart, handler: s.startSaga, stream: true},
@@ -71,6 +76,7 @@ func (s *server) bound(r route) echo.MiddlewareFunc {
 			h = s.idempotent(next)
 		}
 		return func(c echo.Context) error {
+			c.Set(documentKey, r.document)
 			if r.stream {
 				return h(c)
 			}

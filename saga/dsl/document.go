@@ -134,6 +134,9 @@ func (p *parser) declareVars(n *Node) {
 		p.expect(n, "a map of names to values")
 		return
 	}
+	if !p.declared(n) {
+		return
+	}
 	for _, e := range n.Entries {
 		if !varName.MatchString(e.Name()) {
 			p.fail(e.Key, "bad_name", "a variable's name is a letter or _, then up to 62 letters, digits or _")
@@ -151,6 +154,9 @@ func (p *parser) declareSecrets(n *Node) {
 	}
 	if n.Form != List {
 		p.expect(n, "a list of names, such as [PAY_KEY]")
+		return
+	}
+	if !p.declared(n) {
 		return
 	}
 	for _, item := range n.Items {

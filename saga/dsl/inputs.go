@@ -31,6 +31,9 @@ func (p *parser) inputs(root *Node) *shape {
 }
 
 func (p *parser) short(n *Node, closed bool) (*schema, *shape) {
+	if !p.declared(n) {
+		return nil, nil
+	}
 	errs := len(p.errs)
 	doc, s, _ := (&shorthand{p, closed}).compile(n)
 	if len(p.errs) > errs {
@@ -76,6 +79,9 @@ func saysJSONSchema(n *Node) bool {
 }
 
 func (p *parser) jsonSchema(n *Node) *schema {
+	if !p.declared(n) {
+		return nil
+	}
 	doc, ok := p.constant(n)
 	if !ok {
 		return nil

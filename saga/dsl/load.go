@@ -12,11 +12,15 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Limits of a document, as docs/definitions.md states them.
+// Limits of a document, as docs/definitions.md states them. They hold what a hostile one can cost: what takes the compiler a
+// step for each step, or far more than a value in a template does, has limits of its own.
 const (
-	MaxBytes = 512 << 10
-	MaxNodes = 10_000
-	MaxDepth = 64
+	MaxBytes    = 2 << 20
+	MaxNodes    = 200_000
+	MaxSteps    = 10_000
+	MaxDeclared = 10_000 // values in schemas, vars and secrets
+	MaxDepth    = 64
+	MaxErrors   = 100 // after so many nothing more is looked for
 )
 
 // load reads the text as one YAML document and gives its tree, or nil after
@@ -69,13 +73,27 @@ func (p *parser) readable() bool {
 		}
 		i += size
 	}
-	if n, at := flowCommas(string(text), MaxNodes); n > MaxNodes {
+	if n, at := items(string(text), MaxNodes); n > MaxNodes {
 		return p.refuseByte(at, "too_many_nodes", tooManyNodes)
 	}
 	return true
 }
 
-const tooManyNodes = "the document has more than 10000 values: split the saga, or fetch the data in a step"
+const (
+	tooManyNodes    = "the document has more than 200000 values: split the saga, or fetch the data in a step"
+	tooManySteps    = "the definition has more than 10000 steps: split the saga"
+	tooManyDeclared = "schemas, vars and secrets have more than 10000 values between them: fetch the data in a step, or check less"
+)
+
+// declared counts the values of a schema, of vars or of secrets, and reports when there are too many.
+func (p *parser) declared(n *Node) bool {
+	was := p.declares
+	p.declares += n.size()
+	if was <= MaxDeclared && p.declares > MaxDeclared {
+		p.fail(n, "too_many_nodes", tooManyDeclared)
+	}
+	return p.declares <= MaxDeclared
+}
 
 func (p *parser) refuseByte(at int, code, detail string) bool {
 	line, column := p.src.place(at)

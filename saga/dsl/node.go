@@ -43,6 +43,18 @@ func (e Entry) Name() string { return e.Key.value }
 // Text is a scalar as written, without quotes; "" for other forms.
 func (n *Node) Text() string { return n.value }
 
+// size is how many values the node is, itself and keys included.
+func (n *Node) size() int {
+	sum := 1
+	for _, item := range n.Items {
+		sum += item.size()
+	}
+	for _, e := range n.Entries {
+		sum += 1 + e.Value.size()
+	}
+	return sum
+}
+
 // IsText reports whether the node is a string.
 func (n *Node) IsText() bool { return n.Form == Scalar && n.kind == textScalar }
 

@@ -45,14 +45,17 @@ type parser struct {
 	secrets  []string
 	input    *shape // nil: anything
 	varsUsed map[string]bool
-	currency string // of the first amount
-	pivot    *Node  // where the pivot is
+	currency string          // of the first amount
+	pivot    *Node           // where the pivot is
+	read     int             // how many steps
+	declares int             // values of schemas, vars and secrets
+	vars     map[string]bool // all that may be named, if that is known
 	defaults defaults
 }
 
 // Parse compiles a definition. file is the name used in errors. Either the
-// definition is nil or the errors are; all errors of the document are reported at
-// once, by position. Warnings are in the definition, unless o.Strict.
+// definition is nil or the errors are; all errors of the document, of more than MaxErrors
+// the first that were found, are reported at once, by position. Warnings are in the definition, unless o.Strict.
 //
 // JSON is YAML here. The definition's SHA256 is of src as given.
 func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
@@ -67,13 +70,33 @@ func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
 		p.kinds[k.Name] = k
 		p.names = append(p.names, k.Name)
 	}
+	p.compile()
+	return p.result()
+}
+
+// enough ends compiling: there are MaxErrors errors.
+type enough struct{}
+
+func (p *parser) compile() {
+	defer func() {
+		if r := recover(); r != nil && r != (enough{}) {
+			panic(r)
+		}
+	}()
 	if root := p.load(); root != nil {
 		p.document(root)
 	}
 	if len(p.errs) == 0 {
 		p.warn()
 	}
-	return p.result()
+}
+
+// add keeps an error. What finds the next one, and words it, costs: a document that has so many is not read to its end.
+func (p *parser) add(f saga.Finding) {
+	p.errs = append(p.errs, f)
+	if len(p.errs) == MaxErrors {
+		panic(enough{})
+	}
 }
 
 func (p *parser) result() (*saga.Definition, *Errors) {
@@ -98,12 +121,12 @@ func (p *parser) result() (*saga.Definition, *Errors) {
 
 // at reports an error at a place that is no node.
 func (p *parser) at(line, column int, code, detail string) {
-	p.errs = append(p.errs, saga.Finding{Line: line, Column: column, Code: code, Detail: detail})
+	p.add(saga.Finding{Line: line, Column: column, Code: code, Detail: detail})
 }
 
 // fail reports an error at a node.
 func (p *parser) fail(n *Node, code, detail string) {
-	p.errs = append(p.errs, finding(n, code, detail))
+	p.add(finding(n, code, detail))
 }
 
 func finding(n *Node, code, detail string) saga.Finding {
@@ -114,7 +137,7 @@ func finding(n *Node, code, detail string) saga.Finding {
 func (p *parser) failInside(n *Node, into int, code, detail string) {
 	f := finding(n, code, detail)
 	f.Line, f.Column = p.src.within(n, into)
-	p.errs = append(p.errs, f)
+	p.add(f)
 }
 
 // exprErrors reports what is wrong with an expression that stands base bytes into

@@ -2,27 +2,27 @@ package dsl
 
 import "strings"
 
-// flowCommas counts the commas that separate items in flow collections, roughly: it
-// knows quotes, comments and block scalars well enough that only a document with
-// that many items reaches the limit. It is here because the parser builds the whole
-// tree before anyone can count its nodes.
-func flowCommas(text string, limit int) (count, at int) {
+// items counts what separates items: the commas of flow collections, the - and ? and :
+// that begin those of block ones; and anchors, aliases and tags. It does so roughly: it knows quotes, comments and block
+// scalars well enough that only a document with that many items reaches the limit. It is
+// here because the parser builds the whole tree before anyone can count its nodes.
+func items(text string, limit int) (count, at int) {
 	p := prescan{text: text}
 	for p.at < len(text) {
-		if p.step(); p.commas > limit {
-			return p.commas, p.at
+		if p.step(); p.items > limit {
+			return p.items, p.at
 		}
 	}
-	return p.commas, 0
+	return p.items, 0
 }
 
 type prescan struct {
-	text   string
-	at     int
-	commas int
-	depth  int  // of flow collections
-	start  bool // a token may begin here
-	plain  bool // within a plain scalar
+	text  string
+	at    int
+	items int
+	depth int  // of flow collections
+	start bool // a token may begin here
+	plain bool // within a plain scalar
 }
 
 func (p *prescan) step() {
@@ -51,10 +51,20 @@ func (p *prescan) step() {
 		p.depth--
 		p.plain = false
 	case p.depth > 0 && c == ',':
-		p.commas++
+		p.items++
 		p.start, p.plain = true, false
 	case p.ends(c, start):
+		if p.spaced() { // http://host has none to count
+			p.items++
+		}
 		p.start, p.plain = true, false
+	case (c == '&' || c == '*' || c == '!') && start: // none is taken, but reading them costs
+		p.items++
+		p.start, p.plain = true, false
+		for p.at < len(p.text) && strings.IndexByte(" \t\n,]}", p.text[p.at]) < 0 {
+			p.at++
+		}
+		return
 	case (c == '|' || c == '>') && start && p.depth == 0:
 		p.block()
 		return
@@ -66,8 +76,12 @@ func (p *prescan) step() {
 
 // ends reports whether c is an indicator after which a new token begins.
 func (p *prescan) ends(c byte, start bool) bool {
-	next := p.at+1 >= len(p.text) || strings.IndexByte(" \t\n", p.text[p.at+1]) >= 0
-	return c == ':' && (next || p.depth > 0) || (c == '-' || c == '?') && start && next
+	return c == ':' && (p.spaced() || p.depth > 0) || (c == '-' || c == '?') && start && p.spaced()
+}
+
+// spaced reports whether space, or nothing, follows.
+func (p *prescan) spaced() bool {
+	return p.at+1 >= len(p.text) || strings.IndexByte(" \t\n", p.text[p.at+1]) >= 0
 }
 
 func (p *prescan) line() {

@@ -126,8 +126,11 @@ func (p *parser) judgeStep(s *scope, id string) error {
 	return refuse("%q (line %d) is in another branch, which does not run when this one does", id, other.Line)
 }
 
-// suggestStep names a step that may be meant: one that is visible, else any.
+// suggestStep names a step that may be meant: one that is visible, else any. Among very many something is always near.
 func (p *parser) suggestStep(id string, s *scope) string {
+	if len(p.written) > 1000 {
+		return ""
+	}
 	if hint := Suggest(id, s.visible()); hint != "" {
 		return hint
 	}
@@ -171,7 +174,9 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 	for _, r := range refs {
 		switch {
 		case r.Root == "vars" && len(r.Path) > 0:
-			p.useVar(n, base+find(text, r, 1), r.Path[0])
+			if name := r.Path[0]; !p.useVar(name) {
+				p.failInside(n, base+find(text, r, 1), "unknown_var", fmt.Sprintf("there is no variable %q here or on the server (put it under vars, or start the server with RECOURSE_VAR_%s)%s", name, name, Suggest(name, sortedKeys(p.vars))))
+			}
 		case r.Root == "vars":
 			p.failInside(n, base+find(text, r, 0), "unknown_var", "vars is read by name: vars.NAME")
 		case r.Root == "saga" && len(r.Path) > 0 && !slices.Contains(sagaFields, r.Path[0]):
@@ -187,16 +192,20 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 	}
 }
 
-func (p *parser) useVar(n *Node, into int, name string) {
+// useVar notes that a variable is read, and reports whether there is one, as far as that is known.
+func (p *parser) useVar(name string) bool {
 	p.varsUsed[name] = true
 	if p.options.VarNames == nil {
-		return
+		return true
 	}
-	names := slices.Clone(p.options.VarNames)
-	for _, v := range p.def.Vars {
-		names = append(names, v.Name)
+	if p.vars == nil { // they are declared before the first template
+		p.vars = make(map[string]bool)
+		for _, name := range p.options.VarNames {
+			p.vars[name] = true
+		}
+		for _, v := range p.def.Vars {
+			p.vars[v.Name] = true
+		}
 	}
-	if !slices.Contains(names, name) {
-		p.failInside(n, into, "unknown_var", fmt.Sprintf("there is no variable %q here or on the server (put it under vars, or start the server with RECOURSE_VAR_%s)%s", name, name, Suggest(name, names)))
-	}
+	return p.vars[name]
 }

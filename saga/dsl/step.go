@@ -38,6 +38,12 @@ func (p *parser) step(n *Node, list *scope) *saga.Step {
 		p.expect(n, "a step: a map with id and one of "+quoted(p.names))
 		return nil
 	}
+	if p.read++; p.read > MaxSteps {
+		if p.read == MaxSteps+1 {
+			p.fail(n, "too_many_steps", tooManySteps)
+		}
+		return nil
+	}
 	id := p.id(n)
 	s := list.in(id)
 	step := p.body(n, s, "a step", stepKeys)

@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"fmt"
 
 	"recourse/journal"
@@ -11,7 +12,7 @@ import (
 // are stated in docs/definitions.md.
 func (p *parser) warn() {
 	w := &warner{parser: p}
-	w.list(p.def.Steps, nil, false)
+	w.list(p.def.Steps, ahead{}, false)
 	w.final(p.def.Finally)
 }
 
@@ -25,17 +26,53 @@ func (w *warner) say(s *saga.Step, key, code, detail string) {
 	w.warns = append(w.warns, finding(n, code, detail))
 }
 
-// list walks steps in their order. after are the lists that follow the one at hand,
-// innermost first; pivoted says that the pivot is surely behind.
-func (w *warner) list(steps []*saga.Step, after [][]*saga.Step, pivoted bool) {
+// ahead is what the steps after a point have, innermost list first: the first step of each sort, branches included, nil for
+// none. Nobody looks beyond the pivot, after which nothing is undone.
+type ahead struct{ any, fallible, decides *saga.Step }
+
+// before is what is ahead of a step's beginning.
+func (w *warner) before(s *saga.Step, after ahead) ahead {
+	a := ahead{any: s, fallible: after.fallible, decides: after.decides}
+	if s.Pivot {
+		a.fallible, a.decides = nil, nil
+	}
+	if choice, ok := s.Body.(saga.Choice); ok {
+		branches := choice.Branches()
+		for i := len(branches) - 1; i >= 0; i-- {
+			inner := w.ahead(branches[i], ahead{})[0]
+			a.fallible, a.decides = cmp.Or(inner.fallible, a.fallible), cmp.Or(inner.decides, a.decides)
+		}
+	}
+	if w.fallible(s) {
+		a.fallible = s
+	}
+	if w.decides(s) {
+		a.decides = s
+	}
+	return a
+}
+
+// ahead gives what is ahead of each step of a list and, last, of its end.
+func (w *warner) ahead(steps []*saga.Step, after ahead) []ahead {
+	list := make([]ahead, len(steps)+1)
+	list[len(steps)] = after
+	for i := len(steps) - 1; i >= 0; i-- {
+		list[i] = w.before(steps[i], list[i+1])
+	}
+	return list
+}
+
+// list walks steps in their order. after is what follows the list; pivoted says that
+// the pivot is surely behind.
+func (w *warner) list(steps []*saga.Step, after ahead, pivoted bool) {
+	rests := w.ahead(steps, after)[1:]
 	for i, s := range steps {
-		rest := append([][]*saga.Step{steps[i+1:]}, after...)
 		w.blind(s)
-		w.irreversible(s, rest, pivoted)
-		w.dead(s, rest, pivoted)
+		w.irreversible(s, rests[i], pivoted)
+		w.dead(s, rests[i], pivoted)
 		if choice, ok := s.Body.(saga.Choice); ok {
 			for _, branch := range choice.Branches() {
-				w.list(branch, rest, pivoted)
+				w.list(branch, rests[i], pivoted)
 			}
 		}
 		pivoted = pivoted || s.Pivot
@@ -72,17 +109,17 @@ func writes(s *saga.Step) bool {
 	return ok && !c.ReadOnly()
 }
 
-func (w *warner) irreversible(s *saga.Step, rest [][]*saga.Step, pivoted bool) {
+func (w *warner) irreversible(s *saga.Step, rest ahead, pivoted bool) {
 	if pivoted || w.def.Stop {
 		return
 	}
 	if writes(s) && s.Compensate == nil && !s.NoCompensation && !s.Pivot {
-		if f := first(rest, w.fallible); f != nil {
+		if f := rest.fallible; f != nil {
 			w.say(s, "", "uncompensated-write", fmt.Sprintf("nothing undoes %q when %q fails after it: add compensate, make it the pivot, or write compensate: none", s.ID, f.ID))
 		}
 	}
 	if s.Pivot || writes(s) && s.NoCompensation {
-		if f := first(rest, w.decides); f != nil {
+		if f := rest.decides; f != nil {
 			w.say(s, "", "irreversible-before-fallible", fmt.Sprintf("%q cannot be undone, and %q, which is there to refuse, comes after it: move the check ahead", s.ID, f.ID))
 		}
 	}
@@ -96,30 +133,7 @@ func (w *warner) decides(s *saga.Step) bool {
 	return !s.Continue && (w.kinds[s.Kind].Fails == ByDecision || s.Expect.That != nil)
 }
 
-// first gives the first step of the lists, branches included, for which is holds. It
-// looks no further than the pivot, after which nothing is undone.
-func first(lists [][]*saga.Step, is func(*saga.Step) bool) *saga.Step {
-	for _, list := range lists {
-		for _, s := range list {
-			if is(s) {
-				return s
-			}
-			if choice, ok := s.Body.(saga.Choice); ok {
-				for _, branch := range choice.Branches() {
-					if f := first([][]*saga.Step{branch}, is); f != nil {
-						return f
-					}
-				}
-			}
-			if s.Pivot {
-				return nil
-			}
-		}
-	}
-	return nil
-}
-
-func (w *warner) dead(s *saga.Step, rest [][]*saga.Step, pivoted bool) {
+func (w *warner) dead(s *saga.Step, rest ahead, pivoted bool) {
 	c := s.Compensate
 	if c == nil {
 		return
@@ -136,7 +150,7 @@ func (w *warner) dead(s *saga.Step, rest [][]*saga.Step, pivoted bool) {
 		why = "once the pivot has succeeded nothing is undone"
 	case call.ReadOnly() && !c.Applies(journal.Succeeded):
 		why = "a read is never in doubt"
-	case onlySuccess && first(rest, func(*saga.Step) bool { return true }) == nil:
+	case onlySuccess && rest.any == nil:
 		why = "it is the last step, so nothing fails after it has succeeded"
 	default:
 		return

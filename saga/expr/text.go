@@ -6,10 +6,13 @@ import (
 	"unicode/utf8"
 )
 
+// maxErrors ends the reading of a text: finding and wording more costs, and nobody reads them.
+const maxErrors = 100
+
 // ParseText parses a scalar that may hold ${…}. One that is exactly one ${…}
 // keeps its value's type; anything else is text. "$${" stands for a literal
 // "${". A ${secrets.NAME} is allowed where chk.Secrets is not nil. Offsets of
-// the errors count from the start of src; all expressions' errors are given.
+// the errors count from the start of src; all expressions' errors are given, of many the first.
 func ParseText(src string, chk *Check) (*Template, []*Error) {
 	t := &Template{form: formText}
 	if !utf8.ValidString(src) {
@@ -33,7 +36,9 @@ func ParseText(src string, chk *Check) (*Template, []*Error) {
 			for _, e := range found {
 				e.Offset += i + 2
 			}
-			errs = append(errs, found...)
+			if errs = append(errs, found...); len(errs) >= maxErrors {
+				return nil, errs
+			}
 			t.parts = append(t.parts, Part{Program: p})
 			i += 2 + n + 1
 		default:
