@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"recourse/internal/bench"
+	"recourse/saga/dsl"
 )
 
 type benchCmd struct {
@@ -28,7 +29,7 @@ type benchCmd struct {
 	Each     time.Duration `help:"booking3, start: how long each run takes; default 5s."`
 	Rounds   int           `help:"booking3, wide, start, long: how many rounds; default 5, of long 3."`
 	Sagas    int           `help:"wide, parked, recover, list: how many sagas; default 1000, 1000000, 10000, 1000000."`
-	Steps    int           `help:"long: how many steps the saga has; default 1998, the most there can be."`
+	Steps    int           `help:"long: how many steps the saga has; default 10000, the most there can be."`
 	Wake     int           `help:"parked: how many of the sagas wake; default 10000."`
 	Times    int           `help:"list: how often each list is asked for, unless that takes longer than 10s; default 50."`
 	Cheat    bool          `hidden:"" help:"Have the other side book some effects twice, to see that it is noticed."`
@@ -54,7 +55,7 @@ var benchSizes = map[string]struct{ full, quick benchSize }{
 	"booking3": {benchSize{clients: []int{1, 32, 256}, each: 5 * time.Second, rounds: 5}, benchSize{clients: []int{1, 32, 256}, each: 1200 * time.Millisecond, rounds: 3}},
 	"wide":     {benchSize{clients: []int{256}, sagas: 1000, rounds: 5}, benchSize{clients: []int{256}, sagas: 256, rounds: 3}},
 	"start":    {benchSize{clients: []int{1, 32, 256}, each: 5 * time.Second, rounds: 5, verify: newestVerified}, benchSize{clients: []int{1, 32, 256}, each: time.Second, rounds: 3, verify: newestVerified}},
-	"long":     {benchSize{steps: bench.MaxSteps, rounds: 3}, benchSize{steps: 1000, rounds: 3}},
+	"long":     {benchSize{steps: dsl.MaxSteps, rounds: 3}, benchSize{steps: 1000, rounds: 3}},
 	"parked":   {benchSize{sagas: 1_000_000, wake: 10_000, rounds: 1, verify: newestVerified}, benchSize{sagas: 100_000, wake: 1000, rounds: 1, verify: newestVerified}},
 	"recover":  {benchSize{sagas: 10_000, rounds: 1}, benchSize{sagas: 2000, rounds: 1}},
 	"list":     {benchSize{sagas: 1_000_000, times: 50, rounds: 1, verify: newestVerified}, benchSize{sagas: 100_000, times: 10, rounds: 1, verify: newestVerified}},
@@ -86,8 +87,8 @@ func (c *benchCmd) size() (benchSize, error) {
 	switch {
 	case z.rounds < 1 || z.each < 0 || z.sagas < 0 || z.wake < 0 || z.times < 0 || slices.ContainsFunc(z.clients, func(n int) bool { return n < 1 }):
 		return z, exit(exitUsage, errors.New("--rounds, --each, --clients, --sagas, --wake and --times are at least 1"))
-	case c.Workload == "long" && (z.steps < 2 || z.steps > bench.MaxSteps):
-		return z, exit(exitUsage, fmt.Errorf("--steps is from 2 to %d: a definition has at most 10,000 values, and each step takes five", bench.MaxSteps))
+	case c.Workload == "long" && (z.steps < 2 || z.steps > dsl.MaxSteps):
+		return z, exit(exitUsage, fmt.Errorf("--steps is from 2 to %d: a definition has no more", dsl.MaxSteps))
 	case c.Workload == "recover" && z.sagas > 10_000:
 		return z, exit(exitUsage, errors.New("--sagas is at most 10000 for recover: a node runs no more at once"))
 	}

@@ -161,7 +161,7 @@ func TestBenchRefuses(t *testing.T) {
 			}
 		})
 	}
-	for _, args := range []string{"--workload long --steps 5000", "--workload recover --sagas 10001", "--clients 0", "--workload tall"} {
+	for _, args := range []string{"--workload long --steps 10001", "--workload recover --sagas 10001", "--clients 0", "--workload tall"} {
 		if r := run(t, demoEnv(t), append([]string{"bench"}, strings.Fields(args)...)...); r.code != exitUsage {
 			t.Errorf("%s: exit %d\n%s", args, r.code, r.errOut)
 		}

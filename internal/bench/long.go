@@ -10,11 +10,6 @@ import (
 	"time"
 )
 
-// MaxSteps is how many steps a long saga can have: a definition has at most 10,000
-// values, keys included; a step takes five of them, and all else nine. A body would take
-// two more: so these POSTs have none, and go on a connection of their own each.
-const MaxSteps = (10_000 - 9) / 5
-
 // LongReport is what a session of one long saga after the other found.
 type LongReport struct {
 	Session
@@ -51,7 +46,7 @@ func Long(ctx context.Context, c LongConfig) (*LongReport, error) {
 		return nil, err
 	}
 	defer db.close(context.WithoutCancel(ctx))
-	source := "saga: long\ndefaults: {in_doubt: retry}\nsteps:\n" + posts(c.Stub.URL, 1, c.Steps, "")
+	source := "saga: long\ndefaults: {in_doubt: retry}\nsteps:\n" + posts(c.Stub.URL, 1, c.Steps, seat)
 	if err := publish(ctx, c.Engine, "long", source); err != nil {
 		return nil, err
 	}
@@ -72,7 +67,7 @@ func (c *LongConfig) round(ctx context.Context, db *database) (LongRun, error) {
 	if _, err := do(ctx, http.MethodPost, c.Stub.URL+"/reset", ""); err != nil {
 		return LongRun{}, err
 	}
-	before, err := db.read(ctx, c.Engine, c.Stub, engineCommits(c.Engine))
+	before, err := db.before(ctx, c.Engine, c.Stub, engineCommits(c.Engine))
 	if err != nil {
 		return LongRun{}, err
 	}
@@ -87,7 +82,7 @@ func (c *LongConfig) round(ctx context.Context, db *database) (LongRun, error) {
 	if err != nil {
 		return LongRun{}, err
 	}
-	after, err := db.read(ctx, c.Engine, c.Stub, engineCommits(c.Engine))
+	after, err := db.after(ctx, c.Engine, c.Stub, engineCommits(c.Engine))
 	if err != nil {
 		return LongRun{}, err
 	}

@@ -99,19 +99,38 @@ func (d *database) durable(ctx context.Context) error {
 	return nil
 }
 
-// read reads all meters; commits is where the program shows its count.
-func (d *database) read(ctx context.Context, program, stub Process, commits func(context.Context) (int64, error)) (reading, error) {
-	r := reading{program: cpuOf(program.PID), stub: cpuOf(stub.PID), database: d.cpu(), written: writtenBy(program.PID)}
-	var err error
+// before reads all meters ahead of a run; commits is where the program shows its count. Asking for
+// that may count a whole table: it comes before the CPU is read, so that the run does not pay for it.
+func (d *database) before(ctx context.Context, program, stub Process, commits func(context.Context) (int64, error)) (reading, error) {
+	var r reading
+	err := d.counts(ctx, &r, program, commits)
+	d.spent(&r, program, stub)
+	return r, err
+}
+
+// after reads them behind a run, the CPU first.
+func (d *database) after(ctx context.Context, program, stub Process, commits func(context.Context) (int64, error)) (reading, error) {
+	var r reading
+	d.spent(&r, program, stub)
+	err := d.counts(ctx, &r, program, commits)
+	return r, err
+}
+
+func (d *database) spent(r *reading, program, stub Process) {
+	r.program, r.stub, r.database = cpuOf(program.PID), cpuOf(stub.PID), d.cpu()
+}
+
+func (d *database) counts(ctx context.Context, r *reading, program Process, commits func(context.Context) (int64, error)) (err error) {
 	if r.commits, err = commits(ctx); err != nil {
-		return r, fmt.Errorf("meter: %w", err)
+		return fmt.Errorf("meter: %w", err)
 	}
+	r.written = writtenBy(program.PID)
 	if d.conn != nil {
 		if err := d.conn.QueryRow(ctx, `SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`).Scan(&r.written); err != nil {
-			return r, fmt.Errorf("meter: %w", err)
+			return fmt.Errorf("meter: %w", err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // engineCommits reads the engine's own count.

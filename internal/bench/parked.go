@@ -63,7 +63,7 @@ func Parked(ctx context.Context, c ParkedConfig) (*ParkedReport, error) {
 	if err := c.rest(ctx, engine, &run); err != nil {
 		return nil, err
 	}
-	before, err := db.read(ctx, engine, c.Stub, engineCommits(engine))
+	before, err := db.before(ctx, engine, c.Stub, engineCommits(engine))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func Parked(ctx context.Context, c ParkedConfig) (*ParkedReport, error) {
 	if err := c.wake(ctx, due, &run); err != nil {
 		return nil, err
 	}
-	after, err := db.read(ctx, engine, c.Stub, engineCommits(engine))
+	after, err := db.after(ctx, engine, c.Stub, engineCommits(engine))
 	if err != nil {
 		return nil, err
 	}

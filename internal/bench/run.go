@@ -132,7 +132,7 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 		return sample{}, err
 	}
 	l := NewLoad(program.URL, max(p.clients, 1024))
-	before, err := db.read(ctx, program, c.Stub, commits)
+	before, err := db.before(ctx, program, c.Stub, commits)
 	if err != nil {
 		return sample{}, err
 	}
@@ -148,7 +148,7 @@ func (c *Config) measure(ctx context.Context, db *database, p point, engine bool
 	if err != nil {
 		return sample{}, err
 	}
-	after, err := db.read(ctx, program, c.Stub, commits)
+	after, err := db.after(ctx, program, c.Stub, commits)
 	if err != nil {
 		return sample{}, err
 	}
