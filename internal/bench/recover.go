@@ -48,7 +48,7 @@ type RecoverConfig struct {
 }
 
 // perHost is how many requests a node has under way to one host and port.
-const perHost = 64
+const perHost = 256
 
 // slowSagas are in flight in the second part.
 const slowSagas = 200
@@ -239,7 +239,7 @@ func (r *RecoverReport) Print(w io.Writer) error {
 	if err := table(w, []string{"sagas", "answers take", "listening", "first moved", "all moved", "all ended", "sagas/s", "work left", "beyond it", "sent again", "peak MB"}, rows); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nmilliseconds from the start of the new process; sagas/s is from the first that wrote a record to the last. Work left is what the requests that are left take\nby themselves, 64 at once; beyond it is the rest of the time from the first that moved to the end of all.")
+	fmt.Fprintln(w, "\nmilliseconds from the start of the new process; sagas/s is from the first that wrote a record to the last. Work left is what the requests that are left take\nby themselves, 256 at once; beyond it is the rest of the time from the first that moved to the end of all.")
 	if lease := r.Runs[0].Lease; lease > 0 {
 		fmt.Fprintf(w, "The dead node's lease runs out first: %.0f ms after it was last renewed. Sagas/s does not count that, the times do.\n", lease)
 	}
