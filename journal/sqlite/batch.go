@@ -13,7 +13,7 @@ import (
 // square of its arguments.
 const (
 	standingRows = 32
-	insertRows   = 8
+	insertRows   = 4
 	insertArgs   = 13 // of a record
 )
 
