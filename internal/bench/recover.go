@@ -28,11 +28,20 @@ type RecoverRun struct {
 	First     float64 `json:"first_ms"`     // until the first saga has written a record
 	Moving    float64 `json:"moving_ms"`    // until each saga has
 	Ended     float64 `json:"ended_ms"`     // until each saga has ended
+	Parts     Parts   `json:"parts_ms"`     // Ended, part by part
 	Rate      float64 `json:"sagas_per_s"`  // from First to Moving
 	Left      float64 `json:"left_ms"`      // what the requests that are left take by themselves, as many at once as a node sends to one host
 	Over      float64 `json:"over_ms"`      // Ended without First and Left
 	Again     int     `json:"again"`        // requests sent a second time, under the same key
 	PeakMB    int64   `json:"peak_mb"`      // of the new process
+}
+
+// Parts are the times between one moment of a recovery and the next; they add up to its end.
+type Parts struct {
+	Start  float64 `json:"start"`  // from the process's start until it listened
+	Wait   float64 `json:"wait"`   // until the first saga moved: on Postgres mostly for the dead node's lease to run out
+	Spread float64 `json:"spread"` // from the first saga that moved to the last
+	Finish float64 `json:"finish"` // until all had ended
 }
 
 // RecoverConfig is a session.
@@ -134,6 +143,7 @@ func (c *RecoverConfig) crash(ctx context.Context, db *database, engine Process,
 		return RecoverRun{}, engine, err
 	}
 	run, err := f.times(ctx, engine, ids, began.Add(ahead))
+	run.Parts = Parts{Start: min(ms(listening), run.First), Wait: round(max(run.First-ms(listening), 0)), Spread: round(run.Moving - run.First), Finish: round(run.Ended - run.Moving)}
 	run.Sagas, run.Delay, run.Lease, run.Listening, run.Again, run.PeakMB = f.sagas, ms(f.delay), ms(c.Lease), ms(listening), l.Again, peakOf(engine.PID)
 	return run, engine, err
 }
@@ -240,8 +250,13 @@ func (r *RecoverReport) Print(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(w, "\nmilliseconds from the start of the new process; sagas/s is from the first that wrote a record to the last. Work left is what the requests that are left take\nby themselves, 256 at once; beyond it is the rest of the time from the first that moved to the end of all.")
+	waiting := "until the first saga moved"
 	if lease := r.Runs[0].Lease; lease > 0 {
-		fmt.Fprintf(w, "The dead node's lease runs out first: %.0f ms after it was last renewed. Sagas/s does not count that, the times do.\n", lease)
+		waiting = fmt.Sprintf("until the dead node's lease of %.0f ms had run out and the first saga moved", lease)
+	}
+	fmt.Fprintln(w)
+	for _, l := range r.Runs {
+		fmt.Fprintf(w, "%d sagas, %.0f ms: %.0f from the process's start until it listened, %.0f more %s, %.0f from that one to the last, %.0f until all had ended.\n", l.Sagas, l.Ended, l.Parts.Start, l.Parts.Wait, waiting, l.Parts.Spread, l.Parts.Finish)
 	}
 	return nil
 }
