@@ -49,8 +49,8 @@ bench: build ## what a saga costs beside the requests that it makes, on SQLite a
 	$(BIN) bench
 	$(GO) run ./internal/testpg/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- sh -c '$(BIN) bench --database "$$RECOURSE_TEST_POSTGRES"'
 
-WORKLOADS ?= wide start long parked recover list
-bench-scale: build ## the other WORKLOADS: wide, long and a million parked sagas, bare starts, recovery, lists; on SQLite and on Postgres
+WORKLOADS ?= wide start long parked recover list overload
+bench-scale: build ## the other WORKLOADS: wide, long and a million parked sagas, bare starts, recovery, lists, overload; on SQLite and on Postgres
 	for w in $(WORKLOADS); do $(BIN) bench --workload $$w || exit 1; done
 	$(GO) run ./internal/testpg/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- \
 	  sh -c 'for w in $(WORKLOADS); do $(BIN) bench --workload $$w --database "$$RECOURSE_TEST_POSTGRES" || exit 1; done'

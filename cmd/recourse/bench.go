@@ -21,12 +21,12 @@ import (
 
 type benchCmd struct {
 	outputFlag
-	Workload string        `default:"booking3" enum:"booking3,wide,start,long,parked,recover,list" help:"What to measure: booking3, wide, start, long, parked, recover or list; default ${default}."`
+	Workload string        `default:"booking3" enum:"booking3,wide,start,long,parked,recover,list,overload" help:"What to measure: booking3, wide, start, long, parked, recover, list or overload; default ${default}."`
 	Database string        `default:"" env:"RECOURSE_BENCH_DATABASE" placeholder:"FILE|URL" help:"A SQLite file to make, or postgres://… whose user may create databases; default: a SQLite file in a temporary directory."`
 	Quick    bool          `help:"Within a minute: shorter runs, fewer rounds, fewer sagas."`
-	Clients  []int         `help:"booking3, wide, start: how many sagas at once; default 1,32,256, of wide 256."`
+	Clients  []int         `help:"booking3, wide, start: how many sagas at once; default 1,32,256, of wide 256. overload: of the closed loop that finds the rate; default 256."`
 	Rate     int           `help:"booking3: also start this many sagas a second, whether or not earlier ones have ended."`
-	Each     time.Duration `help:"booking3, start: how long each run takes; default 5s."`
+	Each     time.Duration `help:"booking3, start: how long each run takes; default 5s. overload: how long starts come; default 20s."`
 	Rounds   int           `help:"booking3, wide, start, long: how many rounds; default 5, of long 3."`
 	Sagas    int           `help:"wide, parked, recover, list: how many sagas; default 1000, 1000000, 10000, 1000000."`
 	Steps    int           `help:"long: how many steps the saga has; default 10000, the most there can be."`
@@ -58,6 +58,7 @@ var benchSizes = map[string]struct{ full, quick benchSize }{
 	"long":     {benchSize{steps: dsl.MaxSteps, rounds: 3}, benchSize{steps: 1000, rounds: 3}},
 	"parked":   {benchSize{sagas: 1_000_000, wake: 10_000, rounds: 1, verify: newestVerified}, benchSize{sagas: 100_000, wake: 1000, rounds: 1, verify: newestVerified}},
 	"recover":  {benchSize{sagas: 10_000, rounds: 1}, benchSize{sagas: 2000, rounds: 1}},
+	"overload": {benchSize{clients: []int{256}, each: 20 * time.Second, rounds: 1}, benchSize{clients: []int{256}, each: 8 * time.Second, rounds: 1}},
 	"list":     {benchSize{sagas: 1_000_000, times: 50, rounds: 1, verify: newestVerified}, benchSize{sagas: 100_000, times: 10, rounds: 1, verify: newestVerified}},
 }
 
@@ -143,6 +144,8 @@ func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
 		r, err = b.recover()
 	case "list":
 		r, err = b.list()
+	case "overload":
+		r, err = b.overload()
 	default:
 		r, err = b.compare(bench.Config{Workload: c.Workload, Variants: []bench.Variant{bench.Succeeds, bench.Undone}, Rate: c.Rate})
 	}

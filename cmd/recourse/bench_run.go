@@ -113,6 +113,21 @@ func (b *benching) long() (benchReport, error) {
 	return bench.Long(b.app.ctx, bench.LongConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Steps: b.size.steps, Rounds: b.size.rounds, Progress: b.app.bar})
 }
 
+func (b *benching) overload() (benchReport, error) {
+	stub, err := b.stub(0)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := (&benchEngine{benching: b}).Start()
+	if err != nil {
+		return nil, err
+	}
+	return bench.Overload(b.app.ctx, bench.OverloadConfig{Engine: engine, Stub: stub, Clients: b.size.clients[0], Sustain: min(b.size.each, sustain), Each: b.size.each, Progress: b.app.bar})
+}
+
+// sustain is how long overload looks for the rate that is sustained.
+const sustain = 4 * time.Second
+
 func (b *benching) parked() (benchReport, error) {
 	stub, err := b.stub(0)
 	if err != nil {

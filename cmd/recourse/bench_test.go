@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,6 +59,8 @@ func TestBenchWorkloads(t *testing.T) {
 		{"sqlite", "long", "--steps 40 --rounds 2", saneLong},
 		{"sqlite", "recover", "--sagas 10", saneRecover},
 		{"postgres", "recover", "--sagas 10", saneRecover},
+		{"sqlite", "overload", "--clients 4 --each 400ms", saneOverload},
+		{"postgres", "overload", "--clients 4 --each 400ms", saneOverload},
 		{"postgres", "parked", "--sagas 100 --wake 20", saneParked},
 		{"sqlite", "list", "--sagas 150 --times 3", saneList},
 		{"postgres", "list", "--sagas 150 --times 3", saneList},
@@ -120,9 +123,17 @@ func saneRecover(t *testing.T, out string) {
 	}
 	for _, r := range runs {
 		// What was under way when the engine died is sent again, and nothing else.
-		if r.Sagas != 10 || r.Again != 10 || r.Listening <= 0 || r.First <= 0 || r.Moving < r.First || r.Ended <= r.Moving || r.Rate <= 0 || r.PeakMB <= 0 {
+		if r.Sagas != 10 || r.Again != 10 || r.Listening <= 0 || r.First <= 0 || r.Moving < r.First || r.Ended <= r.Moving || math.Abs(r.Parts.Start+r.Parts.Wait+r.Parts.Spread+r.Parts.Finish-r.Ended) > 1 || r.Rate <= 0 || r.PeakMB <= 0 {
 			t.Errorf("got %+v", r)
 		}
+	}
+}
+
+func saneOverload(t *testing.T, out string) {
+	r := report[bench.OverloadReport](t, out).Runs[0]
+	if r.Sustainable <= 0 || r.Asked < 1.9*r.Sustainable-2 || r.Offered <= 0 || r.Accepted <= 0 || r.AcceptedPS <= 0 || r.Ended <= 0 || r.Starts != r.Accepted+r.Busy+r.Unavailable ||
+		r.P50 <= 0 || r.P99 < r.P50 || r.Late < 0 || r.Drain <= 0 || r.BeforeMB <= 0 || r.PeakMB < r.BeforeMB {
+		t.Errorf("got %+v", r)
 	}
 }
 
@@ -152,6 +163,7 @@ func TestBenchRefuses(t *testing.T) {
 		"--workload wide --sagas 2 --clients 2 --rounds 1",
 		"--workload long --steps 20 --rounds 1",
 		"--workload recover --sagas 20",
+		"--workload overload --clients 2 --each 200ms",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

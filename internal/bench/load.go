@@ -139,29 +139,42 @@ func gather(took []Took, wall time.Duration) Took {
 
 // one starts a saga, waits for its end if the variant has one, and returns its id.
 func (l *Load) one(ctx context.Context, v Variant) (string, error) {
+	a, err := l.start(ctx, v, v != Start)
+	if err == nil && (a.status != http.StatusCreated || a.saga.Status != v.Ends()) {
+		err = fmt.Errorf("a start was answered %d, %.300s", a.status, a.body)
+	}
+	return a.saga.ID, err
+}
+
+// answer is what a start was answered.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	saga   struct{ ID, Status string } // what there is of it in the body
+}
+
+// start sends one start, under a key of its own; wait is whether the answer is to come at the saga's end.
+func (l *Load) start(ctx context.Context, v Variant, wait bool) (a answer, err error) {
 	n := l.n.Add(1)
 	body := fmt.Appendf(nil, `{"definition":%q,"input":{"trip":"%s-%d"}}`, v.Name(), l.run, n)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+"/v1/sagas", bytes.NewReader(body))
 	if err != nil {
-		return "", err
+		return a, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", l.run+"-"+strconv.FormatInt(n, 10))
-	if v != Start {
+	if wait {
 		r.Header.Set("Prefer", "wait=30")
 	}
 	resp, err := l.client.Do(r)
 	if err != nil {
-		return "", err
+		return a, err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "", err
+	a.status, a.header = resp.StatusCode, resp.Header
+	if a.body, err = io.ReadAll(resp.Body); err == nil {
+		_ = json.Unmarshal(a.body, &a.saga) // what is not there shows
 	}
-	var saga struct{ ID, Status string }
-	if err := json.Unmarshal(b, &saga); err != nil || resp.StatusCode != http.StatusCreated || saga.Status != v.Ends() {
-		return "", fmt.Errorf("a start was answered %d, %.300s", resp.StatusCode, b)
-	}
-	return saga.ID, nil
+	return a, err
 }
