@@ -8,13 +8,14 @@ import (
 	"github.com/golang-migrate/migrate/v4/database"
 )
 
-// probe says how to see that a step is there, by something that it makes: a table,
+// probe says how to see that a step is there, by something that it makes: a table or an index,
 // or a column of one. Every step has one.
 type probe struct{ table, column string }
 
 var probes = []probe{
 	{"sagas", "id"},
 	{"sagas", "claims"},
+	{"sagas_live", "definition"},
 }
 
 // repair takes the mark off a database whose migration was cut off. A step runs in

@@ -77,7 +77,7 @@ func SQLite(path string) Database {
 			return sqlitemigrate.WithInstance(db, &sqlitemigrate.Config{})
 		},
 		exists: `SELECT count(*) > 0 FROM sqlite_master WHERE name = 'schema_migrations'`,
-		column: `SELECT count(*) > 0 FROM pragma_table_info($1) WHERE name = $2`,
+		column: `SELECT EXISTS (SELECT 1 FROM pragma_table_info($1) WHERE name = $2) OR EXISTS (SELECT 1 FROM pragma_index_info($1) WHERE name = $2)`,
 		lock:   func(ctx context.Context) (func() error, error) { return lockFile(ctx, path+".migrate.lock") },
 	}
 }

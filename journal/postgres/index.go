@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,33 +74,51 @@ type conditions struct {
 
 func (c *conditions) and(where string, args ...any) {
 	for _, arg := range args {
-		c.args = append(c.args, arg)
-		where = strings.Replace(where, "?", fmt.Sprintf("$%d", len(c.args)), 1)
+		where = strings.Replace(where, "?", c.arg(arg), 1)
 	}
 	c.where = append(c.where, where)
 }
 
-func (c *conditions) String() string {
-	if len(c.where) == 0 {
-		return ""
-	}
-	return " WHERE " + strings.Join(c.where, " AND ")
+// arg adds an argument and returns its place holder.
+func (c *conditions) arg(v any) string {
+	c.args = append(c.args, v)
+	return fmt.Sprintf("$%d", len(c.args))
 }
 
-// limit adds the last argument.
-func (c *conditions) limit(n int) string {
-	c.args = append(c.args, limited(n))
-	return fmt.Sprintf(" LIMIT $%d", len(c.args))
+// with is a WHERE of these conditions and others.
+func (c *conditions) with(others ...string) string {
+	if all := append(others, c.where...); len(all) > 0 {
+		return " WHERE " + strings.Join(all, " AND ")
+	}
+	return ""
 }
+
+func (c *conditions) String() string { return c.with() }
+
+// limit adds an argument.
+func (c *conditions) limit(n int) string { return " LIMIT " + c.arg(limited(n)) }
 
 // Sagas implements journal.Index.
 func (s *Store) Sagas(ctx context.Context, f journal.Filter) ([]journal.Head, error) {
-	c, err := filter(&f)
+	f.Status = slices.Compact(slices.Sorted(slices.Values(f.Status)))
+	if len(f.Labels) == 0 && (f.Definition == "" || len(f.Status) == 0) {
+		return s.sagas(ctx, ordered, &f)
+	}
+	if f.Limit > 0 {
+		out, err := s.sagas(ctx, recent, &f)
+		if err != nil || len(out) == f.Limit {
+			return out, err
+		}
+	}
+	return s.sagas(ctx, found, &f)
+}
+
+func (s *Store) sagas(ctx context.Context, list func(*conditions, *journal.Filter) string, f *journal.Filter) ([]journal.Head, error) {
+	c, err := narrowed(f)
 	if err != nil {
 		return nil, fmt.Errorf("sagas: %w", err)
 	}
-	query := headColumns + c.String() + ` ORDER BY id DESC` + c.limit(f.Limit)
-	rows, err := s.pool.Query(ctx, query, c.args...)
+	rows, err := s.pool.Query(ctx, list(c, f), c.args...)
 	if err != nil {
 		return nil, fmt.Errorf("sagas: %w", err)
 	}
@@ -109,14 +129,9 @@ func (s *Store) Sagas(ctx context.Context, f journal.Filter) ([]journal.Head, er
 	return out, nil
 }
 
-func filter(f *journal.Filter) (*conditions, error) {
+// narrowed are the conditions that all lists are narrowed by in the same way.
+func narrowed(f *journal.Filter) (*conditions, error) {
 	c := &conditions{}
-	if f.Definition != "" {
-		c.and(`definition = ?`, f.Definition)
-	}
-	if len(f.Status) > 0 {
-		c.and(`status = ANY(?)`, f.Status)
-	}
 	if len(f.Labels) > 0 {
 		l, err := labels(f.Labels)
 		if err != nil {
@@ -127,15 +142,108 @@ func filter(f *journal.Filter) (*conditions, error) {
 	if !f.StartedAfter.IsZero() {
 		c.and(`created_at > ?`, f.StartedAfter.UnixMilli())
 	}
+	if f.Text != "" {
+		c.text(clean(f.Text))
+	}
+	return c, nil
+}
+
+// ordered lists by the index that has the order and the statuses or the definition. The planner takes what it looks for to be spread
+// evenly, and would look through all sagas by their ids for what only old ones have: so the order is by the other column, too.
+func ordered(c *conditions, f *journal.Filter) string {
+	column, values := "status", f.Status
+	switch {
+	case f.Definition != "":
+		column, values = "definition", []string{f.Definition}
+	case len(f.Status) == 0:
+		c.before(f)
+		return headColumns + c.String() + ` ORDER BY id DESC` + c.limit(f.Limit)
+	}
+	limit := c.limit(f.Limit)
+	walks := make([]string, len(values))
+	for i, value := range values {
+		v := c.arg(value)
+		from := column + ` BETWEEN ` + v + ` AND ` + v
+		if !f.Before.IsNil() {
+			from = column + ` >= ` + v + ` AND (` + column + `, id) < (` + v + `, ` + c.arg(id(f.Before)) + `)`
+		}
+		walks[i] = headColumns + c.with(from) + ` ORDER BY ` + column + ` DESC, id DESC` + limit
+	}
+	if len(walks) == 1 {
+		return walks[0]
+	}
+	return `SELECT * FROM ((` + strings.Join(walks, `) UNION ALL (`) + `)) s ORDER BY id DESC` + limit
+}
+
+// near is how many sagas recent looks at.
+const near = 10_000
+
+// recent lists what there is among the next sagas of all: a full page, if what is looked for is common and must not all be sorted.
+func recent(c *conditions, f *journal.Filter) string {
+	c.equal(f)
+	before := ""
+	if !f.Before.IsNil() {
+		before = ` WHERE id < ` + c.arg(id(f.Before))
+	}
+	return `WITH sagas AS (SELECT * FROM sagas` + before + ` ORDER BY id DESC LIMIT ` + strconv.Itoa(near) + `) ` +
+		headColumns + c.String() + ` ORDER BY id DESC` + c.limit(f.Limit)
+}
+
+// found lists after all ids are found, whatever indexes they are found by.
+func found(c *conditions, f *journal.Filter) string {
+	c.equal(f)
+	c.before(f)
+	return `WITH found AS MATERIALIZED (SELECT id FROM sagas` + c.String() + `) ` +
+		headColumns + ` WHERE id IN (SELECT id FROM found ORDER BY id DESC` + c.limit(f.Limit) + `) ORDER BY id DESC`
+}
+
+func (c *conditions) equal(f *journal.Filter) {
+	if f.Definition != "" {
+		c.and(`definition = ?`, f.Definition)
+	}
+	if len(f.Status) > 0 {
+		c.and(`status = ANY(?)`, f.Status)
+	}
+}
+
+func (c *conditions) before(f *journal.Filter) {
 	if !f.Before.IsNil() {
 		c.and(`id < ?`, id(f.Before))
 	}
-	if f.Text != "" {
-		like := literal.Replace(clean(f.Text))
-		c.and(`(definition ILIKE ? OR reason ILIKE ? OR id::text ILIKE ?
-			OR EXISTS (SELECT 1 FROM jsonb_each_text(labels) l WHERE l.value ILIKE ?))`, "%"+like+"%", "%"+like+"%", like+"%", "%"+like+"%")
+}
+
+// text looks at each saga, so it is to be quick with those that have nothing of it.
+func (c *conditions) text(text string) {
+	like := literal.Replace(text)
+	part := c.arg("%" + like + "%")
+	where := `definition ILIKE ` + part + ` OR reason ILIKE ` + part
+	if lo, hi, ok := idRange(text); ok {
+		where += ` OR id BETWEEN ` + c.arg(id(lo)) + ` AND ` + c.arg(id(hi))
 	}
-	return c, nil
+	where += ` OR `
+	if plain(text) {
+		where += `labels::text ILIKE ` + part + ` AND `
+	}
+	c.where = append(c.where, `(`+where+`EXISTS (SELECT 1 FROM jsonb_each_text(labels) l WHERE l.value ILIKE `+part+`))`)
+}
+
+// plain tells a text that JSON has as it is.
+func plain(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) })
+}
+
+// idRange are the first and the last id that begin with a text, if any can.
+func idRange(text string) (lo, hi uuid.UUID, ok bool) {
+	const least, most = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+	if len(text) > len(least) {
+		return lo, hi, false
+	}
+	lo, err := uuid.FromString(text + least[len(text):])
+	if err != nil {
+		return lo, hi, false
+	}
+	hi, err = uuid.FromString(text + most[len(text):])
+	return lo, hi, err == nil
 }
 
 // literal makes LIKE take a text as it is.
@@ -206,21 +314,23 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}}
 	b := &pgx.Batch{}
 	b.Queue(`SELECT status, count(*) FROM sagas GROUP BY status`).Query(counts(out.ByStatus))
-	b.Queue(`SELECT definition, count(*) FROM sagas WHERE ended_at IS NULL GROUP BY definition`).Query(counts(out.ByDefinition))
+	b.Queue(live).Query(func(rows pgx.Rows) error {
+		var status, definition string
+		var n, at *int64
+		_, err := pgx.ForEachRow(rows, []any{&status, &definition, &n, &at}, func() error {
+			out.ByDefinition[definition] += *n
+			if first, had := out.Oldest[status]; at != nil && (!had || toTime(*at).Before(first)) {
+				out.Oldest[status] = toTime(*at)
+			}
+			return nil
+		})
+		return err
+	})
 	b.Queue(`SELECT kind, count(*) FROM inbox GROUP BY kind`).Query(counts(out.Inbox))
 	var since, due *int64
 	first := `(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND `
 	b.Queue(sql(`SELECT (SELECT min(since) FROM inbox), LEAST(` + first + unsuspected + `), ` + first + suspected + `)), (SELECT count(*) FROM sagas WHERE ` + quarantined + `)`)).
 		QueryRow(func(r pgx.Row) error { return r.Scan(&since, &due, &out.Quarantined) })
-	b.Queue(oldest).Query(func(rows pgx.Rows) error {
-		var status string
-		var at int64
-		_, err := pgx.ForEachRow(rows, []any{&status, &at}, func() error {
-			out.Oldest[status] = toTime(at)
-			return nil
-		})
-		return err
-	})
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return journal.Stats{}, fmt.Errorf("stats: %w", gone(err))
 	}
@@ -228,14 +338,8 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	return out, nil
 }
 
-// oldest steps through an index from one status to the next, instead of reading all sagas.
-const oldest = `WITH RECURSIVE live (status) AS (
-		SELECT min(status) FROM sagas WHERE ended_at IS NULL
-		UNION ALL
-		SELECT (SELECT min(s.status) FROM sagas s WHERE s.ended_at IS NULL AND s.status > live.status) FROM live WHERE live.status IS NOT NULL
-	), first AS (
-		SELECT status, (SELECT min(s.updated_at) FROM sagas s WHERE s.ended_at IS NULL AND s.status = live.status) AS at FROM live
-	) SELECT status, at FROM first WHERE at IS NOT NULL`
+// live is all in one index.
+const live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL GROUP BY status, definition`
 
 func counts(into map[string]int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {

@@ -90,8 +90,11 @@ func all(limit int) int {
 
 // Sagas implements journal.Index.
 func (s *Store) Sagas(ctx context.Context, f journal.Filter) ([]journal.Head, error) {
-	c := filter(&f)
-	rows, err := s.r.QueryContext(ctx, `SELECT `+headColumns+` FROM sagas`+c.String()+` ORDER BY id DESC LIMIT ?`, append(c.args, all(f.Limit))...)
+	query, args, err := list(&f)
+	if err != nil {
+		return nil, fmt.Errorf("sagas: %w", err)
+	}
+	rows, err := s.r.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("sagas: %w", err)
 	}
@@ -107,7 +110,12 @@ func (s *Store) Sagas(ctx context.Context, f journal.Filter) ([]journal.Head, er
 	return out, nil
 }
 
-func filter(f *journal.Filter) *conditions {
+// list is the query for a list and its arguments.
+func list(f *journal.Filter) (string, []any, error) {
+	if f.Definition != "" && len(f.Status) == 1 && len(f.Labels) == 0 && f.StartedAfter.IsZero() && f.Text == "" {
+		query, args := both(f)
+		return query, args, nil
+	}
 	c := &conditions{}
 	if f.Definition != "" {
 		c.and(`definition = ?`, f.Definition)
@@ -121,23 +129,71 @@ func filter(f *journal.Filter) *conditions {
 		c.and(`status IN (`+marks+`)`, args...)
 	}
 	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
-		c.and(`EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)`, k, f.Labels[k])
+		l, err := labels(map[string]string{k: f.Labels[k]})
+		if err != nil {
+			return "", nil, err
+		}
+		// The first is quick, and may find it within another key that has quotes.
+		c.and(`instr(labels, ?) AND EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)`, l[1:len(l)-1], k, f.Labels[k])
 	}
 	if !f.StartedAfter.IsZero() {
 		c.and(`created_at > ?`, f.StartedAfter.UnixMilli())
 	}
+	c.before(f)
+	if f.Text != "" {
+		c.text(f.Text)
+	}
+	return `SELECT ` + headColumns + ` FROM sagas` + c.String() + ` ORDER BY id DESC LIMIT ?`, append(c.args, all(f.Limit)), nil
+}
+
+// both lists the sagas of a status and a definition: two indexes are gone through side by side, so that
+// sagas that are only one of the two are not looked at.
+func both(f *journal.Filter) (string, []any) {
+	defined, standing := &conditions{}, &conditions{}
+	defined.and(`definition = ?`, f.Definition)
+	defined.before(f)
+	standing.and(`status = ?`, f.Status[0])
+	standing.before(f)
+	return `SELECT ` + headColumns + ` FROM sagas WHERE id IN (SELECT id FROM sagas` + defined.String() + ` INTERSECT SELECT id FROM sagas` + standing.String() +
+		` ORDER BY id DESC LIMIT ?) ORDER BY id DESC`, append(append(defined.args, standing.args...), all(f.Limit))
+}
+
+func (c *conditions) before(f *journal.Filter) {
 	if !f.Before.IsNil() {
 		c.and(`id < ?`, f.Before.Bytes())
 	}
-	if f.Text != "" {
-		like := literal.Replace(f.Text)
-		// The id is kept as bytes: its text is made here.
-		c.and(`(definition LIKE ? ESCAPE '\' OR reason LIKE ? ESCAPE '\'
-			OR lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-' || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21)) LIKE ? ESCAPE '\'
-			OR EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.value LIKE ? ESCAPE '\'))`,
-			"%"+like+"%", "%"+like+"%", like+"%", "%"+like+"%")
+}
+
+// text looks at each saga, so it is to be quick with those that have nothing of it.
+func (c *conditions) text(text string) {
+	like := "%" + literal.Replace(text) + "%"
+	where, args := `definition LIKE ? ESCAPE '\' OR reason LIKE ? ESCAPE '\' OR `, []any{like, like}
+	if lo, hi, ok := idRange(text); ok {
+		where, args = where+`id BETWEEN ? AND ? OR `, append(args, lo.Bytes(), hi.Bytes())
 	}
-	return c
+	if plain(text) {
+		where, args = where+`labels LIKE ? ESCAPE '\' AND `, append(args, like)
+	}
+	c.and(`(`+where+`EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.value LIKE ? ESCAPE '\'))`, append(args, like)...)
+}
+
+// plain tells a text that JSON has as it is.
+func plain(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) })
+}
+
+// idRange are the first and the last id that begin with a text, if any can.
+func idRange(text string) (lo, hi uuid.UUID, ok bool) {
+	const least, most = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+	if len(text) > len(least) {
+		return lo, hi, false
+	}
+	lo, err := uuid.FromString(text + least[len(text):])
+	if err != nil {
+		return lo, hi, false
+	}
+	hi, err = uuid.FromString(text + most[len(text):])
+	return lo, hi, err == nil
 }
 
 // literal makes LIKE take a text as it is.
@@ -210,7 +266,7 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	if out.ByStatus, err = s.counts(ctx, `SELECT status, count(*) FROM sagas GROUP BY status`); err != nil {
 		return out, fmt.Errorf("stats: %w", err)
 	}
-	if out.ByDefinition, err = s.counts(ctx, `SELECT definition, count(*) FROM sagas WHERE ended_at IS NULL GROUP BY definition`); err != nil {
+	if out.ByDefinition, out.Oldest, err = s.live(ctx); err != nil {
 		return out, fmt.Errorf("stats: %w", err)
 	}
 	if out.Inbox, err = s.counts(ctx, `SELECT kind, count(*) FROM inbox GROUP BY kind`); err != nil {
@@ -227,25 +283,31 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	if at := fromMillis(suspected); out.OldestDue.IsZero() || !at.IsZero() && at.Before(out.OldestDue) {
 		out.OldestDue = at
 	}
-	if out.Oldest, err = s.oldest(ctx, out.ByStatus); err != nil {
-		return out, fmt.Errorf("stats: %w", err)
-	}
 	return out, nil
 }
 
-// oldest looks into an index once for each status.
-func (s *Store) oldest(ctx context.Context, statuses map[string]int64) (map[string]time.Time, error) {
-	out := map[string]time.Time{}
-	for status := range statuses {
-		var at sql.NullInt64
-		if err := s.r.QueryRowContext(ctx, `SELECT min(updated_at) FROM sagas WHERE status = ? AND ended_at IS NULL`, status).Scan(&at); err != nil {
-			return nil, err
-		}
-		if at.Valid {
-			out[status] = toTime(at.Int64)
-		}
+// live is all in one index.
+const live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL GROUP BY status, definition`
+
+// live counts the live sagas by definition, and finds the oldest by status.
+func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest map[string]time.Time, err error) {
+	rows, err := s.r.QueryContext(ctx, live)
+	if err != nil {
+		return nil, nil, err
 	}
-	return out, nil
+	byDefinition, oldest = map[string]int64{}, map[string]time.Time{}
+	err = walk(rows, func(scan func(...any) error) error {
+		var status, definition string
+		var n int64
+		var first sql.NullInt64
+		err := scan(&status, &definition, &n, &first)
+		byDefinition[definition] += n
+		if at, had := oldest[status]; first.Valid && (!had || toTime(first.Int64).Before(at)) {
+			oldest[status] = toTime(first.Int64)
+		}
+		return err
+	})
+	return byDefinition, oldest, err
 }
 
 func (s *Store) counts(ctx context.Context, query string) (map[string]int64, error) {

@@ -91,9 +91,13 @@ var (
 	unsuspected = fmt.Sprintf(`claims < %d`, journal.SuspectAfter)
 )
 
+func claimable(which string) string {
+	return `SELECT id, definition, version, claims FROM sagas WHERE owner IS NULL AND wake_at <= ? AND ` + which + ` ORDER BY wake_at, id LIMIT ?`
+}
+
 // due lists what can be claimed, the longest due first.
 func (t *tx) due(now int64, which string, limit int) (out []journal.Claimed, err error) {
-	err = t.query(`SELECT id, definition, version, claims FROM sagas WHERE owner IS NULL AND wake_at <= ? AND `+which+` ORDER BY wake_at, id LIMIT ?`,
+	err = t.query(claimable(which),
 		[]any{now, max(limit, 0)}, func(scan func(...any) error) error {
 			var c journal.Claimed
 			err := scan(idInto{&c.Saga}, &c.Definition, &c.Version, &c.Claims)

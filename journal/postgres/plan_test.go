@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/testpg"
+	"recourse/journal"
+)
+
+// fill makes many sagas: most have ended, some are due, few are suspects. Those that failed are the oldest.
+const fill = `
+	INSERT INTO sagas (id, definition, version, sha256, start_hash, status, labels, wake_at, updated_at, ended_at, owner, claims)
+	SELECT lpad(to_hex(i), 32, '0')::uuid, CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END, 1, '', '',
+		CASE WHEN i < 3000 THEN 'failed' WHEN i % 5 = 0 THEN 'waiting' ELSE 'succeeded' END,
+		CASE WHEN i % 3 = 0 THEN '{}' WHEN i < 20 THEN '{"batch": "pilot"}' ELSE '{"tier": "standard"}' END::jsonb,
+		CASE WHEN i % 5 = 0 THEN i END, i, CASE WHEN i % 5 <> 0 THEN i END, CASE WHEN i % 10 = 0 THEN 'node' END, CASE WHEN i % 5000 = 0 THEN 2 ELSE 0 END
+	FROM generate_series(1, 30000) i;
+	ANALYZE`
+
+// What is asked all the time, and the lists that people look at, go by the indexes that are there for them, whether
+// the planner has counted the sagas, or believes that there are none.
+func TestPlans(t *testing.T) {
+	ctx := t.Context()
+	s, err := Open(ctx, testpg.DSN(t), Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	uses := func(name, plan, index string) {
+		t.Helper()
+		if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan") {
+			t.Errorf("%s does not go by %s:\n%s", name, index, plan)
+		}
+	}
+	for _, state := range []string{"empty", "full"} {
+		if state == "full" {
+			if _, err := s.pool.Exec(ctx, fill, pgx.QueryExecModeSimpleProtocol); err != nil {
+				t.Fatal(err)
+			}
+		}
+		claim := generic(t, s, claimable, "1")
+		uses(state+": a claim", claim, "Index Scan using sagas_suspect")
+		uses(state+": a claim", claim, "Index Scan using sagas_due")
+	}
+	uses("those in quarantine", text(t, s.pool, `EXPLAIN SELECT count(*) FROM sagas WHERE `+quarantined), "sagas_live")
+	pages(t, s)
+	before := uuid.UUID{15: 0xff}
+	for _, tt := range []struct {
+		name, index string
+		list        func(*conditions, *journal.Filter) string
+		f           journal.Filter
+	}{
+		{"all", "Index Scan Backward using sagas_pkey", ordered, journal.Filter{Limit: 20}},
+		{"a status", "Index Scan Backward using sagas_status", ordered, journal.Filter{Status: []string{"failed"}, Limit: 20}},
+		{"the next page of a status", "ROW(status, id) <", ordered, journal.Filter{Status: []string{"failed"}, Before: before, Limit: 20}},
+		{"two statuses", "Index Scan Backward using sagas_status", ordered, journal.Filter{Status: []string{"failed", "waiting"}, Limit: 20}},
+		{"a definition", "Index Scan Backward using sagas_definition", ordered, journal.Filter{Definition: "odd", Limit: 20}},
+		{"recent", "Index Scan Backward using sagas_pkey", recent, journal.Filter{Labels: map[string]string{"tier": "standard"}, Limit: 20}},
+		{"a rare label", "Bitmap Index Scan on sagas_labels", found, journal.Filter{Labels: map[string]string{"batch": "pilot"}, Limit: 20}},
+	} {
+		uses(tt.name, explained(t, s, tt.list, tt.f), tt.index)
+	}
+}
+
+// pages fails unless the pages of lists have each saga once, the newest first, however they are found.
+func pages(t *testing.T, s *Store) {
+	t.Helper()
+	for _, tt := range []struct {
+		where string
+		f     journal.Filter
+	}{
+		{`status = 'failed'`, journal.Filter{Status: []string{"failed", "failed"}}},
+		{`status IN ('failed', 'waiting')`, journal.Filter{Status: []string{"waiting", "failed"}}},
+		{`definition = 'odd'`, journal.Filter{Definition: "odd"}},
+		{`definition = 'odd' AND status IN ('failed', 'waiting')`, journal.Filter{Definition: "odd", Status: []string{"waiting", "failed"}}},
+		{`definition = 'odd' AND status = 'failed'`, journal.Filter{Definition: "odd", Status: []string{"failed"}}},
+		{`status = 'failed' AND labels @> '{"tier": "standard"}'`, journal.Filter{Status: []string{"failed"}, Labels: map[string]string{"tier": "standard"}}},
+		{`labels @> '{"batch": "pilot"}'`, journal.Filter{Labels: map[string]string{"batch": "pilot"}}},
+		{`id::text LIKE '00000000-0000-0000-0000-00000000000%'`, journal.Filter{Text: "00000000-0000-0000-0000-00000000000"}},
+	} {
+		rows, err := s.pool.Query(t.Context(), `SELECT id FROM sagas WHERE `+tt.where+` ORDER BY id DESC`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := pgx.CollectRows(rows, pgx.RowTo[[16]byte])
+		if err != nil || len(want) < 6 {
+			t.Fatalf("%s: %d sagas, %v", tt.where, len(want), err)
+		}
+		var got [][16]byte
+		for tt.f.Limit = len(want)/3 + 1; ; tt.f.Before = got[len(got)-1] {
+			heads, err := s.Sagas(t.Context(), tt.f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range heads {
+				got = append(got, h.ID)
+			}
+			if len(heads) < tt.f.Limit {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d sagas, want %d; or they are others", tt.where, len(got), len(want))
+		}
+	}
+}
+
+// generic is the plan of a statement that writers run, which is made without its arguments.
+func generic(t *testing.T, s *Store, query, args string) string {
+	t.Helper()
+	conn, err := s.w.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), `PREPARE planned AS `+query); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := conn.Exec(context.WithoutCancel(t.Context()), `DEALLOCATE planned`); err != nil {
+			t.Error(err)
+		}
+	}()
+	return text(t, conn, `EXPLAIN EXECUTE planned(`+args+`)`)
+}
+
+// explained is the plan of a list.
+func explained(t *testing.T, s *Store, list func(*conditions, *journal.Filter) string, f journal.Filter) string {
+	t.Helper()
+	c, err := narrowed(&f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := list(c, &f)
+	return text(t, s.pool, `EXPLAIN `+query, append([]any{pgx.QueryExecModeSimpleProtocol}, c.args...)...)
+}
+
+func text(t *testing.T, q querier, query string, args ...any) string {
+	t.Helper()
+	rows, err := q.Query(t.Context(), query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
