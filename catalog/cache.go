@@ -7,8 +7,12 @@ import (
 	"recourse/saga"
 )
 
-// cached is how many compiled definitions are kept, the last used ones.
-const cached = 512
+// Of compiled definitions the last used ones are kept: so many, and of so much text in sum. Compiled they take some
+// sixteen times as much.
+const (
+	cached     = 512
+	cachedText = 16 << 20
+)
 
 type cacheKey struct {
 	name    string
@@ -25,6 +29,7 @@ type cache struct {
 	mu    sync.Mutex
 	items map[cacheKey]*list.Element
 	order list.List // the last used one in front
+	text  int       // bytes
 }
 
 // recent are versions that were the newest of their names once. The zero value is empty.
@@ -71,8 +76,10 @@ func (c *cache) put(name string, version int, def *saga.Definition) {
 		c.items = make(map[cacheKey]*list.Element)
 	}
 	c.items[key] = c.order.PushFront(cacheItem{key, def})
-	if len(c.items) > cached {
-		last := c.order.Back()
-		delete(c.items, c.order.Remove(last).(cacheItem).key)
+	c.text += len(def.Source)
+	for len(c.items) > cached || c.text > cachedText && len(c.items) > 1 {
+		last := c.order.Remove(c.order.Back()).(cacheItem)
+		delete(c.items, last.key)
+		c.text -= len(last.def.Source)
 	}
 }

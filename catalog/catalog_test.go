@@ -173,6 +173,21 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
+func TestCacheIsBoundedByText(t *testing.T) {
+	var c cache
+	big := func(n int) *saga.Definition { return &saga.Definition{Source: make([]byte, n)} }
+	for i := range 40 {
+		c.put("doc", i, big(1<<20))
+	}
+	if len(c.items) != 16 || c.text != cachedText || c.get("doc", 39) == nil {
+		t.Errorf("%d items of %d bytes", len(c.items), c.text)
+	}
+	c.put("huge", 1, big(cachedText+1))
+	if c.get("huge", 1) == nil || len(c.items) != 1 {
+		t.Errorf("the one in use is not kept alone: %d items", len(c.items))
+	}
+}
+
 func TestConcurrent(t *testing.T) {
 	c, _ := newCatalog(t, Options{})
 	var wg sync.WaitGroup

@@ -51,6 +51,7 @@ type Config struct {
 	ParkAfter  time.Duration // 3s
 	Watch      time.Duration // 5s: between looks for stalled sagas; they are given up after twelve
 	MaxRunning int           // 10,000 sagas in memory
+	MaxStarts  int           // 2,000 starts that wait for their commit
 	MaxCalls   int           // 1,000 requests under way
 	MaxBatch   int           // 512 appends in a commit
 }
@@ -63,6 +64,7 @@ func (c *Config) defaults() {
 	set(&c.ParkAfter, 3*time.Second)
 	set(&c.Watch, 5*time.Second)
 	set(&c.MaxRunning, 10_000)
+	set(&c.MaxStarts, 2000)
 	set(&c.MaxCalls, 1000)
 	set(&c.MaxBatch, 512)
 	if c.Log == nil {
@@ -99,6 +101,7 @@ type Engine struct {
 	stopping    atomic.Bool
 	identity    atomic.Value   // string: the node that the lanes write as; "" between leases
 	loading     atomic.Int64   // claimed sagas on their way to their lanes
+	starting    atomic.Int64   // starts that wait for their commit
 	work        sync.WaitGroup // calls and loads
 	crew        crew           // who does the calls
 }
@@ -203,7 +206,8 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	if !e.Ready() {
 		return saga.Begun{}, saga.ErrUnavailable
 	}
-	if e.running() >= e.cfg.MaxRunning {
+	defer e.starting.Add(-1)
+	if e.starting.Add(1) > int64(e.cfg.MaxStarts) || e.running() >= e.cfg.MaxRunning {
 		return saga.Begun{}, saga.ErrBusy
 	}
 	id, err := uuid.NewV7AtTime(e.Now())

@@ -12,6 +12,7 @@ import (
 	"net/http/pprof"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	"recourse/api"
@@ -48,12 +49,41 @@ func (c *serveCmd) lanes() int {
 	return 1
 }
 
-// collectSeldom lets the heap grow to five times what is alive before it is collected, unless GOGC says otherwise: a
-// server's live heap is small beside what its requests use and drop.
+// A heap with so little alive may grow to five times that before it is collected; a larger one to twice.
+const (
+	smallHeap = 64 << 20
+	seldom    = 400
+	often     = 100
+)
+
+// collectSeldom has garbage collected seldom while little is alive, until the program is to stop, unless GOGC says how
+// often: a server's live heap is small beside what its requests use and drop.
 func (a *app) collectSeldom() {
-	if a.env["GOGC"] == "" {
-		debug.SetGCPercent(400)
+	if a.env["GOGC"] != "" {
+		return
 	}
+	debug.SetGCPercent(seldom)
+	go func() {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		every := time.NewTicker(time.Second)
+		defer every.Stop()
+		for now := seldom; ; {
+			select {
+			case <-a.ctx.Done():
+				return
+			case <-every.C:
+			}
+			metrics.Read(live)
+			want := seldom
+			if live[0].Value.Uint64() > smallHeap {
+				want = often
+			}
+			if want != now {
+				debug.SetGCPercent(want)
+				now = want
+			}
+		}
+	}()
 }
 
 // Run serves until the program is told to stop, then drains.
