@@ -66,22 +66,32 @@ func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b begi
 	if err != nil {
 		return saga.Begun{}, false, err
 	}
+	var wrong error // with what was newest
 	if req.version == 0 {
 		if version, def := s.cfg.Catalog.Recent(req.definition); def != nil {
 			b.def, b.version, b.newest = def, version, true
 			begun, replayed, err := s.beginAs(ctx, c, req, b)
-			var wrong *problem
-			if !errors.Is(err, journal.ErrNotNewest) && !errors.As(err, &wrong) {
+			if !byVersion(err) {
 				return begun, replayed, err
 			}
+			wrong = err
 		}
 	}
-	// Whatever was wrong may be right by the newest version.
+	tried := b.version
 	if b.def, b.version, err = s.pick(ctx, req.definition, req.version); err != nil {
 		return saga.Begun{}, false, err
 	}
+	if wrong != nil && b.version == tried && !errors.Is(wrong, journal.ErrNotNewest) {
+		return saga.Begun{}, false, wrong
+	}
 	b.newest = false
 	return s.beginAs(ctx, c, req, b)
+}
+
+// byVersion reports whether another version of the definition may make the start right.
+func byVersion(err error) bool {
+	var p *problem
+	return errors.Is(err, journal.ErrNotNewest) || errors.As(err, &p) && (p.Type == problemType+"invalid_start" || p.Type == problemType+"unique_taken")
 }
 
 // beginAs starts a saga of the definition that b names.

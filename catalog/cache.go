@@ -47,10 +47,16 @@ func (r *recent) version(name string) int {
 func (r *recent) saw(name string, version int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen == nil || len(r.seen) >= cached {
+	if _, known := r.seen[name]; r.seen == nil || !known && len(r.seen) >= cached {
 		r.seen = make(map[string]int) // those in use come back
 	}
 	r.seen[name] = version
+}
+
+func (r *recent) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.seen, name)
 }
 
 func (c *cache) get(name string, version int) *saga.Definition {

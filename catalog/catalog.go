@@ -82,14 +82,20 @@ func (c *Catalog) Definition(ctx context.Context, name string, version int) (*sa
 func (c *Catalog) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
 	d, err := c.lookup.newest(ctx, name)
 	if err != nil {
+		if errors.Is(err, journal.ErrNotFound) {
+			c.recent.forget(name)
+		}
 		return d, nil, fmt.Errorf("definition %s: %w", name, err)
 	}
 	if d.Archived {
+		c.recent.forget(name)
 		return d, nil, fmt.Errorf("definition %s: %w", name, ErrArchived)
 	}
 	def, err := c.load(d)
 	if err == nil {
 		c.recent.saw(name, d.Version)
+	} else {
+		c.recent.forget(name)
 	}
 	return d, def, err
 }

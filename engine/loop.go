@@ -104,7 +104,7 @@ func (l *laneLoop) do(eff Effect) {
 		}
 	case Reload:
 		e.loading.Add(1)
-		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed, nil) })
+		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed) })
 	case Stalled:
 		e.stats.stalled.Add(1)
 		e.cfg.Log.Error("a saga was stalled: it is read again from its journal; please report this", "saga", eff.ID, "step", eff.Path, "since", eff.Since, "why", eff.Why)

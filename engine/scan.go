@@ -109,10 +109,22 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 	}
 	for _, c := range claimed {
 		if known := begins[c.Saga]; known != nil {
-			e.load(quit, node, c, known)
-		} else {
-			e.work.Go(func() { e.load(quit, node, c, nil) })
+			if ev, err := e.read(node, c, known); err == nil {
+				e.loaded(quit, ev)
+				continue
+			}
 		}
+		e.work.Go(func() { e.load(quit, node, c) }) // it may take long, and the others do not wait for it
+	}
+}
+
+// loaded hands a saga to its lane.
+func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
+	defer e.loading.Add(-1)
+	failpoint.Hit("load.after")
+	select {
+	case e.laneOf(ev.Claimed.Saga).events <- ev:
+	case <-quit:
 	}
 }
 
@@ -120,7 +132,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
 	grown, stop := e.hub.watch(c.Saga)
 	defer stop()
-	e.load(quit, node, c, nil)
+	e.load(quit, node, c)
 	select {
 	case <-grown:
 		e.look()
@@ -132,30 +144,27 @@ func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
 // loadTries is how often a saga is read before it is set aside, for a while.
 const loadTries = 8
 
-// load reads a claimed saga, whose first loadBatch records may be known, and hands it to its lane. While the store
-// does not answer it tries again: the saga is this node's.
-func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed, known []journal.Record) {
-	defer e.loading.Add(-1)
+// load reads a claimed saga and hands it to its lane. While the store does not
+// answer it tries again: the saga is this node's.
+func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 	for try := 1; ; try++ {
-		ev, err := e.read(node, c, known)
+		ev, err := e.read(node, c, nil)
 		if err == nil || try == loadTries {
 			if err != nil {
 				ev.Err = err
 			}
-			failpoint.Hit("load.after")
-			select {
-			case e.laneOf(c.Saga).events <- ev:
-			case <-quit:
-			}
+			e.loaded(quit, ev)
 			return
 		}
 		e.cfg.Log.Warn("could not load a saga", "saga", c.Saga, "error", err)
 		select {
 		case <-quit:
+			e.loading.Add(-1)
 			return
 		case <-time.After(min(50*time.Millisecond<<try, 2*time.Second)):
 		}
 		if e.node() != node {
+			e.loading.Add(-1)
 			return
 		}
 	}
@@ -164,7 +173,7 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed, know
 // recordsPage is how many records are read at once.
 const recordsPage = 1000
 
-// read reads a saga. What panics over it is as unreadable as what cannot be read.
+// read reads a saga, whose first loadBatch records may be known. What panics over it is as unreadable as what cannot be read.
 func (e *Engine) read(node string, c journal.Claimed, known []journal.Record) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()

@@ -93,7 +93,7 @@ type Log interface {
 	// ErrNotFound if there is no such saga.
 	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]Record, error)
 
-	// Begins returns up to limit of the first records of each of several sagas, in order. A saga that is not there,
+	// Begins returns up to limit of the first records of each of several sagas, in order; not of one moment, as sagas go on. A saga that is not there,
 	// or has no records, is not in the map.
 	Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]Record, error)
 

@@ -89,8 +89,8 @@ func (a *app) collectSeldom() {
 // Run serves until the program is told to stop, then drains.
 func (c *serveCmd) Run(a *app) error {
 	a.collectSeldom()
-	if c.NodeLease < time.Second || c.Drain < 0 {
-		return exit(exitUsage, errors.New("--node-lease is at least 1s, --drain at least 0s"))
+	if c.NodeLease < time.Second || c.Drain < 0 || c.Lanes < 0 {
+		return exit(exitUsage, errors.New("--node-lease is at least 1s, --drain at least 0s, --lanes at least 1"))
 	}
 	src, err := secrets.New(c.SecretDir, a.Env)
 	if err != nil {
@@ -209,6 +209,7 @@ func profiles() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("/debug/pprof/", pprof.Index)
 	m.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	m.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	m.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return m
 }

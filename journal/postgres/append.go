@@ -108,7 +108,7 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	if len(halted) > 0 {
 		stmts = append(stmts, quarantine(halted))
 	}
-	if simple(batch) {
+	if s.preset && simple(batch) {
 		err = s.once(ctx, merged(stmts))
 	} else {
 		err = s.transact(ctx, stmts)
@@ -139,7 +139,8 @@ func simple(batch []part) bool {
 // changedSagas, which does so for rows, goes by what this leaves.
 //
 // That the lease is looked at in the same statement as the sagas does no harm: who takes it over frees its
-// sagas in the transaction that deletes it, which must have ended before this statement began, or waits for this one.
+// sagas in the transaction that deletes it, which must have ended before this statement began, or waits for this one. An earlier
+// try of the node's own may end meanwhile: records of both meet in the primary key, and changedSagas looks at the owner once more.
 func held(node string, batch []part) stmt {
 	sagas, fresh, before := []pgtype.UUID{}, []pgtype.UUID{}, []int64{} // none of them NULL, of which nothing would be true or false
 	names, versions := newest(batch)

@@ -200,3 +200,42 @@ func TestParkingSeesMailCommittedMeanwhile(t *testing.T) {
 		t.Fatalf("claim = %+v, want the saga with its message", got)
 	}
 }
+
+// A park without records that is repeated, as its answer was lost, does not take the saga from the node that has
+// taken it on meanwhile.
+func TestLateParkLeavesTheNextOwner(t *testing.T) {
+	dsn := testpg.DSN(t)
+	s := open(t, dsn, postgres.Options{Migrate: true})
+	defer s.Close()
+	ctx := t.Context()
+	_, err := s.Register(ctx, "one", time.Hour)
+	must(t, err)
+	saga := uuid.Must(uuid.NewV7())
+	start := journal.Record{Seq: 1, At: time.UnixMilli(1).UTC(), Kind: journal.Started, Node: "one"}
+	journal.Seal(saga, nil, &start)
+	_, err = s.Append(ctx, "one", []journal.Append{{Saga: saga, Start: &journal.Start{Definition: "d", Version: 1}, Records: []journal.Record{start}}})
+	must(t, err)
+
+	conn := connect(t, dsn)
+	other, err := conn.Begin(ctx)
+	must(t, err)
+	_, err = other.Exec(ctx, `UPDATE sagas SET owner = 'two', wake_at = NULL, status = 'running'`)
+	must(t, err)
+	parked := make(chan error, 1)
+	go func() {
+		_, err := s.Append(ctx, "one", []journal.Append{{Saga: saga, Row: &journal.Row{Status: "waiting", UpdatedAt: time.UnixMilli(2)}, Release: true}})
+		parked <- err
+	}()
+	watch := connect(t, dsn)
+	for waits := 0; waits == 0; { // the park has read whose the saga is, and waits for the row
+		must(t, watch.QueryRow(ctx, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.datname = current_database()
+			WHERE NOT l.granted AND l.locktype = 'transactionid' AND EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.pid = l.pid AND a.datid = d.oid)`).Scan(&waits))
+	}
+	must(t, other.Commit(ctx))
+	must(t, <-parked)
+	h, err := s.Saga(ctx, saga)
+	must(t, err)
+	if h.Owner != "two" || h.Status != "running" {
+		t.Errorf("owner %q, status %q: the late park took it from node two", h.Owner, h.Status)
+	}
+}

@@ -45,27 +45,24 @@ const unnestRows = `unnest($1::uuid[], $2::bool[], $3::bool[], $4::text[], $5::t
 const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, summary`
 
 // changedSagas updates the rows of sagas that were there before, and clears the inbox of those that get a new row. Whether mail lies there is asked of the
-// locked row's newest version: a message posted while the saga was being parked keeps it awake.
-func changedSagas(_ string, batch []part) (stmt, error) {
+// locked row's newest version: a message posted while the saga was being parked keeps it awake. So is whose it is: an earlier try of this batch, whose
+// answer was lost, may have given the saga up just now, and another node may have it.
+func changedSagas(node string, batch []part) (stmt, error) {
 	var c rows
-	var anew []pgtype.UUID
 	for i := range batch {
 		if a := &batch[i]; a.Start == nil && (a.Row != nil || a.Release) {
 			if err := c.add(a); err != nil {
 				return stmt{}, err
-			}
-			if a.Row != nil {
-				anew = append(anew, id(a.Saga))
 			}
 		}
 	}
 	if len(c.saga) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{with: []string{`cleared AS (DELETE FROM inbox WHERE saga_id = ANY($12))`}, query: changeRows, args: append(c.args(), anew)}, nil
+	return stmt{with: []string{changeRows}, query: `DELETE FROM inbox WHERE saga_id = ANY(ARRAY(SELECT id FROM changed WHERE has))`, args: append(c.args(), node)}, nil
 }
 
-var changeRows = sql(`UPDATE sagas s SET
+var changeRows = sql(`changed AS (UPDATE sagas s SET
 		status = CASE WHEN a.has THEN a.status WHEN a.release AND ` + halting + ` THEN '` + journal.StatusStuck + `' ELSE s.status END,
 		reason = CASE WHEN a.has THEN a.reason ELSE s.reason END,
 		labels = CASE WHEN a.has THEN a.labels::jsonb ELSE s.labels END,
@@ -78,7 +75,7 @@ var changeRows = sql(`UPDATE sagas s SET
 		wake_at = CASE WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
 			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
-		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id`)
+		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id AND s.owner = $12 RETURNING s.id, a.has)`)
 
 // newSagas inserts the rows of new sagas as they are to be after the append.
 func newSagas(node string, batch []part) (stmt, error) {

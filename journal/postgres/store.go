@@ -1,6 +1,6 @@
 // Package postgres keeps sagas in PostgreSQL, for any number of nodes.
 //
-// An Append is one pipelined round trip from BEGIN to COMMIT: the fence, the
+// An Append is one round trip, and most of the time one statement: the fence, the
 // new rows, the records, the changed rows. All times that decide anything are
 // the database's. Nothing relies on sequences across sagas, on advisory locks or
 // on LISTEN/NOTIFY, which is only a hint over a poll.
@@ -34,11 +34,12 @@ type Options struct {
 
 // Store implements journal.Store.
 type Store struct {
-	pool  pool // reads
-	w     pool // writes: appends, claims, mail
-	hints chan struct{}
-	stop  context.CancelFunc // ends the listener
-	done  chan struct{}      // closed when it has ended
+	pool   pool // reads
+	w      pool // writes: appends, claims, mail
+	preset bool // the connections have our settings
+	hints  chan struct{}
+	stop   context.CancelFunc // ends the listener
+	done   chan struct{}      // closed when it has ended
 
 	claims sync.Mutex             // one Claim at a time
 	lost   map[string][]uuid.UUID // node → sagas whose claim may have been committed, see Claim
@@ -63,6 +64,8 @@ var planned = map[string]string{
 	"enable_hashjoin":  "off",
 	"enable_mergejoin": "off",
 	"jit":              "off",
+	// A statement by itself has no other place to say so: see begin.
+	"default_transaction_isolation": "read committed",
 }
 
 // Open connects to the database that dsn names (a URL, or key=value pairs). It
@@ -77,7 +80,8 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		cfg.MaxConns = o.MaxConns
 	}
 	writing := cfg.Copy()
-	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+	ours := cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
+	if ours {
 		preset(cfg, settings)
 		preset(writing, settings)
 		preset(writing, planned)
@@ -103,7 +107,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Store{pool: pool{conns}, w: pool{writers}, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
+	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
 	if o.ReadOnly {
 		close(s.done)
 		return s, nil

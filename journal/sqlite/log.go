@@ -109,7 +109,9 @@ func (t *tx) due(now int64, which string, limit int) (out []journal.Claimed, err
 
 func (t *tx) claim(node string, c *journal.Claimed) error {
 	c.Claims++
-	if _, err := t.exec(`UPDATE sagas SET owner = ?, claims = ? WHERE id = ?`, node, c.Claims, c.Saga.Bytes()); err != nil {
+	var mail int
+	err := t.row(`UPDATE sagas SET owner = ?, claims = ? WHERE id = ? RETURNING mail`, []any{node, c.Claims, c.Saga.Bytes()}, &mail)
+	if err != nil || mail == 0 {
 		return err
 	}
 	return t.query(`SELECT id, saga_id, kind, data FROM mail WHERE saga_id = ? AND folded = 0 ORDER BY id`,

@@ -2,12 +2,10 @@ package http
 
 import (
 	"encoding/json"
-
 	"mime"
 	nethttp "net/http"
 	"net/netip"
 	"net/url"
-
 	"strconv"
 	"strings"
 	"unicode/utf8"
