@@ -46,7 +46,7 @@ const rowNames = `id, has, release, status, reason, labels, wake_at, seq, update
 
 // changedSagas updates the rows of sagas that were there before, and clears the inbox of those that get a new row. Whether mail lies there is asked of the
 // locked row's newest version: a message posted while the saga was being parked keeps it awake. So is whose it is: an earlier try of this batch, whose
-// answer was lost, may have given the saga up just now, and another node may have it.
+// answer was lost, may have given the saga up just now, and another node may have it. (An = would be looked for in the index of owners.)
 func changedSagas(node string, batch []part) (stmt, error) {
 	var c rows
 	for i := range batch {
@@ -75,7 +75,7 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 		wake_at = CASE WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
 			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
-		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id AND s.owner = $12 RETURNING s.id, a.has)`)
+		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $12 RETURNING s.id, a.has)`)
 
 // newSagas inserts the rows of new sagas as they are to be after the append.
 func newSagas(node string, batch []part) (stmt, error) {
