@@ -32,33 +32,6 @@ type cache struct {
 	text  int       // bytes
 }
 
-// recent are versions that were the newest of their names once. The zero value is empty.
-type recent struct {
-	mu   sync.Mutex
-	seen map[string]int
-}
-
-func (r *recent) version(name string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.seen[name]
-}
-
-func (r *recent) saw(name string, version int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.seen[name]; r.seen == nil || !known && len(r.seen) >= cached {
-		r.seen = make(map[string]int) // those in use come back
-	}
-	r.seen[name] = version
-}
-
-func (r *recent) forget(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.seen, name)
-}
-
 func (c *cache) get(name string, version int) *saga.Definition {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -74,10 +74,7 @@ func (e *benchEngine) Kill() { e.p.kill() }
 // compare has the engine show the floor what to do, and measures both in turns.
 func (b *benching) compare(c bench.Config) (benchReport, error) {
 	var err error
-	if c.Stub, err = b.stub(0); err != nil {
-		return nil, err
-	}
-	if c.Engine, err = (&benchEngine{benching: b}).Start(); err != nil {
+	if c.Engine, c.Stub, err = b.sides(); err != nil {
 		return nil, err
 	}
 	scripts, err := bench.Prepare(b.app.ctx, c.Engine, c.Stub, c.Variants)
@@ -101,12 +98,16 @@ func (b *benching) compare(c bench.Config) (benchReport, error) {
 	return &r, err
 }
 
-func (b *benching) long() (benchReport, error) {
-	stub, err := b.stub(0)
-	if err != nil {
-		return nil, err
+// sides starts an engine and its other side.
+func (b *benching) sides() (engine, stub bench.Process, err error) {
+	if stub, err = b.stub(0); err == nil {
+		engine, err = (&benchEngine{benching: b}).Start()
 	}
-	engine, err := (&benchEngine{benching: b}).Start()
+	return engine, stub, err
+}
+
+func (b *benching) long() (benchReport, error) {
+	engine, stub, err := b.sides()
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +115,7 @@ func (b *benching) long() (benchReport, error) {
 }
 
 func (b *benching) overload() (benchReport, error) {
-	stub, err := b.stub(0)
-	if err != nil {
-		return nil, err
-	}
-	engine, err := (&benchEngine{benching: b}).Start()
+	engine, stub, err := b.sides()
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,8 @@ func (a *app) collectSeldom() {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		every := time.NewTicker(time.Second)
 		defer every.Stop()
-		for now := seldom; ; {
+		now := seldom
+		for {
 			select {
 			case <-a.ctx.Done():
 				return

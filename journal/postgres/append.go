@@ -94,8 +94,7 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	if err != nil {
 		return err
 	}
-	first := held(node, batch)
-	stmts := []stmt{first}
+	stmts := []stmt{held(node, batch)}
 	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, foldedMail, changedSagas, newInbox} {
 		st, err := build(node, batch)
 		if err != nil {

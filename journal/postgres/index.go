@@ -217,33 +217,14 @@ func (c *conditions) text(text string) {
 	like := literal.Replace(text)
 	part := c.arg("%" + like + "%")
 	where := `definition ILIKE ` + part + ` OR reason ILIKE ` + part
-	if lo, hi, ok := idRange(text); ok {
+	if lo, hi, ok := journal.IDRange(text); ok {
 		where += ` OR id BETWEEN ` + c.arg(id(lo)) + ` AND ` + c.arg(id(hi))
 	}
 	where += ` OR `
-	if plain(text) {
+	if journal.Plain(text) {
 		where += `labels::text ILIKE ` + part + ` AND `
 	}
 	c.where = append(c.where, `(`+where+`EXISTS (SELECT 1 FROM jsonb_each_text(labels) l WHERE l.value ILIKE `+part+`))`)
-}
-
-// plain tells a text that JSON has as it is.
-func plain(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) })
-}
-
-// idRange are the first and the last id that begin with a text, if any can.
-func idRange(text string) (lo, hi uuid.UUID, ok bool) {
-	const least, most = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
-	if len(text) > len(least) {
-		return lo, hi, false
-	}
-	lo, err := uuid.FromString(text + least[len(text):])
-	if err != nil {
-		return lo, hi, false
-	}
-	hi, err = uuid.FromString(text + most[len(text):])
-	return lo, hi, err == nil
 }
 
 // literal makes LIKE take a text as it is.

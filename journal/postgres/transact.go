@@ -55,6 +55,25 @@ func (s *Store) transact(ctx context.Context, stmts []stmt) error {
 }
 
 func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
+	return s.writing(ctx, func(conn *pgxpool.Conn) error {
+		b := &pgx.Batch{}
+		b.Queue(begin)
+		for _, st := range stmts {
+			b.Queue(st.text(), st.args...)
+		}
+		b.Queue(`COMMIT`)
+		sent := conn.SendBatch(ctx, b)
+		failpoint.Hit("tx.sent")
+		err := results(sent, stmts)
+		if err != nil {
+			rollback(ctx, conn)
+		}
+		return err
+	})
+}
+
+// writing lends f a connection that writes, unless the caller has gone.
+func (s *Store) writing(ctx context.Context, f func(*pgxpool.Conn) error) error {
 	conn, err := s.w.Acquire(ctx)
 	if err != nil {
 		return err
@@ -63,49 +82,31 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 	if err := ctx.Err(); err != nil {
 		return err // nothing was sent
 	}
-	b := &pgx.Batch{}
-	b.Queue(begin)
-	for _, st := range stmts {
-		b.Queue(st.text(), st.args...)
-	}
-	b.Queue(`COMMIT`)
-	sent := conn.SendBatch(ctx, b)
-	failpoint.Hit("tx.sent")
-	err = results(sent, stmts)
-	if err != nil {
-		rollback(ctx, conn)
-	}
-	return err
+	return f(conn)
 }
 
 // once runs a statement as its own transaction, in one round trip; otherwise as transact does.
 func (s *Store) once(ctx context.Context, st stmt) error {
-	return retry(ctx, func() error {
-		conn, err := s.w.Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Release()
-		if err := ctx.Err(); err != nil {
-			return err // nothing was sent
-		}
-		b := &pgx.Batch{}
-		b.Queue(st.text(), st.args...)
-		sent := conn.SendBatch(ctx, b)
-		failpoint.Hit("tx.sent")
-		err = result(sent, st)
-		// The server commits when it has told the result: only its word that it is ready again says that it did.
-		if ready := sent.Close(); err == nil {
-			err = ready
-		}
-		switch meant := st.fails[code(err)]; {
-		case err == nil:
-			return nil
-		case meant != nil:
-			return meant
-		}
-		return outcome(err, true)
-	})
+	return retry(ctx, func() error { return s.writing(ctx, func(conn *pgxpool.Conn) error { return single(ctx, conn, st) }) })
+}
+
+func single(ctx context.Context, conn *pgxpool.Conn, st stmt) error {
+	b := &pgx.Batch{}
+	b.Queue(st.text(), st.args...)
+	sent := conn.SendBatch(ctx, b)
+	failpoint.Hit("tx.sent")
+	err := result(sent, st)
+	// The server commits when it has told the result: only its word that it is ready again says that it did.
+	if ready := sent.Close(); err == nil {
+		err = ready
+	}
+	switch meant := st.fails[code(err)]; {
+	case err == nil:
+		return nil
+	case meant != nil:
+		return meant
+	}
+	return outcome(err, true)
 }
 
 // results reads the answers to a pipeline.
@@ -223,20 +224,14 @@ func (s *Store) tx(ctx context.Context, f func(pgx.Tx) error) error {
 // exec runs one statement that writes, as its own transaction.
 func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
 	err = retry(ctx, func() error {
-		conn, err := s.w.Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Release()
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		tag, err := conn.Exec(ctx, query, args...)
-		if err != nil {
-			return outcome(err, true)
-		}
-		n = tag.RowsAffected()
-		return nil
+		return s.writing(ctx, func(conn *pgxpool.Conn) error {
+			tag, err := conn.Exec(ctx, query, args...)
+			if err != nil {
+				return outcome(err, true)
+			}
+			n = tag.RowsAffected()
+			return nil
+		})
 	})
 	return n, err
 }

@@ -168,32 +168,13 @@ func (c *conditions) before(f *journal.Filter) {
 func (c *conditions) text(text string) {
 	like := "%" + literal.Replace(text) + "%"
 	where, args := `definition LIKE ? ESCAPE '\' OR reason LIKE ? ESCAPE '\' OR `, []any{like, like}
-	if lo, hi, ok := idRange(text); ok {
+	if lo, hi, ok := journal.IDRange(text); ok {
 		where, args = where+`id BETWEEN ? AND ? OR `, append(args, lo.Bytes(), hi.Bytes())
 	}
-	if plain(text) {
+	if journal.Plain(text) {
 		where, args = where+`labels LIKE ? ESCAPE '\' AND `, append(args, like)
 	}
 	c.and(`(`+where+`EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.value LIKE ? ESCAPE '\'))`, append(args, like)...)
-}
-
-// plain tells a text that JSON has as it is.
-func plain(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) })
-}
-
-// idRange are the first and the last id that begin with a text, if any can.
-func idRange(text string) (lo, hi uuid.UUID, ok bool) {
-	const least, most = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
-	if len(text) > len(least) {
-		return lo, hi, false
-	}
-	lo, err := uuid.FromString(text + least[len(text):])
-	if err != nil {
-		return lo, hi, false
-	}
-	hi, err = uuid.FromString(text + most[len(text):])
-	return lo, hi, err == nil
 }
 
 // literal makes LIKE take a text as it is.

@@ -193,7 +193,7 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 
 // Mail implements journal.Log.
 func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
-	rows, err := s.r.QueryContext(ctx, `SELECT m.id, m.saga_id, m.kind, m.data FROM sagas s JOIN mail m ON m.saga_id = s.id
+	rows, err := s.read(ctx, `SELECT m.id, m.saga_id, m.kind, m.data FROM sagas s JOIN mail m ON m.saga_id = s.id
 		WHERE s.owner = ? AND s.mail > 0 AND m.folded = 0 ORDER BY m.id, m.saga_id LIMIT ?`, node, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("mail: %w", err)
