@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	nethttp "net/http"
 	"time"
 
 	"recourse/saga"
@@ -22,11 +21,8 @@ const (
 	defaultMaxBody     = 4 << 20
 	defaultConns       = 256
 	defaultDialTimeout = 10 * time.Second
-	maxResponseHead    = 64 << 10
+	maxResponseHead    = 64 << 10 // with the informational ones before it
 	maxRedirects       = 10
-	// idleTimeout is shorter than the keep-alive of common servers (2 s and up): a request
-	// written just as the server closes is in doubt, and reuse under load needs no more.
-	idleTimeout = time.Second
 )
 
 // CallerConfig is what a [Caller] is made of; the zero value of a field gives its default.
@@ -46,12 +42,15 @@ type CallerConfig struct {
 // Caller performs requests. One [Caller.Call] sends its request at most once;
 // nothing below it sends again by itself. It is safe for concurrent use.
 //
-// It speaks HTTP/1.1 only: net/http's HTTP/2 client resends a request without
-// a body after errors that do not prove that it was not processed.
+// Messages are written and read by net/http, in HTTP/1.1. Its Transport is not
+// used: it sends again what it holds to be replayable when a kept connection
+// turns out to be dead (Request.isReplayable, and its HTTP/2 client even more),
+// does not tell whether anything left, and hands each request to two goroutines.
+// No proxy of the environment is used: it would see every request, and hide the
+// dialled address from the guard.
 type Caller struct {
-	cfg    CallerConfig
-	pooled *nethttp.Transport
-	lone   *nethttp.Transport // every request on a connection of its own
+	cfg  CallerConfig
+	pool *pool
 }
 
 // NewCaller returns a Caller. Close it when done.
@@ -80,36 +79,11 @@ func NewCaller(cfg CallerConfig) *Caller {
 	if cfg.DialTimeout <= 0 {
 		cfg.DialTimeout = defaultDialTimeout
 	}
-	c := &Caller{cfg: cfg}
-	c.pooled = c.transport(false)
-	c.lone = c.transport(true)
-	return c
-}
-
-func (c *Caller) transport(lone bool) *nethttp.Transport {
-	d := newDialer(c.cfg)
-	protocols := new(nethttp.Protocols)
-	protocols.SetHTTP1(true)
-	return &nethttp.Transport{
-		Proxy:                  nil, // the environment's proxy would see every request and hide the dialled address from the guard
-		DialContext:            d.plain,
-		DialTLSContext:         d.secure,
-		Protocols:              protocols,
-		DisableKeepAlives:      lone,
-		DisableCompression:     true, // decompressing is ours: the limit counts what comes out
-		MaxIdleConns:           256,
-		MaxIdleConnsPerHost:    c.cfg.MaxConnsPerHost,
-		MaxConnsPerHost:        c.cfg.MaxConnsPerHost,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxResponseHead,
-	}
+	return &Caller{cfg: cfg, pool: newPool(cfg.MaxConnsPerHost, newDialer(cfg).open)}
 }
 
 // Close closes the idle connections. Calls under way go on.
-func (c *Caller) Close() {
-	c.pooled.CloseIdleConnections()
-	c.lone.CloseIdleConnections()
-}
+func (c *Caller) Close() { c.pool.Close() }
 
 // Call performs a request and says what came of it; it does not fail otherwise.
 //

@@ -5,12 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"sync"
 	"time"
 )
 
-// dialer opens connections that the guard allows. TLS is done here and not by
-// net/http, so that what failed before a request is known and not guessed.
+// dialer opens connections that the guard allows.
 type dialer struct {
 	guard    *Guard
 	tls      *tls.Config
@@ -39,31 +37,27 @@ type dialError struct {
 func (e *dialError) Error() string { return e.code + ": " + e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-func (d *dialer) plain(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := d.dial(ctx, network, addr)
+// open connects to o, with TLS if its scheme is https.
+func (d *dialer) open(ctx context.Context, o origin) (*wire, error) {
+	tcp, err := d.dial(ctx, "tcp", o.addr)
 	if err != nil {
 		return nil, err
 	}
-	return &wire{Conn: conn}, nil
-}
-
-func (d *dialer) secure(ctx context.Context, network, addr string) (net.Conn, error) {
-	raw, err := d.dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
+	if o.scheme != "https" {
+		return newWire(tcp, tcp), nil
 	}
 	conf := d.tls.Clone()
 	if conf.ServerName == "" {
-		conf.ServerName, _, _ = net.SplitHostPort(addr)
+		conf.ServerName, _, _ = net.SplitHostPort(o.addr)
 	}
-	conn := tls.Client(raw, conf)
+	conn := tls.Client(tcp, conf)
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
-		raw.Close()
+		tcp.Close()
 		return nil, &dialError{"tls", err}
 	}
-	return &wire{Conn: conn}, nil
+	return newWire(conn, tcp), nil
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -79,57 +73,4 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, &dialError{"dns", dns}
 	}
 	return nil, &dialError{"connection", err}
-}
-
-var errBarred = errors.New("the request was given up before it left")
-
-// wire is a connection that knows whether anything of the present request was
-// written to it. net/http knows too, but does not tell; its trace hooks fire
-// when bytes enter a buffer, not when they leave it.
-type wire struct {
-	net.Conn
-
-	mu      sync.Mutex
-	writing int  // writes under way
-	left    bool // a write was accepted, in part at least
-	barred  bool // no more writes
-}
-
-// Write implements net.Conn.
-func (w *wire) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	if w.barred {
-		w.mu.Unlock()
-		return 0, errBarred
-	}
-	w.writing++
-	w.mu.Unlock()
-
-	n, err := w.Conn.Write(p)
-
-	w.mu.Lock()
-	w.writing--
-	w.left = w.left || n > 0
-	w.mu.Unlock()
-	return n, err
-}
-
-// begin starts the account of one request.
-func (w *wire) begin() {
-	w.mu.Lock()
-	w.left = false
-	w.mu.Unlock()
-}
-
-// unsent reports whether nothing of the present request left, and sees to it
-// that it stays so: after true, nothing can be written any more.
-func (w *wire) unsent() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.left || w.writing > 0 {
-		return false
-	}
-	w.barred = true
-	w.Conn.Close()
-	return true
 }

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -12,7 +13,9 @@ import (
 	nethttp "net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -261,34 +264,65 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestUnsureIsSent freezes a write in the kernel's place: while it is unknown
-// whether it happened, the request counts as sent.
-func TestUnsureIsSent(t *testing.T) {
-	near, far := net.Pipe() // a write blocks until the other end reads
-	defer far.Close()
-	c := NewCaller(CallerConfig{Guard: mustGuard(t, "127.0.0.1")})
-	w := &wire{Conn: near}
-	c.pooled.DialContext = func(context.Context, string, string) (net.Conn, error) { return w, nil }
-	a := c.Call(within(t, 30*time.Millisecond), post("http://127.0.0.1", `{}`))
-	// net/http closes the connection and waits for the write before it returns, so
-	// this write is known to have failed with nothing read.
-	if got, want := of(a), (outcome{Code: "timeout"}); got != want {
-		t.Errorf("Call = %+v, want %+v", got, want)
+// TestPartsThatLeft: what counts is what the other side may have got, not what was to be written.
+func TestPartsThatLeft(t *testing.T) {
+	for _, read := range []int{0, 1} {
+		near, far := net.Pipe() // a write goes on until the other end has read it all
+		defer far.Close()
+		c := newCaller(t, CallerConfig{})
+		c.pool.dial = func(context.Context, origin) (*wire, error) { return newWire(near, near), nil }
+		go io.CopyN(io.Discard, far, int64(read))
+		a := c.Call(within(t, 30*time.Millisecond), post("http://127.0.0.1", `{}`))
+		if got, want := of(a), (outcome{Sent: read > 0, Code: "timeout"}); got != want {
+			t.Errorf("%d bytes were read: Call = %+v, want %+v", read, got, want)
+		}
 	}
-	w = &wire{Conn: near, writing: 1}
-	if w.unsent() {
-		t.Error("a write under way is counted as unsent")
+}
+
+// TestLargeRequests: neither side may wait for the other to read, and a refusal
+// that comes before the request was read is an answer.
+func TestLargeRequests(t *testing.T) {
+	body := `"` + strings.Repeat("x", 3<<20) + `"`
+	tests := []struct {
+		name   string
+		server func(net.Conn)
+		want   outcome
+	}{
+		{"echoed while it is read", func(conn net.Conn) {
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n\r\n")
+			in := bufio.NewReader(conn)
+			if _, err := nethttp.ReadRequest(in); err == nil {
+				io.CopyN(conn, in, int64(len(body)))
+			}
+		}, outcome{true, 200, "", body}},
+		{"refused unread", func(conn net.Conn) {
+			io.WriteString(conn, response(413, "", "too large"))
+			time.Sleep(100 * time.Millisecond)
+		}, outcome{true, 413, "", `"too large"`}},
+		{"hung up on", func(conn net.Conn) { io.CopyN(io.Discard, conn, 1) }, outcome{true, 0, "connection", ""}},
+		{"never read", func(conn net.Conn) { time.Sleep(2 * time.Second) }, outcome{true, 0, "timeout", ""}},
 	}
-	w = &wire{Conn: near, left: true}
-	if w.unsent() {
-		t.Error("a write that was accepted is counted as unsent")
-	}
-	w = &wire{Conn: near}
-	if _, err := w.Write(nil); !w.unsent() {
-		t.Errorf("a failed write (%v) is counted as sent", err)
-	}
-	if n, err := w.Write([]byte("late")); n != 0 || err != errBarred {
-		t.Errorf("a write after unsent = %d, %v; want 0, errBarred", n, err)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var served sync.WaitGroup
+			served.Go(func() {
+				if conn, err := l.Accept(); err == nil {
+					defer conn.Close()
+					tt.server(conn)
+				}
+			})
+			defer served.Wait()
+			defer l.Close()
+			c := newCaller(t, CallerConfig{})
+			if got := of(c.Call(within(t, time.Second), post("http://"+l.Addr().String(), body))); got != tt.want {
+				got.Body = clip(got.Body, 100)
+				t.Errorf("Call = %+v, want %d %s", got, tt.want.Status, tt.want.Code)
+			}
+		})
 	}
 }
 

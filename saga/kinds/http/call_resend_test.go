@@ -2,11 +2,14 @@ package http
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	nethttp "net/http"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"recourse/saga"
 )
@@ -78,47 +81,52 @@ func TestPlainClientResends(t *testing.T) {
 	}
 }
 
+// dialled collects the connections that c opens from now on.
+func dialled(c *Caller) *[]*wire {
+	opened, dial := new([]*wire), c.pool.dial
+	c.pool.dial = func(ctx context.Context, o origin) (*wire, error) {
+		w, err := dial(ctx, o)
+		if err == nil {
+			*opened = append(*opened, w)
+		}
+		return w, err
+	}
+	return opened
+}
+
+// dead is a connection that the other side reset, which shows only when something is written.
+type dead struct{ net.Conn }
+
+// Write implements net.Conn.
+func (dead) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
 // TestStaleConnection: a kept connection on which nothing can be written costs
 // no attempt, and the request is seen once.
 func TestStaleConnection(t *testing.T) {
 	c := newCaller(t, CallerConfig{})
 	s := serveWire(t, say(ok200))
-	var opened []*wire
-	dial := c.pooled.DialContext
-	c.pooled.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if w, ok := conn.(*wire); ok {
-			opened = append(opened, w)
-		}
-		return conn, err
-	}
+	opened := dialled(c)
 	for i, r := range []saga.Request{post(s.url, `{}`), post(s.url, `{}`), post(s.url, `{}`)} {
 		if a := c.Call(t.Context(), r); !of200(a) {
 			t.Fatalf("call %d = %+v", i, a)
 		}
 		if i == 0 {
-			opened[0].mu.Lock()
-			opened[0].barred = true // as if the peer had reset it
-			opened[0].mu.Unlock()
+			w := (*opened)[0]
+			w.Conn = dead{w.Conn}
 		}
 	}
 	if n := len(s.requests()); n != 3 {
 		t.Errorf("the server saw %d requests, want 3", n)
 	}
-	if len(opened) != 2 {
-		t.Errorf("%d pooled connections were opened, want 2: the stale one and its successor", len(opened))
+	if n := len(*opened); n != 2 {
+		t.Errorf("%d connections were opened, want 2: the stale one and its successor", n)
 	}
 }
 
 func TestConnectionsAreReused(t *testing.T) {
 	c := newCaller(t, CallerConfig{})
 	s := serveWire(t, say(ok200))
-	dials := 0
-	dial := c.pooled.DialContext
-	c.pooled.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials++
-		return dial(ctx, network, addr)
-	}
+	opened := dialled(c)
 	for _, method := range []string{"POST", "GET", "DELETE", "PUT"} {
 		r := post(s.url, `{}`)
 		if r.Method = method; method == "GET" || method == "DELETE" {
@@ -128,7 +136,61 @@ func TestConnectionsAreReused(t *testing.T) {
 			t.Fatalf("%s = %+v", method, a)
 		}
 	}
-	if dials != 1 {
-		t.Errorf("%d connections for four calls in a row, want 1", dials)
+	if n := len(*opened); n != 1 {
+		t.Errorf("%d connections for four calls in a row, want 1", n)
+	}
+}
+
+// TestClosedConnectionsAreNotUsed: one that the other side closed, or on which it spoke unasked, is not written to.
+func TestClosedConnectionsAreNotUsed(t *testing.T) {
+	for name, script := range map[string]func(int, *net.TCPConn) bool{
+		"closed":  sayAndClose(ok200),
+		"unasked": say(ok200 + ok200),
+		"unasked, later": func(n int, conn *net.TCPConn) bool {
+			say(ok200)(n, conn)
+			time.Sleep(20 * time.Millisecond)
+			return say(ok200)(n, conn)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCaller(t, CallerConfig{})
+			s := serveWire(t, script)
+			opened := dialled(c)
+			for i := range 3 {
+				if a := c.Call(t.Context(), post(s.url, `{}`)); !of200(a) {
+					t.Fatalf("call %d = %+v", i, a)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			if n := len(*opened); n != 3 {
+				t.Errorf("%d connections were opened, want 3", n)
+			}
+		})
+	}
+}
+
+// TestIdleConnectionsAreClosed: not only when the next request would use them, and nothing stays of an origin.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	c := newCaller(t, CallerConfig{})
+	s := serveWire(t, say(ok200))
+	opened := dialled(c)
+	if a := c.Call(t.Context(), post(s.url, `{}`)); !of200(a) {
+		t.Fatalf("Call = %+v", a)
+	}
+	c.pool.mu.Lock()
+	lines := len(c.pool.lines)
+	c.pool.mu.Unlock()
+	if lines != 1 {
+		t.Fatalf("%d origins are kept, want 1", lines)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for lines > 0 && time.Now().Before(deadline) {
+		time.Sleep(50 * time.Millisecond)
+		c.pool.mu.Lock()
+		lines = len(c.pool.lines)
+		c.pool.mu.Unlock()
+	}
+	if _, err := (*opened)[0].Conn.Write(nil); !errors.Is(err, net.ErrClosed) || lines > 0 {
+		t.Errorf("an idle connection after its time: %v, and %d origins; want it closed and none", err, lines)
 	}
 }

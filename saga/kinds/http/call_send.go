@@ -1,81 +1,56 @@
 package http
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	nethttp "net/http"
-	"net/http/httptrace"
 
 	"recourse/saga"
 )
 
 // send sends a request once. It returns a response whose head is complete, or
-// nil and the answer that says why there is none.
-//
-// net/http sends a request again when a kept connection turns out to be dead,
-// if it holds the request to be replayable: GET and HEAD, and anything with an
-// Idempotency-Key, while the body is nil or has a GetBody (Request.isReplayable).
-// So no request here has a nil body or a GetBody. An empty body that is not nil
-// would be sent as chunks, except by methods that usually have none; the others
-// go on a connection of their own, where net/http never resends.
+// nil and the answer that says why there is none. The response's body must be closed.
 //
 // If surely nothing left on a kept connection, the request is sent on a new
 // one: it is still one send, and a dead connection costs no attempt.
 func (c *Caller) send(ctx context.Context, o *outgoing) (*nethttp.Response, saga.Answer) {
-	via := c.pooled
-	if len(o.body) == 0 && !usuallyBodyless(o.method) {
-		via = c.lone
+	l, err := c.pool.enter(ctx, originOf(o.url))
+	if err != nil {
+		return nil, o.failure(ctx, err, false)
 	}
-	resp, a, stale := c.exchange(ctx, via, o)
-	if stale {
-		resp, a, _ = c.exchange(ctx, c.lone, o)
-	}
-	return resp, a
-}
-
-// usuallyBodyless lists the methods for which net/http looks whether the body
-// is empty before it announces one (requestMethodUsuallyLacksBody).
-func usuallyBodyless(method string) bool {
-	switch method {
-	case "GET", "HEAD", "DELETE", "OPTIONS", "PROPFIND", "SEARCH":
-		return true
-	}
-	return false
-}
-
-func (c *Caller) exchange(ctx context.Context, via *nethttp.Transport, o *outgoing) (resp *nethttp.Response, a saga.Answer, stale bool) {
-	var got httptrace.GotConnInfo
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		got = info
-		if w, ok := info.Conn.(*wire); ok {
-			w.begin()
+	if w := c.pool.kept(l); w != nil {
+		resp, sent, err := c.pool.send(ctx, l, w, o)
+		if err == nil {
+			return resp, saga.Answer{}
 		}
-	}}
-	req := (&nethttp.Request{
-		Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header, // which nobody changes any more
-		Body: io.NopCloser(bytes.NewReader(o.body)), ContentLength: int64(len(o.body)),
-	}).WithContext(httptrace.WithClientTrace(ctx, trace))
-	if via == c.lone && len(o.body) == 0 {
-		req.Body = nil
+		if sent || ctx.Err() != nil {
+			c.pool.leave(l)
+			return nil, o.failure(ctx, err, sent)
+		}
 	}
-	resp, err := via.RoundTrip(req)
+	sent := false
+	w, err := c.pool.dial(ctx, l.origin)
 	if err == nil {
-		return resp, saga.Answer{}, false
+		var resp *nethttp.Response
+		if resp, sent, err = c.pool.send(ctx, l, w, o); err == nil {
+			return resp, saga.Answer{}
+		}
 	}
-	w, _ := got.Conn.(*wire)
-	sent := got.Conn != nil && (w == nil || !w.unsent())
+	c.pool.leave(l)
+	return nil, o.failure(ctx, err, sent)
+}
+
+func (o *outgoing) failure(ctx context.Context, err error, sent bool) saga.Answer {
 	code, why := reason(ctx, err, sent)
-	a = saga.Answer{Sent: sent, Code: code, Detail: o.shown + ": " + why}
-	return nil, a, got.Reused && !sent && ctx.Err() == nil
+	return saga.Answer{Sent: sent, Code: code, Detail: o.shown + ": " + why}
 }
 
 // reason names a failure to get a response head, and says it in words.
 func reason(ctx context.Context, err error, sent bool) (code, why string) {
-	if before, ok := errors.AsType[*dialError](err); ok && !sent {
+	if before, ok := errors.AsType[*dialError](err); ok && (ctx.Err() == nil || before.code == "egress_denied") {
 		return before.code, beforeSend(before)
 	}
 	if code, why := ended(ctx, sent); code != "" {

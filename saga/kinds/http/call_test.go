@@ -169,7 +169,7 @@ func TestCallSends(t *testing.T) {
 		{"text goes as text", saga.Request{Method: "POST", URL: "/", Headers: map[string]string{"Content-Type": "text/plain"}, Body: json.RawMessage(`"a\n\"b\""`)},
 			seenRequest{"POST /", "a\n\"b\"", nethttp.Header{"Content-Type": {"text/plain"}, "Content-Length": {"5"}}, false, 5}},
 		{"a POST without a body says so", saga.Request{Method: "POST", URL: "/"},
-			seenRequest{"POST /", "", nethttp.Header{"Content-Length": {"0"}, "Connection": {"close"}}, false, 0}},
+			seenRequest{"POST /", "", nethttp.Header{"Content-Length": {"0"}}, false, 0}},
 		{"a DELETE without a body", saga.Request{Method: "DELETE", URL: "/x"}, seenRequest{"DELETE /x", "", nethttp.Header{}, false, 0}},
 		{"a GET", saga.Request{Method: "GET", URL: "/x%2Fy?q=%20"}, seenRequest{"GET /x%2Fy?q=%20", "", nethttp.Header{}, false, 0}},
 		{"its own user agent", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"User-Agent": "mine"}},
@@ -303,11 +303,8 @@ func TestCallInterrupted(t *testing.T) {
 	}
 }
 
-func TestNoProxyNoCookies(t *testing.T) {
+func TestNoCookies(t *testing.T) {
 	c := newCaller(t, CallerConfig{})
-	if c.pooled.Proxy != nil || c.lone.Proxy != nil {
-		t.Error("a proxy of the environment would be used")
-	}
 	s := serveWire(t, say("HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nSet-Cookie2: c\r\nETag: \"x\"\r\nVary: a\r\nVary: b\r\nContent-Length: 0\r\n\r\n"))
 	a := c.Call(t.Context(), get(s.url))
 	want := saga.Answer{Sent: true, Status: 200, Headers: map[string]string{"etag": `"x"`, "vary": "a, b", "content-length": "0"}}

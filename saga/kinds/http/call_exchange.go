@@ -1,0 +1,109 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"io"
+	nethttp "net/http"
+	"time"
+)
+
+// aside is the size from which a body is written while the answer is read: with
+// all buffers full, each side could else wait for the other to read.
+const aside = 64 << 10
+
+// send writes o's request to w and reads the head of its answer. Once the
+// response's body is closed, w is kept or closed, and the place in l is free.
+// After an error w is closed, and sent says whether anything of the request
+// may have left; the place is still taken.
+func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *nethttp.Response, sent bool, err error) {
+	x := &exchange{pool: p, line: l, wire: w, written: make(chan error, 1)}
+	w.begin()
+	x.release = context.AfterFunc(ctx, func() { _ = w.SetDeadline(time.Unix(1, 0)) })
+	r := &nethttp.Request{Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header, // which nobody changes any more
+		Body: nethttp.NoBody, ContentLength: int64(len(o.body))}
+	if len(o.body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(o.body))
+	}
+	if len(o.body) < aside {
+		x.write(r)
+	} else {
+		go x.write(r)
+	}
+	if resp, err = w.readHead(r); err != nil {
+		x.release()
+		w.Close() // which ends the writing too
+		if failed := <-x.written; failed != nil {
+			err = failed
+		}
+		return nil, w.left, err
+	}
+	x.last = resp.Close || resp.StatusCode == nethttp.StatusSwitchingProtocols
+	x.body, resp.Body = resp.Body, x
+	return resp, true, nil
+}
+
+// exchange stands for the body of its answer.
+type exchange struct {
+	pool    *pool
+	line    *line
+	wire    *wire
+	release func() bool // ctx does not end the wire any more; false: it did
+	written chan error  // how writing the request ended
+
+	body   io.ReadCloser
+	ended  bool // the body was read to its end
+	last   bool // no other exchange may follow
+	closed bool
+}
+
+// write writes the request. Some servers refuse a long one before they have
+// read it, and hang up: so after a failure there may still be an answer, but
+// not if nothing left.
+func (x *exchange) write(r *nethttp.Request) {
+	err := r.Write(x.wire.out)
+	if err == nil {
+		err = x.wire.out.Flush()
+	}
+	if err != nil && !x.wire.left {
+		x.wire.Close()
+	}
+	x.written <- err
+}
+
+// Read implements io.Reader.
+func (x *exchange) Read(p []byte) (int, error) {
+	if x.closed {
+		return 0, nethttp.ErrBodyReadAfterClose
+	}
+	n, err := x.body.Read(p)
+	x.ended = x.ended || err == io.EOF
+	return n, err
+}
+
+// Close implements io.Closer.
+func (x *exchange) Close() error {
+	if x.closed {
+		return nil
+	}
+	x.closed = true
+	if x.release() && x.whole() {
+		x.pool.keep(x.line, x.wire)
+	} else {
+		x.wire.Close()
+		<-x.written
+	}
+	x.pool.leave(x.line)
+	return nil
+}
+
+// whole reports whether request and answer were, so that another exchange can follow.
+func (x *exchange) whole() bool {
+	select {
+	case err := <-x.written:
+		x.written <- err
+		return err == nil && (x.ended || x.body == nethttp.NoBody) && !x.last && !x.wire.spent()
+	default:
+		return false
+	}
+}

@@ -1,0 +1,171 @@
+package http
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// idleTimeout is shorter than the keep-alive of common servers (2 s and up): a request
+// written just as the server closes is in doubt, and reuse under load needs no more.
+const idleTimeout = time.Second
+
+// origin is what connections are kept for.
+type origin struct{ scheme, addr string }
+
+func originOf(u *url.URL) origin {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	name, err := httpguts.PunycodeHostPort(u.Hostname())
+	if err != nil {
+		name = u.Hostname() // which is then not found
+	}
+	return origin{u.Scheme, net.JoinHostPort(name, port)}
+}
+
+// pool lends connections: to each origin no more than max at once, kept ones first.
+type pool struct {
+	dial func(context.Context, origin) (*wire, error)
+	max  int
+
+	mu    sync.Mutex
+	lines map[origin]*line
+	timer *time.Timer // closes what has been idle for too long; nil: nothing is idle
+}
+
+// line is what a pool has for one origin. It is forgotten when nobody needs it.
+type line struct {
+	origin
+	slots chan struct{} // one for each connection that is lent
+	users int           // calls that hold a slot or wait for one
+	idle  []*wire       // the one used last is at the end
+}
+
+func newPool(limit int, dial func(context.Context, origin) (*wire, error)) *pool {
+	return &pool{dial: dial, max: limit, lines: make(map[origin]*line)}
+}
+
+// enter waits until a connection to o may be used, or for ctx's end. Call leave afterwards.
+func (p *pool) enter(ctx context.Context, o origin) (*line, error) {
+	p.mu.Lock()
+	l := p.lines[o]
+	if l == nil {
+		l = &line{origin: o, slots: make(chan struct{}, p.max)}
+		p.lines[o] = l
+	}
+	l.users++
+	p.mu.Unlock()
+	select {
+	case l.slots <- struct{}{}:
+		if ctx.Err() == nil {
+			return l, nil
+		}
+		<-l.slots
+	case <-ctx.Done():
+	}
+	p.unuse(l)
+	return nil, ctx.Err()
+}
+
+func (p *pool) leave(l *line) {
+	<-l.slots
+	p.unuse(l)
+}
+
+func (p *pool) unuse(l *line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.users--
+	p.forget(l)
+}
+
+// forget drops a host that is of no more use. p.mu is held.
+func (p *pool) forget(l *line) {
+	if l.users == 0 && len(l.idle) == 0 {
+		delete(p.lines, l.origin)
+	}
+}
+
+// kept returns a kept connection that the other side seems not to have closed, or nil.
+func (p *pool) kept(l *line) *wire {
+	for {
+		p.mu.Lock()
+		n := len(l.idle)
+		if n == 0 {
+			p.mu.Unlock()
+			return nil
+		}
+		w := l.idle[n-1]
+		l.idle[n-1], l.idle = nil, l.idle[:n-1]
+		p.mu.Unlock()
+		if time.Since(w.since) < idleTimeout && w.quiet() {
+			return w
+		}
+		w.Close()
+	}
+}
+
+// keep takes a connection back whose last answer was read to its end.
+func (p *pool) keep(l *line, w *wire) {
+	w.since = time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.idle = append(l.idle, w)
+	if p.timer == nil {
+		p.timer = time.AfterFunc(idleTimeout, p.sweep)
+	}
+}
+
+// sweep closes connections that have been idle for too long.
+func (p *pool) sweep() {
+	p.mu.Lock()
+	old, stays := p.takeIdle(idleTimeout)
+	if p.timer != nil && stays {
+		p.timer.Reset(idleTimeout / 2)
+	} else {
+		p.timer = nil
+	}
+	p.mu.Unlock()
+	closeAll(old)
+}
+
+// Close closes the idle connections. Those that are lent go on.
+func (p *pool) Close() {
+	p.mu.Lock()
+	old, _ := p.takeIdle(0)
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	p.mu.Unlock()
+	closeAll(old)
+}
+
+// takeIdle takes out what has been idle for so long, and says whether anything stays. p.mu is held.
+func (p *pool) takeIdle(idle time.Duration) (old []*wire, stays bool) {
+	for _, l := range p.lines { // any order
+		n := 0 // the oldest are in front
+		for n < len(l.idle) && time.Since(l.idle[n].since) >= idle {
+			n++
+		}
+		old = append(old, l.idle[:n]...)
+		l.idle = slices.Delete(l.idle, 0, n)
+		stays = stays || len(l.idle) > 0
+		p.forget(l)
+	}
+	return old, stays
+}
+
+// closeAll needs no lock: TLS says farewell, which can take a while.
+func closeAll(wires []*wire) {
+	for _, w := range wires {
+		w.Close()
+	}
+}

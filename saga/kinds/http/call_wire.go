@@ -1,0 +1,87 @@
+package http
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"math"
+	"net"
+	nethttp "net/http"
+	"syscall"
+	"time"
+)
+
+// wire is a connection that carries one exchange after the other, and knows
+// whether anything of the present request was written to it.
+type wire struct {
+	net.Conn
+	tcp syscall.RawConn // nil: it cannot be looked at
+	in  *bufio.Reader
+	out *bufio.Writer
+
+	left   bool      // something of the present request, a part at least, was accepted
+	head   int64     // bytes that may still be read before a head is complete
+	failed bool      // nothing more comes
+	since  time.Time // when it became idle
+}
+
+// newWire returns a wire over conn, which is tcp or TLS over it.
+func newWire(conn, tcp net.Conn) *wire {
+	w := &wire{Conn: conn}
+	if sc, ok := tcp.(syscall.Conn); ok {
+		w.tcp, _ = sc.SyscallConn()
+	}
+	w.in, w.out = bufio.NewReader(source{w}), bufio.NewWriter(sink{w})
+	return w
+}
+
+// begin starts the account of one exchange.
+func (w *wire) begin() {
+	w.left = false
+	w.head = maxResponseHead
+}
+
+// readHead reads a response up to its body, past informational ones
+// (RFC 9110, section 15.2).
+func (w *wire) readHead(r *nethttp.Request) (*nethttp.Response, error) {
+	for {
+		resp, err := nethttp.ReadResponse(w.in, r)
+		if err != nil {
+			return nil, err
+		}
+		if resp.StatusCode >= 200 || resp.StatusCode == nethttp.StatusSwitchingProtocols {
+			w.head = math.MaxInt64 // of a body the caller bounds what is read
+			return resp, nil
+		}
+	}
+}
+
+// spent reports whether no exchange can follow the one that was read to its end.
+func (w *wire) spent() bool { return w.failed || w.in.Buffered() > 0 }
+
+var errHugeHead = errors.New("the head of the answer is larger than 64 KiB")
+
+type source struct{ w *wire }
+
+// Read implements io.Reader.
+func (s source) Read(p []byte) (int, error) {
+	if s.w.head <= 0 {
+		return 0, errHugeHead
+	}
+	n, err := s.w.Conn.Read(p[:min(int64(len(p)), s.w.head)])
+	s.w.head -= int64(n)
+	s.w.failed = s.w.failed || err != nil
+	return n, err
+}
+
+type sink struct{ w *wire }
+
+// Write implements io.Writer.
+func (s sink) Write(p []byte) (int, error) {
+	n, err := s.w.Conn.Write(p)
+	s.w.left = s.w.left || n > 0
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}
