@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -154,6 +153,14 @@ type answer struct {
 	saga   struct{ ID, Status string } // what there is of it in the body
 }
 
+// text returns the first text under a name: a saga's id and status come before anything that could hold such names, and
+// reading all of the answer would cost a part of what is measured beside it.
+func text(body []byte, name string) string {
+	_, rest, _ := bytes.Cut(body, []byte(`"`+name+`":"`))
+	value, _, _ := bytes.Cut(rest, []byte(`"`))
+	return string(value)
+}
+
 // start sends one start, under a key of its own; wait is whether the answer is to come at the saga's end.
 func (l *Load) start(ctx context.Context, v Variant, wait bool) (a answer, err error) {
 	n := l.n.Add(1)
@@ -174,7 +181,7 @@ func (l *Load) start(ctx context.Context, v Variant, wait bool) (a answer, err e
 	defer resp.Body.Close()
 	a.status, a.header = resp.StatusCode, resp.Header
 	if a.body, err = io.ReadAll(resp.Body); err == nil {
-		_ = json.Unmarshal(a.body, &a.saga) // what is not there shows
+		a.saga.ID, a.saga.Status = text(a.body, "id"), text(a.body, "status")
 	}
 	return a, err
 }

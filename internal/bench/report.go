@@ -116,15 +116,15 @@ func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
 	r.head(w, fmt.Sprintf("medians of %d rounds, the ledger was right after each", r.Rounds))
-	head := []string{"variant", "clients", "sagas/s", "floor/s", "ratio", "p50 ms", "p99", "p99.9", "commits", "(floor)", "written B", "(floor)", "CPU ms", "(floor)", "db ms", "(floor)", "stub ms"}
+	head := []string{"variant", "clients", "sagas/s", "floor/s", "ratio", "p50 ms", "(floor)", "p99", "p99.9", "commits", "(floor)", "written B", "(floor)", "CPU ms", "(floor)", "db ms", "(floor)", "stub ms"}
 	var rows [][]string
 	for _, f := range r.Runs {
 		clients := fmt.Sprint(f.Concurrency)
 		if f.Concurrency == 0 {
 			clients = fmt.Sprintf("%d/s", f.Rate)
 		}
-		rows = append(rows, strings.Split(fmt.Sprintf("%s|%s|%.0f|%.0f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.0f|%.0f|%.3f|%.3f|%.3f|%.3f|%.3f", f.Variant, clients, f.Engine, f.Floor, f.Ratio,
-			f.P50, f.P99, f.P999, f.Commits, f.FloorCommit, f.Written, f.FloorWrite, f.CPU.Engine, f.FloorCPU.Engine, f.CPU.Database, f.FloorCPU.Database, f.CPU.Stub), "|"))
+		rows = append(rows, strings.Split(fmt.Sprintf("%s|%s|%.0f|%.0f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.0f|%.0f|%.3f|%.3f|%.3f|%.3f|%.3f", f.Variant, clients, f.Engine, f.Floor, f.Ratio,
+			f.P50, f.FloorP50, f.P99, f.P999, f.Commits, f.FloorCommit, f.Written, f.FloorWrite, f.CPU.Engine, f.FloorCPU.Engine, f.CPU.Database, f.FloorCPU.Database, f.CPU.Stub), "|"))
 	}
 	if err := table(w, head, rows); err != nil {
 		return err
