@@ -59,6 +59,22 @@ func (w *wire) readHead(r *nethttp.Request) (*nethttp.Response, error) {
 // spent reports whether no exchange can follow the one that was read to its end.
 func (w *wire) spent() bool { return w.failed || w.in.Buffered() > 0 }
 
+// quiet reports whether nothing came on an idle connection: neither its end nor
+// bytes that nobody asked for.
+func (w *wire) quiet() bool {
+	if w.tcp == nil {
+		return false
+	}
+	quiet := false
+	var b [1]byte
+	err := w.tcp.Read(func(fd uintptr) bool {
+		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		quiet = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
+		return true // do not wait
+	})
+	return err == nil && quiet
+}
+
 var errHugeHead = errors.New("the head of the answer is larger than 64 KiB")
 
 type source struct{ w *wire }
