@@ -88,12 +88,12 @@ func (x *exchange) Close() error {
 	}
 	x.closed = true
 	if x.release() && x.whole() {
-		x.pool.keep(x.line, x.wire)
-	} else {
-		x.wire.Close()
-		<-x.written
+		x.pool.leave(x.line, x.wire)
+		return nil
 	}
-	x.pool.leave(x.line)
+	x.wire.Close()
+	<-x.written
+	x.pool.leave(x.line, nil)
 	return nil
 }
 

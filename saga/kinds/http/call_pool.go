@@ -70,23 +70,34 @@ func (p *pool) enter(ctx context.Context, o origin) (*line, error) {
 		<-l.slots
 	case <-ctx.Done():
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.unuse(l)
 	return nil, ctx.Err()
 }
 
-func (p *pool) leave(l *line) {
-	<-l.slots
+// leave gives the place back and, unless it is nil, a connection whose last answer was read to its end.
+func (p *pool) leave(l *line, w *wire) {
+	p.mu.Lock()
+	if w != nil {
+		w.since = time.Now()
+		l.idle = append(l.idle, w)
+		if p.timer == nil {
+			p.timer = time.AfterFunc(idleTimeout, p.sweep)
+		}
+	}
 	p.unuse(l)
+	p.mu.Unlock()
+	<-l.slots
 }
 
+// unuse notes that a call is done with l, which is forgotten when it is of no more use. p.mu is held.
 func (p *pool) unuse(l *line) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	l.users--
 	p.forget(l)
 }
 
-// forget drops a host that is of no more use. p.mu is held.
+// forget drops a line that nobody needs. p.mu is held.
 func (p *pool) forget(l *line) {
 	if l.users == 0 && len(l.idle) == 0 {
 		delete(p.lines, l.origin)
@@ -109,17 +120,6 @@ func (p *pool) kept(l *line) *wire {
 			return w
 		}
 		w.Close()
-	}
-}
-
-// keep takes a connection back whose last answer was read to its end.
-func (p *pool) keep(l *line, w *wire) {
-	w.since = time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.idle = append(l.idle, w)
-	if p.timer == nil {
-		p.timer = time.AfterFunc(idleTimeout, p.sweep)
 	}
 }
 

@@ -27,7 +27,7 @@ func (c *Caller) send(ctx context.Context, o *outgoing) (*nethttp.Response, saga
 			return resp, saga.Answer{}
 		}
 		if sent || ctx.Err() != nil {
-			c.pool.leave(l)
+			c.pool.leave(l, nil)
 			return nil, o.failure(ctx, err, sent)
 		}
 	}
@@ -39,7 +39,7 @@ func (c *Caller) send(ctx context.Context, o *outgoing) (*nethttp.Response, saga
 			return resp, saga.Answer{}
 		}
 	}
-	c.pool.leave(l)
+	c.pool.leave(l, nil)
 	return nil, o.failure(ctx, err, sent)
 }
 
