@@ -63,7 +63,7 @@ func TestMain(m *testing.M) {
 
 // fixture is a server with everything behind it: a world, an engine, a store.
 type fixture struct {
-	t     *testing.T
+	t     testing.TB
 	store journal.Store
 	world *world.Server
 	eng   *engine.Engine
@@ -76,16 +76,16 @@ type fixture struct {
 type setup func(*Config)
 
 // stores are the stores that tests run on.
-var stores = map[string]func(t *testing.T) journal.Store{
-	"memory": func(*testing.T) journal.Store { return memory.New(memory.Config{}) },
-	"sqlite": func(t *testing.T) journal.Store {
+var stores = map[string]func(t testing.TB) journal.Store{
+	"memory": func(testing.TB) journal.Store { return memory.New(memory.Config{}) },
+	"sqlite": func(t testing.TB) journal.Store {
 		s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{Migrate: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	},
-	"postgres": func(t *testing.T) journal.Store {
+	"postgres": func(t testing.TB) journal.Store {
 		s, err := postgres.Open(t.Context(), testpg.DSN(t), postgres.Options{Migrate: true})
 		if err != nil {
 			t.Fatal(err)
@@ -100,11 +100,11 @@ func eachStore(t *testing.T, f func(t *testing.T, x *fixture)) {
 	}
 }
 
-func newFixture(t *testing.T, more ...setup) *fixture {
+func newFixture(t testing.TB, more ...setup) *fixture {
 	return newFixtureOn(t, stores["memory"](t), more...)
 }
 
-func newFixtureOn(t *testing.T, store journal.Store, more ...setup) *fixture {
+func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	t.Helper()
 	w, err := world.Start("127.0.0.1:0")
 	if err != nil {

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// prompt is an engine whose sagas have ended as soon as they have started.
+type prompt struct {
+	Engine
+	id uuid.UUID
+	m  *saga.Machine
+}
+
+func (p prompt) Start(context.Context, *saga.Definition, journal.Start, saga.StartedData, bool) (saga.Begun, error) {
+	ended := make(chan *saga.Machine, 1)
+	ended <- p.m
+	return saga.Begun{ID: p.id, Ended: ended, Stop: func() {}}, nil
+}
+
+// discard is a connection that nobody reads.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+
+// BenchmarkStart is what the API itself takes of a start that waits for its saga's end.
+func BenchmarkStart(b *testing.B) {
+	x := newFixture(b)
+	x.publish("saga: x\ninput: {trip: string}\nsteps:\n  - {id: say, set: \"${input.trip}\"}\n")
+	const body = `{"definition":"x","input":{"trip":"a-1"}}`
+	id := uuid.Must(uuid.FromString(x.do("POST", "/v1/sagas", body, header{"Prefer", "wait=30"}).want(201).saga().ID))
+	l, err := (&server{cfg: x.cfg}).load(b.Context(), id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	x.cfg.Engine = prompt{x.eng, id, l.m}
+	h := New(x.cfg)
+	ctx, cancel := context.WithCancel(b.Context()) // as a request's is
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1:8080/v1/sagas", nil)
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"a-1"}, "Prefer": {"wait=30"}}
+	r.ContentLength = int64(len(body))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Body = io.NopCloser(strings.NewReader(body))
+		w := &discard{header: http.Header{}}
+		h.ServeHTTP(w, r)
+		if w.status != http.StatusCreated {
+			b.Fatalf("status %d", w.status)
+		}
+	}
+}
