@@ -77,19 +77,28 @@ func (s *server) readObject(c echo.Context, names ...string) (*object, error) {
 	if t := mediaType(c); len(b) > 0 && t != "" && !isJSON(t) {
 		return nil, fail("unsupported_media_type", "send JSON, with Content-Type: application/json, not %.60s", t)
 	}
-	o := &object{fields: map[string]json.RawMessage{}}
 	if len(b) == 0 {
-		return o, nil
+		return &object{}, nil
 	}
-	if p := strictJSON(b); p != nil {
+	fields, p := strictFields(b)
+	if p != nil {
 		return nil, p
 	}
-	return o, o.parse(b, "", names)
+	o := &object{fields: fields}
+	return o, o.check("", names)
 }
 
-// parse takes an object apart. at is its own pointer.
+// parse takes an object inside of a body apart. at is its own pointer.
 func (o *object) parse(b json.RawMessage, at string, names []string) error {
-	if err := json.Unmarshal(b, &o.fields); err != nil || o.fields == nil {
+	if err := json.Unmarshal(b, &o.fields); err != nil {
+		o.fields = nil
+	}
+	return o.check(at, names)
+}
+
+// check refuses what is no object, and fields beside those named.
+func (o *object) check(at string, names []string) error {
+	if o.fields == nil {
 		return invalid(saga.Finding{Pointer: at, Code: "wrong_type", Detail: "this must be a JSON object"})
 	}
 	var unknown []string

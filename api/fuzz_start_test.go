@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"testing"
 	"unicode/utf8"
 )
@@ -20,7 +21,7 @@ func badStrict(strict func([]byte) *problem, body []byte) error {
 	if !json.Valid(body) || !utf8.Valid(body) || twice(json.NewDecoder(bytes.NewReader(body))) {
 		return fmt.Errorf("%q passes, but is not strict JSON", body)
 	}
-	o := &object{fields: map[string]json.RawMessage{}}
+	o := &object{}
 	if o.parse(body, "", []string{"definition", "version", "input", "budget", "labels"}) != nil {
 		return nil
 	}
@@ -84,7 +85,36 @@ func FuzzStartBody(f *testing.F) {
 		if err := badStrict(strictJSON, body); err != nil {
 			t.Fatal(err)
 		}
+		if err := badFields(body); err != nil {
+			t.Fatal(err)
+		}
 	})
+}
+
+// badFields says where a strict body's fields are not what encoding/json reads.
+func badFields(body []byte) error {
+	got, p := strictFields(body)
+	if p != nil {
+		return nil
+	}
+	var want map[string]json.RawMessage
+	if json.Unmarshal(body, &want) != nil {
+		want = nil
+	}
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("%q has the fields %q, not %q", body, got, want)
+	}
+	return nil
+}
+
+func TestStrictFields(t *testing.T) {
+	for _, body := range []string{
+		``, `{}`, `null`, `[{"a":1}]`, `"a"`, ` { "a" : {"b":[ 1, {"c":2} ]} , "é" : " x " , "" : null } `, `{"\u0061\n\"b":1,"a":2}`, `{"😀":"\ud83d\ude00"}`,
+	} {
+		if err := badFields([]byte(body)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A scanner that is only as strict as encoding/json is caught, and one that says nothing.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,20 +20,27 @@ const (
 // encoding/json lets pass: valid UTF-8, no field twice, no half of a surrogate
 // pair, and bounds on depth and numbers. Numbers stay text and are never converted.
 type scanner struct {
-	text  []byte
-	at    int
-	path  []string // of the value being read
-	depth int
+	body   []byte
+	text   string // body, for parts of it that need no copy
+	at     int
+	path   []string // of the value being read
+	depth  int
+	fields map[string]json.RawMessage // of the outermost object, as they stand in body; nil if there is none
 }
 
 // strictJSON says what is wrong with a body, nil for nothing.
-func strictJSON(text []byte) *problem {
-	s := &scanner{text: text}
-	f := s.document()
-	if f == nil {
-		return nil
+func strictJSON(body []byte) *problem {
+	_, p := strictFields(body)
+	return p
+}
+
+// strictFields takes a body apart as well: its fields, parts of it; nil if it is no object.
+func strictFields(body []byte) (map[string]json.RawMessage, *problem) {
+	s := &scanner{body: body, text: string(body), path: make([]string, 0, 8)}
+	if f := s.document(); f != nil {
+		return nil, fail("invalid_json", "%s", f.Detail).with(*f)
 	}
-	return fail("invalid_json", "%s", f.Detail).with(*f)
+	return s.fields, nil
 }
 
 func (s *scanner) document() *saga.Finding {
@@ -52,7 +60,7 @@ func (s *scanner) document() *saga.Finding {
 
 func (s *scanner) wrong(code, detail string) *saga.Finding {
 	line, column := 1, 1
-	for _, r := range string(s.text[:min(s.at, len(s.text))]) {
+	for _, r := range s.text[:min(s.at, len(s.text))] {
 		column++
 		if r == '\n' {
 			line, column = line+1, 1
@@ -103,7 +111,7 @@ func (s *scanner) value() *saga.Finding {
 		return s.number()
 	}
 	for _, word := range []string{"true", "false", "null"} {
-		if strings.HasPrefix(string(s.text[s.at:min(s.at+5, len(s.text))]), word) {
+		if strings.HasPrefix(s.text[s.at:], word) {
 			s.at += len(word)
 			return nil
 		}
@@ -113,6 +121,10 @@ func (s *scanner) value() *saga.Finding {
 
 func (s *scanner) object() *saga.Finding {
 	s.at++
+	outermost := s.depth == 1
+	if outermost {
+		s.fields = map[string]json.RawMessage{}
+	}
 	s.space()
 	if s.peek() == '}' {
 		s.at++
@@ -140,8 +152,12 @@ func (s *scanner) object() *saga.Finding {
 		}
 		s.at++
 		s.space()
+		start = s.at
 		if f := s.value(); f != nil {
 			return f
+		}
+		if outermost {
+			s.fields[name] = s.body[start:s.at:s.at]
 		}
 		s.path = s.path[:len(s.path)-1]
 		if done, f := s.next('}'); done || f != nil {

@@ -13,25 +13,34 @@ import (
 func (s *scanner) str() (string, *saga.Finding) {
 	s.at++
 	var b strings.Builder
+	from := s.at // of what is not in b yet
 	for s.at < len(s.text) {
 		switch c := s.text[s.at]; {
 		case c == '"':
+			rest := s.text[from:s.at]
 			s.at++
+			if b.Len() == 0 {
+				return rest, nil
+			}
+			b.WriteString(rest)
 			return b.String(), nil
 		case c == '\\':
+			b.WriteString(s.text[from:s.at])
 			r, f := s.escape()
 			if f != nil {
 				return "", f
 			}
 			b.WriteRune(r)
+			from = s.at
 		case c < ' ':
 			return "", s.wrong("syntax", fmt.Sprintf(`a control character stands bare in a string: write it as \u%04x`, c))
+		case c < utf8.RuneSelf:
+			s.at++
 		default:
-			r, size := utf8.DecodeRune(s.text[s.at:])
+			r, size := utf8.DecodeRuneInString(s.text[s.at:])
 			if r == utf8.RuneError && size == 1 {
 				return "", s.wrong("not_utf8", "the text is not valid UTF-8 here: encode it as UTF-8")
 			}
-			b.WriteRune(r)
 			s.at += size
 		}
 	}
@@ -68,7 +77,7 @@ func (s *scanner) hex(i int) (rune, bool) {
 	if i+6 > len(s.text) || s.text[i] != '\\' || s.text[i+1] != 'u' {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(s.text[i+2:i+6]), 16, 32)
+	n, err := strconv.ParseUint(s.text[i+2:i+6], 16, 32)
 	return rune(n), err == nil
 }
 
@@ -115,7 +124,7 @@ func (s *scanner) number() *saga.Finding {
 	if !run() {
 		return s.syntax()
 	}
-	if n, err := strconv.Atoi(string(s.text[from:s.at])); err != nil || n > maxExponent {
+	if n, err := strconv.Atoi(s.text[from:s.at]); err != nil || n > maxExponent {
 		s.at = start
 		return s.wrong("number_too_large", "a number's exponent is beyond "+strconv.Itoa(maxExponent)+": send it as text")
 	}
