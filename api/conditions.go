@@ -54,7 +54,7 @@ func ifSeq(c echo.Context) (int64, error) {
 // preferWait is how long the client would wait (RFC 7240); 0: not at all.
 func (s *server) preferWait(c echo.Context) time.Duration {
 	for _, header := range c.Request().Header.Values("Prefer") {
-		for _, part := range strings.FieldsFunc(header, func(r rune) bool { return r == ',' || r == ';' }) {
+		for part := range strings.FieldsFuncSeq(header, func(r rune) bool { return r == ',' || r == ';' }) {
 			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
 				continue

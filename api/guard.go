@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -11,17 +12,21 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
+// common are the headers of every answer. Answers share the values, which are never changed in place.
+var common = http.Header{
+	"X-Content-Type-Options":  {"nosniff"},
+	"X-Frame-Options":         {"DENY"},
+	"Referrer-Policy":         {"no-referrer"},
+	"Content-Security-Policy": {"default-src 'none'; frame-ancestors 'none'"},
+	"Cache-Control":           {"no-store"},
+}
+
 // guard sets the headers that every answer has and, while no keys are required,
 // keeps web pages out: a page elsewhere must not reach a server that listens
 // on the reader's own machine, neither directly nor by having its name resolve to it.
 func (s *server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		h := c.Response().Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		h.Set("Cache-Control", "no-store")
+		maps.Copy(c.Response().Header(), common)
 		if s.cfg.RequireKeys {
 			return next(c)
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -58,9 +59,12 @@ func (s *server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		if !knownMethod(method) {
 			method = "other" // a method is a label that anyone can make up
 		}
+		took := time.Since(began)
 		s.metrics.requests.WithLabelValues(method, route, strconv.Itoa(c.Response().Status)).Inc()
-		s.metrics.seconds.WithLabelValues(method, route).Observe(time.Since(began).Seconds())
-		s.log.Debug("request", "method", method, "path", c.Request().URL.Path, "status", c.Response().Status, "took", time.Since(began))
+		s.metrics.seconds.WithLabelValues(method, route).Observe(took.Seconds())
+		if s.log.Enabled(c.Request().Context(), slog.LevelDebug) { // else its arguments are made for nothing
+			s.log.Debug("request", "method", method, "path", c.Request().URL.Path, "status", c.Response().Status, "took", took)
+		}
 		if cut {
 			panic(http.ErrAbortHandler) // breaks the connection off, so that half an answer does not look whole
 		}
