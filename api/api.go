@@ -141,7 +141,7 @@ func newServer(cfg Config) *echo.Echo {
 	e.Pre(s.observe)
 	e.Pre(s.guard)
 	for _, r := range s.routes() {
-		e.Add(r.method, r.path, r.handler, s.authorize(r.op), s.bound(r))
+		e.Add(r.method, r.path, s.serve(r))
 	}
 	return e
 }

@@ -82,32 +82,23 @@ type caller struct {
 
 var anonymous = caller{scope: "anonymous", name: "anonymous", role: "admin"}
 
-const callerKey = "caller"
+func callerOf(c echo.Context) caller { return c.(*call).who }
 
-func callerOf(c echo.Context) caller {
-	who, _ := c.Get(callerKey).(caller)
-	return who
-}
-
-// authorize refuses requests whose key's role does not allow op.
-func (s *server) authorize(op operation) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			header := c.Request().Header.Get(echo.HeaderAuthorization)
-			if op == opOpen {
-				return next(c)
-			}
-			who, err := s.identify(c.Request().Context(), header)
-			if err != nil {
-				return err
-			}
-			if !slices.Contains(allowed[who.role], op) {
-				return fail("forbidden", "the key %q is a %s, which may not %s: use a key of another role", who.name, who.role, op)
-			}
-			c.Set(callerKey, who)
-			return next(c)
-		}
+// authorize finds who calls, and refuses those whose key's role does not allow what the route does.
+func (s *server) authorize(k *call) error {
+	op := k.route.op
+	if op == opOpen {
+		return nil
 	}
+	who, err := s.identify(k.Request().Context(), k.Request().Header.Get(echo.HeaderAuthorization))
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(allowed[who.role], op) {
+		return fail("forbidden", "the key %q is a %s, which may not %s: use a key of another role", who.name, who.role, op)
+	}
+	k.who = who
+	return nil
 }
 
 // identify finds who a key belongs to. A key that is wrong is refused even where none is needed.

@@ -15,33 +15,38 @@ import (
 	"recourse/saga/dsl"
 )
 
-// bodyKey is where a request's body is kept once it has been read, documentKey whether it may hold a definition.
-const (
-	bodyKey     = "body"
-	documentKey = "document"
-)
+// presized is the largest body that gets its room before it comes: more has to come first.
+const presized = 16 << 10
 
 // body reads the request's body, once.
 func (s *server) body(c echo.Context) ([]byte, error) {
-	if b, ok := c.Get(bodyKey).([]byte); ok {
-		return b, nil
+	k := c.(*call)
+	if k.read {
+		return k.body, nil
 	}
 	r := c.Request()
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, fail("unsupported_media_type", "send the body as it is, without Content-Encoding: %s", enc)
 	}
 	limit := s.cfg.Limits.Body
-	if large, _ := c.Get(documentKey).(bool); large {
+	if k.route.document {
 		limit = s.cfg.Limits.Document
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, limit))
+	var b []byte
+	var err error
+	if n := r.ContentLength; 0 < n && n <= min(limit, presized) {
+		b = make([]byte, n)
+		_, err = io.ReadFull(r.Body, b)
+	} else {
+		b, err = io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, limit))
+	}
 	if err != nil {
 		if p := asProblem(err); p.Status == http.StatusRequestEntityTooLarge {
 			return nil, p
 		}
 		return nil, fail("invalid_request", "the body could not be read to its end: send it again")
 	}
-	c.Set(bodyKey, b)
+	k.body, k.read = b, true
 	return b, nil
 }
 
@@ -49,10 +54,14 @@ func (s *server) body(c echo.Context) ([]byte, error) {
 // is what curl says of any body when it is not told otherwise: no route takes
 // forms, so that says nothing. Web pages, which can send forms anywhere, are kept out by guard.
 func mediaType(c echo.Context) string {
-	t, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
+	header := c.Request().Header.Get(echo.HeaderContentType)
+	if header == echo.MIMEApplicationJSON {
+		return header
+	}
+	t, _, err := mime.ParseMediaType(header)
 	switch {
 	case err != nil:
-		return c.Request().Header.Get(echo.HeaderContentType)
+		return header
 	case t == echo.MIMEApplicationForm:
 		return ""
 	}

@@ -68,22 +68,33 @@ func (s *server) routes() []route {
 	}
 }
 
-// bound limits a request's body and time, and has its key replay its answer.
-func (s *server) bound(r route) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		h := next
-		if r.keyed {
-			h = s.idempotent(next)
+// call is a request on its way through its route.
+type call struct {
+	echo.Context
+	route *route
+	who   caller
+	body  []byte // once it has been read
+	read  bool
+}
+
+// serve is a route's handler behind what every route has before it: who calls is
+// found out, the time is bounded, and a key replays its answer.
+func (s *server) serve(r route) echo.HandlerFunc {
+	h := r.handler
+	if r.keyed {
+		h = s.idempotent(h)
+	}
+	return func(c echo.Context) error {
+		k := &call{Context: c, route: &r}
+		if err := s.authorize(k); err != nil {
+			return err
 		}
-		return func(c echo.Context) error {
-			c.Set(documentKey, r.document)
-			if r.stream {
-				return h(c)
-			}
-			ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
-			defer cancel()
-			c.SetRequest(c.Request().WithContext(ctx))
-			return h(c)
+		if r.stream {
+			return h(k)
 		}
+		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
+		defer cancel()
+		c.SetRequest(c.Request().WithContext(ctx))
+		return h(k)
 	}
 }
