@@ -90,8 +90,8 @@ func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b begi
 
 // byVersion reports whether another version of the definition may make the start right.
 func byVersion(err error) bool {
-	var p *problem
-	return errors.Is(err, journal.ErrNotNewest) || errors.As(err, &p) && (p.Type == problemType+"invalid_start" || p.Type == problemType+"unique_taken")
+	p, ok := errors.AsType[*problem](err)
+	return errors.Is(err, journal.ErrNotNewest) || ok && (p.Type == problemType+"invalid_start" || p.Type == problemType+"unique_taken")
 }
 
 // beginAs starts a saga of the definition that b names.
