@@ -164,7 +164,7 @@ func TestCallerGoesInTransaction(t *testing.T) {
 	}
 }
 
-func opened(t *testing.T) *Store {
+func opened(t testing.TB) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), Options{Migrate: true})
 	if err != nil {

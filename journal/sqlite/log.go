@@ -1,10 +1,13 @@
 package sqlite
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -41,48 +44,33 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	return out, nil
 }
 
-// again claims what an earlier Claim may have taken.
+// again claims what an earlier Claim may have taken. What it did take is not counted twice.
 func (t *tx) again(node string, lost []journal.Claimed) (out []journal.Claimed, err error) {
 	if err := t.fence(node); err != nil {
 		return nil, err
 	}
 	for _, c := range lost {
-		err := t.row(`SELECT claims FROM sagas WHERE id = ? AND (owner IS NULL OR owner = ?)`, []any{c.Saga.Bytes(), node}, &c.Claims)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		}
-		c.Mail = nil
-		if err == nil {
-			err = t.claim(node, &c)
-		}
+		found, err := t.take(retake, node, c.Saga.Bytes(), node)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, c)
+		out = append(out, found...)
 	}
 	return out, nil
 }
 
 // claim claims what is due.
-func (s *Store) claim(t *tx, node string, limit int) (out []journal.Claimed, err error) {
+func (s *Store) claim(t *tx, node string, limit int) ([]journal.Claimed, error) {
 	if err := t.fence(node); err != nil {
 		return nil, err
 	}
 	now := s.clock()
-	suspects, err := t.due(now, suspect, min(limit, 1))
+	suspects, err := t.take(takeSuspects, node, now, min(max(limit, 0), 1))
 	if err != nil {
 		return nil, err
 	}
-	if out, err = t.due(now, unsuspected, limit-len(suspects)); err != nil {
-		return nil, err
-	}
-	out = append(out, suspects...)
-	for i := range out {
-		if err := t.claim(node, &out[i]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	out, err := t.take(takeOthers, node, now, max(limit, 0)-len(suspects))
+	return append(out, suspects...), err
 }
 
 // Each has an index of its own.
@@ -91,31 +79,59 @@ var (
 	unsuspected = fmt.Sprintf(`claims < %d`, journal.SuspectAfter)
 )
 
-func claimable(which string) string {
-	return `SELECT id, definition, version, claims FROM sagas WHERE owner IS NULL AND wake_at <= ? AND ` + which + ` ORDER BY wake_at, id LIMIT ?`
+var (
+	takeSuspects = taking(due(suspect))
+	takeOthers   = taking(due(unsuspected))
+	retake       = taking(`id = ? AND (owner IS NULL OR owner = ?)`)
+)
+
+// taking makes a node the owner of sagas. It says OR FAIL for the reason that insertQuery has.
+func taking(which string) string {
+	return `UPDATE OR FAIL sagas SET owner = ?, claims = claims + (owner IS NULL) WHERE ` + which +
+		` RETURNING id, definition, version, claims, coalesce(wake_at, 0), mail`
 }
 
-// due lists what can be claimed, the longest due first.
-func (t *tx) due(now int64, which string, limit int) (out []journal.Claimed, err error) {
-	err = t.query(claimable(which),
-		[]any{now, max(limit, 0)}, func(scan func(...any) error) error {
-			var c journal.Claimed
-			err := scan(idInto{&c.Saga}, &c.Definition, &c.Version, &c.Claims)
-			out = append(out, c)
-			return err
-		})
-	return out, err
+func due(which string) string {
+	return `rowid IN (SELECT rowid FROM sagas WHERE owner IS NULL AND wake_at <= ? AND ` + which + ` ORDER BY wake_at, id LIMIT +?)`
 }
 
-func (t *tx) claim(node string, c *journal.Claimed) error {
-	c.Claims++
-	var mail int
-	err := t.row(`UPDATE sagas SET owner = ?, claims = ? WHERE id = ? RETURNING mail`, []any{node, c.Claims, c.Saga.Bytes()}, &mail)
-	if err != nil || mail == 0 {
-		return err
+// take claims sagas by one of these statements and returns them with their mail, the longest due first.
+func (t *tx) take(query string, args ...any) ([]journal.Claimed, error) {
+	type taken struct {
+		journal.Claimed
+		due  int64
+		mail int
 	}
-	return t.query(`SELECT id, saga_id, kind, data FROM mail WHERE saga_id = ? AND folded = 0 ORDER BY id`,
-		[]any{c.Saga.Bytes()}, func(scan func(...any) error) error { return scanMail(scan, &c.Mail) })
+	var all []taken
+	err := t.query(query, args, func(scan func(...any) error) error {
+		var c taken
+		err := scan(idInto{&c.Saga}, &c.Definition, &c.Version, &c.Claims, &c.due, &c.mail)
+		all = append(all, c)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b taken) int {
+		return cmp.Or(cmp.Compare(a.due, b.due), bytes.Compare(a.Saga[:], b.Saga[:]))
+	})
+	out := make([]journal.Claimed, len(all))
+	for i, c := range all {
+		if c.mail > 0 {
+			if c.Mail, err = t.mail(c.Saga); err != nil {
+				return nil, err
+			}
+		}
+		out[i] = c.Claimed
+	}
+	return out, nil
+}
+
+// mail lists the messages of a saga that are not yet folded in.
+func (t *tx) mail(saga uuid.UUID) (out []journal.Mail, err error) {
+	err = t.query(`SELECT id, saga_id, kind, data FROM mail WHERE saga_id = ? AND folded = 0 ORDER BY id`,
+		[]any{saga.Bytes()}, func(scan func(...any) error) error { return scanMail(scan, &out) })
+	return out, err
 }
 
 func scanMail(scan func(...any) error, into *[]journal.Mail) error {

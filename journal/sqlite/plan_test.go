@@ -65,8 +65,10 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		for _, tt := range []struct{ name, plan, index string }{
-			{"a claim of suspects", plan(claimable(suspect), 1, 1), "SEARCH sagas USING INDEX sagas_suspect (wake_at<?)"},
-			{"a claim of others", plan(claimable(unsuspected), 1, 1), "SEARCH sagas USING INDEX sagas_due (wake_at<?)"},
+			{"a claim of suspects", plan(takeSuspects, "node", 1, 1), "SEARCH sagas USING INDEX sagas_suspect (wake_at<?)"},
+			{"a claim of others", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INDEX sagas_due (wake_at<?)"},
+			{"what they change", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INTEGER PRIMARY KEY (rowid=?)"},
+			{"a claim once more", plan(retake, "node", []byte{1}, "node"), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id=?)"},
 			{"those in quarantine", plan(`SELECT count(*) FROM sagas WHERE ` + quarantined), "SEARCH sagas USING INDEX sagas_live (status=?)"},
 			{"live sagas", plan(live), "USING INDEX sagas_live"},
 			{"all", listed(journal.Filter{}), "SCAN sagas USING INDEX sqlite_autoindex_sagas_1"},
