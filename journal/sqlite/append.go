@@ -94,7 +94,7 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 	}
 	from := a.Records[0].Seq
 	standing := int64(0)
-	err := t.query(`SELECT hash FROM journal WHERE saga_id = ? AND seq >= ? ORDER BY seq LIMIT ?`,
+	err := t.query(`SELECT hash FROM journal WHERE saga_id = ? AND seq >= ? ORDER BY seq LIMIT +?`,
 		[]any{a.Saga.Bytes(), from, len(a.Records)}, func(scan func(...any) error) error {
 			var hash []byte
 			if err := scan(&hash); err != nil {

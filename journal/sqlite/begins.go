@@ -2,13 +2,48 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
 )
 
+// beginsRows is how many sagas one statement asks for: see standingRows.
+const beginsRows = 32
+
+// Records are numbered from 1 on, so the first ones are known by their seq.
+var beginsQuery = `SELECT saga_id, ` + recordColumns + ` FROM journal WHERE saga_id IN (?` + strings.Repeat(`, ?`, beginsRows-1) + `) AND seq <= ? ORDER BY saga_id, seq`
+
 // Begins implements journal.Log.
 func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]journal.Record, error) {
-	return journal.BeginsOf(ctx, s, sagas, limit)
+	out := make(map[uuid.UUID][]journal.Record, len(sagas))
+	for some := range slices.Chunk(sagas, beginsRows) {
+		if err := s.begins(ctx, some, limit, out); err != nil {
+			return nil, fmt.Errorf("first records: %w", err)
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) begins(ctx context.Context, sagas []uuid.UUID, limit int, out map[uuid.UUID][]journal.Record) error {
+	args := make([]any, beginsRows+1) // a place that is not taken stays NULL, which no id is
+	for i, id := range sagas {
+		args[i] = id.Bytes()
+	}
+	args[beginsRows] = max(limit, 0)
+	rows, err := s.read(ctx, beginsQuery, args...)
+	if err != nil {
+		return err
+	}
+	var saga uuid.UUID
+	var row recordRow
+	dest := append([]any{idInto{&saga}}, row.dest()...)
+	return walk(rows, func(scan func(...any) error) error {
+		err := scan(dest...)
+		out[saga] = append(out[saga], row.record())
+		return err
+	})
 }

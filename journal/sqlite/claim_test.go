@@ -81,7 +81,7 @@ func TestClaimAfterUnknown(t *testing.T) {
 // More sagas than one statement asks for, in any order, and some that are not there.
 func TestBegins(t *testing.T) {
 	s := opened(t)
-	ids := started(t, s, 2*32+1, 3)
+	ids := started(t, s, 2*beginsRows+1, 3)
 	asked := append(slices.Clone(ids), uuid.Must(uuid.NewV7()))
 	slices.Reverse(asked)
 	begins, err := s.Begins(t.Context(), asked, 2)

@@ -145,19 +145,16 @@ func scanMail(scan func(...any) error, into *[]journal.Mail) error {
 
 // Records implements journal.Log.
 func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {
-	rows, err := s.read(ctx, `SELECT seq, at, kind, path, way, attempt, generation, key, class, node, data, hash
-		FROM journal WHERE saga_id = ? AND seq > ? ORDER BY seq LIMIT ?`, saga.Bytes(), after, max(limit, 0))
+	rows, err := s.read(ctx, `SELECT `+recordColumns+` FROM journal WHERE saga_id = ? AND seq > ? ORDER BY seq LIMIT +?`, saga.Bytes(), after, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
 	}
 	var out []journal.Record
+	var row recordRow
+	dest := row.dest()
 	err = walk(rows, func(scan func(...any) error) error {
-		var r journal.Record
-		var at int64
-		var data []byte
-		err := scan(&r.Seq, &at, &r.Kind, &r.Path, &r.Way, &r.Attempt, &r.Generation, &r.Key, &r.Class, &r.Node, &data, &r.Hash)
-		r.At, r.Data = toTime(at), data
-		out = append(out, r)
+		err := scan(dest...)
+		out = append(out, row.record())
 		return err
 	})
 	if err == nil && len(out) == 0 {
@@ -167,6 +164,24 @@ func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit 
 		return nil, fmt.Errorf("records of %s: %w", saga, err)
 	}
 	return out, nil
+}
+
+const recordColumns = `seq, at, kind, path, way, attempt, generation, key, class, node, data, hash`
+
+// recordRow takes these columns of one row after the other.
+type recordRow struct {
+	journal.Record
+	at int64
+}
+
+func (r *recordRow) dest() []any {
+	return []any{&r.Seq, &r.at, (*string)(&r.Kind), &r.Path, (*string)(&r.Way), &r.Attempt, &r.Generation, &r.Key,
+		(*string)(&r.Class), &r.Node, (*[]byte)(&r.Data), &r.Hash}
+}
+
+func (r *recordRow) record() journal.Record {
+	r.At = toTime(r.at)
+	return r.Record
 }
 
 func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
@@ -210,7 +225,7 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 // Mail implements journal.Log.
 func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
 	rows, err := s.read(ctx, `SELECT m.id, m.saga_id, m.kind, m.data FROM sagas s JOIN mail m ON m.saga_id = s.id
-		WHERE s.owner = ? AND s.mail > 0 AND m.folded = 0 ORDER BY m.id, m.saga_id LIMIT ?`, node, max(limit, 0))
+		WHERE s.owner = ? AND s.mail > 0 AND m.folded = 0 ORDER BY m.id, m.saga_id LIMIT +?`, node, max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("mail: %w", err)
 	}

@@ -69,6 +69,7 @@ func TestPlans(t *testing.T) {
 			{"a claim of others", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INDEX sagas_due (wake_at<?)"},
 			{"what they change", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INTEGER PRIMARY KEY (rowid=?)"},
 			{"a claim once more", plan(retake, "node", []byte{1}, "node"), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id=?)"},
+			{"first records", plan(beginsQuery, make([]any, beginsRows+1)...), "SEARCH journal USING PRIMARY KEY (saga_id=? AND seq<?)"},
 			{"those in quarantine", plan(`SELECT count(*) FROM sagas WHERE ` + quarantined), "SEARCH sagas USING INDEX sagas_live (status=?)"},
 			{"live sagas", plan(live), "USING INDEX sagas_live"},
 			{"all", listed(journal.Filter{}), "SCAN sagas USING INDEX sqlite_autoindex_sagas_1"},

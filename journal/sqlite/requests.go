@@ -76,7 +76,7 @@ func (s *Store) Abandon(ctx context.Context, key string) error {
 
 // Sweep implements journal.Requests.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
-	n, err := s.change(ctx, `DELETE FROM requests WHERE key IN (SELECT key FROM requests WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, s.clock(), max(limit, 0))
+	n, err := s.change(ctx, `DELETE FROM requests WHERE key IN (SELECT key FROM requests WHERE expires_at <= ? ORDER BY expires_at LIMIT +?)`, s.clock(), max(limit, 0))
 	if err != nil {
 		return 0, fmt.Errorf("sweep: %w", err)
 	}
