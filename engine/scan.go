@@ -14,8 +14,9 @@ import (
 	"recourse/saga"
 )
 
-// claimBatch is how many sagas are claimed at once.
-const claimBatch = 256
+// claimBatch is how many sagas are claimed at once. On SQLite claims and commits take turns, so after a crash it is as many as a commit has
+// appends: else what is claimed keeps the writer from claiming the rest.
+const claimBatch = 512
 
 // scan looks for mail and for sagas to claim: at every poll, and at every hint.
 func (e *Engine) scan(quit <-chan struct{}) {
