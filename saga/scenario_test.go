@@ -132,6 +132,7 @@ func play(t *testing.T, parts map[string]string) *player {
 		}
 	}
 	fmt.Fprintf(&p.out, "cost: %s\n", mustJSON(t, v.Cost))
+	fmt.Fprintf(&p.out, "hash: %x\n", p.records[len(p.records)-1].Hash) // over every byte of every record
 	return p
 }
 
