@@ -113,7 +113,7 @@ func (l *Lane) start(ev StartSaga) {
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
 	l.runs[ev.ID] = r
 	l.guard(r, func() error {
-		if err := l.write(r, saga.StartRecord(ev.Data)); err != nil {
+		if err := l.write(r, r.m.Start(ev.Data)); err != nil {
 			return err
 		}
 		return l.advance(r)

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -33,7 +34,7 @@ func (m *Machine) apply(r journal.Record) error {
 	switch r.Kind {
 	case journal.Started:
 		var d StartedData
-		if err := read(r, &d); err != nil {
+		if err := take(m, r, &d); err != nil {
 			return err
 		}
 		m.created = r.At
@@ -59,14 +60,18 @@ type made struct {
 	value any
 }
 
-// make encodes the data of a record. exact says that reading it back gives value again.
+// make encodes the data of a record. exact says that reading it back gives value again, but for texts
+// that are not UTF-8: what they have instead is written mended.
 func (m *Machine) make(value any, exact bool) json.RawMessage {
 	data := encode(value)
-	if exact {
+	if exact && !bytes.Contains(data, mended) {
 		m.made = made{data, value}
 	}
 	return data
 }
+
+// mended is how JSON has a byte that is not UTF-8. The character U+FFFD itself it has as it is.
+var mended = []byte(`\ufffd`)
 
 // take reads a record's data, or takes it as it was made.
 func take[T any](m *Machine, r journal.Record, into *T) error {
@@ -342,7 +347,7 @@ func (m *Machine) applyWoke(r journal.Record) error {
 
 func (m *Machine) applyCompensating(r journal.Record) error {
 	var d CompensatingData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	if m.undoing {
@@ -372,7 +377,7 @@ func (m *Machine) applyCompensating(r journal.Record) error {
 
 func (m *Machine) applyFinished(r journal.Record) error {
 	var d FinishedData
-	if err := read(r, &d); err != nil {
+	if err := take(m, r, &d); err != nil {
 		return err
 	}
 	if !d.Status.Terminal() {

@@ -66,6 +66,20 @@ type StartedData struct {
 	Reason     string                     `json:"reason,omitempty"`
 }
 
+// exact reports whether reading back what the data is written as surely gives
+// the same, but for no variables, which may be nil or none.
+func (d StartedData) exact() bool {
+	for _, v := range d.Vars { // any order
+		if v == nil || !dense(v) {
+			return false
+		}
+	}
+	return d.Input != nil && dense(d.Input) && (d.Labels == nil || len(d.Labels) > 0)
+}
+
+// dense reports whether JSON is surely written as it is, without any space being left out.
+func dense(raw json.RawMessage) bool { return !bytes.ContainsAny(raw, " \t\r\n") }
+
 // BudgetData is a budget as requests and records write it.
 type BudgetData struct {
 	Amount   string `json:"amount,omitempty"` // "2.00"
@@ -116,7 +130,7 @@ type OutcomeData struct {
 // exact reports whether reading back what the data is written as surely gives
 // the same: times are written in milliseconds, and raw JSON without spaces.
 func (d OutcomeData) exact() bool {
-	return d.RetryAt == nil && !bytes.ContainsAny(d.Result, " \t\r\n") && !bytes.ContainsAny(d.Output, " \t\r\n")
+	return d.RetryAt == nil && dense(d.Result) && dense(d.Output)
 }
 
 // DecidedData is the data of `decided`.
@@ -149,6 +163,9 @@ type FinishedData struct {
 	OutputError *Failure               `json:"output_error,omitempty"`
 	Residual    []compensation.Residue `json:"residual,omitempty"`
 }
+
+// exact reports whether reading back what the data is written as surely gives the same.
+func (d FinishedData) exact() bool { return d.Residual == nil && dense(d.Output) }
 
 // Reason is why a saga did not reach its goal.
 type Reason struct {

@@ -514,7 +514,7 @@ func (m *Machine) decideFailing() []Decision {
 		slices.Reverse(plan)
 	}
 	d.Plan, d.Residual = append(d.Plan, plan...), left
-	return []Decision{Write{journal.Record{Kind: journal.Compensating, Data: encode(d)}}}
+	return []Decision{Write{journal.Record{Kind: journal.Compensating, Data: m.make(d, d.Residual == nil)}}}
 }
 
 // unsettled returns a step in doubt whose compensation cannot be rendered
@@ -634,7 +634,7 @@ func (m *Machine) decideEnd(status Status) []Decision {
 	} else {
 		d.Reason, d.Residual = m.reason, m.residual
 	}
-	return []Decision{Write{journal.Record{Kind: journal.Finished, Data: encode(d)}}}
+	return []Decision{Write{journal.Record{Kind: journal.Finished, Data: m.make(d, d.exact())}}}
 }
 
 // result is the saga's output. Every step has succeeded by then, so an output
