@@ -209,12 +209,3 @@ const (
 
 // Terminal reports whether nothing can follow.
 func (s Status) Terminal() bool { return s == Succeeded || s == Compensated || s == Failed }
-
-// encode makes record data. The types above always encode.
-func encode(v any) json.RawMessage {
-	b, err := journal.Encode(v)
-	if err != nil {
-		panic("saga: record data: " + err.Error())
-	}
-	return b
-}

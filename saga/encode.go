@@ -1,0 +1,134 @@
+package saga
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"recourse/journal"
+)
+
+// encode makes record data. The types of this package always encode.
+func encode(v any) json.RawMessage {
+	if e, ok := v.(encoder); ok {
+		return e.encode()
+	}
+	b, err := journal.Encode(v)
+	if err != nil {
+		panic("saga: record data: " + err.Error())
+	}
+	return b
+}
+
+// encoder is data that writes itself, byte for byte as journal.Encode would write
+// it. Intents and outcomes do: they are most of all records, and reflection would
+// be a tenth of what a saga costs its lane.
+type encoder interface{ encode() json.RawMessage }
+
+func (d IntentData) encode() json.RawMessage {
+	b := make([]byte, 0, 384)
+	if d.Request != nil {
+		b = d.Request.append(field(b, "request"))
+	}
+	b = textField(b, "request_hash", d.RequestHash)
+	b = textField(b, "reserve", d.Reserve)
+	if d.WakeAt != nil {
+		b = append(field(b, "wake_at"), encode(d.WakeAt)...)
+	}
+	return object(b, 0)
+}
+
+func (r *Request) append(b []byte) []byte {
+	from := len(b)
+	b = quoted(field(b, "method"), r.Method)
+	b = quoted(field(b, "url"), r.URL)
+	if len(r.Headers) > 0 {
+		b = headers(field(b, "headers"), r.Headers)
+	}
+	b = rawField(b, "body", r.Body)
+	return object(b, from)
+}
+
+func headers(b []byte, h map[string]string) []byte {
+	from := len(b)
+	names := make([]string, 0, 8)
+	for name := range h { // any order
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		b = append(quoted(append(b, ','), name), ':')
+		b = quoted(b, h[name])
+	}
+	return object(b, from)
+}
+
+func (d OutcomeData) encode() json.RawMessage {
+	b := make([]byte, 0, 128+len(d.Result)+len(d.Output))
+	if d.StatusCode != 0 {
+		b = strconv.AppendInt(field(b, "status_code"), int64(d.StatusCode), 10)
+	}
+	b = rawField(b, "result", d.Result)
+	if d.Error != nil {
+		b = append(field(b, "error"), encode(d.Error)...)
+	}
+	b = rawField(b, "output", d.Output)
+	b = textField(b, "cost", d.Cost)
+	if d.RetryAt != nil {
+		b = append(field(b, "retry_at"), encode(d.RetryAt)...)
+	}
+	b = textField(b, "then", string(d.Then))
+	if d.Found != nil {
+		b = strconv.AppendBool(field(b, "found"), *d.Found)
+	}
+	return object(b, 0)
+}
+
+// field begins a field of an object that is written from some place on; object ends it.
+func field(b []byte, name string) []byte {
+	b = append(b, `,"`...)
+	b = append(b, name...)
+	return append(b, `":`...)
+}
+
+// object ends the object whose fields begin at from.
+func object(b []byte, from int) []byte {
+	if len(b) == from {
+		b = append(b, ',')
+	}
+	b[from] = '{' // for the first field's comma
+	return append(b, '}')
+}
+
+// textField appends a text, unless it is empty.
+func textField(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return quoted(field(b, name), text)
+}
+
+// rawField appends a JSON document, compacted, unless there is none.
+func rawField(b []byte, name string, doc json.RawMessage) []byte {
+	if len(doc) == 0 {
+		return b
+	}
+	w := bytes.NewBuffer(field(b, name))
+	if err := json.Compact(w, doc); err != nil {
+		panic("saga: record data: " + err.Error())
+	}
+	return w.Bytes()
+}
+
+// quoted appends a text as JSON.
+func quoted(b []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return append(b, encode(text)...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, text...)
+	return append(b, '"')
+}

@@ -1,0 +1,48 @@
+package saga
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"recourse/journal"
+)
+
+// What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals rest on.
+func TestEncodeLikeTheJournal(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	texts := []string{"", "a", "POST", "https://pay.example/x?a=1&b=<c>", `"quoted" \ `, "\x00\n\t\x1f\x7f", "é€😀", "\u2028\u2029", "\xff broken \xc3", "\uFFFD", "${secrets.KEY}"}
+	docs := []json.RawMessage{nil, {}, json.RawMessage("null"), json.RawMessage(` { "a" : [ 1.00 , 1e400 ], "b":"<&>\u2028 \ufffd` + "\u2028\xff" + `" } `), json.RawMessage(`""`), json.RawMessage("19.10")}
+	text := func() string { return texts[r.IntN(len(texts))] }
+	doc := func() json.RawMessage { return docs[r.IntN(len(docs))] }
+	at := func() *Time {
+		return []*Time{nil, {}, {time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.FixedZone("", 3600))}}[r.IntN(3)]
+	}
+	for range 5000 {
+		var request *Request
+		if r.IntN(8) > 0 {
+			request = &Request{Method: text(), URL: text(), Body: doc()}
+			for range r.IntN(12) {
+				if request.Headers == nil {
+					request.Headers = make(map[string]string)
+				}
+				request.Headers[text()+text()] = text()
+			}
+		}
+		found := r.IntN(2) == 0
+		outcome := OutcomeData{StatusCode: r.IntN(3) * 201, Result: doc(), Output: doc(), Cost: text(), RetryAt: at(), Then: Then(text())}
+		if r.IntN(2) == 0 {
+			outcome.Error, outcome.Found = &Failure{Code: text(), Title: text(), Detail: text()}, &found
+		}
+		for _, v := range []encoder{IntentData{Request: request, RequestHash: text(), Reserve: text(), WakeAt: at()}, outcome} {
+			want, err := journal.Encode(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := v.encode(); string(got) != string(want) {
+				t.Fatalf("%+v is written\n%s\nand should be\n%s", v, got, want)
+			}
+		}
+	}
+}
