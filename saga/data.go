@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -77,8 +76,23 @@ func (d StartedData) exact() bool {
 	return d.Input != nil && dense(d.Input) && (d.Labels == nil || len(d.Labels) > 0)
 }
 
-// dense reports whether JSON is surely written as it is, without any space being left out.
-func dense(raw json.RawMessage) bool { return !bytes.ContainsAny(raw, " \t\r\n") }
+// dense reports whether a document is compact, so that it is written as it is.
+func dense(doc json.RawMessage) bool {
+	inText := false
+	for i := 0; i < len(doc); i++ {
+		switch doc[i] {
+		case '"':
+			inText = !inText
+		case '\\':
+			i++
+		case ' ', '\t', '\r', '\n':
+			if !inText {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // BudgetData is a budget as requests and records write it.
 type BudgetData struct {

@@ -9,6 +9,14 @@ import (
 	"recourse/journal"
 )
 
+func TestDense(t *testing.T) {
+	for doc, want := range map[string]bool{``: true, `null`: true, `{"a b":"c \" d","e":[1,"\\"]}`: true, `{"a": 1}`: false, "[1\n]": false, `["\\", 1]`: false, ` 1`: false} {
+		if got := dense(json.RawMessage(doc)); got != want {
+			t.Errorf("dense(%s) = %v", doc, got)
+		}
+	}
+}
+
 // What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
