@@ -22,6 +22,9 @@ func Decode(raw []byte) (any, error) {
 	if !utf8.Valid(raw) {
 		return nil, errNotUTF8
 	}
+	if v, ok := plainScalar(raw); ok {
+		return v, nil
+	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
@@ -32,6 +35,22 @@ func Decode(raw []byte) (any, error) {
 		return nil, errTrailing
 	}
 	return v, nil
+}
+
+// plainScalar reads a number, or a string without escapes: most of what expressions look at.
+func plainScalar(raw []byte) (v any, ok bool) {
+	if n := len(raw); n >= 2 && raw[0] == '"' && raw[n-1] == '"' {
+		text := raw[1 : n-1]
+		if bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' }) {
+			return nil, false
+		}
+		return string(text), true
+	}
+	if len(raw) == 0 || raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		return nil, false
+	}
+	n := json.Number(raw)
+	return n, isLiteral(string(n))
 }
 
 // skipSpace gives the index of the first byte at or after i that is not JSON

@@ -17,9 +17,14 @@ const (
 type state struct {
 	env   Env
 	fuel  int
-	roots map[string]any // Root is asked once per name
-	lets  []any          // values of let, innermost last
-	elems []element      // elements of the predicates being run, innermost last
+	roots []root    // those that were asked for
+	lets  []any     // values of let, innermost last
+	elems []element // elements of the predicates being run, innermost last
+}
+
+type root struct {
+	name  string
+	value any
 }
 
 type element struct {
@@ -45,10 +50,12 @@ func (s *state) burn(n int) error {
 
 func (s *state) burnBytes(n int) error { return s.burn(1 + n/unitProduced) }
 
-// root gives the value of a root of the environment.
+// root gives the value of a root of the environment, which is asked for it once.
 func (s *state) root(name string) (any, error) {
-	if v, ok := s.roots[name]; ok {
-		return v, nil
+	for _, r := range s.roots { // a few
+		if r.name == name {
+			return r.value, nil
+		}
 	}
 	v, ok := s.env.Root(name)
 	if !ok {
@@ -58,10 +65,7 @@ func (s *state) root(name string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.roots == nil {
-		s.roots = make(map[string]any, 4)
-	}
-	s.roots[name] = v
+	s.roots = append(s.roots, root{name, v})
 	return v, nil
 }
 

@@ -76,7 +76,7 @@ func (t *Template) Text(env Env) (string, error) { return t.text(newState(env), 
 // data or literals as $${, so that no data can forge a reference. Text ending
 // in $ directly before a secret is a dollar_before_secret error.
 func (t *Template) SealedJSON(env Env) (json.RawMessage, error) {
-	return t.appendJSON(newState(env), nil, true)
+	return t.appendJSON(newState(env), make([]byte, 0, 64), true)
 }
 
 // SealedText is Text, sealed as [Template.SealedJSON] does.

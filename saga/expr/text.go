@@ -120,6 +120,10 @@ type piece struct{ text, secret string }
 
 // pieces renders the parts of a text, neighbours that are not secrets joined.
 func (t *Template) pieces(s *state) ([]piece, error) {
+	if len(t.parts) == 1 && t.parts[0].Program == nil {
+		text := t.parts[0].Text
+		return []piece{{text: text}}, s.burnBytes(len(text))
+	}
 	var out []piece
 	var run strings.Builder
 	for _, part := range t.parts {
@@ -159,6 +163,9 @@ func join(pieces []piece, sealed bool, form func(string) string) (string, error)
 		text := form(p.text)
 		if sealed {
 			text = seal(text)
+		}
+		if len(pieces) == 1 { // most often; it has no secret
+			return text, nil
 		}
 		b.WriteString(text)
 		if p.secret == "" {
