@@ -197,7 +197,7 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 			return fmt.Errorf("%w: cost: %w", ErrUnreadable, err)
 		}
 		m.account.Settle(s.reserved, cost, r.Class != journal.Succeeded)
-	} else {
+	} else if !s.reserved.IsZero() {
 		s.unknown = s.unknown.Add(s.reserved)
 	}
 	s.reserved = retry.Money{}

@@ -19,10 +19,11 @@ import (
 // Hash is the SHA-256, in hex, of the method, the URL and the body, with a newline
 // between them, as they stand in the request: secrets as references.
 func (r *Request) Hash() string {
-	h := sha256.New()
-	h.Write([]byte(r.Method + "\n" + r.URL + "\n"))
-	h.Write(r.Body)
-	return hex.EncodeToString(h.Sum(nil))
+	text := make([]byte, 0, 256)
+	text = append(append(text, r.Method...), '\n')
+	text = append(append(text, r.URL...), '\n')
+	sum := sha256.Sum256(append(text, r.Body...))
+	return hex.EncodeToString(sum[:])
 }
 
 // place puts the key where the other side looks for it.

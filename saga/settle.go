@@ -120,9 +120,8 @@ func (t *settling) verdict(call Call) Verdict {
 			return broken(call, codeSchema, "the answer's body breaks `expect.schema`", detail, true)
 		}
 	}
-	env := t.env()
 	if that := t.step.Expect.That; that != nil {
-		yes, err := that.Bool(env)
+		yes, err := that.Bool(t.env())
 		if err != nil {
 			return broken(call, codeExpression, "`expect.that` could not be evaluated", err.Error(), false)
 		}
@@ -144,7 +143,7 @@ func (t *settling) verdict(call Call) Verdict {
 	}
 	if t.step.Output != nil {
 		var err error
-		if out, err = t.step.Output.JSON(env); err != nil {
+		if out, err = t.step.Output.JSON(t.env()); err != nil {
 			return broken(call, codeExpression, "`output` could not be evaluated", err.Error(), false)
 		}
 	}
