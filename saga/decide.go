@@ -86,8 +86,10 @@ func (m *Machine) decide() []Decision {
 	}
 	ds := m.decideGroup(m.forward)
 	if m.def.Timeout > 0 && !m.pivoted && !m.pivotOpen() {
-		due := m.created.Add(m.def.Timeout)
-		ds = append(ds, WakeAt{At: due, Woke: woke("", "", "timeout", due)})
+		if m.timeout == nil {
+			m.timeout = wake("", "", "timeout", m.created.Add(m.def.Timeout))
+		}
+		ds = append(ds, m.timeout...)
 	}
 	return ds
 }

@@ -45,6 +45,7 @@ type Machine struct {
 	at      time.Time
 	hash    []byte
 	created time.Time
+	timeout []Decision // the saga's time-out, which every decision until then has; nil: not made yet
 	made    made
 
 	started StartedData
