@@ -3,6 +3,7 @@ package saga
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -19,6 +20,11 @@ func TestDense(t *testing.T) {
 
 // What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
+	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 4, reflect.TypeFor[Request](): 4, reflect.TypeFor[OutcomeData](): 8} {
+		if n := typ.NumField(); n != fields {
+			t.Fatalf("%s has %d fields, %d are tested", typ, n, fields)
+		}
+	}
 	r := rand.New(rand.NewPCG(1, 2))
 	texts := []string{"", "a", "POST", "https://pay.example/x?a=1&b=<c>", `"quoted" \ `, "\x00\n\t\x1f\x7f", "é€😀", "\u2028\u2029", "\xff broken \xc3", "\uFFFD", "${secrets.KEY}"}
 	docs := []json.RawMessage{nil, {}, json.RawMessage("null"), json.RawMessage(` { "a" : [ 1.00 , 1e400 ], "b":"<&>\u2028 \ufffd` + "\u2028\xff" + `" } `), json.RawMessage(`""`), json.RawMessage("19.10")}
