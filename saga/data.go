@@ -16,7 +16,7 @@ type Time struct{ time.Time }
 
 // MarshalJSON implements json.Marshaler.
 func (t Time) MarshalJSON() ([]byte, error) {
-	return json.Marshal(t.UTC().Format(journal.TimeFormat))
+	return t.UTC().AppendFormat(make([]byte, 0, 32), `"`+journal.TimeFormat+`"`), nil
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
