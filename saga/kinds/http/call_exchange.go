@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	nethttp "net/http"
-	"time"
 )
 
 // aside is the size from which a body is written while the answer is read: with
@@ -19,7 +18,7 @@ const aside = 64 << 10
 func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *nethttp.Response, sent bool, err error) {
 	x := &exchange{pool: p, line: l, wire: w, written: make(chan error, 1)}
 	w.begin()
-	x.release = context.AfterFunc(ctx, func() { _ = w.SetDeadline(time.Unix(1, 0)) })
+	x.release = context.AfterFunc(ctx, func() { _ = w.SetDeadline(past) })
 	r := &nethttp.Request{Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header, // which nobody changes any more
 		Body: nethttp.NoBody, ContentLength: int64(len(o.body))}
 	if len(o.body) > 0 {
@@ -32,7 +31,7 @@ func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *n
 	}
 	if resp, err = w.readHead(r); err != nil {
 		x.release()
-		w.Close() // which ends the writing too
+		w.cut() // which ends the writing too
 		if failed := <-x.written; failed != nil {
 			err = failed
 		}
@@ -66,7 +65,7 @@ func (x *exchange) write(r *nethttp.Request) {
 		err = x.wire.out.Flush()
 	}
 	if err != nil && !x.wire.left {
-		x.wire.Close()
+		x.wire.cut()
 	}
 	x.written <- err
 }
@@ -91,7 +90,7 @@ func (x *exchange) Close() error {
 		x.pool.leave(x.line, x.wire)
 		return nil
 	}
-	x.wire.Close()
+	x.wire.cut()
 	<-x.written
 	x.pool.leave(x.line, nil)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	nethttp "net/http"
+	"os"
 	"syscall"
 	"time"
 )
@@ -15,9 +16,10 @@ import (
 // whether anything of the present request was written to it.
 type wire struct {
 	net.Conn
-	tcp syscall.RawConn // nil: it cannot be looked at
-	in  *bufio.Reader
-	out *bufio.Writer
+	under net.Conn        // Conn without TLS
+	tcp   syscall.RawConn // nil: it cannot be looked at
+	in    *bufio.Reader
+	out   *bufio.Writer
 
 	left   bool      // something of the present request, a part at least, was accepted
 	head   int64     // bytes that may still be read before a head is complete
@@ -27,7 +29,7 @@ type wire struct {
 
 // newWire returns a wire over conn, which is tcp or TLS over it.
 func newWire(conn, tcp net.Conn) *wire {
-	w := &wire{Conn: conn}
+	w := &wire{Conn: conn, under: tcp}
 	if sc, ok := tcp.(syscall.Conn); ok {
 		w.tcp, _ = sc.SyscallConn()
 	}
@@ -72,8 +74,21 @@ func (w *wire) quiet() bool {
 		quiet = err == syscall.EAGAIN || err == syscall.EWOULDBLOCK
 		return true // do not wait
 	})
-	return err == nil && quiet
+	return err == nil && quiet && (w.Conn == w.under || w.drained())
 }
+
+// drained reports whether TLS holds nothing either: it reads ahead of what it is asked for.
+func (w *wire) drained() bool {
+	_ = w.SetReadDeadline(past)
+	n, err := w.Conn.Read(make([]byte, 1))
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && w.SetReadDeadline(time.Time{}) == nil
+}
+
+// cut closes the connection without TLS's farewell, which can wait for a side that does not read.
+func (w *wire) cut() { w.under.Close() }
+
+// past is a deadline that ends what goes on.
+var past = time.Unix(1, 0)
 
 var errHugeHead = errors.New("the head of the answer is larger than 64 KiB")
 
