@@ -5,11 +5,16 @@ import (
 	"context"
 	"io"
 	nethttp "net/http"
+	"time"
 )
 
 // aside is the size from which a body is written while the answer is read: with
 // all buffers full, each side could else wait for the other to read.
 const aside = 64 << 10
+
+// settle is how long a connection waits, its answer read, for the request to be
+// written: mostly it is, and the writer has not come to say so.
+const settle = 50 * time.Millisecond
 
 // send writes o's request to w and reads the head of its answer. Once the
 // response's body is closed, w is kept or closed, and the place in l is free.
@@ -86,7 +91,8 @@ func (x *exchange) Close() error {
 		return nil
 	}
 	x.closed = true
-	if x.release() && x.whole() {
+	whole := x.whole()
+	if x.release() && whole {
 		x.pool.leave(x.line, x.wire)
 		return nil
 	}
@@ -98,11 +104,18 @@ func (x *exchange) Close() error {
 
 // whole reports whether request and answer were, so that another exchange can follow.
 func (x *exchange) whole() bool {
+	if !x.ended && x.body != nethttp.NoBody || x.last || x.wire.spent() {
+		return false
+	}
+	var late <-chan time.Time
+	if len(x.written) == 0 {
+		late = time.After(settle)
+	}
 	select {
 	case err := <-x.written:
 		x.written <- err
-		return err == nil && (x.ended || x.body == nethttp.NoBody) && !x.last && !x.wire.spent()
-	default:
+		return err == nil
+	case <-late:
 		return false
 	}
 }

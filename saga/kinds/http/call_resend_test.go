@@ -141,6 +141,23 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 }
 
+// TestLargeRequestsReuse: an answer that is faster than the writer's word that
+// the request is written does not cost the connection.
+func TestLargeRequestsReuse(t *testing.T) {
+	c := newCaller(t, CallerConfig{})
+	s := serveWire(t, say(ok200))
+	opened := dialled(c)
+	body := `"` + strings.Repeat("x", 2*aside) + `"`
+	for i := range 200 {
+		if a := c.Call(t.Context(), post(s.url, body)); !of200(a) {
+			t.Fatalf("call %d = %+v", i, a)
+		}
+	}
+	if n := len(*opened); n != 1 {
+		t.Errorf("%d connections for calls in a row, want 1", n)
+	}
+}
+
 // TestClosedConnectionsAreNotUsed: one that the other side closed, or on which it spoke unasked, is not written to.
 func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	for name, script := range map[string]func(int, *net.TCPConn) bool{
