@@ -58,6 +58,7 @@ func TestFaultsAfterSending(t *testing.T) {
 			return false
 		}, outcome{true, 0, "connection", ""}},
 		{"not HTTP", sayAndClose("SSH-2.0-OpenSSH\r\n"), outcome{true, 0, "connection", ""}},
+		{"a status below 100", sayAndClose("HTTP/1.1 099 X\r\nContent-Length: 84\r\n\r\n" + ok200), outcome{true, 0, "connection", ""}},
 		{"a huge head", sayAndClose("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100<<10) + "\r\nContent-Length: 0\r\n\r\n"), outcome{true, 0, "connection", ""}},
 		{"another protocol", sayAndClose("HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), outcome{true, 101, "connection", ""}},
 		{"informational heads first", sayAndClose("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + ok200), outcome{true, 200, "", "{}"}},

@@ -51,6 +51,9 @@ func (w *wire) readHead(r *nethttp.Request) (*nethttp.Response, error) {
 		if err != nil {
 			return nil, err
 		}
+		if resp.StatusCode < 100 {
+			return nil, errStatus // nobody knows whether a body follows
+		}
 		if resp.StatusCode >= 200 || resp.StatusCode == nethttp.StatusSwitchingProtocols {
 			w.head = math.MaxInt64 // of a body the caller bounds what is read
 			return resp, nil
@@ -90,7 +93,10 @@ func (w *wire) cut() { w.under.Close() }
 // past is a deadline that ends what goes on.
 var past = time.Unix(1, 0)
 
-var errHugeHead = errors.New("the head of the answer is larger than 64 KiB")
+var (
+	errHugeHead = errors.New("the head of the answer is larger than 64 KiB")
+	errStatus   = errors.New("the answer's status is below 100")
+)
 
 type source struct{ w *wire }
 
