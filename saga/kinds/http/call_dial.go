@@ -66,6 +66,9 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err == nil {
 		return conn, nil
 	}
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done() // the dialer looked at the clock before ctx's timer went off
+	}
 	if denied, ok := errors.AsType[*Denied](err); ok {
 		return nil, &dialError{"egress_denied", denied}
 	}

@@ -250,6 +250,19 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// TestTimeoutWhileConnecting: whoever notices first that the time is up, it is a time-out.
+func TestTimeoutWhileConnecting(t *testing.T) {
+	c := newCaller(t, CallerConfig{})
+	s := serveWire(t, say(ok200))
+	for i := range 500 {
+		c.Close() // what is kept needs no connecting
+		a := c.Call(within(t, time.Duration(i)*time.Microsecond), post(s.url, `{}`))
+		if a.Code != "" && a.Code != "timeout" {
+			t.Fatalf("after %d µs: %+v", i, a)
+		}
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := newCaller(t, CallerConfig{Now: func() time.Time { return now }})
