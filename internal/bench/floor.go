@@ -35,7 +35,7 @@ func NewFloor(ctx context.Context, dsn, url string, scripts map[string]Script) (
 // ServeHTTP implements http.Handler.
 func (f *Floor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/commits" {
-		_, _ = fmt.Fprint(w, f.log.commits.Load())
+		_, _ = fmt.Fprint(w, f.log.commits.Load(), " ", f.log.took.Load())
 		return
 	}
 	var start struct {
@@ -114,6 +114,7 @@ type appender struct {
 	w       writer
 	queue   chan *entry
 	commits atomic.Int64
+	took    atomic.Int64 // nanoseconds
 }
 
 type entry struct {
@@ -152,7 +153,9 @@ func (a *appender) run() {
 				more = false
 			}
 		}
+		began := time.Now()
 		err := a.w.write(batch)
+		a.took.Add(int64(time.Since(began)))
 		a.commits.Add(1)
 		for _, e := range batch {
 			e.done <- err

@@ -23,11 +23,21 @@ type Process struct {
 // reading is what the meters show at a moment.
 type reading struct {
 	program, database, stub time.Duration // CPU
-	commits, written        int64
+	tally
+	written int64
 }
 
+// tally is how many commits there were, and how long they took in sum.
+type tally struct {
+	commits int64
+	took    time.Duration
+}
+
+// tallyOf asks a program for its own.
+type tallyOf func(context.Context) (tally, error)
+
 func (r reading) minus(o reading) reading {
-	return reading{r.program - o.program, r.database - o.database, r.stub - o.stub, r.commits - o.commits, r.written - o.written}
+	return reading{r.program - o.program, r.database - o.database, r.stub - o.stub, tally{r.commits - o.commits, r.tally.took - o.tally.took}, r.written - o.written}
 }
 
 // database reads the meters of the engine's and the floor's database.
@@ -101,7 +111,7 @@ func (d *database) durable(ctx context.Context) error {
 
 // before reads all meters ahead of a run; commits is where the program shows its count. Asking for
 // that may count a whole table: it comes before the CPU is read, so that the run does not pay for it.
-func (d *database) before(ctx context.Context, program, stub Process, commits func(context.Context) (int64, error)) (reading, error) {
+func (d *database) before(ctx context.Context, program, stub Process, commits tallyOf) (reading, error) {
 	var r reading
 	err := d.counts(ctx, &r, program, commits)
 	d.spent(&r, program, stub)
@@ -109,7 +119,7 @@ func (d *database) before(ctx context.Context, program, stub Process, commits fu
 }
 
 // after reads them behind a run, the CPU first.
-func (d *database) after(ctx context.Context, program, stub Process, commits func(context.Context) (int64, error)) (reading, error) {
+func (d *database) after(ctx context.Context, program, stub Process, commits tallyOf) (reading, error) {
 	var r reading
 	d.spent(&r, program, stub)
 	err := d.counts(ctx, &r, program, commits)
@@ -120,8 +130,8 @@ func (d *database) spent(r *reading, program, stub Process) {
 	r.program, r.stub, r.database = cpuOf(program.PID), cpuOf(stub.PID), d.cpu()
 }
 
-func (d *database) counts(ctx context.Context, r *reading, program Process, commits func(context.Context) (int64, error)) (err error) {
-	if r.commits, err = commits(ctx); err != nil {
+func (d *database) counts(ctx context.Context, r *reading, program Process, commits tallyOf) (err error) {
+	if r.tally, err = commits(ctx); err != nil {
 		return fmt.Errorf("meter: %w", err)
 	}
 	r.written = writtenBy(program.PID)
@@ -134,10 +144,14 @@ func (d *database) counts(ctx context.Context, r *reading, program Process, comm
 }
 
 // engineCommits reads the engine's own count.
-func engineCommits(p Process) func(context.Context) (int64, error) {
-	return func(ctx context.Context) (int64, error) {
-		v, err := metricOf(ctx, p, "recourse_engine_commits_total")
-		return int64(v), err
+func engineCommits(p Process) tallyOf {
+	return func(ctx context.Context) (tally, error) {
+		n, err := metricOf(ctx, p, "recourse_engine_commits_total")
+		if err != nil {
+			return tally{}, err
+		}
+		took, err := metricOf(ctx, p, "recourse_engine_commit_seconds_total")
+		return tally{int64(n), time.Duration(took * float64(time.Second))}, err
 	}
 }
 
@@ -155,13 +169,13 @@ func metricOf(ctx context.Context, p Process, name string) (float64, error) {
 	return 0, fmt.Errorf("%s/metrics has no %s", p.URL, name)
 }
 
-func floorCommits(p Process) func(context.Context) (int64, error) {
-	return func(ctx context.Context) (int64, error) {
+func floorCommits(p Process) tallyOf {
+	return func(ctx context.Context) (t tally, err error) {
 		body, err := get(ctx, p.URL+"/commits")
-		if err != nil {
-			return 0, err
+		if err == nil {
+			_, err = fmt.Sscan(string(body), &t.commits, &t.took)
 		}
-		return strconv.ParseInt(string(body), 10, 64)
+		return t, err
 	}
 }
 

@@ -31,10 +31,12 @@ type Figure struct {
 	FloorP50    float64 `json:"floor_p50_ms"`     //
 	FloorP99    float64 `json:"floor_p99_ms"`     //
 	Commits     float64 `json:"commits_per_saga"` //
+	Commit      float64 `json:"commit_ms"`        // how long one takes
 	Written     float64 `json:"wal_bytes_per_saga"`
 	CPU         CPU     `json:"cpu_ms_per_saga"`
 	FloorCPU    CPU     `json:"floor_cpu_ms_per_saga"` // its `engine` is the floor
 	FloorCommit float64 `json:"floor_commits_per_saga"`
+	FloorTook   float64 `json:"floor_commit_ms"`
 	FloorWrite  float64 `json:"floor_wal_bytes_per_saga"`
 	PeakMB      int64   `json:"peak_mb"` // of the engine, so far
 	LedgerOK    bool    `json:"ledger_ok"`
@@ -71,6 +73,7 @@ func (c *Config) figure(p point, s samples) Figure {
 		f.Steps = round(f.Engine * wideSteps)
 	}
 	f.Floor, f.FloorCommit, f.FloorWrite, f.FloorCPU = sum(s.floor)
+	f.Commit, f.FloorTook = commitOf(s.engine), commitOf(s.floor)
 	e, fl := latencies(s.engine), latencies(s.floor)
 	f.P50, f.P99, f.P999 = ms(e.Quantile(.5)), ms(e.Quantile(.99)), ms(e.Quantile(.999))
 	f.FloorP50, f.FloorP99 = ms(fl.Quantile(.5)), ms(fl.Quantile(.99))
@@ -99,6 +102,15 @@ func sum(list []sample) (perSecond, commits, written float64, cpu CPU) {
 		}
 }
 
+// commitOf is the median over the rounds of how long a commit takes, in milliseconds.
+func commitOf(list []sample) float64 {
+	var v []float64
+	for _, s := range list {
+		v = append(v, s.used.tally.took.Seconds()*1000/float64(max(s.used.commits, 1)))
+	}
+	return round(median(v))
+}
+
 func latencies(list []sample) Took {
 	var t Took
 	for _, s := range list {
@@ -116,15 +128,15 @@ func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
 	r.head(w, fmt.Sprintf("medians of %d rounds, the ledger was right after each", r.Rounds))
-	head := []string{"variant", "clients", "sagas/s", "floor/s", "ratio", "p50 ms", "(floor)", "p99", "p99.9", "commits", "(floor)", "written B", "(floor)", "CPU ms", "(floor)", "db ms", "(floor)", "stub ms"}
+	head := []string{"variant", "clients", "sagas/s", "floor/s", "ratio", "p50 ms", "(floor)", "p99", "p99.9", "commits", "(floor)", "each ms", "(floor)", "written B", "(floor)", "CPU ms", "(floor)", "db ms", "(floor)", "stub ms"}
 	var rows [][]string
 	for _, f := range r.Runs {
 		clients := fmt.Sprint(f.Concurrency)
 		if f.Concurrency == 0 {
 			clients = fmt.Sprintf("%d/s", f.Rate)
 		}
-		rows = append(rows, strings.Split(fmt.Sprintf("%s|%s|%.0f|%.0f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.0f|%.0f|%.3f|%.3f|%.3f|%.3f|%.3f", f.Variant, clients, f.Engine, f.Floor, f.Ratio,
-			f.P50, f.FloorP50, f.P99, f.P999, f.Commits, f.FloorCommit, f.Written, f.FloorWrite, f.CPU.Engine, f.FloorCPU.Engine, f.CPU.Database, f.FloorCPU.Database, f.CPU.Stub), "|"))
+		rows = append(rows, strings.Split(fmt.Sprintf("%s|%s|%.0f|%.0f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.2f|%.0f|%.0f|%.3f|%.3f|%.3f|%.3f|%.3f", f.Variant, clients, f.Engine, f.Floor, f.Ratio,
+			f.P50, f.FloorP50, f.P99, f.P999, f.Commits, f.FloorCommit, f.Commit, f.FloorTook, f.Written, f.FloorWrite, f.CPU.Engine, f.FloorCPU.Engine, f.CPU.Database, f.FloorCPU.Database, f.CPU.Stub), "|"))
 	}
 	if err := table(w, head, rows); err != nil {
 		return err
@@ -133,6 +145,6 @@ func (r *Report) Print(w io.Writer) error {
 	if last.Steps > 0 {
 		fmt.Fprintf(w, "\n%d steps a saga: %.0f steps/s\n", wideSteps, last.Steps)
 	}
-	_, err := fmt.Fprintf(w, "\ncommits, bytes written and CPU are per saga; CPU is of the engine (or the floor), the database and the other side. peak memory of the engine: %d MB\n", last.PeakMB)
+	_, err := fmt.Fprintf(w, "\ncommits, bytes written and CPU are per saga, `each` is how long a commit takes; CPU is of the engine (or the floor), the database and the other side. peak memory of the engine: %d MB\n", last.PeakMB)
 	return err
 }
