@@ -120,7 +120,7 @@ func (p *people) help(e entry) {
 		p.order(e.Saga, "resume", `{"reason":"look again"}`)
 	case e.Kind == "in_doubt":
 		if id := p.stands(e.Key); id != "" {
-			resolve(fmt.Sprintf(`{"outcome":"succeeded","output":{"id":%q},"reason":"found it"}`, id))
+			resolve(fmt.Sprintf(`{"outcome":"succeeded","output":{"id":%q,"price":129.90},"reason":"found it"}`, id)) // with what later steps read of it
 		} else {
 			resolve(`{"outcome":"failed","reason":"not there"}`)
 		}

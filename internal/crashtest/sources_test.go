@@ -65,10 +65,11 @@ steps:
   - {id: tent, http: "POST ${vars.things}", body: {n: "${input.n}"}, RETRY, compensate: {http: "DELETE ${vars.things}/${output.id}", UNDO}}
 `}
 
-// text is a source as it is published, with the time that an attempt may take.
+// text is a source as it is published, with the time that an attempt may take. A crash uses up an attempt, and a node
+// that is killed at each start has a dozen of them within seconds: there are enough.
 func text(source, timeout string) string {
 	source = strings.Replace(source, "\n", "\ninput: {n: integer}\n", 1)
-	return strings.NewReplacer("RETRY", "timeout: "+timeout+", in_doubt: retry, retry: {attempts: 12, initial: 20ms, max: 300ms}",
+	return strings.NewReplacer("RETRY", "timeout: "+timeout+", in_doubt: retry, retry: {attempts: 30, initial: 20ms, max: 300ms}",
 		"UNDO", "timeout: "+timeout+", retry: {initial: 20ms, max: 300ms}").Replace(source)
 }
 
