@@ -64,12 +64,13 @@ func (s *Store) claim(t *tx, node string, limit int) ([]journal.Claimed, error) 
 	if err := t.fence(node); err != nil {
 		return nil, err
 	}
+	limit = max(limit, 0)
 	now := s.clock()
-	suspects, err := t.take(takeSuspects, node, now, min(max(limit, 0), 1))
+	suspects, err := t.take(takeSuspects, node, now, min(limit, 1))
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.take(takeOthers, node, now, max(limit, 0)-len(suspects))
+	out, err := t.take(takeOthers, node, now, limit-len(suspects))
 	return append(out, suspects...), err
 }
 

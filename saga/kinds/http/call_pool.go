@@ -20,8 +20,12 @@ type origin struct{ scheme, addr string }
 
 func originOf(u *url.URL) origin {
 	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
 	}
 	name, err := httpguts.PunycodeHostPort(u.Hostname())
 	if err != nil {
