@@ -53,7 +53,7 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 	if wrong != nil {
 		tb.Fatal(wrong)
 	}
-	write(saga.StartRecord(data), nil)
+	write(m.Start(data), nil)
 	for range 200 {
 		if m.Seq() >= int64(mailed) && order.Do != "" {
 			if r, err := m.Admit(fuzzID, order); err == nil {

@@ -141,11 +141,6 @@ func (m *Machine) Folded(mail uuid.UUID) bool { return m.mail[mail.String()] }
 // Labels returns the saga's labels; the caller does not change them.
 func (m *Machine) Labels() map[string]string { return m.labels }
 
-// Start returns the record that starts the saga.
-func (m *Machine) Start(d StartedData) journal.Record {
-	return journal.Record{Kind: journal.Started, Data: m.make(d, d.exact())}
-}
-
 // Seal completes a record to be the journal's next: its seq, its time (never
 // before the last record's, whole milliseconds), its writer and its hash.
 func (m *Machine) Seal(r journal.Record, at time.Time, writer string) journal.Record {

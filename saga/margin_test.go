@@ -46,7 +46,7 @@ steps:
 					t.Fatal(err)
 				}
 			}
-			w(saga.StartRecord(saga.StartedData{Definition: "order", Version: 1, Input: json.RawMessage("null")}))
+			w(m.Start(saga.StartedData{Definition: "order", Version: 1, Input: json.RawMessage("null")}))
 			w(m.Decide()[0].(saga.Dispatch).Intent)
 			sent := now.Add(c.delay)
 			at := sent.Add(c.took)

@@ -78,7 +78,7 @@ type planner struct {
 func MakePlan(def *Definition, d StartedData, stubs map[string]json.RawMessage, at time.Time) (Plan, error) {
 	p := &planner{m: New(def, uuid.Nil), at: at, stubs: stubs,
 		plan: Plan{Saga: uuid.Nil.String(), Steps: []PlannedStep{}, Undo: []string{}, Approvals: []string{}}}
-	if err := p.write(StartRecord(d)); err != nil {
+	if err := p.write(p.m.Start(d)); err != nil {
 		return Plan{}, err
 	}
 	for range maxPlanRecords {

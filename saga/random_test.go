@@ -74,7 +74,7 @@ func TestAnyHistory(t *testing.T) {
 			rt.Fatal(wrong)
 		}
 		h.m = saga.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
-		h.write(saga.StartRecord(data))
+		h.write(h.m.Start(data))
 		passed := make(map[saga.Status]bool)
 		for range rapid.IntRange(10, 200).Draw(rt, "length") {
 			on := h.step()

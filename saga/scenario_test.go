@@ -115,7 +115,7 @@ func play(t *testing.T, parts map[string]string) *player {
 		t.Fatalf("start: %v", wrong)
 	}
 	p.m = saga.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
-	p.write(saga.StartRecord(data))
+	p.write(p.m.Start(data))
 	for range 1000 {
 		if !p.step() {
 			break

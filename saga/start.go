@@ -137,9 +137,9 @@ type Begun struct {
 	Stop  func()          // ends the following
 }
 
-// StartRecord returns the record that starts a saga.
-func StartRecord(d StartedData) journal.Record {
-	return journal.Record{Kind: journal.Started, Data: encode(d)}
+// Start returns the record that starts the saga.
+func (m *Machine) Start(d StartedData) journal.Record {
+	return journal.Record{Kind: journal.Started, Data: m.make(d, d.exact())}
 }
 
 // Row derives the saga's row.

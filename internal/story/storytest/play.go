@@ -71,7 +71,7 @@ func Play(tb testing.TB, source string, s Script) Played {
 	}
 	pl := &player{tb: tb, s: s, now: Begin, node: "node-1",
 		p: &Played{Def: def, ID: id, Machine: saga.New(def, id)}}
-	pl.add(saga.StartRecord(data))
+	pl.add(pl.p.Machine.Start(data))
 	for range 500 {
 		if !pl.step() {
 			return *pl.p
