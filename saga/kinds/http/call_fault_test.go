@@ -15,7 +15,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -318,21 +317,9 @@ func TestLargeRequests(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var served sync.WaitGroup
-			served.Go(func() {
-				if conn, err := l.Accept(); err == nil {
-					defer conn.Close()
-					tt.server(conn)
-				}
-			})
-			defer served.Wait()
-			defer l.Close()
 			c := newCaller(t, CallerConfig{})
-			if got := of(c.Call(within(t, time.Second), post("http://"+l.Addr().String(), body))); got != tt.want {
+			addr := serveTCP(t, func(conn *net.TCPConn) { tt.server(conn) })
+			if got := of(c.Call(within(t, time.Second), post("http://"+addr, body))); got != tt.want {
 				got.Body = clip(got.Body, 100)
 				t.Errorf("Call = %+v, want %d %s", got, tt.want.Status, tt.want.Code)
 			}

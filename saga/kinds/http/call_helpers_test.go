@@ -26,26 +26,39 @@ func refusedAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// serveHangup accepts connections and closes them.
-func serveHangup(t *testing.T) string {
+// serveTCP has each connection handled by a goroutine of its own, until the test
+// ends, and returns its address.
+func serveTCP(t *testing.T, handle func(*net.TCPConn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var done sync.WaitGroup
-	done.Go(func() {
+	var conns sync.WaitGroup
+	var open sync.Map
+	conns.Go(func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			conn.Close()
+			open.Store(conn, true)
+			conns.Go(func() {
+				defer conn.Close()
+				handle(conn.(*net.TCPConn))
+			})
 		}
 	})
-	t.Cleanup(func() { l.Close(); done.Wait() })
+	t.Cleanup(func() {
+		l.Close()
+		open.Range(func(conn, _ any) bool { conn.(net.Conn).Close(); return true })
+		conns.Wait()
+	})
 	return l.Addr().String()
 }
+
+// serveHangup accepts connections and closes them.
+func serveHangup(t *testing.T) string { return serveTCP(t, func(*net.TCPConn) {}) }
 
 // fakeDNS answers A queries with answer(name); "" means no such name.
 func fakeDNS(t *testing.T, answer func(name string) string) *net.Resolver {

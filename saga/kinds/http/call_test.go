@@ -39,31 +39,8 @@ type seenRequest struct {
 // all connections; false closes the connection.
 func serveWire(t *testing.T, script func(n int, conn *net.TCPConn) bool) *wireServer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &wireServer{url: "http://" + l.Addr().String()}
-	var conns sync.WaitGroup
-	var open sync.Map
-	conns.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			open.Store(conn, true)
-			conns.Go(func() {
-				defer conn.Close()
-				s.serve(conn.(*net.TCPConn), script)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		open.Range(func(conn, _ any) bool { conn.(net.Conn).Close(); return true })
-		conns.Wait()
-	})
+	s := &wireServer{}
+	s.url = "http://" + serveTCP(t, func(conn *net.TCPConn) { s.serve(conn, script) })
 	return s
 }
 

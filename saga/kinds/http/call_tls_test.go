@@ -11,7 +11,6 @@ import (
 	nethttp "net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -24,28 +23,13 @@ func serveTLS(t *testing.T, version uint16, script func(conn *tls.Conn, under *h
 	s.StartTLS()
 	cert, root := s.TLS.Certificates[0], s.Certificate()
 	s.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var conns sync.WaitGroup
-	conns.Go(func() {
-		for {
-			tcp, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Go(func() {
-				defer tcp.Close()
-				under := &held{Conn: tcp}
-				script(tls.Server(under, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}), under)
-			})
-		}
+	addr := serveTCP(t, func(tcp *net.TCPConn) {
+		under := &held{Conn: tcp}
+		script(tls.Server(under, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}), under)
 	})
-	t.Cleanup(func() { l.Close(); conns.Wait() })
 	roots := x509.NewCertPool()
 	roots.AddCert(root)
-	return "https://" + l.Addr().String(), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return "https://" + addr, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }
 
 // held is a connection that can collect what is written.
