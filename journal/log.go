@@ -130,6 +130,12 @@ func (a *Append) Due() bool {
 	return a.Release && a.Row != nil && a.Row.EndedAt.IsZero() && !a.Row.WakeAt.IsZero() && !a.Row.WakeAt.After(a.Row.UpdatedAt)
 }
 
+// TakesUnique reports whether the append starts a saga that has its unique value
+// from then on: one that ends as it starts never has it.
+func (a *Append) TakesUnique() bool {
+	return a.Start != nil && a.Start.Unique != "" && (a.Row == nil || a.Row.EndedAt.IsZero())
+}
+
 // Start is what a saga's row is made of once and for all.
 type Start struct {
 	Definition string

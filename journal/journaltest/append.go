@@ -270,6 +270,14 @@ func uniqueHandedOver(b *bench) {
 	got := b.append(third, end)
 	b.wantErr(got[0].Err, journal.ErrUnique)
 	b.must(got[1].Err)
+	b.ok(third)
+	over, fourth := begin(newID()), begin(newID()) // one that ends as it starts never has its value, so the next is as if it were not there
+	over.Start.Unique, over.Row, fourth.Start.Unique = "u", ended(), "u"
+	end = journal.Append{Saga: third.Saga, Records: chain(third.Saga, third.Records[0].Hash, 2, 1), Row: ended(), Release: true}
+	got = b.append(over, fourth, end)
+	b.must(got[0].Err)
+	b.wantErr(got[1].Err, journal.ErrUnique)
+	b.must(got[2].Err)
 }
 
 func mixed(b *bench) {

@@ -64,7 +64,7 @@ func (s *Store) start(node string, a *journal.Append) journal.Result {
 	if holder, taken := s.keys[a.Start.Key]; taken && a.Start.Key != "" {
 		return journal.Result{Err: journal.ErrStartKey, Saga: holder}
 	}
-	if a.Row == nil || a.Row.EndedAt.IsZero() {
+	if a.TakesUnique() {
 		if holder := s.uniqueHolder(a.Start); holder != nil {
 			return journal.Result{Err: journal.ErrUnique, Saga: holder.head.ID}
 		}
@@ -84,9 +84,6 @@ func (s *Store) start(node string, a *journal.Append) journal.Result {
 }
 
 func (s *Store) uniqueHolder(st *journal.Start) *saga {
-	if st.Unique == "" {
-		return nil
-	}
 	for _, g := range s.sagas {
 		if g.head.Definition == st.Definition && g.head.Unique == st.Unique && g.head.EndedAt.IsZero() {
 			return g

@@ -54,7 +54,9 @@ func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []jo
 				continue
 			}
 			claimed[[2]string{"key", clean(p.Start.Key)}] = p.Start.Key != ""
-			claimed[unique(p.Start)] = p.Start.Unique != ""
+			if p.TakesUnique() {
+				claimed[unique(p.Start)] = true
+			}
 			if wait {
 				later = append(later, p)
 				continue
@@ -116,7 +118,7 @@ func (h *standing) start(p *part, claimed map[[2]string]bool, ending map[uuid.UU
 			return res, true, false
 		}
 	}
-	if st.Unique != "" && (p.Row == nil || p.Row.EndedAt.IsZero()) {
+	if p.TakesUnique() {
 		if claimed[unique(st)] {
 			return res, true, false
 		}

@@ -173,8 +173,7 @@ func (t *tx) taken(a *journal.Append) (res journal.Result, err error) {
 		res.Err = journal.ErrStartKey
 		err = t.row(`SELECT id FROM sagas WHERE start_key = ?`, []any{st.Key}, idInto{&res.Saga})
 	}
-	// A saga that ends as it starts never takes its unique value.
-	if errors.Is(err, sql.ErrNoRows) && st.Unique != "" && (a.Row == nil || a.Row.EndedAt.IsZero()) {
+	if errors.Is(err, sql.ErrNoRows) && a.TakesUnique() {
 		res.Err = journal.ErrUnique
 		err = t.row(`SELECT id FROM sagas WHERE definition = ? AND unique_value = ? AND ended_at IS NULL`,
 			[]any{st.Definition, st.Unique}, idInto{&res.Saga})
