@@ -24,6 +24,9 @@ type Index interface {
 	// Delete removes a saga that has ended, with its journal. ErrNotFound if there
 	// is none, ErrLive if it has not ended.
 	Delete(ctx context.Context, id uuid.UUID) error
+	// DeleteExpired removes, as Delete does, up to limit sagas that have ended and whose DeleteAt has passed
+	// by the store's clock, and says how many.
+	DeleteExpired(ctx context.Context, limit int) (int, error)
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)
 	// Nodes lists the leases there are, for operators.

@@ -123,6 +123,11 @@ type Append struct {
 	Row     *Row        // when not nil, replaces the saga's row (but for what Start set)
 	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after its Rest
 	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
+
+	Tasks    []Task      // work that can be claimed from then on
+	Withdraw []uuid.UUID // tasks that are not wanted any more: see TaskWithdrawn and TaskLease.Cancel. One that is gone is no error
+	Events   []Event     // for the outbox
+	Post     []Mail      // messages to other sagas, as Log.Post leaves them; to one that is not there they are dropped
 }
 
 // Due reports whether the append gives up a saga that somebody should take on at once.
@@ -163,6 +168,7 @@ type Row struct {
 	Seq       int64           // the journal's length as of this row
 	UpdatedAt time.Time
 	EndedAt   time.Time // zero while live. The first one stands: a saga that has ended stays ended
+	DeleteAt  time.Time // of one that has ended: when DeleteExpired may delete it; zero: never
 }
 
 // Result answers one Append.

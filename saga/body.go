@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"recourse/journal"
+	"recourse/retry"
 	"recourse/saga/expr"
 )
 
@@ -46,6 +47,42 @@ type Call interface {
 	// Judge says what the answer to r means, where the step's `expect` has not
 	// said it already.
 	Judge(r Request, a Answer) Verdict
+}
+
+// Reader is implemented by calls whose output is not simply the answer's body: llm, task.
+type Reader interface {
+	// Read says what an answer holds that came whole and with an expected status:
+	// Succeeded with the step's default output, or a failure. It takes the place of Judge then.
+	Read(r Request, a Answer) Verdict
+	// Records reports whether the whole answer is kept in the journal, beside the output.
+	Records() bool
+}
+
+// Priced is implemented by calls that know what they cost: llm. An author's `cost` takes the place of their money.
+type Priced interface {
+	// Reserve returns the most that an attempt with this request may use.
+	Reserve(r Request) Usage
+	// Used returns what the attempt has used, as its answer says, whatever became of it; ok is
+	// false when the answer does not say.
+	Used(r Request, a Answer) (u Usage, ok bool)
+}
+
+// Usage is what an attempt uses.
+type Usage struct {
+	Cost   retry.Money // zero: nothing, or its price is not known
+	Input  int64       // tokens
+	Output int64
+}
+
+// Sequel is implemented by calls whose next attempt may be another request: the
+// next model, an answer to be repaired. Such a request has a key of its own.
+type Sequel interface {
+	// Next says how the attempt that follows one with r, which got a and was judged v (not
+	// Succeeded), differs from it: a hint for Follow, as small JSON, which the journal keeps. nil: it does not.
+	// attempt counts from 1. With now the next attempt need not wait, and it is made although the class is Refused.
+	Next(r Request, a Answer, v Verdict, attempt int) (hint json.RawMessage, now bool)
+	// Follow makes the next request of the last one and the hint.
+	Follow(r Request, hint json.RawMessage) (Request, error)
 }
 
 // Request is what leaves, as an intent records it: secrets are references.
