@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -25,12 +27,34 @@ type Command struct {
 	Budget  *BudgetData       `json:"budget,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"` // of patch: replaces those named; "" removes
 	IfSeq   int64             `json:"if_seq,omitempty"` // 0: any
+	// Of approve and reject; Reason is the comment.
+	Shown string          `json:"shown,omitempty"` // the hash of what was shown
+	Role  string          `json:"role,omitempty"`  // of the actor
+	Data  json.RawMessage `json:"data,omitempty"`
+	// Of signal; Data is the payload.
+	Name string `json:"name,omitempty"`
+	// Of task: how a worker's attempt has ended.
+	Way     journal.Way `json:"way,omitempty"`
+	Attempt int         `json:"attempt,omitempty"`
+	Task    *TaskResult `json:"task,omitempty"`
+}
+
+// TaskResult is how a worker's attempt has ended.
+type TaskResult struct {
+	Fate      string          `json:"fate"` // completed, failed, expired, withdrawn
+	Output    json.RawMessage `json:"output,omitempty"`
+	Error     *Failure        `json:"error,omitempty"`
+	Retryable bool            `json:"retryable,omitempty"`
+	InDoubt   bool            `json:"in_doubt,omitempty"`
+	Cost      string          `json:"cost,omitempty"` // a decimal amount in the saga's currency
 }
 
 // Refusal says that an order does not apply to the saga as it is now.
 type Refusal struct {
 	Failure
-	Stale bool // IfSeq is not the journal's seq
+	Stale     bool // IfSeq is not the journal's seq
+	Forbidden bool // others may do it
+	Invalid   bool // what was sent is wrong in itself
 }
 
 // Error implements error.
@@ -46,7 +70,7 @@ func (m *Machine) Admit(mail uuid.UUID, o Command) (journal.Record, error) {
 	if m.finished != nil {
 		return journal.Record{}, refusal("terminal", "the saga has ended as "+string(m.finished.Status), "a saga that has ended never changes; start a new one with `retry`")
 	}
-	if o.IfSeq != 0 && o.IfSeq != m.seq {
+	if o.IfSeq != 0 && o.IfSeq != m.seq && !m.unchanged(o.Path, o.IfSeq) {
 		return journal.Record{}, &Refusal{Stale: true, Failure: Failure{Code: "changed", Title: "the saga has changed since it was read",
 			Detail: fmt.Sprintf("its seq is %d, not %d: read it again, then decide", m.seq, o.IfSeq)}}
 	}
@@ -73,6 +97,12 @@ func (m *Machine) Admit(mail uuid.UUID, o Command) (journal.Record, error) {
 		err = m.admitResolve(o)
 	case "patch":
 		err = m.admitPatch(o)
+	case "approve", "reject":
+		err = m.admitDecision(&o)
+	case "signal":
+		if err = m.admitSignal(o); err == nil {
+			return journal.Record{Kind: journal.Signalled, Data: encode(SignalData{Mail: mail.String(), Name: o.Name, Payload: o.Data, Actor: o.Actor})}, nil
+		}
 	default:
 		err = refusal("unknown_order", "there is no order "+o.Do, "")
 	}
@@ -90,17 +120,30 @@ func (m *Machine) Reject(mail uuid.UUID, o Command, why *Refusal) journal.Record
 func (m *Machine) orderRecord(kind journal.Kind, mail uuid.UUID, o Command, rejected *Failure) journal.Record {
 	d := OrderData{Mail: mail.String(), Do: o.Do, Actor: o.Actor, Reason: o.Reason, Mode: o.Mode, Outcome: o.Outcome,
 		Output: o.Output, NewKey: o.NewKey, Budget: o.Budget, Labels: o.Labels, Rejected: rejected}
+	if o.Do == "approve" || o.Do == "reject" {
+		d.Output, d.Shown = o.Data, o.Shown
+	}
 	r := journal.Record{Kind: kind, Path: o.Path, Data: encode(d)}
 	if o.Path != "" {
 		r.Way = journal.Do
 		if m.undoing {
 			r.Way = journal.Undo
 		}
-		if n := m.steps[o.Path]; n != nil && n.in.root().final {
+		if n := m.steps[o.Path]; n != nil && n.in.final {
 			r.Way = journal.Do
 		}
 	}
 	return r
+}
+
+// unchanged reports whether a step stands as it stood at an earlier seq: others, in
+// branches beside it, may have gone on since.
+func (m *Machine) unchanged(path string, seq int64) bool {
+	n := m.steps[path]
+	if n == nil || seq > m.seq {
+		return false
+	}
+	return n.do.since <= seq && n.undo.since <= seq && n.query.since <= seq
 }
 
 // admitEnd refuses what would turn round a saga that is on its way back, or at its end.
@@ -129,17 +172,50 @@ func (m *Machine) admitCancel(o Command) *Refusal {
 
 // admitRetry looks for the step that waits for a person.
 func (m *Machine) admitRetry(o *Command) *Refusal {
-	n, s := m.current()
-	if s == nil || !s.state.inbox() {
+	waiting := m.people()
+	switch {
+	case len(waiting) == 0:
 		return refusal("nothing_to_retry", "no step of the saga waits for a person", "steps that can be retried are, by themselves")
+	case o.Path == "" && len(waiting) > 1:
+		return refusal("which_step", "several steps wait for a person: name one", "from is one of "+list(waiting))
+	case o.Path == "":
+		o.Path = waiting[0]
 	}
-	if o.Path == "" {
-		o.Path = n.path
+	n, s := m.inboxSide(o.Path)
+	if s == nil {
+		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "these do: "+list(waiting))
 	}
-	if o.Path != n.path {
-		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "step "+n.path+" does")
+	if n.block != nil {
+		return refusal("bad_outcome", "a block cannot begin again", "resolve step "+o.Path+" as succeeded, with its output, failed or skip")
 	}
 	return m.admitNewKey(s, o.NewKey)
+}
+
+// people lists the paths of the steps that wait for a person to retry or resolve them.
+func (m *Machine) people() []string {
+	var paths []string
+	for _, e := range m.Inbox() {
+		if e.Kind != InboxApproval && e.Kind != InboxBudget {
+			paths = append(paths, e.Path)
+		}
+	}
+	return paths
+}
+
+// inboxSide returns the step, and the side of it, that waits for a person; nil if none does under this path.
+func (m *Machine) inboxSide(path string) (*node, *side) {
+	n := m.steps[path]
+	if n == nil {
+		return nil, nil
+	}
+	s := m.asked(n)
+	if m.undoing && m.undone < len(m.plan) && m.plan[m.undone] == n {
+		s = &n.undo
+	}
+	if !s.state.inbox() {
+		return nil, nil
+	}
+	return n, s
 }
 
 func (m *Machine) admitNewKey(s *side, newKey bool) *Refusal {
@@ -151,13 +227,16 @@ func (m *Machine) admitNewKey(s *side, newKey bool) *Refusal {
 }
 
 func (m *Machine) admitResolve(o Command) *Refusal {
-	n, s := m.current()
-	if s == nil || !s.state.inbox() || n.path != o.Path {
+	n, s := m.inboxSide(o.Path)
+	if s == nil || !slices.Contains(m.people(), o.Path) {
 		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "")
 	}
 	undo := s == &n.undo
 	switch o.Outcome {
 	case "retry":
+		if n.block != nil && !undo {
+			return refusal("bad_outcome", "a block cannot begin again: resolve it as succeeded, with its output, failed or skip", "")
+		}
 		return m.admitNewKey(s, o.NewKey || undo && o.Output != nil)
 	case "skip":
 		return nil
@@ -179,8 +258,14 @@ func (m *Machine) admitPatch(o Command) *Refusal {
 	if o.Budget == nil {
 		return nil
 	}
+	if used := m.tokens.input + m.tokens.output + m.tokens.reserved; o.Budget.Tokens < 0 || o.Budget.Tokens > 0 && o.Budget.Tokens < used {
+		return refusal("bad_budget", "the budget cannot be below the tokens that are used and reserved", strconv.FormatInt(used, 10)+" are")
+	}
 	if o.Budget.Amount == "" {
-		return refusal("bad_budget", "the budget needs an amount", "")
+		if o.Budget.Tokens > 0 {
+			return nil
+		}
+		return refusal("bad_budget", "the budget needs an amount, or tokens", "")
 	}
 	if cur := m.currency(); cur != "" && cur != o.Budget.Currency {
 		return refusal("bad_budget", "the saga's currency is "+cur, "")
@@ -242,6 +327,8 @@ func (m *Machine) applyOrder(r journal.Record) error {
 		maps.DeleteFunc(labels, func(_, v string) bool { return v == "" })
 		m.labels = labels
 		return m.rebudget(d.Budget)
+	case "approve", "reject":
+		return m.applyApproval(r, d)
 	case "retry":
 		d.Outcome = "retry"
 		return m.applyResolve(r, d)
@@ -252,16 +339,12 @@ func (m *Machine) applyOrder(r journal.Record) error {
 }
 
 func (m *Machine) ordered(code, title string, d OrderData) *Reason {
-	reason := &Reason{Code: code, Title: title, Detail: d.Reason}
-	if n, _ := m.current(); n != nil {
-		reason.Step = n.path
-	}
-	return reason
+	return &Reason{Code: code, Title: title, Step: m.place(), Detail: d.Reason}
 }
 
 func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
-	n, s := m.current()
-	if n == nil || n.path != r.Path || !s.state.inbox() {
+	n, s := m.inboxSide(r.Path)
+	if s == nil {
 		return fmt.Errorf("%w: step %q does not wait for a person", ErrImpossible, r.Path)
 	}
 	if s == &n.query {
@@ -303,7 +386,7 @@ func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
 	default:
 		return fmt.Errorf("%w: outcome %q", ErrUnreadable, d.Outcome)
 	}
-	if err := s.move(ev, r); err != nil {
+	if err := m.move(s, ev, r); err != nil {
 		return err
 	}
 	m.advance(n, s)
@@ -315,10 +398,10 @@ func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
 func (m *Machine) resolveQuery(n *node, r journal.Record, d OrderData) error {
 	if d.Outcome == "retry" {
 		n.query.again(false)
-		return n.query.move(evAgain, r)
+		return m.move(&n.query, evAgain, r)
 	}
 	n.query.state = failed
-	if err := n.do.move(evAsk, r); err != nil {
+	if err := m.move(&n.do, evAsk, r); err != nil {
 		return err
 	}
 	return m.applyResolve(r, d)

@@ -43,6 +43,8 @@ func (m *Machine) apply(r journal.Record) error {
 		return m.applyStep(r)
 	case journal.Woke:
 		return m.applyWoke(r)
+	case journal.Signalled:
+		return m.applySignal(r)
 	case journal.Compensating:
 		return m.applyCompensating(r)
 	case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
@@ -99,7 +101,7 @@ const verifySuffix = ".verify"
 
 // sideOf returns the step and the side that a record of a step is about.
 func (m *Machine) sideOf(path string, way journal.Way) (*node, *side, error) {
-	base, query := strings.CutSuffix(path, verifySuffix)
+	base, query := splitQuery(path)
 	n, err := m.locate(base)
 	switch {
 	case err != nil:
@@ -111,20 +113,16 @@ func (m *Machine) sideOf(path string, way journal.Way) (*node, *side, error) {
 			return nil, nil, fmt.Errorf("%w: %s is not what is undone next", ErrImpossible, path)
 		}
 		return n, &n.undo, nil
-	case m.undoing && !n.in.root().final:
+	case m.undoing && !n.in.final:
 		return nil, nil, fmt.Errorf("%w: forward work after undoing began", ErrImpossible)
 	}
 	return n, &n.do, nil
 }
 
-func (g *group) root() *group {
-	for g.owner != nil {
-		g = g.owner.in
-	}
-	return g
-}
-
 func (m *Machine) applyStep(r journal.Record) error {
+	if strings.HasSuffix(r.Path, "]") && r.Kind == journal.Decided {
+		return m.applyIteration(r)
+	}
 	n, s, err := m.sideOf(r.Path, r.Way)
 	if err != nil {
 		return err
@@ -132,11 +130,11 @@ func (m *Machine) applyStep(r journal.Record) error {
 	m.touch(n, r.Seq)
 	switch r.Kind {
 	case journal.Intent:
-		err = m.applyIntent(s, r)
+		err = m.applyIntent(n, s, r)
 	case journal.Outcome:
 		err = m.applyOutcome(n, s, r)
 	case journal.Skipped:
-		err = s.move(evSkip, r)
+		err = m.move(s, evSkip, r)
 	case journal.Decided:
 		err = m.applyDecided(n, s, r)
 	}
@@ -147,14 +145,21 @@ func (m *Machine) applyStep(r journal.Record) error {
 	return nil
 }
 
-func (m *Machine) applyIntent(s *side, r journal.Record) error {
+func (m *Machine) applyIntent(n *node, s *side, r journal.Record) error {
 	var d IntentData
 	if err := take(m, r, &d); err != nil {
 		return err
 	}
+	s.retryAt = time.Time{}
 	if d.WakeAt != nil {
 		s.retryAt = d.WakeAt.Time
-		return s.move(evSleep, r)
+	}
+	switch {
+	case d.Awaited != nil:
+		n.awaited = d.Awaited
+		return m.move(s, evAwait, r)
+	case d.WakeAt != nil:
+		return m.move(s, evSleep, r)
 	}
 	if r.Attempt != s.attempts+1 {
 		return fmt.Errorf("%w: attempt %d after %d", ErrImpossible, r.Attempt, s.attempts)
@@ -163,7 +168,7 @@ func (m *Machine) applyIntent(s *side, r journal.Record) error {
 		return fmt.Errorf("%w: an intent without a request", ErrUnreadable)
 	}
 	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
-	s.request, s.hash, s.sentAt, s.allowed = d.Request, d.RequestHash, r.At, false
+	s.request, s.hash, s.sentAt, s.allowed, s.hint = d.Request, d.RequestHash, r.At, false, nil
 	if s.firstSent.IsZero() {
 		s.firstSent = r.At
 	}
@@ -175,8 +180,11 @@ func (m *Machine) applyIntent(s *side, r journal.Record) error {
 		}
 		s.reserved = reserve
 		m.account.Reserve(reserve)
+		m.underway = m.underway.Add(reserve)
 	}
-	return s.move(evIntent, r)
+	s.reservedTokens = d.ReserveTokens
+	m.tokens.reserve(d.ReserveTokens)
+	return m.move(s, evIntent, r)
 }
 
 func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
@@ -191,6 +199,7 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	if s.state == open && r.Attempt != s.attempts {
 		return fmt.Errorf("%w: outcome of attempt %d while %d is under way", ErrImpossible, r.Attempt, s.attempts)
 	}
+	m.underway = m.underway.Sub(s.reserved)
 	if d.Cost != "" {
 		cost, err := retry.Amount(d.Cost, m.currency())
 		if err != nil {
@@ -201,6 +210,7 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 		s.unknown = s.unknown.Add(s.reserved)
 	}
 	s.reserved = retry.Money{}
+	m.tokens.settle(s, d.Tokens)
 	s.class, s.status, s.failure = r.Class, d.StatusCode, d.Error
 	if d.RetryAt != nil {
 		s.retryAt = d.RetryAt.Time
@@ -215,6 +225,11 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	}
 	if s != &n.query && ev == evDone && r.Way != journal.Undo {
 		n.output = d.Output
+		m.take(n)
+	}
+	if d.Next != nil && ev == evRetry { // another request, which must not go under the old key
+		s.hint, s.key = d.Next, ""
+		s.generation++
 	}
 	if s == &n.query && d.Found != nil {
 		n.query.found = *d.Found
@@ -222,8 +237,12 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 			n.output = d.Output
 		}
 	}
-	if err := s.move(ev, r); err != nil {
+	if err := m.move(s, ev, r); err != nil {
 		return err
+	}
+	if n.block != nil && s == &n.do {
+		m.abandon(n.block)
+		n.block.outputs = nil
 	}
 	if s == &n.do && ev == evVerify {
 		n.ask(s.retryAt, r)
@@ -242,8 +261,11 @@ func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
 	if err := read(r, &d); err != nil {
 		return err
 	}
-	if d.Branch != nil {
-		return m.applyBranch(n, s, *d.Branch, r)
+	if d.Branch != nil || d.Enter {
+		if err := m.move(s, evChoose, r); err != nil {
+			return err
+		}
+		return m.begin(n, Entered{Branch: d.Branch, Items: d.Items})
 	}
 	ev, ok := thenEvent[d.Then]
 	if !ok {
@@ -263,20 +285,7 @@ func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
 		n.ask(r.At, r)
 	}
 	s.retryAt = r.At
-	return s.move(ev, r)
-}
-
-func (m *Machine) applyBranch(n *node, s *side, branch int, r journal.Record) error {
-	c, ok := n.step.Body.(Choice)
-	if !ok || branch < -1 || branch >= len(c.Branches()) {
-		return fmt.Errorf("%w: branch %d", ErrImpossible, branch)
-	}
-	n.branch = branch
-	n.child = &group{owner: n}
-	if branch >= 0 {
-		n.child.steps = c.Branches()[branch]
-	}
-	return s.move(evChoose, r)
+	return m.move(s, ev, r)
 }
 
 // advance moves the groups on when a step has ended, and notes what its end means for the saga.
@@ -289,6 +298,7 @@ func (m *Machine) advance(n *node, s *side) {
 		s.request = nil
 		return
 	}
+	g := n.in
 	if s.state != doubted { // which may have to be sent again
 		n.do.request, n.query.request = nil, nil
 	}
@@ -299,27 +309,28 @@ func (m *Machine) advance(n *node, s *side) {
 		return
 	}
 	n.passed = true
-	if s.state == done || s.state == skipped || n.step.Continue || n.in.root().final {
-		n.in.next++
-		return
+	if s.state == done || s.state == skipped || n.step.Continue || g.final {
+		g.next++
+	} else {
+		g.broken = n
 	}
-	n.in.broken = n
-	if n.in.owner == nil && m.reason == nil {
-		m.reason = m.failure(n)
+	m.enter(g)
+	if g.over() {
+		m.groupOver(g)
 	}
 }
 
 // failure is the reason that a failed step gives.
 func (m *Machine) failure(n *node) *Reason {
 	deepest := n
-	for deepest.child != nil && deepest.child.broken != nil {
-		deepest = deepest.child.broken
+	for deepest.block != nil && deepest.block.broken != nil {
+		deepest = deepest.block.broken
 	}
 	r := &Reason{Code: "step_failed", Step: deepest.path, Title: "step " + deepest.path + " failed"}
 	if f := deepest.do.failure; f != nil {
 		r.Title, r.Detail, r.Error = f.Title, f.Detail, f.Code
-		if f.Code == codeBudget {
-			r.Code = codeBudget
+		if f.Code == codeBudget || f.Code == codeRejected {
+			r.Code = f.Code
 		}
 	}
 	if deepest.do.state == doubted && r.Code != codeBudget {
@@ -331,10 +342,7 @@ func (m *Machine) failure(n *node) *Reason {
 func (m *Machine) applyWoke(r journal.Record) error {
 	if r.Path == "" {
 		if m.reason == nil {
-			m.reason = &Reason{Code: "timeout", Title: "the saga's time-out of " + Duration(m.def.Timeout) + " has passed"}
-			if n, _ := m.current(); n != nil {
-				m.reason.Step = n.path
-			}
+			m.reason = &Reason{Code: "timeout", Title: "the saga's time-out of " + Duration(m.def.Timeout) + " has passed", Step: m.place()}
 		}
 		return nil
 	}
@@ -342,7 +350,7 @@ func (m *Machine) applyWoke(r journal.Record) error {
 	if err != nil {
 		return err
 	}
-	return s.move(evWoke, r)
+	return m.move(s, evWoke, r)
 }
 
 func (m *Machine) applyCompensating(r journal.Record) error {
@@ -362,15 +370,7 @@ func (m *Machine) applyCompensating(r journal.Record) error {
 		m.plan = append(m.plan, n)
 	}
 	for _, n := range m.order {
-		if n.do.state.ended() {
-			continue
-		}
-		if n.do.doubt {
-			n.do.state = doubted
-		} else {
-			n.do.state = failed
-		}
-		n.do.request, n.query.request = nil, nil
+		m.giveUp(n)
 	}
 	return nil
 }

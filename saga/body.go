@@ -26,14 +26,6 @@ type Wait interface {
 	Due(env expr.Env, from time.Time) (time.Time, error)
 }
 
-// Choice is the shape of kinds that go on with one of several lists of steps: switch.
-type Choice interface {
-	// Choose returns the index of the branch taken, or -1 for none.
-	Choose(env expr.Env) (int, error)
-	// Branches returns all the branches' steps.
-	Branches() [][]*Step
-}
-
 // Call is the shape of kinds that touch the world: http. Rendering and judging
 // are pure and stand here; performing the request is the engine's [Caller].
 type Call interface {

@@ -109,6 +109,9 @@ type IntentData struct {
 	RequestHash string `json:"request_hash,omitempty"`
 	Reserve     string `json:"reserve,omitempty"` // the most the attempt may cost
 	WakeAt      *Time  `json:"wake_at,omitempty"` // of a wait
+	// ReserveTokens is the most tokens that the attempt may use, both ways together.
+	ReserveTokens int64    `json:"reserve_tokens,omitempty"`
+	Awaited       *Awaited `json:"awaited,omitempty"` // of a wait for a message
 }
 
 // Then is what follows an outcome. It is decided once, when the outcome is
@@ -138,22 +141,29 @@ type OutcomeData struct {
 	Cost       string          `json:"cost,omitempty"` // what it cost; absent: unknown, the reservation stays
 	RetryAt    *Time           `json:"retry_at,omitempty"`
 	Then       Then            `json:"then,omitempty"`
-	Found      *bool           `json:"found,omitempty"` // of a verify query
+	Found      *bool           `json:"found,omitempty"`  // of a verify query
+	Tokens     *TokensView     `json:"tokens,omitempty"` // absent: unknown, the reservation stays
+	Next       json.RawMessage `json:"next,omitempty"`   // what makes the next attempt's request another one
+	Event      json.RawMessage `json:"event,omitempty"`  // of an emit: what was sent out
 }
 
 // exact reports whether reading back what the data is written as surely gives
 // the same: times are written in milliseconds, and raw JSON without spaces.
 func (d OutcomeData) exact() bool {
-	return d.RetryAt == nil && dense(d.Result) && dense(d.Output)
+	return d.RetryAt == nil && dense(d.Result) && dense(d.Output) && dense(d.Next) && dense(d.Event)
 }
 
 // DecidedData is the data of `decided`.
 type DecidedData struct {
-	Branch *int            `json:"branch,omitempty"` // of a switch; -1: none
-	By     string          `json:"by,omitempty"`     // what settled a doubt: verify, key_window
-	Then   Then            `json:"then,omitempty"`
-	Output json.RawMessage `json:"output,omitempty"`
-	Detail string          `json:"detail,omitempty"`
+	Branch *int              `json:"branch,omitempty"` // of a switch; -1: none
+	Enter  bool              `json:"enter,omitempty"`  // of another block
+	Items  []json.RawMessage `json:"items,omitempty"`  // of a foreach
+	Until  *bool             `json:"until,omitempty"`  // of an iteration: whether it is the last
+	Error  *Failure          `json:"error,omitempty"`  // of an iteration that has failed
+	By     string            `json:"by,omitempty"`     // what settled a doubt: verify, key_window
+	Then   Then              `json:"then,omitempty"`
+	Output json.RawMessage   `json:"output,omitempty"`
+	Detail string            `json:"detail,omitempty"`
 }
 
 // WokeData is the data of `woke`.
@@ -203,6 +213,7 @@ type OrderData struct {
 	NewKey   bool              `json:"new_key,omitempty"`
 	Budget   *BudgetData       `json:"budget,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
+	Shown    string            `json:"shown,omitempty"` // of an approval: the hash of what was decided on; Output is what came with it
 	Rejected *Failure          `json:"rejected,omitempty"`
 }
 

@@ -10,7 +10,6 @@ import (
 	"recourse/idempotency"
 	"recourse/internal/mutant"
 	"recourse/journal"
-	"recourse/retry"
 	"recourse/saga/expr"
 )
 
@@ -30,14 +29,19 @@ type Send struct {
 	Until      time.Time // not to be sent after it; zero: whenever
 }
 
-// Dispatch says: append Intent, and when it is committed, send Send. Not before, and once.
+// Dispatch says: append Intent, and when it is committed, send Send. Not before, and
+// once. With a Task nothing is sent: the task is appended with the intent, for a worker.
 type Dispatch struct {
 	Intent journal.Record
 	Send   Send
+	Task   *journal.Task
 }
 
-// Write says: append this record; nothing has to happen outside.
-type Write struct{ Record journal.Record }
+// Write says: append this record, and with it these events; nothing has to happen outside.
+type Write struct {
+	Record journal.Record
+	Events []journal.Event
+}
 
 // WakeAt says: at this time, by the store's clock and never before, append Woke.
 type WakeAt struct {
@@ -64,6 +68,8 @@ const (
 
 // Decide says what comes next, in a fixed order. It only reads. The same
 // records give the same decisions, whether they were applied one by one or all at once.
+// Of all that could be appended now, in branches side by side, it says only the first, as the last decision but for
+// the saga's time-out: what follows is decided when that is applied.
 // Records in decisions have no seq, time, node or hash yet: see Seal.
 func (m *Machine) Decide() []Decision {
 	if m.paused {
@@ -96,13 +102,8 @@ func (m *Machine) decide() []Decision {
 
 // pivotOpen reports whether the pivot may be happening: from its intent on.
 func (m *Machine) pivotOpen() bool {
-	n, _ := m.current()
-	return n != nil && n.step.Pivot && (n.do.doubt || n.do.state == open)
-}
-
-func (m *Machine) decideGroup(g *group) []Decision {
-	step := g.steps[g.next]
-	return m.decideStep(m.node(step.ID, g, step))
+	p := m.pivot
+	return p != nil && !p.do.state.ended() && (p.do.doubt || p.do.state == open)
 }
 
 // decideStep goes forward with a step.
@@ -111,13 +112,17 @@ func (m *Machine) decideStep(n *node) []Decision {
 	case ready:
 		return m.decideReady(n)
 	case backoff:
-		return wake(n.path, journal.Do, "backoff", n.do.retryAt)
+		return n.do.wake(n.path, journal.Do, "backoff")
 	case sleeping:
-		return wake(n.path, journal.Do, "sleep", n.do.retryAt)
+		return n.do.wake(n.path, journal.Do, "sleep")
 	case woken:
 		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: json.RawMessage("null")})
 	case chosen:
-		return m.decideBranch(n)
+		return m.decideBlock(n)
+	case awaiting:
+		return m.decideAwaiting(n)
+	case expired:
+		return m.decideExpired(n)
 	case checking:
 		return m.decideQuery(n)
 	case asking, holding, sticking:
@@ -134,7 +139,7 @@ func (m *Machine) decideReady(n *node) []Decision {
 			return m.refuse(n, expressionFailure("when", err))
 		}
 		if !yes {
-			return []Decision{Write{journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Do}}}
+			return []Decision{Write{Record: journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Do}}}
 		}
 	}
 	switch body := n.step.Body.(type) {
@@ -150,39 +155,27 @@ func (m *Machine) decideReady(n *node) []Decision {
 			return m.refuse(n, asFailure(n.step.Kind, err))
 		}
 		due = due.UTC().Truncate(time.Millisecond)
-		return []Decision{Write{journal.Record{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: encode(IntentData{WakeAt: &Time{due}})}}}
-	case Choice:
-		branch, err := body.Choose(env)
+		return []Decision{Write{Record: journal.Record{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: encode(IntentData{WakeAt: &Time{due}})}}}
+	case Block:
+		e, err := body.Enter(env)
 		if err != nil {
 			return m.refuse(n, asFailure(n.step.Kind, err))
 		}
-		return []Decision{Write{journal.Record{Kind: journal.Decided, Path: n.path, Way: journal.Do, Data: encode(DecidedData{Branch: &branch})}}}
+		return m.decided(n, journal.Do, DecidedData{Branch: e.Branch, Enter: e.Branch == nil, Items: e.Items})
+	case Await:
+		return m.decideAwait(n, body, env)
+	case Announce:
+		return m.announce(n, body, env)
 	case Call:
 		return m.decideCall(n, &n.do, journal.Do)
 	}
 	return m.refuse(n, &Failure{Code: "unknown_kind", Title: "this program cannot run a step of kind " + n.step.Kind})
 }
 
-// decideBranch goes on inside a switch, or ends it.
-func (m *Machine) decideBranch(n *node) []Decision {
-	switch {
-	case n.child.broken != nil:
-		b := n.child.broken
-		f := &Failure{Code: "step_failed", Title: "step " + b.path + " failed"}
-		if b.do.failure != nil {
-			f = b.do.failure
-		}
-		return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: f, Then: ThenFail})
-	case n.child.over():
-		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: m.lastOutput(n.child)})
-	}
-	return m.decideGroup(n.child)
-}
-
 // lastOutput is the output of a group's last step, null for an empty group.
 func (m *Machine) lastOutput(g *group) json.RawMessage {
 	if len(g.steps) > 0 {
-		if n := m.steps[g.steps[len(g.steps)-1].ID]; n != nil && n.output != nil {
+		if n := m.steps[g.prefix+g.steps[len(g.steps)-1].ID]; n != nil && n.output != nil {
 			return n.output
 		}
 	}
@@ -199,21 +192,24 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 	if mutant.On("key-per-attempt") {
 		request, generation = nil, s.attempts
 	}
-	if request == nil {
+	if request == nil || s.hint != nil {
 		var err error
 		if request, key, err = m.render(n, generation, way); err != nil {
 			return m.refuseWay(n, way, asFailure("request", err))
 		}
 		hash = request.Hash()
 	}
-	reserve := step.Cost.reserve()
-	if way == journal.Do && !m.account.Fits(reserve) && !mutant.On("no-budget") {
-		return m.overBudget(n, s, reserve)
-	}
 	d := IntentData{Request: request, RequestHash: hash}
-	if !reserve.IsZero() {
-		d.Reserve = reserve.Decimal()
+	reserve := step.reserve(*request)
+	if way == journal.Do && !mutant.On("no-budget") {
+		if !m.fits(reserve) {
+			return m.overBudget(n, s, reserve)
+		}
 	}
+	if !reserve.Cost.IsZero() {
+		d.Reserve = reserve.Cost.Decimal()
+	}
+	d.ReserveTokens = reserve.Input + reserve.Output
 	timeout := step.Timeout
 	if step.Deadline > 0 {
 		left := step.Deadline
@@ -226,8 +222,8 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 		timeout = min(timeout, left)
 	}
 	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: m.make(d, true)}
-	return []Decision{Dispatch{Intent: r, Send: Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation,
-		Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step)}}}
+	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step)}
+	return []Decision{Dispatch{Intent: r, Send: send, Task: m.task(step, send)}}
 }
 
 // until is when sending again is not safe any more: the zero time if it does not
@@ -245,17 +241,6 @@ func (m *Machine) stepOf(n *node, way journal.Way) *Step {
 		return &n.step.Compensate.Step
 	}
 	return n.step
-}
-
-// reserve is the most an attempt may cost.
-func (c Cost) reserve() retry.Money {
-	switch {
-	case c.Fixed != nil:
-		return *c.Fixed
-	case c.Reserve != nil:
-		return *c.Reserve
-	}
-	return retry.Money{}
 }
 
 // render makes the request and its key.
@@ -280,7 +265,7 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 		env.key, env.output, env.hasOutput = n.forwardKey(m), n.compensable(), true
 		env.err = m.reason
 	}
-	r, err := step.Body.(Call).Request(env)
+	r, err := m.request(n, step, way, env)
 	if err != nil {
 		return nil, "", err
 	}
@@ -288,6 +273,18 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 		return nil, "", err
 	}
 	return &r, key, nil
+}
+
+// request renders the request of a step, or makes it of the one before.
+func (m *Machine) request(n *node, step *Step, way journal.Way, env *env) (Request, error) {
+	s := &n.do
+	if way == journal.Undo {
+		s = &n.undo
+	}
+	if s.hint != nil && s.request != nil {
+		return step.Body.(Sequel).Follow(*s.request, s.hint)
+	}
+	return step.Body.(Call).Request(env)
 }
 
 // forwardKey is the key that the step's own requests carried.
@@ -318,33 +315,31 @@ func (m *Machine) windowOver(n *node, way journal.Way) []Decision {
 		Detail: "the other side may have forgotten the key, so sending again is not safe"})
 }
 
-// needsRaise reports whether the saga waits for its budget to be raised.
-func (m *Machine) needsRaise() bool {
+// needsRaise reports whether the step waits for the budget to be raised.
+func (m *Machine) needsRaise(n *node) bool {
 	if !m.asksForRaise() {
 		return false
 	}
-	g := m.forward
-	if g.over() || m.undoing {
-		g = m.finally
+	if _, call := n.step.Body.(Call); !call {
+		return false
 	}
-	for !g.over() {
-		step := g.steps[g.next]
-		n := m.steps[step.ID]
-		if n != nil && n.do.state == chosen {
-			g = n.child
-			continue
-		}
-		_, call := step.Body.(Call)
-		return call && (n == nil || n.do.state == ready) && !m.account.Fits(step.Cost.reserve())
+	ds := m.decideStep(n)
+	if len(ds) != 1 {
+		return false
 	}
-	return false
+	h, hold := ds[0].(Hold)
+	return hold && h.Entry.Kind == InboxBudget
 }
 
 func (m *Machine) asksForRaise() bool { return m.def.Budget != nil && m.def.Budget.Ask }
 
-func (m *Machine) overBudget(n *node, s *side, reserve retry.Money) []Decision {
-	f := &Failure{Code: codeBudget, Title: "the budget does not cover step " + n.path,
-		Detail: "it may cost " + reserve.String() + "; spent " + m.account.Spent.Decimal() + ", reserved " + m.account.Reserved.Decimal() + " of " + m.account.Budget.String()}
+// overBudget follows when an attempt does not fit into the budget. As long as others are
+// under way, and would leave room enough if they cost nothing, it waits for what they really cost.
+func (m *Machine) overBudget(n *node, s *side, reserve Usage) []Decision {
+	if m.mayFit(reserve) {
+		return nil
+	}
+	f := &Failure{Code: codeBudget, Title: "the budget does not cover step " + n.path, Detail: m.why(reserve)}
 	if m.asksForRaise() {
 		return m.holdBudget(n, f)
 	}
@@ -360,14 +355,14 @@ func (m *Machine) decideQuery(n *node) []Decision {
 	path := n.path + verifySuffix
 	switch q.state {
 	case backoff:
-		return wake(path, journal.Do, "verify", q.retryAt)
+		return q.wake(path, journal.Do, "verify")
 	case ready:
 		env := m.env(n)
 		env.key = n.do.key
 		r, err := v.Call.Body.(Call).Request(env)
 		if err != nil {
 			f := asFailure("verify", err)
-			return []Decision{Write{journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Refused,
+			return []Decision{Write{Record: journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Refused,
 				Data: encode(OutcomeData{Error: f, Then: ThenUnsure})}}}
 		}
 		rec := journal.Record{Kind: journal.Intent, Path: path, Way: journal.Do, Attempt: q.attempts + 1,
@@ -390,8 +385,8 @@ func (m *Machine) decideQuery(n *node) []Decision {
 // as if the attempt had failed on its way.
 func (m *Machine) afterAbsent(n *node) Then {
 	switch {
-	case m.reason != nil && !n.in.root().final:
-		return ThenFail // the saga is on its way back: there is nothing left to send for
+	case m.ending(n):
+		return ThenFail // the saga, or a block in it, is on its way back: there is nothing left to send for
 	case n.step.Retry.Left(n.do.round()):
 		return ThenRetry
 	}
@@ -414,16 +409,16 @@ func (m *Machine) otherwise(n *node) Then {
 // endFailed is how a step ends that surely had no effect: after the pivot there
 // is no way back, so it waits for a person instead.
 func (m *Machine) endFailed(n *node) Then {
-	if m.pivoted && m.reason == nil && !n.step.Continue && !n.in.root().final && !n.contained() {
+	if m.pivoted && m.reason == nil && !n.step.Continue && !n.in.final && !n.contained() {
 		return ThenStick
 	}
 	return ThenFail
 }
 
-// contained reports whether a switch around the step lets the saga go on when the step fails.
+// contained reports whether a block around the step lets the saga go on when the step fails.
 func (n *node) contained() bool {
 	for g := n.in; g.owner != nil; g = g.owner.in {
-		if g.owner.step.Continue {
+		if l := g.owner.block.layout.Loop; g.owner.step.Continue || l != nil && l.Collect {
 			return true
 		}
 	}
@@ -433,7 +428,7 @@ func (n *node) contained() bool {
 // endInDoubt is how a step ends whose doubt nothing has settled: for a person,
 // where going on by itself would leave an effect that cannot be undone right.
 func (m *Machine) endInDoubt(n *node) Then {
-	passes := n.step.Continue || n.in.root().final || n.contained()
+	passes := n.step.Continue || n.in.final || n.contained()
 	switch {
 	case mutant.On("doubt-is-failure"):
 		return ThenFail
@@ -479,11 +474,11 @@ func (m *Machine) refuseWay(n *node, way journal.Way, f *Failure) []Decision {
 }
 
 func (m *Machine) outcome(n *node, way journal.Way, class journal.Class, d OutcomeData) []Decision {
-	return []Decision{Write{journal.Record{Kind: journal.Outcome, Path: n.path, Way: way, Class: class, Data: encode(d)}}}
+	return []Decision{Write{Record: journal.Record{Kind: journal.Outcome, Path: n.path, Way: way, Class: class, Data: encode(d)}}}
 }
 
 func (m *Machine) decided(n *node, way journal.Way, d DecidedData) []Decision {
-	return []Decision{Write{journal.Record{Kind: journal.Decided, Path: n.path, Way: way, Data: encode(d)}}}
+	return []Decision{Write{Record: journal.Record{Kind: journal.Decided, Path: n.path, Way: way, Data: encode(d)}}}
 }
 
 func wake(path string, way journal.Way, timer string, due time.Time) []Decision {
@@ -499,16 +494,12 @@ func woke(path string, way journal.Way, timer string, due time.Time) journal.Rec
 func (m *Machine) decideFailing() []Decision {
 	if n := m.unsettled(); n != nil {
 		if n.do.state == doubted {
-			then := ThenAsk
-			if n.settlesBySending() && n.step.Retry.Left(n.do.round()) && !idempotency.Expired(n.do.firstSent, m.at, n.step.KeyWindow) {
-				then = ThenRetry
-			}
-			return m.decided(n, journal.Do, DecidedData{By: "undo", Then: then, Detail: "its compensation needs its output"})
+			return m.decided(n, journal.Do, DecidedData{By: "undo", Then: m.resume(n), Detail: "its compensation needs its output"})
 		}
 		return m.decideStep(n)
 	}
-	if n, _ := m.current(); n != nil && (n.do.state == open || n.do.state == checking) && !mutant.On("undo-before-the-answer") {
-		return m.decideStep(n) // its answer comes first
+	if ds, pending := m.settleOpen([]*group{m.forward}); pending && !mutant.On("undo-before-the-answer") {
+		return ds // answers come first
 	}
 	d := CompensatingData{Reason: *m.reason, Plan: []string{}}
 	plan, left := compensation.Plan(m.effects())
@@ -516,7 +507,20 @@ func (m *Machine) decideFailing() []Decision {
 		slices.Reverse(plan)
 	}
 	d.Plan, d.Residual = append(d.Plan, plan...), left
-	return []Decision{Write{journal.Record{Kind: journal.Compensating, Data: m.make(d, d.Residual == nil)}}}
+	return []Decision{Write{Record: journal.Record{Kind: journal.Compensating, Data: m.make(d, d.Residual == nil)}}}
+}
+
+// resume is how a step that has ended in doubt is settled after all. One that was left behind, because
+// a block around it failed, goes on by its own policy.
+func (m *Machine) resume(n *node) Then {
+	again := n.settlesBySending() || n.left && n.step.InDoubt.Policy == RetrySame
+	switch {
+	case again && n.step.Retry.Left(n.do.round()) && !idempotency.Expired(n.do.firstSent, m.at, n.step.KeyWindow):
+		return ThenRetry
+	case n.left && n.step.InDoubt.Policy == VerifyIt:
+		return ThenVerify
+	}
+	return ThenAsk
 }
 
 // unsettled returns a step in doubt whose compensation cannot be rendered
@@ -555,7 +559,7 @@ func (m *Machine) effects() []compensation.Effect {
 	kept := m.nothingUndone()
 	for _, n := range m.order {
 		class, ok := n.effect()
-		if !ok || n.in.root().final {
+		if !ok || n.in.final {
 			continue
 		}
 		e := compensation.Effect{Path: n.path, First: n.first, Class: class, None: n.step.NoCompensation, Kept: kept}
@@ -605,12 +609,12 @@ func (m *Machine) decideUndo() []Decision {
 				return m.refuseWay(n, journal.Undo, expressionFailure("compensate.when", err))
 			}
 			if !yes {
-				return []Decision{Write{journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Undo}}}
+				return []Decision{Write{Record: journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Undo}}}
 			}
 		}
 		return m.decideCall(n, &n.undo, journal.Undo)
 	case backoff:
-		return wake(n.path, journal.Undo, "backoff", n.undo.retryAt)
+		return n.undo.wake(n.path, journal.Undo, "backoff")
 	case asking, holding, sticking:
 		return m.hold(n, &n.undo, journal.Undo)
 	}
@@ -636,7 +640,7 @@ func (m *Machine) decideEnd(status Status) []Decision {
 	} else {
 		d.Reason, d.Residual = m.reason, m.residual
 	}
-	return []Decision{Write{journal.Record{Kind: journal.Finished, Data: m.make(d, d.exact())}}}
+	return []Decision{Write{Record: journal.Record{Kind: journal.Finished, Data: m.make(d, d.exact())}}}
 }
 
 // result is the saga's output. Every step has succeeded by then, so an output

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"strings"
 	"time"
 
 	"recourse/idempotency"
@@ -34,6 +35,19 @@ type Definition struct {
 	ByID map[string]*Step
 	// Warnings are findings that publishing survives.
 	Warnings []Finding
+}
+
+// Step returns the step that a path names, whatever iterations it is in; nil if there is none.
+func (d *Definition) Step(path string) *Step {
+	return d.ByID[StepID(path)]
+}
+
+// StepID is the id of the step that a path names: "fetch" of "pages[3].fetch", and
+// "pages" of the iteration "pages[3]".
+func StepID(path string) string {
+	path = path[strings.LastIndexByte(path, '.')+1:]
+	id, _, _ := strings.Cut(path, "[")
+	return id
 }
 
 // Var is a variable with a constant value that a definition brings itself. The

@@ -36,6 +36,12 @@ func (d IntentData) encode() json.RawMessage {
 	if d.WakeAt != nil {
 		b = append(field(b, "wake_at"), encode(d.WakeAt)...)
 	}
+	if d.ReserveTokens != 0 {
+		b = strconv.AppendInt(field(b, "reserve_tokens"), d.ReserveTokens, 10)
+	}
+	if d.Awaited != nil {
+		b = append(field(b, "awaited"), encode(d.Awaited)...)
+	}
 	return object(b, 0)
 }
 
@@ -82,6 +88,11 @@ func (d OutcomeData) encode() json.RawMessage {
 	if d.Found != nil {
 		b = strconv.AppendBool(field(b, "found"), *d.Found)
 	}
+	if d.Tokens != nil {
+		b = append(field(b, "tokens"), encode(d.Tokens)...)
+	}
+	b = rawField(b, "next", d.Next)
+	b = rawField(b, "event", d.Event)
 	return object(b, 0)
 }
 

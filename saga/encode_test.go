@@ -20,7 +20,7 @@ func TestDense(t *testing.T) {
 
 // What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
-	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 4, reflect.TypeFor[Request](): 4, reflect.TypeFor[OutcomeData](): 8} {
+	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 6, reflect.TypeFor[Request](): 4, reflect.TypeFor[OutcomeData](): 11} {
 		if n := typ.NumField(); n != fields {
 			t.Fatalf("%s has %d fields, %d are tested", typ, n, fields)
 		}
@@ -45,11 +45,16 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 			}
 		}
 		found := r.IntN(2) == 0
-		outcome := OutcomeData{StatusCode: r.IntN(3) * 201, Result: doc(), Output: doc(), Cost: text(), RetryAt: at(), Then: Then(text())}
+		outcome := OutcomeData{StatusCode: r.IntN(3) * 201, Result: doc(), Output: doc(), Cost: text(), RetryAt: at(), Then: Then(text()), Next: doc(), Event: doc()}
 		if r.IntN(2) == 0 {
 			outcome.Error, outcome.Found = &Failure{Code: text(), Title: text(), Detail: text()}, &found
+			outcome.Tokens = &TokensView{Input: r.Int64N(9), Output: r.Int64N(9)}
 		}
-		for _, v := range []encoder{IntentData{Request: request, RequestHash: text(), Reserve: text(), WakeAt: at()}, outcome} {
+		var awaited *Awaited
+		if r.IntN(4) == 0 {
+			awaited = &Awaited{Signal: text(), Approval: &ApprovalData{Title: text(), Approvers: []string{text()}, Shown: doc(), ShownHash: text()}}
+		}
+		for _, v := range []encoder{IntentData{Request: request, RequestHash: text(), Reserve: text(), WakeAt: at(), ReserveTokens: r.Int64N(2) * 900, Awaited: awaited}, outcome} {
 			want, err := journal.Encode(v)
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 type env struct {
 	m         *Machine
 	n         *node   // nil: the definition's output
+	g         *group  // whose templates these are; nil: the definition's
 	answer    *Answer // nil: there is none, or no complete one
 	key       string
 	output    json.RawMessage
@@ -23,12 +24,22 @@ type env struct {
 // how the saga ends.
 func (m *Machine) env(n *node) *env {
 	e := &env{m: m, n: n}
-	if n != nil && n.in.root().final {
+	if n != nil {
+		e.g = n.in
+	}
+	if n != nil && n.in.final {
 		e.hasOutput, e.err = true, m.reason
 		if m.reason == nil {
 			e.output, _ = m.result()
 		}
 	}
+	return e
+}
+
+// envOf returns what the templates of an iteration as a whole see.
+func (m *Machine) envOf(g *group) *env {
+	e := m.env(g.owner)
+	e.g = g
 	return e
 }
 
@@ -40,7 +51,7 @@ func (e *env) Root(name string) (any, bool) {
 	case "vars":
 		return e.m.vars, true
 	case "steps":
-		return stepsRoot{e.m}, true
+		return stepsRoot{e.m, e.g}, true
 	case "saga":
 		return e.m.about(), true
 	case "result":
@@ -54,6 +65,23 @@ func (e *env) Root(name string) (any, bool) {
 		return raw(e.output), e.hasOutput
 	case "error":
 		return e.err.value(), e.hasOutput
+	}
+	return e.loop(name)
+}
+
+// loop finds what the loops around a template give it.
+func (e *env) loop(name string) (any, bool) {
+	for g := e.g; g != nil && g.owner != nil; g = g.owner.in {
+		l := g.owner.block.layout.Loop
+		switch {
+		case l == nil:
+		case name == "index":
+			return json.Number(itoa(g.index)), true
+		case name == l.As && g.index < len(l.Items):
+			return raw(l.Items[g.index]), true
+		case name == "history" && l.History:
+			return g.owner.block.history(g.index), true
+		}
 	}
 	return nil, false
 }
@@ -84,7 +112,7 @@ func (m *Machine) about() map[string]any {
 	for k, v := range m.labels { // any order
 		labels[k] = v
 	}
-	status := m.Status()
+	status := m.status(m.stands)
 	if m.reason == nil && m.forward.over() {
 		status = Succeeded
 	} else if m.undoing && m.undone == len(m.plan) {
@@ -103,7 +131,10 @@ func (m *Machine) about() map[string]any {
 }
 
 // stepsRoot is the root `steps`.
-type stepsRoot struct{ m *Machine }
+type stepsRoot struct {
+	m *Machine
+	g *group // from where it is asked
+}
 
 // Field implements expr.Object. A step that was not reached has null fields: the
 // definition's check has seen to it that only steps that may have run are named.
@@ -111,15 +142,64 @@ func (s stepsRoot) Field(id string) (any, bool) {
 	if _, ok := s.m.def.ByID[id]; !ok {
 		return nil, false
 	}
-	n := s.m.steps[id]
+	n := s.m.seen(id, s.g)
 	if n == nil {
-		return map[string]any{"output": nil, "status": string(s.m.untouched(id)), "error": nil}, true
+		return map[string]any{"output": nil, "status": string(s.m.untouched(id, s.g)), "error": nil, "failed": nil}, true
 	}
 	var failure any
 	if f := n.do.failure; f != nil && n.do.state != done {
-		failure = map[string]any{"code": f.Code, "title": f.Title, "detail": f.Detail}
+		failure = f.value()
 	}
-	return map[string]any{"output": raw(n.output), "status": string(s.m.stepStatus(n)), "error": failure}, true
+	return map[string]any{"output": raw(n.output), "status": string(s.m.stepStatus(n)), "error": failure, "failed": n.lost()}, true
+}
+
+func (f *Failure) value() map[string]any {
+	return map[string]any{"code": f.Code, "title": f.Title, "detail": f.Detail}
+}
+
+// lost lists the iterations of a loop that were left out.
+func (n *node) lost() any {
+	if n.block == nil || n.block.layout.Loop == nil {
+		return nil
+	}
+	out := make([]any, 0, len(n.block.lost))
+	for _, l := range n.block.lost {
+		item := map[string]any{"index": json.Number(itoa(l.Index)), "error": l.Error.value()}
+		if items := n.block.layout.Loop.Items; l.Index < len(items) {
+			item["item"] = raw(items[l.Index])
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
+// seen returns the step that an id names from inside a group: that of the same
+// iteration, where it is in a loop. nil: it has no records.
+func (m *Machine) seen(id string, g *group) *node {
+	prefix := ""
+	if g != nil {
+		prefix = g.prefix
+	}
+	for {
+		if n := m.steps[prefix+id]; n != nil || prefix == "" {
+			return n
+		}
+		was := prefix
+		for ; g != nil && prefix == was; g = g.above() {
+			prefix = g.prefix
+		}
+		if prefix == was {
+			prefix = ""
+		}
+	}
+}
+
+// above is the group around a group, nil at the top.
+func (g *group) above() *group {
+	if g.owner == nil {
+		return nil
+	}
+	return g.owner.in
 }
 
 // Names implements expr.Object.

@@ -13,10 +13,11 @@ import (
 
 // The kinds of inbox entries.
 const (
-	InboxInDoubt = "in_doubt"
-	InboxStuck   = "stuck"
-	InboxHeld    = "held"
-	InboxBudget  = "budget"
+	InboxApproval = "approval"
+	InboxInDoubt  = "in_doubt"
+	InboxStuck    = "stuck"
+	InboxHeld     = "held"
+	InboxBudget   = "budget"
 )
 
 // Entry is something that waits for a person.
@@ -32,7 +33,12 @@ type Entry struct {
 	Key     string      `json:"key,omitempty"`
 	SentAt  *Time       `json:"sent_at,omitempty"`
 	Actions []string    `json:"actions"`
-	ETag    string      `json:"etag"`
+	// Of an approval: what is to be decided, by whom, and the schema of the data that comes with it.
+	Shown     json.RawMessage `json:"shown,omitempty"`
+	ShownHash string          `json:"shown_hash,omitempty"`
+	Approvers []string        `json:"approvers,omitempty"`
+	Form      json.RawMessage `json:"form,omitempty"`
+	ETag      string          `json:"etag"`
 }
 
 // Data is the part of the entry that stores keep as bytes.
@@ -61,6 +67,9 @@ func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
 		e.Title = "Step " + n.path + " has failed after the pivot: the saga can only go forward"
 		e.Detail = "Mend the cause and retry; or resolve it as succeeded (with its output), skip it, or fail the saga and leave its effects."
 		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
+	}
+	if n.block != nil { // its steps have run: it cannot begin again
+		e.Actions = []string{"succeeded", "failed", "skip"}
 	}
 	if way == journal.Undo {
 		e.Actions = []string{"retry", "compensated", "skip"}

@@ -53,12 +53,16 @@ type Machine struct {
 	vars    map[string]any
 	labels  map[string]string
 	account retry.Account
+	tokens  tokens
+	// underway is the part of what the account has reserved that is of attempts under way.
+	underway retry.Money
 
 	forward *group
 	finally *group
 	steps   map[string]*node // by path; only those that a record touched
-	next    *node            // the last one that was made and that no record has touched yet
-	order   []*node          // the same, by their first record
+	due     map[string]*node // steps inside blocks that may get their first record now
+	order   []*node          // the touched ones, by their first record
+	pivot   *node            // nil: not touched yet
 
 	paused   bool
 	pivoted  bool
@@ -70,46 +74,23 @@ type Machine struct {
 	undoing  bool
 	residual []compensation.Residue
 	finished *FinishedData
-	mail     map[string]bool // orders that records have folded in
-}
-
-// group is a list of steps that run one after another.
-type group struct {
-	steps  []*Step
-	next   int
-	owner  *node // the switch around it; nil at the top
-	broken *node // the step whose failure ended it
-	final  bool  // the definition's `finally`
-}
-
-func (g *group) over() bool { return g.next >= len(g.steps) || g.broken != nil }
-
-// node is one step of this saga.
-type node struct {
-	step   *Step
-	path   string
-	in     *group
-	first  int64 // the seq of its first record
-	do     side
-	undo   side
-	query  side // the status query of `verify`
-	child  *group
-	branch int
-	output json.RawMessage
-	passed bool // its group has moved on
-	// given replaces output in the compensation's templates: an operator's word.
-	given json.RawMessage
+	mail     map[string]bool              // orders that records have folded in
+	signals  map[string][]json.RawMessage // that nobody has waited for yet, by name, the oldest first
+	asks     int                          // how often what waits for people has changed
 }
 
 // New returns the machine of a saga without records.
 func New(def *Definition, id uuid.UUID) *Machine {
-	return &Machine{
+	m := &Machine{
 		def: def, id: id,
 		steps:   make(map[string]*node),
 		mail:    make(map[string]bool),
 		forward: &group{steps: def.Steps},
 		finally: &group{steps: def.Finally, final: true},
 	}
+	m.enter(m.forward)
+	m.enter(m.finally)
+	return m
 }
 
 // Replay returns the machine that records make.
@@ -154,52 +135,87 @@ func (m *Machine) Seal(r journal.Record, at time.Time, writer string) journal.Re
 }
 
 // Status derives the saga's status.
-func (m *Machine) Status() Status {
+func (m *Machine) Status() Status { return m.status(m.waits) }
+
+// status derives it with what counts as waiting.
+func (m *Machine) status(waits func(*node) bool) Status {
 	switch {
 	case m.finished != nil:
 		return m.finished.Status
 	case m.paused:
 		return PausedStatus
-	}
-	n, s := m.current()
-	switch {
-	case s != nil && s.state.inbox():
-		return Stuck
 	case m.undoing && m.undone < len(m.plan):
+		if m.plan[m.undone].undo.state.inbox() {
+			return Stuck
+		}
 		return Undoing
-	case n != nil && (s.state == backoff || s.state == sleeping):
-		return Waiting
-	case n != nil && s.state == checking && n.query.state == backoff:
-		return Waiting
-	case m.needsRaise():
-		return Waiting
 	}
-	return Running
+	status := Succeeded // of no step at all
+	m.standing(func(n *node) bool {
+		switch s := m.asked(n); {
+		case s.state.inbox():
+			status = Stuck
+		case waits(n):
+			if status == Succeeded {
+				status = Waiting
+			}
+		default:
+			status = Running
+		}
+		return status != Stuck
+	})
+	if status == Succeeded {
+		return Running
+	}
+	return status
 }
 
-// current returns the step that the saga stands at, and the way of it that counts.
-func (m *Machine) current() (*node, *side) {
-	if m.undoing {
-		if m.undone < len(m.plan) {
-			n := m.plan[m.undone]
-			return n, &n.undo
-		}
-		if n := m.frontier(m.finally); n != nil {
-			return n, m.asked(n)
-		}
-		return nil, nil
+// waits reports whether the step goes on at some time, or at somebody's word, and not by itself.
+func (m *Machine) waits(n *node) bool {
+	switch n.do.state {
+	case backoff, sleeping, awaiting:
+		return true
+	case checking:
+		return n.query.state == backoff
+	case ready:
+		return m.needsRaise(n)
+	case open:
+		return n.queued()
 	}
-	if m.reason != nil {
-		if n := m.unsettled(); n != nil {
-			return n, m.asked(n)
-		}
+	return false
+}
+
+// stands is waits without a look at the budget, which would render templates.
+func (m *Machine) stands(n *node) bool { return n.do.state != ready && m.waits(n) }
+
+// standing visits the steps that the saga stands at: those that may go on, or
+// wait, now; of a saga that fails, first of all the one that keeps it from being undone.
+// visit says whether to go on.
+func (m *Machine) standing(visit func(*node) bool) {
+	switch {
+	case m.undoing:
+		m.finally.walk(visit)
+	case m.reason != nil && m.unsettled() != nil:
+		visit(m.unsettled())
+	case m.reason != nil || !m.forward.over():
+		m.forward.walk(visit)
+	default:
+		m.finally.walk(visit)
 	}
-	for _, g := range []*group{m.forward, m.finally} {
-		if n := m.frontier(g); n != nil {
-			return n, m.asked(n)
-		}
+}
+
+// place returns the path of the step that the saga stands at, or of the first of several; "" for none.
+func (m *Machine) place() (path string) {
+	if m.undoing && m.undone < len(m.plan) {
+		return m.plan[m.undone].path
 	}
-	return nil, nil
+	m.standing(func(n *node) bool {
+		if n.first != 0 {
+			path = n.path
+		}
+		return path == ""
+	})
+	return path
 }
 
 // asked returns the side of n that waits for a person, if one does: the query's or its own.
@@ -210,56 +226,42 @@ func (m *Machine) asked(n *node) *side {
 	return &n.do
 }
 
-// frontier returns the innermost step of g that a record touched and that has not ended.
-func (m *Machine) frontier(g *group) *node {
-	for !g.over() {
-		n := m.steps[g.steps[g.next].ID]
-		if n == nil || n.do.state != chosen || n.child.over() {
-			return n
-		}
-		g = n.child
-	}
-	return nil
-}
-
-// node returns the step's node, made on its first record.
-func (m *Machine) node(path string, g *group, step *Step) *node {
-	if n := m.steps[path]; n != nil {
-		return n
-	}
-	if n := m.next; n == nil || n.path != path || n.in != g {
-		m.next = &node{step: step, path: path, in: g}
-	}
-	return m.next
-}
-
-// locate finds the step that a path names, where the saga now stands: only the
-// next step of a group that is running may get its first record.
+// locate finds the step that a path names: one that was touched before, or one
+// that is the next of a group that is running.
 func (m *Machine) locate(path string) (*node, error) {
 	if n := m.steps[path]; n != nil {
 		return n, nil
 	}
 	for _, g := range []*group{m.forward, m.finally} {
-		for g != nil && !g.over() {
-			next := g.steps[g.next]
-			if next.ID == path {
-				return m.node(path, g, next), nil
-			}
-			n := m.steps[next.ID]
-			if n == nil {
-				break
-			}
-			g = n.child
+		if g.cur != nil && g.cur.path == path {
+			return g.cur, nil
 		}
+	}
+	if n := m.due[path]; n != nil {
+		return n, nil
 	}
 	return nil, fmt.Errorf("%w: no step %q is due", ErrImpossible, path)
 }
 
 func (m *Machine) touch(n *node, seq int64) {
-	if n.first == 0 {
-		n.first = seq
-		m.steps[n.path] = n
-		m.order = append(m.order, n)
+	if n.first != 0 {
+		return
+	}
+	n.first = seq
+	m.steps[n.path] = n
+	m.order = append(m.order, n)
+	if n.step.Pivot {
+		m.pivot = n
+	}
+	if n.in.owner == nil {
+		return
+	}
+	delete(m.due, n.path)
+	for g := n.in; g.owner != nil; g = g.owner.in {
+		if g.owner.block.layout.Loop != nil {
+			g.nodes = append(g.nodes, n)
+			break
+		}
 	}
 }
 
@@ -277,15 +279,24 @@ func (m *Machine) pin(d StartedData) error {
 		}
 		m.vars[name] = v
 	}
-	if b := m.def.Budget; b != nil && b.Amount != nil {
-		m.account.Budget = b.Amount
+	if b := m.def.Budget; b != nil {
+		m.tokens.budget = b.Tokens
+		if b.Amount != nil {
+			m.account.Budget = b.Amount
+		}
 	}
 	return m.rebudget(d.Budget)
 }
 
-// rebudget replaces the amount of the budget.
+// rebudget replaces what a budget names: its amount, its tokens.
 func (m *Machine) rebudget(b *BudgetData) error {
-	if b == nil || b.Amount == "" {
+	if b == nil {
+		return nil
+	}
+	if b.Tokens > 0 {
+		m.tokens.budget = b.Tokens
+	}
+	if b.Amount == "" {
 		return nil
 	}
 	amount, err := retry.Amount(b.Amount, b.Currency)

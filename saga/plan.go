@@ -104,11 +104,21 @@ func (p *planner) write(r journal.Record) error {
 
 // step carries out the next decision; over when there is none, or the saga would fail.
 func (p *planner) step() (over bool, err error) {
+	var waits *node
+	p.m.standing(func(n *node) bool {
+		if n.do.state == awaiting {
+			waits = n
+		}
+		return waits == nil
+	})
+	if waits != nil {
+		return false, p.message(waits)
+	}
 	ds := p.m.Decide()
 	if len(ds) == 0 || p.m.forward.over() && p.m.finally.over() {
 		return true, nil
 	}
-	switch d := ds[0].(type) {
+	switch d := first(ds).(type) {
 	case Dispatch:
 		return false, p.call(d)
 	case WakeAt:
@@ -121,23 +131,43 @@ func (p *planner) step() (over bool, err error) {
 	case Hold:
 		n := p.m.steps[d.Entry.Path]
 		if n == nil { // over budget: the step has no record yet
-			n = &node{step: p.m.def.ByID[d.Entry.Path], path: d.Entry.Path}
+			n = &node{step: p.m.def.Step(d.Entry.Path), path: d.Entry.Path}
 		}
-		return false, p.pretend(n.step, d.Entry.Title+": "+d.Entry.Detail)
+		return false, p.pretend(n.path, d.Entry.Title+": "+d.Entry.Detail)
 	}
 	return true, nil
 }
 
+// first is what can be carried out at once, or else the first wait.
+func first(ds []Decision) Decision {
+	for _, d := range ds {
+		switch d.(type) {
+		case Dispatch, Write:
+			return d
+		}
+	}
+	return ds[0]
+}
+
+// message has the step that waits for one get it.
+func (p *planner) message(n *node) error {
+	if a := n.awaited.Approval; a != nil {
+		p.plan.Approvals = append(p.plan.Approvals, n.path)
+	}
+	return p.pretend(n.path, "")
+}
+
 // call plans a request and has it succeed.
 func (p *planner) call(d Dispatch) error {
-	step := p.m.def.ByID[d.Send.Path]
+	path := d.Send.Path
+	step := p.m.def.Step(path)
 	request := d.Send.Request
-	s := p.describe(step)
+	s := p.describe(path, step.reserve(request).Cost)
 	s.Request, s.Key = &request, d.Send.Key
 	if step.Pivot {
 		p.planUndo()
 	}
-	output := p.output(step)
+	output := p.output(path)
 	if output != nil {
 		s.Output = output
 	} else {
@@ -147,42 +177,42 @@ func (p *planner) call(d Dispatch) error {
 	if err := p.write(d.Intent); err != nil {
 		return err
 	}
-	o := OutcomeData{Output: output}
-	if reserve := step.Cost.reserve(); !reserve.IsZero() {
-		o.Cost = reserve.Decimal()
-	}
+	o := OutcomeData{Output: output, Cost: s.Cost}
 	r := journal.Record{Kind: journal.Outcome, Path: d.Send.Path, Way: d.Send.Way, Attempt: d.Send.Attempt, Generation: d.Send.Generation,
 		Class: journal.Succeeded, Data: encode(o)}
 	if err := p.write(r); err != nil {
 		return err
 	}
-	s.Undo = p.compensation(step)
+	s.Undo = p.compensation(path)
 	p.plan.Steps = append(p.plan.Steps, s)
 	return nil
 }
 
-// output is what the step is taken to give; nil when no stub says.
-func (p *planner) output(step *Step) json.RawMessage {
-	if stub, ok := p.stubs[step.ID]; ok && len(stub) > 0 {
-		return stub
+// output is what the step is taken to give; nil when no stub says. A stub is for a path,
+// or, by a step's id, for all iterations.
+func (p *planner) output(path string) json.RawMessage {
+	for _, name := range []string{path, StepID(path)} {
+		if stub := p.stubs[name]; len(stub) > 0 {
+			return stub
+		}
 	}
 	return nil
 }
 
-// describe begins the entry of a step and books the most that it may cost.
-func (p *planner) describe(step *Step) PlannedStep {
-	s := PlannedStep{Path: step.ID, Kind: step.Kind, Pivot: step.Pivot}
+// describe begins the entry of a step and books the most that it may cost; cost is that of an attempt.
+func (p *planner) describe(path string, cost retry.Money) PlannedStep {
+	step := p.m.def.Step(path)
+	s := PlannedStep{Path: path, Kind: step.Kind, Pivot: step.Pivot}
 	if _, ok := step.Body.(Call); !ok {
 		return s
 	}
 	s.Attempts = step.Retry.Attempts
-	cost := step.Cost.reserve()
 	if cost.IsZero() {
 		return s
 	}
 	s.Cost = cost.Decimal()
 	if step.Retry.Attempts == 0 {
-		p.note("step %s is retried for ever at %s each time: its cost has no bound but the budget", step.ID, cost)
+		p.note("step %s is retried for ever at %s each time: its cost has no bound but the budget", path, cost)
 		p.worst = p.worst.Add(cost)
 		return s
 	}
@@ -193,14 +223,14 @@ func (p *planner) describe(step *Step) PlannedStep {
 }
 
 // compensation renders what would undo a step that has succeeded.
-func (p *planner) compensation(step *Step) *Planned {
-	c := step.Compensate
-	n := p.m.steps[step.ID]
-	if c == nil || n == nil {
+func (p *planner) compensation(path string) *Planned {
+	n := p.m.steps[path]
+	if n == nil || n.step.Compensate == nil {
 		return nil
 	}
+	c := n.step.Compensate
 	u := &Planned{Kind: c.Kind}
-	if cost := c.Cost.reserve(); !cost.IsZero() {
+	if cost, ok := c.Cost.reserve(); ok && !cost.IsZero() {
 		u.Cost = cost.Decimal()
 	}
 	request, key, err := p.m.render(n, n.undo.generation, journal.Undo)
@@ -214,73 +244,80 @@ func (p *planner) compensation(step *Step) *Planned {
 
 // wrote follows a record that needs nothing from outside.
 func (p *planner) wrote(r journal.Record) (over bool, err error) {
-	step := p.m.def.ByID[r.Path]
+	step := p.m.def.Step(r.Path)
 	switch r.Kind {
 	case journal.Finished, journal.Compensating:
 		return true, nil
 	case journal.Skipped:
-		p.plan.Steps = append(p.plan.Steps, PlannedStep{Path: step.ID, Kind: step.Kind, Skipped: true})
+		p.plan.Steps = append(p.plan.Steps, PlannedStep{Path: r.Path, Kind: step.Kind, Skipped: true})
 	case journal.Intent:
 		var d IntentData
 		if err := read(r, &d); err != nil {
 			return false, err
 		}
-		s := p.describe(step)
+		if d.Awaited != nil {
+			break // listed when the message has come
+		}
+		s := p.describe(r.Path, retry.Money{})
 		s.WakeAt = d.WakeAt
 		p.plan.Steps = append(p.plan.Steps, s)
 	case journal.Decided:
-		p.plan.Steps = append(p.plan.Steps, p.describe(step))
+		if !strings.HasSuffix(r.Path, "]") {
+			p.plan.Steps = append(p.plan.Steps, p.describe(r.Path, retry.Money{}))
+		}
 	case journal.Outcome:
-		return p.outcome(step, r)
+		return p.outcome(r)
 	}
 	return false, p.write(r)
 }
 
 // outcome follows the outcome of a step that only computes, or cannot begin.
-func (p *planner) outcome(step *Step, r journal.Record) (over bool, err error) {
+func (p *planner) outcome(r journal.Record) (over bool, err error) {
 	var d OutcomeData
 	if err := read(r, &d); err != nil {
 		return false, err
 	}
-	n := p.m.steps[step.ID]
+	n, step := p.m.steps[r.Path], p.m.def.Step(r.Path)
+	_, call := step.Body.(Call)
 	switch {
-	case d.Error != nil && n != nil && n.do.state == chosen:
-		return false, p.write(r) // of a step inside it, which is listed
+	case n != nil && n.do.state == chosen:
+		return false, p.write(r) // of a block, which is listed
 	case d.Error != nil && d.Error.Code != codeExpression && d.Error.Code != codeBudget:
-		s := p.describe(step)
+		s := p.describe(r.Path, retry.Money{})
 		s.Note = "fails: " + d.Error.Error()
 		p.plan.Steps = append(p.plan.Steps, s)
 		return false, p.write(r)
 	case d.Error != nil:
-		return false, p.pretend(step, p.missing(d.Error))
-	}
-	if _, ok := step.Body.(Value); ok {
-		s := p.describe(step)
+		return false, p.pretend(r.Path, p.missing(d.Error))
+	case !call && d.Output != nil && n == nil: // not the end of a wait, which is listed
+		s := p.describe(r.Path, retry.Money{})
 		s.Output = d.Output
 		p.plan.Steps = append(p.plan.Steps, s)
 	}
 	return false, p.write(r)
 }
 
-// pretend lists a step that cannot be rendered or paid, and has it succeed all the same.
-func (p *planner) pretend(step *Step, why string) error {
-	s := p.describe(step)
+// pretend lists a step that cannot be rendered or paid, or that waits for somebody, and has it succeed all the same.
+func (p *planner) pretend(path, why string) error {
+	step := p.m.def.Step(path)
+	cost, _ := step.Cost.reserve()
+	s := p.describe(path, cost)
 	s.Note = why
 	if step.Pivot {
 		p.planUndo()
 	}
-	output := p.output(step)
+	output := p.output(path)
 	if output != nil {
 		s.Output = output
 	} else {
 		p.blind = append(p.blind, step.ID)
 		output = json.RawMessage("null")
 	}
-	r := journal.Record{Kind: journal.Outcome, Path: step.ID, Way: journal.Do, Class: journal.Succeeded, Data: encode(OutcomeData{Output: output})}
+	r := journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Succeeded, Data: encode(OutcomeData{Output: output})}
 	if err := p.write(r); err != nil {
 		return err
 	}
-	s.Undo = p.compensation(step)
+	s.Undo = p.compensation(path)
 	p.plan.Steps = append(p.plan.Steps, s)
 	return nil
 }

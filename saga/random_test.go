@@ -3,6 +3,8 @@ package saga_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"recourse/compensation"
 	"recourse/journal"
+	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
@@ -46,6 +49,50 @@ finally:
   - {id: tell, http: "POST http://w/tell", body: {s: "${saga.status}"}, retry: 1}
 `
 
+const nested = `
+saga: nested
+timeout: 3h
+budget: {amount: 1.00 USD, tokens: 1000000}
+input: {n: integer}
+steps:
+  - {id: a, http: "POST http://w/a", body: {n: "${input.n}"}, compensate: {http: "DELETE http://w/a/${output.id}"}}
+  - id: many
+    foreach: [x, y, z, "${input.n}"]
+    as: one
+    max_parallel: 2
+    steps:
+      - {id: b, http: "POST http://w/b/${index}", body: {one: "${one}"}, cost: 0.10 USD, retry: 2, compensate: {http: "DELETE http://w/b/${one}?id=${output.id}"}}
+      - id: inner
+        parallel:
+          - {id: c, http: "PUT http://w/c", body: {b: "${steps.b.output.id}"}, retry: 2, in_doubt: {verify: {http: "GET http://w/c?key=${key}", found: result.body.found}, otherwise: ask}, compensate: {http: "DELETE http://w/c?key=${key}"}}
+          - {id: d, http: "POST http://w/d", body: {}, in_doubt: ask, compensate: {http: "DELETE http://w/d/${output.id}"}}
+          - {id: nap, sleep: 10s}
+    output: ${steps.b.output.id} ${one}
+  - id: some
+    foreach: ${steps.many.output}
+    max_parallel: 3
+    on_item_error: collect
+    steps:
+      - {id: e, http: "POST http://w/e", body: {item: "${item}"}, in_doubt: fail, compensate: {http: "DELETE http://w/e?key=${key}"}}
+      - {id: f, http: "GET http://w/f", retry: 1}
+  - id: loop
+    repeat: {until: "steps.g.output.ok ?? false", max: 3}
+    on_error: continue
+    steps:
+      - {id: g, http: "POST http://w/g", body: {before: "${len(history)}"}, retry: 1, compensate: {http: "DELETE http://w/g?key=${key}"}}
+      - {id: verify, when: index > 0, set: "${index}"}
+  - {id: pay, http: "POST http://w/pay", body: {lost: "${len(steps.some.failed)}"}, in_doubt: ask, pivot: true}
+  - id: both
+    parallel:
+      - {id: mail, http: "POST http://w/mail", body: {}, in_doubt: fail, on_error: continue}
+      - {id: ship, http: "POST http://w/ship", body: {}, retry: 2}
+finally:
+  - id: tell
+    parallel:
+      - {id: one, http: "POST http://w/tell", body: {s: "${saga.status}"}, retry: 1}
+      - {id: two, http: "POST http://w/tell", body: {s: "${saga.status}"}, retry: 1}
+`
+
 var answers = []string{
 	`200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`, `200 {"id":"x","ok":true,"found":true,"cost":0.05}`,
 	`200 {"id":"x","ok":true,"found":true}`,
@@ -62,13 +109,20 @@ var orders = []saga.Command{
 // Whatever the world and people do, the journal stays one that replays; every
 // prefix decides the same at once as one by one; and the promises hold.
 func TestAnyHistory(t *testing.T) {
-	def, errs := dsl.Parse("everything", []byte(everything), dsl.Options{Kinds: kinds.All()})
-	if errs != nil {
-		t.Fatal(errs)
+	for _, src := range []string{everything, nested} {
+		def, errs := dsl.Parse("definition", []byte(src), dsl.Options{Kinds: kinds.All()})
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		t.Run(def.Name, func(t *testing.T) { anyHistory(t, def) })
 	}
+}
+
+func anyHistory(t *testing.T, def *saga.Definition) {
 	reached := make(map[saga.Status]int) // by how many histories, at their end or on their way
+	most := 0                            // attempts at once
 	walk := func(rt *rapid.T) {
-		h := &history{t: rt, def: def, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		h := &history{t: rt, def: def, kindly: rapid.IntRange(0, 3).Draw(rt, "kindly") == 0, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, rapid.IntRange(1, 4).Draw(rt, "n")))})
 		if wrong != nil {
 			rt.Fatal(wrong)
@@ -76,7 +130,7 @@ func TestAnyHistory(t *testing.T) {
 		h.m = saga.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))
 		h.write(h.m.Start(data))
 		passed := make(map[saga.Status]bool)
-		for range rapid.IntRange(10, 200).Draw(rt, "length") {
+		for range rapid.IntRange(10, 400).Draw(rt, "length") {
 			on := h.step()
 			passed[h.m.Status()] = true
 			if !on {
@@ -84,6 +138,7 @@ func TestAnyHistory(t *testing.T) {
 			}
 		}
 		h.check()
+		most = max(most, h.most)
 		for s := range passed {
 			reached[s]++
 		}
@@ -97,7 +152,10 @@ func TestAnyHistory(t *testing.T) {
 			t.Errorf("no history reached %s: the test lost its reach (%v)", s, reached)
 		}
 	}
-	t.Logf("reached: %v", reached)
+	if def.Name == "nested" && most < 4 {
+		t.Errorf("at most %d attempts were under way at once", most)
+	}
+	t.Logf("reached: %v, at most %d attempts at once", reached, most)
 }
 
 // history is a random walk of one machine.
@@ -107,7 +165,9 @@ type history struct {
 	m       *saga.Machine
 	now     time.Time
 	records []journal.Record
-	open    *saga.Send
+	open    []saga.Send
+	most    int  // were open at once
+	kindly  bool // the world does as it is asked
 	mail    int
 }
 
@@ -129,21 +189,30 @@ func (h *history) tale() (out string) {
 // step does one thing: an order now and then, else what the machine wants.
 func (h *history) step() bool {
 	h.now = h.now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(h.t, "ms")) * time.Millisecond)
-	if rapid.IntRange(0, 29).Draw(h.t, "order?") == 29 {
+	if !h.kindly && rapid.IntRange(0, 29).Draw(h.t, "order?") == 29 {
 		return h.order()
 	}
-	if h.open != nil {
-		s := h.open
-		h.open = nil
+	if h.open != nil && (rapid.Bool().Draw(h.t, "answer?") || !h.goOn()) {
+		i := rapid.IntRange(0, len(h.open)-1).Draw(h.t, "which")
+		s := h.open[i]
+		h.open = append(h.open[:i:i], h.open[i+1:]...)
+		if len(h.open) == 0 {
+			h.open = nil
+		}
 		var at testing.T
-		r, err := h.m.Settle(s.Path, s.Way, s.Attempt, parseAnswer(&at, rapid.SampledFrom(answers).Draw(h.t, "answer")), h.now, rapid.Uint64().Draw(h.t, "chance"))
+		r, err := h.m.Settle(s.Path, s.Way, s.Attempt, parseAnswer(&at, h.answer()), h.now, rapid.Uint64().Draw(h.t, "chance"))
 		if err != nil {
 			h.t.Fatalf("%v\n%s", err, h.tale())
 		}
 		h.write(r)
 		return true
 	}
-	held := false
+	return h.goOn() || len(h.open) > 0 || (len(h.m.Inbox()) > 0 || h.m.Status() == saga.PausedStatus) && h.order()
+}
+
+// goOn does what the machine wants, if it wants anything.
+func (h *history) goOn() bool {
+	var waits []saga.WakeAt
 	for _, d := range h.m.Decide() {
 		switch d := d.(type) {
 		case saga.Write:
@@ -151,27 +220,37 @@ func (h *history) step() bool {
 			return true
 		case saga.Dispatch:
 			h.write(d.Intent)
-			h.open = &d.Send
+			h.open = append(h.open, d.Send)
+			h.most = max(h.most, len(h.open))
 			return true
 		case saga.WakeAt:
-			if d.At.After(h.now) {
-				h.now = d.At
-			}
-			h.write(d.Woke)
-			return true
-		case saga.Hold:
-			held = true
+			waits = append(waits, d)
 		}
 	}
-	return (held || h.m.Status() == saga.PausedStatus) && h.order()
+	if len(waits) == 0 || len(h.open) > 0 && rapid.Bool().Draw(h.t, "rather wait") {
+		return false
+	}
+	d := slices.MinFunc(waits, func(a, b saga.WakeAt) int { return a.At.Compare(b.At) })
+	if d.At.After(h.now) {
+		h.now = d.At
+	}
+	h.write(d.Woke)
+	return true
+}
+
+func (h *history) answer() string {
+	if h.kindly {
+		return answers[0]
+	}
+	return rapid.SampledFrom(answers).Draw(h.t, "answer")
 }
 
 func (h *history) order() bool {
 	c := rapid.SampledFrom(orders).Draw(h.t, "order")
 	if c.Do == "resolve" {
-		c.Path = rapid.SampledFrom([]string{"a", "b", "c", "e", "pay", "ship", "look", "tell"}).Draw(h.t, "path")
+		c.Path = rapid.SampledFrom([]string{"a", "b", "c", "e", "pay", "ship", "look", "tell", "many[0].b", "loop"}).Draw(h.t, "path")
 		if in := h.m.Inbox(); len(in) > 0 {
-			c.Path = in[0].Path
+			c.Path = rapid.SampledFrom(in).Draw(h.t, "entry").Path
 		}
 	}
 	h.mail++
@@ -189,10 +268,15 @@ func (h *history) check() {
 	}
 	compensating, cancelled := false, false
 	keys := make(map[string]string)
+	iterations := make(map[string]map[string]bool) // that have begun and not ended, by loop
 	for i, r := range h.records {
+		h.limits(iterations, r)
 		once, err := saga.Replay(h.def, h.m.ID(), h.records[:i+1])
 		if err != nil {
 			h.t.Fatal(err)
+		}
+		if c := once.Cost(); c.Budget == "1.00" && usd(c.Spent).Add(usd(c.Reserved)).Cmp(usd(c.Budget)) > 0 && !compensating {
+			h.t.Fatalf("spent %s and reserved %s of %s\n%s", c.Spent, c.Reserved, c.Budget, h.tale())
 		}
 		if i == len(h.records)-1 {
 			if a, b := fmt.Sprintf("%+v", once.View()), fmt.Sprintf("%+v", h.m.View()); once.Status() != h.m.Status() || once.Cost() != h.m.Cost() || len(a) != len(b) {
@@ -205,7 +289,7 @@ func (h *history) check() {
 		case journal.Cancelled:
 			cancelled = true
 		case journal.Intent:
-			if compensating && r.Way == journal.Do && r.Path != "tell" {
+			if compensating && r.Way == journal.Do && h.def.Step(r.Path).ID != "tell" && !strings.HasPrefix(h.def.Step(r.Path).ID, "o") && h.def.Step(r.Path).ID != "two" {
 				h.t.Fatalf("forward intent of %s after compensating\n%s", r.Path, h.tale())
 			}
 			if r.Key != "" {
@@ -233,4 +317,35 @@ func (h *history) check() {
 	if !h.m.Status().Terminal() && h.m.Status() != saga.PausedStatus && h.open == nil && len(h.m.Decide()) == 0 {
 		h.t.Fatalf("nothing to do, nobody to wait for, and not ended: %s\n%s", h.m.Status(), h.tale())
 	}
+}
+
+// limits holds loops to their max_parallel.
+func (h *history) limits(iterations map[string]map[string]bool, r journal.Record) {
+	loop, rest, inside := strings.Cut(r.Path, "[")
+	if !inside || r.Way == journal.Undo || r.Kind == journal.Operator {
+		return
+	}
+	index, step, _ := strings.Cut(rest, "]")
+	if step == "" {
+		delete(iterations[loop], index)
+		return
+	}
+	if r.Kind != journal.Intent && r.Kind != journal.Decided {
+		return
+	}
+	if iterations[loop] == nil {
+		iterations[loop] = make(map[string]bool)
+	}
+	iterations[loop][index] = true
+	if most := map[string]int{"many": 2, "some": 3, "loop": 1}[loop]; len(iterations[loop]) > most {
+		h.t.Fatalf("%d iterations of %s run at once, %d may\n%s", len(iterations[loop]), loop, most, h.tale())
+	}
+}
+
+func usd(amount string) retry.Money {
+	m, err := retry.Amount(amount, "USD")
+	if err != nil {
+		panic(err)
+	}
+	return m
 }

@@ -28,7 +28,7 @@ func Lost() Answer {
 // what follows. at is when the answer came, chance an even draw from all of
 // uint64 for the jitter. ErrStale if that attempt is not under way.
 func (m *Machine) Settle(path string, way journal.Way, attempt int, a Answer, at time.Time, chance uint64) (journal.Record, error) {
-	base, query := strings.CutSuffix(path, verifySuffix)
+	base, query := splitQuery(path)
 	n := m.steps[base]
 	if n == nil {
 		return journal.Record{}, fmt.Errorf("%w: %s", ErrStale, path)
@@ -70,6 +70,7 @@ type settling struct {
 	at     time.Time
 	chance uint64
 	d      OutcomeData
+	v      Verdict
 }
 
 func (t *settling) env() *env {
@@ -91,10 +92,11 @@ func (t *settling) judge() journal.Class {
 	call := t.step.Body.(Call)
 	t.d.StatusCode = t.a.Status
 	v := t.verdict(call)
+	t.v = v
 	t.d.Error = v.Error
 	if v.Class == journal.Succeeded {
 		t.d.Output = v.Output
-		if t.step.Output != nil {
+		if reader, ok := call.(Reader); t.step.Output != nil || ok && reader.Records() {
 			t.d.Result = t.result()
 		}
 	} else if t.a.Status > 0 {
@@ -103,7 +105,8 @@ func (t *settling) judge() journal.Class {
 	if v.Class == journal.Refused && len(t.step.Retry.On) > 0 && t.step.Retry.Retries(t.names(), false) {
 		v.Class = journal.Transient // the author says that this one is worth another try
 	}
-	t.d.Cost = t.cost(v.Class)
+	t.v.Class = v.Class
+	t.charge()
 	return v.Class
 }
 
@@ -114,6 +117,14 @@ func (t *settling) verdict(call Call) Verdict {
 			return broken(call, codeStatus, fmt.Sprintf("HTTP %d is not a status that `expect.status` names", t.a.Status), "", false)
 		}
 		return call.Judge(*t.s.request, t.a)
+	}
+	out := t.a.Body
+	if reader, ok := call.(Reader); ok {
+		v := reader.Read(*t.s.request, t.a)
+		if v.Class != journal.Succeeded {
+			return v
+		}
+		out = v.Output
 	}
 	if sch := t.step.Expect.Schema; sch != nil {
 		if detail := mismatch(sch, t.a.Body); detail != "" {
@@ -137,7 +148,6 @@ func (t *settling) verdict(call Call) Verdict {
 			return broken(call, code, title, "", false)
 		}
 	}
-	out := t.a.Body
 	if out == nil {
 		out = json.RawMessage("null")
 	}
@@ -181,12 +191,19 @@ func mismatch(sch Schema, body json.RawMessage) string {
 	return strings.Join(details, "; ")
 }
 
-// maxResult bounds the body that a record keeps of an answer beside the step's output.
-const maxResult = 16 << 10
+// maxResult bounds the body that a record keeps of an answer beside the step's
+// output, and maxRecorded that of a kind whose answers are kept whole.
+const (
+	maxResult   = 16 << 10
+	maxRecorded = 4 << 20
+)
 
 func (t *settling) result() json.RawMessage {
-	body := t.a.Body
-	if len(body) > maxResult {
+	body, most := t.a.Body, maxResult
+	if reader, ok := t.step.Body.(Reader); ok && reader.Records() {
+		most = maxRecorded
+	}
+	if len(body) > most {
 		body = encode(map[string]int{"left_out_bytes": len(body)})
 	}
 	return encode(struct {
@@ -196,15 +213,41 @@ func (t *settling) result() json.RawMessage {
 	}{t.a.Status, t.a.Headers, body})
 }
 
-// cost is what the attempt is known to have cost, "" when that is unknown and
-// its reservation stays.
-func (t *settling) cost(class journal.Class) string {
+// charge books what the attempt is known to have used; what is unknown stays reserved.
+func (t *settling) charge() {
+	priced, ok := t.step.Body.(Priced)
+	author := t.step.Cost.Fixed != nil || t.step.Cost.From != nil
+	if !t.a.Sent {
+		if author || ok {
+			t.d.Cost = "0"
+		}
+		if t.s.reservedTokens > 0 {
+			t.d.Tokens = &TokensView{}
+		}
+		return
+	}
+	if author {
+		t.d.Cost = t.cost()
+	}
+	if !ok {
+		return
+	}
+	used, known := priced.Used(*t.s.request, t.a)
+	if !known {
+		return
+	}
+	if used.Input != 0 || used.Output != 0 || t.s.reservedTokens > 0 {
+		t.d.Tokens = &TokensView{Input: used.Input, Output: used.Output}
+	}
+	if !author {
+		t.d.Cost = used.Cost.Decimal()
+	}
+}
+
+// cost is what the author's `cost` says, "" when that is unknown.
+func (t *settling) cost() string {
 	c := &t.step.Cost
 	switch {
-	case c.Fixed == nil && c.From == nil:
-		return ""
-	case !t.a.Sent:
-		return "0"
 	case t.a.Status == 0:
 		return ""
 	case c.Fixed != nil:
@@ -223,6 +266,28 @@ func (t *settling) cost(class journal.Class) string {
 		return ""
 	}
 	return m.Decimal()
+}
+
+// sequel has the next attempt be another request, if the kind knows a better one.
+func (t *settling) sequel(class journal.Class) bool {
+	q, ok := t.step.Body.(Sequel)
+	if !ok || class == journal.Held || t.m.ending(t.n) || !t.step.Retry.Left(t.s.round()) {
+		return false
+	}
+	hint, now := q.Next(*t.s.request, t.a, t.v, t.s.attempts)
+	switch {
+	case hint == nil:
+		return false
+	case now:
+		if t.step.Deadline > 0 && t.at.Sub(t.s.firstSent) >= t.step.Deadline {
+			return false
+		}
+		t.d.RetryAt, t.d.Then = &Time{t.at}, ThenRetry
+	case class != journal.Transient || !t.again():
+		return false
+	}
+	t.d.Next = hint
+	return true
 }
 
 // names is what the answer goes by in `on` and `not_on`.
@@ -249,12 +314,13 @@ func (t *settling) do() journal.Class {
 	}
 	switch {
 	case class == journal.Succeeded:
+	case !doubt && t.sequel(class):
 	case class == journal.Held:
 		t.d.Then = ThenHold
 	case class == journal.Refused:
 		t.d.Then = t.m.endFailed(t.n)
 	case !doubt: // transient
-		if (t.m.reason != nil && !t.n.in.root().final) || !t.again() {
+		if t.m.ending(t.n) || !t.again() {
 			t.d.Then = t.m.endFailed(t.n)
 		}
 	default:
@@ -391,19 +457,21 @@ func (t *settling) answered() Then {
 	return ThenAnswer
 }
 
-// Open lists the attempts that are under way, as the journal has it: for a
-// process that has just read the journal, those whose answer is lost.
+// Open lists the attempts that are under way, as the journal has it, but for those that
+// workers have: for a process that has just read the journal, those whose answer is lost.
 func (m *Machine) Open() []Attempt {
 	var list []Attempt
-	add := func(path string, way journal.Way, s *side) {
-		if s.state == open {
+	add := func(path string, way journal.Way, s *side, queued bool) {
+		if s.state == open && !queued {
 			list = append(list, Attempt{Path: path, Way: way, Number: s.attempts})
 		}
 	}
 	for _, n := range m.order {
-		add(n.path, journal.Do, &n.do)
-		add(n.path+verifySuffix, journal.Do, &n.query)
-		add(n.path, journal.Undo, &n.undo)
+		add(n.path, journal.Do, &n.do, queued(n.step))
+		add(n.path+verifySuffix, journal.Do, &n.query, false)
+		if n.step.Compensate != nil {
+			add(n.path, journal.Undo, &n.undo, queued(&n.step.Compensate.Step))
+		}
 	}
 	return list
 }

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -17,7 +18,9 @@ const (
 	backoff  state = "backoff"  // until retryAt
 	sleeping state = "sleeping" // a wait, until retryAt
 	woken    state = "woken"    // a wait that is over
-	chosen   state = "chosen"   // a switch in one of its branches
+	chosen   state = "chosen"   // a block whose steps run
+	awaiting state = "awaiting" // a message, until retryAt if that is a time
+	expired  state = "expired"  // no message has come in time
 	checking state = "checking" // in doubt, being settled by its status query
 	asking   state = "asking"   // the inbox: in doubt
 	holding  state = "holding"  // the inbox: credentials
@@ -32,6 +35,9 @@ func (s state) ended() bool {
 	return s == done || s == failed || s == doubted || s == skipped
 }
 
+// person reports whether the state may wait for a person: the inbox's, and an approval's.
+func (s state) person() bool { return s.inbox() || s == awaiting }
+
 func (s state) inbox() bool { return s == asking || s == holding || s == sticking }
 
 // event is what a record means to the way that it is about.
@@ -42,6 +48,7 @@ const (
 	evSleep  event = "sleep"
 	evWoke   event = "woke"
 	evChoose event = "choose"
+	evAwait  event = "await"
 	evSkip   event = "skip"
 	evDone   event = "done"
 	evRetry  event = "retry"
@@ -61,7 +68,7 @@ const (
 // happen, and a record that says so is refused.
 var transitions = map[state]map[event]state{
 	ready: {
-		evIntent: open, evSleep: sleeping, evChoose: chosen, evSkip: skipped,
+		evIntent: open, evSleep: sleeping, evChoose: chosen, evAwait: awaiting, evSkip: skipped,
 		evWoke: ready,                                   // the time was noted again, because some has passed
 		evDone: done, evFail: failed, evStick: sticking, // kinds that only compute, and requests that cannot be made
 		evAsk: asking, evVerify: checking, evDoubt: doubted, // the key's window is over; no budget is left
@@ -73,12 +80,14 @@ var transitions = map[state]map[event]state{
 	backoff:  {evWoke: ready},
 	sleeping: {evWoke: woken},
 	woken:    {evDone: done},
-	chosen:   {evDone: done, evFail: failed},
+	chosen:   {evDone: done, evFail: failed, evStick: sticking},
+	awaiting: {evDone: done, evFail: failed, evStick: sticking, evWoke: expired},
+	expired:  {evDone: done, evFail: failed, evStick: sticking},
 	checking: {evDone: done, evRetry: backoff, evAsk: asking, evFail: failed, evDoubt: doubted, evStick: sticking},
 	asking:   {evAgain: ready, evSettle: done, evGiveUp: failed, evLetLie: skipped},
 	holding:  {evAgain: ready, evSettle: done, evGiveUp: failed, evLetLie: skipped},
 	sticking: {evAgain: ready, evSettle: done, evGiveUp: failed, evLetLie: skipped},
-	doubted:  {evAsk: asking, evRetry: backoff}, // its undoing turns out to need its output
+	doubted:  {evAsk: asking, evRetry: backoff, evVerify: checking}, // its undoing turns out to need its output
 }
 
 // thenEvent maps what an outcome decided to the event it is.
@@ -90,35 +99,50 @@ var thenEvent = map[Then]event{
 
 // side is one way of a step: doing it, undoing it, or asking after it.
 type side struct {
-	state      state
-	attempts   int // so far, all of them
-	base       int // attempts before the operator's last retry: the policy counts from here
-	generation int
-	key        string
-	request    *Request // while it may be sent again
-	hash       string
-	reserved   retry.Money // of the attempt under way
-	unknown    retry.Money // of attempts whose cost is not known: still reserved
-	firstSent  time.Time   // of this generation
-	sentAt     time.Time   // of the last attempt
-	retryAt    time.Time   // with backoff and sleeping; with checking, when the query may begin
-	doubt      bool        // an attempt is in doubt, and nothing has settled it
-	class      journal.Class
-	status     int
-	failure    *Failure
-	allowed    bool  // a person who knows of the doubt has said to send it again, whatever the key's window
-	found      bool  // of a query that gave an answer
-	since      int64 // the seq of the record that led to the state, and its time
-	sinceAt    time.Time
+	state                         state
+	attempts                      int // so far, all of them
+	base                          int // attempts before the operator's last retry: the policy counts from here
+	generation                    int
+	key                           string
+	request                       *Request // while it may be sent again
+	hash                          string
+	reserved                      retry.Money     // of the attempt under way
+	unknown                       retry.Money     // of attempts whose cost is not known: still reserved
+	reservedTokens, unknownTokens int64           // likewise
+	hint                          json.RawMessage // what makes the next request another one
+	firstSent                     time.Time       // of this generation
+	sentAt                        time.Time       // of the last attempt
+	retryAt                       time.Time       // with backoff and sleeping; with checking, when the query may begin
+	doubt                         bool            // an attempt is in doubt, and nothing has settled it
+	class                         journal.Class
+	status                        int
+	failure                       *Failure
+	allowed                       bool  // a person who knows of the doubt has said to send it again, whatever the key's window
+	found                         bool  // of a query that gave an answer
+	since                         int64 // the seq of the record that led to the state, and its time
+	sinceAt                       time.Time
+	wakeup                        []Decision // the wait that the state is, once it was asked for
 }
 
-func (s *side) move(ev event, r journal.Record) error {
+// move takes a side to where an event leads.
+func (m *Machine) move(s *side, ev event, r journal.Record) error {
 	next, ok := transitions[s.state][ev]
 	if !ok {
 		return fmt.Errorf("%w: %s while %s", ErrImpossible, ev, s.name())
 	}
-	s.state, s.since, s.sinceAt = next, r.Seq, r.At
+	if s.state.person() || next.person() {
+		m.asks++
+	}
+	s.state, s.since, s.sinceAt, s.wakeup = next, r.Seq, r.At, nil
 	return nil
+}
+
+// wake is the wait until retryAt.
+func (s *side) wake(path string, way journal.Way, timer string) []Decision {
+	if s.wakeup == nil {
+		s.wakeup = wake(path, way, timer, s.retryAt)
+	}
+	return s.wakeup
 }
 
 func (s *side) name() string {
@@ -137,12 +161,17 @@ func (m *Machine) settleCost(s *side, happened bool) {
 	}
 	m.account.Settle(s.unknown, spent, false)
 	s.unknown = retry.Money{}
+	m.tokens.reserved -= s.unknownTokens
+	if happened {
+		m.tokens.output += s.unknownTokens
+	}
+	s.unknownTokens = 0
 }
 
 // again makes the side ready for a fresh round of attempts, with a new key if asked.
 func (s *side) again(newKey bool) {
 	s.base = s.attempts
-	s.retryAt = time.Time{}
+	s.retryAt, s.hint = time.Time{}, nil
 	if newKey {
 		s.generation++
 		s.key, s.request, s.hash, s.firstSent, s.doubt = "", nil, "", time.Time{}, false

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"recourse/compensation"
@@ -55,8 +54,10 @@ type CostView struct {
 
 // TokensView counts tokens.
 type TokensView struct {
-	Input  int64 `json:"input"`
-	Output int64 `json:"output"`
+	Input    int64 `json:"input"`
+	Output   int64 `json:"output"`
+	Reserved int64 `json:"reserved,omitempty"`
+	Budget   int64 `json:"budget,omitempty"` // 0: no limit
 }
 
 // View returns the saga as users see it.
@@ -93,6 +94,7 @@ func (m *Machine) Cost() CostView {
 	if m.account.Budget != nil {
 		c.Budget = m.account.Budget.Decimal()
 	}
+	c.Tokens = TokensView{Input: m.tokens.input, Output: m.tokens.output, Reserved: m.tokens.reserved, Budget: m.tokens.budget}
 	return c
 }
 
@@ -148,9 +150,9 @@ func (m *Machine) stepStatus(n *node) StepStatus {
 			return StepInDoubt
 		}
 		return StepRunning
-	case open, chosen, woken:
+	case open, chosen, woken, expired:
 		return StepRunning
-	case backoff, sleeping, checking:
+	case backoff, sleeping, checking, awaiting:
 		if n.do.doubt {
 			return StepInDoubt
 		}
@@ -167,34 +169,58 @@ func (m *Machine) stepStatus(n *node) StepStatus {
 	return StepFailed // sticking too: it has failed, and the saga waits for a person
 }
 
-// untouched is the status of a step without records: skipped if the switch around
-// it went, or did not go, another way.
-func (m *Machine) untouched(id string) StepStatus {
-	if m.passedBy(slices.Concat(m.def.Steps, m.def.Finally), id, false) {
+// untouched is the status of a step without records, as a template in a group sees it:
+// skipped if a block around it went, or did not go, another way.
+func (m *Machine) untouched(id string, g *group) StepStatus {
+	if left, _ := m.passedBy(slices.Concat(m.def.Steps, m.def.Finally), id, "", g); left {
 		return StepSkipped
 	}
 	return Pending
 }
 
-// passedBy looks for a step, and reports whether a switch around it has left it out.
-func (m *Machine) passedBy(steps []*Step, id string, left bool) bool {
+// passedBy looks for a step among those of one prefix, and reports whether a block around it has left it out.
+func (m *Machine) passedBy(steps []*Step, id, prefix string, g *group) (left, found bool) {
 	for _, s := range steps {
 		if s.ID == id {
-			return left
+			return false, true
 		}
-		c, ok := s.Body.(Choice)
+		b, ok := s.Body.(Block)
 		if !ok {
 			continue
 		}
-		n := m.steps[s.ID]
-		for i, branch := range c.Branches() {
-			out := left || n != nil && (n.do.state == skipped || n.child != nil && n.branch != i)
-			if m.passedBy(branch, id, out) {
-				return true
+		n := m.steps[prefix+s.ID]
+		inner := prefix
+		if b.Loops() {
+			inner = loopPrefix(g, s)
+		}
+		for i, list := range b.Lists() {
+			if left, found = m.passedBy(list, id, inner, g); found {
+				return left || n.passes(i), true
 			}
 		}
 	}
-	return false
+	return false, false
+}
+
+// loopPrefix is the prefix of the iteration of a loop that a group is in, one that nothing has if it is in none.
+func loopPrefix(g *group, loop *Step) string {
+	for ; g != nil && g.owner != nil; g = g.owner.in {
+		if g.owner.step == loop {
+			return g.prefix
+		}
+	}
+	return "?"
+}
+
+// passes reports whether the block has left out its list i.
+func (n *node) passes(i int) bool {
+	switch {
+	case n == nil:
+		return false
+	case n.do.state == skipped:
+		return true
+	}
+	return n.block != nil && n.block.Branch != nil && *n.block.Branch != i
 }
 
 // StepView is a step as users see it.
@@ -226,32 +252,15 @@ type AttemptView struct {
 }
 
 // Steps replays records and returns every step of the definition, in its order,
-// those that were not reached too. Errors are Replay's.
+// those that were not reached too; steps in loops once for each iteration that has begun. Errors are Replay's.
 func Steps(def *Definition, m *Machine, records []journal.Record) ([]StepView, error) {
-	var list []*StepView
-	byPath := make(map[string]*StepView)
-	each(append(def.Steps[:len(def.Steps):len(def.Steps)], def.Finally...), func(s *Step) {
-		v := &StepView{Path: s.ID, Kind: s.Kind, Status: m.untouched(s.ID), Attempts: []AttemptView{}, Cost: "0",
-			Key: idempotency.Key(m.id, s.ID, journal.Do, 0)}
-		if n := m.steps[s.ID]; n != nil {
-			v.Status, v.Output = m.stepStatus(n), n.output
-			if n.do.state != done {
-				v.Error = n.do.failure
-			}
-			if n.undo.failure != nil && n.undo.state != done {
-				v.Error = n.undo.failure
-			}
-			if n.do.key != "" {
-				v.Key = n.do.key
-			}
-		}
-		list = append(list, v)
-		byPath[v.Path] = v
-	})
+	l := &lister{m: m, byPath: make(map[string]*StepView)}
+	l.steps(def.Steps, "", false)
+	l.steps(def.Finally, "", false)
 	costs := make(map[string]retry.Money)
 	for _, r := range records {
-		base, query := strings.CutSuffix(r.Path, verifySuffix)
-		v := byPath[base]
+		base, query := splitQuery(r.Path)
+		v := l.byPath[base]
 		if v == nil {
 			continue
 		}
@@ -259,14 +268,64 @@ func Steps(def *Definition, m *Machine, records []journal.Record) ([]StepView, e
 			return nil, err
 		}
 	}
-	views := make([]StepView, len(list))
-	for i, v := range list {
+	views := make([]StepView, len(l.list))
+	for i, v := range l.list {
 		if cost, ok := costs[v.Path]; ok {
 			v.Cost = cost.Decimal()
 		}
 		views[i] = *v
 	}
 	return views, nil
+}
+
+// lister makes the views of steps.
+type lister struct {
+	m      *Machine
+	list   []*StepView
+	byPath map[string]*StepView
+}
+
+// steps lists steps under a prefix; left says that they are left out.
+func (l *lister) steps(steps []*Step, prefix string, left bool) {
+	for _, s := range steps {
+		n := l.step(s, prefix+s.ID, left)
+		b, ok := s.Body.(Block)
+		if !ok {
+			continue
+		}
+		for i, list := range b.Lists() {
+			if !b.Loops() {
+				l.steps(list, prefix, left || n.passes(i))
+				continue
+			}
+			for k := 0; n != nil && n.block != nil && k < n.block.begun; k++ {
+				l.steps(list, prefix+s.ID+"["+itoa(k)+"].", false)
+			}
+		}
+	}
+}
+
+func (l *lister) step(s *Step, path string, left bool) *node {
+	m, n := l.m, l.m.steps[path]
+	v := &StepView{Path: path, Kind: s.Kind, Status: Pending, Attempts: []AttemptView{}, Cost: "0", Key: idempotency.Key(m.id, path, journal.Do, 0)}
+	if left {
+		v.Status = StepSkipped
+	}
+	if n != nil {
+		v.Status, v.Output = m.stepStatus(n), n.output
+		if n.do.state != done {
+			v.Error = n.do.failure
+		}
+		if n.undo.failure != nil && n.undo.state != done {
+			v.Error = n.undo.failure
+		}
+		if n.do.key != "" {
+			v.Key = n.do.key
+		}
+	}
+	l.list = append(l.list, v)
+	l.byPath[path] = v
+	return n
 }
 
 func (v *StepView) add(r journal.Record, query bool, costs map[string]retry.Money) error {
@@ -293,6 +352,9 @@ func (v *StepView) add(r journal.Record, query bool, costs map[string]retry.Mone
 			a.Class, a.EndedAt, a.StatusCode, a.Error, a.Cost = r.Class, &Time{r.At}, d.StatusCode, d.Error, d.Cost
 			break
 		}
+		if v.Output == nil && !query && r.Way == journal.Do && r.Class == journal.Succeeded { // of an iteration that has ended
+			v.Output = d.Output
+		}
 		if d.Cost != "" {
 			cost, err := retry.Amount(d.Cost, "")
 			if err != nil {
@@ -302,16 +364,4 @@ func (v *StepView) add(r journal.Record, query bool, costs map[string]retry.Mone
 		}
 	}
 	return nil
-}
-
-// each visits steps in the definition's order, nested ones behind the step that holds them.
-func each(steps []*Step, visit func(*Step)) {
-	for _, s := range steps {
-		visit(s)
-		if c, ok := s.Body.(Choice); ok {
-			for _, branch := range c.Branches() {
-				each(branch, visit)
-			}
-		}
-	}
 }

@@ -64,10 +64,55 @@ func (d *Decoder) Duration(n *Node, least time.Duration) (time.Duration, bool) {
 	return d.p.duration(n, least)
 }
 
-// Steps compiles a list of steps that runs inside this one.
+// Steps compiles a list of steps that runs inside this one, once.
 func (d *Decoder) Steps(n *Node) []*saga.Step {
 	list := d.s.child()
 	steps := d.p.steps(n, list)
 	d.s.inner = append(d.s.inner, sortedKeys(list.ids)...)
 	return steps
+}
+
+// Beside compiles one step that runs inside this one, beside others.
+func (d *Decoder) Beside(n *Node) []*saga.Step {
+	list := d.s.child()
+	list.beside = true
+	step := d.p.step(n, list)
+	d.s.inner = append(d.s.inner, sortedKeys(list.ids)...)
+	if step == nil {
+		return nil
+	}
+	return []*saga.Step{step}
+}
+
+// Loop returns a decoder for what runs several times inside this step: its Steps, and
+// templates that are evaluated after them, in the same iteration. They see vars and index besides.
+func (d *Decoder) Loop(vars ...string) *Decoder {
+	in := *d
+	in.s = d.s.child()
+	in.s.beside, in.s.loop = true, d.s.self
+	in.s.vars = append(vars, "index")
+	return &in
+}
+
+// Body compiles the steps of a Loop's decoder.
+func (d *Decoder) Body(n *Node) []*saga.Step {
+	steps := d.p.steps(n, d.s)
+	for id := range d.s.ids { // any order
+		d.p.loops[id] = d.s.loop
+	}
+	return steps
+}
+
+// Int reads a whole number between two bounds.
+func (d *Decoder) Int(n *Node, least, most int64) (int64, bool) { return d.p.whole(n, least, most) }
+
+// OneOf reads one of some words.
+func (d *Decoder) OneOf(n *Node, words ...string) (string, bool) { return d.p.oneOf(n, words...) }
+
+// Bool reads true or false.
+func (d *Decoder) Bool(n *Node) bool { return d.p.boolean(n) }
+
+// Reserved reports whether a name means something in every template.
+func Reserved(name string) bool {
+	return contains([]string{"input", "steps", "vars", "secrets", "saga", "result", "key", "output", "error", "index", "history", "true", "false", "null"}, name)
 }

@@ -11,8 +11,11 @@ import (
 type Kind struct {
 	// Name is the key that selects the kind: http.
 	Name string
-	// Keys are the kind's other keys. A key may not be one of those that all steps have.
+	// Keys are the kind's other keys. One that all steps have, too, is output, which the kind then
+	// decodes itself, or one that otherwise only requests have: timeout.
 	Keys []Key
+	// OneOf says that of the step's lists of steps at most one runs.
+	OneOf bool
 	// Value is the JSON Schema of what stands beside Name, for editors.
 	Value json.RawMessage
 	// Doc is one paragraph for the reference and for editors.
@@ -49,4 +52,14 @@ type KeyCarrier interface {
 }
 
 // later lists the kinds that are announced but not there yet.
-var later = []string{"llm", "task", "use", "emit", "approval", "signal", "parallel", "foreach", "repeat", "run"}
+var later = []string{"llm", "task", "use", "emit", "approval", "signal", "run"}
+
+// has reports whether the kind lists a key.
+func (k Kind) has(name string) bool {
+	for _, key := range k.Keys {
+		if key.Name == name {
+			return true
+		}
+	}
+	return false
+}

@@ -42,6 +42,7 @@ type parser struct {
 	written  map[string]*Node // every id in the document, for messages
 	taken    map[string]*Node // the ids of the steps read so far
 	nodes    map[*saga.Step]*Node
+	loops    map[string]string // of the steps inside loops that were read: the loop's id
 	secrets  []string
 	input    *shape // nil: anything
 	varsUsed map[string]bool
@@ -63,7 +64,7 @@ func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
 	p := &parser{
 		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
 		def:     &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}},
-		written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, varsUsed: map[string]bool{},
+		written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{},
 		secrets: []string{}, defaults: defaults{retry: retry.Default()},
 	}
 	for _, k := range o.Kinds {

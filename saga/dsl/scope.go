@@ -29,13 +29,25 @@ type scope struct {
 	end    bool            // in finally
 	uses   *uses
 	inner  []string // ids of steps inside the step, visible once it has ended
+	vars   []string // roots that a loop adds
+	loop   string   // the loop whose iterations the list is
+	beside bool     // inside a parallel, foreach or repeat
 }
 
 // uses collects what the templates of a compensation name.
 type uses struct{ output bool }
 
 func (s *scope) child() *scope {
-	return &scope{parent: s, ids: map[string]bool{}, undo: s.undo, end: s.end, uses: s.uses}
+	return &scope{parent: s, ids: map[string]bool{}, undo: s.undo, end: s.end, uses: s.uses, beside: s.beside}
+}
+
+// roots lists what the loops around add to the roots, the innermost first.
+func (s *scope) roots() []string {
+	var names []string
+	for ; s != nil; s = s.parent {
+		names = append(names, s.vars...)
+	}
+	return names
 }
 
 // in is the scope of one step of the list that s is.
@@ -89,6 +101,7 @@ func (p *parser) check(s *scope, at Place) *expr.Check {
 	if s.undo || s.end {
 		c.Roots = append(c.Roots, "output", "error")
 	}
+	c.Roots = append(c.Roots, s.roots()...)
 	switch at {
 	case OnResult:
 		c.Roots = append(c.Roots, "result")
@@ -120,6 +133,8 @@ func (p *parser) judgeStep(s *scope, id string) error {
 		return refuse("there is no step %q%s", id, p.suggestStep(id, s))
 	case s.step() == "" && !s.end && !s.undo:
 		return refuse("%q (line %d) runs in finally, when the output is already made", id, other.Line)
+	case p.loops[id] != "":
+		return refuse("%q (line %d) runs once for each iteration of %q, which gives what its iterations give: steps.%s.output", id, other.Line, p.loops[id], p.loops[id])
 	case before(p.written[s.step()], other):
 		return refuse("%q (line %d) runs later than this: move it ahead, or this behind it", id, other.Line)
 	}
@@ -166,7 +181,7 @@ func (p *parser) inputPath(path []string) error {
 // The fields of the roots with a fixed shape.
 var (
 	sagaFields = []string{"id", "definition", "version", "started_at", "labels", "spent", "reserved", "status"}
-	stepFields = []string{"output", "status", "error"}
+	stepFields = []string{"output", "status", "error", "failed"}
 )
 
 // refs judges what compiled expressions name, where expr leaves it to us.
@@ -184,7 +199,7 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 		case r.Root == "saga" && len(r.Path) == 0:
 			p.failInside(n, base+find(text, r, 0), "unknown_field", "saga is read by field: saga.id, saga.status")
 		case r.Root == "steps" && len(r.Path) > 1 && !slices.Contains(stepFields, r.Path[1]):
-			p.failInside(n, base+find(text, r, 2), "unknown_field", fmt.Sprintf("a step has output, status and error, not %q; did you mean steps.%s.output.%s?", r.Path[1], r.Path[0], r.Path[1]))
+			p.failInside(n, base+find(text, r, 2), "unknown_field", fmt.Sprintf("a step has output, status, error and failed, not %q; did you mean steps.%s.output.%s?", r.Path[1], r.Path[0], r.Path[1]))
 		}
 		if s.uses != nil && (r.Root == "output" || r.Root == "steps" && len(r.Path) > 0 && s.inside(r.Path[0])) {
 			s.uses.output = true

@@ -103,7 +103,8 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 	if v := n.Get("when"); v != nil {
 		step.When = p.condition(v, s, Plain)
 	}
-	if v := n.Get("output"); v != nil {
+	kind := p.kinds[step.Kind]
+	if v := n.Get("output"); v != nil && !kind.has("output") {
 		step.Output = p.template(v, s, OnResult)
 	}
 	if v := n.Get("on_error"); v != nil {
@@ -127,7 +128,7 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 	}
 	if _, ok := step.Body.(saga.Call); !ok && step.Body != nil {
 		for _, e := range n.Entries {
-			if contains(callKeys, e.Name()) {
+			if contains(callKeys, e.Name()) && !kind.has(e.Name()) {
 				p.fail(e.Key, "not_for_kind", fmt.Sprintf("%s has no meaning for %s, which sends nothing: remove it", e.Name(), step.Kind))
 			}
 		}
@@ -139,6 +140,8 @@ func (p *parser) setPivot(n *Node, s *scope, step *saga.Step) {
 	switch {
 	case s.end:
 		p.fail(n, "bad_pivot", "finally has no pivot: it runs when the saga's end is decided")
+	case s.beside:
+		p.fail(n, "bad_pivot", "a pivot is not inside parallel, foreach or repeat: what runs beside it could not be undone any more")
 	case p.pivot != nil:
 		p.fail(n, "bad_pivot", fmt.Sprintf("a saga has at most one pivot, and line %d has it", p.pivot.Line))
 	default:

@@ -36,8 +36,8 @@ func (w *warner) before(s *saga.Step, after ahead) ahead {
 	if s.Pivot {
 		a.fallible, a.decides = nil, nil
 	}
-	if choice, ok := s.Body.(saga.Choice); ok {
-		branches := choice.Branches()
+	if block, ok := s.Body.(saga.Block); ok {
+		branches := block.Lists()
 		for i := len(branches) - 1; i >= 0; i-- {
 			inner := w.ahead(branches[i], ahead{})[0]
 			a.fallible, a.decides = cmp.Or(inner.fallible, a.fallible), cmp.Or(inner.decides, a.decides)
@@ -70,13 +70,23 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted bool) {
 		w.blind(s)
 		w.irreversible(s, rests[i], pivoted)
 		w.dead(s, rests[i], pivoted)
-		if choice, ok := s.Body.(saga.Choice); ok {
-			for _, branch := range choice.Branches() {
-				w.list(branch, rests[i], pivoted)
+		if block, ok := s.Body.(saga.Block); ok {
+			for _, branch := range block.Lists() {
+				w.list(branch, w.beside(s, rests[i]), pivoted)
 			}
 		}
 		pivoted = pivoted || s.Pivot
 	}
+}
+
+// beside is what may come after a step inside a block: where its lists run side by side, or several times, the rest of the
+// block, too.
+func (w *warner) beside(s *saga.Step, rest ahead) ahead {
+	if w.kinds[s.Kind].OneOf {
+		return rest
+	}
+	whole := w.before(s, ahead{})
+	return ahead{any: cmp.Or(rest.any, s), fallible: cmp.Or(rest.fallible, whole.fallible), decides: cmp.Or(rest.decides, whole.decides)}
 }
 
 // final walks finally, where nothing is undone.
@@ -86,8 +96,8 @@ func (w *warner) final(steps []*saga.Step) {
 		if s.Compensate != nil {
 			w.say(s, "compensate", "dead-compensation", fmt.Sprintf("the compensation of %q never runs: nothing in finally is undone; remove it", s.ID))
 		}
-		if choice, ok := s.Body.(saga.Choice); ok {
-			for _, branch := range choice.Branches() {
+		if block, ok := s.Body.(saga.Block); ok {
+			for _, branch := range block.Lists() {
 				w.final(branch)
 			}
 		}

@@ -4,7 +4,10 @@ package kinds
 import (
 	"recourse/saga/dsl"
 	"recourse/saga/kinds/fail"
+	"recourse/saga/kinds/foreach"
 	"recourse/saga/kinds/http"
+	"recourse/saga/kinds/parallel"
+	"recourse/saga/kinds/repeat"
 	"recourse/saga/kinds/set"
 	"recourse/saga/kinds/sleep"
 	switchkind "recourse/saga/kinds/switch"
@@ -15,6 +18,9 @@ func All() []dsl.Kind {
 	return []dsl.Kind{
 		http.Kind(),
 		sleep.Kind(),
+		parallel.Kind(),
+		foreach.Kind(),
+		repeat.Kind(),
 		switchkind.Kind(),
 		set.Kind(),
 		fail.Kind(),

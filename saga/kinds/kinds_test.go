@@ -29,6 +29,53 @@ var suites = map[string]kindtest.Suite{
 		Bad: map[string]string{"{switch: []}": "wrong_type", "{switch: [{steps: []}]}": "wrong_type", "{switch: [{when: input.n > 1}]}": "missing_key",
 			"{switch: [{steps: [{id: a, inert: 1}]}, {steps: [{id: b, inert: 1}]}]}": "missing_key"},
 	},
+	"parallel": {
+		Good: []string{"{parallel: [{id: a, inert: 1}]}", "{parallel: [{id: a, inert: 1}, {id: b, parallel: [{id: c, inert: 1}]}], on_error: continue, when: input.n > 1}"},
+		Bad: map[string]string{
+			"{parallel: []}":                               "wrong_type",
+			"{parallel: {id: a}}":                          "wrong_type",
+			"{parallel: [{id: a, inert: 1}], body: 1}":     "unknown_key",
+			"{parallel: [{id: a, inert: 1}], retry: 2}":    "not_for_kind",
+			"{parallel: [{id: a, inert: 1, pivot: true}]}": "bad_pivot",
+			"{parallel: [{id: a, inert: 1}, {id: b, inert: 1, when: steps.a.output == 1}]}": "unknown_step",
+		},
+	},
+	"foreach": {
+		Good: []string{
+			`{foreach: "${input.list}", steps: [{id: a, inert: 1}]}`,
+			`{foreach: [1, "${input.list}"], as: one, max_parallel: 4, max_items: 7, on_item_error: collect, steps: [{id: a, inert: 1, when: "one == index"}], output: "${steps.a.output} ${one}"}`,
+			`{foreach: "${input.list}", steps: [{id: a, foreach: "${item}", as: inner, steps: [{id: b, inert: 1, when: inner == item}]}]}`,
+		},
+		Bad: map[string]string{
+			`{foreach: 3, steps: [{id: a, inert: 1}]}`: "wrong_type",
+			`{foreach: []}`:            "missing_key",
+			`{foreach: [], steps: []}`: "wrong_type",
+			`{foreach: [], as: input, steps: [{id: a, inert: 1}]}`:                "bad_name",
+			`{foreach: [], as: A-b, steps: [{id: a, inert: 1}]}`:                  "bad_name",
+			`{foreach: [], max_parallel: 0, steps: [{id: a, inert: 1}]}`:          "wrong_type",
+			`{foreach: [], max_items: 10001, steps: [{id: a, inert: 1}]}`:         "wrong_type",
+			`{foreach: [], on_item_error: ignore, steps: [{id: a, inert: 1}]}`:    "unknown_value",
+			`{foreach: "${item}", steps: [{id: a, inert: 1}]}`:                    "unknown_root",
+			`{foreach: [], as: one, steps: [{id: a, inert: 1, when: item == 1}]}`: "unknown_root",
+			`{foreach: [], steps: [{id: a, inert: 1, pivot: true}]}`:              "bad_pivot",
+		},
+	},
+	"repeat": {
+		Good: []string{
+			`{repeat: {max: 3}, steps: [{id: a, inert: 1}]}`,
+			`{repeat: {until: steps.a.output == 1 && index > 2, max: 3}, steps: [{id: a, inert: 1, when: len(history) < 2}], output: ["${index}", "${steps.a.output}"]}`,
+		},
+		Bad: map[string]string{
+			`{repeat: 3, steps: [{id: a, inert: 1}]}`:                               "wrong_type",
+			`{repeat: {max: 3}}`:                                                    "missing_key",
+			`{repeat: {until: index > 1}, steps: [{id: a, inert: 1}]}`:              "missing_key",
+			`{repeat: {max: 0}, steps: [{id: a, inert: 1}]}`:                        "wrong_type",
+			`{repeat: {max: 3, while: 1}, steps: [{id: a, inert: 1}]}`:              "unknown_key",
+			`{repeat: {max: 3, until: steps.b.output}, steps: [{id: a, inert: 1}]}`: "unknown_step",
+			`{repeat: {max: 3}, steps: [{id: a, inert: 1, when: item == 1}]}`:       "unknown_root",
+			`{repeat: {max: 3}, as: x, steps: [{id: a, inert: 1}]}`:                 "unknown_key",
+		},
+	},
 	"http": {
 		Good: []string{
 			`{http: "POST https://a.example/x/${input.s}", body: {a: "${input}", k: "${secrets.KEY}"}, auth: "${secrets.KEY}"}`,
@@ -41,7 +88,7 @@ var suites = map[string]kindtest.Suite{
 
 func TestKinds(t *testing.T) {
 	env := expr.MapEnv{
-		"input": expr.Raw(`{"n": 2, "s": "x", "wait": "30s"}`), "vars": map[string]any{"a": "https://a.example"},
+		"input": expr.Raw(`{"n": 2, "s": "x", "wait": "30s", "list": [1, "x"]}`), "vars": map[string]any{"a": "https://a.example"},
 		"saga": map[string]any{"id": "s-1"}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
 	}
 	all := kinds.All()
@@ -55,12 +102,12 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestNoKeyTwice holds kinds to not taking a name that all steps have.
+// TestNoKeyTwice holds kinds to not taking a name that all steps have, but for those that a kind may give a meaning of its own.
 func TestNoKeyTwice(t *testing.T) {
 	for _, k := range kinds.All() {
 		for _, key := range append([]dsl.Key{{Name: k.Name}}, k.Keys...) {
 			for _, common := range dsl.StepKeys() {
-				if key.Name == common {
+				if key.Name == common && common != "output" && common != "timeout" {
 					t.Errorf("%s of %s is a key of all steps", key.Name, k.Name)
 				}
 			}

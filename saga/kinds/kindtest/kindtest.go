@@ -109,14 +109,39 @@ func (s Suite) outcome(t *testing.T, body saga.Body) string {
 		v, err = b.Eval(env)
 	case saga.Wait:
 		v, err = b.Due(env, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	case saga.Choice:
-		v, err = b.Choose(env)
+	case saga.Block:
+		v, err = entered(b, env)
+	case saga.Await:
+		v, err = b.Await(env)
+	case saga.Announce:
+		var to []string
+		var data json.RawMessage
+		var kind string
+		kind, data, to, err = b.Announce(env)
+		v = fmt.Sprintf("%s %s %q", kind, data, to)
 	case saga.Call:
 		v, err = b.Request(env)
 	default:
 		t.Fatalf("%T has none of the shapes that the machine knows", body)
 	}
 	return fmt.Sprintf("%+v, %v", v, err)
+}
+
+// entered writes down what a block decides, and how it runs then.
+func entered(b saga.Block, env expr.Env) (string, error) {
+	e, err := b.Enter(env)
+	if err != nil {
+		return "", err
+	}
+	l, err := b.Layout(e)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s: %d groups, loop %v, %d at once", text, len(l.Groups), l.Loop != nil, l.Limit), nil
 }
 
 // judge holds a call to giving each answer one of the classes, a failure with its

@@ -4,6 +4,7 @@ package switchkind
 
 import (
 	"encoding/json"
+	"errors"
 
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -17,11 +18,12 @@ func Kind() dsl.Kind {
 		Value: json.RawMessage(`{"type": "array", "minItems": 1, "items": {"type": "object", "additionalProperties": false, "required": ["steps"],
 			"properties": {"when": {"$ref": "#/$defs/condition"}, "steps": {"$ref": "#/$defs/steps"}}}}`),
 		Doc:    "Goes on with the first branch whose `when` holds; the last branch may omit `when`. The output is that of the branch's last step, null when no branch is taken.",
+		OneOf:  true,
 		Decode: decode,
 	}
 }
 
-// Body is a switch step: its shape is [saga.Choice].
+// Body is a switch step: its shape is [saga.Block].
 type Body struct{ branches []branch }
 
 type branch struct {
@@ -29,7 +31,7 @@ type branch struct {
 	steps []*saga.Step
 }
 
-var _ saga.Choice = (*Body)(nil)
+var _ saga.Block = (*Body)(nil)
 
 func decode(d *dsl.Decoder) saga.Body {
 	own := d.Own()
@@ -58,28 +60,44 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// Choose returns the index of the first branch that holds, -1 for none.
-func (b *Body) Choose(env expr.Env) (int, error) {
+// Enter implements saga.Block: the first branch that holds, -1 for none.
+func (b *Body) Enter(env expr.Env) (saga.Entered, error) {
+	at := -1
 	for i, one := range b.branches {
-		if one.when == nil {
-			return i, nil
-		}
-		ok, err := one.when.Bool(env)
-		if err != nil {
-			return -1, err
+		ok := one.when == nil
+		if !ok {
+			var err error
+			if ok, err = one.when.Bool(env); err != nil {
+				return saga.Entered{}, err
+			}
 		}
 		if ok {
-			return i, nil
+			at = i
+			break
 		}
 	}
-	return -1, nil
+	return saga.Entered{Branch: &at}, nil
 }
 
-// Branches returns all the branches' steps.
-func (b *Body) Branches() [][]*saga.Step {
+// Layout implements saga.Block.
+func (b *Body) Layout(e saga.Entered) (saga.Layout, error) {
+	switch {
+	case e.Branch == nil || *e.Branch < -1 || *e.Branch >= len(b.branches):
+		return saga.Layout{}, errors.New("the switch has no such branch")
+	case *e.Branch == -1:
+		return saga.Layout{}, nil
+	}
+	return saga.Layout{Groups: [][]*saga.Step{b.branches[*e.Branch].steps}}, nil
+}
+
+// Lists implements saga.Block.
+func (b *Body) Lists() [][]*saga.Step {
 	out := make([][]*saga.Step, len(b.branches))
 	for i, one := range b.branches {
 		out[i] = one.steps
 	}
 	return out
 }
+
+// Loops implements saga.Block.
+func (b *Body) Loops() bool { return false }

@@ -31,16 +31,24 @@ steps:
 		if errs != nil {
 			t.Fatal(errs)
 		}
-		choice := def.ByID["route"].Body.(saga.Choice)
-		got, err := choice.Choose(expr.MapEnv{"input": map[string]any{"n": json.Number(tt.n)}})
-		if err != nil || got != tt.want {
-			t.Errorf("n = %s: branch %d, %v; want %d", tt.n, got, err, tt.want)
+		block := def.ByID["route"].Body.(saga.Block)
+		got, err := block.Enter(expr.MapEnv{"input": map[string]any{"n": json.Number(tt.n)}})
+		if err != nil || *got.Branch != tt.want {
+			t.Errorf("n = %s: branch %v, %v; want %d", tt.n, got, err, tt.want)
 		}
-		if b := choice.Branches(); len(b[0]) != 2 || b[0][1] != def.ByID["more"] {
+		if l, err := block.Layout(got); err != nil || (tt.want >= 0) != (len(l.Groups) == 1) || tt.want >= 0 && l.Groups[0][0] != block.Lists()[tt.want][0] {
+			t.Errorf("n = %s: layout %v, %v", tt.n, l, err)
+		}
+		if b := block.Lists(); len(b[0]) != 2 || b[0][1] != def.ByID["more"] {
 			t.Errorf("branches %v", b)
 		}
-		if _, err := choice.Choose(expr.MapEnv{"input": map[string]any{"n": "x"}}); err == nil {
+		if _, err := block.Enter(expr.MapEnv{"input": map[string]any{"n": "x"}}); err == nil {
 			t.Error("a text compared with a number is no error")
+		}
+		for _, branch := range []int{-2, 9} {
+			if _, err := block.Layout(saga.Entered{Branch: &branch}); err == nil {
+				t.Errorf("branch %d is none of the switch's, and is accepted", branch)
+			}
 		}
 	}
 }

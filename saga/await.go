@@ -1,0 +1,314 @@
+package saga
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga/expr"
+)
+
+// Await is the shape of kinds that wait for a message: approval, signal. Their
+// step's Timeout bounds the wait; 0: it has no end.
+type Await interface {
+	// Await says what is waited for. It is asked once; what it returns is recorded.
+	Await(env expr.Env) (Awaited, error)
+	// Expired says what the step's end is when no message has come in time: a failure, or an output.
+	Expired(a Awaited) (json.RawMessage, *Failure)
+}
+
+// Approver is implemented by an Await that a person decides: approval.
+type Approver interface {
+	// Decide judges the data that comes with an approval, and returns it with defaults filled in.
+	Decide(data json.RawMessage) (json.RawMessage, []Finding)
+}
+
+// Awaited is what a step waits for, as its intent records it.
+type Awaited struct {
+	Signal   string        `json:"signal,omitempty"`   // the name of one
+	Approval *ApprovalData `json:"approval,omitempty"` // or somebody's approval
+}
+
+// ApprovalData is what an approval is about.
+type ApprovalData struct {
+	Title     string          `json:"title"`
+	Approvers []string        `json:"approvers,omitempty"` // names or roles; empty: everybody who may approve
+	FourEyes  bool            `json:"four_eyes,omitempty"` // not whoever has started the saga
+	Shown     json.RawMessage `json:"shown,omitempty"`
+	// ShownHash is the SHA-256, in hex, of the definition's SHA-256, the title and Shown, a newline between them.
+	ShownHash string          `json:"shown_hash"`
+	Form      json.RawMessage `json:"form,omitempty"` // a JSON Schema of the data that comes with the approval
+}
+
+// Hash computes ShownHash.
+func (d *ApprovalData) Hash(definition string) string {
+	sum := sha256.Sum256(slices.Concat([]byte(definition+"\n"+d.Title+"\n"), d.Shown))
+	return hex.EncodeToString(sum[:])
+}
+
+// codeRejected is the failure of an approval that was refused.
+const codeRejected = "rejected"
+
+// decideAwait begins a wait for a message.
+func (m *Machine) decideAwait(n *node, body Await, env *env) []Decision {
+	a, err := body.Await(env)
+	if err != nil {
+		return m.refuse(n, asFailure(n.step.Kind, err))
+	}
+	if a.Approval != nil {
+		a.Approval.ShownHash = a.Approval.Hash(m.started.SHA256)
+	}
+	d := IntentData{Awaited: &a}
+	if n.step.Timeout > 0 {
+		d.WakeAt = &Time{m.at.Add(n.step.Timeout)}
+	}
+	return []Decision{Write{Record: journal.Record{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: encode(d)}}}
+}
+
+// decideAwaiting waits for the message, or takes one that has come before.
+func (m *Machine) decideAwaiting(n *node) []Decision {
+	var ds []Decision
+	if a := n.awaited.Approval; a != nil {
+		ds = append(ds, m.holdApproval(n, a)...)
+	} else if early := m.signals[n.awaited.Signal]; len(early) > 0 {
+		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: early[0]})
+	}
+	if !n.do.retryAt.IsZero() {
+		ds = append(ds, n.do.wake(n.path, journal.Do, n.step.Kind)...)
+	}
+	return ds
+}
+
+// take uses up the signal that a step has waited for.
+func (m *Machine) take(n *node) {
+	if n.awaited == nil || n.do.state != awaiting || n.awaited.Signal == "" {
+		return
+	}
+	if early := m.signals[n.awaited.Signal]; len(early) > 0 {
+		m.signals[n.awaited.Signal] = early[1:]
+	}
+}
+
+// decideExpired ends a wait in which no message has come.
+func (m *Machine) decideExpired(n *node) []Decision {
+	out, f := n.step.Body.(Await).Expired(*n.awaited)
+	if f != nil {
+		return m.refuse(n, f)
+	}
+	return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: out})
+}
+
+func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
+	e := m.entry(n, &n.do, journal.Do)
+	e.Kind, e.Title, e.Detail = InboxApproval, a.Title, "Approve or reject it, with the hash of what is shown here."
+	e.Shown, e.ShownHash, e.Approvers, e.Form = a.Shown, a.ShownHash, a.Approvers, a.Form
+	e.Actions = []string{"approve", "reject"}
+	return []Decision{Hold{e}}
+}
+
+// Approval is what a decided approval step gives.
+type Approval struct {
+	Decision string          `json:"decision"` // approved, rejected
+	By       string          `json:"by"`
+	At       Time            `json:"at"`
+	Comment  string          `json:"comment,omitempty"`
+	Data     json.RawMessage `json:"data"`
+}
+
+// admitDecision looks whether somebody may decide an approval now. It fills in the form's defaults.
+func (m *Machine) admitDecision(o *Command) *Refusal {
+	n := m.steps[o.Path]
+	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
+		return refusal("not_waiting", "step "+o.Path+" does not wait for an approval", "")
+	}
+	a := n.awaited.Approval
+	switch {
+	case n.do.state != awaiting || m.undoing || m.ending(n):
+		return refusal("decided", "the approval of step "+o.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
+	case o.Shown != "" && o.Shown != a.ShownHash:
+		return refusal("stale", "what was shown is not what is to be decided", "read the inbox entry again: it shows "+a.ShownHash)
+	case o.Shown == "" && o.Do == "approve":
+		return refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
+	case a.FourEyes && o.Actor == m.started.Actor:
+		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "whoever has started the saga may not decide its approvals"}}
+	case len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):
+		return &Refusal{Forbidden: true, Failure: Failure{Code: "not_approver", Title: "this approval is for others", Detail: "it can be decided by " + list(a.Approvers)}}
+	}
+	if o.Do != "approve" {
+		return nil
+	}
+	body, ok := n.step.Body.(Approver)
+	if !ok {
+		return refusal("not_waiting", "step "+o.Path+" cannot be approved", "")
+	}
+	data, findings := body.Decide(o.Data)
+	if len(findings) > 0 {
+		r := refusal("bad_data", "the data breaks the approval's form", findings[0].Pointer+": "+findings[0].Detail)
+		r.Invalid = true
+		return r
+	}
+	o.Data = data
+	return nil
+}
+
+func list(names []string) string {
+	text := ""
+	for i, name := range names {
+		if i > 0 {
+			text += ", "
+		}
+		text += strconv.Quote(name)
+	}
+	return text
+}
+
+// applyApproval takes in what somebody has decided.
+func (m *Machine) applyApproval(r journal.Record, d OrderData) error {
+	n := m.steps[r.Path]
+	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
+		return fmt.Errorf("%w: step %q does not wait for an approval", ErrImpossible, r.Path)
+	}
+	ev := evDone
+	given := Approval{Decision: "approved", By: d.Actor, At: Time{r.At}, Comment: d.Reason, Data: d.Output}
+	if d.Do == "reject" {
+		given.Decision = "rejected"
+		ev = thenEvent[m.endFailed(n)]
+		n.do.failure = &Failure{Code: codeRejected, Title: "step " + n.path + " was rejected by " + d.Actor, Detail: d.Reason}
+	}
+	if err := m.move(&n.do, ev, r); err != nil {
+		return err
+	}
+	n.do.class = journal.Succeeded
+	if ev != evDone {
+		n.do.class = journal.Refused
+	}
+	n.output = encode(given)
+	m.advance(n, &n.do)
+	return nil
+}
+
+// SignalData is the data of `signalled`.
+type SignalData struct {
+	Mail    string          `json:"mail"`
+	Name    string          `json:"name"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Actor   string          `json:"actor,omitempty"`
+}
+
+// maxSignals bounds the signals that nobody has waited for yet, of all names together.
+const maxSignals = 1000
+
+func (m *Machine) admitSignal(o Command) *Refusal {
+	kept := 0
+	for _, early := range m.signals { // any order
+		kept += len(early)
+	}
+	switch {
+	case o.Name == "":
+		return refusal("bad_signal", "a signal has a name", "")
+	case kept >= maxSignals:
+		return refusal("too_many_signals", "the saga has "+strconv.Itoa(maxSignals)+" signals that no step has waited for yet", "")
+	}
+	return nil
+}
+
+func (m *Machine) applySignal(r journal.Record) error {
+	var d SignalData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	m.mail[d.Mail] = true
+	if m.signals == nil {
+		m.signals = make(map[string][]json.RawMessage)
+	}
+	payload := d.Payload
+	if payload == nil {
+		payload = json.RawMessage("null")
+	}
+	m.signals[d.Name] = append(m.signals[d.Name], payload)
+	return nil
+}
+
+// Queued is implemented by calls that outside workers perform: task.
+type Queued interface {
+	// Task returns what a worker gets for the request, and how long a worker may be silent.
+	Task(r Request) (kind string, input json.RawMessage, lease time.Duration)
+}
+
+func queued(s *Step) bool {
+	_, ok := s.Body.(Queued)
+	return ok
+}
+
+// queued reports whether a worker is to do what is under way.
+func (n *node) queued() bool { return queued(n.step) }
+
+// task is the task of an attempt; nil: the attempt is a request of this process.
+func (m *Machine) task(step *Step, s Send) *journal.Task {
+	q, ok := step.Body.(Queued)
+	if !ok {
+		return nil
+	}
+	t := &journal.Task{ID: m.taskID(s.Path, s.Way, s.Attempt), Saga: m.id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Key: s.Key, Timeout: s.Timeout}
+	t.Type, t.Input, t.Lease = q.Task(s.Request)
+	return t
+}
+
+// taskID names the task of an attempt.
+func (m *Machine) taskID(path string, way journal.Way, attempt int) uuid.UUID {
+	return uuid.NewV5(m.id, "task:"+path+":"+string(way)+":"+strconv.Itoa(attempt))
+}
+
+// Unwanted lists the tasks whose work would be of no use any more: the saga, or a block
+// around the step, only waits for what is under way to come to its end.
+func (m *Machine) Unwanted() []uuid.UUID {
+	if m.undoing || m.finished != nil {
+		return nil
+	}
+	var list []uuid.UUID
+	m.forward.walk(func(n *node) bool {
+		if n.do.state == open && n.queued() && m.ending(n) {
+			list = append(list, m.taskID(n.path, journal.Do, n.do.attempts))
+		}
+		return true
+	})
+	return list
+}
+
+// Announce is the shape of kinds that tell others something, and do not wait for them: emit.
+type Announce interface {
+	// Announce returns the type of the event, its data, and the names of those who get it.
+	Announce(env expr.Env) (kind string, data json.RawMessage, to []string, err error)
+}
+
+// announce ends a step with the events that go out with its outcome. An event is a CloudEvent 1.0 in JSON.
+func (m *Machine) announce(n *node, body Announce, env *env) []Decision {
+	kind, data, to, err := body.Announce(env)
+	if err != nil {
+		return m.refuse(n, asFailure(n.step.Kind, err))
+	}
+	id := uuid.NewV5(m.id, "event:"+n.path)
+	event := encode(struct {
+		SpecVersion string          `json:"specversion"`
+		ID          string          `json:"id"`
+		Source      string          `json:"source"`
+		Type        string          `json:"type"`
+		Subject     string          `json:"subject"`
+		Time        Time            `json:"time"`
+		ContentType string          `json:"datacontenttype"`
+		Data        json.RawMessage `json:"data,omitempty"`
+	}{"1.0", id.String(), "/recourse/" + m.started.Definition, kind, m.id.String(), Time{m.at}, "application/json", data})
+	w := Write{Record: journal.Record{Kind: journal.Outcome, Path: n.path, Way: journal.Do, Class: journal.Succeeded,
+		Data: encode(OutcomeData{Output: encode(map[string]string{"id": id.String()}), Event: event})}}
+	for _, sink := range to {
+		w.Events = append(w.Events, journal.Event{ID: id, Saga: m.id, Sink: sink, Data: event})
+	}
+	return []Decision{w}
+}

@@ -1,0 +1,85 @@
+package saga
+
+import (
+	"fmt"
+
+	"recourse/retry"
+)
+
+// tokens counts what a saga uses of its budget's tokens, both ways together.
+type tokens struct {
+	budget   int64 // 0: no limit
+	reserved int64
+	underway int64 // the part of reserved that is of attempts under way
+	input    int64
+	output   int64
+}
+
+func (t *tokens) reserve(n int64) {
+	t.reserved += n
+	t.underway += n
+}
+
+// settle books what an attempt has used; nil: nobody knows, it stays reserved.
+func (t *tokens) settle(s *side, used *TokensView) {
+	t.underway -= s.reservedTokens
+	if used == nil {
+		s.unknownTokens += s.reservedTokens
+	} else {
+		t.reserved -= s.reservedTokens
+		t.input += used.Input
+		t.output += used.Output
+	}
+	s.reservedTokens = 0
+}
+
+// fit reports whether n more fit, if so many of those reserved were free.
+func (t *tokens) fit(n, free int64) bool {
+	return t.budget == 0 || n == 0 || t.input+t.output+t.reserved-free+n <= t.budget
+}
+
+// reserve is the most that an attempt of the step with this request may use.
+func (s *Step) reserve(r Request) Usage {
+	var u Usage
+	if p, ok := s.Body.(Priced); ok {
+		u = p.Reserve(r)
+	}
+	if cost, ok := s.Cost.reserve(); ok {
+		u.Cost = cost
+	}
+	return u
+}
+
+// reserve is the most an attempt may cost by the author's `cost`; false: there is none.
+func (c Cost) reserve() (retry.Money, bool) {
+	switch {
+	case c.Fixed != nil:
+		return *c.Fixed, true
+	case c.Reserve != nil:
+		return *c.Reserve, true
+	}
+	return retry.Money{}, false
+}
+
+// fits reports whether the budget covers one more attempt.
+func (m *Machine) fits(u Usage) bool {
+	return m.account.Fits(u.Cost) && m.tokens.fit(u.Input+u.Output, 0)
+}
+
+// mayFit reports whether it would, if what is under way turned out to cost nothing.
+func (m *Machine) mayFit(u Usage) bool {
+	if m.underway.IsZero() && m.tokens.underway == 0 {
+		return false
+	}
+	account := m.account
+	account.Reserved = account.Reserved.Sub(m.underway)
+	return account.Fits(u.Cost) && m.tokens.fit(u.Input+u.Output, m.tokens.underway)
+}
+
+// why says what keeps an attempt from being paid.
+func (m *Machine) why(u Usage) string {
+	if !m.account.Fits(u.Cost) {
+		return "it may cost " + u.Cost.String() + "; spent " + m.account.Spent.Decimal() + ", reserved " + m.account.Reserved.Decimal() + " of " + m.account.Budget.String()
+	}
+	return fmt.Sprintf("it may use %d tokens; used %d, reserved %d of %d", u.Input+u.Output, m.tokens.input+m.tokens.output, m.tokens.reserved, m.tokens.budget)
+}

@@ -1,0 +1,34 @@
+package foreach_test
+
+import (
+	"testing"
+
+	"recourse/saga"
+	"recourse/saga/expr"
+	"recourse/saga/kinds/foreach"
+	"recourse/saga/kinds/kindtest"
+)
+
+func TestEnter(t *testing.T) {
+	step, errs := kindtest.Suite{Kind: foreach.Kind()}.Parse(`{foreach: "${input.v}", max_items: 3, steps: [{id: a, inert: 1}]}`)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	for doc, want := range map[string]string{
+		`[]`: "", `[1,{"a":9007199254740993},"x"]`: "", `[1,2,3,4]`: "too_many_items", `{"a":1}`: "not_a_list", `null`: "not_a_list", `"[1]"`: "not_a_list",
+	} {
+		e, err := step.Body.(saga.Block).Enter(expr.MapEnv{"input": map[string]any{"v": expr.Raw(doc)}})
+		got := ""
+		if f, ok := err.(*saga.Failure); ok {
+			got = f.Code
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", doc, got, want)
+		}
+		if want == "" && doc != "[]" && string(e.Items[1]) != `{"a":9007199254740993}` {
+			t.Errorf("%s: items %s: numbers must stay", doc, e.Items)
+		}
+	}
+}
