@@ -228,7 +228,9 @@ func (h *history) goOn() bool {
 			h.most = max(h.most, len(h.open))
 			return true
 		case saga.WakeAt:
-			waits = append(waits, d)
+			if d.Woke.Path != "" || !h.kindly { // else it would be the saga's time-out
+				waits = append(waits, d)
+			}
 		}
 	}
 	if len(waits) == 0 || len(h.open) > 0 && rapid.Bool().Draw(h.t, "rather wait") {
