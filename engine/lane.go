@@ -177,19 +177,23 @@ func (l *Lane) answer(ev Answered) {
 	if r == nil || r.broken != nil {
 		return
 	}
+	ours := r.called(ev.Path, ev.Way, ev.Attempt) != nil
 	r.uncall(ev.Path, ev.Way, ev.Attempt)
 	if ev.Answer.Code == saga.Spawned { // the other saga tells by itself
-		r.open--
+		if ours {
+			r.open--
+		}
 		r.withdrawn = nil // it is there now, so it gets what came too early for it
 		l.guard(r, func() error { return l.advance(r) })
 		return
 	}
 	l.guard(r, func() error {
 		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer)
-		if errors.Is(err, saga.ErrStale) {
+		switch {
+		case errors.Is(err, saga.ErrStale) && !ours:
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, saga.ErrStale): // a message has told first
+		case err != nil:
 			return err
 		}
 		r.open--
