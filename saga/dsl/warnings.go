@@ -121,7 +121,7 @@ func (w *warner) priced(s, body *saga.Step) {
 		return
 	}
 	if unpriced := b.Unpriced(); w.def.Budget != nil && w.def.Budget.Amount != nil && len(unpriced) > 0 {
-		w.say(s, body.Kind, "unpriced-model", fmt.Sprintf("the server knows no price of %s, so %q does not count against the budget: configure it, or give the step a cost", quoted(unpriced), s.ID))
+		w.say(s, body.Kind, "unpriced-model", fmt.Sprintf("no price of %s is configured, so %q does not count against the budget: configure it, or give the step a cost", quoted(unpriced), s.ID))
 	}
 	switch currency := b.Currency(); {
 	case currency == "" || currency == w.currency:

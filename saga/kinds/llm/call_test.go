@@ -244,6 +244,23 @@ func TestTimeoutIsForSilence(t *testing.T) {
 	}
 }
 
+// An answer is over when it says so, though the connection stays open.
+func TestOpenEnd(t *testing.T) {
+	for _, end := range []string{"\n\n", "\r\n\r\n", "\r\r"} {
+		cfg, b, r := serve(t, func(rw nethttp.ResponseWriter, req *nethttp.Request) {
+			io.Copy(io.Discard, req.Body) // so that the server notices when the client leaves
+			rw.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(rw, `data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}`+end+"data: [DONE]"+end)
+			nethttp.NewResponseController(rw).Flush()
+			<-req.Context().Done()
+		})
+		a := caller(t, cfg).Stream(t.Context(), r, never, func() {})
+		if v := b.Judge(r, a); v.Class != journal.Succeeded {
+			t.Errorf("%q: %+v, %+v", end, a, v)
+		}
+	}
+}
+
 // One call is one send, whatever becomes of the connection.
 func TestSentOnce(t *testing.T) {
 	var calls atomic.Int32

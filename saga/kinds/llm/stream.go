@@ -26,7 +26,7 @@ var (
 // Comments, other fields and events without data are passed over. An event that the end of in cuts off still counts: some
 // providers do not end the last one.
 func events(in io.Reader, take func(data []byte) error) error {
-	lines := bufio.NewReaderSize(in, 16<<10)
+	all := lines{in: bufio.NewReaderSize(in, 16<<10)}
 	var data []byte
 	dispatch := func() error {
 		if len(data) == 0 {
@@ -37,7 +37,7 @@ func events(in io.Reader, take func(data []byte) error) error {
 		return err
 	}
 	for first := true; ; first = false {
-		text, err := line(lines)
+		text, err := all.next()
 		if first {
 			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 		}
@@ -64,25 +64,36 @@ func events(in io.Reader, take func(data []byte) error) error {
 	}
 }
 
-// line reads up to \n, \r or \r\n, without it. What comes ahead of an error is a line, too.
-func line(in *bufio.Reader) ([]byte, error) {
+// lines reads lines that end in \n, \r or \r\n. It asks for no byte beyond the end of a line, which may be long in coming.
+type lines struct {
+	in *bufio.Reader
+	cr bool // the last line ended in \r: a \n would belong to it
+}
+
+// next gives a line without its end. What comes ahead of an error is a line, too.
+func (l *lines) next() ([]byte, error) {
 	var text []byte
 	for {
-		c, err := in.ReadByte()
-		switch {
-		case err != nil:
+		if _, err := l.in.Peek(1); err != nil {
 			return text, err
-		case c == '\n':
+		}
+		here, _ := l.in.Peek(l.in.Buffered())
+		if l.cr && here[0] == '\n' {
+			_, _ = l.in.Discard(1)
+			l.cr = false
+			continue
+		}
+		end := bytes.IndexAny(here, "\r\n")
+		if l.cr = end >= 0 && here[end] == '\r'; end >= 0 {
+			text = append(text, here[:end]...)
+			_, _ = l.in.Discard(end + 1)
 			return text, nil
-		case c == '\r':
-			if next, err := in.Peek(1); err == nil && next[0] == '\n' {
-				_, _ = in.Discard(1)
-			}
-			return text, nil
-		case len(text) == maxBody:
+		}
+		text = append(text, here...)
+		_, _ = l.in.Discard(len(here))
+		if len(text) > maxBody {
 			return nil, errTooLarge
 		}
-		text = append(text, c)
 	}
 }
 
