@@ -39,6 +39,8 @@ var suites = map[string]kindtest.Suite{
 		},
 		Answers: []string{`{"model":"m-1","choices":[{"message":{"content":"{\"queries\":[\"q\"],\"n\":3,\"a\":\"b\"}"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`,
 			`{"choices":[{"message":{"content":"Here it is:\n` + "```json" + `\n{\"queries\":[]}\n` + "```" + `"},"finish_reason":null}]}`},
+		Odd: []string{`{"choices":[{"message":{"content":"no JSON"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`,
+			`{"choices":[{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}]}`},
 	},
 	"sleep": {
 		Good: []string{"{sleep: 5m}", "{sleep: 2030-01-31T09:00:00Z}", `{sleep: "${input.wait}"}`, `{sleep: "${input.s}"}`},

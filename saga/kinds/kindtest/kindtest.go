@@ -29,6 +29,8 @@ type Suite struct {
 	Env expr.MapEnv
 	// Answers are bodies that a kind which reads its answers takes for success, with each good step.
 	Answers []string
+	// Odd are other bodies that the kind meets, with a status of 200.
+	Odd []string
 }
 
 // canary is the value that no rendering may hold: it stands in Env's place of secrets.
