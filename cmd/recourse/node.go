@@ -18,15 +18,16 @@ import (
 
 // nodeOptions is what running sagas needs, in `serve` as in `run`.
 type nodeOptions struct {
-	Store   journal.Store
-	Egress  []string
-	Secrets *secrets.Source
-	Vars    map[string]json.RawMessage
-	Strict  bool
-	Lanes   int
-	Lease   time.Duration
-	Drain   time.Duration
-	Log     *slog.Logger
+	Store     journal.Store
+	Egress    []string
+	Secrets   *secrets.Source
+	Vars      map[string]json.RawMessage
+	Strict    bool
+	Lanes     int
+	Lease     time.Duration
+	Drain     time.Duration
+	Retention time.Duration // of sagas whose definition has none
+	Log       *slog.Logger
 }
 
 // node runs sagas of a store.
@@ -52,7 +53,7 @@ func newNode(o nodeOptions) (*node, error) {
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.All(), Strict: o.Strict, Vars: o.Vars})
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Callers: map[string]engine.Caller{"http": n.caller}, Log: o.Log,
-		Lanes: o.Lanes, Lease: o.Lease, Drain: o.Drain,
+		Lanes: o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention,
 	})
 	return n, nil
 }
