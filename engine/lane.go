@@ -17,6 +17,7 @@ import (
 // LaneConfig are a lane's knobs.
 type LaneConfig struct {
 	ParkAfter  time.Duration // waits longer than this leave memory
+	Retention  time.Duration // of sagas whose definition has none; 0 or saga.Forever: they are kept
 	MaxBatch   int           // appends in one commit
 	MaxRecords int           // records that one saga adds to one commit
 	Chance     func() uint64 // even draws, for jitter
@@ -389,6 +390,7 @@ func (l *Lane) settleDown(r *run) {
 		}
 	}
 	row := r.m.Row()
+	row.DeleteAt = l.cfg.deleteAt(r.m.Definition(), row.EndedAt)
 	if r.next.Release && !status.Terminal() {
 		row.WakeAt = wake
 		if mutant.On("timers-only-in-memory") {

@@ -20,16 +20,17 @@ import (
 
 // nodeOptions is what running sagas needs, in `serve` as in `run`.
 type nodeOptions struct {
-	Store   journal.Store
-	Egress  []string
-	Secrets *secrets.Source
-	Vars    map[string]json.RawMessage
-	LLM     llm.Config // checked
-	Strict  bool
-	Lanes   int
-	Lease   time.Duration
-	Drain   time.Duration
-	Log     *slog.Logger
+	Store     journal.Store
+	Egress    []string
+	Secrets   *secrets.Source
+	Vars      map[string]json.RawMessage
+	LLM       llm.Config // checked
+	Strict    bool
+	Lanes     int
+	Lease     time.Duration
+	Drain     time.Duration
+	Retention time.Duration // of sagas whose definition has none
+	Log       *slog.Logger
 }
 
 // node runs sagas of a store.
@@ -58,7 +59,7 @@ func newNode(o nodeOptions) (*node, error) {
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Log: o.Log,
 		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
-		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain,
+		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention,
 	})
 	runner.Engine = n.engine
 	return n, nil

@@ -71,7 +71,7 @@ func (c *runCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Egress: append(loopback, c.EgressAllow...), Secrets: src, Vars: o.Vars, LLM: models,
-		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Log: log})
+		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Log: log})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"recourse/api"
 	"recourse/internal/secrets"
 	"recourse/journal"
+	"recourse/saga/dsl"
 )
 
 type serveCmd struct {
@@ -31,11 +32,22 @@ type serveCmd struct {
 	Strict      bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
 	NodeLease   time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
 	Drain       time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
+	Retention   retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"How long sagas are kept after their end whose definition does not say, at least 1m; or forever. Default ${default}."`
 	Lanes       int           `env:"RECOURSE_LANES" placeholder:"N" help:"How many commits may be under way at once, and how many cores the sagas' own logic uses; default: 1 on SQLite, half the cores on Postgres, 8 at most."`
 	DebugListen string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Where Go's profiles are served (/debug/pprof/), without a key; default: nowhere."`
 	LogLevel    string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
 	LogFormat   string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
 	WhileStdin  bool          `hidden:"" help:"Stop when stdin ends: whoever started this is gone."`
+}
+
+// retention is how long sagas are kept after their end, as definitions write it.
+type retention time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *retention) UnmarshalText(text []byte) error {
+	d, err := dsl.ParseRetention(string(text))
+	*r = retention(d)
+	return err
 }
 
 // lanes is how many lanes a database is worth. SQLite writes one transaction at a time. Each lane commits by
@@ -120,7 +132,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict,
-		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Log: log})
+		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Log: log})
 	if err != nil {
 		return err
 	}

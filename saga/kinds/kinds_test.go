@@ -14,11 +14,11 @@ import (
 var suites = map[string]kindtest.Suite{
 	"set": {
 		Good: []string{`{set: {a: "${input.n}", b: [1.50, on]}}`, `{set: "${input}"}`, "{set: }"},
-		Bad:  map[string]string{`{set: "${key}"}`: "unknown_root", `{set: 0777}`: "number_form"},
+		Bad:  map[string]string{`{set: "${key}"}`: "unknown_root", `{set: 0777}`: "number_form", `{set: 1, when: "random(2) == 1"}`: "not_journaled"},
 	},
 	"fail": {
 		Good: []string{`{fail: "no ${input.s}"}`, "{fail: 3}"},
-		Bad:  map[string]string{"{fail: [a]}": "wrong_type", "{fail: }": "wrong_type"},
+		Bad:  map[string]string{`{fail: "${now()}"}`: "not_journaled", "{fail: [a]}": "wrong_type", "{fail: }": "wrong_type"},
 	},
 	"llm": {
 		Good: []string{
@@ -44,7 +44,7 @@ var suites = map[string]kindtest.Suite{
 	},
 	"sleep": {
 		Good: []string{"{sleep: 5m}", "{sleep: 2030-01-31T09:00:00Z}", `{sleep: "${input.wait}"}`, `{sleep: "${input.s}"}`},
-		Bad:  map[string]string{"{sleep: 5}": "bad_duration", "{sleep: soon}": "bad_duration", "{sleep: [1s]}": "wrong_type"},
+		Bad:  map[string]string{"{sleep: 5}": "bad_duration", "{sleep: soon}": "bad_duration", `{sleep: "${now()}"}`: "not_journaled", "{sleep: [1s]}": "wrong_type"},
 	},
 	"switch": {
 		Good: []string{"{switch: [{when: input.n > 3, steps: [{id: a, inert: 1}]}, {steps: [{id: b, inert: 1}]}]}", "{switch: [{when: input.n > 1, steps: [{id: a, inert: 1}]}]}"},
