@@ -76,6 +76,17 @@ var suites = map[string]kindtest.Suite{
 			`{repeat: {max: 3}, as: x, steps: [{id: a, inert: 1}]}`:                 "unknown_key",
 		},
 	},
+	"task": {
+		Good: []string{
+			`{task: page.fetch, input: {n: "${input.n}", k: "${key}"}, heartbeat: 5s, timeout: 1h, retry: {attempts: 3, on: [heartbeat_lost]}, cost: 0.01 USD}`,
+			"{task: a}", "{task: a-b_c, input: }", `{task: a, input: "${input}", idempotency: {body: key}}`, `{task: a, expect: {schema: {n: integer}, that: result.body.n > 1}}`,
+		},
+		Bad: map[string]string{
+			"{task: Fetch}": "bad_name", "{task: .a}": "bad_name", "{task: [a]}": "wrong_type", `{task: "a.${input.s}"}`: "bad_name",
+			`{task: a, input: "${secrets.KEY}"}`: "secret_not_allowed", "{task: a, heartbeat: 500ms}": "bad_duration", "{task: a, heartbeat: 5}": "bad_duration",
+			"{task: a, body: {}}": "unknown_key", "{task: a, idempotency: {query: k}}": "key_place", "{task: a, input: [1], idempotency: {body: k}}": "key_place",
+		},
+	},
 	"http": {
 		Good: []string{
 			`{http: "POST https://a.example/x/${input.s}", body: {a: "${input}", k: "${secrets.KEY}"}, auth: "${secrets.KEY}"}`,
