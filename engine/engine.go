@@ -37,6 +37,13 @@ type Caller interface {
 	Call(ctx context.Context, r saga.Request) saga.Answer
 }
 
+// Streamer is a Caller whose answers come bit by bit.
+type Streamer interface {
+	// Stream is Call, but the attempt's time-out bounds each silence, idle, and not the whole. alive is to
+	// be called whenever something has come.
+	Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer
+}
+
 // Config is what an engine is made of. Zero durations and counts take the defaults beside them.
 type Config struct {
 	Store       journal.Store

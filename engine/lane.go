@@ -211,6 +211,12 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			return fmt.Errorf("%w: mail %s: %w", saga.ErrUnreadable, m.ID, err)
 		}
+		if c.Task != nil {
+			if err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer()); err != nil && !errors.Is(err, saga.ErrStale) {
+				return err
+			}
+			continue
+		}
 		rec, err := r.m.Admit(m.ID, c)
 		var no *saga.Refusal
 		if errors.As(err, &no) {
@@ -295,6 +301,10 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			if err := l.write(r, d.Intent); err != nil {
 				return false, err
 			}
+			if d.Task != nil {
+				r.next.Tasks = append(r.next.Tasks, *d.Task)
+				return true, nil
+			}
 			r.sends = append(r.sends, d.Send)
 			r.open++
 			if mutant.On("send-before-commit") {
@@ -303,6 +313,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			}
 			return true, nil
 		case saga.Write:
+			r.next.Events = append(r.next.Events, d.Events...)
 			return true, l.write(r, d.Record)
 		}
 	}
@@ -325,18 +336,19 @@ func resendData(now time.Time) json.RawMessage {
 // with an alarm; or as a row, when the wait is long or has no end.
 func (l *Lane) settleDown(r *run) {
 	r.more = false
-	status := r.m.Status()
+	for _, task := range r.m.Unwanted() {
+		if !slices.Contains(r.withdrawn, task) {
+			r.withdrawn = append(r.withdrawn, task)
+			r.next.Withdraw = append(r.next.Withdraw, task)
+		}
+	}
+	status, asks := r.m.Status(), r.m.Asks()
 	wake := r.m.WakeAt()
 	soon := !wake.IsZero() && wake.Sub(l.now) <= l.cfg.ParkAfter
 	switch {
 	case r.open > 0 || (soon && !l.draining && !r.held):
-		if soon && !wake.Equal(r.alarm) { // a far one is looked at when the open attempts have ended
-			r.alarm = wake
-			if !mutant.On("alarms-forgotten") {
-				l.alarms.add(wake, r.id)
-			}
-		}
-		if shown(status) == shown(r.shown) && !r.rewrite && r.next.Start == nil {
+		l.alarm(r, wake)
+		if shown(status) == shown(r.shown) && asks == r.asks && !r.rewrite && r.next.Start == nil {
 			return
 		}
 	case status.Terminal():
@@ -354,7 +366,28 @@ func (l *Lane) settleDown(r *run) {
 			row.WakeAt = time.Time{}
 		}
 	}
-	r.next.Row, r.shown, r.rewrite = &row, status, false
+	r.next.Row, r.shown, r.asks, r.rewrite = &row, status, asks, false
+}
+
+// alarm has a saga that stays in memory looked at when its next wait is over. For a far one it
+// looks again when it is nearer: most sagas are gone by then, and their alarms with them.
+func (l *Lane) alarm(r *run, wake time.Time) {
+	if wake.IsZero() {
+		return
+	}
+	if far := l.now.Add(l.cfg.ParkAfter); wake.After(far) {
+		if r.alarm.After(l.now) {
+			return
+		}
+		wake = far
+	}
+	if wake.Equal(r.alarm) {
+		return
+	}
+	r.alarm = wake
+	if !mutant.On("alarms-forgotten") {
+		l.alarms.add(wake, r.id)
+	}
 }
 
 // shown folds the statuses between which a row is not rewritten: a short wait in

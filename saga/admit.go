@@ -49,6 +49,34 @@ type TaskResult struct {
 	Cost      string          `json:"cost,omitempty"` // a decimal amount in the saga's currency
 }
 
+// Answer is the result as the answer to the attempt's request.
+func (t *TaskResult) Answer() Answer {
+	a := Answer{Sent: true, Headers: map[string]string{}}
+	if t.Cost != "" {
+		a.Headers["cost"] = t.Cost
+	}
+	switch t.Fate {
+	case "completed":
+		a.Status, a.Body = 200, t.Output
+	case string(journal.TaskExpired):
+		a.Code, a.Detail = "heartbeat_lost", "the worker was silent for longer than its lease, or worked for longer than the time-out"
+	case string(journal.TaskWithdrawn):
+		a.Sent, a.Code, a.Detail = false, "withdrawn", "no worker had taken the task when it was not wanted any more"
+	default:
+		a.Code, a.Detail = "task_failed", "the worker says that it has failed"
+		if t.Error != nil {
+			a.Code, a.Detail = t.Error.Code, t.Error.Error()
+		}
+		if t.Retryable {
+			a.Headers["retryable"] = "true"
+		}
+		if t.InDoubt {
+			a.Headers["in-doubt"] = "true"
+		}
+	}
+	return a
+}
+
 // Refusal says that an order does not apply to the saga as it is now.
 type Refusal struct {
 	Failure

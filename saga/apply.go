@@ -101,7 +101,7 @@ const verifySuffix = ".verify"
 
 // sideOf returns the step and the side that a record of a step is about.
 func (m *Machine) sideOf(path string, way journal.Way) (*node, *side, error) {
-	base, query := splitQuery(path)
+	base, query := SplitQuery(path)
 	n, err := m.locate(base)
 	switch {
 	case err != nil:
@@ -284,7 +284,9 @@ func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
 	case ThenVerify:
 		n.ask(r.At, r)
 	}
-	s.retryAt = r.At
+	if s.retryAt.Before(r.At) { // else it was left behind in a wait, which still counts
+		s.retryAt = r.At
+	}
 	return m.move(s, ev, r)
 }
 

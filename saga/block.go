@@ -461,8 +461,8 @@ func (m *Machine) giveUp(n *node) {
 	n.do.request, n.query.request = nil, nil
 }
 
-// splitQuery takes apart the path of a record: that of a step, and whether it is about its status query.
-func splitQuery(path string) (base string, query bool) {
+// SplitQuery takes apart the path of a record: that of a step, and whether it is about its status query.
+func SplitQuery(path string) (base string, query bool) {
 	base, query = strings.CutSuffix(path, verifySuffix)
 	if query && strings.HasSuffix(base, "]") { // a step called verify, in a loop
 		return path, false

@@ -28,7 +28,7 @@ func Lost() Answer {
 // what follows. at is when the answer came, chance an even draw from all of
 // uint64 for the jitter. ErrStale if that attempt is not under way.
 func (m *Machine) Settle(path string, way journal.Way, attempt int, a Answer, at time.Time, chance uint64) (journal.Record, error) {
-	base, query := splitQuery(path)
+	base, query := SplitQuery(path)
 	n := m.steps[base]
 	if n == nil {
 		return journal.Record{}, fmt.Errorf("%w: %s", ErrStale, path)

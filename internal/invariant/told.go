@@ -73,7 +73,7 @@ func (n *told) took(r journal.Record, d *saga.OutcomeData) {
 
 func (n *told) decided(d *saga.DecidedData) {
 	switch {
-	case d.Branch != nil:
+	case d.Branch != nil, d.Enter:
 	case d.Then == saga.ThenDone:
 		n.state = journal.Succeeded
 	case d.Then == saga.ThenFail:
