@@ -16,6 +16,7 @@ var probes = []probe{
 	{"sagas", "id"},
 	{"sagas", "claims"},
 	{"sagas_live", "definition"},
+	{"sagas", "delete_at"},
 }
 
 // repair takes the mark off a database whose migration was cut off. A step runs in

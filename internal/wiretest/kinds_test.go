@@ -178,6 +178,18 @@ var operations = []operation{
 			},
 		}
 	}},
+	{"DeleteExpired", "a saga whose time has come", func(b *bench) attempt {
+		a := start()
+		a.Row, a.Release = &journal.Row{Status: "succeeded", EndedAt: time.UnixMilli(1), DeleteAt: time.UnixMilli(2)}, true
+		b.append(a)
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error { _, err := s.DeleteExpired(ctx, 100); return err },
+			done: func(s journal.Store) (bool, error) {
+				_, err := s.Saga(context.Background(), a.Saga)
+				return errors.Is(err, journal.ErrNotFound), forgiven(err)
+			},
+		}
+	}},
 	{"Publish", "a new name", func(b *bench) attempt { return publishing(b, newID().String(), 1) }},
 	{"Publish", "a new version", func(b *bench) attempt {
 		name := newID().String()

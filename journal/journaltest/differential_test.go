@@ -183,7 +183,7 @@ func sentinel(err error) string {
 }
 
 func (w *world) step() {
-	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "post", "post", "mail", "delete", "publish", "archive",
+	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "post", "post", "mail", "delete", "expire", "publish", "archive",
 		"begin", "finish", "abandon", "release", "give up", "die"}).Draw(w.T, "op") {
 	case "append":
 		batch := w.batch()
@@ -201,6 +201,8 @@ func (w *world) step() {
 	case "delete":
 		saga := w.pick(w.sagas, "saga")
 		w.all("delete", func(s journal.Store) (any, error) { return nil, s.Delete(w.ctx, saga) })
+	case "expire":
+		w.all("delete expired", func(s journal.Store) (any, error) { return s.DeleteExpired(w.ctx, 1<<20) })
 	case "release":
 		w.all("release", func(s journal.Store) (any, error) {
 			err := s.Release(w.ctx, w.node)
@@ -327,6 +329,12 @@ func (w *world) row(saga uuid.UUID) *journal.Row {
 	}
 	if rapid.IntRange(0, 3).Draw(w.T, "ends") == 0 {
 		r.EndedAt = time.UnixMilli(8)
+	}
+	switch rapid.IntRange(0, 5).Draw(w.T, "expires") {
+	case 0:
+		r.DeleteAt = time.UnixMilli(10)
+	case 1:
+		r.DeleteAt = time.UnixMilli(1 << 42)
 	}
 	return r
 }

@@ -17,6 +17,7 @@ var indexTests = []test{
 	{"the inbox is replaced with the row", inboxReplaced},
 	{"a walk of the inbox finds all, once", walkInbox},
 	{"delete", deletes},
+	{"delete what has expired", deletesExpired},
 	{"stats", stats},
 	{"ping and close", pingAndClose},
 }
@@ -181,6 +182,60 @@ func deletes(b *bench) {
 	diff(b, "claimed", b.claim(b.node, 10), nil)
 	b.ok(a) // its id and key are free again, and no mail of old waits there
 	diff(b, "mail", b.mail(b.node), nil)
+}
+
+func deletesExpired(b *bench) {
+	past := b.now().Add(-time.Hour)
+	over := func(at time.Time) journal.Append {
+		a := begin(newID())
+		a.Row, a.Release = ended(), true
+		a.Row.DeleteAt = at
+		b.ok(a)
+		return a
+	}
+	expire := func(limit, want int, left ...uuid.UUID) {
+		b.Helper()
+		n, err := b.DeleteExpired(b.ctx, limit)
+		b.must(err)
+		diff(b, "deleted", n, want)
+		heads, err := b.Sagas(b.ctx, journal.Filter{})
+		b.must(err)
+		var ids []uuid.UUID
+		for _, h := range heads {
+			ids = append(ids, h.ID)
+		}
+		slices.Reverse(ids)
+		diff(b, "left", ids, left)
+	}
+	never, later, first, second, third := over(time.Time{}), over(past.Add(2*time.Hour)), over(past), over(past.Add(time.Second)), over(past.Add(time.Minute))
+	live := begin(newID())
+	live.Row.DeleteAt = past // it has not ended
+	b.ok(live)
+	diff(b, "DeleteAt", b.head(first.Saga).DeleteAt, past)
+	expire(0, 0, never.Saga, later.Saga, first.Saga, second.Saga, third.Saga, live.Saga)
+	expire(1, 1, never.Saga, later.Saga, second.Saga, third.Saga, live.Saga) // the longest expired first
+	expire(10, 2, never.Saga, later.Saga, live.Saga)
+	expire(10, 0, never.Saga, later.Saga, live.Saga)
+	_, err := b.Records(b.ctx, first.Saga, 0, 1)
+	b.wantErr(err, journal.ErrNotFound)
+	b.ok(first, second) // as if they had never been
+	b.post(first.Saga)
+	b.post(second.Saga)
+	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{first.Saga, second.Saga})
+	kept, doomed := journal.Append{Saga: first.Saga, Row: row("kept")}, journal.Append{Saga: second.Saga, Row: row("doomed")}
+	doomed.Row.DeleteAt = past
+	b.ok(kept, doomed) // a row replaces DeleteAt, but not that the saga has ended
+	expire(10, 1, never.Saga, later.Saga, first.Saga, live.Saga)
+	end := journal.Append{Saga: live.Saga, Records: chain(live.Saga, live.Records[0].Hash, 2, 1), Row: ended(), Release: true}
+	end.Row.DeleteAt = b.now().Add(200 * time.Millisecond)
+	b.ok(end)
+	b.eventually("its time has come", func() bool {
+		n, err := b.DeleteExpired(b.ctx, 10)
+		b.must(err)
+		return n == 1
+	})
+	_, err = b.Saga(b.ctx, live.Saga)
+	b.wantErr(err, journal.ErrNotFound)
 }
 
 func stats(b *bench) {

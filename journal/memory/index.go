@@ -123,11 +123,35 @@ func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
 	case g.head.EndedAt.IsZero():
 		return fmt.Errorf("delete %s: %w", id, journal.ErrLive)
 	}
-	delete(s.sagas, id)
+	s.remove(g)
+	return nil
+}
+
+// DeleteExpired implements journal.Index.
+func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("delete expired: %w", err)
+	}
+	defer unlock()
+	now := s.clock()
+	expired := s.sorted(func(g *saga) bool {
+		return !g.head.EndedAt.IsZero() && !g.head.DeleteAt.IsZero() && !g.head.DeleteAt.After(now)
+	})
+	slices.SortStableFunc(expired, func(a, b *saga) int { return a.head.DeleteAt.Compare(b.head.DeleteAt) })
+	expired = first(expired, limit)
+	for _, g := range expired {
+		s.remove(g)
+	}
+	return len(expired), nil
+}
+
+// remove forgets a saga and all that is its own.
+func (s *Store) remove(g *saga) {
+	delete(s.sagas, g.head.ID)
 	if g.head.Key != "" {
 		delete(s.keys, g.head.Key)
 	}
-	return nil
 }
 
 // Stats implements journal.Index.

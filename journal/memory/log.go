@@ -155,7 +155,7 @@ func copyRow(r *journal.Row, h journal.Head) journal.Row {
 		out.Labels = maps.Clone(r.Labels)
 	}
 	out.Summary = slices.Clone(r.Summary)
-	out.WakeAt, out.UpdatedAt, out.EndedAt = milli(r.WakeAt), milli(r.UpdatedAt), milli(r.EndedAt)
+	out.WakeAt, out.UpdatedAt, out.EndedAt, out.DeleteAt = milli(r.WakeAt), milli(r.UpdatedAt), milli(r.EndedAt), milli(r.DeleteAt)
 	out.Inbox = slices.Clone(r.Inbox)
 	for i := range out.Inbox {
 		e := &out.Inbox[i]

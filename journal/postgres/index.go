@@ -17,21 +17,21 @@ import (
 )
 
 const headColumns = `SELECT id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), parent, retry_of, forked_from,
-	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, coalesce(owner, ''), claims FROM sagas`
+	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, coalesce(owner, ''), claims FROM sagas`
 
 func scanHead(row pgx.CollectableRow) (journal.Head, error) {
 	var h journal.Head
 	var u, parent, retryOf, forkedFrom pgtype.UUID
-	var created, wake, updated, ended *int64
+	var created, wake, updated, ended, expires *int64
 	var l, summary []byte
 	err := row.Scan(&u, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, &parent, &retryOf, &forkedFrom,
-		&created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &h.Owner, &h.Claims)
+		&created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &expires, &h.Owner, &h.Claims)
 	if err != nil {
 		return h, err
 	}
 	h.ID, h.Parent, h.RetryOf, h.ForkedFrom = u.Bytes, parent.Bytes, retryOf.Bytes, forkedFrom.Bytes
 	h.CreatedAt, h.WakeAt, h.UpdatedAt, h.EndedAt = fromMillis(created), fromMillis(wake), fromMillis(updated), fromMillis(ended)
-	h.Summary = summary
+	h.DeleteAt, h.Summary = fromMillis(expires), summary
 	h.Labels, err = fromLabels(l)
 	return h, err
 }
@@ -276,18 +276,43 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 		case live:
 			return journal.ErrLive
 		}
-		for _, q := range []string{`DELETE FROM journal WHERE saga_id = $1`, `DELETE FROM mail WHERE saga_id = $1`,
-			`DELETE FROM inbox WHERE saga_id = $1`, `DELETE FROM sagas WHERE id = $1`} {
-			if _, err := t.Exec(ctx, q, id(saga)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return remove(ctx, t, []pgtype.UUID{id(saga)})
 	})
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", saga, err)
 	}
 	return nil
+}
+
+var expired = sql(`SELECT id FROM sagas WHERE delete_at <= {now} AND ended_at IS NOT NULL ORDER BY delete_at LIMIT $1 FOR UPDATE SKIP LOCKED`)
+
+// DeleteExpired implements journal.Index.
+func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error) {
+	err = s.tx(ctx, func(t pgx.Tx) error {
+		rows, err := t.Query(ctx, expired, max(limit, 0))
+		if err != nil {
+			return err
+		}
+		sagas, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.UUID])
+		if n = len(sagas); err != nil || n == 0 {
+			return err
+		}
+		return remove(ctx, t, sagas)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delete expired: %w", err)
+	}
+	return n, nil
+}
+
+// remove deletes sagas, whose rows are locked, with all that is their own.
+func remove(ctx context.Context, t pgx.Tx, sagas []pgtype.UUID) error {
+	b := &pgx.Batch{}
+	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ANY($1)`, `DELETE FROM mail WHERE saga_id = ANY($1)`,
+		`DELETE FROM inbox WHERE saga_id = ANY($1)`, `DELETE FROM tasks WHERE saga_id = ANY($1)`, `DELETE FROM sagas WHERE id = ANY($1)`} {
+		b.Queue(q, sagas)
+	}
+	return t.SendBatch(ctx, b).Close()
 }
 
 // Stats implements journal.Index.

@@ -51,6 +51,7 @@ func TestPlans(t *testing.T) {
 		claim := generic(t, s, claimable, "1")
 		uses(state+": a claim", claim, "Index Scan using sagas_suspect")
 		uses(state+": a claim", claim, "Index Scan using sagas_due")
+		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
 	}
 	uses("those in quarantine", text(t, s.pool, `EXPLAIN SELECT count(*) FROM sagas WHERE `+quarantined), "sagas_live")
 	pages(t, s)

@@ -14,6 +14,7 @@ type rows struct {
 	has, release                 []bool // whether there is a journal.Row; whether the saga is given up
 	status, reason, labels       []string
 	wake, seq, updatedAt, endsAt []*int64
+	deleteAt                     []*int64
 	summary                      [][]byte
 }
 
@@ -31,18 +32,18 @@ func (c *rows) add(a *part) error {
 	c.status, c.reason, c.labels = append(c.status, r.Status), append(c.reason, clean(r.Reason)), append(c.labels, l)
 	c.wake, c.seq = append(c.wake, millis(r.WakeAt)), append(c.seq, &r.Seq)
 	c.updatedAt, c.endsAt = append(c.updatedAt, millis(r.UpdatedAt)), append(c.endsAt, millis(r.EndedAt))
-	c.summary = append(c.summary, r.Summary)
+	c.deleteAt, c.summary = append(c.deleteAt, millis(r.DeleteAt)), append(c.summary, r.Summary)
 	return nil
 }
 
 func (c *rows) args() []any {
-	return []any{c.saga, c.has, c.release, c.status, c.reason, c.labels, c.wake, c.seq, c.updatedAt, c.endsAt, c.summary}
+	return []any{c.saga, c.has, c.release, c.status, c.reason, c.labels, c.wake, c.seq, c.updatedAt, c.endsAt, c.deleteAt, c.summary}
 }
 
 const unnestRows = `unnest($1::uuid[], $2::bool[], $3::bool[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
-	$9::bigint[], $10::bigint[], $11::bytea[]`
+	$9::bigint[], $10::bigint[], $11::bigint[], $12::bytea[]`
 
-const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, summary`
+const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary`
 
 // changedSagas updates the rows of sagas that were there before, and clears the inbox of those that get a new row. Whether mail lies there is asked of the
 // locked row's newest version: a message posted while the saga was being parked keeps it awake. So is whose it is: an earlier try of this batch, whose
@@ -70,12 +71,13 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 		seq = CASE WHEN a.has THEN a.seq ELSE s.seq END,
 		updated_at = CASE WHEN a.has THEN a.updated_at WHEN a.release AND ` + halting + ` AND s.status <> '` + journal.StatusStuck + `' THEN {now} ELSE s.updated_at END,
 		ended_at = coalesce(s.ended_at, a.ended_at),
+		delete_at = CASE WHEN a.has THEN a.delete_at ELSE s.delete_at END,
 		owner = CASE WHEN a.release THEN NULL ELSE s.owner END,
 		claims = CASE WHEN a.has THEN 0 ELSE s.claims END,
 		wake_at = CASE WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
 			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
-		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $12 RETURNING s.id, a.has)`)
+		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $13 RETURNING s.id, a.has)`)
 
 // newSagas inserts the rows of new sagas as they are to be after the append.
 func newSagas(node string, batch []part) (stmt, error) {
@@ -106,10 +108,10 @@ func newSagas(node string, batch []part) (stmt, error) {
 	return stmt{query: insertRows, args: append(c.args(), node, definition, version, sha, key, hash, unique, parent, retryOf, forkedFrom, created)}, nil
 }
 
-var insertRows = sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, summary, owner,
+var insertRows = sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary, owner,
 			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)
-		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, summary, CASE WHEN release THEN NULL ELSE $12 END,
+		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, delete_at, summary, CASE WHEN release THEN NULL ELSE $13 END,
 			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at
-		FROM ` + unnestRows + `, $13::text[], $14::int[], $15::text[], $16::text[], $17::text[], $18::text[],
-			$19::uuid[], $20::uuid[], $21::uuid[], $22::bigint[])
+		FROM ` + unnestRows + `, $14::text[], $15::int[], $16::text[], $17::text[], $18::text[], $19::text[],
+			$20::uuid[], $21::uuid[], $22::uuid[], $23::bigint[])
 			AS a (` + rowNames + `, definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)`)

@@ -140,11 +140,11 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 		return journal.Result{}, err
 	}
 	n, err := t.exec(`INSERT INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value,
-		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, owner)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, owner)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		a.Saga.Bytes(), st.Definition, st.Version, st.SHA256, text(st.Key), st.Hash, text(st.Unique),
 		id(st.Parent), id(st.RetryOf), id(st.ForkedFrom), millis(st.CreatedAt), r.Status, r.Reason, l, millis(r.WakeAt), blob(r.Summary),
-		r.Seq, millis(r.UpdatedAt), millis(r.EndedAt), owner)
+		r.Seq, millis(r.UpdatedAt), millis(r.EndedAt), millis(r.DeleteAt), owner)
 	if err != nil {
 		return journal.Result{}, err
 	}
@@ -214,6 +214,9 @@ func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) er
 		}
 		if !r.EndedAt.IsZero() {
 			set, args = append(set, `ended_at = coalesce(ended_at, ?)`), append(args, r.EndedAt.UnixMilli())
+		}
+		if st.expires || !r.DeleteAt.IsZero() {
+			set, args = append(set, `delete_at = ?`), append(args, millis(r.DeleteAt))
 		}
 		set = append(set, `status = ?, reason = ?, labels = ?, wake_at = ?, summary = ?, seq = ?, updated_at = ?`)
 		args = append(args, r.Status, r.Reason, l, wake, blob(r.Summary), r.Seq, millis(r.UpdatedAt))

@@ -16,20 +16,20 @@ import (
 )
 
 const headColumns = `id, definition, version, sha256, coalesce(start_key, ''), start_hash, coalesce(unique_value, ''), parent, retry_of, forked_from,
-	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, coalesce(owner, ''), claims`
+	created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, coalesce(owner, ''), claims`
 
 func scanHead(scan func(...any) error) (journal.Head, error) {
 	var h journal.Head
-	var created, wake, updated, ended sql.NullInt64
+	var created, wake, updated, ended, expires sql.NullInt64
 	var l string
 	var summary []byte
 	err := scan(idInto{&h.ID}, &h.Definition, &h.Version, &h.SHA256, &h.Key, &h.Hash, &h.Unique, idInto{&h.Parent}, idInto{&h.RetryOf},
-		idInto{&h.ForkedFrom}, &created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &h.Owner, &h.Claims)
+		idInto{&h.ForkedFrom}, &created, &h.Status, &h.Reason, &l, &wake, &summary, &h.Seq, &updated, &ended, &expires, &h.Owner, &h.Claims)
 	if err != nil {
 		return h, err
 	}
 	h.CreatedAt, h.WakeAt, h.UpdatedAt, h.EndedAt = fromMillis(created), fromMillis(wake), fromMillis(updated), fromMillis(ended)
-	h.Summary = summary
+	h.DeleteAt, h.Summary = fromMillis(expires), summary
 	h.Labels, err = fromLabels(l)
 	return h, err
 }
@@ -226,16 +226,46 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 		case live:
 			return journal.ErrLive
 		}
-		for _, q := range []string{`DELETE FROM journal WHERE saga_id = ?`, `DELETE FROM mail WHERE saga_id = ?`,
-			`DELETE FROM inbox WHERE saga_id = ?`, `DELETE FROM sagas WHERE id = ?`} {
-			if _, err := t.exec(q, saga.Bytes()); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.remove(saga)
 	})
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", saga, err)
+	}
+	return nil
+}
+
+const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ended_at IS NOT NULL ORDER BY delete_at LIMIT +?`
+
+// DeleteExpired implements journal.Index.
+func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
+	var gone []uuid.UUID
+	err := s.w.do(ctx, func(t *tx) error {
+		err := t.query(expired, []any{s.clock(), max(limit, 0)}, func(scan func(...any) error) error {
+			var saga uuid.UUID
+			err := scan(idInto{&saga})
+			gone = append(gone, saga)
+			return err
+		})
+		for _, saga := range gone {
+			if err == nil {
+				err = t.remove(saga)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delete expired: %w", err)
+	}
+	return len(gone), nil
+}
+
+// remove deletes a saga with all that is its own.
+func (t *tx) remove(saga uuid.UUID) error {
+	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ?`, `DELETE FROM mail WHERE saga_id = ?`,
+		`DELETE FROM inbox WHERE saga_id = ?`, `DELETE FROM tasks WHERE saga_id = ?`, `DELETE FROM sagas WHERE id = ?`} {
+		if _, err := t.exec(q, saga.Bytes()); err != nil {
+			return err
+		}
 	}
 	return nil
 }

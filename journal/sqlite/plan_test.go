@@ -71,6 +71,7 @@ func TestPlans(t *testing.T) {
 			{"a claim once more", plan(retake, "node", []byte{1}, "node"), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id=?)"},
 			{"first records", plan(beginsQuery, make([]any, beginsRows+1)...), "SEARCH journal USING PRIMARY KEY (saga_id=? AND seq<?)"},
 			{"those in quarantine", plan(`SELECT count(*) FROM sagas WHERE ` + quarantined), "SEARCH sagas USING INDEX sagas_live (status=?)"},
+			{"what has expired", plan(expired, 1, 1), "SEARCH sagas USING INDEX sagas_delete (delete_at<?)"},
 			{"live sagas", plan(live), "USING INDEX sagas_live"},
 			{"all", listed(journal.Filter{}), "SCAN sagas USING INDEX sqlite_autoindex_sagas_1"},
 			{"a status", listed(journal.Filter{Status: []string{"waiting"}}), "SEARCH sagas USING INDEX sagas_status (status=?)"},
