@@ -20,7 +20,7 @@ const (
 	maxKey       = 255
 	replyKept    = 24 * time.Hour
 	// reserved is how long a request's key is held for it, in case the process that
-	// has it dies: longer than any request may take.
+	// has it dies: longer than any request may take, beside what it asked to wait.
 	reserved = time.Minute
 	// keepPatience is how long the store gets to take a reply before the answer goes out without.
 	keepPatience = 3 * time.Second
@@ -65,7 +65,11 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		mark := fingerprint(c, body)
-		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, reserved)
+		hold := reserved
+		if c.(*call).route.stream {
+			hold += s.cfg.Limits.Wait
+		}
+		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, hold)
 		switch {
 		case err != nil:
 			return err
@@ -87,6 +91,9 @@ func replay(c echo.Context, r journal.Reply) error {
 		h.Set(name, value)
 	}
 	h.Set(replayHeader, "true")
+	if r.Status == http.StatusNoContent {
+		return c.NoContent(r.Status)
+	}
 	return c.Blob(r.Status, r.Header[echo.HeaderContentType], r.Body)
 }
 
@@ -96,13 +103,14 @@ var keptHeaders = []string{echo.HeaderContentType, echo.HeaderLocation, "ETag"}
 // recorded runs a request whose key is reserved, and keeps its answer or gives the key back.
 func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFunc) error {
 	// The answer is kept even if the client has gone: it will ask again.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), s.cfg.Limits.Request)
-	defer cancel()
+	ctx := context.WithoutCancel(c.Request().Context())
 	kept := false
 	defer func() {
 		if kept {
 			return
 		}
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Request)
+		defer cancel()
 		if err := s.cfg.Store.Abandon(ctx, key); err != nil {
 			s.log.Warn("could not give an idempotency key back; it lapses by itself", "error", err)
 		}
