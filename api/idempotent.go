@@ -50,7 +50,7 @@ func fingerprint(c echo.Context, body []byte) string {
 
 // idempotent has a request under a key that was answered before get that answer
 // again. Only successes are kept: a request that was refused did nothing, so
-// its key is free for the mended one.
+// its key is free for the mended one; as is that of a claim that found no task.
 func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		key, err := idempotencyKey(c)
@@ -91,9 +91,6 @@ func replay(c echo.Context, r journal.Reply) error {
 		h.Set(name, value)
 	}
 	h.Set(replayHeader, "true")
-	if r.Status == http.StatusNoContent {
-		return c.NoContent(r.Status)
-	}
 	return c.Blob(r.Status, r.Header[echo.HeaderContentType], r.Body)
 }
 
@@ -123,7 +120,7 @@ func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFun
 		c.Response().Committed = false
 		return err
 	}
-	if held.status < http.StatusMultipleChoices {
+	if held.status < http.StatusMultipleChoices && held.status != http.StatusNoContent {
 		r := journal.Reply{Fingerprint: mark, Done: true, Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
 		for _, name := range keptHeaders {
 			if v := c.Response().Header().Get(name); v != "" {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -55,6 +56,7 @@ type taskView struct {
 	Input      json.RawMessage `json:"input"`
 	Lease      string          `json:"lease"`
 	LeaseUntil saga.Time       `json:"lease_until"`
+	LeaseMS    int64           `json:"lease_ms"` // for workers whose clock is another
 	Deadline   saga.Time       `json:"deadline"`
 }
 
@@ -76,7 +78,8 @@ func (s *server) claimTasks(c echo.Context) error {
 	views := make([]taskView, len(list))
 	for i, t := range list {
 		views[i] = taskView{ID: t.ID.String(), Type: t.Type, Saga: t.Saga.String(), Step: t.Path, Attempt: t.Attempt, Way: t.Way, Key: t.Key, Input: t.Input,
-			Lease: leaseOf(t, req.claim.Token).String(), LeaseUntil: saga.Time{Time: t.Until}, Deadline: saga.Time{Time: t.Deadline}}
+			Lease: leaseOf(t, req.claim.Token).String(), LeaseUntil: saga.Time{Time: t.Until},
+			LeaseMS: cmp.Or(req.claim.Lease, t.Task.Lease).Milliseconds(), Deadline: saga.Time{Time: t.Deadline}}
 	}
 	return reply(c, http.StatusOK, map[string]any{"data": views})
 }
@@ -365,7 +368,7 @@ func (o *object) failure() *saga.Failure {
 		o.bad("/error/code", "bad_code", "%q has a meaning of its own, which would leave the task in doubt: choose another code", f.Code)
 	}
 	if f.Title == "" {
-		f.Title = "the worker gives no reason"
+		f.Title, f.Detail = cmp.Or(f.Detail, "the worker gives no reason"), ""
 	}
 	return f
 }

@@ -63,7 +63,7 @@ func TestTask(t *testing.T) {
 		id := x.fetch()
 		got := x.claim("page.fetch", 100, 1)[0]
 		want := taskView{ID: saga.TaskID(uuid.FromStringOrNil(id), "page", journal.Do, 1).String(), Type: "page.fetch", Saga: id, Step: "page", Attempt: 1, Way: "do",
-			Key: got.Key, Input: json.RawMessage(`{"url":"https://a.example","key":"` + got.Key + `"}`), Lease: got.Lease, LeaseUntil: got.LeaseUntil, Deadline: got.Deadline}
+			Key: got.Key, Input: json.RawMessage(`{"url":"https://a.example","key":"` + got.Key + `"}`), Lease: got.Lease, LeaseUntil: got.LeaseUntil, LeaseMS: 3_600_000, Deadline: got.Deadline}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
@@ -108,6 +108,7 @@ func TestTaskFails(t *testing.T) {
 	}{
 		{"text", `, "error": "no such page"`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: "no such page"}, "0"},
 		{"object", `, "error": {"code": "gone", "title": "it is gone", "detail": "since 1999"}, "cost": 0.50`, saga.Compensated, journal.Refused, saga.Failure{Code: "gone", Detail: "it is gone: since 1999"}, "0.50"},
+		{"detail", `, "error": {"detail": "since 1999"}`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: "since 1999"}, "0"},
 		{"no words", `, "error": {"code": "gone"}`, saga.Compensated, journal.Refused, saga.Failure{Code: "gone", Detail: "the worker gives no reason"}, "0"},
 		{"in doubt", `, "error": "half done", "in_doubt": true`, saga.Stuck, journal.InDoubt, saga.Failure{Code: "task_failed", Detail: "half done"}, "0"},
 		{"long", `, "error": "` + strings.Repeat("é", 5000) + `"`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: strings.Repeat("é", 1999) + "…"}, "0"},
@@ -202,6 +203,9 @@ func TestLeaseLost(t *testing.T) {
 	var list page[taskView]
 	x.do("POST", "/v1/tasks/claim", `{"types": ["page.fetch"], "wait": "20s", "lease": "5s"}`).want(200).into(&list)
 	task := list.Data[0]
+	if task.LeaseMS != 5000 {
+		t.Errorf("a lease of %d ms", task.LeaseMS)
+	}
 	x.tell(task, "heartbeat", "").want(200)
 	ahead.Add(int64(6 * time.Second))
 	for _, what := range []string{"heartbeat", "complete"} {
@@ -387,9 +391,11 @@ func TestClaimAgain(t *testing.T) {
 		}
 		x.do("POST", "/v1/tasks/claim", `{"types": ["other"]}`, key).problem(422, "idempotency_key_reused")
 		none := header{"Idempotency-Key", "claim-2"}
-		x.do("POST", "/v1/tasks/claim", `{"types": ["other"]}`, none).want(204)
-		if a := x.do("POST", "/v1/tasks/claim", `{"types": ["other"]}`, none).want(204); a.Header.Get(replayHeader) != "true" {
-			t.Errorf("%v", a.Header)
+		body = `{"types": ["page.fetch"]}`
+		x.do("POST", "/v1/tasks/claim", body, none).want(204)
+		x.fetch()
+		if a := x.do("POST", "/v1/tasks/claim", body, none).want(200); a.Header.Get(replayHeader) != "" {
+			t.Error("a claim that found nothing was replayed")
 		}
 	})
 }
