@@ -57,6 +57,7 @@ var may = map[string][]string{
 	"internal/failpoint/brittle": {"journal", "internal/failpoint"},
 	"internal/invariant":         {"*"},
 	"examples/world":             {},
+	"examples/workers":           {"api/client"},
 	"cmd":                        {"*"},
 }
 
