@@ -80,20 +80,24 @@ func (w *world) taskStep() {
 		how := rapid.SampledFrom([]string{"done", "failed"}).Draw(w.T, "how")
 		w.all("end task", func(s journal.Store) (any, error) { return nil, s.EndTask(w.ctx, task, token, how, m) })
 	case "reap":
-		w.all("reap tasks", func(s journal.Store) (any, error) {
-			var met []string
-			_, err := s.ReapTasks(w.ctx, 1<<20, func(t journal.Task, f journal.Fate) journal.Mail {
-				if slices.Contains(w.sagas, t.Saga) {
-					met = append(met, string(f)+show(t))
-				}
-				return journal.Mail{ID: of(t.ID, "fate"), Kind: string(f)}
-			})
-			slices.Sort(met)
-			return met, err
-		})
+		w.reap()
 	case "stats":
 		w.taskStats()
 	}
+}
+
+func (w *world) reap() {
+	w.all("reap tasks", func(s journal.Store) (any, error) {
+		var met []string
+		_, err := s.ReapTasks(w.ctx, 1<<20, func(t journal.Task, f journal.Fate) journal.Mail {
+			if slices.Contains(w.sagas, t.Saga) {
+				met = append(met, string(f)+show(t))
+			}
+			return journal.Mail{ID: of(t.ID, "fate"), Kind: string(f)}
+		})
+		slices.Sort(met)
+		return met, err
+	})
 }
 
 func (w *world) types() []string { return []string{w.prefix + "t", w.prefix + "u"} }
@@ -179,6 +183,7 @@ func (w *world) scheduleStep() {
 // forOthers compares what sagas have left for others.
 func (w *world) forOthers() {
 	w.taskStats()
+	w.reap()
 	w.claimTasks(uuid.Must(uuid.NewV4()))
 	w.outboxStats()
 	w.claimEvents(0)

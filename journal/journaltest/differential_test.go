@@ -193,7 +193,7 @@ func sentinel(err error) string {
 
 func (w *world) step() {
 	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "post", "post", "mail", "delete", "expire", "publish", "archive",
-		"begin", "finish", "abandon", "release", "give up", "die", "task", "task", "task", "event", "event", "schedule"}).Draw(w.T, "op") {
+		"begin", "finish", "abandon", "release", "give up", "die", "more", "more", "more", "task", "task", "task", "event", "event", "schedule"}).Draw(w.T, "op") {
 	case "append":
 		batch := w.batch()
 		w.all(fmt.Sprintf("append %s", show(batch)), func(s journal.Store) (any, error) {
@@ -229,6 +229,13 @@ func (w *world) step() {
 				return results(out), err
 			})
 		}
+	case "more":
+		a := journal.Append{Saga: w.pick(w.sagas, "saga")}
+		w.more(&a)
+		w.all("append "+show(a), func(s journal.Store) (any, error) {
+			out, err := s.Append(w.ctx, w.node, []journal.Append{a})
+			return results(out), err
+		})
 	case "task":
 		w.taskStep()
 	case "event":

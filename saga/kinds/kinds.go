@@ -8,6 +8,7 @@ import (
 	"recourse/saga/kinds/http"
 	"recourse/saga/kinds/parallel"
 	"recourse/saga/kinds/repeat"
+	"recourse/saga/kinds/run"
 	"recourse/saga/kinds/set"
 	"recourse/saga/kinds/sleep"
 	switchkind "recourse/saga/kinds/switch"
@@ -23,6 +24,7 @@ func All() []dsl.Kind {
 		parallel.Kind(),
 		foreach.Kind(),
 		repeat.Kind(),
+		run.Kind(),
 		switchkind.Kind(),
 		set.Kind(),
 		fail.Kind(),
