@@ -81,12 +81,14 @@ type Config struct {
 // Limits bound what one request may take. Zero fields take the defaults beside them.
 type Limits struct {
 	Body      int64         // 1 MiB: bytes of a request's body
-	Document  int64         // 4 MiB: of one that may hold a definition, which is larger in JSON than by itself
+	Document  int64         // 4 MiB: of one that may hold a definition, which is larger in JSON than by itself, or a task's output
 	Request   time.Duration // 30s: for a request, beside what it asked to wait
-	Wait      time.Duration // 60s: the most that `Prefer: wait` waits
+	Wait      time.Duration // 60s: the most that `Prefer: wait`, and a claim of tasks, waits
 	Order     time.Duration // 10s: how long an order waits to be carried out
 	Poll      time.Duration // 100ms: between looks at a journal that another node writes
 	Heartbeat time.Duration // 15s: between comments on a quiet event stream
+	Polls     int           // 1,000: claims that may wait for tasks at once
+	Look      time.Duration // 250ms: between their looks for tasks, give or take a fifth
 }
 
 func (l *Limits) defaults() {
@@ -97,6 +99,8 @@ func (l *Limits) defaults() {
 	set(&l.Order, 10*time.Second)
 	set(&l.Poll, 100*time.Millisecond)
 	set(&l.Heartbeat, 15*time.Second)
+	set(&l.Polls, 1000)
+	set(&l.Look, 250*time.Millisecond)
 }
 
 func set[T comparable](v *T, d T) {
@@ -110,6 +114,7 @@ type server struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
+	polls   polls
 	schema  []byte // of definitions, for editors
 }
 

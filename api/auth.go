@@ -34,6 +34,7 @@ const (
 	opStart   operation = "start"   // start and plan sagas
 	opCancel  operation = "cancel"  // cancel them
 	opOperate operation = "operate" // every other order
+	opWork    operation = "work"    // take tasks, and say how they ended
 	opPublish operation = "publish" // change what definitions there are
 )
 
@@ -41,10 +42,10 @@ const (
 var allowed = map[string][]operation{
 	"viewer":   {opRead},
 	"client":   {opRead, opStart, opCancel},
-	"worker":   {}, // its routes, for tasks, come with a later release
+	"worker":   {opWork},
 	"approver": {opRead},
-	"operator": {opRead, opStart, opCancel, opOperate},
-	"admin":    {opRead, opStart, opCancel, opOperate, opPublish},
+	"operator": {opRead, opStart, opCancel, opOperate, opWork},
+	"admin":    {opRead, opStart, opCancel, opOperate, opWork, opPublish},
 }
 
 // KeyPrefix begins every API key, so that scanners for leaked secrets know it.

@@ -53,8 +53,8 @@ func TestRoles(t *testing.T) {
 	x.publish(sleepDef)
 	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
 	want := map[string]string{
-		"viewer": "read", "client": "read start cancel", "worker": "", "approver": "read",
-		"operator": "read start cancel operate", "admin": "read start cancel operate publish",
+		"viewer": "read", "client": "read start cancel", "worker": "work", "approver": "read",
+		"operator": "read start cancel operate work", "admin": "read start cancel operate work publish",
 	}
 	for _, role := range Roles {
 		_, secret := addKey(x, role, time.Time{})
@@ -65,6 +65,7 @@ func TestRoles(t *testing.T) {
 			{"start", "POST", "/v1/sagas", `{"definition": "none"}`},
 			{"cancel", "POST", "/v1/sagas/" + id + "/cancel", `{"mode": "none"}`},
 			{"operate", "POST", "/v1/sagas/" + id + "/resume", `{}`},
+			{"work", "POST", "/v1/tasks/claim", `{"types": ["none"]}`},
 			{"publish", "PUT", "/v1/definitions/nap", "saga: none\n"},
 		} {
 			a := x.do(r.method, r.path, r.body, outside)

@@ -20,7 +20,7 @@ const (
 	maxKey       = 255
 	replyKept    = 24 * time.Hour
 	// reserved is how long a request's key is held for it, in case the process that
-	// has it dies: longer than any request may take.
+	// has it dies: longer than any request may take, beside what it asked to wait.
 	reserved = time.Minute
 	// keepPatience is how long the store gets to take a reply before the answer goes out without.
 	keepPatience = 3 * time.Second
@@ -50,7 +50,7 @@ func fingerprint(c echo.Context, body []byte) string {
 
 // idempotent has a request under a key that was answered before get that answer
 // again. Only successes are kept: a request that was refused did nothing, so
-// its key is free for the mended one.
+// its key is free for the mended one; as is that of a claim that found no task.
 func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		key, err := idempotencyKey(c)
@@ -65,7 +65,11 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		mark := fingerprint(c, body)
-		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, reserved)
+		hold := reserved
+		if c.(*call).route.stream {
+			hold += s.cfg.Limits.Wait
+		}
+		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, hold)
 		switch {
 		case err != nil:
 			return err
@@ -96,13 +100,14 @@ var keptHeaders = []string{echo.HeaderContentType, echo.HeaderLocation, "ETag"}
 // recorded runs a request whose key is reserved, and keeps its answer or gives the key back.
 func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFunc) error {
 	// The answer is kept even if the client has gone: it will ask again.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), s.cfg.Limits.Request)
-	defer cancel()
+	ctx := context.WithoutCancel(c.Request().Context())
 	kept := false
 	defer func() {
 		if kept {
 			return
 		}
+		ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Request)
+		defer cancel()
 		if err := s.cfg.Store.Abandon(ctx, key); err != nil {
 			s.log.Warn("could not give an idempotency key back; it lapses by itself", "error", err)
 		}
@@ -115,7 +120,7 @@ func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFun
 		c.Response().Committed = false
 		return err
 	}
-	if held.status < http.StatusMultipleChoices {
+	if held.status < http.StatusMultipleChoices && held.status != http.StatusNoContent {
 		r := journal.Reply{Fingerprint: mark, Done: true, Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
 		for _, name := range keptHeaders {
 			if v := c.Response().Header().Get(name); v != "" {

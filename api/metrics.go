@@ -115,6 +115,8 @@ var (
 	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "How long the longest due saga has waited for a node; 0 for none.", nil, nil)
 	descOldest  = prometheus.NewDesc("recourse_oldest_seconds", "How long the oldest live saga of a status has stood in it; 0 for none.", []string{"status"}, nil)
 	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not tried any more until an order.", nil, nil)
+	descTasks   = prometheus.NewDesc("recourse_tasks", "Tasks by type: waiting for a worker, or claimed by one.", []string{"type", "state"}, nil)
+	descTask    = prometheus.NewDesc("recourse_task_oldest_seconds", "How long the task of a type that waits longest has waited for a worker; 0 for none.", []string{"type"}, nil)
 	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape.", nil, nil)
 )
 
@@ -126,7 +128,7 @@ type storeCollector struct {
 
 // Describe implements prometheus.Collector.
 func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descUp} {
+	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descTasks, descTask, descUp} {
 		ch <- d
 	}
 }
@@ -156,6 +158,15 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	ch <- gauge(descHalted, float64(st.Quarantined))
+	tasks, err := k.store.TaskStats(ctx)
+	if err != nil {
+		return
+	}
+	for _, t := range tasks {
+		ch <- gauge(descTasks, float64(t.Waiting), t.Type, "waiting")
+		ch <- gauge(descTasks, float64(t.Claimed), t.Type, "claimed")
+		ch <- gauge(descTask, k.since(t.Oldest), t.Type)
+	}
 }
 
 func (k *storeCollector) since(t time.Time) float64 {

@@ -14,7 +14,7 @@ type route struct {
 	handler      echo.HandlerFunc
 	keyed        bool // an Idempotency-Key replays its answer
 	stream       bool // it bounds its own time
-	document     bool // its body may hold a definition
+	document     bool // its body may hold a definition, or an output
 }
 
 // routes is the one list of what is served.
@@ -62,6 +62,11 @@ func (s *server) routes() []route {
 		post(saga+"/retry", opOperate, s.retry),
 		post(saga+"/compensate", opOperate, s.compensate),
 		post(saga+"/steps/:path/resolve", opOperate, s.resolve),
+
+		{method: http.MethodPost, path: "/v1/tasks/claim", op: opWork, handler: s.claimTasks, keyed: true, stream: true},
+		post("/v1/tasks/:id/heartbeat", opWork, s.heartbeat),
+		document(post("/v1/tasks/:id/complete", opWork, s.completeTask)),
+		post("/v1/tasks/:id/fail", opWork, s.failTask),
 
 		get("/v1/inbox", opRead, s.inbox),
 		get("/v1/stats", opRead, s.stats),

@@ -253,9 +253,13 @@ func (m *Machine) task(step *Step, s Send) *journal.Task {
 	return t
 }
 
-// taskID names the task of an attempt.
 func (m *Machine) taskID(path string, way journal.Way, attempt int) uuid.UUID {
-	return uuid.NewV5(m.id, "task:"+path+":"+string(way)+":"+strconv.Itoa(attempt))
+	return TaskID(m.id, path, way, attempt)
+}
+
+// TaskID names the task of an attempt. Nothing else has this id, so it vouches for what it was made of.
+func TaskID(saga uuid.UUID, path string, way journal.Way, attempt int) uuid.UUID {
+	return uuid.NewV5(saga, "task:"+path+":"+string(way)+":"+strconv.Itoa(attempt))
 }
 
 // Unwanted lists the tasks whose work would be of no use any more: the saga, or a block

@@ -45,6 +45,7 @@ var may = map[string][]string{
 	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant"},
 	"engine/sim": {"*"},
 	"api":        {"internal/failpoint", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api/client": {},
 
 	"internal":                   {},
 	"internal/story/storytest":   {"*"},
@@ -57,6 +58,7 @@ var may = map[string][]string{
 	"internal/invariant":         {"*"},
 	"examples/world":             {},
 	"examples/llmstub":           {},
+	"examples/workers":           {"api/client"},
 	"cmd":                        {"*"},
 }
 

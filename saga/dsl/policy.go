@@ -90,7 +90,7 @@ func (p *parser) retryWord(n *Node, base retry.Policy) retry.Policy {
 var statusOrClass = regexp.MustCompile(`^([45]xx|[1-5][0-9][0-9])$`)
 
 // reasons are the codes that retry.on and not_on may name, besides statuses.
-var reasons = []string{"timeout", "connection", "dns", "tls", "body_cut", "body_invalid", "body_too_large", "interrupted"}
+var reasons = []string{"timeout", "connection", "dns", "tls", "body_cut", "body_invalid", "body_too_large", "interrupted", "task_failed", "heartbeat_lost"}
 
 // reasons reads what a failure may go by: a status, 4xx or 5xx, or a code.
 func (p *parser) reasons(n *Node) []string {

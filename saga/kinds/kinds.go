@@ -13,6 +13,7 @@ import (
 	"recourse/saga/kinds/set"
 	"recourse/saga/kinds/sleep"
 	switchkind "recourse/saga/kinds/switch"
+	"recourse/saga/kinds/task"
 )
 
 // Options are what kinds need to know of the server that they run on.
@@ -28,6 +29,7 @@ func With(o Options) []dsl.Kind {
 	return []dsl.Kind{
 		http.Kind(),
 		llm.Kind(o.LLM),
+		task.Kind(),
 		sleep.Kind(),
 		parallel.Kind(),
 		foreach.Kind(),

@@ -98,6 +98,18 @@ var suites = map[string]kindtest.Suite{
 			`{repeat: {max: 3}, as: x, steps: [{id: a, inert: 1}]}`:                 "unknown_key",
 		},
 	},
+	"task": {
+		Answers: []string{`{"words":3}`, "null"},
+		Good: []string{
+			`{task: page.fetch, input: {n: "${input.n}", k: "${key}"}, heartbeat: 5s, timeout: 1h, retry: {attempts: 3, on: [heartbeat_lost]}, cost: 0.01 USD}`,
+			"{task: a}", "{task: a-b_c, input: }", `{task: a, input: "${input}", idempotency: {body: key}}`, `{task: a, expect: {schema: {n: integer}, that: result.body.n > 1}}`,
+		},
+		Bad: map[string]string{
+			"{task: Fetch}": "bad_name", "{task: .a}": "bad_name", "{task: [a]}": "wrong_type", `{task: "a.${input.s}"}`: "bad_name",
+			`{task: a, input: "${secrets.KEY}"}`: "secret_not_allowed", "{task: a, heartbeat: 500ms}": "bad_duration", "{task: a, heartbeat: 5}": "bad_duration",
+			"{task: a, body: {}}": "unknown_key", "{task: a, idempotency: {query: k}}": "key_place", "{task: a, input: [1], idempotency: {body: k}}": "key_place",
+		},
+	},
 	"run": {
 		Good: []string{"{run: other}", `{run: other@v3, input: {n: "${input.n}"}, compensate: none}`, "{run: other@2}"},
 		Bad:  map[string]string{"{run: Other}": "bad_name", "{run: other@v0}": "bad_name", "{run: [a]}": "wrong_type", "{run: other, timeout: 1h}": "not_for_kind", `{run: "${input.s}"}`: "bad_name"},

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
+)
+
+// parked makes a saga with tasks on a node of its own.
+func parked(t *testing.T, s journal.Store, tasks ...journal.Task) uuid.UUID {
+	t.Helper()
+	if _, err := s.Register(t.Context(), "n", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	id := uuid.Must(uuid.NewV7())
+	r := journal.Record{Seq: 1, At: time.UnixMilli(1).UTC(), Kind: journal.Started, Node: "n"}
+	journal.Seal(id, nil, &r)
+	got, err := s.Append(t.Context(), "n", []journal.Append{{Saga: id, Start: &journal.Start{Definition: "d", Version: 1, CreatedAt: r.At}, Records: []journal.Record{r},
+		Row: &journal.Row{Status: "waiting", Seq: 1, UpdatedAt: r.At}, Tasks: tasks}})
+	if err != nil || got[0].Err != nil {
+		t.Fatal(err, got)
+	}
+	return id
+}
+
+func TestReapOnce(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000).UTC()
+	s := memory.New(memory.Config{Now: func() time.Time { return now }})
+	work := func(path string, way journal.Way, attempt int) journal.Task {
+		return journal.Task{ID: uuid.Must(uuid.NewV4()), Path: path, Way: way, Attempt: attempt, Type: path, Lease: time.Second, Timeout: time.Minute}
+	}
+	silent, unwanted, patient := work("pages[3].fetch", journal.Undo, 2), work("b", journal.Do, 1), work("c", journal.Do, 1)
+	id := parked(t, s, silent, unwanted, patient)
+	if _, err := s.ClaimTasks(t.Context(), journal.TaskClaim{Worker: "w", Types: []string{silent.Type}, Max: 1, Token: uuid.Must(uuid.NewV4())}); err != nil {
+		t.Fatal(err)
+	}
+	reap := func(want int) {
+		t.Helper()
+		if n, err := reapOnce(t.Context(), s); n != want || err != nil {
+			t.Fatalf("reapOnce = %d, %v, want %d", n, err, want)
+		}
+	}
+	reap(0)
+	if _, err := s.Append(t.Context(), "n", []journal.Append{{Saga: id, Row: &journal.Row{Status: "waiting", Seq: 1}, Withdraw: []uuid.UUID{unwanted.ID}}}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Second)
+	reap(2)
+	reap(0)
+
+	mail, err := s.Mail(t.Context(), "n", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]saga.Command{}
+	for _, m := range mail {
+		var c saga.Command
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			t.Fatal(err)
+		}
+		if m.ID.Version() != 7 || m.Saga != id || m.Kind != "command" {
+			t.Errorf("mail %+v", m)
+		}
+		got[c.Path] = c
+	}
+	want := map[string]saga.Command{
+		"pages[3].fetch": {Do: "task", Path: "pages[3].fetch", Way: journal.Undo, Attempt: 2, Task: &saga.TaskResult{Fate: "expired"}},
+		"b":              {Do: "task", Path: "b", Way: journal.Do, Attempt: 1, Task: &saga.TaskResult{Fate: "withdrawn"}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	for fate, a := range map[string]saga.Answer{"expired": {Sent: true, Code: "heartbeat_lost"}, "withdrawn": {Code: "withdrawn"}} {
+		if got := (&saga.TaskResult{Fate: fate}).Answer(); got.Sent != a.Sent || got.Code != a.Code {
+			t.Errorf("%s: %+v", fate, got)
+		}
+	}
+}
+
+// away is a store that does not answer.
+type away struct{ journal.Tasks }
+
+func (away) ReapTasks(context.Context, int, func(journal.Task, journal.Fate) journal.Mail) (int, error) {
+	return 0, errors.New("away")
+}
+
+func TestReapAway(t *testing.T) {
+	if _, err := reapOnce(t.Context(), away{}); err == nil {
+		t.Error("no error")
+	}
+}

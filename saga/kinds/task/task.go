@@ -1,0 +1,211 @@
+// Package task is the step kind whose work an outside worker does.
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+)
+
+// Bounds of the kind's times, and what they are when they are absent.
+const (
+	DefaultTimeout   = 10 * time.Minute // of one attempt, from its claim on
+	DefaultHeartbeat = 30 * time.Second
+	MinHeartbeat     = time.Second
+)
+
+// Codes of answers. Other codes are those that workers give.
+const (
+	CodeFailed        = "task_failed"    // the worker says so, and gives no code of its own
+	CodeHeartbeatLost = "heartbeat_lost" // the worker fell silent, or took too long
+	CodeWithdrawn     = "withdrawn"      // the task was taken back before anybody had claimed it
+)
+
+// Headers of the answer that is made of a worker's word.
+const (
+	HeaderRetryable = "retryable" // "true"
+	HeaderInDoubt   = "in-doubt"  // "true"
+	HeaderCost      = "cost"      // a decimal
+)
+
+// transport are codes that say how a request went, not what a worker said of its work.
+var transport = []string{"", CodeHeartbeatLost, CodeWithdrawn, "timeout", "connection", "dns", "tls", "egress_denied", "secret_missing", "url_invalid",
+	"request_invalid", "body_cut", "body_too_large", "body_invalid", "redirect", "interrupted", "not_sent", "no_answer"}
+
+// Taken reports whether a code has a meaning of its own, so that workers may not give it.
+func Taken(code string) bool { return slices.Contains(transport, code) }
+
+var name = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,127}$`)
+
+// Type reports whether a text can be a task's type.
+func Type(text string) bool { return name.MatchString(text) }
+
+// Kind describes the kind.
+func Kind() dsl.Kind {
+	return dsl.Kind{
+		Name:  "task",
+		Value: json.RawMessage(`{"type": "string", "pattern": "` + name.String() + `"}`),
+		Keys: []dsl.Key{
+			{Name: "input", Schema: json.RawMessage(`true`)},
+			{Name: "heartbeat", Schema: json.RawMessage(`{"type": "string", "minLength": 2}`)},
+		},
+		Doc: "Has an outside worker do the work: one that asks for tasks of this type over the API (POST /v1/tasks/claim) and says how it ended. " +
+			"`input` is any value for it. A worker that is silent for longer than `heartbeat` (default 30s), or takes longer than `timeout` (default 10m, from its claim on), " +
+			"is taken for lost: the task is in doubt, as it may have been done. The output is what the worker returned.",
+		Timeout: DefaultTimeout,
+		Fails:   dsl.ByAccident,
+		Decode:  decode,
+	}
+}
+
+// Body is a task step: its shape is [saga.Call], performed by workers.
+type Body struct {
+	kind      string
+	input     *expr.Template // nil: none
+	object    bool           // the input is, or may be, an object
+	heartbeat time.Duration
+}
+
+var (
+	_ saga.Call      = (*Body)(nil)
+	_ saga.Queued    = (*Body)(nil)
+	_ saga.Reader    = (*Body)(nil)
+	_ saga.Priced    = (*Body)(nil)
+	_ dsl.KeyCarrier = (*Body)(nil)
+	_ dsl.Unsafe     = (*Body)(nil)
+)
+
+func decode(d *dsl.Decoder) saga.Body {
+	b := &Body{heartbeat: DefaultHeartbeat}
+	own := d.Own()
+	kind, ok := d.Str(own, "the type that workers ask for")
+	if ok && !Type(kind) {
+		d.Fail(own, "bad_name", "a task's type is a small letter, then up to 127 small letters, digits, dots, - or _, without expressions: workers ask for it by name")
+	}
+	b.kind = kind
+	if n := d.Get("input"); n != nil {
+		b.input = d.Template(n, dsl.InRequest)
+		b.object = n.Form == dsl.Map || n.IsText() && !b.input.IsConst()
+	}
+	if n := d.Get("heartbeat"); n != nil {
+		b.heartbeat, _ = d.Duration(n, MinHeartbeat)
+	}
+	return b
+}
+
+// CarriesKey implements dsl.KeyCarrier: workers get the key beside the input.
+func (b *Body) CarriesKey(in, _ string) error {
+	switch idempotency.In(in) {
+	case idempotency.Query:
+		return errors.New("a task has no URL for the key to go into: workers find it as `key`, beside the input")
+	case idempotency.Body:
+		if !b.object {
+			return errors.New("the key goes into a field of the input, so the step needs an input that is a map")
+		}
+	}
+	return nil
+}
+
+// Request implements saga.Call: what a worker is asked to do.
+func (b *Body) Request(env expr.Env) (saga.Request, error) {
+	r := saga.Request{Method: "TASK", URL: b.kind}
+	if b.input == nil {
+		return r, nil
+	}
+	var err error
+	r.Body, err = b.input.JSON(env)
+	return r, err
+}
+
+// Task implements saga.Queued.
+func (b *Body) Task(r saga.Request) (kind string, input json.RawMessage, lease time.Duration) {
+	input = r.Body
+	if input == nil {
+		input = json.RawMessage("null")
+	}
+	return r.URL, input, b.heartbeat
+}
+
+// ReadOnly implements saga.Call: nobody knows what a worker does.
+func (b *Body) ReadOnly() bool { return false }
+
+// Repeatable implements dsl.Unsafe.
+func (b *Body) Repeatable() bool { return false }
+
+// Judge implements saga.Call: what a worker has said, or that none has said anything.
+func (b *Body) Judge(_ saga.Request, a saga.Answer) saga.Verdict {
+	class := classOf(a)
+	if class == journal.Succeeded {
+		out := a.Body
+		if out == nil {
+			out = json.RawMessage("null")
+		}
+		return saga.Verdict{Class: class, Output: out}
+	}
+	return saga.Verdict{Class: class, Error: b.failure(a)}
+}
+
+func classOf(a saga.Answer) journal.Class {
+	switch {
+	case !a.Sent:
+		return journal.Transient
+	case a.Status >= 200 && a.Status <= 299 && a.Code == "":
+		return journal.Succeeded
+	case a.Status != 0, Taken(a.Code), a.Headers[HeaderInDoubt] == "true":
+		return journal.InDoubt
+	case a.Headers[HeaderRetryable] == "true":
+		return journal.Transient
+	}
+	return journal.Refused
+}
+
+func (b *Body) failure(a saga.Answer) *saga.Failure {
+	f := &saga.Failure{Code: a.Code, Title: fmt.Sprintf("the worker says that the task %s has failed", b.kind), Detail: a.Detail}
+	switch {
+	case a.Code == CodeWithdrawn:
+		f.Title = fmt.Sprintf("the task %s was taken back before a worker had begun it", b.kind)
+	case a.Code == CodeHeartbeatLost:
+		f.Title = fmt.Sprintf("the worker of the task %s fell silent, or took too long", b.kind)
+	case Taken(a.Code):
+		f.Title = fmt.Sprintf("nobody knows how the task %s has ended", b.kind)
+	}
+	if f.Code == "" {
+		f.Code = "no_answer"
+	}
+	return f
+}
+
+// Read implements saga.Reader: the output is what the worker returned.
+func (b *Body) Read(r saga.Request, a saga.Answer) saga.Verdict { return b.Judge(r, a) }
+
+// Records implements saga.Reader: there is nothing more to an answer than its output.
+func (b *Body) Records() bool { return false }
+
+// Reserve implements saga.Priced: the most that a task may cost is the author's to say.
+func (b *Body) Reserve(saga.Request) saga.Usage { return saga.Usage{} }
+
+// Used implements saga.Priced: the cost that the worker reported, whatever became of the task.
+func (b *Body) Used(_ saga.Request, a saga.Answer) (saga.Usage, bool) {
+	if !a.Sent {
+		return saga.Usage{}, true
+	}
+	text, ok := a.Headers[HeaderCost]
+	if !ok {
+		return saga.Usage{}, false
+	}
+	cost, err := retry.Amount(text, "")
+	if err != nil {
+		return saga.Usage{}, false
+	}
+	return saga.Usage{Cost: cost}, true
+}
