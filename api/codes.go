@@ -40,6 +40,7 @@ var codes = map[code]entry{
 	"ending":                 {http.StatusConflict, "Every step of the saga has succeeded"},
 	"past_pivot":             {http.StatusConflict, "The saga has reached its point of no return"},
 	"nothing_to_retry":       {http.StatusConflict, "No step of the saga waits for a person"},
+	"which_step":             {http.StatusConflict, "Several steps wait for a person"},
 	"not_waiting":            {http.StatusConflict, "The step does not wait for a person"},
 	"in_doubt":               {http.StatusConflict, "The step is in doubt"},
 	"bad_outcome":            {http.StatusConflict, "The step cannot be resolved this way"},

@@ -103,7 +103,7 @@ type Engine struct {
 	poke    chan struct{} // look for claims and mail now
 	lost    chan string   // nodes whose lease a commit found gone
 
-	renewals, mails, claims, expiries outage
+	renewals, mails, claims, expiries, reaps outage
 
 	callCtx     context.Context // cancelled when attempts under way are given up
 	cancelCall  context.CancelFunc
@@ -129,6 +129,7 @@ func New(cfg Config) *Engine {
 	told := func(what string) outage { return outage{what: what, log: cfg.Log, level: slog.LevelWarn} }
 	e.renewals, e.mails, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
 	e.expiries = told("could not delete sagas whose retention is over; they stay until it can be done")
+	e.reaps = told("could not look for tasks whose workers fell silent")
 	e.crew = crew{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
@@ -153,6 +154,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	loops.Go(func() { e.keep(quit) })
 	loops.Go(func() { e.scan(quit) })
 	loops.Go(func() { e.expire(quit) })
+	loops.Go(func() { e.reap(quit) })
 
 	<-ctx.Done()
 	e.drain()

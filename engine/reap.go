@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"math/rand/v2"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -28,4 +30,30 @@ func reaped(t journal.Task, fate journal.Fate) journal.Mail {
 		panic(err) // it holds nothing that cannot be written
 	}
 	return journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: t.Saga, Kind: mailCommand, Data: data} // crypto/rand never fails
+}
+
+// reapEvery is how long a worker that fell silent may go unnoticed.
+const reapEvery = time.Second
+
+// reap ends the tasks that nobody else will, now and then. Every node does: what one ends is gone for the others.
+func (e *Engine) reap(quit <-chan struct{}) {
+	for {
+		select {
+		case <-quit:
+			return
+		case <-time.After(reapEvery - reapEvery/4 + rand.N(reapEvery/2)):
+		}
+		for n := reapLimit; n == reapLimit && !e.stopping.Load(); {
+			ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
+			var err error
+			n, err = reapOnce(ctx, e.cfg.Store)
+			cancel()
+			if e.storeCtx.Err() == nil {
+				e.reaps.saw(err)
+			}
+			if n > 0 {
+				e.look()
+			}
+		}
+	}
 }

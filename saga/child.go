@@ -178,7 +178,7 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 // post makes a message to another saga, the same whenever it is made.
 func (m *Machine) post(to uuid.UUID, what string, c Command) journal.Mail {
 	c.Actor = "saga " + m.id.String()
-	return journal.Mail{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: "order", Data: encode(c)}
+	return journal.Mail{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: "command", Data: encode(c)}
 }
 
 // Orphaned lists the messages that cancel children whose work would be of no use any more.

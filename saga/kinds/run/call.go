@@ -163,7 +163,7 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 	if err != nil {
 		return refused("request_invalid", "%v", err)
 	}
-	if err := c.Engine.Post(ctx, journal.Mail{ID: uuid.NewV5(id, "revert:"+parent.String()), Saga: id, Kind: "order", Data: data}); err != nil {
+	if err := c.Engine.Post(ctx, journal.Mail{ID: uuid.NewV5(id, "revert:"+parent.String()), Saga: id, Kind: "command", Data: data}); err != nil {
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
 	}
 	return saga.Answer{Sent: true, Code: saga.Spawned}

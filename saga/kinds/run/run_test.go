@@ -251,7 +251,7 @@ func TestCancelGoesDown(t *testing.T) {
 		return m != nil && m.Status() == saga.Waiting
 	})
 	data, _ := json.Marshal(saga.Command{Do: "cancel", Reason: "enough"})
-	if err := r.engine.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: data}); err != nil {
+	if err := r.engine.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	r.ends(id, saga.Compensated)
