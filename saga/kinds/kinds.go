@@ -3,12 +3,14 @@ package kinds
 
 import (
 	"recourse/saga/dsl"
+	"recourse/saga/kinds/approval"
 	"recourse/saga/kinds/fail"
 	"recourse/saga/kinds/foreach"
 	"recourse/saga/kinds/http"
 	"recourse/saga/kinds/parallel"
 	"recourse/saga/kinds/repeat"
 	"recourse/saga/kinds/set"
+	"recourse/saga/kinds/signal"
 	"recourse/saga/kinds/sleep"
 	switchkind "recourse/saga/kinds/switch"
 )
@@ -17,6 +19,8 @@ import (
 func All() []dsl.Kind {
 	return []dsl.Kind{
 		http.Kind(),
+		approval.Kind(),
+		signal.Kind(),
 		sleep.Kind(),
 		parallel.Kind(),
 		foreach.Kind(),
