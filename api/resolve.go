@@ -38,7 +38,7 @@ func (s *server) resolve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, ok := l.def.ByID[cmd.Path]; !ok {
+	if l.def.Step(cmd.Path) == nil {
 		return noStep(cmd.Path).of(l.id)
 	}
 	done, err := l.order(c, cmd)

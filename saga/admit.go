@@ -60,7 +60,7 @@ type Refusal struct {
 	Stale     bool      // IfSeq is not the journal's seq
 	Forbidden bool      // others may do it
 	Invalid   bool      // what was sent is wrong in itself
-	Findings  []Finding // where; pointers are into the data
+	Findings  []Finding // where; pointers are into what was sent
 }
 
 // Error implements error.

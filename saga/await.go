@@ -148,7 +148,7 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 		return refusal("stale", "what was shown is not what is to be decided", "read the inbox entry again: it shows "+a.ShownHash)
 	case o.Shown == "" && o.Do == "approve":
 		r := refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
-		r.Invalid = true
+		r.Invalid, r.Findings = true, []Finding{{Pointer: "/shown", Code: "missing_field", Detail: r.Detail}}
 		return r
 	case a.FourEyes && (o.Trusted || m.started.Actor == Anonymous):
 		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "four eyes cannot be told apart without API keys",
@@ -169,7 +169,11 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 	data, findings := body.Decide(o.Data)
 	if len(findings) > 0 {
 		r := refusal("bad_data", "the data breaks the approval's form", "/data"+findings[0].Pointer+": "+findings[0].Detail)
-		r.Invalid, r.Findings = true, findings
+		for _, f := range findings {
+			f.Pointer = "/data" + f.Pointer
+			r.Findings = append(r.Findings, f)
+		}
+		r.Invalid = true
 		return r
 	}
 	o.Data = data
