@@ -406,19 +406,3 @@ func TestSignal(t *testing.T) {
 		}
 	})
 }
-
-func TestTooManySignals(t *testing.T) {
-	x := newFixture(t)
-	x.publish(signalDef)
-	v, _ := asked(x, `{"definition": "paid"}`, 1)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 125 {
-				x.do("POST", "/v1/sagas/"+v.ID+"/signals/com.shop.paid", `1`).want(202)
-			}
-		})
-	}
-	wg.Wait()
-	x.do("POST", "/v1/sagas/"+v.ID+"/signals/com.shop.paid", `1`).problem(409, "too_many_signals")
-}
