@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -282,6 +283,7 @@ steps:
         approval: {title: "Publish ${item}?", show: "${item}"}
 `)
 	v, entries := asked(x, `{"definition": "pages"}`, 3)
+	slices.SortFunc(entries, func(a, b inboxEntry) int { return strings.Compare(a.Path, b.Path) }) // they wait since the same time
 	for i, path := range []string{"pages[0].ok", "pages%5B1%5D.ok", "pages%5b2%5d%2Eok"} {
 		e := entries[i]
 		if want := fmt.Sprintf("pages[%d].ok", i); e.Path != want || e.Title != "Publish "+string("abc"[i])+"?" {
