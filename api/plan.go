@@ -27,7 +27,7 @@ func (s *server) plan(c echo.Context) error {
 		return err
 	}
 	for _, path := range sortedKeys(stubs) {
-		if _, ok := def.ByID[path]; !ok {
+		if def.Step(path) == nil {
 			o.bad("/stubs/"+path, "unknown_step", "the definition has no step %.63q", path)
 		}
 	}

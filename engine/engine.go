@@ -37,6 +37,13 @@ type Caller interface {
 	Call(ctx context.Context, r saga.Request) saga.Answer
 }
 
+// Streamer is a Caller whose answers come bit by bit.
+type Streamer interface {
+	// Stream is Call, but the attempt's time-out bounds each silence, idle, and not the whole. alive is to
+	// be called whenever something has come.
+	Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer
+}
+
 // Config is what an engine is made of. Zero durations and counts take the defaults beside them.
 type Config struct {
 	Store       journal.Store
@@ -223,6 +230,16 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 		begun.Stop()
 	}
 	return begun, err
+}
+
+// StartAs makes a saga durable under an id that the caller gives, and sets it going. Errors are those of Start;
+// journal.ErrConflict and journal.ErrStartKey also when the saga is there already.
+func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
+	if !e.Ready() {
+		return saga.ErrUnavailable
+	}
+	_, _, err := e.admit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data})
+	return err
 }
 
 func (e *Engine) admit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.View, uuid.UUID, error) {

@@ -108,6 +108,10 @@ func (l *Lane) start(ev StartSaga) {
 		l.emit(Replied{Reply: ev.Reply, Err: saga.ErrUnavailable})
 		return
 	}
+	if l.runs[ev.ID] != nil {
+		l.emit(Replied{Reply: ev.Reply, Err: journal.ErrConflict})
+		return
+	}
 	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the time of `started`
 	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, view: ev.View, moved: l.now}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
@@ -159,6 +163,11 @@ func (l *Lane) load(ev Loaded) {
 				return err
 			}
 		}
+		for _, s := range m.Respawn() {
+			r.open++
+			r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
+			l.emit(Perform{ID: id, Node: l.node, Permit: &r.permit, Send: s})
+		}
 		return l.fold(r, ev.Claimed.Mail)
 	})
 }
@@ -169,6 +178,12 @@ func (l *Lane) answer(ev Answered) {
 		return
 	}
 	r.uncall(ev.Path, ev.Way, ev.Attempt)
+	if ev.Answer.Code == saga.Spawned { // the other saga tells by itself
+		r.open--
+		r.withdrawn = nil // it is there now, so it gets what came too early for it
+		l.guard(r, func() error { return l.advance(r) })
+		return
+	}
 	l.guard(r, func() error {
 		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer)
 		if errors.Is(err, saga.ErrStale) {
@@ -211,6 +226,15 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			return fmt.Errorf("%w: mail %s: %w", saga.ErrUnreadable, m.ID, err)
 		}
+		if c.Task != nil {
+			if c.Attempt == 0 { // of another saga
+				c.Attempt = r.m.OpenAttempt(c.Path, c.Way)
+			}
+			if err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer()); err != nil && !errors.Is(err, saga.ErrStale) {
+				return err
+			}
+			continue
+		}
 		rec, err := r.m.Admit(m.ID, c)
 		var no *saga.Refusal
 		if errors.As(err, &no) {
@@ -236,6 +260,7 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 		r.next.Records = make([]journal.Record, 0, 2) // an outcome and the next intent
 	}
 	r.next.Records = append(r.next.Records, rec)
+	r.next.Post = append(r.next.Post, r.m.Posts(rec)...)
 	r.moved, r.watches = l.now, 0
 	return nil
 }
@@ -295,6 +320,10 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			if err := l.write(r, d.Intent); err != nil {
 				return false, err
 			}
+			if d.Task != nil {
+				r.next.Tasks = append(r.next.Tasks, *d.Task)
+				return true, nil
+			}
 			r.sends = append(r.sends, d.Send)
 			r.open++
 			if mutant.On("send-before-commit") {
@@ -303,6 +332,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			}
 			return true, nil
 		case saga.Write:
+			r.next.Events = append(r.next.Events, d.Events...)
 			return true, l.write(r, d.Record)
 		}
 	}
@@ -325,18 +355,25 @@ func resendData(now time.Time) json.RawMessage {
 // with an alarm; or as a row, when the wait is long or has no end.
 func (l *Lane) settleDown(r *run) {
 	r.more = false
-	status := r.m.Status()
+	for _, task := range r.m.Unwanted() {
+		if !slices.Contains(r.withdrawn, task) {
+			r.withdrawn = append(r.withdrawn, task)
+			r.next.Withdraw = append(r.next.Withdraw, task)
+		}
+	}
+	for _, m := range r.m.Orphaned() {
+		if !slices.Contains(r.withdrawn, m.ID) {
+			r.withdrawn = append(r.withdrawn, m.ID)
+			r.next.Post = append(r.next.Post, m)
+		}
+	}
+	status, asks := r.m.Status(), r.m.Asks()
 	wake := r.m.WakeAt()
 	soon := !wake.IsZero() && wake.Sub(l.now) <= l.cfg.ParkAfter
 	switch {
 	case r.open > 0 || (soon && !l.draining && !r.held):
-		if soon && !wake.Equal(r.alarm) { // a far one is looked at when the open attempts have ended
-			r.alarm = wake
-			if !mutant.On("alarms-forgotten") {
-				l.alarms.add(wake, r.id)
-			}
-		}
-		if shown(status) == shown(r.shown) && !r.rewrite && r.next.Start == nil {
+		l.alarm(r, wake)
+		if shown(status) == shown(r.shown) && asks == r.asks && !r.rewrite && r.next.Start == nil {
 			return
 		}
 	case status.Terminal():
@@ -354,7 +391,28 @@ func (l *Lane) settleDown(r *run) {
 			row.WakeAt = time.Time{}
 		}
 	}
-	r.next.Row, r.shown, r.rewrite = &row, status, false
+	r.next.Row, r.shown, r.asks, r.rewrite = &row, status, asks, false
+}
+
+// alarm has a saga that stays in memory looked at when its next wait is over. For a far one it
+// looks again when it is nearer: most sagas are gone by then, and their alarms with them.
+func (l *Lane) alarm(r *run, wake time.Time) {
+	if wake.IsZero() {
+		return
+	}
+	if far := l.now.Add(l.cfg.ParkAfter); wake.After(far) {
+		if r.alarm.After(l.now) {
+			return
+		}
+		wake = far
+	}
+	if wake.Equal(r.alarm) {
+		return
+	}
+	r.alarm = wake
+	if !mutant.On("alarms-forgotten") {
+		l.alarms.add(wake, r.id)
+	}
 }
 
 // shown folds the statuses between which a row is not rewritten: a short wait in

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -136,6 +137,9 @@ func (l *laneLoop) commits() {
 		cancel()
 		l.e.stats.committed(len(c.Batch), time.Since(began), err)
 		l.outage.saw(err, "appends", len(c.Batch))
+		if err == nil && slices.ContainsFunc(c.Batch, func(a journal.Append) bool { return len(a.Post) > 0 }) {
+			l.e.look() // it may be for a saga of this node, or one that nobody runs
+		}
 		select {
 		case l.events <- Committed{Number: c.Number, Results: results, Err: err}:
 		case <-l.quit:
@@ -158,7 +162,7 @@ func (l *laneLoop) perform(p Perform) {
 	case !p.Send.Until.IsZero() && e.Now().After(p.Send.Until):
 		answer.Detail = "the other side may have forgotten the key by now"
 	default:
-		answer = l.call(p.Send)
+		answer = l.call(p)
 	}
 	select {
 	case l.events <- Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: answer}:
@@ -223,7 +227,8 @@ func (l *laneLoop) leased(p Perform) bool {
 }
 
 // call performs a request. A caller that panics may have sent it.
-func (l *laneLoop) call(s saga.Send) (answer saga.Answer) {
+func (l *laneLoop) call(p Perform) (answer saga.Answer) {
+	s := p.Send
 	defer func() {
 		if p := recover(); p != nil {
 			l.e.cfg.Log.Error("panic while a request was sent", "step", s.Path, "kind", s.Kind, "panic", p, "stack", string(debug.Stack()))
@@ -234,17 +239,33 @@ func (l *laneLoop) call(s saga.Send) (answer saga.Answer) {
 	if caller == nil {
 		return saga.Answer{Code: "unknown_kind", Detail: "this node cannot perform steps of kind " + s.Kind}
 	}
-	ctx, cancel := context.WithTimeout(l.e.callCtx, s.Timeout)
-	defer cancel()
 	if err := failpoint.Err("send.before."+sendPoint(s), nil); err != nil {
 		return saga.Answer{Code: "connection", Detail: err.Error()}
 	}
 	l.e.stats.sent.Add(1)
-	answer = caller.Call(ctx, s.Request)
+	if streamer, ok := caller.(Streamer); ok {
+		answer = streamer.Stream(l.e.callCtx, s.Request, s.Timeout, l.pulse(p))
+	} else {
+		ctx, cancel := context.WithTimeout(l.e.callCtx, s.Timeout)
+		answer = caller.Call(ctx, s.Request)
+		cancel()
+	}
 	if err := failpoint.Err("send.after."+sendPoint(s), nil); err != nil {
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
 	}
 	return answer
+}
+
+// pulse tells the lane now and then that an answer is still coming in.
+func (l *laneLoop) pulse(p Perform) func() {
+	every := p.Send.Timeout / 2
+	told := time.Now()
+	return func() {
+		if now := time.Now(); now.Sub(told) >= every {
+			told = now
+			l.waits(p)
+		}
+	}
 }
 
 // sendPoint tells status queries from the steps' own requests.

@@ -54,6 +54,34 @@ type TaskResult struct {
 	Cost      string          `json:"cost,omitempty"` // a decimal amount in the saga's currency
 }
 
+// Answer is the result as the answer to the attempt's request.
+func (t *TaskResult) Answer() Answer {
+	a := Answer{Sent: true, Headers: map[string]string{"told": "true"}}
+	if t.Cost != "" {
+		a.Headers["cost"] = t.Cost
+	}
+	switch t.Fate {
+	case "completed":
+		a.Status, a.Body = 200, t.Output
+	case string(journal.TaskExpired):
+		a.Code, a.Detail = "heartbeat_lost", "the worker was silent for longer than its lease, or worked for longer than the time-out"
+	case string(journal.TaskWithdrawn):
+		a.Sent, a.Code, a.Detail = false, "withdrawn", "no worker had taken the task when it was not wanted any more"
+	default:
+		a.Code, a.Detail = "task_failed", "the worker says that it has failed"
+		if t.Error != nil {
+			a.Code, a.Detail = t.Error.Code, t.Error.Error()
+		}
+		if t.Retryable {
+			a.Headers["retryable"] = "true"
+		}
+		if t.InDoubt {
+			a.Headers["in-doubt"] = "true"
+		}
+	}
+	return a
+}
+
 // Refusal says that an order does not apply to the saga as it is now.
 type Refusal struct {
 	Failure
@@ -103,6 +131,8 @@ func (m *Machine) Admit(mail uuid.UUID, o Command) (journal.Record, error) {
 		err = m.admitResolve(o)
 	case "patch":
 		err = m.admitPatch(o)
+	case "release", "revert":
+		err = m.admitParent()
 	case "approve", "reject":
 		err = m.admitDecision(&o)
 	case "signal":
@@ -333,6 +363,13 @@ func (m *Machine) applyOrder(r journal.Record) error {
 		maps.DeleteFunc(labels, func(_, v string) bool { return v == "" })
 		m.labels = labels
 		return m.rebudget(d.Budget)
+	case "release":
+		m.released = true
+		return nil
+	case "revert":
+		m.reverted, m.forced = true, true
+		m.reason = m.ordered("operator", "its parent was undone", d)
+		return nil
 	case "approve", "reject":
 		return m.applyApproval(r, d)
 	case "retry":

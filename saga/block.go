@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -108,6 +110,8 @@ type node struct {
 	left   bool // a block around it has failed before it had ended
 	// given replaces output in the compensation's templates: an operator's word.
 	given json.RawMessage
+	// child is the saga that the step has started last; the nil UUID: none.
+	child uuid.UUID
 	// awaited is what a step that waits for a message waits for.
 	awaited *Awaited
 }
@@ -461,8 +465,8 @@ func (m *Machine) giveUp(n *node) {
 	n.do.request, n.query.request = nil, nil
 }
 
-// splitQuery takes apart the path of a record: that of a step, and whether it is about its status query.
-func splitQuery(path string) (base string, query bool) {
+// SplitQuery takes apart the path of a record: that of a step, and whether it is about its status query.
+func SplitQuery(path string) (base string, query bool) {
 	base, query = strings.CutSuffix(path, verifySuffix)
 	if query && strings.HasSuffix(base, "]") { // a step called verify, in a loop
 		return path, false

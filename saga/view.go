@@ -88,6 +88,20 @@ func (m *Machine) View() View {
 	return v
 }
 
+// Asks rises, or falls, whenever what waits for people may have changed.
+func (m *Machine) Asks() int {
+	n := m.asks
+	if m.asksForRaise() && m.finished == nil {
+		m.standing(func(at *node) bool {
+			if m.needsRaise(at) {
+				n++
+			}
+			return true
+		})
+	}
+	return n
+}
+
 // Cost returns what the saga has cost so far.
 func (m *Machine) Cost() CostView {
 	c := CostView{Currency: m.currency(), Spent: m.account.Spent.Decimal(), Reserved: m.account.Reserved.Decimal(), Wasted: m.account.Wasted.Decimal()}
@@ -259,7 +273,7 @@ func Steps(def *Definition, m *Machine, records []journal.Record) ([]StepView, e
 	l.steps(def.Finally, "", false)
 	costs := make(map[string]retry.Money)
 	for _, r := range records {
-		base, query := splitQuery(r.Path)
+		base, query := SplitQuery(r.Path)
 		v := l.byPath[base]
 		if v == nil {
 			continue

@@ -14,6 +14,7 @@ import (
 	"recourse/journal"
 	"recourse/saga/kinds"
 	"recourse/saga/kinds/http"
+	runkind "recourse/saga/kinds/run"
 )
 
 // nodeOptions is what running sagas needs, in `serve` as in `run`.
@@ -50,10 +51,12 @@ func newNode(o nodeOptions) (*node, error) {
 	n.caller = http.NewCaller(http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
 		Now: func() time.Time { return n.engine.Now() }}) // the store's clock, which Retry-After's dates are compared with
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.All(), Strict: o.Strict, Vars: o.Vars})
+	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	n.engine = engine.New(engine.Config{
-		Store: o.Store, Definitions: n.catalog, Callers: map[string]engine.Caller{"http": n.caller}, Log: o.Log,
+		Store: o.Store, Definitions: n.catalog, Callers: map[string]engine.Caller{"http": n.caller, "run": runner}, Log: o.Log,
 		Lanes: o.Lanes, Lease: o.Lease, Drain: o.Drain,
 	})
+	runner.Engine = n.engine
 	return n, nil
 }
 

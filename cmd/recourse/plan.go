@@ -57,7 +57,7 @@ func (c *planCmd) stubs(def *saga.Definition) (map[string]json.RawMessage, error
 	}
 	stubs := make(map[string]json.RawMessage, len(given))
 	for path, text := range given {
-		if def.ByID[path] == nil {
+		if def.Step(path) == nil {
 			return nil, exit(exitUsage, fmt.Errorf("--stub %s: the definition has no such step", path))
 		}
 		if !json.Valid([]byte(text)) {

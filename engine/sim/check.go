@@ -94,22 +94,19 @@ func (s *sim) checkSaga(h journal.Head, records []journal.Record) *saga.Machine 
 		s.violate(h.ID, "12: it has not ended: %s, row %s, wakes at %s, owner %q", m.Status(), h.Status, wakes(h.WakeAt), h.Owner)
 		return m
 	}
-	s.checkEffects(h.ID, m)
+	s.checkEffects(h.ID, m, records)
 	s.checkPivot(h.ID, m.Definition(), records)
 	return m
 }
 
 // checkEffects is about what the world did for the saga: invariants 6, 7, 8, 11.
-func (s *sim) checkEffects(id uuid.UUID, m *saga.Machine) {
+func (s *sim) checkEffects(id uuid.UUID, m *saga.Machine, records []journal.Record) {
 	residual := make(map[string]bool)
 	for _, r := range m.Residual() {
 		residual[r.Path] = true
 	}
 	def := m.Definition()
-	for path, step := range def.ByID {
-		if _, ok := step.Body.(saga.Call); !ok {
-			continue
-		}
+	for _, path := range sent(records) {
 		effects, live := 0, 0
 		for g := range 4 {
 			key := idempotency.Key(id, path, journal.Do, g)
@@ -131,14 +128,30 @@ func (s *sim) checkEffects(id uuid.UUID, m *saga.Machine) {
 	}
 }
 
-func isFinal(def *saga.Definition, path string) bool {
-	path = strings.TrimSuffix(path, ".verify")
-	for _, s := range def.Finally {
-		if s.ID == path {
-			return true
+// sent lists the steps that have sent something, in the order of their first requests.
+func sent(records []journal.Record) (paths []string) {
+	for _, r := range records {
+		if _, query := saga.SplitQuery(r.Path); r.Kind == journal.Intent && r.Attempt > 0 && r.Way == journal.Do && !query && !slices.Contains(paths, r.Path) {
+			paths = append(paths, r.Path)
 		}
 	}
-	return false
+	return paths
+}
+
+// isFinal reports whether the step is in `finally`, or inside one that is.
+func isFinal(def *saga.Definition, path string) bool {
+	path, _ = saga.SplitQuery(path)
+	return slices.ContainsFunc(def.Finally, func(s *saga.Step) bool { return inside(s, saga.StepID(path)) })
+}
+
+func inside(s *saga.Step, id string) bool {
+	if s.ID == id {
+		return true
+	}
+	b, ok := s.Body.(saga.Block)
+	return ok && slices.ContainsFunc(b.Lists(), func(list []*saga.Step) bool {
+		return slices.ContainsFunc(list, func(s *saga.Step) bool { return inside(s, id) })
+	})
 }
 
 // checkPivot: nothing is undone after the pivot, unless an operator says so.
@@ -147,7 +160,7 @@ func (s *sim) checkPivot(id uuid.UUID, def *saga.Definition, records []journal.R
 	for _, r := range records {
 		switch r.Kind {
 		case journal.Outcome:
-			step := def.ByID[r.Path]
+			step := def.Step(r.Path)
 			pivoted = pivoted || step != nil && step.Pivot && r.Way == journal.Do && r.Class == journal.Succeeded
 		case journal.Compensating:
 			var d saga.CompensatingData

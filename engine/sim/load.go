@@ -150,6 +150,66 @@ finally:
     body: {s: "${saga.status}"}
     timeout: 1s
     in_doubt: {verify: {http: "GET http://w/status/tell?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: ask}
+`, `
+saga: wide
+input: {n: integer}
+timeout: 60s
+budget: 0.20 USD
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: both
+    parallel:
+      - {id: b, http: "POST http://w/do/b", body: {}, cost: 0.03 USD, timeout: 1s, retry: {initial: 100ms, attempts: 3}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - id: c
+        http: POST http://w/do/c
+        body: {}
+        cost: 0.03 USD
+        timeout: 1s
+        retry: {initial: 100ms, attempts: 3}
+        in_doubt: {verify: {http: "GET http://w/status/c?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: ask}
+        compensate: {http: "DELETE http://w/do/c/${output.id}", timeout: 1s, retry: {initial: 100ms}}
+      - {id: nap, sleep: 3s}
+      - {id: d, http: "POST http://w/do/d", body: {}, timeout: 1s, in_doubt: ask, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/d?key=${key}", timeout: 1s, order: first, retry: {initial: 100ms}}}
+  - id: many
+    foreach: ["x", "y", "z", "${input.n}"]
+    as: one
+    max_parallel: 3
+    steps:
+      - {id: e, http: "POST http://w/do/e", body: {one: "${one}", at: "${index}"}, cost: 0.02 USD, timeout: 1s, in_doubt: fail, retry: {initial: 100ms, attempts: 3}, compensate: {http: "DELETE http://w/do/e?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: f, http: "POST http://w/do/f", when: index < 3, body: {e: "${steps.e.output?.id ?? 0}"}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/f/${output.id}", timeout: 1s, order: last, retry: {initial: 100ms}}}
+  - {id: no, when: input.n % 4 == 0, fail: "at the end"}
+finally:
+  - id: tell
+    parallel:
+      - {id: one, http: "PUT http://w/do/tell", body: {s: "${saga.status}"}, timeout: 1s, retry: 2, in_doubt: fail}
+      - {id: two, http: "PUT http://w/do/tell", body: {s: "${saga.status}"}, timeout: 1s, retry: 2, in_doubt: fail}
+`, `
+saga: loops
+input: {n: integer}
+budget: {amount: 0.12 USD, on_exceed: ask}
+steps:
+  - id: some
+    foreach: [1, 2, 3]
+    max_parallel: 2
+    on_item_error: collect
+    steps:
+      - {id: a, http: "POST http://w/do/a", body: {i: "${item}"}, cost: 0.02 USD, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - id: inner
+        parallel:
+          - {id: b, http: "POST http://w/do/b", body: {a: "${steps.a.output.id}"}, timeout: 1s, in_doubt: ask, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+          - {id: verify, http: "POST http://w/do/c", when: item != 2, body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/c?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+    output: ${steps.a.output.id}
+  - id: loop
+    repeat: {until: "index >= input.n % 3", max: 3}
+    steps:
+      - {id: g, http: "POST http://w/do/g", body: {before: "${len(history)}"}, cost: 0.01 USD, timeout: 1s, retry: {initial: 100ms, attempts: 4}, compensate: {http: "DELETE http://w/do/g/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: nap, sleep: 1s}
+  - {id: pay, http: "POST http://w/do/pay", body: {lost: "${len(steps.some.failed)}"}, timeout: 1s, in_doubt: ask, pivot: true}
+  - id: after
+    on_error: continue
+    parallel:
+      - {id: h, http: "POST http://w/do/h", body: {}, timeout: 1s, in_doubt: fail, retry: 2}
+      - {id: k, http: "POST http://w/do/k", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}}
 `}
 
 // definitions compiles the sources, once: they are immutable.
@@ -165,7 +225,7 @@ var definitions = sync.OnceValue(func() map[string]*saga.Definition {
 	return defs
 })
 
-var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts"}
+var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops"}
 
 // load has clients start sagas while there are faults, and people interfere.
 func (s *sim) load(sc Script) {

@@ -43,7 +43,7 @@ func (c *look) compensated(t *tale) {
 		return
 	}
 	for _, n := range t.order {
-		if t.finally[n.path] || !c.comparable(n) || n.skippedByWhen() {
+		if t.final(n.path) || !c.comparable(n) || n.skippedByWhen() {
 			continue
 		}
 		if left := c.left(n); left > 0 {
@@ -91,7 +91,7 @@ func (c *look) residual(t *tale) {
 		named[left.Path] = left.Why
 	}
 	for _, n := range t.order {
-		if t.finally[n.path] || !c.comparable(n) {
+		if t.final(n.path) || !c.comparable(n) {
 			continue
 		}
 		why, ok := named[n.path]

@@ -198,7 +198,7 @@ func (c *look) forward(t *tale) {
 		return
 	}
 	for _, r := range t.Records[t.planAt+1:] {
-		if r.Kind == journal.Intent && r.Way == journal.Do && !t.finally[strings.TrimSuffix(r.Path, querySuffix)] {
+		if r.Kind == journal.Intent && r.Way == journal.Do && !t.final(r.Path) {
 			c.say(10, r.Seq, "record %d goes forward with %s after undoing had begun", r.Seq, r.Path)
 		}
 	}

@@ -124,7 +124,14 @@ func (c *look) unintended(t *tale) {
 	if c.ledger.Complete || t.Definition == nil {
 		return
 	}
-	for path := range t.Definition.ByID {
+	paths := make(map[string]bool)
+	for id, step := range t.Definition.ByID { // any order
+		paths[id] = step != nil
+	}
+	for path := range t.steps { // any order
+		paths[path] = true
+	}
+	for path := range paths { // any order
 		for _, way := range []journal.Way{journal.Do, journal.Undo} {
 			c.unintendedWay(t, path, way)
 		}

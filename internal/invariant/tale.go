@@ -82,6 +82,12 @@ func decode(r journal.Record) (any, error) {
 // last is the time of the last record.
 func (t *tale) last() time.Time { return t.Records[len(t.Records)-1].At }
 
+// final reports whether a path is of a step in `finally`, or inside one.
+func (t *tale) final(path string) bool {
+	base, _ := saga.SplitQuery(path)
+	return t.finally[saga.StepID(base)]
+}
+
 // ended returns how the saga ended, "" if it has not.
 func (t *tale) ended() saga.Status {
 	if t.finished == nil {
@@ -94,9 +100,9 @@ func (t *tale) ended() saga.Status {
 func nested(steps []*saga.Step, visit func(*saga.Step)) {
 	for _, s := range steps {
 		visit(s)
-		if c, ok := s.Body.(saga.Choice); ok {
-			for _, branch := range c.Branches() {
-				nested(branch, visit)
+		if b, ok := s.Body.(saga.Block); ok {
+			for _, list := range b.Lists() {
+				nested(list, visit)
 			}
 		}
 	}
@@ -111,14 +117,14 @@ func (t *tale) take(i int, r journal.Record) {
 		t.finished = d
 		return
 	}
-	if r.Path == "" || strings.HasSuffix(r.Path, querySuffix) {
+	if _, query := saga.SplitQuery(r.Path); query || r.Path == "" || strings.HasSuffix(r.Path, "]") {
 		return
 	}
 	n := t.steps[r.Path]
 	if n == nil {
 		n = &told{path: r.Path, first: r.Seq}
 		if t.Definition != nil {
-			n.step = t.Definition.ByID[r.Path]
+			n.step = t.Definition.Step(r.Path)
 		}
 		t.steps[r.Path] = n
 		t.order = append(t.order, n)

@@ -57,7 +57,9 @@ func (t *tale) arm(i int, set map[waiting]time.Time) {
 	case *saga.DecidedData:
 		switch d.Then {
 		case saga.ThenRetry:
-			set[at] = r.At
+			if set[at].Before(r.At) { // else it was left behind in a wait
+				set[at] = r.At
+			}
 		case saga.ThenVerify:
 			set[query] = r.At
 		}

@@ -73,7 +73,7 @@ func (n *told) took(r journal.Record, d *saga.OutcomeData) {
 
 func (n *told) decided(d *saga.DecidedData) {
 	switch {
-	case d.Branch != nil:
+	case d.Branch != nil, d.Enter:
 	case d.Then == saga.ThenDone:
 		n.state = journal.Succeeded
 	case d.Then == saga.ThenFail:
@@ -101,6 +101,10 @@ func (n *told) ordered(r journal.Record, d *saga.OrderData) {
 func (n *told) wrote() bool {
 	if n.step == nil || len(n.do) == 0 {
 		return false
+	}
+	switch n.step.Body.(type) {
+	case saga.Queued, saga.Spawner:
+		return false // what workers and other sagas do is in no ledger of ours
 	}
 	c, ok := n.step.Body.(saga.Call)
 	return ok && !c.ReadOnly()

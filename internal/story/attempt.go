@@ -42,7 +42,7 @@ func (t *Teller) intent(r journal.Record) []Line {
 	if r.Way == journal.Undo {
 		return t.one("←", r.Path, "undo: "+text, Dimmed)
 	}
-	if step, query := strings.CutSuffix(r.Path, querySuffix); query {
+	if step, query := saga.SplitQuery(r.Path); query {
 		return t.one("→", step, "status query: "+text, Dimmed)
 	}
 	return t.one("→", r.Path, text, Dimmed)
@@ -97,7 +97,7 @@ func (t *Teller) outcome(r journal.Record) []Line {
 			t.spent = t.spent.Add(cost)
 		}
 	}
-	step, query := strings.CutSuffix(r.Path, querySuffix)
+	step, query := saga.SplitQuery(r.Path)
 	switch {
 	case query:
 		return t.answered(step, r, d)

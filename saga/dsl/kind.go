@@ -45,6 +45,9 @@ const (
 	ByDecision                // failing is what it is for
 )
 
+// Undoes is implemented by bodies that bring the compensation of their steps, unless the author writes one.
+type Undoes interface{ Undo() *saga.Compensation }
+
 // KeyCarrier is implemented by bodies that care where the idempotency key goes.
 type KeyCarrier interface {
 	// CarriesKey returns why the request cannot carry the key in this place, or nil.
@@ -52,7 +55,7 @@ type KeyCarrier interface {
 }
 
 // later lists the kinds that are announced but not there yet.
-var later = []string{"llm", "task", "use", "emit", "run"}
+var later = []string{"llm", "task", "use", "emit"}
 
 // has reports whether the kind lists a key.
 func (k Kind) has(name string) bool {

@@ -9,6 +9,7 @@ import (
 	"recourse/saga/kinds/http"
 	"recourse/saga/kinds/parallel"
 	"recourse/saga/kinds/repeat"
+	"recourse/saga/kinds/run"
 	"recourse/saga/kinds/set"
 	"recourse/saga/kinds/signal"
 	"recourse/saga/kinds/sleep"
@@ -25,6 +26,7 @@ func All() []dsl.Kind {
 		parallel.Kind(),
 		foreach.Kind(),
 		repeat.Kind(),
+		run.Kind(),
 		switchkind.Kind(),
 		set.Kind(),
 		fail.Kind(),

@@ -112,6 +112,10 @@ var suites = map[string]kindtest.Suite{
 			`{repeat: {max: 3}, as: x, steps: [{id: a, inert: 1}]}`:                 "unknown_key",
 		},
 	},
+	"run": {
+		Good: []string{"{run: other}", `{run: other@v3, input: {n: "${input.n}"}, compensate: none}`, "{run: other@2}"},
+		Bad:  map[string]string{"{run: Other}": "bad_name", "{run: other@v0}": "bad_name", "{run: [a]}": "wrong_type", "{run: other, timeout: 1h}": "not_for_kind", `{run: "${input.s}"}`: "bad_name"},
+	},
 	"http": {
 		Good: []string{
 			`{http: "POST https://a.example/x/${input.s}", body: {a: "${input}", k: "${secrets.KEY}"}, auth: "${secrets.KEY}"}`,
@@ -125,7 +129,7 @@ var suites = map[string]kindtest.Suite{
 func TestKinds(t *testing.T) {
 	env := expr.MapEnv{
 		"input": expr.Raw(`{"n": 2, "s": "x", "wait": "30s", "list": [1, "x"]}`), "vars": map[string]any{"a": "https://a.example"},
-		"saga": map[string]any{"id": "s-1"}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
+		"saga": map[string]any{"id": "s-1"}, "child": map[string]any{"id": "c-1", "parent": "s-1", "path": "it", "depth": json.Number("1")}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
 	}
 	all := kinds.All()
 	if len(all) != len(suites) {
