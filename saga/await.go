@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -116,7 +117,10 @@ func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
 	e.Kind, e.Title, e.Detail = InboxApproval, a.Title, "Approve or reject it, with the hash of what is shown here."
 	e.Shown, e.ShownHash, e.Approvers, e.Form = a.Shown, a.ShownHash, a.Approvers, a.Form
 	if a.FourEyes {
-		e.Detail += " Not by " + m.started.Actor + ", who has started the saga."
+		e.Detail += " Not by whoever has started the saga."
+		if who := m.starter(); who != "" && who != Anonymous {
+			e.Detail = strings.Replace(e.Detail, "whoever", who+", who", 1)
+		}
 	}
 	if !n.do.retryAt.IsZero() {
 		e.Detail += " It expires at " + n.do.retryAt.UTC().Format(journal.TimeFormat) + "."
@@ -150,10 +154,10 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 		r := refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
 		r.Invalid, r.Findings = true, []Finding{{Pointer: "/shown", Code: "missing_field", Detail: r.Detail}}
 		return r
-	case a.FourEyes && (o.Trusted || m.started.Actor == Anonymous):
+	case a.FourEyes && (o.Trusted || m.starter() == Anonymous):
 		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "four eyes cannot be told apart without API keys",
 			Detail: "this approval is not for whoever has started the saga: have the server ask for API keys, and start and decide it under keys of two names"}}
-	case a.FourEyes && o.Actor == m.started.Actor:
+	case a.FourEyes && o.Actor == m.starter():
 		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "whoever has started the saga may not decide this approval",
 			Detail: "it has `four_eyes`, and " + o.Actor + " has started the saga: somebody else decides it"}}
 	case !o.Trusted && len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):
