@@ -17,6 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"recourse/journal"
+	"recourse/saga"
 )
 
 // ErrRole says that there is no such role.
@@ -33,6 +34,8 @@ const (
 	opRead    operation = "read"    // see sagas, definitions, the inbox
 	opStart   operation = "start"   // start and plan sagas
 	opCancel  operation = "cancel"  // cancel them
+	opSignal  operation = "signal"  // send them signals
+	opDecide  operation = "decide"  // approve and reject
 	opOperate operation = "operate" // every other order
 	opWork    operation = "work"    // take tasks, and say how they ended
 	opPublish operation = "publish" // change what definitions there are
@@ -41,11 +44,11 @@ const (
 // allowed is the whole of who may do what; what is not here is refused.
 var allowed = map[string][]operation{
 	"viewer":   {opRead},
-	"client":   {opRead, opStart, opCancel},
+	"client":   {opRead, opStart, opCancel, opSignal},
 	"worker":   {opWork},
-	"approver": {opRead},
-	"operator": {opRead, opStart, opCancel, opOperate, opWork},
-	"admin":    {opRead, opStart, opCancel, opOperate, opWork, opPublish},
+	"approver": {opRead, opDecide},
+	"operator": {opRead, opStart, opCancel, opSignal, opDecide, opOperate, opWork},
+	"admin":    {opRead, opStart, opCancel, opSignal, opDecide, opOperate, opWork, opPublish},
 }
 
 // KeyPrefix begins every API key, so that scanners for leaked secrets know it.
@@ -81,7 +84,8 @@ type caller struct {
 	role  string
 }
 
-var anonymous = caller{scope: "anonymous", name: "anonymous", role: "admin"}
+// anonymous is everybody who sends no key, where none is required: nobody can tell them apart.
+var anonymous = caller{scope: "anonymous", name: saga.Anonymous, role: "admin"}
 
 func callerOf(c echo.Context) caller { return c.(*call).who }
 

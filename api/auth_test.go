@@ -53,8 +53,8 @@ func TestRoles(t *testing.T) {
 	x.publish(sleepDef)
 	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
 	want := map[string]string{
-		"viewer": "read", "client": "read start cancel", "worker": "work", "approver": "read",
-		"operator": "read start cancel operate work", "admin": "read start cancel operate work publish",
+		"viewer": "read", "client": "read start cancel signal", "worker": "work", "approver": "read decide",
+		"operator": "read start cancel signal decide operate work", "admin": "read start cancel signal decide operate work publish",
 	}
 	for _, role := range Roles {
 		_, secret := addKey(x, role, time.Time{})
@@ -64,6 +64,8 @@ func TestRoles(t *testing.T) {
 			{"read", "GET", "/v1/sagas/" + id, ""},
 			{"start", "POST", "/v1/sagas", `{"definition": "none"}`},
 			{"cancel", "POST", "/v1/sagas/" + id + "/cancel", `{"mode": "none"}`},
+			{"signal", "POST", "/v1/sagas/" + id + "/signals/none", `{}`},
+			{"decide", "POST", "/v1/sagas/" + id + "/steps/none/approve", `{}`},
 			{"operate", "POST", "/v1/sagas/" + id + "/resume", `{}`},
 			{"work", "POST", "/v1/tasks/claim", `{"types": ["none"]}`},
 			{"publish", "PUT", "/v1/definitions/nap", "saga: none\n"},

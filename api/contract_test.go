@@ -119,15 +119,19 @@ func TestCodesAreInTheTable(t *testing.T) {
 
 // And every code with which a saga refuses an order.
 func TestRefusalsAreInTheTable(t *testing.T) {
-	src, err := os.ReadFile("../saga/admit.go")
-	if err != nil {
-		t.Fatal(err)
+	var src []byte
+	for _, file := range []string{"admit.go", "await.go"} {
+		text, err := os.ReadFile("../saga/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src = append(src, text...)
 	}
-	found := regexp.MustCompile(`refusal\("([a-z_]+)"`).FindAllSubmatch(src, -1)
+	found := regexp.MustCompile(`(?:refusal\(|, Failure: Failure\{Code: )"([a-z_]+)"`).FindAllSubmatch(src, -1)
 	if len(found) < 10 {
 		t.Fatalf("only %d refusals found: the pattern is out of date", len(found))
 	}
-	except := map[string]bool{"bad_mode": true, "unknown_order": true} // the handlers refuse these before
+	except := map[string]bool{"bad_mode": true, "unknown_order": true, "bad_signal": true} // the handlers refuse these before
 	for _, m := range found {
 		if _, ok := codes[code(m[1])]; !ok && !except[string(m[1])] {
 			t.Errorf("%s is not in the table", m[1])

@@ -28,7 +28,7 @@ type inboxEntry struct {
 }
 
 // inboxKinds are what the kind filter may name.
-var inboxKinds = []string{"approval", saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget}
+var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget}
 
 // inbox serves GET /v1/inbox, the oldest first.
 func (s *server) inbox(c echo.Context) error {

@@ -113,33 +113,40 @@ func (s *server) mailOf(id uuid.UUID, cmd saga.Command) (journal.Mail, error) {
 // when nobody who runs the saga read the order in time; it will, or will refuse it, later.
 // Errors: a refusal as a problem.
 func (l *live) order(c echo.Context, cmd saga.Command) (bool, error) {
+	_, done, err := l.send(c, cmd)
+	return done, err
+}
+
+// send is order, which also gives the order's id.
+func (l *live) send(c echo.Context, cmd saga.Command) (mail uuid.UUID, done bool, err error) {
 	ctx := c.Request().Context()
 	cmd.Actor = callerOf(c).name
 	m, err := l.s.mailOf(l.id, cmd)
 	if err != nil {
-		return false, err
+		return mail, false, err
 	}
 	// The saga decides again when the order is read; this only spares the way there.
-	mail, wakes := m.ID, false
+	mail = m.ID
+	wakes := false
 	if _, err := l.m.Admit(mail, cmd); err != nil {
 		if wakes = l.wakes(ctx, cmd, err); !wakes {
-			return false, asProblem(err).of(l.id).at(cmd.Path)
+			return mail, false, asProblem(err).of(l.id).at(cmd.Path)
 		}
 	}
 	if err := l.s.cfg.Engine.Post(ctx, m); err != nil {
-		return false, sagaError(l.id, err)
+		return mail, false, sagaError(l.id, err)
 	}
-	done, err := l.await(ctx, l.s.cfg.Limits.Order, func() bool { return l.m.Folded(mail) || l.ended() })
+	done, err = l.await(ctx, l.s.cfg.Limits.Order, func() bool { return l.m.Folded(mail) || l.ended() })
 	if err != nil || !done {
-		return false, err
+		return mail, false, err
 	}
 	if !l.m.Folded(mail) {
-		return false, refused(saga.Failure{Code: "terminal", Title: "the saga has ended as " + string(l.m.Status()), Detail: "it ended before it read the order; a saga that has ended never changes"}).of(l.id)
+		return mail, false, refused(saga.Failure{Code: "terminal", Title: "the saga has ended as " + string(l.m.Status()), Detail: "it ended before it read the order; a saga that has ended never changes"}).of(l.id)
 	}
 	if why := l.rejection(mail); why != nil && !(wakes && why.Code == notPaused) {
-		return false, refused(*why).of(l.id).at(cmd.Path)
+		return mail, false, refused(*why).of(l.id).at(cmd.Path)
 	}
-	return true, nil
+	return mail, true, nil
 }
 
 // rejection is why the saga did not carry an order out; nil if it did.

@@ -118,7 +118,7 @@ func asProblem(err error) *problem {
 	case errors.As(err, &errs):
 		return badDefinition(errs)
 	case errors.As(err, &refusal):
-		return refused(refusal.Failure)
+		return refused(refusal.Failure).with(refusal.Findings...)
 	case errors.As(err, &tooLarge):
 		return fail("body_too_large", "send at most %d bytes", tooLarge.Limit)
 	case errors.Is(err, catalog.ErrArchived):

@@ -62,6 +62,9 @@ func (s *server) routes() []route {
 		post(saga+"/retry", opOperate, s.retry),
 		post(saga+"/compensate", opOperate, s.compensate),
 		post(saga+"/steps/:path/resolve", opOperate, s.resolve),
+		post(saga+"/steps/:path/approve", opDecide, s.approve),
+		post(saga+"/steps/:path/reject", opDecide, s.reject),
+		post(saga+"/signals/:name", opSignal, s.signal),
 
 		{method: http.MethodPost, path: "/v1/tasks/claim", op: opWork, handler: s.claimTasks, keyed: true, stream: true},
 		post("/v1/tasks/:id/heartbeat", opWork, s.heartbeat),

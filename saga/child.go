@@ -35,6 +35,8 @@ type ParentData struct {
 	Saga  string `json:"saga"`
 	Path  string `json:"path"`
 	Depth int    `json:"depth"` // 1: the parent has none itself
+	// Starter is who has started the outermost of them.
+	Starter string `json:"starter,omitempty"`
 }
 
 // kin is the root `child`, which kinds see and templates cannot name: who a step has to do with.
@@ -47,7 +49,15 @@ func (m *Machine) kin(n *node) map[string]any {
 	if p := m.started.Parent; p != nil {
 		depth += p.Depth
 	}
-	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth))}
+	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth)), "starter": m.starter()}
+}
+
+// starter is who has started the saga; of one that another saga runs, who has started that.
+func (m *Machine) starter() string {
+	if p := m.started.Parent; p != nil {
+		return p.Starter
+	}
+	return m.started.Actor
 }
 
 // childID makes the id of the saga that a step starts: a UUIDv7 (RFC 9562) of the journal's time, and the same whenever it is made.

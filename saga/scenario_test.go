@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite the journals of the scenarios")
 //
 // A line of the script is `<path> <do|undo|query>: <answer>`, used up by the next
 // request of that path, or `order: {…}`, given when the saga waits for nobody
-// else. An answer is a status and a body, or a transport code such as
+// else; in it $shown is the hash that the first approval in the inbox shows. An answer is a status and a body, or a transport code such as
 // `timeout` (sent), `refused` (not sent), with `after=5s` for Retry-After. Without a line the answer is 200 {}.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
@@ -210,6 +210,11 @@ func (p *player) step() bool {
 
 func (p *player) order(text string) {
 	p.t.Helper()
+	for _, e := range p.m.Inbox() {
+		if e.ShownHash != "" {
+			text = strings.Replace(text, "$shown", e.ShownHash, 1)
+		}
+	}
 	var c saga.Command
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		p.t.Fatalf("order %s: %v", text, err)

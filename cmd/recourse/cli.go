@@ -13,6 +13,9 @@ type cli struct {
 	Show    showCmd    `cmd:"" help:"Show a saga and tell its story."`
 	Journal journalCmd `cmd:"" help:"Print or follow a saga's journal."`
 	Inbox   inboxCmd   `cmd:"" help:"List what waits for a person."`
+	Approve approveCmd `cmd:"" help:"Approve what a saga asks."`
+	Reject  rejectCmd  `cmd:"" help:"Reject what a saga asks."`
+	Signal  signalCmd  `cmd:"" help:"Send a saga a signal."`
 	Resolve resolveCmd `cmd:"" help:"Settle a step that waits for a person."`
 	Retry   retryCmd   `cmd:"" help:"Retry what waits for a person, or an ended saga as a new one."`
 	Cancel  cancelCmd  `cmd:"" help:"Cancel a saga: what it did is undone."`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/url"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 type inboxCmd struct {
 	serverFlags
 	outputFlag
-	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only of this kind: in_doubt, stuck, held or budget."`
+	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only of this kind: approval, in_doubt, stuck, held or budget."`
 	Saga string `placeholder:"ID" help:"Only of this saga."`
 }
 
@@ -29,6 +30,12 @@ type inboxEntry struct {
 	Key        string        `json:"key"`
 	Actions    []string      `json:"actions"`
 	ETag       string        `json:"etag"`
+
+	// Of an approval.
+	Shown     json.RawMessage `json:"shown"`
+	ShownHash string          `json:"shown_hash"`
+	Approvers []string        `json:"approvers"`
+	Form      json.RawMessage `json:"form"`
 }
 
 // Run lists what waits.
@@ -70,8 +77,15 @@ func (a *app) entry(e inboxEntry) {
 	if e.Request != nil {
 		a.printf("  sent: %s %s  key %s\n", e.Request.Method, story.Short(e.Request.URL, 200), e.Key)
 	}
+	if len(e.Shown) > 0 {
+		a.printf("  shown: %s\n", story.Short(string(e.Shown), 200))
+	}
 	a.printf("  %s\n", story.Short(e.Detail, 600))
-	if e.Kind == saga.InboxBudget {
+	switch e.Kind {
+	case saga.InboxBudget:
+		return
+	case saga.InboxApproval:
+		a.printf("  → recourse approve|reject %s '%s'\n", e.Saga, e.Path)
 		return
 	}
 	if e.Path == "" { // it is about the saga, not about a step

@@ -22,6 +22,9 @@ func (t *Teller) intent(r journal.Record) []Line {
 	if bad := read(t, r, &d); bad != nil {
 		return bad
 	}
+	if d.Awaited != nil {
+		return t.awaits(r.Path, d)
+	}
 	if d.WakeAt != nil {
 		return t.one("…", r.Path, "sleeps until "+d.WakeAt.UTC().Format(journal.TimeFormat), Plain)
 	}
@@ -43,6 +46,18 @@ func (t *Teller) intent(r journal.Record) []Line {
 		return t.one("→", step, "status query: "+text, Dimmed)
 	}
 	return t.one("→", r.Path, text, Dimmed)
+}
+
+// awaits tells what a step waits for.
+func (t *Teller) awaits(path string, d saga.IntentData) []Line {
+	text := "waits for the signal " + d.Awaited.Signal
+	if a := d.Awaited.Approval; a != nil {
+		text = "asks: " + Short(a.Title, 110)
+	}
+	if d.WakeAt != nil {
+		text += ", until " + d.WakeAt.UTC().Format(journal.TimeFormat)
+	}
+	return t.one("…", path, text, Plain)
 }
 
 // key names the key, and says when it is one that was sent before.

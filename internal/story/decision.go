@@ -62,6 +62,12 @@ func (t *Teller) order(r journal.Record) []Line {
 		who = "a person"
 	}
 	text := who + " orders: " + order(d)
+	switch d.Do {
+	case "approve":
+		text = who + " approves"
+	case "reject":
+		text = who + " rejects"
+	}
 	if r.Path != "" {
 		text += " " + r.Path
 	}
@@ -79,6 +85,14 @@ func (t *Teller) order(r journal.Record) []Line {
 		return t.one("✗", "", text+": turned down, "+Short(d.Rejected.Error(), 110), Bad)
 	}
 	return t.one("☞", "", text, Strong)
+}
+
+func (t *Teller) signalled(r journal.Record) []Line {
+	var d saga.SignalData
+	if bad := read(t, r, &d); bad != nil {
+		return bad
+	}
+	return t.one("☞", "", strings.TrimRight("signal "+d.Name+" "+result(d.Payload), " "), Strong)
 }
 
 func order(d saga.OrderData) string {

@@ -96,6 +96,8 @@ func (t *Teller) tell(r journal.Record) []Line {
 		return t.decided(r)
 	case journal.Woke:
 		return t.woke(r)
+	case journal.Signalled:
+		return t.signalled(r)
 	case journal.Compensating:
 		return t.compensating(r)
 	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
@@ -143,7 +145,8 @@ func (t *Teller) woke(r journal.Record) []Line {
 	if r.Path == "" {
 		return t.one("✗", "", "the saga's time-out has passed", Bad)
 	}
-	what := map[string]string{"backoff": "the wait is over", "sleep": "wakes up", "verify": "late enough to ask the other side"}[d.Timer]
+	what := map[string]string{"backoff": "the wait is over", "sleep": "wakes up", "verify": "late enough to ask the other side",
+		"approval": "nobody has decided in time", "signal": "no signal has come in time"}[d.Timer]
 	if what == "" {
 		what = d.Timer + " is due"
 	}

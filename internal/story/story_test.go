@@ -70,6 +70,22 @@ steps:
       otherwise: ask
 `
 
+const waits = `
+saga: waits
+steps:
+  - id: ok
+    approval: {title: Pay 19.10?, form: {limit: integer}}
+    timeout: 48h
+  - id: paid
+    signal: com.shop.paid
+  - id: again
+    signal: com.shop.paid
+    timeout: 1h
+    on_error: continue
+  - id: last
+    approval: {title: Ship it?}
+`
+
 func ok(body string) saga.Answer {
 	return saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(body)}
 }
@@ -123,6 +139,14 @@ var stories = []struct {
 	{"held", verified, map[string][]saga.Answer{
 		"pay": {{Sent: true, Status: 401}},
 	}, storytest.Script{Input: `{"n":2}`}},
+	{"waits", waits, nil, storytest.Script{
+		Orders: map[int64]saga.Command{1: {Do: "signal", Name: "com.shop.paid", Data: json.RawMessage(`{"payment":"pay_7"}`)}},
+		Person: func(e saga.Entry) saga.Command {
+			if e.Path == "last" {
+				return saga.Command{Do: "reject", Path: e.Path, Actor: "bob", Reason: "the address is wrong"}
+			}
+			return saga.Command{Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Data: json.RawMessage(`{"limit":25}`)}
+		}}},
 	{"failing", verified, nil, storytest.Script{Input: `{"n":1}`}},
 }
 

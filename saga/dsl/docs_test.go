@@ -11,6 +11,21 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
+// TestExamples holds the examples of the other pages to being valid.
+func TestExamples(t *testing.T) {
+	for name, least := range map[string]int{"people.md": 2} {
+		blocks := yamlBlock.FindAllStringSubmatch(string(read(t, "../../docs/"+name)), -1)
+		if len(blocks) < least {
+			t.Errorf("%s has %d examples", name, len(blocks))
+		}
+		for _, b := range blocks {
+			if _, errs := dsl.Parse(name, []byte(b[1]), options()); errs != nil {
+				t.Errorf("an example of %s does not validate:\n%s\n%v", name, b[1], errs)
+			}
+		}
+	}
+}
+
 // TestReferencePage holds docs/definitions.md to its examples being valid and to
 // naming every key, kind and warning.
 func TestReferencePage(t *testing.T) {

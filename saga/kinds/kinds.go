@@ -3,6 +3,7 @@ package kinds
 
 import (
 	"recourse/saga/dsl"
+	"recourse/saga/kinds/approval"
 	"recourse/saga/kinds/fail"
 	"recourse/saga/kinds/foreach"
 	"recourse/saga/kinds/http"
@@ -11,6 +12,7 @@ import (
 	"recourse/saga/kinds/repeat"
 	"recourse/saga/kinds/run"
 	"recourse/saga/kinds/set"
+	"recourse/saga/kinds/signal"
 	"recourse/saga/kinds/sleep"
 	switchkind "recourse/saga/kinds/switch"
 	"recourse/saga/kinds/task"
@@ -30,6 +32,8 @@ func With(o Options) []dsl.Kind {
 		http.Kind(),
 		llm.Kind(o.LLM),
 		task.Kind(),
+		approval.Kind(),
+		signal.Kind(),
 		sleep.Kind(),
 		parallel.Kind(),
 		foreach.Kind(),

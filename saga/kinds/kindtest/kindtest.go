@@ -122,7 +122,7 @@ func (s Suite) outcome(t *testing.T, body saga.Body) string {
 	case saga.Block:
 		v, err = entered(b, env)
 	case saga.Await:
-		v, err = b.Await(env)
+		v, err = awaited(b, env)
 	case saga.Announce:
 		var to []string
 		var data json.RawMessage
@@ -152,6 +152,16 @@ func entered(b saga.Block, env expr.Env) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%s: %d groups, loop %v, %d at once", text, len(l.Groups), l.Loop != nil, l.Limit), nil
+}
+
+// awaited writes down what a step waits for.
+func awaited(b saga.Await, env expr.Env) (string, error) {
+	a, err := b.Await(env)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(a)
+	return string(text), err
 }
 
 // judge holds a call to giving each answer one of the classes, a failure with its

@@ -84,7 +84,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 	}
 	depth, _ := strconv.Atoi(req.Headers[HeaderDepth])
 	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: version, Input: req.Body, Vars: c.Vars, Actor: "saga " + parent.String(),
-		Parent: &saga.ParentData{Saga: parent.String(), Path: req.Headers[HeaderPath], Depth: depth}})
+		Parent: &saga.ParentData{Saga: parent.String(), Path: req.Headers[HeaderPath], Depth: depth, Starter: req.Headers[HeaderStart]}})
 	if len(findings) > 0 {
 		return refused("invalid_start", "%s%s", findings[0].Pointer+": ", findings[0].Detail)
 	}

@@ -28,6 +28,7 @@ const (
 	HeaderParent = "recourse-parent"
 	HeaderPath   = "recourse-path"
 	HeaderDepth  = "recourse-depth"
+	HeaderStart  = "recourse-starter"
 )
 
 var target = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}(@v?[1-9][0-9]{0,8})?$`)
@@ -95,6 +96,9 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	}
 	r := saga.Request{Method: Start, URL: "saga:" + b.target, Body: json.RawMessage("null"),
 		Headers: map[string]string{HeaderSaga: kin.id, HeaderParent: kin.parent, HeaderPath: kin.path, HeaderDepth: strconv.FormatInt(kin.depth, 10)}}
+	if kin.starter != "" {
+		r.Headers[HeaderStart] = kin.starter
+	}
 	if b.input != nil {
 		if r.Body, err = b.input.JSON(env); err != nil {
 			return saga.Request{}, err
@@ -105,8 +109,8 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 
 // kin is who a step has to do with, as the machine tells kinds.
 type kin struct {
-	id, parent, path string
-	depth            int64
+	id, parent, path, starter string
+	depth                     int64
 }
 
 func kinOf(env expr.Env) (kin, error) {
@@ -119,6 +123,7 @@ func kinOf(env expr.Env) (kin, error) {
 	k.id, _ = fields["id"].(string)
 	k.parent, _ = fields["parent"].(string)
 	k.path, _ = fields["path"].(string)
+	k.starter, _ = fields["starter"].(string)
 	if n, ok := fields["depth"].(json.Number); ok {
 		k.depth, _ = n.Int64()
 	}

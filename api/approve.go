@@ -1,0 +1,154 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// approve serves POST /v1/sagas/{id}/steps/{path}/approve.
+func (s *server) approve(c echo.Context) error { return s.decide(c, "approve") }
+
+// reject serves POST /v1/sagas/{id}/steps/{path}/reject.
+func (s *server) reject(c echo.Context) error { return s.decide(c, "reject") }
+
+// decide has somebody decide an approval. The same decision again, of the same person, is
+// answered as the first was, whether it has the same Idempotency-Key or none.
+func (s *server) decide(c echo.Context, do string) error {
+	o, err := s.readObject(c, "comment", "data", "shown")
+	if err != nil {
+		return err
+	}
+	who := callerOf(c)
+	cmd := saga.Command{Do: do, Path: param(c, "path"), Reason: o.comment(), Data: o.raw("data"), Shown: o.str("shown"),
+		Actor: who.name, Role: who.role, Trusted: who == anonymous}
+	if err := o.incomplete(); err != nil {
+		return err
+	}
+	l, err := s.named(c)
+	if err != nil {
+		return err
+	}
+	if err := l.hasStep(cmd.Path); err != nil {
+		return err
+	}
+	done, err := l.order(c, cmd)
+	if err != nil {
+		if err := l.decided(cmd, err); err != nil {
+			return err
+		}
+		done = true
+	}
+	status := http.StatusOK
+	if !done {
+		status = http.StatusAccepted
+	}
+	views, err := saga.Steps(l.def, l.m, l.records)
+	if err != nil {
+		return err
+	}
+	return l.answerStep(c, status, views, cmd.Path)
+}
+
+// comment reads what somebody says about a decision.
+func (o *object) comment() string {
+	comment := o.str("comment")
+	if utf8.RuneCountInString(comment) > maxReason {
+		o.bad("/comment", "too_long", "a comment has at most %d characters", maxReason)
+	}
+	return comment
+}
+
+// hasStep is a problem unless the saga has the step, in an iteration that has begun if it is in a loop.
+func (l *live) hasStep(path string) error {
+	views, err := saga.Steps(l.def, l.m, nil)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(views, func(v saga.StepView) bool { return v.Path == path }) {
+		return noStep(path).of(l.id)
+	}
+	return nil
+}
+
+// decision is what somebody has decided about an approval.
+type decision struct {
+	saga.OrderData
+	at time.Time
+}
+
+// decision returns how the approval that a step has asked for last was decided, and whether
+// instead the time for it has run out. nil, false: neither.
+func (l *live) decision(path string) (d *decision, expired bool) {
+	for i := len(l.records) - 1; i >= 0; i-- {
+		r := l.records[i]
+		if r.Path != path {
+			continue
+		}
+		switch r.Kind {
+		case journal.Intent:
+			return nil, expired
+		case journal.Woke:
+			expired = true
+		case journal.Operator:
+			d := decision{at: r.At}
+			if json.Unmarshal(r.Data, &d.OrderData) == nil && d.Rejected == nil && (d.Do == "approve" || d.Do == "reject") {
+				return &d, false
+			}
+		}
+	}
+	return nil, expired
+}
+
+// decided looks at why the saga did not take a decision: nil if it is because the same person has
+// decided the same before; else a problem that says who has, as far as somebody has.
+func (l *live) decided(cmd saga.Command, err error) error {
+	var p *problem
+	if !errors.As(err, &p) || p.Type != problemType+"decided" && p.Type != problemType+"terminal" {
+		return err
+	}
+	d, expired := l.decision(cmd.Path)
+	switch {
+	case d == nil && expired:
+		return fail("expired", "nobody had decided when the time was over: see the step for what followed").of(l.id).at(cmd.Path)
+	case d == nil:
+		return err
+	case d.Do == cmd.Do && d.Actor == cmd.Actor && (cmd.Shown == "" || cmd.Shown == d.Shown || d.Shown == "") && l.sameData(cmd, d.Output):
+		return nil
+	}
+	did := map[string]string{"approve": "approved", "reject": "rejected"}[d.Do]
+	return fail("decided", "%s has %s it, at %s: a decision stands", d.Actor, did, d.at.UTC().Format(journal.TimeFormat)).of(l.id).at(cmd.Path)
+}
+
+// sameData reports whether a decision brings the data of the one that was recorded.
+func (l *live) sameData(cmd saga.Command, recorded json.RawMessage) bool {
+	data := cmd.Data
+	if body, ok := l.def.Step(cmd.Path).Body.(saga.Approver); ok && cmd.Do == "approve" {
+		data, _ = body.Decide(data)
+	}
+	return equalJSON(data, recorded)
+}
+
+// equalJSON reports whether two documents are the same but for white space; nothing is null.
+func equalJSON(a, b json.RawMessage) bool {
+	texts := [2]string{"null", "null"}
+	for i, doc := range []json.RawMessage{a, b} {
+		if len(doc) == 0 {
+			continue
+		}
+		text, err := journal.Encode(doc)
+		if err != nil {
+			return false
+		}
+		texts[i] = string(text)
+	}
+	return texts[0] == texts[1]
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"recourse/internal/story"
+	"recourse/saga"
+)
+
+type approveCmd struct {
+	serverFlags
+	outputFlag
+	Saga    string `arg:"" help:"The saga's id."`
+	Step    string `arg:"" help:"The step's path, as the inbox shows it."`
+	Data    string `placeholder:"JSON" help:"What its form asks for: JSON, @FILE or -."`
+	Comment string `short:"m" help:"What there is to say about it; it goes into the journal."`
+	Yes     bool   `short:"y" help:"Approve without asking."`
+}
+
+// Run shows what is asked, and approves exactly that.
+func (c *approveCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	data, err := a.jsonArg("--data", c.Data)
+	if err != nil {
+		return err
+	}
+	e, err := cl.approval(c.Saga, c.Step)
+	if err != nil {
+		return err
+	}
+	body := map[string]any{}
+	if e != nil {
+		body["shown"] = e.ShownHash
+		if !c.json() {
+			a.printf("%s\n", story.Paint(story.Short(e.Title, 400), story.Strong, a.colour))
+			a.shown(*e)
+			if err := a.confirm("Approve?", c.Yes); err != nil {
+				return err
+			}
+		}
+	} // else the server says why it cannot be approved
+	if data != nil {
+		body["data"] = data
+	}
+	return a.decide(cl, c.outputFlag, c.Saga, c.Step, "approve", body, c.Comment)
+}
+
+type rejectCmd struct {
+	serverFlags
+	outputFlag
+	Saga    string `arg:"" help:"The saga's id."`
+	Step    string `arg:"" help:"The step's path, as the inbox shows it."`
+	Comment string `short:"m" help:"Why; it goes into the journal."`
+}
+
+// Run rejects.
+func (c *rejectCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	return a.decide(cl, c.outputFlag, c.Saga, c.Step, "reject", map[string]any{}, c.Comment)
+}
+
+// approval finds the inbox entry of an approval; nil if nobody is asked.
+func (c *client) approval(id, step string) (*inboxEntry, error) {
+	list, err := pages[inboxEntry](c, "/v1/inbox", url.Values{"kind": {saga.InboxApproval}, "saga": {id}}, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		if e.Path == step {
+			return &e, nil
+		}
+	}
+	return nil, nil
+}
+
+// shown prints what an approval shows, all of it: it is what somebody decides on.
+func (a *app) shown(e inboxEntry) {
+	if len(e.Shown) > 0 {
+		a.printf("  %s\n", indented(e.Shown))
+	}
+	if len(e.Approvers) > 0 {
+		a.printf("  to be decided by: %s\n", story.Short(strings.Join(e.Approvers, ", "), 400))
+	}
+	if len(e.Form) > 0 {
+		a.printf("  asks for data (--data): %s\n", story.Short(string(e.Form), 2000))
+	}
+}
+
+// indented writes JSON over several lines, without characters that a terminal acts on.
+func indented(doc json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, doc, "  ", "  ") != nil {
+		return story.Short(string(doc), len(doc))
+	}
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && unicode.IsControl(r) {
+			return '\ufffd'
+		}
+		return r
+	}, b.String())
+}
+
+// confirm asks a person. Whoever says so beforehand is not asked.
+func (a *app) confirm(question string, yes bool) error {
+	if yes {
+		return nil
+	}
+	a.printf("%s [y/N] ", question)
+	line, err := bufio.NewReader(a.Stdin).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	case "":
+		if err != nil {
+			a.printf("\n")
+			return exit(exitUsage, errors.New("nobody answers: say --yes where there is nobody to ask"))
+		}
+	}
+	return exit(exitFailed, errors.New("nothing was decided"))
+}
+
+// decide gives a decision and prints the step.
+func (a *app) decide(cl *client, o outputFlag, id, step, do string, body map[string]any, comment string) error {
+	if comment != "" {
+		body["comment"] = comment
+	}
+	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(id, "steps", step, do), body: body})
+	if err != nil {
+		return err
+	}
+	if o.json() {
+		a.raw(r.body)
+		return nil
+	}
+	var v saga.StepView
+	if err := r.into(&v); err != nil {
+		return err
+	}
+	if r.status == http.StatusAccepted {
+		a.printf("%s %s: the decision is kept, but no node has read it yet\n", v.Path, v.Status)
+		return nil
+	}
+	a.printf("%s %s\n", v.Path, map[string]string{"approve": "approved", "reject": "rejected"}[do])
+	return nil
+}
+
+type signalCmd struct {
+	serverFlags
+	outputFlag
+	Saga    string `arg:"" help:"The saga's id."`
+	Name    string `arg:"" help:"The signal's name, as a step of the definition waits for it."`
+	Payload string `arg:"" optional:"" help:"JSON, @FILE or -; null without it."`
+	Key     string `placeholder:"KEY" help:"An idempotency key: the same signal under the same key is one signal."`
+}
+
+// Run sends the signal.
+func (c *signalCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	payload, err := a.jsonArg("PAYLOAD", c.Payload)
+	if err != nil {
+		return err
+	}
+	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(c.Saga, "signals", c.Name), body: []byte(payload), header: map[string]string{"Idempotency-Key": c.Key}})
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		a.raw(r.body)
+		return nil
+	}
+	a.printf("%s sent\n", c.Name)
+	return nil
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"recourse/saga"
+)
+
+const payout = `saga: payout
+input: {amount: decimal}
+steps:
+  - id: ok
+    approval:
+      title: Pay ${input.amount}?
+      approvers: [finance, operator]
+      show: {amount: "${input.amount}", note: "a\u009bb"}
+      form: {limit: integer}
+  - id: paid
+    signal: com.shop.paid
+output: ["${steps.ok.output.data.limit}", "${steps.ok.output.comment}", "${steps.paid.output}"]
+`
+
+// An approval and a signal, told by the commands' output.
+func TestApproveAndSignal(t *testing.T) {
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "payout.yaml", payout))
+	var told strings.Builder
+	step := func(want int, stdin string, args ...string) {
+		t.Helper()
+		r := runWith(t, stdin, s.env, args...)
+		fmt.Fprintf(&told, "$ recourse %s\n%s%s", strings.Join(args, " "), r.out, r.errOut)
+		if r.code != 0 {
+			fmt.Fprintf(&told, "(exit %d)\n", r.code)
+		}
+		told.WriteString("\n")
+		if r.code != want {
+			t.Errorf("recourse %v: exit %d, want %d: %s%s", args, r.code, want, r.out, r.errOut)
+		}
+	}
+	start := func() string {
+		id := strings.Fields(ok(t, s.env, "start", "payout", "-i", `{"amount":19.10}`))[0]
+		waitFor(t, s, id, saga.Waiting)
+		return id
+	}
+	id := start()
+	step(exitOK, "", "inbox", "--kind", "approval")
+	step(exitUsage, "", "approve", id, "ok")
+	step(exitFailed, "n\n", "approve", id, "ok")
+	step(exitUsage, "y\n", "approve", id, "ok")
+	step(exitUsage, "y\n", "approve", id, "ok", "--data", `{"limit": "x"}`)
+	step(exitNotFound, "", "approve", id, "okay", "--yes")
+	step(exitConflict, "", "approve", id, "paid", "--yes")
+	step(exitUsage, "", "signal", id, "com.shop.payd")
+	step(exitOK, "", "signal", id, "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k")
+	step(exitOK, "", "signal", id, "com.shop.paid", `{"n": 9007199254740993}`, "--key", "k")
+	step(exitOK, "y\n", "approve", id, "ok", "--data", `{"limit": 5}`, "--comment", "fine")
+	step(exitConflict, "", "approve", id, "ok", "--yes")
+	step(exitConflict, "", "reject", id, "ok")
+	v := waitFor(t, s, id, saga.Succeeded)
+	if want := `[5,"fine",{"n":9007199254740993}]`; string(v.Output) != want {
+		t.Errorf("output %s, want %s", v.Output, want)
+	}
+	step(exitConflict, "", "signal", id, "com.shop.paid")
+	id = start()
+	step(exitOK, "", "reject", id, "ok", "--comment", "too much")
+	waitFor(t, s, id, saga.Compensated)
+	id = start()
+	if out := ok(t, s.env, "approve", id, "ok", "--data", `{"limit": 1}`, "-o", "json"); !strings.Contains(out, `"status":"succeeded"`) {
+		t.Errorf("as JSON: %s", out)
+	}
+	if out := ok(t, s.env, "signal", id, "com.shop.paid", "-o", "json"); !strings.Contains(out, `"name":"com.shop.paid"`) {
+		t.Errorf("as JSON: %s", out)
+	}
+	waitFor(t, s, id, saga.Succeeded)
+	golden(t, "approve", told.String())
+}

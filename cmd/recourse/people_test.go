@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The example that docs/people.md begins with does what the page says, in a shell.
+func TestPeoplePage(t *testing.T) {
+	page := docPage(t, "people.md")
+	block := func(kind string) string {
+		m := regexp.MustCompile("(?s)```" + kind + "\n(.*?)```").FindStringSubmatch(page)
+		if m == nil {
+			t.Fatalf("no %s on the page", kind)
+		}
+		return m[1]
+	}
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "recourse")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "payout.yaml"), []byte(block("yaml")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sh := exec.CommandContext(t.Context(), "sh", "-e", "-c", block("sh"))
+	sh.Dir = dir
+	sh.Env = append(append(os.Environ(), s.env...), asMain+"=1", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := sh.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"Pay 19.10 for order 4711?", "ok approved", "com.bank.payment-settled sent", `"limit":25`, `"payment":"pay_7"`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}

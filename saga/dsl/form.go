@@ -1,0 +1,28 @@
+package dsl
+
+import (
+	"encoding/json"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Form compiles the schema of what a person fills in: JSON Schema, or the shorthand as `input` has it, in
+// which fields that are not declared are refused. It is returned as JSON too, for those who show the form.
+// Both are nil after an error.
+func (d *Decoder) Form(n *Node) (saga.Schema, json.RawMessage) {
+	var s *schema
+	if saysJSONSchema(n) {
+		s = d.p.jsonSchema(n)
+	} else {
+		s, _ = d.p.short(n, true)
+	}
+	if s == nil {
+		return nil, nil
+	}
+	doc, err := journal.Encode(s.doc)
+	if err != nil {
+		panic("dsl: a schema that JSON cannot hold: " + err.Error()) // it came from text
+	}
+	return s, doc
+}

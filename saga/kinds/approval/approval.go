@@ -1,0 +1,254 @@
+// Package approval is the step kind that waits for a person's word.
+package approval
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+)
+
+// Bounds of what a person is asked: it stands in journals and lists.
+const (
+	MaxTitle     = 300      // characters
+	MaxShown     = 64 << 10 // bytes of JSON
+	MaxApprovers = 100
+)
+
+// Kind describes the kind.
+func Kind() dsl.Kind {
+	return dsl.Kind{
+		Name: "approval",
+		Value: json.RawMessage(`{"type": "object", "additionalProperties": false, "required": ["title"], "properties": {"title": {"type": "string", "minLength": 1},
+			"approvers": {"type": ["string", "array"]}, "show": true, "form": {"type": ["string", "object", "array"]}}}`),
+		Keys: []dsl.Key{
+			{Name: "timeout", Schema: json.RawMessage(`{"$ref": "#/$defs/duration"}`)},
+			{Name: "on_timeout", Schema: json.RawMessage(`{"enum": ["fail", "reject", "approve"]}`)},
+			{Name: "four_eyes", Schema: json.RawMessage(`{"type": "boolean"}`)},
+		},
+		Doc: "Waits in the inbox until a person approves or rejects. `title` and `show` are what is decided on; `approvers` names who may decide, by the names or roles of their API keys; " +
+			"`form` is the schema of the data that comes with an approval. A rejection fails the step with `rejected`. Without `timeout` it waits for ever; past it, `on_timeout` says what happens (default `fail`). " +
+			"With `four_eyes` whoever has started the saga cannot decide. The output is `{decision, by, at, comment, data}`.",
+		Fails:  dsl.ByDecision,
+		Decode: decode,
+	}
+}
+
+// Body is an approval step: its shapes are [saga.Await] and [saga.Approver].
+type Body struct {
+	title     *expr.Template
+	approvers *expr.Template // nil: everybody who may approve
+	show      *expr.Template // nil: nothing beside the title
+	form      saga.Schema    // nil: no data comes with an approval
+	formDoc   json.RawMessage
+	fourEyes  bool
+	late      string // what follows when nobody decides: fail, reject, approve
+}
+
+var (
+	_ saga.Await    = (*Body)(nil)
+	_ saga.Approver = (*Body)(nil)
+)
+
+func decode(d *dsl.Decoder) saga.Body {
+	own := d.Own()
+	b := &Body{late: "fail"}
+	if !d.Known(own, "approval", "title", "approvers", "show", "form") && own.Form != dsl.Map {
+		return nil
+	}
+	if n := own.Get("title"); n == nil {
+		d.Fail(own, "missing_key", "an approval needs a title: the question that people decide, in one line")
+	} else if b.title = d.Text(n, 0, dsl.Plain); b.title != nil && b.title.IsConst() && oneLine(n.Text()) != n.Text() {
+		d.Fail(n, "bad_title", "a title is one line of 1 to %d characters: put the rest under show", MaxTitle)
+	}
+	if n := own.Get("approvers"); n != nil {
+		b.approvers = approvers(d, n)
+	}
+	if n := own.Get("show"); n != nil {
+		b.show = d.Template(n, dsl.Plain)
+	}
+	if n := own.Get("form"); n != nil {
+		b.form, b.formDoc = d.Form(n)
+	}
+	if n := d.Get("four_eyes"); n != nil {
+		b.fourEyes = d.Bool(n)
+	}
+	if n := d.Get("on_timeout"); n != nil {
+		b.onTimeout(d, n)
+	}
+	if n := d.Get("output"); n != nil {
+		d.Fail(n, "not_for_kind", "output has no meaning for approval, which gives {decision, by, at, comment, data}: take what you need of it in a set step")
+	}
+	return b
+}
+
+// approvers compiles who may decide. Lists that are written out are checked at once.
+func approvers(d *dsl.Decoder, n *dsl.Node) *expr.Template {
+	if n.Form != dsl.List && !n.IsText() {
+		d.Expect(n, "a list of names or roles of API keys, such as [finance], or an expression that gives one")
+		return nil
+	}
+	t := d.Template(n, dsl.Plain)
+	if t.IsConst() {
+		if doc, err := t.JSON(nil); err == nil {
+			if _, err := named(doc); err != nil {
+				d.Fail(n, "bad_approvers", "%s", err)
+			}
+		}
+	}
+	return t
+}
+
+func (b *Body) onTimeout(d *dsl.Decoder, n *dsl.Node) {
+	word, ok := d.OneOf(n, "fail", "reject", "approve")
+	switch {
+	case !ok:
+		return
+	case d.Get("timeout") == nil:
+		d.Fail(n, "missing_key", "on_timeout needs a timeout: without one an approval waits for ever")
+	case word == "approve" && b.form != nil:
+		if _, findings := b.Decide(nil); len(findings) > 0 {
+			d.Fail(n, "needs_data", "on_timeout: approve gives no data, but the form needs some: make its fields optional, or give them defaults")
+		}
+	}
+	b.late = word
+}
+
+// Await implements saga.Await: it renders what is to be decided.
+func (b *Body) Await(env expr.Env) (saga.Awaited, error) {
+	a := &saga.ApprovalData{FourEyes: b.fourEyes, Form: b.formDoc}
+	title, err := b.title.Text(env)
+	if err != nil {
+		return saga.Awaited{}, err
+	}
+	a.Title = oneLine(title)
+	if b.approvers != nil {
+		doc, err := b.approvers.JSON(env)
+		if err != nil {
+			return saga.Awaited{}, err
+		}
+		if a.Approvers, err = named(doc); err != nil {
+			return saga.Awaited{}, failure("bad_approvers", err)
+		}
+	}
+	if b.show != nil {
+		if a.Shown, err = b.show.JSON(env); err != nil {
+			return saga.Awaited{}, err
+		}
+		if len(a.Shown) > MaxShown {
+			return saga.Awaited{}, failure("too_much_to_show", fmt.Errorf("`show` is %d bytes of JSON, more than the %d that one person can be asked about: show less, or a link", len(a.Shown), MaxShown))
+		}
+	}
+	return saga.Awaited{Approval: a}, nil
+}
+
+func failure(code string, err error) *saga.Failure {
+	return &saga.Failure{Code: code, Title: "the approval cannot be asked for", Detail: err.Error()}
+}
+
+// oneLine makes a title of what data may have in it: lists show titles in one line.
+func oneLine(text string) string {
+	printable := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	line := []rune(strings.Join(strings.Fields(printable), " "))
+	switch {
+	case len(line) == 0:
+		return "(no title)"
+	case len(line) > MaxTitle:
+		return string(line[:MaxTitle-1]) + "…"
+	}
+	return string(line)
+}
+
+// named reads who may decide: a name, or a list of some. An empty list is refused rather than taken for everybody.
+func named(doc json.RawMessage) ([]string, error) {
+	var one string
+	if json.Unmarshal(doc, &one) == nil && one != "" {
+		return []string{one}, nil
+	}
+	var list []*string
+	if err := json.Unmarshal(doc, &list); err != nil || bytes.Equal(doc, null) {
+		return nil, fmt.Errorf("approvers is a list of names or roles, not %.60s", doc)
+	}
+	names := make([]string, len(list))
+	for i, name := range list {
+		if name == nil || *name == "" {
+			return nil, fmt.Errorf("approvers has an empty name: nobody has it")
+		}
+		names[i] = *name
+	}
+	switch {
+	case len(names) == 0:
+		return nil, fmt.Errorf("approvers is empty, so nobody could decide: leave it out if everybody who may approve may decide this")
+	case len(names) > MaxApprovers:
+		return nil, fmt.Errorf("approvers has %d names, more than %d: name a role", len(names), MaxApprovers)
+	}
+	return names, nil
+}
+
+var null = json.RawMessage("null")
+
+// Decide implements saga.Approver. No data is an empty object, where the form is one.
+func (b *Body) Decide(data json.RawMessage) (json.RawMessage, []saga.Finding) {
+	none := len(data) == 0 || bytes.Equal(data, null)
+	if b.form == nil {
+		if none {
+			return null, nil
+		}
+		return nil, []saga.Finding{{Code: "no_form", Detail: "this approval has no form: send no data, say it in the comment"}}
+	}
+	if none {
+		if v, findings := b.form.Apply(map[string]any{}); len(findings) == 0 || !b.takes(nil) {
+			return encoded(v, findings)
+		}
+		return encoded(b.form.Apply(nil))
+	}
+	v, err := expr.Decode(data)
+	if err != nil {
+		return nil, []saga.Finding{{Code: "invalid_json", Detail: err.Error()}}
+	}
+	return encoded(b.form.Apply(v))
+}
+
+// takes reports whether the form allows a value.
+func (b *Body) takes(v any) bool {
+	_, findings := b.form.Apply(v)
+	return len(findings) == 0
+}
+
+func encoded(v any, findings []saga.Finding) (json.RawMessage, []saga.Finding) {
+	if len(findings) > 0 {
+		return nil, findings
+	}
+	doc, err := journal.Encode(v)
+	if err != nil {
+		return nil, []saga.Finding{{Code: "invalid_json", Detail: err.Error()}}
+	}
+	return doc, nil
+}
+
+// Expired implements saga.Await.
+func (b *Body) Expired(a saga.Awaited, at time.Time) (json.RawMessage, *saga.Failure) {
+	switch b.late {
+	case "reject":
+		return nil, &saga.Failure{Code: "rejected", Title: "nobody has decided in time, which rejects it", Detail: "it was to be decided: " + a.Approval.Title}
+	case "approve":
+		data, _ := b.Decide(nil)
+		out, err := journal.Encode(saga.Approval{Decision: "approved", By: "timeout", At: saga.Time{Time: at}, Data: data})
+		if err == nil {
+			return out, nil
+		}
+	}
+	return nil, &saga.Failure{Code: "approval_expired", Title: "nobody has decided in time", Detail: "it was to be decided: " + a.Approval.Title}
+}
