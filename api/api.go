@@ -52,6 +52,7 @@ type EngineStats struct {
 	Running       int
 	Calls         int
 	Stalled       int64
+	Expired       int64
 	CommitAge     time.Duration
 	Stalest       time.Duration
 }

@@ -195,6 +195,7 @@ var engineDescs = []struct {
 	{engineDesc("stalled_total", "Sagas that nothing would have moved again: read again from their journals. Each is a bug."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Stalled) }},
 	{engineDesc("commit_age_seconds", "Age of the commit under way, from its first try; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.CommitAge.Seconds() }},
 	{engineDesc("stalest_seconds", "How long the saga in memory that has not moved for longest has not; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.Stalest.Seconds() }},
+	{prometheus.NewDesc("recourse_expired_sagas_total", "Sagas that this node has deleted because their retention was over.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Expired) }},
 	{engineDesc("requests_under_way", "Requests of steps under way."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
 }
 

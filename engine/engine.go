@@ -56,6 +56,8 @@ type Config struct {
 	Drain      time.Duration // 30s: how long attempts under way may take when stopping
 	Poll       time.Duration // 250ms: for claims and mail
 	ParkAfter  time.Duration // 3s
+	Retention  time.Duration // 30 days: how long sagas are kept after their end whose definition does not say; or saga.Forever
+	Expire     time.Duration // 1m: between looks for sagas whose retention is over, give or take a quarter
 	Watch      time.Duration // 5s: between looks for stalled sagas; they are given up after twelve
 	MaxRunning int           // 10,000 sagas in memory
 	MaxStarts  int           // 2,000 starts that wait for their commit
@@ -69,6 +71,8 @@ func (c *Config) defaults() {
 	set(&c.Drain, 30*time.Second)
 	set(&c.Poll, 250*time.Millisecond)
 	set(&c.ParkAfter, 3*time.Second)
+	set(&c.Retention, 30*24*time.Hour)
+	set(&c.Expire, time.Minute)
 	set(&c.Watch, 5*time.Second)
 	set(&c.MaxRunning, 10_000)
 	set(&c.MaxStarts, 2000)
@@ -99,7 +103,7 @@ type Engine struct {
 	poke    chan struct{} // look for claims and mail now
 	lost    chan string   // nodes whose lease a commit found gone
 
-	renewals, mails, claims outage
+	renewals, mails, claims, expiries outage
 
 	callCtx     context.Context // cancelled when attempts under way are given up
 	cancelCall  context.CancelFunc
@@ -124,6 +128,7 @@ func New(cfg Config) *Engine {
 	e.identity.Store("")
 	told := func(what string) outage { return outage{what: what, log: cfg.Log, level: slog.LevelWarn} }
 	e.renewals, e.mails, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
+	e.expiries = told("could not delete sagas whose retention is over; they stay until it can be done")
 	e.crew = crew{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
@@ -147,6 +152,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.announce()
 	loops.Go(func() { e.keep(quit) })
 	loops.Go(func() { e.scan(quit) })
+	loops.Go(func() { e.expire(quit) })
 
 	<-ctx.Done()
 	e.drain()

@@ -17,6 +17,7 @@ import (
 // LaneConfig are a lane's knobs.
 type LaneConfig struct {
 	ParkAfter  time.Duration // waits longer than this leave memory
+	Retention  time.Duration // of sagas whose definition has none; 0 or saga.Forever: they are kept
 	MaxBatch   int           // appends in one commit
 	MaxRecords int           // records that one saga adds to one commit
 	Chance     func() uint64 // even draws, for jitter
@@ -177,19 +178,23 @@ func (l *Lane) answer(ev Answered) {
 	if r == nil || r.broken != nil {
 		return
 	}
+	ours := r.called(ev.Path, ev.Way, ev.Attempt) != nil
 	r.uncall(ev.Path, ev.Way, ev.Attempt)
 	if ev.Answer.Code == saga.Spawned { // the other saga tells by itself
-		r.open--
+		if ours {
+			r.open--
+		}
 		r.withdrawn = nil // it is there now, so it gets what came too early for it
 		l.guard(r, func() error { return l.advance(r) })
 		return
 	}
 	l.guard(r, func() error {
 		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer)
-		if errors.Is(err, saga.ErrStale) {
+		switch {
+		case errors.Is(err, saga.ErrStale) && !ours:
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, saga.ErrStale): // a message has told first
+		case err != nil:
 			return err
 		}
 		r.open--
@@ -385,6 +390,7 @@ func (l *Lane) settleDown(r *run) {
 		}
 	}
 	row := r.m.Row()
+	row.DeleteAt = l.cfg.deleteAt(r.m.Definition(), row.EndedAt)
 	if r.next.Release && !status.Terminal() {
 		row.WakeAt = wake
 		if mutant.On("timers-only-in-memory") {

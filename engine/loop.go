@@ -33,7 +33,7 @@ type laneLoop struct {
 func newLaneLoop(e *Engine) *laneLoop {
 	return &laneLoop{
 		e:      e,
-		lane:   NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, MaxBatch: e.cfg.MaxBatch, MaxRecords: 256, Chance: chance}),
+		lane:   NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxRecords: 256, Chance: chance}),
 		events: make(chan Event, 4096),
 		commit: make(chan Commit, 1),
 		quit:   make(chan struct{}),

@@ -7,8 +7,8 @@ import (
 
 // counters are what the engine counts of itself.
 type counters struct {
-	commits, appends, failed, renewFailed, sent, stalled atomic.Int64
-	commitTime                                           atomic.Int64 // nanoseconds
+	commits, appends, failed, renewFailed, sent, stalled, expired atomic.Int64
+	commitTime                                                    atomic.Int64 // nanoseconds
 }
 
 func (c *counters) committed(appends int, took time.Duration, err error) {
@@ -32,6 +32,7 @@ type Stats struct {
 	Running       int           // sagas in memory
 	Calls         int           // requests under way
 	Stalled       int64         // sagas that nothing would have moved again, see Stalled
+	Expired       int64         // sagas that this node has deleted because their retention was over
 	CommitAge     time.Duration // of the commit under way, from its first try; 0: there is none
 	Stalest       time.Duration // how long the saga in memory has not moved that did not for longest, as last looked
 }
@@ -42,7 +43,7 @@ func (e *Engine) Stats() Stats {
 	st := Stats{
 		Commits: c.commits.Load(), Appends: c.appends.Load(), CommitTime: time.Duration(c.commitTime.Load()),
 		CommitsFailed: c.failed.Load(), RenewsFailed: c.renewFailed.Load(), RequestsSent: c.sent.Load(),
-		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(),
+		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(), Expired: c.expired.Load(),
 	}
 	for _, l := range e.lanes {
 		if at := l.committing.Load(); at != nil {

@@ -20,22 +20,26 @@ type Definition struct {
 	Steps   []*Step
 	Finally []*Step
 
-	Input    Schema         // nil: anything goes
-	Output   *expr.Template // nil: the last step's output
-	Budget   *Budget        // nil: none
-	Timeout  time.Duration  // 0: none
-	Unique   *expr.Template // nil: none
-	Vars     []Var          // the definition's own, in its order
-	Secrets  []string       // names that its requests may use
-	Stop     bool           // on_failure: stop
-	Currency string         // of the budget and of every cost; "" when there is neither
-	VarsUsed []string       // names of vars that expressions read, sorted: what a start pins
+	Input     Schema         // nil: anything goes
+	Output    *expr.Template // nil: the last step's output
+	Budget    *Budget        // nil: none
+	Timeout   time.Duration  // 0: none
+	Retention time.Duration  // how long a saga is kept after its end, or Forever; 0: as the server says
+	Unique    *expr.Template // nil: none
+	Vars      []Var          // the definition's own, in its order
+	Secrets   []string       // names that its requests may use
+	Stop      bool           // on_failure: stop
+	Currency  string         // of the budget and of every cost; "" when there is neither
+	VarsUsed  []string       // names of vars that expressions read, sorted: what a start pins
 
 	// ByID finds every step, nested ones and finally too. Compensations have their step's id.
 	ByID map[string]*Step
 	// Warnings are findings that publishing survives.
 	Warnings []Finding
 }
+
+// Forever is a Retention without an end.
+const Forever time.Duration = -1
 
 // Step returns the step that a path names, whatever iterations it is in; nil if there is none.
 func (d *Definition) Step(path string) *Step {

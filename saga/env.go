@@ -1,12 +1,15 @@
 package saga
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"time"
 
 	"recourse/journal"
 	"recourse/saga/expr"
 )
+
+var _ expr.Journaled = (*env)(nil)
 
 // env is what a template of one step sees.
 type env struct {
@@ -41,6 +44,18 @@ func (m *Machine) envOf(g *group) *env {
 	e := m.env(g.owner)
 	e.g = g
 	return e
+}
+
+// Now implements expr.Journaled: when the step began, which is when the record before it was written.
+func (e *env) Now() string { return e.m.at.UTC().Format(journal.TimeFormat) }
+
+// Draw implements expr.Journaled. Whoever decides anew draws the same; another step, iteration or saga does not.
+func (e *env) Draw(n int) [16]byte {
+	h := sha256.New()
+	h.Write([]byte("recourse draw\x00"))
+	h.Write(e.m.id[:])
+	h.Write([]byte(e.n.path + "\x00" + itoa(n)))
+	return [16]byte(h.Sum(nil)[:16])
 }
 
 // Root implements expr.Env.

@@ -62,6 +62,8 @@ func TestBadConfigFiles(t *testing.T) {
 		"listen: a\nlisten: b\n":   "config file",
 		"config: other.yaml":       "no setting",
 		"drain: 0.5":               "drain",
+		"retention: 90":            "retention: a duration needs a unit",
+		"retention: 1s":            "retention: the shortest retention is 1m",
 		"log-level: loud":          "log-level",
 		"database: [a.db, \"b,\"]": "list of texts",
 	} {

@@ -14,20 +14,23 @@ import (
 	"recourse/journal"
 	"recourse/saga/kinds"
 	"recourse/saga/kinds/http"
+	"recourse/saga/kinds/llm"
 	runkind "recourse/saga/kinds/run"
 )
 
 // nodeOptions is what running sagas needs, in `serve` as in `run`.
 type nodeOptions struct {
-	Store   journal.Store
-	Egress  []string
-	Secrets *secrets.Source
-	Vars    map[string]json.RawMessage
-	Strict  bool
-	Lanes   int
-	Lease   time.Duration
-	Drain   time.Duration
-	Log     *slog.Logger
+	Store     journal.Store
+	Egress    []string
+	Secrets   *secrets.Source
+	Vars      map[string]json.RawMessage
+	LLM       llm.Config // checked
+	Strict    bool
+	Lanes     int
+	Lease     time.Duration
+	Drain     time.Duration
+	Retention time.Duration // of sagas whose definition has none
+	Log       *slog.Logger
 }
 
 // node runs sagas of a store.
@@ -48,13 +51,15 @@ func newNode(o nodeOptions) (*node, error) {
 	for _, name := range o.Secrets.Names() {
 		_, _ = o.Secrets.Get(name) // so that its value is known before anyone tells it; a step that needs it meets the error
 	}
-	n.caller = http.NewCaller(http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
-		Now: func() time.Time { return n.engine.Now() }}) // the store's clock, which Retry-After's dates are compared with
-	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.All(), Strict: o.Strict, Vars: o.Vars})
+	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
+		Now: func() time.Time { return n.engine.Now() }} // the store's clock, which Retry-After's dates are compared with
+	n.caller = http.NewCaller(calls)
+	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM}), Strict: o.Strict, Vars: o.Vars})
 	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	n.engine = engine.New(engine.Config{
-		Store: o.Store, Definitions: n.catalog, Callers: map[string]engine.Caller{"http": n.caller, "run": runner}, Log: o.Log,
-		Lanes: o.Lanes, Lease: o.Lease, Drain: o.Drain,
+		Store: o.Store, Definitions: n.catalog, Log: o.Log,
+		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
+		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention,
 	})
 	runner.Engine = n.engine
 	return n, nil

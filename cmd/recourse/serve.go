@@ -18,23 +18,36 @@ import (
 	"recourse/api"
 	"recourse/internal/secrets"
 	"recourse/journal"
+	"recourse/saga/dsl"
 )
 
 type serveCmd struct {
 	databaseFlag
-	Listen      string        `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; another than loopback needs API keys. Default ${default}."`
-	EgressAllow []string      `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses; repeatable."`
-	SecretDir   string        `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
-	Vars        string        `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`
+	Listen      string   `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; another than loopback needs API keys. Default ${default}."`
+	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses; repeatable."`
+	SecretDir   string   `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
+	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`
+	llmFlags
 	Config      string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file with these flags' names and values; flags and variables win."`
 	Strict      bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
 	NodeLease   time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
 	Drain       time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
+	Retention   retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"How long sagas are kept after their end whose definition does not say, at least 1m; or forever. Default ${default}."`
 	Lanes       int           `env:"RECOURSE_LANES" placeholder:"N" help:"How many commits may be under way at once, and how many cores the sagas' own logic uses; default: 1 on SQLite, half the cores on Postgres, 8 at most."`
 	DebugListen string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Where Go's profiles are served (/debug/pprof/), without a key; default: nowhere."`
 	LogLevel    string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
 	LogFormat   string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
 	WhileStdin  bool          `hidden:"" help:"Stop when stdin ends: whoever started this is gone."`
+}
+
+// retention is how long sagas are kept after their end, as definitions write it.
+type retention time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *retention) UnmarshalText(text []byte) error {
+	d, err := dsl.ParseRetention(string(text))
+	*r = retention(d)
+	return err
 }
 
 // lanes is how many lanes a database is worth. SQLite writes one transaction at a time. Each lane commits by
@@ -114,8 +127,12 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, Strict: c.Strict,
-		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Log: log})
+	models, err := c.llmFlags.config(a.config.llm)
+	if err != nil {
+		return err
+	}
+	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict,
+		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Log: log})
 	if err != nil {
 		return err
 	}

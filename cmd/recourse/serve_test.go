@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -91,6 +92,47 @@ func TestServeIsReady(t *testing.T) {
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+}
+
+// A saga is kept after its end as long as its definition says, else as long as the server does.
+func TestServeRetention(t *testing.T) {
+	const day = 24 * time.Hour
+	db := filepath.Join(t.TempDir(), "a.db")
+	src := "saga: NAME\nsteps: [{id: a, set: 1}]\n"
+	want := make(map[string]time.Duration) // by saga; 0: for ever
+	start := func(s *serving, name, retention string, keep time.Duration) {
+		ok(t, s.env, "definitions", "apply", file(t, name+".yaml", strings.ReplaceAll(src, "NAME", name)+retention))
+		want[strings.Fields(ok(t, s.env, "start", name, "--wait", "10s"))[0]] = keep
+	}
+	s := serve(t, nil, "--database", db)
+	start(s, "plain", "", 30*day)
+	start(s, "own", "retention: 90d\n", 90*day)
+	start(s, "kept", "retention: forever\n", 0)
+	s.stop()
+	s = serve(t, []string{"RECOURSE_RETENTION=12h"}, "--database", db)
+	start(s, "plain", "", 12*time.Hour)
+	s.stop()
+	s = serve(t, []string{"RECOURSE_RETENTION=12h"}, "--database", db, "--retention", "forever")
+	start(s, "plain", "", 0)
+	start(s, "own", "retention: 90d\n", 90*day)
+	s.stop()
+	if len(want) != 6 {
+		t.Fatalf("%d sagas", len(want))
+	}
+	store, err := sqlite.Open(t.Context(), db, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for id, keep := range want {
+		h, err := store.Saga(t.Context(), uuid.FromStringOrNil(id))
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case keep == 0 && !h.DeleteAt.IsZero(), keep > 0 && h.DeleteAt.Sub(h.EndedAt) != keep:
+			t.Errorf("%s ended at %v and is to be deleted at %v, not after %v", h.Definition, h.EndedAt, h.DeleteAt, keep)
 		}
 	}
 }

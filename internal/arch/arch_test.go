@@ -57,6 +57,7 @@ var may = map[string][]string{
 	"internal/failpoint/brittle": {"journal", "internal/failpoint"},
 	"internal/invariant":         {"*"},
 	"examples/world":             {},
+	"examples/llmstub":           {},
 	"examples/workers":           {"api/client"},
 	"cmd":                        {"*"},
 }
@@ -174,7 +175,7 @@ func TestImportRulesCanFail(t *testing.T) {
 	}
 }
 
-var forbiddenImports = []string{"math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "database/sql", "syscall", "time/tzdata"}
+var forbiddenImports = []string{"crypto/rand", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "database/sql", "syscall", "time/tzdata"}
 var forbiddenTime = []string{"Now", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Since", "Until"}
 
 // impure says what in a file has a clock, chance or IO.
@@ -220,6 +221,7 @@ func TestPurityCanFail(t *testing.T) {
 	for _, src := range []string{
 		"package p; import \"time\"; var x = time.Now()",
 		"package p; import \"os\"",
+		"package p; import \"crypto/rand\"",
 		"package p; import \"time\"; func f() { time.Sleep(1) }",
 	} {
 		f, err := parser.ParseFile(token.NewFileSet(), "p.go", src, 0)

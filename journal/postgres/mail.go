@@ -62,7 +62,8 @@ func lockedBy(batch []part) (stmt, bool) {
 	return stmt{query: lockSagas, args: []any{sagas}}, true
 }
 
-// handOver leaves messages for sagas that are yet to be made to the appends that make them.
+// handOver leaves messages for sagas that are yet to be made to the appends that make them. If the transaction of ready is the last
+// that this process does, they are lost: a start that waits for an end of its own batch is rare enough, and its mail rarer.
 func handOver(ready, later []part) {
 	makes := make(map[uuid.UUID]*part, len(later))
 	for i := range later {

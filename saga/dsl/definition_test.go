@@ -2,6 +2,7 @@ package dsl_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,9 @@ func TestTopLevel(t *testing.T) {
 	if want := 26*time.Hour + 3*time.Minute + 4*time.Second + 5*time.Millisecond; d.Timeout != want {
 		t.Errorf("Timeout %v, want %v", d.Timeout, want)
 	}
+	if want := 90 * 24 * time.Hour; d.Retention != want {
+		t.Errorf("Retention %v, want %v", d.Retention, want)
+	}
 	if d.Budget.Amount.String() != "1.50 EUR" || d.Budget.Tokens != 1000 || !d.Budget.Ask {
 		t.Errorf("Budget %+v", d.Budget)
 	}
@@ -47,6 +51,25 @@ func TestTopLevel(t *testing.T) {
 	}
 	if len(d.ByID) != 11 || d.ByID["until"] == nil || d.ByID["told"] == nil {
 		t.Errorf("ByID has %d steps, want 11", len(d.ByID))
+	}
+}
+
+func TestParseRetention(t *testing.T) {
+	for text, want := range map[string]time.Duration{"1m": time.Minute, "90d": 90 * 24 * time.Hour, "3650d": dsl.MaxDuration, "forever": saga.Forever} {
+		if got, err := dsl.ParseRetention(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
+		}
+		if d := mustParse(t, "saga: x\nretention: "+text+"\nsteps: [{id: a, set: 1}]\n"); d.Retention != want {
+			t.Errorf("retention: %s is %v, want %v", text, d.Retention, want)
+		}
+	}
+	for text, says := range map[string]string{"59s": "1m", "0s": "1m", "30": "unit", "never": "forever", "": "forever", "-1d": "forever", "3651d": "ten years", "Forever": "forever"} {
+		if d, err := dsl.ParseRetention(text); err == nil || d != 0 || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, %v; want an error that says %q", text, d, err, says)
+		}
+	}
+	if d := mustParse(t, "saga: x\nsteps: [{id: a, set: 1}]\n"); d.Retention != 0 {
+		t.Errorf("without: %v", d.Retention)
 	}
 }
 

@@ -18,9 +18,9 @@ var (
 
 // The keys of a document, in the order of the reference, and those that come later.
 var (
-	topKeys = []string{"saga", "steps", "description", "input", "input_schema", "output", "budget", "timeout", "unique",
+	topKeys = []string{"saga", "steps", "description", "input", "input_schema", "output", "budget", "timeout", "retention", "unique",
 		"vars", "secrets", "defaults", "on_failure", "finally"}
-	laterTopKeys = []string{"triggers", "checkpoint", "retention"}
+	laterTopKeys = []string{"triggers", "checkpoint"}
 )
 
 // document compiles the whole tree. Keys that others depend on come first.
@@ -92,6 +92,9 @@ func (p *parser) head(root *Node) {
 	}
 	if n := root.Get("timeout"); n != nil {
 		p.def.Timeout, _ = p.duration(n, time.Second)
+	}
+	if n := root.Get("retention"); n != nil {
+		p.def.Retention = p.retention(n)
 	}
 	if n := root.Get("on_failure"); n != nil {
 		word, _ := p.oneOf(n, "compensate", "stop")

@@ -54,8 +54,16 @@ type KeyCarrier interface {
 	CarriesKey(in, name string) error
 }
 
+// Paid is implemented by calls whose price stands in the server's configuration: llm.
+type Paid interface {
+	// Currency is that of the prices; "" when there are none.
+	Currency() string
+	// Unpriced lists the constant names of what the step uses whose price is not known.
+	Unpriced() []string
+}
+
 // later lists the kinds that are announced but not there yet.
-var later = []string{"llm", "use", "emit", "approval", "signal"}
+var later = []string{"use", "emit", "approval", "signal"}
 
 // has reports whether the kind lists a key.
 func (k Kind) has(name string) bool {

@@ -18,6 +18,7 @@ const (
 	InRequest       // and key: the idempotency key
 	Sealed          // and key and secrets
 	Bare            // input and vars only: `unique`
+	Journaled       // and now(), uuid() and random(): the journal keeps what is rendered, and it is rendered once
 )
 
 // scope is what the templates of a step, or of a list of steps, see.
@@ -110,6 +111,8 @@ func (p *parser) check(s *scope, at Place) *expr.Check {
 	case Sealed:
 		c.Roots = append(c.Roots, "key")
 		c.Secrets = p.secrets
+	case Journaled:
+		c.Journaled = true
 	}
 	c.Step = func(id string) error { return p.judgeStep(s, id) }
 	return c

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"recourse/retry"
+	"recourse/saga"
 )
 
 // expect reports that n is not what belongs here. It says what to write.
@@ -144,6 +145,33 @@ func (p *parser) duration(n *Node, least time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	return d, true
+}
+
+// ParseRetention reads how long sagas are kept after their end: a duration of at least a minute, or forever.
+func ParseRetention(s string) (time.Duration, error) {
+	if s == "forever" {
+		return saga.Forever, nil
+	}
+	d, err := ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%w; or forever", err)
+	case d < time.Minute:
+		return 0, fmt.Errorf("the shortest retention is 1m: whoever looks for the saga after that finds nothing")
+	}
+	return d, nil
+}
+
+func (p *parser) retention(n *Node) time.Duration {
+	if n.Form != Scalar || n.IsNull() || n.kind == boolScalar {
+		p.expect(n, `a duration such as "90d", or forever`)
+		return 0
+	}
+	d, err := ParseRetention(n.value)
+	if err != nil {
+		p.fail(n, "bad_duration", err.Error())
+	}
+	return d
 }
 
 // money reads "2.00 USD". A definition's amounts have one currency.

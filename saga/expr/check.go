@@ -16,4 +16,7 @@ type Check struct {
 	// Secrets are the names allowed as secrets.<NAME>. nil: secrets are not
 	// allowed here at all.
 	Secrets []string
+	// Journaled allows now(), uuid() and random(n): the journal keeps what is computed here, and
+	// the environment is a [Journaled].
+	Journaled bool
 }

@@ -18,7 +18,8 @@ type compiler struct {
 	secrets []foundSecret
 	lets    []string // names of let in scope, innermost last
 	depth   int
-	preds   int // predicates around this place
+	drawn   []ast.Node // calls of journaled functions
+	preds   int        // predicates around this place
 	visited int
 }
 
@@ -197,6 +198,12 @@ func (c *compiler) function(n ast.Node, name string, args []ast.Node) node {
 		return c.predicate(n, name, p, args)
 	}
 	fn, ok := functions[name]
+	if kept, is := journaled[name]; is {
+		if err := c.journaled(n, name); err != nil {
+			return err
+		}
+		fn, ok = kept, true
+	}
 	if !ok {
 		hint := didYouMean(name, functionNames())
 		if other, ok := renamed[name]; ok {
@@ -208,6 +215,18 @@ func (c *compiler) function(n ast.Node, name string, args []ast.Node) node {
 		return c.bad(n, CodeWrongArguments, "%s() got %d arguments; it is %s", name, len(args), fn.usage)
 	}
 	return &callNode{name: name, fn: fn, args: c.nodes(args)}
+}
+
+// journaled gives an error if a function that is journaled may not stand here.
+func (c *compiler) journaled(n ast.Node, name string) node {
+	switch {
+	case c.chk == nil || !c.chk.Journaled:
+		return c.bad(n, CodeNotJournaled, "%s() is only in a set step, whose value the journal keeps: put it in one and read steps.<id>.output", name)
+	case name != "now" && slices.Contains(c.drawn, n): // a < b < c has b twice
+		return c.bad(n, CodeUnsupported, "%s() would be drawn twice here: write let x = %s; and compare x", name, journaled[name].usage)
+	}
+	c.drawn = append(c.drawn, n)
+	return nil
 }
 
 func (c *compiler) predicate(n ast.Node, name string, p predicate, args []ast.Node) node {

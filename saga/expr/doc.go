@@ -11,7 +11,8 @@
 //     all errors come with byte offsets.
 //   - It is bounded: [MaxSource], [MaxDepth], [DefaultFuel]. No input panics.
 //   - It is pure: no clock, no chance, no order of maps. The same environment
-//     gives the same bytes.
+//     gives the same bytes. Where a value is kept ([Check]), an environment may give it
+//     a time and draws ([Journaled]).
 //   - Secrets are references. A rendering that may carry them is sealed, and
 //     only [Unseal] ever holds a value.
 //

@@ -32,7 +32,7 @@ func TestPageExamples(t *testing.T) {
 	if len(input) != 1 {
 		t.Fatalf("the page has %d json blocks, want the one input", len(input))
 	}
-	env := MapEnv{"input": Raw(input[0])}
+	env := kept{MapEnv{"input": Raw(input[0])}}
 	lines := strings.Split(strings.Join(fenced(text, "expr"), "\n"), "\n")
 	if len(lines) < 100 {
 		t.Fatalf("the page has only %d examples; are the blocks found?", len(lines))
@@ -73,7 +73,7 @@ func TestPageIsComplete(t *testing.T) {
 	}
 	for _, code := range []string{
 		CodeSyntax, CodeTooLong, CodeTooDeep, CodeUnsupported, CodeUnknownRoot, CodeUnknownStep, CodeUnknownInput,
-		CodeUnknownFunction, CodeWrongArguments, CodeUnknownSecret, CodeSecretNotAllowed, CodeSecretInExpr, CodeBadPattern,
+		CodeUnknownFunction, CodeWrongArguments, CodeUnknownSecret, CodeSecretNotAllowed, CodeNotJournaled, CodeSecretInExpr, CodeBadPattern,
 		CodeMissingField, CodeNotAvailable, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue, CodeNumberTooLarge,
 		CodeDivisionByZero, CodeOutOfFuel, CodeSecretInPlain, CodeDollarBeforeSeal,
 	} {

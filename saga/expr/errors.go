@@ -19,6 +19,7 @@ const (
 	CodeWrongArguments   = "wrong_arguments"      // too few or too many arguments
 	CodeUnknownSecret    = "unknown_secret"       // not one of Check.Secrets
 	CodeSecretNotAllowed = "secret_not_allowed"   // secrets may not be used in this place
+	CodeNotJournaled     = "not_journaled"        // now(), uuid() or random() where the journal does not keep the value
 	CodeSecretInExpr     = "secret_in_expression" // a secret that is not the whole of a ${…}
 	CodeBadPattern       = "bad_pattern"          // not an RE2 pattern, or too large a one (also an EvalError)
 	CodeMissingField     = "missing_field"        // no such field or index, or a field of null

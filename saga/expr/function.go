@@ -21,7 +21,7 @@ type predicate struct {
 	value bool // the body gives a value, not a condition
 }
 
-// functions is the whole library, besides the predicates.
+// functions is the whole library, besides the predicates and those that are journaled.
 var functions = map[string]function{
 	"abs":        {1, 1, "abs(x)", fnAbs},
 	"base64":     {1, 1, "base64(text)", fnBase64},
@@ -70,14 +70,13 @@ var renamed = map[string]string{
 	"length": "len(x)", "count_if": "count(list, condition)", "exists": "any(list, condition)",
 	"hasPrefix": "x startsWith y", "hasSuffix": "x endsWith y", "default": "x ?? default", "coalesce": "x ?? y",
 	"get": "x?.field", "if": "condition ? a : b", "str": "string(x)",
-	"now": clockHint, "date": clockHint, "duration": clockHint, "timezone": clockHint, "random": clockHint, "uuid": clockHint,
+	"rand": "random(n)", "uuid4": "uuid()", "uuid7": "uuid()", "date": "now(), in a set step; a time is text", "timestamp": "now(), in a set step; a time is text",
 }
-
-const clockHint = "a step: expressions have no clock and no chance, so that a saga replays the same"
 
 // functionNames lists every name that can be called, sorted.
 func functionNames() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(functions)), maps.Keys(predicates))
+	names = slices.AppendSeq(names, maps.Keys(journaled))
 	slices.Sort(names)
 	return names
 }

@@ -1,7 +1,9 @@
 package expr
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"strconv"
 	"testing"
 )
 
@@ -28,10 +30,20 @@ type lazy map[string]any
 func (l lazy) Field(name string) (any, bool) { v, ok := l[name]; return v, ok }
 func (l lazy) Names() []string               { return sortedKeys(l) }
 
+// kept is an environment whose values are journaled.
+type kept struct{ MapEnv }
+
+func (kept) Now() string { return "2026-11-22T08:30:00.000Z" }
+
+func (kept) Draw(n int) [16]byte {
+	sum := sha256.Sum256([]byte(strconv.Itoa(n)))
+	return [16]byte(sum[:16])
+}
+
 func sampleCheck() *Check {
 	return &Check{
 		Roots:   []string{"input", "steps", "vars", "item", "index", "key", "error"},
-		Secrets: []string{"PAY_KEY", "MAIL_KEY"},
+		Secrets: []string{"PAY_KEY", "MAIL_KEY"}, Journaled: true,
 	}
 }
 

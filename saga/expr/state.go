@@ -20,6 +20,7 @@ type state struct {
 	roots []root    // those that were asked for
 	lets  []any     // values of let, innermost last
 	elems []element // elements of the predicates being run, innermost last
+	draws int       // of chance, so far
 }
 
 type root struct {

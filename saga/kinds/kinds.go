@@ -6,6 +6,7 @@ import (
 	"recourse/saga/kinds/fail"
 	"recourse/saga/kinds/foreach"
 	"recourse/saga/kinds/http"
+	"recourse/saga/kinds/llm"
 	"recourse/saga/kinds/parallel"
 	"recourse/saga/kinds/repeat"
 	"recourse/saga/kinds/run"
@@ -15,10 +16,19 @@ import (
 	"recourse/saga/kinds/task"
 )
 
-// All lists the kinds, in the order of the reference.
-func All() []dsl.Kind {
+// Options are what kinds need to know of the server that they run on.
+type Options struct {
+	LLM llm.Config // providers and prices; it passes [llm.Config.Check]
+}
+
+// All lists the kinds, in the order of the reference, as they are without a configuration.
+func All() []dsl.Kind { return With(Options{}) }
+
+// With lists the kinds as the options make them.
+func With(o Options) []dsl.Kind {
 	return []dsl.Kind{
 		http.Kind(),
+		llm.Kind(o.LLM),
 		task.Kind(),
 		sleep.Kind(),
 		parallel.Kind(),

@@ -14,15 +14,37 @@ import (
 var suites = map[string]kindtest.Suite{
 	"set": {
 		Good: []string{`{set: {a: "${input.n}", b: [1.50, on]}}`, `{set: "${input}"}`, "{set: }"},
-		Bad:  map[string]string{`{set: "${key}"}`: "unknown_root", `{set: 0777}`: "number_form"},
+		Bad:  map[string]string{`{set: "${key}"}`: "unknown_root", `{set: 0777}`: "number_form", `{set: 1, when: "random(2) == 1"}`: "not_journaled"},
 	},
 	"fail": {
 		Good: []string{`{fail: "no ${input.s}"}`, "{fail: 3}"},
-		Bad:  map[string]string{"{fail: [a]}": "wrong_type", "{fail: }": "wrong_type"},
+		Bad:  map[string]string{`{fail: "${now()}"}`: "not_journaled", "{fail: [a]}": "wrong_type", "{fail: }": "wrong_type"},
+	},
+	"llm": {
+		Good: []string{
+			`{llm: {model: m, prompt: "Say ${input.s}"}}`,
+			`{llm: {model: [a, b, c], system: "Be ${input.n}", messages: [{role: user, content: hi}, {role: assistant, content: "${input.s}"}], max_tokens: 7, temperature: 0.20}}`,
+			`{llm: {model: "${vars.fast}", prompt: "${json(input)}", schema: {queries: [string], n: "integer?"}}}`,
+			`{llm: {model: ["${vars.fast}", z], messages: "${vars.said}", max_tokens: "${input.n}", temperature: "${input.n}", schema: {type: object, properties: {a: {type: string}}}}}`,
+		},
+		Bad: map[string]string{
+			"{llm: m}": "wrong_type", "{llm: {prompt: hi}}": "missing_key", "{llm: {model: m}}": "missing_key",
+			"{llm: {model: m, prompt: hi, top_p: 1}}": "unknown_key", "{llm: {model: [], prompt: hi}}": "bad_model", "{llm: {model: [a, [b, a]], prompt: hi}}": "bad_model",
+			`{llm: {model: "a b", prompt: hi}}`: "bad_model", "{llm: {model: m, prompt: hi, messages: []}}": "two_prompts", "{llm: {model: m, messages: []}}": "bad_messages",
+			"{llm: {model: m, messages: [{role: boss, content: x}]}}": "bad_messages", "{llm: {model: m, messages: {a: b}}}": "wrong_type",
+			`{llm: {model: m, prompt: "${secrets.KEY}"}}`: "secret_not_allowed", "{llm: {model: m, prompt: hi, max_tokens: 0}}": "wrong_type",
+			"{llm: {model: m, prompt: hi, max_tokens: 1.5}}": "wrong_type", "{llm: {model: m, prompt: hi, temperature: warm}}": "wrong_type",
+			"{llm: {model: m, prompt: hi, schema: strin}}": "bad_type", `{llm: {model: m, prompt: hi}, idempotency: {body: k}}`: "key_place",
+			`{llm: {model: m, prompt: hi}, idempotency: {query: k}}`: "key_place", `{llm: {model: m, prompt: hi}, idempotency: {header: authorization}}`: "key_place",
+		},
+		Answers: []string{`{"model":"m-1","choices":[{"message":{"content":"{\"queries\":[\"q\"],\"n\":3,\"a\":\"b\"}"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`,
+			`{"choices":[{"message":{"content":"Here it is:\n` + "```json" + `\n{\"queries\":[]}\n` + "```" + `"},"finish_reason":null}]}`},
+		Odd: []string{`{"choices":[{"message":{"content":"no JSON"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`,
+			`{"choices":[{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}]}`},
 	},
 	"sleep": {
 		Good: []string{"{sleep: 5m}", "{sleep: 2030-01-31T09:00:00Z}", `{sleep: "${input.wait}"}`, `{sleep: "${input.s}"}`},
-		Bad:  map[string]string{"{sleep: 5}": "bad_duration", "{sleep: soon}": "bad_duration", "{sleep: [1s]}": "wrong_type"},
+		Bad:  map[string]string{"{sleep: 5}": "bad_duration", "{sleep: soon}": "bad_duration", `{sleep: "${now()}"}`: "not_journaled", "{sleep: [1s]}": "wrong_type"},
 	},
 	"switch": {
 		Good: []string{"{switch: [{when: input.n > 3, steps: [{id: a, inert: 1}]}, {steps: [{id: b, inert: 1}]}]}", "{switch: [{when: input.n > 1, steps: [{id: a, inert: 1}]}]}"},
@@ -77,6 +99,7 @@ var suites = map[string]kindtest.Suite{
 		},
 	},
 	"task": {
+		Answers: []string{`{"words":3}`, "null"},
 		Good: []string{
 			`{task: page.fetch, input: {n: "${input.n}", k: "${key}"}, heartbeat: 5s, timeout: 1h, retry: {attempts: 3, on: [heartbeat_lost]}, cost: 0.01 USD}`,
 			"{task: a}", "{task: a-b_c, input: }", `{task: a, input: "${input}", idempotency: {body: key}}`, `{task: a, expect: {schema: {n: integer}, that: result.body.n > 1}}`,
@@ -103,7 +126,8 @@ var suites = map[string]kindtest.Suite{
 
 func TestKinds(t *testing.T) {
 	env := expr.MapEnv{
-		"input": expr.Raw(`{"n": 2, "s": "x", "wait": "30s", "list": [1, "x"]}`), "vars": map[string]any{"a": "https://a.example"},
+		"input": expr.Raw(`{"n": 2, "s": "x", "wait": "30s", "list": [1, "x"]}`), "vars": map[string]any{"a": "https://a.example", "fast": []any{"x", "y"},
+			"said": []any{map[string]any{"role": "user", "content": "hi"}}},
 		"saga": map[string]any{"id": "s-1"}, "child": map[string]any{"id": "c-1", "parent": "s-1", "path": "it", "depth": json.Number("1")}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
 	}
 	all := kinds.All()

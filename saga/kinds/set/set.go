@@ -14,7 +14,7 @@ func Kind() dsl.Kind {
 	return dsl.Kind{
 		Name:   "set",
 		Value:  json.RawMessage(`true`),
-		Doc:    "Computes a value from a template. Nothing is sent; the value is the step's output.",
+		Doc:    "Computes a value from a template. Nothing is sent; the value is the step's output. It may call now(), uuid() and random(n).",
 		Decode: decode,
 	}
 }
@@ -25,7 +25,7 @@ type Body struct{ value *expr.Template }
 var _ saga.Value = (*Body)(nil)
 
 func decode(d *dsl.Decoder) saga.Body {
-	return &Body{value: d.Template(d.Own(), dsl.Plain)}
+	return &Body{value: d.Template(d.Own(), dsl.Journaled)}
 }
 
 // Eval renders the value.

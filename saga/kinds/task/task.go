@@ -146,7 +146,11 @@ func (b *Body) Repeatable() bool { return false }
 func (b *Body) Judge(_ saga.Request, a saga.Answer) saga.Verdict {
 	class := classOf(a)
 	if class == journal.Succeeded {
-		return saga.Verdict{Class: class, Output: a.Body}
+		out := a.Body
+		if out == nil {
+			out = json.RawMessage("null")
+		}
+		return saga.Verdict{Class: class, Output: out}
 	}
 	return saga.Verdict{Class: class, Error: b.failure(a)}
 }
@@ -192,6 +196,9 @@ func (b *Body) Reserve(saga.Request) saga.Usage { return saga.Usage{} }
 
 // Used implements saga.Priced: the cost that the worker reported, whatever became of the task.
 func (b *Body) Used(_ saga.Request, a saga.Answer) (saga.Usage, bool) {
+	if !a.Sent {
+		return saga.Usage{}, true
+	}
 	text, ok := a.Headers[HeaderCost]
 	if !ok {
 		return saga.Usage{}, false

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"recourse/journal"
+)
+
+// crowded is a store with so many expired sagas, which cannot delete more than `most` at once.
+type crowded struct {
+	journal.Store
+	left, most int
+	asked      []int
+}
+
+func (s *crowded) DeleteExpired(_ context.Context, limit int) (int, error) {
+	s.asked = append(s.asked, limit)
+	if limit > s.most {
+		return 0, errors.New("it took too long")
+	}
+	n := min(limit, s.left)
+	s.left -= n
+	return n, nil
+}
+
+// Batch follows batch until nothing is left. After a failure batches are smaller, then larger again.
+func TestExpireInBatches(t *testing.T) {
+	s := &crowded{left: 1200, most: 500}
+	e := New(Config{Store: s})
+	batch := expireBatch
+	look := func(left int, want ...int) {
+		t.Helper()
+		s.asked = nil
+		if batch = e.deleteExpired(batch); !slices.Equal(s.asked, want) || s.left != left {
+			t.Errorf("asked for %v, left %d; want %v and %d", s.asked, s.left, want, left)
+		}
+	}
+	look(0, 500, 500, 500)
+	look(0, 500)
+	s.left, s.most = 1000, 100
+	look(1000, 500)
+	look(938, 62, 124)
+	s.most = 10
+	look(938, 15)
+	look(923, 1, 2, 4, 8, 16)
+	s.most = 500
+	look(0, 2, 4, 8, 16, 32, 64, 128, 256, 500)
+}
