@@ -114,7 +114,7 @@ func (c *Catalog) load(d journal.Document) (*saga.Definition, error) {
 	if def := c.cache.get(d.Name, d.Version); def != nil {
 		return def, nil
 	}
-	def, errs := dsl.Parse(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds})
+	def, errs := dsl.Parse(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds, Stored: true})
 	if errs != nil {
 		return nil, fmt.Errorf("%w %s v%d; a newer program may have published it: %w", saga.ErrUnusable, d.Name, d.Version, errs)
 	}
