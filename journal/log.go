@@ -124,16 +124,23 @@ type Append struct {
 	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after its Rest
 	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
 
+	// What follows is done once for each id, however often it is asked for. A task, and an event for a sink, that is there
+	// already stays as it is. The saga of tasks and events is this one, whatever their Saga says.
 	Tasks    []Task      // work that can be claimed from then on
-	Withdraw []uuid.UUID // tasks that are not wanted any more: see TaskWithdrawn and TaskLease.Cancel. One that is gone is no error
+	Withdraw []uuid.UUID // of its tasks, these too, those that are not wanted any more: see TaskWithdrawn and TaskLease.Cancel. One that is gone is no error
 	Events   []Event     // for the outbox
-	Post     []Mail      // messages to other sagas, as Log.Post leaves them; to one that is not there they are dropped
+	// Post are messages to other sagas, as Log.Post leaves them; to one that is not there they are dropped. They are posted
+	// behind all else of the batch: a saga that it starts is there.
+	Post []Mail
 }
 
 // Due reports whether the append gives up a saga that somebody should take on at once.
 func (a *Append) Due() bool {
 	return a.Release && a.Row != nil && a.Row.EndedAt.IsZero() && !a.Row.WakeAt.IsZero() && !a.Row.WakeAt.After(a.Row.UpdatedAt)
 }
+
+// Wakes reports whether the append brings work to others than its node: tasks, or mail.
+func (a *Append) Wakes() bool { return len(a.Tasks) > 0 || len(a.Post) > 0 }
 
 // TakesUnique reports whether the append starts a saga that has its unique value
 // from then on: one that ends as it starts never has it.

@@ -10,7 +10,7 @@ import (
 
 // Event is something to be told to one sink outside, at least once.
 type Event struct {
-	ID   uuid.UUID // the same at each delivery, so that the sink can tell a repetition
+	ID   uuid.UUID // the same at each delivery, so that the sink can tell a repetition; each sink may get one of its own under it
 	Saga uuid.UUID
 	Sink string
 	Data json.RawMessage // as it is sent
@@ -26,7 +26,7 @@ type Delivery struct {
 // Outbox keeps events until they are delivered. All times are the store's.
 type Outbox interface {
 	// ClaimEvents returns up to limit events that are due, the longest due first. Nobody
-	// else gets them for so long; after that they are due again.
+	// gets them for so long, the caller included; after that they are due again.
 	ClaimEvents(ctx context.Context, limit int, lease time.Duration) ([]Delivery, error)
 
 	// EventDelivered forgets an event for a sink. One that is gone is no error.
@@ -35,7 +35,7 @@ type Outbox interface {
 	// EventFailed counts an attempt, and makes the event due again after a wait. One that is gone is no error.
 	EventFailed(ctx context.Context, event uuid.UUID, sink string, wait time.Duration, why string) error
 
-	// OutboxStats counts the events that wait, by sink, for metrics and for people.
+	// OutboxStats counts the events that wait, by sink, in the order of their names, for metrics and for people.
 	OutboxStats(ctx context.Context) ([]OutboxStat, error)
 }
 
@@ -43,8 +43,8 @@ type Outbox interface {
 type OutboxStat struct {
 	Sink   string
 	Events int
-	Oldest time.Time
-	Last   string // why its last attempt failed; "" if none has
+	Oldest time.Time // when the oldest was made
+	Last   string    // why the last attempt failed, of those that wait; "" if none has
 }
 
 // Schedules remembers when cron triggers have fired last, so that a node that was

@@ -8,9 +8,10 @@
 //
 // The ports are small and split by reader: [Log] is what the engine writes
 // through, [Index] what lists and lookups read, [Catalog] the published
-// definitions, [Requests] the replies kept for clients' idempotency keys, and
-// [Keys] the API keys. [Store] is all of them; journaltest is the suite that
-// every store passes.
+// definitions, [Requests] the replies kept for clients' idempotency keys, [Keys] the
+// API keys, [Tasks] what outside workers do, [Outbox] what others are to be told, and
+// [Schedules] when cron triggers have fired. [Store] is all of them; journaltest is
+// the suite that every store passes.
 package journal
 
 import (

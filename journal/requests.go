@@ -63,9 +63,12 @@ type Store interface {
 	Catalog
 	Requests
 	Keys
+	Tasks
+	Outbox
+	Schedules
 	// Ping says whether the store answers and takes writes.
 	Ping(ctx context.Context) error
-	// Hints returns a channel that gets a value when mail or claimable work may have
+	// Hints returns a channel that gets a value when mail, claimable sagas or tasks may have
 	// come in for this process; only a hint over a poll. The channel is never closed.
 	Hints() <-chan struct{}
 	// Close gives up connections and locks. Calls under way fail.

@@ -20,6 +20,10 @@ var mailTests = []test{
 	{"park and post race", parkAndPostRace},
 	{"set aside, whatever mail there is", setAside},
 	{"an append that conflicts consumes nothing", conflictKeepsMail},
+	{"an append posts", appendPosts},
+	{"an append posts to no saga", appendPostsNowhere},
+	{"an append posts to sagas of its batch", appendPostsInBatch},
+	{"park and an append's post race", parkAndAppendRace},
 }
 
 func mailOrder(b *bench) {
@@ -95,18 +99,86 @@ func postNowhere(b *bench) {
 
 func hints(b *bench) {
 	saga, _ := b.started()
-	for drained := false; !drained; {
-		select {
-		case <-b.Hints():
-		default:
-			drained = true
-		}
-	}
+	b.drain()
 	b.post(saga)
-	select {
-	case <-b.Hints():
-	case <-time.After(patience):
-		b.Error("no hint of the mail")
+	b.hinted("the mail")
+	other, _ := b.started()
+	b.drain()
+	b.ok(journal.Append{Saga: other, Post: []journal.Mail{result(saga)}})
+	b.hinted("the mail that came with an append")
+}
+
+// posting is an append of a fresh saga that posts.
+func posting(mail ...journal.Mail) journal.Append {
+	a := begin(newID())
+	a.Post = mail
+	return a
+}
+
+func appendPosts(b *bench) {
+	one, hash := b.started()
+	two, _ := b.started()
+	parked := b.parked(b.now().Add(time.Hour))
+	toOne, toTwo, toParked := result(one), result(two), result(parked)
+	a := posting(toOne, toTwo, toOne, toParked)
+	b.ok(a)
+	b.ok(a)
+	diff(b, "mail", b.mail(b.node), []journal.Mail{toOne, toTwo})
+	claimed, err := b.Claim(b.ctx, b.node, 10)
+	b.must(err)
+	diff(b, "claimed", claimed, []journal.Claimed{{Saga: parked, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toParked}}})
+	b.ok(journal.Append{Saga: one, Records: chain(one, hash, 2, 1), Mail: []uuid.UUID{toOne.ID}})
+	b.ok(journal.Append{Saga: a.Saga, Post: []journal.Mail{toOne, toTwo}}) // each was posted before
+	b.must(b.Post(b.ctx, toTwo))
+	diff(b, "mail", b.mail(b.node), []journal.Mail{toTwo, toParked})
+	self := result(a.Saga)
+	b.ok(journal.Append{Saga: a.Saga, Post: []journal.Mail{self}, Row: row("parked"), Release: true})
+	diff(b, "claimed by its own message", b.claim(b.node, 10), []uuid.UUID{a.Saga})
+}
+
+func appendPostsNowhere(b *bench) {
+	saga, _ := b.started()
+	m := result(saga)
+	a := posting(result(newID()), m, result(newID()))
+	a.Tasks, a.Events = []journal.Task{newTask("a")}, []journal.Event{event("s")}
+	b.ok(a)
+	diff(b, "records", len(b.records(a.Saga)), 1)
+	diff(b, "mail", b.mail(b.node), []journal.Mail{m})
+	b.claimTasks("a", 10, 1)
+	diff(b, "events", len(b.claimEvents(10, time.Hour)), 1)
+}
+
+// appendPostsInBatch: a message is posted behind all else of its batch.
+func appendPostsInBatch(b *bench) {
+	holder, hash := b.started()
+	child, second := begin(newID()), begin(newID())
+	child.Row.WakeAt, child.Release = b.now().Add(time.Hour), true
+	toChild, toSecond, toHolder := result(child.Saga), result(second.Saga), result(holder)
+	a := posting(toChild, toSecond, toHolder)
+	park := journal.Append{Saga: holder, Records: chain(holder, hash, 2, 1), Row: row("parked"), Release: true, Mail: []uuid.UUID{toHolder.ID}}
+	b.ok(a, child, park, second)
+	diff(b, "mail", b.mail(b.node), []journal.Mail{toSecond})
+	claimed, err := b.Claim(b.ctx, b.node, 10)
+	b.must(err)
+	byID := func(x, y journal.Claimed) int { return slices.Compare(x.Saga[:], y.Saga[:]) }
+	want := []journal.Claimed{{Saga: child.Saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toChild}},
+		{Saga: holder, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toHolder}}}
+	slices.SortFunc(claimed, byID)
+	slices.SortFunc(want, byID)
+	diff(b, "claimed", claimed, want)
+
+	ends, waits, refused := begin(newID()), begin(newID()), begin(newID()) // a start that has to wait for an end of the batch
+	ends.Start.Unique, waits.Start.Unique, refused.Start.Unique = "u", "u", "u"
+	b.ok(ends)
+	end := journal.Append{Saga: ends.Saga, Records: chain(ends.Saga, ends.Records[0].Hash, 2, 1), Row: ended(), Release: true}
+	m := result(waits.Saga)
+	end.Post = []journal.Mail{m, result(refused.Saga)}
+	got := b.append(end, waits, refused)
+	b.must(got[0].Err)
+	b.must(got[1].Err)
+	b.wantErr(got[2].Err, journal.ErrUnique)
+	if !slices.ContainsFunc(b.mail(b.node), func(have journal.Mail) bool { return have.ID == m.ID }) {
+		b.Error("the message to a saga that had to wait for its unique value is lost")
 	}
 }
 
@@ -126,14 +198,26 @@ func parkWithMail(b *bench) {
 // parkAndPostRace: a message posted at any moment of parking is found, by the
 // owner's Mail or by a claim. An owner parks as fast as it can what others post to.
 func parkAndPostRace(b *bench) {
+	poster := b.Store
+	if b.subject.Again != nil {
+		poster = b.again()
+	}
+	b.raceParking(func(m journal.Mail) error { return poster.Post(b.ctx, m) })
+}
+
+func parkAndAppendRace(b *bench) {
+	b.raceParking(func(m journal.Mail) error {
+		_, err := b.Store.Append(b.ctx, b.node, []journal.Append{posting(m)})
+		return err
+	})
+}
+
+func (b *bench) raceParking(post func(journal.Mail) error) {
+	b.Helper()
 	const sagas, posters, each = 4, 4, 40
 	var ids []uuid.UUID
 	for range sagas {
 		ids = append(ids, b.parked(time.Time{}))
-	}
-	poster := b.Store
-	if b.subject.Again != nil {
-		poster = b.again()
 	}
 	far := b.now().Add(time.Hour)
 	posted := make(chan uuid.UUID, sagas*posters*each)
@@ -142,7 +226,7 @@ func parkAndPostRace(b *bench) {
 		wg.Go(func() {
 			for i := range each {
 				m := journal.Mail{ID: newID(), Saga: ids[i%sagas], Kind: "signal"}
-				if err := poster.Post(b.ctx, m); err != nil {
+				if err := post(m); err != nil {
 					b.Errorf("post: %v", err)
 				}
 				posted <- m.ID

@@ -50,6 +50,7 @@ func Run(t *testing.T, o Options) {
 	}{
 		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"quarantine", quarantineTests}, {"mail", mailTests},
 		{"index", indexTests}, {"catalog", catalogTests}, {"requests", requestTests},
+		{"task", taskTests}, {"outbox", outboxTests}, {"schedule", scheduleTests},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
@@ -215,6 +216,26 @@ func (b *bench) mail(node string) []journal.Mail {
 	out, err := b.Mail(b.ctx, node, 1000)
 	b.must(err)
 	return out
+}
+
+// drain takes the hints of what was done so far.
+func (b *bench) drain() {
+	for {
+		select {
+		case <-b.Hints():
+		default:
+			return
+		}
+	}
+}
+
+func (b *bench) hinted(what string) {
+	b.Helper()
+	select {
+	case <-b.Hints():
+	case <-time.After(patience):
+		b.Errorf("no hint of %s", what)
+	}
 }
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -149,6 +150,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 // remove forgets a saga and all that is its own.
 func (s *Store) remove(g *saga) {
 	delete(s.sagas, g.head.ID)
+	maps.DeleteFunc(s.tasks, func(_ uuid.UUID, t *task) bool { return t.Saga == g.head.ID })
 	if g.head.Key != "" {
 		delete(s.keys, g.head.Key)
 	}

@@ -26,14 +26,21 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", journal.ErrFenced)
 	}
 	results := make([]journal.Result, len(batch))
+	var post []journal.Mail
 	for i := range batch {
-		results[i] = s.append(node, &batch[i])
+		var done bool
+		if results[i], done = s.append(node, &batch[i]); done {
+			post = append(post, batch[i].Post...)
+		}
+	}
+	for _, m := range post {
+		s.leave(m)
 	}
 	return results, nil
 }
 
-// append does one append wholly or not at all.
-func (s *Store) append(node string, a *journal.Append) journal.Result {
+// append does one append wholly or not at all, but for what it posts.
+func (s *Store) append(node string, a *journal.Append) (res journal.Result, done bool) {
 	g := s.sagas[a.Saga]
 	if g == nil {
 		return s.start(node, a)
@@ -41,36 +48,36 @@ func (s *Store) append(node string, a *journal.Append) journal.Result {
 	fresh, ok := g.missing(a.Records)
 	switch {
 	case !ok:
-		return journal.Result{Err: journal.ErrConflict}
+		return journal.Result{Err: journal.ErrConflict}, false
 	case len(fresh) == 0 && (len(a.Records) > 0 || a.Start != nil):
 		if mutant.On("append-not-idempotent") {
-			return journal.Result{Err: journal.ErrConflict}
+			return journal.Result{Err: journal.ErrConflict}, false
 		}
-		return journal.Result{} // done before, with all that came with it
+		return journal.Result{}, false // done before, with all that came with it
 	case g.head.Owner != node && len(a.Records) == 0 && a.Release:
-		return journal.Result{} // given up before
+		return journal.Result{}, false // given up before
 	case g.head.Owner != node && !mutant.On("no-fence"):
-		return journal.Result{Err: journal.ErrConflict}
+		return journal.Result{Err: journal.ErrConflict}, false
 	}
 	s.apply(g, a, fresh)
-	return journal.Result{}
+	return journal.Result{}, true
 }
 
-func (s *Store) start(node string, a *journal.Append) journal.Result {
+func (s *Store) start(node string, a *journal.Append) (res journal.Result, done bool) {
 	g := &saga{folded: map[uuid.UUID]bool{}}
 	if _, ok := g.missing(a.Records); a.Start == nil || !ok {
-		return journal.Result{Err: journal.ErrConflict}
+		return journal.Result{Err: journal.ErrConflict}, false
 	}
 	if holder, taken := s.keys[a.Start.Key]; taken && a.Start.Key != "" {
-		return journal.Result{Err: journal.ErrStartKey, Saga: holder}
+		return journal.Result{Err: journal.ErrStartKey, Saga: holder}, false
 	}
 	if a.TakesUnique() {
 		if holder := s.uniqueHolder(a.Start); holder != nil {
-			return journal.Result{Err: journal.ErrUnique, Saga: holder.head.ID}
+			return journal.Result{Err: journal.ErrUnique, Saga: holder.head.ID}, false
 		}
 	}
 	if a.Start.Newest && !s.newest(a.Start) {
-		return journal.Result{Err: journal.ErrNotNewest}
+		return journal.Result{Err: journal.ErrNotNewest}, false
 	}
 	g.head = journal.Head{ID: a.Saga, Start: *a.Start, Owner: node}
 	g.head.Newest = false
@@ -80,7 +87,7 @@ func (s *Store) start(node string, a *journal.Append) journal.Result {
 		s.keys[a.Start.Key] = a.Saga
 	}
 	s.apply(g, a, a.Records)
-	return journal.Result{}
+	return journal.Result{}, true
 }
 
 func (s *Store) uniqueHolder(st *journal.Start) *saga {
@@ -127,6 +134,9 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 			g.head.EndedAt = end
 		}
 	}
+	s.addTasks(a)
+	s.withdraw(a)
+	s.addEvents(a)
 	if a.Release {
 		g.head.Owner = ""
 		switch {

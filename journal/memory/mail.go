@@ -17,13 +17,21 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 		return fmt.Errorf("post: %w", err)
 	}
 	defer unlock()
+	if !s.leave(m) {
+		return fmt.Errorf("post to %s: %w", m.Saga, journal.ErrNotFound)
+	}
+	return nil
+}
+
+// leave posts a message, and reports whether its saga is there.
+func (s *Store) leave(m journal.Mail) bool {
 	g := s.sagas[m.Saga]
 	if g == nil {
-		return fmt.Errorf("post to %s: %w", m.Saga, journal.ErrNotFound)
+		return false
 	}
 	at, waiting := slices.BinarySearchFunc(g.mail, m.ID, func(have journal.Mail, id uuid.UUID) int { return compareID(have.ID, id) })
 	if waiting || g.folded[m.ID] {
-		return nil
+		return true
 	}
 	m.Data = slices.Clone(m.Data)
 	g.mail = slices.Insert(g.mail, at, m)
@@ -31,7 +39,7 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 		g.wake(s.clock())
 	}
 	s.hint()
-	return nil
+	return true
 }
 
 // Mail implements journal.Log.

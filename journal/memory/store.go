@@ -39,6 +39,9 @@ type Store struct {
 	names    map[docName]*docs
 	requests map[string]*request
 	apiKeys  []journal.APIKey // oldest first
+	tasks    map[uuid.UUID]*task
+	outbox   map[eventKey]*event
+	fired    map[string]time.Time // schedule → last
 }
 
 var _ journal.Store = (*Store)(nil)
@@ -64,6 +67,9 @@ func New(c Config) *Store {
 		keys:     map[string]uuid.UUID{},
 		names:    map[docName]*docs{},
 		requests: map[string]*request{},
+		tasks:    map[uuid.UUID]*task{},
+		outbox:   map[eventKey]*event{},
+		fired:    map[string]time.Time{},
 	}
 }
 

@@ -36,3 +36,8 @@ func (c *clock) Advance(d time.Duration) {
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
+
+func TestForgetsTasks(t *testing.T) {
+	c := &clock{now: time.UnixMilli(1_800_000_000_000)}
+	journaltest.ForgetsTasks(t, memory.New(memory.Config{Now: c.Now}), c.Advance)
+}

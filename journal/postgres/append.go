@@ -34,11 +34,15 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 	if err != nil {
 		return nil, fmt.Errorf("append: %w", err)
 	}
+	due, wakes := false, false
 	for i := range batch {
-		if batch[i].Due() {
-			s.hint()
-			break
-		}
+		due, wakes = due || batch[i].Due(), wakes || batch[i].Wakes()
+	}
+	switch {
+	case wakes:
+		s.notify(ctx)
+	case due:
+		s.hint()
 	}
 	return out, nil
 }
@@ -94,8 +98,12 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	if err != nil {
 		return err
 	}
-	stmts := []stmt{held(node, batch)}
-	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, foldedMail, changedSagas, newInbox} {
+	var stmts []stmt
+	if lock, needed := lockedBy(batch); needed {
+		stmts = append(stmts, fence(node), lock)
+	}
+	stmts = append(stmts, held(node, batch))
+	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, foldedMail, changedSagas, newInbox, newTasks, newEvents, withdrawn, postedBy} {
 		st, err := build(node, batch)
 		if err != nil {
 			return err
@@ -124,7 +132,7 @@ func simple(batch []part) bool {
 	takes, frees := false, false
 	for i := range batch {
 		a := &batch[i]
-		if len(a.Mail) > 0 || a.Release && a.Row == nil || a.Row != nil && len(a.Row.Inbox) > 0 {
+		if len(a.Mail) > 0 || a.Release && a.Row == nil || a.Row != nil && len(a.Row.Inbox) > 0 || len(a.Withdraw) > 0 || len(a.Post) > 0 {
 			return false
 		}
 		takes = takes || a.Start != nil && a.Start.Unique != ""

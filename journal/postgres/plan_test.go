@@ -21,6 +21,11 @@ const fill = `
 		CASE WHEN i % 3 = 0 THEN '{}' WHEN i < 20 THEN '{"batch": "pilot"}' ELSE '{"tier": "standard"}' END::jsonb,
 		CASE WHEN i % 5 = 0 THEN i END, i, CASE WHEN i % 5 <> 0 THEN i END, CASE WHEN i % 10 = 0 THEN 'node' END, CASE WHEN i % 5000 = 0 THEN 2 ELSE 0 END
 	FROM generate_series(1, 30000) i;
+	INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, lease, timeout, made_at, token, until, ended_at)
+	SELECT lpad(to_hex(i), 32, '0')::uuid, lpad(to_hex(i), 32, '0')::uuid, '', '', 1, '', 'a', 1, 1, i,
+		CASE WHEN i % 10 > 0 THEN lpad(to_hex(i), 32, '0')::uuid END, CASE WHEN i % 10 > 0 THEN i END, CASE WHEN i % 10 > 1 THEN i END
+	FROM generate_series(1, 10000) i;
+	INSERT INTO outbox (id, sink, saga_id, made_at, due_at) SELECT lpad(to_hex(i), 32, '0')::uuid, 's', lpad(to_hex(i), 32, '0')::uuid, i, i FROM generate_series(1, 10000) i;
 	ANALYZE`
 
 // What is asked all the time, and the lists that people look at, go by the indexes that are there for them, whether
@@ -51,8 +56,20 @@ func TestPlans(t *testing.T) {
 		claim := generic(t, s, claimable, "1")
 		uses(state+": a claim", claim, "Index Scan using sagas_suspect")
 		uses(state+": a claim", claim, "Index Scan using sagas_due")
+		uses(state+": a claim of tasks", generic(t, s, claimTasks, "NULL, 1, NULL, '', 1"), "Index Scan using tasks_waiting")
+		uses(state+": tasks under a token", generic(t, s, heldTasks, "NULL"), "Index Scan using tasks_token")
+		uses(state+": a heartbeat", generic(t, s, heartbeat, "NULL, NULL"), "Index Scan using tasks_pkey")
+		uses(state+": an end", generic(t, s, `WITH `+endTask+` SELECT 1 FROM ended`, "NULL, NULL, ''"), "Index Scan using tasks_pkey")
+		uses(state+": fates once more", generic(t, s, fatedAgain, "NULL"), "tasks_pkey")
+		uses(state+": tasks that met a fate", generic(t, s, fatedTasks, "1"), "Index Scan using tasks_until")
+		uses(state+": tasks that ended", generic(t, s, oldTasks, "1, 1"), "Index Scan using tasks_ended")
+		uses(state+": events that are due", generic(t, s, claimEvents, "1, 1"), "Index Scan using outbox_due")
+		st := post(nil)
+		uses(state+": mail", generic(t, s, st.text(), "NULL, NULL, NULL, NULL"), "sagas_pkey")
 		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
 	}
+	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")
+	uses("tasks under way", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_until")
 	uses("those in quarantine", text(t, s.pool, `EXPLAIN SELECT count(*) FROM sagas WHERE `+quarantined), "sagas_live")
 	pages(t, s)
 	before := uuid.UUID{15: 0xff}

@@ -65,6 +65,7 @@ func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []jo
 		ending[p.Saga] = p.Row != nil && !p.Row.EndedAt.IsZero()
 		ready = append(ready, p)
 	}
+	handOver(ready, later)
 	return ready, later, nil
 }
 

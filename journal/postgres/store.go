@@ -2,8 +2,9 @@
 //
 // An Append is one round trip, and most of the time one statement: the fence, the
 // new rows, the records, the changed rows. All times that decide anything are
-// the database's. Nothing relies on sequences across sagas, on advisory locks or
-// on LISTEN/NOTIFY, which is only a hint over a poll.
+// the database's. Nothing relies on sequences across sagas, on LISTEN/NOTIFY, which is
+// only a hint over a poll, or on advisory locks, but for a claim of tasks that is
+// repeated while the first try is under way.
 //
 // Behind a pooler that works by transaction, add default_query_exec_mode=exec to
 // the DSN: no prepared statements and no session settings are used then.

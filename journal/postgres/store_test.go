@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"testing"
+	"time"
 
 	"recourse/internal/testpg"
 	"recourse/journal"
@@ -28,4 +29,13 @@ func open(tb testing.TB, dsn string, o postgres.Options) *postgres.Store {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+func TestForgetsTasks(t *testing.T) {
+	dsn := testpg.DSN(t)
+	s, conn := open(t, dsn, postgres.Options{Migrate: true}), connect(t, dsn)
+	journaltest.ForgetsTasks(t, s, func(d time.Duration) {
+		_, err := conn.Exec(t.Context(), `UPDATE tasks SET ended_at = ended_at - $1`, d.Milliseconds())
+		must(t, err)
+	})
 }

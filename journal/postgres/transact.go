@@ -31,8 +31,9 @@ type stmt struct {
 	with  []string // queries that write beside it, `name AS (…)`, with the same arguments
 	query string
 	args  []any
-	scan  func(pgx.Row) error // reads its one row; nil: its rows do not matter
-	fails map[string]error    // what the codes stand for that it fails with on purpose
+	scan  func(pgx.Row) error  // reads its one row; nil: its rows do not matter
+	rows  func(pgx.Rows) error // reads all its rows
+	fails map[string]error     // what the codes stand for that it fails with on purpose
 }
 
 // text is the statement with all that belongs to it.
@@ -134,11 +135,18 @@ func results(br pgx.BatchResults, stmts []stmt) error {
 }
 
 func result(br pgx.BatchResults, st stmt) error {
-	if st.scan == nil {
-		_, err := br.Exec()
-		return err
+	switch {
+	case st.scan != nil:
+		return st.scan(br.QueryRow())
+	case st.rows != nil:
+		rows, err := br.Query()
+		if err != nil {
+			return err
+		}
+		return st.rows(rows)
 	}
-	return st.scan(br.QueryRow())
+	_, err := br.Exec()
+	return err
 }
 
 // rollback ends a transaction that failed, so that the pool keeps the connection. If it

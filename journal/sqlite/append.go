@@ -21,7 +21,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", err)
 	}
 	for i := range batch {
-		if batch[i].Due() {
+		if batch[i].Due() || batch[i].Wakes() {
 			s.hint()
 			break
 		}
@@ -30,7 +30,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 }
 
 // appendAll does a batch. Its appends are of different sagas: what stands is read for all of them first, and
-// the records go in last. Their rows are written one after the other: an end may free what a start takes.
+// the records go in behind, and what they post to others last. Their rows are written one after the other: an end may free what a start takes.
 func (t *tx) appendAll(node string, now int64, batch []journal.Append, results []journal.Result) error {
 	if err := t.fence(node); err != nil {
 		return err
@@ -45,7 +45,15 @@ func (t *tx) appendAll(node string, now int64, batch []journal.Append, results [
 			return fmt.Errorf("saga %s: %w", batch[i].Saga, err)
 		}
 	}
-	return t.insert(&w)
+	if err := t.insert(&w); err != nil {
+		return err
+	}
+	for i := range w.post {
+		if _, err := t.post(now, &w.post[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fence returns ErrFenced if the node's row is gone.
@@ -78,6 +86,9 @@ func (t *tx) append(node string, now int64, a *journal.Append, st standing, w *w
 		return journal.Result{Err: journal.ErrConflict}, nil
 	}
 	w.add(a.Saga, fresh)
+	if err := t.bring(now, a, w); err != nil {
+		return journal.Result{}, err
+	}
 	return journal.Result{}, t.change(now, a, st, len(fresh) > 0)
 }
 
@@ -156,6 +167,9 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 		return res, err
 	}
 	w.add(a.Saga, a.Records)
+	if err := t.bring(now, a, w); err != nil {
+		return journal.Result{}, err
+	}
 	if err := t.addInbox(a); err != nil {
 		return journal.Result{}, err
 	}
@@ -238,6 +252,18 @@ func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) er
 		return t.free(now, journal.Rest, `id = ?`, saga)
 	}
 	return nil
+}
+
+// bring writes what an append has for others than its saga; what it posts is put off.
+func (t *tx) bring(now int64, a *journal.Append, w *wanted) error {
+	w.post = append(w.post, a.Post...)
+	if err := t.addTasks(now, a); err != nil {
+		return err
+	}
+	if err := t.withdraw(now, a); err != nil {
+		return err
+	}
+	return t.addEvents(now, a)
 }
 
 // fold marks messages as folded in, and returns how many were not yet.

@@ -74,8 +74,11 @@ func (t *tx) standing(node string, batch []journal.Append) ([]standing, error) {
 	return out, nil
 }
 
-// wanted are records that are to be inserted, as arguments.
-type wanted struct{ args []any }
+// wanted are records that are to be inserted, as arguments, and messages to be posted behind them.
+type wanted struct {
+	args []any
+	post []journal.Mail
+}
 
 func (w *wanted) add(saga uuid.UUID, records []journal.Record) {
 	id := any(saga.Bytes())

@@ -197,23 +197,15 @@ func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
 // Post implements journal.Log.
 func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 	err := s.w.do(ctx, func(t *tx) error {
-		saga := m.Saga.Bytes()
-		n, err := t.exec(`INSERT INTO mail (saga_id, id, kind, data) SELECT id, ?, ?, ? FROM sagas WHERE id = ? ON CONFLICT DO NOTHING`,
-			m.ID.Bytes(), m.Kind, blob(m.Data), saga)
-		if err != nil {
+		fresh, err := t.post(s.clock(), &m)
+		if err != nil || fresh {
 			return err
 		}
-		if n == 0 {
-			var one int
-			err := t.row(`SELECT 1 FROM sagas WHERE id = ?`, []any{saga}, &one)
-			if errors.Is(err, sql.ErrNoRows) {
-				return journal.ErrNotFound
-			}
-			return err
+		var one int
+		err = t.row(`SELECT 1 FROM sagas WHERE id = ?`, []any{m.Saga.Bytes()}, &one)
+		if errors.Is(err, sql.ErrNoRows) {
+			return journal.ErrNotFound
 		}
-		now := s.clock()
-		_, err = t.exec(`UPDATE sagas SET mail = mail + 1,
-			wake_at = CASE WHEN owner IS NULL THEN min(?, coalesce(wake_at, ?)) ELSE wake_at END WHERE id = ?`, now, now, saga)
 		return err
 	})
 	if err != nil {
@@ -221,6 +213,18 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 	}
 	s.hint()
 	return nil
+}
+
+// post leaves a message for its saga. It is not fresh if it was left before, or there is no such saga.
+func (t *tx) post(now int64, m *journal.Mail) (fresh bool, err error) {
+	saga := m.Saga.Bytes()
+	n, err := t.exec(`INSERT INTO mail (saga_id, id, kind, data) SELECT id, ?, ?, ? FROM sagas WHERE id = ? ON CONFLICT DO NOTHING`,
+		m.ID.Bytes(), m.Kind, blob(m.Data), saga)
+	if fresh = n > 0; fresh {
+		_, err = t.exec(`UPDATE sagas SET mail = mail + 1,
+			wake_at = CASE WHEN owner IS NULL THEN min(?, coalesce(wake_at, ?)) ELSE wake_at END WHERE id = ?`, now, now, saga)
+	}
+	return fresh, err
 }
 
 // Mail implements journal.Log.

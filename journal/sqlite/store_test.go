@@ -2,7 +2,9 @@ package sqlite_test
 
 import (
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"recourse/journal"
 	"recourse/journal/journaltest"
@@ -28,4 +30,11 @@ func open(tb testing.TB, path string, o sqlite.Options) *sqlite.Store {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+func TestForgetsTasks(t *testing.T) {
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s := open(t, filepath.Join(t.TempDir(), "test.db"), sqlite.Options{Migrate: true, Now: now})
+	journaltest.ForgetsTasks(t, s, func(d time.Duration) { ahead.Add(int64(d)) })
 }

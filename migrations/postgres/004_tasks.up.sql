@@ -17,7 +17,6 @@ CREATE TABLE tasks (
     made_at   bigint  NOT NULL,
     withdrawn boolean NOT NULL DEFAULT false,
     token     uuid    NULL, -- of its claim; null: nobody has claimed it
-    place     integer NULL, -- within its claim: a claim that comes once more while it is under way meets itself there
     worker    text    NULL,
     held_for  bigint  NULL, -- the lease that the claim asked for, or the task's own
     until     bigint  NULL, -- when it meets its fate: the lease's end, or when it was withdrawn unclaimed
@@ -27,8 +26,8 @@ CREATE TABLE tasks (
 );
 CREATE INDEX tasks_saga ON tasks (saga_id);
 CREATE INDEX tasks_waiting ON tasks (type, made_at, id) WHERE token IS NULL AND NOT withdrawn;
-CREATE UNIQUE INDEX tasks_claim ON tasks (token, place) WHERE token IS NOT NULL;
-CREATE INDEX tasks_until ON tasks (until) WHERE until IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX tasks_token ON tasks (token) WHERE token IS NOT NULL;
+CREATE INDEX tasks_until ON tasks (until, id) WHERE until IS NOT NULL AND ended_at IS NULL;
 CREATE INDEX tasks_ended ON tasks (ended_at) WHERE ended_at IS NOT NULL;
 
 -- Events until they are delivered, once for each sink. They outlive their saga.

@@ -1,0 +1,255 @@
+package journaltest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+var outboxTests = []test{
+	{"the longest due first, up to the limit", claimEvents},
+	{"all of an event", claimedEvent},
+	{"due again when the lease is over", eventLease},
+	{"delivered to a sink", eventDelivered},
+	{"failed, and due again after a wait", eventFailed},
+	{"one claim each", claimEventsConcurrently},
+	{"outbox stats", outboxStats},
+	{"a repeated append makes no second event", replayEvents},
+	{"events outlive their saga", eventsOutlive},
+}
+
+func event(sink string) journal.Event {
+	return journal.Event{ID: newID(), Sink: sink, Data: []byte(`{}`)}
+}
+
+// evented makes a saga with events, which it says is theirs.
+func (b *bench) evented(events ...journal.Event) uuid.UUID {
+	b.Helper()
+	a := begin(newID())
+	for i := range events {
+		events[i].Saga = a.Saga
+	}
+	a.Events = events
+	b.ok(a)
+	return a.Saga
+}
+
+func (b *bench) claimEvents(limit int, lease time.Duration) []journal.Delivery {
+	b.Helper()
+	out, err := b.ClaimEvents(b.ctx, limit, lease)
+	b.must(err)
+	return out
+}
+
+func eventIDs(list []journal.Delivery) (out []uuid.UUID) {
+	for _, d := range list {
+		out = append(out, d.ID)
+	}
+	return out
+}
+
+func claimEvents(b *bench) {
+	diff(b, "none", b.claimEvents(10, time.Hour), nil)
+	var want []uuid.UUID
+	for range 4 {
+		e := event("s")
+		b.evented(e)
+		b.tick()
+		want = append(want, e.ID)
+	}
+	diff(b, "limit 0", b.claimEvents(0, time.Hour), nil)
+	diff(b, "first", eventIDs(b.claimEvents(3, time.Hour)), want[:3])
+	diff(b, "then", eventIDs(b.claimEvents(3, time.Hour)), want[3:])
+	diff(b, "at last", b.claimEvents(3, time.Hour), nil)
+	b.must(b.EventFailed(b.ctx, want[2], "s", 0, "x")) // is due before the next
+	b.tick()
+	b.must(b.EventFailed(b.ctx, want[0], "s", 0, "x"))
+	b.tick()
+	diff(b, "by when they are due", eventIDs(b.claimEvents(3, time.Hour)), []uuid.UUID{want[2], want[0]})
+}
+
+func claimedEvent(b *bench) {
+	from := b.now()
+	e := journal.Event{ID: newID(), Saga: newID(), Sink: "https://x/'\"✈", Data: []byte("{\"a\":1,\"a\":2.10,\"nul\":\"\\u0000\",\"raw\":\"\x00\"}")}
+	a := begin(newID())
+	a.Events = []journal.Event{e}
+	b.ok(a)
+	e.Saga = a.Saga // whatever it said
+	got := b.claimEvents(10, time.Hour)
+	if len(got) != 1 || got[0].Since.Before(from) || got[0].Since.After(b.now()) {
+		b.Fatalf("claimed %+v, want one event made after %v", got, from)
+	}
+	diff(b, "event", got[0], journal.Delivery{Event: e, Since: got[0].Since})
+}
+
+func eventLease(b *bench) {
+	e := event("s")
+	b.evented(e)
+	from := b.now()
+	first := b.claimEvents(10, 300*time.Millisecond)
+	var again []journal.Delivery
+	b.eventually("due again", func() bool {
+		again = b.claimEvents(10, time.Hour)
+		return len(again) > 0
+	})
+	if now := b.now(); now.Before(from.Add(300 * time.Millisecond)) {
+		b.Errorf("claimed again at %v, 300ms from %v on are somebody's", now, from)
+	}
+	diff(b, "again", again, first) // a lease that is over is no failure
+}
+
+func eventDelivered(b *bench) {
+	e := event("s")
+	twin := e
+	twin.Sink = "t"
+	saga := b.evented(e, twin)
+	diff(b, "claimed", len(b.claimEvents(10, 0)), 2)
+	b.must(b.EventDelivered(b.ctx, e.ID, "s"))
+	b.must(b.EventDelivered(b.ctx, e.ID, "s"))
+	b.must(b.EventDelivered(b.ctx, newID(), "s"))
+	b.must(b.EventFailed(b.ctx, e.ID, "s", 0, "too late"))
+	b.tick()
+	twin.Saga = saga
+	got := b.claimEvents(10, 0)
+	if len(got) != 1 {
+		b.Fatalf("%d events left, want 1", len(got))
+	}
+	diff(b, "left", got[0].Event, twin)
+}
+
+func eventFailed(b *bench) {
+	e := event("s")
+	b.evented(e)
+	b.claimEvents(10, time.Hour)
+	b.must(b.EventFailed(b.ctx, newID(), "s", 0, "nobody's"))
+	b.must(b.EventFailed(b.ctx, e.ID, "s", 0, "503\x00\xff")) // as others answer
+	b.must(b.EventFailed(b.ctx, e.ID, "s", 300*time.Millisecond, "refused"))
+	from := b.now().Add(-50 * time.Millisecond) // of which the failure took some
+	var got []journal.Delivery
+	b.eventually("due again", func() bool {
+		got = b.claimEvents(10, time.Hour)
+		return len(got) > 0
+	})
+	if now := b.now(); now.Before(from.Add(300 * time.Millisecond)) {
+		b.Errorf("claimed at %v, after a wait of 300ms from %v on", now, from)
+	}
+	diff(b, "attempts", got[0].Attempts, 2)
+}
+
+func claimEventsConcurrently(b *bench) {
+	const events = 100
+	for range events / 10 {
+		var some []journal.Event
+		for range 10 {
+			some = append(some, event("s"))
+		}
+		b.evented(some...)
+	}
+	stores := []journal.Store{b.Store}
+	if b.subject.Again != nil {
+		stores = append(stores, b.again())
+	}
+	var mu sync.Mutex
+	seen := map[uuid.UUID]bool{}
+	deadline := time.Now().Add(patience)
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			for {
+				got, err := stores[i%len(stores)].ClaimEvents(b.ctx, 3, time.Hour)
+				if err != nil {
+					b.Errorf("claim: %v", err)
+					return
+				}
+				mu.Lock()
+				for _, d := range got {
+					if seen[d.ID] {
+						b.Errorf("event %s was given twice", d.ID)
+					}
+					seen[d.ID] = true
+				}
+				done := len(seen) >= events
+				mu.Unlock()
+				if done || b.Failed() || time.Now().After(deadline) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(seen) != events {
+		b.Errorf("%d events were given, want %d", len(seen), events)
+	}
+}
+
+func outboxStats(b *bench) {
+	stats := func(what string, want ...journal.OutboxStat) {
+		b.Helper()
+		got, err := b.OutboxStats(b.ctx)
+		b.must(err)
+		for i := range got {
+			if i < len(want) {
+				if at := got[i].Oldest; at.Before(want[i].Oldest) || at.After(want[i].Oldest.Add(time.Minute)) {
+					b.Errorf("%s: the oldest of %s is of %v, want a time just after %v", what, got[i].Sink, at, want[i].Oldest)
+				}
+				got[i].Oldest = want[i].Oldest
+			}
+		}
+		diff(b, what, got, want)
+	}
+	stats("none")
+	from := b.now()
+	one, two, three, other := event("s"), event("s"), event("s"), event("a")
+	b.evented(one, two)
+	then := b.tick()
+	b.evented(three, other)
+	stats("before", journal.OutboxStat{Sink: "a", Events: 1, Oldest: then}, journal.OutboxStat{Sink: "s", Events: 3, Oldest: from})
+	b.must(b.EventFailed(b.ctx, two.ID, "s", time.Hour, "first"))
+	b.tick()
+	b.must(b.EventFailed(b.ctx, one.ID, "s", time.Hour, "second"))
+	stats("failed", journal.OutboxStat{Sink: "a", Events: 1, Oldest: then}, journal.OutboxStat{Sink: "s", Events: 3, Oldest: from, Last: "second"})
+	b.tick()
+	b.must(b.EventFailed(b.ctx, two.ID, "s", 0, "third"))
+	stats("failed again", journal.OutboxStat{Sink: "a", Events: 1, Oldest: then}, journal.OutboxStat{Sink: "s", Events: 3, Oldest: from, Last: "third"})
+	b.must(b.EventDelivered(b.ctx, two.ID, "s"))
+	b.must(b.EventDelivered(b.ctx, one.ID, "s"))
+	b.must(b.EventDelivered(b.ctx, other.ID, "a"))
+	stats("delivered", journal.OutboxStat{Sink: "s", Events: 1, Oldest: then})
+}
+
+func replayEvents(b *bench) {
+	saga, hash := b.started()
+	e := event("s")
+	first := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Events: []journal.Event{e, e}}
+	b.ok(first)
+	b.ok(first)
+	diff(b, "claimed", len(b.claimEvents(10, time.Hour)), 1)
+	b.ok(first)
+	diff(b, "claimed again", b.claimEvents(10, time.Hour), nil)
+	b.must(b.EventDelivered(b.ctx, e.ID, "s"))
+	b.ok(first)
+	diff(b, "once it was delivered", b.claimEvents(10, time.Hour), nil)
+	late := journal.Append{Saga: saga, Events: []journal.Event{event("s")}} // without records
+	b.ok(late)
+	b.ok(late)
+	diff(b, "without records", eventIDs(b.claimEvents(10, time.Hour)), []uuid.UUID{late.Events[0].ID})
+	changed := late
+	changed.Events = []journal.Event{{ID: late.Events[0].ID, Sink: "s", Data: []byte(`"changed"`)}}
+	b.ok(changed)
+	diff(b, "it stays as it is", b.claimEvents(10, time.Hour), nil)
+}
+
+func eventsOutlive(b *bench) {
+	e := event("s")
+	a := begin(newID())
+	a.Row, a.Release, a.Events = ended(), true, []journal.Event{e}
+	b.ok(a)
+	b.must(b.Delete(b.ctx, a.Saga))
+	got := b.claimEvents(10, time.Hour)
+	if len(got) != 1 || got[0].ID != e.ID || got[0].Saga != a.Saga {
+		b.Errorf("claimed %+v, want the event of the saga that is gone", got)
+	}
+}

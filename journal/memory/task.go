@@ -1,0 +1,206 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// task is a task with what has become of it.
+type task struct {
+	journal.ClaimedTask // as a task only until it is claimed
+	made, ended         time.Time
+	withdrawn           time.Time
+	token               uuid.UUID // nil: nobody has claimed it
+	heldFor             time.Duration
+	how                 *string // nil: it has not ended, or its fate has ended it
+}
+
+func (s *Store) addTasks(a *journal.Append) {
+	for _, t := range a.Tasks {
+		if s.tasks[t.ID] != nil {
+			continue
+		}
+		t.Saga, t.Input = a.Saga, slices.Clone(t.Input)
+		s.tasks[t.ID] = &task{ClaimedTask: journal.ClaimedTask{Task: t}, made: s.clock()}
+		s.hint()
+	}
+}
+
+func (s *Store) withdraw(a *journal.Append) {
+	for _, id := range a.Withdraw {
+		if t := s.tasks[id]; t != nil && t.Saga == a.Saga && t.ended.IsZero() && t.withdrawn.IsZero() {
+			t.withdrawn = s.clock()
+		}
+	}
+}
+
+// waits reports whether the task can be claimed.
+func (t *task) waits() bool { return t.token.IsNil() && t.withdrawn.IsZero() }
+
+// held reports whether the task is under a lease.
+func (t *task) held(token uuid.UUID, now time.Time) bool {
+	return t != nil && !token.IsNil() && t.token == token && t.ended.IsZero() && t.Until.After(now)
+}
+
+// fate returns how a task has ended that nobody has ended, and since when; "" if it has not.
+func (t *task) fate(now time.Time) (journal.Fate, time.Time) {
+	switch {
+	case !t.ended.IsZero():
+	case t.token.IsNil() && !t.withdrawn.IsZero():
+		return journal.TaskWithdrawn, t.withdrawn
+	case !t.token.IsNil() && !t.Until.After(now):
+		return journal.TaskExpired, t.Until
+	}
+	return "", time.Time{}
+}
+
+func (t *task) beat(now time.Time) {
+	if t.Until = milli(now.Add(t.heldFor)); t.Until.After(t.Deadline) {
+		t.Until = t.Deadline
+	}
+}
+
+// end ends a task, and leaves a message to its saga.
+func (s *Store) end(t *task, how *string, m journal.Mail) {
+	t.ended, t.how, t.Input = s.clock(), how, nil
+	m.Saga = t.Saga
+	s.leave(m)
+}
+
+// sortedTasks returns the tasks that keep says, the oldest first.
+func (s *Store) sortedTasks(keep func(*task) bool) []*task {
+	var out []*task
+	for _, t := range s.tasks {
+		if keep(t) {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b *task) int { return cmp.Or(a.made.Compare(b.made), compareID(a.ID, b.ID)) })
+	return out
+}
+
+// ClaimTasks implements journal.Tasks.
+func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) ([]journal.ClaimedTask, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("claim tasks: %w", err)
+	}
+	defer unlock()
+	now := s.clock()
+	got := s.sortedTasks(func(t *task) bool { return t.token == c.Token })
+	if len(got) == 0 {
+		got = first(s.sortedTasks(func(t *task) bool { return t.waits() && slices.Contains(c.Types, t.Type) }), c.Max)
+		for _, t := range got {
+			t.Worker, t.token, t.heldFor, t.Deadline = c.Worker, c.Token, cmp.Or(c.Lease, t.Lease), milli(now.Add(t.Timeout))
+			t.beat(now)
+		}
+	}
+	var out []journal.ClaimedTask
+	for _, t := range got {
+		if t.held(c.Token, now) {
+			out = append(out, t.ClaimedTask)
+			out[len(out)-1].Input = slices.Clone(t.Input)
+		}
+	}
+	return out, nil
+}
+
+// Heartbeat implements journal.Tasks.
+func (s *Store) Heartbeat(ctx context.Context, id, token uuid.UUID) (journal.TaskLease, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return journal.TaskLease{}, fmt.Errorf("heartbeat: %w", err)
+	}
+	defer unlock()
+	t, now := s.tasks[id], s.clock()
+	if !t.held(token, now) {
+		return journal.TaskLease{}, fmt.Errorf("heartbeat of task %s: %w", id, journal.ErrTaskLost)
+	}
+	t.beat(now)
+	return journal.TaskLease{Until: t.Until, Cancel: !t.withdrawn.IsZero()}, nil
+}
+
+// EndTask implements journal.Tasks.
+func (s *Store) EndTask(ctx context.Context, id, token uuid.UUID, how string, m journal.Mail) error {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("end task: %w", err)
+	}
+	defer unlock()
+	t := s.tasks[id]
+	switch {
+	case t.held(token, s.clock()):
+		s.end(t, &how, m)
+		return nil
+	case t != nil && t.token == token && t.how != nil && *t.how == how:
+		return nil // done before
+	}
+	return fmt.Errorf("end task %s: %w", id, journal.ErrTaskLost)
+}
+
+// ReapTasks implements journal.Tasks.
+func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.Fate) journal.Mail) (int, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reap tasks: %w", err)
+	}
+	defer unlock()
+	now := s.clock()
+	met := s.sortedTasks(func(t *task) bool { fate, _ := t.fate(now); return fate != "" })
+	slices.SortStableFunc(met, func(a, b *task) int {
+		_, atA := a.fate(now)
+		_, atB := b.fate(now)
+		return cmp.Or(atA.Compare(atB), compareID(a.ID, b.ID))
+	})
+	met = first(met, limit)
+	for _, t := range met {
+		fate, _ := t.fate(now)
+		s.end(t, nil, mail(t.Task, fate))
+	}
+	old := s.sortedTasks(func(t *task) bool { return !t.ended.IsZero() && now.Sub(t.ended) > journal.TaskKept })
+	for _, t := range first(old, limit) {
+		delete(s.tasks, t.ID)
+	}
+	return len(met), nil
+}
+
+// TaskStats implements journal.Tasks.
+func (s *Store) TaskStats(ctx context.Context) ([]journal.TaskStat, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("task stats: %w", err)
+	}
+	defer unlock()
+	byType := map[string]*journal.TaskStat{}
+	for _, t := range s.sortedTasks(func(t *task) bool { return t.ended.IsZero() && (t.waits() || !t.token.IsNil()) }) {
+		st := byType[t.Type]
+		if st == nil {
+			st = &journal.TaskStat{Type: t.Type}
+			byType[t.Type] = st
+		}
+		if t.waits() {
+			st.Waiting++
+			st.Oldest = earlier(st.Oldest, t.made)
+		} else {
+			st.Claimed++
+		}
+	}
+	var out []journal.TaskStat
+	for _, name := range sortedKeys(byType) {
+		out = append(out, *byType[name])
+	}
+	slices.SortStableFunc(out, func(a, b journal.TaskStat) int {
+		if a.Oldest.IsZero() || b.Oldest.IsZero() {
+			return -a.Oldest.Compare(b.Oldest) // the one without comes last
+		}
+		return a.Oldest.Compare(b.Oldest)
+	})
+	return out, nil
+}

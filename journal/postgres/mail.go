@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"slices"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"recourse/journal"
+)
+
+// The parts of a statement that leaves messages, which are the rows of a: the sagas that are there get them, and are woken.
+// Their rows are locked before: parking a saga waits, or has been done and is seen.
+const (
+	postedMail = `posted AS (INSERT INTO mail (saga_id, id, kind, data) SELECT s.id, a.id, a.kind, a.data FROM a JOIN sagas s ON s.id = a.saga_id
+		ON CONFLICT DO NOTHING RETURNING saga_id)`
+	countedMail = `fresh AS (SELECT saga_id, count(*)::int AS n FROM posted GROUP BY saga_id)`
+)
+
+var postMail = sql(`UPDATE sagas s SET mail = s.mail + f.n, wake_at = CASE WHEN s.owner IS NULL THEN LEAST({now}, s.wake_at) ELSE s.wake_at END
+	FROM fresh f WHERE s.id = f.saga_id`)
+
+// lockSagas locks sagas in one order, whoever does it, so that nobody waits in a circle.
+const lockSagas = `SELECT 1 FROM sagas WHERE id = ANY($1) ORDER BY id FOR UPDATE`
+
+func post(mail []journal.Mail) stmt {
+	var saga, message []pgtype.UUID
+	var kind []string
+	var data [][]byte
+	for _, m := range mail {
+		saga, message = append(saga, id(m.Saga)), append(message, id(m.ID))
+		kind, data = append(kind, m.Kind), append(data, m.Data)
+	}
+	return stmt{with: []string{`a AS (SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[]) AS a (saga_id, id, kind, data))`, postedMail, countedMail},
+		query: postMail, args: []any{saga, message, kind, data}}
+}
+
+// postedBy leaves the messages of a batch, behind all else of it.
+func postedBy(_ string, batch []part) (stmt, error) {
+	var mail []journal.Mail
+	for i := range batch {
+		mail = append(mail, batch[i].Post...)
+	}
+	if len(mail) == 0 {
+		return stmt{}, nil
+	}
+	return post(mail), nil
+}
+
+// lockedBy locks the sagas of a batch that posts to others or withdraws tasks, and those others.
+func lockedBy(batch []part) (stmt, bool) {
+	var sagas []pgtype.UUID
+	needed := false
+	for i := range batch {
+		a := &batch[i]
+		needed = needed || len(a.Post) > 0 || len(a.Withdraw) > 0
+		sagas = append(sagas, id(a.Saga))
+		for _, m := range a.Post {
+			sagas = append(sagas, id(m.Saga))
+		}
+	}
+	return stmt{query: lockSagas, args: []any{sagas}}, needed
+}
+
+// handOver leaves messages for sagas that are yet to be made to the appends that make them.
+func handOver(ready, later []part) {
+	makes := make(map[uuid.UUID]*part, len(later))
+	for i := range later {
+		makes[later[i].Saga] = &later[i]
+	}
+	for i := range ready {
+		waits := func(m journal.Mail) bool { return makes[m.Saga] != nil }
+		if !slices.ContainsFunc(ready[i].Post, waits) {
+			continue
+		}
+		for _, m := range ready[i].Post {
+			if p := makes[m.Saga]; p != nil {
+				p.Post = append(slices.Clip(p.Post), m)
+			}
+		}
+		ready[i].Post = slices.DeleteFunc(slices.Clone(ready[i].Post), waits)
+	}
+}

@@ -1,0 +1,233 @@
+package sqlite
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+func (t *tx) addTasks(now int64, a *journal.Append) error {
+	for i := range a.Tasks {
+		w := &a.Tasks[i]
+		_, err := t.exec(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, made_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			w.ID.Bytes(), a.Saga.Bytes(), w.Path, string(w.Way), w.Attempt, w.Key, w.Type, blob(w.Input), w.Lease.Milliseconds(), w.Timeout.Milliseconds(), now)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) withdraw(now int64, a *journal.Append) error {
+	for _, id := range a.Withdraw {
+		_, err := t.exec(`UPDATE tasks SET withdrawn = 1, until = iif(token IS NULL, ?, until) WHERE id = ? AND saga_id = ? AND ended_at IS NULL AND NOT withdrawn`,
+			now, id.Bytes(), a.Saga.Bytes())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	waitingTasks = `SELECT id, made_at FROM tasks WHERE type = ? AND token IS NULL AND NOT withdrawn ORDER BY made_at, id LIMIT +?`
+	heldTasks    = `SELECT ` + taskColumns + `, worker, until, deadline FROM tasks WHERE token = ? AND ended_at IS NULL AND until > ? ORDER BY made_at, id`
+	fatedTasks   = `SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE until <= ? AND ended_at IS NULL ORDER BY until, id LIMIT +?`
+	oldTasks     = `DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks WHERE ended_at < ? ORDER BY ended_at LIMIT +?)`
+	taskColumns  = `id, saga_id, path, way, attempt, key, type, input, lease, timeout`
+)
+
+// scanTask reads taskColumns, and what follows them into more.
+func scanTask(scan func(...any) error, w *journal.Task, more ...any) error {
+	var lease, timeout int64
+	err := scan(append([]any{idInto{&w.ID}, idInto{&w.Saga}, &w.Path, (*string)(&w.Way), &w.Attempt, &w.Key, &w.Type, (*[]byte)(&w.Input), &lease, &timeout}, more...)...)
+	w.Lease, w.Timeout = time.Duration(lease)*time.Millisecond, time.Duration(timeout)*time.Millisecond
+	return err
+}
+
+// ClaimTasks implements journal.Tasks.
+func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) (out []journal.ClaimedTask, err error) {
+	err = s.w.do(ctx, func(t *tx) error {
+		now := s.clock()
+		var known bool
+		if err := t.row(`SELECT EXISTS (SELECT 1 FROM tasks WHERE token = ?)`, []any{c.Token.Bytes()}, &known); err != nil {
+			return err
+		}
+		if !known {
+			if err := t.claimTasks(now, &c); err != nil {
+				return err
+			}
+		}
+		return t.query(heldTasks, []any{c.Token.Bytes(), now}, func(scan func(...any) error) error {
+			var w journal.ClaimedTask
+			var until, deadline int64
+			err := scanTask(scan, &w.Task, &w.Worker, &until, &deadline)
+			w.Until, w.Deadline = toTime(until), toTime(deadline)
+			out = append(out, w)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim tasks: %w", err)
+	}
+	return out, nil
+}
+
+// claimTasks claims under a token that is new. Each type has its own order in the index.
+func (t *tx) claimTasks(now int64, c *journal.TaskClaim) error {
+	type waiting struct {
+		id   uuid.UUID
+		made int64
+	}
+	var found []waiting
+	for _, kind := range slices.Compact(slices.Sorted(slices.Values(c.Types))) {
+		err := t.query(waitingTasks, []any{kind, max(c.Max, 0)}, func(scan func(...any) error) error {
+			var w waiting
+			err := scan(idInto{&w.id}, &w.made)
+			found = append(found, w)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(found, func(a, b waiting) int { return cmp.Or(cmp.Compare(a.made, b.made), bytes.Compare(a.id[:], b.id[:])) })
+	var lease any
+	if c.Lease > 0 {
+		lease = c.Lease.Milliseconds()
+	}
+	for _, w := range found[:min(len(found), max(c.Max, 0))] {
+		_, err := t.exec(`UPDATE tasks SET token = ?, worker = ?, held_for = coalesce(?, lease), deadline = ? + timeout,
+			until = ? + min(coalesce(?, lease), timeout) WHERE id = ?`, c.Token.Bytes(), c.Worker, lease, now, now, lease, w.id.Bytes())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Heartbeat implements journal.Tasks.
+func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal.TaskLease, err error) {
+	var until int64
+	err = s.w.do(ctx, func(t *tx) error {
+		now := s.clock()
+		return lost(t.row(`UPDATE tasks SET until = min(? + held_for, deadline) WHERE id = ? AND token = ? AND ended_at IS NULL AND until > ?
+			RETURNING until, withdrawn`, []any{now, task.Bytes(), token.Bytes(), now}, &until, &l.Cancel))
+	})
+	if err != nil {
+		return journal.TaskLease{}, fmt.Errorf("heartbeat of task %s: %w", task, err)
+	}
+	l.Until = toTime(until)
+	return l, nil
+}
+
+// lost is ErrTaskLost where there is no such row.
+func lost(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return journal.ErrTaskLost
+	}
+	return err
+}
+
+// EndTask implements journal.Tasks.
+func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Mail) error {
+	err := s.w.do(ctx, func(t *tx) error {
+		now := s.clock()
+		err := t.row(`UPDATE tasks SET ended_at = ?, how = ?, input = NULL WHERE id = ? AND token = ? AND ended_at IS NULL AND until > ? RETURNING saga_id`,
+			[]any{now, how, task.Bytes(), token.Bytes(), now}, idInto{&m.Saga})
+		if errors.Is(err, sql.ErrNoRows) {
+			var done int
+			return lost(t.row(`SELECT 1 FROM tasks WHERE id = ? AND token = ? AND how = ?`, []any{task.Bytes(), token.Bytes(), how}, &done))
+		}
+		if err != nil {
+			return err
+		}
+		_, err = t.post(now, &m)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end task %s: %w", task, err)
+	}
+	s.hint()
+	return nil
+}
+
+// ReapTasks implements journal.Tasks.
+func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.Fate) journal.Mail) (int, error) {
+	var met []journal.Mail
+	err := s.w.do(ctx, func(t *tx) error {
+		now := s.clock()
+		var ids []uuid.UUID
+		err := t.query(fatedTasks, []any{now, max(limit, 0)}, func(scan func(...any) error) error {
+			var w journal.Task
+			var unclaimed bool
+			if err := scanTask(scan, &w, &unclaimed); err != nil {
+				return err
+			}
+			fate := journal.TaskExpired
+			if unclaimed {
+				fate = journal.TaskWithdrawn
+			}
+			m := mail(w, fate)
+			m.Saga = w.Saga
+			ids, met = append(ids, w.ID), append(met, m)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for i, id := range ids {
+			if _, err := t.exec(`UPDATE tasks SET ended_at = ?, input = NULL WHERE id = ?`, now, id.Bytes()); err != nil {
+				return err
+			}
+			if _, err := t.post(now, &met[i]); err != nil {
+				return err
+			}
+		}
+		_, err = t.exec(oldTasks, now-journal.TaskKept.Milliseconds(), max(limit, 0))
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reap tasks: %w", err)
+	}
+	if len(met) > 0 {
+		s.hint()
+	}
+	return len(met), nil
+}
+
+// Those that have ended are many more, and not looked at.
+const taskStats = `SELECT type, sum(waiting), sum(claimed), min(oldest) AS oldest FROM (
+		SELECT type, count(*) AS waiting, 0 AS claimed, min(made_at) AS oldest FROM tasks WHERE token IS NULL AND NOT withdrawn GROUP BY type
+		UNION ALL SELECT type, 0, count(*), NULL FROM tasks WHERE until IS NOT NULL AND ended_at IS NULL AND token IS NOT NULL GROUP BY type
+	) GROUP BY type ORDER BY 4 NULLS LAST, type`
+
+// TaskStats implements journal.Tasks.
+func (s *Store) TaskStats(ctx context.Context) (out []journal.TaskStat, err error) {
+	rows, err := s.r.QueryContext(ctx, taskStats)
+	if err != nil {
+		return nil, fmt.Errorf("task stats: %w", err)
+	}
+	err = walk(rows, func(scan func(...any) error) error {
+		var st journal.TaskStat
+		var oldest sql.NullInt64
+		err := scan(&st.Type, &st.Waiting, &st.Claimed, &oldest)
+		st.Oldest = fromMillis(oldest)
+		out = append(out, st)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("task stats: %w", err)
+	}
+	return out, nil
+}
