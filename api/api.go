@@ -71,9 +71,10 @@ type Config struct {
 	// may be addressed while keys are not required.
 	Hosts []string
 
-	EngineStats func() EngineStats // nil: not in /metrics
-	Version     string             // of the program, for the index; "" is left out
-	Done        <-chan struct{}    // closed when the server stops: streams and waits end. nil: never
+	EngineStats func() EngineStats   // nil: not in /metrics
+	OutboxStats func() []OutboxStats // nil: not in /metrics
+	Version     string               // of the program, for the index; "" is left out
+	Done        <-chan struct{}      // closed when the server stops: streams and waits end. nil: never
 	Limits      Limits
 }
 

@@ -36,6 +36,9 @@ func newMetrics(cfg Config) *metrics {
 	if cfg.EngineStats != nil {
 		registry.MustRegister(&engineCollector{stats: cfg.EngineStats})
 	}
+	if cfg.OutboxStats != nil {
+		registry.MustRegister(&outboxCollector{stats: cfg.OutboxStats})
+	}
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return m
 }
@@ -115,6 +118,8 @@ var (
 	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "How long the longest due saga has waited for a node; 0 for none.", nil, nil)
 	descOldest  = prometheus.NewDesc("recourse_oldest_seconds", "How long the oldest live saga of a status has stood in it; 0 for none.", []string{"status"}, nil)
 	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not tried any more until an order.", nil, nil)
+	descEvents  = prometheus.NewDesc("recourse_outbox_events", "Events that wait to be delivered, by sink.", []string{"sink"}, nil)
+	descBehind  = prometheus.NewDesc("recourse_outbox_oldest_seconds", "How long the oldest event of a sink has waited.", []string{"sink"}, nil)
 	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape.", nil, nil)
 )
 
@@ -126,7 +131,7 @@ type storeCollector struct {
 
 // Describe implements prometheus.Collector.
 func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descUp} {
+	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descEvents, descBehind, descUp} {
 		ch <- d
 	}
 }
@@ -156,6 +161,14 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	ch <- gauge(descHalted, float64(st.Quarantined))
+	waiting, err := k.store.OutboxStats(ctx)
+	if err != nil {
+		return
+	}
+	for _, w := range waiting {
+		ch <- gauge(descEvents, float64(w.Events), w.Sink)
+		ch <- gauge(descBehind, k.since(w.Oldest), w.Sink)
+	}
 }
 
 func (k *storeCollector) since(t time.Time) float64 {
@@ -206,5 +219,33 @@ func (k *engineCollector) Collect(ch chan<- prometheus.Metric) {
 	s := k.stats()
 	for _, d := range engineDescs {
 		ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.of(s))
+	}
+}
+
+// OutboxStats are what /metrics shows of deliveries to one sink, since the process began.
+type OutboxStats struct {
+	Sink      string
+	Delivered int64
+	Failed    int64 // attempts
+	Dropped   int64 // the sink had gone
+}
+
+var descDeliveries = prometheus.NewDesc("recourse_outbox_deliveries_total", "Attempts to deliver events, by sink and by what came of them.", []string{"sink", "result"}, nil)
+
+// outboxCollector shows an outbox's counts.
+type outboxCollector struct{ stats func() []OutboxStats }
+
+// Describe implements prometheus.Collector.
+func (k *outboxCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descDeliveries }
+
+// Collect implements prometheus.Collector.
+func (k *outboxCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range k.stats() {
+		for _, r := range []struct {
+			name string
+			n    int64
+		}{{"delivered", s.Delivered}, {"failed", s.Failed}, {"dropped", s.Dropped}} {
+			ch <- prometheus.MustNewConstMetric(descDeliveries, prometheus.CounterValue, float64(r.n), s.Sink, r.name)
+		}
 	}
 }

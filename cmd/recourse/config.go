@@ -21,6 +21,9 @@ type configFile struct {
 
 var errConfig = errors.New("config file")
 
+// sections are what the file may hold beside flags; others read them.
+var sections = []string{"sinks"}
+
 // Validate implements kong.Resolver.
 func (*configFile) Validate(*kong.Application) error { return nil }
 
@@ -74,8 +77,11 @@ func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
 	}
 	f.values = make(map[string]string, len(doc))
 	for name, value := range doc {
+		if slices.Contains(sections, name) {
+			continue
+		}
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("%w %s: there is no setting %q; there are %s", errConfig, path, name, strings.Join(known, ", "))
+			return fmt.Errorf("%w %s: there is no setting %q; there are %s", errConfig, path, name, strings.Join(append(known, sections...), ", "))
 		}
 		text, err := plain(value)
 		if err != nil {

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"sync"
 	"time"
 
+	"recourse/api"
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
 	"recourse/saga/kinds"
@@ -23,6 +27,7 @@ type nodeOptions struct {
 	Secrets *secrets.Source
 	Vars    map[string]json.RawMessage
 	Strict  bool
+	Sinks   []outbox.Sink // nil: not known, so that definitions may name any, and nothing is delivered
 	Lanes   int
 	Lease   time.Duration
 	Drain   time.Duration
@@ -35,7 +40,9 @@ type node struct {
 	catalog *catalog.Catalog
 	engine  *engine.Engine
 	caller  *http.Caller
-	ended   chan error // gets what the engine's Run returned
+	outbox  *outbox.Outbox
+	beside  sync.WaitGroup // what runs beside the engine
+	ended   chan error     // gets what the engine's Run returned
 }
 
 func newNode(o nodeOptions) (*node, error) {
@@ -49,12 +56,31 @@ func newNode(o nodeOptions) (*node, error) {
 	}
 	n.caller = http.NewCaller(http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
 		Now: func() time.Time { return n.engine.Now() }}) // the store's clock, which Retry-After's dates are compared with
-	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.All(), Strict: o.Strict, Vars: o.Vars})
+	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Callers: map[string]engine.Caller{"http": n.caller}, Log: o.Log,
 		Lanes: o.Lanes, Lease: o.Lease, Drain: o.Drain,
 	})
+	if len(o.Sinks) > 0 {
+		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log, UserAgent: "recourse/" + version(),
+			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				d := net.Dialer{Timeout: 10 * time.Second, ControlContext: guard.Control(addr)}
+				return d.DialContext(ctx, network, addr)
+			}})
+	}
 	return n, nil
+}
+
+// names lists the sinks' names; nil for nil.
+func names(sinks []outbox.Sink) []string {
+	if sinks == nil {
+		return nil
+	}
+	list := make([]string, len(sinks))
+	for i, s := range sinks {
+		list[i] = s.Name
+	}
+	return list
 }
 
 // start sets the engine going and returns when it takes starts, or the reason
@@ -74,16 +100,32 @@ func (n *node) start(ctx context.Context) error {
 		case <-look.C:
 		}
 	}
+	if n.outbox != nil {
+		n.beside.Go(func() { n.outbox.Run(ctx) })
+	}
 	return nil
 }
 
 // wait waits for the engine to have handed its sagas over, after start's ctx is done.
 func (n *node) wait() error {
 	defer n.caller.Close()
+	defer n.beside.Wait()
 	if err := <-n.ended; err != nil {
 		return engineError(err)
 	}
 	return nil
+}
+
+// outboxStats counts deliveries; nothing without sinks.
+func (n *node) outboxStats() []api.OutboxStats {
+	if n.outbox == nil {
+		return nil
+	}
+	var list []api.OutboxStats
+	for _, s := range n.outbox.Stats() {
+		list = append(list, api.OutboxStats(s))
+	}
+	return list
 }
 
 func engineError(err error) error {

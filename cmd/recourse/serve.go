@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"recourse/api"
+	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
 )
@@ -105,6 +106,10 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	sinks, err := readSinks(c.Config, src)
+	if err != nil {
+		return exit(exitUsage, err)
+	}
 	store, err := openStore(a.ctx, c.Database, true)
 	if err != nil {
 		return err
@@ -114,7 +119,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, Strict: c.Strict,
+	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
 		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Log: log})
 	if err != nil {
 		return err
@@ -163,7 +168,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	}
 	server := &http.Server{
 		Handler: api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys,
-			EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, Version: version(), Done: ctx.Done()}),
+			EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats, Version: version(), Done: ctx.Done()}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,

@@ -48,6 +48,7 @@ var may = map[string][]string{
 
 	"internal":                   {},
 	"internal/story/storytest":   {"*"},
+	"internal/outbox":            {"journal", "retry", "saga"},
 	"internal/testpg":            {},
 	"internal/wiretest":          {},
 	"internal/wiretest/rig":      {"*"},

@@ -117,14 +117,14 @@ func (o *Outbox) Run(ctx context.Context) {
 	o.client.CloseIdleConnections()
 }
 
-// room reports whether there is a sink that can take more; without any sink, events that wait for one are looked for.
+// room reports whether there is a sink that can take more.
 func (o *Outbox) room() bool {
 	for _, w := range o.order {
 		if len(w.queue) <= room-batch {
 			return true
 		}
 	}
-	return len(o.order) == 0
+	return false
 }
 
 // claim takes events and hands them to their sinks. It returns how many.

@@ -26,6 +26,12 @@ func readSecret(text string) ([]byte, error) {
 	return key, nil
 }
 
+// CheckSecret says what is wrong with a secret's text, without showing it.
+func CheckSecret(text string) error {
+	_, err := readSecret(text)
+	return err
+}
+
 // sign gives the header webhook-signature: a signature for each key, so that a
 // receiver may know either of two while a secret is being replaced.
 func sign(keys [][]byte, id string, at time.Time, body []byte) string {
