@@ -74,6 +74,7 @@ var outside = map[string][]string{
 	"github.com/alecthomas/kong":            {"cmd"},
 	"github.com/prometheus":                 {"api"},
 	"database/sql":                          {"journal/sqlite", "migrations", "internal/bench"},
+	"github.com/robfig/cron":                {"saga/dsl"},
 	"github.com/cenkalti/backoff":           {"retry"},
 	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},
