@@ -14,9 +14,12 @@ import (
 	"recourse/retry"
 )
 
+// Anonymous is the actor of what is asked without an API key.
+const Anonymous = "anonymous"
+
 // Command is a person's wish for a saga, as its mail carries it.
 type Command struct {
-	Do      string            `json:"do"` // cancel, pause, resume, retry, compensate, resolve, patch
+	Do      string            `json:"do"` // cancel, pause, resume, retry, compensate, resolve, patch, approve, reject, signal
 	Path    string            `json:"path,omitempty"`
 	Mode    string            `json:"mode,omitempty"`    // of cancel: compensate (default) or stop
 	Outcome string            `json:"outcome,omitempty"` // of resolve: succeeded, failed, retry, skip, compensated
@@ -31,6 +34,8 @@ type Command struct {
 	Shown string          `json:"shown,omitempty"` // the hash of what was shown
 	Role  string          `json:"role,omitempty"`  // of the actor
 	Data  json.RawMessage `json:"data,omitempty"`
+	// Trusted: the server has no keys, and cannot tell who the actor is.
+	Trusted bool `json:"trusted,omitempty"`
 	// Of signal; Data is the payload.
 	Name string `json:"name,omitempty"`
 	// Of task: how a worker's attempt has ended.
@@ -80,9 +85,10 @@ func (t *TaskResult) Answer() Answer {
 // Refusal says that an order does not apply to the saga as it is now.
 type Refusal struct {
 	Failure
-	Stale     bool // IfSeq is not the journal's seq
-	Forbidden bool // others may do it
-	Invalid   bool // what was sent is wrong in itself
+	Stale     bool      // IfSeq is not the journal's seq
+	Forbidden bool      // others may do it
+	Invalid   bool      // what was sent is wrong in itself
+	Findings  []Finding // where; pointers are into the data
 }
 
 // Error implements error.

@@ -20,8 +20,14 @@ import (
 type Await interface {
 	// Await says what is waited for. It is asked once; what it returns is recorded.
 	Await(env expr.Env) (Awaited, error)
-	// Expired says what the step's end is when no message has come in time: a failure, or an output.
-	Expired(a Awaited) (json.RawMessage, *Failure)
+	// Expired says what the step's end is when no message has come until `at`: a failure, or an output.
+	Expired(a Awaited, at time.Time) (json.RawMessage, *Failure)
+}
+
+// Receiver is implemented by an Await of signals of one name: signal.
+type Receiver interface {
+	// Signal is the name.
+	Signal() string
 }
 
 // Approver is implemented by an Await that a person decides: approval.
@@ -98,7 +104,7 @@ func (m *Machine) take(n *node) {
 
 // decideExpired ends a wait in which no message has come.
 func (m *Machine) decideExpired(n *node) []Decision {
-	out, f := n.step.Body.(Await).Expired(*n.awaited)
+	out, f := n.step.Body.(Await).Expired(*n.awaited, m.at)
 	if f != nil {
 		return m.refuse(n, f)
 	}
@@ -109,6 +115,12 @@ func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
 	e := m.entry(n, &n.do, journal.Do)
 	e.Kind, e.Title, e.Detail = InboxApproval, a.Title, "Approve or reject it, with the hash of what is shown here."
 	e.Shown, e.ShownHash, e.Approvers, e.Form = a.Shown, a.ShownHash, a.Approvers, a.Form
+	if a.FourEyes {
+		e.Detail += " Not by " + m.started.Actor + ", who has started the saga."
+	}
+	if !n.do.retryAt.IsZero() {
+		e.Detail += " It expires at " + n.do.retryAt.UTC().Format(journal.TimeFormat) + "."
+	}
 	e.Actions = []string{"approve", "reject"}
 	return []Decision{Hold{e}}
 }
@@ -130,15 +142,21 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 	}
 	a := n.awaited.Approval
 	switch {
-	case n.do.state != awaiting || m.undoing || m.ending(n):
+	case n.do.state != awaiting || m.undoing && !n.in.final || m.ending(n):
 		return refusal("decided", "the approval of step "+o.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
 	case o.Shown != "" && o.Shown != a.ShownHash:
 		return refusal("stale", "what was shown is not what is to be decided", "read the inbox entry again: it shows "+a.ShownHash)
 	case o.Shown == "" && o.Do == "approve":
-		return refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
+		r := refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
+		r.Invalid = true
+		return r
+	case a.FourEyes && (o.Trusted || m.started.Actor == Anonymous):
+		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "four eyes cannot be told apart without API keys",
+			Detail: "this approval is not for whoever has started the saga: have the server ask for API keys, and start and decide it under keys of two names"}}
 	case a.FourEyes && o.Actor == m.started.Actor:
-		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "whoever has started the saga may not decide its approvals"}}
-	case len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):
+		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "whoever has started the saga may not decide this approval",
+			Detail: "it has `four_eyes`, and " + o.Actor + " has started the saga: somebody else decides it"}}
+	case !o.Trusted && len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):
 		return &Refusal{Forbidden: true, Failure: Failure{Code: "not_approver", Title: "this approval is for others", Detail: "it can be decided by " + list(a.Approvers)}}
 	}
 	if o.Do != "approve" {
@@ -150,12 +168,24 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 	}
 	data, findings := body.Decide(o.Data)
 	if len(findings) > 0 {
-		r := refusal("bad_data", "the data breaks the approval's form", findings[0].Pointer+": "+findings[0].Detail)
-		r.Invalid = true
+		r := refusal("bad_data", "the data breaks the approval's form", "/data"+findings[0].Pointer+": "+findings[0].Detail)
+		r.Invalid, r.Findings = true, findings
 		return r
 	}
 	o.Data = data
 	return nil
+}
+
+// Signals lists the names of the signals that the definition's steps wait for, sorted.
+func (d *Definition) Signals() []string {
+	var names []string
+	for _, s := range d.ByID { // any order
+		if r, ok := s.Body.(Receiver); ok {
+			names = append(names, r.Signal())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func list(names []string) string {
