@@ -40,6 +40,8 @@ type Catalog struct {
 	cache   cache
 	recent  recent
 	lookup  lookup
+
+	triggered triggered
 }
 
 // New returns a catalog over store.
@@ -111,6 +113,15 @@ func (c *Catalog) Recent(name string) (version int, def *saga.Definition) {
 
 // load compiles a stored document, by nothing but its text and the kinds there are.
 func (c *Catalog) load(d journal.Document) (*saga.Definition, error) {
+	def, err := c.compiled(d)
+	if err == nil {
+		c.cache.put(d.Name, d.Version, def)
+	}
+	return def, err
+}
+
+// compiled is load without keeping what it compiles.
+func (c *Catalog) compiled(d journal.Document) (*saga.Definition, error) {
 	if def := c.cache.get(d.Name, d.Version); def != nil {
 		return def, nil
 	}
@@ -118,6 +129,5 @@ func (c *Catalog) load(d journal.Document) (*saga.Definition, error) {
 	if errs != nil {
 		return nil, fmt.Errorf("%w %s v%d; a newer program may have published it: %w", saga.ErrUnusable, d.Name, d.Version, errs)
 	}
-	c.cache.put(d.Name, d.Version, def)
 	return def, nil
 }
