@@ -33,6 +33,7 @@ var may = map[string][]string{
 	"saga/expr":      {},
 	"saga/dsl":       {"saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":     {"saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
+	"trigger":        {"catalog", "journal", "saga"},
 	"catalog":        {"journal", "saga", "saga/dsl"},
 	"internal/story": {"journal", "saga", "retry"},
 
@@ -44,7 +45,7 @@ var may = map[string][]string{
 
 	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant"},
 	"engine/sim": {"*"},
-	"api":        {"internal/failpoint", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":        {"internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 
 	"internal":                   {},
 	"internal/story/storytest":   {"*"},
