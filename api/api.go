@@ -20,6 +20,7 @@ import (
 	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/trigger"
 )
 
 // Engine is what the API needs of whoever runs sagas.
@@ -111,6 +112,8 @@ type server struct {
 	log     *slog.Logger
 	metrics *metrics
 	schema  []byte // of definitions, for editors
+
+	triggers *trigger.Starter
 }
 
 // New returns the API as a handler.
@@ -135,6 +138,7 @@ func newServer(cfg Config) *echo.Echo {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.metrics = newMetrics(cfg)
+	s.triggers = trigger.New(trigger.Config{Store: cfg.Store, Catalog: cfg.Catalog, Engine: cfg.Engine, Vars: cfg.Vars, Log: s.log})
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect() // the default trusts headers that anyone can send

@@ -63,6 +63,8 @@ func (s *server) routes() []route {
 		post(saga+"/compensate", opOperate, s.compensate),
 		post(saga+"/steps/:path/resolve", opOperate, s.resolve),
 
+		post("/v1/events", opStart, s.postEvents),
+
 		get("/v1/inbox", opRead, s.inbox),
 		get("/v1/stats", opRead, s.stats),
 	}

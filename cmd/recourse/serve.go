@@ -19,6 +19,7 @@ import (
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
+	"recourse/trigger"
 )
 
 type serveCmd struct {
@@ -188,6 +189,8 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	go sweep(ctx, n.store, log)
+	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
+	n.beside.Go(func() { cron.Run(ctx) })
 	url := "http://" + listener.Addr().String()
 	log.Info("listening", "url", url, "database", kindOf(c.Database), "keys", keys, "version", version())
 	a.printf("recourse listening on %s\n", url)

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"recourse/journal"
+	"recourse/journal/sqlite"
 	"recourse/saga"
 )
 
@@ -50,6 +55,42 @@ func TestEmittedEventsReachSinks(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("the event does not come")
+	}
+}
+
+// A server that comes up catches up with the times that it was not there for, and takes events in.
+func TestTriggersStartSagas(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	store, err := sqlite.Open(t.Context(), db, sqlite.Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := "saga: w\ntriggers:\n  - {cron: '0 * * * *', timezone: Asia/Tokyo, input: {by: cron}}\n  - {event: com.shop.*, input: {by: '${event.id}'}}\nsteps:\n  - {id: a, set: '${input.by}'}\n"
+	sum := sha256.Sum256([]byte(src))
+	_, _, err = store.Publish(t.Context(), journal.Document{Kind: journal.Definition, Name: "w", Source: []byte(src), SHA256: hex.EncodeToString(sum[:]), CreatedAt: time.Now().Add(-3 * time.Hour)}, "")
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, nil, "--database", db)
+	resp, err := http.Post(s.url+"/v1/events", "application/cloudevents+json", strings.NewReader(`{"specversion":"1.0","id":"event","source":"/x","type":"com.shop.y"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	deadline := time.After(20 * time.Second)
+	for {
+		out := ok(t, s.env, "list", "--status", "succeeded", "-o", "json")
+		if strings.Count(out, `"definition":"w"`) == 2 {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("%s\n%s", out, s.log)
+		}
 	}
 }
 
