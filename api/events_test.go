@@ -194,6 +194,31 @@ func TestBadEvents(t *testing.T) {
 	}
 }
 
+// What waits for a sink, and what came of deliveries, is in /metrics.
+func TestOutboxMetrics(t *testing.T) {
+	x := newFixture(t, func(c *Config) {
+		c.OutboxStats = func() []OutboxStats { return []OutboxStats{{Sink: "audit", Delivered: 3, Failed: 2, Dropped: 1}} }
+	})
+	x.do("PUT", "/v1/definitions/tells", "saga: tells\nsteps:\n  - {id: a, emit: com.shop.x, to: [audit, crm]}\n").want(201)
+	var v saga.View
+	x.do("POST", "/v1/sagas", `{"definition":"tells"}`, header{"Prefer", "wait=10"}).want(201).into(&v)
+	page := string(x.do("GET", "/metrics", "").want(200).Body)
+	for _, want := range []string{`recourse_outbox_events{sink="audit"} 1`, `recourse_outbox_events{sink="crm"} 1`, `recourse_outbox_oldest_seconds{sink="crm"} `,
+		`recourse_outbox_deliveries_total{result="delivered",sink="audit"} 3`, `result="failed",sink="audit"} 2`, `result="dropped",sink="audit"} 1`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	events, err := x.store.ClaimEvents(t.Context(), 10, time.Minute)
+	if err != nil || len(events) != 2 {
+		t.Fatal(events, err)
+	}
+	var e struct{ SpecVersion, ID, Source, Type, Subject string }
+	if err := json.Unmarshal(events[0].Data, &e); err != nil || e.ID != events[0].ID.String() || e.SpecVersion != "1.0" || e.Source != "/recourse/tells" || e.Type != "com.shop.x" || e.Subject != v.ID {
+		t.Errorf("%+v %v", e, err)
+	}
+}
+
 // Whatever comes as an event is taken or refused.
 func FuzzEvents(f *testing.F) {
 	h, _ := fuzzed(f)
