@@ -232,6 +232,16 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	return begun, err
 }
 
+// StartAs makes a saga durable under an id that the caller gives, and sets it going. Errors are those of Start;
+// journal.ErrConflict and journal.ErrStartKey also when the saga is there already.
+func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
+	if !e.Ready() {
+		return saga.ErrUnavailable
+	}
+	_, _, err := e.admit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data})
+	return err
+}
+
 func (e *Engine) admit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.View, uuid.UUID, error) {
 	reply := make(chan Replied, 1)
 	s.Reply = reply

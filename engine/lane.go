@@ -108,6 +108,10 @@ func (l *Lane) start(ev StartSaga) {
 		l.emit(Replied{Reply: ev.Reply, Err: saga.ErrUnavailable})
 		return
 	}
+	if l.runs[ev.ID] != nil {
+		l.emit(Replied{Reply: ev.Reply, Err: journal.ErrConflict})
+		return
+	}
 	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the time of `started`
 	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, view: ev.View, moved: l.now}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
@@ -159,6 +163,11 @@ func (l *Lane) load(ev Loaded) {
 				return err
 			}
 		}
+		for _, s := range m.Respawn() {
+			r.open++
+			r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
+			l.emit(Perform{ID: id, Node: l.node, Permit: &r.permit, Send: s})
+		}
 		return l.fold(r, ev.Claimed.Mail)
 	})
 }
@@ -168,13 +177,23 @@ func (l *Lane) answer(ev Answered) {
 	if r == nil || r.broken != nil {
 		return
 	}
+	ours := r.called(ev.Path, ev.Way, ev.Attempt) != nil
 	r.uncall(ev.Path, ev.Way, ev.Attempt)
+	if ev.Answer.Code == saga.Spawned { // the other saga tells by itself
+		if ours {
+			r.open--
+		}
+		r.withdrawn = nil // it is there now, so it gets what came too early for it
+		l.guard(r, func() error { return l.advance(r) })
+		return
+	}
 	l.guard(r, func() error {
 		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer)
-		if errors.Is(err, saga.ErrStale) {
+		switch {
+		case errors.Is(err, saga.ErrStale) && !ours:
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, saga.ErrStale): // a message has told first
+		case err != nil:
 			return err
 		}
 		r.open--
@@ -212,6 +231,9 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 			return fmt.Errorf("%w: mail %s: %w", saga.ErrUnreadable, m.ID, err)
 		}
 		if c.Task != nil {
+			if c.Attempt == 0 { // of another saga
+				c.Attempt = r.m.OpenAttempt(c.Path, c.Way)
+			}
 			if err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer()); err != nil && !errors.Is(err, saga.ErrStale) {
 				return err
 			}
@@ -242,6 +264,7 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 		r.next.Records = make([]journal.Record, 0, 2) // an outcome and the next intent
 	}
 	r.next.Records = append(r.next.Records, rec)
+	r.next.Post = append(r.next.Post, r.m.Posts(rec)...)
 	r.moved, r.watches = l.now, 0
 	return nil
 }
@@ -340,6 +363,12 @@ func (l *Lane) settleDown(r *run) {
 		if !slices.Contains(r.withdrawn, task) {
 			r.withdrawn = append(r.withdrawn, task)
 			r.next.Withdraw = append(r.next.Withdraw, task)
+		}
+	}
+	for _, m := range r.m.Orphaned() {
+		if !slices.Contains(r.withdrawn, m.ID) {
+			r.withdrawn = append(r.withdrawn, m.ID)
+			r.next.Post = append(r.next.Post, m)
 		}
 	}
 	status, asks := r.m.Status(), r.m.Asks()

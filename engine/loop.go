@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -136,6 +137,9 @@ func (l *laneLoop) commits() {
 		cancel()
 		l.e.stats.committed(len(c.Batch), time.Since(began), err)
 		l.outage.saw(err, "appends", len(c.Batch))
+		if err == nil && slices.ContainsFunc(c.Batch, func(a journal.Append) bool { return len(a.Post) > 0 }) {
+			l.e.look() // it may be for a saga of this node, or one that nobody runs
+		}
 		select {
 		case l.events <- Committed{Number: c.Number, Results: results, Err: err}:
 		case <-l.quit:

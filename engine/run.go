@@ -38,7 +38,7 @@ type run struct {
 	watches        int              // in a row that found it stalled
 	shown          saga.Status
 	asks           int         // Machine.Asks, as the row has it
-	withdrawn      []uuid.UUID // tasks that were said to be unwanted
+	withdrawn      []uuid.UUID // tasks that were said to be unwanted, and messages that cancel children
 	alarm          time.Time
 	reply          any  // of its start
 	view           bool // and it is to have a view
@@ -46,7 +46,7 @@ type run struct {
 
 // empty reports whether there is nothing to append.
 func (r *run) empty() bool {
-	return len(r.next.Records) == 0 && r.next.Row == nil && len(r.next.Mail) == 0 && len(r.next.Withdraw) == 0 && !r.next.Release
+	return len(r.next.Records) == 0 && r.next.Row == nil && len(r.next.Mail) == 0 && len(r.next.Withdraw) == 0 && len(r.next.Post) == 0 && !r.next.Release
 }
 
 // parking reports whether the saga is being given up.

@@ -124,8 +124,8 @@ type Append struct {
 	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after its Rest
 	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
 
-	// What follows is done once for each id, however often it is asked for. A task, and an event for a sink, that is there
-	// already stays as it is. The saga of tasks and events is this one, whatever their Saga says.
+	// What follows comes with records: an append without any that is repeated does it again. A task, and an event for a sink, that is
+	// there already stays as it is even then; one that is gone by then is made anew. The saga of tasks and events is this one, whatever their Saga says.
 	Tasks    []Task      // work that can be claimed from then on
 	Withdraw []uuid.UUID // of its tasks, these too, those that are not wanted any more: see TaskWithdrawn and TaskLease.Cancel. One that is gone is no error
 	Events   []Event     // for the outbox

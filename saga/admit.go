@@ -56,7 +56,7 @@ type TaskResult struct {
 
 // Answer is the result as the answer to the attempt's request.
 func (t *TaskResult) Answer() Answer {
-	a := Answer{Sent: true, Headers: map[string]string{}}
+	a := Answer{Sent: true, Headers: map[string]string{"told": "true"}}
 	if t.Cost != "" {
 		a.Headers["cost"] = t.Cost
 	}
@@ -131,6 +131,8 @@ func (m *Machine) Admit(mail uuid.UUID, o Command) (journal.Record, error) {
 		err = m.admitResolve(o)
 	case "patch":
 		err = m.admitPatch(o)
+	case "release", "revert":
+		err = m.admitParent()
 	case "approve", "reject":
 		err = m.admitDecision(&o)
 	case "signal":
@@ -361,6 +363,13 @@ func (m *Machine) applyOrder(r journal.Record) error {
 		maps.DeleteFunc(labels, func(_, v string) bool { return v == "" })
 		m.labels = labels
 		return m.rebudget(d.Budget)
+	case "release":
+		m.released = true
+		return nil
+	case "revert":
+		m.reverted, m.forced = true, true
+		m.reason = m.ordered("operator", "its parent was undone", d)
+		return nil
 	case "approve", "reject":
 		return m.applyApproval(r, d)
 	case "retry":

@@ -120,7 +120,10 @@ func (m *Machine) sideOf(path string, way journal.Way) (*node, *side, error) {
 }
 
 func (m *Machine) applyStep(r journal.Record) error {
-	if strings.HasSuffix(r.Path, "]") && r.Kind == journal.Decided {
+	switch {
+	case r.Kind == journal.Decided && r.Path == "":
+		return m.applyHeld(r)
+	case r.Kind == journal.Decided && strings.HasSuffix(r.Path, "]"):
 		return m.applyIteration(r)
 	}
 	n, s, err := m.sideOf(r.Path, r.Way)
@@ -166,6 +169,9 @@ func (m *Machine) applyIntent(n *node, s *side, r journal.Record) error {
 	}
 	if d.Request == nil {
 		return fmt.Errorf("%w: an intent without a request", ErrUnreadable)
+	}
+	if sp, ok := n.step.Body.(Spawner); ok && s == &n.do {
+		n.child = sp.Child(*d.Request)
 	}
 	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
 	s.request, s.hash, s.sentAt, s.allowed, s.hint = d.Request, d.RequestHash, r.At, false, nil

@@ -272,14 +272,6 @@ type Queued interface {
 	Task(r Request) (kind string, input json.RawMessage, lease time.Duration)
 }
 
-func queued(s *Step) bool {
-	_, ok := s.Body.(Queued)
-	return ok
-}
-
-// queued reports whether a worker is to do what is under way.
-func (n *node) queued() bool { return queued(n.step) }
-
 // task is the task of an attempt; nil: the attempt is a request of this process.
 func (m *Machine) task(step *Step, s Send) *journal.Task {
 	q, ok := step.Body.(Queued)
@@ -304,7 +296,7 @@ func (m *Machine) Unwanted() []uuid.UUID {
 	}
 	var list []uuid.UUID
 	m.forward.walk(func(n *node) bool {
-		if n.do.state == open && n.queued() && m.ending(n) {
+		if _, ok := n.step.Body.(Queued); ok && n.do.state == open && m.ending(n) {
 			list = append(list, m.taskID(n.path, journal.Do, n.do.attempts))
 		}
 		return true

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -108,6 +110,8 @@ type node struct {
 	left   bool // a block around it has failed before it had ended
 	// given replaces output in the compensation's templates: an operator's word.
 	given json.RawMessage
+	// child is the saga that the step has started last; the nil UUID: none.
+	child uuid.UUID
 	// awaited is what a step that waits for a message waits for.
 	awaited *Awaited
 }

@@ -63,6 +63,7 @@ type StartedData struct {
 	Actor      string                     `json:"actor,omitempty"`
 	RetryOf    string                     `json:"retry_of,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
+	Parent     *ParentData                `json:"parent,omitempty"`
 }
 
 // exact reports whether reading back what the data is written as surely gives

@@ -87,6 +87,8 @@ func (m *Machine) decide() []Decision {
 		return m.decideUndo()
 	case m.reason != nil:
 		return m.decideFailing()
+	case m.forward.over() && m.started.Parent != nil && !m.released:
+		return m.decideHeld()
 	case m.forward.over():
 		return m.decideEnd(Succeeded)
 	}

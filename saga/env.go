@@ -65,6 +65,8 @@ func (e *env) Root(name string) (any, bool) {
 		return raw(e.output), e.hasOutput
 	case "error":
 		return e.err.value(), e.hasOutput
+	case "child":
+		return e.m.kin(e.n), true
 	}
 	return e.loop(name)
 }

@@ -76,7 +76,10 @@ type Machine struct {
 	finished *FinishedData
 	mail     map[string]bool              // orders that records have folded in
 	signals  map[string][]json.RawMessage // that nobody has waited for yet, by name, the oldest first
-	asks     int                          // how often what waits for people has changed
+	// Of a saga with a parent: it has reached its goal and waits for the parent's word, and which that was.
+	held, released, reverted bool
+	heldOutput               json.RawMessage
+	asks                     int // how often what waits for people has changed
 }
 
 // New returns the machine of a saga without records.
@@ -150,6 +153,9 @@ func (m *Machine) status(waits func(*node) bool) Status {
 		}
 		return Undoing
 	}
+	if m.isHeld() {
+		return Waiting
+	}
 	status := Succeeded // of no step at all
 	m.standing(func(n *node) bool {
 		switch s := m.asked(n); {
@@ -170,6 +176,9 @@ func (m *Machine) status(waits func(*node) bool) Status {
 	return status
 }
 
+// isHeld reports whether the saga waits for its parent's word.
+func (m *Machine) isHeld() bool { return m.held && !m.released && !m.reverted }
+
 // waits reports whether the step goes on at some time, or at somebody's word, and not by itself.
 func (m *Machine) waits(n *node) bool {
 	switch n.do.state {
@@ -180,7 +189,7 @@ func (m *Machine) waits(n *node) bool {
 	case ready:
 		return m.needsRaise(n)
 	case open:
-		return n.queued()
+		return outside(n.step)
 	}
 	return false
 }

@@ -458,19 +458,19 @@ func (t *settling) answered() Then {
 }
 
 // Open lists the attempts that are under way, as the journal has it, but for those that
-// workers have: for a process that has just read the journal, those whose answer is lost.
+// workers and other sagas have: for a process that has just read the journal, those whose answer is lost.
 func (m *Machine) Open() []Attempt {
 	var list []Attempt
-	add := func(path string, way journal.Way, s *side, queued bool) {
-		if s.state == open && !queued {
+	add := func(path string, way journal.Way, s *side, outside bool) {
+		if s.state == open && !outside {
 			list = append(list, Attempt{Path: path, Way: way, Number: s.attempts})
 		}
 	}
 	for _, n := range m.order {
-		add(n.path, journal.Do, &n.do, queued(n.step))
+		add(n.path, journal.Do, &n.do, outside(n.step))
 		add(n.path+verifySuffix, journal.Do, &n.query, false)
 		if n.step.Compensate != nil {
-			add(n.path, journal.Undo, &n.undo, queued(&n.step.Compensate.Step))
+			add(n.path, journal.Undo, &n.undo, outside(&n.step.Compensate.Step))
 		}
 	}
 	return list

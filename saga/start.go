@@ -38,12 +38,13 @@ type StartOptions struct {
 	Actor   string
 	RetryOf uuid.UUID
 	Reason  string
+	Parent  *ParentData // nil: none
 }
 
 // Begin checks a start against its definition and returns the data of `started`
 // and the unique value ("" for none), or what is wrong with it. Findings' pointers are into the start request.
 func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
-	d := StartedData{Definition: def.Name, Version: Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason}
+	d := StartedData{Definition: def.Name, Version: Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason, Parent: o.Parent}
 	if !o.RetryOf.IsNil() {
 		d.RetryOf = o.RetryOf.String()
 	}

@@ -26,6 +26,7 @@ type app struct {
 	Main
 	ctx    context.Context // done when the program is to stop
 	env    map[string]string
+	config *configFile
 	colour bool // on Stdout
 	live   bool // Stdout is a terminal whose lines can be redrawn
 }
@@ -34,6 +35,7 @@ type app struct {
 // exit code, one of those in exit.go; what went wrong is on Stderr.
 func (m Main) Run(ctx context.Context) (code int) {
 	a := &app{Main: m, ctx: ctx, env: environ(m.Env)}
+	a.config = &configFile{env: a.env}
 	a.live = terminal(m.Stdout) && a.env["TERM"] != "dumb"
 	a.colour = a.live && a.env["NO_COLOR"] == ""
 	defer func() {
@@ -59,7 +61,7 @@ func (a *app) dispatch() error {
 		kong.Writers(a.Stdout, a.Stderr),
 		kong.Exit(func(code int) { panic(earlyExit(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
-		kong.Resolvers(&configFile{env: a.env}, variables(a.env)),
+		kong.Resolvers(a.config, variables(a.env)),
 	)
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)

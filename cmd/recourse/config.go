@@ -9,20 +9,23 @@ import (
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v4"
+
+	"recourse/saga/kinds/llm"
 )
 
 // configFile gives the flags of `serve` their values from the file that
-// --config names: the same names, in YAML. Flags and variables win over it.
+// --config names: the same names, in YAML; and llm, which has no flag. Flags and variables win over it.
 type configFile struct {
 	env    map[string]string
 	loaded bool
 	values map[string]string
+	llm    llm.Config // what stands under llm, which is no flag
 }
 
 var errConfig = errors.New("config file")
 
-// sections are what the file may hold beside flags; others read them.
-var sections = []string{"sinks"}
+// sections are what the file may hold beside flags.
+var sections = []string{"llm", "sinks"}
 
 // Validate implements kong.Resolver.
 func (*configFile) Validate(*kong.Application) error { return nil }
@@ -76,6 +79,9 @@ func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
 		}
 	}
 	f.values = make(map[string]string, len(doc))
+	if f.llm, err = readLLM(src); err != nil {
+		return fmt.Errorf("%w %s: llm: %w", errConfig, path, err)
+	}
 	for name, value := range doc {
 		if slices.Contains(sections, name) {
 			continue

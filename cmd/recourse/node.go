@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
@@ -18,6 +17,8 @@ import (
 	"recourse/journal"
 	"recourse/saga/kinds"
 	"recourse/saga/kinds/http"
+	"recourse/saga/kinds/llm"
+	runkind "recourse/saga/kinds/run"
 )
 
 // nodeOptions is what running sagas needs, in `serve` as in `run`.
@@ -26,6 +27,7 @@ type nodeOptions struct {
 	Egress  []string
 	Secrets *secrets.Source
 	Vars    map[string]json.RawMessage
+	LLM     llm.Config // checked
 	Strict  bool
 	Sinks   []outbox.Sink // nil: not known, so that definitions may name any, and nothing is delivered
 	Lanes   int
@@ -54,19 +56,20 @@ func newNode(o nodeOptions) (*node, error) {
 	for _, name := range o.Secrets.Names() {
 		_, _ = o.Secrets.Get(name) // so that its value is known before anyone tells it; a step that needs it meets the error
 	}
-	n.caller = http.NewCaller(http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
-		Now: func() time.Time { return n.engine.Now() }}) // the store's clock, which Retry-After's dates are compared with
-	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
+	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
+		Now: func() time.Time { return n.engine.Now() }} // the store's clock, which Retry-After's dates are compared with
+	n.caller = http.NewCaller(calls)
+	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
+	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	n.engine = engine.New(engine.Config{
-		Store: o.Store, Definitions: n.catalog, Callers: map[string]engine.Caller{"http": n.caller}, Log: o.Log,
-		Lanes: o.Lanes, Lease: o.Lease, Drain: o.Drain,
+		Store: o.Store, Definitions: n.catalog, Log: o.Log,
+		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
+		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain,
 	})
+	runner.Engine = n.engine
 	if len(o.Sinks) > 0 {
-		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log, UserAgent: "recourse/" + version(),
-			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				d := net.Dialer{Timeout: 10 * time.Second, ControlContext: guard.Control(addr)}
-				return d.DialContext(ctx, network, addr)
-			}})
+		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Dial: http.NewDialer(calls).Dial, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
+			UserAgent: calls.UserAgent})
 	}
 	return n, nil
 }

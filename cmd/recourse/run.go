@@ -14,6 +14,7 @@ import (
 	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/dsl"
+	"recourse/saga/kinds/llm"
 )
 
 type runCmd struct {
@@ -25,6 +26,7 @@ type runCmd struct {
 	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars."`
 	SecretDir   string   `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
 	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses and this machine; repeatable."`
+	llmFlags
 }
 
 // loopback is what `run` and `demo` let steps reach.
@@ -64,7 +66,11 @@ func (c *runCmd) Run(a *app) error {
 		}
 	}
 	defer store.Close()
-	n, err := newNode(nodeOptions{Store: store, Egress: append(loopback, c.EgressAllow...), Secrets: src, Vars: o.Vars,
+	models, err := c.llmFlags.config(llm.Config{})
+	if err != nil {
+		return err
+	}
+	n, err := newNode(nodeOptions{Store: store, Egress: append(loopback, c.EgressAllow...), Secrets: src, Vars: o.Vars, LLM: models,
 		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Log: log})
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ var may = map[string][]string{
 	"internal/failpoint/brittle": {"journal", "internal/failpoint"},
 	"internal/invariant":         {"*"},
 	"examples/world":             {},
+	"examples/llmstub":           {},
 	"cmd":                        {"*"},
 }
 

@@ -6,11 +6,18 @@ import (
 	"recourse/saga"
 )
 
-// way names a generation of a way of a step.
+// way names a way of a step.
 type way struct {
 	path string
 	way  journal.Way
-	gen  int
+}
+
+// account is the saga's money as the records tell it.
+type account struct {
+	spent, reserved retry.Money
+	open            map[way]retry.Money // of the attempt under way
+	unknown         map[way]retry.Money // of attempts that nobody knows the cost of
+	asked           map[string]bool     // status queries that gave an answer last, by their step's path
 }
 
 // budget is invariant 15, by an account of its own: what forward intents reserve
@@ -20,32 +27,59 @@ func (c *look) budget(t *tale) {
 	if !ok {
 		return
 	}
-	var spent, reserved retry.Money
-	open := make(map[way]retry.Money)
+	a := account{open: make(map[way]retry.Money), unknown: make(map[way]retry.Money), asked: make(map[string]bool)}
 	for i, r := range t.Records {
 		if i == t.planAt {
 			return
 		}
-		at := way{r.Path, r.Way, r.Generation}
-		switch d := t.data[i].(type) {
-		case *saga.OrderData:
-			if r.Kind == journal.Operator && d.Rejected == nil && d.Budget != nil && d.Budget.Amount != "" {
-				limit = amount(d.Budget.Amount)
-			}
-		case *saga.IntentData:
-			open[at] = amount(d.Reserve)
-			reserved = reserved.Add(open[at])
-		case *saga.OutcomeData:
-			if d.Cost != "" {
-				spent, reserved = spent.Add(amount(d.Cost)), reserved.Sub(open[at])
-				delete(open, at)
-			}
+		if d, ok := t.data[i].(*saga.OrderData); ok && r.Kind == journal.Operator && d.Rejected == nil && d.Budget != nil && d.Budget.Amount != "" {
+			limit = amount(d.Budget.Amount)
 		}
-		if used := spent.Add(reserved); used.Cmp(limit) > 0 {
-			c.say(15, r.Seq, "after record %d %s is spent and %s reserved, of %s", r.Seq, spent.Decimal(), reserved.Decimal(), limit.Decimal())
+		a.take(r, t.data[i])
+		if used := a.spent.Add(a.reserved); used.Cmp(limit) > 0 {
+			c.say(15, r.Seq, "after record %d %s is spent and %s reserved, of %s", r.Seq, a.spent.Decimal(), a.reserved.Decimal(), limit.Decimal())
 			return
 		}
 	}
+}
+
+func (a *account) take(r journal.Record, data any) {
+	at := way{r.Path, r.Way}
+	switch d := data.(type) {
+	case *saga.IntentData:
+		a.open[at] = amount(d.Reserve)
+		a.reserved = a.reserved.Add(a.open[at])
+	case *saga.OutcomeData:
+		if step, query := saga.SplitQuery(r.Path); query {
+			a.asked[step] = d.Then == saga.ThenAnswer
+		}
+		if d.Cost != "" {
+			a.spent, a.reserved = a.spent.Add(amount(d.Cost)), a.reserved.Sub(a.open[at])
+		} else {
+			a.unknown[at] = a.unknown[at].Add(a.open[at])
+		}
+		delete(a.open, at)
+	case *saga.DecidedData:
+		switch {
+		case d.Then == saga.ThenDone:
+			a.settle(at, true)
+		case d.By == string(saga.VerifyIt) && a.asked[r.Path]:
+			a.settle(at, false)
+		}
+	case *saga.OrderData:
+		if d.Rejected == nil && (d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated") {
+			a.settle(at, d.Outcome != "failed")
+		}
+	}
+}
+
+// settle books what was unknown, once it is known whether it has happened.
+func (a *account) settle(at way, happened bool) {
+	a.reserved = a.reserved.Sub(a.unknown[at])
+	if happened {
+		a.spent = a.spent.Add(a.unknown[at])
+	}
+	delete(a.unknown, at)
 }
 
 // limit is the budget that the saga starts with.

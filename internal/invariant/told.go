@@ -102,6 +102,10 @@ func (n *told) wrote() bool {
 	if n.step == nil || len(n.do) == 0 {
 		return false
 	}
+	switch n.step.Body.(type) {
+	case saga.Queued, saga.Spawner:
+		return false // what workers and other sagas do is in no ledger of ours
+	}
 	c, ok := n.step.Body.(saga.Call)
 	return ok && !c.ReadOnly()
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/internal/wiretest"
 	"recourse/journal"
 )
@@ -23,6 +25,10 @@ func (s failed) Post(ctx context.Context, m journal.Mail) error { return known(s
 func (s failed) Publish(ctx context.Context, d journal.Document, match string) (journal.Document, bool, error) {
 	v, created, err := s.Store.Publish(ctx, d, match)
 	return v, created, known(err)
+}
+
+func (s failed) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Mail) error {
+	return known(s.Store.EndTask(ctx, task, token, how, m))
 }
 
 func known(err error) error {
@@ -53,6 +59,15 @@ func (s anew) Post(ctx context.Context, m journal.Mail) error {
 		return s.Store.Post(ctx, m)
 	}
 	return err
+}
+
+func (s anew) ClaimTasks(ctx context.Context, c journal.TaskClaim) ([]journal.ClaimedTask, error) {
+	out, err := s.Store.ClaimTasks(ctx, c)
+	if errors.Is(err, journal.ErrUnknown) {
+		c.Token = newID()
+		return s.Store.ClaimTasks(ctx, c)
+	}
+	return out, err
 }
 
 // done takes an unknown outcome for a success.
@@ -93,6 +108,9 @@ func TestEveryCommitCanFail(t *testing.T) {
 		{"an unknown version is a failed one", failed{w.store}, "a new version", after},
 		{"an unknown start is begun anew", anew{w.store}, "a start without a key", after},
 		{"an unknown message is posted anew", anew{w.store}, "a message", after},
+		{"an unknown end of a task is a failed one", failed{w.store}, "a task that is claimed", after},
+		{"an unknown claim of tasks is made under another token", anew{w.store}, "a task", after},
+		{"an unknown task is a success", done{w.store}, "a task and an event", wiretest.Fault{Do: wiretest.Close}},
 		{"an unknown start is a success", done{w.store}, "a start", wiretest.Fault{Do: wiretest.Close}},
 		{"a lost claim is forgotten", loses{w.store}, "a parked saga", after},
 		{"it does not try again", w.store, "a start", wiretest.Fault{Do: wiretest.Refuse, Code: "40001", Times: -1}},

@@ -11,10 +11,10 @@ import (
 
 // reading are the methods of a store that write nothing.
 var reading = []string{"Records", "Begins", "Mail", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Nodes", "Orphans", "Document", "Documents", "Versions",
-	"Key", "ListKeys", "Ping", "Hints", "Close"}
+	"Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
 
 // operations are all that write, in all the ways that take other statements.
-var operations = []operation{
+var operations = append([]operation{
 	{"Append", "a start", func(b *bench) attempt {
 		a := start()
 		return b.appending(journals(1, a.Saga), a)
@@ -281,7 +281,7 @@ var operations = []operation{
 			},
 		}
 	}},
-}
+}, taskOperations...)
 
 // forgiven is err, but for what is not there: it is gone, whoever took it away.
 func forgiven(err error) error {

@@ -102,7 +102,7 @@ func newWorld(t *rapid.T, open []named) *world {
 			err = errors.Join(err, s.Release(w.ctx, n.Node))
 		}
 		_, registered := s.Register(w.ctx, w.node, time.Hour)
-		return nil, errors.Join(err, registered, w.clear(s))
+		return nil, errors.Join(err, registered, w.clear(s), w.deliver(s))
 	})
 	return w
 }
@@ -126,6 +126,15 @@ func (w *world) clear(s journal.Store) error {
 			return err
 		}
 	}
+}
+
+// deliver forgets the events of earlier runs that are due.
+func (w *world) deliver(s journal.Store) error {
+	left, err := s.ClaimEvents(w.ctx, 1<<20, time.Hour)
+	for _, d := range left {
+		err = errors.Join(err, s.EventDelivered(w.ctx, d.ID, d.Sink))
+	}
+	return err
 }
 
 func chains(saga uuid.UUID) (main, fork []journal.Record) {
@@ -174,7 +183,7 @@ func show(v any) string {
 
 func sentinel(err error) string {
 	for _, s := range []error{journal.ErrFenced, journal.ErrUnknown, journal.ErrConflict, journal.ErrStartKey, journal.ErrUnique, journal.ErrNotFound,
-		journal.ErrLive, journal.ErrMismatch, journal.ErrInUse} {
+		journal.ErrLive, journal.ErrMismatch, journal.ErrInUse, journal.ErrTaskLost} {
 		if errors.Is(err, s) {
 			return s.Error()
 		}
@@ -184,7 +193,7 @@ func sentinel(err error) string {
 
 func (w *world) step() {
 	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "post", "post", "mail", "delete", "expire", "publish", "archive",
-		"begin", "finish", "abandon", "release", "give up", "die"}).Draw(w.T, "op") {
+		"begin", "finish", "abandon", "release", "give up", "die", "more", "more", "more", "task", "task", "task", "event", "event", "schedule"}).Draw(w.T, "op") {
 	case "append":
 		batch := w.batch()
 		w.all(fmt.Sprintf("append %s", show(batch)), func(s journal.Store) (any, error) {
@@ -194,7 +203,7 @@ func (w *world) step() {
 	case "claim":
 		w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
 	case "post":
-		m := journal.Mail{ID: w.pick(w.mail, "mail"), Saga: w.pick(w.sagas, "saga"), Kind: "signal", Data: []byte(`1`)}
+		m := w.message()
 		w.all("post", func(s journal.Store) (any, error) { return nil, s.Post(w.ctx, m) })
 	case "mail":
 		w.all("mail", func(s journal.Store) (any, error) { return w.waiting(s) })
@@ -220,6 +229,19 @@ func (w *world) step() {
 				return results(out), err
 			})
 		}
+	case "more":
+		a := journal.Append{Saga: w.pick(w.sagas, "saga")}
+		w.more(&a)
+		w.all("append "+show(a), func(s journal.Store) (any, error) {
+			out, err := s.Append(w.ctx, w.node, []journal.Append{a})
+			return results(out), err
+		})
+	case "task":
+		w.taskStep()
+	case "event":
+		w.eventStep()
+	case "schedule":
+		w.scheduleStep()
 	case "die":
 		for range rapid.IntRange(1, 3).Draw(w.T, "times") {
 			w.die()
@@ -301,6 +323,7 @@ func (w *world) batch() []journal.Append {
 		if rapid.Bool().Draw(w.T, "fold") {
 			a.Mail = []uuid.UUID{w.pick(w.mail, "mail")}
 		}
+		w.more(&a)
 		out = append(out, a)
 	}
 	return out
@@ -386,6 +409,7 @@ func (w *world) finalState() {
 	}
 	w.all("mail", func(s journal.Store) (any, error) { return w.waiting(s) })
 	w.heads()
+	w.forOthers()
 	w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
 	w.all("versions", func(s journal.Store) (any, error) { return s.Versions(w.ctx, "definition", w.prefix+"a", 0, 0) })
 }

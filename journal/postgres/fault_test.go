@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -238,4 +239,81 @@ func TestLateParkLeavesTheNextOwner(t *testing.T) {
 	if h.Owner != "two" || h.Status != "running" {
 		t.Errorf("owner %q, status %q: the late park took it from node two", h.Owner, h.Status)
 	}
+}
+
+// Sagas of two nodes that post to each other, while workers end tasks that the sagas withdraw, do not wait in a circle: the database would
+// find out after a second only, and end one of them.
+func TestPostsCross(t *testing.T) {
+	dsn := testpg.DSN(t)
+	s := open(t, dsn, postgres.Options{Migrate: true})
+	defer s.Close()
+	ctx := t.Context()
+	const rounds, each = 40, 3
+	var sagas [2][]uuid.UUID
+	for i, node := range []string{"one", "two"} {
+		_, err := s.Register(ctx, node, time.Hour)
+		must(t, err)
+		for range each {
+			a := begin()
+			_, err = s.Append(ctx, node, []journal.Append{a})
+			must(t, err)
+			sagas[i] = append(sagas[i], a.Saga)
+		}
+	}
+	claim := journal.TaskClaim{Types: []string{"t"}, Max: rounds * each, Token: uuid.Must(uuid.NewV4())}
+	var tasks [2][]uuid.UUID
+	for i, node := range []string{"one", "two"} {
+		for _, saga := range sagas[i] {
+			a := journal.Append{Saga: saga}
+			for range rounds {
+				tasks[i] = append(tasks[i], uuid.Must(uuid.NewV7()))
+				a.Tasks = append(a.Tasks, journal.Task{ID: tasks[i][len(tasks[i])-1], Type: "t", Lease: time.Hour, Timeout: time.Hour})
+			}
+			_, err := s.Append(ctx, node, []journal.Append{a})
+			must(t, err)
+		}
+	}
+	claim.Max *= 2
+	held, err := s.ClaimTasks(ctx, claim)
+	must(t, err)
+	var wg sync.WaitGroup
+	for i, node := range []string{"one", "two"} {
+		wg.Go(func() {
+			for round := range rounds {
+				var batch []journal.Append
+				for k := range each {
+					own, other := (round+k)%each, (round+2*k+i)%each // in all orders
+					batch = append(batch, journal.Append{Saga: sagas[i][own], Row: &journal.Row{Status: "s"}, Withdraw: tasks[i][own*rounds : own*rounds+rounds],
+						Post: []journal.Mail{{ID: uuid.Must(uuid.NewV7()), Saga: sagas[1-i][other], Kind: "m"}, {ID: uuid.Must(uuid.NewV7()), Saga: sagas[1-i][own], Kind: "m"}}})
+				}
+				if _, err := s.Append(ctx, node, batch); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for _, w := range held {
+			if err := s.EndTask(ctx, w.ID, claim.Token, "done", journal.Mail{ID: w.ID, Kind: "m"}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Wait()
+	for i, node := range []string{"one", "two"} {
+		mail, err := s.Mail(ctx, node, 10_000)
+		must(t, err)
+		if want := 2*rounds*each + len(tasks[i]); len(mail) != want {
+			t.Errorf("%d messages for node %s, want %d", len(mail), node, want)
+		}
+	}
+	watch := connect(t, dsn)
+	until(t, "the statistics are in", func() bool {
+		var commits, deadlocks int
+		must(t, watch.QueryRow(ctx, `SELECT xact_commit, deadlocks FROM pg_stat_database WHERE datname = current_database()`).Scan(&commits, &deadlocks))
+		if deadlocks > 0 {
+			t.Fatalf("%d deadlocks", deadlocks)
+		}
+		return commits > rounds
+	})
 }

@@ -49,20 +49,21 @@ func postedBy(_ string, batch []part) (stmt, error) {
 
 // lockedBy locks the sagas of a batch that posts to others or withdraws tasks, and those others.
 func lockedBy(batch []part) (stmt, bool) {
+	if !slices.ContainsFunc(batch, func(p part) bool { return len(p.Post) > 0 || len(p.Withdraw) > 0 }) {
+		return stmt{}, false
+	}
 	var sagas []pgtype.UUID
-	needed := false
 	for i := range batch {
-		a := &batch[i]
-		needed = needed || len(a.Post) > 0 || len(a.Withdraw) > 0
-		sagas = append(sagas, id(a.Saga))
-		for _, m := range a.Post {
+		sagas = append(sagas, id(batch[i].Saga))
+		for _, m := range batch[i].Post {
 			sagas = append(sagas, id(m.Saga))
 		}
 	}
-	return stmt{query: lockSagas, args: []any{sagas}}, needed
+	return stmt{query: lockSagas, args: []any{sagas}}, true
 }
 
-// handOver leaves messages for sagas that are yet to be made to the appends that make them.
+// handOver leaves messages for sagas that are yet to be made to the appends that make them. If the transaction of ready is the last
+// that this process does, they are lost: a start that waits for an end of its own batch is rare enough, and its mail rarer.
 func handOver(ready, later []part) {
 	makes := make(map[uuid.UUID]*part, len(later))
 	for i := range later {

@@ -1,9 +1,11 @@
 package dsl
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
+	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/expr"
 )
@@ -62,6 +64,26 @@ func (d *Decoder) Str(n *Node, want string) (string, bool) { return d.p.str(n, w
 // Duration reads a constant duration of at least `least`.
 func (d *Decoder) Duration(n *Node, least time.Duration) (time.Duration, bool) {
 	return d.p.duration(n, least)
+}
+
+// Schema compiles a schema as `expect.schema` has it: JSON Schema, or the shorthand. ask is what to
+// show the other side: of the shorthand, a form with closed objects, since whoever is asked for fields
+// needs to know that there are no more; check takes more, since other sides add some. nil, nil after an error.
+func (d *Decoder) Schema(n *Node) (check saga.Schema, ask json.RawMessage) {
+	if check = d.p.answerSchema(n); check == nil {
+		return nil, nil
+	}
+	var doc any
+	if saysJSONSchema(n) {
+		doc, _ = d.p.constant(n)
+	} else {
+		doc, _, _ = (&shorthand{d.p, true}).compile(n)
+	}
+	ask, err := journal.Encode(doc)
+	if err != nil {
+		panic("dsl: a schema that JSON cannot hold: " + err.Error()) // it came from text
+	}
+	return check, ask
 }
 
 // Steps compiles a list of steps that runs inside this one, once.

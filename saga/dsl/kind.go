@@ -45,14 +45,25 @@ const (
 	ByDecision                // failing is what it is for
 )
 
+// Undoes is implemented by bodies that bring the compensation of their steps, unless the author writes one.
+type Undoes interface{ Undo() *saga.Compensation }
+
 // KeyCarrier is implemented by bodies that care where the idempotency key goes.
 type KeyCarrier interface {
 	// CarriesKey returns why the request cannot carry the key in this place, or nil.
 	CarriesKey(in, name string) error
 }
 
+// Paid is implemented by calls whose price stands in the server's configuration: llm.
+type Paid interface {
+	// Currency is that of the prices; "" when there are none.
+	Currency() string
+	// Unpriced lists the constant names of what the step uses whose price is not known.
+	Unpriced() []string
+}
+
 // later lists the kinds that are announced but not there yet.
-var later = []string{"llm", "task", "use", "approval", "signal", "run"}
+var later = []string{"task", "use", "approval", "signal"}
 
 // has reports whether the kind lists a key.
 func (k Kind) has(name string) bool {

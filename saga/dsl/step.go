@@ -123,7 +123,12 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 	if v := n.Get("pivot"); v != nil && p.boolean(v) {
 		p.setPivot(v, s, step)
 	}
+	if u, ok := step.Body.(Undoes); ok {
+		step.Compensate = u.Undo()
+		step.Compensate.ID = step.ID
+	}
 	if v := n.Get("compensate"); v != nil {
+		step.Compensate = nil
 		p.compensate(v, s, step)
 	}
 	if _, ok := step.Body.(saga.Call); !ok && step.Body != nil {

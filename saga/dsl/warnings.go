@@ -68,6 +68,7 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted bool) {
 	rests := w.ahead(steps, after)[1:]
 	for i, s := range steps {
 		w.blind(s)
+		w.paid(s)
 		w.irreversible(s, rests[i], pivoted)
 		w.dead(s, rests[i], pivoted)
 		if block, ok := s.Body.(saga.Block); ok {
@@ -93,6 +94,7 @@ func (w *warner) beside(s *saga.Step, rest ahead) ahead {
 func (w *warner) final(steps []*saga.Step) {
 	for _, s := range steps {
 		w.blind(s)
+		w.paid(s)
 		if s.Compensate != nil {
 			w.say(s, "compensate", "dead-compensation", fmt.Sprintf("the compensation of %q never runs: nothing in finally is undone; remove it", s.ID))
 		}
@@ -111,6 +113,32 @@ type Unsafe interface{ Repeatable() bool }
 func (w *warner) blind(s *saga.Step) {
 	if u, ok := s.Body.(Unsafe); ok && !u.Repeatable() && !s.InDoubt.Declared {
 		w.say(s, w.kinds[s.Kind].Name, "blind-retry", fmt.Sprintf("%q is sent again when its answer is lost: say with in_doubt whether the other side honours the key (retry), can be asked (verify), or neither (ask, fail)", s.ID))
+	}
+}
+
+// paid looks at what a step and its compensation cost by the server's prices. Their currency is the definition's, unless an amount
+// has said another.
+func (w *warner) paid(s *saga.Step) {
+	w.priced(s, s)
+	if s.Compensate != nil {
+		w.priced(s, &s.Compensate.Step)
+	}
+}
+
+func (w *warner) priced(s, body *saga.Step) {
+	b, ok := body.Body.(Paid)
+	if !ok || body.Cost.Fixed != nil || body.Cost.From != nil {
+		return
+	}
+	if unpriced := b.Unpriced(); w.def.Budget != nil && w.def.Budget.Amount != nil && len(unpriced) > 0 {
+		w.say(s, body.Kind, "unpriced-model", fmt.Sprintf("no price of %s is configured, so %q does not count against the budget: configure it, or give the step a cost", quoted(unpriced), s.ID))
+	}
+	switch currency := b.Currency(); {
+	case currency == "" || currency == w.currency:
+	case w.currency == "":
+		w.currency = currency
+	default:
+		w.fail(w.nodes[s], "currency_mixed", fmt.Sprintf("the server's prices for %q are in %s, the definition's amounts in %s: give the step a cost, or write the amounts in %s", s.ID, currency, w.currency, currency))
 	}
 }
 

@@ -7,30 +7,35 @@ import (
 	"recourse/saga/kinds/fail"
 	"recourse/saga/kinds/foreach"
 	"recourse/saga/kinds/http"
+	"recourse/saga/kinds/llm"
 	"recourse/saga/kinds/parallel"
 	"recourse/saga/kinds/repeat"
+	"recourse/saga/kinds/run"
 	"recourse/saga/kinds/set"
 	"recourse/saga/kinds/sleep"
 	switchkind "recourse/saga/kinds/switch"
 )
 
-// Options are what kinds know of the server that they are on.
+// Options are what kinds need to know of the server that they run on.
 type Options struct {
-	Sinks []string // names of those that events can go to; nil: not known
+	LLM   llm.Config // providers and prices; it passes [llm.Config.Check]
+	Sinks []string   // names of those that events can go to; nil: not known
 }
 
-// All lists the kinds, in the order of the reference, as they are where no server is known.
+// All lists the kinds, in the order of the reference, as they are without a configuration.
 func All() []dsl.Kind { return With(Options{}) }
 
-// With lists the kinds as they are on a server.
+// With lists the kinds as the options make them.
 func With(o Options) []dsl.Kind {
 	return []dsl.Kind{
 		http.Kind(),
+		llm.Kind(o.LLM),
 		emit.Kind(o.Sinks),
 		sleep.Kind(),
 		parallel.Kind(),
 		foreach.Kind(),
 		repeat.Kind(),
+		run.Kind(),
 		switchkind.Kind(),
 		set.Kind(),
 		fail.Kind(),

@@ -30,6 +30,28 @@ var suites = map[string]kindtest.Suite{
 			`{emit: a, retry: 3}`: "not_for_kind", `{emit: a, timeout: 3s}`: "not_for_kind",
 		},
 	},
+	"llm": {
+		Good: []string{
+			`{llm: {model: m, prompt: "Say ${input.s}"}}`,
+			`{llm: {model: [a, b, c], system: "Be ${input.n}", messages: [{role: user, content: hi}, {role: assistant, content: "${input.s}"}], max_tokens: 7, temperature: 0.20}}`,
+			`{llm: {model: "${vars.fast}", prompt: "${json(input)}", schema: {queries: [string], n: "integer?"}}}`,
+			`{llm: {model: ["${vars.fast}", z], messages: "${vars.said}", max_tokens: "${input.n}", temperature: "${input.n}", schema: {type: object, properties: {a: {type: string}}}}}`,
+		},
+		Bad: map[string]string{
+			"{llm: m}": "wrong_type", "{llm: {prompt: hi}}": "missing_key", "{llm: {model: m}}": "missing_key",
+			"{llm: {model: m, prompt: hi, top_p: 1}}": "unknown_key", "{llm: {model: [], prompt: hi}}": "bad_model", "{llm: {model: [a, [b, a]], prompt: hi}}": "bad_model",
+			`{llm: {model: "a b", prompt: hi}}`: "bad_model", "{llm: {model: m, prompt: hi, messages: []}}": "two_prompts", "{llm: {model: m, messages: []}}": "bad_messages",
+			"{llm: {model: m, messages: [{role: boss, content: x}]}}": "bad_messages", "{llm: {model: m, messages: {a: b}}}": "wrong_type",
+			`{llm: {model: m, prompt: "${secrets.KEY}"}}`: "secret_not_allowed", "{llm: {model: m, prompt: hi, max_tokens: 0}}": "wrong_type",
+			"{llm: {model: m, prompt: hi, max_tokens: 1.5}}": "wrong_type", "{llm: {model: m, prompt: hi, temperature: warm}}": "wrong_type",
+			"{llm: {model: m, prompt: hi, schema: strin}}": "bad_type", `{llm: {model: m, prompt: hi}, idempotency: {body: k}}`: "key_place",
+			`{llm: {model: m, prompt: hi}, idempotency: {query: k}}`: "key_place", `{llm: {model: m, prompt: hi}, idempotency: {header: authorization}}`: "key_place",
+		},
+		Answers: []string{`{"model":"m-1","choices":[{"message":{"content":"{\"queries\":[\"q\"],\"n\":3,\"a\":\"b\"}"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`,
+			`{"choices":[{"message":{"content":"Here it is:\n` + "```json" + `\n{\"queries\":[]}\n` + "```" + `"},"finish_reason":null}]}`},
+		Odd: []string{`{"choices":[{"message":{"content":"no JSON"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":7}}`,
+			`{"choices":[{"message":{"content":null,"refusal":"no"},"finish_reason":"stop"}]}`},
+	},
 	"sleep": {
 		Good: []string{"{sleep: 5m}", "{sleep: 2030-01-31T09:00:00Z}", `{sleep: "${input.wait}"}`, `{sleep: "${input.s}"}`},
 		Bad:  map[string]string{"{sleep: 5}": "bad_duration", "{sleep: soon}": "bad_duration", "{sleep: [1s]}": "wrong_type"},
@@ -86,6 +108,10 @@ var suites = map[string]kindtest.Suite{
 			`{repeat: {max: 3}, as: x, steps: [{id: a, inert: 1}]}`:                 "unknown_key",
 		},
 	},
+	"run": {
+		Good: []string{"{run: other}", `{run: other@v3, input: {n: "${input.n}"}, compensate: none}`, "{run: other@2}"},
+		Bad:  map[string]string{"{run: Other}": "bad_name", "{run: other@v0}": "bad_name", "{run: [a]}": "wrong_type", "{run: other, timeout: 1h}": "not_for_kind", `{run: "${input.s}"}`: "bad_name"},
+	},
 	"http": {
 		Good: []string{
 			`{http: "POST https://a.example/x/${input.s}", body: {a: "${input}", k: "${secrets.KEY}"}, auth: "${secrets.KEY}"}`,
@@ -98,8 +124,9 @@ var suites = map[string]kindtest.Suite{
 
 func TestKinds(t *testing.T) {
 	env := expr.MapEnv{
-		"input": expr.Raw(`{"n": 2, "s": "x", "wait": "30s", "list": [1, "x"]}`), "vars": map[string]any{"a": "https://a.example"},
-		"saga": map[string]any{"id": "s-1"}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
+		"input": expr.Raw(`{"n": 2, "s": "x", "wait": "30s", "list": [1, "x"]}`), "vars": map[string]any{"a": "https://a.example", "fast": []any{"x", "y"},
+			"said": []any{map[string]any{"role": "user", "content": "hi"}}},
+		"saga": map[string]any{"id": "s-1"}, "child": map[string]any{"id": "c-1", "parent": "s-1", "path": "it", "depth": json.Number("1")}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
 	}
 	all := kinds.All()
 	if len(all) != len(suites) {

@@ -55,6 +55,11 @@ type Caller struct {
 
 // NewCaller returns a Caller. Close it when done.
 func NewCaller(cfg CallerConfig) *Caller {
+	cfg.defaults()
+	return &Caller{cfg: cfg, pool: newPool(cfg.MaxConnsPerHost, NewDialer(cfg).open)}
+}
+
+func (cfg *CallerConfig) defaults() {
 	if cfg.Guard == nil {
 		cfg.Guard = &Guard{}
 	}
@@ -79,7 +84,6 @@ func NewCaller(cfg CallerConfig) *Caller {
 	if cfg.DialTimeout <= 0 {
 		cfg.DialTimeout = defaultDialTimeout
 	}
-	return &Caller{cfg: cfg, pool: newPool(cfg.MaxConnsPerHost, newDialer(cfg).open)}
 }
 
 // Close closes the idle connections. Calls under way go on.
@@ -106,7 +110,7 @@ func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 	if resp != nil {
 		a = c.follow(ctx, o, resp)
 	}
-	a.Detail = o.redact.text(a.Detail)
+	a.Detail = o.redact.Text(a.Detail)
 	return a
 }
 

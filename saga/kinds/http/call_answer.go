@@ -27,7 +27,7 @@ var notKept = []string{"set-cookie", "set-cookie2", "authorization", "authentica
 // answer reads a response to its end and closes it.
 func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response) saga.Answer {
 	defer resp.Body.Close()
-	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: keptHeaders(resp.Header, o.redact),
+	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: KeptHeaders(resp.Header, o.redact),
 		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.Now())}
 	if resp.StatusCode == nethttp.StatusSwitchingProtocols {
 		a.Code, a.Detail = "connection", o.shown+": the other side switched to another protocol"
@@ -36,7 +36,7 @@ func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response
 	success := resp.StatusCode >= 200 && resp.StatusCode <= 299
 	body, code, why := c.read(ctx, resp)
 	if code == "" {
-		a.Body, code, why = encodeBody(resp.Header.Get("Content-Type"), body, o.redact)
+		a.Body, code, why = EncodeBody(resp.Header.Get("Content-Type"), body, o.redact)
 	}
 	switch {
 	case code == "":
@@ -125,16 +125,16 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// keptHeaders returns the headers that an answer keeps: lower case, values
+// KeptHeaders returns the headers that an answer keeps: lower case, values
 // joined, no credentials. Past the limit the longest are left out, so that one
 // huge header does not cost the useful ones.
-func keptHeaders(h nethttp.Header, redact *redactor) map[string]string {
+func KeptHeaders(h nethttp.Header, redact *Redactor) map[string]string {
 	type header struct{ name, value string }
 	kept, total := make(map[string]string, len(h)), 0
 	for name, values := range h {
 		name = strings.ToLower(name)
 		if !slices.Contains(notKept, name) {
-			kept[name] = redact.text(strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD"))
+			kept[name] = redact.Text(strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD"))
 			total += len(name) + len(kept[name])
 		}
 	}

@@ -11,10 +11,10 @@ import (
 // maxDepth bounds the nesting of a JSON body: readers downstream are recursive.
 const maxDepth = 512
 
-// encodeBody gives a whole body its JSON form: JSON as it came, compacted, its
+// EncodeBody gives a whole body its JSON form: JSON as it came, compacted, its
 // numbers untouched; text as a string; other bytes as {"base64": …}; nothing as
 // nil. A body whose type says JSON and that is not gives the code body_invalid.
-func encodeBody(contentType string, body []byte, redact *redactor) (doc json.RawMessage, code, why string) {
+func EncodeBody(contentType string, body []byte, redact *Redactor) (doc json.RawMessage, code, why string) {
 	media := mediaType(contentType)
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // RFC 8259, section 8.1: a mark may be ignored
 	if isJSON(media) && len(bytes.Trim(body, " \t\r\n")) == 0 {
@@ -26,7 +26,7 @@ func encodeBody(contentType string, body []byte, redact *redactor) (doc json.Raw
 	doc, err := compactJSON(body)
 	switch {
 	case err == nil:
-		return redact.json(doc), "", ""
+		return redact.JSON(doc), "", ""
 	case media == "":
 		return plainBody(body, redact), "", ""
 	}
@@ -34,14 +34,14 @@ func encodeBody(contentType string, body []byte, redact *redactor) (doc json.Raw
 }
 
 // plainBody is the form of a body that is not JSON.
-func plainBody(body []byte, redact *redactor) json.RawMessage {
+func plainBody(body []byte, redact *Redactor) json.RawMessage {
 	switch {
 	case len(body) == 0:
 		return nil
 	case utf8.Valid(body):
-		return quoteJSON(redact.text(string(body)))
+		return quoteJSON(redact.Text(string(body)))
 	}
-	clean := redact.text(string(body))
+	clean := redact.Text(string(body))
 	return json.RawMessage(`{"base64":"` + base64.StdEncoding.EncodeToString([]byte(clean)) + `"}`)
 }
 

@@ -52,7 +52,7 @@ func TestEncodeBody(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, code, why := encodeBody(tt.contentType, []byte(tt.body), newRedactor(nil))
+			got, code, why := EncodeBody(tt.contentType, []byte(tt.body), NewRedactor(nil))
 			if string(got) != tt.want || code != tt.code || (why == "") != (code == "") {
 				t.Errorf("encodeBody = %.80s, %q, %q; want %.80s, %q", got, code, why, tt.want, tt.code)
 			}
@@ -64,7 +64,7 @@ func TestKeptHeaders(t *testing.T) {
 	h := nethttp.Header{"Location": {"/x"}, "X-Latin": {"caf\xe9"}, "Set-Cookie": {"a"}, "Authentication-Info": {"b"},
 		"X-Big": {strings.Repeat("b", 9000)}, "X-Half": {strings.Repeat("h", 5000)}, "X-Half2": {strings.Repeat("h", 5000)}}
 	want := map[string]string{"location": "/x", "x-latin": "caf\uFFFD", "x-half": strings.Repeat("h", 5000)}
-	if diff := cmp.Diff(want, keptHeaders(h, newRedactor(nil))); diff != "" {
+	if diff := cmp.Diff(want, KeptHeaders(h, NewRedactor(nil))); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 }
@@ -85,9 +85,9 @@ func FuzzBody(f *testing.F) {
 			f.Add(contentType, []byte(body))
 		}
 	}
-	redact := newRedactor([]string{"canary-1"})
+	redact := NewRedactor([]string{"canary-1"})
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		doc, code, _ := encodeBody(contentType, body, redact)
+		doc, code, _ := EncodeBody(contentType, body, redact)
 		if plain := plainBody(body, redact); plain != nil && !json.Valid(plain) {
 			t.Fatalf("plainBody is not JSON: %q", plain)
 		}
@@ -103,7 +103,7 @@ func FuzzBody(f *testing.F) {
 		if containsText(doc, "canary-1") {
 			t.Fatalf("a secret is in %q", doc)
 		}
-		if again, code, _ := encodeBody("application/json", doc, redact); code != "" || string(again) != string(doc) {
+		if again, code, _ := EncodeBody("application/json", doc, redact); code != "" || string(again) != string(doc) {
 			t.Fatalf("encoding %q again gives %q, %q", doc, again, code)
 		}
 	})

@@ -8,15 +8,17 @@ import (
 	"time"
 )
 
-// dialer opens connections that the guard allows.
-type dialer struct {
+// Dialer opens connections that the guard allows.
+type Dialer struct {
 	guard    *Guard
 	tls      *tls.Config
 	resolver *net.Resolver
 	timeout  time.Duration
 }
 
-func newDialer(cfg CallerConfig) *dialer {
+// NewDialer returns a Dialer by cfg's guard, TLS, resolver and time-out.
+func NewDialer(cfg CallerConfig) *Dialer {
+	cfg.defaults()
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.TLS != nil {
 		conf = cfg.TLS.Clone()
@@ -25,42 +27,64 @@ func newDialer(cfg CallerConfig) *dialer {
 	if conf.ClientSessionCache == nil {
 		conf.ClientSessionCache = tls.NewLRUClientSessionCache(256)
 	}
-	return &dialer{guard: cfg.Guard, tls: conf, resolver: cfg.Resolver, timeout: cfg.DialTimeout}
+	return &Dialer{guard: cfg.Guard, tls: conf, resolver: cfg.Resolver, timeout: cfg.DialTimeout}
 }
 
-// dialError is a failure before any byte of a request.
-type dialError struct {
-	code string
-	err  error
+// DialError is a failure before any byte of a request.
+type DialError struct {
+	Code string // dns, connection, tls or egress_denied
+	Err  error
 }
 
-func (e *dialError) Error() string { return e.code + ": " + e.err.Error() }
-func (e *dialError) Unwrap() error { return e.err }
+// Error implements error.
+func (e *DialError) Error() string { return e.Code + ": " + e.Err.Error() }
+
+// Unwrap gives Err.
+func (e *DialError) Unwrap() error { return e.Err }
 
 // open connects to o, with TLS if its scheme is https.
-func (d *dialer) open(ctx context.Context, o origin) (*wire, error) {
-	tcp, err := d.dial(ctx, "tcp", o.addr)
+func (d *Dialer) open(ctx context.Context, o origin) (*wire, error) {
+	tcp, err := d.Dial(ctx, "tcp", o.addr)
 	if err != nil {
 		return nil, err
 	}
 	if o.scheme != "https" {
 		return newWire(tcp, tcp), nil
 	}
+	conn, err := d.secure(ctx, tcp, o.addr)
+	if err != nil {
+		return nil, err
+	}
+	return newWire(conn, tcp), nil
+}
+
+// DialTLS connects to addr and greets it: what comes is HTTP/1.1 over TLS. It suits net/http's Transport; errors are a [*DialError].
+func (d *Dialer) DialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	tcp, err := d.Dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return d.secure(ctx, tcp, addr)
+}
+
+// secure puts TLS over a connection to addr, which it closes after a failure.
+func (d *Dialer) secure(ctx context.Context, tcp net.Conn, addr string) (net.Conn, error) {
 	conf := d.tls.Clone()
 	if conf.ServerName == "" {
-		conf.ServerName, _, _ = net.SplitHostPort(o.addr)
+		conf.ServerName, _, _ = net.SplitHostPort(addr)
 	}
 	conn := tls.Client(tcp, conf)
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		tcp.Close()
-		return nil, &dialError{"tls", err}
+		return nil, &DialError{"tls", err}
 	}
-	return newWire(conn, tcp), nil
+	return conn, nil
 }
 
-func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+// Dial connects to addr, if the guard allows it. It suits net/http's Transport; errors are a [*DialError].
+func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	nd := net.Dialer{Timeout: d.timeout, Resolver: d.resolver, ControlContext: d.guard.Control(addr)}
 	conn, err := nd.DialContext(ctx, network, addr)
 	if err == nil {
@@ -70,10 +94,10 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		<-ctx.Done() // the dialer looked at the clock before ctx's timer went off
 	}
 	if denied, ok := errors.AsType[*Denied](err); ok {
-		return nil, &dialError{"egress_denied", denied}
+		return nil, &DialError{"egress_denied", denied}
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		return nil, &dialError{"dns", dns}
+		return nil, &DialError{"dns", dns}
 	}
-	return nil, &dialError{"connection", err}
+	return nil, &DialError{"connection", err}
 }

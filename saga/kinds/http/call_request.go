@@ -20,7 +20,7 @@ type outgoing struct {
 	header nethttp.Header
 	body   []byte
 	shown  string // method, host and path, with secrets as references
-	redact *redactor
+	redact *Redactor
 }
 
 // ownHeader reports whether a header, by its canonical name, is set by the HTTP client itself; a definition that sets
@@ -31,6 +31,11 @@ func ownHeader(name string) bool {
 		return true
 	}
 	return false
+}
+
+// Settable reports whether a request may have a header of this name.
+func Settable(name string) bool {
+	return isToken(name) && !ownHeader(nethttp.CanonicalHeaderKey(name))
 }
 
 func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
@@ -57,7 +62,7 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 		header.Set("Accept-Encoding", "gzip")
 	}
 	return &outgoing{method: r.Method, url: target, header: header, body: body,
-		shown: shown(r.Method, r.URL), redact: newRedactor(append(c.cfg.Known(), u.values...))}, nil
+		shown: shown(r.Method, r.URL), redact: NewRedactor(append(c.cfg.Known(), u.values...))}, nil
 }
 
 func (u *unsealer) url(sealed string) (*url.URL, error) {
@@ -106,7 +111,7 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 	values := make([]string, 0, len(sealed))
 	for name, sealed := range sealed { // any order
 		key := nethttp.CanonicalHeaderKey(name)
-		if !isToken(name) || ownHeader(key) {
+		if !Settable(name) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + strconv.Quote(name) + " cannot be set"}
 		}
 		if _, twice := header[key]; twice {

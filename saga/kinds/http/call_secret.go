@@ -59,12 +59,13 @@ func (u *unsealer) resolve(name string) (string, error) {
 	return "", u.failed
 }
 
-// redactor takes the values of secrets out of an answer: a service that echoes
+// Redactor takes the values of secrets out of an answer: a service that echoes
 // a header, or tells a token, must not write it into a journal.
-type redactor struct{ values []string } // longest first
+type Redactor struct{ values []string } // longest first
 
-func newRedactor(values []string) *redactor {
-	r := &redactor{}
+// NewRedactor returns one for these values. Those of less than six bytes are not looked for.
+func NewRedactor(values []string) *Redactor {
+	r := &Redactor{}
 	for _, v := range values {
 		for _, form := range []string{v, percentEncode(v)} {
 			if len(v) >= minRedacted && !slices.Contains(r.values, form) {
@@ -76,16 +77,17 @@ func newRedactor(values []string) *redactor {
 	return r
 }
 
-func (r *redactor) text(s string) string {
+// Text redacts text.
+func (r *Redactor) Text(s string) string {
 	for _, v := range r.values {
 		s = strings.ReplaceAll(s, v, redacted)
 	}
 	return s
 }
 
-// json redacts the strings (names too) of a valid JSON document; numbers and
+// JSON redacts the strings (names too) of a valid JSON document; numbers and
 // all other strings stay byte for byte.
-func (r *redactor) json(doc json.RawMessage) json.RawMessage {
+func (r *Redactor) JSON(doc json.RawMessage) json.RawMessage {
 	if len(r.values) == 0 {
 		return doc
 	}
@@ -103,12 +105,12 @@ func (r *redactor) json(doc json.RawMessage) json.RawMessage {
 	return out.Bytes()
 }
 
-func (r *redactor) literal(quoted []byte) []byte {
+func (r *Redactor) literal(quoted []byte) []byte {
 	var s string
 	if err := json.Unmarshal(quoted, &s); err != nil {
 		return quoted
 	}
-	clean := r.text(s)
+	clean := r.Text(s)
 	if clean == s {
 		return quoted
 	}

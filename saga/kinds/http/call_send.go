@@ -44,14 +44,14 @@ func (c *Caller) send(ctx context.Context, o *outgoing) (*nethttp.Response, saga
 }
 
 func (o *outgoing) failure(ctx context.Context, err error, sent bool) saga.Answer {
-	code, why := reason(ctx, err, sent)
+	code, why := Reason(ctx, err, sent)
 	return saga.Answer{Sent: sent, Code: code, Detail: o.shown + ": " + why}
 }
 
-// reason names a failure to get a response head, and says it in words.
-func reason(ctx context.Context, err error, sent bool) (code, why string) {
-	if before, ok := errors.AsType[*dialError](err); ok && (ctx.Err() == nil || before.code == "egress_denied") {
-		return before.code, beforeSend(before)
+// Reason names a failure to get a response head, and says it in words.
+func Reason(ctx context.Context, err error, sent bool) (code, why string) {
+	if before, ok := errors.AsType[*DialError](err); ok && (ctx.Err() == nil || before.Code == "egress_denied") {
+		return before.Code, beforeSend(before)
 	}
 	if code, why := ended(ctx, sent); code != "" {
 		return code, why
@@ -82,22 +82,22 @@ func ended(ctx context.Context, sent bool) (code, why string) {
 	return "not_sent", "the call was interrupted before anything was sent"
 }
 
-func beforeSend(e *dialError) string {
+func beforeSend(e *DialError) string {
 	switch {
-	case e.code == "egress_denied":
-		return e.err.Error()
-	case e.code == "tls":
-		if _, ok := errors.AsType[tls.RecordHeaderError](e.err); ok {
+	case e.Code == "egress_denied":
+		return e.Err.Error()
+	case e.Code == "tls":
+		if _, ok := errors.AsType[tls.RecordHeaderError](e.Err); ok {
 			return "TLS failed: the other side does not speak TLS on this port"
 		}
-		return "TLS failed: " + root(e.err)
-	case e.code == "dns":
-		if dns, ok := errors.AsType[*net.DNSError](e.err); ok && dns.IsNotFound {
+		return "TLS failed: " + root(e.Err)
+	case e.Code == "dns":
+		if dns, ok := errors.AsType[*net.DNSError](e.Err); ok && dns.IsNotFound {
 			return "the host name was not found"
 		}
-		return "the host name could not be looked up: " + root(e.err)
+		return "the host name could not be looked up: " + root(e.Err)
 	}
-	return "no connection: " + root(e.err)
+	return "no connection: " + root(e.Err)
 }
 
 // root is the innermost error's text, shortened: outer ones repeat addresses

@@ -14,16 +14,18 @@ import (
 // Judge implements saga.Call by the table in docs/concepts.md. Doubt is for writes only: what
 // leaves no effect is retried.
 func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
-	class := b.class(a)
+	class := Class(a, b.ReadOnly())
 	if class == journal.Succeeded {
 		return saga.Verdict{Class: class, Output: a.Body}
 	}
-	return saga.Verdict{Class: class, Error: b.failure(r, a)}
+	r.Method = b.method
+	return saga.Verdict{Class: class, Error: Failed(r, a, b.origin)}
 }
 
-func (b *Body) class(a saga.Answer) journal.Class {
+// Class classifies an answer by its status and code alone. readOnly says that the request leaves no effect.
+func Class(a saga.Answer, readOnly bool) journal.Class {
 	doubt := journal.InDoubt
-	if b.ReadOnly() {
+	if readOnly {
 		doubt = journal.Transient
 	}
 	switch {
@@ -35,12 +37,12 @@ func (b *Body) class(a saga.Answer) journal.Class {
 		if a.Code == "" {
 			return journal.Succeeded
 		}
-		if b.ReadOnly() && a.Code == "body_too_large" {
+		if readOnly && a.Code == "body_too_large" {
 			return journal.Refused // it will be as large the next time
 		}
 		return doubt
 	}
-	return b.refusal(a.Status, doubt)
+	return byStatus(a.Status, doubt)
 }
 
 // unsent tells what may go away by itself from what stays until someone acts.
@@ -54,7 +56,7 @@ func unsent(code string) journal.Class {
 	return journal.Transient
 }
 
-func (b *Body) refusal(status int, doubt journal.Class) journal.Class {
+func byStatus(status int, doubt journal.Class) journal.Class {
 	switch {
 	case status == 408 || status == 425 || status == 429:
 		return journal.Transient
@@ -64,7 +66,7 @@ func (b *Body) refusal(status int, doubt journal.Class) journal.Class {
 		return journal.Refused
 	case status >= 300 && status <= 399:
 		// 301, 302 and 303 may follow a write that took effect ("see the result there").
-		if !b.ReadOnly() && status <= 303 && status != 300 {
+		if doubt == journal.InDoubt && status <= 303 && status != 300 {
 			return journal.InDoubt
 		}
 		return journal.Refused
@@ -72,9 +74,9 @@ func (b *Body) refusal(status int, doubt journal.Class) journal.Class {
 	return doubt
 }
 
-// failure words what went wrong. Its title has the host, never a path, a query or a user.
-func (b *Body) failure(r saga.Request, a saga.Answer) *saga.Failure {
-	host := b.origin
+// Failed words what went wrong. Its title has the host, or origin if r has none, never a path, a query or a user.
+func Failed(r saga.Request, a saga.Answer, origin string) *saga.Failure {
+	host := origin
 	if u, err := url.Parse(r.URL); err == nil && u.Host != "" {
 		host = u.Host
 	}
@@ -83,7 +85,7 @@ func (b *Body) failure(r saga.Request, a saga.Answer) *saga.Failure {
 		if code == "" {
 			code = "no_answer"
 		}
-		return &saga.Failure{Code: code, Title: fmt.Sprintf("%s (%s %s)", wentWrong(code), b.method, host), Detail: a.Detail}
+		return &saga.Failure{Code: code, Title: fmt.Sprintf("%s (%s %s)", wentWrong(code), r.Method, host), Detail: a.Detail}
 	}
 	title := fmt.Sprintf("HTTP %d from %s", a.Status, host)
 	if text := nethttp.StatusText(a.Status); text != "" {

@@ -88,7 +88,7 @@ func (b *Body) Repeatable() bool { return b.method != "POST" && b.method != "PAT
 func (b *Body) CarriesKey(in, name string) error {
 	switch idempotency.In(in) {
 	case idempotency.Header:
-		if !isToken(name) || ownHeader(textproto.CanonicalMIMEHeaderKey(name)) {
+		if !Settable(name) {
 			return fmt.Errorf("the key cannot be sent as the header %q: choose another name", name)
 		}
 	case idempotency.Body:
@@ -196,7 +196,7 @@ func auth(d *dsl.Decoder, n *dsl.Node) *credential {
 		return &credential{"Authorization", "Bearer ", d.Text(bearer, 0, dsl.Sealed)}
 	case bearer == nil && header != nil && value != nil:
 		name, ok := d.Str(header, "a header's name")
-		if ok && (!isToken(name) || ownHeader(textproto.CanonicalMIMEHeaderKey(name))) {
+		if ok && (!Settable(name)) {
 			d.Fail(header, "bad_header", "%q cannot be a header of a request", name)
 		}
 		return &credential{name, "", d.Text(value, 0, dsl.Sealed)}

@@ -14,7 +14,7 @@ import (
 // Request implements saga.Call. Secrets stay references; an error is a
 // *saga.Failure or an *expr.EvalError and means that nothing can be sent.
 func (b *Body) Request(env expr.Env) (saga.Request, error) {
-	env = &once{env: env}
+	env = Once(env)
 	r := saga.Request{Method: b.method, Headers: map[string]string{"Accept": "application/json"}}
 	var err error
 	if r.URL, err = b.address(env); err != nil {
@@ -29,7 +29,9 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	return r, nil
 }
 
-// once asks an environment for each root a single time, however many templates the request has.
+// Once asks an environment for each root a single time, however many templates a request has.
+func Once(env expr.Env) expr.Env { return &once{env: env} }
+
 type once struct {
 	env   expr.Env
 	roots []rootValue

@@ -27,6 +27,10 @@ type Suite struct {
 	Bad map[string]string
 	// Env is what the good steps are evaluated in.
 	Env expr.MapEnv
+	// Answers are bodies that a kind which reads its answers takes for success, with each good step.
+	Answers []string
+	// Odd are other bodies that the kind meets, with a status of 200.
+	Odd []string
 }
 
 // canary is the value that no rendering may hold: it stands in Env's place of secrets.
@@ -90,18 +94,24 @@ func (s Suite) good(t *testing.T) {
 			}
 			if call, ok := step.Body.(saga.Call); ok {
 				judge(t, call)
+				s.calls(t, call, s.env())
 			}
 		})
 	}
 }
 
+func (s Suite) env() expr.MapEnv {
+	env := expr.MapEnv{"secrets": map[string]any{"KEY": canary}}
+	for name, v := range s.Env { // any order
+		env[name] = v
+	}
+	return env
+}
+
 // outcome asks a body of any shape, and writes down what it says.
 func (s Suite) outcome(t *testing.T, body saga.Body) string {
 	t.Helper()
-	env := expr.MapEnv{"secrets": map[string]any{"KEY": canary}}
-	for name, v := range s.Env {
-		env[name] = v
-	}
+	env := s.env()
 	var v any
 	var err error
 	switch b := body.(type) {

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"recourse/saga/kinds/llm"
+)
+
+// llmFlags say who serves language models, unless the config file names others for some.
+type llmFlags struct {
+	LLMBaseURL string `name:"llm-base-url" env:"RECOURSE_LLM_BASE_URL,OPENAI_BASE_URL" placeholder:"URL" help:"The OpenAI-compatible provider of llm steps; default OpenAI."`
+	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"Its API key; better set in the environment."`
+}
+
+// config adds the flags' provider to those of the config file. It takes the place of the file's own default provider
+// if the flags name its base URL; a key alone goes to no other base URL than the one that it is for.
+func (f llmFlags) config(c llm.Config) (llm.Config, error) {
+	own := llm.Provider{Name: "default", BaseURL: f.LLMBaseURL, APIKey: llm.Secret(f.LLMAPIKey)}
+	if own.BaseURL == "" {
+		own.BaseURL = llm.OpenAI
+	}
+	own.MaxCompletionTokens = own.BaseURL == llm.OpenAI
+	c.Providers = slices.Clone(c.Providers)
+	i := slices.IndexFunc(c.Providers, func(p llm.Provider) bool { return len(p.Models) == 0 })
+	switch {
+	case f == llmFlags{}:
+	case i < 0:
+		c.Providers = append(c.Providers, own)
+	case f.LLMBaseURL != "":
+		c.Providers[i] = own
+	case c.Providers[i].BaseURL == own.BaseURL && c.Providers[i].APIKey == "":
+		c.Providers[i].APIKey = own.APIKey
+	}
+	if err := c.Check(); err != nil {
+		return llm.Config{}, exit(exitUsage, fmt.Errorf("language models: %w", err))
+	}
+	return c, nil
+}
+
+// llmFile is what a config file says under llm.
+type llmFile struct {
+	Providers []struct {
+		Name                string   `yaml:"name"`
+		BaseURL             string   `yaml:"base_url"`
+		APIKey              string   `yaml:"api_key"`
+		Models              []string `yaml:"models"`
+		MaxCompletionTokens bool     `yaml:"max_completion_tokens"`
+	} `yaml:"providers"`
+	Prices map[string]struct {
+		Input  string `yaml:"input"`
+		Output string `yaml:"output"`
+	} `yaml:"prices"`
+	Currency string `yaml:"currency"`
+	PricesAt string `yaml:"prices_at"`
+}
+
+// readLLM reads the part of a config file that is no flag. Amounts stay as they are written.
+func readLLM(src []byte) (llm.Config, error) {
+	var part struct {
+		LLM yaml.Node `yaml:"llm"`
+	}
+	var doc llmFile
+	if err := yaml.Load(src, &part); err != nil {
+		return llm.Config{}, err
+	}
+	if part.LLM.Kind == 0 {
+		return llm.Config{}, nil
+	}
+	if err := part.LLM.Load(&doc, yaml.WithKnownFields()); err != nil {
+		return llm.Config{}, err
+	}
+	c := llm.Config{Currency: doc.Currency, PricesAt: doc.PricesAt, Prices: make(map[string]llm.Price, len(doc.Prices))}
+	for _, p := range doc.Providers {
+		c.Providers = append(c.Providers, llm.Provider{Name: p.Name, BaseURL: p.BaseURL, APIKey: llm.Secret(p.APIKey), Models: p.Models, MaxCompletionTokens: p.MaxCompletionTokens})
+	}
+	for name, p := range doc.Prices {
+		c.Prices[name] = llm.Price{Input: p.Input, Output: p.Output}
+	}
+	return c, c.Check()
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, []string{"-key", "k"}, in, io.Discard) }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	base := strings.TrimSpace(strings.TrimPrefix(line, "llm stub listening on "))
+	if err != nil || !strings.HasSuffix(base, "/v1") {
+		t.Fatalf("it says %q, %v", line, err)
+	}
+	resp, err := http.Post(base+"/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a key: %d", resp.StatusCode)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"-nothing"}, {"more"}} {
+		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	if err := run(t.Context(), []string{"-listen", "nowhere"}, io.Discard, io.Discard); err == nil {
+		t.Error("it listens nowhere")
+	}
+}

@@ -1,0 +1,232 @@
+package saga
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// A saga that another has started, its parent, does not end when it has reached its goal: it
+// is held, so that it can still be undone, until the parent says that it is released, which the
+// parent does as it ends, or reverted. So a parent that fails undoes its children as it undoes its own steps.
+
+// Spawner is implemented by calls that another saga performs: run, and its undoing. An
+// attempt is under way until that saga tells what has become of it.
+type Spawner interface {
+	// Child returns the id of the saga that a request is about.
+	Child(r Request) uuid.UUID
+}
+
+// Spawned is the code of the answer to a request to another saga that will tell by itself.
+const Spawned = "spawned"
+
+// MaxDepth is how deep sagas may start others.
+const MaxDepth = 16
+
+// ParentData names the step that has started a saga.
+type ParentData struct {
+	Saga  string `json:"saga"`
+	Path  string `json:"path"`
+	Depth int    `json:"depth"` // 1: the parent has none itself
+}
+
+// kin is the root `child`, which kinds see and templates cannot name: who a step has to do with.
+func (m *Machine) kin(n *node) map[string]any {
+	id := n.child
+	if id.IsNil() || n.do.state == ready { // of this generation
+		id = m.childID(n)
+	}
+	depth := 1
+	if p := m.started.Parent; p != nil {
+		depth += p.Depth
+	}
+	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth))}
+}
+
+// childID makes the id of the saga that a step starts: a UUIDv7 (RFC 9562) of the journal's time, and the same whenever it is made.
+func (m *Machine) childID(n *node) uuid.UUID {
+	at := m.at
+	if !n.do.firstSent.IsZero() {
+		at = n.do.firstSent
+	}
+	sum := sha256.Sum256(slices.Concat(m.id[:], []byte(n.path+":"+strconv.Itoa(n.do.generation))))
+	var id uuid.UUID
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(at.UnixMilli()))
+	copy(id[:6], ms[2:])
+	copy(id[6:], sum[:10])
+	id.SetVersion(uuid.V7)
+	id.SetVariant(uuid.VariantRFC9562)
+	return id
+}
+
+// outside reports whether others perform the step's attempts, which live on when this process dies.
+func outside(s *Step) bool {
+	switch s.Body.(type) {
+	case Queued, Spawner:
+		return true
+	}
+	return false
+}
+
+// Respawn lists the requests to other sagas that are under way: sending them again does no harm, and after a
+// crash nobody knows whether they were sent.
+func (m *Machine) Respawn() []Send {
+	var list []Send
+	for _, n := range m.order {
+		if _, ok := n.step.Body.(Spawner); !ok {
+			continue
+		}
+		if n.do.state == open {
+			list = append(list, m.resend(n, &n.do, journal.Do))
+		}
+		if n.undo.state == open {
+			list = append(list, m.resend(n, &n.undo, journal.Undo))
+		}
+	}
+	return list
+}
+
+func (m *Machine) resend(n *node, s *side, way journal.Way) Send {
+	step := m.stepOf(n, way)
+	return Send{Path: n.path, Way: way, Attempt: s.attempts, Generation: s.generation, Key: s.key, Kind: step.Kind, Request: *s.request, Timeout: step.Timeout}
+}
+
+// OpenAttempt returns the number of the attempt that is under way, 0 for none.
+func (m *Machine) OpenAttempt(path string, way journal.Way) int {
+	n := m.steps[path]
+	if n == nil {
+		return 0
+	}
+	s := &n.do
+	if way == journal.Undo {
+		s = &n.undo
+	}
+	if s.state != open {
+		return 0
+	}
+	return s.attempts
+}
+
+// decideHeld tells the parent that the goal is reached, and waits for its word.
+func (m *Machine) decideHeld() []Decision {
+	if m.held {
+		return nil
+	}
+	d := DecidedData{By: byParent, Then: ThenHold}
+	d.Output, d.Error = m.result()
+	return []Decision{Write{Record: journal.Record{Kind: journal.Decided, Data: encode(d)}}}
+}
+
+// byParent is what decides a child's end.
+const byParent = "parent"
+
+// Told is what the saga's parent is told of it now; nil: nothing yet, or there is no parent.
+func (m *Machine) Told() *TaskResult {
+	switch {
+	case m.started.Parent == nil:
+		return nil
+	case m.finished == nil && m.held && !m.reverted:
+		return &TaskResult{Fate: "completed", Output: m.heldOutput}
+	case m.finished == nil:
+		return nil
+	case m.finished.Status == Succeeded, m.reverted && m.finished.Status == Compensated:
+		return &TaskResult{Fate: "completed", Output: m.heldOutput}
+	}
+	f := &Failure{Code: "child_failed", Title: "saga " + m.id.String() + " of " + m.started.Definition + " did not reach its goal"}
+	if r := m.finished.Reason; r != nil {
+		f.Code, f.Detail = r.Code, r.Title
+	}
+	if m.finished.Status == Failed {
+		f.Code = "child_not_undone"
+		for _, left := range m.finished.Residual {
+			f.Detail += "; " + left.Path + " remains: " + left.Why
+		}
+	}
+	return &TaskResult{Fate: "failed", Error: f, InDoubt: m.finished.Status == Failed && !m.reverted}
+}
+
+// Posts lists the messages to other sagas that go with a record, which was applied last.
+func (m *Machine) Posts(r journal.Record) []journal.Mail {
+	var list []journal.Mail
+	if told := m.Told(); told != nil && (r.Kind == journal.Finished && (m.reverted || !m.held) || r.Kind == journal.Decided && r.Path == "") {
+		way := journal.Do
+		if m.reverted {
+			way = journal.Undo
+		}
+		parent := uuid.FromStringOrNil(m.started.Parent.Saga)
+		list = append(list, m.post(parent, "told:"+string(way), Command{Do: "task", Path: m.started.Parent.Path, Way: way, Task: told}))
+	}
+	if r.Kind != journal.Finished {
+		return list
+	}
+	for _, n := range m.order {
+		if !n.child.IsNil() && n.do.state == done && n.undo.state != done {
+			list = append(list, m.post(n.child, "release", Command{Do: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
+		}
+	}
+	return list
+}
+
+// post makes a message to another saga, the same whenever it is made.
+func (m *Machine) post(to uuid.UUID, what string, c Command) journal.Mail {
+	c.Actor = "saga " + m.id.String()
+	return journal.Mail{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: "order", Data: encode(c)}
+}
+
+// Orphaned lists the messages that cancel children whose work would be of no use any more.
+func (m *Machine) Orphaned() []journal.Mail {
+	if m.undoing || m.finished != nil {
+		return nil
+	}
+	var list []journal.Mail
+	m.forward.walk(func(n *node) bool {
+		if _, ok := n.step.Body.(Spawner); ok && n.do.state == open && m.ending(n) {
+			c := Command{Do: "cancel", Reason: "its parent does not need it any more"}
+			if m.stop {
+				c.Mode = "stop"
+			}
+			list = append(list, m.post(n.child, "cancel", c))
+		}
+		return true
+	})
+	return list
+}
+
+// admitParent lets only the parent's words through, to a saga that waits for them.
+func (m *Machine) admitParent() *Refusal {
+	if !m.held || m.reverted || m.released {
+		return refusal("not_held", "the saga does not wait for its parent", "")
+	}
+	return nil
+}
+
+// applyHeld takes in that a child has reached its goal.
+func (m *Machine) applyHeld(r journal.Record) error {
+	var d DecidedData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	m.held, m.heldOutput = true, d.Output
+	if m.heldOutput == nil {
+		m.heldOutput = json.RawMessage("null")
+	}
+	return nil
+}
+
+// RunTarget takes apart what a run names: "refund" or "refund@v3". Version 0 is the newest.
+func RunTarget(text string) (name string, version int, ok bool) {
+	name, number, pinned := strings.Cut(text, "@")
+	if !pinned {
+		return name, 0, true
+	}
+	v, err := strconv.Atoi(strings.TrimPrefix(number, "v"))
+	return name, v, err == nil && v > 0
+}

@@ -1,0 +1,192 @@
+// Package llm is the step kind that asks a language model: OpenAI-compatible chat completions over HTTP.
+//
+// Its pure half says what to ask, what an answer means and costs, and whom to ask next; its other half, the
+// [Caller], reads the answer as it streams in. A completion leaves nothing to undo, so it is never in doubt; what it
+// costs is reserved before it leaves.
+package llm
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"recourse/idempotency"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+	"recourse/saga/kinds/http"
+)
+
+const (
+	// DefaultTimeout is the longest silence within an answer, and before it.
+	DefaultTimeout = 120 * time.Second
+	// DefaultMaxTokens bounds an answer whose step does not say max_tokens.
+	DefaultMaxTokens = 1024
+)
+
+// Kind describes the kind, as the configuration makes it. It panics if the configuration does not pass [Config.Check].
+func Kind(cfg Config) dsl.Kind {
+	t := newTariff(cfg)
+	return dsl.Kind{
+		Name: "llm",
+		Value: json.RawMessage(`{"type": "object", "additionalProperties": false, "required": ["model"], "properties": {
+			"model": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}}]},
+			"prompt": {"type": ["string", "number", "boolean"]}, "messages": {"type": ["array", "string"]},
+			"system": {"type": ["string", "number", "boolean"]}, "schema": true,
+			"max_tokens": {"type": ["integer", "string"]}, "temperature": {"type": ["number", "string"]}}}`),
+		Doc: "Asks a language model: `model` (a name, or a list in order of fallback), `prompt` or `messages`, `system`, `schema`, `max_tokens`, " +
+			"`temperature`. The output is `{text, json, model, finish_reason, usage, cost}`. Nothing is left to undo, so it is never in doubt.",
+		Timeout: DefaultTimeout,
+		Fails:   dsl.ByAccident,
+		Decode:  func(d *dsl.Decoder) saga.Body { return decode(d, t) },
+	}
+}
+
+// Body is an llm step: its shape is [saga.Call]. It does not change.
+type Body struct {
+	*tariff
+	model       *expr.Template
+	unpriced    []string
+	prompt      *expr.Template // nil: messages
+	messages    *expr.Template
+	system      *expr.Template // nil: none
+	maxTokens   *expr.Template // nil: the default
+	temperature *expr.Template // nil: the model's
+	check       saga.Schema    // nil: any text
+	ask         json.RawMessage
+}
+
+var (
+	_ saga.Call      = (*Body)(nil)
+	_ saga.Reader    = (*Body)(nil)
+	_ saga.Priced    = (*Body)(nil)
+	_ saga.Sequel    = (*Body)(nil)
+	_ dsl.KeyCarrier = (*Body)(nil)
+	_ dsl.Paid       = (*Body)(nil)
+)
+
+// ReadOnly implements saga.Call: a completion leaves nothing to undo.
+func (b *Body) ReadOnly() bool { return true }
+
+// Records implements saga.Reader: an answer cannot be had again.
+func (b *Body) Records() bool { return true }
+
+// CarriesKey implements dsl.KeyCarrier. Providers refuse fields and parameters that they do not know.
+func (b *Body) CarriesKey(in, name string) error {
+	switch idempotency.In(in) {
+	case idempotency.Body, idempotency.Query:
+		return errors.New("the key of an llm step goes into a header, or nowhere (idempotency: none)")
+	case idempotency.Header:
+		if !http.Settable(name) || strings.EqualFold(name, "Authorization") || ours(name) {
+			return errors.New("the key cannot be sent as the header " + strconv.Quote(name) + ": choose another name")
+		}
+	}
+	return nil
+}
+
+// Currency implements dsl.Paid.
+func (b *Body) Currency() string {
+	if len(b.rates) == 0 {
+		return ""
+	}
+	return b.cfg.currency()
+}
+
+// Unpriced implements dsl.Paid.
+func (b *Body) Unpriced() []string { return b.unpriced }
+
+func decode(d *dsl.Decoder, t *tariff) saga.Body {
+	own := d.Own()
+	if !d.Known(own, "llm", "model", "prompt", "messages", "system", "schema", "max_tokens", "temperature") && own.Form != dsl.Map {
+		return nil
+	}
+	b := &Body{tariff: t}
+	if n := own.Get("model"); n != nil {
+		b.decodeModel(d, n)
+	} else {
+		d.Fail(own, "missing_key", "llm needs a model: a name, or a list of names in order of fallback")
+	}
+	b.decodeQuestion(d, own)
+	if n := own.Get("schema"); n != nil {
+		b.check, b.ask = d.Schema(n)
+	}
+	b.maxTokens = number(d, own.Get("max_tokens"), func(v any) error { _, err := tokens(v); return err })
+	b.temperature = number(d, own.Get("temperature"), func(v any) error { _, err := temperature(v); return err })
+	return b
+}
+
+// decodeModel checks what is written out, and leaves what is computed to the rendering.
+func (b *Body) decodeModel(d *dsl.Decoder, n *dsl.Node) {
+	items := []*dsl.Node{n}
+	if n.Form == dsl.List {
+		items = n.Items
+	}
+	parts := make([]*expr.Template, len(items))
+	var known []any
+	for i, item := range items {
+		if parts[i] = d.Template(item, dsl.InRequest); !parts[i].IsConst() {
+			continue
+		}
+		v, _ := parts[i].Value(expr.MapEnv{})
+		names, err := models(v)
+		if err != nil {
+			d.Fail(item, "bad_model", "%s", err)
+			continue
+		}
+		known = append(known, v)
+		b.unpriced = append(b.unpriced, slices.DeleteFunc(names, b.hasPrice)...)
+	}
+	if b.model = expr.List(parts); n.Form != dsl.List {
+		b.model = parts[0]
+	}
+	if len(known) == len(items) {
+		if _, err := models(known); err != nil {
+			d.Fail(n, "bad_model", "%s", err)
+		}
+	}
+}
+
+func (b *Body) decodeQuestion(d *dsl.Decoder, own *dsl.Node) {
+	prompt, messages := own.Get("prompt"), own.Get("messages")
+	switch {
+	case prompt != nil && messages != nil:
+		d.Fail(messages, "two_prompts", "prompt and messages both say what to ask: keep one")
+	case prompt != nil:
+		b.prompt = d.Text(prompt, 0, dsl.InRequest)
+	case messages != nil:
+		if messages.Form == dsl.Map || messages.Form == dsl.Scalar && !messages.IsText() {
+			d.Expect(messages, "a list of {role, content}")
+			return
+		}
+		b.messages = d.Template(messages, dsl.InRequest)
+		if b.messages.IsConst() {
+			v, _ := b.messages.Value(expr.MapEnv{})
+			if err := checkMessages(v); err != nil {
+				d.Fail(messages, "bad_messages", "%s", err)
+			}
+		}
+	default:
+		d.Fail(own, "missing_key", "llm needs a prompt, or messages: what to ask")
+	}
+	if n := own.Get("system"); n != nil {
+		b.system = d.Text(n, 0, dsl.InRequest)
+	}
+}
+
+// number compiles a number or an expression that gives one.
+func number(d *dsl.Decoder, n *dsl.Node, check func(any) error) *expr.Template {
+	if n == nil {
+		return nil
+	}
+	t := d.Template(n, dsl.InRequest)
+	if t.IsConst() {
+		v, _ := t.Value(expr.MapEnv{})
+		if err := check(v); err != nil {
+			d.Fail(n, "wrong_type", "%s", err)
+		}
+	}
+	return t
+}

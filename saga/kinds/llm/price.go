@@ -1,0 +1,144 @@
+package llm
+
+import (
+	"encoding/json"
+	"math/big"
+	"strings"
+
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// tariff is the configuration with its prices read.
+type tariff struct {
+	cfg   Config
+	rates map[string]rate
+}
+
+func newTariff(cfg Config) *tariff {
+	if err := cfg.Check(); err != nil {
+		panic("llm: " + err.Error())
+	}
+	t := &tariff{cfg: cfg, rates: make(map[string]rate, len(cfg.Prices))}
+	for name, p := range cfg.Prices {
+		t.rates[name], _ = newRate(p, cfg.currency()) // checked
+	}
+	return t
+}
+
+func (t *tariff) hasPrice(model string) bool {
+	_, ok := t.rates[model]
+	return ok
+}
+
+// cost is what tokens cost; zero for a model whose price is not known.
+func (t *tariff) cost(model string, input, output int64) retry.Money {
+	r, ok := t.rates[model]
+	if !ok {
+		return retry.Money{}
+	}
+	return millionth(r.input, input).Add(millionth(r.output, output))
+}
+
+// millionth is what n tokens cost when a million costs m, exactly.
+func millionth(m retry.Money, n int64) retry.Money {
+	whole, places, _ := strings.Cut(m.Decimal(), ".")
+	product, _ := new(big.Int).SetString(whole+places, 10)
+	digits := product.Mul(product, big.NewInt(n)).String()
+	point := len(places) + 6
+	digits = strings.Repeat("0", max(point+1-len(digits), 0)) + digits
+	text := strings.TrimRight(digits[:len(digits)-point]+"."+digits[len(digits)-point:], "0")
+	money, err := retry.Amount(strings.TrimSuffix(text, "."), m.Currency)
+	if err != nil {
+		panic("llm: a cost out of range: " + err.Error()) // prices and tokens are bounded
+	}
+	return money
+}
+
+// What a request costs besides the text of its messages, at most, in tokens.
+const (
+	perMessage    = 8
+	perRequest    = 16
+	bytesPerToken = 3
+)
+
+// Reserve implements saga.Priced: the estimated tokens of the prompt, and max_tokens. A token is taken to be three bytes
+// of UTF-8, which is more tokens than models make of prose, code and tables in any script; text without any sense, such as
+// base64, can have more.
+func (b *Body) Reserve(r saga.Request) saga.Usage {
+	c, _, err := opened(r)
+	if err != nil {
+		return saga.Usage{}
+	}
+	u := saga.Usage{Input: perRequest + estimate(len(c.ResponseFormat)), Output: c.limit()}
+	for _, m := range c.Messages {
+		u.Input += perMessage + estimate(length(m))
+	}
+	u.Cost = b.cost(c.Model, u.Input, u.Output)
+	return u
+}
+
+func estimate(bytes int) int64 { return int64(bytes+bytesPerToken-1) / bytesPerToken }
+
+// length is that of a message's text or, if it has other parts, of all its JSON.
+func length(m json.RawMessage) int {
+	var doc struct{ Content string }
+	if json.Unmarshal(m, &doc) != nil {
+		return len(m)
+	}
+	return len(doc.Content)
+}
+
+// Used implements saga.Priced. Whatever says what was used is believed: errors and answers that were cut, too.
+func (b *Body) Used(r saga.Request, a saga.Answer) (saga.Usage, bool) {
+	if !a.Sent {
+		return saga.Usage{}, true
+	}
+	c, _, err := opened(r)
+	used := usageOf(a.Body)
+	if err != nil || used == nil {
+		return saga.Usage{}, false
+	}
+	return saga.Usage{Cost: b.cost(c.Model, used.Input, used.Output), Input: used.Input, Output: used.Output}, true
+}
+
+// usage is what an answer says it used.
+type usage struct {
+	Input  int64 `json:"prompt_tokens"`
+	Output int64 `json:"completion_tokens"`
+	Total  int64 `json:"total_tokens"`
+}
+
+// maxUsage is more than any request uses, and little enough to count with.
+const maxUsage = 1_000_000_000
+
+// usageOf finds the usage in an answer's body, or in the error that it is; nil for none that can be read.
+func usageOf(body json.RawMessage) *usage {
+	var doc struct {
+		Usage json.RawMessage
+		Error json.RawMessage
+	}
+	if json.Unmarshal(body, &doc) != nil {
+		return nil
+	}
+	var inner struct{ Usage json.RawMessage }
+	if len(doc.Usage) == 0 && json.Unmarshal(doc.Error, &inner) == nil {
+		doc.Usage = inner.Usage
+	}
+	var said struct {
+		Input  *int64 `json:"prompt_tokens"`
+		Output *int64 `json:"completion_tokens"`
+	}
+	if json.Unmarshal(doc.Usage, &said) != nil || said.Input == nil || *said.Input < 0 || *said.Input > maxUsage {
+		return nil
+	}
+	u := &usage{Input: *said.Input}
+	if said.Output != nil { // an error before the first token has none
+		u.Output = *said.Output
+	}
+	if u.Output < 0 || u.Output > maxUsage {
+		return nil
+	}
+	u.Total = u.Input + u.Output
+	return u
+}

@@ -1,0 +1,252 @@
+package llm
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/expr"
+	"recourse/saga/kinds/http"
+)
+
+// Codes of failures, besides those of http steps.
+const (
+	CodeMismatch = "schema_mismatch"  // the answer does not fit the schema
+	CodeRefused  = "content_refused"  // the model, or its provider, does not answer this
+	CodeModel    = "model_unknown"    // the provider does not have the model
+	CodeContext  = "context_overflow" // the prompt is too long for the model
+	CodeAnswer   = "answer_invalid"   // a 2xx without a completion
+	CodeProvider = "provider_error"   // a 2xx that turned out to be an error
+)
+
+// Judge implements saga.Call: the classes are those of an http step that reads.
+func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
+	if a.Code == "" && a.Status >= 200 && a.Status <= 299 {
+		return b.Read(r, a)
+	}
+	v := saga.Verdict{Class: http.Class(a, true), Error: http.Failed(r, a, "")}
+	switch f := faultOf(a.Body); {
+	case a.Status == 409: // the same key is being worked on
+		v.Class = journal.Transient
+	case v.Class == journal.Refused:
+		v.Error.Code = f.code(a.Status, v.Error.Code)
+	}
+	return v
+}
+
+// answer is what a completion holds for us.
+type answer struct {
+	Model   string
+	Choices []struct {
+		FinishReason string `json:"finish_reason"`
+		Message      struct {
+			Content content
+			Refusal string
+		}
+	}
+}
+
+// content is text, or a list of parts of which some are text.
+type content string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *content) UnmarshalJSON(doc []byte) error {
+	var parts []struct{ Text string }
+	if json.Unmarshal(doc, &parts) != nil {
+		return json.Unmarshal(doc, (*string)(c))
+	}
+	for _, p := range parts {
+		*c += content(p.Text)
+	}
+	return nil
+}
+
+// output is an llm step's own output.
+type output struct {
+	Text         string          `json:"text"`
+	JSON         json.RawMessage `json:"json"`
+	Model        string          `json:"model"`
+	FinishReason *string         `json:"finish_reason"`
+	Usage        *usage          `json:"usage"`
+	Cost         json.RawMessage `json:"cost"`
+	PricesAt     string          `json:"prices_at,omitempty"`
+}
+
+// Read implements saga.Reader.
+func (b *Body) Read(r saga.Request, a saga.Answer) saga.Verdict {
+	if f := faultOf(a.Body); f != nil {
+		return f.verdict()
+	}
+	var doc answer
+	if err := json.Unmarshal(a.Body, &doc); err != nil || len(doc.Choices) == 0 {
+		return failed(journal.Transient, CodeAnswer, "the answer is no chat completion", "look at the provider's base URL: it ends before "+path)
+	}
+	first := doc.Choices[0]
+	out := output{Text: string(first.Message.Content), JSON: json.RawMessage("null"), Model: doc.Model, Usage: usageOf(a.Body)}
+	if first.FinishReason != "" {
+		out.FinishReason = &first.FinishReason
+	}
+	switch {
+	case first.Message.Refusal != "":
+		return failed(journal.Refused, CodeRefused, "the model refuses to answer", clip(first.Message.Refusal))
+	case first.FinishReason == "content_filter":
+		return failed(journal.Refused, CodeRefused, "the provider's content filter ended the answer", "")
+	}
+	if b.check != nil {
+		value, wrong := b.parse(out.Text)
+		switch {
+		case first.FinishReason == "length":
+			return failed(journal.Refused, CodeMismatch, "the answer was cut off by max_tokens before its JSON was whole", "raise max_tokens")
+		case wrong != "":
+			return failed(journal.Refused, CodeMismatch, "the answer does not fit the schema", wrong)
+		}
+		out.JSON = value
+	}
+	b.costs(&out, r)
+	return saga.Verdict{Class: journal.Succeeded, Output: encode(out)}
+}
+
+func failed(class journal.Class, code, title, detail string) saga.Verdict {
+	return saga.Verdict{Class: class, Error: &saga.Failure{Code: code, Title: title, Detail: detail}}
+}
+
+// costs fills in what the answer cost, null if that is not known.
+func (b *Body) costs(out *output, r saga.Request) {
+	out.Cost = json.RawMessage("null")
+	c, _, err := opened(r)
+	if err != nil {
+		return
+	}
+	if out.Model == "" {
+		out.Model = c.Model
+	}
+	if out.Usage != nil && b.hasPrice(c.Model) {
+		out.Cost = json.RawMessage(b.cost(c.Model, out.Usage.Input, out.Usage.Output).Decimal())
+		out.PricesAt = b.cfg.PricesAt
+	}
+}
+
+// parse reads the JSON of an answer, bare or in a fence, and checks it; wrong says what is wrong with it.
+func (b *Body) parse(text string) (value json.RawMessage, wrong string) {
+	plain := http.NewRedactor(nil)
+	doc, code, why := http.EncodeBody("application/json", []byte(text), plain)
+	if inner, ok := fenced(text); ok && (code != "" || doc == nil) {
+		doc, code, why = http.EncodeBody("application/json", []byte(inner), plain)
+	}
+	switch {
+	case code != "":
+		return nil, strings.TrimPrefix(why, "the body says it is JSON and is not: ")
+	case doc == nil:
+		return nil, "it is empty"
+	}
+	v, err := expr.Decode(doc)
+	if err != nil {
+		return nil, err.Error()
+	}
+	v, findings := b.check.Apply(v)
+	var details []string
+	for _, f := range findings {
+		if len(details) == 5 {
+			details = append(details, "…")
+			break
+		}
+		details = append(details, strings.TrimPrefix(f.Pointer+": ", ": ")+f.Detail)
+	}
+	if len(details) > 0 {
+		return nil, strings.Join(details, "; ")
+	}
+	return encode(v), ""
+}
+
+const fence = "```"
+
+// fenced gives what stands in the first ``` fence of a text.
+func fenced(text string) (string, bool) {
+	_, rest, ok := strings.Cut(text, fence)
+	if !ok {
+		return "", false
+	}
+	_, rest, ok = strings.Cut(rest, "\n") // the language
+	inner, _, closed := strings.Cut(rest, fence)
+	return inner, ok && closed
+}
+
+// fault is an error as OpenAI and those like it write it; nil is none.
+type fault struct {
+	message, kind, name string
+	status              int // of an error within an answer that began well
+}
+
+// faultOf finds {error: {message, type, code}} or {error: text}, with the code a text or a status.
+func faultOf(body json.RawMessage) *fault {
+	var doc struct{ Error json.RawMessage }
+	if json.Unmarshal(body, &doc) != nil || len(doc.Error) == 0 || string(doc.Error) == "null" {
+		return nil
+	}
+	var f fault
+	if json.Unmarshal(doc.Error, &f.message) == nil {
+		return &f
+	}
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(doc.Error, &fields) // what is missing stays empty
+	_ = json.Unmarshal(fields["message"], &f.message)
+	_ = json.Unmarshal(fields["type"], &f.kind)
+	if json.Unmarshal(fields["code"], &f.status) != nil {
+		_ = json.Unmarshal(fields["code"], &f.name)
+	}
+	return &f
+}
+
+// says reports whether the error goes by one of these names.
+func (f *fault) says(names ...string) bool {
+	return f != nil && (slices.Contains(names, f.name) || slices.Contains(names, f.kind))
+}
+
+// code names a refusal, or gives back what it is called so far.
+func (f *fault) code(status int, code string) string {
+	switch {
+	case f.says("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation_blocked"):
+		return CodeRefused
+	case f.says("context_length_exceeded", "string_above_max_length") || status == 413 || f.mentions("context length", "context window", "maximum context", "prompt is too long"):
+		return CodeContext
+	case status == 404 || f.says("model_not_found"):
+		return CodeModel
+	}
+	return code
+}
+
+func (f *fault) mentions(phrases ...string) bool {
+	return f != nil && slices.ContainsFunc(phrases, func(p string) bool { return strings.Contains(strings.ToLower(f.message), p) })
+}
+
+// verdict judges an error within a 2xx: by the status that it names, else as one that passes.
+func (f *fault) verdict() saga.Verdict {
+	class := journal.Transient
+	if f.status >= 400 && f.status <= 499 {
+		class = http.Class(saga.Answer{Sent: true, Status: f.status}, true)
+	}
+	code := f.code(f.status, CodeProvider)
+	if code != CodeProvider {
+		class = journal.Refused
+	}
+	title := "the provider reports an error within its answer"
+	if f.status > 0 {
+		title = fmt.Sprintf("%s (%d)", title, f.status)
+	}
+	return failed(class, code, title, clip(f.message))
+}
+
+// maxSaid bounds what is quoted of the other side's explanation.
+const maxSaid = 500
+
+func clip(s string) string { return cut(s, maxSaid) }
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

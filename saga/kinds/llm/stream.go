@@ -1,0 +1,220 @@
+package llm
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"recourse/saga/kinds/http"
+)
+
+// Bounds of an answer: of what is kept of it, or is one event, and of the stream, which has an envelope around each word.
+const (
+	maxBody   = 8 << 20
+	maxStream = 256 << 20
+)
+
+var (
+	errTooLarge = errors.New("the answer is larger than 8 MiB")
+	errBroken   = errors.New("an event of the stream is no JSON object")
+)
+
+// events reads server-sent events (the WHATWG's, section 9.2.6) and gives the data of each to take, until the end of in, or the first error, which is returned.
+// Comments, other fields and events without data are passed over. An event that the end of in cuts off still counts: some
+// providers do not end the last one.
+func events(in io.Reader, take func(data []byte) error) error {
+	all := lines{in: bufio.NewReaderSize(in, 16<<10)}
+	var data []byte
+	dispatch := func() error {
+		if len(data) == 0 {
+			return nil
+		}
+		err := take(bytes.TrimSuffix(data, []byte("\n")))
+		data = data[:0]
+		return err
+	}
+	for first := true; ; first = false {
+		text, err := all.next()
+		if first {
+			text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		}
+		name, value, _ := bytes.Cut(text, []byte(":"))
+		switch {
+		case errors.Is(err, errTooLarge):
+			return err
+		case len(text) == 0 && err == nil:
+			if err := dispatch(); err != nil {
+				return err
+			}
+		case string(name) == "data":
+			data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
+			if len(data) > maxBody {
+				return errTooLarge
+			}
+		}
+		if err != nil {
+			if e := dispatch(); e != nil && errors.Is(err, io.EOF) {
+				return e
+			}
+			return err
+		}
+	}
+}
+
+// lines reads lines that end in \n, \r or \r\n. It asks for no byte beyond the end of a line, which may be long in coming.
+type lines struct {
+	in *bufio.Reader
+	cr bool // the last line ended in \r: a \n would belong to it
+}
+
+// next gives a line without its end. What comes ahead of an error is a line, too.
+func (l *lines) next() ([]byte, error) {
+	var text []byte
+	for {
+		if _, err := l.in.Peek(1); err != nil {
+			return text, err
+		}
+		here, _ := l.in.Peek(l.in.Buffered())
+		if l.cr && here[0] == '\n' {
+			_, _ = l.in.Discard(1)
+			l.cr = false
+			continue
+		}
+		end := bytes.IndexAny(here, "\r\n")
+		if l.cr = end >= 0 && here[end] == '\r'; end >= 0 {
+			text = append(text, here[:end]...)
+			_, _ = l.in.Discard(end + 1)
+			return text, nil
+		}
+		text = append(text, here...)
+		_, _ = l.in.Discard(len(here))
+		if len(text) > maxBody {
+			return nil, errTooLarge
+		}
+	}
+}
+
+// assembly is a completion that arrives in chunks.
+type assembly struct {
+	id, model, finish string
+	content, refusal  strings.Builder
+	usage, fault      json.RawMessage
+	done              bool // [DONE] came
+}
+
+// chunk is one event. Some providers write message for delta.
+type chunk struct {
+	ID      string
+	Model   string
+	Choices []struct {
+		Index        int
+		Delta        piece
+		Message      piece
+		FinishReason string `json:"finish_reason"`
+	}
+	Usage json.RawMessage
+	Error json.RawMessage
+}
+
+type piece struct {
+	Content content
+	Refusal string
+}
+
+// take adds the data of one event, or of several that were written as one. It is io.EOF after the last.
+func (s *assembly) take(data []byte) error {
+	if err := s.add(data); !errors.Is(err, errBroken) {
+		return err
+	}
+	for one := range bytes.SplitSeq(data, []byte("\n")) {
+		if err := s.add(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *assembly) add(data []byte) error {
+	data = bytes.TrimSpace(data)
+	if len(data) == 0 {
+		return nil
+	}
+	if string(data) == "[DONE]" {
+		s.done = true
+		return io.EOF
+	}
+	var c chunk
+	if err := json.Unmarshal(data, &c); err != nil || data[0] != '{' {
+		return errBroken
+	}
+	set(&s.id, c.ID)
+	set(&s.model, c.Model)
+	keep(&s.usage, c.Usage, nil)
+	keep(&s.fault, c.Error, json.RawMessage("{}"))
+	for _, choice := range c.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		s.content.WriteString(string(choice.Delta.Content + choice.Message.Content))
+		s.refusal.WriteString(choice.Delta.Refusal + choice.Message.Refusal)
+		set(&s.finish, choice.FinishReason)
+	}
+	if s.content.Len()+s.refusal.Len() > maxBody {
+		return errTooLarge
+	}
+	return nil
+}
+
+func set(to *string, text string) {
+	if text != "" {
+		*to = text
+	}
+}
+
+// keep takes a part of a chunk, or what stands for it when it is what a journal would not take: nested too deep, half a surrogate
+// pair, not UTF-8.
+func keep(to *json.RawMessage, doc, otherwise json.RawMessage) {
+	if len(doc) == 0 || string(doc) == "null" {
+		return
+	}
+	clean, code, _ := http.EncodeBody("application/json", doc, http.NewRedactor(nil))
+	if *to = clean; code != "" {
+		*to = otherwise
+	}
+}
+
+// whole reports whether the answer came to an end of its own.
+func (s *assembly) whole() bool { return s.done || s.finish != "" || s.fault != nil }
+
+// document is the completion as one chat.completion, as a provider answers that does not stream.
+func (s *assembly) document() json.RawMessage {
+	type message struct {
+		Role    string  `json:"role"`
+		Content string  `json:"content"`
+		Refusal *string `json:"refusal"`
+	}
+	type choice struct {
+		Index        int     `json:"index"`
+		Message      message `json:"message"`
+		FinishReason *string `json:"finish_reason"`
+	}
+	return encode(struct {
+		ID      string          `json:"id,omitempty"`
+		Object  string          `json:"object"`
+		Model   string          `json:"model,omitempty"`
+		Choices []choice        `json:"choices"`
+		Usage   json.RawMessage `json:"usage,omitempty"`
+		Error   json.RawMessage `json:"error,omitempty"`
+	}{s.id, "chat.completion", s.model,
+		[]choice{{0, message{"assistant", s.content.String(), optional(s.refusal.String())}, optional(s.finish)}}, s.usage, s.fault})
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,170 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Definitions finds compiled definitions.
+type Definitions interface {
+	// Definition returns a version; an error wrapping journal.ErrNotFound if there is none.
+	Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
+	// Newest returns the newest version; an error wrapping journal.ErrNotFound if there is none, or it takes no new sagas.
+	Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error)
+}
+
+// Engine starts sagas and carries messages.
+type Engine interface {
+	// StartAs starts a saga under an id that the caller gives. Errors are those of a start; journal.ErrStartKey
+	// and journal.ErrConflict mean that it is there already.
+	StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
+	// Post leaves a message for a saga.
+	Post(ctx context.Context, m journal.Mail) error
+}
+
+// Sagas reads sagas.
+type Sagas interface {
+	Saga(ctx context.Context, id uuid.UUID) (journal.Head, error)
+	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error)
+}
+
+// Caller starts sagas for the steps of others, and reverts them. Both may be
+// asked for again, and are done once.
+type Caller struct {
+	Engine      Engine
+	Sagas       Sagas
+	Definitions Definitions
+	Vars        map[string]json.RawMessage // the server's
+}
+
+// Call performs a request. When the saga will tell its end itself, the answer's code is saga.Spawned.
+func (c *Caller) Call(ctx context.Context, req saga.Request) saga.Answer {
+	id := uuid.FromStringOrNil(req.Headers[HeaderSaga])
+	parent := uuid.FromStringOrNil(req.Headers[HeaderParent])
+	if id.IsNil() || parent.IsNil() {
+		return refused("request_invalid", "the request names no saga")
+	}
+	if req.Method == Revert {
+		return c.revert(ctx, id, parent)
+	}
+	return c.start(ctx, id, parent, req)
+}
+
+// recordsPage is how many records are read at once.
+const recordsPage = 1000
+
+// refused is the answer when nothing was done, and never will be.
+func refused(code, format string, args ...any) saga.Answer {
+	return saga.Answer{Code: code, Detail: fmt.Sprintf(format, args...), Headers: map[string]string{"final": "true"}}
+}
+
+func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Request) saga.Answer {
+	name, version, ok := saga.RunTarget(strings.TrimPrefix(req.URL, "saga:"))
+	if !ok {
+		return refused("request_invalid", "%s names no definition", req.URL)
+	}
+	if told, found := c.told(ctx, id); found {
+		return told
+	}
+	def, version, err := c.definition(ctx, name, version)
+	switch {
+	case errors.Is(err, journal.ErrNotFound):
+		return refused("definition_not_found", "there is no definition %s that takes new sagas: publish it", name)
+	case err != nil:
+		return saga.Answer{Code: "not_started", Detail: "definition " + name + " could not be read: " + err.Error()}
+	}
+	depth, _ := strconv.Atoi(req.Headers[HeaderDepth])
+	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: version, Input: req.Body, Vars: c.Vars, Actor: "saga " + parent.String(),
+		Parent: &saga.ParentData{Saga: parent.String(), Path: req.Headers[HeaderPath], Depth: depth}})
+	if len(findings) > 0 {
+		return refused("invalid_start", "%s%s", findings[0].Pointer+": ", findings[0].Detail)
+	}
+	err = c.Engine.StartAs(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent}, data)
+	switch {
+	case err == nil, errors.Is(err, journal.ErrStartKey), errors.Is(err, journal.ErrConflict):
+		return saga.Answer{Sent: true, Code: saga.Spawned}
+	case errors.Is(err, journal.ErrUnique):
+		return saga.Answer{Code: "unique_taken", Detail: "another live saga of " + name + " has the unique value " + unique}
+	case errors.Is(err, saga.ErrUnavailable):
+		return saga.Answer{Code: "not_started", Detail: err.Error()}
+	}
+	return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
+}
+
+func (c *Caller) definition(ctx context.Context, name string, version int) (*saga.Definition, int, error) {
+	if version > 0 {
+		def, err := c.Definitions.Definition(ctx, name, version)
+		return def, version, err
+	}
+	doc, def, err := c.Definitions.Newest(ctx, name)
+	return def, doc.Version, err
+}
+
+// told looks whether the saga is there. One that has told its end may have told it to
+// nobody, so it is asked.
+func (c *Caller) told(ctx context.Context, id uuid.UUID) (saga.Answer, bool) {
+	head, err := c.Sagas.Saga(ctx, id)
+	if errors.Is(err, journal.ErrNotFound) {
+		return saga.Answer{}, false
+	}
+	m, err := c.machine(ctx, head, err)
+	if err != nil {
+		return saga.Answer{Code: "not_started", Detail: err.Error()}, true
+	}
+	if told := m.Told(); told != nil {
+		return told.Answer(), true
+	}
+	return saga.Answer{Sent: true, Code: saga.Spawned}, true
+}
+
+func (c *Caller) machine(ctx context.Context, head journal.Head, err error) (*saga.Machine, error) {
+	if err != nil {
+		return nil, err
+	}
+	def, err := c.Definitions.Definition(ctx, head.Definition, head.Version)
+	if err != nil {
+		return nil, err
+	}
+	var records []journal.Record
+	for {
+		page, err := c.Sagas.Records(ctx, head.ID, int64(len(records)), recordsPage)
+		if err != nil {
+			return nil, err
+		}
+		if records = append(records, page...); len(page) < recordsPage {
+			return saga.Replay(def, head.ID, records)
+		}
+	}
+}
+
+// revert has a child undone that has reached its goal.
+func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
+	head, err := c.Sagas.Saga(ctx, id)
+	if errors.Is(err, journal.ErrNotFound) {
+		return refused("saga_not_found", "saga %s is gone", id)
+	}
+	m, err := c.machine(ctx, head, err)
+	if err != nil {
+		return saga.Answer{Code: "not_started", Detail: err.Error()}
+	}
+	if m.Status().Terminal() {
+		return m.Told().Answer()
+	}
+	data, err := journal.Encode(saga.Command{Do: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()})
+	if err != nil {
+		return refused("request_invalid", "%v", err)
+	}
+	if err := c.Engine.Post(ctx, journal.Mail{ID: uuid.NewV5(id, "revert:"+parent.String()), Saga: id, Kind: "order", Data: data}); err != nil {
+		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
+	}
+	return saga.Answer{Sent: true, Code: saga.Spawned}
+}

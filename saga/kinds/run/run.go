@@ -1,0 +1,182 @@
+// Package run is the step kind that runs another saga.
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+)
+
+// The methods of requests to sagas, which the engine performs.
+const (
+	Start  = "RUN"
+	Revert = "REVERT"
+)
+
+// The headers of a Start: who the new saga is, and who its parent.
+const (
+	HeaderSaga   = "recourse-saga"
+	HeaderParent = "recourse-parent"
+	HeaderPath   = "recourse-path"
+	HeaderDepth  = "recourse-depth"
+)
+
+var target = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}(@v?[1-9][0-9]{0,8})?$`)
+
+// Kind describes the kind.
+func Kind() dsl.Kind {
+	return dsl.Kind{
+		Name:  "run",
+		Value: json.RawMessage(`{"type": "string", "pattern": "` + target.String() + `"}`),
+		Keys:  []dsl.Key{{Name: "input", Schema: json.RawMessage(`true`)}},
+		Doc: "Runs another saga and waits for it: the newest version of a definition, or with `name@v3` that one, with `input`. It has a journal, a budget and a time-out of its own. The output is its output. " +
+			"A saga that succeeds as a child waits for its parent's end; if the parent fails, the child is undone as this step's compensation. A cancel of the parent goes down to it.",
+		Timeout: 30 * 1e9, // for the start, not for the saga
+		Fails:   dsl.ByAccident,
+		Decode:  decode,
+	}
+}
+
+// Body is a run step: its shape is [saga.Call], and another saga performs it.
+type Body struct {
+	target string
+	input  *expr.Template // nil: null
+}
+
+var (
+	_ saga.Call    = (*Body)(nil)
+	_ saga.Spawner = (*Body)(nil)
+	_ saga.Call    = (*undo)(nil)
+	_ saga.Spawner = (*undo)(nil)
+	_ dsl.Undoes   = (*Body)(nil)
+)
+
+func decode(d *dsl.Decoder) saga.Body {
+	b := &Body{}
+	name, ok := d.Str(d.Own(), "a definition's name, or name@v3")
+	if ok && !target.MatchString(name) {
+		d.Fail(d.Own(), "bad_name", "run takes the name of a definition, or one of its versions as name@v3")
+	}
+	b.target = name
+	if n := d.Get("input"); n != nil {
+		b.input = d.Template(n, dsl.Plain)
+	}
+	if n := d.Get("timeout"); n != nil {
+		d.Fail(n, "not_for_kind", "a run has no time-out of its own: give the definition that it runs a `timeout`")
+	}
+	return b
+}
+
+// Undo implements dsl.Undoes: a child is undone through its own compensations. Reverting it twice is the same as once.
+func (b *Body) Undo() *saga.Compensation {
+	return &saga.Compensation{
+		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9},
+		On:   []journal.Class{journal.Succeeded, journal.InDoubt},
+	}
+}
+
+// Request implements saga.Call.
+func (b *Body) Request(env expr.Env) (saga.Request, error) {
+	kin, err := kinOf(env)
+	if err != nil {
+		return saga.Request{}, err
+	}
+	if kin.depth > saga.MaxDepth {
+		return saga.Request{}, &saga.Failure{Code: "too_deep", Title: fmt.Sprintf("sagas run others at most %d deep: does a definition run itself?", saga.MaxDepth)}
+	}
+	r := saga.Request{Method: Start, URL: "saga:" + b.target, Body: json.RawMessage("null"),
+		Headers: map[string]string{HeaderSaga: kin.id, HeaderParent: kin.parent, HeaderPath: kin.path, HeaderDepth: strconv.FormatInt(kin.depth, 10)}}
+	if b.input != nil {
+		if r.Body, err = b.input.JSON(env); err != nil {
+			return saga.Request{}, err
+		}
+	}
+	return r, nil
+}
+
+// kin is who a step has to do with, as the machine tells kinds.
+type kin struct {
+	id, parent, path string
+	depth            int64
+}
+
+func kinOf(env expr.Env) (kin, error) {
+	v, _ := env.Root("child")
+	fields, ok := v.(map[string]any)
+	if !ok {
+		return kin{}, &saga.Failure{Code: "no_child", Title: "this place cannot run a saga"}
+	}
+	k := kin{}
+	k.id, _ = fields["id"].(string)
+	k.parent, _ = fields["parent"].(string)
+	k.path, _ = fields["path"].(string)
+	if n, ok := fields["depth"].(json.Number); ok {
+		k.depth, _ = n.Int64()
+	}
+	return k, nil
+}
+
+// ReadOnly implements saga.Call.
+func (b *Body) ReadOnly() bool { return false }
+
+// Repeatable implements dsl.Unsafe: a saga is started once, however often that is asked for.
+func (b *Body) Repeatable() bool { return true }
+
+// Child implements saga.Spawner.
+func (b *Body) Child(r saga.Request) uuid.UUID { return uuid.FromStringOrNil(r.Headers[HeaderSaga]) }
+
+// Judge implements saga.Call.
+func (b *Body) Judge(_ saga.Request, a saga.Answer) saga.Verdict { return judge(a) }
+
+// undo reverts a child.
+type undo struct{}
+
+// Request implements saga.Call.
+func (*undo) Request(env expr.Env) (saga.Request, error) {
+	kin, err := kinOf(env)
+	if err != nil {
+		return saga.Request{}, err
+	}
+	return saga.Request{Method: Revert, URL: "saga:" + kin.id, Headers: map[string]string{HeaderSaga: kin.id, HeaderParent: kin.parent}}, nil
+}
+
+// ReadOnly implements saga.Call.
+func (*undo) ReadOnly() bool { return false }
+
+// Child implements saga.Spawner.
+func (*undo) Child(r saga.Request) uuid.UUID { return uuid.FromStringOrNil(r.Headers[HeaderSaga]) }
+
+// Judge implements saga.Call.
+func (*undo) Judge(_ saga.Request, a saga.Answer) saga.Verdict { return judge(a) }
+
+// judge reads what became of a saga, or of asking for it.
+func judge(a saga.Answer) saga.Verdict {
+	code, title := a.Code, a.Detail
+	if code == "" {
+		code = "http_" + strconv.Itoa(a.Status)
+	}
+	if title == "" {
+		title = "the saga could not be run"
+	}
+	v := saga.Verdict{Class: journal.Refused, Error: &saga.Failure{Code: code, Title: title}}
+	switch {
+	case a.Status >= 200 && a.Status <= 299 && a.Code == "":
+		return saga.Verdict{Class: journal.Succeeded, Output: a.Body}
+	case !a.Sent:
+		if a.Headers["final"] == "" {
+			v.Class = journal.Transient
+		}
+	case a.Headers["in-doubt"] != "" || a.Headers["final"] == "" && a.Headers["told"] == "":
+		v.Class = journal.InDoubt
+	}
+	return v
+}
