@@ -263,3 +263,21 @@ func TestTriggered(t *testing.T) {
 		t.Errorf("what cannot be compiled: %v, %v", list, err)
 	}
 }
+
+// A sink that is gone from the server keeps no saga from going on; publishing names it no more.
+func TestLoadingOutlivesSinks(t *testing.T) {
+	store := memory.New(memory.Config{})
+	src := "saga: doc\nsteps:\n  - {id: a, emit: x, to: audit}\n"
+	had := New(store, Options{Kinds: kinds.With(kinds.Options{Sinks: []string{"audit"}})})
+	if _, _, _, err := had.Publish(t.Context(), "doc", []byte(src), ""); err != nil {
+		t.Fatal(err)
+	}
+	lost := New(store, Options{Kinds: kinds.With(kinds.Options{Sinks: []string{}})})
+	if _, err := lost.Definition(t.Context(), "doc", 1); err != nil {
+		t.Error(err)
+	}
+	var errs *dsl.Errors
+	if _, _, _, err := lost.Publish(t.Context(), "doc", []byte(src+"\n"), ""); !errors.As(err, &errs) || errs.List[0].Code != "unknown_sink" {
+		t.Errorf("error %v, want unknown_sink", err)
+	}
+}

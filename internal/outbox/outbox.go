@@ -38,7 +38,10 @@ const (
 	room   = 10 * batch  // that wait in memory for one sink
 	lease  = time.Minute // for which they are claimed
 	margin = 5 * time.Second
-	grace  = 5 * time.Second // for requests under way when stopping
+	// overrun is how long it takes to look further while a sink is behind: what it has no room for is leased
+	// in vain, so that others' events come to light. Some 60,000 of one sink can be in the way before others wait.
+	overrun = 100 * time.Millisecond
+	grace   = 5 * time.Second // for requests under way when stopping
 )
 
 // Outbox delivers events. Make one with New.
@@ -97,8 +100,13 @@ func (o *Outbox) Run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		pause := o.cfg.Poll
-		if o.room() && o.claim(ctx) == batch {
-			pause = 10 * time.Millisecond
+		if o.room() {
+			switch claimed, lapse := o.claim(ctx); {
+			case claimed == batch && lapse:
+				pause = overrun
+			case claimed == batch:
+				pause = 0
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -127,12 +135,13 @@ func (o *Outbox) room() bool {
 	return false
 }
 
-// claim takes events and hands them to their sinks. It returns how many.
-func (o *Outbox) claim(ctx context.Context) int {
+// claim takes events and hands them to their sinks. It returns how many it took, and whether some
+// found no room: these are due again when their lease is over.
+func (o *Outbox) claim(ctx context.Context) (claimed int, lapse bool) {
 	until := time.Now().Add(lease)
 	list, err := o.cfg.Store.ClaimEvents(ctx, batch, lease)
 	if ctx.Err() != nil {
-		return 0
+		return 0, false
 	}
 	o.tell(err)
 	for _, d := range list {
@@ -143,10 +152,11 @@ func (o *Outbox) claim(ctx context.Context) int {
 		}
 		select {
 		case w.queue <- queued{d, until}:
-		default: // it is behind: the event is due again when its lease is over
+		default:
+			lapse = true
 		}
 	}
-	return len(list)
+	return len(list), lapse
 }
 
 // tell logs that the store is away when that begins, and when it is over.

@@ -363,3 +363,21 @@ func TestRestartOnDisk(t *testing.T) {
 	until(t, s, "empty", empty)
 	stop()
 }
+
+// Nor does one that is behind by more than fits into memory.
+func TestFarBehind(t *testing.T) {
+	c := newClock()
+	s, fast := c.store(), newReceiver(t, nil)
+	free := make(chan struct{})
+	slow := newReceiver(t, func(int) int {
+		<-free
+		return http.StatusOK
+	})
+	defer sync.OnceFunc(func() { close(free) })()
+	for range room + 2*batch {
+		event(t, s, `{"type":"a"}`, "slow")
+	}
+	event(t, s, `{"type":"a"}`, "fast")
+	deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "slow", URL: slow.URL}, {Name: "fast", URL: fast.URL}}})
+	fast.next(t)
+}
