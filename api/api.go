@@ -20,6 +20,7 @@ import (
 	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/trigger"
 )
 
 // Engine is what the API needs of whoever runs sagas.
@@ -72,9 +73,10 @@ type Config struct {
 	// may be addressed while keys are not required.
 	Hosts []string
 
-	EngineStats func() EngineStats // nil: not in /metrics
-	Version     string             // of the program, for the index; "" is left out
-	Done        <-chan struct{}    // closed when the server stops: streams and waits end. nil: never
+	EngineStats func() EngineStats   // nil: not in /metrics
+	OutboxStats func() []OutboxStats // nil: not in /metrics
+	Version     string               // of the program, for the index; "" is left out
+	Done        <-chan struct{}      // closed when the server stops: streams and waits end. nil: never
 	Limits      Limits
 }
 
@@ -116,6 +118,8 @@ type server struct {
 	metrics *metrics
 	polls   polls
 	schema  []byte // of definitions, for editors
+
+	triggers *trigger.Starter
 }
 
 // New returns the API as a handler.
@@ -140,6 +144,7 @@ func newServer(cfg Config) *echo.Echo {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.metrics = newMetrics(cfg)
+	s.triggers = trigger.New(trigger.Config{Store: cfg.Store, Catalog: cfg.Catalog, Engine: cfg.Engine, Vars: cfg.Vars, Log: s.log})
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect() // the default trusts headers that anyone can send

@@ -99,7 +99,7 @@ func (s *server) archiveDefinition(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Store.Archive(c.Request().Context(), catalog.Kind, name); err != nil {
+	if err := s.cfg.Catalog.Archive(c.Request().Context(), name); err != nil {
 		return definitionError(err)
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -27,7 +27,6 @@ import (
 	"recourse/journal/postgres"
 	"recourse/journal/sqlite"
 	"recourse/saga"
-	"recourse/saga/kinds"
 	httpkind "recourse/saga/kinds/http"
 )
 
@@ -57,6 +56,9 @@ func text(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter
 func TestMain(m *testing.M) {
 	for _, t := range []string{"application/yaml", "text/plain", typeNDJSON, typeStream} {
 		openapi3filter.RegisterBodyDecoder(t, text)
+	}
+	for _, t := range []string{typeEvent, typeEvents} {
+		openapi3filter.RegisterBodyDecoder(t, openapi3filter.RegisteredBodyDecoder("application/json"))
 	}
 	m.Run()
 }
@@ -119,7 +121,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 		t.Fatal(err)
 	}
 	caller := httpkind.NewCaller(httpkind.CallerConfig{Guard: guard, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
-	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: vars})
+	cat := catalog.New(store, catalog.Options{Kinds: allKinds(), Vars: vars})
 	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller}, Poll: 20 * time.Millisecond, Drain: time.Second})
 	x := &fixture{t: t, store: store, world: w, eng: eng}
 	x.cfg = Config{Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() EngineStats { return EngineStats(eng.Stats()) },

@@ -36,6 +36,9 @@ func newMetrics(cfg Config) *metrics {
 	if cfg.EngineStats != nil {
 		registry.MustRegister(&engineCollector{stats: cfg.EngineStats})
 	}
+	if cfg.OutboxStats != nil {
+		registry.MustRegister(&outboxCollector{stats: cfg.OutboxStats})
+	}
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return m
 }
@@ -117,6 +120,8 @@ var (
 	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not tried any more until an order.", nil, nil)
 	descTasks   = prometheus.NewDesc("recourse_tasks", "Tasks by type: waiting for a worker, or claimed by one.", []string{"type", "state"}, nil)
 	descTask    = prometheus.NewDesc("recourse_task_oldest_seconds", "How long the task of a type that waits longest has waited for a worker; 0 for none.", []string{"type"}, nil)
+	descEvents  = prometheus.NewDesc("recourse_outbox_events", "Events that wait to be delivered, by sink.", []string{"sink"}, nil)
+	descBehind  = prometheus.NewDesc("recourse_outbox_oldest_seconds", "How long the oldest event of a sink has waited.", []string{"sink"}, nil)
 	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape.", nil, nil)
 )
 
@@ -128,7 +133,7 @@ type storeCollector struct {
 
 // Describe implements prometheus.Collector.
 func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descTasks, descTask, descUp} {
+	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descTasks, descTask, descEvents, descBehind, descUp} {
 		ch <- d
 	}
 }
@@ -166,6 +171,14 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- gauge(descTasks, float64(t.Waiting), t.Type, "waiting")
 		ch <- gauge(descTasks, float64(t.Claimed), t.Type, "claimed")
 		ch <- gauge(descTask, k.since(t.Oldest), t.Type)
+	}
+	waiting, err := k.store.OutboxStats(ctx)
+	if err != nil {
+		return
+	}
+	for _, w := range waiting {
+		ch <- gauge(descEvents, float64(w.Events), w.Sink)
+		ch <- gauge(descBehind, k.since(w.Oldest), w.Sink)
 	}
 }
 
@@ -218,5 +231,33 @@ func (k *engineCollector) Collect(ch chan<- prometheus.Metric) {
 	s := k.stats()
 	for _, d := range engineDescs {
 		ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.of(s))
+	}
+}
+
+// OutboxStats are what /metrics shows of deliveries to one sink, since the process began.
+type OutboxStats struct {
+	Sink      string
+	Delivered int64
+	Failed    int64 // attempts
+	Dropped   int64 // the sink had gone
+}
+
+var descDeliveries = prometheus.NewDesc("recourse_outbox_deliveries_total", "Attempts to deliver events, by sink and by what came of them.", []string{"sink", "result"}, nil)
+
+// outboxCollector shows an outbox's counts.
+type outboxCollector struct{ stats func() []OutboxStats }
+
+// Describe implements prometheus.Collector.
+func (k *outboxCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descDeliveries }
+
+// Collect implements prometheus.Collector.
+func (k *outboxCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range k.stats() {
+		for _, r := range []struct {
+			name string
+			n    int64
+		}{{"delivered", s.Delivered}, {"failed", s.Failed}, {"dropped", s.Dropped}} {
+			ch <- prometheus.MustNewConstMetric(descDeliveries, prometheus.CounterValue, float64(r.n), s.Sink, r.name)
+		}
 	}
 }

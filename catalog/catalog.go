@@ -40,6 +40,8 @@ type Catalog struct {
 	cache   cache
 	recent  recent
 	lookup  lookup
+
+	triggered triggered
 }
 
 // New returns a catalog over store.
@@ -111,13 +113,21 @@ func (c *Catalog) Recent(name string) (version int, def *saga.Definition) {
 
 // load compiles a stored document, by nothing but its text and the kinds there are.
 func (c *Catalog) load(d journal.Document) (*saga.Definition, error) {
+	def, err := c.compiled(d)
+	if err == nil {
+		c.cache.put(d.Name, d.Version, def)
+	}
+	return def, err
+}
+
+// compiled is load without keeping what it compiles.
+func (c *Catalog) compiled(d journal.Document) (*saga.Definition, error) {
 	if def := c.cache.get(d.Name, d.Version); def != nil {
 		return def, nil
 	}
-	def, errs := dsl.Parse(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds})
+	def, errs := dsl.Parse(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds, Stored: true})
 	if errs != nil {
 		return nil, fmt.Errorf("%w %s v%d; a newer program may have published it: %w", saga.ErrUnusable, d.Name, d.Version, errs)
 	}
-	c.cache.put(d.Name, d.Version, def)
 	return def, nil
 }

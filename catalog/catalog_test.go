@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -208,4 +210,74 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestTriggered(t *testing.T) {
+	c, store := newCatalog(t, Options{})
+	names := func(age time.Duration) (list []string) {
+		t.Helper()
+		all, err := c.Triggered(t.Context(), age)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range all {
+			list = append(list, fmt.Sprintf("%s@%d", d.Definition.Name, d.Version))
+			if d.Published.IsZero() {
+				t.Error("it is not known when it was published")
+			}
+		}
+		return list
+	}
+	publish := func(c *Catalog, name, triggers string) {
+		t.Helper()
+		if _, _, _, err := c.Publish(t.Context(), name, []byte("saga: "+name+"\n"+triggers+"steps:\n  - {id: a, set: 1}\n"), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range page + 5 {
+		publish(c, fmt.Sprintf("d%04d", i), "")
+	}
+	publish(c, "one", "triggers: [{event: a}]\n")
+	publish(c, "a-two", "triggers: [{event: b}]\n")
+	check := func(age time.Duration, want ...string) {
+		t.Helper()
+		if got := names(age); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	check(time.Hour, "a-two@1", "one@1")
+	publish(c, "one", "triggers: [{event: c}]\n")
+	check(time.Hour, "a-two@1", "one@2")
+	publish(c, "one", "")
+	check(time.Hour, "a-two@1")
+	other := New(store, c.options)
+	publish(other, "far", "triggers: [{cron: '@daily'}]\n")
+	check(time.Hour, "a-two@1")
+	check(0, "a-two@1", "far@1")
+	if err := c.Archive(t.Context(), "a-two"); err != nil {
+		t.Fatal(err)
+	}
+	check(time.Hour, "far@1")
+	older := New(store, Options{Kinds: []dsl.Kind{}})
+	if list, err := older.Triggered(t.Context(), 0); err != nil || len(list) != 0 {
+		t.Errorf("what cannot be compiled: %v, %v", list, err)
+	}
+}
+
+// A sink that is gone from the server keeps no saga from going on; publishing names it no more.
+func TestLoadingOutlivesSinks(t *testing.T) {
+	store := memory.New(memory.Config{})
+	src := "saga: doc\nsteps:\n  - {id: a, emit: x, to: audit}\n"
+	had := New(store, Options{Kinds: kinds.With(kinds.Options{Sinks: []string{"audit"}})})
+	if _, _, _, err := had.Publish(t.Context(), "doc", []byte(src), ""); err != nil {
+		t.Fatal(err)
+	}
+	lost := New(store, Options{Kinds: kinds.With(kinds.Options{Sinks: []string{}})})
+	if _, err := lost.Definition(t.Context(), "doc", 1); err != nil {
+		t.Error(err)
+	}
+	var errs *dsl.Errors
+	if _, _, _, err := lost.Publish(t.Context(), "doc", []byte(src+"\n"), ""); !errors.As(err, &errs) || errs.List[0].Code != "unknown_sink" {
+		t.Errorf("error %v, want unknown_sink", err)
+	}
 }

@@ -29,6 +29,7 @@ func (c *Catalog) Publish(ctx context.Context, name string, src []byte, match st
 		return journal.Document{}, nil, false, fmt.Errorf("publish %s: %w", name, err)
 	}
 	c.cache.put(name, d.Version, def)
+	c.Changed()
 	return d, def, created, nil
 }
 

@@ -30,6 +30,7 @@ type Definition struct {
 	Secrets   []string       // names that its requests may use
 	Stop      bool           // on_failure: stop
 	Currency  string         // of the budget and of every cost; "" when there is neither
+	Triggers  []*Trigger     // what starts its sagas besides people
 	VarsUsed  []string       // names of vars that expressions read, sorted: what a start pins
 
 	// ByID finds every step, nested ones and finally too. Compensations have their step's id.

@@ -24,6 +24,9 @@ type configFile struct {
 
 var errConfig = errors.New("config file")
 
+// sections are what the file may hold beside flags.
+var sections = []string{"llm", "sinks"}
+
 // Validate implements kong.Resolver.
 func (*configFile) Validate(*kong.Application) error { return nil }
 
@@ -80,11 +83,11 @@ func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
 		return fmt.Errorf("%w %s: llm: %w", errConfig, path, err)
 	}
 	for name, value := range doc {
-		if name == "llm" {
+		if slices.Contains(sections, name) {
 			continue
 		}
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("%w %s: there is no setting %q; there are %s", errConfig, path, name, strings.Join(known, ", "))
+			return fmt.Errorf("%w %s: there is no setting %q; there are %s", errConfig, path, name, strings.Join(append(known, sections...), ", "))
 		}
 		text, err := plain(value)
 		if err != nil {

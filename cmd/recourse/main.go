@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // triggers name time zones, and not every machine has a database of them
 )
 
 func main() {

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
+	"recourse/api"
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
 	"recourse/saga/kinds"
@@ -26,6 +29,7 @@ type nodeOptions struct {
 	Vars      map[string]json.RawMessage
 	LLM       llm.Config // checked
 	Strict    bool
+	Sinks     []outbox.Sink // nil: not known, so that definitions may name any, and nothing is delivered
 	Lanes     int
 	Lease     time.Duration
 	Drain     time.Duration
@@ -39,7 +43,9 @@ type node struct {
 	catalog *catalog.Catalog
 	engine  *engine.Engine
 	caller  *http.Caller
-	ended   chan error // gets what the engine's Run returned
+	outbox  *outbox.Outbox
+	beside  sync.WaitGroup // what runs beside the engine
+	ended   chan error     // gets what the engine's Run returned
 }
 
 func newNode(o nodeOptions) (*node, error) {
@@ -54,7 +60,7 @@ func newNode(o nodeOptions) (*node, error) {
 	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
 		Now: func() time.Time { return n.engine.Now() }} // the store's clock, which Retry-After's dates are compared with
 	n.caller = http.NewCaller(calls)
-	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM}), Strict: o.Strict, Vars: o.Vars})
+	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
 	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Log: o.Log,
@@ -62,7 +68,23 @@ func newNode(o nodeOptions) (*node, error) {
 		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention,
 	})
 	runner.Engine = n.engine
+	if len(o.Sinks) > 0 {
+		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Dial: http.NewDialer(calls).Dial, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
+			UserAgent: calls.UserAgent})
+	}
 	return n, nil
+}
+
+// names lists the sinks' names; nil for nil.
+func names(sinks []outbox.Sink) []string {
+	if sinks == nil {
+		return nil
+	}
+	list := make([]string, len(sinks))
+	for i, s := range sinks {
+		list[i] = s.Name
+	}
+	return list
 }
 
 // start sets the engine going and returns when it takes starts, or the reason
@@ -82,16 +104,32 @@ func (n *node) start(ctx context.Context) error {
 		case <-look.C:
 		}
 	}
+	if n.outbox != nil {
+		n.beside.Go(func() { n.outbox.Run(ctx) })
+	}
 	return nil
 }
 
 // wait waits for the engine to have handed its sagas over, after start's ctx is done.
 func (n *node) wait() error {
 	defer n.caller.Close()
+	defer n.beside.Wait()
 	if err := <-n.ended; err != nil {
 		return engineError(err)
 	}
 	return nil
+}
+
+// outboxStats counts deliveries; nothing without sinks.
+func (n *node) outboxStats() []api.OutboxStats {
+	if n.outbox == nil {
+		return nil
+	}
+	var list []api.OutboxStats
+	for _, s := range n.outbox.Stats() {
+		list = append(list, api.OutboxStats(s))
+	}
+	return list
 }
 
 func engineError(err error) error {

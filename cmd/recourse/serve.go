@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"recourse/api"
+	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
 	"recourse/saga/dsl"
+	"recourse/trigger"
 )
 
 type serveCmd struct {
@@ -118,6 +120,10 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	sinks, err := readSinks(c.Config, src)
+	if err != nil {
+		return exit(exitUsage, err)
+	}
 	store, err := openStore(a.ctx, c.Database, true)
 	if err != nil {
 		return err
@@ -131,7 +137,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict,
+	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
 		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Log: log})
 	if err != nil {
 		return err
@@ -180,7 +186,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	}
 	server := &http.Server{
 		Handler: api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys,
-			EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, Version: version(), Done: ctx.Done()}),
+			EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats, Version: version(), Done: ctx.Done()}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -200,6 +206,8 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	go sweep(ctx, n.store, log)
+	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
+	n.beside.Go(func() { cron.Run(ctx) })
 	url := "http://" + listener.Addr().String()
 	log.Info("listening", "url", url, "database", kindOf(c.Database), "keys", keys, "version", version())
 	a.printf("recourse listening on %s\n", url)

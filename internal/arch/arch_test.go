@@ -33,6 +33,7 @@ var may = map[string][]string{
 	"saga/expr":      {},
 	"saga/dsl":       {"saga", "saga/expr", "journal", "idempotency", "retry"},
 	"saga/kinds":     {"saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
+	"trigger":        {"catalog", "journal", "saga"},
 	"catalog":        {"journal", "saga", "saga/dsl"},
 	"internal/story": {"journal", "saga", "retry"},
 
@@ -44,11 +45,12 @@ var may = map[string][]string{
 
 	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant"},
 	"engine/sim": {"*"},
-	"api":        {"internal/failpoint", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":        {"internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
 
 	"internal":                   {},
 	"internal/story/storytest":   {"*"},
+	"internal/outbox":            {"journal", "retry", "saga"},
 	"internal/testpg":            {},
 	"internal/wiretest":          {},
 	"internal/wiretest/rig":      {"*"},
@@ -76,6 +78,7 @@ var outside = map[string][]string{
 	"github.com/alecthomas/kong":            {"cmd"},
 	"github.com/prometheus":                 {"api"},
 	"database/sql":                          {"journal/sqlite", "migrations", "internal/bench"},
+	"github.com/robfig/cron":                {"saga/dsl"},
 	"github.com/cenkalti/backoff":           {"retry"},
 	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},

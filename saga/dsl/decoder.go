@@ -125,6 +125,10 @@ func (d *Decoder) Body(n *Node) []*saga.Step {
 	return steps
 }
 
+// Stored reports whether the document was published before, so that names of things
+// that only the server has are not judged.
+func (d *Decoder) Stored() bool { return d.p.options.Stored }
+
 // Int reads a whole number between two bounds.
 func (d *Decoder) Int(n *Node, least, most int64) (int64, bool) { return d.p.whole(n, least, most) }
 

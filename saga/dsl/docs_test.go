@@ -53,3 +53,16 @@ func TestReferencePage(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsPage holds the examples of docs/events.md to being valid.
+func TestEventsPage(t *testing.T) {
+	blocks := yamlBlock.FindAllStringSubmatch(string(read(t, "../../docs/events.md")), -1)
+	if len(blocks) < 3 {
+		t.Fatalf("%d examples", len(blocks))
+	}
+	for _, b := range blocks {
+		if _, errs := dsl.Parse("events.md", []byte(b[1]), options()); errs != nil {
+			t.Errorf("an example of the page does not validate:\n%s\n%v", b[1], errs)
+		}
+	}
+}

@@ -19,8 +19,8 @@ var (
 // The keys of a document, in the order of the reference, and those that come later.
 var (
 	topKeys = []string{"saga", "steps", "description", "input", "input_schema", "output", "budget", "timeout", "retention", "unique",
-		"vars", "secrets", "defaults", "on_failure", "finally"}
-	laterTopKeys = []string{"triggers", "checkpoint"}
+		"vars", "secrets", "defaults", "on_failure", "finally", "triggers"}
+	laterTopKeys = []string{"checkpoint"}
 )
 
 // document compiles the whole tree. Keys that others depend on come first.
@@ -56,6 +56,9 @@ func (p *parser) document(root *Node) {
 		end := top.child()
 		end.end = true
 		p.def.Finally = p.steps(n, end)
+	}
+	if n := root.Get("triggers"); n != nil {
+		p.def.Triggers = p.triggers(n)
 	}
 }
 

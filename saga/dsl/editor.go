@@ -28,6 +28,7 @@ func Schema(kinds []Kind) []byte {
 		"on_failure": words("compensate", "stop"),
 		"finally":    ref("steps"),
 		"steps":      ref("steps"),
+		"triggers":   map[string]any{"type": "array", "minItems": 1, "maxItems": MaxTriggers, "items": ref("trigger")},
 	})
 	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	doc["title"] = "A recourse saga definition"
@@ -100,6 +101,9 @@ func definitions(kinds []Kind) map[string]any {
 			"header": kindOf("string"), "body": kindOf("string"), "query": kindOf("string"), "key": kindOf("string")})),
 		"in_doubt": anyOf(words("retry", "ask", "fail"), object("verify").properties(map[string]any{
 			"verify": ref("verify"), "otherwise": words("retry", "ask", "fail")})),
+		"trigger": anyOf(
+			object("event").properties(map[string]any{"event": pattern(eventPattern.String()), "if": ref("condition"), "input": true}),
+			object("cron").properties(map[string]any{"cron": kindOf("string"), "timezone": kindOf("string"), "catch_up": words("last", "all", "none"), "if": ref("condition"), "input": true})),
 		"steps": map[string]any{"type": "array", "minItems": 1, "items": ref("step")},
 		"step": withKind(kinds, []string{"id"}, merged(shared, map[string]any{
 			"id": pattern(stepName.String()), "output": true, "in_doubt": ref("in_doubt"), "on_error": words("fail", "continue"),

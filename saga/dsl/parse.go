@@ -26,6 +26,9 @@ type Options struct {
 	// VarNames are the server's vars. nil: not known, so any name passes; not
 	// nil: a name that is neither here nor in the definition is an error.
 	VarNames []string
+	// Stored says that the document was published before: what it names on the
+	// server may have gone since, which is no error of the document's any more.
+	Stored bool
 }
 
 // parser holds what is known of one document.

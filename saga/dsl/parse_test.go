@@ -69,6 +69,9 @@ func TestBad(t *testing.T) {
 			if vars, ok := directive(src, "vars"); ok {
 				o.VarNames = strings.Fields(vars)
 			}
+			if sinks, ok := directive(src, "sinks"); ok {
+				o.Kinds = kinds.With(kinds.Options{Sinks: strings.Fields(sinks)})
+			}
 			_, o.Strict = directive(src, "strict")
 			def, errs := dsl.Parse(name, src, o)
 			if errs == nil {

@@ -19,6 +19,7 @@ const (
 	Sealed          // and key and secrets
 	Bare            // input and vars only: `unique`
 	Journaled       // and now(), uuid() and random(): the journal keeps what is rendered, and it is rendered once
+	onEvent         // event only: `triggers`
 )
 
 // scope is what the templates of a step, or of a list of steps, see.
@@ -32,6 +33,7 @@ type scope struct {
 	inner  []string // ids of steps inside the step, visible once it has ended
 	vars   []string // roots that a loop adds
 	loop   string   // the loop whose iterations the list is
+	event  []string // the fields of `event`, in a trigger
 	beside bool     // inside a parallel, foreach or repeat
 }
 
@@ -95,6 +97,9 @@ func (s *scope) inside(id string) bool {
 
 // check is the compile-time half of what a template in this place sees.
 func (p *parser) check(s *scope, at Place) *expr.Check {
+	if at == onEvent {
+		return &expr.Check{Roots: []string{"event"}}
+	}
 	if at == Bare {
 		return &expr.Check{Roots: []string{"input", "vars"}, Input: p.inputPath}
 	}
@@ -201,6 +206,8 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 			p.failInside(n, base+find(text, r, 1), "unknown_field", fmt.Sprintf("saga has no %q, it has %s%s", r.Path[0], quoted(sagaFields), Suggest(r.Path[0], sagaFields)))
 		case r.Root == "saga" && len(r.Path) == 0:
 			p.failInside(n, base+find(text, r, 0), "unknown_field", "saga is read by field: saga.id, saga.status")
+		case s.event != nil && r.Root == "event" && len(r.Path) > 0 && !slices.Contains(s.event, r.Path[0]):
+			p.failInside(n, base+find(text, r, 1), "unknown_field", fmt.Sprintf("event has no %q here, it has %s%s", r.Path[0], quoted(s.event), Suggest(r.Path[0], s.event)))
 		case r.Root == "steps" && len(r.Path) > 1 && !slices.Contains(stepFields, r.Path[1]):
 			p.failInside(n, base+find(text, r, 2), "unknown_field", fmt.Sprintf("a step has output, status, error and failed, not %q; did you mean steps.%s.output.%s?", r.Path[1], r.Path[0], r.Path[1]))
 		}

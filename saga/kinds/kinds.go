@@ -4,6 +4,7 @@ package kinds
 import (
 	"recourse/saga/dsl"
 	"recourse/saga/kinds/approval"
+	"recourse/saga/kinds/emit"
 	"recourse/saga/kinds/fail"
 	"recourse/saga/kinds/foreach"
 	"recourse/saga/kinds/http"
@@ -20,7 +21,8 @@ import (
 
 // Options are what kinds need to know of the server that they run on.
 type Options struct {
-	LLM llm.Config // providers and prices; it passes [llm.Config.Check]
+	LLM   llm.Config // providers and prices; it passes [llm.Config.Check]
+	Sinks []string   // names of those that events can go to; nil: not known
 }
 
 // All lists the kinds, in the order of the reference, as they are without a configuration.
@@ -34,6 +36,7 @@ func With(o Options) []dsl.Kind {
 		task.Kind(),
 		approval.Kind(),
 		signal.Kind(),
+		emit.Kind(o.Sinks),
 		sleep.Kind(),
 		parallel.Kind(),
 		foreach.Kind(),

@@ -20,6 +20,16 @@ var suites = map[string]kindtest.Suite{
 		Good: []string{`{fail: "no ${input.s}"}`, "{fail: 3}"},
 		Bad:  map[string]string{`{fail: "${now()}"}`: "not_journaled", "{fail: [a]}": "wrong_type", "{fail: }": "wrong_type"},
 	},
+	"emit": {
+		Good: []string{
+			`{emit: com.shop.paid}`, `{emit: "com.shop.${input.s}", to: audit, data: {n: "${input.n}", list: [1.50, on]}}`, `{emit: a, to: [audit, crm], data: }`,
+		},
+		Bad: map[string]string{
+			`{emit: "a b"}`: "bad_event", `{emit: ""}`: "bad_event", `{emit: [a]}`: "wrong_type", `{emit: a, to: []}`: "wrong_type", `{emit: a, to: {a: 1}}`: "wrong_type",
+			`{emit: a, to: [x, x]}`: "duplicate_name", `{emit: a, to: "${input.s}"}`: "bad_name", `{emit: a, data: "${secrets.KEY}"}`: "secret_not_allowed",
+			`{emit: a, retry: 3}`: "not_for_kind", `{emit: a, timeout: 3s}`: "not_for_kind",
+		},
+	},
 	"llm": {
 		Good: []string{
 			`{llm: {model: m, prompt: "Say ${input.s}"}}`,

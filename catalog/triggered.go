@@ -1,0 +1,95 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Triggered is the newest version of a definition that has triggers.
+type Triggered struct {
+	Definition *saga.Definition
+	Version    int
+	Published  time.Time
+}
+
+// triggered keeps the definitions with triggers as they were when somebody last looked. The zero value has not looked.
+type triggered struct {
+	mu     sync.Mutex
+	looked time.Time // zero: what is here may be out of date
+	list   []Triggered
+	seen   map[string]glance // by name
+}
+
+// glance is what a look at a name's newest version has found.
+type glance struct {
+	version int
+	has     *Triggered // nil: no triggers
+}
+
+// page is how many definitions are read at once.
+const page = 100
+
+// Triggered lists the definitions that have triggers and are not archived, by name,
+// as they were no longer ago than age; what this process has published or archived since counts at once.
+// One that this program cannot compile is left out: a newer one has published it, and acts on it.
+// The caller must not change the list. Errors are the store's.
+func (c *Catalog) Triggered(ctx context.Context, age time.Duration) ([]Triggered, error) {
+	t := &c.triggered
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.looked.IsZero() && time.Since(t.looked) < age {
+		return t.list, nil
+	}
+	began := time.Now()
+	var list []Triggered
+	seen := make(map[string]glance, len(t.seen))
+	for after := ""; ; {
+		docs, err := c.store.Documents(ctx, Kind, after, page)
+		if err != nil {
+			return nil, fmt.Errorf("definitions with triggers: %w", err)
+		}
+		for _, d := range docs {
+			g, known := t.seen[d.Name]
+			if !known || g.version != d.Version {
+				g = c.glance(d)
+			}
+			seen[d.Name] = g
+			if g.has != nil {
+				list = append(list, *g.has)
+			}
+			after = d.Name
+		}
+		if len(docs) < page {
+			break
+		}
+	}
+	t.looked, t.list, t.seen = began, list, seen
+	return list, nil
+}
+
+func (c *Catalog) glance(d journal.Document) glance {
+	g := glance{version: d.Version}
+	def, err := c.compiled(d)
+	if err == nil && len(def.Triggers) > 0 {
+		g.has = &Triggered{Definition: def, Version: d.Version, Published: d.CreatedAt}
+	}
+	return g
+}
+
+// Changed has the next look at triggers go to the store: a definition was published or archived.
+func (c *Catalog) Changed() {
+	c.triggered.mu.Lock()
+	defer c.triggered.mu.Unlock()
+	c.triggered.looked = time.Time{}
+}
+
+// Archive hides a definition: no new sagas, running ones go on. journal.ErrNotFound.
+func (c *Catalog) Archive(ctx context.Context, name string) error {
+	defer c.Changed()
+	return c.store.Archive(ctx, Kind, name)
+}

@@ -1,0 +1,383 @@
+package outbox
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/journal/sqlite"
+)
+
+// got is a request that a sink has had.
+type got struct {
+	Header http.Header
+	Body   string
+}
+
+// receiver is a sink over loopback.
+type receiver struct {
+	*httptest.Server
+	answer func(n int) int // the status of the n-th request, from 1; nil: 204
+	came   chan got
+	count  atomic.Int64
+}
+
+func newReceiver(t *testing.T, answer func(n int) int) *receiver {
+	r := &receiver{answer: answer, came: make(chan got, 1000)}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		status := http.StatusNoContent
+		if n := int(r.count.Add(1)); r.answer != nil {
+			status = r.answer(n)
+		}
+		if status == http.StatusFound {
+			w.Header().Set("Location", r.URL+"/elsewhere")
+		}
+		w.WriteHeader(status)
+		r.came <- got{req.Header, string(body)}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) next(t *testing.T) got {
+	t.Helper()
+	select {
+	case g := <-r.came:
+		return g
+	case <-time.After(10 * time.Second):
+		t.Fatal("the sink gets nothing")
+		return got{}
+	}
+}
+
+// clock is a store's, set by hand.
+type clock struct{ at atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.at.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixMilli())
+	return c
+}
+func (c *clock) now() time.Time       { return time.UnixMilli(c.at.Load()).UTC() }
+func (c *clock) pass(d time.Duration) { c.at.Add(d.Milliseconds()) }
+func (c *clock) store() *memory.Store { return memory.New(memory.Config{Now: c.now}) }
+func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, network, addr)
+}
+
+const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// event puts an event into a store, as an append does.
+func event(t *testing.T, s journal.Store, data string, sinks ...string) uuid.UUID {
+	t.Helper()
+	node := uuid.Must(uuid.NewV7()).String()
+	if _, err := s.Register(t.Context(), node, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	saga, id := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
+	a := journal.Append{Saga: saga, Start: &journal.Start{Definition: "d", Version: 1, CreatedAt: time.Now()}, Row: &journal.Row{Status: "running"},
+		Records: []journal.Record{{Seq: 1, Kind: journal.Started, At: time.Now(), Node: node}}}
+	a.Records[0].Hash = []byte("x")
+	for _, sink := range sinks {
+		a.Events = append(a.Events, journal.Event{ID: id, Saga: saga, Sink: sink, Data: json.RawMessage(data)})
+	}
+	results, err := s.Append(t.Context(), node, []journal.Append{a})
+	if err == nil {
+		err = results[0].Err
+	}
+	if err := errors.Join(err, s.Release(t.Context(), node)); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// deliver runs an Outbox until the test ends, or stop is called.
+func deliver(t *testing.T, cfg Config) (o *Outbox, stop func()) {
+	t.Helper()
+	cfg.Dial, cfg.Poll = dial, 5*time.Millisecond
+	if cfg.Secret == nil {
+		cfg.Secret = func(string) (string, error) { return secret, nil }
+	}
+	o = New(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		o.Run(ctx)
+		close(ended)
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	t.Cleanup(stop)
+	return o, stop
+}
+
+// until waits for what the outbox's bookkeeping shows.
+func until(t *testing.T, s journal.Outbox, what string, holds func([]journal.OutboxStat) bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		st, err := s.OutboxStats(context.WithoutCancel(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if holds(st) {
+			return
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("never %s: %+v", what, st)
+		}
+	}
+}
+
+func empty(st []journal.OutboxStat) bool { return len(st) == 0 }
+func failed(why string) func([]journal.OutboxStat) bool {
+	return func(st []journal.OutboxStat) bool { return len(st) == 1 && strings.Contains(st[0].Last, why) }
+}
+
+// The vector is that of the reference implementations of Standard Webhooks.
+func TestSign(t *testing.T) {
+	key, err := readSecret(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+	at, body := time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)
+	if s := sign([][]byte{key}, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, body); s != want {
+		t.Errorf("%s, want %s", s, want)
+	}
+	if s := sign([][]byte{make([]byte, 32), key}, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, body); !strings.HasSuffix(s, " "+want) || strings.Count(s, "v1,") != 2 {
+		t.Errorf("two secrets: %s", s)
+	}
+	for _, bad := range []string{"", "whsec_", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_c2hvcnQ=", "whsec_%%%", "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 65))} {
+		if err := CheckSecret(bad); err == nil || len(bad) > 10 && strings.Contains(err.Error(), bad) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestDelivers(t *testing.T) {
+	c := newClock()
+	s, r := c.store(), newReceiver(t, nil)
+	data := `{"specversion":"1.0","id":"1","source":"/s","type":"com.a","data":9007199254740993}`
+	id := event(t, s, data, "one")
+	o, _ := deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "one", URL: r.URL, Secrets: []string{"A", "B"}}}})
+	g := r.next(t)
+	key, _ := readSecret(secret)
+	want := map[string]string{"Content-Type": "application/cloudevents+json", "Webhook-Id": id.String(), "Webhook-Timestamp": "1767323045",
+		"Webhook-Signature": sign([][]byte{key, key}, id.String(), c.now(), []byte(data))}
+	have := map[string]string{}
+	for name := range want {
+		have[name] = g.Header.Get(name)
+	}
+	if diff := cmp.Diff(want, have); diff != "" || g.Body != data {
+		t.Errorf("body %s, headers (-want +got):\n%s", g.Body, diff)
+	}
+	until(t, s, "empty", empty)
+	if diff := cmp.Diff([]Stats{{Sink: "one", Delivered: 1}}, o.Stats()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A delivery that fails is tried again, under the same id, each time later.
+func TestRetries(t *testing.T) {
+	c := newClock()
+	s, r := c.store(), newReceiver(t, func(n int) int {
+		return []int{http.StatusInternalServerError, http.StatusFound, http.StatusNotFound, http.StatusOK}[min(n-1, 3)]
+	})
+	id := event(t, s, `{"type":"a"}`, "one")
+	o, _ := deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "one", URL: r.URL}}})
+	for _, tt := range []struct {
+		why  string
+		wait time.Duration
+	}{{"500", 6 * time.Second}, {"302", 18 * time.Second}, {"404", 54 * time.Second}} {
+		if g := r.next(t); g.Header.Get("webhook-id") != id.String() || g.Header.Get("webhook-signature") != "" {
+			t.Errorf("%v", g.Header)
+		}
+		until(t, s, tt.why, failed(tt.why))
+		c.pass(tt.wait / 2)
+		select {
+		case <-r.came:
+			t.Error("it is tried again too soon")
+		case <-time.After(20 * time.Millisecond):
+		}
+		c.pass(tt.wait / 2)
+	}
+	r.next(t)
+	until(t, s, "empty", empty)
+	if st := o.Stats()[0]; st.Delivered != 1 || st.Failed != 3 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestBackoffIsADayInTheEnd(t *testing.T) {
+	if d := between.Delay(40, 1<<63); d < 23*time.Hour || d > 25*time.Hour {
+		t.Error(d)
+	}
+}
+
+// What cannot be sent waits and says why; it names no secret and no URL.
+func TestCannotSend(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sink   Sink
+		secret string
+		err    error
+		why    string
+	}{
+		"no secret":    {Sink{Secrets: []string{"KEY"}}, "", errors.New("secret KEY is not provided"), "KEY is not provided"},
+		"bad secret":   {Sink{Secrets: []string{"KEY"}}, "canary-1", nil, "secret KEY: a sink's secret is whsec_"},
+		"nobody there": {Sink{URL: "http://user:canary-1@127.0.0.1:1/canary-1"}, secret, nil, "refused"},
+		"no such sink": {Sink{Name: "other"}, secret, nil, "no sink one"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClock()
+			s, r := c.store(), newReceiver(t, nil)
+			if tt.sink.Name == "" {
+				tt.sink.Name = "one"
+			}
+			if tt.sink.URL == "" {
+				tt.sink.URL = r.URL
+			}
+			event(t, s, `{"type":"a"}`, "one")
+			deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{tt.sink}, Secret: func(string) (string, error) { return tt.secret, tt.err }})
+			until(t, s, tt.why, failed(tt.why))
+			if st, _ := s.OutboxStats(t.Context()); strings.Contains(st[0].Last, "canary") || r.count.Load() > 0 {
+				t.Errorf("%+v, %d requests", st, r.count.Load())
+			}
+		})
+	}
+}
+
+func TestGoneIsDropped(t *testing.T) {
+	c := newClock()
+	s, r := c.store(), newReceiver(t, func(int) int { return http.StatusGone })
+	event(t, s, `{"type":"a"}`, "one")
+	o, _ := deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "one", URL: r.URL}}})
+	until(t, s, "empty", empty)
+	if st := o.Stats()[0]; st.Dropped != 1 || st.Delivered != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestTypes(t *testing.T) {
+	c := newClock()
+	s, r := c.store(), newReceiver(t, nil)
+	for _, kind := range []string{"com.a", "com.shop.x", "com.shopping"} {
+		event(t, s, `{"type":"`+kind+`"}`, "one")
+	}
+	deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "one", URL: r.URL, Types: []string{"com.b", "com.shop.*"}}}})
+	until(t, s, "empty", empty)
+	if g := r.next(t); g.Body != `{"type":"com.shop.x"}` || r.count.Load() != 1 {
+		t.Errorf("%s, %d requests", g.Body, r.count.Load())
+	}
+}
+
+// A sink that answers nobody keeps nobody else waiting.
+func TestSlowSink(t *testing.T) {
+	c := newClock()
+	s, fast := c.store(), newReceiver(t, nil)
+	free := make(chan struct{})
+	slow := newReceiver(t, func(int) int {
+		<-free
+		return http.StatusOK
+	})
+	defer sync.OnceFunc(func() { close(free) })()
+	for range 30 {
+		event(t, s, `{"type":"a"}`, "slow")
+	}
+	deliver(t, Config{Store: s, Now: c.now, PerSink: 2, Sinks: []Sink{{Name: "slow", URL: slow.URL}, {Name: "fast", URL: fast.URL}}})
+	until(t, s, "slow", func([]journal.OutboxStat) bool { return slow.count.Load() == 2 })
+	event(t, s, `{"type":"a"}`, "fast")
+	fast.next(t)
+	if n := slow.count.Load(); n != 2 {
+		t.Errorf("%d requests at once to the slow sink, want 2", n)
+	}
+}
+
+// forgetful is a process that dies before it has written down what it delivered.
+type forgetful struct{ journal.Outbox }
+
+func (forgetful) EventDelivered(context.Context, uuid.UUID, string) error { return io.ErrUnexpectedEOF }
+
+// What a process has sent when it dies goes out once more, under the same id; what it has not sent goes out.
+func TestRestart(t *testing.T) {
+	c := newClock()
+	s, r := c.store(), newReceiver(t, nil)
+	id := event(t, s, `{"type":"a"}`, "one")
+	cfg := Config{Store: forgetful{s}, Now: c.now, Sinks: []Sink{{Name: "one", URL: r.URL}}}
+	_, stop := deliver(t, cfg)
+	r.next(t)
+	stop()
+	event(t, s, `{"type":"b"}`, "one")
+	c.pass(lease)
+	cfg.Store = s
+	deliver(t, cfg)
+	a, b := r.next(t), r.next(t)
+	if a.Body > b.Body {
+		a, b = b, a
+	}
+	if a.Body != `{"type":"a"}` || a.Header.Get("webhook-id") != id.String() || b.Body != `{"type":"b"}` {
+		t.Errorf("%+v %+v", a, b)
+	}
+	until(t, s, "empty", empty)
+}
+
+func TestRestartOnDisk(t *testing.T) {
+	path, r := filepath.Join(t.TempDir(), "a.db"), newReceiver(t, nil)
+	open := func() *sqlite.Store {
+		s, err := sqlite.Open(t.Context(), path, sqlite.Options{Migrate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	id := event(t, s, `{"type":"a"}`, "one")
+	s.Close()
+	s = open()
+	defer s.Close()
+	_, stop := deliver(t, Config{Store: s, Sinks: []Sink{{Name: "one", URL: r.URL}}})
+	if g := r.next(t); g.Header.Get("webhook-id") != id.String() {
+		t.Errorf("%+v", g)
+	}
+	until(t, s, "empty", empty)
+	stop()
+}
+
+// Nor does one that is behind by more than fits into memory.
+func TestFarBehind(t *testing.T) {
+	c := newClock()
+	s, fast := c.store(), newReceiver(t, nil)
+	free := make(chan struct{})
+	slow := newReceiver(t, func(int) int {
+		<-free
+		return http.StatusOK
+	})
+	defer sync.OnceFunc(func() { close(free) })()
+	for range room + 2*batch {
+		event(t, s, `{"type":"a"}`, "slow")
+	}
+	event(t, s, `{"type":"a"}`, "fast")
+	deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "slow", URL: slow.URL}, {Name: "fast", URL: fast.URL}}})
+	fast.next(t)
+}

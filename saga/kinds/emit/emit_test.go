@@ -1,0 +1,77 @@
+package emit_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/expr"
+	"recourse/saga/kinds/emit"
+)
+
+func parse(step string, sinks []string, stored bool) (*saga.Definition, *dsl.Errors) {
+	return dsl.Parse("t", []byte("saga: x\nsteps:\n  - {id: a, "+step+"}\n"), dsl.Options{Kinds: []dsl.Kind{emit.Kind(sinks)}, Stored: stored})
+}
+
+func TestSinks(t *testing.T) {
+	some := []string{"audit", "crm"}
+	for _, tt := range []struct {
+		step   string
+		sinks  []string
+		stored bool
+		want   []string
+		err    string // part of it
+	}{
+		{"emit: a", some, false, some, ""},
+		{"emit: a", nil, false, nil, ""},
+		{"emit: a", []string{}, false, nil, ""},
+		{"emit: a, to: crm", some, false, []string{"crm"}, ""},
+		{"emit: a, to: [crm, audit]", some, false, []string{"crm", "audit"}, ""},
+		{"emit: a, to: other", nil, false, []string{"other"}, ""},
+		{"emit: a, to: crn", some, false, nil, `did you mean "crm"`},
+		{"emit: a, to: elsewhere", some, false, nil, "it has audit, crm"},
+		{"emit: a, to: crm", []string{}, false, nil, "it has none"},
+		{"emit: a, to: gone", some, true, []string{"gone"}, ""},
+	} {
+		def, errs := parse(tt.step, tt.sinks, tt.stored)
+		switch {
+		case tt.err != "":
+			if errs == nil || errs.List[0].Code != "unknown_sink" || !strings.Contains(errs.Error(), tt.err) {
+				t.Errorf("%s with %q: %v, want unknown_sink with %q", tt.step, tt.sinks, errs, tt.err)
+			}
+		case errs != nil:
+			t.Errorf("%s with %q: %v", tt.step, tt.sinks, errs)
+		default:
+			_, _, to, err := def.ByID["a"].Body.(saga.Announce).Announce(expr.MapEnv{})
+			if err != nil || !slices.Equal(to, tt.want) {
+				t.Errorf("%s with %q goes to %q, %v; want %q", tt.step, tt.sinks, to, err, tt.want)
+			}
+		}
+	}
+}
+
+func TestAnnounce(t *testing.T) {
+	for _, tt := range []struct{ input, kind, data, fails string }{
+		{`{"s":"paid","n":9007199254740993}`, "shop.paid", `{"n":9007199254740993}`, ""},
+		{`{"s":"two words","n":1}`, "", "", "bad_event"},
+		{`{"s":"` + strings.Repeat("x", emit.MaxType) + `","n":1}`, "", "", "bad_event"},
+		{`{"s":"a","n":"` + strings.Repeat("x", emit.MaxData) + `"}`, "", "", "event_too_large"},
+	} {
+		def, errs := parse(`emit: "shop.${input.s}", data: {n: "${input.n}"}`, nil, false)
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		kind, data, _, err := def.ByID["a"].Body.(saga.Announce).Announce(expr.MapEnv{"input": expr.Raw(tt.input)})
+		var f *saga.Failure
+		if tt.fails != "" {
+			if !errors.As(err, &f) || f.Code != tt.fails {
+				t.Errorf("%.40s: %v, want %s", tt.input, err, tt.fails)
+			}
+		} else if err != nil || kind != tt.kind || string(data) != tt.data {
+			t.Errorf("%s: %s %s %v", tt.input, kind, data, err)
+		}
+	}
+}

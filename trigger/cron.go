@@ -1,0 +1,191 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"recourse/catalog"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+const (
+	// tick is how often it is looked whether a time has come.
+	tick = time.Second
+	// published is how old the list of definitions may be that schedules are taken from: a time passes no
+	// schedule by, as one begins when it was published.
+	published = 10 * time.Second
+	// late is how long after its time a firing is still no catching up.
+	late = time.Minute
+	// MaxCatchUp is how many firings `catch_up: all` catches up with; of more, these and the last one.
+	MaxCatchUp = 100
+)
+
+// Cron fires the cron triggers of all definitions. Several nodes may: each firing starts one saga.
+type Cron struct {
+	starter *Starter
+	next    map[string]time.Time // by schedule: when it fires next; zero: never
+	ailing  bool
+}
+
+// NewCron returns a Cron that does nothing until Run.
+func NewCron(s *Starter) *Cron { return &Cron{starter: s} }
+
+// Run fires until ctx is done.
+func (c *Cron) Run(ctx context.Context) {
+	every := time.NewTicker(tick)
+	defer every.Stop()
+	for {
+		err := c.fire(ctx)
+		switch log := c.starter.log; {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !c.ailing:
+			log.Warn("could not look for triggers whose time has come, or start their sagas; it is tried again each second", "error", err)
+		case err == nil && c.ailing:
+			log.Info("triggers fire again")
+		}
+		c.ailing = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// schedule is one cron trigger of a definition.
+type schedule struct {
+	catalog.Triggered
+	trigger *saga.Trigger
+	index   int
+	name    string // what Schedules knows it by: it stays when triggers are put before it, and is new when its times are
+}
+
+func schedules(list []catalog.Triggered) []schedule {
+	var all []schedule
+	seen := make(map[string]bool)
+	for _, t := range list {
+		for i, one := range t.Definition.Triggers {
+			if one.Cron == nil {
+				continue
+			}
+			base := t.Definition.Name + "/" + one.Cron.Zone.String() + " " + one.Cron.Spec
+			name := base
+			for n := 2; seen[name]; n++ {
+				name = base + "#" + strconv.Itoa(n)
+			}
+			seen[name] = true
+			all = append(all, schedule{t, one, i, name})
+		}
+	}
+	return all
+}
+
+// fire fires what is due. Of several errors it returns one; what failed is due still.
+func (c *Cron) fire(ctx context.Context) error {
+	now := c.starter.cfg.Engine.Now()
+	list, err := c.starter.cfg.Catalog.Triggered(ctx, published)
+	if err != nil {
+		return err
+	}
+	all := schedules(list)
+	due := make([]schedule, 0, len(all))
+	next := make(map[string]time.Time, len(all))
+	for _, s := range all {
+		at, known := c.next[s.name]
+		if !known {
+			at = s.Published // look at what Schedules knows first
+		}
+		if next[s.name] = at; !at.IsZero() && !at.After(now) {
+			due = append(due, s)
+		}
+	}
+	c.next = next // without those that are gone
+	if len(due) == 0 {
+		return nil
+	}
+	fired, err := c.starter.cfg.Store.Fired(ctx) // other nodes fire, too
+	if err != nil {
+		return err
+	}
+	for _, s := range due {
+		from := fired[s.name]
+		if from.IsZero() {
+			from = s.Published
+		}
+		switch e := c.catchUp(ctx, s, from, now); {
+		case errors.Is(e, journal.ErrNotNewest): // the next look has the version that counts
+			c.starter.cfg.Catalog.Changed()
+			continue
+		case e != nil:
+			err = e
+			continue // its time stays due
+		}
+		c.next[s.name] = s.trigger.Cron.Next(now)
+	}
+	return err
+}
+
+// catchUp fires a schedule's times after from, up to now.
+func (c *Cron) catchUp(ctx context.Context, s schedule, from, now time.Time) error {
+	for _, at := range times(s.trigger.Cron, from, now) {
+		key := "cron:" + s.Definition.Name + ":" + strconv.Itoa(s.index) + ":" + at.Format(time.RFC3339)
+		id, findings, err := c.starter.start(ctx, s.Triggered, s.trigger, &saga.Event{Time: at.Format(time.RFC3339)}, key, "cron")
+		if err != nil {
+			return err
+		}
+		if len(findings) > 0 {
+			c.starter.log.Warn("a trigger could not start its saga", "definition", s.Definition.Name, "trigger", s.index, "time", at, "why", findings[0].Code+": "+findings[0].Detail)
+		} else {
+			c.starter.log.Debug("a trigger fired", "definition", s.Definition.Name, "trigger", s.index, "time", at, "saga", id)
+		}
+		if err := c.starter.cfg.Store.SetFired(ctx, s.name, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// times lists when a schedule fires for the time after from, up to now, the oldest first.
+func times(c *saga.Cron, from, now time.Time) []time.Time {
+	recent := now.Add(-late)
+	if c.CatchUp == saga.CatchNone && from.Before(recent) {
+		from = recent
+	}
+	var list []time.Time
+	at := c.Next(from)
+	for !at.IsZero() && !at.After(now) && len(list) <= MaxCatchUp {
+		list = append(list, at)
+		at = c.Next(at)
+	}
+	if len(list) == 0 || c.CatchUp != saga.CatchLast && len(list) <= MaxCatchUp {
+		return list
+	}
+	last := lastTime(c, list[len(list)-1], now)
+	if c.CatchUp == saga.CatchLast {
+		return []time.Time{last}
+	}
+	return append(list[:MaxCatchUp], last)
+}
+
+// lastTime is the last time up to now of a schedule that has one at or after least. It looks back
+// in longer and longer stretches: there may have been millions.
+func lastTime(c *saga.Cron, least, now time.Time) time.Time {
+	last := least
+	for back := time.Hour; ; back *= 4 {
+		from := now.Add(-back)
+		if from.Before(least) {
+			from = least
+		}
+		found := false
+		for at := c.Next(from); !at.IsZero() && !at.After(now); at = c.Next(at) {
+			last, found = at, true
+		}
+		if found || !from.After(least) {
+			return last
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package trigger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"recourse/saga"
+	"recourse/saga/dsl"
+	"recourse/saga/kinds"
+)
+
+// fire has a node look once at a time.
+func (r *rig) fire(c *Cron, at string) {
+	r.t.Helper()
+	r.clock.set(at)
+	if err := c.fire(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestCronFires(t *testing.T) {
+	r := newRig(t)
+	c := NewCron(r.Starter)
+	r.publish("saga: d\ntriggers: [{event: a}, {cron: '0 9 * * 1-5', timezone: Europe/Berlin, input: {at: '${event.time}'}}, {cron: '@hourly', if: event.time > '2026-03-02T08:30:00Z', catch_up: none}]")
+	r.fire(c, "2026-03-02T08:00:00Z") // published just now: 9:00 in Berlin is no concern of its
+	r.want()
+	r.fire(c, "2026-03-02T08:59:59Z")
+	r.want()
+	for range 3 {
+		r.fire(c, "2026-03-02T09:00:00Z")
+	}
+	r.want("d null")
+	r.fire(c, "2026-03-03T08:00:01Z")
+	r.want("d null", `d {"at":"2026-03-03T08:00:00Z"}`, "d null")
+}
+
+// down fires at 8:30, is down, and comes back as another process.
+func down(t *testing.T, spec, catchUp, back string) *rig {
+	r := newRig(t)
+	c := NewCron(r.Starter)
+	r.publish("saga: d\ntriggers: [{cron: '" + spec + "', catch_up: " + catchUp + ", input: '${event.time}'}]")
+	r.fire(c, "2026-03-02T08:30:00Z")
+	again := another(t, r.clock, r.store)
+	again.fire(NewCron(again.Starter), back)
+	return again
+}
+
+func TestCatchUp(t *testing.T) {
+	first := `d "2026-03-02T08:30:00Z"`
+	down(t, "30 * * * *", "last", "2026-03-02T12:31:00Z").want(first, `d "2026-03-02T12:30:00Z"`)
+	down(t, "30 * * * *", "last", "2036-03-02T12:45:00Z").want(first, `d "2036-03-02T12:30:00Z"`)
+	down(t, "30 * * * *", "none", "2026-03-02T12:45:00Z").want(first)
+	down(t, "30 * * * *", "none", "2026-03-02T12:30:30Z").want(first, `d "2026-03-02T12:30:00Z"`)
+	down(t, "30 * * * *", "all", "2026-03-02T11:00:00Z").want(first, `d "2026-03-02T09:30:00Z"`, `d "2026-03-02T10:30:00Z"`)
+	all := down(t, "30 * * * *", "all", "2026-04-02T11:00:00Z").inputs()
+	if len(all) != 102 || all[100] != `d "2026-03-06T12:30:00Z"` || all[101] != `d "2026-04-02T10:30:00Z"` {
+		t.Errorf("%d: %v … %v", len(all), all[99:], all[len(all)-1])
+	}
+}
+
+// What a node has fired before it dies is not fired again, although it has not noted it.
+func TestCronAfterACrash(t *testing.T) {
+	r := newRig(t)
+	r.publish("saga: d\ntriggers: [{cron: '30 * * * *', input: '${event.time}'}]")
+	c := NewCron(r.Starter)
+	r.cfg.Store = forgetful{r.cfg.Store}
+	r.clock.set("2026-03-02T08:30:00Z")
+	if err := c.fire(t.Context()); !errors.Is(err, errDied) {
+		t.Fatal(err)
+	}
+	again := another(t, r.clock, r.store)
+	again.fire(NewCron(again.Starter), "2026-03-02T08:30:20Z")
+	again.want(`d "2026-03-02T08:30:00Z"`)
+}
+
+var errDied = errors.New("died")
+
+// forgetful is the store of a process that dies before it notes a firing.
+type forgetful struct{ Store }
+
+func (forgetful) SetFired(context.Context, string, time.Time) error { return errDied }
+
+// A start that fails is due still; another trigger does not wait for it.
+func TestCronTriesAgain(t *testing.T) {
+	r := newRig(t)
+	r.publish("saga: d\ntriggers: [{cron: '30 * * * *'}]")
+	r.publish("saga: e\ntriggers: [{cron: '30 * * * *'}]")
+	c := NewCron(r.Starter)
+	r.clock.set("2026-03-02T08:30:00Z")
+	r.fails = saga.ErrBusy
+	if err := c.fire(t.Context()); !errors.Is(err, saga.ErrBusy) {
+		t.Fatal(err)
+	}
+	r.want("e null")
+	r.fire(c, "2026-03-02T08:30:01Z")
+	r.want("e null", "d null")
+}
+
+// A new version: unchanged times go on, also if triggers stand before them now; new ones begin with it; a start that is refused is passed over.
+func TestCronOfANewVersion(t *testing.T) {
+	r := newRig(t)
+	c := NewCron(r.Starter)
+	r.publish("saga: d\ntriggers: [{cron: '30 * * * *', input: {v: 1}}]")
+	r.fire(c, "2026-03-02T08:00:00Z")
+	r.fire(c, "2026-03-02T08:31:00Z")
+	other := another(t, r.clock, r.store)
+	r.clock.set("2026-03-02T09:29:00Z")
+	other.publish("saga: d\ntriggers: [{cron: '0 * * * *', catch_up: all, input: {v: 0}}, {cron: '30 * * * *', input: {v: 2}}]")
+	r.fire(c, "2026-03-02T09:31:00Z") // it has looked at the definitions less than ten seconds ago
+	r.fire(c, "2026-03-02T09:31:01Z")
+	r.fire(c, "2026-03-02T10:00:00Z")
+	r.want(`d {"v":1}`, `d {"v":2}`, `d {"v":0}`)
+	r.publish("saga: d\ninput: {v: string}\ntriggers: [{cron: '30 * * * *', input: {v: 3}}]")
+	r.fire(c, "2026-03-02T10:30:00Z")
+	r.publish("saga: d\ntriggers: [{cron: '30 * * * *', input: {v: 4}}]")
+	r.fire(c, "2026-03-02T10:30:30Z")
+	if err := r.cat.Archive(t.Context(), "d"); err != nil {
+		t.Fatal(err)
+	}
+	r.fire(c, "2026-03-02T11:31:00Z")
+	r.want(`d {"v":1}`, `d {"v":2}`, `d {"v":0}`)
+}
+
+// Several nodes fire each time once.
+func TestCronOnSeveralNodes(t *testing.T) {
+	r := newRig(t)
+	r.publish("saga: d\ntriggers: [{cron: '*/10 * * * *', input: '${event.time}'}, {cron: '*/10 * * * *', input: 2}]")
+	nodes := []*rig{r, another(t, r.clock, r.store), another(t, r.clock, r.store)}
+	crons := make([]*Cron, len(nodes))
+	for i, n := range nodes {
+		crons[i] = NewCron(n.Starter)
+	}
+	for minute := 1; minute < 60; minute++ {
+		r.clock.set(fmt.Sprintf("2026-03-02T08:%02d:00Z", minute))
+		var all sync.WaitGroup
+		for _, c := range crons {
+			all.Go(func() {
+				if err := c.fire(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	got := r.inputs()
+	slices.Sort(got)
+	want := []string{"d 2", "d 2", "d 2", "d 2", "d 2"}
+	for minute := 10; minute < 60; minute += 10 {
+		want = append(want, fmt.Sprintf(`d "2026-03-02T08:%02d:00Z"`, minute))
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The loop looks each second, and ends with its context.
+func TestRunCron(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.publish("saga: d\ntriggers: [{cron: '* * * * *', input: '${event.time}'}]")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			NewCron(r.Starter).Run(ctx)
+			close(ended)
+		}()
+		synctest.Wait()
+		r.clock.set("2026-03-02T08:01:00Z")
+		time.Sleep(tick)
+		synctest.Wait()
+		r.want(`d "2026-03-02T08:01:00Z"`)
+		r.fails = saga.ErrBusy
+		r.clock.set("2026-03-02T08:02:00Z")
+		time.Sleep(2 * tick)
+		synctest.Wait()
+		r.want(`d "2026-03-02T08:01:00Z"`, `d "2026-03-02T08:02:00Z"`)
+		cancel()
+		<-ended
+	})
+}
+
+func TestLastTime(t *testing.T) {
+	def, errs := dsl.Parse("t", []byte("saga: x\ntriggers: [{cron: '0 0 1 1 *'}]\nsteps:\n  - {id: a, set: 1}\n"), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	least, now := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+	if last := lastTime(def.Triggers[0].Cron, least, now); !last.Equal(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) {
+		t.Error(last)
+	}
+	if last := lastTime(def.Triggers[0].Cron, least, least.Add(time.Hour)); !last.Equal(least) {
+		t.Error(last)
+	}
+}
