@@ -18,6 +18,7 @@ type env struct {
 	output    json.RawMessage
 	hasOutput bool
 	err       *Reason
+	given     json.RawMessage // what an action's templates read as their input
 }
 
 // env returns what the forward templates of n see. In `finally` that includes
@@ -65,6 +66,8 @@ func (e *env) Root(name string) (any, bool) {
 		return raw(e.output), e.hasOutput
 	case "error":
 		return e.err.value(), e.hasOutput
+	case ActionInput:
+		return raw(e.given), e.given != nil
 	}
 	return e.loop(name)
 }
