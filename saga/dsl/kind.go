@@ -52,7 +52,7 @@ type KeyCarrier interface {
 }
 
 // later lists the kinds that are announced but not there yet.
-var later = []string{"llm", "task", "use", "emit", "approval", "signal", "run"}
+var later = []string{"llm", "task", "emit", "approval", "signal", "run"}
 
 // has reports whether the kind lists a key.
 func (k Kind) has(name string) bool {

@@ -11,12 +11,14 @@ import (
 	"recourse/saga/kinds/set"
 	"recourse/saga/kinds/sleep"
 	switchkind "recourse/saga/kinds/switch"
+	"recourse/saga/kinds/use"
 )
 
 // All lists the kinds, in the order of the reference.
 func All() []dsl.Kind {
 	return []dsl.Kind{
 		http.Kind(),
+		use.Kind(),
 		sleep.Kind(),
 		parallel.Kind(),
 		foreach.Kind(),
