@@ -253,7 +253,7 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 	env := m.env(n)
 	if way == journal.Undo {
 		s = &n.undo
-		env.output, env.hasOutput, env.err = n.compensable(), true, m.reason
+		env.key, env.output, env.hasOutput, env.err = n.forwardKey(m), n.compensable(), true, m.reason
 	}
 	var err error
 	if env.given, err = m.given(n, s, step, env); err != nil {
@@ -272,9 +272,8 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 			return nil, "", nil, &Failure{Code: "bad_key", Title: "the idempotency key is not 1 to 255 visible ASCII characters"}
 		}
 	}
-	env.key = key
-	if way == journal.Undo {
-		env.key = n.forwardKey(m)
+	if way == journal.Do {
+		env.key = key
 	}
 	r, err := m.request(s, step, env)
 	if err != nil {
