@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,17 +13,19 @@ import (
 	"recourse/catalog"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/dsl"
 )
 
-// documentView is a version of a definition as users see it.
+// documentView is a version of a definition, or of an action, as users see it.
 type documentView struct {
-	Name      string         `json:"name"`
-	Version   string         `json:"version"`
-	SHA256    string         `json:"sha256"`
-	CreatedAt saga.Time      `json:"created_at"`
-	Archived  bool           `json:"archived,omitempty"`
-	Warnings  []saga.Finding `json:"warnings"`
-	Source    string         `json:"source,omitempty"` // of a single one
+	Name      string            `json:"name"`
+	Version   string            `json:"version"`
+	SHA256    string            `json:"sha256"`
+	CreatedAt saga.Time         `json:"created_at"`
+	Archived  bool              `json:"archived,omitempty"`
+	Warnings  []saga.Finding    `json:"warnings"`
+	Actions   map[string]string `json:"actions,omitempty"` // of a definition: the versions of those that it uses without naming one; not in lists
+	Source    string            `json:"source,omitempty"`  // of a single one
 }
 
 const typeYAML = "application/yaml"
@@ -31,31 +34,101 @@ func view(d journal.Document) documentView {
 	return documentView{Name: d.Name, Version: versionName(d.Version), SHA256: d.SHA256, CreatedAt: saga.Time{Time: d.CreatedAt}, Archived: d.Archived, Warnings: []saga.Finding{}}
 }
 
-// putDefinition serves PUT /v1/definitions/{name}.
-func (s *server) putDefinition(c echo.Context) error {
+// add fills in what compiling has found.
+func (v *documentView) add(f compiled) {
+	v.Warnings = append(v.Warnings, f.warnings...)
+	for name, version := range f.pins { // any order
+		if v.Actions == nil {
+			v.Actions = make(map[string]string, len(f.pins))
+		}
+		v.Actions[name] = versionName(version)
+	}
+}
+
+// compiled is what is known of a document beside its text.
+type compiled struct {
+	warnings []saga.Finding
+	pins     map[string]int
+}
+
+// documents serves what is published under names, in versions: definitions, or actions.
+type documents struct {
+	*server
+	kind    string // in the catalog
+	path    string // definitions, actions
+	missing code
+	invalid code
+	publish func(ctx context.Context, name string, src []byte, match string) (journal.Document, compiled, bool, error)
+	compile func(ctx context.Context, name string, version int) (compiled, error)
+}
+
+func (s *server) definitions() *documents {
+	of := func(def *saga.Definition) compiled {
+		if def == nil {
+			return compiled{}
+		}
+		return compiled{def.Warnings, def.Pins}
+	}
+	return &documents{server: s, kind: catalog.Kind, path: "definitions", missing: "definition_not_found", invalid: "invalid_definition",
+		publish: func(ctx context.Context, name string, src []byte, match string) (journal.Document, compiled, bool, error) {
+			d, def, created, err := s.cfg.Catalog.Publish(ctx, name, src, match)
+			return d, of(def), created, err
+		},
+		compile: func(ctx context.Context, name string, version int) (compiled, error) {
+			def, err := s.cfg.Catalog.Definition(ctx, name, version)
+			return of(def), err
+		},
+	}
+}
+
+func (s *server) actions() *documents {
+	of := func(a *saga.Action) compiled {
+		if a == nil {
+			return compiled{}
+		}
+		return compiled{warnings: a.Warnings}
+	}
+	return &documents{server: s, kind: catalog.ActionKind, path: "actions", missing: "action_not_found", invalid: "invalid_action",
+		publish: func(ctx context.Context, name string, src []byte, match string) (journal.Document, compiled, bool, error) {
+			d, a, created, err := s.cfg.Catalog.PublishAction(ctx, name, src, match)
+			return d, of(a), created, err
+		},
+		compile: func(ctx context.Context, name string, version int) (compiled, error) {
+			a, err := s.cfg.Catalog.Action(ctx, name, version)
+			return of(a), err
+		},
+	}
+}
+
+// put serves PUT /v1/definitions/{name}.
+func (d *documents) put(c echo.Context) error {
 	match, err := publishMatch(c)
 	if err != nil {
 		return err
 	}
-	src, err := s.source(c)
+	src, err := d.source(c)
 	if err != nil {
 		return err
 	}
-	d, def, created, err := s.cfg.Catalog.Publish(c.Request().Context(), param(c, "name"), src, match)
-	if err != nil {
+	doc, found, created, err := d.publish(c.Request().Context(), param(c, "name"), src, match)
+	var errs *dsl.Errors
+	switch {
+	case errors.As(err, &errs) && !errors.Is(err, saga.ErrUnusable):
+		return badDocument(d.invalid, errs)
+	case err != nil:
 		return err
 	}
-	v := view(d)
-	v.Warnings = append(v.Warnings, def.Warnings...)
-	c.Response().Header().Set("ETag", strconv.Quote(d.SHA256))
+	v := view(doc)
+	v.add(found)
+	c.Response().Header().Set("ETag", strconv.Quote(doc.SHA256))
 	if !created {
 		return reply(c, http.StatusOK, v)
 	}
-	c.Response().Header().Set(echo.HeaderLocation, "/v1/definitions/"+d.Name+"/versions/"+v.Version)
+	c.Response().Header().Set(echo.HeaderLocation, "/v1/"+d.path+"/"+doc.Name+"/versions/"+v.Version)
 	return reply(c, http.StatusCreated, v)
 }
 
-// source reads a body that is a definition: YAML, or JSON.
+// source reads a body that is a document: YAML, or JSON.
 func (s *server) source(c echo.Context) ([]byte, error) {
 	switch t := mediaType(c); {
 	case t == "", t == typeYAML, t == "application/x-yaml", t == "text/yaml", t == "text/x-yaml", t == "text/plain", t == "application/octet-stream":
@@ -68,7 +141,7 @@ func (s *server) source(c echo.Context) ([]byte, error) {
 			return nil, p
 		}
 	default:
-		return nil, fail("unsupported_media_type", "send the definition with Content-Type: %s or application/json, not %.60s; with curl: --data-binary @file -H 'Content-Type: %s'", typeYAML, t, typeYAML)
+		return nil, fail("unsupported_media_type", "send the document with Content-Type: %s or application/json, not %.60s; with curl: --data-binary @file -H 'Content-Type: %s'", typeYAML, t, typeYAML)
 	}
 	return s.body(c)
 }
@@ -93,54 +166,55 @@ func publishMatch(c echo.Context) (string, error) {
 	return list[0], nil
 }
 
-// archiveDefinition serves DELETE /v1/definitions/{name}. Sagas under way go on.
-func (s *server) archiveDefinition(c echo.Context) error {
-	name, err := definitionName(c)
+// archive serves DELETE /v1/definitions/{name}. Sagas under way go on, and what uses an action goes on using it.
+func (d *documents) archive(c echo.Context) error {
+	name, err := d.name(c)
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Catalog.Archive(c.Request().Context(), name); err != nil {
-		return definitionError(err)
+	defer d.cfg.Catalog.Changed()
+	if err := d.cfg.Store.Archive(c.Request().Context(), d.kind, name); err != nil {
+		return d.translate(err)
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// definitionName is the path's definition. What can be no name names nothing.
-func definitionName(c echo.Context) (string, error) {
+// name is the path's. What can be no name names nothing.
+func (d *documents) name(c echo.Context) (string, error) {
 	name := param(c, "name")
 	if !nameForm.MatchString(name) {
-		return "", definitionError(journal.ErrNotFound)
+		return "", d.translate(journal.ErrNotFound)
 	}
 	return name, nil
 }
 
-func definitionError(err error) error {
+func (d *documents) translate(err error) error {
 	if errors.Is(err, journal.ErrNotFound) {
-		return fail("definition_not_found", "check the name and version; GET /v1/definitions lists the names")
+		return fail(d.missing, "check the name and version; GET /v1/%s lists the names", d.path)
 	}
 	return err
 }
 
-// listDefinitions serves GET /v1/definitions: the newest version of each that is not archived.
-func (s *server) listDefinitions(c echo.Context) error {
+// list serves GET /v1/definitions: the newest version of each that is not archived.
+func (d *documents) list(c echo.Context) error {
 	q, err := readQuery(c, "limit", "cursor")
 	if err != nil {
 		return err
 	}
 	limit, after := q.limit(), ""
-	if parts := q.cursor("definitions", 1); parts != nil {
+	if parts := q.cursor(d.path, 1); parts != nil {
 		after = parts[0]
 	}
 	if err := q.err(); err != nil {
 		return err
 	}
-	list, err := s.cfg.Store.Documents(c.Request().Context(), catalog.Kind, after, limit+1)
+	list, err := d.cfg.Store.Documents(c.Request().Context(), d.kind, after, limit+1)
 	if err != nil {
 		return err
 	}
-	return reply(c, http.StatusOK, cut(views(list), limit, func(last documentView) string { return pack("definitions", last.Name) }))
+	return reply(c, http.StatusOK, cut(views(list), limit, func(last documentView) string { return pack(d.path, last.Name) }))
 }
 
 func views(list []journal.Document) []documentView {
@@ -151,8 +225,8 @@ func views(list []journal.Document) []documentView {
 	return out
 }
 
-// listVersions serves GET /v1/definitions/{name}/versions, the newest first.
-func (s *server) listVersions(c echo.Context) error {
+// versions serves GET /v1/definitions/{name}/versions, the newest first.
+func (d *documents) versions(c echo.Context) error {
 	q, err := readQuery(c, "limit", "cursor")
 	if err != nil {
 		return err
@@ -166,55 +240,55 @@ func (s *server) listVersions(c echo.Context) error {
 	if err := q.err(); err != nil {
 		return err
 	}
-	name, err := definitionName(c)
+	name, err := d.name(c)
 	if err != nil {
 		return err
 	}
-	list, err := s.cfg.Store.Versions(c.Request().Context(), catalog.Kind, name, before, limit+1)
+	list, err := d.cfg.Store.Versions(c.Request().Context(), d.kind, name, before, limit+1)
 	if err != nil {
-		return definitionError(err)
+		return d.translate(err)
 	}
 	return reply(c, http.StatusOK, cut(views(list), limit, func(last documentView) string { return pack("versions", last.Version) }))
 }
 
-// getDefinition serves GET /v1/definitions/{name}: the newest version, archived or not.
-func (s *server) getDefinition(c echo.Context) error { return s.answerDocument(c, 0) }
+// newest serves GET /v1/definitions/{name}: the newest version, archived or not.
+func (d *documents) newest(c echo.Context) error { return d.answer(c, 0) }
 
-// getVersion serves GET /v1/definitions/{name}/versions/{v}.
-func (s *server) getVersion(c echo.Context) error {
+// version serves GET /v1/definitions/{name}/versions/{v}.
+func (d *documents) version(c echo.Context) error {
 	v := parseVersion(param(c, "version"))
 	if v == 0 {
-		return fail("definition_not_found", "a version is v1, v2 and so on; GET …/versions lists them")
+		return fail(d.missing, "a version is v1, v2 and so on; GET …/versions lists them")
 	}
-	return s.answerDocument(c, v)
+	return d.answer(c, v)
 }
 
-func (s *server) answerDocument(c echo.Context, version int) error {
-	name, err := definitionName(c)
+func (d *documents) answer(c echo.Context, version int) error {
+	name, err := d.name(c)
 	if err != nil {
 		return err
 	}
-	d, err := s.cfg.Store.Document(c.Request().Context(), catalog.Kind, name, version)
+	doc, err := d.cfg.Store.Document(c.Request().Context(), d.kind, name, version)
 	if err != nil {
-		return definitionError(err)
+		return d.translate(err)
 	}
 	h := c.Response().Header()
-	h.Set("ETag", strconv.Quote(d.SHA256))
+	h.Set("ETag", strconv.Quote(doc.SHA256))
 	h.Set("Vary", "Accept")
-	if known := c.Request().Header.Get("If-None-Match"); known != "" && matches(known, d.SHA256) {
+	if known := c.Request().Header.Get("If-None-Match"); known != "" && matches(known, doc.SHA256) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	switch accepts(c, echo.MIMEApplicationJSON, typeYAML) {
 	case typeYAML:
-		return c.Blob(http.StatusOK, typeYAML, d.Source)
+		return c.Blob(http.StatusOK, typeYAML, doc.Source)
 	case "":
 		return fail("not_acceptable", "accept application/json or %s", typeYAML)
 	}
-	v := view(d)
-	v.Source = string(d.Source)
+	v := view(doc)
+	v.Source = string(doc.Source)
 	// What another program has published may not compile here; it can be read all the same.
-	if def, err := s.cfg.Catalog.Definition(c.Request().Context(), d.Name, d.Version); err == nil {
-		v.Warnings = append(v.Warnings, def.Warnings...)
+	if found, err := d.compile(c.Request().Context(), doc.Name, doc.Version); err == nil {
+		v.add(found)
 	} else if !errors.Is(err, saga.ErrUnusable) {
 		return fmt.Errorf("warnings: %w", err)
 	}

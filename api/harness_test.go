@@ -209,7 +209,7 @@ func (x *fixture) request(t testing.TB, method, path, body string, headers []hea
 	}
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
-		if strings.HasPrefix(body, "saga:") {
+		if strings.HasPrefix(body, "saga:") || strings.HasPrefix(body, "action:") {
 			req.Header.Set("Content-Type", typeYAML)
 		}
 	}

@@ -63,9 +63,5 @@ func (s *server) planned(c echo.Context, o *object, version int) (*saga.Definiti
 		def, _, err := s.pick(c.Request().Context(), text, version)
 		return def, err
 	}
-	def, errs := s.cfg.Catalog.Compile("definition.yaml", []byte(text))
-	if errs != nil {
-		return nil, badDefinition(errs)
-	}
-	return def, nil
+	return s.cfg.Catalog.Compile(c.Request().Context(), "definition.yaml", []byte(text))
 }

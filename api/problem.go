@@ -85,8 +85,9 @@ func invalid(findings ...saga.Finding) *problem {
 	return p
 }
 
-func badDefinition(errs *dsl.Errors) *problem {
-	return fail("invalid_definition", "mend what `errors` lists; nothing was published or sent").with(errs.Findings()...)
+// badDocument says what is wrong with a definition, or an action.
+func badDocument(as code, errs *dsl.Errors) *problem {
+	return fail(as, "mend what `errors` lists; nothing was published or sent").with(errs.Findings()...)
 }
 
 // refused turns a saga's refusal of an order into a problem.
@@ -116,7 +117,7 @@ func asProblem(err error) *problem {
 	case errors.Is(err, saga.ErrUnusable): // before dsl.Errors, which it may wrap
 		return fail("definition_unusable", "ask a server that runs the release which published it; the saga is left as it is")
 	case errors.As(err, &errs):
-		return badDefinition(errs)
+		return badDocument("invalid_definition", errs)
 	case errors.As(err, &refusal):
 		return refused(refusal.Failure).with(refusal.Findings...)
 	case errors.As(err, &tooLarge):

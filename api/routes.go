@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 )
@@ -30,7 +31,18 @@ func (s *server) routes() []route {
 		r.document = true
 		return r
 	}
-	return []route{
+	published := func(d *documents) []route {
+		path := "/v1/" + d.path
+		return []route{
+			document(route{method: http.MethodPut, path: path + "/:name", op: opPublish, handler: d.put}),
+			{method: http.MethodDelete, path: path + "/:name", op: opPublish, handler: d.archive},
+			get(path, opRead, d.list),
+			get(path+"/:name", opRead, d.newest),
+			get(path+"/:name/versions", opRead, d.versions),
+			get(path+"/:name/versions/:version", opRead, d.version),
+		}
+	}
+	return slices.Concat(published(s.definitions()), published(s.actions()), []route{
 		get("/", opOpen, s.index),
 		get("/healthz", opOpen, s.healthz),
 		get("/readyz", opOpen, s.readyz),
@@ -38,12 +50,6 @@ func (s *server) routes() []route {
 		get("/v1/schemas/saga.json", opOpen, s.sagaSchema),
 		get("/metrics", opRead, s.scrape),
 
-		document(route{method: http.MethodPut, path: "/v1/definitions/:name", op: opPublish, handler: s.putDefinition}),
-		{method: http.MethodDelete, path: "/v1/definitions/:name", op: opPublish, handler: s.archiveDefinition},
-		get("/v1/definitions", opRead, s.listDefinitions),
-		get("/v1/definitions/:name", opRead, s.getDefinition),
-		get("/v1/definitions/:name/versions", opRead, s.listVersions),
-		get("/v1/definitions/:name/versions/:version", opRead, s.getVersion),
 		document(post("/v1/validate", opRead, s.validate)),
 		document(post("/v1/plan", opStart, s.plan)),
 
@@ -75,7 +81,7 @@ func (s *server) routes() []route {
 
 		get("/v1/inbox", opRead, s.inbox),
 		get("/v1/stats", opRead, s.stats),
-	}
+	})
 }
 
 // call is a request on its way through its route.

@@ -2,11 +2,13 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 
 	"recourse/saga"
+	"recourse/saga/dsl"
 )
 
 // validation is what is wrong with a definition, or might be.
@@ -16,7 +18,7 @@ type validation struct {
 	Warnings []saga.Finding `json:"warnings"`
 }
 
-// validate serves POST /v1/validate: a definition as YAML or JSON, or as text in
+// validate serves POST /v1/validate: a definition, or an action, as YAML or JSON, or as text in
 // {"definition": "…"}. Nothing is kept.
 func (s *server) validate(c echo.Context) error {
 	src, err := s.source(c)
@@ -27,13 +29,32 @@ func (s *server) validate(c echo.Context) error {
 		src = wrapped(src)
 	}
 	v := validation{OK: true, Errors: []saga.Finding{}, Warnings: []saga.Finding{}}
-	def, errs := s.cfg.Catalog.Compile("definition.yaml", src)
-	if errs != nil {
+	warnings, err := s.check(c, src)
+	var errs *dsl.Errors
+	switch {
+	case errors.As(err, &errs):
 		v.OK, v.Errors = false, errs.Findings()
-	} else {
-		v.Warnings = append(v.Warnings, def.Warnings...)
+	case err != nil:
+		return err
 	}
+	v.Warnings = append(v.Warnings, warnings...)
 	return reply(c, http.StatusOK, v)
+}
+
+// check compiles a document of either kind.
+func (s *server) check(c echo.Context, src []byte) ([]saga.Finding, error) {
+	if dsl.IsAction(src) {
+		a, errs := s.cfg.Catalog.CompileAction("action.yaml", src)
+		if errs != nil {
+			return nil, errs
+		}
+		return a.Warnings, nil
+	}
+	def, err := s.cfg.Catalog.Compile(c.Request().Context(), "definition.yaml", src)
+	if err != nil {
+		return nil, err
+	}
+	return def.Warnings, nil
 }
 
 // wrapped is the definition in {"definition": …}, as text or itself; src if it is not wrapped.

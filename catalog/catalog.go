@@ -1,9 +1,10 @@
-// Package catalog publishes saga definitions and gives them back compiled.
+// Package catalog publishes saga definitions and actions, and gives them back compiled.
 //
 // Publishing is strict: the document is checked against the server's vars and,
 // if asked, without warnings. Loading is not: what was published once is
 // compiled from its stored text whatever the server's options are today, so
-// that a saga can always go on. A version never changes, so compiled ones are cached.
+// that a saga can always go on. A version never changes, so compiled ones are cached; the versions
+// of the actions that it uses without naming one do not change either: they are its pins.
 package catalog
 
 import (
@@ -19,8 +20,11 @@ import (
 	"recourse/saga/dsl"
 )
 
-// Kind is what definitions are kept under in a journal.Catalog.
-const Kind = journal.Definition
+// What definitions and actions are kept under in a journal.Catalog.
+const (
+	Kind       = journal.Definition
+	ActionKind = "action"
+)
 
 // ErrArchived: the definition takes no new sagas. Publishing it again revives it.
 var ErrArchived = errors.New("the definition is archived")
@@ -57,10 +61,28 @@ func New(store journal.Catalog, o Options) *Catalog {
 // Kinds lists the step kinds that definitions may use.
 func (c *Catalog) Kinds() []dsl.Kind { return c.options.Kinds }
 
-// Compile checks a document as publishing does, without publishing it. file is
-// the name that errors give.
-func (c *Catalog) Compile(file string, src []byte) (*saga.Definition, *dsl.Errors) {
-	return dsl.Parse(file, src, dsl.Options{Kinds: c.options.Kinds, Strict: c.options.Strict, VarNames: c.names})
+// Compile checks a definition as publishing it for the first time does, without publishing it. file is
+// the name that errors give. Errors: *dsl.Errors, and the store's.
+func (c *Catalog) Compile(ctx context.Context, file string, src []byte) (*saga.Definition, error) {
+	return c.compile(file, src, c.strictly(), &resolver{ctx: ctx, catalog: c})
+}
+
+// strictly are the options that publishing has.
+func (c *Catalog) strictly() dsl.Options {
+	return dsl.Options{Kinds: c.options.Kinds, Strict: c.options.Strict, VarNames: c.names}
+}
+
+// compile compiles a definition with the actions that r finds.
+func (c *Catalog) compile(file string, src []byte, o dsl.Options, r *resolver) (*saga.Definition, error) {
+	o.Actions = r.find
+	def, errs := dsl.Parse(file, src, o)
+	switch {
+	case r.err != nil:
+		return nil, r.err
+	case errs != nil:
+		return nil, errs
+	}
+	return def, nil
 }
 
 // Definition returns one version, compiled. Errors: journal.ErrNotFound, the
@@ -76,7 +98,7 @@ func (c *Catalog) Definition(ctx context.Context, name string, version int) (*sa
 	if err != nil {
 		return nil, fmt.Errorf("definition %s v%d: %w", name, version, err)
 	}
-	return c.load(d)
+	return c.load(ctx, d)
 }
 
 // Newest returns a name's newest version. Errors are Definition's, and
@@ -93,7 +115,7 @@ func (c *Catalog) Newest(ctx context.Context, name string) (journal.Document, *s
 		c.recent.forget(name)
 		return d, nil, fmt.Errorf("definition %s: %w", name, ErrArchived)
 	}
-	def, err := c.load(d)
+	def, err := c.load(ctx, d)
 	if err == nil {
 		c.recent.saw(name, d.Version)
 	} else {
@@ -111,9 +133,9 @@ func (c *Catalog) Recent(name string) (version int, def *saga.Definition) {
 	return version, def
 }
 
-// load compiles a stored document, by nothing but its text and the kinds there are.
-func (c *Catalog) load(d journal.Document) (*saga.Definition, error) {
-	def, err := c.compiled(d)
+// load compiles a stored document, by nothing but its text, its pins and the kinds there are.
+func (c *Catalog) load(ctx context.Context, d journal.Document) (*saga.Definition, error) {
+	def, err := c.compiled(ctx, d)
 	if err == nil {
 		c.cache.put(d.Name, d.Version, def)
 	}
@@ -121,13 +143,18 @@ func (c *Catalog) load(d journal.Document) (*saga.Definition, error) {
 }
 
 // compiled is load without keeping what it compiles.
-func (c *Catalog) compiled(d journal.Document) (*saga.Definition, error) {
+func (c *Catalog) compiled(ctx context.Context, d journal.Document) (*saga.Definition, error) {
 	if def := c.cache.get(d.Name, d.Version); def != nil {
 		return def, nil
 	}
-	def, errs := dsl.Parse(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds, Stored: true})
-	if errs != nil {
+	r := &resolver{ctx: ctx, catalog: c, pins: pinsName(d.Name, d.SHA256), fixed: true}
+	def, err := c.compile(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds, Stored: true}, r)
+	var errs *dsl.Errors
+	switch {
+	case errors.As(err, &errs):
 		return nil, fmt.Errorf("%w %s v%d; a newer program may have published it: %w", saga.ErrUnusable, d.Name, d.Version, errs)
+	case err != nil:
+		return nil, fmt.Errorf("definition %s v%d: %w", d.Name, d.Version, err)
 	}
 	return def, nil
 }

@@ -151,10 +151,10 @@ func TestVars(t *testing.T) {
 		ok   bool
 	}{{nil, true}, {map[string]json.RawMessage{}, false}, {map[string]json.RawMessage{"pay": json.RawMessage(`"x"`)}, true}} {
 		c, _ := newCatalog(t, Options{Vars: tt.vars})
-		if _, errs := c.Compile("x.yaml", src); (errs == nil) != tt.ok {
-			t.Errorf("vars %v: %v", tt.vars, errs)
-		} else if errs != nil && !strings.HasPrefix(errs.Error(), "x.yaml:3:") {
-			t.Errorf("errors do not name the file: %v", errs)
+		if _, err := c.Compile(t.Context(), "x.yaml", src); (err == nil) != tt.ok {
+			t.Errorf("vars %v: %v", tt.vars, err)
+		} else if err != nil && !strings.HasPrefix(err.Error(), "x.yaml:3:") {
+			t.Errorf("errors do not name the file: %v", err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -56,7 +57,9 @@ func (c *Catalog) Triggered(ctx context.Context, age time.Duration) ([]Triggered
 		for _, d := range docs {
 			g, known := t.seen[d.Name]
 			if !known || g.version != d.Version {
-				g = c.glance(d)
+				if g, err = c.glance(ctx, d); err != nil {
+					return nil, fmt.Errorf("definitions with triggers: %w", err)
+				}
 			}
 			seen[d.Name] = g
 			if g.has != nil {
@@ -72,13 +75,17 @@ func (c *Catalog) Triggered(ctx context.Context, age time.Duration) ([]Triggered
 	return list, nil
 }
 
-func (c *Catalog) glance(d journal.Document) glance {
+func (c *Catalog) glance(ctx context.Context, d journal.Document) (glance, error) {
 	g := glance{version: d.Version}
-	def, err := c.compiled(d)
-	if err == nil && len(def.Triggers) > 0 {
+	def, err := c.compiled(ctx, d)
+	switch {
+	case errors.Is(err, saga.ErrUnusable):
+	case err != nil:
+		return g, err
+	case len(def.Triggers) > 0:
 		g.has = &Triggered{Definition: def, Version: d.Version, Published: d.CreatedAt}
 	}
-	return g
+	return g, nil
 }
 
 // Changed has the next look at triggers go to the store: a definition was published or archived.
@@ -86,10 +93,4 @@ func (c *Catalog) Changed() {
 	c.triggered.mu.Lock()
 	defer c.triggered.mu.Unlock()
 	c.triggered.looked = time.Time{}
-}
-
-// Archive hides a definition: no new sagas, running ones go on. journal.ErrNotFound.
-func (c *Catalog) Archive(ctx context.Context, name string) error {
-	defer c.Changed()
-	return c.store.Archive(ctx, Kind, name)
 }

@@ -175,6 +175,9 @@ func (m *Machine) applyIntent(n *node, s *side, r journal.Record) error {
 	}
 	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
 	s.request, s.hash, s.sentAt, s.allowed, s.hint = d.Request, d.RequestHash, r.At, false, nil
+	if d.Input != nil {
+		s.given = d.Input
+	}
 	if s.firstSent.IsZero() {
 		s.firstSent = r.At
 	}

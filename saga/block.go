@@ -382,7 +382,7 @@ func (g *group) release() {
 		return
 	}
 	for _, n := range g.nodes {
-		n.output = nil
+		n.output, n.do.given = nil, nil
 	}
 	g.nodes = nil
 }

@@ -113,6 +113,8 @@ type IntentData struct {
 	// ReserveTokens is the most tokens that the attempt may use, both ways together.
 	ReserveTokens int64    `json:"reserve_tokens,omitempty"`
 	Awaited       *Awaited `json:"awaited,omitempty"` // of a wait for a message
+	// Input is what the step's action is given, in the first intent: what the step's templates see later, too.
+	Input json.RawMessage `json:"input,omitempty"`
 }
 
 // Then is what follows an outcome. It is decided once, when the outcome is

@@ -191,17 +191,21 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 		return m.windowOver(n, way)
 	}
 	request, hash, key, generation := s.request, s.hash, s.key, s.generation
+	var given json.RawMessage
 	if mutant.On("key-per-attempt") {
 		request, generation = nil, s.attempts
 	}
 	if request == nil || s.hint != nil {
 		var err error
-		if request, key, err = m.render(n, generation, way); err != nil {
+		if request, key, given, err = m.render(n, generation, way); err != nil {
 			return m.refuseWay(n, way, asFailure("request", err))
 		}
 		hash = request.Hash()
 	}
 	d := IntentData{Request: request, RequestHash: hash}
+	if step.Use != nil && s.given == nil {
+		d.Input = given
+	}
 	reserve := step.reserve(*request)
 	if way == journal.Do && !mutant.On("no-budget") {
 		if !m.fits(reserve) {
@@ -245,10 +249,18 @@ func (m *Machine) stepOf(n *node, way journal.Way) *Step {
 	return n.step
 }
 
-// render makes the request and its key.
-func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, string, error) {
-	step := m.stepOf(n, way)
+// render makes the request and its key, and gives what its action is given.
+func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, string, json.RawMessage, error) {
+	step, s := m.stepOf(n, way), &n.do
 	env := m.env(n)
+	if way == journal.Undo {
+		s = &n.undo
+		env.key, env.output, env.hasOutput, env.err = n.forwardKey(m), n.compensable(), true, m.reason
+	}
+	var err error
+	if env.given, err = m.given(n, s, step, env); err != nil {
+		return nil, "", nil, err
+	}
 	key := idempotency.Key(m.id, n.path, way, generation)
 	if mutant.On("undo-under-the-forward-key") {
 		key = idempotency.Key(m.id, n.path, journal.Do, 0)
@@ -256,33 +268,27 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 	if step.Key != nil {
 		text, err := step.Key.Text(env)
 		if err != nil {
-			return nil, "", err
+			return nil, "", nil, err
 		}
 		if key = text; !visible(key) {
-			return nil, "", &Failure{Code: "bad_key", Title: "the idempotency key is not 1 to 255 visible ASCII characters"}
+			return nil, "", nil, &Failure{Code: "bad_key", Title: "the idempotency key is not 1 to 255 visible ASCII characters"}
 		}
 	}
-	env.key = key
-	if way == journal.Undo {
-		env.key, env.output, env.hasOutput = n.forwardKey(m), n.compensable(), true
-		env.err = m.reason
+	if way == journal.Do {
+		env.key = key
 	}
-	r, err := m.request(n, step, way, env)
+	r, err := m.request(s, step, env)
 	if err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
 	if err := r.place(step.Idempotency, key); err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
-	return &r, key, nil
+	return &r, key, env.given, nil
 }
 
 // request renders the request of a step, or makes it of the one before.
-func (m *Machine) request(n *node, step *Step, way journal.Way, env *env) (Request, error) {
-	s := &n.do
-	if way == journal.Undo {
-		s = &n.undo
-	}
+func (m *Machine) request(s *side, step *Step, env *env) (Request, error) {
 	if s.hint != nil && s.request != nil {
 		return step.Body.(Sequel).Follow(*s.request, s.hint)
 	}
@@ -361,14 +367,23 @@ func (m *Machine) decideQuery(n *node) []Decision {
 	case ready:
 		env := m.env(n)
 		env.key = n.do.key
-		r, err := v.Call.Body.(Call).Request(env)
+		given, err := m.given(n, q, v.Call, env)
+		env.given = given
+		var r Request
+		if err == nil {
+			r, err = v.Call.Body.(Call).Request(env)
+		}
 		if err != nil {
 			f := asFailure("verify", err)
 			return []Decision{Write{Record: journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Refused,
 				Data: encode(OutcomeData{Error: f, Then: ThenUnsure})}}}
 		}
+		d := IntentData{Request: &r, RequestHash: r.Hash()}
+		if v.Call.Use != nil && q.given == nil {
+			d.Input = given
+		}
 		rec := journal.Record{Kind: journal.Intent, Path: path, Way: journal.Do, Attempt: q.attempts + 1,
-			Data: encode(IntentData{Request: &r, RequestHash: r.Hash()})}
+			Data: encode(d)}
 		return []Decision{Dispatch{Intent: rec, Send: Send{Path: path, Way: journal.Do, Attempt: rec.Attempt, Kind: v.Call.Kind, Request: r, Timeout: v.Call.Timeout}}}
 	case holding:
 		return m.hold(n, q, journal.Do)
@@ -606,6 +621,7 @@ func (m *Machine) decideUndo() []Decision {
 		if c := n.step.Compensate; c.When != nil && n.undo.attempts == 0 {
 			env := m.env(n)
 			env.output, env.hasOutput, env.err = n.compensable(), true, m.reason
+			env.given, _ = m.given(n, &n.undo, &c.Step, env) // what is missing then, `when` meets
 			yes, err := c.When.Bool(env)
 			if err != nil {
 				return m.refuseWay(n, journal.Undo, expressionFailure("compensate.when", err))

@@ -32,6 +32,7 @@ type Definition struct {
 	Currency  string         // of the budget and of every cost; "" when there is neither
 	Triggers  []*Trigger     // what starts its sagas besides people
 	VarsUsed  []string       // names of vars that expressions read, sorted: what a start pins
+	Pins      map[string]int // versions of the actions that steps use without naming one
 
 	// ByID finds every step, nested ones and finally too. Compensations have their step's id.
 	ByID map[string]*Step
@@ -88,8 +89,9 @@ type Budget struct {
 // Step is one step, or the body of a compensation.
 type Step struct {
 	ID   string
-	Kind string // http, set, …
+	Kind string // http, set, …; of an action that is used, its
 	Body Body
+	Use  *Use // nil: what the step does is written in the definition
 	Line int
 
 	When        *expr.Program  // nil: true

@@ -42,6 +42,7 @@ func (d IntentData) encode() json.RawMessage {
 	if d.Awaited != nil {
 		b = append(field(b, "awaited"), encode(d.Awaited)...)
 	}
+	b = rawField(b, "input", d.Input)
 	return object(b, 0)
 }
 

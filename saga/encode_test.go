@@ -20,7 +20,7 @@ func TestDense(t *testing.T) {
 
 // What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
-	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 6, reflect.TypeFor[Request](): 4, reflect.TypeFor[OutcomeData](): 11} {
+	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 4, reflect.TypeFor[OutcomeData](): 11} {
 		if n := typ.NumField(); n != fields {
 			t.Fatalf("%s has %d fields, %d are tested", typ, n, fields)
 		}
@@ -54,7 +54,7 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 		if r.IntN(4) == 0 {
 			awaited = &Awaited{Signal: text(), Approval: &ApprovalData{Title: text(), Approvers: []string{text()}, Shown: doc(), ShownHash: text()}}
 		}
-		for _, v := range []encoder{IntentData{Request: request, RequestHash: text(), Reserve: text(), WakeAt: at(), ReserveTokens: r.Int64N(2) * 900, Awaited: awaited}, outcome} {
+		for _, v := range []encoder{IntentData{Request: request, RequestHash: text(), Reserve: text(), WakeAt: at(), ReserveTokens: r.Int64N(2) * 900, Awaited: awaited, Input: doc()}, outcome} {
 			want, err := journal.Encode(v)
 			if err != nil {
 				t.Fatal(err)

@@ -21,6 +21,7 @@ type env struct {
 	output    json.RawMessage
 	hasOutput bool
 	err       *Reason
+	given     json.RawMessage // what an action's templates read as their input
 }
 
 // env returns what the forward templates of n see. In `finally` that includes
@@ -82,6 +83,8 @@ func (e *env) Root(name string) (any, bool) {
 		return e.err.value(), e.hasOutput
 	case "child":
 		return e.m.kin(e.n), true
+	case ActionInput:
+		return raw(e.given), e.given != nil
 	}
 	return e.loop(name)
 }

@@ -39,6 +39,7 @@ type Plan struct {
 type PlannedStep struct {
 	Path     string          `json:"path"`
 	Kind     string          `json:"kind"`
+	Use      string          `json:"use,omitempty"`     // the action that it is, with its version
 	Skipped  bool            `json:"skipped,omitempty"` // its `when` is false
 	Request  *Request        `json:"request,omitempty"`
 	Key      string          `json:"key,omitempty"`
@@ -202,7 +203,7 @@ func (p *planner) output(path string) json.RawMessage {
 // describe begins the entry of a step and books the most that it may cost; cost is that of an attempt.
 func (p *planner) describe(path string, cost retry.Money) PlannedStep {
 	step := p.m.def.Step(path)
-	s := PlannedStep{Path: path, Kind: step.Kind, Pivot: step.Pivot}
+	s := PlannedStep{Path: path, Kind: step.Kind, Use: step.Use.String(), Pivot: step.Pivot}
 	if _, ok := step.Body.(Call); !ok {
 		return s
 	}
@@ -233,7 +234,7 @@ func (p *planner) compensation(path string) *Planned {
 	if cost, ok := c.Cost.reserve(); ok && !cost.IsZero() {
 		u.Cost = cost.Decimal()
 	}
-	request, key, err := p.m.render(n, n.undo.generation, journal.Undo)
+	request, key, _, err := p.m.render(n, n.undo.generation, journal.Undo)
 	if err != nil {
 		u.Note = p.missing(asFailure("compensate", err))
 		return u

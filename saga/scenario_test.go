@@ -54,7 +54,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-var sections = []string{"about", "definition", "input", "script", "journal"}
+var sections = []string{"about", "actions", "definition", "input", "script", "journal"}
 
 func readParts(t *testing.T, file string) map[string]string {
 	t.Helper()
@@ -78,6 +78,9 @@ func writeParts(t *testing.T, file string, parts map[string]string) {
 	t.Helper()
 	var b strings.Builder
 	for _, name := range sections {
+		if name == "actions" && parts[name] == "" {
+			continue
+		}
 		fmt.Fprintf(&b, "== %s\n%s", name, parts[name])
 	}
 	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
@@ -99,7 +102,7 @@ type player struct {
 
 func play(t *testing.T, parts map[string]string) *player {
 	t.Helper()
-	def, errs := dsl.Parse("scenario", []byte(parts["definition"]), dsl.Options{Kinds: kinds.All()})
+	def, errs := dsl.Parse("scenario", []byte(parts["definition"]), dsl.Options{Kinds: kinds.All(), Actions: actionsOf(parts["actions"])})
 	if errs != nil {
 		t.Fatalf("definition:\n%v", errs)
 	}
@@ -134,6 +137,22 @@ func play(t *testing.T, parts map[string]string) *player {
 	fmt.Fprintf(&p.out, "cost: %s\n", mustJSON(t, v.Cost))
 	fmt.Fprintf(&p.out, "hash: %x\n", p.records[len(p.records)-1].Hash) // over every byte of every record
 	return p
+}
+
+// actionsOf finds the actions of a scenario, which are separated by lines of dashes, each in any version.
+func actionsOf(text string) func(string, int) (*saga.Action, error) {
+	return func(name string, version int) (*saga.Action, error) {
+		for doc := range strings.SplitSeq(text, "---\n") {
+			a, errs := dsl.ParseAction("action", []byte(doc), dsl.Options{Kinds: kinds.All()})
+			if errs != nil {
+				return nil, errs
+			}
+			if a.Version = max(version, 1); a.Name == name {
+				return a, nil
+			}
+		}
+		return nil, fmt.Errorf("there is no action %s", name)
+	}
 }
 
 func mustJSON(t *testing.T, v any) string {

@@ -81,6 +81,7 @@ func (t *settling) env() *env {
 	} else {
 		e.key = t.n.do.key
 	}
+	e.given, _ = t.m.given(t.n, t.s, t.step, e) // which a request was made with, so there is nothing wrong
 	if t.a.Status > 0 {
 		e.answer = &t.a
 	}

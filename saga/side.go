@@ -104,7 +104,8 @@ type side struct {
 	base                          int // attempts before the operator's last retry: the policy counts from here
 	generation                    int
 	key                           string
-	request                       *Request // while it may be sent again
+	request                       *Request        // while it may be sent again
+	given                         json.RawMessage // the input of the action that it is
 	hash                          string
 	reserved                      retry.Money     // of the attempt under way
 	unknown                       retry.Money     // of attempts whose cost is not known: still reserved

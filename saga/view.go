@@ -241,6 +241,7 @@ func (n *node) passes(i int) bool {
 type StepView struct {
 	Path     string          `json:"path"`
 	Kind     string          `json:"kind"`
+	Use      string          `json:"use,omitempty"` // the action that it is, with its version
 	Status   StepStatus      `json:"status"`
 	Attempts []AttemptView   `json:"attempts"`
 	Input    json.RawMessage `json:"input,omitempty"` // the last request
@@ -321,7 +322,7 @@ func (l *lister) steps(steps []*Step, prefix string, left bool) {
 
 func (l *lister) step(s *Step, path string, left bool) *node {
 	m, n := l.m, l.m.steps[path]
-	v := &StepView{Path: path, Kind: s.Kind, Status: Pending, Attempts: []AttemptView{}, Cost: "0", Key: idempotency.Key(m.id, path, journal.Do, 0)}
+	v := &StepView{Path: path, Kind: s.Kind, Use: s.Use.String(), Status: Pending, Attempts: []AttemptView{}, Cost: "0", Key: idempotency.Key(m.id, path, journal.Do, 0)}
 	if left {
 		v.Status = StepSkipped
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 type definitionsCmd struct {
-	Apply applyCmd           `cmd:"" help:"Publish every definition in a directory, or single files; unchanged ones stay as they are."`
+	Apply applyCmd           `cmd:"" help:"Publish every action and definition in a directory, or single files, actions first; unchanged ones stay as they are."`
 	List  listDefinitionsCmd `cmd:"" help:"List the newest version of each definition."`
 }
 
@@ -28,20 +28,28 @@ type applyCmd struct {
 
 // document is a published version, as the API shows it.
 type document struct {
-	Name      string         `json:"name"`
-	Version   string         `json:"version"`
-	SHA256    string         `json:"sha256"`
-	CreatedAt saga.Time      `json:"created_at"`
-	Warnings  []saga.Finding `json:"warnings"`
-	Source    string         `json:"source,omitempty"`
+	Name      string            `json:"name"`
+	Version   string            `json:"version"`
+	SHA256    string            `json:"sha256"`
+	CreatedAt saga.Time         `json:"created_at"`
+	Warnings  []saga.Finding    `json:"warnings"`
+	Actions   map[string]string `json:"actions,omitempty"`
+	Source    string            `json:"source,omitempty"`
 }
 
 // applied is what became of one file.
 type applied struct {
 	File    string `json:"file"`
+	Kind    string `json:"kind"` // action, definition
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Changed bool   `json:"changed"`
+}
+
+// publishing is a file that is to be published.
+type publishing struct {
+	file, kind, name string
+	src              []byte
 }
 
 // Run checks all files first, so that a mistake in one publishes none.
@@ -54,34 +62,26 @@ func (c *applyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	sources, defs := make([][]byte, len(files)), make([]*saga.Definition, len(files))
-	bad := false
-	for i, f := range files {
-		if sources[i], err = a.source(f); err != nil {
-			return err
-		}
-		var errs *dsl.Errors
-		if defs[i], errs = dsl.Parse(f, sources[i], dsl.Options{Kinds: kinds.All()}); errs != nil {
-			a.note("%v", errs)
-			bad = true
-		}
+	todo, err := a.checked(cl, files)
+	if err != nil {
+		return err
 	}
-	if bad {
-		return exit(exitUsage, errors.New("nothing was published: mend the errors above first"))
-	}
-	list := make([]applied, len(files))
-	for i, f := range files {
-		d, created, err := publish(cl, defs[i].Name, sources[i])
+	list := make([]applied, len(todo))
+	for i, p := range todo {
+		d, created, err := publish(cl, p.kind, p.name, p.src)
 		if err != nil {
-			return fmt.Errorf("%s: %w", f, err)
+			return fmt.Errorf("%s: %w", p.file, err)
 		}
-		list[i] = applied{File: f, Name: d.Name, Version: d.Version, Changed: created}
+		list[i] = applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
 		if !c.json() {
-			state := "unchanged"
+			state, name := "unchanged", d.Name
 			if created {
 				state = "published"
 			}
-			a.printf("%s  %s %s %s\n", f, d.Name, d.Version, state)
+			if p.kind == "action" {
+				name = "action " + name
+			}
+			a.printf("%s  %s %s %s\n", p.file, name, d.Version, state)
 		}
 	}
 	if c.json() {
@@ -90,9 +90,54 @@ func (c *applyCmd) Run(a *app) error {
 	return nil
 }
 
-func publish(cl *client, name string, src []byte) (document, bool, error) {
+// checked compiles all files and gives what is to be published, actions first: definitions use them.
+func (a *app) checked(cl *client, files []string) ([]publishing, error) {
+	actions := &actionSet{other: cl.action}
+	find := func(name string, version int) (*saga.Action, error) {
+		if version > 0 { // of which the server has the text
+			if act, err := cl.action(name, version); err == nil {
+				return act, nil
+			}
+		}
+		return actions.find(name, version)
+	}
+	var acts, defs []publishing
+	bad := false
+	report := func(err error) {
+		a.note("%v", err)
+		bad = true
+	}
+	for _, f := range files {
+		src, err := a.source(f)
+		if err != nil {
+			return nil, err
+		}
+		if !dsl.IsAction(src) {
+			defs = append(defs, publishing{file: f, kind: "definition", src: src})
+		} else if err := actions.read(f, src); err != nil {
+			report(err)
+		} else {
+			acts = append(acts, publishing{f, "action", actions.list[len(actions.list)-1].Name, src})
+		}
+	}
+	for i := range defs {
+		def, errs := dsl.Parse(defs[i].file, defs[i].src, dsl.Options{Kinds: kinds.All(), Actions: find})
+		if errs != nil {
+			report(errs)
+			continue
+		}
+		defs[i].name = def.Name
+	}
+	if bad {
+		return nil, exit(exitUsage, errors.New("nothing was published: mend the errors above first"))
+	}
+	return append(acts, defs...), nil
+}
+
+// publish puts a definition, or an action.
+func publish(cl *client, kind, name string, src []byte) (document, bool, error) {
 	var d document
-	r, err := cl.do(call{method: http.MethodPut, path: "/v1/definitions/" + url.PathEscape(name), body: src,
+	r, err := cl.do(call{method: http.MethodPut, path: "/v1/" + kind + "s/" + url.PathEscape(name), body: src,
 		header: map[string]string{"Content-Type": "application/yaml"}})
 	if err != nil {
 		return d, false, err

@@ -157,7 +157,7 @@ func (d *demo) publish() error {
 			return errs
 		}
 		d.defs[def.Name] = def
-		if _, _, err := publish(d.client, def.Name, src); err != nil {
+		if _, _, err := publish(d.client, "definition", def.Name, src); err != nil {
 			return err
 		}
 	}

@@ -110,7 +110,7 @@ func worldFor(t *testing.T) (*world.Server, []string) {
 	}
 	t.Cleanup(func() { w.Close() })
 	var env []string
-	for _, service := range []string{"air", "hotels", "pay", "stock", "shipping", "mail", "orders", "things"} {
+	for _, service := range []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"} {
 		env = append(env, varPrefix+service+"="+w.URL+"/"+service)
 	}
 	return w, env

@@ -14,6 +14,7 @@ import (
 
 type planCmd struct {
 	outputFlag
+	actionFlags
 	File  string   `arg:"" help:"A definition; - is stdin."`
 	Input string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
 	Stub  []string `sep:"none" placeholder:"PATH=JSON" help:"The output that a step is taken to have; repeatable."`
@@ -23,7 +24,11 @@ type planCmd struct {
 
 // Run shows what would be sent, step by step.
 func (c *planCmd) Run(a *app) error {
-	def, err := a.compile(c.File)
+	actions, err := c.actions(a)
+	if err != nil {
+		return err
+	}
+	def, err := a.compile(c.File, actions)
 	if err != nil {
 		return err
 	}
@@ -138,6 +143,9 @@ func (a *app) planned(p saga.Plan) {
 // about is the small print of a planned step.
 func about(s saga.PlannedStep) string {
 	var parts []string
+	if s.Use != "" {
+		parts = append(parts, "use "+s.Use)
+	}
 	if s.Skipped {
 		parts = append(parts, "skipped: its `when` is false")
 	}

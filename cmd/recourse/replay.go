@@ -12,6 +12,7 @@ import (
 
 // journalFile names an exported journal and what is needed to read it.
 type journalFile struct {
+	actionFlags
 	File       string `arg:"" help:"An exported journal: NDJSON, an array, or a page of the API; - is stdin."`
 	Saga       string `placeholder:"ID" help:"The saga's id, if the file does not name it: the hash chain begins with it."`
 	Definition string `short:"d" placeholder:"FILE" help:"The definition that the saga ran, as it was published."`
@@ -36,7 +37,11 @@ func (f journalFile) read(a *app) (export, *saga.Definition, error) {
 	if f.Definition == "" {
 		return ex, nil, nil
 	}
-	def, err := a.compile(f.Definition)
+	actions, err := f.actions(a)
+	if err != nil {
+		return ex, nil, err
+	}
+	def, err := a.compile(f.Definition, actions)
 	return ex, def, err
 }
 

@@ -19,6 +19,7 @@ import (
 
 type runCmd struct {
 	outputFlag
+	actionFlags
 	File        string   `arg:"" help:"A definition; - is stdin."`
 	Input       string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
 	Database    string   `placeholder:"FILE|URL" help:"Keep the saga there; without it, it lives in memory and is gone with the program."`
@@ -96,7 +97,11 @@ func (c *runCmd) Run(a *app) error {
 }
 
 func (l *local) run(c *runCmd, o saga.StartOptions) error {
-	if err := l.begin(c.File, o); err != nil {
+	actions, err := c.actions(l.app)
+	if err != nil {
+		return err
+	}
+	if err := l.begin(c.File, actions, o); err != nil {
 		return err
 	}
 	if err := l.follow(); err != nil {
@@ -120,13 +125,25 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 	return exit(exitFailed, fmt.Errorf("the saga waits for a person: run `recourse serve --database %s`, then `recourse inbox`", c.Database))
 }
 
-// begin publishes the definition in the store and starts the saga.
-func (l *local) begin(file string, o saga.StartOptions) error {
-	def, err := l.app.compile(file)
+// begin publishes the actions and the definition in the store and starts the saga.
+func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) error {
+	ctx := l.app.ctx
+	actions.other = func(name string, version int) (*saga.Action, error) {
+		act, err := l.catalog.Action(ctx, name, version)
+		if errors.Is(err, journal.ErrNotFound) {
+			return nil, fmt.Errorf("there is no action %s here: give its file, or its directory, with --actions", name)
+		}
+		return act, err
+	}
+	def, err := l.app.compile(file, actions)
 	if err != nil {
 		return err
 	}
-	ctx := l.app.ctx
+	for _, act := range actions.list {
+		if _, _, _, err := l.catalog.PublishAction(ctx, act.Name, act.Source, ""); err != nil {
+			return fmt.Errorf("action %s: %w", act.Name, err)
+		}
+	}
 	doc, def, _, err := l.catalog.Publish(ctx, def.Name, def.Source, "")
 	var errs *dsl.Errors
 	if errors.As(err, &errs) {

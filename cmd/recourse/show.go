@@ -114,7 +114,13 @@ func (c *client) definition(name, version string) *saga.Definition {
 	if _, err := c.get("/v1/definitions/"+url.PathEscape(name)+"/versions/"+url.PathEscape(version), &d); err != nil {
 		return nil
 	}
-	def, errs := dsl.Parse(name, []byte(d.Source), dsl.Options{Kinds: kinds.All()})
+	actions := func(name string, version int) (*saga.Action, error) {
+		if version == 0 {
+			version, _ = strconv.Atoi(strings.TrimPrefix(d.Actions[name], "v"))
+		}
+		return c.action(name, version)
+	}
+	def, errs := dsl.Parse(name, []byte(d.Source), dsl.Options{Kinds: kinds.All(), Actions: actions})
 	if errs != nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"recourse/saga"
@@ -10,7 +11,8 @@ import (
 
 type validateCmd struct {
 	outputFlag
-	Files  []string `arg:"" name:"file" help:"Definitions; - is stdin."`
+	actionFlags
+	Files  []string `arg:"" name:"file" help:"Definitions and actions; - is stdin. Definitions may use the actions among them."`
 	Strict bool     `help:"Warnings are errors."`
 }
 
@@ -24,20 +26,33 @@ type validated struct {
 
 // Run checks the files and fails if any has an error.
 func (c *validateCmd) Run(a *app) error {
-	list := make([]validated, 0, len(c.Files))
-	bad := 0
-	for _, f := range c.Files {
-		src, err := a.source(f)
-		if err != nil {
+	actions, err := c.actions(a)
+	if err != nil {
+		return err
+	}
+	sources := make([][]byte, len(c.Files))
+	for i, f := range c.Files {
+		if sources[i], err = a.source(f); err != nil {
 			return err
 		}
+		if !dsl.IsAction(sources[i]) {
+			continue
+		}
+		var errs *dsl.Errors
+		if err := actions.read(f, sources[i]); err != nil && !errors.As(err, &errs) { // errors of the document are listed below
+			return exit(exitUsage, err)
+		}
+	}
+	list := make([]validated, 0, len(c.Files))
+	bad := 0
+	for i, f := range c.Files {
 		v := validated{File: f, OK: true, Errors: []saga.Finding{}, Warnings: []saga.Finding{}}
-		def, errs := dsl.Parse(f, src, dsl.Options{Kinds: kinds.All(), Strict: c.Strict})
+		warnings, errs := check(f, sources[i], dsl.Options{Kinds: kinds.All(), Strict: c.Strict, Actions: actions.find})
 		if errs != nil {
 			v.OK, v.Errors = false, errs.Findings()
 			bad++
-		} else if def.Warnings != nil {
-			v.Warnings = def.Warnings
+		} else if warnings != nil {
+			v.Warnings = warnings
 		}
 		list = append(list, v)
 	}
@@ -52,6 +67,22 @@ func (c *validateCmd) Run(a *app) error {
 		return exit(exitUsage, nil)
 	}
 	return nil
+}
+
+// check compiles a definition or an action, and gives its warnings.
+func check(file string, src []byte, o dsl.Options) ([]saga.Finding, *dsl.Errors) {
+	if dsl.IsAction(src) {
+		act, errs := dsl.ParseAction(file, src, o)
+		if errs != nil {
+			return nil, errs
+		}
+		return act.Warnings, nil
+	}
+	def, errs := dsl.Parse(file, src, o)
+	if errs != nil {
+		return nil, errs
+	}
+	return def.Warnings, nil
 }
 
 func (a *app) findings(list []validated) {
@@ -79,12 +110,12 @@ func counted(warnings int) string {
 }
 
 // compile reads and compiles a definition, or says what is wrong with it.
-func (a *app) compile(file string) (*saga.Definition, error) {
+func (a *app) compile(file string, actions *actionSet) (*saga.Definition, error) {
 	src, err := a.source(file)
 	if err != nil {
 		return nil, err
 	}
-	def, errs := dsl.Parse(file, src, dsl.Options{Kinds: kinds.All()})
+	def, errs := dsl.Parse(file, src, dsl.Options{Kinds: kinds.All(), Actions: actions.find})
 	if errs != nil {
 		return nil, exit(exitUsage, fmt.Errorf("the definition has errors:\n%w", errs))
 	}

@@ -18,10 +18,11 @@ import (
 // verifyCmd checks journals, offline or in their database, against their definitions and the other side's ledger.
 type verifyCmd struct {
 	outputFlag
-	Files       []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
-	Database    string   `placeholder:"FILE|URL" help:"Check the sagas of this database instead; nothing in it changes, and a server may run on it."`
-	Saga        string   `placeholder:"ID" help:"Of a file: the saga's id, if it does not name it, since the hash chain begins with it. Of a database: check this saga only."`
-	Since       string   `placeholder:"TIME" help:"Of a database: only sagas started since then, or in the last 24h, 7d."`
+	Files    []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
+	Database string   `placeholder:"FILE|URL" help:"Check the sagas of this database instead; nothing in it changes, and a server may run on it."`
+	Saga     string   `placeholder:"ID" help:"Of a file: the saga's id, if it does not name it, since the hash chain begins with it. Of a database: check this saga only."`
+	Since    string   `placeholder:"TIME" help:"Of a database: only sagas started since then, or in the last 24h, 7d."`
+	actionFlags
 	Definitions []string `short:"d" aliases:"definition" sep:"none" placeholder:"FILE|DIR" help:"The definitions that the sagas ran, as they were published; repeatable."`
 	Ledger      string   `placeholder:"FILE" help:"What the other side says that happened; docs/cli.md has the format."`
 	LedgerOf    []string `sep:"none" placeholder:"URL" help:"The ledger is of the service whose URLs begin like this; repeatable. Default: of every service that the sagas call."`
@@ -42,7 +43,11 @@ func (c *verifyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	defs, err := a.definitionSet(c.Definitions)
+	actions, err := c.actions(a)
+	if err != nil {
+		return err
+	}
+	defs, err := a.definitionSet(c.Definitions, actions)
 	if err != nil {
 		return err
 	}
@@ -102,8 +107,8 @@ func (c *verifyCmd) config(a *app) (invariant.Config, error) {
 	return cfg, err
 }
 
-// definitionSet compiles definitions and gives them by their SHA-256.
-func (a *app) definitionSet(paths []string) (map[string]*saga.Definition, error) {
+// definitionSet compiles definitions and gives them by their SHA-256. Actions among the files are there for them to use.
+func (a *app) definitionSet(paths []string, actions *actionSet) (map[string]*saga.Definition, error) {
 	set := make(map[string]*saga.Definition)
 	if len(paths) == 0 {
 		return set, nil
@@ -116,8 +121,17 @@ func (a *app) definitionSet(paths []string) (map[string]*saga.Definition, error)
 		}
 		files = append(files, list...)
 	}
+	defs := files[:0]
 	for _, f := range files {
-		def, err := a.compile(f)
+		src, err := os.ReadFile(f)
+		if f == "-" || err != nil || !dsl.IsAction(src) { // what cannot be read is reported below
+			defs = append(defs, f)
+		} else if err := actions.read(f, src); err != nil {
+			return nil, exit(exitUsage, err)
+		}
+	}
+	for _, f := range defs {
+		def, err := a.compile(f, actions)
 		if err != nil {
 			return nil, err
 		}

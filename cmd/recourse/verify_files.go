@@ -78,7 +78,7 @@ func (c *verifyCmd) names(file string) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(append([]string{c.Ledger, c.Starts, c.Canaries}, c.Definitions...), func(other string) bool {
+	return slices.ContainsFunc(slices.Concat([]string{c.Ledger, c.Starts, c.Canaries}, c.Definitions, c.Actions), func(other string) bool {
 		there, err := os.Stat(other)
 		return err == nil && os.SameFile(info, there)
 	})

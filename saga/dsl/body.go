@@ -27,13 +27,10 @@ func (p *parser) body(n *Node, s *scope, what string, extra []string) *saga.Step
 		allowed = append(allowed, k.Name)
 	}
 	p.keysOf(n, what, kind, allowed)
-	step := &saga.Step{Kind: kind.Name, Line: n.Line, Retry: p.defaults.retry, Timeout: kind.Timeout,
+	step := &saga.Step{Kind: kind.Name, Line: n.Line, Retry: p.defaults.retry, Timeout: p.timeout(kind),
 		Idempotency: idempotency.DefaultPlacement, KeyWindow: idempotency.DefaultWindow,
 		InDoubt: saga.InDoubt{Policy: saga.RetrySame, Otherwise: saga.Ask}}
-	step.Body = kind.Decode(&Decoder{p: p, s: s, step: n, kind: kind})
-	if step.Timeout > 0 && p.defaults.timeout > 0 {
-		step.Timeout = p.defaults.timeout
-	}
+	step.Body = kind.Decode(&Decoder{p: p, s: s, step: n, kind: kind, into: step, keys: extra})
 	has := func(key string) *Node {
 		if contains(extra, key) {
 			return n.Get(key)
@@ -64,6 +61,14 @@ func (p *parser) body(n *Node, s *scope, what string, extra []string) *saga.Step
 		}
 	}
 	return step
+}
+
+// timeout is that of an attempt of a step which does not say.
+func (p *parser) timeout(kind Kind) time.Duration {
+	if kind.Timeout > 0 && p.defaults.timeout > 0 {
+		return p.defaults.timeout
+	}
+	return kind.Timeout
 }
 
 // kind finds the one key of the map that is a kind.

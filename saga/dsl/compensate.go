@@ -10,6 +10,7 @@ var compensateKeys = []string{"when", "on", "order", "retry", "expect", "timeout
 
 // compensate reads none, or a step body with when, on, order and retry.
 func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
+	step.Compensate, step.NoCompensation = nil, false // of an action
 	if n.Form != Map {
 		if step.NoCompensation = n.IsText() && n.value == "none"; !step.NoCompensation {
 			p.expect(n, "none, or a map with a request that undoes the step")

@@ -17,6 +17,8 @@ type Decoder struct {
 	s    *scope
 	step *Node // the step's map
 	kind Kind
+	into *saga.Step // what is being made
+	keys []string   // that the place has, besides the kind's
 }
 
 // Own is the value beside the kind's name.

@@ -1,10 +1,12 @@
 package dsl_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 
+	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
 )
@@ -63,6 +65,45 @@ func TestEventsPage(t *testing.T) {
 	for _, b := range blocks {
 		if _, errs := dsl.Parse("events.md", []byte(b[1]), options()); errs != nil {
 			t.Errorf("an example of the page does not validate:\n%s\n%v", b[1], errs)
+		}
+	}
+}
+
+// TestActionsPage holds docs/actions.md likewise; its definitions use its actions.
+func TestActionsPage(t *testing.T) {
+	page := string(read(t, "../../docs/actions.md"))
+	o := options()
+	found := map[string]*saga.Action{}
+	o.Actions = func(name string, version int) (*saga.Action, error) {
+		if a := found[name]; a != nil {
+			return a, nil
+		}
+		return nil, fmt.Errorf("the page has no action %s", name)
+	}
+	for _, b := range yamlBlock.FindAllStringSubmatch(page, -1) {
+		if !dsl.IsAction([]byte(b[1])) {
+			continue
+		}
+		a, errs := dsl.ParseAction("actions.md", []byte(b[1]), o)
+		if errs != nil {
+			t.Fatalf("an example of the page does not validate:\n%s\n%v", b[1], errs)
+		}
+		found[a.Name] = a
+	}
+	for _, b := range yamlBlock.FindAllStringSubmatch(page, -1) {
+		if dsl.IsAction([]byte(b[1])) {
+			continue
+		}
+		if _, errs := dsl.Parse("actions.md", []byte(b[1]), o); errs != nil {
+			t.Errorf("an example of the page does not validate:\n%s\n%v", b[1], errs)
+		}
+	}
+	if len(found) == 0 {
+		t.Error("no example of an action")
+	}
+	for _, key := range dsl.ActionKeys() {
+		if !strings.Contains(page, "`"+key+"`") {
+			t.Errorf("the page does not name %s", key)
 		}
 	}
 }

@@ -53,7 +53,11 @@ func (p *parser) idempotency(n *Node, s *scope) (idempotency.Placement, *expr.Te
 	}
 	key := p.text(v, 0, s, Plain)
 	if key.IsConst() {
-		p.fail(v, "constant_key", "the same key for every saga makes the other side refuse all but the first: use ${saga.id} or ${input.…} in it")
+		example := "${saga.id} or ${input.…}"
+		if p.action != nil {
+			example = "${input.…}"
+		}
+		p.fail(v, "constant_key", "the same key for every saga makes the other side refuse all but the first: use "+example+" in it")
 	}
 	return place, key
 }

@@ -44,6 +44,7 @@ func (p *parser) short(n *Node, closed bool) (*schema, *shape) {
 		p.fail(n, "bad_schema", err.Error())
 		return nil, s
 	}
+	compiled.short = true
 	return compiled, s
 }
 

@@ -63,7 +63,7 @@ type Paid interface {
 }
 
 // later lists the kinds that are announced but not there yet.
-var later = []string{"use"}
+var later []string
 
 // has reports whether the kind lists a key.
 func (k Kind) has(name string) bool {

@@ -29,6 +29,9 @@ type Options struct {
 	// Stored says that the document was published before: what it names on the
 	// server may have gone since, which is no error of the document's any more.
 	Stored bool
+	// Actions finds an action that a step uses; version 0 is for the step to go without one: the newest, or the one that the
+	// definition is pinned to. An error says what to do. nil: there are none.
+	Actions func(name string, version int) (*saga.Action, error)
 }
 
 // parser holds what is known of one document.
@@ -40,6 +43,7 @@ type parser struct {
 	names   []string // of the kinds, as listed
 
 	def      *saga.Definition
+	action   *saga.Action // nil: the document is a definition
 	errs     []saga.Finding
 	warns    []saga.Finding
 	written  map[string]*Node // every id in the document, for messages
@@ -63,6 +67,19 @@ type parser struct {
 //
 // JSON is YAML here. The definition's SHA256 is of src as given.
 func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
+	p := newParser(file, src, o)
+	p.compile(p.document)
+	if errs := p.failed(); errs != nil {
+		return nil, errs
+	}
+	p.def.Warnings = p.warns
+	p.def.VarsUsed = sortedKeys(p.varsUsed)
+	p.def.Currency = p.currency
+	return p.def, nil
+}
+
+// newParser begins the reading of a document.
+func newParser(file string, src []byte, o Options) *parser {
 	sum := sha256.Sum256(src)
 	p := &parser{
 		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
@@ -74,21 +91,21 @@ func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
 		p.kinds[k.Name] = k
 		p.names = append(p.names, k.Name)
 	}
-	p.compile()
-	return p.result()
+	return p
 }
 
 // enough ends compiling: there are MaxErrors errors.
 type enough struct{}
 
-func (p *parser) compile() {
+// compile reads the document and has its tree compiled.
+func (p *parser) compile(document func(root *Node)) {
 	defer func() {
 		if r := recover(); r != nil && r != (enough{}) {
 			panic(r)
 		}
 	}()
 	if root := p.load(); root != nil {
-		p.document(root)
+		document(root)
 	}
 	if len(p.errs) == 0 {
 		p.warn()
@@ -103,16 +120,14 @@ func (p *parser) add(f saga.Finding) {
 	}
 }
 
-func (p *parser) result() (*saga.Definition, *Errors) {
+// failed gives the errors that were found, nil for none.
+func (p *parser) failed() *Errors {
 	sortFindings(p.warns)
 	if p.options.Strict {
 		p.errs = append(p.errs, p.warns...)
 	}
 	if len(p.errs) == 0 {
-		p.def.Warnings = p.warns
-		p.def.VarsUsed = sortedKeys(p.varsUsed)
-		p.def.Currency = p.currency
-		return p.def, nil
+		return nil
 	}
 	sortFindings(p.errs)
 	p.errs = slices.Compact(p.errs)
@@ -120,7 +135,7 @@ func (p *parser) result() (*saga.Definition, *Errors) {
 	for i, f := range p.errs {
 		errs.List[i] = Error{File: p.file, Line: f.Line, Column: f.Column, Pointer: f.Pointer, Code: f.Code, Detail: f.Detail}
 	}
-	return nil, errs
+	return errs
 }
 
 // at reports an error at a place that is no node.

@@ -1,13 +1,15 @@
 package dsl_test
 
 import (
+	"cmp"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	diffs "github.com/google/go-cmp/cmp"
 
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -16,7 +18,37 @@ import (
 
 var update = flag.Bool("update", false, "write what the documents of testdata/bad now give")
 
-func options() dsl.Options { return dsl.Options{Kinds: kinds.All()} }
+func options() dsl.Options { return dsl.Options{Kinds: kinds.All(), Actions: actions} }
+
+// actions finds those of testdata/actions, each in any version.
+func actions(name string, version int) (*saga.Action, error) {
+	src, err := os.ReadFile("testdata/actions/" + name + ".yaml")
+	if err != nil {
+		return nil, fmt.Errorf("there is no action %s: publish it first", name)
+	}
+	a, errs := dsl.ParseAction(name+".yaml", src, dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		return nil, errs
+	}
+	a.Version = cmp.Or(version, 7)
+	return a, nil
+}
+
+// parseFile reads a definition, or an action, by its file's name.
+func parseFile(file string, src []byte, o dsl.Options) (name string, errs *dsl.Errors) {
+	if strings.HasPrefix(filepath.Base(file), "action-") {
+		a, errs := dsl.ParseAction(file, src, o)
+		if a != nil {
+			name = a.Name
+		}
+		return name, errs
+	}
+	def, errs := dsl.Parse(file, src, o)
+	if def != nil {
+		name = def.Name
+	}
+	return name, errs
+}
 
 func mustParse(tb testing.TB, src string) *saga.Definition {
 	tb.Helper()
@@ -73,21 +105,21 @@ func TestBad(t *testing.T) {
 				o.Kinds = kinds.With(kinds.Options{Sinks: strings.Fields(sinks)})
 			}
 			_, o.Strict = directive(src, "strict")
-			def, errs := dsl.Parse(name, src, o)
+			got, errs := parseFile(name, src, o)
 			if errs == nil {
-				t.Fatalf("Parse gave %q, want errors", def.Name)
+				t.Fatalf("Parse gave %q, want errors", got)
 			}
-			if def != nil {
+			if got != "" {
 				t.Error("Parse gave a definition beside errors")
 			}
 			want := strings.TrimSuffix(file, ".yaml") + ".txt"
-			got := errs.Error() + "\n"
+			got = errs.Error() + "\n"
 			if *update {
 				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(string(read(t, want)), got); diff != "" {
+			if diff := diffs.Diff(string(read(t, want)), got); diff != "" {
 				t.Errorf("messages (-want +got):\n%s", diff)
 			}
 		})
@@ -143,7 +175,7 @@ func TestGood(t *testing.T) {
 				for _, w := range def.Warnings {
 					got = append(got, w.Code)
 				}
-				if diff := cmp.Diff(strings.Fields(want), got); diff != "" {
+				if diff := diffs.Diff(strings.Fields(want), got); diff != "" {
 					t.Errorf("warnings (-want +got):\n%s", diff)
 				}
 			}

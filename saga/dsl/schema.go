@@ -26,6 +26,7 @@ const (
 
 // schema is a compiled JSON Schema that also fills in defaults. It is immutable.
 type schema struct {
+	short bool // made of the shorthand: each field is judged by itself
 	doc   any
 	rules *jsonschema.Schema
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"recourse/saga"
 	"recourse/saga/expr"
 )
 
@@ -104,6 +105,9 @@ func (p *parser) check(s *scope, at Place) *expr.Check {
 		return &expr.Check{Roots: []string{"input", "vars"}, Input: p.inputPath}
 	}
 	c := &expr.Check{Roots: []string{"input", "steps", "vars", "saga"}, Input: p.inputPath}
+	if p.action != nil {
+		c.Roots, c.Aliases = []string{"input", "vars"}, map[string]string{"input": saga.ActionInput}
+	}
 	if s.undo || s.end {
 		c.Roots = append(c.Roots, "output", "error")
 	}
@@ -220,7 +224,7 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 // useVar notes that a variable is read, and reports whether there is one, as far as that is known.
 func (p *parser) useVar(name string) bool {
 	p.varsUsed[name] = true
-	if p.options.VarNames == nil {
+	if p.options.VarNames == nil || p.action != nil { // an action's are looked for where it is used
 		return true
 	}
 	if p.vars == nil { // they are declared before the first template

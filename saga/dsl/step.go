@@ -112,9 +112,9 @@ func (p *parser) common(n *Node, s *scope, step *saga.Step) {
 		step.Continue = word == "continue"
 	}
 	if v := n.Get("retry"); v != nil {
-		step.Retry = p.retry(v, p.defaults.retry)
+		step.Retry = p.retry(v, step.Retry)
 	}
-	if v := p.defaults.inDoubt; v != nil {
+	if v := p.defaults.inDoubt; v != nil && !step.InDoubt.Declared {
 		step.InDoubt = p.inDoubt(v, s)
 	}
 	if v := n.Get("in_doubt"); v != nil {

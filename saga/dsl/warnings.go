@@ -12,6 +12,10 @@ import (
 // are stated in docs/definitions.md.
 func (p *parser) warn() {
 	w := &warner{parser: p}
+	if p.action != nil {
+		w.blind(p.action.Step)
+		return
+	}
 	w.list(p.def.Steps, ahead{}, false)
 	w.final(p.def.Finally)
 }
@@ -112,7 +116,14 @@ type Unsafe interface{ Repeatable() bool }
 
 func (w *warner) blind(s *saga.Step) {
 	if u, ok := s.Body.(Unsafe); ok && !u.Repeatable() && !s.InDoubt.Declared {
-		w.say(s, w.kinds[s.Kind].Name, "blind-retry", fmt.Sprintf("%q is sent again when its answer is lost: say with in_doubt whether the other side honours the key (retry), can be asked (verify), or neither (ask, fail)", s.ID))
+		key, what := s.Kind, s.ID
+		switch {
+		case s.Use != nil:
+			key = "use"
+		case w.action != nil:
+			what = w.action.Name
+		}
+		w.say(s, key, "blind-retry", fmt.Sprintf("%q is sent again when its answer is lost: say with in_doubt whether the other side honours the key (retry), can be asked (verify), or neither (ask, fail)", what))
 	}
 }
 

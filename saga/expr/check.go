@@ -13,6 +13,8 @@ type Check struct {
 	// Input judges the static part of input.a.b: names up to the first index
 	// or computed key. A nil func allows all. Errors become unknown_input.
 	Input func(path []string) error
+	// Aliases are roots that the environment has under another name than expressions do.
+	Aliases map[string]string
 	// Secrets are the names allowed as secrets.<NAME>. nil: secrets are not
 	// allowed here at all.
 	Secrets []string

@@ -53,7 +53,11 @@ func (c *compiler) root(n *ast.IdentifierNode, path []string) node {
 		c.judge(n, CodeUnknownInput, c.chk.Input(slices.Clone(path)))
 	}
 	c.refs = append(c.refs, foundRef{offset: c.offset(n.Location().From), ref: Ref{Root: n.Value, Path: path}})
-	return &rootNode{name: n.Value}
+	root := &rootNode{name: n.Value, key: n.Value}
+	if key, ok := c.chk.Aliases[n.Value]; ok {
+		root.key = key
+	}
+	return root
 }
 
 // judge records what a Check function found.

@@ -200,3 +200,23 @@ func TestContractExamples(t *testing.T) {
 		}
 	}
 }
+
+func TestAliases(t *testing.T) {
+	p, errs := Compile("input.amount + vars.n", &Check{Roots: []string{"input", "vars"}, Aliases: map[string]string{"input": "given"}})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	env := sample()
+	env["given"] = map[string]any{}
+	if v, err := p.Eval(env); err == nil || !strings.Contains(err.Error(), "input.amount") {
+		t.Errorf("%v, %v: want an error in the author's words", v, err)
+	}
+	env["given"] = map[string]any{"amount": 4}
+	if v, err := p.Eval(env); err != nil || fmt.Sprint(v) != "7" {
+		t.Errorf("%v, %v: want 7", v, err)
+	}
+	delete(env, "given")
+	if v, err := p.Eval(env); err == nil {
+		t.Errorf("%v: the environment's own input was read", v)
+	}
+}

@@ -25,13 +25,16 @@ type pathNode interface {
 	describe() string
 }
 
-type rootNode struct{ name string }
+type rootNode struct {
+	name string // as written
+	key  string // in the environment
+}
 
 func (n *rootNode) eval(s *state) (any, error) {
 	if err := s.burn(1); err != nil {
 		return nil, err
 	}
-	return s.root(n.name)
+	return s.root(n.key)
 }
 
 func (n *rootNode) describe() string { return n.name }

@@ -17,6 +17,7 @@ import (
 	"recourse/saga/kinds/sleep"
 	switchkind "recourse/saga/kinds/switch"
 	"recourse/saga/kinds/task"
+	"recourse/saga/kinds/use"
 )
 
 // Options are what kinds need to know of the server that they run on.
@@ -37,6 +38,7 @@ func With(o Options) []dsl.Kind {
 		approval.Kind(),
 		signal.Kind(),
 		emit.Kind(o.Sinks),
+		use.Kind(),
 		sleep.Kind(),
 		parallel.Kind(),
 		foreach.Kind(),

@@ -2,8 +2,10 @@ package kinds_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
+	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/expr"
 	"recourse/saga/kinds"
@@ -160,6 +162,14 @@ var suites = map[string]kindtest.Suite{
 		Good: []string{"{run: other}", `{run: other@v3, input: {n: "${input.n}"}, compensate: none}`, "{run: other@2}"},
 		Bad:  map[string]string{"{run: Other}": "bad_name", "{run: other@v0}": "bad_name", "{run: [a]}": "wrong_type", "{run: other, timeout: 1h}": "not_for_kind", `{run: "${input.s}"}`: "bad_name"},
 	},
+	"use": {
+		Good: []string{"{use: ping}", "{use: ping@7}", `{use: echo, with: {text: "${input.s}"}}`, "{use: echo, with: {text: x}, retry: 2, timeout: 1s, in_doubt: ask}"},
+		Bad: map[string]string{
+			"{use: }": "wrong_type", "{use: [ping]}": "wrong_type", "{use: ping@0}": "bad_use", "{use: Ping}": "bad_use", "{use: pong}": "unknown_action",
+			"{use: echo}": "bad_input", "{use: echo, with: {text: 3}}": "bad_input", `{use: echo, with: {text: "${input.s}", tone: x}}`: "bad_input", `{use: echo, with: "${key}"}`: "unknown_root",
+			"{use: ping, headers: {}}": "unknown_key", "{use: ping, http: GET https://a.example}": "unknown_key",
+		},
+	},
 	"http": {
 		Good: []string{
 			`{http: "POST https://a.example/x/${input.s}", body: {a: "${input}", k: "${secrets.KEY}"}, auth: "${secrets.KEY}"}`,
@@ -176,15 +186,33 @@ func TestKinds(t *testing.T) {
 			"said": []any{map[string]any{"role": "user", "content": "hi"}}},
 		"saga": map[string]any{"id": "s-1"}, "child": map[string]any{"id": "c-1", "parent": "s-1", "path": "it", "depth": json.Number("1")}, "key": "k-1", "steps": map[string]any{}, "n": json.Number("1"),
 	}
+	env[saga.ActionInput] = expr.Raw(`{"text": "x"}`)
 	all := kinds.All()
 	if len(all) != len(suites) {
 		t.Errorf("%d kinds, %d suites", len(all), len(suites))
 	}
 	for _, k := range all {
 		s := suites[k.Name]
-		s.Kind, s.Env = k, env
+		s.Kind, s.Env, s.Actions = k, env, action
 		t.Run(k.Name, func(t *testing.T) { kindtest.Run(t, s) })
 	}
+}
+
+// action compiles the actions that the suite of use names.
+func action(name string, version int) (*saga.Action, error) {
+	src := map[string]string{
+		"ping": "action: ping\nhttp: GET ${vars.a}/ping",
+		"echo": "action: echo\ninput: {text: string}\nsecrets: [ECHO]\nhttp: POST ${vars.a}/echo\nauth: ${secrets.ECHO}\nbody: {text: '${input.text}', key: '${key}'}",
+	}[name]
+	if src == "" {
+		return nil, fmt.Errorf("there is no action %s: publish it first", name)
+	}
+	a, errs := dsl.ParseAction(name+".yaml", []byte(src), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		return nil, errs
+	}
+	a.Version = max(version, 1)
+	return a, nil
 }
 
 // TestNoKeyTwice holds kinds to not taking a name that all steps have, but for those that a kind may give a meaning of its own.

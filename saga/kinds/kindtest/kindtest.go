@@ -31,6 +31,8 @@ type Suite struct {
 	Answers []string
 	// Odd are other bodies that the kind meets, with a status of 200.
 	Odd []string
+	// Actions are what steps may use, nil for none.
+	Actions func(name string, version int) (*saga.Action, error)
 }
 
 // canary is the value that no rendering may hold: it stands in Env's place of secrets.
@@ -66,7 +68,7 @@ func (s Suite) described(t *testing.T) {
 func (s Suite) Parse(step string) (*saga.Step, *dsl.Errors) {
 	step = strings.TrimSuffix(strings.TrimPrefix(step, "{"), "}")
 	src := "saga: x\nsecrets: [KEY]\nsteps:\n  - {id: it, " + step + "}\n"
-	def, errs := dsl.Parse("step.yaml", []byte(src), dsl.Options{Kinds: []dsl.Kind{s.Kind, inert()}})
+	def, errs := dsl.Parse("step.yaml", []byte(src), dsl.Options{Kinds: []dsl.Kind{s.Kind, inert()}, Actions: s.Actions})
 	if errs != nil {
 		return nil, errs
 	}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"recourse/examples/world"
+)
+
+const (
+	examples  = "../../examples/actions"
+	exchange  = examples + "/exchange.yaml"
+	exchanged = `{"order": "o-1", "sku": "s-1", "amount": 500, "email": "a@shop.example"}`
+)
+
+// The example of docs/actions.md, to its end and back.
+func TestActionsExample(t *testing.T) {
+	w, vars := worldFor(t)
+	if out := ok(t, vars, "run", exchange, "--actions", examples, "-i", exchanged); !strings.Contains(out, "refund") {
+		t.Errorf("%s", out)
+	}
+	if net := w.Balance().Net(); net != 3 {
+		t.Errorf("%d effects, want a refund, a shipment and a mail", net)
+	}
+	refused := world.Rule{Match: world.Match{PathPrefix: "/ship"}, Times: 1, Do: world.Do{Before: world.FaultStatus, Status: 422}}
+	if err := w.AddFault(refused); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, vars, "run", exchange, "--actions", filepath.Join(examples, "refund.yaml"), "-i", exchanged)
+	if r.code != exitFailed || !strings.Contains(r.out, "compensated") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	if net := w.Balance().Net(); net != 3 {
+		t.Errorf("%d effects, want those of the first saga alone", net)
+	}
+	if r := run(t, vars, "run", exchange, "-i", exchanged); r.code != exitUsage || !strings.Contains(r.errOut, "--actions") {
+		t.Errorf("without its action: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+func TestActionsLocally(t *testing.T) {
+	vars := []string{varPrefix + "pay=https://pay.example", varPrefix + "ship=https://ship.example", varPrefix + "mail=https://mail.example"}
+	refund := filepath.Join(examples, "refund.yaml")
+	if out := ok(t, nil, "validate", exchange, refund); strings.Count(out, ": ok\n") != 2 {
+		t.Errorf("%s", out)
+	}
+	ok(t, nil, "validate", "--strict", "--actions", examples, exchange)
+	if r := run(t, nil, "validate", exchange); r.code != exitUsage || !strings.Contains(r.out, "unknown_action") {
+		t.Errorf("exit %d: %s", r.code, r.out)
+	}
+	if r := run(t, nil, "validate", refund, refund); r.code != exitUsage || !strings.Contains(r.errOut, "keep one") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+	bad := file(t, "bad.yaml", "action: refund\nhttp: POST https://pay.example/\nwhen: true\n")
+	if r := run(t, nil, "validate", exchange, bad); r.code != exitUsage || !strings.Contains(r.out, "unknown_key") {
+		t.Errorf("exit %d: %s", r.code, r.out)
+	}
+	if r := run(t, nil, "validate", exchange, "--actions", bad); r.code != exitUsage || !strings.Contains(r.errOut, "unknown_key") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+	out := ok(t, vars, "plan", exchange, "--actions", examples, "-i", exchanged, "--stub", `refund={"id":"re_1"}`)
+	for _, want := range []string{"POST https://pay.example/refunds\n", `"reason":"exchanged for s-1"`, "POST https://pay.example/refunds/re_1/cancel", "use refund"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the plan lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+// apply publishes actions ahead of what uses them; what a version uses is told by its server.
+func TestActionsOnAServer(t *testing.T) {
+	_, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	out := ok(t, s.env, "definitions", "apply", examples)
+	if first, second := strings.Index(out, "action refund v1 published"), strings.Index(out, "exchange v1 published"); first < 0 || second < first {
+		t.Fatalf("%s", out)
+	}
+	var list []applied
+	if err := json.Unmarshal([]byte(ok(t, s.env, "definitions", "apply", "-o", "json", examples)), &list); err != nil || len(list) != 2 ||
+		list[0] != (applied{File: filepath.Join(examples, "refund.yaml"), Kind: "action", Name: "refund", Version: "v1"}) {
+		t.Errorf("%v %+v", err, list)
+	}
+	src, err := os.ReadFile(exchange)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := file(t, "alone.yaml", strings.Replace(string(src), "use: refund  ", "use: refund@1", 1))
+	ok(t, s.env, "definitions", "apply", alone) // its action is on the server
+	if r := run(t, s.env, "definitions", "apply", file(t, "none.yaml", strings.Replace(string(src), "use: refund  ", "use: refund@7", 1))); r.code != exitUsage || !strings.Contains(r.errOut, "no version 7") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+	id := strings.TrimSpace(ok(t, s.env, "start", "exchange", "-i", exchanged, "--wait", "30s", "-o", "json"))
+	var v struct{ ID string }
+	if err := json.Unmarshal([]byte(id), &v); err != nil {
+		t.Fatal(err)
+	}
+	if out := ok(t, s.env, "show", v.ID); !strings.Contains(out, "refund") {
+		t.Errorf("%s", out)
+	}
+}

@@ -1,0 +1,215 @@
+package dsl
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"recourse/saga"
+	"recourse/saga/expr"
+)
+
+var actionRef = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62})(?:@([1-9][0-9]{0,8}))?$`)
+
+// Use makes the step that is decoded one of an action's, and gives the action's body; nil after an error. name is
+// `refund` or `refund@3`, with, which may be nil, what the action is given.
+func (d *Decoder) Use(name, with *Node) saga.Body {
+	p := d.p
+	at := Plain
+	if !contains(d.keys, "id") { // a compensation, or a status query: the step's key is made
+		at = InRequest
+	}
+	given := expr.Map(nil)
+	if with != nil {
+		given = p.template(with, d.s, at)
+	}
+	a := p.used(name)
+	if a == nil {
+		return nil
+	}
+	d.adopt(a, given)
+	p.checkWith(a, name, with)
+	for _, v := range a.VarsUsed {
+		if !p.useVar(v) {
+			p.fail(name, "unknown_var", fmt.Sprintf("action %s reads the variable %q, which is neither here nor on the server: put it under vars, or start the server with RECOURSE_VAR_%s", a.Name, v, v))
+		}
+	}
+	for _, secret := range a.Secrets {
+		if !contains(p.def.Secrets, secret) {
+			p.def.Secrets = append(p.def.Secrets[:len(p.def.Secrets):len(p.def.Secrets)], secret)
+		}
+	}
+	if p.currency == "" {
+		p.currency = a.Currency
+	}
+	if a.Currency != "" && a.Currency != p.currency {
+		p.fail(name, "currency_mixed", fmt.Sprintf("action %s counts in %s, beside %s: a definition's amounts are all in one currency", a.Name, a.Currency, p.currency))
+	}
+	return a.Step.Body
+}
+
+// used finds the action that `use` names.
+func (p *parser) used(n *Node) *saga.Action {
+	if p.action != nil {
+		p.fail(n, "bad_use", "an action does not use another one: write its request out here")
+		return nil
+	}
+	text, ok := p.str(n, "the name of an action")
+	if !ok {
+		return nil
+	}
+	m := actionRef.FindStringSubmatch(text)
+	if m == nil {
+		p.fail(n, "bad_use", fmt.Sprintf("%q names no action: write its name, or name@3 for its version 3", clip(text, 80)))
+		return nil
+	}
+	if p.options.Actions == nil {
+		p.fail(n, "unknown_action", fmt.Sprintf("no actions are known here, so %s cannot be used", m[1]))
+		return nil
+	}
+	version, _ := strconv.Atoi(m[2]) // digits, by the pattern; none: 0
+	a, err := p.options.Actions(m[1], version)
+	if err != nil {
+		p.fail(n, "unknown_action", err.Error())
+		return nil
+	}
+	if version == 0 {
+		if p.def.Pins == nil {
+			p.def.Pins = make(map[string]int)
+		}
+		p.def.Pins[a.Name] = a.Version
+	}
+	return a
+}
+
+// adopt gives the step what the action sets, as far as the place has the key; the rest is as for any step of its kind.
+func (d *Decoder) adopt(a *saga.Action, with *expr.Template) {
+	to, from := d.into, a.Step
+	to.Kind, to.Timeout = from.Kind, d.p.timeout(d.p.kinds[from.Kind])
+	to.Use = &saga.Use{Action: a.Name, Version: a.Version, With: with, Input: a.Input}
+	for _, key := range a.Keys {
+		if !contains(d.keys, key) {
+			continue
+		}
+		switch key {
+		case "output":
+			to.Output = from.Output
+		case "expect":
+			to.Expect = from.Expect
+		case "retry":
+			to.Retry = from.Retry
+		case "timeout":
+			to.Timeout = from.Timeout
+		case "deadline":
+			to.Deadline = from.Deadline
+		case "cost":
+			to.Cost = from.Cost
+		case "idempotency":
+			to.Idempotency, to.Key = from.Idempotency, from.Key
+		case "in_doubt":
+			to.InDoubt = from.InDoubt
+		case "key_window":
+			to.KeyWindow = from.KeyWindow
+		case "compensate":
+			to.NoCompensation = from.NoCompensation
+			if from.Compensate != nil {
+				c := *from.Compensate
+				c.ID = d.s.self
+				to.Compensate = &c
+			}
+		}
+	}
+}
+
+// checkWith holds what `with` gives to the action's input, as far as it is known before the saga runs: a JSON Schema may ask
+// for one thing because of another, so it judges only what is constant as a whole.
+func (p *parser) checkWith(a *saga.Action, use, with *Node) {
+	if a.Input == nil {
+		return
+	}
+	var open []string
+	var given any = map[string]any{}
+	if with != nil {
+		given = constants(with, "", &open)
+	}
+	if s, ok := a.Input.(*schema); len(open) > 0 && !(ok && s.short) {
+		return
+	}
+	_, findings := a.Input.Apply(given)
+	for _, f := range findings {
+		if related(f.Pointer, open) {
+			continue
+		}
+		n, at := use, ""
+		if with != nil {
+			n = with.nearest(f.Pointer)
+		}
+		if f.Pointer != "" {
+			at = ", " + f.Pointer
+		}
+		p.fail(n, "bad_input", fmt.Sprintf("the input of action %s%s: %s", a.Name, at, f.Detail))
+	}
+}
+
+// constants is a template's value with null for what is open: the places, as pointers, are added to open.
+func constants(n *Node, at string, open *[]string) any {
+	switch {
+	case n.Form == List:
+		list := make([]any, len(n.Items))
+		for i, item := range n.Items {
+			list[i] = constants(item, at+"/"+strconv.Itoa(i), open)
+		}
+		return list
+	case n.Form == Map:
+		m := make(map[string]any, len(n.Entries))
+		for _, e := range n.Entries {
+			m[e.Name()] = constants(e.Value, at+"/"+escapeToken(e.Name()), open)
+		}
+		return m
+	case n.kind == oddNumber, n.kind == textScalar && strings.Contains(n.value, "$"):
+		*open = append(*open, at)
+		return nil
+	case n.kind == textScalar:
+		return n.value
+	}
+	return n.plain()
+}
+
+// related reports whether one of some places is at, in or around a place.
+func related(at string, places []string) bool {
+	for _, place := range places {
+		if at == place || strings.HasPrefix(at, place+"/") || strings.HasPrefix(place, at+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// nearest is the node at a pointer, or the last one on the way there.
+func (n *Node) nearest(pointer string) *Node {
+	for pointer != "" {
+		token, rest, _ := strings.Cut(pointer[1:], "/")
+		if pointer = rest; rest != "" {
+			pointer = "/" + rest
+		}
+		next := n.child(token)
+		if next == nil {
+			return n
+		}
+		n = next
+	}
+	return n
+}
+
+func (n *Node) child(token string) *Node {
+	for _, e := range n.Entries {
+		if escapeToken(e.Name()) == token {
+			return e.Value
+		}
+	}
+	if i, err := strconv.Atoi(token); err == nil && i < len(n.Items) {
+		return n.Items[i]
+	}
+	return nil
+}
