@@ -11,31 +11,7 @@ import (
 	"time"
 
 	"recourse/saga"
-	"recourse/saga/dsl"
-	"recourse/saga/expr"
-	"recourse/saga/kinds"
 )
-
-// waiting is a stand-in for the kind signal, while there is none.
-type waiting struct{ name string }
-
-func (w waiting) Signal() string                       { return w.name }
-func (w waiting) Await(expr.Env) (saga.Awaited, error) { return saga.Awaited{Signal: w.name}, nil }
-func (w waiting) Expired(saga.Awaited, time.Time) (json.RawMessage, *saga.Failure) {
-	return nil, nil
-}
-
-// allKinds are the kinds that the tests' definitions may use.
-func allKinds() []dsl.Kind {
-	all := kinds.All()
-	if slices.ContainsFunc(all, func(k dsl.Kind) bool { return k.Name == "signal" }) {
-		return all
-	}
-	return append(all, dsl.Kind{Name: "signal", Value: json.RawMessage("true"), Decode: func(d *dsl.Decoder) saga.Body {
-		name, _ := d.Str(d.Own(), "a name")
-		return waiting{name}
-	}})
-}
 
 type acceptedEvents struct{ Accepted []acceptedEvent }
 

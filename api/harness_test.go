@@ -27,6 +27,7 @@ import (
 	"recourse/journal/postgres"
 	"recourse/journal/sqlite"
 	"recourse/saga"
+	"recourse/saga/kinds"
 	httpkind "recourse/saga/kinds/http"
 )
 
@@ -121,7 +122,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 		t.Fatal(err)
 	}
 	caller := httpkind.NewCaller(httpkind.CallerConfig{Guard: guard, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
-	cat := catalog.New(store, catalog.Options{Kinds: allKinds(), Vars: vars})
+	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: vars})
 	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller}, Poll: 20 * time.Millisecond, Drain: time.Second})
 	x := &fixture{t: t, store: store, world: w, eng: eng}
 	x.cfg = Config{Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() EngineStats { return EngineStats(eng.Stats()) },
