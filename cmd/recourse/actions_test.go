@@ -72,7 +72,8 @@ func TestActionsLocally(t *testing.T) {
 // apply publishes actions ahead of what uses them; what a version uses is told by its server.
 func TestActionsOnAServer(t *testing.T) {
 	_, vars := worldFor(t)
-	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	db := filepath.Join(t.TempDir(), "a.db")
+	s := serve(t, vars, "--database", db)
 	out := ok(t, s.env, "definitions", "apply", examples)
 	if first, second := strings.Index(out, "action refund v1 published"), strings.Index(out, "exchange v1 published"); first < 0 || second < first {
 		t.Fatalf("%s", out)
@@ -91,12 +92,24 @@ func TestActionsOnAServer(t *testing.T) {
 	if r := run(t, s.env, "definitions", "apply", file(t, "none.yaml", strings.Replace(string(src), "use: refund  ", "use: refund@7", 1))); r.code != exitUsage || !strings.Contains(r.errOut, "no version 7") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
-	id := strings.TrimSpace(ok(t, s.env, "start", "exchange", "-i", exchanged, "--wait", "30s", "-o", "json"))
+	id := strings.TrimSpace(ok(t, s.env, "start", "exchange", "--version", "v1", "-i", exchanged, "--wait", "30s", "-o", "json"))
 	var v struct{ ID string }
 	if err := json.Unmarshal([]byte(id), &v); err != nil {
 		t.Fatal(err)
 	}
 	if out := ok(t, s.env, "show", v.ID); !strings.Contains(out, "refund") {
 		t.Errorf("%s", out)
+	}
+	if out := ok(t, s.env, "verify", "--database", db); !strings.Contains(out, "1 saga") {
+		t.Errorf("%s", out)
+	}
+	journal := file(t, "saga.ndjson", ok(t, s.env, "journal", v.ID, "-o", "json"))
+	ok(t, nil, "verify", journal, "-d", examples)
+	ok(t, nil, "verify", journal, "-d", exchange, "--actions", examples)
+	if out := ok(t, nil, "replay", journal, "-d", exchange, "--actions", examples); !strings.Contains(out, "succeeded") {
+		t.Errorf("%s", out)
+	}
+	if r := run(t, nil, "verify", journal, "-d", exchange); r.code != exitUsage || !strings.Contains(r.errOut, "--actions") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 }
