@@ -172,8 +172,7 @@ func (d *documents) archive(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer d.cfg.Catalog.Changed()
-	if err := d.cfg.Store.Archive(c.Request().Context(), d.kind, name); err != nil {
+	if err := d.cfg.Catalog.Archive(c.Request().Context(), d.kind, name); err != nil {
 		return d.translate(err)
 	}
 	return c.NoContent(http.StatusNoContent)

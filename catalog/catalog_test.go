@@ -254,7 +254,7 @@ func TestTriggered(t *testing.T) {
 	publish(other, "far", "triggers: [{cron: '@daily'}]\n")
 	check(time.Hour, "a-two@1")
 	check(0, "a-two@1", "far@1")
-	if err := c.Archive(t.Context(), "a-two"); err != nil {
+	if err := c.Archive(t.Context(), Kind, "a-two"); err != nil {
 		t.Fatal(err)
 	}
 	check(time.Hour, "far@1")

@@ -94,3 +94,9 @@ func (c *Catalog) Changed() {
 	defer c.triggered.mu.Unlock()
 	c.triggered.looked = time.Time{}
 }
+
+// Archive hides what is published under a name: no new sagas, and no new uses of an action; running ones go on. journal.ErrNotFound.
+func (c *Catalog) Archive(ctx context.Context, kind, name string) error {
+	defer c.Changed()
+	return c.store.Archive(ctx, kind, name)
+}

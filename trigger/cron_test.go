@@ -120,7 +120,7 @@ func TestCronOfANewVersion(t *testing.T) {
 	r.fire(c, "2026-03-02T10:30:00Z")
 	r.publish("saga: d\ntriggers: [{cron: '30 * * * *', input: {v: 4}}]")
 	r.fire(c, "2026-03-02T10:30:30Z")
-	if err := r.cat.Archive(t.Context(), "d"); err != nil {
+	if err := r.cat.Archive(t.Context(), journal.Definition, "d"); err != nil {
 		t.Fatal(err)
 	}
 	r.fire(c, "2026-03-02T11:31:00Z")

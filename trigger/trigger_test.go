@@ -206,7 +206,7 @@ func TestEventOfTheNewestVersion(t *testing.T) {
 		t.Error(got)
 	}
 	other.publish("saga: d\ntriggers: [{event: a, input: {v: 2}}]")
-	if err := other.cat.Archive(t.Context(), "e"); err != nil {
+	if err := other.cat.Archive(t.Context(), journal.Definition, "e"); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.event(saga.Event{ID: "2", Source: "/s", Type: "a"}); got != "d" {
