@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
