@@ -329,8 +329,13 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 				r.next.Tasks = append(r.next.Tasks, *d.Task)
 				return true, nil
 			}
-			r.sends = append(r.sends, d.Send)
 			r.open++
+			if d.Early && !l.waits(r) {
+				r.calling(call{path: d.Send.Path, way: d.Send.Way, attempt: d.Send.Attempt, timeout: d.Send.Timeout}, l.now)
+				l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: d.Send})
+				return true, nil
+			}
+			r.sends = append(r.sends, d.Send)
 			if mutant.On("send-before-commit") {
 				l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: d.Send})
 				r.sends = nil
@@ -342,6 +347,12 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// waits reports whether a request that may leave early has to wait for what is not durable yet.
+func (l *Lane) waits(r *run) bool {
+	pending := r.next.Records[:len(r.next.Records)-1] // but for its own intent
+	return r.next.Start != nil || r.sent.Start != nil || r.broken != nil || r.m.Waits(r.sent.Records) || r.m.Waits(pending)
 }
 
 // resendAfter is how old the last record may be when a request is sent again on

@@ -235,3 +235,34 @@ func TestSetAsideRests(t *testing.T) {
 		})
 	}
 }
+
+// With a coarser checkpoint a read leaves while its intent is being written; a write never does.
+func TestCheckpoint(t *testing.T) {
+	const steps = `
+steps:
+  - {id: a, http: "GET http://w/a"}
+  - {id: b, http: "GET http://w/b"}
+  - {id: c, when: "steps.b.output == null", http: "GET http://w/c"}
+  - {id: d, http: "POST http://w/d"}
+`
+	for checkpoint, early := range map[string]string{"step": "", "phase": "", "decision": "b"} {
+		b := newBench(t, "saga: x\ncheckpoint: "+checkpoint+steps)
+		b.lease("n1")
+		id := b.start()
+		got := ""
+		b.handle(b.append())
+		for range 4 {
+			send := take[engine.Perform](b)[0].Send
+			b.handle(engine.Answered{ID: id, Path: send.Path, Way: send.Way, Attempt: 1, Answer: saga.Answer{Sent: true, Status: 200}})
+			for _, p := range b.out {
+				if p, ok := p.(engine.Perform); ok {
+					got += p.Send.Path
+				}
+			}
+			b.handle(b.append())
+		}
+		if b.lane.Len() != 0 || got != early {
+			t.Errorf("%s: %q left ahead of their intents, want %q; %d sagas held", checkpoint, got, early, b.lane.Len())
+		}
+	}
+}

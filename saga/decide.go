@@ -35,6 +35,7 @@ type Dispatch struct {
 	Intent journal.Record
 	Send   Send
 	Task   *journal.Task
+	Early  bool // it may leave before its intent is committed, if Machine.Waits does not say otherwise
 }
 
 // Write says: append this record, and with it these events; nothing has to happen outside.
@@ -229,7 +230,7 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 	}
 	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: m.make(d, true)}
 	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step)}
-	return []Decision{Dispatch{Intent: r, Send: send, Task: m.task(step, send)}}
+	return []Decision{Dispatch{Intent: r, Send: send, Task: m.task(step, send), Early: m.early(n, way, reserve)}}
 }
 
 // until is when sending again is not safe any more: the zero time if it does not

@@ -30,9 +30,12 @@ type Definition struct {
 	Secrets   []string       // names that its requests may use
 	Stop      bool           // on_failure: stop
 	Currency  string         // of the budget and of every cost; "" when there is neither
-	Triggers  []*Trigger     // what starts its sagas besides people
-	VarsUsed  []string       // names of vars that expressions read, sorted: what a start pins
-	Pins      map[string]int // versions of the actions that steps use without naming one
+	// Checkpoint says which commits are waited for; "" is CheckpointStep.
+	Checkpoint Checkpoint
+	Decides    map[string]bool // steps whose results conditions read: with CheckpointDecision their outcomes are waited for
+	Triggers   []*Trigger      // what starts its sagas besides people
+	VarsUsed   []string        // names of vars that expressions read, sorted: what a start pins
+	Pins       map[string]int  // versions of the actions that steps use without naming one
 
 	// ByID finds every step, nested ones and finally too. Compensations have their step's id.
 	ByID map[string]*Step
@@ -55,6 +58,17 @@ func StepID(path string) string {
 	id, _, _ := strings.Cut(path, "[")
 	return id
 }
+
+// Checkpoint says how much of a saga's progress may be lost with the process that runs it, and is then
+// done again. Whatever may leave an effect, or costs something, waits for its commit all the same.
+type Checkpoint string
+
+// The checkpoints.
+const (
+	CheckpointStep     Checkpoint = "step"     // each intent is durable before its request leaves
+	CheckpointPhase    Checkpoint = "phase"    // a read may leave ahead of it, but not before what stands at the top level ahead of its step has ended durably
+	CheckpointDecision Checkpoint = "decision" // a read may leave ahead of it, but not before a durable outcome where that decides something
+)
 
 // Var is a variable with a constant value that a definition brings itself. The
 // server's value of the same name wins.

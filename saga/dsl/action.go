@@ -83,3 +83,18 @@ func (p *parser) actionName(root *Node) {
 		p.def.Description, _ = p.str(n, "text")
 	}
 }
+
+// announced reports the keys that come with a later release, and gives the map
+// without them.
+func (p *parser) announced(n *Node, names []string) *Node {
+	rest := *n
+	rest.Entries = nil
+	for _, e := range n.Entries {
+		if !contains(names, e.Name()) {
+			rest.Entries = append(rest.Entries, e)
+			continue
+		}
+		p.fail(e.Key, "not_available", e.Name()+" comes with a later release; remove it")
+	}
+	return &rest
+}

@@ -75,17 +75,13 @@ func (p *parser) timeout(kind Kind) time.Duration {
 func (p *parser) kind(n *Node, what string, extra []string) (Kind, bool) {
 	var found []Entry
 	for _, e := range n.Entries {
-		if _, ok := p.kinds[e.Name()]; ok || contains(later, e.Name()) && !contains(extra, e.Name()) {
+		if _, ok := p.kinds[e.Name()]; ok {
 			found = append(found, e)
 		}
 	}
 	switch len(found) {
 	case 1:
-		if k, ok := p.kinds[found[0].Name()]; ok {
-			return k, true
-		}
-		p.fail(found[0].Key, "not_available", fmt.Sprintf("the step kind %s comes with a later release; remove the step, or use one of %s", found[0].Name(), quoted(p.names)))
-		return Kind{}, false
+		return p.kinds[found[0].Name()], true
 	case 0:
 		hint := ""
 		for _, e := range n.Entries {

@@ -16,11 +16,10 @@ var (
 	varName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 )
 
-// The keys of a document, in the order of the reference, and those that come later.
+// The keys of a document, in the order of the reference.
 var (
 	topKeys = []string{"saga", "steps", "description", "input", "input_schema", "output", "budget", "timeout", "retention", "unique",
-		"vars", "secrets", "defaults", "on_failure", "finally", "triggers"}
-	laterTopKeys = []string{"checkpoint"}
+		"vars", "secrets", "defaults", "on_failure", "finally", "triggers", "checkpoint"}
 )
 
 // document compiles the whole tree. Keys that others depend on come first.
@@ -29,7 +28,7 @@ func (p *parser) document(root *Node) {
 		p.expect(root, "a definition: a map with at least saga and steps")
 		return
 	}
-	p.known(p.announced(root, laterTopKeys), "a definition", topKeys)
+	p.known(root, "a definition", topKeys)
 	p.collect(root)
 	p.head(root)
 	p.input = p.inputs(root)
@@ -62,21 +61,6 @@ func (p *parser) document(root *Node) {
 	}
 }
 
-// announced reports the keys that come with a later release, and gives the map
-// without them.
-func (p *parser) announced(n *Node, names []string) *Node {
-	rest := *n
-	rest.Entries = nil
-	for _, e := range n.Entries {
-		if !contains(names, e.Name()) {
-			rest.Entries = append(rest.Entries, e)
-			continue
-		}
-		p.fail(e.Key, "not_available", e.Name()+" comes with a later release; remove it")
-	}
-	return &rest
-}
-
 func (p *parser) head(root *Node) {
 	for _, key := range []string{"saga", "steps"} {
 		if root.Get(key) == nil {
@@ -98,6 +82,10 @@ func (p *parser) head(root *Node) {
 	}
 	if n := root.Get("retention"); n != nil {
 		p.def.Retention = p.retention(n)
+	}
+	if n := root.Get("checkpoint"); n != nil {
+		word, _ := p.oneOf(n, "step", "phase", "decision")
+		p.def.Checkpoint = saga.Checkpoint(word)
 	}
 	if n := root.Get("on_failure"); n != nil {
 		word, _ := p.oneOf(n, "compensate", "stop")
@@ -124,7 +112,7 @@ func (p *parser) looksLikeStep(n *Node) bool {
 		return true
 	}
 	for _, e := range n.Entries {
-		if _, ok := p.kinds[e.Name()]; ok || contains(later, e.Name()) {
+		if _, ok := p.kinds[e.Name()]; ok {
 			return true
 		}
 	}

@@ -18,11 +18,12 @@ func Schema(kinds []Kind) []byte {
 		"output":       true,
 		"budget": anyOf(ref("money"), object().properties(map[string]any{
 			"amount": ref("money"), "tokens": json.RawMessage(`{"type": "integer", "minimum": 1}`), "on_exceed": words("fail", "ask")})),
-		"timeout":   ref("duration"),
-		"retention": anyOf(ref("duration"), words("forever")),
-		"unique":    true,
-		"vars":      kindOf("object"),
-		"secrets":   map[string]any{"type": "array", "items": pattern(secretName.String())},
+		"timeout":    ref("duration"),
+		"checkpoint": words("step", "phase", "decision"),
+		"retention":  anyOf(ref("duration"), words("forever")),
+		"unique":     true,
+		"vars":       kindOf("object"),
+		"secrets":    map[string]any{"type": "array", "items": pattern(secretName.String())},
 		"defaults": object().properties(map[string]any{
 			"retry": ref("retry"), "timeout": ref("duration"), "in_doubt": words("retry", "ask", "fail")}),
 		"on_failure": words("compensate", "stop"),

@@ -62,9 +62,6 @@ type Paid interface {
 	Unpriced() []string
 }
 
-// later lists the kinds that are announced but not there yet.
-var later []string
-
 // has reports whether the kind lists a key.
 func (k Kind) has(name string) bool {
 	for _, key := range k.Keys {

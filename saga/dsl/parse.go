@@ -2,8 +2,7 @@
 // every error of the document out, each with its place and what to do about it.
 //
 // The package knows the keys that all steps share. What a kind adds, it brings
-// itself as a [Kind]; nothing here knows one by name, except those that are
-// announced and not there yet. It is pure: no files, no clock, no network.
+// itself as a [Kind]; nothing here knows one by name. It is pure: no files, no clock, no network.
 package dsl
 
 import (
@@ -83,7 +82,7 @@ func newParser(file string, src []byte, o Options) *parser {
 	sum := sha256.Sum256(src)
 	p := &parser{
 		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
-		def:     &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}},
+		def:     &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}, Decides: map[string]bool{}},
 		written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{},
 		secrets: []string{}, defaults: defaults{retry: retry.Default()},
 	}

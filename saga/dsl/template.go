@@ -92,6 +92,11 @@ func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 		return nil
 	}
 	p.refs(n, 0, text, s, prog.Refs())
+	for _, r := range prog.Refs() {
+		if r.Root == "steps" && len(r.Path) > 0 {
+			p.def.Decides[r.Path[0]] = true
+		}
+	}
 	return prog
 }
 

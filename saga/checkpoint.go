@@ -1,0 +1,36 @@
+package saga
+
+import "recourse/journal"
+
+// early reports whether an attempt may leave before its intent is durable, as the
+// definition's checkpoint has it: a read without cost, which does no harm when it is sent again.
+func (m *Machine) early(n *node, way journal.Way, u Usage) bool {
+	if m.def.Checkpoint == "" || m.def.Checkpoint == CheckpointStep || way != journal.Do {
+		return false
+	}
+	step := n.step
+	return step.Body.(Call).ReadOnly() && u == (Usage{}) && step.Compensate == nil && !step.Pivot && step.InDoubt.Policy != Ask
+}
+
+// Waits reports whether nothing may leave before these records are durable, by the definition's checkpoint.
+func (m *Machine) Waits(pending []journal.Record) bool {
+	for _, r := range pending {
+		switch r.Kind {
+		case journal.Started, journal.Operator, journal.Cancelled, journal.Compensating, journal.Signalled:
+			return true
+		case journal.Intent:
+			continue
+		}
+		path, _ := SplitQuery(r.Path)
+		n := m.steps[path]
+		switch {
+		case n == nil:
+			return true
+		case m.def.Checkpoint == CheckpointPhase && n.in.owner == nil && n.do.state.ended():
+			return true
+		case m.def.Checkpoint == CheckpointDecision && (r.Kind == journal.Decided || m.def.Decides[n.step.ID] || n.awaited != nil):
+			return true
+		}
+	}
+	return false
+}
