@@ -172,11 +172,11 @@ func (m *Machine) orderRecord(kind journal.Kind, mail uuid.UUID, o Command, reje
 	return r
 }
 
-// unchanged reports whether a step stands as it stood at an earlier seq: others, in
-// branches beside it, may have gone on since.
+// unchanged reports whether a step stands as it stood at an earlier seq, and nobody has ordered anything since: others,
+// in branches beside it, may have gone on by themselves.
 func (m *Machine) unchanged(path string, seq int64) bool {
 	n := m.steps[path]
-	if n == nil || seq > m.seq {
+	if n == nil || seq > m.seq || m.lastOrder > seq {
 		return false
 	}
 	return n.do.since <= seq && n.undo.since <= seq && n.query.since <= seq
@@ -330,7 +330,7 @@ func (m *Machine) applyOrder(r journal.Record) error {
 	if err := read(r, &d); err != nil {
 		return err
 	}
-	m.mail[d.Mail] = true
+	m.mail[d.Mail], m.lastOrder = true, r.Seq
 	if d.Rejected != nil {
 		return nil
 	}

@@ -79,7 +79,8 @@ type Machine struct {
 	// Of a saga with a parent: it has reached its goal and waits for the parent's word, and which that was.
 	held, released, reverted bool
 	heldOutput               json.RawMessage
-	asks                     int // how often what waits for people has changed
+	lastOrder                int64 // the seq of the last record that a person's order has made
+	asks                     int   // how often what waits for people has changed
 }
 
 // New returns the machine of a saga without records.
