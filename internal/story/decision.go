@@ -21,6 +21,16 @@ func (t *Teller) decided(r journal.Record) []Line {
 	}
 	after := t.next(saga.OutcomeData{Then: d.Then})
 	switch {
+	case r.Path == "":
+		return t.one("…", "", "has reached its goal, and waits for the saga that has started it", Plain)
+	case d.Enter && d.Items != nil:
+		return t.one("·", r.Path, fmt.Sprintf("begins with %d items", len(d.Items)), Plain)
+	case d.Enter:
+		return t.one("·", r.Path, "begins", Plain)
+	case strings.HasSuffix(r.Path, "]") && d.Error != nil:
+		return t.one("✗", r.Path, "ends badly: "+Short(d.Error.Error(), 110), Bad)
+	case strings.HasSuffix(r.Path, "]"):
+		return t.one("·", r.Path, strings.TrimRight("ends "+result(d.Output), " "), Dimmed)
 	case d.Then == saga.ThenDone:
 		return t.one("✓", r.Path, strings.TrimRight("settled: it did happen "+result(d.Output), " "), Good)
 	case d.Then == saga.ThenFail:
