@@ -156,6 +156,9 @@ func headView(h journal.Head) (saga.View, error) {
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
 	}
+	if !h.Parent.IsNil() {
+		v.Parent = h.Parent.String()
+	}
 	if !h.RetryOf.IsNil() {
 		v.RetryOf = h.RetryOf.String()
 	}

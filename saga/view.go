@@ -26,7 +26,8 @@ type View struct {
 	Labels     map[string]string      `json:"labels"`
 	Cost       CostView               `json:"cost"`
 	Residual   []compensation.Residue `json:"residual,omitempty"`
-	Open       []string               `json:"open,omitempty"` // ids of inbox entries
+	Open       []string               `json:"open,omitempty"`   // ids of inbox entries
+	Parent     string                 `json:"parent,omitempty"` // the saga that has started it
 	RetryOf    string                 `json:"retry_of,omitempty"`
 	WakeAt     *Time                  `json:"wake_at,omitempty"`
 	CreatedAt  Time                   `json:"created_at"`
@@ -69,6 +70,9 @@ func (m *Machine) View() View {
 	}
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
+	}
+	if p := m.started.Parent; p != nil {
+		v.Parent = p.Saga
 	}
 	if f := m.finished; f != nil {
 		v.Output, v.OutputErr, v.Residual, v.EndedAt = f.Output, f.OutputError, f.Residual, &Time{m.at}
