@@ -2,6 +2,7 @@ package crashtest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -79,6 +80,11 @@ func (e evidence) check() []string {
 			wrong = append(wrong, fmt.Sprintf("saga %s (%s) ended as %s, want %s", s.ID, s.Head.Definition, s.Head.Status, want))
 		}
 	}
+	for _, s := range e.sagas {
+		if parent := s.Head.Parent; !parent.IsNil() && ended[parent] != s.Head.Status {
+			wrong = append(wrong, fmt.Sprintf("saga %s ended as %s, and its parent %s as %s", s.ID, s.Head.Status, parent, ended[parent]))
+		}
+	}
 	for _, v := range c.End() {
 		wrong = append(wrong, v.String())
 	}
@@ -97,9 +103,16 @@ func (e evidence) check() []string {
 
 // expected is how a saga has to end whatever strikes, as retries and people see to it; "" where it depends.
 func expected(s invariant.Saga) string {
+	if !s.Head.Parent.IsNil() {
+		return "" // as its parent does
+	}
 	switch s.Head.Definition {
 	case "books", "naps", "ships":
 		return string(saga.Succeeded)
+	case "wide":
+		return byInput(s, 3)
+	case "family":
+		return byInput(s, 2)
 	case "fails":
 		return string(saga.Compensated)
 	case "slow":
@@ -108,6 +121,21 @@ func expected(s invariant.Saga) string {
 		}
 	}
 	return ""
+}
+
+// byInput is the end of a saga whose last step fails when its input is divisible.
+func byInput(s invariant.Saga, by int) string {
+	var started saga.StartedData
+	var input struct {
+		N int `json:"n"`
+	}
+	if json.Unmarshal(s.Records[0].Data, &started) != nil || json.Unmarshal(started.Input, &input) != nil {
+		return "something that can be read"
+	}
+	if input.N%by == 0 {
+		return string(saga.Compensated)
+	}
+	return string(saga.Succeeded)
 }
 
 // verify ends the load and checks the evidence, and that keys find their sagas again.

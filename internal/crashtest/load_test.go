@@ -61,7 +61,7 @@ func (l *load) client(ctx context.Context, who int) {
 	rng := rand.New(rand.NewPCG(uint64(who), 0x10ad))
 	for i := 0; ctx.Err() == nil; i++ {
 		key := fmt.Sprintf("client-%d-%d", who, i)
-		switch rng.IntN(16) {
+		switch rng.IntN(19) {
 		case 0, 1, 2:
 			l.one(ctx, "books", key, i)
 		case 3, 4, 5:
@@ -74,6 +74,10 @@ func (l *load) client(ctx context.Context, who int) {
 			_, _ = l.start(ctx, "asked", key, i)
 		case 11:
 			_, _ = l.start(ctx, "naps", key, i)
+		case 12, 13:
+			l.one(ctx, "wide", key, i)
+		case 14:
+			l.one(ctx, "family", key, i)
 		default:
 			l.interfere(ctx, rng.IntN(4), key, i)
 		}

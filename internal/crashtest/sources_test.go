@@ -63,6 +63,24 @@ steps:
   - {id: charge, http: "POST ${vars.pay}/charges", body: {amount: 10}, RETRY, compensate: {http: "POST ${vars.pay}/charges/${output.id}/refund", UNDO}}
   - {id: rest, sleep: 250ms}
   - {id: tent, http: "POST ${vars.things}", body: {n: "${input.n}"}, RETRY, compensate: {http: "DELETE ${vars.things}/${output.id}", UNDO}}
+`, `saga: wide
+steps:
+  - id: both
+    parallel:
+      - {id: flight, http: "POST ${vars.air}/bookings", body: {route: HAM-LIS, n: "${input.n}"}, RETRY, compensate: {http: "DELETE ${vars.air}/bookings/${output.id}", UNDO}}
+      - {id: nap, sleep: 150ms}
+      - {id: hotel, http: "POST ${vars.hotels}/reservations", body: {nights: 2}, RETRY, compensate: {http: "POST ${vars.hotels}/reservations/${output.id}/cancel", UNDO}}
+  - id: many
+    foreach: [1, 2, "${input.n}"]
+    max_parallel: 2
+    steps:
+      - {id: tent, http: "POST ${vars.things}", body: {n: "${item}", at: "${index}"}, RETRY, compensate: {http: "DELETE ${vars.things}/${output.id}", UNDO}}
+  - {id: last, when: input.n % 3 == 0, fail: not today}
+`, `saga: family
+steps:
+  - {id: tent, http: "POST ${vars.things}", body: {n: "${input.n}"}, RETRY, compensate: {http: "DELETE ${vars.things}/${output.id}", UNDO}}
+  - {id: trip, run: books, input: {n: "${input.n}"}, retry: {attempts: 30, initial: 20ms, max: 300ms}}
+  - {id: last, when: input.n % 2 == 0, fail: not today}
 `}
 
 // text is a source as it is published, with the time that an attempt may take. A crash uses up an attempt, and a node

@@ -1,6 +1,11 @@
 package invariant
 
-import "recourse/journal"
+import (
+	"slices"
+
+	"recourse/journal"
+	"recourse/saga"
+)
 
 // attempt names an attempt of a step.
 type attempt struct {
@@ -16,7 +21,7 @@ type attempt struct {
 func (c *look) owners(t *tale) {
 	by := make(map[attempt]string)
 	heir := make(map[string]journal.Record) // of a node that was taken over from: its successor's first record
-	for _, r := range t.Records {
+	for i, r := range t.Records {
 		if first, ok := heir[r.Node]; ok {
 			c.say(3, r.Seq, "record %d is by node %s, which node %s had taken over from with record %d", r.Seq, r.Node, first.Node, first.Seq)
 			return
@@ -27,11 +32,18 @@ func (c *look) owners(t *tale) {
 		at := attempt{r.Path, r.Way, r.Attempt}
 		switch r.Kind {
 		case journal.Intent:
-			by[at] = r.Node
+			if d, ok := t.data[i].(*saga.IntentData); ok && !outside(d) {
+				by[at] = r.Node
+			}
 		case journal.Outcome:
 			if node, ok := by[at]; ok && node != r.Node {
 				heir[node] = r
 			}
 		}
 	}
+}
+
+// outside reports whether an attempt is for a worker or for another saga, which tell whoever has the saga then.
+func outside(d *saga.IntentData) bool {
+	return d.Request != nil && slices.Contains([]string{"TASK", "RUN", "REVERT"}, d.Request.Method)
 }
