@@ -28,6 +28,7 @@ type View struct {
 	Residual   []compensation.Residue `json:"residual,omitempty"`
 	Open       []string               `json:"open,omitempty"` // ids of inbox entries
 	RetryOf    string                 `json:"retry_of,omitempty"`
+	Parent     string                 `json:"parent,omitempty"` // the saga that runs it; not in lists
 	WakeAt     *Time                  `json:"wake_at,omitempty"`
 	CreatedAt  Time                   `json:"created_at"`
 	UpdatedAt  Time                   `json:"updated_at"`
@@ -69,6 +70,9 @@ func (m *Machine) View() View {
 	}
 	if v.Labels == nil {
 		v.Labels = map[string]string{}
+	}
+	if p := m.started.Parent; p != nil {
+		v.Parent = p.Saga
 	}
 	if f := m.finished; f != nil {
 		v.Output, v.OutputErr, v.Residual, v.EndedAt = f.Output, f.OutputError, f.Residual, &Time{m.at}
