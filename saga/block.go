@@ -131,8 +131,9 @@ type block struct {
 
 // LostItem is an iteration that failed and was left out, because of on_item_error: collect.
 type LostItem struct {
-	Index int     `json:"index"`
-	Error Failure `json:"error"`
+	Index   int     `json:"index"`
+	Error   Failure `json:"error"`
+	InDoubt bool    `json:"in_doubt"` // it may have happened all the same
 }
 
 // closing reports whether the block only waits for what is under way in it, to fail then.
@@ -364,7 +365,7 @@ func (m *Machine) applyIteration(r journal.Record) error {
 			b.outputs[g.index] = json.RawMessage("null")
 		}
 	case b.layout.Loop.Collect:
-		b.lost = append(b.lost, LostItem{g.index, *d.Error})
+		b.lost = append(b.lost, LostItem{Index: g.index, Error: *d.Error, InDoubt: g.broken.doubtful()})
 	default:
 		b.failure = d.Error
 	}
@@ -373,6 +374,14 @@ func (m *Machine) applyIteration(r journal.Record) error {
 	g.release()
 	m.fill(n)
 	return nil
+}
+
+// doubtful reports whether the step ended in doubt, or one inside it that has ended it.
+func (n *node) doubtful() bool {
+	for n != nil && n.block != nil && n.block.broken != nil {
+		n = n.block.broken
+	}
+	return n != nil && n.do.state == doubted
 }
 
 // release lets go of what nothing can read any more after an iteration: only the

@@ -184,7 +184,7 @@ func (n *node) lost() any {
 	}
 	out := make([]any, 0, len(n.block.lost))
 	for _, l := range n.block.lost {
-		item := map[string]any{"index": json.Number(itoa(l.Index)), "error": l.Error.value()}
+		item := map[string]any{"index": json.Number(itoa(l.Index)), "error": l.Error.value(), "in_doubt": l.InDoubt}
 		if items := n.block.layout.Loop.Items; l.Index < len(items) {
 			item["item"] = raw(items[l.Index])
 		}

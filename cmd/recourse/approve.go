@@ -24,6 +24,9 @@ type approveCmd struct {
 	Yes     bool   `short:"y" help:"Approve without asking."`
 }
 
+// nothing is the hash of what was not shown: it approves nothing, and the server says why there is nothing to approve.
+var nothing = strings.Repeat("0", 64)
+
 // Run shows what is asked, and approves exactly that.
 func (c *approveCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
@@ -38,7 +41,7 @@ func (c *approveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	body := map[string]any{}
+	body := map[string]any{"shown": nothing}
 	if e != nil {
 		body["shown"] = e.ShownHash
 		if !c.json() {
@@ -48,7 +51,7 @@ func (c *approveCmd) Run(a *app) error {
 				return err
 			}
 		}
-	} // else the server says why it cannot be approved
+	}
 	if data != nil {
 		body["data"] = data
 	}

@@ -77,3 +77,14 @@ func TestApproveAndSignal(t *testing.T) {
 	waitFor(t, s, id, saga.Succeeded)
 	golden(t, "approve", told.String())
 }
+
+// Whoever is too early is told so, and not what the API wants in its body.
+func TestApproveTooEarly(t *testing.T) {
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "late.yaml", "saga: late\nsteps:\n  - {id: go, signal: go}\n  - {id: ok, approval: {title: Go on?}}\n"))
+	id := strings.Fields(ok(t, s.env, "start", "late"))[0]
+	waitFor(t, s, id, saga.Waiting)
+	if r := run(t, s.env, "approve", id, "ok", "--yes"); r.code != exitConflict || strings.Contains(r.errOut, "shown") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+}

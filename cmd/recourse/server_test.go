@@ -80,6 +80,11 @@ func waitFor(t *testing.T, s *serving, id string, want saga.Status) saga.View {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return waitWith(t, cl, id, want)
+}
+
+func waitWith(t *testing.T, cl *client, id string, want saga.Status) saga.View {
+	t.Helper()
 	etag, prefer := "", ""
 	for {
 		var v saga.View

@@ -72,6 +72,7 @@ func (a *app) view(v saga.View) {
 	}
 	line("cost", money(v.Cost))
 	line("retry of", v.RetryOf)
+	line("parent", v.Parent)
 	line("input", string(v.Input))
 	line("output", string(v.Output))
 }

@@ -19,18 +19,25 @@ func (t *Teller) decided(r journal.Record) []Line {
 		}
 		return t.one("·", r.Path, fmt.Sprintf("takes branch %d", *d.Branch+1), Plain)
 	}
-	after := t.next(saga.OutcomeData{Then: d.Then})
 	switch {
-	case r.Path == "":
-		return t.one("…", "", "has reached its goal, and waits for the saga that has started it", Plain)
 	case d.Enter && d.Items != nil:
-		return t.one("·", r.Path, fmt.Sprintf("begins with %d items", len(d.Items)), Plain)
+		return t.one("·", r.Path, "begins, over "+count(len(d.Items), "item"), Plain)
 	case d.Enter:
 		return t.one("·", r.Path, "begins", Plain)
-	case strings.HasSuffix(r.Path, "]") && d.Error != nil:
-		return t.one("✗", r.Path, "ends badly: "+Short(d.Error.Error(), 110), Bad)
-	case strings.HasSuffix(r.Path, "]"):
-		return t.one("·", r.Path, strings.TrimRight("ends "+result(d.Output), " "), Dimmed)
+	case strings.HasSuffix(r.Path, "]") && d.By == "": // the end of an iteration
+		if d.Error != nil {
+			return t.one("✗", r.Path, "fails: "+Short(d.Error.Title, 110), Bad)
+		}
+		return t.one("✓", r.Path, strings.TrimRight("ends "+result(d.Output), " "), Good)
+	}
+	if r.Path == "" { // of a saga that another runs
+		if d.Error != nil {
+			return t.one("✗", "", "its output could not be computed: "+d.Error.Error(), Doubt)
+		}
+		return t.one("·", "", strings.TrimRight("reaches its goal, and holds until its parent has ended "+result(d.Output), " "), Plain)
+	}
+	after := t.next(saga.OutcomeData{Then: d.Then})
+	switch {
 	case d.Then == saga.ThenDone:
 		return t.one("✓", r.Path, strings.TrimRight("settled: it did happen "+result(d.Output), " "), Good)
 	case d.Then == saga.ThenFail:
@@ -39,6 +46,13 @@ func (t *Teller) decided(r journal.Record) []Line {
 		return t.one("·", r.Path, d.Detail+after, Plain)
 	}
 	return t.one("?", r.Path, d.Detail+after, Doubt)
+}
+
+func count(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
 }
 
 func (t *Teller) compensating(r journal.Record) []Line {

@@ -86,6 +86,28 @@ steps:
     approval: {title: Ship it?}
 `
 
+const loops = `
+saga: loops
+input: {items: [integer]}
+steps:
+  - id: each
+    foreach: ${input.items}
+    on_item_error: collect
+    steps:
+      - id: make
+        http: POST https://pay.example/things
+        body: {n: "${item}"}
+        in_doubt: retry
+  - id: both
+    parallel:
+      - {id: one, set: 1}
+      - {id: two, set: 2}
+  - id: twice
+    repeat: {until: index == 1, max: 3}
+    steps:
+      - {id: round, set: "${index}"}
+`
+
 func ok(body string) saga.Answer {
 	return saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(body)}
 }
@@ -147,6 +169,9 @@ var stories = []struct {
 			}
 			return saga.Command{Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Data: json.RawMessage(`{"limit":25}`)}
 		}}},
+	{"loops", loops, map[string][]saga.Answer{
+		"each[1].make": {{Sent: true, Status: 422, Body: json.RawMessage(`{"title":"not that one"}`)}},
+	}, storytest.Script{Input: `{"items":[7,8]}`}},
 	{"failing", verified, nil, storytest.Script{Input: `{"n":1}`}},
 }
 
@@ -195,6 +220,20 @@ func TestTellUnreadable(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
+	}
+}
+
+// A saga that another runs holds at its goal.
+func TestTellHolding(t *testing.T) {
+	var b strings.Builder
+	if err := story.Write(&b, nil, []journal.Record{
+		{Seq: 1, Kind: journal.Started, Data: json.RawMessage(`{"definition":"child","version":1}`)},
+		{Seq: 2, Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":{"id":"bk_1"}}`)},
+	}, false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "holds until its parent has ended → bk_1"; !strings.Contains(b.String(), want) {
+		t.Errorf("no %q in\n%s", want, b.String())
 	}
 }
 

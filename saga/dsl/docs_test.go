@@ -15,7 +15,7 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
 // TestExamples holds the examples of the other pages to being valid.
 func TestExamples(t *testing.T) {
-	for name, least := range map[string]int{"people.md": 2} {
+	for name, least := range map[string]int{"people.md": 2, "patterns.md": 16} {
 		blocks := yamlBlock.FindAllStringSubmatch(string(read(t, "../../docs/"+name)), -1)
 		if len(blocks) < least {
 			t.Errorf("%s has %d examples", name, len(blocks))
