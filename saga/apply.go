@@ -251,7 +251,9 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	}
 	if n.block != nil && s == &n.do {
 		m.abandon(n.block)
-		n.block.outputs = nil
+		if l := n.block.layout.Loop; l == nil || !l.History { // which compensations inside may read
+			n.block.outputs = nil
+		}
 	}
 	if s == &n.do && ev == evVerify {
 		n.ask(s.retryAt, r)

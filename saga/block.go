@@ -385,15 +385,27 @@ func (n *node) doubtful() bool {
 }
 
 // release lets go of what nothing can read any more after an iteration: only the
-// compensations of its steps still may.
+// compensations of its steps, and of those in loops inside it, still may.
 func (g *group) release() {
-	if slices.ContainsFunc(g.nodes, func(n *node) bool { return n.step.Compensate != nil }) {
+	if slices.ContainsFunc(g.nodes, func(n *node) bool { return undoable(n.step) }) {
 		return
 	}
 	for _, n := range g.nodes {
 		n.output, n.do.given = nil, nil
 	}
 	g.nodes = nil
+}
+
+// undoable reports whether a step, or one inside it, has a compensation.
+func undoable(s *Step) bool {
+	if b, ok := s.Body.(Block); ok {
+		for _, list := range b.Lists() {
+			if slices.ContainsFunc(list, undoable) {
+				return true
+			}
+		}
+	}
+	return s.Compensate != nil
 }
 
 // endBlock ends a block whose groups have all ended.

@@ -178,7 +178,7 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 		return list
 	}
 	for _, n := range m.order {
-		if !n.child.IsNil() && n.do.state == done && n.undo.state != done {
+		if !n.child.IsNil() && (n.do.state == done || n.do.doubt) && n.undo.state != done {
 			list = append(list, m.post(n.child, "release", Command{Do: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
 		}
 	}
@@ -210,9 +210,10 @@ func (m *Machine) Orphaned() []journal.Mail {
 	return list
 }
 
-// admitParent lets only the parent's words through, to a saga that waits for them.
-func (m *Machine) admitParent() *Refusal {
-	if !m.held || m.reverted || m.released {
+// admitParent lets the parent's word through, once. It may come before the saga has reached its
+// goal: a parent whose start of it ended in doubt does not wait for it.
+func (m *Machine) admitParent(do string) *Refusal {
+	if m.started.Parent == nil || m.reverted || m.released || do == "release" && m.reason != nil {
 		return refusal("not_held", "the saga does not wait for its parent", "")
 	}
 	return nil

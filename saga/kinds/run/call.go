@@ -90,8 +90,12 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 	}
 	err = c.Engine.StartAs(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent}, data)
 	switch {
-	case err == nil, errors.Is(err, journal.ErrStartKey), errors.Is(err, journal.ErrConflict):
+	case err == nil, errors.Is(err, journal.ErrStartKey):
 		return saga.Answer{Sent: true, Code: saga.Spawned}
+	case errors.Is(err, journal.ErrConflict): // it is there, or an earlier start of it is still being committed, which may fail
+		if told, found := c.told(ctx, id); found {
+			return told
+		}
 	case errors.Is(err, journal.ErrUnique):
 		return saga.Answer{Code: "unique_taken", Detail: "another live saga of " + name + " has the unique value " + unique}
 	case errors.Is(err, saga.ErrUnavailable):
@@ -117,8 +121,8 @@ func (c *Caller) told(ctx context.Context, id uuid.UUID) (saga.Answer, bool) {
 		return saga.Answer{}, false
 	}
 	m, err := c.machine(ctx, head, err)
-	if err != nil {
-		return saga.Answer{Code: "not_started", Detail: err.Error()}, true
+	if err != nil { // an earlier attempt, or this one before a crash, may have started it
+		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}, true
 	}
 	if told := m.Told(); told != nil {
 		return told.Answer(), true
@@ -157,7 +161,9 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 		return saga.Answer{Code: "not_started", Detail: err.Error()}
 	}
 	if m.Status().Terminal() {
-		return m.Told().Answer()
+		told := *m.Told()
+		told.InDoubt = false // it has ended, and asking again changes nothing
+		return told.Answer()
 	}
 	data, err := journal.Encode(saga.Command{Do: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
@@ -80,7 +81,7 @@ func decode(d *dsl.Decoder) saga.Body {
 // Undo implements dsl.Undoes: a child is undone through its own compensations. Reverting it twice is the same as once.
 func (b *Body) Undo() *saga.Compensation {
 	return &saga.Compensation{
-		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9},
+		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9, KeyWindow: idempotency.DefaultWindow},
 		On:   []journal.Class{journal.Succeeded, journal.InDoubt},
 	}
 }
