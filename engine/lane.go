@@ -233,7 +233,7 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 		}
 		if c.Task != nil {
 			if c.Attempt == 0 { // of another saga
-				c.Attempt = r.m.OpenAttempt(c.Path, c.Way)
+				c.Attempt = r.m.OpenAttempt(c.Path, c.Way, c.Task.Saga)
 			}
 			if err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer()); err != nil && !errors.Is(err, saga.ErrStale) {
 				return err

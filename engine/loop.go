@@ -154,13 +154,18 @@ func (l *laneLoop) perform(p Perform) {
 	l.turn(p)
 	defer func() { <-e.calls }()
 	answer := saga.Answer{Code: "not_sent", Detail: "the node stopped before its lease could be renewed"}
+	if p.Send.Lives {
+		answer = saga.Answer{Code: saga.Spawned} // it may have been sent before
+	}
 	if !l.leased(p) {
 		return // the saga is another's; what it does about this attempt is its own affair
 	}
 	switch {
 	case !e.lease.valid():
 	case !p.Send.Until.IsZero() && e.Now().After(p.Send.Until):
-		answer.Detail = "the other side may have forgotten the key by now"
+		if !p.Send.Lives {
+			answer.Detail = "the other side may have forgotten the key by now"
+		}
 	default:
 		answer = l.call(p)
 	}

@@ -52,6 +52,7 @@ type TaskResult struct {
 	Retryable bool            `json:"retryable,omitempty"`
 	InDoubt   bool            `json:"in_doubt,omitempty"`
 	Cost      string          `json:"cost,omitempty"` // a decimal amount in the saga's currency
+	Saga      string          `json:"saga,omitempty"` // of a `run`: which saga has ended
 }
 
 // Answer is the result as the answer to the attempt's request.

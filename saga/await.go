@@ -308,12 +308,17 @@ func (m *Machine) Unwanted() []uuid.UUID {
 	}
 	var list []uuid.UUID
 	m.forward.walk(func(n *node) bool {
-		if _, ok := n.step.Body.(Queued); ok && n.do.state == open && m.ending(n) {
+		if _, ok := n.step.Body.(Queued); ok && n.do.state == open && m.ending(n) && !m.settles(n) {
 			list = append(list, m.taskID(n.path, journal.Do, n.do.attempts))
 		}
 		return true
 	})
 	return list
+}
+
+// settles reports whether what is under way is to tell whether the step has happened, which its undoing has to know.
+func (m *Machine) settles(n *node) bool {
+	return n.do.doubt && n.needsSettling() && m.nothingUndone() == ""
 }
 
 // Announce is the shape of kinds that tell others something, and do not wait for them: emit.

@@ -209,6 +209,7 @@ func (m *Machine) groupOver(g *group) {
 	if g.owner == nil {
 		if g.broken != nil && m.reason == nil {
 			m.reason = m.failure(g.broken)
+			m.asks++
 		}
 		return
 	}
@@ -217,6 +218,7 @@ func (m *Machine) groupOver(g *group) {
 	if g.broken != nil && (l == nil || !l.Collect) {
 		if b.broken == nil {
 			b.broken = g.broken
+			m.asks++ // nobody is asked any more about what is left behind
 		}
 		b.drop(g)
 		return
@@ -253,7 +255,7 @@ func decides(ds []Decision) bool {
 func (m *Machine) decideBlock(n *node) []Decision {
 	b := n.block
 	if b.closing() {
-		if ds, pending := m.settleOpen(b.active); pending {
+		if ds, pending := m.settleOpen(b.active, n.goesOn()); pending {
 			return ds
 		}
 		f := b.failure
@@ -281,9 +283,13 @@ func (m *Machine) decideBlock(n *node) []Decision {
 	return ds
 }
 
+// goesOn reports whether the saga goes on although the step fails.
+func (n *node) goesOn() bool { return n.step.Continue || n.in.final || n.contained() }
+
 // settleOpen waits for what is under way in groups whose end is decided: attempts, and
-// queries about attempts in doubt. pending is false when there is nothing of that.
-func (m *Machine) settleOpen(groups []*group) (ds []Decision, pending bool) {
+// queries about attempts in doubt; with whole, for all that is in doubt, since nothing else will come back to
+// it. pending is false when there is nothing of that.
+func (m *Machine) settleOpen(groups []*group, whole bool) (ds []Decision, pending bool) {
 	for _, g := range groups {
 		g.walk(func(n *node) bool {
 			switch n.do.state {
@@ -292,6 +298,11 @@ func (m *Machine) settleOpen(groups []*group) (ds []Decision, pending bool) {
 			case checking:
 				pending = true
 				ds = append(ds, m.decideStep(n)...)
+			default:
+				if whole && n.do.doubt && !n.do.state.ended() {
+					pending = true
+					ds = append(ds, m.decideStep(n)...)
+				}
 			}
 			return !decides(ds)
 		})
@@ -368,6 +379,7 @@ func (m *Machine) applyIteration(r journal.Record) error {
 		b.lost = append(b.lost, LostItem{Index: g.index, Error: *d.Error, InDoubt: g.broken.doubtful()})
 	default:
 		b.failure = d.Error
+		m.asks++
 	}
 	b.ended = b.ended || d.Until != nil && *d.Until
 	b.drop(g)

@@ -50,6 +50,13 @@ func (s *Step) reserve(r Request) Usage {
 	return u
 }
 
+// costs reports whether attempts of the step may cost something.
+func (s *Step) costs() bool {
+	_, priced := s.Body.(Priced)
+	_, declared := s.Cost.reserve()
+	return priced || declared
+}
+
 // reserve is the most an attempt may cost by the author's `cost`; false: there is none.
 func (c Cost) reserve() (retry.Money, bool) {
 	switch {

@@ -106,13 +106,13 @@ func (m *Machine) Respawn() []Send {
 
 func (m *Machine) resend(n *node, s *side, way journal.Way) Send {
 	step := m.stepOf(n, way)
-	return Send{Path: n.path, Way: way, Attempt: s.attempts, Generation: s.generation, Key: s.key, Kind: step.Kind, Request: *s.request, Timeout: step.Timeout}
+	return Send{Path: n.path, Way: way, Attempt: s.attempts, Generation: s.generation, Key: s.key, Kind: step.Kind, Request: *s.request, Timeout: step.Timeout, Lives: true}
 }
 
-// OpenAttempt returns the number of the attempt that is under way, 0 for none.
-func (m *Machine) OpenAttempt(path string, way journal.Way) int {
+// OpenAttempt returns the number of the attempt for which a step waits for a saga, 0 for none.
+func (m *Machine) OpenAttempt(path string, way journal.Way, child string) int {
 	n := m.steps[path]
-	if n == nil {
+	if n == nil || n.child.String() != child {
 		return 0
 	}
 	s := &n.do
@@ -172,6 +172,7 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 			way = journal.Undo
 		}
 		parent := uuid.FromStringOrNil(m.started.Parent.Saga)
+		told.Saga = m.id.String()
 		list = append(list, m.post(parent, "told:"+string(way), Command{Do: "task", Path: m.started.Parent.Path, Way: way, Task: told}))
 	}
 	if r.Kind != journal.Finished {

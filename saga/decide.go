@@ -27,6 +27,7 @@ type Send struct {
 	Request    Request
 	Timeout    time.Duration
 	Until      time.Time // not to be sent after it; zero: whenever
+	Lives      bool      // the attempt does not end with this process: whoever has the saga next sends it again
 }
 
 // Dispatch says: append Intent, and when it is committed, send Send. Not before, and
@@ -80,6 +81,7 @@ func (m *Machine) Decide() []Decision {
 }
 
 func (m *Machine) decide() []Decision {
+	m.short = false
 	if m.seq == 0 || m.finished != nil {
 		return nil
 	}
@@ -191,6 +193,9 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 	if s.doubt && !s.allowed && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) && !mutant.On("key-window-ignored") {
 		return m.windowOver(n, way)
 	}
+	if m.short && way == journal.Do && step.costs() {
+		return nil // one ahead of it waits for money
+	}
 	request, hash, key, generation := s.request, s.hash, s.key, s.generation
 	var given json.RawMessage
 	if mutant.On("key-per-attempt") {
@@ -229,7 +234,8 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 		timeout = min(timeout, left)
 	}
 	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: m.make(d, true)}
-	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step)}
+	_, lives := step.Body.(Spawner)
+	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step), Lives: lives}
 	return []Decision{Dispatch{Intent: r, Send: send, Task: m.task(step, send), Early: m.early(n, way, reserve)}}
 }
 
@@ -324,20 +330,19 @@ func (m *Machine) windowOver(n *node, way journal.Way) []Decision {
 		Detail: "the other side may have forgotten the key, so sending again is not safe"})
 }
 
-// needsRaise reports whether the step waits for the budget to be raised.
-func (m *Machine) needsRaise(n *node) bool {
-	if !m.asksForRaise() {
-		return false
+// raises names the steps that wait for the budget to be raised.
+func (m *Machine) raises() map[string]bool {
+	if m.raise.seq == m.seq && m.raise.paths != nil {
+		return m.raise.paths
 	}
-	if _, call := n.step.Body.(Call); !call {
-		return false
+	paths := make(map[string]bool)
+	for _, d := range m.decide() {
+		if h, hold := d.(Hold); hold && h.Entry.Kind == InboxBudget {
+			paths[h.Entry.Path] = true
+		}
 	}
-	ds := m.decideStep(n)
-	if len(ds) != 1 {
-		return false
-	}
-	h, hold := ds[0].(Hold)
-	return hold && h.Entry.Kind == InboxBudget
+	m.raise.seq, m.raise.paths = m.seq, paths
+	return paths
 }
 
 func (m *Machine) asksForRaise() bool { return m.def.Budget != nil && m.def.Budget.Ask }
@@ -345,6 +350,7 @@ func (m *Machine) asksForRaise() bool { return m.def.Budget != nil && m.def.Budg
 // overBudget follows when an attempt does not fit into the budget. As long as others are
 // under way, and would leave room enough if they cost nothing, it waits for what they really cost.
 func (m *Machine) overBudget(n *node, s *side, reserve Usage) []Decision {
+	m.short = true
 	if m.mayFit(reserve) {
 		return nil
 	}
@@ -516,7 +522,7 @@ func (m *Machine) decideFailing() []Decision {
 		}
 		return m.decideStep(n)
 	}
-	if ds, pending := m.settleOpen([]*group{m.forward}); pending && !mutant.On("undo-before-the-answer") {
+	if ds, pending := m.settleOpen([]*group{m.forward}, false); pending && !mutant.On("undo-before-the-answer") {
 		return ds // answers come first
 	}
 	d := CompensatingData{Reason: *m.reason, Plan: []string{}}

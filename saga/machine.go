@@ -54,6 +54,11 @@ type Machine struct {
 	labels  map[string]string
 	account retry.Account
 	tokens  tokens
+	short   bool     // while deciding: an attempt waits for money, so none behind it is looked at that may cost some
+	raise   struct { // Machine.raises, as of a seq
+		seq   int64
+		paths map[string]bool
+	}
 	// underway is the part of what the account has reserved that is of attempts under way.
 	underway retry.Money
 
@@ -160,6 +165,8 @@ func (m *Machine) status(waits func(*node) bool) Status {
 	status := Succeeded // of no step at all
 	m.standing(func(n *node) bool {
 		switch s := m.asked(n); {
+		case s.state.inbox() && m.hidden(n): // others are under way, and it is left behind when they have ended
+			status = Running
 		case s.state.inbox():
 			status = Stuck
 		case waits(n):
@@ -188,11 +195,25 @@ func (m *Machine) waits(n *node) bool {
 	case checking:
 		return n.query.state == backoff
 	case ready:
-		return m.needsRaise(n)
+		return m.asksForRaise() && m.raises()[n.path]
 	case open:
 		return outside(n.step)
 	}
 	return false
+}
+
+// hidden reports whether nobody is asked about a step although it waits for a person: the saga, or a block around
+// it, fails without it.
+func (m *Machine) hidden(n *node) bool {
+	if !m.ending(n) || m.reason != nil && m.unsettled() == n {
+		return false
+	}
+	for g := n.in; g.owner != nil; g = g.owner.in {
+		if g.owner.block.closing() {
+			return !n.do.doubt || !g.owner.goesOn()
+		}
+	}
+	return true
 }
 
 // stands is waits without a look at the budget, which would render templates.

@@ -96,12 +96,7 @@ func (m *Machine) View() View {
 func (m *Machine) Asks() int {
 	n := m.asks
 	if m.asksForRaise() && m.finished == nil {
-		m.standing(func(at *node) bool {
-			if m.needsRaise(at) {
-				n++
-			}
-			return true
-		})
+		n += len(m.raises())
 	}
 	return n
 }

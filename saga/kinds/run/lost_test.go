@@ -72,19 +72,19 @@ func lossyRig(t *testing.T, n int64, definitions ...string) *rig {
 }
 
 // The start's answer is lost, the parent fails at once: its child, which is still at work, is undone.
-func TestReviewRevertAtWork(t *testing.T) {
+func TestRevertAtWork(t *testing.T) {
 	r := lossyRig(t, 1, child, "saga: p1\nsteps:\n  - {id: sub, run: child, input: {n: 1}, retry: none}\n")
 	r.both(r.start("p1", "null"))
 }
 
 // The same, and the parent goes on: the child is let go.
-func TestReviewContinues(t *testing.T) {
+func TestContinues(t *testing.T) {
 	r := lossyRig(t, 1, child, "saga: p2\nsteps:\n  - {id: sub, run: child, input: {n: 1}, retry: none, on_error: continue}\n")
 	r.both(r.start("p2", "null"))
 }
 
 // After a restart the child cannot be read for a moment: that does not mean that it was not started.
-func TestReviewBlind(t *testing.T) {
+func TestBlind(t *testing.T) {
 	r := newRig(t, child, "saga: p3\nsteps:\n  - id: both\n    parallel:\n      - {id: sub, run: child, input: {n: 1}, retry: none}\n      - {id: beside, sleep: 500ms}\n")
 	id := r.start("p3", "null")
 	r.await(id, "started", func(*saga.Machine) bool {
@@ -102,7 +102,7 @@ func TestReviewBlind(t *testing.T) {
 }
 
 // The child ends as failed: the parent ends too, or waits for a person.
-func TestReviewChildNotUndone(t *testing.T) {
+func TestChildNotUndone(t *testing.T) {
 	r := newRig(t, "saga: child\non_failure: stop\nsteps:\n  - {id: a, http: \"POST http://w/a\", body: {}, compensate: none}\n  - {id: b, http: \"POST http://w/b\", body: {}, compensate: none}\n",
 		"saga: p4\nsteps:\n  - {id: sub, run: child, retry: none}\n")
 	r.world.stop["POST b"] = true
@@ -111,7 +111,7 @@ func TestReviewChildNotUndone(t *testing.T) {
 }
 
 // The message that reverts a child could not be left: it is left again.
-func TestReviewRevertDoubt(t *testing.T) {
+func TestRevertDoubt(t *testing.T) {
 	r := newRig(t, child, parent)
 	r.world.stop["POST parent/after"] = true
 	r.stop()
@@ -140,7 +140,7 @@ func (conflicting) StartAs(context.Context, uuid.UUID, *saga.Definition, journal
 func (conflicting) Post(context.Context, journal.Mail) error { return nil }
 
 // A child whose start may still fail is not taken for started: nobody would ever tell of it.
-func TestReviewConflict(t *testing.T) {
+func TestConflict(t *testing.T) {
 	r := newRig(t, "saga: kid\nsteps: [{id: a, set: 1}]\n")
 	c := &run.Caller{Engine: conflicting{}, Sagas: r.store, Definitions: r.catalog}
 	id := uuid.Must(uuid.NewV7()).String()

@@ -55,7 +55,7 @@ finally:
       - {id: two, http: "POST http://w/tell", body: {s: "${saga.status}"}, retry: 1}
 `
 
-func TestReviewMixed(t *testing.T) {
+func TestMixed(t *testing.T) {
 	def, errs := dsl.Parse("definition", []byte(mixed), dsl.Options{Kinds: kinds.All()})
 	if errs != nil {
 		t.Fatal(errs)

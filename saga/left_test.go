@@ -81,7 +81,7 @@ func (h *hand) reply(path, text string) {
 }
 
 // A compensation, or a query, inside a repeat may read history after the loop has ended.
-func TestReviewHistoryAfterTheLoop(t *testing.T) {
+func TestHistoryAfterTheLoop(t *testing.T) {
 	h := byHand(t, `
 saga: x
 steps:
@@ -100,7 +100,7 @@ steps:
 }
 
 // A compensation in an inner loop may read a step of the outer iteration, after that has ended.
-func TestReviewReleaseOuter(t *testing.T) {
+func TestReleaseOuter(t *testing.T) {
 	h := byHand(t, `
 saga: x
 steps:

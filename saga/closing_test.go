@@ -1,5 +1,3 @@
-//go:build review
-
 package saga_test
 
 import (
@@ -14,10 +12,10 @@ import (
 	"recourse/saga"
 )
 
-// What is found and not mended: go test -tags review -run TestReview ./saga
+// What is found and not mended: go test -tags review -run Test ./saga
 
 // A task that is sent again to settle a doubt, before undoing, is not unwanted.
-func TestReviewSettlingTaskIsWanted(t *testing.T) {
+func TestSettlingTaskIsWanted(t *testing.T) {
 	h := byHand(t, `
 saga: x
 steps:
@@ -44,7 +42,7 @@ steps:
 }
 
 // A doubt that a person is to decide is not forgotten because a branch beside it has failed.
-func TestReviewAskedDoubtForgotten(t *testing.T) {
+func TestAskedDoubtForgotten(t *testing.T) {
 	h := byHand(t, `
 saga: x
 steps:
@@ -65,7 +63,7 @@ steps:
 	}
 }
 
-func TestReviewStuckWithoutInbox(t *testing.T) {
+func TestStuckWithoutInbox(t *testing.T) {
 	h := byHand(t, `
 saga: x
 steps:
@@ -84,7 +82,7 @@ steps:
 	}
 }
 
-func TestReviewBudgetCost(t *testing.T) {
+func TestBudgetCost(t *testing.T) {
 	for _, n := range []int{250, 500, 1000} {
 		items := make([]int, n)
 		in, _ := json.Marshal(map[string]any{"items": items})
