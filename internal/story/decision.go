@@ -2,6 +2,7 @@ package story
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"recourse/journal"
@@ -21,6 +22,16 @@ func (t *Teller) decided(r journal.Record) []Line {
 	}
 	after := t.next(saga.OutcomeData{Then: d.Then})
 	switch {
+	case d.Enter && len(d.Items) > 0:
+		return t.one("·", r.Path, "begins, items: "+strconv.Itoa(len(d.Items)), Plain)
+	case d.Enter:
+		return t.one("·", r.Path, "begins", Plain)
+	case r.Path == "": // a saga that another runs
+		return t.one("…", "", "has done its part: it ends, or is undone, with the saga that runs it", Plain)
+	case strings.HasSuffix(r.Path, "]") && d.Error != nil:
+		return t.one("✗", r.Path, d.Error.Title, Bad)
+	case strings.HasSuffix(r.Path, "]"): // an iteration
+		return t.one("✓", r.Path, result(d.Output), Good)
 	case d.Then == saga.ThenDone:
 		return t.one("✓", r.Path, strings.TrimRight("settled: it did happen "+result(d.Output), " "), Good)
 	case d.Then == saga.ThenFail:
@@ -75,7 +86,7 @@ func (t *Teller) order(r journal.Record) []Line {
 		text += " as " + d.Outcome
 	}
 	if d.Budget != nil {
-		text += ", budget " + strings.TrimSpace(d.Budget.Amount+" "+d.Budget.Currency)
+		text += ", budget " + budget(*d.Budget)
 	}
 	text += strings.TrimRight(" "+result(d.Output), " ")
 	if d.Reason != "" {
@@ -105,4 +116,15 @@ func order(d saga.OrderData) string {
 		return "retry under a new key"
 	}
 	return d.Do
+}
+
+func budget(b saga.BudgetData) string {
+	var limits []string
+	if b.Amount != "" {
+		limits = append(limits, strings.TrimSpace(b.Amount+" "+b.Currency))
+	}
+	if b.Tokens != 0 {
+		limits = append(limits, strconv.FormatInt(b.Tokens, 10)+" tokens")
+	}
+	return strings.Join(limits, " and ")
 }

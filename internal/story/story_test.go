@@ -86,6 +86,25 @@ steps:
     approval: {title: Ship it?}
 `
 
+const blocks = `
+saga: blocks
+steps:
+  - id: each
+    foreach: [a, b]
+    on_item_error: collect
+    steps:
+      - id: both
+        parallel:
+          - {id: len, set: "${len(item)}"}
+          - {id: up, set: "${upper(item)}"}
+      - {id: no, when: item == "b", fail: not b}
+    output: ${steps.up.output}
+  - id: poll
+    repeat: {until: index >= 1, max: 3}
+    steps:
+      - {id: round, set: "${index}"}
+`
+
 func ok(body string) saga.Answer {
 	return saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(body)}
 }
@@ -147,6 +166,7 @@ var stories = []struct {
 			}
 			return saga.Command{Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Data: json.RawMessage(`{"limit":25}`)}
 		}}},
+	{"blocks", blocks, nil, storytest.Script{}},
 	{"failing", verified, nil, storytest.Script{Input: `{"n":1}`}},
 }
 
@@ -178,6 +198,29 @@ func golden(t *testing.T, name, got string) {
 	}
 	if d := cmp.Diff(string(want), got); d != "" {
 		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
+	}
+}
+
+func TestTold(t *testing.T) {
+	tests := []struct {
+		name, want string
+		record     journal.Record
+	}{
+		{"a saga that another runs", "ends, or is undone, with the saga that runs it", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":1}`)}},
+		{"a budget of tokens", "change, budget 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"currency":"USD","tokens":500}}`)}},
+		{"a budget of both", "change, budget 2.00 USD and 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"amount":"2.00","currency":"USD","tokens":500}}`)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.record.Seq = 1
+			var got bytes.Buffer
+			if err := story.Write(&got, nil, []journal.Record{tt.record}, false); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(got.String(), tt.want) || strings.Contains(got.String(), "inbox") {
+				t.Errorf("got %s, want %s", got.String(), tt.want)
+			}
+		})
 	}
 }
 
