@@ -100,7 +100,7 @@ func (s *server) authorize(k *call) error {
 		return err
 	}
 	if !slices.Contains(allowed[who.role], op) {
-		return fail("forbidden", "the key %q is a %s, which may not %s: use a key of another role", who.name, who.role, op)
+		return fail("forbidden", "the key %q has the role %s, which may not %s: use a key of another role", who.name, who.role, op)
 	}
 	k.who = who
 	return nil

@@ -76,7 +76,7 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 		case !fresh && have.Fingerprint != mark:
 			return keyReused()
 		case !fresh && !have.Done:
-			return fail("key_in_flight", "the first request has not been answered: ask again in a second").after(1)
+			return fail("key_in_flight", "the first request has not been answered: ask again in a second. If the server's process died over it, the key is free after a minute, of a claim of tasks after two at most").after(1)
 		case !fresh:
 			return replay(c, have)
 		}

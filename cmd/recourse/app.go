@@ -73,6 +73,10 @@ func (a *app) dispatch() error {
 			_ = parse.Context.PrintUsage(false)
 			return exit(exitUsage, errors.New("name a command; `recourse demo` is a good first one"))
 		}
+		if errors.Is(err, errConfig) { // under the name of whichever flag was looked up first
+			_, said, _ := strings.Cut(err.Error(), errConfig.Error())
+			return exit(exitUsage, errors.New(errConfig.Error()+said))
+		}
 		return exit(exitUsage, fmt.Errorf("%w; `recourse --help` lists commands, `recourse COMMAND --help` their flags", err))
 	}
 	return ctx.Run(a)

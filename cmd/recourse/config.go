@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v4"
 
+	"recourse/saga/dsl"
 	"recourse/saga/kinds/llm"
 )
 
@@ -87,7 +88,8 @@ func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
 			continue
 		}
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("%w %s: there is no setting %q; there are %s", errConfig, path, name, strings.Join(append(known, sections...), ", "))
+			known = append(known, sections...)
+			return fmt.Errorf("%w %s: there is no setting %q%s; there are %s", errConfig, path, name, dsl.Suggest(name, known), strings.Join(known, ", "))
 		}
 		text, err := plain(value)
 		if err != nil {

@@ -58,6 +58,8 @@ func TestBadConfigFiles(t *testing.T) {
 		"listen: {a: 1}":           "listen",
 		"egress-allow: [1]":        "list of texts",
 		"while-stdin: true":        "no setting",
+		"sink: []":                 "recourse: config file",
+		"retension: 1d":            "did you mean \"retention\"",
 		"node-lease: soon":         "node-lease",
 		"listen: a\nlisten: b\n":   "config file",
 		"config: other.yaml":       "no setting",

@@ -50,6 +50,7 @@ type applied struct {
 type publishing struct {
 	file, kind, name string
 	src              []byte
+	warnings         []saga.Finding
 }
 
 // Run checks all files first, so that a mistake in one publishes none.
@@ -68,6 +69,9 @@ func (c *applyCmd) Run(a *app) error {
 	}
 	list := make([]applied, len(todo))
 	for i, p := range todo {
+		for _, w := range p.warnings {
+			a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
+		}
 		d, created, err := publish(cl, p.kind, p.name, p.src)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
@@ -117,7 +121,8 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 		} else if err := actions.read(f, src); err != nil {
 			report(err)
 		} else {
-			acts = append(acts, publishing{f, "action", actions.list[len(actions.list)-1].Name, src})
+			act := actions.list[len(actions.list)-1]
+			acts = append(acts, publishing{file: f, kind: "action", name: act.Name, src: src, warnings: act.Warnings})
 		}
 	}
 	for i := range defs {
@@ -126,7 +131,7 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 			report(errs)
 			continue
 		}
-		defs[i].name = def.Name
+		defs[i].name, defs[i].warnings = def.Name, def.Warnings
 	}
 	if bad {
 		return nil, exit(exitUsage, errors.New("nothing was published: mend the errors above first"))

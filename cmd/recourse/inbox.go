@@ -65,13 +65,13 @@ func (c *inboxCmd) Run(a *app) error {
 		if i > 0 {
 			a.printf("\n")
 		}
-		a.entry(e)
+		a.entry(e, cl)
 	}
 	return nil
 }
 
-// entry prints an entry, and the command that deals with it.
-func (a *app) entry(e inboxEntry) {
+// entry prints an entry, and the commands that deal with it.
+func (a *app) entry(e inboxEntry, cl *client) {
 	a.printf("%s  %s\n", story.Paint(e.Kind, story.Doubt, a.colour), story.Paint(story.Short(e.Title, 200), story.Strong, a.colour))
 	a.printf("  saga %s  %s  step %s, since %s\n", e.Saga, e.Definition, e.Path, clock(e.Since.Time))
 	if e.Request != nil {
@@ -81,16 +81,34 @@ func (a *app) entry(e inboxEntry) {
 		a.printf("  shown: %s\n", story.Short(string(e.Shown), 200))
 	}
 	a.printf("  %s\n", story.Short(e.Detail, 600))
+	path := e.Path
+	if strings.ContainsAny(path, "[]") { // which some shells take for a pattern
+		path = "'" + path + "'"
+	}
 	switch e.Kind {
-	case saga.InboxBudget:
+	case saga.InboxBudget: // what is not named in the order stays as it is
+		raise, auth := `"2.00 USD"`, ""
+		if cl.key != "" {
+			auth = ` -H "Authorization: Bearer $RECOURSE_API_KEY"`
+		}
+		if strings.Contains(e.Detail, " tokens;") {
+			raise = `{"tokens": 100000}`
+		}
+		a.printf("  → curl -X PATCH %s/v1/sagas/%s -H 'If-Match: *' -H 'Content-Type: application/json' -d '{\"budget\": %s}'%s\n", cl.base, e.Saga, raise, auth)
+		a.printf("  → recourse cancel %s --reason \"…\"\n", e.Saga)
 		return
 	case saga.InboxApproval:
-		a.printf("  → recourse approve|reject %s '%s'\n", e.Saga, e.Path)
+		data := ""
+		if len(e.Form) > 0 {
+			data = " --data '{…}'"
+		}
+		a.printf("  → recourse approve %s %s%s\n", e.Saga, path, data)
+		a.printf("  → recourse reject %s %s --comment \"…\"\n", e.Saga, path)
 		return
 	}
 	if e.Path == "" { // it is about the saga, not about a step
 		a.printf("  → recourse resume %s --reason \"…\"\n", e.Saga)
 		return
 	}
-	a.printf("  → recourse resolve %s %s --outcome %s --reason \"…\"\n", e.Saga, e.Path, strings.Join(e.Actions, "|"))
+	a.printf("  → recourse resolve %s %s --outcome %s --reason \"…\"\n", e.Saga, path, strings.Join(e.Actions, "|"))
 }

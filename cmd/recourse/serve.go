@@ -172,7 +172,7 @@ func (c *serveCmd) guarded(ctx context.Context, store journal.Store) (bool, erro
 		}
 	}
 	return false, exit(exitUsage, fmt.Errorf("--listen %s can be reached from other machines, and the database has no API key: "+
-		"make one with `recourse keys create --role admin --name …`, or listen on 127.0.0.1", c.Listen))
+		"make one with `recourse keys create --role admin --name …` and this --database, or listen on 127.0.0.1", c.Listen))
 }
 
 func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]json.RawMessage, keys bool, log *slog.Logger) error {

@@ -2,6 +2,7 @@ package story
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"recourse/journal"
@@ -99,7 +100,7 @@ func (t *Teller) order(r journal.Record) []Line {
 		text += " as " + d.Outcome
 	}
 	if d.Budget != nil {
-		text += ", budget " + strings.TrimSpace(d.Budget.Amount+" "+d.Budget.Currency)
+		text += ", budget " + budget(*d.Budget)
 	}
 	text += strings.TrimRight(" "+result(d.Output), " ")
 	if d.Reason != "" {
@@ -129,4 +130,15 @@ func order(d saga.OrderData) string {
 		return "retry under a new key"
 	}
 	return d.Do
+}
+
+func budget(b saga.BudgetData) string {
+	var limits []string
+	if b.Amount != "" {
+		limits = append(limits, strings.TrimSpace(b.Amount+" "+b.Currency))
+	}
+	if b.Tokens != 0 {
+		limits = append(limits, strconv.FormatInt(b.Tokens, 10)+" tokens")
+	}
+	return strings.Join(limits, " and ")
 }

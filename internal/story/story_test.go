@@ -206,6 +206,29 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+func TestTold(t *testing.T) {
+	tests := []struct {
+		name, want string
+		record     journal.Record
+	}{
+		{"a saga that another runs", "ends, or is undone, with the saga that runs it", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":1}`)}},
+		{"a budget of tokens", "change, budget 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"currency":"USD","tokens":500}}`)}},
+		{"a budget of both", "change, budget 2.00 USD and 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"amount":"2.00","currency":"USD","tokens":500}}`)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.record.Seq = 1
+			var got bytes.Buffer
+			if err := story.Write(&got, nil, []journal.Record{tt.record}, false); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(got.String(), tt.want) || strings.Contains(got.String(), "inbox") {
+				t.Errorf("got %s, want %s", got.String(), tt.want)
+			}
+		})
+	}
+}
+
 func TestTellUnreadable(t *testing.T) {
 	records := []journal.Record{
 		{Seq: 1, Kind: journal.Started, Data: json.RawMessage(`[]`)},

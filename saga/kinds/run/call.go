@@ -86,7 +86,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: version, Input: req.Body, Vars: c.Vars, Actor: "saga " + parent.String(),
 		Parent: &saga.ParentData{Saga: parent.String(), Path: req.Headers[HeaderPath], Depth: depth, Starter: req.Headers[HeaderStart]}})
 	if len(findings) > 0 {
-		return refused("invalid_start", "%s%s", findings[0].Pointer+": ", findings[0].Detail)
+		return refused("invalid_start", "%s v%d does not take this start: %s: %s", name, version, findings[0].Pointer, findings[0].Detail)
 	}
 	err = c.Engine.StartAs(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent}, data)
 	switch {
