@@ -1,6 +1,11 @@
 package invariant
 
-import "recourse/journal"
+import (
+	"slices"
+
+	"recourse/journal"
+	"recourse/saga"
+)
 
 // attempt names an attempt of a step.
 type attempt struct {
@@ -12,11 +17,12 @@ type attempt struct {
 // owners is invariant 3, as far as a journal shows it: the outcome of an attempt is
 // written by the node that made it, or by one that took the saga over because that node's
 // lease had ended; so nothing of that node may follow. Nodes that hand a
-// saga over between attempts may get it back.
+// saga over between attempts may get it back, and so may those that did so while a worker or
+// another saga had the attempt.
 func (c *look) owners(t *tale) {
 	by := make(map[attempt]string)
 	heir := make(map[string]journal.Record) // of a node that was taken over from: its successor's first record
-	for _, r := range t.Records {
+	for i, r := range t.Records {
 		if first, ok := heir[r.Node]; ok {
 			c.say(3, r.Seq, "record %d is by node %s, which node %s had taken over from with record %d", r.Seq, r.Node, first.Node, first.Seq)
 			return
@@ -27,11 +33,33 @@ func (c *look) owners(t *tale) {
 		at := attempt{r.Path, r.Way, r.Attempt}
 		switch r.Kind {
 		case journal.Intent:
-			by[at] = r.Node
+			if !t.outside(r, t.data[i].(*saga.IntentData)) {
+				by[at] = r.Node
+			}
 		case journal.Outcome:
 			if node, ok := by[at]; ok && node != r.Node {
 				heir[node] = r
 			}
 		}
 	}
+}
+
+// outside reports whether others than the intent's node perform the attempt: workers, and other sagas.
+func (t *tale) outside(r journal.Record, d *saga.IntentData) bool {
+	path, query := saga.SplitQuery(r.Path)
+	if query {
+		return false
+	}
+	if t.Definition == nil || t.Definition.Step(path) == nil {
+		return d.Request != nil && slices.Contains([]string{"TASK", "RUN", "REVERT"}, d.Request.Method)
+	}
+	step := t.Definition.Step(path)
+	if r.Way == journal.Undo && step.Compensate != nil {
+		step = &step.Compensate.Step
+	}
+	switch step.Body.(type) {
+	case saga.Queued, saga.Spawner:
+		return true
+	}
+	return false
 }

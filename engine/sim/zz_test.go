@@ -1,0 +1,5 @@
+package sim
+
+import "testing"
+
+func TestDefs(t *testing.T) { definitions() }
