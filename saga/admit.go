@@ -368,7 +368,9 @@ func (m *Machine) applyOrder(r journal.Record) error {
 		return nil
 	case "revert":
 		m.reverted, m.forced = true, true
-		m.reason = m.ordered("operator", "its parent was undone", d)
+		if m.reason == nil {
+			m.reason = m.ordered("operator", "its parent was undone", d)
+		}
 		return nil
 	case "approve", "reject":
 		return m.applyApproval(r, d)

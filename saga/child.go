@@ -178,11 +178,18 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 		return list
 	}
 	for _, n := range m.order {
-		if !n.child.IsNil() && n.do.state == done && n.undo.state != done {
+		if n.childLeft() {
 			list = append(list, m.post(n.child, "release", Command{Do: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
 		}
 	}
 	return list
+}
+
+// childLeft reports whether the step may have started a saga that has neither told how it failed nor that
+// it is undone: one that a person has settled the step for still waits for a word.
+func (n *node) childLeft() bool {
+	undone := n.undo.state == done && n.undo.class == journal.Succeeded
+	return !n.child.IsNil() && !undone && !(n.do.state == failed && n.do.class == journal.Refused)
 }
 
 // post makes a message to another saga, the same whenever it is made.
@@ -210,9 +217,10 @@ func (m *Machine) Orphaned() []journal.Mail {
 	return list
 }
 
-// admitParent lets only the parent's words through, to a saga that waits for them.
+// admitParent lets the parent's word through, once. It may come before the saga waits for it: a parent
+// that does not know whether it has started the saga goes on without it.
 func (m *Machine) admitParent() *Refusal {
-	if !m.held || m.reverted || m.released {
+	if m.started.Parent == nil || m.reverted || m.released {
 		return refusal("not_held", "the saga does not wait for its parent", "")
 	}
 	return nil
