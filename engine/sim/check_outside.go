@@ -168,7 +168,7 @@ func (s *sim) checkChild(h journal.Head, parent *saga.Machine, records []journal
 		s.violate(h.ID, "its parent is compensated, and it succeeded")
 	case parent.Status() == saga.Failed && status == saga.Succeeded && !none && !left:
 		s.violate(h.ID, "its parent failed without naming it, and it succeeded")
-	case !stands && status == saga.Succeeded:
+	case !stands && status == saga.Succeeded && !left:
 		s.violate(h.ID, "it succeeded, and its parent's step did not")
 	}
 }

@@ -53,14 +53,11 @@ func everyone() []someone {
 	return append([]someone{client, {"eve", "guest"}, {"mallory", "guest"}}, staff...)
 }
 
-// gather has people decide approvals, and others send signals, now and then, while there are faults.
+// gather has people decide approvals, and others send signals, now and then.
 func (s *sim) gather() {
 	s.after(s.aside.between(400*time.Millisecond, 2*time.Second), func() {
-		if s.healed {
-			return
-		}
 		defer s.gather()
-		if s.aside.IntN(3) == 0 {
+		if !s.healed && s.aside.IntN(3) == 0 {
 			s.signalSome()
 			return
 		}
@@ -77,7 +74,7 @@ func (s *sim) gather() {
 // decide has somebody approve or reject, rightly or not.
 func (s *sim) decide(in journal.Entry) {
 	who, c := staff[s.aside.IntN(len(staff))], decision(in)
-	if s.aside.IntN(4) == 0 {
+	if !s.healed && s.aside.IntN(4) == 0 {
 		c.Do = "reject"
 	}
 	if s.fault(WrongHash, in.Path) {

@@ -1,5 +1,0 @@
-package sim
-
-import "testing"
-
-func TestDefs(t *testing.T) { definitions() }
