@@ -65,6 +65,9 @@ func (t *TaskResult) Answer() Answer {
 		a.Status, a.Body = 200, t.Output
 	case string(journal.TaskExpired):
 		a.Code, a.Detail = "heartbeat_lost", "the worker was silent for longer than its lease, or worked for longer than the time-out"
+		if mutant.On("task-expiry-settles") {
+			a.Code = "task_failed"
+		}
 	case string(journal.TaskWithdrawn):
 		a.Sent, a.Code, a.Detail = false, "withdrawn", "no worker had taken the task when it was not wanted any more"
 	default:

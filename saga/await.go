@@ -12,6 +12,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -98,7 +99,7 @@ func (m *Machine) take(n *node) {
 	if n.awaited == nil || n.do.state != awaiting || n.awaited.Signal == "" {
 		return
 	}
-	if early := m.signals[n.awaited.Signal]; len(early) > 0 {
+	if early := m.signals[n.awaited.Signal]; len(early) > 0 && !mutant.On("signal-twice") {
 		m.signals[n.awaited.Signal] = early[1:]
 	}
 }
@@ -146,6 +147,7 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 	}
 	a := n.awaited.Approval
 	switch {
+	case n.do.state == done && mutant.On("approval-twice"):
 	case n.do.state != awaiting || m.undoing && !n.in.final || m.ending(n):
 		return refusal("decided", "the approval of step "+o.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
 	case o.Shown != "" && o.Shown != a.ShownHash:

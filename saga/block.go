@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -187,7 +188,7 @@ func (m *Machine) begin(n *node, e Entered) error {
 // fill begins as many of the block's groups as may run.
 func (m *Machine) fill(n *node) {
 	b := n.block
-	for b.begun < b.layout.count() && !b.ended && !b.closing() && (b.layout.Limit == 0 || len(b.active) < b.layout.Limit) {
+	for b.begun < b.layout.count() && !b.ended && !b.closing() && (b.layout.Limit == 0 || len(b.active) < b.layout.Limit || mutant.On("limit-ignored")) {
 		g := &group{owner: n, final: n.in.final, prefix: n.in.prefix, index: b.begun}
 		if l := b.layout.Loop; l != nil {
 			g.steps, g.prefix = l.Steps, n.path+"["+strconv.Itoa(b.begun)+"]."
@@ -283,6 +284,9 @@ func (m *Machine) decideBlock(n *node) []Decision {
 // settleOpen waits for what is under way in groups whose end is decided: attempts, and
 // queries about attempts in doubt. pending is false when there is nothing of that.
 func (m *Machine) settleOpen(groups []*group) (ds []Decision, pending bool) {
+	if mutant.On("siblings-not-awaited") {
+		return nil, false
+	}
 	for _, g := range groups {
 		g.walk(func(n *node) bool {
 			switch n.do.state {
@@ -456,7 +460,7 @@ func (m *Machine) giveUp(n *node) {
 	if n.do.state.inbox() || n.do.state == awaiting || n.query.state.inbox() {
 		m.asks++
 	}
-	if n.do.doubt {
+	if n.do.doubt && !mutant.On("left-behind-is-failure") {
 		n.do.state = doubted
 		n.query.request = nil
 		return

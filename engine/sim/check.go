@@ -110,6 +110,7 @@ func (s *sim) checkSaga(h journal.Head, records []journal.Record) *saga.Machine 
 	s.checkPivot(h.ID, m.Definition(), records)
 	s.checkTasks(m.Definition(), h.ID, records)
 	s.checkApprovals(h.ID, starter(records), records)
+	s.checkSignals(m.Definition(), h.ID, records)
 	return m
 }
 

@@ -120,6 +120,37 @@ func (s *sim) checkApprovals(id uuid.UUID, starter string, records []journal.Rec
 	}
 }
 
+// checkSignals: each message is one signal, and each signal is used up once.
+func (s *sim) checkSignals(def *saga.Definition, id uuid.UUID, records []journal.Record) {
+	kept := make(map[string]int) // by payload
+	mail := make(map[string]bool)
+	for _, r := range records {
+		switch r.Kind {
+		case journal.Signalled:
+			var d saga.SignalData
+			mustRead(r, &d)
+			if mail[d.Mail] {
+				s.violate(id, "message %s is two signals", d.Mail)
+			}
+			mail[d.Mail] = true
+			kept[string(d.Payload)]++
+		case journal.Outcome:
+			step := def.Step(r.Path)
+			if step == nil || r.Class != journal.Succeeded {
+				continue
+			}
+			if _, ok := step.Body.(saga.Receiver); !ok {
+				continue
+			}
+			var d saga.OutcomeData
+			mustRead(r, &d)
+			if kept[string(d.Output)]--; kept[string(d.Output)] < 0 {
+				s.violate(id, "%s took a signal that was not sent, or was used up: %s", r.Path, d.Output)
+			}
+		}
+	}
+}
+
 // childAt returns the head of a saga that a step runs, nil if there is none.
 func (s *sim) childAt(parent uuid.UUID, path string) *journal.Head {
 	for _, h := range s.heads() {
