@@ -243,6 +243,7 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 			}
 			continue
 		}
+		c.At = l.now
 		rec, err := r.m.Admit(m.ID, c)
 		var no *saga.Refusal
 		if errors.As(err, &no) {

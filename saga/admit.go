@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -36,6 +37,8 @@ type Command struct {
 	Data  json.RawMessage `json:"data,omitempty"`
 	// Trusted: the server has no keys, and cannot tell who the actor is.
 	Trusted bool `json:"trusted,omitempty"`
+	// At is when the saga reads it, by its node.
+	At time.Time `json:"-"`
 	// Of signal; Data is the payload.
 	Name string `json:"name,omitempty"`
 	// Of task: how a worker's attempt has ended.
@@ -160,7 +163,7 @@ func (m *Machine) orderRecord(kind journal.Kind, mail uuid.UUID, o Command, reje
 	d := OrderData{Mail: mail.String(), Do: o.Do, Actor: o.Actor, Reason: o.Reason, Mode: o.Mode, Outcome: o.Outcome,
 		Output: o.Output, NewKey: o.NewKey, Budget: o.Budget, Labels: o.Labels, Rejected: rejected}
 	if o.Do == "approve" || o.Do == "reject" {
-		d.Output, d.Shown = o.Data, o.Shown
+		d.Output, d.Shown, d.Role = o.Data, o.Shown, o.Role
 	}
 	r := journal.Record{Kind: kind, Path: o.Path, Data: encode(d)}
 	if o.Path != "" {
