@@ -165,6 +165,9 @@ func (l *Lane) load(ev Loaded) {
 			}
 		}
 		for _, s := range m.Respawn() {
+			if mutant.On("respawn-forgotten") {
+				break
+			}
 			r.open++
 			r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
 			l.emit(Perform{ID: id, Node: l.node, Permit: &r.permit, Send: s})
@@ -240,6 +243,7 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 			}
 			continue
 		}
+		c.At = l.now
 		rec, err := r.m.Admit(m.ID, c)
 		var no *saga.Refusal
 		if errors.As(err, &no) {
@@ -265,7 +269,9 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 		r.next.Records = make([]journal.Record, 0, 2) // an outcome and the next intent
 	}
 	r.next.Records = append(r.next.Records, rec)
-	r.next.Post = append(r.next.Post, r.m.Posts(rec)...)
+	if !mutant.On("posts-forgotten") {
+		r.next.Post = append(r.next.Post, r.m.Posts(rec)...)
+	}
 	r.moved, r.watches = l.now, 0
 	return nil
 }
@@ -342,7 +348,9 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			}
 			return true, nil
 		case saga.Write:
-			r.next.Events = append(r.next.Events, d.Events...)
+			if !mutant.On("events-forgotten") {
+				r.next.Events = append(r.next.Events, d.Events...)
+			}
 			return true, l.write(r, d.Record)
 		}
 	}

@@ -20,11 +20,11 @@ const mailCommand = "command"
 // reapOnce has the sagas know of up to reapLimit tasks that nobody will end: those whose worker fell silent or took too
 // long, and those that were not wanted any more before anybody had begun them. It says how many there were.
 func reapOnce(ctx context.Context, tasks journal.Tasks) (int, error) {
-	return tasks.ReapTasks(ctx, reapLimit, reaped)
+	return tasks.ReapTasks(ctx, reapLimit, Reaped)
 }
 
-// reaped is what a task's saga is told.
-func reaped(t journal.Task, fate journal.Fate) journal.Mail {
+// Reaped is what a task's saga is told.
+func Reaped(t journal.Task, fate journal.Fate) journal.Mail {
 	data, err := journal.Encode(saga.Command{Do: "task", Path: t.Path, Way: t.Way, Attempt: t.Attempt, Task: &saga.TaskResult{Fate: string(fate)}})
 	if err != nil {
 		panic(err) // it holds nothing that cannot be written

@@ -80,7 +80,8 @@ type Log interface {
 	// Append is idempotent: records that stand there already with the same hash
 	// count as written, and what came with them is not done a second time. Of records
 	// that stand in part the rest is written, with all that came with it. Giving up,
-	// without records, a saga that is not the node's any more is no error and does nothing.
+	// without records, a saga that is not the node's any more is no error and does nothing. Nor does an append
+	// without records whose Row is of fewer records than the journal has (see Append.Overtaken): it comes late, behind what it was repeated for.
 	Append(ctx context.Context, node string, batch []Append) ([]Result, error)
 
 	// Claim makes the node the owner of up to limit sagas that nobody owns and whose
@@ -132,6 +133,12 @@ type Append struct {
 	// Post are messages to other sagas, as Log.Post leaves them; to one that is not there they are dropped. They are posted
 	// behind all else of the batch: a saga that it starts is there.
 	Post []Mail
+}
+
+// Overtaken reports whether the append brings only a row, of fewer records than the journal, which ends at last, has: an earlier
+// try of it went through, or none of it is wanted any more. Done now it would put the saga back, and give up one that is under way.
+func (a *Append) Overtaken(last int64) bool {
+	return len(a.Records) == 0 && a.Start == nil && a.Row != nil && a.Row.Seq > 0 && a.Row.Seq < last
 }
 
 // Due reports whether the append gives up a saga that somebody should take on at once.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -36,6 +37,8 @@ type Command struct {
 	Data  json.RawMessage `json:"data,omitempty"`
 	// Trusted: the server has no keys, and cannot tell who the actor is.
 	Trusted bool `json:"trusted,omitempty"`
+	// At is when the saga reads it, by its node.
+	At time.Time `json:"-"`
 	// Of signal; Data is the payload.
 	Name string `json:"name,omitempty"`
 	// Of task: how a worker's attempt has ended.
@@ -66,6 +69,9 @@ func (t *TaskResult) Answer() Answer {
 		a.Status, a.Body = 200, t.Output
 	case string(journal.TaskExpired):
 		a.Code, a.Detail = "heartbeat_lost", "the worker was silent for longer than its lease, or worked for longer than the time-out"
+		if mutant.On("task-expiry-settles") {
+			a.Code = "task_failed"
+		}
 	case string(journal.TaskWithdrawn):
 		a.Sent, a.Code, a.Detail = false, "withdrawn", "no worker had taken the task when it was not wanted any more"
 	default:
@@ -158,7 +164,7 @@ func (m *Machine) orderRecord(kind journal.Kind, mail uuid.UUID, o Command, reje
 	d := OrderData{Mail: mail.String(), Do: o.Do, Actor: o.Actor, Reason: o.Reason, Mode: o.Mode, Outcome: o.Outcome,
 		Output: o.Output, NewKey: o.NewKey, Budget: o.Budget, Labels: o.Labels, Rejected: rejected}
 	if o.Do == "approve" || o.Do == "reject" {
-		d.Output, d.Shown = o.Data, o.Shown
+		d.Output, d.Shown, d.Role = o.Data, o.Shown, o.Role
 	}
 	r := journal.Record{Kind: kind, Path: o.Path, Data: encode(d)}
 	if o.Path != "" {

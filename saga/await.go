@@ -12,6 +12,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -98,7 +99,7 @@ func (m *Machine) take(n *node) {
 	if n.awaited == nil || n.do.state != awaiting || n.awaited.Signal == "" {
 		return
 	}
-	if early := m.signals[n.awaited.Signal]; len(early) > 0 {
+	if early := m.signals[n.awaited.Signal]; len(early) > 0 && !mutant.On("signal-twice") {
 		m.signals[n.awaited.Signal] = early[1:]
 	}
 }
@@ -146,8 +147,11 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 	}
 	a := n.awaited.Approval
 	switch {
+	case n.do.state == done && mutant.On("approval-twice"):
 	case n.do.state != awaiting || m.undoing && !n.in.final || m.ending(n):
 		return refusal("decided", "the approval of step "+o.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
+	case !n.do.retryAt.IsZero() && o.At.Truncate(time.Millisecond).After(n.do.retryAt):
+		return refusal("decided", "the approval of step "+o.Path+" has expired", "nobody had decided by "+n.do.retryAt.UTC().Format(journal.TimeFormat))
 	case o.Shown != "" && o.Shown != a.ShownHash:
 		return refusal("stale", "what was shown is not what is to be decided", "read the inbox entry again: it shows "+a.ShownHash)
 	case o.Shown == "" && o.Do == "approve":

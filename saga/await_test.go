@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -55,6 +56,49 @@ func TestFourEyesOfChildren(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %q, want %q", who, got, want)
+		}
+	}
+}
+
+// An approval that has expired is not given, even if the saga has not been woken yet.
+func TestApprovalTooLate(t *testing.T) {
+	def, errs := dsl.Parse("t", []byte("saga: x\nsteps:\n  - {id: ok, approval: {title: Yes?}, timeout: 1m}\n"), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	p := &player{t: t, def: def, m: saga.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))}
+	p.write(p.m.Start(saga.StartedData{Definition: "x", Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null"), Actor: "ann"}))
+	for len(p.m.Inbox()) == 0 && p.step() {
+	}
+	c := saga.Command{Do: "approve", Path: "ok", Shown: p.m.Inbox()[0].ShownHash, Actor: "bob", Role: "approver"}
+	for after, ok := range map[time.Duration]bool{time.Minute: true, time.Minute + time.Millisecond: false} {
+		c.At = p.m.At().Add(after)
+		if _, err := p.m.Admit(uuid.NewV5(p.m.ID(), "bob"), c); (err == nil) != ok {
+			t.Errorf("after %v: %v", after, err)
+		}
+	}
+}
+
+// A parent's word may come before its child waits for it.
+func TestRevertedOnTheWay(t *testing.T) {
+	def, errs := dsl.Parse("t", []byte("saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n"), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	for do, want := range map[string]saga.Status{"revert": saga.Compensated, "release": saga.Succeeded} {
+		p := &player{t: t, def: def, m: saga.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))}
+		p.write(p.m.Start(saga.StartedData{Definition: "x", Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null"),
+			Parent: &saga.ParentData{Saga: "01920000-0000-7000-8000-000000000002", Path: "child", Depth: 1}}))
+		p.step()
+		r, err := p.m.Admit(uuid.NewV5(p.m.ID(), do), saga.Command{Do: do})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.write(r)
+		for p.step() {
+		}
+		if p.m.Status() != want {
+			t.Errorf("%s: %s, want %s", do, p.m.Status(), want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -188,7 +189,7 @@ func (m *Machine) begin(n *node, e Entered) error {
 // fill begins as many of the block's groups as may run.
 func (m *Machine) fill(n *node) {
 	b := n.block
-	for b.begun < b.layout.count() && !b.ended && !b.closing() && (b.layout.Limit == 0 || len(b.active) < b.layout.Limit) {
+	for b.begun < b.layout.count() && !b.ended && !b.closing() && (b.layout.Limit == 0 || len(b.active) < b.layout.Limit || mutant.On("limit-ignored")) {
 		g := &group{owner: n, final: n.in.final, prefix: n.in.prefix, index: b.begun}
 		if l := b.layout.Loop; l != nil {
 			g.steps, g.prefix = l.Steps, n.path+"["+strconv.Itoa(b.begun)+"]."
@@ -290,6 +291,9 @@ func (n *node) goesOn() bool { return n.step.Continue || n.in.final || n.contain
 // queries about attempts in doubt; with whole, for all that is in doubt, since nothing else will come back to
 // it. pending is false when there is nothing of that.
 func (m *Machine) settleOpen(groups []*group, whole bool) (ds []Decision, pending bool) {
+	if mutant.On("siblings-not-awaited") {
+		return nil, false
+	}
 	for _, g := range groups {
 		g.walk(func(n *node) bool {
 			switch n.do.state {
@@ -489,7 +493,7 @@ func (m *Machine) giveUp(n *node) {
 	if n.do.state.inbox() || n.do.state == awaiting || n.query.state.inbox() {
 		m.asks++
 	}
-	if n.do.doubt {
+	if n.do.doubt && !mutant.On("left-behind-is-failure") {
 		n.do.state = doubted
 		n.query.request = nil
 		return

@@ -179,11 +179,18 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 		return list
 	}
 	for _, n := range m.order {
-		if !n.child.IsNil() && (n.do.state == done || n.do.doubt) && n.undo.state != done {
+		if n.childLeft() {
 			list = append(list, m.post(n.child, "release", Command{Do: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
 		}
 	}
 	return list
+}
+
+// childLeft reports whether the step may have started a saga that has neither told how it failed nor that
+// it is undone: one that a person has settled the step for still waits for a word.
+func (n *node) childLeft() bool {
+	undone := n.undo.state == done && n.undo.class == journal.Succeeded
+	return !n.child.IsNil() && !undone && !(n.do.state == failed && n.do.class == journal.Refused)
 }
 
 // post makes a message to another saga, the same whenever it is made.

@@ -217,6 +217,7 @@ type OrderData struct {
 	Budget   *BudgetData       `json:"budget,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Shown    string            `json:"shown,omitempty"` // of an approval: the hash of what was decided on; Output is what came with it
+	Role     string            `json:"role,omitempty"`  // and the actor's, as approvers may be roles
 	Rejected *Failure          `json:"rejected,omitempty"`
 }
 

@@ -81,6 +81,14 @@ steps:
     steps:
       - {id: g, http: "POST http://w/g", body: {before: "${len(history)}"}, retry: 1, compensate: {http: "DELETE http://w/g?key=${key}"}}
       - {id: verify, when: index > 0, set: "${index}"}
+  - id: outside
+    parallel:
+      - {id: ok, approval: {title: "Go on with ${input.n}?", approvers: [ops], show: {n: "${input.n}"}, form: {limit: "integer = 1"}}, timeout: 1h, four_eyes: true}
+      - {id: go, signal: go, timeout: 1h}
+      - {id: pack, task: pack, input: {n: "${input.n}"}, retry: 2, in_doubt: ask, compensate: {http: "DELETE http://w/pack/${output.id}"}}
+      - {id: carry, task: carry, in_doubt: fail, retry: 2, compensate: {task: uncarry, input: {key: "${key}"}}}
+      - {id: sub, run: other, input: {n: "${input.n}"}}
+  - {id: said, emit: order.packed, to: [bus], data: {by: "${steps.ok.output.by}"}}
   - {id: pay, http: "POST http://w/pay", body: {lost: "${len(steps.some.failed)}"}, in_doubt: ask, pivot: true}
   - id: both
     parallel:
@@ -103,6 +111,8 @@ var orders = []saga.Command{
 	{Do: "cancel"}, {Do: "cancel", Mode: "stop"}, {Do: "pause"}, {Do: "resume"}, {Do: "compensate"}, {Do: "retry"}, {Do: "retry", NewKey: true},
 	{Do: "patch", Budget: &saga.BudgetData{Amount: "2.00", Currency: "USD"}}, {Do: "patch", Labels: map[string]string{"a": "b"}},
 	{Do: "resolve", Outcome: "succeeded", Output: json.RawMessage(`{"id":"y"}`)}, {Do: "resolve", Outcome: "failed"}, {Do: "resolve", Outcome: "retry"},
+	{Do: "approve", Actor: "ann", Role: "ops"}, {Do: "approve", Actor: "ann", Role: "ops"}, {Do: "reject", Actor: "ann", Role: "ops", Reason: "no"}, {Do: "approve", Actor: "eve", Role: "guest"},
+	{Do: "signal", Name: "go", Data: json.RawMessage(`{"a":1}`)}, {Do: "signal", Name: "go", Data: json.RawMessage(`{"a":1}`)}, {Do: "signal", Name: "gone"},
 	{Do: "resolve", Outcome: "skip"}, {Do: "resolve", Outcome: "compensated"}, {Do: "resolve", Outcome: "retry", Output: json.RawMessage(`{"id":"z"}`)},
 }
 
@@ -193,6 +203,9 @@ func (h *history) tale() (out string) {
 // step does one thing: an order now and then, else what the machine wants.
 func (h *history) step() bool {
 	h.now = h.now.Add(time.Duration(rapid.IntRange(0, 2000).Draw(h.t, "ms")) * time.Millisecond)
+	if h.kindly && len(h.open) == 0 {
+		h.approve()
+	}
 	if !h.kindly && rapid.IntRange(0, 29).Draw(h.t, "order?") == 29 {
 		return h.order()
 	}
@@ -251,6 +264,21 @@ func (h *history) answer() string {
 	return rapid.SampledFrom(answers).Draw(h.t, "answer")
 }
 
+// approve has everybody say yes, and sends the signal that is waited for.
+func (h *history) approve() {
+	for _, e := range h.m.Inbox() {
+		if e.Kind != saga.InboxApproval {
+			continue
+		}
+		for _, c := range []saga.Command{{Do: "signal", Name: "go"}, {Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", At: h.now}} {
+			h.mail++
+			if r, err := h.m.Admit(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c); err == nil {
+				h.write(r)
+			}
+		}
+	}
+}
+
 func (h *history) order() bool {
 	c := rapid.SampledFrom(orders).Draw(h.t, "order")
 	if c.Do == "resolve" {
@@ -259,6 +287,15 @@ func (h *history) order() bool {
 			c.Path = rapid.SampledFrom(in).Draw(h.t, "entry").Path
 		}
 	}
+	if (c.Do == "approve" || c.Do == "reject") && c.Path == "" {
+		c.Path = "ok"
+		for _, e := range h.m.Inbox() {
+			if e.Kind == saga.InboxApproval {
+				c.Shown = e.ShownHash
+			}
+		}
+	}
+	c.At = h.now
 	h.mail++
 	id := uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail))
 	if r, err := h.m.Admit(id, c); err == nil {

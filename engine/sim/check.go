@@ -57,6 +57,8 @@ func (s *sim) check() {
 	seen := make(map[uuid.UUID]bool)
 	digest := sha256.New()
 	var sagas []invariant.Saga
+	machines := make(map[uuid.UUID]*saga.Machine)
+	journals := make(map[uuid.UUID][]journal.Record)
 	for _, h := range heads {
 		seen[h.ID] = true
 		s.result.Statuses[saga.Status(h.Status)]++
@@ -68,9 +70,19 @@ func (s *sim) check() {
 		if len(records) > 0 {
 			digest.Write(records[len(records)-1].Hash)
 		}
+		machines[h.ID], journals[h.ID] = m, records
 		sagas = append(sagas, invariant.Saga{ID: h.ID, Definition: s.defs[h.Definition], Head: &h, Records: records, Machine: m})
 	}
 	digest.Sum(s.result.Digest[:0])
+	for _, h := range heads {
+		if p := machines[h.Parent]; !h.Parent.IsNil() && p != nil && p.Status().Terminal() {
+			s.checkChild(h, p, journals[h.Parent])
+		}
+	}
+	s.checkOutbox(journals)
+	if left, err := s.store.TaskStats(ctx); err != nil || len(left) > 0 && len(s.result.Violations) == 0 {
+		s.violate(uuid.Nil, "12: tasks outlive their sagas: %v %v", left, err)
+	}
 	for _, v := range invariant.Check(sagas, s.world.ledger, s.now) {
 		s.violate(v.Saga, "%d: %s", v.N, v.Text)
 	}
@@ -96,7 +108,20 @@ func (s *sim) checkSaga(h journal.Head, records []journal.Record) *saga.Machine 
 	}
 	s.checkEffects(h.ID, m, records)
 	s.checkPivot(h.ID, m.Definition(), records)
+	s.checkTasks(m.Definition(), h.ID, records)
+	s.checkApprovals(h.ID, starter(records), records)
+	s.checkSignals(m.Definition(), h.ID, records)
 	return m
+}
+
+// starter is who has started the saga, or the outermost of those that run it.
+func starter(records []journal.Record) string {
+	var d saga.StartedData
+	mustRead(records[0], &d)
+	if d.Parent != nil {
+		return d.Parent.Starter
+	}
+	return d.Actor
 }
 
 // checkEffects is about what the world did for the saga: invariants 6, 7, 8, 11.

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/uuid/v5"
-
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/saga"
@@ -210,6 +208,122 @@ steps:
     parallel:
       - {id: h, http: "POST http://w/do/h", body: {}, timeout: 1s, in_doubt: fail, retry: 2}
       - {id: k, http: "POST http://w/do/k", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}}
+`, `
+saga: worked
+input: {n: integer}
+timeout: 90s
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: pack, task: pack, input: {n: "${input.n}"}, heartbeat: 2s, timeout: 5s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/pack/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: half, emit: order.packed, to: [log, bus], data: {id: "${steps.pack.output.id}"}}
+  - {id: ship, task: ship, heartbeat: 1s, timeout: 4s, in_doubt: ask, retry: {initial: 100ms, attempts: 3}, compensate: {task: unship, input: {key: "${key}"}, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms}}}
+  - {id: bill, task: ship, heartbeat: 1s, timeout: 3s, in_doubt: fail, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/bill?key=${key}", timeout: 1s, order: first, retry: {initial: 100ms}}}
+  - id: seal
+    task: pack
+    heartbeat: 1s
+    timeout: 3s
+    on_error: continue
+    retry: {initial: 100ms, attempts: 3}
+    in_doubt: {verify: {http: "GET http://w/status/seal?key=${key}", timeout: 1s, found: result.body.count > 0, output: {id: "${result.body.id}"}, after: 1s}, otherwise: ask}
+    compensate: {http: "DELETE http://w/do/seal/${output.id}", timeout: 1s, retry: {initial: 100ms}}
+  - {id: no, when: input.n % 3 == 0, fail: "at the end"}
+finally:
+  - {id: tell, emit: "order.${saga.status}", to: log}
+  - {id: tidy, task: pack, heartbeat: 1s, timeout: 3s, in_doubt: fail, retry: 2}
+`, `
+saga: crowded
+input: {n: integer}
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: many
+    foreach: [1, 2, 3, 4]
+    max_parallel: 2
+    on_item_error: collect
+    steps:
+      - {id: pack, task: pack, input: {i: "${item}"}, heartbeat: 1s, timeout: 4s, in_doubt: fail, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/pack?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: b, http: "POST http://w/do/b", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: said, emit: item.done, to: [bus], data: {i: "${index}"}}
+  - id: both
+    on_error: continue
+    parallel:
+      - {id: rare, task: rare, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/rare/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: ok, approval: {title: "Go on with ${input.n}?", approvers: [ops, eve], show: {n: "${input.n}"}}, timeout: 12s}
+      - {id: c, http: "POST http://w/do/c", body: {}, timeout: 1s, in_doubt: ask, retry: {initial: 100ms}, compensate: {http: "DELETE http://w/do/c?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: go, signal: go, timeout: 15s}
+      - id: soon
+        switch:
+          - when: input.n % 4 == 1
+            steps:
+              - {id: nap, sleep: 1s}
+              - {id: nope, fail: "a branch"}
+  - id: race
+    parallel:
+      - {id: ship, task: ship, heartbeat: 1s, timeout: 4s, in_doubt: ask, retry: {initial: 100ms, attempts: 2}, compensate: {task: unship, input: {key: "${key}"}, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms}}}
+      - {id: rarer, task: rare, heartbeat: 1s, timeout: 4s, in_doubt: fail, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/rarer?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: d, http: "POST http://w/do/d", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/d/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - {id: never, when: input.n % 3 == 0, fail: "another branch"}
+`, `
+saga: approved
+input: {n: integer}
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: ask, approval: {title: "Pay ${input.n}?", approvers: [ops], show: {a: "${steps.a.output.id}"}, form: {amount: "integer = 7"}}, four_eyes: true}
+  - {id: go, signal: go}
+  - {id: said, emit: order.approved, to: [log], data: {by: "${steps.ask.output.by}"}}
+  - id: loop
+    on_error: continue
+    repeat: {until: "index >= 1", max: 3}
+    steps:
+      - {id: more, signal: go, timeout: 9s}
+      - {id: b, http: "POST http://w/do/b", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: vote, approval: {title: "Anything against it?", approvers: ["bob", "ann"]}, timeout: 5s, on_timeout: approve, on_error: continue}
+  - {id: pay, http: "POST http://w/do/pay", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 4}, in_doubt: ask, pivot: true}
+  - {id: late, approval: {title: "All well?", show: "${steps.pay.output.id}"}, timeout: 8s, on_timeout: reject}
+finally:
+  - {id: tell, emit: "approved.${saga.status}", to: [bus, log]}
+`, `
+saga: family
+input: {n: integer}
+timeout: 120s
+steps:
+  - {id: a, http: "POST http://w/do/a", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/a/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - id: both
+    parallel:
+      - {id: one, run: child, input: {n: "${input.n}"}}
+      - {id: two, run: middle, input: {n: "${input.n + 1}"}}
+      - {id: b, http: "POST http://w/do/b", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, compensate: {http: "DELETE http://w/do/b/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+      - id: soon
+        switch:
+          - when: input.n % 5 == 2
+            steps:
+              - {id: nap, sleep: 1s}
+              - {id: nope, fail: "a branch"}
+  - id: some
+    foreach: [0, 3, "${input.n}"]
+    max_parallel: 2
+    on_item_error: collect
+    steps:
+      - {id: each, run: child, input: {n: "${item}"}}
+  - {id: free, run: child, input: {n: 1}, compensate: none, on_error: continue}
+  - {id: no, when: input.n % 3 == 0, fail: "at the end"}
+`, `
+saga: middle
+input: {n: integer}
+steps:
+  - {id: deep, run: child, input: {n: "${input.n}"}}
+  - {id: x, http: "POST http://w/do/x", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, pivot: true, compensate: {http: "DELETE http://w/do/x?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: go, when: input.n % 2 == 0, signal: go, timeout: 5s, on_error: continue}
+finally:
+  - {id: tell, emit: middle.ended, to: [log], data: {status: "${saga.status}"}}
+`, `
+saga: child
+input: {n: integer}
+timeout: 60s
+steps:
+  - {id: x, http: "POST http://w/do/x", body: {n: "${input.n}"}, timeout: 1s, retry: {initial: 100ms, attempts: 6}, compensate: {http: "DELETE http://w/do/x/${output.id}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: y, task: pack, when: input.n % 2 == 1, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms, attempts: 3}, compensate: {task: unship, input: {key: "${key}"}, heartbeat: 1s, timeout: 4s, retry: {initial: 100ms}}}
+  - {id: no, when: input.n % 4 == 3, fail: "a child"}
+output: {x: "${steps.x.output.id}"}
 `}
 
 // definitions compiles the sources, once: they are immutable.
@@ -225,7 +339,9 @@ var definitions = sync.OnceValue(func() map[string]*saga.Definition {
 	return defs
 })
 
-var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops"}
+// names are the definitions that clients start.
+var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
+	"worked", "crowded", "approved", "family"}
 
 // load has clients start sagas while there are faults, and people interfere.
 func (s *sim) load(sc Script) {
@@ -242,7 +358,7 @@ func (s *sim) load(sc Script) {
 // answer asks again, under the same key.
 func (s *sim) start(i int, st Start) {
 	def := s.defs[st.Definition]
-	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))})
+	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i)), Actor: client.name})
 	if wrong != nil {
 		panic(fmt.Sprint(wrong))
 	}
@@ -263,85 +379,4 @@ func (s *sim) start(i int, st Start) {
 		s.after(s.between(time.Second, 3*time.Second), ask)
 	}
 	ask()
-}
-
-// interfere gives some saga an order, as people do.
-func (s *sim) interfere(o Order) {
-	heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 100})
-	if err != nil {
-		panic(err)
-	}
-	if len(heads) > 0 {
-		s.post(heads[o.Saga%len(heads)].ID, o.Wish)
-	}
-}
-
-func (s *sim) post(id uuid.UUID, c saga.Command) {
-	data, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
-	}
-	if err := s.store.Post(ctx, journal.Mail{ID: s.id(), Saga: id, Kind: "order", Data: data}); err != nil {
-		panic(err)
-	}
-}
-
-// people empty the inbox, again and again, after a look at the other side; late
-// enough that nothing older is still on its way there.
-func (s *sim) people() {
-	s.after(time.Minute, func() {
-		heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 1000})
-		if err != nil {
-			panic(err)
-		}
-		for _, h := range heads {
-			if h.EndedAt.IsZero() {
-				s.help(h)
-			}
-		}
-		s.people()
-	})
-}
-
-func (s *sim) help(h journal.Head) {
-	if h.Status == string(saga.PausedStatus) {
-		s.post(h.ID, saga.Command{Do: "resume"})
-		return
-	}
-	inbox, err := s.store.Inbox(ctx, journal.InboxFilter{Saga: h.ID, Limit: 10})
-	if err != nil {
-		panic(err)
-	}
-	for _, in := range inbox {
-		var e saga.Entry
-		if err := json.Unmarshal(in.Data, &e); err != nil {
-			panic(err)
-		}
-		c := saga.Command{Do: "resolve", Path: in.Path, Reason: "looked", Outcome: "retry"}
-		switch in.Kind {
-		case saga.InboxInDoubt:
-			id, live := s.world.did(e.Key)
-			switch {
-			case live:
-				c.Outcome, c.Output = "succeeded", json.RawMessage(`{"id":"`+id+`"}`)
-			default:
-				c.Outcome = "failed"
-			}
-		case saga.InboxStuck:
-			if in.Path == "" { // it killed its nodes, or so it seemed
-				c = saga.Command{Do: "resume"}
-			} else if e.Way == journal.Do {
-				s.post(h.ID, saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // it may be that
-				c = saga.Command{Do: "retry", NewKey: true, Reason: "mended"}
-			} else {
-				c.Outcome = "compensated"
-				if s.liveForward(h.ID, in.Path) {
-					c.Outcome = "retry"
-				}
-			}
-		case saga.InboxBudget:
-			c = saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}
-		}
-		s.post(h.ID, c)
-	}
 }

@@ -73,6 +73,7 @@ func (n *node) boot() {
 	n.every(ttl/3, n.renew)
 	n.every(poll, n.scan)
 	n.every(watch, func() { n.toAll(engine.Watch{}) })
+	n.every(reapEvery, n.reap)
 }
 
 // die ends the process; another one begins after a while.
@@ -209,6 +210,9 @@ func (n *node) do(i int, eff engine.Effect) {
 		if eff.Err == nil {
 			n.s.acked[eff.ID] = true
 		}
+		if c, ok := eff.Reply.(*spawning); ok {
+			n.later(0, func() { c.replied(eff.Err) })
+		}
 	case engine.Dropped:
 		if eff.Err != nil && !expected(eff.Err) {
 			n.s.violate(eff.ID, "the lane gave it up: %v", eff.Err)
@@ -248,6 +252,7 @@ func (n *node) commit(i int, c engine.Commit) {
 			return make([]journal.Result, len(c.Batch)), nil
 		}
 		n.s.early(c.Batch)
+		n.s.announced(c.Batch)
 		return n.s.store.Append(ctx, c.Node, c.Batch)
 	}
 	slow := 5 * time.Millisecond
@@ -315,6 +320,10 @@ func (n *node) perform(p engine.Perform) {
 	}
 	if n.s.now.After(n.s.expires[p.Node]) {
 		n.s.violate(p.ID, "3: %s was sent after the node's lease had ended", p.Send.Path)
+	}
+	if p.Send.Kind == "run" {
+		n.spawn(p.Send, answered)
+		return
 	}
 	n.request(p.Send, answered)
 }

@@ -72,6 +72,26 @@ const (
 	StatusDown                  // a status query is answered 404, which says nothing
 	BusinessRefuses             // a step is refused for good
 	UndoRefused                 // an undo is refused for now
+	TasksUnknown                // tasks are claimed, but the answer is lost
+	WorkerDies                  // a worker dies with what it has
+	WorkerSlow                  // a worker falls silent, and ends its work all the same
+	BeatLost                    // a heartbeat does not reach the store
+	WordLost                    // a worker's word does not reach the store, and it says it again
+	WordUnknown                 // it does, but the answer is lost
+	WordTwice                   // a worker ends a task twice, and then otherwise
+	WorkFails                   // a worker gives up
+	ReapLost                    // nobody looks for tasks whose workers fell silent
+	DecidedTwice                // a decision arrives twice
+	DecidedBoth                 // two decide at once, one this way and one that
+	DecidedLate                 // a decision takes its time
+	WrongHash                   // somebody decides on something else than is asked
+	NotAllowed                  // somebody decides who may not
+	SignalTwice                 // a signal's message is posted twice
+	SignalLate                  // a signal takes its time
+	ChildLost                   // a child's start does not reach the engine, and nobody knows
+	ChildUnknown                // it does, but the answer is lost
+	RevertLost                  // a revert is not posted, and nobody knows
+	RevertTwice                 // a revert is posted twice
 	numKinds
 )
 
@@ -87,6 +107,11 @@ var faults = [numKinds]struct {
 	WorldDrops: {"world-drops", 40}, World503: {"world-503", 40}, World429: {"world-429", 40}, World401: {"world-401", 80}, WorldTwice: {"world-twice", 40},
 	AnswerLost: {"answer-lost", 12}, Answer500: {"answer-500", 30}, AnswerCut: {"answer-cut", 40},
 	StatusDown: {"status-down", 15}, BusinessRefuses: {"business-refuses", 25}, UndoRefused: {"undo-refused", 20},
+	TasksUnknown: {"tasks-unknown", 10}, WorkerDies: {"worker-dies", 12}, WorkerSlow: {"worker-slow", 12}, BeatLost: {"beat-lost", 8},
+	WordLost: {"word-lost", 12}, WordUnknown: {"word-unknown", 12}, WordTwice: {"word-twice", 12}, WorkFails: {"work-fails", 10}, ReapLost: {"reap-lost", 6},
+	DecidedTwice: {"decided-twice", 6}, DecidedBoth: {"decided-both", 6}, DecidedLate: {"decided-late", 5}, WrongHash: {"wrong-hash", 6}, NotAllowed: {"not-allowed", 5},
+	SignalTwice: {"signal-twice", 6}, SignalLate: {"signal-late", 6},
+	ChildLost: {"child-lost", 12}, ChildUnknown: {"child-unknown", 12}, RevertLost: {"revert-lost", 8}, RevertTwice: {"revert-twice", 8},
 }
 
 // String returns the fault's name.
@@ -128,6 +153,7 @@ func (d *dice) roll(k Kind) bool {
 var wishes = []saga.Command{
 	{Do: "cancel", Reason: "sim"}, {Do: "cancel", Reason: "sim"}, {Do: "pause"}, {Do: "compensate", Reason: "sim"},
 	{Do: "cancel", Mode: "stop", Reason: "sim"}, {Do: "pause"}, {Do: "resume"}, {Do: "patch", Labels: map[string]string{"a": "b"}}, {Do: "resume"},
+	{Do: "signal", Name: "go", Data: json.RawMessage(`"early"`)},
 }
 
 // draw makes the starts and orders of a seed; its faults are rolled on the way.

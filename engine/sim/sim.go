@@ -50,6 +50,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // sim is one run.
 type sim struct {
 	rng    *rand.Rand // of timing
+	aside  aside      // of the timing of people and workers
 	dice   dice
 	now    time.Time
 	events events
@@ -60,6 +61,9 @@ type sim struct {
 	defs   map[string]*saga.Definition
 	healed bool
 
+	workers []*worker
+	shop    shop        // what is known of tasks
+	calls   []*spawning // starts and reverts of children that are under way
 	struck  []struck
 	acked   map[uuid.UUID]bool
 	expires map[string]time.Time // of each lease, by the store's clock
@@ -111,7 +115,7 @@ func Play(sc Script, o Options) Result {
 
 func play(sc Script, d dice, o Options) Result {
 	s := &sim{
-		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), dice: d, now: epoch, defs: definitions(),
+		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions(),
 		acked: make(map[uuid.UUID]bool), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
@@ -122,10 +126,13 @@ func play(sc Script, d dice, o Options) Result {
 		s.nodes = append(s.nodes, n)
 		n.boot()
 	}
+	s.hire()
 	s.load(sc)
+	s.gather()
 	s.run(faulty)
 	s.heal()
 	s.run(patience)
+	s.hangUp()
 	s.check()
 	sc.Faults = s.dice.struck
 	if len(s.result.Violations) > 0 {
@@ -187,8 +194,13 @@ type struck struct {
 }
 
 // between draws a duration.
-func (s *sim) between(a, b time.Duration) time.Duration {
-	return a + time.Duration(s.rng.Int64N(int64(b-a)+1))
+func (s *sim) between(a, b time.Duration) time.Duration { return aside{s.rng}.between(a, b) }
+
+// aside draws what has nothing to do with nodes and requests.
+type aside struct{ *rand.Rand }
+
+func (a aside) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(a.Int64N(int64(to-from)+1))
 }
 
 // heal ends all faults, thaws and boots every node, and has people look at the inbox.
@@ -204,8 +216,10 @@ func (s *sim) heal() {
 }
 
 // id makes a UUIDv7-like id from the seed.
-func (s *sim) id() uuid.UUID {
-	id, err := uuid.NewGenWithOptions(uuid.WithRandomReader(reader{s.rng})).NewV7AtTime(s.now)
+func (s *sim) id() uuid.UUID { return aside{s.rng}.id(s.now) }
+
+func (a aside) id(now time.Time) uuid.UUID {
+	id, err := uuid.NewGenWithOptions(uuid.WithRandomReader(reader{a.Rand})).NewV7AtTime(now)
 	if err != nil {
 		panic(err)
 	}

@@ -131,62 +131,77 @@ func (w *theWorld) look(u *url.URL) saga.Answer {
 }
 
 func (w *theWorld) post(u *url.URL, send saga.Send, took time.Duration) saga.Answer {
-	key := send.Request.Headers["Idempotency-Key"]
-	if w.barred[key] {
-		return reply(410, `{}`)
+	a, made := w.make(send.Request.Headers["Idempotency-Key"], u.Path, took)
+	if made != "" {
+		w.entry(world.Entry{Kind: world.Effect, Service: u.Path, Method: "POST", Path: u.Path, Key: w.made[made], EffectID: made})
 	}
-	if st := w.keys[key]; st != nil && strings.HasSuffix(u.Path, "/forgetful") && w.s.now.Sub(st.ready) > remembered {
+	return a
+}
+
+// make has a service do something under a key. made is the effect's id, "" if there is no new one.
+func (w *theWorld) make(key, path string, took time.Duration) (a saga.Answer, made string) {
+	if w.barred[key] {
+		return reply(410, `{}`), ""
+	}
+	if st := w.keys[key]; st != nil && strings.HasSuffix(path, "/forgetful") && w.s.now.Sub(st.ready) > remembered {
 		delete(w.keys, key)
 	}
 	if st := w.keys[key]; st != nil && !w.o.ForgetKeys {
 		if w.s.now.Before(st.ready) {
-			return reply(409, `{}`)
+			return reply(409, `{}`), ""
 		}
-		return st.answer
+		return st.answer, ""
 	}
 	if refused, drawn := w.refuse[key]; drawn && refused {
-		return reply(422, `{}`)
+		return reply(422, `{}`), ""
 	} else if !drawn {
-		w.refuse[key] = w.s.fault(BusinessRefuses, u.Path)
+		w.refuse[key] = w.s.fault(BusinessRefuses, path)
 		if w.refuse[key] {
-			return reply(422, `{}`)
+			return reply(422, `{}`), ""
 		}
 	}
 	w.n++
 	id := "e" + strconv.Itoa(w.n)
 	w.made[id] = key
 	w.byKey[key] = append(w.byKey[key], id)
-	w.entry(world.Entry{Kind: world.Effect, Service: u.Path, Method: "POST", Path: u.Path, Key: key, EffectID: id})
 	w.keys[key] = &stored{answer: reply(201, `{"id":"`+id+`"}`), ready: w.s.now.Add(took), id: id}
-	return w.keys[key].answer
+	return w.keys[key].answer, id
 }
 
 func (w *theWorld) del(u *url.URL, send saga.Send) saga.Answer {
-	own := send.Request.Headers["Idempotency-Key"]
+	own, id := send.Request.Headers["Idempotency-Key"], ""
+	key := u.Query().Get("key")
+	if key == "" {
+		id = u.Path[strings.LastIndex(u.Path, "/")+1:]
+	}
+	a, undone := w.undo(own, u.Path, key, id)
+	if undone != "" {
+		w.entry(world.Entry{Kind: world.Undo, Service: u.Path, Method: "DELETE", Path: u.RequestURI(), Key: own, EffectID: "u" + undone, Undoes: undone})
+	}
+	return a
+}
+
+// undo takes back an effect: what a key did, or will have done; or the one with that id. undone is its id, "" if nothing was left to undo.
+func (w *theWorld) undo(own, path, key, id string) (a saga.Answer, undone string) {
 	if st := w.keys[own]; st != nil {
-		return st.answer
+		return st.answer, ""
 	}
-	if w.s.fault(UndoRefused, u.Path) {
-		return reply(422, `{}`) // not today: a person has to mend it
+	if w.s.fault(UndoRefused, path) {
+		return reply(422, `{}`), "" // not today: a person has to mend it
 	}
-	var id string
-	if key := u.Query().Get("key"); key != "" {
+	if key != "" {
 		w.barred[key] = true
 		if st := w.keys[key]; st != nil {
 			id = st.id
 		}
-	} else {
-		id = u.Path[strings.LastIndex(u.Path, "/")+1:]
-		if w.made[id] == "" || w.undone[id] {
-			return reply(404, `{}`)
-		}
+	} else if w.made[id] == "" || w.undone[id] {
+		return reply(404, `{}`), ""
 	}
 	if id != "" && !w.undone[id] {
-		w.undone[id] = true
-		w.entry(world.Entry{Kind: world.Undo, Service: u.Path, Method: "DELETE", Path: u.RequestURI(), Key: own, EffectID: "u" + id, Undoes: id})
+		w.undone[id], undone = true, id
 	}
 	w.keys[own] = &stored{answer: reply(200, `{}`), ready: w.s.now}
-	return w.keys[own].answer
+	return w.keys[own].answer, undone
 }
 
 // did returns the live effect that a key made, if any.

@@ -107,3 +107,64 @@ func amount(decimal string) retry.Money {
 	}
 	return m
 }
+
+// tokens is invariant 15 for a budget of tokens: an attempt begins only if it fits. What an answer says
+// that it has used counts, even beyond what was reserved.
+func (c *look) tokens(t *tale) {
+	limit := int64(0)
+	if t.Definition != nil && t.Definition.Budget != nil {
+		limit = t.Definition.Budget.Tokens
+	}
+	if b := t.started().Budget; b != nil && b.Tokens > 0 {
+		limit = b.Tokens
+	}
+	open, unknown := make(map[way]int64), make(map[way]int64)
+	asked := make(map[string]bool) // status queries that gave an answer last
+	used, reserved := int64(0), int64(0)
+	settle := func(at way, happened bool) {
+		reserved -= unknown[at]
+		if happened {
+			used += unknown[at]
+		}
+		delete(unknown, at)
+	}
+	for i, r := range t.Records {
+		if i == t.planAt {
+			return
+		}
+		at := way{r.Path, r.Way}
+		switch d := t.data[i].(type) {
+		case *saga.IntentData:
+			open[at] = d.ReserveTokens
+			reserved += d.ReserveTokens
+			if limit > 0 && d.ReserveTokens > 0 && used+reserved > limit {
+				c.say(15, r.Seq, "with record %d %d tokens are used and %d reserved, of %d", r.Seq, used, reserved, limit)
+				return
+			}
+		case *saga.OutcomeData:
+			if step, query := saga.SplitQuery(r.Path); query {
+				asked[step] = d.Then == saga.ThenAnswer
+			}
+			if d.Tokens != nil {
+				used, reserved = used+d.Tokens.Input+d.Tokens.Output, reserved-open[at]
+			} else {
+				unknown[at] += open[at]
+			}
+			delete(open, at)
+		case *saga.DecidedData:
+			if d.Then == saga.ThenDone || d.By == string(saga.VerifyIt) && asked[r.Path] {
+				settle(at, d.Then == saga.ThenDone)
+			}
+		case *saga.OrderData:
+			if d.Rejected != nil {
+				continue
+			}
+			if d.Budget != nil && d.Budget.Tokens > 0 {
+				limit = d.Budget.Tokens
+			}
+			if d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated" {
+				settle(at, d.Outcome != "failed")
+			}
+		}
+	}
+}

@@ -153,6 +153,54 @@ var bad = []struct {
 		edit(t, r, func(d *saga.OutcomeData) { d.RetryAt = &saga.Time{Time: r.At.Add(time.Second)} })
 		reseal(s)
 	}},
+	{"more iterations at once than allowed", 14, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		first := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Path == "some[0].nap" })
+		for _, path := range []string{"some[1].nap", "some[2].nap"} {
+			s.Records = slices.Insert(s.Records, first+1, *record(t, s, journal.Intent, path, 0))
+		}
+		reseal(s)
+	}},
+	{"more tokens than the budget has", 15, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Intent, "some[0].nap", 0), func(d *saga.IntentData) { d.ReserveTokens = 60 })
+		edit(t, record(t, s, journal.Intent, "some[1].nap", 0), func(d *saga.IntentData) { d.ReserveTokens = 41 })
+		reseal(s)
+	}},
+	{"approved twice", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		i := decided(t, s)
+		s.Records = slices.Insert(s.Records, i, s.Records[i])
+		reseal(s)
+	}},
+	{"approved and rejected", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		i := decided(t, s)
+		s.Records = slices.Insert(s.Records, i, s.Records[i])
+		edit(t, &s.Records[i], func(d *saga.OrderData) { d.Do = "reject" })
+		reseal(s)
+	}},
+	{"approved what was not shown", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, &s.Records[decided(t, s)], func(d *saga.OrderData) { d.Shown = strings.Repeat("0", 64) })
+		reseal(s)
+	}},
+	{"shown with the hash of something else", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Intent, "ok", 0), func(d *saga.IntentData) { d.Awaited.Approval.Title = "Pay more?" })
+		reseal(s)
+	}},
+	{"approved by somebody else", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, &s.Records[decided(t, s)], func(d *saga.OrderData) { d.Role = "intern" })
+		reseal(s)
+	}},
+	{"approved by who has started it", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, &s.Records[0], func(d *saga.StartedData) { d.Actor = "bob" })
+		reseal(s)
+	}},
+	{"approved too late", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		r := &s.Records[decided(t, s)]
+		r.At = r.At.Add(2 * time.Minute)
+		reseal(s)
+	}},
+	{"approved though nobody was asked", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		s.Records[decided(t, s)].Path = "some"
+		reseal(s)
+	}},
 	{"over budget", 15, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
 		edit(t, record(t, s, journal.Intent, "flight", 1), func(d *saga.IntentData) { d.Reserve = "1.01" })
 		reseal(s)
@@ -242,6 +290,16 @@ func edit[T any](t *testing.T, r *journal.Record, change func(*T)) {
 		t.Fatal(err)
 	}
 	r.Data = b
+}
+
+// decided is the index of the record by which somebody has decided the approval.
+func decided(t *testing.T, s *invariant.Saga) int {
+	t.Helper()
+	i := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator && r.Path == "ok" })
+	if i < 0 {
+		t.Fatal("nobody has decided")
+	}
+	return i
 }
 
 func replan(t *testing.T, s *invariant.Saga, change func([]string)) {

@@ -150,9 +150,12 @@ func (c *look) all(s Saga) {
 	c.asked(t)
 	c.order(t)
 	c.budget(t)
+	c.tokens(t)
+	c.approvals(t)
 	if t.Definition != nil {
 		c.forward(t)
 		c.attempts(t)
+		c.loops(t)
 		c.awake(t)
 		c.row(t)
 	}

@@ -47,6 +47,7 @@ var needs = map[int]struct{ must, also []need }{
 	13: {also: []need{definition}},
 	14: {must: []need{definition}},
 	15: {also: []need{definition}},
+	16: {},
 	17: {},
 	19: {must: []need{canaries}},
 	22: {must: []need{oneProgram, definition}},

@@ -161,6 +161,25 @@ finally:
     in_doubt: retry
 `
 
+// signed asks people, and loops.
+const signed = `
+saga: signed
+budget: {tokens: 100}
+steps:
+  - {id: ok, approval: {title: Pay?, approvers: [ann, ops], show: {amount: 5}}, timeout: 1m, four_eyes: true}
+  - id: some
+    foreach: [1, 2, 3]
+    max_parallel: 2
+    steps:
+      - {id: nap, sleep: 1s}
+      - {id: rest, sleep: 1s}
+`
+
+// approve decides what an approval shows.
+func approve(e saga.Entry) saga.Command {
+	return saga.Command{Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "bob", Role: "ops"}
+}
+
 // games are plays in which everything holds.
 var games = map[string]func(*testing.T) good{
 	"succeeded":   func(t *testing.T) good { return play(t, `{"late":false}`, nil, nil) },
@@ -183,6 +202,7 @@ var games = map[string]func(*testing.T) good{
 	"asked":    func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{lostPay}, resolve("succeeded")) },
 	"resent":   func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{lostPay}, resolve("retry")) },
 	"residual": func(t *testing.T) good { return play(t, `{"late":true}`, []world.Rule{refuseAll}, nil) },
+	"signed":   func(t *testing.T) good { return script(t, signed, storytest.Script{Person: approve}, nil) },
 	"lifted":   func(t *testing.T) good { return playOther(t, lifted, "", nil, nil) },
 	"unnamed":  func(t *testing.T) good { return play(t, `{"late":true}`, nil, nil) },
 	"duplicated": func(t *testing.T) good {
@@ -192,7 +212,7 @@ var games = map[string]func(*testing.T) good{
 
 func TestGoodGamesHaveNoViolations(t *testing.T) {
 	want := map[string]saga.Status{"succeeded": saga.Succeeded, "compensated": saga.Compensated, "killed": saga.Succeeded, "backing off": saga.Waiting, "cancelled": saga.Compensated, "busy": saga.Succeeded, "lost": saga.Succeeded,
-		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "duplicated": saga.Succeeded}
+		"asking": saga.Stuck, "asked": saga.Succeeded, "resent": saga.Succeeded, "residual": saga.Failed, "unnamed": saga.Succeeded, "lifted": saga.Compensated, "signed": saga.Succeeded, "duplicated": saga.Succeeded}
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)

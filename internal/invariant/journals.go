@@ -123,7 +123,7 @@ func (c *look) order(t *tale) {
 	for at, r := range t.Records[t.planAt+1:] {
 		i, planned := place[r.Path]
 		switch {
-		case r.Way != journal.Undo:
+		case r.Way != journal.Undo, turnedDown(t.data[t.planAt+1+at]):
 			continue
 		case !planned:
 			c.say(9, r.Seq, "record %d undoes %s, which is not in the plan", r.Seq, r.Path)
@@ -133,6 +133,12 @@ func (c *look) order(t *tale) {
 			settled++
 		}
 	}
+}
+
+// turnedDown reports whether a record is of an order that was not carried out.
+func turnedDown(data any) bool {
+	d, ok := data.(*saga.OrderData)
+	return ok && d.Rejected != nil
 }
 
 // backwards checks the plan against the first records of the steps.

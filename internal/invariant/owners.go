@@ -17,7 +17,8 @@ type attempt struct {
 // owners is invariant 3, as far as a journal shows it: the outcome of an attempt is
 // written by the node that made it, or by one that took the saga over because that node's
 // lease had ended; so nothing of that node may follow. Nodes that hand a
-// saga over between attempts may get it back.
+// saga over between attempts may get it back, and so may those that did so while a worker or
+// another saga had the attempt.
 func (c *look) owners(t *tale) {
 	by := make(map[attempt]string)
 	heir := make(map[string]journal.Record) // of a node that was taken over from: its successor's first record
@@ -32,7 +33,7 @@ func (c *look) owners(t *tale) {
 		at := attempt{r.Path, r.Way, r.Attempt}
 		switch r.Kind {
 		case journal.Intent:
-			if d, ok := t.data[i].(*saga.IntentData); ok && !outside(d) {
+			if !t.outside(r, t.data[i].(*saga.IntentData)) {
 				by[at] = r.Node
 			}
 		case journal.Outcome:
@@ -43,7 +44,22 @@ func (c *look) owners(t *tale) {
 	}
 }
 
-// outside reports whether an attempt is for a worker or for another saga, which tell whoever has the saga then.
-func outside(d *saga.IntentData) bool {
-	return d.Request != nil && slices.Contains([]string{"TASK", "RUN", "REVERT"}, d.Request.Method)
+// outside reports whether others than the intent's node perform the attempt: workers, and other sagas.
+func (t *tale) outside(r journal.Record, d *saga.IntentData) bool {
+	path, query := saga.SplitQuery(r.Path)
+	if query {
+		return false
+	}
+	if t.Definition == nil || t.Definition.Step(path) == nil {
+		return d.Request != nil && slices.Contains([]string{"TASK", "RUN", "REVERT"}, d.Request.Method)
+	}
+	step := t.Definition.Step(path)
+	if r.Way == journal.Undo && step.Compensate != nil {
+		step = &step.Compensate.Step
+	}
+	switch step.Body.(type) {
+	case saga.Queued, saga.Spawner:
+		return true
+	}
+	return false
 }

@@ -211,7 +211,7 @@ func TestTold(t *testing.T) {
 		name, want string
 		record     journal.Record
 	}{
-		{"a saga that another runs", "ends, or is undone, with the saga that runs it", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":1}`)}},
+		{"a saga that another runs", "reaches its goal, and holds until its parent has ended", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":1}`)}},
 		{"a budget of tokens", "change, budget 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"currency":"USD","tokens":500}}`)}},
 		{"a budget of both", "change, budget 2.00 USD and 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"amount":"2.00","currency":"USD","tokens":500}}`)}},
 	}

@@ -28,6 +28,7 @@ var appendTests = []test{
 	{"a batch of everything", mixed},
 	{"what comes with a repeated append is not done again", replayIsOnce},
 	{"a release without records, repeated after another's claim", replayedRelease},
+	{"a release without records that comes late", overtakenRelease},
 	{"a big batch", bigBatch},
 }
 
@@ -337,6 +338,20 @@ func replayedRelease(b *bench) {
 		if h := b.head(saga); h.Owner != other {
 			b.Errorf("owner = %q: the release took the saga from its new owner %q", h.Owner, other)
 		}
+	}
+}
+
+// A try that was given up may arrive after the one that went through, and after the saga has gone on under the same node.
+func overtakenRelease(b *bench) {
+	saga, hash := b.started()
+	give := journal.Append{Saga: saga, Row: row("parked"), Release: true}
+	b.ok(give)
+	b.post(saga)
+	b.claimed(saga)
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: rowOf("running", 2)})
+	b.ok(give)
+	if h := b.head(saga); h.Owner != b.node || h.Seq != 2 || h.Status != "running" {
+		b.Errorf("a release of %d records took effect after %d: %+v", give.Row.Seq, h.Seq, h)
 	}
 }
 

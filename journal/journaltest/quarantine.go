@@ -97,8 +97,8 @@ func countsClaims(b *bench) {
 	prev := b.now()
 	for _, progress := range []journal.Append{
 		{Records: chain(saga, hash, 2, 1)},
-		{Row: row("running")},
-		{Records: chain(saga, chain(saga, hash, 2, 1)[0].Hash, 3, 1), Row: row("running")},
+		{Row: rowOf("running", 2)},
+		{Records: chain(saga, chain(saga, hash, 2, 1)[0].Hash, 3, 1), Row: rowOf("running", 3)},
 	} {
 		b.ok(journal.Append{Saga: saga, Release: true})
 		b.rests(saga, prev, journal.SetAside)

@@ -260,8 +260,11 @@ func start() *journal.Start {
 	return &journal.Start{Definition: "trip", Version: 3, SHA256: sha("trip"), CreatedAt: epoch}
 }
 
-func row(status string) *journal.Row {
-	return &journal.Row{Status: status, Seq: 1, UpdatedAt: epoch}
+func row(status string) *journal.Row { return rowOf(status, 1) }
+
+// rowOf is the row of a journal of so many records.
+func rowOf(status string, seq int64) *journal.Row {
+	return &journal.Row{Status: status, Seq: seq, UpdatedAt: epoch}
 }
 
 func ended() *journal.Row {

@@ -54,6 +54,8 @@ func (s *Store) append(node string, a *journal.Append) (res journal.Result, done
 			return journal.Result{Err: journal.ErrConflict}, false
 		}
 		return journal.Result{}, false // done before, with all that came with it
+	case a.Overtaken(int64(len(g.records))) && !mutant.On("late-release"):
+		return journal.Result{}, false // done before, and more has happened since
 	case g.head.Owner != node && len(a.Records) == 0 && a.Release:
 		return journal.Result{}, false // given up before
 	case g.head.Owner != node && !mutant.On("no-fence"):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -53,7 +54,7 @@ func (t *task) held(token uuid.UUID, now time.Time) bool {
 func (t *task) fate(now time.Time) (journal.Fate, time.Time) {
 	switch {
 	case !t.ended.IsZero():
-	case t.token.IsNil() && !t.withdrawn.IsZero():
+	case t.token.IsNil() && !t.withdrawn.IsZero() && !mutant.On("withdrawn-task-forgotten"):
 		return journal.TaskWithdrawn, t.withdrawn
 	case !t.token.IsNil() && !t.Until.After(now):
 		return journal.TaskExpired, t.Until

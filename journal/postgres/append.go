@@ -142,14 +142,14 @@ func simple(batch []part) bool {
 }
 
 // held fails unless the node has its lease, the starts are of what they say is newest, and every saga that is not new
-// belongs to the node and has the record that the append follows. It begins to count the claims anew of those that records are written to without a row:
+// belongs to the node and has the record that the append follows, and none behind those that a row alone is of. It begins to count the claims anew of those that records are written to without a row:
 // changedSagas, which does so for rows, goes by what this leaves.
 //
 // That the lease is looked at in the same statement as the sagas does no harm: who takes it over frees its
 // sagas in the transaction that deletes it, which must have ended before this statement began, or waits for this one. An earlier
 // try of the node's own may end meanwhile: records of both meet in the primary key, and changedSagas looks at the owner once more.
 func held(node string, batch []part) stmt {
-	sagas, fresh, before := []pgtype.UUID{}, []pgtype.UUID{}, []int64{} // none of them NULL, of which nothing would be true or false
+	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // none of them NULL, of which nothing would be true or false
 	names, versions := newest(batch)
 	for i := range batch {
 		a := &batch[i]
@@ -158,9 +158,13 @@ func held(node string, batch []part) stmt {
 		}
 		sagas = append(sagas, id(a.Saga))
 		if len(a.Records) == 0 {
-			before = append(before, 0)
+			before, rows = append(before, 0), append(rows, 0)
+			if a.Row != nil {
+				rows[len(rows)-1] = a.Row.Seq
+			}
 			continue
 		}
+		rows = append(rows, 0)
 		before = append(before, a.Records[0].Seq-1)
 		if a.Row == nil {
 			fresh = append(fresh, id(a.Saga))
@@ -173,10 +177,11 @@ func held(node string, batch []part) stmt {
 	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
 			1 / (count(*) = cardinality($2::uuid[]) AND cardinality($5::text[]) = (SELECT count(*) FROM unnest($5::text[], $6::int[]) AS d (name, version)
 				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version))::int
-		FROM unnest($2::uuid[], $3::bigint[]) AS a (id, before)
+		FROM unnest($2::uuid[], $3::bigint[], $7::bigint[]) AS a (id, before, of)
 		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $1
-		AND (a.before = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before) IS NOT NULL)`,
-		args: []any{node, sagas, before, fresh, names, versions}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
+		AND (a.before = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before) IS NOT NULL)
+		AND (a.of = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.of + 1) IS NULL)`,
+		args: []any{node, sagas, before, fresh, names, versions, rows}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
 }
 
 // newest lists the versions that starts say are the newest of their definitions, each once.

@@ -80,6 +80,8 @@ func (t *tx) append(node string, now int64, a *journal.Append, st standing, w *w
 		return journal.Result{}, err
 	case len(fresh) == 0 && (len(a.Records) > 0 || a.Start != nil):
 		return journal.Result{}, nil // done before, with all that came with it
+	case a.Overtaken(st.last):
+		return journal.Result{}, nil // done before, and more has happened since
 	case !st.owned && len(a.Records) == 0 && a.Release:
 		return journal.Result{}, nil // given up before
 	case !st.owned:

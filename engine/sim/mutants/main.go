@@ -29,6 +29,9 @@ var names = []string{
 	"doubt-is-failure", "doubt-is-not-sticky", "skip-steps-in-doubt", "ask-sends-again", "verify-without-margin", "absent-is-found", "no-answer-settles",
 	"undo-forwards", "undo-before-the-answer", "undo-unsettled", "give-up-undoing", "pivot-forgotten", "cancel-forgotten",
 	"no-budget", "retry-after-ignored", "attempts-without-end",
+	"siblings-not-awaited", "left-behind-is-failure", "limit-ignored",
+	"task-expiry-settles", "withdrawn-task-forgotten", "approval-twice", "signal-twice", "events-forgotten",
+	"child-not-reverted", "posts-forgotten", "respawn-forgotten", "late-release",
 }
 
 func main() {

@@ -160,9 +160,13 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 	if err != nil {
 		return saga.Answer{Code: "not_started", Detail: err.Error()}
 	}
-	if m.Status().Terminal() {
-		told := *m.Told()
-		told.InDoubt = false // it has ended, and asking again changes nothing
+	switch told := m.Told(); m.Status() {
+	case saga.Compensated:
+		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage("null")}
+	case saga.Succeeded:
+		return refused("child_succeeded", "saga %s has ended as succeeded, and cannot be undone any more", id)
+	case saga.Failed:
+		told.InDoubt = false // what it has left behind will not change: a person has to look
 		return told.Answer()
 	}
 	data, err := journal.Encode(saga.Command{Do: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()})

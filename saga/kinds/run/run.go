@@ -4,12 +4,12 @@ package run
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/idempotency"
 	"recourse/journal"
 	"recourse/retry"
 	"recourse/saga"
@@ -81,7 +81,7 @@ func decode(d *dsl.Decoder) saga.Body {
 // Undo implements dsl.Undoes: a child is undone through its own compensations. Reverting it twice is the same as once.
 func (b *Body) Undo() *saga.Compensation {
 	return &saga.Compensation{
-		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9, KeyWindow: idempotency.DefaultWindow},
+		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9, KeyWindow: math.MaxInt64}, // the saga never forgets
 		On:   []journal.Class{journal.Succeeded, journal.InDoubt},
 	}
 }

@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/engine"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/kinds/run"
+)
+
+// spawning is a request to another saga, by the caller that production has. That one
+// waits where it stands, so it runs as a coroutine: what it waits for are events here.
+type spawning struct {
+	n      *node
+	next   func() (struct{}, bool)
+	stop   func()
+	yield  func(struct{}) bool
+	answer saga.Answer
+	err    error // of the start that it waits for
+	asks   int   // it has waited for
+	done   bool
+}
+
+var errUnknown = errors.New("simulated: nobody knows")
+
+// spawn performs a request to another saga.
+func (n *node) spawn(send saga.Send, answered func(saga.Answer)) {
+	c := &spawning{n: n}
+	caller := run.Caller{Engine: c, Sagas: n.s.store, Definitions: shelf(n.s.defs)}
+	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
+		c.yield = yield
+		c.answer = caller.Call(ctx, send.Request)
+		c.done = true
+		answered(c.answer)
+	})
+	n.s.calls = append(n.s.calls, c)
+	n.s.after(send.Timeout, func() { c.goOn(1, context.DeadlineExceeded) })
+	c.next()
+}
+
+// goOn ends the wait of that number, unless it is over.
+func (c *spawning) goOn(number int, err error) {
+	if c.asks == number && !c.done {
+		c.err = err
+		c.asks++
+		c.next()
+	}
+}
+
+// replied brings the lane's answer to a start.
+func (c *spawning) replied(err error) { c.goOn(1, err) }
+
+// hangUp ends what still waits, so that nothing of a run is left behind.
+func (s *sim) hangUp() {
+	for _, c := range s.calls {
+		c.n.alive = false // what it says is not heard any more
+		c.stop()
+	}
+}
+
+// StartAs implements run.Engine.
+func (c *spawning) StartAs(_ context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
+	n := c.n
+	if !n.lease.Valid(n.local()) || n.leaves {
+		return saga.ErrUnavailable
+	}
+	if n.s.fault(ChildLost, n.name) {
+		return errUnknown
+	}
+	start.CreatedAt = n.s.now
+	ask := engine.StartSaga{ID: id, Def: def, Start: start, Data: data, Reply: c}
+	if n.s.fault(ChildUnknown, n.name) {
+		ask.Reply = "nobody"
+		n.later(0, func() { n.tell(id, ask) })
+		return errUnknown
+	}
+	n.later(0, func() { n.tell(id, ask) })
+	c.asks = 1
+	if !c.yield(struct{}{}) {
+		return errUnknown
+	}
+	return c.err
+}
+
+// Post implements run.Engine.
+func (c *spawning) Post(_ context.Context, m journal.Mail) error {
+	if c.n.s.fault(RevertLost, c.n.name) {
+		return errUnknown
+	}
+	if c.n.s.fault(RevertTwice, c.n.name) {
+		if err := c.n.s.store.Post(ctx, m); err != nil {
+			return err
+		}
+	}
+	return c.n.s.store.Post(ctx, m)
+}
+
+// shelf has the definitions, each in its one version.
+type shelf map[string]*saga.Definition
+
+// Definition implements run.Definitions.
+func (d shelf) Definition(_ context.Context, name string, _ int) (*saga.Definition, error) {
+	if d[name] == nil {
+		return nil, fmt.Errorf("definition %s: %w", name, journal.ErrNotFound)
+	}
+	return d[name], nil
+}
+
+// Newest implements run.Definitions.
+func (d shelf) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
+	def, err := d.Definition(ctx, name, 1)
+	return journal.Document{Name: name, Version: 1}, def, err
+}

@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// interfere gives some saga an order, as people do.
+func (s *sim) interfere(o Order) {
+	heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 100})
+	if err != nil {
+		panic(err)
+	}
+	if len(heads) > 0 {
+		s.post(heads[o.Saga%len(heads)].ID, o.Wish)
+	}
+}
+
+func (s *sim) post(id uuid.UUID, c saga.Command) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	if err := s.store.Post(ctx, journal.Mail{ID: s.id(), Saga: id, Kind: "order", Data: data}); err != nil {
+		panic(err)
+	}
+}
+
+// someone is a person with a key of the API.
+type someone struct{ name, role string }
+
+// client starts the sagas.
+var client = someone{"client", "ops"}
+
+// staff are those who may decide most approvals.
+var staff = []someone{{"ann", "ops"}, {"bob", "ops"}}
+
+// may reports whether a person may decide an approval of a saga.
+func (p someone) may(a *saga.ApprovalData, starter string) bool {
+	return !(a.FourEyes && p.name == starter) && (len(a.Approvers) == 0 || slices.Contains(a.Approvers, p.name) || slices.Contains(a.Approvers, p.role))
+}
+
+// everyone is all there are.
+func everyone() []someone {
+	return append([]someone{client, {"eve", "guest"}, {"mallory", "guest"}}, staff...)
+}
+
+// gather has people decide approvals, and others send signals, now and then.
+func (s *sim) gather() {
+	s.after(s.aside.between(400*time.Millisecond, 2*time.Second), func() {
+		defer s.gather()
+		if !s.healed && s.aside.IntN(3) == 0 {
+			s.signalSome()
+			return
+		}
+		inbox, err := s.store.Inbox(ctx, journal.InboxFilter{Kind: saga.InboxApproval, Limit: 100})
+		if err != nil {
+			panic(err)
+		}
+		if len(inbox) > 0 {
+			s.decide(inbox[s.aside.IntN(len(inbox))])
+		}
+	})
+}
+
+// decide has somebody approve or reject, rightly or not.
+func (s *sim) decide(in journal.Entry) {
+	who, c := staff[s.aside.IntN(len(staff))], decision(in)
+	if !s.healed && s.aside.IntN(4) == 0 {
+		c.Do = "reject"
+	}
+	if s.fault(WrongHash, in.Path) {
+		c.Shown = strings.Repeat("0", 64)
+	}
+	if s.fault(NotAllowed, in.Path) {
+		who = everyone()[s.aside.IntN(3)]
+	}
+	c.Actor, c.Role = who.name, who.role
+	var delay time.Duration
+	if s.fault(DecidedLate, in.Path) {
+		delay = s.aside.between(time.Second, 15*time.Second)
+	}
+	m := s.mail(in.Saga, c)
+	s.after(delay, func() { s.deliver(m) })
+	if s.fault(DecidedTwice, in.Path) {
+		s.after(delay+s.aside.between(0, 2*time.Second), func() { s.deliver(m) })
+	}
+	if s.fault(DecidedBoth, in.Path) {
+		c.Do, c.Actor, c.Role = map[string]string{"approve": "reject", "reject": "approve"}[c.Do], "bob", "ops"
+		both := s.mail(in.Saga, c)
+		s.after(delay, func() { s.deliver(both) })
+	}
+}
+
+// decision approves what an entry shows.
+func decision(in journal.Entry) saga.Command {
+	var e saga.Entry
+	if err := json.Unmarshal(in.Data, &e); err != nil {
+		panic(err)
+	}
+	return saga.Command{Do: "approve", Path: in.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", Reason: "looked"}
+}
+
+// signalSome sends some saga a signal that one of its steps waits for, or will, or did.
+func (s *sim) signalSome() {
+	var some []journal.Head
+	for _, h := range s.heads() {
+		if h.EndedAt.IsZero() && len(s.defs[h.Definition].Signals()) > 0 {
+			some = append(some, h)
+		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	h := some[s.aside.IntN(len(some))]
+	s.signal(h)
+}
+
+func (s *sim) signal(h journal.Head) {
+	var delay time.Duration
+	if s.fault(SignalLate, h.Definition) {
+		delay = s.aside.between(time.Second, 15*time.Second)
+	}
+	s.n++
+	m := s.mail(h.ID, saga.Command{Do: "signal", Name: s.defs[h.Definition].Signals()[0], Data: json.RawMessage(`{"n":` + strconv.Itoa(s.n) + `}`), Actor: "partner"})
+	s.after(delay, func() { s.deliver(m) })
+	if s.fault(SignalTwice, h.Definition) {
+		s.after(delay+s.aside.between(0, 5*time.Second), func() { s.deliver(m) })
+	}
+}
+
+func (s *sim) mail(id uuid.UUID, c saga.Command) journal.Mail {
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic(err)
+	}
+	return journal.Mail{ID: s.aside.id(s.now), Saga: id, Kind: "order", Data: data}
+}
+
+func (s *sim) deliver(m journal.Mail) {
+	if err := s.store.Post(ctx, m); err != nil {
+		panic(err)
+	}
+}
+
+// people empty the inbox, again and again, after a look at the other side; late
+// enough that nothing older is still on its way there.
+func (s *sim) people() {
+	s.after(time.Minute, func() {
+		heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 1000})
+		if err != nil {
+			panic(err)
+		}
+		for _, h := range heads {
+			if h.EndedAt.IsZero() {
+				s.help(h)
+			}
+		}
+		s.people()
+	})
+}
+
+func (s *sim) help(h journal.Head) {
+	if len(s.defs[h.Definition].Signals()) > 0 {
+		s.signal(h)
+	}
+	if h.Status == string(saga.PausedStatus) {
+		s.post(h.ID, saga.Command{Do: "resume"})
+		return
+	}
+	inbox, err := s.store.Inbox(ctx, journal.InboxFilter{Saga: h.ID, Limit: 10})
+	if err != nil {
+		panic(err)
+	}
+	for _, in := range inbox {
+		var e saga.Entry
+		if err := json.Unmarshal(in.Data, &e); err != nil {
+			panic(err)
+		}
+		c := saga.Command{Do: "resolve", Path: in.Path, Reason: "looked", Outcome: "retry"}
+		switch in.Kind {
+		case saga.InboxInDoubt:
+			id, live := s.world.did(e.Key)
+			switch {
+			case live:
+				c.Outcome, c.Output = "succeeded", json.RawMessage(`{"id":"`+id+`"}`)
+			case s.childAt(h.ID, in.Path) != nil: // it is there, and tells when it is asked again
+			default:
+				c.Outcome = "failed"
+			}
+		case saga.InboxStuck:
+			if in.Path == "" { // it killed its nodes, or so it seemed
+				c = saga.Command{Do: "resume"}
+			} else if e.Way == journal.Do {
+				s.post(h.ID, saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // it may be that
+				c = saga.Command{Do: "retry", NewKey: true, Reason: "mended"}
+			} else {
+				c.Outcome = "compensated"
+				if s.liveForward(h.ID, in.Path) {
+					c.Outcome = "retry"
+				}
+			}
+		case saga.InboxApproval:
+			c = decision(in)
+		case saga.InboxBudget:
+			c = saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}
+		}
+		s.post(h.ID, c)
+	}
+}

@@ -1,0 +1,270 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/engine"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// reapEvery is how often a node looks for tasks that nobody will end.
+const reapEvery = time.Second
+
+// reap has sagas know of tasks that nobody will end, as engine's shell does.
+func (n *node) reap() {
+	if n.leaves || n.s.fault(ReapLost, n.name) {
+		return
+	}
+	_, err := n.s.store.ReapTasks(ctx, 100, func(t journal.Task, fate journal.Fate) journal.Mail {
+		m := engine.Reaped(t, fate)
+		m.ID = n.s.aside.id(n.s.now)
+		n.s.shop.fates[t.ID] = append(n.s.shop.fates[t.ID], string(fate))
+		return m
+	})
+	if err != nil {
+		panic(err)
+	}
+}
+
+// shop is what the simulation knows of tasks beside the store.
+type shop struct {
+	claims map[uuid.UUID]uuid.UUID // the lease that each was given under
+	until  map[uuid.UUID]time.Time // when that runs out, as the worker was told last
+	fates  map[uuid.UUID][]string  // how each has ended: at most one way
+}
+
+// worker is a process outside that does tasks.
+type worker struct {
+	s     *sim
+	name  string
+	types []string
+	life  int       // of the process: what an earlier one had begun goes nowhere
+	token uuid.UUID // of a claim whose answer was lost
+	busy  int
+}
+
+// hire has workers come. Nobody does tasks of the type "rare" while there are faults.
+func (s *sim) hire() {
+	s.shop = shop{claims: make(map[uuid.UUID]uuid.UUID), until: make(map[uuid.UUID]time.Time), fates: make(map[uuid.UUID][]string)}
+	for i := range 3 {
+		w := &worker{s: s, name: fmt.Sprint("w", i), types: []string{"pack", "ship", "unship"}}
+		s.workers = append(s.workers, w)
+		w.later(0, w.look)
+	}
+}
+
+// later schedules something in this process.
+func (w *worker) later(d time.Duration, do func()) {
+	life := w.life
+	w.s.after(d, func() {
+		if w.life == life {
+			do()
+		}
+	})
+}
+
+// die ends the process; another one begins after a while.
+func (w *worker) die() {
+	w.life++
+	w.token, w.busy = uuid.Nil, 0
+	w.later(w.s.aside.between(100*time.Millisecond, 4*time.Second), w.look)
+}
+
+// look asks for work, again and again.
+func (w *worker) look() {
+	s := w.s
+	w.later(s.aside.between(200*time.Millisecond, 900*time.Millisecond), w.look)
+	if w.busy > 1 {
+		return
+	}
+	types, token := w.types, w.token
+	if s.healed {
+		types = append(slices.Clone(types), "rare")
+	}
+	if token.IsNil() {
+		token = s.aside.id(s.now)
+	}
+	w.token = uuid.Nil
+	tasks, err := s.store.ClaimTasks(ctx, journal.TaskClaim{Worker: w.name, Types: types, Max: 1 + s.aside.IntN(2), Token: token})
+	if err != nil {
+		panic(err)
+	}
+	for _, t := range tasks {
+		s.claimed(t, token)
+	}
+	if len(tasks) > 0 && s.fault(TasksUnknown, w.name) {
+		w.token = token // asked again, it gets the same
+		return
+	}
+	for _, t := range tasks {
+		w.begin(t, token)
+	}
+}
+
+// claimed checks what a worker is given: each task once, and behind its intent.
+func (s *sim) claimed(t journal.ClaimedTask, token uuid.UUID) {
+	if before, again := s.shop.claims[t.ID]; again && before != token {
+		s.violate(t.Saga, "task %s of %s was given to two workers", t.ID, t.Path)
+	}
+	s.shop.claims[t.ID], s.shop.until[t.ID] = token, t.Until
+	records, err := s.store.Records(ctx, t.Saga, 0, 1<<20)
+	if err != nil {
+		panic(err)
+	}
+	if !slices.ContainsFunc(records, func(r journal.Record) bool {
+		return r.Kind == journal.Intent && r.Path == t.Path && r.Way == t.Way && r.Attempt == t.Attempt && r.Key == t.Key
+	}) {
+		s.violate(t.Saga, "4: the task of %s was given out without its intent", t.Path)
+	}
+}
+
+// job is a task in a worker's hands.
+type job struct {
+	w      *worker
+	t      journal.ClaimedTask
+	token  uuid.UUID
+	silent bool // it sends no heartbeats
+	worked bool
+	over   bool
+	result saga.TaskResult
+}
+
+// begin does a task: some time in the middle it has its effect.
+func (w *worker) begin(t journal.ClaimedTask, token uuid.UUID) {
+	s := w.s
+	w.busy++
+	j := &job{w: w, t: t, token: token, result: saga.TaskResult{Fate: "failed", Error: &saga.Failure{Code: "no_mood", Title: "the worker gives up"}}}
+	takes := s.aside.between(20*time.Millisecond, 2*time.Second)
+	if s.fault(WorkerSlow, w.name) {
+		// As late as a request: within the margin that `verify` waits for.
+		j.silent, takes = true, s.aside.between(t.Lease, t.Timeout+margin-time.Millisecond)
+	}
+	if s.fault(WorkerDies, w.name) {
+		w.later(s.aside.between(0, takes), w.die)
+	}
+	if s.fault(WorkFails, w.name) {
+		j.result.Retryable = s.aside.IntN(2) == 0
+		j.result.InDoubt = s.aside.IntN(3) == 0
+		j.worked = !j.result.InDoubt || s.aside.IntN(2) == 0 // it says that nothing has happened only if that is so
+	}
+	w.later(s.aside.between(0, takes), j.work)
+	w.later(takes, j.end)
+	j.beats()
+}
+
+// beats keeps the lease.
+func (j *job) beats() {
+	s := j.w.s
+	j.w.later(j.t.Lease/3, func() {
+		if j.over || j.silent {
+			return
+		}
+		defer j.beats()
+		if s.fault(BeatLost, j.w.name) {
+			return
+		}
+		lease, err := s.store.Heartbeat(ctx, j.t.ID, j.token)
+		switch {
+		case errors.Is(err, journal.ErrTaskLost):
+			j.over = j.over || s.aside.IntN(2) == 0 // some stop then, some do not look
+			j.finish()
+		case err != nil:
+			panic(err)
+		default:
+			s.shop.until[j.t.ID] = lease.Until
+			if lease.Cancel && !j.worked { // it can be stopped cleanly
+				j.worked = true
+			}
+		}
+	})
+}
+
+// work has the effect, unless the worker has stopped or failed before.
+func (j *job) work() {
+	if j.over || j.worked {
+		return
+	}
+	j.worked = true
+	w := j.w.s.world
+	var a saga.Answer
+	if j.t.Type == "unship" {
+		var in struct{ Key string }
+		if err := json.Unmarshal(j.t.Input, &in); err != nil {
+			panic(err)
+		}
+		a, _ = w.undo(j.t.Key, j.t.Type, in.Key, "")
+	} else {
+		a, _ = w.make(j.t.Key, j.t.Type, 0)
+	}
+	switch {
+	case j.result.InDoubt: // it does not know what it did
+	case a.Status < 300:
+		j.result = saga.TaskResult{Fate: "completed", Output: a.Body}
+	default:
+		j.result.Error = &saga.Failure{Code: "refused", Title: fmt.Sprint("the other side says ", a.Status)}
+	}
+}
+
+func (j *job) finish() {
+	if j.over && j.w.busy > 0 {
+		j.w.busy--
+	}
+}
+
+// end says how the task has ended, until an answer comes.
+func (j *job) end() {
+	s := j.w.s
+	if j.over {
+		return
+	}
+	if s.fault(WordLost, j.w.name) {
+		j.w.later(s.aside.between(50*time.Millisecond, time.Second), j.end)
+		return
+	}
+	err := j.say(j.result)
+	if err == nil {
+		switch met := s.shop.fates[j.t.ID]; {
+		case met == nil && !s.shop.until[j.t.ID].After(s.now):
+			s.violate(j.t.Saga, "a worker's word on %s was taken after its lease", j.t.Path)
+		case met != nil && met[0] != j.result.Fate:
+			s.violate(j.t.Saga, "a worker's word on %s was taken after it had ended: %s", j.t.Path, met[0])
+		}
+		s.shop.fates[j.t.ID] = []string{j.result.Fate}
+	}
+	if s.fault(WordUnknown, j.w.name) {
+		j.w.later(s.aside.between(50*time.Millisecond, time.Second), j.end)
+		return
+	}
+	j.over = true
+	j.finish()
+	if err != nil || !s.fault(WordTwice, j.w.name) {
+		return
+	}
+	if err := j.say(j.result); err != nil {
+		s.violate(j.t.Saga, "a worker's word on %s was not taken twice: %v", j.t.Path, err)
+	}
+	if err := j.say(saga.TaskResult{Fate: "failed", Error: &saga.Failure{Code: "otherwise", Title: "it says otherwise now"}}); err == nil {
+		s.violate(j.t.Saga, "a task of %s was ended a second time, and otherwise", j.t.Path)
+	}
+}
+
+// say posts a worker's word as package api does.
+func (j *job) say(r saga.TaskResult) error {
+	data, err := json.Marshal(saga.Command{Do: "task", Path: j.t.Path, Way: j.t.Way, Attempt: j.t.Attempt, Actor: j.w.name, Task: &r})
+	if err != nil {
+		panic(err)
+	}
+	s := j.w.s
+	err = s.store.EndTask(ctx, j.t.ID, j.token, string(data), journal.Mail{ID: s.aside.id(s.now), Saga: j.t.Saga, Kind: "command", Data: data})
+	if err != nil && !errors.Is(err, journal.ErrTaskLost) {
+		panic(err)
+	}
+	return err
+}

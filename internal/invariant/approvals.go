@@ -1,0 +1,73 @@
+package invariant
+
+import (
+	"slices"
+	"time"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// asked is an approval that a step waits for.
+type asked struct {
+	*saga.ApprovalData
+	until time.Time // zero: for ever
+	by    int64     // the seq of the record that decided it; 0: none yet
+}
+
+// approvals is invariant 16: an approval is decided once at most, in time, on what was shown, by somebody who may.
+func (c *look) approvals(t *tale) {
+	open := make(map[string]*asked)
+	for i, r := range t.Records {
+		switch d := t.data[i].(type) {
+		case *saga.IntentData:
+			if d.Awaited == nil || d.Awaited.Approval == nil {
+				continue
+			}
+			a := &asked{ApprovalData: d.Awaited.Approval}
+			if d.WakeAt != nil {
+				a.until = d.WakeAt.Time
+			}
+			open[r.Path] = a
+			if want := a.Hash(t.started().SHA256); a.ShownHash != want {
+				c.say(16, r.Seq, "record %d shows what has the hash %s, and says %s", r.Seq, want, a.ShownHash)
+			}
+		case *saga.OrderData:
+			if (d.Do == "approve" || d.Do == "reject") && d.Rejected == nil {
+				c.judged(t, r, d, open[r.Path])
+			}
+		}
+	}
+}
+
+func (c *look) judged(t *tale, r journal.Record, d *saga.OrderData, a *asked) {
+	if a == nil {
+		c.say(16, r.Seq, "record %d decides an approval of %s that nobody was asked for", r.Seq, r.Path)
+		return
+	}
+	starter := t.started().Actor
+	if p := t.started().Parent; p != nil {
+		starter = p.Starter
+	}
+	switch {
+	case a.by != 0:
+		c.say(16, r.Seq, "record %d decides the approval of %s, which record %d has decided", r.Seq, r.Path, a.by)
+	case !a.until.IsZero() && r.At.After(a.until):
+		c.say(16, r.Seq, "record %d decides the approval of %s at %s, and it expired at %s", r.Seq, r.Path, stamp(r.At), stamp(a.until))
+	case d.Shown != a.ShownHash && (d.Do == "approve" || d.Shown != ""):
+		c.say(16, r.Seq, "record %d decides on %q, and %s was shown", r.Seq, d.Shown, a.ShownHash)
+	case a.FourEyes && (d.Actor == starter || d.Actor == saga.Anonymous):
+		c.say(16, r.Seq, "record %d decides the approval of %s by %q: whoever has started the saga may not", r.Seq, r.Path, d.Actor)
+	case len(a.Approvers) > 0 && d.Actor != saga.Anonymous && !slices.Contains(a.Approvers, d.Actor) && !slices.Contains(a.Approvers, d.Role):
+		c.say(16, r.Seq, "record %d decides the approval of %s by %q, a %q, who may not", r.Seq, r.Path, d.Actor, d.Role)
+	}
+	a.by = r.Seq
+}
+
+// started is how the saga began.
+func (t *tale) started() saga.StartedData {
+	if d, ok := t.data[0].(*saga.StartedData); ok {
+		return *d
+	}
+	return saga.StartedData{}
+}

@@ -1,0 +1,77 @@
+package invariant
+
+import (
+	"strings"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// loop is one that runs.
+type loop struct {
+	limit int
+	under map[string]bool // paths of iterations that have begun and not ended
+	over  map[string]bool // and of those that have ended: what was in doubt there may be settled later
+}
+
+// loops is the part of invariant 14 about them: no more iterations under way than `max_parallel` allows, at every prefix.
+func (c *look) loops(t *tale) {
+	running := make(map[string]*loop)
+	for i, r := range t.Records {
+		switch d := t.data[i].(type) {
+		case *saga.DecidedData:
+			if strings.HasSuffix(r.Path, "]") {
+				if l := running[owner(r.Path)]; l != nil {
+					delete(l.under, r.Path)
+					l.over[r.Path] = true
+				}
+				continue
+			}
+			if d.Enter {
+				t.enter(running, r.Path, d)
+			}
+		case *saga.OutcomeData:
+			if r.Way != journal.Undo {
+				delete(running, r.Path)
+			}
+		case *saga.OrderData, *saga.CompensatingData:
+			continue
+		}
+		if r.Way == journal.Undo {
+			continue
+		}
+		for at, path := 0, r.Path; ; {
+			end := strings.IndexByte(path[at:], ']')
+			if end < 0 {
+				break
+			}
+			at += end + 1
+			l := running[owner(path[:at])]
+			if l == nil || l.over[path[:at]] {
+				continue
+			}
+			if l.under[path[:at]] = true; l.limit > 0 && len(l.under) > l.limit {
+				c.say(14, r.Seq, "after record %d %d iterations of %s are under way, of at most %d at once", r.Seq, len(l.under), owner(path[:at]), l.limit)
+				return
+			}
+		}
+	}
+}
+
+// enter notes a loop that begins.
+func (t *tale) enter(running map[string]*loop, path string, d *saga.DecidedData) {
+	step := t.Definition.Step(path)
+	if step == nil {
+		return
+	}
+	b, ok := step.Body.(saga.Block)
+	if !ok || !b.Loops() {
+		return
+	}
+	if layout, err := b.Layout(saga.Entered{Branch: d.Branch, Items: d.Items}); err == nil {
+		running[path] = &loop{limit: layout.Limit, under: make(map[string]bool), over: make(map[string]bool)}
+	}
+}
+
+// owner is the loop that an iteration belongs to.
+func owner(iteration string) string { return iteration[:strings.LastIndexByte(iteration, '[')] }
