@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -17,7 +16,7 @@ import (
 
 // sink takes events.
 type sink struct {
-	url string
+	authority, addr string // of events.example
 
 	mu  sync.Mutex
 	got map[string]event // by id
@@ -31,7 +30,7 @@ type event struct {
 
 func newSink(t *testing.T) *sink {
 	k := &sink{got: make(map[string]event)}
-	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	k.authority, k.addr = serveTLS(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var e event
 		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
 			t.Errorf("an event: %v", err)
@@ -39,9 +38,7 @@ func newSink(t *testing.T) *sink {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.got[e.ID] = e
-	}))
-	t.Cleanup(s.Close)
-	k.url = s.URL
+	}), "events.example")
 	return k
 }
 

@@ -69,7 +69,7 @@ func stage(t *testing.T, database string, fault func(llmstub.Call) llmstub.Fault
 	t.Cleanup(func() { s.model.Close() })
 	ca, front := serveTLS(t, s.world.World, "pay.example", "ship.example")
 	s.front = front
-	s.file("ca.pem", ca)
+	s.file("ca.pem", ca+s.events.authority)
 	s.config = s.file("recourse.yaml", s.settings())
 	if s.log, err = os.Create(filepath.Join(s.dir, "serve.log")); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func (s *scene) settings() string {
 	for name, p := range prices {
 		fmt.Fprintf(&b, "    %s: {input: %s, output: %s}\n", name, p[0], p[1])
 	}
-	fmt.Fprintf(&b, "sinks: [{name: events, url: %q}]\n", s.events.url)
+	b.WriteString("sinks: [{name: events, url: https://events.example/}]\n")
 	return b.String()
 }
 
@@ -115,6 +115,7 @@ func (s *scene) start() {
 	}
 	p, err := launch(path, env, s.log, "serve", "--database", s.database, "--listen", "127.0.0.1:0", "--config", s.config, "--while-stdin",
 		"--egress-allow", "127.0.0.1", "--ca-file", filepath.Join(s.dir, "ca.pem"), "--resolve", "pay.example:443="+s.front, "--resolve", "ship.example:443="+s.front,
+		"--resolve", "events.example:443="+s.events.addr,
 		"--node-lease", "1s", "--log-level", "warn")
 	if err != nil {
 		s.t.Fatalf("%v\n%s", err, s.logged())
