@@ -7,7 +7,7 @@ BIN     := bin/recourse
 
 PG      := $(GO) run ./internal/testpg/run --
 
-.PHONY: help run build test vet prove crash fuzz bench bench-scale bench-steps sim mutants soak fmt clean
+.PHONY: help run build test vet prove crash examples fuzz bench bench-scale bench-steps sim mutants soak fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ prove: ## what shows the promises at full size: sim, mutants, crash and fuzz, as
 ROUNDS ?= 20
 crash: ## strike the real program at every point, ROUNDS times: kill, freeze, errors; random kills; rolling restarts
 	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/crashtest
+
+examples: ## the definitions of examples/ with the real program, with faults, and one of them killed twenty times; part of test
+	$(PG) $(GO) test -v -count 1 ./internal/examples
 
 FUZZTIME ?= 30s
 fuzz: ## each fuzz target for FUZZTIME, two at a time
@@ -72,6 +75,7 @@ soak: ## the same layers for HOURS, with other seeds each time; stops at the fir
 	while [ $$(date +%s) -lt $$end ]; do \
 	  $(MAKE) --no-print-directory sim SEEDS=200000 START=$$start || exit 1; start=$$((start + 200000)); \
 	  $(MAKE) --no-print-directory crash ROUNDS=60 || exit 1; \
+	  RECOURSE_EXAMPLES_SEED=$$start $(MAKE) --no-print-directory examples || exit 1; \
 	  RECOURSE_HISTORY_ROUNDS=30 $(PG) $(GO) test -race -count 1 -timeout 2h ./internal/histories || exit 1; \
 	  $(PG) $(GO) test -race -count 1 -timeout 1h ./internal/wiretest ./journal/... || exit 1; \
 	  $(MAKE) --no-print-directory fuzz FUZZTIME=5m || exit 1; \

@@ -372,7 +372,7 @@ func (t *settling) unsettled() Then {
 // again schedules the next attempt, if the policy leaves one.
 func (t *settling) again() bool {
 	p := t.step.Retry
-	if (!p.Left(t.s.round()) && !mutant.On("attempts-without-end")) || !p.Retries(t.names(), true) {
+	if (!p.Left(t.s.round()) && !mutant.On("attempts-without-end")) || !t.retries() {
 		return false
 	}
 	delay := p.Delay(t.s.round(), t.chance)
@@ -388,6 +388,16 @@ func (t *settling) again() bool {
 	}
 	t.d.RetryAt, t.d.Then = &Time{due}, ThenRetry
 	return true
+}
+
+// retries reports whether the policy retries what the answer goes by. `on` says which failures of the other side are
+// worth another try. Our own end is none of them, so that only `not_on` keeps what it interrupted from being sent again.
+func (t *settling) retries() bool {
+	p := t.step.Retry
+	if t.a.Code == Interrupted {
+		p.On = nil
+	}
+	return p.Retries(t.names(), true)
 }
 
 // undo decides what follows an attempt of a compensation: it is retried until it

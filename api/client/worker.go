@@ -35,6 +35,8 @@ const (
 	callTime  = 15 * time.Second // for a request, beside what it asks to wait
 	lastClaim = time.Second      // for an answer that is on its way when the worker is to stop
 	maxClaim  = 100
+
+	longInFlight = 2 // times that a claim's key may be found in flight, a second apart
 )
 
 // Run works until ctx is done; then it takes no more tasks, and returns when those under way have ended. While the
@@ -147,7 +149,7 @@ func (r *running) claim(ctx, polling context.Context, room int) (claimed, error)
 	if r.Lease > 0 {
 		in["lease"] = fmt.Sprintf("%dms", r.Lease.Milliseconds())
 	}
-	key := rand.Text()
+	key, inFlight := rand.Text(), 0
 	for n := 0; ; n++ {
 		var out struct{ Data []Task }
 		one, cancel := context.WithTimeout(polling, pollWait+callTime)
@@ -158,6 +160,13 @@ func (r *running) claim(ctx, polling context.Context, room int) (claimed, error)
 		}
 		if !passing(err) || ctx.Err() != nil {
 			return claimed{}, err
+		}
+		if e, ok := errors.AsType[*Error](err); ok && e.Code == "key_in_flight" {
+			// A server that lives notices that we have gone. One that died leaves the key taken for minutes, and what it gave away
+			// under it comes back when its lease ends.
+			if inFlight++; inFlight == longInFlight {
+				key, inFlight = rand.Text(), 0
+			}
 		}
 		if n == 0 {
 			r.Log.Warn("could not claim tasks; trying again", "error", err)

@@ -63,6 +63,31 @@ func TestWorker(t *testing.T) {
 	}
 }
 
+// A server that dies with a claim leaves its key in flight for minutes: the worker claims under another.
+func TestClaimUnderAnotherKey(t *testing.T) {
+	r := newRig(t)
+	r.publish(squareDef)
+	var dead atomic.Pointer[string]
+	wire := func(w http.ResponseWriter, req *http.Request, next http.Handler) {
+		if key := req.Header.Get("Idempotency-Key"); strings.HasSuffix(req.URL.Path, "/claim") {
+			if dead.CompareAndSwap(nil, &key) || *dead.Load() == key {
+				w.WriteHeader(http.StatusConflict)
+				w.Write([]byte(`{"type":"urn:recourse:problem:key_in_flight","title":"A request with this Idempotency-Key is under way","status":409}`))
+				return
+			}
+		}
+		next.ServeHTTP(w, req)
+	}
+	r.wire.Store(&wire)
+	r.run(client.Worker{Handle: square})
+	id := r.square(3)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if s, err := r.Wait(ctx, id); err != nil || string(s.Output) != `{"square":9}` {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	r := newRig(t)
 	r.publish(squareDef)

@@ -25,6 +25,7 @@ import (
 type nodeOptions struct {
 	Store     journal.Store
 	Egress    []string
+	Dial      dialFlags
 	Secrets   *secrets.Source
 	Vars      map[string]json.RawMessage
 	LLM       llm.Config // checked
@@ -59,6 +60,9 @@ func newNode(o nodeOptions) (*node, error) {
 	}
 	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
 		Now: func() time.Time { return n.engine.Now() }} // the store's clock, which Retry-After's dates are compared with
+	if err := o.Dial.apply(&calls); err != nil {
+		return nil, err
+	}
 	n.caller = http.NewCaller(calls)
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
 	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
@@ -69,7 +73,7 @@ func newNode(o nodeOptions) (*node, error) {
 	})
 	runner.Engine = n.engine
 	if len(o.Sinks) > 0 {
-		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Dial: http.NewDialer(calls).Dial, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
+		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Dial: http.NewDialer(calls).Dial, TLS: calls.TLS, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
 			UserAgent: calls.UserAgent})
 	}
 	return n, nil

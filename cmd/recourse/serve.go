@@ -27,8 +27,9 @@ type serveCmd struct {
 	databaseFlag
 	Listen      string   `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; another than loopback needs API keys. Default ${default}."`
 	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses; repeatable."`
-	SecretDir   string   `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
-	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`
+	dialFlags
+	SecretDir string `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
+	Vars      string `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`
 	llmFlags
 	Config      string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file with these flags' names and values; flags and variables win."`
 	Strict      bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
@@ -137,7 +138,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
+	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
 		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Log: log})
 	if err != nil {
 		return err

@@ -106,6 +106,9 @@ func (s *Stub) stream(rw http.ResponseWriter, r *http.Request, q *question, a re
 	event(map[string]any{"role": "assistant", "content": ""}, nil)
 	for i, piece := range pieces(a) {
 		event(piece, nil)
+		if !s.wait(r.Context(), f.Pace) {
+			panic(http.ErrAbortHandler)
+		}
 		switch n := i + 1; {
 		case n == f.Cut:
 			panic(http.ErrAbortHandler)

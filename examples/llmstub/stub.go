@@ -38,6 +38,7 @@ type Fault struct {
 	RetryAfter string        // and this header
 	Usage      bool          // an error has the prompt's usage, and is billed; a stream has usage in each chunk
 	Delay      time.Duration // before the answer begins
+	Pace       time.Duration // between the chunks of a stream
 	Cut        int           // the connection breaks after so many chunks
 	Silence    int           // nothing more comes after so many chunks, until the client leaves
 	Malformed  bool          // the answer is not JSON

@@ -50,14 +50,21 @@ def post(path, body, timeout, key=None):
 
 
 def insist(path, body, timeout, give_up, key=None):
-    """Sends a request again while the server is away or busy, until give_up is set."""
-    pause = 0.1
+    """Sends a request again while the server is away or busy, until give_up is set.
+
+    A key that stays in flight was a dead server's: the next try has another.
+    """
+    pause, in_flight = 0.1, 0
     while True:
         try:
             status, answer = post(path, body, timeout, key)
-            if status < 500 and status != 429 and not (answer or {}).get("type", "").endswith(":key_in_flight"):
+            taken = (answer or {}).get("type", "").endswith(":key_in_flight")
+            if status < 500 and status != 429 and not taken:
                 return status, answer
             problem = answer
+            in_flight += taken
+            if in_flight > 5:
+                key, in_flight = str(uuid.uuid4()), 0
         except (OSError, ValueError) as error:
             problem = error
         print("trying again:", path, problem, file=sys.stderr, flush=True)

@@ -34,6 +34,13 @@ type operation struct {
 	run         func(*state, *call) answer
 }
 
+// hosted is the pattern under a host of the service's name, if it has a path there.
+func (o *operation) hosted() (pattern string, ok bool) {
+	method, at, _ := strings.Cut(o.pattern, " ")
+	path, ok := strings.CutPrefix(at, "/"+o.service+"/")
+	return method + " " + o.service + ".example/" + path, ok
+}
+
 // operations are those that every collection has.
 func (k *collection) operations() []*operation {
 	base := "/" + k.service + "/" + k.path

@@ -18,8 +18,12 @@
 //	/ship      POST /orders → 201 {id, …}; POST /orders/{id}/cancel undoes
 //	/mail      POST /send {to, …} → 202 {id}; can not be undone and ignores keys
 //	/orders    GET /orders/{id}/returnable?sku= → {order, sku, returnable}; false for ids that start with "final-"
+//	/search    GET /v1/search?q= → {query, urls}; the first url is the same for every query
+//	/cms       POST /pages {title, …} → 201 {id, url, …}; DELETE /pages/{id} undoes
 //	/things    POST /things (any JSON) → 201 {id, echo}; PUT /things/{name}; GET and DELETE (undoes) /things/{id}. They
 //	           answer at /things/things like the other services' paths, and shorter at /things
+//
+// A service also answers without its base path under a host of its name, such as pay.example: POST https://pay.example/charges.
 //
 // Every collection also answers GET /…/{id}. A resource shows the fields it was made with, numbers as the same
 // literals (9007199254740993, 19.10), and a status that tells whether it was undone; an undone thing is gone (404).

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-var serviceNames = []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"}
+var serviceNames = []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "search", "cms", "things"}
 
 const (
 	defaultPrice = "129.90" // of a flight
@@ -36,6 +36,8 @@ var (
 		undoAt: "POST void", made: "valid", undone: "void", fill: linked}
 	shipments = &collection{service: "ship", path: "orders", prefix: "sh", create: "order", cancel: "cancel",
 		undoAt: "POST cancel", made: "ordered", undone: "cancelled"}
+	pages = &collection{service: "cms", path: "pages", prefix: "pg", create: "publish", cancel: "unpublish",
+		undoAt: "DELETE", made: "published", undone: "unpublished", needs: []string{"title"}, fill: published}
 	mails  = &collection{service: "mail", path: "send", prefix: "ml", made: "accepted"}
 	things = &collection{service: "things", prefix: "th", made: "present", undone: "deleted"}
 )
@@ -43,7 +45,7 @@ var (
 // allOperations is everything that the world can do.
 func allOperations() []*operation {
 	var ops []*operation
-	for _, k := range []*collection{bookings, reservations, charges, refunds, returns, labels, shipments} {
+	for _, k := range []*collection{bookings, reservations, charges, refunds, returns, labels, shipments, pages} {
 		ops = append(ops, k.operations()...)
 	}
 	for _, base := range []string{"/things", "/things/things"} {
@@ -53,6 +55,7 @@ func allOperations() []*operation {
 		&operation{service: "pay", name: "undo_charge", pattern: "DELETE /pay/charges", write: true, run: charges.undoByKey},
 		&operation{service: "mail", name: "send", pattern: "POST /mail/send", write: true, ignoresKeys: true, run: sendMail},
 		&operation{service: "orders", name: "returnable", pattern: "GET /orders/orders/{id}/returnable", run: returnable},
+		&operation{service: "search", name: "search", pattern: "GET /search/v1/search", run: search},
 	)
 }
 
@@ -121,4 +124,30 @@ func returnable(_ *state, c *call) answer {
 	return reply(http.StatusOK, map[string]any{
 		"order": c.id, "sku": c.query.Get("sku"), "returnable": !strings.HasPrefix(c.id, "final-"),
 	})
+}
+
+// published gives a page its address, which follows from its title, as a label's does from its order.
+func published(f fields) error {
+	var title string
+	if json.Unmarshal(f["title"], &title) != nil {
+		return fmt.Errorf("%w: field \"title\" must be a text", errBody)
+	}
+	f.text("url", "https://cms.example/"+url.PathEscape(title))
+	return nil
+}
+
+// hits is how many pages a search finds. The first is the same for every query.
+const hits = 4
+
+// search finds pages, the same for the same query.
+func search(_ *state, c *call) answer {
+	q := c.query.Get("q")
+	if q == "" {
+		return problem(http.StatusBadRequest, "nothing to search for", "say what: ?q=WORDS")
+	}
+	urls := []string{"https://site.example/home"}
+	for i := 1; i < hits; i++ {
+		urls = append(urls, fmt.Sprintf("https://site.example/%s/%d", url.PathEscape(q), i))
+	}
+	return reply(http.StatusOK, map[string]any{"query": q, "urls": urls})
 }

@@ -42,6 +42,9 @@ func New(cfg Config) *World {
 	w.past = newState(cfg, cfg.LedgerTo, cfg.After)
 	for _, o := range allOperations() {
 		w.mux.Handle(o.pattern, w.service(o))
+		if at, ok := o.hosted(); ok {
+			w.mux.Handle(at, w.service(o))
+		}
 	}
 	w.mux.HandleFunc("/", w.unknown)
 	w.control()

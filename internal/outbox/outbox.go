@@ -9,6 +9,7 @@ package outbox
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,6 +24,7 @@ type Config struct {
 	Store  journal.Outbox
 	Sinks  []Sink
 	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // guarded: what it refuses is not reached
+	TLS    *tls.Config                                                       // net/http's: whom to trust
 	Secret func(name string) (string, error)
 	Now    func() time.Time // time.Now: of signatures
 	Log    *slog.Logger     // discard
@@ -76,7 +78,7 @@ func New(cfg Config) *Outbox {
 	}
 	o := &Outbox{cfg: cfg, log: cfg.Log, workers: make(map[string]*worker)}
 	o.client = &http.Client{
-		Transport: &http.Transport{DialContext: cfg.Dial, MaxIdleConnsPerHost: cfg.PerSink, IdleConnTimeout: time.Minute,
+		Transport: &http.Transport{DialContext: cfg.Dial, TLSClientConfig: cfg.TLS, MaxIdleConnsPerHost: cfg.PerSink, IdleConnTimeout: time.Minute,
 			TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

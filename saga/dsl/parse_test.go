@@ -190,7 +190,7 @@ func TestStrict(t *testing.T) {
 	if errs == nil || len(errs.List) != 2 || errs.List[0].Code != "blind-retry" {
 		t.Errorf("Parse strictly: %v, want two blind-retry errors", errs)
 	}
-	if _, errs := dsl.Parse("return.yaml", read(t, "../../examples/return.yaml"), o); errs != nil {
-		t.Errorf("examples/return.yaml has warnings:\n%v", errs)
+	if _, errs := dsl.Parse("first.yaml", read(t, "../../examples/first.yaml"), o); errs != nil {
+		t.Errorf("examples/first.yaml has warnings:\n%v", errs)
 	}
 }

@@ -37,6 +37,7 @@ type CallerConfig struct {
 	DialTimeout     time.Duration                     // to look up and connect, and again for TLS; default 10 s
 	TLS             *tls.Config                       // roots and client certificates; default the system's roots, TLS 1.2 and up
 	Resolver        *net.Resolver                     // default the system's
+	Resolve         Resolve                           // where some names lead instead, ahead of the Resolver
 }
 
 // Caller performs requests. One [Caller.Call] sends its request at most once;

@@ -13,10 +13,11 @@ type Dialer struct {
 	guard    *Guard
 	tls      *tls.Config
 	resolver *net.Resolver
+	resolve  Resolve
 	timeout  time.Duration
 }
 
-// NewDialer returns a Dialer by cfg's guard, TLS, resolver and time-out.
+// NewDialer returns a Dialer by cfg's guard, TLS, resolvers and time-out.
 func NewDialer(cfg CallerConfig) *Dialer {
 	cfg.defaults()
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -27,7 +28,7 @@ func NewDialer(cfg CallerConfig) *Dialer {
 	if conf.ClientSessionCache == nil {
 		conf.ClientSessionCache = tls.NewLRUClientSessionCache(256)
 	}
-	return &Dialer{guard: cfg.Guard, tls: conf, resolver: cfg.Resolver, timeout: cfg.DialTimeout}
+	return &Dialer{guard: cfg.Guard, tls: conf, resolver: cfg.Resolver, resolve: cfg.Resolve, timeout: cfg.DialTimeout}
 }
 
 // DialError is a failure before any byte of a request.
@@ -86,7 +87,7 @@ func (d *Dialer) secure(ctx context.Context, tcp net.Conn, addr string) (net.Con
 // Dial connects to addr, if the guard allows it. It suits net/http's Transport; errors are a [*DialError].
 func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	nd := net.Dialer{Timeout: d.timeout, Resolver: d.resolver, ControlContext: d.guard.Control(addr)}
-	conn, err := nd.DialContext(ctx, network, addr)
+	conn, err := nd.DialContext(ctx, network, d.resolve.of(addr))
 	if err == nil {
 		return conn, nil
 	}

@@ -25,7 +25,7 @@ const longest = time.Hour
 // CallerConfig is what a [Caller] is made of.
 type CallerConfig struct {
 	LLM  Config            // passes [Config.Check]
-	HTTP http.CallerConfig // Guard, Known, UserAgent, Now, DialTimeout, TLS and Resolver count, as they do for http steps
+	HTTP http.CallerConfig // Guard, Known, UserAgent, Now, DialTimeout, TLS, Resolver and Resolve count, as they do for http steps
 }
 
 // Caller performs requests of llm steps. One call sends its request at most once, on a connection of its own, so that net/http

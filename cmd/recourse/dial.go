@@ -1,0 +1,40 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"recourse/saga/kinds/http"
+)
+
+// dialFlags say how steps, models and sinks are reached.
+type dialFlags struct {
+	CAFile  string   `name:"ca-file" env:"RECOURSE_CA_FILE" placeholder:"FILE" help:"Certificates (PEM) of authorities to trust besides the system's."`
+	Resolve []string `env:"RECOURSE_RESOLVE" placeholder:"HOST:PORT=ADDRESS" help:"Reach a host and port at this address, with another port or not, for tests; repeatable."`
+}
+
+// apply adds what the flags say to how calls are made.
+func (f dialFlags) apply(c *http.CallerConfig) error {
+	var err error
+	if c.Resolve, err = http.ParseResolve(f.Resolve); err != nil {
+		return exit(exitUsage, err)
+	}
+	if f.CAFile == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(f.CAFile)
+	if err != nil {
+		return exit(exitUsage, fmt.Errorf("--ca-file: %w", err))
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return fmt.Errorf("the system's certificates: %w", err)
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return exit(exitUsage, fmt.Errorf("--ca-file %s has no certificate that can be read: put them there as PEM, each from -----BEGIN CERTIFICATE-----", f.CAFile))
+	}
+	c.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return nil
+}

@@ -1,0 +1,88 @@
+package examples
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var built = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "recourse-examples") })
+
+// program builds recourse once, and gives the path.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := built()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "recourse")
+	if out, err := exec.Command("go", "build", "-o", path, "recourse/cmd/recourse").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil { // plays mostly wait
+		panic(err)
+	}
+	code := m.Run()
+	if dir, err := built(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// process is a `recourse serve` that runs.
+type process struct {
+	cmd  *exec.Cmd
+	addr string
+	dead chan struct{} // closed when it has ended
+}
+
+// launch starts one and returns when it takes requests. It ends with us: its stdin is ours.
+func launch(path string, env []string, log io.Writer, args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(path, args...), dead: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), env...), log
+	if _, err := p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	said := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if _, at, ok := strings.Cut(lines.Text(), "listening on http://"); ok {
+				said <- strings.TrimSpace(at)
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, out)
+		_ = p.cmd.Wait() // how it ended is in its state
+		close(p.dead)
+	}()
+	select {
+	case p.addr = <-said:
+		return p, nil
+	case <-p.dead:
+		return nil, fmt.Errorf("serve: %s", p.cmd.ProcessState)
+	}
+}
+
+// kill ends it at once.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.dead
+}
