@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -19,9 +20,11 @@ import (
 
 var fuzzID = uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001"))
 
-func fuzzDefinition(tb testing.TB) *saga.Definition {
+func fuzzDefinition(tb testing.TB) *saga.Definition { return parsed(tb, everything) }
+
+func parsed(tb testing.TB, source string) *saga.Definition {
 	tb.Helper()
-	def, errs := dsl.Parse("everything", []byte(everything), dsl.Options{Kinds: kinds.All()})
+	def, errs := dsl.Parse("fuzzed", []byte(source), dsl.Options{Kinds: kinds.All()})
 	if errs != nil {
 		tb.Fatal(errs)
 	}
@@ -65,7 +68,7 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 		if len(decisions) == 0 {
 			break
 		}
-		switch d := decisions[0].(type) {
+		switch d := next(decisions).(type) {
 		case saga.Dispatch:
 			write(d.Intent, nil)
 			a := saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"x","ok":true,"found":true,"cost":0.05}`)}
@@ -86,11 +89,30 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 		case saga.WakeAt:
 			now = d.At
 			write(d.Woke, nil)
-		default:
-			return out.Bytes()
+		case saga.Hold:
+			if d.Entry.Kind != saga.InboxApproval {
+				return out.Bytes()
+			}
+			for _, c := range []saga.Command{{Do: "signal", Name: "go"}, {Do: "approve", Path: d.Entry.Path, Shown: d.Entry.ShownHash, Actor: "ann", Role: "ops"}} {
+				write(m.Admit(uuid.NewV5(fuzzID, fmt.Sprint(m.Seq())), c))
+			}
 		}
 	}
 	return out.Bytes()
+}
+
+// next is what to do of what can be done: what goes on at once comes before what waits, and people before timers.
+func next(decisions []saga.Decision) saga.Decision {
+	rank := func(d saga.Decision) int {
+		switch d.(type) {
+		case saga.Dispatch, saga.Write:
+			return 0
+		case saga.Hold:
+			return 1
+		}
+		return 2
+	}
+	return slices.MinFunc(decisions, func(a, b saga.Decision) int { return rank(a) - rank(b) })
 }
 
 // badMachine says how a machine breaks its word on a journal that someone may
@@ -121,7 +143,7 @@ func badMachine(def *saga.Definition, text []byte, replay func(*saga.Definition,
 		return fmt.Errorf("the row is %+v", row)
 	}
 	one, two := m.Decide(), m.Decide()
-	if fmt.Sprintf("%+v", one) != fmt.Sprintf("%+v", two) {
+	if !reflect.DeepEqual(one, two) {
 		return fmt.Errorf("decided twice:\n%+v\n%+v", one, two)
 	}
 	if m.Status().Terminal() && len(one) > 0 {
@@ -159,6 +181,41 @@ func FuzzReplay(f *testing.F) {
 			t.Errorf("%v\n%s", err, text)
 		}
 	})
+}
+
+// FuzzReplayNested does the same to journals with branches, loops, approvals, signals, tasks, children and events.
+func FuzzReplayNested(f *testing.F) {
+	def := parsed(f, nested)
+	journals := [][]byte{
+		lived(f, def, 3, saga.Command{}, 0),
+		lived(f, def, 2, saga.Command{Do: "cancel", Reason: "x"}, 12, "later", "lost"),
+		lived(f, def, 1, saga.Command{Do: "compensate", Reason: "x"}, 60, "", "", "lost"),
+		lived(f, def, 4, saga.Command{}, 0, "", "", "lost", "refused", "", "refused"),
+		lived(f, def, 3, saga.Command{Do: "signal", Name: "go"}, 3, "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "lost", "refused", "lost"),
+	}
+	for which, text := range journals {
+		for at, line := range bytes.Split(text, []byte("\n")) {
+			if (at+which)%5 == 0 {
+				f.Add(uint8(which), uint8(at), uint8(at+which), line)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, which, at, how uint8, put []byte) {
+		text := spoilt(journals[int(which)%len(journals)], int(at), int(how), put)
+		if err := badMachine(def, text, saga.Replay); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+	})
+}
+
+// The journals that are spoilt reach what they are about.
+func TestFuzzReaches(t *testing.T) {
+	text := string(lived(t, parsed(t, nested), 3, saga.Command{}, 0))
+	for _, part := range []string{`"path":"many[3].inner"`, `"do":"approve"`, `"kind":"signalled"`, `"method":"TASK"`, `"method":"RUN"`, `"event":`, `"kind":"finished"`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %s in it", part)
+		}
+	}
 }
 
 // spoilt is a journal with a line replaced, put in, taken away, doubled, swapped with the next,
