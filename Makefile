@@ -29,8 +29,9 @@ vet: ## gofmt, go vet (with every build tag), go mod tidy -diff
 	$(GO) vet -tags mutants ./internal/mutant ./engine/... ./saga ./journal/memory
 	$(GO) mod tidy -diff
 
-prove: ## what shows the promises at full size: sim, mutants, crash and fuzz, as CI runs them
-	$(MAKE) --no-print-directory sim SEEDS=100000
+PROVE_SEEDS ?= 100000
+prove: ## what shows the promises at full size: sim, mutants, crash and fuzz; CI runs a smaller one
+	$(MAKE) --no-print-directory sim SEEDS=$(PROVE_SEEDS)
 	$(MAKE) --no-print-directory mutants
 	$(MAKE) --no-print-directory crash
 	$(MAKE) --no-print-directory fuzz
