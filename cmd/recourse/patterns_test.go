@@ -82,7 +82,7 @@ func TestAgentLoopExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stub.Close()
-	out := ok(t, []string{varPrefix + "world=" + w.URL, "OPENAI_BASE_URL=" + stub.URL + "/v1"}, "run", path, "-i", `{"goal":"return order 4711","amount":19.10}`)
+	out := ok(t, []string{varPrefix + "world=" + w.URL, "OPENAI_BASE_URL=" + stub.URL + "/v1"}, "run", path, "--actions", "../../examples/agent", "-i", `{"goal":"return order 4711","amount":19.10}`)
 	if !strings.Contains(out, "work[0].look") || len(stub.Bills()) != 1 {
 		t.Errorf("%s\n%+v", out, stub.Bills())
 	}
@@ -148,7 +148,25 @@ func (p *play) apply(env []string, defs map[string]string) {
 			p.Fatal(err)
 		}
 	}
+	for name, src := range patternActions(p.T) {
+		if err := os.WriteFile(filepath.Join(dir, "action-"+name+".yaml"), []byte(src), 0o600); err != nil {
+			p.Fatal(err)
+		}
+	}
 	ok(p.T, env, "definitions", "apply", dir)
+}
+
+// patternActions are the actions of the page, by name: those of the example of its loop.
+func patternActions(t *testing.T) map[string]string {
+	t.Helper()
+	actions := make(map[string]string)
+	for _, b := range regexp.MustCompile("(?s)```yaml\n(action: ([a-z0-9-]+)\n.*?)```").FindAllStringSubmatch(docPage(t, "patterns.md"), -1) {
+		actions[b[2]] = b[1]
+		if src, err := os.ReadFile("../../examples/agent/" + b[2] + ".yaml"); err != nil || string(src) != b[1] {
+			t.Errorf("docs/patterns.md has another action %s than examples/agent, %v", b[2], err)
+		}
+	}
+	return actions
 }
 
 func (p *play) start(name, input string) string {

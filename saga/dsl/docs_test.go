@@ -16,16 +16,42 @@ var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 // TestExamples holds the examples of the other pages to being valid.
 func TestExamples(t *testing.T) {
 	for name, least := range map[string]int{"people.md": 2, "patterns.md": 16} {
-		blocks := yamlBlock.FindAllStringSubmatch(string(read(t, "../../docs/"+name)), -1)
+		page := string(read(t, "../../docs/"+name))
+		o, blocks := withActions(t, name, page)
 		if len(blocks) < least {
 			t.Errorf("%s has %d examples", name, len(blocks))
 		}
-		for _, b := range blocks {
-			if _, errs := dsl.Parse(name, []byte(b[1]), options()); errs != nil {
-				t.Errorf("an example of %s does not validate:\n%s\n%v", name, b[1], errs)
+		for _, src := range blocks {
+			if _, errs := dsl.Parse(name, []byte(src), o); errs != nil {
+				t.Errorf("an example of %s does not validate:\n%s\n%v", name, src, errs)
 			}
 		}
 	}
+}
+
+// withActions are the options with the actions of a page, and the page's definitions.
+func withActions(t *testing.T, name, page string) (o dsl.Options, definitions []string) {
+	t.Helper()
+	o = options()
+	found := map[string]*saga.Action{}
+	for _, b := range yamlBlock.FindAllStringSubmatch(page, -1) {
+		if !dsl.IsAction([]byte(b[1])) {
+			definitions = append(definitions, b[1])
+			continue
+		}
+		a, errs := dsl.ParseAction(name, []byte(b[1]), o)
+		if errs != nil {
+			t.Fatalf("an example of %s does not validate:\n%s\n%v", name, b[1], errs)
+		}
+		found[a.Name] = a
+	}
+	o.Actions = func(name string, _ int) (*saga.Action, error) {
+		if a := found[name]; a != nil {
+			return a, nil
+		}
+		return nil, fmt.Errorf("the page has no action %s", name)
+	}
+	return o, definitions
 }
 
 // TestReferencePage holds docs/definitions.md to its examples being valid and to
@@ -72,34 +98,14 @@ func TestEventsPage(t *testing.T) {
 // TestActionsPage holds docs/actions.md likewise; its definitions use its actions.
 func TestActionsPage(t *testing.T) {
 	page := string(read(t, "../../docs/actions.md"))
-	o := options()
-	found := map[string]*saga.Action{}
-	o.Actions = func(name string, version int) (*saga.Action, error) {
-		if a := found[name]; a != nil {
-			return a, nil
-		}
-		return nil, fmt.Errorf("the page has no action %s", name)
-	}
-	for _, b := range yamlBlock.FindAllStringSubmatch(page, -1) {
-		if !dsl.IsAction([]byte(b[1])) {
-			continue
-		}
-		a, errs := dsl.ParseAction("actions.md", []byte(b[1]), o)
-		if errs != nil {
-			t.Fatalf("an example of the page does not validate:\n%s\n%v", b[1], errs)
-		}
-		found[a.Name] = a
-	}
-	for _, b := range yamlBlock.FindAllStringSubmatch(page, -1) {
-		if dsl.IsAction([]byte(b[1])) {
-			continue
-		}
-		if _, errs := dsl.Parse("actions.md", []byte(b[1]), o); errs != nil {
-			t.Errorf("an example of the page does not validate:\n%s\n%v", b[1], errs)
+	o, definitions := withActions(t, "actions.md", page)
+	for _, src := range definitions {
+		if _, errs := dsl.Parse("actions.md", []byte(src), o); errs != nil {
+			t.Errorf("an example of the page does not validate:\n%s\n%v", src, errs)
 		}
 	}
-	if len(found) == 0 {
-		t.Error("no example of an action")
+	if _, err := o.Actions("refund", 0); err != nil {
+		t.Error(err)
 	}
 	for _, key := range dsl.ActionKeys() {
 		if !strings.Contains(page, "`"+key+"`") {
