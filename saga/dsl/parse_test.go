@@ -20,9 +20,12 @@ var update = flag.Bool("update", false, "write what the documents of testdata/ba
 
 func options() dsl.Options { return dsl.Options{Kinds: kinds.All(), Actions: actions} }
 
-// actions finds those of testdata/actions, each in any version.
+// actions finds those of testdata/actions, and of the examples, each in any version.
 func actions(name string, version int) (*saga.Action, error) {
 	src, err := os.ReadFile("testdata/actions/" + name + ".yaml")
+	if err != nil {
+		src, err = os.ReadFile("../../examples/agent/" + name + ".yaml")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("there is no action %s: publish it first", name)
 	}
