@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"recourse/internal/histories"
 	"recourse/journal"
@@ -36,6 +37,11 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]histories.Op,
 	cl.Start(ctx, to, "one", "trip", 1)
 	cl.Start(ctx, to, "one", "trip", 2)
 	seq := cl.Get(ctx, to, id, 0, "").Answer.Seq
+	for last := int64(-1); seq != last; { // the attempt that was under way when it was paused comes to its end
+		last = seq
+		<-time.After(50 * time.Millisecond)
+		seq = cl.Get(ctx, to, id, 0, "").Answer.Seq
+	}
 	cl.Order(ctx, to, "", id, saga.Command{Do: "patch", Reason: "patch-1", IfSeq: seq, Labels: map[string]string{"l": "1"}})
 	cl.Get(ctx, to, id, seq, "")
 	cl.Order(ctx, to, "", id, saga.Command{Do: "patch", Reason: "patch-2", IfSeq: seq, Labels: map[string]string{"l": "2"}})
