@@ -92,13 +92,13 @@ func (s *server) deliver(ctx context.Context, e *saga.Event, actor string) (uuid
 	if !slices.Contains(def.Signals(), e.Type) {
 		return uuid.Nil, nil
 	}
-	data, err := journal.Encode(saga.Command{Do: "signal", Name: e.Type, Data: e.Data, Actor: actor})
+	// The message's id is made of the event, so that the event is one signal however often it comes.
+	signal := saga.Command{Do: "signal", Name: e.Type, Data: e.Data, Actor: actor}
+	m, err := signal.Mail(uuid.NewV5(id, "event:"+url.QueryEscape(e.Source)+":"+e.ID), id)
 	if err != nil {
 		return uuid.Nil, err
 	}
-	// The message's id is made of the event, so that the event is one signal however often it comes.
-	mail := uuid.NewV5(id, "event:"+url.QueryEscape(e.Source)+":"+e.ID)
-	err = s.cfg.Engine.Post(ctx, journal.Mail{ID: mail, Saga: id, Kind: MailKind, Data: data})
+	err = s.cfg.Engine.Post(ctx, m)
 	if errors.Is(err, journal.ErrNotFound) {
 		return uuid.Nil, nil // it was deleted just now
 	}

@@ -13,9 +13,6 @@ import (
 	"recourse/saga"
 )
 
-// MailKind is the kind of mail that carries a saga.Command.
-const MailKind = "command"
-
 // maxReason bounds what a person says about an order.
 const maxReason = 2000
 
@@ -105,8 +102,7 @@ func (s *server) mailOf(id uuid.UUID, cmd saga.Command) (journal.Mail, error) {
 	if err != nil {
 		return journal.Mail{}, err
 	}
-	data, err := journal.Encode(cmd)
-	return journal.Mail{ID: mail, Saga: id, Kind: MailKind, Data: data}, err
+	return cmd.Mail(mail, id)
 }
 
 // order has the saga carry out a command, and says whether it has. It has not

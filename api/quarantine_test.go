@@ -49,7 +49,7 @@ func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
 	}
 	g.closed.Store(true)
 	for range journal.QuarantineAfter {
-		must(g.Post(ctx, journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: MailKind, Data: []byte(`{"do":"resume"}`)}))
+		must(g.Post(ctx, journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMail, Data: []byte(`{"do":"resume"}`)}))
 		claimed, err := g.Claim(ctx, ghost, 10)
 		must(err)
 		if len(claimed) != 1 || claimed[0].Saga != id {

@@ -293,7 +293,7 @@ func (s *server) completeTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	r := saga.TaskResult{Fate: "completed", Output: o.raw("output"), Cost: o.cost()}
+	r := saga.TaskResult{Fate: saga.TaskCompleted, Output: o.raw("output"), Cost: o.cost()}
 	if len(r.Output) > maxOutput {
 		return fail("body_too_large", "an output has at most %d bytes: store it elsewhere, and return where", maxOutput)
 	}
@@ -309,7 +309,7 @@ func (s *server) failTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	r := saga.TaskResult{Fate: "failed", Error: o.failure(), Retryable: o.flag("retryable"), InDoubt: o.flag("in_doubt"), Cost: o.cost()}
+	r := saga.TaskResult{Fate: saga.TaskFailed, Error: o.failure(), Retryable: o.flag("retryable"), InDoubt: o.flag("in_doubt"), Cost: o.cost()}
 	if r.Retryable && r.InDoubt {
 		o.bad("/retryable", "bad_field", "retryable says that surely nothing has happened, in_doubt that something may have: send one of them; what is in doubt is tried again as the step's in_doubt says")
 	}
@@ -342,7 +342,7 @@ func (o *object) failure() *saga.Failure {
 		o.bad("/error", "missing_field", "say what went wrong: `error` is text, or {code, title, detail}")
 		return nil
 	}
-	f := &saga.Failure{Code: task.CodeFailed}
+	f := &saga.Failure{Code: saga.CodeTaskFailed}
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		f.Title = cutText(text, maxDetail)

@@ -169,8 +169,7 @@ func (l *Lane) load(ev Loaded) {
 				break
 			}
 			r.open++
-			r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
-			l.emit(Perform{ID: id, Node: l.node, Permit: &r.permit, Send: s})
+			l.perform(r, s)
 		}
 		return l.fold(r, ev.Claimed.Mail)
 	})
@@ -337,8 +336,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 			}
 			r.open++
 			if d.Early && !l.waits(r) {
-				r.calling(call{path: d.Send.Path, way: d.Send.Way, attempt: d.Send.Attempt, timeout: d.Send.Timeout}, l.now)
-				l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: d.Send})
+				l.perform(r, d.Send)
 				return true, nil
 			}
 			r.sends = append(r.sends, d.Send)
@@ -355,6 +353,12 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// perform has a request leave, and remembers that it is under way.
+func (l *Lane) perform(r *run, s saga.Send) {
+	r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
+	l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: s})
 }
 
 // waits reports whether a request that may leave early has to wait for what is not durable yet.
@@ -544,8 +548,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		l.emit(grown)
 	}
 	for _, s := range r.sending {
-		r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
-		l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: s})
+		l.perform(r, s)
 	}
 	r.sending = nil
 	released := r.sent.Release

@@ -163,9 +163,7 @@ func (l *laneLoop) perform(p Perform) {
 	switch {
 	case !e.lease.valid():
 	case !p.Send.Until.IsZero() && e.Now().After(p.Send.Until):
-		if !p.Send.Lives {
-			answer.Detail = "the other side may have forgotten the key by now"
-		}
+		answer.Detail = "the other side may have forgotten the key by now"
 	default:
 		answer = l.call(p)
 	}

@@ -14,9 +14,6 @@ import (
 // reapLimit bounds the tasks that one look ends.
 const reapLimit = 100
 
-// mailCommand is the kind of mail that carries a saga.Command; package api posts the others.
-const mailCommand = "command"
-
 // reapOnce has the sagas know of up to reapLimit tasks that nobody will end: those whose worker fell silent or took too
 // long, and those that were not wanted any more before anybody had begun them. It says how many there were.
 func reapOnce(ctx context.Context, tasks journal.Tasks) (int, error) {
@@ -25,11 +22,12 @@ func reapOnce(ctx context.Context, tasks journal.Tasks) (int, error) {
 
 // Reaped is what a task's saga is told.
 func Reaped(t journal.Task, fate journal.Fate) journal.Mail {
-	data, err := journal.Encode(saga.Command{Do: "task", Path: t.Path, Way: t.Way, Attempt: t.Attempt, Task: &saga.TaskResult{Fate: string(fate)}})
+	word := saga.Command{Do: "task", Path: t.Path, Way: t.Way, Attempt: t.Attempt, Task: &saga.TaskResult{Fate: string(fate)}}
+	m, err := word.Mail(uuid.Must(uuid.NewV7()), t.Saga) // crypto/rand never fails
 	if err != nil {
 		panic(err) // it holds nothing that cannot be written
 	}
-	return journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: t.Saga, Kind: mailCommand, Data: data} // crypto/rand never fails
+	return m
 }
 
 // reapEvery is how long a worker that fell silent may go unnoticed.

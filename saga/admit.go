@@ -47,6 +47,15 @@ type Command struct {
 	Task    *TaskResult `json:"task,omitempty"`
 }
 
+// CommandMail is the kind of mail that carries a Command.
+const CommandMail = "command"
+
+// Mail makes the message that brings the command to a saga. An error means that some of its data is not JSON.
+func (o Command) Mail(id, to uuid.UUID) (journal.Mail, error) {
+	data, err := journal.Encode(o)
+	return journal.Mail{ID: id, Saga: to, Kind: CommandMail, Data: data}, err
+}
+
 // TaskResult is how a worker's attempt has ended.
 type TaskResult struct {
 	Fate      string          `json:"fate"` // completed, failed, expired, withdrawn
@@ -58,32 +67,53 @@ type TaskResult struct {
 	Saga      string          `json:"saga,omitempty"` // of a `run`: which saga has ended
 }
 
+// How a worker's attempt, or a saga that another runs, may say that it has ended; see also journal.Fate.
+const (
+	TaskCompleted = "completed"
+	TaskFailed    = "failed"
+)
+
+// Codes of the answer that is made of a TaskResult.
+const (
+	CodeTaskFailed    = "task_failed"    // the worker says so, and gives no code of its own
+	CodeHeartbeatLost = "heartbeat_lost" // the worker fell silent, or took too long
+	CodeWithdrawn     = "withdrawn"      // the task was taken back before anybody had claimed it
+)
+
+// Headers of that answer.
+const (
+	HeaderTold      = "told"      // "true": whoever did the work has told it
+	HeaderRetryable = "retryable" // "true"
+	HeaderInDoubt   = "in-doubt"  // "true"
+	HeaderCost      = "cost"      // a decimal
+)
+
 // Answer is the result as the answer to the attempt's request.
 func (t *TaskResult) Answer() Answer {
-	a := Answer{Sent: true, Headers: map[string]string{"told": "true"}}
+	a := Answer{Sent: true, Headers: map[string]string{HeaderTold: "true"}}
 	if t.Cost != "" {
-		a.Headers["cost"] = t.Cost
+		a.Headers[HeaderCost] = t.Cost
 	}
 	switch t.Fate {
-	case "completed":
+	case TaskCompleted:
 		a.Status, a.Body = 200, t.Output
 	case string(journal.TaskExpired):
-		a.Code, a.Detail = "heartbeat_lost", "the worker was silent for longer than its lease, or worked for longer than the time-out"
+		a.Code, a.Detail = CodeHeartbeatLost, "the worker was silent for longer than its lease, or worked for longer than the time-out"
 		if mutant.On("task-expiry-settles") {
-			a.Code = "task_failed"
+			a.Code = CodeTaskFailed
 		}
 	case string(journal.TaskWithdrawn):
-		a.Sent, a.Code, a.Detail = false, "withdrawn", "no worker had taken the task when it was not wanted any more"
+		a.Sent, a.Code, a.Detail = false, CodeWithdrawn, "no worker had taken the task when it was not wanted any more"
 	default:
-		a.Code, a.Detail = "task_failed", "the worker says that it has failed"
+		a.Code, a.Detail = CodeTaskFailed, "the worker says that it has failed"
 		if t.Error != nil {
 			a.Code, a.Detail = t.Error.Code, t.Error.Error()
 		}
 		if t.Retryable {
-			a.Headers["retryable"] = "true"
+			a.Headers[HeaderRetryable] = "true"
 		}
 		if t.InDoubt {
-			a.Headers["in-doubt"] = "true"
+			a.Headers[HeaderInDoubt] = "true"
 		}
 	}
 	return a

@@ -335,10 +335,7 @@ func (m *Machine) advance(n *node, s *side) {
 
 // failure is the reason that a failed step gives.
 func (m *Machine) failure(n *node) *Reason {
-	deepest := n
-	for deepest.block != nil && deepest.block.broken != nil {
-		deepest = deepest.block.broken
-	}
+	deepest := n.deepest()
 	r := &Reason{Code: "step_failed", Step: deepest.path, Title: "step " + deepest.path + " failed"}
 	if f := deepest.do.failure; f != nil {
 		r.Title, r.Detail, r.Error = f.Title, f.Detail, f.Code

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -116,12 +115,13 @@ func (m *Machine) decideExpired(n *node) []Decision {
 func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
 	e := m.entry(n, &n.do, journal.Do)
 	e.Kind, e.Title, e.Detail = InboxApproval, a.Title, "Approve or reject it, with the hash of what is shown here."
+	who := "whoever"
+	if name := m.starter(); name != "" && name != Anonymous {
+		who = name + ", who"
+	}
 	e.Shown, e.ShownHash, e.Approvers, e.Form = a.Shown, a.ShownHash, a.Approvers, a.Form
 	if a.FourEyes {
-		e.Detail += " Not by whoever has started the saga."
-		if who := m.starter(); who != "" && who != Anonymous {
-			e.Detail = strings.Replace(e.Detail, "whoever", who+", who", 1)
-		}
+		e.Detail += " Not by " + who + " has started the saga."
 	}
 	if !n.do.retryAt.IsZero() {
 		e.Detail += " It expires at " + n.do.retryAt.UTC().Format(journal.TimeFormat) + "."
@@ -290,13 +290,9 @@ func (m *Machine) task(step *Step, s Send) *journal.Task {
 	if !ok {
 		return nil
 	}
-	t := &journal.Task{ID: m.taskID(s.Path, s.Way, s.Attempt), Saga: m.id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Key: s.Key, Timeout: s.Timeout}
+	t := &journal.Task{ID: TaskID(m.id, s.Path, s.Way, s.Attempt), Saga: m.id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Key: s.Key, Timeout: s.Timeout}
 	t.Type, t.Input, t.Lease = q.Task(s.Request)
 	return t
-}
-
-func (m *Machine) taskID(path string, way journal.Way, attempt int) uuid.UUID {
-	return TaskID(m.id, path, way, attempt)
 }
 
 // TaskID names the task of an attempt. Nothing else has this id, so it vouches for what it was made of.
@@ -313,7 +309,7 @@ func (m *Machine) Unwanted() []uuid.UUID {
 	var list []uuid.UUID
 	m.forward.walk(func(n *node) bool {
 		if _, ok := n.step.Body.(Queued); ok && n.do.state == open && m.ending(n) && !m.settles(n) {
-			list = append(list, m.taskID(n.path, journal.Do, n.do.attempts))
+			list = append(list, TaskID(m.id, n.path, journal.Do, n.do.attempts))
 		}
 		return true
 	})

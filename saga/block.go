@@ -259,15 +259,10 @@ func (m *Machine) decideBlock(n *node) []Decision {
 		if ds, pending := m.settleOpen(b.active, n.goesOn()); pending {
 			return ds
 		}
-		f := b.failure
-		if f != nil {
-			return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: f, Then: m.endFailed(n)})
+		if b.failure != nil {
+			return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: b.failure, Then: m.endFailed(n)})
 		}
-		f = &Failure{Code: "step_failed", Title: "step " + b.broken.path + " failed"}
-		if b.broken.do.failure != nil {
-			f = b.broken.do.failure
-		}
-		return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: f, Then: ThenFail})
+		return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: b.broken.cause(), Then: ThenFail})
 	}
 	if len(b.active) == 0 {
 		return m.endBlock(n)
@@ -322,10 +317,7 @@ func (m *Machine) endIteration(g *group) Decision {
 	l := g.owner.block.layout.Loop
 	var d DecidedData
 	if g.broken != nil {
-		d.Error = &Failure{Code: "step_failed", Title: "step " + g.broken.path + " failed"}
-		if f := g.broken.do.failure; f != nil {
-			d.Error = f
-		}
+		d.Error = g.broken.cause()
 	} else {
 		d.Output, d.Until, d.Error = m.iterated(g, l)
 	}
@@ -380,7 +372,7 @@ func (m *Machine) applyIteration(r journal.Record) error {
 			b.outputs[g.index] = json.RawMessage("null")
 		}
 	case b.layout.Loop.Collect:
-		b.lost = append(b.lost, LostItem{Index: g.index, Error: *d.Error, InDoubt: g.broken.doubtful()})
+		b.lost = append(b.lost, LostItem{Index: g.index, Error: *d.Error, InDoubt: g.broken != nil && g.broken.deepest().do.state == doubted})
 	default:
 		b.failure = d.Error
 		m.asks++
@@ -392,12 +384,20 @@ func (m *Machine) applyIteration(r journal.Record) error {
 	return nil
 }
 
-// doubtful reports whether the step ended in doubt, or one inside it that has ended it.
-func (n *node) doubtful() bool {
-	for n != nil && n.block != nil && n.block.broken != nil {
+// deepest is the step whose failure is that of n: n itself, or one inside it that has ended it.
+func (n *node) deepest() *node {
+	for n.block != nil && n.block.broken != nil {
 		n = n.block.broken
 	}
-	return n != nil && n.do.state == doubted
+	return n
+}
+
+// cause is why the step failed.
+func (n *node) cause() *Failure {
+	if n.do.failure != nil {
+		return n.do.failure
+	}
+	return &Failure{Code: "step_failed", Title: "step " + n.path + " failed"}
 }
 
 // release lets go of what nothing can read any more after an iteration: only the

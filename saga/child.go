@@ -144,11 +144,11 @@ func (m *Machine) Told() *TaskResult {
 	case m.started.Parent == nil:
 		return nil
 	case m.finished == nil && m.held && !m.reverted:
-		return &TaskResult{Fate: "completed", Output: m.heldOutput}
+		return &TaskResult{Fate: TaskCompleted, Output: m.heldOutput}
 	case m.finished == nil:
 		return nil
 	case m.finished.Status == Succeeded, m.reverted && m.finished.Status == Compensated:
-		return &TaskResult{Fate: "completed", Output: m.heldOutput}
+		return &TaskResult{Fate: TaskCompleted, Output: m.heldOutput}
 	}
 	f := &Failure{Code: "child_failed", Title: "saga " + m.id.String() + " of " + m.started.Definition + " did not reach its goal"}
 	if r := m.finished.Reason; r != nil {
@@ -160,7 +160,7 @@ func (m *Machine) Told() *TaskResult {
 			f.Detail += "; " + left.Path + " remains: " + left.Why
 		}
 	}
-	return &TaskResult{Fate: "failed", Error: f, InDoubt: m.finished.Status == Failed && !m.reverted}
+	return &TaskResult{Fate: TaskFailed, Error: f, InDoubt: m.finished.Status == Failed && !m.reverted}
 }
 
 // Posts lists the messages to other sagas that go with a record, which was applied last.
@@ -196,7 +196,7 @@ func (n *node) childLeft() bool {
 // post makes a message to another saga, the same whenever it is made.
 func (m *Machine) post(to uuid.UUID, what string, c Command) journal.Mail {
 	c.Actor = "saga " + m.id.String()
-	return journal.Mail{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: "command", Data: encode(c)}
+	return journal.Mail{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: CommandMail, Data: encode(c)}
 }
 
 // Orphaned lists the messages that cancel children whose work would be of no use any more.

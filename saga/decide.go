@@ -213,10 +213,8 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 		d.Input = given
 	}
 	reserve := step.reserve(*request)
-	if way == journal.Do && !mutant.On("no-budget") {
-		if !m.fits(reserve) {
-			return m.overBudget(n, s, reserve)
-		}
+	if way == journal.Do && !m.fits(reserve) && !mutant.On("no-budget") {
+		return m.overBudget(n, s, reserve)
 	}
 	if !reserve.Cost.IsZero() {
 		d.Reserve = reserve.Cost.Decimal()
@@ -433,7 +431,7 @@ func (m *Machine) otherwise(n *node) Then {
 // endFailed is how a step ends that surely had no effect: after the pivot there
 // is no way back, so it waits for a person instead.
 func (m *Machine) endFailed(n *node) Then {
-	if m.pivoted && m.reason == nil && !n.step.Continue && !n.in.final && !n.contained() {
+	if m.pivoted && m.reason == nil && !n.goesOn() {
 		return ThenStick
 	}
 	return ThenFail
@@ -452,7 +450,6 @@ func (n *node) contained() bool {
 // endInDoubt is how a step ends whose doubt nothing has settled: for a person,
 // where going on by itself would leave an effect that cannot be undone right.
 func (m *Machine) endInDoubt(n *node) Then {
-	passes := n.step.Continue || n.in.final || n.contained()
 	switch {
 	case mutant.On("doubt-is-failure"):
 		return ThenFail
@@ -460,9 +457,9 @@ func (m *Machine) endInDoubt(n *node) Then {
 		return ThenAsk
 	case n.needsSettling() && m.reason != nil:
 		return ThenAsk
-	case n.needsSettling() && !passes && !n.settlesBySending():
+	case n.needsSettling() && !n.goesOn() && !n.settlesBySending():
 		return ThenAsk
-	case m.pivoted && m.reason == nil && !passes:
+	case m.pivoted && m.reason == nil && !n.goesOn():
 		return ThenAsk
 	}
 	return ThenDoubt

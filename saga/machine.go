@@ -223,16 +223,17 @@ func (m *Machine) stands(n *node) bool { return n.do.state != ready && m.waits(n
 // wait, now; of a saga that fails, first of all the one that keeps it from being undone.
 // visit says whether to go on.
 func (m *Machine) standing(visit func(*node) bool) {
-	switch {
-	case m.undoing:
-		m.finally.walk(visit)
-	case m.reason != nil && m.unsettled() != nil:
-		visit(m.unsettled())
-	case m.reason != nil || !m.forward.over():
-		m.forward.walk(visit)
-	default:
-		m.finally.walk(visit)
+	if m.reason != nil && !m.undoing {
+		if n := m.unsettled(); n != nil {
+			visit(n)
+			return
+		}
 	}
+	if m.undoing || m.reason == nil && m.forward.over() {
+		m.finally.walk(visit)
+		return
+	}
+	m.forward.walk(visit)
 }
 
 // place returns the path of the step that the saga stands at, or of the first of several; "" for none.

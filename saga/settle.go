@@ -181,6 +181,11 @@ func mismatch(sch Schema, body json.RawMessage) string {
 		return err.Error()
 	}
 	_, findings := sch.Apply(value)
+	return Details(findings)
+}
+
+// Details says in one line what a schema has found, the first five of it; "" for nothing.
+func Details(findings []Finding) string {
 	var details []string
 	for _, f := range findings {
 		if len(details) == 5 {

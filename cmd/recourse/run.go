@@ -8,7 +8,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/api"
 	"recourse/internal/secrets"
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -220,12 +219,13 @@ func (l *local) read() error {
 // cancel orders the saga to undo what it did.
 func (l *local) cancel() error {
 	l.app.note("interrupted: cancelling the saga; interrupt again to leave it as it is")
-	data, err := journal.Encode(saga.Command{Do: "cancel", Reason: "interrupted", Actor: "terminal"})
-	if err != nil {
-		return fmt.Errorf("cancel: %w", err)
-	}
+	var err error
 	if l.stop, err = uuid.NewV7(); err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	return l.engine.Post(context.WithoutCancel(l.app.ctx), journal.Mail{ID: l.stop, Saga: l.id, Kind: api.MailKind, Data: data})
+	m, err := saga.Command{Do: "cancel", Reason: "interrupted", Actor: "terminal"}.Mail(l.stop, l.id)
+	if err != nil {
+		return fmt.Errorf("cancel: %w", err)
+	}
+	return l.engine.Post(context.WithoutCancel(l.app.ctx), m)
 }

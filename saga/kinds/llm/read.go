@@ -147,16 +147,8 @@ func (b *Body) parse(text string) (value json.RawMessage, wrong string) {
 		return nil, err.Error()
 	}
 	v, findings := b.check.Apply(v)
-	var details []string
-	for _, f := range findings {
-		if len(details) == 5 {
-			details = append(details, "…")
-			break
-		}
-		details = append(details, strings.TrimPrefix(f.Pointer+": ", ": ")+f.Detail)
-	}
-	if len(details) > 0 {
-		return nil, strings.Join(details, "; ")
+	if len(findings) > 0 {
+		return nil, saga.Details(findings)
 	}
 	return encode(v), ""
 }

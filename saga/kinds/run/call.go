@@ -169,11 +169,11 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 		told.InDoubt = false // what it has left behind will not change: a person has to look
 		return told.Answer()
 	}
-	data, err := journal.Encode(saga.Command{Do: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()})
+	order, err := saga.Command{Do: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()}.Mail(uuid.NewV5(id, "revert:"+parent.String()), id)
 	if err != nil {
 		return refused("request_invalid", "%v", err)
 	}
-	if err := c.Engine.Post(ctx, journal.Mail{ID: uuid.NewV5(id, "revert:"+parent.String()), Saga: id, Kind: "command", Data: data}); err != nil {
+	if err := c.Engine.Post(ctx, order); err != nil {
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
 	}
 	return saga.Answer{Sent: true, Code: saga.Spawned}

@@ -181,7 +181,7 @@ func judge(a saga.Answer) saga.Verdict {
 		if a.Headers["final"] == "" {
 			v.Class = journal.Transient
 		}
-	case a.Headers["in-doubt"] != "" || a.Headers["final"] == "" && a.Headers["told"] == "":
+	case a.Headers[saga.HeaderInDoubt] != "" || a.Headers["final"] == "" && a.Headers[saga.HeaderTold] == "":
 		v.Class = journal.InDoubt
 	}
 	return v

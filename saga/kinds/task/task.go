@@ -24,22 +24,8 @@ const (
 	MinHeartbeat     = time.Second
 )
 
-// Codes of answers. Other codes are those that workers give.
-const (
-	CodeFailed        = "task_failed"    // the worker says so, and gives no code of its own
-	CodeHeartbeatLost = "heartbeat_lost" // the worker fell silent, or took too long
-	CodeWithdrawn     = "withdrawn"      // the task was taken back before anybody had claimed it
-)
-
-// Headers of the answer that is made of a worker's word.
-const (
-	HeaderRetryable = "retryable" // "true"
-	HeaderInDoubt   = "in-doubt"  // "true"
-	HeaderCost      = "cost"      // a decimal
-)
-
 // transport are codes that say how a request went, not what a worker said of its work.
-var transport = []string{"", CodeHeartbeatLost, CodeWithdrawn, "timeout", "connection", "dns", "tls", "egress_denied", "secret_missing", "url_invalid",
+var transport = []string{"", saga.CodeHeartbeatLost, saga.CodeWithdrawn, "timeout", "connection", "dns", "tls", "egress_denied", "secret_missing", "url_invalid",
 	"request_invalid", "body_cut", "body_too_large", "body_invalid", "redirect", "interrupted", "not_sent", "no_answer"}
 
 // Taken reports whether a code has a meaning of its own, so that workers may not give it.
@@ -161,9 +147,9 @@ func classOf(a saga.Answer) journal.Class {
 		return journal.Transient
 	case a.Status >= 200 && a.Status <= 299 && a.Code == "":
 		return journal.Succeeded
-	case a.Status != 0, Taken(a.Code), a.Headers[HeaderInDoubt] == "true":
+	case a.Status != 0, Taken(a.Code), a.Headers[saga.HeaderInDoubt] == "true":
 		return journal.InDoubt
-	case a.Headers[HeaderRetryable] == "true":
+	case a.Headers[saga.HeaderRetryable] == "true":
 		return journal.Transient
 	}
 	return journal.Refused
@@ -172,9 +158,9 @@ func classOf(a saga.Answer) journal.Class {
 func (b *Body) failure(a saga.Answer) *saga.Failure {
 	f := &saga.Failure{Code: a.Code, Title: fmt.Sprintf("the worker says that the task %s has failed", b.kind), Detail: a.Detail}
 	switch {
-	case a.Code == CodeWithdrawn:
+	case a.Code == saga.CodeWithdrawn:
 		f.Title = fmt.Sprintf("the task %s was taken back before a worker had begun it", b.kind)
-	case a.Code == CodeHeartbeatLost:
+	case a.Code == saga.CodeHeartbeatLost:
 		f.Title = fmt.Sprintf("the worker of the task %s fell silent, or took too long", b.kind)
 	case Taken(a.Code):
 		f.Title = fmt.Sprintf("nobody knows how the task %s has ended", b.kind)
@@ -199,7 +185,7 @@ func (b *Body) Used(_ saga.Request, a saga.Answer) (saga.Usage, bool) {
 	if !a.Sent {
 		return saga.Usage{}, true
 	}
-	text, ok := a.Headers[HeaderCost]
+	text, ok := a.Headers[saga.HeaderCost]
 	if !ok {
 		return saga.Usage{}, false
 	}

@@ -60,15 +60,15 @@ func TestJudge(t *testing.T) {
 		code string
 	}{
 		{"completed", saga.Answer{Sent: true, Status: 200, Body: []byte(`{"a":1}`)}, journal.Succeeded, ""},
-		{"failed", saga.Answer{Sent: true, Code: task.CodeFailed, Detail: "no"}, journal.Refused, "task_failed"},
+		{"failed", saga.Answer{Sent: true, Code: saga.CodeTaskFailed, Detail: "no"}, journal.Refused, "task_failed"},
 		{"failed with its own code", saga.Answer{Sent: true, Code: "no_such_page"}, journal.Refused, "no_such_page"},
-		{"retryable", saga.Answer{Sent: true, Code: task.CodeFailed, Headers: yes("retryable")}, journal.Transient, "task_failed"},
+		{"retryable", saga.Answer{Sent: true, Code: saga.CodeTaskFailed, Headers: yes("retryable")}, journal.Transient, "task_failed"},
 		{"in doubt", saga.Answer{Sent: true, Code: "half_done", Headers: yes("in-doubt")}, journal.InDoubt, "half_done"},
 		{"both", saga.Answer{Sent: true, Code: "half_done", Headers: yes("in-doubt", "retryable")}, journal.InDoubt, "half_done"},
-		{"silent", saga.Answer{Sent: true, Code: task.CodeHeartbeatLost}, journal.InDoubt, "heartbeat_lost"},
+		{"silent", saga.Answer{Sent: true, Code: saga.CodeHeartbeatLost}, journal.InDoubt, "heartbeat_lost"},
 		{"interrupted", saga.Answer{Sent: true, Code: "interrupted"}, journal.InDoubt, "interrupted"},
 		{"nothing", saga.Answer{Sent: true}, journal.InDoubt, "no_answer"},
-		{"withdrawn", saga.Answer{Code: task.CodeWithdrawn}, journal.Transient, "withdrawn"},
+		{"withdrawn", saga.Answer{Code: saga.CodeWithdrawn}, journal.Transient, "withdrawn"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestUsed(t *testing.T) {
 	b := body(t, "task: a")
 	for text, want := range map[string]string{"0.01": "0.01", "3": "3", "0": "0", "-1": "", "lots": "", "": ""} {
 		got := ""
-		if u, ok := b.Used(saga.Request{}, saga.Answer{Sent: true, Code: task.CodeFailed, Headers: map[string]string{task.HeaderCost: text}}); ok {
+		if u, ok := b.Used(saga.Request{}, saga.Answer{Sent: true, Code: saga.CodeTaskFailed, Headers: map[string]string{saga.HeaderCost: text}}); ok {
 			got = u.Cost.Decimal()
 		}
 		if got != want {
