@@ -49,6 +49,7 @@ type Config struct {
 	Store       journal.Store
 	Definitions Definitions
 	Callers     map[string]Caller // by kind of step
+	Observers   []Observer        // of what is committed: metrics, traces
 	Log         *slog.Logger
 
 	Lanes      int           // 1

@@ -111,12 +111,20 @@ type (
 		View  *saga.View // as it is durable; nil if more than that has happened, or none was asked for
 		Err   error
 	}
-	// Advanced says that a saga's journal has grown, durably. Final is the machine of
-	// one that has ended and been let go: the lane does not touch it any more.
+	// Advanced says that a saga's journal has grown, durably, by Records. Machine may be ahead of them. Final is
+	// the machine of one that has ended and been let go: the lane does not touch it any more.
 	Advanced struct {
-		ID    uuid.UUID
-		Seq   int64
-		Final *saga.Machine
+		ID      uuid.UUID
+		Seq     int64
+		Records []journal.Record
+		Machine *saga.Machine
+		Final   *saga.Machine
+	}
+	// TakenOn says that the lane holds a saga that it has read, or been given; Records are its journal so far.
+	TakenOn struct {
+		ID      uuid.UUID
+		Records []journal.Record
+		Machine *saga.Machine
 	}
 	// Dropped says that the lane has forgotten a saga, and why; nil: it is parked or has ended.
 	// Requests of it that are under way are of no use any more.
@@ -145,6 +153,7 @@ func (Commit) effect()   {}
 func (Perform) effect()  {}
 func (Replied) effect()  {}
 func (Advanced) effect() {}
+func (TakenOn) effect()  {}
 func (Dropped) effect()  {}
 func (Reload) effect()   {}
 func (Stalled) effect()  {}

@@ -156,6 +156,7 @@ func (l *Lane) load(ev Loaded) {
 		if r.shown == saga.Running {
 			r.shown = saga.Waiting // parked as it may have been, its row is written anew
 		}
+		l.emit(TakenOn{ID: id, Records: ev.Records, Machine: m})
 		for _, a := range m.Open() {
 			if mutant.On("lost-attempts-forgotten") {
 				break
@@ -541,7 +542,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		r.reply = nil
 	}
 	if len(r.sent.Records) > 0 {
-		grown := Advanced{ID: r.id, Seq: seq}
+		grown := Advanced{ID: r.id, Seq: seq, Records: r.sent.Records, Machine: r.m}
 		if r.sent.Release && r.m.Status().Terminal() {
 			grown.Final = r.m
 		}

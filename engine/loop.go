@@ -96,10 +96,20 @@ func (l *laneLoop) do(eff Effect) {
 		e.crew.do(func() { l.perform(eff) })
 	case Replied:
 		eff.Reply.(chan Replied) <- eff
+	case TakenOn:
+		for _, o := range e.cfg.Observers {
+			o.TakenOn(Growth{eff.ID, eff.Machine, eff.Records})
+		}
 	case Advanced:
 		e.hub.advanced(eff)
+		for _, o := range e.cfg.Observers {
+			o.Grew(Growth{eff.ID, eff.Machine, eff.Records})
+		}
 	case Dropped:
 		e.hub.gone(eff.ID)
+		for _, o := range e.cfg.Observers {
+			o.Gone(eff.ID)
+		}
 		if eff.Err != nil && !turnedDown(eff.Err) {
 			e.cfg.Log.Warn("saga dropped from this node", "saga", eff.ID, "error", eff.Err)
 		}
