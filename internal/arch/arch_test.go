@@ -47,6 +47,7 @@ var may = map[string][]string{
 	"engine/sim": {"*"},
 	"api":        {"internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
+	"api/ui":     {"internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 
 	"internal":                   {},
 	"internal/story/storytest":   {"*"},
