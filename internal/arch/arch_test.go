@@ -52,7 +52,9 @@ var may = map[string][]string{
 	"internal":                   {},
 	"internal/story/storytest":   {"*"},
 	"internal/outbox":            {"journal", "retry", "saga"},
-	"internal/testpg":            {},
+	"internal/debian":            {},
+	"internal/testpg":            {"internal/debian"},
+	"internal/testchrome":        {"internal/debian"},
 	"internal/wiretest":          {},
 	"internal/wiretest/rig":      {"*"},
 	"internal/histories":         {"journal", "saga"},
@@ -84,6 +86,7 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},
 	"github.com/anishathalye/porcupine":     {"internal/histories"},
+	"github.com/chromedp":                   {"internal/testchrome"},
 }
 
 type pkg struct {
