@@ -127,10 +127,10 @@ func (w *warner) read(id string, models map[string]*saga.Step) *saga.Step {
 			first = m
 		}
 	}
-	for output := range r.outputs {
+	for output := range r.outputs { // any order
 		note(models[output])
 	}
-	for loop := range r.items {
+	for loop := range r.items { // any order
 		note(w.read(loop, models))
 	}
 	return first
@@ -153,7 +153,7 @@ func (w *warner) fed(s *saga.Step) {
 
 // agreed reports whether an approval stands on the way from a model's step to another.
 func (w *warner) agreed(from, to *saga.Step) bool {
-	for id, a := range w.def.ByID {
+	for id, a := range w.def.ByID { // any order
 		if w.kinds[a.Kind].Output == Person && before(w.written[from.ID], w.written[id]) && before(w.written[id], w.written[to.ID]) && w.readings[to.ID].scope.sees(id) {
 			return true
 		}
