@@ -22,15 +22,16 @@ type ListReport struct {
 
 // ListRun is one list, asked for several times, one after the other.
 type ListRun struct {
-	List   string  `json:"list"`
-	Query  string  `json:"query"` // of GET /v1/sagas
-	Rows   int     `json:"rows"`  // in its answer; which was right each time
-	Sagas  int     `json:"sagas"` // in the database
-	Seeded float64 `json:"seeded_per_s"`
-	Times  int     `json:"times"`
-	P50    float64 `json:"p50_ms"`
-	P99    float64 `json:"p99_ms"`
-	Max    float64 `json:"max_ms"`
+	List     string  `json:"list"`
+	Query    string  `json:"query"`    // of GET /v1/sagas
+	Rows     int     `json:"rows"`     // in its answer; which was right each time
+	Requests int     `json:"requests"` // for one answer
+	Sagas    int     `json:"sagas"`    // in the database
+	Seeded   float64 `json:"seeded_per_s"`
+	Times    int     `json:"times"`
+	P50      float64 `json:"p50_ms"`
+	P99      float64 `json:"p99_ms"`
+	Max      float64 `json:"max_ms"`
 }
 
 // ListConfig is a session.
@@ -76,39 +77,74 @@ func mix(i int) mixed {
 type list struct {
 	name, query string
 	match       func(mixed) bool
-	skip        int // pages before it
+	has         func(uuid.UUID) bool // nil: any
+	skip        int                  // pages before it
+	walk        bool                 // on to the last page
 }
 
 // listPage is the lists' limit.
 const listPage = 100
 
-func lists(deep int) []list {
-	every := func(mixed) bool { return true }
+// lists are of sagas with these ids, the newest first.
+func lists(newest []uuid.UUID) []list {
+	every, none := func(mixed) bool { return true }, func(mixed) bool { return false }
+	pilot := func(m mixed) bool { return m.labels["batch"] != "" }
+	gold := func(m mixed) bool { return m.labels["tier"] == "gold" }
+	deep := max(min(1000, len(newest)/listPage/2), 1)
+	at := func(n int) time.Time { return idTime(newest[n*(len(newest)-1)/10]) } // a time with so many tenths of the sagas behind it
+	first := newest[len(newest)-1].String()[:13]
+	after, before := func(id uuid.UUID) bool { return idTime(id).After(at(6)) }, func(id uuid.UUID) bool { return idTime(id).Before(at(4)) }
+	since, until := "started_after="+at(6).Format(time.RFC3339Nano), "started_before="+at(4).Format(time.RFC3339Nano)
 	return []list{
 		{name: "first page", match: every},
+		{name: fmt.Sprintf("page %d", deep), match: every, skip: deep - 1},
 		{name: "status", query: "status=compensated", match: func(m mixed) bool { return m.status == "compensated" }},
+		{name: "statuses that none has", query: "status=stuck,paused,compensating", match: none},
 		{name: "definition", query: "definition=nap-fr", match: func(m mixed) bool { return m.definition == "nap-fr" }},
 		{name: "status, definition", query: "status=waiting&definition=nap-de", match: func(m mixed) bool { return m.status == "waiting" && m.definition == "nap-de" }},
-		{name: "status, definition: none", query: "status=compensated&definition=note", match: func(mixed) bool { return false }},
-		{name: "label, 1 in 50", query: "label.tier=gold", match: func(m mixed) bool { return m.labels["tier"] == "gold" }},
+		{name: "status, definition: none", query: "status=compensated&definition=note", match: none},
+		{name: "label, 1 in 50", query: "label.tier=gold", match: gold},
 		{name: "label, 1 in 1000", query: "label.customer=c-17", match: func(m mixed) bool { return m.labels["customer"] == "c-17" }},
-		{name: "label, the oldest 20", query: "label.batch=pilot", match: func(m mixed) bool { return m.labels["batch"] != "" }},
-		{name: "text, 1 in 50", query: "q=gold", match: func(m mixed) bool { return m.labels["tier"] == "gold" }},
-		{name: "text, the oldest 20", query: "q=pilot", match: func(m mixed) bool { return m.labels["batch"] != "" }},
-		{name: fmt.Sprintf("page %d", deep), match: every, skip: deep - 1},
+		{name: "label, the oldest 20", query: "label.batch=pilot", match: pilot},
+		{name: "label of most, status, definition: none", query: "label.tier=standard&status=succeeded&definition=refusal", match: none},
+		{name: "text, 1 in 50", query: "q=gold", match: gold},
+		{name: "text, none", query: "q=zebra", match: none},
+		{name: "text, the oldest 20", query: "q=pilot", match: pilot},
+		{name: "text, the oldest 20, to the end", query: "q=pilot", match: pilot, walk: true},
+		{name: "text, status: none", query: "q=zebra&status=waiting", match: none},
+		{name: "text, label: the oldest 20", query: "q=PILOT&label.batch=pilot", match: pilot},
+		{name: "text, the oldest's id", query: "q=" + first, match: every, has: func(id uuid.UUID) bool { return strings.HasPrefix(id.String(), first) }},
+		{name: "after", query: since, match: every, has: after},
+		{name: "before", query: until, match: every, has: before},
+		{name: "between, status, label", query: since + "&" + until + "&status=waiting&label.tier=gold", match: func(m mixed) bool { return m.status == "waiting" && gold(m) },
+			has: func(id uuid.UUID) bool { return after(id) && before(id) }},
+		{name: "before, text: none", query: until + "&q=zebra", match: none},
 	}
 }
 
-// rows are the ids that must be in the answer, of the sagas that are listed newest first.
-func (l *list) rows(newest []int, ids []uuid.UUID) []string {
-	var out []string
+// idTime is the millisecond in a UUIDv7.
+func idTime(id uuid.UUID) time.Time {
+	at, err := uuid.TimestampFromV7(id)
+	if err != nil {
+		return time.Time{}
+	}
+	t, err := at.Time()
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}
+
+// rows are the first ids that must be in the answer, of the sagas that are listed newest first.
+func (l *list) rows(newest []int, ids []uuid.UUID) []uuid.UUID {
+	var out []uuid.UUID
 	skip := l.skip * listPage
 	for _, n := range newest {
-		if !l.match(mix(n)) {
+		if !l.match(mix(n)) || l.has != nil && !l.has(ids[n]) {
 			continue
 		}
 		if skip--; skip < 0 {
-			out = append(out, ids[n].String())
+			out = append(out, ids[n])
 		}
 		if len(out) == listPage {
 			break
@@ -144,24 +180,43 @@ func List(ctx context.Context, c ListConfig) (*ListReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	counted := time.Now()
 	if err := c.allThere(ctx, engine); err != nil {
 		return nil, err
 	}
+	first := ms(time.Since(counted))
 	newest := make([]int, len(seeded.IDs)) // the sagas as lists show them
 	for i := range newest {
 		newest[i] = i
 	}
 	slices.SortFunc(newest, func(a, b int) int { return bytes.Compare(seeded.IDs[b][:], seeded.IDs[a][:]) })
+	ids := make([]uuid.UUID, len(newest))
+	for i, n := range newest {
+		ids[i] = seeded.IDs[n]
+	}
 	r := &ListReport{Session: Session{Workload: "list", Rounds: 1}}
-	all := lists(max(min(1000, c.Sagas/listPage/2), 1))
+	all := lists(ids)
 	for i, l := range all {
 		c.Progress(i, len(all), l.name)
 		run, err := c.ask(ctx, engine, l, l.rows(newest, seeded.IDs))
 		if err != nil {
 			return nil, fmt.Errorf("the list by %s: %w", l.name, err)
 		}
-		run.Sagas, run.Seeded = c.Sagas, seeded.PerSecond()
 		r.Runs = append(r.Runs, run)
+	}
+	r.Runs = append(r.Runs, ListRun{List: "counts, for the first time", Times: 1, Requests: 1, P50: first, P99: first, Max: first})
+	for _, path := range []string{"/v1/stats", "/metrics"} {
+		run, err := c.timed(ListRun{List: path}, func() (int, int, error) {
+			_, err := get(ctx, engine.URL+path)
+			return 0, 1, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		r.Runs = append(r.Runs, run)
+	}
+	for i := range r.Runs {
+		r.Runs[i].Sagas, r.Runs[i].Seeded = c.Sagas, seeded.PerSecond()
 	}
 	c.Progress(len(all), len(all), "done")
 	return r, nil
@@ -186,31 +241,58 @@ type view struct {
 	Labels                 map[string]string
 }
 
+// listed is an answer.
+type listed struct {
+	Data []view
+	Next string    `json:"next_cursor"`
+	Back time.Time `json:"looked_back_to"`
+}
+
 // ask asks for a list again and again and compares each answer with the ids it must have.
-func (c *ListConfig) ask(ctx context.Context, engine Process, l list, want []string) (ListRun, error) {
+func (c *ListConfig) ask(ctx context.Context, engine Process, l list, want []uuid.UUID) (ListRun, error) {
 	query := fmt.Sprintf("limit=%d", listPage)
 	if l.query != "" {
 		query += "&" + l.query
 	}
+	page := func(cursor string) (listed, error) {
+		if cursor != "" {
+			cursor = "&cursor=" + url.QueryEscape(cursor)
+		}
+		return decoded[listed](get(ctx, engine.URL+"/v1/sagas?"+query+cursor))
+	}
 	cursor := ""
 	for range l.skip {
-		page, err := decoded[struct {
-			Next string `json:"next_cursor"`
-		}](get(ctx, engine.URL+"/v1/sagas?"+query+cursor))
+		p, err := page(cursor)
 		if err != nil {
 			return ListRun{}, err
 		}
-		cursor = "&cursor=" + url.QueryEscape(page.Next)
+		cursor = p.Next
 	}
-	run := ListRun{List: l.name, Query: query, Rows: len(want)}
+	return c.timed(ListRun{List: l.name, Query: query}, func() (rows, requests int, err error) {
+		p, err := page(cursor)
+		requests = 1
+		for all := p; l.walk && err == nil && p.Next != ""; requests++ {
+			p, err = page(p.Next)
+			all.Data, all.Next, all.Back = append(all.Data, p.Data...), p.Next, p.Back
+			if p.Next == "" {
+				p = all
+			}
+		}
+		if err == nil {
+			err = p.right(l, want)
+		}
+		return len(p.Data), requests, err
+	})
+}
+
+// timed does something again and again.
+func (c *ListConfig) timed(run ListRun, do func() (rows, requests int, err error)) (ListRun, error) {
 	var took Took
 	for began := time.Now(); len(took.All) < c.Times && (len(took.All) < 3 || time.Since(began) < most); {
 		at := time.Now()
-		body, err := get(ctx, engine.URL+"/v1/sagas?"+query+cursor)
+		var err error
+		run.Rows, run.Requests, err = do()
 		took.All = append(took.All, time.Since(at))
-		if err == nil {
-			err = right(body, l, want)
-		}
 		if err != nil {
 			return run, err
 		}
@@ -220,21 +302,19 @@ func (c *ListConfig) ask(ctx context.Context, engine Process, l list, want []str
 	return run, nil
 }
 
-// right fails unless an answer has the rows that it must have, in order.
-func right(body []byte, l list, want []string) error {
-	page, err := decoded[struct{ Data []view }](body, nil)
-	if err != nil {
-		return err
-	}
-	var got []string
-	for _, v := range page.Data {
+// right fails unless an answer has the rows that it must have, in order. It may have fewer only if it goes on, and has looked
+// back to those that it leaves out.
+func (p *listed) right(l list, want []uuid.UUID) error {
+	for i, v := range p.Data {
 		if !l.match(mixed{v.Definition, v.Status, v.Labels}) {
 			return fmt.Errorf("saga %s is in it, which is a %s of %s with labels %v", v.ID, v.Status, v.Definition, v.Labels)
 		}
-		got = append(got, v.ID)
+		if i >= len(want) || v.ID != want[i].String() {
+			return fmt.Errorf("row %d is saga %s, which should be another or none", i, v.ID)
+		}
 	}
-	if !slices.Equal(got, want) {
-		return fmt.Errorf("it has %d rows, and should have %d; or they are others", len(got), len(want))
+	if n := len(p.Data); n < len(want) && (p.Next == "" || p.Back.Before(idTime(want[n]))) {
+		return fmt.Errorf("it has %d rows, and leaves out saga %s; it looked back to %s", n, want[n], p.Back)
 	}
 	return nil
 }
@@ -244,9 +324,9 @@ func (r *ListReport) Print(w io.Writer) error {
 	r.head(w, fmt.Sprintf("GET /v1/sagas among %d sagas, one request at a time; each answer had the rows that it must have", r.Runs[0].Sagas))
 	var rows [][]string
 	for _, l := range r.Runs {
-		rows = append(rows, strings.Split(fmt.Sprintf("%s|%d|%d|%.2f|%.2f|%.2f", l.List, l.Rows, l.Times, l.P50, l.P99, l.Max), "|"))
+		rows = append(rows, strings.Split(fmt.Sprintf("%s|%d|%d|%d|%.2f|%.2f|%.2f", l.List, l.Rows, l.Requests, l.Times, l.P50, l.P99, l.Max), "|"))
 	}
-	if err := table(w, []string{"list", "rows", "times", "p50 ms", "p99", "max"}, rows); err != nil {
+	if err := table(w, []string{"list", "rows", "requests", "times", "p50 ms", "p99", "max"}, rows); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nthe sagas were seeded at %.0f/s\n", r.Runs[0].Seeded)
