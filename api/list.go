@@ -20,12 +20,8 @@ var statuses = []string{
 	string(saga.Succeeded), string(saga.Compensated), string(saga.Failed),
 }
 
-const (
-	// look is how many sagas a list looks at before it answers with what it has found.
-	look = 5_000
-	// leastName is how much of an id finds sagas by it: any less is the same for all of some hours.
-	leastName = 8
-)
+// leastName is how much of an id finds sagas by it: any less is the same for all of some hours.
+const leastName = 8
 
 // What a cursor of GET /v1/sagas is in: sagas whose ids begin with q come first, and then all that the filter selects.
 const (
@@ -85,7 +81,7 @@ func isName(text string) bool { return len(text) >= leastName && new(journal.Fil
 // sagaPage lists up to f.Limit sagas.
 func (s *server) sagaPage(ctx context.Context, f journal.Filter, stage string) (p sagaPage, err error) {
 	limit := f.Limit
-	f.Limit, f.Look = limit+1, look
+	f.Limit, f.Look = limit+1, s.cfg.Limits.Listed
 	list, err := s.cfg.Store.Sagas(ctx, f)
 	if err != nil {
 		return p, err

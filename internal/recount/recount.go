@@ -41,32 +41,29 @@ func (k *Kept[T]) Get(ctx context.Context) (T, error) {
 	k.mu.Lock()
 	if !k.kept {
 		k.mu.Unlock()
-		return k.recount(ctx)
+		return k.recount(ctx, false)
 	}
 	defer k.mu.Unlock()
 	if !k.counting && !k.closed && time.Now().After(k.until) {
 		k.counting = true
-		k.under.Go(func() {
-			_, _ = k.recount(k.ctx) // if it fails, whoever asks next begins another
-			k.mu.Lock()
-			k.counting = false
-			k.mu.Unlock()
-		})
+		k.under.Go(func() { _, _ = k.recount(k.ctx, true) }) // if it fails, whoever asks next begins another
 	}
 	return k.value, nil
 }
 
 // recount counts, and keeps it if it is worth it.
-func (k *Kept[T]) recount(ctx context.Context) (T, error) {
+func (k *Kept[T]) recount(ctx context.Context, behind bool) (T, error) {
 	began := time.Now()
 	value, n, err := k.count(ctx)
-	if err != nil {
-		return value, err
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.kept, k.value, k.until = n >= many, value, time.Now().Add(often*time.Since(began))
-	return value, nil
+	if behind {
+		k.counting = false
+	}
+	if err == nil {
+		k.kept, k.value, k.until = n >= many, value, time.Now().Add(often*time.Since(began))
+	}
+	return value, err
 }
 
 // Close ends the counting under way.
