@@ -99,6 +99,8 @@ func TestPlans(t *testing.T) {
 			{"tasks of a saga", plan(`DELETE FROM tasks WHERE saga_id = ?`, []byte{1}), "SEARCH tasks USING INDEX tasks_saga (saga_id=?)"},
 			{"events that are due", plan(dueEvents, 1, 1), "SEARCH outbox USING INDEX outbox_due (due_at<?)"},
 			{"live sagas", plan(live), "USING INDEX sagas_live"},
+			{"labels of a saga", plan(`DELETE FROM saga_labels WHERE (name, value, saga_id) IN (SELECT key, value, ? FROM json_each(?))`, []byte{1}, `{}`),
+				"SEARCH saga_labels USING PRIMARY KEY (name=? AND value=? AND saga_id=?)"},
 		} {
 			if !strings.Contains(tt.plan, tt.index) || strings.Contains(tt.plan, "TEMP B-TREE") {
 				t.Errorf("%s: %s does not have %q:\n%s", state, tt.name, tt.index, tt.plan)
