@@ -91,6 +91,7 @@ type Limits struct {
 	Heartbeat time.Duration // 15s: between comments on a quiet event stream
 	Polls     int           // 1,000: claims that may wait for tasks at once
 	Look      time.Duration // 250ms: between their looks for tasks, give or take a fifth
+	Listed    int           // 3,000: sagas that a list looks at before it answers with what it has found
 }
 
 func (l *Limits) defaults() {
@@ -103,6 +104,7 @@ func (l *Limits) defaults() {
 	set(&l.Heartbeat, 15*time.Second)
 	set(&l.Polls, 1000)
 	set(&l.Look, 250*time.Millisecond)
+	set(&l.Listed, 3000)
 }
 
 func set[T comparable](v *T, d T) {

@@ -73,17 +73,17 @@ func (w *world) list() {
 		f.Text = rapid.SampledFrom([]string{"X", "y", w.sagas[0].String()[:30], w.prefix, "%", "_", "\\", "é"}).Draw(w.T, "q")
 	}
 	if rapid.Bool().Draw(w.T, "since") {
-		f.StartedAfter = time.UnixMilli(rapid.Int64Range(4, 6).Draw(w.T, "ms"))
+		f.From = w.pick(w.sagas, "from")
 	}
 	if rapid.Bool().Draw(w.T, "page") {
 		f.Before = w.pick(w.sagas, "before")
 	}
 	w.all("sagas "+show(f), func(s journal.Store) (any, error) {
-		heads, err := s.Sagas(w.ctx, f)
-		for i := range heads {
-			heads[i] = w.comparable(heads[i])
+		list, err := s.Sagas(w.ctx, f)
+		for i := range list.Heads {
+			list.Heads[i] = w.comparable(list.Heads[i])
 		}
-		return append([]journal.Head(nil), heads...), err
+		return append([]journal.Head(nil), list.Heads...), err
 	})
 	in := journal.InboxFilter{Saga: w.pick(w.sagas, "inbox of"), Kind: rapid.SampledFrom([]string{"", "approval", "stuck", "x"}).Draw(w.T, "kind"), Limit: f.Limit}
 	w.all("inbox "+show(in), func(s journal.Store) (any, error) {
@@ -101,7 +101,7 @@ func (w *world) list() {
 	w.all("stats", func(s journal.Store) (any, error) {
 		st, err := s.Stats(w.ctx)
 		st.OldestInbox = sameNow(st.OldestInbox)
-		st.OldestDue, st.Oldest = time.Time{}, nil // which the clock makes, too
+		st.OldestDue, st.Oldest, st.CountedAt = time.Time{}, nil, time.Time{} // which the clock makes, too
 		return st, err
 	})
 }
