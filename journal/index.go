@@ -90,6 +90,8 @@ type Stats struct {
 	// Oldest is when the row was written of the live saga that has been longest in a status, by status.
 	Oldest      map[string]time.Time
 	Quarantined int64 // see Head.Quarantined
+	// OldestInboxByKind is since when the oldest inbox entry of a kind has waited.
+	OldestInboxByKind map[string]time.Time
 }
 
 // NodeInfo is a node's lease as the store sees it.

@@ -317,7 +317,7 @@ func remove(ctx context.Context, t pgx.Tx, sagas []pgtype.UUID) error {
 
 // Stats implements journal.Index.
 func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
-	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}}
+	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}, OldestInboxByKind: map[string]time.Time{}}
 	b := &pgx.Batch{}
 	b.Queue(`SELECT status, count(*) FROM sagas GROUP BY status`).Query(counts(out.ByStatus))
 	b.Queue(live).Query(func(rows pgx.Rows) error {
@@ -332,7 +332,15 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 		})
 		return err
 	})
-	b.Queue(`SELECT kind, count(*) FROM inbox GROUP BY kind`).Query(counts(out.Inbox))
+	b.Queue(`SELECT kind, count(*), min(since) FROM inbox GROUP BY kind`).Query(func(rows pgx.Rows) error {
+		var kind string
+		var n, since int64
+		_, err := pgx.ForEachRow(rows, []any{&kind, &n, &since}, func() error {
+			out.Inbox[kind], out.OldestInboxByKind[kind] = n, toTime(since)
+			return nil
+		})
+		return err
+	})
 	var since, due *int64
 	first := `(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND `
 	b.Queue(sql(`SELECT (SELECT min(since) FROM inbox), LEAST(` + first + unsuspected + `), ` + first + suspected + `)), (SELECT count(*) FROM sagas WHERE ` + quarantined + `)`)).

@@ -280,7 +280,7 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	if out.ByDefinition, out.Oldest, err = s.live(ctx); err != nil {
 		return out, fmt.Errorf("stats: %w", err)
 	}
-	if out.Inbox, err = s.counts(ctx, `SELECT kind, count(*) FROM inbox GROUP BY kind`); err != nil {
+	if out.Inbox, out.OldestInboxByKind, err = s.waiting(ctx); err != nil {
 		return out, fmt.Errorf("stats: %w", err)
 	}
 	var since, due, suspected sql.NullInt64
@@ -319,6 +319,23 @@ func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest
 		return err
 	})
 	return byDefinition, oldest, err
+}
+
+// waiting counts the inbox's entries by kind, and finds the oldest.
+func (s *Store) waiting(ctx context.Context) (byKind map[string]int64, oldest map[string]time.Time, err error) {
+	rows, err := s.r.QueryContext(ctx, `SELECT kind, count(*), min(since) FROM inbox GROUP BY kind`)
+	if err != nil {
+		return nil, nil, err
+	}
+	byKind, oldest = map[string]int64{}, map[string]time.Time{}
+	err = walk(rows, func(scan func(...any) error) error {
+		var kind string
+		var n, since int64
+		err := scan(&kind, &n, &since)
+		byKind[kind], oldest[kind] = n, toTime(since)
+		return err
+	})
+	return byKind, oldest, err
 }
 
 func (s *Store) counts(ctx context.Context, query string) (map[string]int64, error) {
