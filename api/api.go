@@ -55,6 +55,12 @@ type EngineStats struct {
 	Stalled       int64
 	Expired       int64
 	CommitAge     time.Duration
+	StartsRefused int64
+	GivenUp       int64
+	Starting      int
+	MaxRunning    int
+	MaxCalls      int
+	MaxStarts     int
 	Stalest       time.Duration
 }
 
