@@ -11,16 +11,19 @@ import (
 
 // had takes over what the saga has cost before, which others have counted.
 func (r *reader) had(cost saga.CostView) {
-	r.t.spent, r.t.wasted = money(cost.Spent), money(cost.Wasted)
+	r.t.spent, r.t.wasted, r.t.shown = money(cost.Spent), money(cost.Wasted), cost.Spent
 	r.t.dear = r.outlier(cost)
 }
 
 // spend counts what the saga has cost since it was last looked at.
 func (r *reader) spend(cost saga.CostView) {
+	if cost.Spent == r.t.shown { // then nothing was wasted either
+		return
+	}
 	spent, wasted := money(cost.Spent), money(cost.Wasted)
 	r.pay(r.m.spent, cost, spent.Sub(r.t.spent))
 	r.pay(r.m.wasted, cost, wasted.Sub(r.t.wasted))
-	r.t.spent, r.t.wasted = spent, wasted
+	r.t.spent, r.t.wasted, r.t.shown = spent, wasted, cost.Spent
 	if !r.t.dear && r.outlier(cost) {
 		r.t.dear = true
 		r.count(r.m.outliers)

@@ -19,6 +19,7 @@ type tale struct {
 	asked  map[string]json.RawMessage // what the last status query of a step came to
 
 	spent, wasted retry.Money // that are counted, without their currency
+	shown         string      // what is spent of these, as its machine writes it
 	dear          bool        // it counts as an outlier
 }
 
@@ -42,7 +43,7 @@ func (m *Metrics) tale(id uuid.UUID) *tale {
 	defer m.mu.Unlock()
 	t := m.tales[id]
 	if t == nil {
-		t = &tale{}
+		t = &tale{shown: "0"}
 		m.tales[id] = t
 	}
 	return t
