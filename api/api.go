@@ -16,6 +16,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"recourse/catalog"
 	"recourse/journal"
@@ -55,6 +56,12 @@ type EngineStats struct {
 	Stalled       int64
 	Expired       int64
 	CommitAge     time.Duration
+	StartsRefused int64
+	GivenUp       int64
+	Starting      int
+	MaxRunning    int
+	MaxCalls      int
+	MaxStarts     int
 	Stalest       time.Duration
 }
 
@@ -73,10 +80,11 @@ type Config struct {
 	// may be addressed while keys are not required.
 	Hosts []string
 
-	EngineStats func() EngineStats   // nil: not in /metrics
-	OutboxStats func() []OutboxStats // nil: not in /metrics
-	Version     string               // of the program, for the index; "" is left out
-	Done        <-chan struct{}      // closed when the server stops: streams and waits end. nil: never
+	EngineStats func() EngineStats     // nil: not in /metrics
+	OutboxStats func() []OutboxStats   // nil: not in /metrics
+	Collectors  []prometheus.Collector // more for /metrics
+	Version     string                 // of the program, for the index; "" is left out
+	Done        <-chan struct{}        // closed when the server stops: streams and waits end. nil: never
 	Limits      Limits
 }
 

@@ -62,7 +62,7 @@ func TestMetrics(t *testing.T) {
 	a := x.do("GET", "/metrics", "").want(200)
 	for _, want := range []string{
 		`recourse_sagas{status="stuck"} 1`, `recourse_sagas{status="failed"} 0`, `recourse_inbox_entries{kind="in_doubt"} 1`,
-		"recourse_store_up 1", "recourse_inbox_oldest_seconds ", "recourse_engine_commits_total ", "recourse_engine_requests_sent_total 2",
+		"recourse_store_up 1", "recourse_nodes 1", `recourse_inbox_oldest_seconds{kind="in_doubt"} `, `recourse_inbox_oldest_seconds{kind="held"} 0`, "recourse_engine_commits_total ", "recourse_engine_requests_sent_total 2",
 		`recourse_http_requests_total{method="GET",route="/v1/sagas/:id",status="404"} 1`, `recourse_http_requests_total{method="GET",route="none",status="404"} 1`,
 	} {
 		if !strings.Contains(string(a.Body), want) {

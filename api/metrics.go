@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -12,9 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"recourse/journal"
-	"recourse/saga"
 )
 
 // metrics are what /metrics shows: requests by route, never by id; sagas, by what the store counts; the engine.
@@ -39,6 +35,7 @@ func newMetrics(cfg Config) *metrics {
 	if cfg.OutboxStats != nil {
 		registry.MustRegister(&outboxCollector{stats: cfg.OutboxStats})
 	}
+	registry.MustRegister(cfg.Collectors...)
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return m
 }
@@ -109,155 +106,4 @@ func (s *server) protect(c echo.Context, next echo.HandlerFunc) (err error) {
 		}
 	}()
 	return next(c)
-}
-
-var (
-	descSagas   = prometheus.NewDesc("recourse_sagas", "Sagas by status.", []string{"status"}, nil)
-	descInbox   = prometheus.NewDesc("recourse_inbox_entries", "What waits for a person, by kind.", []string{"kind"}, nil)
-	descWaiting = prometheus.NewDesc("recourse_inbox_oldest_seconds", "How long the oldest inbox entry has waited; 0 for none.", nil, nil)
-	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "How long the longest due saga has waited for a node; 0 for none.", nil, nil)
-	descOldest  = prometheus.NewDesc("recourse_oldest_seconds", "How long the oldest live saga of a status has stood in it; 0 for none.", []string{"status"}, nil)
-	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not tried any more until an order.", nil, nil)
-	descTasks   = prometheus.NewDesc("recourse_tasks", "Tasks by type: waiting for a worker, or claimed by one.", []string{"type", "state"}, nil)
-	descTask    = prometheus.NewDesc("recourse_task_oldest_seconds", "How long the task of a type that waits longest has waited for a worker; 0 for none.", []string{"type"}, nil)
-	descEvents  = prometheus.NewDesc("recourse_outbox_events", "Events that wait to be delivered, by sink.", []string{"sink"}, nil)
-	descBehind  = prometheus.NewDesc("recourse_outbox_oldest_seconds", "How long the oldest event of a sink has waited.", []string{"sink"}, nil)
-	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape.", nil, nil)
-)
-
-// storeCollector counts sagas when it is asked.
-type storeCollector struct {
-	store journal.Store
-	now   func() time.Time
-}
-
-// Describe implements prometheus.Collector.
-func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descTasks, descTask, descEvents, descBehind, descUp} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector. A store that does not answer shows as
-// recourse_store_up 0: the rest of the scrape must not fail with it.
-func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	st, err := k.store.Stats(ctx)
-	if err != nil {
-		ch <- gauge(descUp, 0)
-		return
-	}
-	ch <- gauge(descUp, 1)
-	for _, status := range statuses {
-		ch <- gauge(descSagas, float64(st.ByStatus[status]), status)
-	}
-	for _, kind := range inboxKinds {
-		ch <- gauge(descInbox, float64(st.Inbox[kind]), kind)
-	}
-	ch <- gauge(descWaiting, k.since(st.OldestInbox))
-	ch <- gauge(descOverdue, k.since(st.OldestDue))
-	for _, status := range statuses {
-		if !saga.Status(status).Terminal() {
-			ch <- gauge(descOldest, k.since(st.Oldest[status]), status)
-		}
-	}
-	ch <- gauge(descHalted, float64(st.Quarantined))
-	tasks, err := k.store.TaskStats(ctx)
-	if err != nil {
-		return
-	}
-	for _, t := range tasks {
-		ch <- gauge(descTasks, float64(t.Waiting), t.Type, "waiting")
-		ch <- gauge(descTasks, float64(t.Claimed), t.Type, "claimed")
-		ch <- gauge(descTask, k.since(t.Oldest), t.Type)
-	}
-	waiting, err := k.store.OutboxStats(ctx)
-	if err != nil {
-		return
-	}
-	for _, w := range waiting {
-		ch <- gauge(descEvents, float64(w.Events), w.Sink)
-		ch <- gauge(descBehind, k.since(w.Oldest), w.Sink)
-	}
-}
-
-func (k *storeCollector) since(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return max(k.now().Sub(t).Seconds(), 0)
-}
-
-func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
-	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-}
-
-var engineDescs = []struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
-	of   func(EngineStats) float64
-}{
-	{engineDesc("commits_total", "Commits that went through."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Commits) }},
-	{engineDesc("appends_total", "Appends in those commits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Appends) }},
-	{engineDesc("commit_seconds_total", "Time that commits took, in sum."), prometheus.CounterValue, func(s EngineStats) float64 { return s.CommitTime.Seconds() }},
-	{engineDesc("commits_failed_total", "Commits that did not go through and were repeated."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.CommitsFailed) }},
-	{engineDesc("lease_renewals_failed_total", "Renewals of the node's lease that failed."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RenewsFailed) }},
-	{engineDesc("requests_sent_total", "Requests of steps that were sent."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RequestsSent) }},
-	{engineDesc("sagas_in_memory", "Sagas that this node runs."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Running) }},
-	{engineDesc("stalled_total", "Sagas that nothing would have moved again: read again from their journals. Each is a bug."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Stalled) }},
-	{engineDesc("commit_age_seconds", "Age of the commit under way, from its first try; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.CommitAge.Seconds() }},
-	{engineDesc("stalest_seconds", "How long the saga in memory that has not moved for longest has not; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.Stalest.Seconds() }},
-	{prometheus.NewDesc("recourse_expired_sagas_total", "Sagas that this node has deleted because their retention was over.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Expired) }},
-	{engineDesc("requests_under_way", "Requests of steps under way."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
-}
-
-func engineDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("recourse_engine_"+name, help, nil, nil)
-}
-
-// engineCollector shows an engine's counts.
-type engineCollector struct{ stats func() EngineStats }
-
-// Describe implements prometheus.Collector.
-func (k *engineCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range engineDescs {
-		ch <- d.desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (k *engineCollector) Collect(ch chan<- prometheus.Metric) {
-	s := k.stats()
-	for _, d := range engineDescs {
-		ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.of(s))
-	}
-}
-
-// OutboxStats are what /metrics shows of deliveries to one sink, since the process began.
-type OutboxStats struct {
-	Sink      string
-	Delivered int64
-	Failed    int64 // attempts
-	Dropped   int64 // the sink had gone
-}
-
-var descDeliveries = prometheus.NewDesc("recourse_outbox_deliveries_total", "Attempts to deliver events, by sink and by what came of them.", []string{"sink", "result"}, nil)
-
-// outboxCollector shows an outbox's counts.
-type outboxCollector struct{ stats func() []OutboxStats }
-
-// Describe implements prometheus.Collector.
-func (k *outboxCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descDeliveries }
-
-// Collect implements prometheus.Collector.
-func (k *outboxCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, s := range k.stats() {
-		for _, r := range []struct {
-			name string
-			n    int64
-		}{{"delivered", s.Delivered}, {"failed", s.Failed}, {"dropped", s.Dropped}} {
-			ch <- prometheus.MustNewConstMetric(descDeliveries, prometheus.CounterValue, float64(r.n), s.Sink, r.name)
-		}
-	}
 }

@@ -50,6 +50,7 @@ type Config struct {
 	Definitions Definitions
 	Callers     map[string]Caller // by kind of step
 	Observers   []Observer        // of what is committed: metrics, traces
+	Meter       Meter             // nil: nobody
 	Log         *slog.Logger
 
 	Lanes      int           // 1
@@ -79,6 +80,9 @@ func (c *Config) defaults() {
 	set(&c.MaxStarts, 2000)
 	set(&c.MaxCalls, 1000)
 	set(&c.MaxBatch, 512)
+	if c.Meter == nil {
+		c.Meter = unmetered{}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -224,6 +228,7 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	}
 	defer e.starting.Add(-1)
 	if e.starting.Add(1) > int64(e.cfg.MaxStarts) || e.running() >= e.cfg.MaxRunning {
+		e.stats.refused.Add(1)
 		return saga.Begun{}, saga.ErrBusy
 	}
 	id, err := uuid.NewV7AtTime(e.Now())
@@ -346,6 +351,7 @@ func (e *Engine) renew() error {
 	asked := time.Now()
 	l, err := e.cfg.Store.Renew(ctx, e.lease.node(), e.cfg.Lease)
 	if l.Node != "" {
+		e.cfg.Meter.Renewed(e.lease.left())
 		e.lease.renewed(l, asked)
 	}
 	if err != nil {

@@ -120,11 +120,13 @@ type (
 		Machine *saga.Machine
 		Final   *saga.Machine
 	}
-	// TakenOn says that the lane holds a saga that it has read, or been given; Records are its journal so far.
+	// TakenOn says that the lane holds a saga that it has read, or been given; Records are its journal so far, Cost what
+	// it has cost by them. Machine may be ahead of them.
 	TakenOn struct {
 		ID      uuid.UUID
 		Records []journal.Record
 		Machine *saga.Machine
+		Cost    saga.CostView
 	}
 	// Dropped says that the lane has forgotten a saga, and why; nil: it is parked or has ended.
 	// Requests of it that are under way are of no use any more.

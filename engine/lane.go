@@ -156,7 +156,7 @@ func (l *Lane) load(ev Loaded) {
 		if r.shown == saga.Running {
 			r.shown = saga.Waiting // parked as it may have been, its row is written anew
 		}
-		l.emit(TakenOn{ID: id, Records: ev.Records, Machine: m})
+		l.emit(TakenOn{ID: id, Records: ev.Records, Machine: m, Cost: m.Cost()})
 		for _, a := range m.Open() {
 			if mutant.On("lost-attempts-forgotten") {
 				break

@@ -98,12 +98,12 @@ func (l *laneLoop) do(eff Effect) {
 		eff.Reply.(chan Replied) <- eff
 	case TakenOn:
 		for _, o := range e.cfg.Observers {
-			o.TakenOn(Growth{eff.ID, eff.Machine, eff.Records})
+			o.TakenOn(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records, Cost: eff.Cost})
 		}
 	case Advanced:
 		e.hub.advanced(eff)
 		for _, o := range e.cfg.Observers {
-			o.Grew(Growth{eff.ID, eff.Machine, eff.Records})
+			o.Grew(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records})
 		}
 	case Dropped:
 		e.hub.gone(eff.ID)
@@ -111,6 +111,9 @@ func (l *laneLoop) do(eff Effect) {
 			o.Gone(eff.ID)
 		}
 		if eff.Err != nil && !turnedDown(eff.Err) {
+			if !errors.Is(eff.Err, journal.ErrFenced) && !errors.Is(eff.Err, saga.ErrUnavailable) {
+				e.stats.givenUp.Add(1)
+			}
 			e.cfg.Log.Warn("saga dropped from this node", "saga", eff.ID, "error", eff.Err)
 		}
 	case Reload:
@@ -145,7 +148,11 @@ func (l *laneLoop) commits() {
 		ctx, cancel := context.WithTimeout(l.e.storeCtx, 30*time.Second)
 		results, err := l.e.cfg.Store.Append(ctx, c.Node, c.Batch)
 		cancel()
-		l.e.stats.committed(len(c.Batch), time.Since(began), err)
+		took := time.Since(began)
+		l.e.stats.committed(len(c.Batch), took, err)
+		if err == nil {
+			l.e.cfg.Meter.Committed(len(c.Batch), took)
+		}
 		l.outage.saw(err, "appends", len(c.Batch))
 		if err == nil && slices.ContainsFunc(c.Batch, func(a journal.Append) bool { return len(a.Post) > 0 }) {
 			l.e.look() // it may be for a saga of this node, or one that nobody runs

@@ -12,6 +12,7 @@ type Growth struct {
 	Saga    uuid.UUID
 	Machine *saga.Machine    // to be read during the call only; it may be ahead of Records by what is not durable yet
 	Records []journal.Record // durable, in order; not to be changed, but they may be kept
+	Cost    saga.CostView    // as of Records; only with TakenOn
 }
 
 // Observer sees what this node's sagas do, as it becomes durable: the source of metrics, traces and

@@ -132,6 +132,9 @@ func TestPoison(t *testing.T) {
 			for range 5 { // which takes many polls
 				n.ended(sane, n.start(sane, "null", nil), saga.Succeeded)
 			}
+			if got := n.Stats().GivenUp; got != journal.QuarantineAfter+2 { // as it started, then once for each claim
+				t.Errorf("given up %d times", got)
+			}
 			if got := b.hits.Load(); got != hits {
 				t.Errorf("tried %d times in quarantine", got-hits)
 			}

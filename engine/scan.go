@@ -78,7 +78,9 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 	}
 	e.loading.Add(int64(len(claimed)))
 	var sagas []journal.Claimed
+	now := e.Now()
 	for _, c := range claimed {
+		e.cfg.Meter.Claimed(max(now.Sub(c.Due), 0))
 		if c.Claims > journal.SuspectAfter {
 			e.work.Go(func() { e.begin(quit, node, c) })
 		} else {

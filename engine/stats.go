@@ -7,8 +7,8 @@ import (
 
 // counters are what the engine counts of itself.
 type counters struct {
-	commits, appends, failed, renewFailed, sent, stalled, expired atomic.Int64
-	commitTime                                                    atomic.Int64 // nanoseconds
+	commits, appends, failed, renewFailed, sent, stalled, expired, refused, givenUp atomic.Int64
+	commitTime                                                                      atomic.Int64 // nanoseconds
 }
 
 func (c *counters) committed(appends int, took time.Duration, err error) {
@@ -34,6 +34,12 @@ type Stats struct {
 	Stalled       int64         // sagas that nothing would have moved again, see Stalled
 	Expired       int64         // sagas that this node has deleted because their retention was over
 	CommitAge     time.Duration // of the commit under way, from its first try; 0: there is none
+	StartsRefused int64         // with saga.ErrBusy
+	GivenUp       int64         // sagas that this node could not go on with, see Lane.setAside
+	Starting      int           // starts that wait for their commit
+	MaxRunning    int           // Config's
+	MaxCalls      int           // Config's
+	MaxStarts     int           // Config's
 	Stalest       time.Duration // how long the saga in memory has not moved that did not for longest, as last looked
 }
 
@@ -44,6 +50,8 @@ func (e *Engine) Stats() Stats {
 		Commits: c.commits.Load(), Appends: c.appends.Load(), CommitTime: time.Duration(c.commitTime.Load()),
 		CommitsFailed: c.failed.Load(), RenewsFailed: c.renewFailed.Load(), RequestsSent: c.sent.Load(),
 		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(), Expired: c.expired.Load(),
+		StartsRefused: c.refused.Load(), GivenUp: c.givenUp.Load(), Starting: int(e.starting.Load()),
+		MaxRunning: e.cfg.MaxRunning, MaxCalls: e.cfg.MaxCalls, MaxStarts: e.cfg.MaxStarts,
 	}
 	for _, l := range e.lanes {
 		if at := l.committing.Load(); at != nil {

@@ -100,8 +100,10 @@ type Stats struct {
 	OldestDue    time.Time        // of those claimable now; zero: none
 	// Oldest is when the row was written of the live saga that has been longest in a status, by status.
 	Oldest      map[string]time.Time
-	Quarantined int64     // see Head.Quarantined
-	CountedAt   time.Time // when all but OldestInbox and OldestDue was counted, by the store's clock
+	Quarantined int64 // see Head.Quarantined
+	// OldestInboxByKind is since when the oldest inbox entry of a kind has waited.
+	OldestInboxByKind map[string]time.Time
+	CountedAt         time.Time // when all but OldestInbox and OldestDue was counted, by the store's clock
 }
 
 // NodeInfo is a node's lease as the store sees it.

@@ -196,7 +196,8 @@ type Claimed struct {
 	Saga       uuid.UUID
 	Definition string
 	Version    int
-	Claims     int // since it last made progress, this one included
+	Claims     int       // since it last made progress, this one included
+	Due        time.Time // since when it could have been claimed
 	Mail       []Mail
 }
 

@@ -12,6 +12,7 @@ import (
 	"recourse/api"
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/internal/metrics"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
@@ -45,6 +46,7 @@ type node struct {
 	engine  *engine.Engine
 	caller  *http.Caller
 	outbox  *outbox.Outbox
+	metrics *metrics.Metrics
 	beside  sync.WaitGroup // what runs beside the engine
 	ended   chan error     // gets what the engine's Run returned
 }
@@ -54,7 +56,7 @@ func newNode(o nodeOptions) (*node, error) {
 	if err != nil {
 		return nil, exit(exitUsage, err)
 	}
-	n := &node{store: o.Store, ended: make(chan error, 1)}
+	n := &node{store: o.Store, metrics: metrics.New(metrics.Config{}), ended: make(chan error, 1)}
 	for _, name := range o.Secrets.Names() {
 		_, _ = o.Secrets.Get(name) // so that its value is known before anyone tells it; a step that needs it meets the error
 	}
@@ -70,11 +72,12 @@ func newNode(o nodeOptions) (*node, error) {
 		Store: o.Store, Definitions: n.catalog, Log: o.Log,
 		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
 		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention,
+		Observers: []engine.Observer{n.metrics}, Meter: n.metrics,
 	})
 	runner.Engine = n.engine
 	if len(o.Sinks) > 0 {
 		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Dial: http.NewDialer(calls).Dial, TLS: calls.TLS, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
-			UserAgent: calls.UserAgent})
+			Delivered: n.metrics.Delivered, UserAgent: calls.UserAgent})
 	}
 	return n, nil
 }

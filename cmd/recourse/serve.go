@@ -15,6 +15,8 @@ import (
 	"runtime/metrics"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"recourse/api"
 	"recourse/api/ui"
 	"recourse/internal/outbox"
@@ -187,7 +189,8 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 		return err
 	}
 	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys,
-		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats, Version: version(), Done: ctx.Done()})
+		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
+		Collectors: []prometheus.Collector{n.metrics}, Version: version(), Done: ctx.Done()})
 	server := &http.Server{
 		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, Version: version(), Log: log, Done: ctx.Done()}),
 		ReadHeaderTimeout: 10 * time.Second,

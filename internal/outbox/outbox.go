@@ -28,6 +28,8 @@ type Config struct {
 	Secret func(name string) (string, error)
 	Now    func() time.Time // time.Now: of signatures
 	Log    *slog.Logger     // discard
+	// Delivered is told of each event that a sink has taken, how old it was: by the workers, so it returns at once. nil: nobody.
+	Delivered func(sink string, age time.Duration)
 
 	UserAgent string
 	Poll      time.Duration // 500ms: between looks for events when there were none
@@ -63,6 +65,9 @@ func New(cfg Config) *Outbox {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Delivered == nil {
+		cfg.Delivered = func(string, time.Duration) {}
 	}
 	if cfg.Poll <= 0 {
 		cfg.Poll = 500 * time.Millisecond

@@ -181,10 +181,16 @@ func TestDelivers(t *testing.T) {
 	s, r := c.store(), newReceiver(t, nil)
 	data := `{"specversion":"1.0","id":"1","source":"/s","type":"com.a","data":9007199254740993}`
 	id := event(t, s, data, "one")
-	o, _ := deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "one", URL: r.URL, Secrets: []string{"A", "B"}}}})
+	c.pass(3 * time.Second)
+	ages := make(chan time.Duration, 10)
+	o, _ := deliver(t, Config{Store: s, Now: c.now, Sinks: []Sink{{Name: "one", URL: r.URL, Secrets: []string{"A", "B"}}}, Delivered: func(sink string, age time.Duration) {
+		if sink == "one" {
+			ages <- age
+		}
+	}})
 	g := r.next(t)
 	key, _ := readSecret(secret)
-	want := map[string]string{"Content-Type": "application/cloudevents+json", "Webhook-Id": id.String(), "Webhook-Timestamp": "1767323045",
+	want := map[string]string{"Content-Type": "application/cloudevents+json", "Webhook-Id": id.String(), "Webhook-Timestamp": "1767323048",
 		"Webhook-Signature": sign([][]byte{key, key}, id.String(), c.now(), []byte(data))}
 	have := map[string]string{}
 	for name := range want {
@@ -196,6 +202,9 @@ func TestDelivers(t *testing.T) {
 	until(t, s, "empty", empty)
 	if diff := cmp.Diff([]Stats{{Sink: "one", Delivered: 1}}, o.Stats()); diff != "" {
 		t.Error(diff)
+	}
+	if age := <-ages; age != 3*time.Second || len(ages) > 0 {
+		t.Errorf("delivered at the age of %v, and %d more", age, len(ages))
 	}
 }
 

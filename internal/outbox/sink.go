@@ -88,6 +88,7 @@ func (w *worker) deliver(ctx context.Context, d journal.Delivery) {
 	switch {
 	case r.ok:
 		w.delivered.Add(1)
+		w.cfg.Delivered(w.Name, max(w.cfg.Now().Sub(d.Since), 0))
 		if w.failing.Swap(false) {
 			w.log.Info("sink takes events again", "sink", w.Name)
 		}

@@ -390,6 +390,9 @@ func (w *world) waiting(s journal.Store) (any, error) {
 // own are this run's, in order.
 func (w *world) own(got []journal.Claimed) []journal.Claimed {
 	got = slices.DeleteFunc(got, func(c journal.Claimed) bool { return !slices.Contains(w.sagas, c.Saga) })
+	for i := range got {
+		got[i].Due = sameNow(got[i].Due)
+	}
 	slices.SortFunc(got, func(a, b journal.Claimed) int { return slices.Compare(a.Saga[:], b.Saga[:]) })
 	return append([]journal.Claimed(nil), got...)
 }

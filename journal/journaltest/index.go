@@ -190,7 +190,8 @@ func stats(b *bench) {
 	b.must(err)
 	diff(b, "stats", got, journal.Stats{ByStatus: map[string]int64{"running": 4, "waiting": 1, "succeeded": 1}, ByDefinition: map[string]int64{"trip": 5},
 		Inbox: map[string]int64{"stuck": 2, "approval": 1}, OldestInbox: epoch, OldestDue: due,
-		Oldest: map[string]time.Time{"running": epoch, "waiting": epoch.Add(time.Second)}}, uncounted)
+		OldestInboxByKind: map[string]time.Time{"stuck": epoch.Add(time.Second), "approval": epoch},
+		Oldest:            map[string]time.Time{"running": epoch, "waiting": epoch.Add(time.Second)}}, uncounted)
 }
 
 func pingAndClose(b *bench) {

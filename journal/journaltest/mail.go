@@ -126,7 +126,7 @@ func appendPosts(b *bench) {
 	diff(b, "mail", b.mail(b.node), []journal.Mail{toOne, toTwo})
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", claimed, []journal.Claimed{{Saga: parked, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toParked}}})
+	diff(b, "claimed", claimed, []journal.Claimed{{Saga: parked, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toParked}}}, whenever)
 	b.ok(journal.Append{Saga: one, Records: chain(one, hash, 2, 1), Mail: []uuid.UUID{toOne.ID}})
 	b.ok(journal.Append{Saga: a.Saga, Post: []journal.Mail{toOne, toTwo}}) // each was posted before
 	b.must(b.Post(b.ctx, toTwo))
@@ -165,7 +165,7 @@ func appendPostsInBatch(b *bench) {
 		{Saga: holder, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toHolder}}}
 	slices.SortFunc(claimed, byID)
 	slices.SortFunc(want, byID)
-	diff(b, "claimed", claimed, want)
+	diff(b, "claimed", claimed, want, whenever)
 
 	ends, waits, refused := begin(newID()), begin(newID()), begin(newID()) // a start that has to wait for an end of the batch
 	ends.Start.Unique, waits.Start.Unique, refused.Start.Unique = "u", "u", "u"
@@ -190,7 +190,7 @@ func parkWithMail(b *bench) {
 	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: far, Release: true, Mail: []uuid.UUID{first.ID}})
 	got, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{second}}})
+	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{second}}}, whenever)
 	b.ok(journal.Append{Saga: saga, Row: far, Release: true, Mail: []uuid.UUID{second.ID}})
 	diff(b, "claimed without mail", b.claim(b.node, 10), nil)
 }

@@ -101,6 +101,9 @@ func (w *world) list() {
 	w.all("stats", func(s journal.Store) (any, error) {
 		st, err := s.Stats(w.ctx)
 		st.OldestInbox = sameNow(st.OldestInbox)
+		for kind, at := range st.OldestInboxByKind {
+			st.OldestInboxByKind[kind] = sameNow(at)
+		}
 		st.OldestDue, st.Oldest, st.CountedAt = time.Time{}, nil, time.Time{} // which the clock makes, too
 		return st, err
 	})

@@ -373,7 +373,7 @@ func endTask(b *bench) {
 	m.Saga = a.Saga
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{m}}})
+	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{m}}}, whenever)
 	second := result(a.Saga)
 	b.must(b.EndTask(b.ctx, got[1].ID, token, "done", second))
 	diff(b, "mail of an owner", b.mail(b.node), []journal.Mail{m, second})
@@ -499,7 +499,7 @@ func reapTasks(b *bench) {
 	diff(b, "reaped", all, want)
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Mail: mail}})
+	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Mail: mail}}, whenever)
 }
 
 func reapLost(b *bench) {

@@ -123,7 +123,8 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	}
 	defer unlock()
 	now := s.clock()
-	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}, CountedAt: now}
+	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{},
+		OldestInboxByKind: map[string]time.Time{}, CountedAt: now}
 	for _, g := range s.sagas {
 		out.ByStatus[g.head.Status]++
 		if g.head.EndedAt.IsZero() {
@@ -141,6 +142,7 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 		for _, e := range g.head.Inbox {
 			out.Inbox[e.Kind]++
 			out.OldestInbox = earlier(out.OldestInbox, e.Since)
+			out.OldestInboxByKind[e.Kind] = earlier(out.OldestInboxByKind[e.Kind], e.Since)
 		}
 	}
 	return out, nil

@@ -103,11 +103,12 @@ func (s *Store) take(ctx context.Context, conn *pgxpool.Conn, node string, chose
 		at[u], out[i].Saga = i, u
 	}
 	b := &pgx.Batch{}
-	b.Queue(`UPDATE sagas SET owner = $1, claims = claims + (owner IS NULL)::int WHERE id = ANY($2) RETURNING id, definition, version, claims`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
+	b.Queue(`UPDATE sagas SET owner = $1, claims = claims + (owner IS NULL)::int WHERE id = ANY($2) RETURNING id, definition, version, claims, coalesce(wake_at, 0)`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
 		var c journal.Claimed
-		_, err := pgx.ForEachRow(rows, []any{&u, &c.Definition, &c.Version, &c.Claims}, func() error {
-			c.Saga = u.Bytes
+		var due int64
+		_, err := pgx.ForEachRow(rows, []any{&u, &c.Definition, &c.Version, &c.Claims, &due}, func() error {
+			c.Saga, c.Due = u.Bytes, toTime(due)
 			out[at[u.Bytes]] = c
 			return nil
 		})

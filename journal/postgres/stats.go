@@ -30,7 +30,7 @@ var oldest = sql(`SELECT (SELECT min(since) FROM inbox), LEAST(
 
 // count counts what has to be counted, and returns how many rows that were.
 func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err error) {
-	out = journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}}
+	out = journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}, OldestInboxByKind: map[string]time.Time{}}
 	b := &pgx.Batch{}
 	var now int64
 	b.Queue(`SELECT ` + nowMS).QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
@@ -47,7 +47,16 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 		})
 		return err
 	})
-	b.Queue(`SELECT kind, count(*) FROM inbox GROUP BY kind`).Query(counts(out.Inbox, &n))
+	b.Queue(`SELECT kind, count(*), min(since) FROM inbox GROUP BY kind`).Query(func(rows pgx.Rows) error {
+		var kind string
+		var entries, since int64
+		_, err := pgx.ForEachRow(rows, []any{&kind, &entries, &since}, func() error {
+			out.Inbox[kind], out.OldestInboxByKind[kind] = entries, toTime(since)
+			n += entries
+			return nil
+		})
+		return err
+	})
 	b.Queue(`SELECT count(*) FROM sagas WHERE ` + quarantined).QueryRow(func(r pgx.Row) error { return r.Scan(&out.Quarantined) })
 	err = s.pool.SendBatch(ctx, b).Close()
 	out.CountedAt = toTime(now)

@@ -124,6 +124,7 @@ func (t *tx) take(query string, args ...any) ([]journal.Claimed, error) {
 			}
 		}
 		out[i] = c.Claimed
+		out[i].Due = toTime(c.due)
 	}
 	return out, nil
 }

@@ -37,7 +37,7 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 	if out.ByDefinition, out.Oldest, err = s.live(ctx); err != nil {
 		return out, n, err
 	}
-	if out.Inbox, err = s.counts(ctx, &n, `SELECT kind, count(*) FROM inbox GROUP BY kind`); err != nil {
+	if out.Inbox, out.OldestInboxByKind, err = s.waiting(ctx, &n); err != nil {
 		return out, n, err
 	}
 	return out, n, s.row(ctx, `SELECT count(*) FROM sagas WHERE `+quarantined)(&out.Quarantined)
@@ -65,6 +65,24 @@ func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest
 		return err
 	})
 	return byDefinition, oldest, err
+}
+
+// waiting counts the inbox's entries by kind, adds them to sum, and finds the oldest.
+func (s *Store) waiting(ctx context.Context, sum *int64) (byKind map[string]int64, oldest map[string]time.Time, err error) {
+	rows, err := s.read(ctx, `SELECT kind, count(*), min(since) FROM inbox GROUP BY kind`)
+	if err != nil {
+		return nil, nil, err
+	}
+	byKind, oldest = map[string]int64{}, map[string]time.Time{}
+	err = walk(rows, func(scan func(...any) error) error {
+		var kind string
+		var n, since int64
+		err := scan(&kind, &n, &since)
+		byKind[kind], oldest[kind] = n, toTime(since)
+		*sum += n
+		return err
+	})
+	return byKind, oldest, err
 }
 
 // counts adds what it counts to sum, too.

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"recourse/examples/llmstub"
+	"recourse/examples/world"
+	"recourse/internal/testprom"
+	"recourse/saga"
+)
+
+const (
+	rules      = "../../deploy/prometheus/"
+	dashboards = "../../deploy/grafana/"
+)
+
+// rule is what a test looks at of a rule of Prometheus.
+type rule struct {
+	Alert       string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	For         string            `yaml:"for"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func readRules(t *testing.T, name string) (list []rule) {
+	t.Helper()
+	var doc struct {
+		Groups []struct {
+			Rules []rule `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	if err := yaml.Load(read(t, rules+name), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range doc.Groups {
+		list = append(list, g.Rules...)
+	}
+	if len(list) == 0 {
+		t.Fatalf("%s has no rules", name)
+	}
+	return list
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The rules, the configuration that names them, and the alerts' own tests are as promtool wants them.
+func TestRules(t *testing.T) {
+	testprom.Run(t, rules, nil, "check", "rules", "alerts.yaml", "recording.yaml")
+	testprom.Run(t, rules, nil, "test", "rules", "alerts_test.yaml")
+	dir := t.TempDir() // with a key, which the configuration names a file for
+	config := string(read(t, rules+"prometheus.yaml"))
+	key := regexp.MustCompile(`credentials_file: \S+`)
+	if !key.MatchString(config) {
+		t.Error("the example has no key")
+	}
+	for name, content := range map[string]string{"alerts.yaml": string(read(t, rules+"alerts.yaml")), "recording.yaml": string(read(t, rules+"recording.yaml")),
+		"key": "rk_x", "prometheus.yaml": key.ReplaceAllString(config, "credentials_file: key")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := testprom.Run(t, dir, nil, "check", "config", "prometheus.yaml"); !strings.Contains(out, "2 rule files found") {
+		t.Errorf("check config: %s", out)
+	}
+}
+
+// Every alert says what to do, here and in the manual, and has a test that sees it fire.
+func TestAlertsAreExplained(t *testing.T) {
+	manual := strings.ToLower(string(read(t, "../../docs/operating.md")))
+	tests := string(read(t, rules+"alerts_test.yaml"))
+	alerts := readRules(t, "alerts.yaml")
+	for _, a := range alerts {
+		if a.For == "" || !slices.Contains([]string{"critical", "warning"}, a.Labels["severity"]) || a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 50 {
+			t.Errorf("%s: an alert has for, a severity, a summary and a description: %+v", a.Alert, a)
+		}
+		if want := "docs/operating.md#" + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want || !strings.Contains(manual, "\n### "+strings.ToLower(a.Alert)+"\n") {
+			t.Errorf("%s: runbook_url is %q, want %q, and that heading", a.Alert, a.Annotations["runbook_url"], want)
+		}
+		if !strings.Contains(tests, `exp_samples: [{labels: '{alertname="`+a.Alert+`"`) {
+			t.Errorf("%s: no test sees it fire", a.Alert)
+		}
+	}
+	if n := strings.Count(manual, "\n### recourse"); n != len(alerts) {
+		t.Errorf("the manual explains %d alerts, and there are %d", n, len(alerts))
+	}
+}
+
+// panel is what a test looks at of a dashboard's panel.
+type panel struct {
+	ID      int
+	Title   string
+	Type    string
+	GridPos struct{ X, Y, W, H int }
+	Targets []struct {
+		Expr       string
+		Datasource struct{ UID string }
+	}
+}
+
+func readDashboard(t *testing.T) (list []panel) {
+	t.Helper()
+	var doc struct {
+		Panels     []panel
+		Templating struct {
+			List []struct{ Name string }
+		}
+	}
+	if err := json.Unmarshal(read(t, dashboards+"recourse.json"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var variables []string
+	for _, v := range doc.Templating.List {
+		variables = append(variables, v.Name)
+	}
+	if got := strings.Join(variables, " "); got != "datasource job definition" {
+		t.Errorf("variables: %s", got)
+	}
+	return doc.Panels
+}
+
+// The panels' queries can be read by Prometheus, and nothing lies over anything else.
+func TestDashboard(t *testing.T) {
+	var list strings.Builder
+	list.WriteString("groups:\n- name: panels\n  rules:\n")
+	seen := make(map[int]bool)
+	cells := make(map[[2]int]string)
+	for _, p := range readDashboard(t) {
+		if seen[p.ID] || p.Title == "" {
+			t.Errorf("panel %d %q: ids are unique, and there is a title", p.ID, p.Title)
+		}
+		seen[p.ID] = true
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				if other := cells[cell]; other != "" || cell[0] >= 24 {
+					t.Fatalf("%q lies over %q, or beyond the edge", p.Title, other)
+				}
+				cells[cell] = p.Title
+			}
+		}
+		for i, target := range p.Targets {
+			if target.Datasource.UID != "${datasource}" {
+				t.Errorf("%s asks %q", p.Title, target.Datasource.UID)
+			}
+			expr, err := json.Marshal(strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h").Replace(target.Expr))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&list, "  - {record: 'panel:%d:%d', expr: %s}\n", p.ID, i, expr)
+		}
+	}
+	testprom.Run(t, ".", nil, "check", "rules", file(t, "panels.yaml", list.String()))
+}
+
+// sightings are definitions whose sagas, together, show every metric there is.
+var sightings = map[string]string{
+	"done":  "saga: done\nbudget: 1 EUR\nsteps:\n  - {id: a, http: 'POST ${vars.air}/bookings', body: {route: x}, cost: 0.10 EUR}\n",
+	"back":  "saga: back\nsteps:\n  - {id: a, http: 'POST ${vars.air}/bookings', body: {route: x}, compensate: {http: 'DELETE ${vars.air}/bookings/${output.id}'}}\n  - {id: b, fail: no}\n",
+	"again": "saga: again\nbudget: 1 EUR\nsteps:\n  - {id: a, http: 'POST ${vars.air}/nowhere', cost: 0.10 EUR, retry: {attempts: 2, initial: 1ms, on: [404]}}\n",
+	"doubt": "saga: doubt\nsteps:\n  - {id: a, http: 'POST ${vars.hotels}/reservations', body: {city: x}, in_doubt: ask}\n",
+	"chat":  "saga: chat\nsteps:\n  - {id: a, llm: {model: small, prompt: Say something}}\n",
+	"tells": "saga: tells\nsteps:\n  - {id: a, emit: com.shop.sold}\n",
+	"asks":  "saga: asks\nsteps:\n  - {id: a, task: render}\n",
+}
+
+// unheard has a hotel's next answer get lost.
+var unheard = world.Rule{Match: world.Match{PathPrefix: "/hotels"}, Times: 1, Do: world.Do{After: world.FaultDrop}}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scrape has a server run sagas of many fates and returns what /metrics says then.
+func scrape(t *testing.T) string {
+	t.Helper()
+	w, vars := worldFor(t)
+	must(t, w.AddFault(unheard))
+	sink := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(sink.Close)
+	models, err := llmstub.New(llmstub.Config{}).Listen("127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { models.Close() })
+	config := file(t, "c.yaml", fmt.Sprintf("sinks:\n  - {name: up, url: %s}\n  - {name: down, url: 'http://127.0.0.1:1/'}\nllm:\n  currency: EUR\n  providers: [{name: stub, base_url: %s/v1}]\n  prices: {small: {input: 1, output: 2}}\n",
+		sink.URL, models.URL))
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"), "--config", config)
+	start := func(name string, until saga.Status) string {
+		ok(t, s.env, "definitions", "apply", file(t, name+".yaml", sightings[name]))
+		id := strings.Fields(ok(t, s.env, "start", name))[0]
+		waitFor(t, s, id, until)
+		return id
+	}
+	start("done", saga.Succeeded)
+	start("back", saga.Compensated)
+	start("again", saga.Compensated)
+	start("chat", saga.Succeeded)
+	start("tells", saga.Succeeded)
+	start("asks", saga.Waiting)
+	settled := start("doubt", saga.Stuck)
+	ok(t, s.env, "resolve", settled, "a", "--outcome", "succeeded", "--set-output", "{}", "--reason", "looked")
+	waitFor(t, s, settled, saga.Succeeded)
+	must(t, w.AddFault(unheard))
+	start("doubt", saga.Stuck)
+	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
+	defer tick.Stop()
+	for {
+		resp, err := http.Get(s.url + "/metrics")
+		must(t, err)
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		must(t, err)
+		text := string(body)
+		// Events go out at their own time.
+		if strings.Contains(text, `recourse_outbox_delivery_seconds_count{sink="up"} 1`) && strings.Contains(text, `recourse_outbox_events{sink="down"} 1`) {
+			return text
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("the event does not go out:\n%s", text)
+		}
+	}
+}
+
+// Every metric that a rule or a panel asks for is one that a server has, and the manual names each one of them and no other.
+func TestMetricsAreThere(t *testing.T) {
+	text := scrape(t)
+	testprom.Run(t, ".", []byte(text), "check", "metrics")
+	exposed := make(map[string]bool)
+	families := make(map[string]bool)
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			families[strings.Fields(name)[0]] = true
+		} else if !strings.HasPrefix(line, "#") {
+			exposed[line[:strings.IndexAny(line, "{ ")]] = true
+		}
+	}
+	asked := make(map[string][]string)
+	for _, name := range []string{"alerts.yaml", "recording.yaml"} {
+		for _, r := range readRules(t, name) {
+			for _, m := range metric.FindAllString(r.Expr, -1) {
+				asked[m] = append(asked[m], r.Alert)
+			}
+		}
+	}
+	for _, p := range readDashboard(t) {
+		for _, target := range p.Targets {
+			for _, m := range metric.FindAllString(target.Expr, -1) {
+				asked[m] = append(asked[m], p.Title)
+			}
+		}
+	}
+	for m, by := range asked {
+		if !exposed[m] {
+			t.Errorf("%s, which %s asks for, is not there", m, strings.Join(by, ", "))
+		}
+	}
+	manual := make(map[string]bool)
+	for _, m := range regexp.MustCompile("`(recourse_[a-z_]+)`").FindAllStringSubmatch(string(read(t, "../../docs/operating.md")), -1) {
+		manual[m[1]] = true
+		if !families[m[1]] {
+			t.Errorf("docs/operating.md names %s, which is not there", m[1])
+		}
+	}
+	for name := range families {
+		if strings.HasPrefix(name, "recourse_") && !manual[name] {
+			t.Errorf("docs/operating.md does not name %s", name)
+		}
+	}
+}
+
+var metric = regexp.MustCompile(`\b(recourse|process)_[a-z_]+`)

@@ -1,0 +1,146 @@
+package metrics
+
+import (
+	"encoding/json"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// codeBudget is the code of a failure for want of money.
+const codeBudget = "budget_exhausted"
+
+// ofModels is the kind of step whose answers say how many tokens they took.
+const ofModels = "llm"
+
+func (r *reader) intent(rec journal.Record) {
+	if rec.Attempt == 0 { // a wait
+		return
+	}
+	s := sideOf(rec)
+	kind := r.kind(s)
+	a := attempt{at: rec.At}
+	if kind == ofModels {
+		a.data = rec.Data
+	}
+	r.t.begin(s, a)
+	if rec.Attempt > 1 && s.way != verify {
+		r.count(r.m.retries, kind)
+	}
+}
+
+func (r *reader) outcome(rec journal.Record) {
+	s := sideOf(rec)
+	if rec.Attempt > 0 {
+		r.attempt(s, rec)
+	}
+	switch {
+	case s.way == verify:
+		r.t.answered(s.path, rec.Data)
+		return
+	case rec.Class == journal.InDoubt:
+		if r.t.doubt(s) {
+			r.count(r.m.doubts)
+		}
+	case rec.Class == journal.Succeeded:
+		r.settle(s, "answer")
+	}
+	if r.quiet || rec.Class == journal.Succeeded && s.way != journal.Undo {
+		return
+	}
+	if s.way == journal.Undo {
+		r.undo(rec)
+		return
+	}
+	if rec.Attempt == 0 {
+		if d := decode[saga.OutcomeData](rec); d.Error != nil && d.Error.Code == codeBudget {
+			r.count(r.m.refusals)
+		}
+	}
+}
+
+// attempt counts one that has ended.
+func (r *reader) attempt(s side, rec journal.Record) {
+	a, known := r.t.end(s)
+	if r.quiet {
+		return
+	}
+	kind := r.kind(s)
+	r.count(r.m.attempts, kind, string(s.way), string(rec.Class))
+	if known {
+		r.m.attemptSeconds.WithLabelValues(kind, string(rec.Class)).Observe(rec.At.Sub(a.at).Seconds())
+	}
+	if kind == ofModels {
+		r.use(a, rec)
+	}
+}
+
+// use counts a model's tokens.
+func (r *reader) use(a attempt, rec journal.Record) {
+	used := decode[struct {
+		Tokens saga.TokensView `json:"tokens"`
+	}](rec).Tokens
+	if used.Input <= 0 && used.Output <= 0 {
+		return
+	}
+	asked := decode[struct {
+		Request struct {
+			Body struct {
+				Model string `json:"model"`
+			} `json:"body"`
+		} `json:"request"`
+	}](journal.Record{Data: a.data})
+	model := other
+	if name := asked.Request.Body.Model; name != "" {
+		model, _ = r.m.models.label(name)
+	}
+	r.m.tokens.WithLabelValues(r.name, model, "input").Add(float64(max(used.Input, 0)))
+	r.m.tokens.WithLabelValues(r.name, model, "output").Add(float64(max(used.Output, 0)))
+}
+
+// undo counts a compensation that has come to something.
+func (r *reader) undo(rec journal.Record) {
+	if rec.Class == journal.Succeeded {
+		r.count(r.m.compensations, "undone")
+		return
+	}
+	if then := decode[saga.OutcomeData](rec).Then; then == saga.ThenStick || then == saga.ThenHold {
+		r.count(r.m.compensations, "stuck")
+	}
+}
+
+// decided looks for what it says of a doubt, or of an undoing; blocks decide much more, which is not looked into.
+func (r *reader) decided(rec journal.Record) {
+	s := sideOf(rec)
+	if !r.t.doubts[s] {
+		return
+	}
+	d := decode[saga.DecidedData](rec)
+	if s.way == journal.Undo && d.Then == saga.ThenStick {
+		r.count(r.m.compensations, "stuck")
+	}
+	if d.By != string(saga.VerifyIt) {
+		return
+	}
+	answer := decode[saga.OutcomeData](journal.Record{Data: r.t.asked[s.path]}).Then == saga.ThenAnswer
+	if d.Then == saga.ThenDone || answer {
+		r.settle(s, "verify")
+	}
+}
+
+// settle ends a doubt, if there is one.
+func (r *reader) settle(s side, by string) {
+	if r.t.doubts[s] {
+		delete(r.t.doubts, s)
+		r.count(r.m.settled, by)
+	}
+}
+
+// decode reads a record's data. What it cannot read is not counted: the journal's readers say what is wrong with it.
+func decode[T any](rec journal.Record) (d T) {
+	if json.Unmarshal(rec.Data, &d) != nil {
+		var none T
+		return none
+	}
+	return d
+}

@@ -1,0 +1,25 @@
+package metrics_test
+
+import (
+	"testing"
+	"time"
+
+	"recourse/engine"
+	"recourse/internal/metrics"
+	"recourse/internal/story/storytest"
+	"recourse/saga"
+)
+
+// BenchmarkSaga is what counting a saga of three steps costs, told of in four commits.
+func BenchmarkSaga(b *testing.B) {
+	p := storytest.Play(b, "saga: three\nsteps:\n  - {id: a, http: POST http://x/a}\n  - {id: b, http: POST http://x/b}\n  - {id: c, http: POST http://x/c}\n",
+		storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer { return status(200) }})
+	m := metrics.New(metrics.Config{})
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := 0; i < len(p.Records); i += 2 {
+			m.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[i : i+2]})
+		}
+		m.Gone(p.ID)
+	}
+}

@@ -1,0 +1,83 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// had takes over what the saga has cost before, which others have counted.
+func (r *reader) had(cost saga.CostView) {
+	r.t.spent, r.t.wasted, r.t.shown = money(cost.Spent), money(cost.Wasted), cost.Spent
+	r.t.dear = r.outlier(cost)
+}
+
+// spend counts what the saga has cost since it was last looked at.
+func (r *reader) spend(cost saga.CostView) {
+	if cost.Spent == r.t.shown { // then nothing was wasted either
+		return
+	}
+	spent, wasted := money(cost.Spent), money(cost.Wasted)
+	r.pay(r.m.spent, cost, spent.Sub(r.t.spent))
+	r.pay(r.m.wasted, cost, wasted.Sub(r.t.wasted))
+	r.t.spent, r.t.wasted, r.t.shown = spent, wasted, cost.Spent
+	if !r.t.dear && r.outlier(cost) {
+		r.t.dear = true
+		r.count(r.m.outliers)
+	}
+}
+
+// pay adds an amount to a counter of money.
+func (r *reader) pay(c *prometheus.CounterVec, cost saga.CostView, m retry.Money) {
+	if !m.IsZero() {
+		c.WithLabelValues(r.name, currency(cost)).Add(value(m))
+	}
+}
+
+// priced notes what the saga has cost in the end.
+func (r *reader) priced(cost saga.CostView) {
+	if spent := money(cost.Spent); !spent.IsZero() {
+		r.m.sagaCost.WithLabelValues(r.name, currency(cost)).Observe(value(spent))
+	}
+}
+
+// outlier reports whether the saga has spent more than three times what is typical.
+func (r *reader) outlier(cost saga.CostView) bool {
+	if r.m.cfg.Median == nil {
+		return false
+	}
+	typical, ok := r.m.cfg.Median(r.def.Name)
+	if !ok || typical.IsZero() || cost.Currency != "" && typical.Currency != cost.Currency {
+		return false
+	}
+	return money(cost.Spent).Cmp(typical.Add(typical).Add(typical)) > 0
+}
+
+// currency is the label: that of a definition's amounts, or none.
+func currency(cost saga.CostView) string {
+	if cost.Currency == "" {
+		return "none"
+	}
+	return cost.Currency
+}
+
+// money reads an amount, for counting; what cannot be read is nothing.
+func money(decimal string) retry.Money {
+	m, err := retry.Amount(decimal, "")
+	if err != nil {
+		return retry.Money{}
+	}
+	return m
+}
+
+// value is an amount as Prometheus has numbers.
+func value(m retry.Money) float64 {
+	v, err := strconv.ParseFloat(m.Decimal(), 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,117 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"recourse/engine"
+	"recourse/retry"
+)
+
+// Config is what Metrics are made of.
+type Config struct {
+	// Median is what a saga of a definition costs, typically; false: not known. It is asked by the engine's lanes, so it
+	// returns at once. nil: no saga counts as an outlier.
+	Median func(definition string) (retry.Money, bool)
+}
+
+// Metrics counts. Make one with New; it is an engine.Observer, an engine.Meter and a prometheus.Collector.
+type Metrics struct {
+	cfg Config
+	all []prometheus.Collector
+
+	definitions, models *names
+
+	mu    sync.Mutex
+	tales map[uuid.UUID]*tale
+
+	started, ended, attempts, retries, doubts, settled, compensations *prometheus.CounterVec
+	refusals, spent, wasted, tokens, outliers, orders                 *prometheus.CounterVec
+	sagaSeconds, attemptSeconds, sagaCost, outboxAge                  *prometheus.HistogramVec
+	commitSeconds, commitAppends, leaseLeft, claimedLate              prometheus.Histogram
+}
+
+var (
+	_ engine.Observer      = (*Metrics)(nil)
+	_ engine.Meter         = (*Metrics)(nil)
+	_ prometheus.Collector = (*Metrics)(nil)
+)
+
+// How many values a label that users name may have; the rest are "other".
+const (
+	maxDefinitions = 500
+	maxModels      = 100
+)
+
+// Buckets, in seconds but for the last two.
+var (
+	forSagas    = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}
+	forAttempts = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+	forCommits  = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	forLeases   = []float64{.1, .25, .5, 1, 2, 3, 4, 5, 7.5, 10, 15, 30, 60}
+	forDelays   = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}
+	forAppends  = prometheus.ExponentialBuckets(1, 2, 10)
+	forCosts    = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 100, 1000}
+)
+
+// New returns Metrics that have counted nothing.
+func New(cfg Config) *Metrics {
+	m := &Metrics{cfg: cfg, definitions: newNames(maxDefinitions), models: newNames(maxModels), tales: make(map[uuid.UUID]*tale)}
+	m.started = m.counter("sagas_started_total", "Sagas started.", "definition")
+	m.ended = m.counter("sagas_ended_total", "Sagas that have ended, by how and why; reason is none if they reached their goal.", "definition", "status", "reason")
+	m.sagaSeconds = m.histogram("saga_seconds", "From a saga's start to its end.", forSagas, "definition", "status")
+	m.attempts = m.counter("attempts_total", "Attempts that have ended: of steps (do), of compensations (undo), of status queries (verify).", "definition", "kind", "way", "class")
+	m.attemptSeconds = m.histogram("attempt_seconds", "From an attempt's intent to its outcome.", forAttempts, "kind", "class")
+	m.retries = m.counter("retries_total", "Attempts begun that were not the first of their step or compensation.", "definition", "kind")
+	m.doubts = m.counter("in_doubt_total", "Steps and compensations that have come into doubt.", "definition")
+	m.settled = m.counter("in_doubt_settled_total", "Doubts that are over: settled by an answer, a status query or a person; or none, when the saga has ended with them.", "definition", "by")
+	m.compensations = m.counter("compensations_total", "Compensations by what came of them; one that was stuck may be undone later.", "definition", "result")
+	m.refusals = m.counter("budget_refusals_total", "Steps that failed because the budget did not cover them.", "definition")
+	m.spent = m.counter("cost_total", "What sagas have spent, in the currency.", "definition", "currency")
+	m.wasted = m.counter("cost_wasted_total", "The part of it that went into failed attempts.", "definition", "currency")
+	m.tokens = m.counter("tokens_total", "Tokens that models have used.", "definition", "model", "direction")
+	m.outliers = m.counter("cost_outliers_total", "Sagas that have spent more than three times what one of their definition typically does.", "definition")
+	m.sagaCost = m.histogram("saga_cost", "What sagas have cost by their end, in the currency; those that cost nothing apart.", forCosts, "definition", "currency")
+	m.orders = m.counter("orders_total", "What people, and signals, have told sagas, and whether it was done or refused.", "order", "result")
+	m.outboxAge = m.histogram("outbox_delivery_seconds", "Age of events when their sink took them.", forDelays, "sink")
+
+	m.commitSeconds = m.plain("engine_commit_seconds", "Time that commits took.", forCommits)
+	m.commitAppends = m.plain("engine_commit_appends", "Appends in a commit.", forAppends)
+	m.leaseLeft = m.plain("engine_lease_left_seconds", "How long the lease still held when it was renewed; 0: requests had to wait.", forLeases)
+	m.claimedLate = m.plain("engine_claim_delay_seconds", "How long sagas had been due when this node took them on.", forDelays)
+	return m
+}
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_" + name, Help: help}, labels)
+	m.all = append(m.all, c)
+	return c
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "recourse_" + name, Help: help, Buckets: buckets}, labels)
+	m.all = append(m.all, h)
+	return h
+}
+
+func (m *Metrics) plain(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "recourse_" + name, Help: help, Buckets: buckets})
+	m.all = append(m.all, h)
+	return h
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.all {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.all {
+		c.Collect(ch)
+	}
+}

@@ -1,0 +1,130 @@
+package metrics
+
+import (
+	"github.com/gofrs/uuid/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"recourse/engine"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// TakenOn implements engine.Observer. What the journal says so far was counted when it was written.
+func (m *Metrics) TakenOn(g engine.Growth) {
+	m.forget(g.Saga) // what is known from when this node had it before
+	r := m.reader(g, true)
+	for _, rec := range g.Records {
+		r.read(rec)
+	}
+	r.had(g.Cost)
+}
+
+// Grew implements engine.Observer.
+func (m *Metrics) Grew(g engine.Growth) {
+	r := m.reader(g, false)
+	for _, rec := range g.Records {
+		r.read(rec)
+	}
+	if r.last.Seq == g.Machine.Seq() { // else there is more to come, which is not durable yet
+		r.spend(g.Machine.Cost())
+	}
+	if r.last.Kind == journal.Finished {
+		r.end(g.Machine)
+	}
+}
+
+// Gone implements engine.Observer.
+func (m *Metrics) Gone(id uuid.UUID) { m.forget(id) }
+
+// reader reads what a saga's journal has grown by.
+type reader struct {
+	m     *Metrics
+	t     *tale
+	def   *saga.Definition
+	name  string // the definition's label
+	quiet bool   // it was counted before
+	last  journal.Record
+}
+
+func (m *Metrics) reader(g engine.Growth, quiet bool) *reader {
+	def := g.Machine.Definition()
+	name, fresh := m.definitions.label(def.Name)
+	if fresh { // so that the first of these shows as an increase
+		for _, c := range []*prometheus.CounterVec{m.doubts, m.refusals, m.outliers} {
+			c.WithLabelValues(name)
+		}
+		m.compensations.WithLabelValues(name, "stuck")
+	}
+	return &reader{m: m, t: m.tale(g.Saga), def: def, name: name, quiet: quiet}
+}
+
+// count adds one to a counter whose first label is the definition.
+func (r *reader) count(c *prometheus.CounterVec, labels ...string) {
+	if !r.quiet {
+		c.WithLabelValues(append([]string{r.name}, labels...)...).Inc()
+	}
+}
+
+// read takes in the journal's next record.
+func (r *reader) read(rec journal.Record) {
+	r.last = rec
+	switch rec.Kind {
+	case journal.Started:
+		r.t.began = rec.At
+		r.count(r.m.started)
+	case journal.Intent:
+		r.intent(rec)
+	case journal.Outcome:
+		r.outcome(rec)
+	case journal.Skipped:
+		if rec.Way == journal.Undo {
+			r.count(r.m.compensations, "not_needed")
+		}
+	case journal.Decided:
+		r.decided(rec)
+	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
+		r.order(rec)
+	case journal.Signalled:
+		r.told("signal", "done")
+	}
+}
+
+// end counts the saga's end, with the doubts that nobody has settled.
+func (r *reader) end(m *saga.Machine) {
+	reason := "none"
+	if why := m.Reason(); why != nil {
+		reason = why.Code
+	}
+	status := string(m.Status())
+	r.count(r.m.ended, status, reason)
+	if !r.t.began.IsZero() {
+		r.m.sagaSeconds.WithLabelValues(r.name, status).Observe(r.last.At.Sub(r.t.began).Seconds())
+	}
+	for range r.t.doubts {
+		r.count(r.m.settled, "none")
+	}
+	r.priced(m.Cost())
+}
+
+// sideOf is what a record is about.
+func sideOf(rec journal.Record) side {
+	base, query := saga.SplitQuery(rec.Path)
+	if query {
+		return side{base, verify}
+	}
+	return side{rec.Path, rec.Way}
+}
+
+// kind is the kind of what runs on a side.
+func (r *reader) kind(s side) string {
+	step := r.def.Step(s.path)
+	switch {
+	case step == nil:
+		return other
+	case s.way == verify && step.InDoubt.Verify != nil:
+		return step.InDoubt.Verify.Call.Kind
+	case s.way == journal.Undo && step.Compensate != nil:
+		return step.Compensate.Kind
+	}
+	return step.Kind
+}

@@ -1,0 +1,91 @@
+// Package testprom gives tests promtool, Prometheus' own judge of rules, configurations and metrics.
+//
+// It takes the one that is installed, or else Debian's: that is unpacked into the user's cache directory, so that no
+// daemon comes with it. Tests never skip: without promtool they fail and say what to install.
+package testprom
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// advice is what a person can do without apt-get.
+const advice = "no promtool found: install Prometheus (apt-get install prometheus, or from https://prometheus.io/download/) so that promtool is in the PATH"
+
+var promtool = sync.OnceValues(find)
+
+// Run runs promtool in a directory, with what it reads from its standard input, and fails the test unless it is
+// content, without a warning. It returns what promtool says.
+func Run(tb testing.TB, dir string, stdin []byte, args ...string) string {
+	tb.Helper()
+	tool, err := promtool()
+	if err != nil {
+		tb.Fatalf("testprom: %v", err)
+	}
+	cmd := exec.Command(tool, args...)
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		tb.Errorf("promtool %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// find finds promtool, or fetches it.
+func find() (string, error) {
+	if path, err := exec.LookPath("promtool"); err == nil {
+		return path, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", advice, err)
+	}
+	path := filepath.Join(cache, "recourse", "promtool")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := fetch(path); err != nil {
+		return "", fmt.Errorf("%s: %w", advice, err)
+	}
+	return path, nil
+}
+
+// fetch unpacks promtool from Debian's package to path.
+func fetch(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), "fetch-") // beside path, so that it can be moved there at once
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := run(dir, "apt-get", "download", "prometheus"); err != nil { // its lists may be old, or none
+		if again := errors.Join(run(dir, "apt-get", "update"), run(dir, "apt-get", "download", "prometheus")); again != nil {
+			return again
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "prometheus_*.deb"))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("apt-get download has left %d packages, not one", len(found))
+	}
+	if err := run(dir, "dpkg-deb", "-x", found[0], dir); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(dir, "usr", "bin", "promtool"), path)
+}
+
+func run(dir, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, args[0], err, out)
+	}
+	return nil
+}
