@@ -89,7 +89,8 @@ type Stats struct {
 	OldestDue    time.Time        // of those claimable now; zero: none
 	// Oldest is when the row was written of the live saga that has been longest in a status, by status.
 	Oldest      map[string]time.Time
-	Quarantined int64 // see Head.Quarantined
+	Quarantined int64            // see Head.Quarantined
+	Stalled     map[string]int64 // what Stalls.ListStalls lists, by kind
 }
 
 // NodeInfo is a node's lease as the store sees it.

@@ -309,7 +309,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error)
 func remove(ctx context.Context, t pgx.Tx, sagas []pgtype.UUID) error {
 	b := &pgx.Batch{}
 	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ANY($1)`, `DELETE FROM mail WHERE saga_id = ANY($1)`,
-		`DELETE FROM inbox WHERE saga_id = ANY($1)`, `DELETE FROM tasks WHERE saga_id = ANY($1)`, `DELETE FROM sagas WHERE id = ANY($1)`} {
+		`DELETE FROM inbox WHERE saga_id = ANY($1)`, `DELETE FROM tasks WHERE saga_id = ANY($1)`, `DELETE FROM stalls WHERE saga_id = ANY($1)`, `DELETE FROM sagas WHERE id = ANY($1)`} {
 		b.Queue(q, sagas)
 	}
 	return t.SendBatch(ctx, b).Close()
@@ -317,7 +317,7 @@ func remove(ctx context.Context, t pgx.Tx, sagas []pgtype.UUID) error {
 
 // Stats implements journal.Index.
 func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
-	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}}
+	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}, Stalled: map[string]int64{}}
 	b := &pgx.Batch{}
 	b.Queue(`SELECT status, count(*) FROM sagas GROUP BY status`).Query(counts(out.ByStatus))
 	b.Queue(live).Query(func(rows pgx.Rows) error {
@@ -333,6 +333,7 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 		return err
 	})
 	b.Queue(`SELECT kind, count(*) FROM inbox GROUP BY kind`).Query(counts(out.Inbox))
+	b.Queue(stalled).Query(counts(out.Stalled))
 	var since, due *int64
 	first := `(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND `
 	b.Queue(sql(`SELECT (SELECT min(since) FROM inbox), LEAST(` + first + unsuspected + `), ` + first + suspected + `)), (SELECT count(*) FROM sagas WHERE ` + quarantined + `)`)).

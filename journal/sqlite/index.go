@@ -262,7 +262,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 // remove deletes a saga with all that is its own.
 func (t *tx) remove(saga uuid.UUID) error {
 	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ?`, `DELETE FROM mail WHERE saga_id = ?`,
-		`DELETE FROM inbox WHERE saga_id = ?`, `DELETE FROM tasks WHERE saga_id = ?`, `DELETE FROM sagas WHERE id = ?`} {
+		`DELETE FROM inbox WHERE saga_id = ?`, `DELETE FROM tasks WHERE saga_id = ?`, `DELETE FROM stalls WHERE saga_id = ?`, `DELETE FROM sagas WHERE id = ?`} {
 		if _, err := t.exec(q, saga.Bytes()); err != nil {
 			return err
 		}
@@ -281,6 +281,9 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 		return out, fmt.Errorf("stats: %w", err)
 	}
 	if out.Inbox, err = s.counts(ctx, `SELECT kind, count(*) FROM inbox GROUP BY kind`); err != nil {
+		return out, fmt.Errorf("stats: %w", err)
+	}
+	if out.Stalled, err = s.counts(ctx, stalled, s.clock()); err != nil {
 		return out, fmt.Errorf("stats: %w", err)
 	}
 	var since, due, suspected sql.NullInt64
@@ -321,8 +324,8 @@ func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest
 	return byDefinition, oldest, err
 }
 
-func (s *Store) counts(ctx context.Context, query string) (map[string]int64, error) {
-	rows, err := s.r.QueryContext(ctx, query)
+func (s *Store) counts(ctx context.Context, query string, args ...any) (map[string]int64, error) {
+	rows, err := s.r.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
