@@ -1,10 +1,13 @@
 package engine
 
-import "recourse/journal"
+import (
+	"recourse/internal/mutant"
+	"recourse/journal"
+)
 
 // known has what a saga's journal shows taken for told: whoever wrote it has told of it, in the same appends.
 func (l *Lane) known(r *run) {
-	if l.cfg.Notices != nil {
+	if l.cfg.Notices != nil && !mutant.On("notices-told-again") {
 		r.told = l.cfg.Notices.All(r.m)
 	}
 }
@@ -18,7 +21,7 @@ func (l *Lane) notice(r *run) {
 
 // tell puts the news into what is about to be committed.
 func (r *run) tell() {
-	if len(r.next.Records) > 0 && r.broken == nil {
+	if len(r.next.Records) > 0 && r.broken == nil && !mutant.On("notices-forgotten") {
 		r.next.Events, r.told = append(r.next.Events, r.news...), r.telling
 	}
 	r.news = nil

@@ -51,7 +51,7 @@ type Notices struct {
 
 // Told is what of a saga was told so far, or was known before anybody could be told. The zero value is nothing.
 type Told struct {
-	open  []string // what waits for people
+	open  []string // what waits for people, or has: it may be passed over for a while, and wait again
 	ended bool
 }
 
@@ -66,12 +66,15 @@ func (n *Notices) All(m *Machine) Told {
 
 // Since returns the events that tell what is new of a saga since told, and what is told with them.
 func (n *Notices) Since(m *Machine, told Told) ([]journal.Event, Told) {
-	now := Told{ended: m.finished != nil}
+	now := Told{ended: m.finished != nil, open: slices.Clone(told.open)}
 	var list []journal.Event
-	for _, e := range m.waiting() {
-		about := e.about()
-		now.open = append(now.open, about)
-		if !slices.Contains(told.open, about) {
+	entries := m.waiting()
+	now.open = slices.DeleteFunc(now.open, func(about string) bool { // what a budget does not cover is asked anew
+		return strings.HasPrefix(about, budgetOf) && !slices.ContainsFunc(entries, func(e Entry) bool { return e.about() == about })
+	})
+	for _, e := range entries {
+		if about := e.about(); !slices.Contains(told.open, about) {
+			now.open = append(now.open, about)
 			d := m.notice(e.Kind, e.Path, e.Since, e.Title, e.Detail)
 			list = n.add(list, m.id, e.ID.String(), "inbox."+e.Kind, d, "/inbox#"+e.ID.String(), m.at)
 		}
@@ -173,10 +176,12 @@ func (m *Machine) waiting() []Entry {
 	return m.Inbox()
 }
 
+const budgetOf = "budget:"
+
 // about names what the entry asks. That of a budget has another id with each record.
 func (e *Entry) about() string {
 	if e.Kind == InboxBudget {
-		return InboxBudget + ":" + e.Path
+		return budgetOf + e.Path
 	}
 	return e.ID.String()
 }
