@@ -51,32 +51,32 @@ type Notices struct {
 
 // Told is what of a saga was told so far, or was known before anybody could be told. The zero value is nothing.
 type Told struct {
-	open  []string // what waits for people, or has: it may be passed over for a while, and wait again
+	open  map[string]bool // what waits for people, or has: it may be passed over for a while, and wait again
 	ended bool
 }
 
 // All is what was told of a saga that stands as it does.
 func (n *Notices) All(m *Machine) Told {
-	t := Told{ended: m.finished != nil}
-	for _, e := range m.waiting() {
-		t.open = append(t.open, e.about())
-	}
-	return t
+	_, told := n.Since(m, Told{})
+	return told
 }
 
 // Since returns the events that tell what is new of a saga since told, and what is told with them.
 func (n *Notices) Since(m *Machine, told Told) ([]journal.Event, Told) {
-	now := Told{ended: m.finished != nil, open: slices.Clone(told.open)}
 	var list []journal.Event
-	entries := m.waiting()
-	now.open = slices.DeleteFunc(now.open, func(about string) bool { // what a budget does not cover is asked anew
-		return strings.HasPrefix(about, budgetOf) && !slices.ContainsFunc(entries, func(e Entry) bool { return e.about() == about })
-	})
-	for _, e := range entries {
-		if about := e.about(); !slices.Contains(told.open, about) {
-			now.open = append(now.open, about)
-			d := m.notice(e.Kind, e.Path, e.Since, e.Title, e.Detail)
-			list = n.add(list, m.id, e.ID.String(), "inbox."+e.Kind, d, "/inbox#"+e.ID.String(), m.at)
+	now := Told{ended: m.finished != nil}
+	if entries := m.waiting(); len(entries)+len(told.open) > 0 {
+		now.open = make(map[string]bool, len(entries)+len(told.open))
+		for about := range told.open { // any order
+			now.open[about] = !strings.HasPrefix(about, budgetOf) // what a budget does not cover is asked anew
+		}
+		for _, e := range entries {
+			about := e.about()
+			now.open[about] = true
+			if !told.open[about] {
+				d := m.notice(e.Kind, e.Path, e.Since, e.Title, e.Detail)
+				list = n.add(list, m.id, e.ID.String(), "inbox."+e.Kind, d, "/inbox#"+e.ID.String(), m.at)
+			}
 		}
 	}
 	if now.ended && !told.ended {
