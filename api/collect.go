@@ -17,6 +17,8 @@ var (
 	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "How long the longest due saga has waited for a node; 0 for none.", nil, nil)
 	descOldest  = prometheus.NewDesc("recourse_oldest_seconds", "How long the oldest live saga of a status has stood in it; 0 for none.", []string{"status"}, nil)
 	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not tried any more until an order.", nil, nil)
+	descStalled = prometheus.NewDesc("recourse_stalled_sagas", "Sagas that do not move and wait neither for a person nor for a time to come.", nil, nil)
+	descStalls  = prometheus.NewDesc("recourse_stalled_steps", "Steps that do not move, by what they lack.", []string{"kind"}, nil)
 	descTasks   = prometheus.NewDesc("recourse_tasks", "Tasks by type: waiting for a worker, or claimed by one.", []string{"type", "state"}, nil)
 	descTask    = prometheus.NewDesc("recourse_task_oldest_seconds", "How long the task of a type that waits longest has waited for a worker; 0 for none.", []string{"type"}, nil)
 	descEvents  = prometheus.NewDesc("recourse_outbox_events", "Events that wait to be delivered, by sink.", []string{"sink"}, nil)
@@ -33,7 +35,7 @@ type storeCollector struct {
 
 // Describe implements prometheus.Collector.
 func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descTasks, descTask, descEvents, descBehind, descNodes, descUp} {
+	for _, d := range []*prometheus.Desc{descSagas, descInbox, descWaiting, descOverdue, descOldest, descHalted, descStalled, descStalls, descTasks, descTask, descEvents, descBehind, descNodes, descUp} {
 		ch <- d
 	}
 }
@@ -63,6 +65,14 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	ch <- gauge(descHalted, float64(st.Quarantined))
+	stalled := int64(0)
+	for _, kind := range stalledSagas {
+		stalled += st.Stalled[kind]
+	}
+	ch <- gauge(descStalled, float64(stalled))
+	for _, kind := range stalledSteps {
+		ch <- gauge(descStalls, float64(st.Stalled[kind]), kind)
+	}
 	nodes, err := k.store.Nodes(ctx)
 	if err != nil {
 		return

@@ -7,9 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
 	"recourse/journal"
@@ -63,20 +61,8 @@ func (q *query) inboxFilter() journal.InboxFilter {
 	if q.Has("kind") && !slices.Contains(inboxKinds, f.Kind) {
 		q.bad("kind", "bad_kind", "there is no kind %.30q of entry; there are %s", f.Kind, strings.Join(inboxKinds, ", "))
 	}
-	if q.Has("saga") {
-		id, err := uuid.FromString(q.Get("saga"))
-		if err != nil {
-			q.bad("saga", "bad_id", "saga is a saga's id")
-		}
-		f.Saga = id
-	}
-	if parts := q.cursor("inbox", 2); parts != nil {
-		since, err := strconv.ParseInt(parts[0], 10, 64)
-		id, err2 := uuid.FromString(parts[1])
-		if err != nil || err2 != nil {
-			q.bad("cursor", "bad_cursor", "use next_cursor as it came")
-		}
-		f.After = journal.Entry{ID: id, Since: time.UnixMilli(since).UTC()}
-	}
+	f.Saga = q.saga()
+	since, id := q.place("inbox")
+	f.After = journal.Entry{ID: id, Since: since}
 	return f
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gofrs/uuid/v5"
@@ -102,6 +103,32 @@ func (q *query) cursor(tag string, parts int) []string {
 		return nil
 	}
 	return fields[1:]
+}
+
+// saga is the saga that a list is of; nil: of all.
+func (q *query) saga() (id uuid.UUID) {
+	if !q.Has("saga") {
+		return id
+	}
+	id, err := uuid.FromString(q.Get("saga"))
+	if err != nil {
+		q.bad("saga", "bad_id", "saga is a saga's id")
+	}
+	return id
+}
+
+// place reads the cursor of a list that is ordered by time and id; zero without one.
+func (q *query) place(tag string) (since time.Time, id uuid.UUID) {
+	parts := q.cursor(tag, 2)
+	if parts == nil {
+		return since, id
+	}
+	ms, err := strconv.ParseInt(parts[0], 10, 64)
+	id, err2 := uuid.FromString(parts[1])
+	if err != nil || err2 != nil {
+		q.bad("cursor", "bad_cursor", "use next_cursor as it came")
+	}
+	return time.UnixMilli(ms).UTC(), id
 }
 
 // pack makes a cursor.

@@ -80,6 +80,7 @@ func (s *server) routes() []route {
 		post("/v1/events", opStart, s.postEvents),
 
 		get("/v1/inbox", opRead, s.inbox),
+		get("/v1/stalled", opRead, s.listStalled),
 		get("/v1/stats", opRead, s.stats),
 		get("/v1/whoami", opKnown, s.whoami),
 	})

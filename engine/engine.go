@@ -51,6 +51,7 @@ type Config struct {
 	Callers     map[string]Caller // by kind of step
 	Observers   []Observer        // of what is committed: metrics, traces
 	Meter       Meter             // nil: nobody
+	Notices     *saga.Notices     // who is told of what happens to sagas; nil: nobody
 	Log         *slog.Logger
 
 	Lanes      int           // 1
@@ -61,6 +62,8 @@ type Config struct {
 	Retention  time.Duration // 30 days: how long sagas are kept after their end whose definition does not say; or saga.Forever
 	Expire     time.Duration // 1m: between looks for sagas whose retention is over, give or take a quarter
 	Watch      time.Duration // 5s: between looks for stalled sagas; they are given up after twelve
+	StallAfter time.Duration // 5m: how long what is due may stand still until it is stalled
+	Look       time.Duration // 15s, or a quarter of StallAfter if that is less: between looks for what is stalled in the store, give or take a quarter
 	MaxRunning int           // 10,000 sagas in memory
 	MaxStarts  int           // 2,000 starts that wait for their commit
 	MaxCalls   int           // 1,000 requests under way
@@ -76,6 +79,8 @@ func (c *Config) defaults() {
 	set(&c.Retention, 30*24*time.Hour)
 	set(&c.Expire, time.Minute)
 	set(&c.Watch, 5*time.Second)
+	set(&c.StallAfter, 5*time.Minute)
+	set(&c.Look, min(15*time.Second, c.StallAfter/4))
 	set(&c.MaxRunning, 10_000)
 	set(&c.MaxStarts, 2000)
 	set(&c.MaxCalls, 1000)
@@ -110,6 +115,8 @@ type Engine struct {
 
 	renewals, mails, claims, expiries, reaps outage
 
+	stalls stalls // that this node has found
+
 	callCtx     context.Context // cancelled when attempts under way are given up
 	cancelCall  context.CancelFunc
 	cancelStore context.CancelFunc
@@ -135,6 +142,7 @@ func New(cfg Config) *Engine {
 	e.renewals, e.mails, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
 	e.expiries = told("could not delete sagas whose retention is over; they stay until it can be done")
 	e.reaps = told("could not look for tasks whose workers fell silent")
+	e.stalls.looks = told("could not look for what is stalled")
 	e.crew = crew{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
@@ -160,6 +168,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	loops.Go(func() { e.scan(quit) })
 	loops.Go(func() { e.expire(quit) })
 	loops.Go(func() { e.reap(quit) })
+	loops.Go(func() { e.lookForStalls(quit) })
 
 	<-ctx.Done()
 	e.drain()

@@ -58,12 +58,13 @@ type (
 	Leased struct{ Node string }
 	// Tick says that the time has come that Lane.Alarm gave.
 	Tick struct{}
-	// Waits says that a request that Perform asked for has not left yet: its time-out has not begun.
+	// Waits says that a request that Perform asked for has not left yet, or that its answer is coming in: its time-out begins anew.
 	Waits struct {
 		ID      uuid.UUID
 		Path    string
 		Way     journal.Way
 		Attempt int
+		For     string // what it waits for, as a kind of stall; "": it has left, or is about to
 	}
 	// Watch asks the lane to look for sagas that are stalled. One that twelve Watches in a row, seconds
 	// apart, have found so is given up.
@@ -146,7 +147,10 @@ type (
 		Path  string // the step, "" for the saga itself
 		Since time.Time
 		Why   string
+		Stall *journal.Stall // the same, for others than the node's log; nil: the saga could not be read
 	}
+	// Delayed says that a request of a step waits to leave for so long that the step is stalled.
+	Delayed struct{ Stall journal.Stall }
 	// Fenced says that a commit found this node's lease gone and that the lane has dropped everything.
 	Fenced struct{ Node string }
 )
@@ -159,4 +163,5 @@ func (TakenOn) effect()  {}
 func (Dropped) effect()  {}
 func (Reload) effect()   {}
 func (Stalled) effect()  {}
+func (Delayed) effect()  {}
 func (Fenced) effect()   {}

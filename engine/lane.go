@@ -21,6 +21,8 @@ type LaneConfig struct {
 	MaxBatch   int           // appends in one commit
 	MaxRecords int           // records that one saga adds to one commit
 	Chance     func() uint64 // even draws, for jitter
+	Notices    *saga.Notices // who is told of what happens to sagas; nil: nobody
+	StallAfter time.Duration // how long a request may wait before it leaves until its step is stalled; 0: for ever
 }
 
 // Lane runs the sagas that hash to it. It is the engine's logic: an event
@@ -90,7 +92,7 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 	case Waits:
 		if r := l.runs[ev.ID]; r != nil {
 			if c := r.called(ev.Path, ev.Way, ev.Attempt); c != nil {
-				c.until, r.watches = now.Add(c.timeout), 0
+				c.until, r.watches, c.held = now.Add(c.timeout), 0, ev.For
 			}
 		}
 	case Watch:
@@ -153,6 +155,7 @@ func (l *Lane) load(ev Loaded) {
 			return err
 		}
 		r.m, r.shown = m, m.Status()
+		l.known(r)
 		if r.shown == saga.Running {
 			r.shown = saga.Waiting // parked as it may have been, its row is written anew
 		}
@@ -238,7 +241,10 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 			if c.Attempt == 0 { // of another saga
 				c.Attempt = r.m.OpenAttempt(c.Path, c.Way, c.Task.Saga)
 			}
-			if err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer()); err != nil && !errors.Is(err, saga.ErrStale) {
+			switch err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer()); {
+			case err == nil && c.Task.Fate == string(journal.TaskExpired):
+				l.workerSilent(r, c.Path)
+			case err != nil && !errors.Is(err, saga.ErrStale):
 				return err
 			}
 			continue
@@ -279,6 +285,7 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 // advance goes on with a saga as far as it can without the world, then sees to
 // how it waits.
 func (l *Lane) advance(r *run) error {
+	defer l.notice(r)
 	if r.parking() {
 		return nil
 	}
@@ -474,6 +481,7 @@ func (l *Lane) flush() {
 	l.batch = make([]journal.Append, n)
 	for i, r := range l.flight {
 		r.queued, r.flying = false, true
+		r.tell()
 		r.sent, r.sending, r.next, r.sends = r.next, r.sends, journal.Append{Saga: r.id}, nil
 		l.batch[i] = r.sent
 	}
@@ -662,7 +670,7 @@ func (l *Lane) setAside(r *run, err error) {
 		return
 	}
 	r.permit.revoke()
-	r.broken, r.more, r.sends = err, false, nil
+	r.broken, r.more, r.sends, r.news = err, false, nil, nil
 	r.next = journal.Append{Saga: r.id, Release: true}
 	l.enqueue(r)
 }

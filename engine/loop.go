@@ -32,8 +32,9 @@ type laneLoop struct {
 
 func newLaneLoop(e *Engine) *laneLoop {
 	return &laneLoop{
-		e:      e,
-		lane:   NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxRecords: 256, Chance: chance}),
+		e: e,
+		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxRecords: 256, Chance: chance,
+			Notices: e.cfg.Notices, StallAfter: e.cfg.StallAfter}),
 		events: make(chan Event, 4096),
 		commit: make(chan Commit, 1),
 		quit:   make(chan struct{}),
@@ -122,6 +123,11 @@ func (l *laneLoop) do(eff Effect) {
 	case Stalled:
 		e.stats.stalled.Add(1)
 		e.cfg.Log.Error("a saga was stalled: it is read again from its journal; please report this", "saga", eff.ID, "step", eff.Path, "since", eff.Since, "why", eff.Why)
+		if eff.Stall != nil {
+			e.stalls.found(*eff.Stall)
+		}
+	case Delayed:
+		e.stalls.found(eff.Stall)
 	case Fenced:
 		select {
 		case e.lost <- eff.Node:
@@ -198,7 +204,7 @@ func (l *laneLoop) turn(p Perform) {
 		return
 	default:
 	}
-	every := time.NewTicker(l.e.cfg.Watch * stalledAfter / 2)
+	every := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter) / 2)
 	defer every.Stop()
 	for waits := true; waits; {
 		select {
@@ -206,14 +212,18 @@ func (l *laneLoop) turn(p Perform) {
 			waits = false
 		case <-every.C:
 		}
-		l.waits(p)
+		what := ""
+		if waits {
+			what = journal.StallNoSlot
+		}
+		l.waits(p, what)
 	}
 }
 
-// waits tells the lane that a request has not left yet.
-func (l *laneLoop) waits(p Perform) {
+// waits tells the lane that a request has not left yet, and for what it waits; "": it has left.
+func (l *laneLoop) waits(p Perform, what string) {
 	select {
-	case l.events <- Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt}:
+	case l.events <- Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, For: what}:
 	case <-l.quit:
 	}
 }
@@ -230,7 +240,11 @@ func (l *laneLoop) leased(p Perform) bool {
 	for ; e.lease.node() == p.Node && p.Permit.Valid(); waited += leasePoll {
 		valid := e.lease.valid()
 		if waited > 0 && (valid || waited%e.cfg.Watch < leasePoll) {
-			l.waits(p)
+			what := ""
+			if !valid {
+				what = journal.StallNoLease
+			}
+			l.waits(p, what)
 		}
 		if valid {
 			return true
@@ -283,7 +297,7 @@ func (l *laneLoop) pulse(p Perform) func() {
 	return func() {
 		if now := time.Now(); now.Sub(told) >= every {
 			told = now
-			l.waits(p)
+			l.waits(p, "")
 		}
 	}
 }

@@ -40,8 +40,11 @@ type run struct {
 	asks           int         // Machine.Asks, as the row has it
 	withdrawn      []uuid.UUID // tasks that were said to be unwanted, and messages that cancel children
 	alarm          time.Time
-	reply          any  // of its start
-	view           bool // and it is to have a view
+	told           saga.Told       // with what was committed, or is being committed
+	telling        saga.Told       // with next
+	news           []journal.Event // that tell what next brings about
+	reply          any             // of its start
+	view           bool            // and it is to have a view
 }
 
 // empty reports whether there is nothing to append.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -24,11 +25,13 @@ type call struct {
 	attempt int
 	timeout time.Duration
 	until   time.Time // when it should have been answered
+	begun   time.Time // when it was to leave
+	held    string    // what it waits for before it leaves, see Waits.For
 }
 
 // calling remembers an attempt that leaves at now.
 func (r *run) calling(c call, now time.Time) {
-	c.until = now.Add(c.timeout)
+	c.until, c.begun = now.Add(c.timeout), now
 	r.calls = append(r.calls, c)
 }
 
@@ -75,6 +78,7 @@ func (l *Lane) watch() {
 	}
 	l.watched = l.now
 	var found []*run
+	var late []journal.Stall
 	for _, r := range l.runs {
 		for i := range r.calls {
 			r.calls[i].until = r.calls[i].until.Add(jump)
@@ -82,16 +86,21 @@ func (l *Lane) watch() {
 		if l.stalest.IsZero() || r.moved.Before(l.stalest) {
 			l.stalest = r.moved
 		}
+		late = append(late, l.delayed(r)...)
 		if _, why := r.stalled(l.now); why == "" {
 			r.watches = 0
 		} else if r.watches++; r.watches >= stalledAfter {
 			found = append(found, r)
 		}
 	}
+	slices.SortFunc(late, func(a, b journal.Stall) int { return cmp.Or(a.Since.Compare(b.Since), bytes.Compare(a.ID[:], b.ID[:])) })
+	for _, s := range late[:min(len(late), maxDelayed)] {
+		l.emit(Delayed{Stall: s})
+	}
 	slices.SortFunc(found, func(a, b *run) int { return bytes.Compare(a.id[:], b.id[:]) })
 	for _, r := range found {
 		path, why := r.stalled(l.now)
-		l.emit(Stalled{ID: r.id, Path: path, Since: r.moved, Why: why})
+		l.emit(Stalled{ID: r.id, Path: path, Since: r.moved, Why: why, Stall: r.stall(path, why)})
 		r.watches = 0
 		l.guard(r, func() error {
 			if r.empty() {

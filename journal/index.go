@@ -103,7 +103,8 @@ type Stats struct {
 	Quarantined int64 // see Head.Quarantined
 	// OldestInboxByKind is since when the oldest inbox entry of a kind has waited.
 	OldestInboxByKind map[string]time.Time
-	CountedAt         time.Time // when all but OldestInbox and OldestDue was counted, by the store's clock
+	Stalled           map[string]int64 // what Stalls.ListStalls lists, by kind
+	CountedAt         time.Time        // when all but OldestInbox, OldestDue and Stalled was counted, by the store's clock
 }
 
 // NodeInfo is a node's lease as the store sees it.

@@ -66,6 +66,7 @@ type Store interface {
 	Tasks
 	Outbox
 	Schedules
+	Stalls
 	// Ping says whether the store answers and takes writes.
 	Ping(ctx context.Context) error
 	// Hints returns a channel that gets a value when mail, claimable sagas or tasks may have

@@ -18,6 +18,7 @@ var probes = []probe{
 	{"sagas_live", "definition"},
 	{"sagas", "delete_at"},
 	{"saga_labels", "value"},
+	{"stalls", "until"},
 }
 
 // repair takes the mark off a database whose migration was cut off. A step runs in

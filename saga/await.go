@@ -327,23 +327,14 @@ type Announce interface {
 	Announce(env expr.Env) (kind string, data json.RawMessage, to []string, err error)
 }
 
-// announce ends a step with the events that go out with its outcome. An event is a CloudEvent 1.0 in JSON.
+// announce ends a step with the events that go out with its outcome.
 func (m *Machine) announce(n *node, body Announce, env *env) []Decision {
 	kind, data, to, err := body.Announce(env)
 	if err != nil {
 		return m.refuse(n, asFailure(n.step.Kind, err))
 	}
 	id := uuid.NewV5(m.id, "event:"+n.path)
-	event := encode(struct {
-		SpecVersion string          `json:"specversion"`
-		ID          string          `json:"id"`
-		Source      string          `json:"source"`
-		Type        string          `json:"type"`
-		Subject     string          `json:"subject"`
-		Time        Time            `json:"time"`
-		ContentType string          `json:"datacontenttype"`
-		Data        json.RawMessage `json:"data,omitempty"`
-	}{"1.0", id.String(), "/recourse/" + m.started.Definition, kind, m.id.String(), Time{m.at}, "application/json", data})
+	event := cloudEvent(id, kind, m.started.Definition, m.id, m.at, data)
 	w := Write{Record: journal.Record{Kind: journal.Outcome, Path: n.path, Way: journal.Do, Class: journal.Succeeded,
 		Data: encode(OutcomeData{Output: encode(map[string]string{"id": id.String()}), Event: event})}}
 	for _, sink := range to {

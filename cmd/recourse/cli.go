@@ -13,6 +13,7 @@ type cli struct {
 	Show    showCmd    `cmd:"" help:"Show a saga and tell its story."`
 	Journal journalCmd `cmd:"" help:"Print or follow a saga's journal."`
 	Inbox   inboxCmd   `cmd:"" help:"List what waits for a person."`
+	Stalled stalledCmd `cmd:"" help:"List what does not move, and why."`
 	Approve approveCmd `cmd:"" help:"Approve what a saga asks."`
 	Reject  rejectCmd  `cmd:"" help:"Reject what a saga asks."`
 	Signal  signalCmd  `cmd:"" help:"Send a saga a signal."`

@@ -16,6 +16,7 @@ import (
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
+	"recourse/saga"
 	"recourse/saga/kinds"
 	"recourse/saga/kinds/http"
 	"recourse/saga/kinds/llm"
@@ -36,6 +37,7 @@ type nodeOptions struct {
 	Lease     time.Duration
 	Drain     time.Duration
 	Retention time.Duration // of sagas whose definition has none
+	Stalled   time.Duration // how long what is due may stand still until it is stalled; 0: the engine's default
 	Log       *slog.Logger
 }
 
@@ -49,6 +51,7 @@ type node struct {
 	metrics *metrics.Metrics
 	beside  sync.WaitGroup // what runs beside the engine
 	ended   chan error     // gets what the engine's Run returned
+	notices *saga.Notices  // nil: no sink is told of anything
 }
 
 func newNode(o nodeOptions) (*node, error) {
@@ -56,7 +59,7 @@ func newNode(o nodeOptions) (*node, error) {
 	if err != nil {
 		return nil, exit(exitUsage, err)
 	}
-	n := &node{store: o.Store, metrics: metrics.New(metrics.Config{}), ended: make(chan error, 1)}
+	n := &node{store: o.Store, metrics: metrics.New(metrics.Config{}), notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
 	for _, name := range o.Secrets.Names() {
 		_, _ = o.Secrets.Get(name) // so that its value is known before anyone tells it; a step that needs it meets the error
 	}
@@ -71,7 +74,7 @@ func newNode(o nodeOptions) (*node, error) {
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Log: o.Log,
 		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
-		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention,
+		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
 		Observers: []engine.Observer{n.metrics}, Meter: n.metrics,
 	})
 	runner.Engine = n.engine
@@ -82,14 +85,16 @@ func newNode(o nodeOptions) (*node, error) {
 	return n, nil
 }
 
-// names lists the sinks' names; nil for nil.
+// names lists the sinks that take what sagas emit; nil for nil.
 func names(sinks []outbox.Sink) []string {
 	if sinks == nil {
 		return nil
 	}
-	list := make([]string, len(sinks))
-	for i, s := range sinks {
-		list[i] = s.Name
+	list := make([]string, 0, len(sinks))
+	for _, s := range sinks {
+		if s.Emitted() {
+			list = append(list, s.Name)
+		}
 	}
 	return list
 }

@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,16 +36,18 @@ type serveCmd struct {
 	SecretDir string `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
 	Vars      string `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`
 	llmFlags
-	Config      string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file with these flags' names and values; flags and variables win."`
-	Strict      bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
-	NodeLease   time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
-	Drain       time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
-	Retention   retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"How long sagas are kept after their end whose definition does not say, at least 1m; or forever. Default ${default}."`
-	Lanes       int           `env:"RECOURSE_LANES" placeholder:"N" help:"How many commits may be under way at once, and how many cores the sagas' own logic uses; default: 1 on SQLite, half the cores on Postgres, 8 at most."`
-	DebugListen string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Where Go's profiles are served (/debug/pprof/), without a key; default: nowhere."`
-	LogLevel    string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
-	LogFormat   string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
-	WhileStdin  bool          `hidden:"" help:"Stop when stdin ends: whoever started this is gone."`
+	Config       string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file with these flags' names and values; flags and variables win."`
+	Strict       bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
+	NodeLease    time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
+	Drain        time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
+	Retention    retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"How long sagas are kept after their end whose definition does not say, at least 1m; or forever. Default ${default}."`
+	PublicURL    string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"Where people reach this server, for the links in notifications; default: http:// and --listen."`
+	StalledAfter time.Duration `default:"5m" env:"RECOURSE_STALLED_AFTER" help:"How long what is due may stand still until it is listed, and told of, as stalled; at least 1s. Default ${default}."`
+	Lanes        int           `env:"RECOURSE_LANES" placeholder:"N" help:"How many commits may be under way at once, and how many cores the sagas' own logic uses; default: 1 on SQLite, half the cores on Postgres, 8 at most."`
+	DebugListen  string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Where Go's profiles are served (/debug/pprof/), without a key; default: nowhere."`
+	LogLevel     string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
+	LogFormat    string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
+	WhileStdin   bool          `hidden:"" help:"Stop when stdin ends: whoever started this is gone."`
 }
 
 // retention is how long sagas are kept after their end, as definitions write it.
@@ -112,6 +116,13 @@ func (c *serveCmd) Run(a *app) error {
 	if c.NodeLease < time.Second || c.Drain < 0 || c.Lanes < 0 {
 		return exit(exitUsage, errors.New("--node-lease is at least 1s, --drain at least 0s, --lanes at least 1"))
 	}
+	if c.StalledAfter < time.Second {
+		return exit(exitUsage, errors.New("--stalled-after is at least 1s"))
+	}
+	page, err := c.page()
+	if err != nil {
+		return err
+	}
 	src, err := secrets.New(c.SecretDir, a.Env)
 	if err != nil {
 		return exit(exitUsage, err)
@@ -142,7 +153,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
-		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Log: log})
+		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
 	if err != nil {
 		return err
 	}
@@ -154,7 +165,22 @@ func (c *serveCmd) Run(a *app) error {
 			stop()
 		}()
 	}
+	if n.notices != nil {
+		n.notices.URL = page
+	}
 	return c.serve(ctx, a, n, vars, keys, log)
+}
+
+// page is where people reach this server, without a slash at the end; "" if that is where it listens.
+func (c *serveCmd) page() (string, error) {
+	if c.PublicURL == "" {
+		return "", nil
+	}
+	u, err := url.Parse(c.PublicURL)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", exit(exitUsage, errors.New("--public-url is an address such as https://recourse.example, with a path if need be, and nothing behind it"))
+	}
+	return strings.TrimRight(c.PublicURL, "/"), nil
 }
 
 // guarded says whether requests need a key, and refuses an open address without any.
@@ -183,6 +209,10 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return exit(exitUsage, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
+	}
+	address := "http://" + listener.Addr().String()
+	if n.notices != nil && n.notices.URL == "" {
+		n.notices.URL = address
 	}
 	if err := n.start(ctx); err != nil {
 		listener.Close()
@@ -214,9 +244,8 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	go sweep(ctx, n.store, log)
 	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
 	n.beside.Go(func() { cron.Run(ctx) })
-	url := "http://" + listener.Addr().String()
-	log.Info("listening", "url", url, "database", kindOf(c.Database), "keys", keys, "version", version())
-	a.printf("recourse listening on %s\n", url)
+	log.Info("listening", "url", address, "database", kindOf(c.Database), "keys", keys, "version", version())
+	a.printf("recourse listening on %s\n", address)
 
 	select {
 	case err := <-failed:

@@ -14,6 +14,8 @@ import (
 
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
+	"recourse/saga"
+	"recourse/saga/dsl"
 	"recourse/saga/kinds/emit"
 )
 
@@ -23,6 +25,7 @@ type sinkConfig struct {
 	URL     string   `json:"url"`
 	Secrets []string `json:"secrets"`
 	Types   []string `json:"types"`
+	Notify  []string `json:"notify"`
 }
 
 // readSinks reads the `sinks` of the config file; none without a file.
@@ -35,7 +38,7 @@ func readSinks(path string, src *secrets.Source) ([]outbox.Sink, error) {
 	d.DisallowUnknownFields()
 	var list []sinkConfig
 	if err := d.Decode(&list); err != nil {
-		return nil, fmt.Errorf("%w %s: sinks: write a list of {name, url, secrets, types}: %w", errConfig, path, err)
+		return nil, fmt.Errorf("%w %s: sinks: write a list of {name, url, secrets, types, notify}: %w", errConfig, path, err)
 	}
 	var sinks []outbox.Sink
 	for i, c := range list {
@@ -67,6 +70,19 @@ func (c *sinkConfig) check(src *secrets.Source) error {
 			return fmt.Errorf("types of %s: %q: write an event's type, or the beginning of some and .*, such as com.shop.*", c.Name, pattern)
 		}
 	}
+	for _, pattern := range c.Types {
+		if strings.HasPrefix(pattern, saga.OwnEvents) {
+			return fmt.Errorf("types of %s: %q: types are those of what sagas emit; ask for what the server tells by itself with `notify`", c.Name, pattern)
+		}
+	}
+	for _, kind := range c.Notify {
+		if kind != "all" && !slices.Contains(saga.NoticeKinds, kind) {
+			return fmt.Errorf("notify of %s: there is no %q%s; there are %s, and all", c.Name, kind, dsl.Suggest(kind, saga.NoticeKinds), strings.Join(saga.NoticeKinds, ", "))
+		}
+	}
+	if slices.Contains(c.Notify, "all") {
+		c.Notify = saga.NoticeKinds
+	}
 	for _, name := range c.Secrets {
 		text, err := src.Get(name)
 		if err == nil {
@@ -77,6 +93,22 @@ func (c *sinkConfig) check(src *secrets.Source) error {
 		}
 	}
 	return nil
+}
+
+// noticesFor says which sinks are told of what; nil if none is told of anything.
+func noticesFor(sinks []outbox.Sink) *saga.Notices {
+	n := &saga.Notices{To: make(map[string][]string)}
+	for _, s := range sinks {
+		for _, kind := range s.Notify {
+			if !slices.Contains(n.To[kind], s.Name) {
+				n.To[kind] = append(n.To[kind], s.Name)
+			}
+		}
+	}
+	if len(n.To) == 0 {
+		return nil
+	}
+	return n
 }
 
 // section gives a part of the config file as JSON; nil: it is not there.

@@ -96,7 +96,7 @@ func TestTriggersStartSagas(t *testing.T) {
 
 func TestBadSinks(t *testing.T) {
 	for content, says := range map[string]string{
-		"{name: a}":                                                          "list of {name, url, secrets, types}",
+		"{name: a}":                                                          "list of {name, url, secrets, types, notify}",
 		"[{name: A, url: https://a.example}]":                                "a sink's name",
 		"[{name: a, url: ftp://a.example}]":                                  "url of a",
 		"[{name: a, url: https://u:p@a.example}]":                            "no user and password",
@@ -104,6 +104,8 @@ func TestBadSinks(t *testing.T) {
 		"[{name: a, url: https://a.example, secrets: [GONE]}]":               "RECOURSE_SECRET_GONE",
 		"[{name: a, url: https://a.example, secrets: [OTHER]}]":              "whsec_",
 		"[{name: a, url: https://a.example, types: ['*']}]":                  "types of a",
+		"[{name: a, url: https://a.example, types: [recourse.saga.failed]}]": "with `notify`",
+		"[{name: a, url: https://a.example, notify: [aproval]}]":             "did you mean \"approval\"",
 		"[{name: a, url: https://a.example}, {name: a, url: https://a.com}]": "twice",
 	} {
 		r := run(t, []string{"RECOURSE_SECRET_OTHER=canary-1"}, "serve", "--database", filepath.Join(t.TempDir(), "a.db"), "--config", file(t, "c.yaml", "sinks: "+content+"\n"))

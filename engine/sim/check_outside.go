@@ -16,6 +16,9 @@ import (
 func (s *sim) announced(batch []journal.Append) {
 	for _, a := range batch {
 		for _, e := range a.Events {
+			if isNotice(e) {
+				continue
+			}
 			if !slices.ContainsFunc(a.Records, func(r journal.Record) bool { return eventID(a.Saga, r) == e.ID && bytes.Equal(eventOf(r), e.Data) }) {
 				s.violate(a.Saga, "an event for %s goes out without the outcome that it tells of", e.Sink)
 			}
@@ -61,6 +64,7 @@ func (s *sim) checkOutbox(journals map[uuid.UUID][]journal.Record) {
 			}
 		}
 	}
+	s.checkNotices(waiting, journals)
 	for _, list := range waiting { // any order
 		s.violate(list[0].Saga, "an event is in the outbox that no journal tells of")
 	}

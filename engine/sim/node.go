@@ -67,7 +67,7 @@ func (n *node) boot() {
 	n.epoch++
 	n.lanes, n.lease, n.taken = nil, engine.Lease{}, nil
 	for range lanes {
-		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: n.s.rng.Uint64}))
+		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: n.s.rng.Uint64, Notices: notices()}))
 	}
 	n.register()
 	n.every(ttl/3, n.renew)
@@ -253,7 +253,9 @@ func (n *node) commit(i int, c engine.Commit) {
 		}
 		n.s.early(c.Batch)
 		n.s.announced(c.Batch)
-		return n.s.store.Append(ctx, c.Node, c.Batch)
+		results, err := n.s.store.Append(ctx, c.Node, c.Batch)
+		n.s.noticed(c.Batch, results)
+		return results, err
 	}
 	slow := 5 * time.Millisecond
 	answer := func(results []journal.Result, err error) {

@@ -301,6 +301,33 @@ func TestTypes(t *testing.T) {
 	}
 }
 
+// What the server tells by itself goes to sinks that ask for it, and what sagas emit to those that do not only ask for that.
+func TestNotify(t *testing.T) {
+	all := []string{"com.a", "com.b", "recourse.inbox.approval", "recourse.saga.failed", "recourse.step.stalled", "recourse.saga.stalled", "recourse.later"}
+	for name, tt := range map[string]struct {
+		sink Sink
+		want []string
+	}{
+		"plain":            {Sink{}, []string{"com.a", "com.b"}},
+		"types":            {Sink{Types: []string{"com.a"}}, []string{"com.a"}},
+		"notify":           {Sink{Notify: []string{"approval", "stalled"}}, []string{"recourse.inbox.approval", "recourse.step.stalled", "recourse.saga.stalled"}},
+		"types, notify":    {Sink{Types: []string{"com.*"}, Notify: []string{"failed"}}, []string{"com.a", "com.b", "recourse.saga.failed"}},
+		"notify of others": {Sink{Notify: []string{"budget"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, kind := range all {
+				if tt.sink.gets(json.RawMessage(`{"type":"` + kind + `"}`)) {
+					got = append(got, kind)
+				}
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+		})
+	}
+}
+
 // A sink that answers nobody keeps nobody else waiting.
 func TestSlowSink(t *testing.T) {
 	c := newClock()

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,21 +27,26 @@ type Sink struct {
 	Name    string
 	URL     string
 	Secrets []string // names of the secrets that its events are signed with; none: they are not signed
-	Types   []string // patterns of the types it gets (see saga.MatchEvent); none: all
+	Types   []string // patterns of the types it gets of what sagas emit (see saga.MatchEvent); none: all, or nothing if it has Notify
+	Notify  []string // what it is told of beside, of saga.NoticeKinds
 }
+
+// Emitted reports whether the sink takes anything that sagas emit.
+func (s *Sink) Emitted() bool { return len(s.Types) > 0 || len(s.Notify) == 0 }
 
 // gets reports whether the sink is to get an event.
 func (s *Sink) gets(event json.RawMessage) bool {
-	if len(s.Types) == 0 {
-		return true
-	}
 	var head struct {
 		Type string `json:"type"`
 	}
-	if json.Unmarshal(event, &head) != nil {
-		return false
+	err := json.Unmarshal(event, &head)
+	switch {
+	case strings.HasPrefix(head.Type, saga.OwnEvents):
+		return slices.Contains(s.Notify, saga.NoticeKind(head.Type))
+	case len(s.Types) == 0:
+		return s.Emitted()
 	}
-	return slices.ContainsFunc(s.Types, func(p string) bool { return saga.MatchEvent(p, head.Type) })
+	return err == nil && slices.ContainsFunc(s.Types, func(p string) bool { return saga.MatchEvent(p, head.Type) })
 }
 
 // between is how long a failed delivery waits for the next: 5 s, three times as long each time, up to a day.

@@ -110,8 +110,8 @@ func newWorld(t *rapid.T, open []named) *world {
 // clear ends what earlier runs have left, so that later ones need not claim it over and over. All of it is woken: what rests
 // would come due in the midst of a later run, and not at the same moment in each store.
 func (w *world) clear(s journal.Store) error {
-	heads, err := s.Sagas(w.ctx, journal.Filter{Limit: 1 << 20})
-	for _, h := range heads {
+	list, err := s.Sagas(w.ctx, journal.Filter{Limit: 1 << 20})
+	for _, h := range list.Heads {
 		if h.EndedAt.IsZero() {
 			err = errors.Join(err, s.Post(w.ctx, journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: h.ID, Kind: "wake"}))
 		}

@@ -50,7 +50,7 @@ func Run(t *testing.T, o Options) {
 	}{
 		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"quarantine", quarantineTests}, {"mail", mailTests},
 		{"index", indexTests}, {"list", listTests}, {"catalog", catalogTests}, {"requests", requestTests},
-		{"task", taskTests}, {"outbox", outboxTests}, {"schedule", scheduleTests},
+		{"task", taskTests}, {"outbox", outboxTests}, {"stall", stallTests}, {"schedule", scheduleTests},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {

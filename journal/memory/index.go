@@ -110,6 +110,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 func (s *Store) remove(g *saga) {
 	delete(s.sagas, g.head.ID)
 	maps.DeleteFunc(s.tasks, func(_ uuid.UUID, t *task) bool { return t.Saga == g.head.ID })
+	maps.DeleteFunc(s.stalls, func(_ uuid.UUID, f *stall) bool { return f.Saga == g.head.ID })
 	if g.head.Key != "" {
 		delete(s.keys, g.head.Key)
 	}
@@ -124,7 +125,10 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	defer unlock()
 	now := s.clock()
 	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{},
-		OldestInboxByKind: map[string]time.Time{}, CountedAt: now}
+		OldestInboxByKind: map[string]time.Time{}, Stalled: map[string]int64{}, CountedAt: now}
+	for _, f := range s.shownStalls() {
+		out.Stalled[f.Kind]++
+	}
 	for _, g := range s.sagas {
 		out.ByStatus[g.head.Status]++
 		if g.head.EndedAt.IsZero() {

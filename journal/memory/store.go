@@ -42,6 +42,7 @@ type Store struct {
 	tasks    map[uuid.UUID]*task
 	outbox   map[eventKey]*event
 	fired    map[string]time.Time // schedule → last
+	stalls   map[uuid.UUID]*stall
 }
 
 var _ journal.Store = (*Store)(nil)
@@ -70,6 +71,7 @@ func New(c Config) *Store {
 		tasks:    map[uuid.UUID]*task{},
 		outbox:   map[eventKey]*event{},
 		fired:    map[string]time.Time{},
+		stalls:   map[uuid.UUID]*stall{},
 	}
 }
 

@@ -17,7 +17,11 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 		return journal.Stats{}, fmt.Errorf("stats: %w", err)
 	}
 	var since, due *int64
-	if err := s.pool.QueryRow(ctx, oldest).Scan(&since, &due); err != nil {
+	out.Stalled = map[string]int64{}
+	b := &pgx.Batch{}
+	b.Queue(oldest).QueryRow(func(r pgx.Row) error { return r.Scan(&since, &due) })
+	b.Queue(stalled).Query(counts(out.Stalled, new(int64)))
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return journal.Stats{}, fmt.Errorf("stats: %w", err)
 	}
 	out.OldestInbox, out.OldestDue = fromMillis(since), fromMillis(due)

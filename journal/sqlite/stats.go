@@ -15,6 +15,9 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	if err != nil {
 		return journal.Stats{}, fmt.Errorf("stats: %w", err)
 	}
+	if out.Stalled, err = s.counts(ctx, new(int64), stalled, s.clock()); err != nil {
+		return journal.Stats{}, fmt.Errorf("stats: %w", err)
+	}
 	var since, due, suspected sql.NullInt64
 	first := `(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= ?1 AND `
 	err = s.row(ctx, `SELECT (SELECT min(since) FROM inbox), `+first+unsuspected+`), `+first+suspect+`)`, s.clock())(&since, &due, &suspected)
@@ -86,8 +89,8 @@ func (s *Store) waiting(ctx context.Context, sum *int64) (byKind map[string]int6
 }
 
 // counts adds what it counts to sum, too.
-func (s *Store) counts(ctx context.Context, sum *int64, query string) (map[string]int64, error) {
-	rows, err := s.read(ctx, query)
+func (s *Store) counts(ctx context.Context, sum *int64, query string, args ...any) (map[string]int64, error) {
+	rows, err := s.read(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

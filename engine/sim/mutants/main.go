@@ -30,7 +30,7 @@ var names = []string{
 	"undo-forwards", "undo-before-the-answer", "undo-unsettled", "give-up-undoing", "pivot-forgotten", "cancel-forgotten",
 	"no-budget", "retry-after-ignored", "attempts-without-end",
 	"siblings-not-awaited", "left-behind-is-failure", "limit-ignored",
-	"task-expiry-settles", "withdrawn-task-forgotten", "approval-twice", "signal-twice", "events-forgotten",
+	"task-expiry-settles", "withdrawn-task-forgotten", "approval-twice", "signal-twice", "events-forgotten", "notices-forgotten", "notices-told-again",
 	"child-not-reverted", "posts-forgotten", "respawn-forgotten", "late-release",
 }
 

@@ -54,7 +54,7 @@ func decode(d *dsl.Decoder, sinks []string) saga.Body {
 		return nil
 	}
 	if b.kind.IsConst() {
-		if err := judge(own.Text()); err != nil {
+		if err := judge(own.Text()); err != nil && !d.Stored() {
 			d.Fail(own, "bad_event", "%s", err)
 		}
 	}
@@ -87,7 +87,7 @@ func names(d *dsl.Decoder, n *dsl.Node, sinks []string) []string {
 		case slices.Contains(to, name):
 			d.Fail(item, "duplicate_name", "%s is listed twice: remove one", name)
 		case sinks != nil && !d.Stored() && !slices.Contains(sinks, name):
-			d.Fail(item, "unknown_sink", "the server has no sink %q%s", name, hint(name, sinks))
+			d.Fail(item, "unknown_sink", "the server has no sink %q that takes what sagas emit%s", name, hint(name, sinks))
 		default:
 			to = append(to, name)
 		}
@@ -97,7 +97,7 @@ func names(d *dsl.Decoder, n *dsl.Node, sinks []string) []string {
 
 func hint(name string, sinks []string) string {
 	if len(sinks) == 0 {
-		return ": it has none; put it under `sinks` in the server's --config, or leave out `to`"
+		return ": it has none; put it under `sinks` in the server's --config (one with `notify` takes them only with `types`), or leave out `to`"
 	}
 	if near := dsl.Suggest(name, sinks); near != "" {
 		return near
@@ -130,6 +130,9 @@ func (b *Body) Announce(env expr.Env) (kind string, data json.RawMessage, to []s
 func judge(kind string) error {
 	if kind == "" || len(kind) > MaxType || strings.ContainsFunc(kind, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return fmt.Errorf("an event's type is 1 to %d bytes without spaces, such as com.example.order.paid, not %.80q", MaxType, kind)
+	}
+	if strings.HasPrefix(kind, saga.OwnEvents) {
+		return fmt.Errorf("types that begin with %s are the server's own: begin with a name of yours, such as com.example, not %.80q", saga.OwnEvents, kind)
 	}
 	return nil
 }

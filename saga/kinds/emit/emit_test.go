@@ -75,3 +75,18 @@ func TestAnnounce(t *testing.T) {
 		}
 	}
 }
+
+// The types of the server's own events cannot be emitted: they tell what sagas did, and nobody else may.
+func TestOwnEventsAreReserved(t *testing.T) {
+	if _, errs := parse("emit: recourse.saga.failed", nil, false); errs == nil || errs.List[0].Code != "bad_event" || !strings.Contains(errs.Error(), "the server's own") {
+		t.Errorf("published: %v", errs)
+	}
+	def, errs := parse(`emit: "${input.s}"`, nil, false)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	_, _, _, err := def.ByID["a"].Body.(saga.Announce).Announce(expr.MapEnv{"input": expr.Raw(`{"s":"recourse.saga.failed"}`)})
+	if f := (*saga.Failure)(nil); !errors.As(err, &f) || f.Code != "bad_event" {
+		t.Errorf("emitted: %v", err)
+	}
+}

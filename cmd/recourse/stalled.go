@@ -1,0 +1,59 @@
+package main
+
+import (
+	"net/url"
+
+	"recourse/internal/story"
+	"recourse/saga"
+)
+
+type stalledCmd struct {
+	serverFlags
+	outputFlag
+	Kind string `placeholder:"KIND" help:"Only of this kind, such as unclaimed or no_worker."`
+	Saga string `placeholder:"ID" help:"Only of this saga."`
+}
+
+// stall is what does not move, as the API shows it.
+type stall struct {
+	Saga       string    `json:"saga"`
+	Definition string    `json:"definition"`
+	Version    string    `json:"version"`
+	Kind       string    `json:"kind"`
+	Path       string    `json:"path"`
+	Since      saga.Time `json:"since"`
+	Why        string    `json:"why"`
+}
+
+// Run lists what does not move.
+func (c *stalledCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	q := url.Values{}
+	for name, value := range map[string]string{"kind": c.Kind, "saga": c.Saga} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	if c.json() {
+		return listRaw(a, cl, "/v1/stalled", q, 0)
+	}
+	list, err := pages[stall](cl, "/v1/stalled", q, 0)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		a.printf("Nothing is stalled.\n")
+	}
+	for _, s := range list {
+		step := ""
+		if s.Path != "" {
+			step = ", step " + s.Path
+		}
+		a.printf("%s  saga %s  %s %s%s, since %s\n", story.Paint(s.Kind, story.Doubt, a.colour), s.Saga, s.Definition, s.Version, step, clock(s.Since.Time))
+		a.printf("  %s\n", s.Why)
+	}
+	return nil
+}

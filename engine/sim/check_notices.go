@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// notices has everybody told of everything, as a sink that asks for all of it.
+func notices() *saga.Notices {
+	n := &saga.Notices{To: make(map[string][]string), URL: "https://page"}
+	for _, kind := range saga.NoticeKinds {
+		n.To[kind] = []string{"notices"}
+	}
+	return n
+}
+
+func isNotice(e journal.Event) bool { return bytes.Contains(e.Data, []byte(`"type":"`+saga.OwnEvents)) }
+
+// noticeID is the id of a notice of this type about something of a saga.
+func noticeID(id uuid.UUID, kind, about string) uuid.UUID {
+	return uuid.NewV5(id, "notice:"+kind+":"+about)
+}
+
+// asking is an inbox entry that was committed.
+type asking struct {
+	saga       uuid.UUID
+	kind, path string
+}
+
+// noticed remembers what was committed: the entries that wait for people, and the notices. A notice that comes a second time comes with the very
+// records that it came with before, or of an entry that was passed over meanwhile, by a node that cannot know.
+func (s *sim) noticed(batch []journal.Append, results []journal.Result) {
+	for i, a := range batch {
+		if i >= len(results) || results[i].Err != nil {
+			continue
+		}
+		if a.Row != nil && (len(a.Records) == 0 || a.Row.Seq == a.Records[len(a.Records)-1].Seq) {
+			for _, e := range a.Row.Inbox {
+				s.shown[noticeID(a.Saga, "inbox."+e.Kind, e.ID.String())] = asking{a.Saga, e.Kind, e.Path}
+			}
+		}
+		for _, e := range a.Events {
+			if !isNotice(e) {
+				continue
+			}
+			if len(a.Records) == 0 {
+				s.violate(a.Saga, "a notice comes without a record: %s", e.Data)
+				continue
+			}
+			if first, again := s.told[e.ID]; again && first != a.Records[0].Seq && s.stood(a.Saga, a.Records[0].Seq-1, e.ID) {
+				s.violate(a.Saga, "told with record %d and again with record %d: %s", first, a.Records[0].Seq, e.Data)
+			}
+			s.told[e.ID] = a.Records[0].Seq
+		}
+	}
+}
+
+// stood reports whether what a notice is about was to be seen after that many records.
+func (s *sim) stood(id uuid.UUID, records int64, notice uuid.UUID) bool {
+	list, err := s.store.Records(ctx, id, 0, int(records))
+	if err != nil {
+		panic(err)
+	}
+	must, _ := s.tellable(id, list)
+	var d saga.StartedData
+	mustRead(list[0], &d)
+	m, err := saga.Replay(s.defs[d.Definition], id, list)
+	return err != nil || slices.Contains(must, notice) ||
+		slices.ContainsFunc(m.Inbox(), func(e saga.Entry) bool { return noticeID(id, "inbox."+e.Kind, e.ID.String()) == notice })
+}
+
+// checkNotices: whatever was committed that somebody is to be told of has one notice in the outbox, and nothing else has any. It takes
+// from waiting what it knows of.
+func (s *sim) checkNotices(waiting map[uuid.UUID][]journal.Delivery, journals map[uuid.UUID][]journal.Record) {
+	budgets := make(map[asking]bool) // whose entries change their ids with each record
+	for _, list := range waiting {   // any order
+		for _, e := range list {
+			var n struct {
+				Data struct{ Kind, Path string }
+			}
+			if json.Unmarshal(e.Data, &n) == nil && n.Data.Kind == saga.InboxBudget {
+				budgets[asking{e.Saga, n.Data.Kind, n.Data.Path}] = true
+			}
+		}
+	}
+	for id, a := range s.shown { // any order
+		if len(waiting[id]) != 1 && !budgets[a] {
+			s.violate(a.saga, "nobody is told that %s waits for a person: %s", a.path, a.kind)
+		}
+	}
+	for id, records := range journals { // any order
+		must, may := s.tellable(id, records)
+		for _, notice := range must {
+			if len(waiting[notice]) != 1 {
+				s.violate(id, "a notice of its end, or of a worker that fell silent, is not in the outbox")
+			}
+			delete(waiting, notice)
+		}
+		for _, notice := range may {
+			delete(waiting, notice)
+		}
+	}
+}
+
+// tellable lists the notices that a journal has to have, and those that it may have: of what waited for a person between two records.
+func (s *sim) tellable(id uuid.UUID, records []journal.Record) (must, may []uuid.UUID) {
+	if len(records) == 0 {
+		return nil, nil
+	}
+	var d saga.StartedData
+	mustRead(records[0], &d)
+	m := saga.New(s.defs[d.Definition], id)
+	for _, r := range records {
+		if m.Apply(r) != nil {
+			return must, may // which is a violation of its own
+		}
+		if m.Asks() > 0 {
+			for _, e := range m.Inbox() {
+				may = append(may, noticeID(id, "inbox."+e.Kind, e.ID.String()))
+			}
+		}
+		if r.Kind == journal.Outcome {
+			var o saga.OutcomeData
+			mustRead(r, &o)
+			if o.Error != nil && o.Error.Code == saga.CodeHeartbeatLost {
+				must = append(must, noticeID(id, "step.stalled", journal.StallID(id, journal.StallWorkerSilent, r.Path, r.At).String()))
+			}
+		}
+	}
+	switch status := m.Status(); status {
+	case saga.Failed, saga.Compensated:
+		must = append(must, noticeID(id, "saga."+string(status), string(status)))
+	}
+	return must, may
+}

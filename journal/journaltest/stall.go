@@ -1,0 +1,228 @@
+package journaltest
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+var stallTests = []test{
+	{"due, and not claimed", stallUnclaimed},
+	{"claimed repeatedly, and nothing written", stallNoProgress},
+	{"tasks that nobody claims", stallNoWorker},
+	{"noted, listed and told once", noteStalls},
+	{"forgotten with their saga", stallsForgotten},
+	{"noted by several at once", noteStallsConcurrently},
+}
+
+// found returns what is stalled for so long: kind and saga, the order of kinds apart.
+func (b *bench) found(after time.Duration, limit int) (out []journal.Stall) {
+	b.Helper()
+	out, err := b.FindStalls(b.ctx, after, limit)
+	b.must(err)
+	for _, f := range out {
+		if f.Why == "" || f.Definition == "" || f.Version == 0 || f.ID != journal.StallID(f.Saga, f.Kind, f.Path, f.Since) {
+			b.Errorf("found without all of it: %+v", f)
+		}
+	}
+	return out
+}
+
+func kinds(list []journal.Stall) (out []string) {
+	for _, f := range list {
+		out = append(out, f.Kind)
+	}
+	return out
+}
+
+func stalledSagas(list []journal.Stall) (out []uuid.UUID) {
+	for _, f := range list {
+		out = append(out, f.Saga)
+	}
+	return out
+}
+
+func stallUnclaimed(b *bench) {
+	now := b.now()
+	first, second := b.parked(now.Add(-2*time.Hour)), b.parked(now.Add(-time.Hour))
+	b.parked(now.Add(time.Hour)) // is not due
+	b.parked(time.Time{})        // waits for a message
+	b.started()                  // is a node's
+	gone := newID()
+	a := begin(gone)
+	a.Row, a.Release = ended(), true
+	b.ok(a)
+	diff(b, "for a day", b.found(24*time.Hour, 10), nil)
+	diff(b, "for 90 minutes", stalledSagas(b.found(90*time.Minute, 10)), []uuid.UUID{first})
+	got := b.found(time.Minute, 10)
+	diff(b, "for a minute", stalledSagas(got), []uuid.UUID{first, second})
+	diff(b, "kinds", kinds(got), []string{journal.StallUnclaimed, journal.StallUnclaimed})
+	if want := now.Add(-2 * time.Hour); !got[0].Since.Equal(want) {
+		b.Errorf("since %v, want %v, when it was due", got[0].Since, want)
+	}
+	diff(b, "the oldest", stalledSagas(b.found(time.Minute, 1)), []uuid.UUID{first})
+	diff(b, "no more than none", b.found(time.Minute, 0), nil)
+}
+
+func stallNoProgress(b *bench) {
+	saga := b.parked(b.now())
+	b.setAside(saga, 1)
+	diff(b, "claimed once", b.found(time.Minute, 10), nil)
+	b.setAside(saga, 1)
+	got := b.found(time.Minute, 10)
+	diff(b, "claimed twice", kinds(got), []string{journal.StallNoProgress})
+	if !got[0].Since.Equal(b.records(saga)[0].At) || !strings.Contains(got[0].Why, "2 times") {
+		b.Errorf("%+v, want it since its last record", got[0])
+	}
+	b.setAside(saga, journal.QuarantineAfter-2)
+	got = b.found(time.Minute, 10)
+	diff(b, "in quarantine", kinds(got), []string{journal.StallQuarantined})
+	if e := b.entries(saga); len(e) != 1 || got[0].Entry != e[0].ID || !got[0].Since.Equal(e[0].Since) {
+		b.Errorf("%+v, want it to name %+v", got[0], e)
+	}
+}
+
+func stallNoWorker(b *bench) {
+	one, two := newTask("ocr"), newTask("mail")
+	two.Path = "pages[3].send"
+	saga := newID()
+	a := begin(saga)
+	a.Tasks = []journal.Task{one, two}
+	b.ok(a)
+	claimed, withdrawn := newTask("mine"), newTask("w")
+	other := newID()
+	a = begin(other)
+	a.Tasks, a.Withdraw = []journal.Task{claimed, withdrawn}, []uuid.UUID{withdrawn.ID}
+	b.ok(a)
+	b.claimTasks("mine", 1, 1)
+	paused := begin(newID())
+	paused.Row, paused.Tasks = row("paused"), []journal.Task{newTask("p")}
+	b.ok(paused)
+	diff(b, "for an hour", b.found(time.Hour, 10), nil)
+	b.tick()
+	got := b.found(0, 10)
+	slices.SortFunc(got, func(x, y journal.Stall) int { return strings.Compare(x.Path, y.Path) })
+	diff(b, "sagas", stalledSagas(got), []uuid.UUID{saga, saga})
+	diff(b, "kinds", kinds(got), []string{journal.StallNoWorker, journal.StallNoWorker})
+	if got[0].Path != two.Path || got[1].Path != one.Path || !strings.Contains(got[0].Why, `"mail"`) || !strings.Contains(got[1].Why, `"ocr"`) {
+		b.Errorf("found %+v", got)
+	}
+}
+
+// stall makes a stall of a saga, with events for sinks.
+func stall(saga uuid.UUID, kind, path string, since time.Time, sinks ...string) journal.Told {
+	f := journal.Told{Stall: journal.Stall{ID: journal.StallID(saga, kind, path, since), Saga: saga, Kind: kind, Path: path, Since: since, Why: "✈ it's \"so\""}}
+	for _, sink := range sinks {
+		f.Events = append(f.Events, journal.Event{ID: f.ID, Saga: saga, Sink: sink, Data: []byte(`{}`)})
+	}
+	return f
+}
+
+func (b *bench) note(show time.Duration, want int, list ...journal.Told) {
+	b.Helper()
+	fresh, err := b.NoteStalls(b.ctx, list, show)
+	b.must(err)
+	if fresh != want {
+		b.Fatalf("%d of %d were not known, want %d", fresh, len(list), want)
+	}
+}
+
+func (b *bench) stalls(f journal.StallFilter) []journal.Stall {
+	b.Helper()
+	out, err := b.ListStalls(b.ctx, f)
+	b.must(err)
+	return out
+}
+
+func noteStalls(b *bench) {
+	one, _ := b.started()
+	two, _ := b.started()
+	late := stall(one, journal.StallNoSlot, "pay", epoch.Add(time.Hour), "s", "t")
+	early := stall(two, journal.StallForgotten, "", epoch, "s")
+	nobody := stall(newID(), journal.StallForgotten, "", epoch, "s")
+	b.note(time.Hour, 2, late, early, nobody, early)
+	b.note(time.Hour, 0, late, early)
+	b.note(time.Hour, 0)
+	diff(b, "events", len(b.claimEvents(10, time.Hour)), 3)
+	for _, sink := range []string{"s", "t"} {
+		b.must(b.EventDelivered(b.ctx, late.ID, sink))
+	}
+	b.must(b.EventDelivered(b.ctx, early.ID, "s"))
+	b.note(time.Hour, 0, late, early)
+	diff(b, "once they were delivered", b.claimEvents(10, time.Hour), nil)
+	for _, f := range []*journal.Told{&late, &early} {
+		f.Definition, f.Version = b.head(f.Saga).Definition, b.head(f.Saga).Version
+	}
+	diff(b, "all", b.stalls(journal.StallFilter{}), []journal.Stall{early.Stall, late.Stall})
+	diff(b, "the first", b.stalls(journal.StallFilter{Limit: 1}), []journal.Stall{early.Stall})
+	diff(b, "the next", b.stalls(journal.StallFilter{After: early.Stall, Limit: 1}), []journal.Stall{late.Stall})
+	diff(b, "no more", b.stalls(journal.StallFilter{After: late.Stall}), nil)
+	diff(b, "a kind", b.stalls(journal.StallFilter{Kind: journal.StallNoSlot}), []journal.Stall{late.Stall})
+	diff(b, "a saga", b.stalls(journal.StallFilter{Saga: two}), []journal.Stall{early.Stall})
+	st, err := b.Stats(b.ctx)
+	b.must(err)
+	diff(b, "counted", st.Stalled, map[string]int64{journal.StallNoSlot: 1, journal.StallForgotten: 1})
+	b.note(100*time.Millisecond, 0, late)
+	b.eventually("it is shown no more", func() bool { return len(b.stalls(journal.StallFilter{})) == 1 })
+	b.note(time.Hour, 0, late) // but it is known
+	diff(b, "shown again", len(b.stalls(journal.StallFilter{})), 2)
+	a := journal.Append{Saga: two, Records: chain(two, b.records(two)[0].Hash, 2, 1), Row: ended(), Release: true}
+	b.ok(a)
+	diff(b, "of those that live", b.stalls(journal.StallFilter{}), []journal.Stall{late.Stall})
+	st, err = b.Stats(b.ctx)
+	b.must(err)
+	diff(b, "counted then", st.Stalled, map[string]int64{journal.StallNoSlot: 1})
+}
+
+func stallsForgotten(b *bench) {
+	saga := newID()
+	a := begin(saga)
+	a.Row, a.Release = ended(), true
+	b.ok(a)
+	f := stall(saga, journal.StallForgotten, "", epoch, "s")
+	b.note(time.Hour, 1, f)
+	b.must(b.Delete(b.ctx, saga))
+	b.ok(a)
+	b.note(time.Hour, 1, f) // it is another saga's by now
+}
+
+func noteStallsConcurrently(b *bench) {
+	var list []journal.Told
+	for range 40 {
+		saga, _ := b.started()
+		list = append(list, stall(saga, journal.StallForgotten, "", epoch, "s"))
+	}
+	backwards := slices.Clone(list)
+	slices.Reverse(backwards)
+	stores := []journal.Store{b.Store, b.Store}
+	if b.subject.Again != nil {
+		stores[1] = b.again()
+	}
+	type noted struct {
+		fresh int
+		err   error
+	}
+	ends := make(chan noted)
+	for i := range 6 {
+		go func() {
+			all := list
+			if i%2 == 1 {
+				all = backwards
+			}
+			fresh, err := stores[i%2].NoteStalls(b.ctx, all, time.Hour)
+			ends <- noted{fresh, err}
+		}()
+	}
+	total := 0
+	for range 6 {
+		n := <-ends
+		b.must(n.err)
+		total += n.fresh
+	}
+	diff(b, "told", total, len(list))
+	diff(b, "events", len(b.claimEvents(100, time.Hour)), len(list))
+}

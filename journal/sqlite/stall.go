@@ -1,0 +1,136 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"recourse/journal"
+)
+
+// What each kind of stall is found by, up to a time: its saga's id, definition, version and labels, the path, since when, and what
+// Stall.Found takes. Indexes say which are due, suspects, in quarantine, or wait for a worker; of these the oldest are looked at.
+var (
+	unclaimed = `SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
+		WHERE owner IS NULL AND wake_at <= ?1 AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT +?2`
+	noProgress = `SELECT id, definition, version, labels, '', at, claims FROM (
+			SELECT *, (SELECT at FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1) AS at FROM sagas s
+			WHERE owner IS NULL AND wake_at IS NOT NULL AND ` + suspect + ` AND ended_at IS NULL
+		) WHERE at <= ?1 ORDER BY wake_at, id LIMIT +?2`
+	unworked = `SELECT s.id, s.definition, s.version, s.labels, t.path, t.made_at, t.type FROM (
+			SELECT saga_id, path, made_at, type FROM tasks WHERE token IS NULL AND NOT withdrawn AND made_at <= ?1 ORDER BY made_at, id LIMIT +?2
+		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.made_at`
+	quarantinedSince = `SELECT s.id, s.definition, s.version, s.labels, '', i.since, lower(hex(i.id))
+		FROM (SELECT * FROM sagas WHERE ` + quarantined + ` LIMIT +?2) s JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since`
+)
+
+// FindStalls implements journal.Stalls.
+func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) (out []journal.Stall, err error) {
+	now := s.clock()
+	for _, look := range []struct {
+		kind, query string
+		after       time.Duration
+	}{
+		{journal.StallUnclaimed, unclaimed, after},
+		{journal.StallNoProgress, noProgress, after},
+		{journal.StallQuarantined, quarantinedSince, 0},
+		{journal.StallNoWorker, unworked, after},
+	} {
+		rows, err := s.read(ctx, look.query, now-look.after.Milliseconds(), max(limit, 0))
+		if err != nil {
+			return nil, fmt.Errorf("find stalls: %w", err)
+		}
+		err = walk(rows, func(scan func(...any) error) error {
+			f := journal.Stall{Kind: look.kind}
+			var since int64
+			var l, more string
+			if err := scan(idInto{&f.Saga}, &f.Definition, &f.Version, &l, &f.Path, &since, &more); err != nil {
+				return err
+			}
+			f.Since = toTime(since)
+			if f.Labels, err = fromLabels(l); err != nil {
+				return err
+			}
+			f, err := f.Found(more)
+			out = append(out, f)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("find stalls: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// NoteStalls implements journal.Stalls.
+func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.Duration) (fresh int, err error) {
+	err = s.w.do(ctx, func(t *tx) error {
+		fresh = 0
+		now := s.clock()
+		until := now + show.Milliseconds()
+		for i := range list {
+			f := &list[i]
+			known, err := t.exec(`UPDATE stalls SET until = ?, why = ? WHERE id = ?`, until, f.Why, f.ID.Bytes())
+			if err != nil || known > 0 {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			n, err := t.exec(`INSERT INTO stalls (id, saga_id, kind, path, since, why, until) SELECT ?, id, ?, ?, ?, ?, ? FROM sagas WHERE id = ?`,
+				f.ID.Bytes(), f.Kind, f.Path, f.Since.UnixMilli(), f.Why, until, f.Saga.Bytes())
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				continue // it was deleted meanwhile
+			}
+			fresh++
+			if err := t.addEvents(now, &journal.Append{Saga: f.Saga, Events: f.Events}); err != nil {
+				return err
+			}
+		}
+		_, err := t.exec(`DELETE FROM stalls WHERE until < ?`, now-journal.StallKept.Milliseconds())
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("note stalls: %w", err)
+	}
+	return fresh, nil
+}
+
+// ListStalls implements journal.Stalls.
+func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) (out []journal.Stall, err error) {
+	c := &conditions{}
+	c.and(`f.until > ?`, s.clock())
+	c.and(`s.ended_at IS NULL`)
+	if f.Kind != "" {
+		c.and(`f.kind = ?`, f.Kind)
+	}
+	if !f.Saga.IsNil() {
+		c.and(`f.saga_id = ?`, f.Saga.Bytes())
+	}
+	if !f.After.ID.IsNil() {
+		c.and(`(f.since, f.id) > (?, ?)`, f.After.Since.UnixMilli(), f.After.ID.Bytes())
+	}
+	rows, err := s.r.QueryContext(ctx, `SELECT f.id, f.saga_id, s.definition, s.version, f.kind, f.path, f.since, f.why
+		FROM stalls f JOIN sagas s ON s.id = f.saga_id`+c.String()+` ORDER BY f.since, f.id LIMIT ?`, append(c.args, all(f.Limit))...)
+	if err != nil {
+		return nil, fmt.Errorf("stalls: %w", err)
+	}
+	err = walk(rows, func(scan func(...any) error) error {
+		var f journal.Stall
+		var since int64
+		err := scan(idInto{&f.ID}, idInto{&f.Saga}, &f.Definition, &f.Version, &f.Kind, &f.Path, &since, &f.Why)
+		f.Since = toTime(since)
+		out = append(out, f)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stalls: %w", err)
+	}
+	return out, nil
+}
+
+// stalled counts what ListStalls lists.
+const stalled = `SELECT f.kind, count(*) FROM stalls f JOIN sagas s ON s.id = f.saga_id WHERE f.until > ? AND s.ended_at IS NULL GROUP BY f.kind`

@@ -1,0 +1,241 @@
+package saga
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/compensation"
+	"recourse/journal"
+	"recourse/retry"
+)
+
+// What notices are about, beside the kinds of inbox entries.
+const (
+	NoticeFailed      = "failed"
+	NoticeCompensated = "compensated"
+	NoticeStalled     = "stalled"      // a saga or a step does not move
+	NoticeOutlier     = "cost_outlier" // a saga has cost much more than those before it
+)
+
+// NoticeKinds is all that a sink may ask to be told of.
+var NoticeKinds = []string{InboxApproval, InboxInDoubt, InboxStuck, InboxHeld, InboxBudget, NoticeFailed, NoticeCompensated, NoticeStalled, NoticeOutlier}
+
+// OwnEvents is how the types of the events begin that the server makes by itself.
+const OwnEvents = "recourse."
+
+// NoticeKind tells what an event of this type is a notice of; "" if it is none.
+func NoticeKind(eventType string) string {
+	for _, of := range []string{"inbox.", "saga.", "step."} {
+		if kind, ok := strings.CutPrefix(eventType, OwnEvents+of); ok && slices.Contains(NoticeKinds, kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// outlier is how many times the median a saga costs at least that is one.
+const outlier = 3
+
+// Notices makes the events by which recourse tells of sagas by itself. What happened is told with the append that makes it
+// durable, and under an id that is made of the saga and what it is about.
+type Notices struct {
+	To  map[string][]string // by kind: the names of the sinks that are told
+	URL string              // where the page is, without a slash at its end
+	// Median is what the sagas of a definition cost, mostly; ok is false if that cannot be said yet. It must not block. nil: it never can.
+	Median func(definition string) (median retry.Money, ok bool)
+}
+
+// Told is what of a saga was told so far, or was known before anybody could be told. The zero value is nothing.
+type Told struct {
+	open  map[string]bool // what waits for people, or has: it may be passed over for a while, and wait again
+	ended bool
+}
+
+// All is what was told of a saga that stands as it does.
+func (n *Notices) All(m *Machine) Told {
+	_, told := n.Since(m, Told{})
+	return told
+}
+
+// Since returns the events that tell what is new of a saga since told, and what is told with them.
+func (n *Notices) Since(m *Machine, told Told) ([]journal.Event, Told) {
+	var list []journal.Event
+	now := Told{ended: m.finished != nil}
+	if entries := m.waiting(); len(entries)+len(told.open) > 0 {
+		now.open = make(map[string]bool, len(entries)+len(told.open))
+		for about := range told.open { // any order
+			now.open[about] = !strings.HasPrefix(about, budgetOf) // what a budget does not cover is asked anew
+		}
+		for _, e := range entries {
+			about := e.about()
+			now.open[about] = true
+			if !told.open[about] {
+				d := m.notice(e.Kind, e.Path, e.Since, e.Title, e.Detail)
+				list = n.add(list, m.id, e.ID.String(), "inbox."+e.Kind, d, "/inbox#"+e.ID.String(), m.at)
+			}
+		}
+	}
+	if now.ended && !told.ended {
+		list = append(list, n.ended(m)...)
+	}
+	return list, now
+}
+
+// ended tells of a saga's end.
+func (n *Notices) ended(m *Machine) (list []journal.Event) {
+	cost := m.Cost()
+	switch m.finished.Status {
+	case Failed, Compensated:
+		kind, title := NoticeFailed, "The saga has failed: effects remain that were not undone"
+		if m.finished.Status == Compensated {
+			kind, title = NoticeCompensated, "The saga did not reach its goal, and nothing of it is left"
+		}
+		d := m.notice(kind, "", m.at, title, "")
+		d.Reason, d.Cost, d.Residual = m.reason, &cost, m.finished.Residual
+		if m.reason != nil {
+			d.Detail = m.reason.Title
+		}
+		list = n.add(list, m.id, kind, "saga."+kind, d, "", m.at)
+	}
+	if median, ok := n.median(m); ok {
+		d := m.notice(NoticeOutlier, "", m.at, "The saga has cost more than three times what is usual",
+			"It has cost "+m.account.Spent.String()+", the median of "+m.started.Definition+" is "+median.String()+".")
+		d.Cost = &cost
+		list = n.add(list, m.id, NoticeOutlier, "saga."+NoticeOutlier, d, "", m.at)
+	}
+	return list
+}
+
+// median is that of the definition, if the saga has cost far more.
+func (n *Notices) median(m *Machine) (retry.Money, bool) {
+	if n.Median == nil || m.account.Spent.IsZero() {
+		return retry.Money{}, false
+	}
+	median, ok := n.Median(m.started.Definition)
+	if !ok || median.IsZero() || median.Currency != m.currency() {
+		return retry.Money{}, false
+	}
+	most := median
+	for range outlier - 1 {
+		most = most.Add(median)
+	}
+	return median, m.account.Spent.Cmp(most) > 0
+}
+
+// Stall makes a machine's saga, or a step of it, a stall.
+func (m *Machine) Stall(kind, path string, since time.Time, why string) journal.Stall {
+	path, _ = SplitQuery(path)
+	since = since.UTC().Truncate(time.Millisecond)
+	return journal.Stall{ID: journal.StallID(m.id, kind, path, since), Saga: m.id, Definition: m.started.Definition, Version: int(m.started.Version),
+		Labels: m.labels, Kind: kind, Path: path, Since: since, Why: why}
+}
+
+// Stalled returns the events that tell of a stall, of which it is known at.
+func (n *Notices) Stalled(s journal.Stall, at time.Time) []journal.Event {
+	d := notice{Saga: s.Saga.String(), Definition: s.Definition, Version: Version(s.Version), Labels: s.Labels, Path: s.Path, Since: Time{s.Since}, Detail: s.Why}
+	if s.Kind == journal.StallQuarantined { // its inbox entry was made by no append of its own
+		d.Kind, d.Title = InboxStuck, stallTitle(s.Kind)
+		return n.add(nil, s.Saga, s.Entry.String(), "inbox."+InboxStuck, d, "/inbox#"+s.Entry.String(), at)
+	}
+	d.Kind, d.Title, d.Reason = NoticeStalled, stallTitle(s.Kind), &Reason{Code: s.Kind, Step: s.Path, Title: stallTitle(s.Kind)}
+	of := "saga."
+	if s.Path != "" {
+		of = "step."
+	}
+	return n.add(nil, s.Saga, s.ID.String(), of+NoticeStalled, d, "", at)
+}
+
+// stallTitle says in a few words what is the matter.
+func stallTitle(kind string) string {
+	switch kind {
+	case journal.StallUnclaimed:
+		return "The saga is due, and no node takes it"
+	case journal.StallNoProgress, journal.StallQuarantined:
+		return "The saga makes no progress"
+	case journal.StallNoWorker:
+		return "The step waits for a worker"
+	case journal.StallWorkerSilent:
+		return "The step's worker fell silent"
+	case journal.StallNoSlot, journal.StallNoLease:
+		return "The step's request cannot leave"
+	case journal.StallUnanswered:
+		return "The step's request is not answered"
+	}
+	return "The saga was not moved by anything"
+}
+
+// waiting is the inbox, without a look where nothing can be in it.
+func (m *Machine) waiting() []Entry {
+	if m.Asks() == 0 {
+		return nil
+	}
+	return m.Inbox()
+}
+
+const budgetOf = "budget:"
+
+// about names what the entry asks. That of a budget has another id with each record.
+func (e *Entry) about() string {
+	if e.Kind == InboxBudget {
+		return budgetOf + e.Path
+	}
+	return e.ID.String()
+}
+
+// notice is a notice's data.
+type notice struct {
+	Saga       string                 `json:"saga"`
+	Definition string                 `json:"definition"`
+	Version    Version                `json:"version"`
+	Labels     map[string]string      `json:"labels,omitempty"`
+	Path       string                 `json:"path,omitempty"`
+	Kind       string                 `json:"kind"`
+	Since      Time                   `json:"since"`
+	Title      string                 `json:"title"`
+	Detail     string                 `json:"detail,omitempty"`
+	Reason     *Reason                `json:"reason,omitempty"`
+	Cost       *CostView              `json:"cost,omitempty"`
+	Residual   []compensation.Residue `json:"residual,omitempty"`
+	URL        string                 `json:"url"`
+}
+
+func (m *Machine) notice(kind, path string, since time.Time, title, detail string) notice {
+	return notice{Saga: m.id.String(), Definition: m.started.Definition, Version: m.started.Version, Labels: m.labels,
+		Path: path, Kind: kind, Since: Time{since}, Title: title, Detail: detail}
+}
+
+// add makes the event of a notice for each sink that asks for its kind. about tells it from others of its saga and type.
+func (n *Notices) add(list []journal.Event, saga uuid.UUID, about, eventType string, d notice, link string, at time.Time) []journal.Event {
+	to := n.To[d.Kind]
+	if len(to) == 0 {
+		return list
+	}
+	if link == "" {
+		link = "/sagas/" + d.Saga
+	}
+	d.URL = n.URL + link
+	id := uuid.NewV5(saga, "notice:"+eventType+":"+about)
+	event := cloudEvent(id, OwnEvents+eventType, d.Definition, saga, at, encode(d))
+	for _, sink := range to {
+		list = append(list, journal.Event{ID: id, Saga: saga, Sink: sink, Data: event})
+	}
+	return list
+}
+
+// cloudEvent writes an event about a saga as a CloudEvent 1.0 in JSON.
+func cloudEvent(id uuid.UUID, eventType, definition string, subject uuid.UUID, at time.Time, data json.RawMessage) json.RawMessage {
+	return encode(struct {
+		SpecVersion string          `json:"specversion"`
+		ID          string          `json:"id"`
+		Source      string          `json:"source"`
+		Type        string          `json:"type"`
+		Subject     string          `json:"subject"`
+		Time        Time            `json:"time"`
+		ContentType string          `json:"datacontenttype"`
+		Data        json.RawMessage `json:"data,omitempty"`
+	}{"1.0", id.String(), "/recourse/" + definition, eventType, subject.String(), Time{at}, "application/json", data})
+}
