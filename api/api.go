@@ -76,6 +76,7 @@ type Config struct {
 	EngineStats func() EngineStats   // nil: not in /metrics
 	OutboxStats func() []OutboxStats // nil: not in /metrics
 	Version     string               // of the program, for the index; "" is left out
+	TraceURL    string               // of a trace, with {trace_id} for its id, that pages link to; "" is no link
 	Done        <-chan struct{}      // closed when the server stops: streams and waits end. nil: never
 	Limits      Limits
 }

@@ -129,8 +129,9 @@ type (
 	// Dropped says that the lane has forgotten a saga, and why; nil: it is parked or has ended.
 	// Requests of it that are under way are of no use any more.
 	Dropped struct {
-		ID  uuid.UUID
-		Err error
+		ID    uuid.UUID
+		Err   error
+		Trace *saga.Trace // nil: not known
 	}
 	// Reload wants a claimed saga read again, and Loaded in return.
 	Reload struct {
@@ -144,6 +145,7 @@ type (
 		Path  string // the step, "" for the saga itself
 		Since time.Time
 		Why   string
+		Trace *saga.Trace
 	}
 	// Fenced says that a commit found this node's lease gone and that the lane has dropped everything.
 	Fenced struct{ Node string }

@@ -91,7 +91,7 @@ func (l *Lane) watch() {
 	slices.SortFunc(found, func(a, b *run) int { return bytes.Compare(a.id[:], b.id[:]) })
 	for _, r := range found {
 		path, why := r.stalled(l.now)
-		l.emit(Stalled{ID: r.id, Path: path, Since: r.moved, Why: why})
+		l.emit(Stalled{ID: r.id, Path: path, Since: r.moved, Why: why, Trace: r.trace()})
 		r.watches = 0
 		l.guard(r, func() error {
 			if r.empty() {

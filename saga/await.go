@@ -290,7 +290,7 @@ func (m *Machine) task(step *Step, s Send) *journal.Task {
 	if !ok {
 		return nil
 	}
-	t := &journal.Task{ID: TaskID(m.id, s.Path, s.Way, s.Attempt), Saga: m.id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Key: s.Key, Timeout: s.Timeout}
+	t := &journal.Task{ID: TaskID(m.id, s.Path, s.Way, s.Attempt), Saga: m.id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Key: s.Key, Timeout: s.Timeout, Traceparent: s.Traceparent()}
 	t.Type, t.Input, t.Lease = q.Task(s.Request)
 	return t
 }
@@ -342,8 +342,9 @@ func (m *Machine) announce(n *node, body Announce, env *env) []Decision {
 		Subject     string          `json:"subject"`
 		Time        Time            `json:"time"`
 		ContentType string          `json:"datacontenttype"`
+		Traceparent string          `json:"traceparent"`
 		Data        json.RawMessage `json:"data,omitempty"`
-	}{"1.0", id.String(), "/recourse/" + m.started.Definition, kind, m.id.String(), Time{m.at}, "application/json", data})
+	}{"1.0", id.String(), "/recourse/" + m.started.Definition, kind, m.id.String(), Time{m.at}, "application/json", m.trace.At(m.trace.Step(n.path, journal.Do)), data})
 	w := Write{Record: journal.Record{Kind: journal.Outcome, Path: n.path, Way: journal.Do, Class: journal.Succeeded,
 		Data: encode(OutcomeData{Output: encode(map[string]string{"id": id.String()}), Event: event})}}
 	for _, sink := range to {
