@@ -51,6 +51,7 @@ var may = map[string][]string{
 	"internal":                   {},
 	"internal/story/storytest":   {"*"},
 	"internal/outbox":            {"journal", "retry", "saga"},
+	"internal/tracing":           {"engine", "journal", "saga"},
 	"internal/testpg":            {},
 	"internal/wiretest":          {},
 	"internal/wiretest/rig":      {"*"},
@@ -83,6 +84,7 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},
 	"github.com/anishathalye/porcupine":     {"internal/histories"},
+	"go.opentelemetry.io":                   {"internal/tracing"},
 }
 
 type pkg struct {
