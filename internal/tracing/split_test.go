@@ -64,6 +64,15 @@ func told(t *testing.T, p storytest.Played, before, after []journal.Record) []sd
 	return s.spans
 }
 
+// feed tells a tracer of a saga that it takes on with so many records.
+func feed(tr *tracing.Tracer, p storytest.Played, before int) {
+	if before > 0 {
+		tr.TakenOn(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[:before]})
+	}
+	tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[before:]})
+	tr.Gone(p.ID)
+}
+
 // lines says all of spans, in an order of their own.
 func lines(spans []sdk.ReadOnlySpan) []string {
 	var list []string
@@ -194,5 +203,21 @@ func TestRefused(t *testing.T) {
 	}
 	if tr.Exported() == 0 || tr.Exported() != int64(len(s.spans)) {
 		t.Errorf("%d spans are exported, %d came", tr.Exported(), len(s.spans))
+	}
+}
+
+// An event that goes out names its trace, and the step that sent it as what comes before.
+func TestEmitted(t *testing.T) {
+	p := storytest.Play(t, "saga: tells\nsteps: [{id: tell, emit: com.shop.done, to: [sink]}]\n", storytest.Script{})
+	var d saga.OutcomeData
+	var event struct{ Traceparent string }
+	if err := errors.Join(json.Unmarshal(p.Records[1].Data, &d), json.Unmarshal(d.Event, &event)); err != nil {
+		t.Fatal(err)
+	}
+	if own := p.Machine.Trace(); event.Traceparent != own.At(own.Step("tell", journal.Do)) {
+		t.Errorf("the event's traceparent is %q", event.Traceparent)
+	}
+	if got := told(t, p, nil, p.Records); len(got) != 2 || got[0].Name() != "tell" || got[0].SpanContext().SpanID() != trace.SpanID(p.Machine.Trace().Step("tell", journal.Do)) {
+		t.Errorf("spans %v", lines(got))
 	}
 }
