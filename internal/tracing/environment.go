@@ -32,8 +32,8 @@ func Exporter(ctx context.Context, endpoint string) (sdk.SpanExporter, error) {
 	var o []otlptracehttp.Option
 	if endpoint != "" {
 		u, err := url.Parse(endpoint)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, errors.New("the endpoint is an http or https URL, such as http://127.0.0.1:4318")
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return nil, errors.New("the endpoint is an http or https URL, such as http://127.0.0.1:4318; a password goes into OTEL_EXPORTER_OTLP_HEADERS")
 		}
 		o = append(o, otlptracehttp.WithEndpointURL(u.JoinPath("v1", "traces").String()))
 	}

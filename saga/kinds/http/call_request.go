@@ -58,7 +58,7 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 	if header.Get("User-Agent") == "" {
 		header.Set("User-Agent", c.cfg.UserAgent)
 	}
-	if r.Traceparent != "" && header.Get("Traceparent") == "" {
+	if _, own := header["Traceparent"]; !own && r.Traceparent != "" {
 		header.Set("Traceparent", r.Traceparent)
 	}
 	if header.Get("Accept-Encoding") == "" && header.Get("Range") == "" { // a part of a gzip stream cannot be read
