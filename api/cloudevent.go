@@ -204,6 +204,8 @@ func (a *attributes) event() saga.Event {
 		Type:    a.text("type", maxEventText, true, "type is missing: what has happened, such as com.shop.order.paid"),
 		Subject: a.text("subject", maxEventText, false, ""),
 		Time:    a.text("time", maxEventText, false, ""),
+
+		Traceparent: a.texts["traceparent"],
 	}
 	if _, err := url.Parse(e.Source); err != nil {
 		a.bad("source", "wrong_type", "source is a URI or the last part of one, such as /shop")

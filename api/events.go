@@ -44,6 +44,9 @@ func (s *server) postEvents(c echo.Context) error {
 	ctx, actor := c.Request().Context(), callerOf(c).name
 	accepted := make([]acceptedEvent, len(events))
 	for i := range events {
+		if events[i].Traceparent == "" {
+			events[i].Traceparent = traceparent(c)
+		}
 		if accepted[i], err = s.accept(ctx, &events[i], actor); err != nil {
 			return err
 		}

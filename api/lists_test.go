@@ -173,7 +173,7 @@ func TestListShowsTheSaga(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		id := finished(x)
 		want := x.do("GET", "/v1/sagas/"+id, "").want(200).saga()
-		want.Input, want.Output = nil, nil
+		want.Input, want.Output, want.TraceID = nil, nil, ""
 		var p page[saga.View]
 		x.do("GET", "/v1/sagas", "").want(200).into(&p)
 		// The row has the time at which the start came in, the journal that of its record.

@@ -61,7 +61,7 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	}
 	b.version = int(started.Version)
 	b.options = saga.StartOptions{Version: int(started.Version), Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(started), Labels: l.m.Labels(),
-		Actor: callerOf(c).name, RetryOf: l.id, Reason: cmd.Reason}
+		Actor: callerOf(c).name, RetryOf: l.id, Reason: cmd.Reason, Traceparent: traceparent(c)}
 	begun, replayed, err := s.begin(c.Request().Context(), b)
 	if err != nil {
 		return err

@@ -100,8 +100,17 @@ func (s *server) beginAs(ctx context.Context, c echo.Context, req startRequest, 
 		budget := *req.budget
 		budget.Currency, req.budget = b.def.Currency, &budget
 	}
-	b.options = saga.StartOptions{Version: b.version, Input: req.input, Vars: s.cfg.Vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name}
+	b.options = saga.StartOptions{Version: b.version, Input: req.input, Vars: s.cfg.Vars, Budget: req.budget, Labels: req.labels, Actor: callerOf(c).name, Traceparent: traceparent(c)}
 	return s.begin(ctx, b)
+}
+
+// traceparent is where the request came from; "" if it does not say so once.
+func traceparent(c echo.Context) string {
+	list := c.Request().Header.Values("Traceparent")
+	if len(list) != 1 {
+		return ""
+	}
+	return list[0]
 }
 
 // maxUnique bounds a saga's unique value, which stores keep in an index.

@@ -58,6 +58,8 @@ type taskView struct {
 	LeaseUntil saga.Time       `json:"lease_until"`
 	LeaseMS    int64           `json:"lease_ms"` // for workers whose clock is another
 	Deadline   saga.Time       `json:"deadline"`
+	// Traceparent is what the worker sends on, or begins its spans from; absent: the task is of an older node.
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // claimTasks serves POST /v1/tasks/claim.
@@ -79,7 +81,7 @@ func (s *server) claimTasks(c echo.Context) error {
 	for i, t := range list {
 		views[i] = taskView{ID: t.ID.String(), Type: t.Type, Saga: t.Saga.String(), Step: t.Path, Attempt: t.Attempt, Way: t.Way, Key: t.Key, Input: t.Input,
 			Lease: leaseOf(t, req.claim.Token).String(), LeaseUntil: saga.Time{Time: t.Until},
-			LeaseMS: cmp.Or(req.claim.Lease, t.Task.Lease).Milliseconds(), Deadline: saga.Time{Time: t.Deadline}}
+			LeaseMS: cmp.Or(req.claim.Lease, t.Task.Lease).Milliseconds(), Deadline: saga.Time{Time: t.Deadline}, Traceparent: t.Traceparent}
 	}
 	return reply(c, http.StatusOK, map[string]any{"data": views})
 }

@@ -57,13 +57,20 @@ func (x *fixture) fetch() string {
 	return x.do("POST", "/v1/sagas", `{"definition": "fetch", "input": {"url": "https://a.example"}}`).want(201).saga().ID
 }
 
+// traceOf is the trace of a saga whose start brought none.
+func traceOf(id string) *saga.Trace {
+	t := saga.NewTrace(uuid.FromStringOrNil(id), saga.StartedData{})
+	return &t
+}
+
 func TestTask(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(fetchDef)
 		id := x.fetch()
 		got := x.claim("page.fetch", 100, 1)[0]
 		want := taskView{ID: saga.TaskID(uuid.FromStringOrNil(id), "page", journal.Do, 1).String(), Type: "page.fetch", Saga: id, Step: "page", Attempt: 1, Way: "do",
-			Key: got.Key, Input: json.RawMessage(`{"url":"https://a.example","key":"` + got.Key + `"}`), Lease: got.Lease, LeaseUntil: got.LeaseUntil, LeaseMS: 3_600_000, Deadline: got.Deadline}
+			Key: got.Key, Input: json.RawMessage(`{"url":"https://a.example","key":"` + got.Key + `"}`), Lease: got.Lease, LeaseUntil: got.LeaseUntil, LeaseMS: 3_600_000, Deadline: got.Deadline,
+			Traceparent: traceOf(id).At(traceOf(id).Attempt("page", journal.Do, 0, 1))}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}

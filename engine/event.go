@@ -132,8 +132,9 @@ type (
 	// Dropped says that the lane has forgotten a saga, and why; nil: it is parked or has ended.
 	// Requests of it that are under way are of no use any more.
 	Dropped struct {
-		ID  uuid.UUID
-		Err error
+		ID    uuid.UUID
+		Err   error
+		Trace *saga.Trace // nil: not known
 	}
 	// Reload wants a claimed saga read again, and Loaded in return.
 	Reload struct {
@@ -148,6 +149,7 @@ type (
 		Since time.Time
 		Why   string
 		Stall *journal.Stall // the same, for others than the node's log; nil: the saga could not be read
+		Trace *saga.Trace
 	}
 	// Delayed says that a request of a step waits to leave for so long that the step is stalled.
 	Delayed struct{ Stall journal.Stall }

@@ -641,7 +641,7 @@ func (l *Lane) drop(r *run, why error) {
 	if r.queued {
 		l.queue = slices.DeleteFunc(l.queue, func(q *run) bool { return q == r })
 	}
-	l.emit(Dropped{ID: r.id, Err: why})
+	l.emit(Dropped{ID: r.id, Err: why, Trace: r.trace()})
 	if r.again != nil && l.node != "" {
 		l.emit(Reload{Claimed: *r.again, Node: l.node})
 	}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/internal/failpoint"
 	"recourse/journal"
 	"recourse/saga"
@@ -115,14 +117,14 @@ func (l *laneLoop) do(eff Effect) {
 			if !errors.Is(eff.Err, journal.ErrFenced) && !errors.Is(eff.Err, saga.ErrUnavailable) {
 				e.stats.givenUp.Add(1)
 			}
-			e.cfg.Log.Warn("saga dropped from this node", "saga", eff.ID, "error", eff.Err)
+			e.about(eff.ID, eff.Trace).Warn("saga dropped from this node", "error", eff.Err)
 		}
 	case Reload:
 		e.loading.Add(1)
 		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed) })
 	case Stalled:
 		e.stats.stalled.Add(1)
-		e.cfg.Log.Error("a saga was stalled: it is read again from its journal; please report this", "saga", eff.ID, "step", eff.Path, "since", eff.Since, "why", eff.Why)
+		e.about(eff.ID, eff.Trace).Error("a saga was stalled: it is read again from its journal; please report this", "step", eff.Path, "since", eff.Since, "why", eff.Why)
 		if eff.Stall != nil {
 			e.stalls.found(*eff.Stall)
 		}
@@ -134,6 +136,14 @@ func (l *laneLoop) do(eff Effect) {
 		default:
 		}
 	}
+}
+
+// about is a logger of a saga's lines; trace is nil where it is not known.
+func (e *Engine) about(id uuid.UUID, trace *saga.Trace) *slog.Logger {
+	if trace == nil {
+		return e.cfg.Log.With("saga", id)
+	}
+	return e.cfg.Log.With("saga", id, "trace_id", trace.ID.String())
 }
 
 // turnedDown recognizes what a store says of a start, which its client is told.
@@ -264,8 +274,8 @@ func (l *laneLoop) leased(p Perform) bool {
 func (l *laneLoop) call(p Perform) (answer saga.Answer) {
 	s := p.Send
 	defer func() {
-		if p := recover(); p != nil {
-			l.e.cfg.Log.Error("panic while a request was sent", "step", s.Path, "kind", s.Kind, "panic", p, "stack", string(debug.Stack()))
+		if v := recover(); v != nil {
+			l.e.about(p.ID, s.Trace).Error("panic while a request was sent", "step", s.Path, "kind", s.Kind, "panic", v, "stack", string(debug.Stack()))
 			answer = saga.Answer{Sent: true, Code: saga.Interrupted, Detail: "the node failed while it sent the request; its log says how"}
 		}
 	}()
@@ -277,6 +287,7 @@ func (l *laneLoop) call(p Perform) (answer saga.Answer) {
 		return saga.Answer{Code: "connection", Detail: err.Error()}
 	}
 	l.e.stats.sent.Add(1)
+	s.Request.Traceparent = s.Traceparent()
 	if streamer, ok := caller.(Streamer); ok {
 		answer = streamer.Stream(l.e.callCtx, s.Request, s.Timeout, l.pulse(p))
 	} else {

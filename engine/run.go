@@ -52,6 +52,14 @@ func (r *run) empty() bool {
 	return len(r.next.Records) == 0 && r.next.Row == nil && len(r.next.Mail) == 0 && len(r.next.Withdraw) == 0 && len(r.next.Post) == 0 && !r.next.Release
 }
 
+// trace is where the saga's spans belong; nil if it could not be read.
+func (r *run) trace() *saga.Trace {
+	if r.m == nil {
+		return nil
+	}
+	return r.m.Trace()
+}
+
 // parking reports whether the saga is being given up.
 func (r *run) parking() bool { return r.next.Release || r.sent.Release }
 

@@ -100,7 +100,7 @@ func (l *Lane) watch() {
 	slices.SortFunc(found, func(a, b *run) int { return bytes.Compare(a.id[:], b.id[:]) })
 	for _, r := range found {
 		path, why := r.stalled(l.now)
-		l.emit(Stalled{ID: r.id, Path: path, Since: r.moved, Why: why, Stall: r.stall(path, why)})
+		l.emit(Stalled{ID: r.id, Path: path, Since: r.moved, Why: why, Stall: r.stall(path, why), Trace: r.trace()})
 		r.watches = 0
 		l.guard(r, func() error {
 			if r.empty() {

@@ -26,6 +26,8 @@ type Task struct {
 	Input   json.RawMessage
 	Lease   time.Duration // how long a claim, or a heartbeat, lasts, unless the claim says otherwise. Above 0, in whole milliseconds, as the next
 	Timeout time.Duration // the most that the work may take, from its claim on
+	// Traceparent is where in a trace the task comes from, as W3C Trace Context writes it; "": it is not known.
+	Traceparent string
 }
 
 // TaskClaim is a worker's wish for work.

@@ -19,6 +19,7 @@ var probes = []probe{
 	{"sagas", "delete_at"},
 	{"saga_labels", "value"},
 	{"stalls", "until"},
+	{"tasks", "traceparent"},
 }
 
 // repair takes the mark off a database whose migration was cut off. A step runs in

@@ -290,7 +290,7 @@ func (m *Machine) task(step *Step, s Send) *journal.Task {
 	if !ok {
 		return nil
 	}
-	t := &journal.Task{ID: TaskID(m.id, s.Path, s.Way, s.Attempt), Saga: m.id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Key: s.Key, Timeout: s.Timeout}
+	t := &journal.Task{ID: TaskID(m.id, s.Path, s.Way, s.Attempt), Saga: m.id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Key: s.Key, Timeout: s.Timeout, Traceparent: s.Traceparent()}
 	t.Type, t.Input, t.Lease = q.Task(s.Request)
 	return t
 }
@@ -334,7 +334,7 @@ func (m *Machine) announce(n *node, body Announce, env *env) []Decision {
 		return m.refuse(n, asFailure(n.step.Kind, err))
 	}
 	id := uuid.NewV5(m.id, "event:"+n.path)
-	event := cloudEvent(id, kind, m.started.Definition, m.id, m.at, data)
+	event := cloudEvent(id, kind, m.started.Definition, m.id, m.at, m.trace.At(m.trace.Step(n.path, journal.Do)), data)
 	w := Write{Record: journal.Record{Kind: journal.Outcome, Path: n.path, Way: journal.Do, Class: journal.Succeeded,
 		Data: encode(OutcomeData{Output: encode(map[string]string{"id": id.String()}), Event: event})}}
 	for _, sink := range to {

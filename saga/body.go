@@ -83,6 +83,8 @@ type Request struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    json.RawMessage   `json:"body,omitempty"`
+	// Traceparent is set as the request leaves; it is not recorded, nor part of the hash. "": none. Headers win.
+	Traceparent string `json:"-"`
 }
 
 // Answer is what came back, or did not.

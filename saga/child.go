@@ -106,7 +106,7 @@ func (m *Machine) Respawn() []Send {
 
 func (m *Machine) resend(n *node, s *side, way journal.Way) Send {
 	step := m.stepOf(n, way)
-	return Send{Path: n.path, Way: way, Attempt: s.attempts, Generation: s.generation, Key: s.key, Kind: step.Kind, Request: *s.request, Timeout: step.Timeout, Lives: true}
+	return Send{Path: n.path, Way: way, Attempt: s.attempts, Generation: s.generation, Key: s.key, Kind: step.Kind, Request: *s.request, Timeout: step.Timeout, Trace: &m.trace, Lives: true}
 }
 
 // OpenAttempt returns the number of the attempt for which a step waits for a saga, 0 for none.

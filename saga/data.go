@@ -64,6 +64,8 @@ type StartedData struct {
 	RetryOf    string                     `json:"retry_of,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Parent     *ParentData                `json:"parent,omitempty"`
+	// Traceparent is where the start came from (see ParseTraceparent); "": the saga has a trace of its own.
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // exact reports whether reading back what the data is written as surely gives

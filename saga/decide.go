@@ -27,6 +27,7 @@ type Send struct {
 	Request    Request
 	Timeout    time.Duration
 	Until      time.Time // not to be sent after it; zero: whenever
+	Trace      *Trace    // where its span belongs; nil: nowhere
 	Lives      bool      // the attempt does not end with this process: whoever has the saga next sends it again
 }
 
@@ -233,7 +234,7 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 	}
 	r := journal.Record{Kind: journal.Intent, Path: n.path, Way: way, Attempt: s.attempts + 1, Generation: s.generation, Key: key, Data: m.make(d, true)}
 	_, lives := step.Body.(Spawner)
-	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step), Lives: lives}
+	send := Send{Path: r.Path, Way: way, Attempt: r.Attempt, Generation: r.Generation, Key: key, Kind: step.Kind, Request: *request, Timeout: timeout, Until: s.until(step), Trace: &m.trace, Lives: lives}
 	return []Decision{Dispatch{Intent: r, Send: send, Task: m.task(step, send), Early: m.early(n, way, reserve)}}
 }
 
@@ -389,7 +390,7 @@ func (m *Machine) decideQuery(n *node) []Decision {
 		}
 		rec := journal.Record{Kind: journal.Intent, Path: path, Way: journal.Do, Attempt: q.attempts + 1,
 			Data: encode(d)}
-		return []Decision{Dispatch{Intent: rec, Send: Send{Path: path, Way: journal.Do, Attempt: rec.Attempt, Kind: v.Call.Kind, Request: r, Timeout: v.Call.Timeout}}}
+		return []Decision{Dispatch{Intent: rec, Send: Send{Path: path, Way: journal.Do, Attempt: rec.Attempt, Kind: v.Call.Kind, Request: r, Timeout: v.Call.Timeout, Trace: &m.trace}}}
 	case holding:
 		return m.hold(n, q, journal.Do)
 	case done:

@@ -49,6 +49,7 @@ type Machine struct {
 	made    made
 
 	started StartedData
+	trace   Trace
 	input   any
 	vars    map[string]any
 	labels  map[string]string
@@ -300,6 +301,7 @@ func (m *Machine) touch(n *node, seq int64) {
 // pin takes in what templates read of the start.
 func (m *Machine) pin(d StartedData) error {
 	m.started, m.input, m.labels = d, raw(d.Input), d.Labels
+	m.trace = NewTrace(m.id, d)
 	m.vars = make(map[string]any, len(m.def.Vars)+len(d.Vars))
 	for _, v := range m.def.Vars {
 		m.vars[v.Name] = v.Value

@@ -219,15 +219,15 @@ func (n *Notices) add(list []journal.Event, saga uuid.UUID, about, eventType str
 	}
 	d.URL = n.URL + link
 	id := uuid.NewV5(saga, "notice:"+eventType+":"+about)
-	event := cloudEvent(id, OwnEvents+eventType, d.Definition, saga, at, encode(d))
+	event := cloudEvent(id, OwnEvents+eventType, d.Definition, saga, at, "", encode(d))
 	for _, sink := range to {
 		list = append(list, journal.Event{ID: id, Saga: saga, Sink: sink, Data: event})
 	}
 	return list
 }
 
-// cloudEvent writes an event about a saga as a CloudEvent 1.0 in JSON.
-func cloudEvent(id uuid.UUID, eventType, definition string, subject uuid.UUID, at time.Time, data json.RawMessage) json.RawMessage {
+// cloudEvent writes an event about a saga as a CloudEvent 1.0 in JSON. traceparent may be "".
+func cloudEvent(id uuid.UUID, eventType, definition string, subject uuid.UUID, at time.Time, traceparent string, data json.RawMessage) json.RawMessage {
 	return encode(struct {
 		SpecVersion string          `json:"specversion"`
 		ID          string          `json:"id"`
@@ -236,6 +236,7 @@ func cloudEvent(id uuid.UUID, eventType, definition string, subject uuid.UUID, a
 		Subject     string          `json:"subject"`
 		Time        Time            `json:"time"`
 		ContentType string          `json:"datacontenttype"`
+		Traceparent string          `json:"traceparent,omitempty"`
 		Data        json.RawMessage `json:"data,omitempty"`
-	}{"1.0", id.String(), "/recourse/" + definition, eventType, subject.String(), Time{at}, "application/json", data})
+	}{"1.0", id.String(), "/recourse/" + definition, eventType, subject.String(), Time{at}, "application/json", traceparent, data})
 }

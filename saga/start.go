@@ -39,6 +39,8 @@ type StartOptions struct {
 	RetryOf uuid.UUID
 	Reason  string
 	Parent  *ParentData // nil: none
+	// Traceparent is what came with the start; what is no such header is ignored.
+	Traceparent string
 }
 
 // Begin checks a start against its definition and returns the data of `started`
@@ -47,6 +49,9 @@ func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
 	d := StartedData{Definition: def.Name, Version: Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason, Parent: o.Parent}
 	if !o.RetryOf.IsNil() {
 		d.RetryOf = o.RetryOf.String()
+	}
+	if p, ok := ParseTraceparent(o.Traceparent); ok {
+		d.Traceparent = p.String()
 	}
 	var wrong []Finding
 	d.Input, wrong = applyInput(def, o.Input)

@@ -34,6 +34,7 @@ type View struct {
 	UpdatedAt  Time                   `json:"updated_at"`
 	EndedAt    *Time                  `json:"ended_at,omitempty"`
 	Seq        int64                  `json:"seq"`
+	TraceID    string                 `json:"trace_id,omitempty"` // absent in lists
 }
 
 // Summary is what a saga's row keeps for lists, beside its columns.
@@ -66,7 +67,7 @@ func (m *Machine) View() View {
 	v := View{
 		ID: m.id.String(), Definition: m.started.Definition, Version: m.started.Version.String(), SHA256: m.started.SHA256,
 		Status: m.Status(), Reason: m.reason, Input: m.started.Input, Labels: m.labels, Cost: m.Cost(),
-		RetryOf: m.started.RetryOf, CreatedAt: Time{m.created}, UpdatedAt: Time{m.at}, Seq: m.seq,
+		RetryOf: m.started.RetryOf, CreatedAt: Time{m.created}, UpdatedAt: Time{m.at}, Seq: m.seq, TraceID: m.trace.ID.String(),
 	}
 	if v.Labels == nil {
 		v.Labels = map[string]string{}

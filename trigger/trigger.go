@@ -178,7 +178,7 @@ func (s *Starter) begin(ctx context.Context, t catalog.Triggered, by *saga.Trigg
 		return fails("input_failed", "`input` could not be evaluated: %s", err)
 	}
 	def := t.Definition
-	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: t.Version, Input: input, Vars: s.cfg.Vars, Actor: actor})
+	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: t.Version, Input: input, Vars: s.cfg.Vars, Actor: actor, Traceparent: e.Traceparent})
 	if len(findings) > 0 {
 		return uuid.Nil, findings, nil
 	}

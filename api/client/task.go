@@ -25,6 +25,9 @@ type Task struct {
 	LeaseUntil time.Time `json:"lease_until"`
 	LeaseMS    int64     `json:"lease_ms"`
 	Deadline   time.Time `json:"deadline"`
+
+	// Traceparent is where in a trace the task comes from (W3C Trace Context): send it on, or begin spans from it. "": nowhere.
+	Traceparent string `json:"traceparent"`
 }
 
 // lease is how long a heartbeat keeps the task.

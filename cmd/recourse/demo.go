@@ -22,10 +22,11 @@ import (
 var demoFiles embed.FS
 
 type demoCmd struct {
-	Once       bool   `help:"Play the stories and exit; otherwise the server stays up to be tried."`
-	Listen     string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the server listens; another port if this one is taken."`
-	Database   string `placeholder:"FILE|URL" help:"Where sagas are kept; without it, in a SQLite file that is deleted in the end."`
-	ForgetKeys bool   `hidden:"" help:"The world forgets keys at once, which the check at the end must notice."`
+	Once     bool   `help:"Play the stories and exit; otherwise the server stays up to be tried."`
+	Listen   string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the server listens; another port if this one is taken."`
+	Database string `placeholder:"FILE|URL" help:"Where sagas are kept; without it, in a SQLite file that is deleted in the end."`
+	tracesFlag
+	ForgetKeys bool `hidden:"" help:"The world forgets keys at once, which the check at the end must notice."`
 }
 
 // demo is the demo under way.
@@ -124,9 +125,14 @@ func (d *demo) up() error {
 
 // serve starts the server's process.
 func (d *demo) serve() error {
+	args := []string{"serve", "--while-stdin", "--listen", d.listen, "--database", d.database,
+		"--node-lease", "2s", "--drain", "2s", "--egress-allow", strings.Join(loopback, ",")}
+	if d.cmd.OTLPEndpoint != "" {
+		args = append(args, "--otlp-endpoint", d.cmd.OTLPEndpoint)
+	}
+	args = append(args, d.flags...)
 	var err error
-	d.server, err = spawn(d.ctx, d.dir, d.env, "serve", append([]string{"serve", "--while-stdin", "--listen", d.listen, "--database", d.database,
-		"--node-lease", "2s", "--drain", "2s", "--egress-allow", strings.Join(loopback, ",")}, d.flags...)...)
+	d.server, err = spawn(d.ctx, d.dir, d.env, "serve", args...)
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"recourse/internal/metrics"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
+	"recourse/internal/tracing"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds"
@@ -36,8 +37,9 @@ type nodeOptions struct {
 	Lanes     int
 	Lease     time.Duration
 	Drain     time.Duration
-	Retention time.Duration // of sagas whose definition has none
-	Stalled   time.Duration // how long what is due may stand still until it is stalled; 0: the engine's default
+	Retention time.Duration   // of sagas whose definition has none
+	Stalled   time.Duration   // how long what is due may stand still until it is stalled; 0: the engine's default
+	Tracer    *tracing.Tracer // nil: no spans are exported. The node ends it
 	Log       *slog.Logger
 }
 
@@ -49,9 +51,11 @@ type node struct {
 	caller  *http.Caller
 	outbox  *outbox.Outbox
 	metrics *metrics.Metrics
-	beside  sync.WaitGroup // what runs beside the engine
-	ended   chan error     // gets what the engine's Run returned
-	notices *saga.Notices  // nil: no sink is told of anything
+	tracer  *tracing.Tracer // nil: none
+	beside  sync.WaitGroup  // what runs beside the engine
+	log     *slog.Logger
+	ended   chan error    // gets what the engine's Run returned
+	notices *saga.Notices // nil: no sink is told of anything
 }
 
 func newNode(o nodeOptions) (*node, error) {
@@ -59,7 +63,11 @@ func newNode(o nodeOptions) (*node, error) {
 	if err != nil {
 		return nil, exit(exitUsage, err)
 	}
-	n := &node{store: o.Store, metrics: metrics.New(metrics.Config{}), notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
+	n := &node{store: o.Store, metrics: metrics.New(metrics.Config{}), tracer: o.Tracer, log: o.Log, notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
+	observers := []engine.Observer{n.metrics}
+	if n.tracer != nil {
+		observers = append(observers, n.tracer)
+	}
 	for _, name := range o.Secrets.Names() {
 		_, _ = o.Secrets.Get(name) // so that its value is known before anyone tells it; a step that needs it meets the error
 	}
@@ -72,10 +80,10 @@ func newNode(o nodeOptions) (*node, error) {
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
 	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	n.engine = engine.New(engine.Config{
-		Store: o.Store, Definitions: n.catalog, Log: o.Log,
+		Store: o.Store, Definitions: n.catalog, Observers: observers, Log: o.Log,
 		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
 		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
-		Observers: []engine.Observer{n.metrics}, Meter: n.metrics,
+		Meter: n.metrics,
 	})
 	runner.Engine = n.engine
 	if len(o.Sinks) > 0 {
@@ -109,6 +117,7 @@ func (n *node) start(ctx context.Context) error {
 		select {
 		case err := <-n.ended:
 			n.caller.Close()
+			n.flush()
 			if err == nil {
 				err = errors.New("stopped before it began")
 			}
@@ -125,11 +134,27 @@ func (n *node) start(ctx context.Context) error {
 // wait waits for the engine to have handed its sagas over, after start's ctx is done.
 func (n *node) wait() error {
 	defer n.caller.Close()
+	defer n.flush()
 	defer n.beside.Wait()
 	if err := <-n.ended; err != nil {
 		return engineError(err)
 	}
 	return nil
+}
+
+// flushing is how long what is left of the spans may take to be exported.
+const flushing = 5 * time.Second
+
+// flush exports what is left of the spans, when the engine has ended.
+func (n *node) flush() {
+	if n.tracer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushing)
+	defer cancel()
+	if err := n.tracer.Shutdown(ctx); err != nil {
+		n.log.Warn("could not end the export of spans", "error", err)
+	}
 }
 
 // outboxStats counts deliveries; nothing without sinks.

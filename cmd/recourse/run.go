@@ -26,6 +26,7 @@ type runCmd struct {
 	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars."`
 	SecretDir   string   `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
 	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses and this machine; repeatable."`
+	tracesFlag
 	dialFlags
 	llmFlags
 }
@@ -71,7 +72,11 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Egress: append(loopback, c.EgressAllow...), Dial: c.dialFlags, Secrets: src, Vars: o.Vars, LLM: models,
+	tracer, err := c.tracesFlag.tracer(a, models, log)
+	if err != nil {
+		return err
+	}
+	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: append(loopback, c.EgressAllow...), Dial: c.dialFlags, Secrets: src, Vars: o.Vars, LLM: models,
 		Lanes: 1, Lease: 15 * time.Second, Drain: 10 * time.Second, Retention: saga.Forever, Log: log})
 	if err != nil {
 		return err

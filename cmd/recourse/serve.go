@@ -36,6 +36,8 @@ type serveCmd struct {
 	SecretDir string `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
 	Vars      string `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`
 	llmFlags
+	tracesFlag
+	TraceURL     traceURL      `env:"RECOURSE_TRACE_URL" placeholder:"URL" help:"Address of a trace, with {trace_id} for its id, that pages link to. Default: no links."`
 	Config       string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file with these flags' names and values; flags and variables win."`
 	Strict       bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
 	NodeLease    time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
@@ -152,7 +154,11 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
+	tracer, err := c.tracesFlag.tracer(a, models, log)
+	if err != nil {
+		return err
+	}
+	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
 		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
 	if err != nil {
 		return err
@@ -222,7 +228,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
 		Collectors: []prometheus.Collector{n.metrics}, Version: version(), Done: ctx.Done()})
 	server := &http.Server{
-		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, Version: version(), Log: log, Done: ctx.Done()}),
+		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, TraceURL: string(c.TraceURL), Version: version(), Log: log, Done: ctx.Done()}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,

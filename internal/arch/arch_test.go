@@ -55,6 +55,7 @@ var may = map[string][]string{
 	"internal/debian":            {},
 	"internal/recount":           {},
 	"internal/metrics":           {"engine", "journal", "retry", "saga"},
+	"internal/tracing":           {"engine", "journal", "saga"},
 	"internal/testpg":            {"internal/debian"},
 	"internal/testchrome":        {"internal/debian"},
 	"internal/page":              {},
@@ -90,6 +91,7 @@ var outside = map[string][]string{
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},
 	"github.com/anishathalye/porcupine":     {"internal/histories"},
 	"github.com/chromedp":                   {"internal/testchrome"},
+	"go.opentelemetry.io":                   {"internal/tracing"},
 }
 
 type pkg struct {

@@ -123,7 +123,8 @@ func (b *bench) runOut(tasks ...journal.Task) []journal.ClaimedTask {
 func claimedTask(b *bench) {
 	saga := newID()
 	whole := journal.Task{ID: newID(), Saga: saga, Path: "pages[3].fetch ✈", Way: journal.Undo, Attempt: 1<<31 - 1, Key: "k'\"\\%_", Type: "render",
-		Input: []byte("{\"a\":1,\"a\":2.10,\"nul\":\"\\u0000\",\"raw\":\"\x00\"}"), Lease: 90 * time.Second, Timeout: time.Hour}
+		Input: []byte("{\"a\":1,\"a\":2.10,\"nul\":\"\\u0000\",\"raw\":\"\x00\"}"), Lease: 90 * time.Second, Timeout: time.Hour,
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 	bare := journal.Task{ID: newID(), Saga: newID(), Type: "other", Lease: time.Hour, Timeout: time.Minute} // of another saga, it says
 	a := begin(saga)
 	a.Tasks = []journal.Task{whole, bare}

@@ -20,6 +20,7 @@ func newTasks(_ string, batch []part) (stmt, error) {
 	var (
 		task, saga           []pgtype.UUID
 		path, way, key, kind []string
+		traceparent          []string
 		attempt              []int32
 		input                [][]byte
 		lease, timeout       []int64
@@ -32,16 +33,17 @@ func newTasks(_ string, batch []part) (stmt, error) {
 			attempt, key, kind = append(attempt, int32(t.Attempt)), append(key, t.Key), append(kind, t.Type)
 			input = append(input, t.Input)
 			lease, timeout = append(lease, t.Lease.Milliseconds()), append(timeout, t.Timeout.Milliseconds())
+			traceparent = append(traceparent, t.Traceparent)
 		}
 	}
 	if len(task) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{query: insertTasks, args: []any{task, saga, path, way, attempt, key, kind, input, lease, timeout}}, nil
+	return stmt{query: insertTasks, args: []any{task, saga, path, way, attempt, key, kind, input, lease, timeout, traceparent}}, nil
 }
 
-var insertTasks = sql(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, made_at)
-	SELECT a.*, {now} FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::text[], $8::bytea[], $9::bigint[], $10::bigint[]) a
+var insertTasks = sql(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, made_at)
+	SELECT a.*, {now} FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::text[], $8::bytea[], $9::bigint[], $10::bigint[], $11::text[]) a
 	ON CONFLICT DO NOTHING`)
 
 // withdrawn marks tasks that are not wanted any more. Those that nobody has claimed meet their fate at once.
@@ -60,14 +62,14 @@ func withdrawn(_ string, batch []part) (stmt, error) {
 		args: []any{saga, task}}, nil
 }
 
-const taskColumns = `id, saga_id, path, way, attempt, key, type, input, lease, timeout`
+const taskColumns = `id, saga_id, path, way, attempt, key, type, input, lease, timeout, coalesce(traceparent, '')`
 
 // scanTask reads taskColumns, and what follows them into more.
 func scanTask(row pgx.CollectableRow, t *journal.Task, more ...any) error {
 	var u, saga pgtype.UUID
 	var lease, timeout int64
 	var input []byte
-	err := row.Scan(append([]any{&u, &saga, &t.Path, (*string)(&t.Way), &t.Attempt, &t.Key, &t.Type, &input, &lease, &timeout}, more...)...)
+	err := row.Scan(append([]any{&u, &saga, &t.Path, (*string)(&t.Way), &t.Attempt, &t.Key, &t.Type, &input, &lease, &timeout, &t.Traceparent}, more...)...)
 	t.ID, t.Saga, t.Input = u.Bytes, saga.Bytes, input
 	t.Lease, t.Timeout = time.Duration(lease)*time.Millisecond, time.Duration(timeout)*time.Millisecond
 	return err

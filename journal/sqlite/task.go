@@ -18,9 +18,9 @@ import (
 func (t *tx) addTasks(now int64, a *journal.Append) error {
 	for i := range a.Tasks {
 		w := &a.Tasks[i]
-		_, err := t.exec(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, made_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			w.ID.Bytes(), a.Saga.Bytes(), w.Path, string(w.Way), w.Attempt, w.Key, w.Type, blob(w.Input), w.Lease.Milliseconds(), w.Timeout.Milliseconds(), now)
+		_, err := t.exec(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, made_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			w.ID.Bytes(), a.Saga.Bytes(), w.Path, string(w.Way), w.Attempt, w.Key, w.Type, blob(w.Input), w.Lease.Milliseconds(), w.Timeout.Milliseconds(), w.Traceparent, now)
 		if err != nil {
 			return err
 		}
@@ -44,13 +44,13 @@ const (
 	heldTasks    = `SELECT ` + taskColumns + `, worker, until, deadline FROM tasks WHERE token = ? AND ended_at IS NULL AND until > ? ORDER BY made_at, id`
 	fatedTasks   = `SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE until <= ? AND ended_at IS NULL ORDER BY until, id LIMIT +?`
 	oldTasks     = `DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks WHERE ended_at < ? ORDER BY ended_at LIMIT +?)`
-	taskColumns  = `id, saga_id, path, way, attempt, key, type, input, lease, timeout`
+	taskColumns  = `id, saga_id, path, way, attempt, key, type, input, lease, timeout, coalesce(traceparent, '')`
 )
 
 // scanTask reads taskColumns, and what follows them into more.
 func scanTask(scan func(...any) error, w *journal.Task, more ...any) error {
 	var lease, timeout int64
-	err := scan(append([]any{idInto{&w.ID}, idInto{&w.Saga}, &w.Path, (*string)(&w.Way), &w.Attempt, &w.Key, &w.Type, (*[]byte)(&w.Input), &lease, &timeout}, more...)...)
+	err := scan(append([]any{idInto{&w.ID}, idInto{&w.Saga}, &w.Path, (*string)(&w.Way), &w.Attempt, &w.Key, &w.Type, (*[]byte)(&w.Input), &lease, &timeout, &w.Traceparent}, more...)...)
 	w.Lease, w.Timeout = time.Duration(lease)*time.Millisecond, time.Duration(timeout)*time.Millisecond
 	return err
 }

@@ -58,6 +58,9 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 	if header.Get("User-Agent") == "" {
 		header.Set("User-Agent", c.cfg.UserAgent)
 	}
+	if _, own := header["Traceparent"]; !own && r.Traceparent != "" {
+		header.Set("Traceparent", r.Traceparent)
+	}
 	if header.Get("Accept-Encoding") == "" && header.Get("Range") == "" { // a part of a gzip stream cannot be read
 		header.Set("Accept-Encoding", "gzip")
 	}

@@ -151,6 +151,10 @@ func TestCallSends(t *testing.T) {
 		{"a GET", saga.Request{Method: "GET", URL: "/x%2Fy?q=%20"}, seenRequest{"GET /x%2Fy?q=%20", "", nethttp.Header{}, false, 0}},
 		{"its own user agent", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"User-Agent": "mine"}},
 			seenRequest{"GET /", "", nethttp.Header{"User-Agent": {"mine"}}, false, 0}},
+		{"where in a trace it comes from", saga.Request{Method: "GET", URL: "/", Traceparent: "00-a-b-01"},
+			seenRequest{"GET /", "", nethttp.Header{"Traceparent": {"00-a-b-01"}}, false, 0}},
+		{"its own trace", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"traceparent": "mine"}, Traceparent: "00-a-b-01"},
+			seenRequest{"GET /", "", nethttp.Header{"Traceparent": {"mine"}}, false, 0}},
 		{"a range is not compressed", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"Range": "bytes=0-1", "Accept-Encoding": "identity"}},
 			seenRequest{"GET /", "", nethttp.Header{"Range": {"bytes=0-1"}, "Accept-Encoding": {"identity"}}, false, 0}},
 	}

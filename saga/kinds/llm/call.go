@@ -123,6 +123,9 @@ func (c *Caller) prepare(r saga.Request, to *Provider) (*nethttp.Request, error)
 			out.Header.Set(name, value)
 		}
 	}
+	if r.Traceparent != "" { // steps set no headers of their own
+		out.Header.Set("Traceparent", r.Traceparent)
+	}
 	out.Header.Set("User-Agent", c.cfg.HTTP.UserAgent)
 	if to.APIKey != "" {
 		out.Header.Set("Authorization", "Bearer "+string(to.APIKey))

@@ -128,6 +128,14 @@ func (c Config) owner(address string) *Provider {
 	return nil
 }
 
+// ProviderAt is the name of the provider that a request goes to; "" if it has none, or there is no such provider.
+func (c Config) ProviderAt(address string) string {
+	if p := c.owner(address); p != nil {
+		return p.Name
+	}
+	return ""
+}
+
 // maxPrice keeps what any request costs within what money can hold.
 const maxPrice = "1000000"
 

@@ -83,7 +83,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 		return saga.Answer{Code: "not_started", Detail: "definition " + name + " could not be read: " + err.Error()}
 	}
 	depth, _ := strconv.Atoi(req.Headers[HeaderDepth])
-	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: version, Input: req.Body, Vars: c.Vars, Actor: "saga " + parent.String(),
+	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: version, Input: req.Body, Vars: c.Vars, Actor: "saga " + parent.String(), Traceparent: req.Traceparent,
 		Parent: &saga.ParentData{Saga: parent.String(), Path: req.Headers[HeaderPath], Depth: depth, Starter: req.Headers[HeaderStart]}})
 	if len(findings) > 0 {
 		return refused("invalid_start", "%s v%d does not take this start: %s: %s", name, version, findings[0].Pointer, findings[0].Detail)

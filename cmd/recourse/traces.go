@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/tracing"
+	"recourse/saga/kinds/llm"
+)
+
+// tracesFlag says where spans go.
+type tracesFlag struct {
+	OTLPEndpoint string `name:"otlp-endpoint" env:"RECOURSE_OTLP_ENDPOINT" placeholder:"URL" help:"OpenTelemetry collector that gets traces, over OTLP/HTTP, such as http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_ENDPOINT works too. Default: none."`
+}
+
+// tracer returns what exports spans, nil if nobody is to get them.
+func (f tracesFlag) tracer(a *app, models llm.Config, log *slog.Logger) (*tracing.Tracer, error) {
+	if !tracing.Wanted(f.OTLPEndpoint, a.env) {
+		return nil, nil
+	}
+	sample, err := tracing.Sampler(a.env)
+	if err != nil {
+		return nil, exit(exitUsage, err)
+	}
+	export, err := tracing.Exporter(a.ctx, f.OTLPEndpoint)
+	if err != nil {
+		return nil, exit(exitUsage, fmt.Errorf("--otlp-endpoint: %w", err))
+	}
+	instance, err := uuid.NewV4()
+	if err != nil {
+		return nil, fmt.Errorf("name this process: %w", err)
+	}
+	if protocol := a.env["OTEL_EXPORTER_OTLP_PROTOCOL"]; protocol != "" && protocol != "http/protobuf" {
+		log.Warn("spans are exported as http/protobuf only: name the collector's port for that, mostly 4318", "OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+	}
+	return tracing.New(tracing.Config{Export: export, Sample: sample, Provider: models.ProviderAt, Log: log,
+		Resource: tracing.Resource{Version: version(), Instance: instance.String()}}), nil
+}
+
+// traceURL is the address of a trace, for links.
+type traceURL string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *traceURL) UnmarshalText(text []byte) error {
+	u, err := url.Parse(string(text))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(string(text), "{trace_id}") {
+		return errors.New("it is an http or https URL with {trace_id} in it, such as https://jaeger.example/trace/{trace_id}")
+	}
+	*t = traceURL(text)
+	return nil
+}

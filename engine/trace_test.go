@@ -1,0 +1,51 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/engine"
+	"recourse/journal"
+	"recourse/journal/memory"
+)
+
+// buffer is a log that may be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// Lines about a saga name its trace.
+func TestLogNamesTheTrace(t *testing.T) {
+	def := compile(t, "saga: x\nsteps:\n  - {id: h, http: \"POST http://w/hold\", timeout: 1m}\n")
+	d, log := &diary{hold: make(chan struct{})}, &buffer{}
+	defer close(d.hold)
+	n := startNode(t, memory.New(memory.Config{}), definitions{"x": def}, func(c *engine.Config) {
+		c.Callers, c.Log, c.Drain = map[string]engine.Caller{"http": d}, slog.New(slog.NewJSONHandler(log, nil)), 1
+	})
+	id := n.start(def, "null", nil)
+	// A message that nobody can read makes the node give the saga up.
+	if err := n.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: json.RawMessage(`"?"`)}); err != nil {
+		t.Fatal(err)
+	}
+	want := `"saga":"` + id.String() + `","trace_id":"` + strings.ReplaceAll(id.String(), "-", "") + `"`
+	until(t, "the line is there", func() bool { return strings.Contains(log.String(), want) })
+}

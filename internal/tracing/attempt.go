@@ -1,0 +1,123 @@
+package tracing
+
+import (
+	"encoding/json"
+	"net"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// attempt is one attempt of a step, of its undoing, or of its status query, that has ended.
+type attempt struct {
+	st              *step
+	intent, outcome *journal.Record
+	data            outcome
+	query           bool
+}
+
+// outcome is what an outcome record says of how the attempt ended, but for the answer itself.
+type outcome struct {
+	StatusCode int              `json:"status_code"`
+	Error      *saga.Failure    `json:"error"`
+	Cost       string           `json:"cost"`
+	RetryAt    *saga.Time       `json:"retry_at"`
+	Then       saga.Then        `json:"then"`
+	Found      *bool            `json:"found"`
+	Tokens     *saga.TokensView `json:"tokens"`
+}
+
+// request is what an intent says of where the attempt went.
+type request struct {
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers"`
+	Body    json.RawMessage   `json:"body"`
+}
+
+func (a *attempt) size() int { return len(a.intent.Data) + len(a.outcome.Data) }
+
+func (a *attempt) span() span {
+	s, i, o := a.st.s, a.intent, a.outcome
+	out := span{of: &s.trace, id: s.trace.Attempt(i.Path, a.st.at.way, i.Generation, i.Attempt), parent: s.trace.Step(a.st.at.path, a.st.at.way), start: i.At, end: o.At, kind: trace.SpanKindClient}
+	out.attrs = []attribute.KeyValue{
+		attribute.String("recourse.saga.id", s.trace.Saga.String()),
+		attribute.String("recourse.step", i.Path),
+		attribute.String("recourse.way", string(a.st.at.way)),
+		attribute.Int("recourse.attempt", i.Attempt),
+		attribute.Int("recourse.generation", i.Generation),
+		attribute.String("recourse.class", string(o.Class)),
+	}
+	out.attrs = text(out.attrs, "recourse.key", i.Key)
+	out.attrs = text(out.attrs, "recourse.cost", a.data.Cost)
+	out.attrs = text(out.attrs, "recourse.node", i.Node)
+	if a.data.Found != nil {
+		out.attrs = append(out.attrs, attribute.Bool("recourse.found", *a.data.Found))
+	}
+	out.failed = o.Class != journal.Succeeded && a.data.Then != saga.ThenAnswer
+	if f := a.data.Error; f != nil && out.failed {
+		out.attrs = append(out.attrs, attribute.String("error.type", f.Code))
+		out.why = f.Title
+	}
+	var d struct {
+		Request request `json:"request"`
+	}
+	read(i, &d)
+	a.describe(&out, d.Request)
+	return out
+}
+
+// describe says what the attempt was, by its kind.
+func (a *attempt) describe(out *span, r request) {
+	kind := "http"
+	if def := a.st.s.runs(a.st.at, a.query); def != nil {
+		kind = def.Kind
+	}
+	switch kind {
+	case "http":
+		out.name = r.Method
+		out.attrs = append(out.attrs, attribute.String("http.request.method", r.Method))
+		out.attrs = append(out.attrs, address(r.URL)...)
+		if a.intent.Attempt > 1 {
+			out.attrs = append(out.attrs, attribute.Int("http.request.resend_count", a.intent.Attempt-1))
+		}
+		if a.data.StatusCode > 0 {
+			out.attrs = append(out.attrs, attribute.Int("http.response.status_code", a.data.StatusCode))
+		}
+	case "llm":
+		a.chat(out, r)
+	case "run":
+		out.name, out.kind = "run "+strings.TrimPrefix(r.URL, "saga:"), trace.SpanKindInternal
+	default:
+		out.name = kind + " " + r.URL
+	}
+}
+
+// address says where a request went: host and path, with references to secrets as they stand in the journal, and
+// nothing of its query.
+func address(url string) []attribute.KeyValue {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return nil
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	rest, _, _ = strings.Cut(rest, "#")
+	authority, _, _ := strings.Cut(rest, "/")
+	path := rest[len(authority):]
+	authority = authority[strings.LastIndexByte(authority, '@')+1:]
+	attrs := []attribute.KeyValue{attribute.String("url.full", scheme+"://"+authority+path)}
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		host, port = strings.Trim(authority, "[]"), map[string]string{"http": "80", "https": "443"}[scheme]
+	}
+	attrs = append(attrs, attribute.String("server.address", host))
+	if n, err := strconv.Atoi(port); err == nil {
+		attrs = append(attrs, attribute.Int("server.port", n))
+	}
+	return attrs
+}

@@ -1,0 +1,69 @@
+package tracing_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/examples/llmstub"
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/kinds/llm"
+)
+
+// Attempts of llm steps follow the conventions for generative AI.
+func TestChat(t *testing.T) {
+	var mu sync.Mutex
+	var parents []string
+	stub, err := llmstub.New(llmstub.Config{APIKey: "k3y-canary", Fault: func(call llmstub.Call) llmstub.Fault {
+		mu.Lock()
+		defer mu.Unlock()
+		parents = append(parents, call.Header.Get("Traceparent"))
+		if call.Number == 1 {
+			return llmstub.Fault{Status: 500}
+		}
+		return llmstub.Fault{}
+	}}).Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stub.Close() })
+	c := newReceiver(t)
+	r := newRig(t, llm.Config{Providers: []llm.Provider{{Name: "local", BaseURL: stub.URL + "/v1", APIKey: "k3y-canary"}}, Prices: map[string]llm.Price{"m-1": {Input: "1", Output: "2"}}},
+		"saga: ask\nsteps:\n  - {id: it, llm: {model: m-1, prompt: Say something, max_tokens: 50, temperature: 0.2}, retry: {initial: 1ms}}\n")
+	n := r.node(c)
+	id := n.start("ask", "null", "")
+	spans := c.await(t, id)
+	if d := cmp.Diff("ask\n  it (waiting) (woke)\n    chat m-1 http_500 !\n    chat m-1\n", tree(spans, "error.type")); d != "" {
+		t.Error(d)
+	}
+	trace := saga.NewTrace(id, saga.StartedData{})
+	s := spanOf(t, spans, trace.Attempt("it", journal.Do, 0, 2))
+	m, err := r.machine(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := m.Cost().Tokens
+	if used.Input == 0 || used.Output == 0 {
+		t.Fatalf("the stub has used nothing: %+v", used)
+	}
+	got := map[string]string{}
+	for _, kv := range s.Attributes {
+		got[kv.Key] = show(kv.Value)
+	}
+	want := map[string]string{"gen_ai.operation.name": "chat", "gen_ai.provider.name": "local", "gen_ai.request.model": "m-1", "gen_ai.request.stream": "true", "gen_ai.request.max_tokens": "50",
+		"gen_ai.request.temperature": "0.2", "gen_ai.output.type": "text", "gen_ai.response.model": "m-1", "gen_ai.response.finish_reasons": "stop", "server.address": "127.0.0.1",
+		"gen_ai.usage.input_tokens": itoa(used.Input), "gen_ai.usage.output_tokens": itoa(used.Output), "url.full": stub.URL + "/v1/chat/completions"}
+	for key, value := range want {
+		if got[key] != value {
+			t.Errorf("%s is %q, want %q", key, got[key], value)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if sent := []string{trace.At(trace.Attempt("it", journal.Do, 0, 1)), trace.At(trace.Attempt("it", journal.Do, 0, 2))}; !slices.Equal(sent, parents) {
+		t.Errorf("the provider got the traceparents %q, want %q", parents, sent)
+	}
+}

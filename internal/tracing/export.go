@@ -1,0 +1,95 @@
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// put queues a span. It never waits: what does not fit is dropped.
+func (t *Tracer) put(s source) {
+	size := int64(s.size())
+	if t.held.Add(size) <= maxHeld {
+		select {
+		case t.queue <- s:
+			return
+		default:
+		}
+	}
+	t.held.Add(-size)
+	t.dropped.Add(1)
+}
+
+// maxHeld bounds the bytes of records that spans in the queue hold on to.
+const maxHeld = 64 << 20
+
+// run exports what is queued until Shutdown, and then what is left.
+func (t *Tracer) run() {
+	defer close(t.done)
+	every := time.NewTicker(t.cfg.Every)
+	defer every.Stop()
+	for {
+		select {
+		case s := <-t.queue:
+			t.take(s)
+		case <-every.C:
+			t.export()
+		case <-t.quit:
+			for {
+				select {
+				case s := <-t.queue:
+					t.take(s)
+				default:
+					t.export()
+					return
+				}
+			}
+		}
+	}
+}
+
+func (t *Tracer) take(s source) {
+	t.build.add(s.span())
+	t.held.Add(-int64(s.size()))
+	if len(t.build.batch) >= t.cfg.Batch {
+		t.export()
+	}
+}
+
+// export sends the batch. The exporter repeats what may be repeated, within the patience; then the batch is dropped.
+func (t *Tracer) export() {
+	batch := t.build.batch
+	if len(batch) == 0 {
+		return
+	}
+	t.build.batch = nil
+	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Patience)
+	defer cancel()
+	err := t.cfg.Export.ExportSpans(ctx, batch)
+	switch {
+	case err != nil && !t.failing:
+		t.log.Warn("spans could not be exported, and are dropped: look at the collector, and at --otlp-endpoint", "spans", len(batch), "error", err)
+	case err == nil && t.failing:
+		t.log.Info("spans are exported again")
+	}
+	t.failing = err != nil
+	if t.failing {
+		t.dropped.Add(int64(len(batch)))
+		return
+	}
+	t.exported.Add(int64(len(batch)))
+}
+
+// Shutdown exports what is queued, and ends the Tracer; at ctx's end it gives up and drops the rest, and says so. It is called once, when the
+// engine has ended.
+func (t *Tracer) Shutdown(ctx context.Context) error {
+	close(t.quit)
+	late := context.AfterFunc(ctx, t.stop)
+	defer late()
+	<-t.done
+	t.stop()
+	if err := t.cfg.Export.Shutdown(ctx); err != nil {
+		return fmt.Errorf("end the export of spans: %w", err)
+	}
+	return nil
+}

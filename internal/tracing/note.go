@@ -1,0 +1,98 @@
+package tracing
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// note adds an event to a step that is under way, or to the saga.
+func (s *tale) note(r *journal.Record, path, name string, attrs ...attribute.KeyValue) {
+	list := &s.notes
+	base, _ := saga.SplitQuery(path)
+	if st := s.open[at{base, r.Way}]; st != nil && path != "" {
+		list = &st.notes
+	} else {
+		attrs = text(attrs, "recourse.step", path)
+	}
+	add(list, note{r.At, name, attrs})
+}
+
+func (s *tale) decided(r *journal.Record) {
+	if strings.HasSuffix(r.Path, "]") {
+		return // an iteration has ended, which shows in its steps
+	}
+	var d saga.DecidedData
+	read(r, &d)
+	var attrs []attribute.KeyValue
+	if d.Branch != nil {
+		attrs = append(attrs, attribute.Int("recourse.branch", *d.Branch))
+	}
+	if d.Items != nil {
+		attrs = append(attrs, attribute.Int("recourse.items", len(d.Items)))
+	}
+	attrs = text(text(attrs, "recourse.by", d.By), "recourse.then", string(d.Then))
+	if r.Path == "" {
+		s.note(r, "", "decided", attrs...)
+		return
+	}
+	st := s.of(r, r.Path)
+	add(&st.notes, note{r.At, "decided", attrs})
+	if d.Branch == nil && !d.Enter {
+		st.follow(r, d.Then, &saga.Failure{Code: d.By, Title: d.Detail}, nil)
+	}
+}
+
+func (s *tale) woke(r *journal.Record) {
+	var d saga.WokeData
+	read(r, &d)
+	s.note(r, r.Path, "woke", text(nil, "recourse.timer", d.Timer)...)
+}
+
+func (s *tale) signalled(r *journal.Record) {
+	var d saga.SignalData
+	read(r, &d)
+	s.note(r, "", "signalled", text(text(nil, "recourse.signal", d.Name), "recourse.actor", d.Actor)...)
+}
+
+// ordered notes what somebody has ordered, and ends the step that it settles.
+func (s *tale) ordered(r *journal.Record) {
+	var d saga.OrderData
+	read(r, &d)
+	attrs := text(text(text(nil, "recourse.do", d.Do), "recourse.actor", d.Actor), "recourse.outcome", d.Outcome)
+	if d.Rejected != nil {
+		attrs = text(attrs, "recourse.rejected", d.Rejected.Code)
+	} else {
+		attrs = text(attrs, "recourse.order.reason", d.Reason)
+	}
+	s.note(r, r.Path, string(r.Kind), attrs...)
+	if r.Path == "" || d.Rejected != nil {
+		return
+	}
+	if st := s.open[at{r.Path, r.Way}]; st != nil {
+		st.settle(r, d)
+	}
+}
+
+// settle ends a step by a person's word.
+func (st *step) settle(r *journal.Record, d saga.OrderData) {
+	word := d.Outcome
+	if d.Do != "resolve" {
+		word = d.Do
+	}
+	switch word {
+	case "succeeded", "approve":
+		st.close(r.At, succeeded, nil)
+	case "failed":
+		st.close(r.At, failed, &saga.Failure{Code: "operator", Title: "a person has found that it did not happen"})
+	case "compensated":
+		st.close(r.At, undone, nil)
+	case "skip":
+		st.close(r.At, skipped, nil)
+	case "reject": // past the pivot another word follows
+		st.end, st.status, st.failure = r.At, failed, &saga.Failure{Code: "rejected", Title: "it was not approved"}
+	}
+}

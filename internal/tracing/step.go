@@ -1,0 +1,207 @@
+package tracing
+
+import (
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// What a step's span says that it ended as.
+const (
+	succeeded = "succeeded"
+	failed    = "failed"
+	doubted   = "in_doubt"
+	undone    = "undone"
+	skipped   = "skipped"   // by a person
+	abandoned = "abandoned" // what is around it went on without it
+)
+
+// step is a step, or its undoing, from its first record on.
+type step struct {
+	s      *tale
+	at     at
+	parent saga.SpanID
+	start  time.Time
+	end    time.Time // as far as is known: one in doubt may be settled yet
+
+	attempts      int
+	sent, queried *journal.Record // the intents of what is under way
+	notes         []note
+	status        string
+	failure       *saga.Failure
+}
+
+// of finds the step that a record is about, or begins it.
+func (s *tale) of(r *journal.Record, path string) *step {
+	key := at{path, r.Way}
+	if key.way == "" {
+		key.way = journal.Do
+	}
+	st := s.open[key]
+	if st == nil {
+		st = &step{s: s, at: key, start: r.At, parent: s.trace.Root()}
+		if around := s.around(path); around != "" && key.way == journal.Do {
+			st.parent = s.trace.Step(around, journal.Do)
+		}
+		s.open[key] = st
+	}
+	return st
+}
+
+// close ends a step's span, and those inside it that were left.
+func (st *step) close(end time.Time, status string, f *saga.Failure) {
+	st.end, st.status, st.failure = end, status, f
+	delete(st.s.open, st.at)
+	st.s.put(st)
+	if st.at.way == journal.Do && st.s.inside != nil {
+		st.s.abandon(end, st.at.path)
+	}
+}
+
+// abandon ends the steps that were left as they stood: those inside a block, or all of them ("").
+func (s *tale) abandon(end time.Time, block string) {
+	var left []*step
+	for _, st := range s.open { // any order
+		if block == "" || st.at.way == journal.Do && s.within(st.at.path, block) {
+			left = append(left, st)
+		}
+	}
+	slices.SortFunc(left, func(a, b *step) int { return a.start.Compare(b.start) })
+	for _, st := range left {
+		if st.status == "" {
+			st.end, st.status = end, abandoned
+		}
+		delete(s.open, st.at)
+		s.put(st)
+	}
+}
+
+// within reports whether a step is inside a block, however deep.
+func (s *tale) within(path, block string) bool {
+	for around := s.around(path); around != ""; around = s.around(around) {
+		if around == block {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *tale) intent(r *journal.Record) {
+	path, query := saga.SplitQuery(r.Path)
+	st := s.of(r, path)
+	switch {
+	case query:
+		st.queried = r
+	case r.Attempt > 0:
+		st.sent = r
+		st.attempts++
+	default:
+		var d saga.IntentData
+		read(r, &d)
+		attrs := wake(nil, d.WakeAt)
+		if a := d.Awaited; a != nil && a.Approval != nil {
+			attrs = append(attrs, attribute.Bool("recourse.approval", true))
+		} else if a != nil {
+			attrs = text(attrs, "recourse.signal", a.Signal)
+		}
+		add(&st.notes, note{r.At, "waiting", attrs})
+	}
+}
+
+func wake(attrs []attribute.KeyValue, at *saga.Time) []attribute.KeyValue {
+	if at == nil {
+		return attrs
+	}
+	return append(attrs, attribute.String("recourse.wake_at", at.UTC().Format(journal.TimeFormat)))
+}
+
+func (s *tale) outcome(r *journal.Record) {
+	var d outcome
+	read(r, &d)
+	path, query := saga.SplitQuery(r.Path)
+	st := s.of(r, path)
+	under := &st.sent
+	if query {
+		under = &st.queried
+	}
+	if i := *under; i != nil && i.Attempt == r.Attempt {
+		*under = nil
+		s.put(&attempt{st: st, intent: i, outcome: r, data: d, query: query})
+	}
+	if !query {
+		st.follow(r, d.Then, d.Error, d.RetryAt)
+	}
+}
+
+// follow takes in what follows from a record.
+func (st *step) follow(r *journal.Record, then saga.Then, f *saga.Failure, retryAt *saga.Time) {
+	switch then {
+	case saga.ThenDone:
+		status := succeeded
+		if st.at.way == journal.Undo {
+			status = undone
+		}
+		st.close(r.At, status, nil)
+	case saga.ThenFail:
+		st.close(r.At, failed, f)
+	case saga.ThenDoubt:
+		st.end, st.status, st.failure = r.At, doubted, f
+	default:
+		st.status = ""
+		add(&st.notes, note{r.At, "waiting", wake([]attribute.KeyValue{attribute.String("recourse.then", string(then))}, retryAt)})
+	}
+}
+
+func (st *step) size() int { return 0 }
+
+// span makes the step's own span.
+func (st *step) span() span {
+	s := st.s
+	out := span{of: &s.trace, id: s.trace.Step(st.at.path, st.at.way), parent: st.parent, name: saga.StepID(st.at.path), kind: trace.SpanKindInternal, start: st.start, end: st.end,
+		events: st.notes}
+	if st.at.way == journal.Undo {
+		out.name = "undo " + out.name
+	}
+	out.attrs = []attribute.KeyValue{
+		attribute.String("recourse.saga.id", s.trace.Saga.String()),
+		attribute.String("recourse.step", st.at.path),
+		attribute.String("recourse.way", string(st.at.way)),
+		attribute.String("recourse.status", st.status),
+		attribute.Int("recourse.attempts", st.attempts),
+	}
+	if def := s.runs(st.at, false); def != nil {
+		out.attrs = append(out.attrs, attribute.String("recourse.kind", def.Kind))
+		out.attrs = text(out.attrs, "recourse.action", def.Use.String())
+	}
+	out.failed = st.status == failed || st.status == doubted
+	if f := st.failure; f != nil {
+		out.attrs = append(out.attrs, attribute.String("error.type", f.Code))
+		out.why = f.Title
+	}
+	return out
+}
+
+// runs is what the definition has for a step, its undoing, or its status query; nil if it has none.
+func (s *tale) runs(a at, query bool) *saga.Step {
+	def := s.def.Step(a.path)
+	switch {
+	case def == nil:
+		return nil
+	case query:
+		if v := def.InDoubt.Verify; v != nil {
+			return v.Call
+		}
+		return nil
+	case a.way == journal.Undo:
+		if def.Compensate == nil {
+			return nil
+		}
+		return &def.Compensate.Step
+	}
+	return def
+}

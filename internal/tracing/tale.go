@@ -1,0 +1,170 @@
+package tracing
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"recourse/engine"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// tale is what is known of a saga that is under way: when it began, and its steps that are not over.
+type tale struct {
+	t      *Tracer
+	trace  saga.Trace
+	def    *saga.Definition
+	inside map[string]*saga.Step // the block around a step, by the step's id; nil: there are no blocks
+	silent bool                  // spans that are over were exported before
+	over   bool
+
+	began   time.Time
+	version string
+	notes   []note
+	open    map[at]*step
+}
+
+// at is where a step stands.
+type at struct {
+	path string
+	way  journal.Way
+}
+
+func newTale(t *Tracer, trace saga.Trace, def *saga.Definition) *tale {
+	s := &tale{t: t, trace: trace, def: def, open: make(map[at]*step)}
+	s.surround(nil, def.Steps)
+	s.surround(nil, def.Finally)
+	return s
+}
+
+// surround notes which block is around each step.
+func (s *tale) surround(by *saga.Step, steps []*saga.Step) {
+	for _, inner := range steps {
+		if by != nil {
+			if s.inside == nil {
+				s.inside = make(map[string]*saga.Step)
+			}
+			s.inside[inner.ID] = by
+		}
+		if b, ok := inner.Body.(saga.Block); ok {
+			for _, list := range b.Lists() {
+				s.surround(inner, list)
+			}
+		}
+	}
+}
+
+// around is the path of the block around a step, "" for none.
+func (s *tale) around(path string) string {
+	id := saga.StepID(path)
+	by := s.inside[id]
+	if by == nil {
+		return ""
+	}
+	prefix := strings.TrimSuffix(path, id)
+	if by.Body.(saga.Block).Loops() {
+		return prefix[:strings.LastIndexByte(prefix, '[')]
+	}
+	return prefix + by.ID
+}
+
+// fold takes records in.
+func (s *tale) fold(g engine.Growth) {
+	for i := range g.Records {
+		r := &g.Records[i]
+		switch r.Kind {
+		case journal.Started:
+			var d struct {
+				Version saga.Version `json:"version"`
+			}
+			read(r, &d)
+			s.began, s.version = r.At, d.Version.String()
+		case journal.Intent:
+			s.intent(r)
+		case journal.Outcome:
+			s.outcome(r)
+		case journal.Decided:
+			s.decided(r)
+		case journal.Woke:
+			s.woke(r)
+		case journal.Signalled:
+			s.signalled(r)
+		case journal.Compensating:
+			s.compensating(r)
+		case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
+			s.ordered(r)
+		case journal.Finished:
+			s.finished(r, g.Machine)
+		}
+	}
+}
+
+// read reads a record's data. What cannot be read stays empty: the engine has said so already.
+func read(r *journal.Record, into any) {
+	if len(r.Data) > 0 {
+		_ = json.Unmarshal(r.Data, into)
+	}
+}
+
+// put queues a span that is over.
+func (s *tale) put(o source) {
+	if !s.silent {
+		s.t.put(o)
+	}
+}
+
+// compensating ends what goes forward: nothing of it comes back. Steps of finally begin later.
+func (s *tale) compensating(r *journal.Record) {
+	var d saga.CompensatingData
+	read(r, &d)
+	s.note(r, "", "compensating", text([]attribute.KeyValue{attribute.Int("recourse.steps", len(d.Plan))}, "recourse.reason", d.Reason.Code)...)
+	s.abandon(r.At, "")
+}
+
+// finished exports the saga's own span, and those of steps that were left as they stood.
+func (s *tale) finished(r *journal.Record, m *saga.Machine) {
+	s.abandon(r.At, "")
+	e := &ending{s: s, end: r.At, labels: m.Labels(), cost: m.Cost()}
+	read(r, &e.data)
+	s.over = true
+	s.put(e)
+}
+
+// ending is a saga's own span.
+type ending struct {
+	s      *tale
+	end    time.Time
+	data   saga.FinishedData
+	labels map[string]string
+	cost   saga.CostView
+}
+
+func (e *ending) size() int { return 0 }
+
+func (e *ending) span() span {
+	s := e.s
+	out := span{of: &s.trace, id: s.trace.Root(), parent: s.trace.Parent, remote: true, name: s.def.Name, kind: trace.SpanKindInternal, start: s.began, end: e.end, events: s.notes}
+	out.attrs = []attribute.KeyValue{
+		attribute.String("recourse.saga.id", s.trace.Saga.String()),
+		attribute.String("recourse.definition", s.def.Name),
+		attribute.String("recourse.version", s.version),
+		attribute.String("recourse.status", string(e.data.Status)),
+		attribute.String("recourse.cost.spent", e.cost.Spent),
+		attribute.String("recourse.cost.wasted", e.cost.Wasted),
+	}
+	out.attrs = text(out.attrs, "recourse.cost.currency", e.cost.Currency)
+	if why := e.data.Reason; why != nil {
+		out.attrs = append(out.attrs, attribute.String("recourse.reason", why.Code))
+		out.attrs = text(out.attrs, "recourse.reason.step", why.Step)
+		out.why = why.Title
+	}
+	for name, value := range e.labels { // any order
+		out.attrs = append(out.attrs, attribute.String("recourse.label."+name, value))
+	}
+	out.failed = e.data.Status == saga.Failed
+	return out
+}

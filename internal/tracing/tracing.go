@@ -1,0 +1,139 @@
+// Package tracing tells an OpenTelemetry collector what sagas do: one trace per saga, with a span for the saga, for
+// each step, for each undoing, and for each attempt.
+//
+// Spans are made of the journal's records, with their times, and their ids of what the journal says ([saga.Trace]). So
+// a saga that another node goes on with continues its trace: that node reads the records, and exports what was
+// not over by then. Nothing of a request or an answer is exported but where it went and how it ended.
+package tracing
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"recourse/engine"
+	"recourse/saga"
+)
+
+// Config is what a Tracer is made of. Zero fields take the defaults beside them.
+type Config struct {
+	Export   sdk.SpanExporter            // required: see [Exporter]
+	Sample   func(*saga.Trace) bool      // which traces are exported; nil: all. It is asked anew on each node, and must say the same there
+	Resource Resource                    // whose spans they are
+	Provider func(address string) string // who serves language models at an address; nil, or "": OpenAI's format, and nothing more is known
+	Log      *slog.Logger                // nil: discard
+	Queue    int                         // 8,192: spans that wait to be exported
+	Batch    int                         // 512: spans in one request
+	Every    time.Duration               // 1s: how long a span waits for others
+	Patience time.Duration               // 30s: for one request, repetitions included
+}
+
+// Tracer makes spans of what an engine's sagas do, and exports them. It is an [engine.Observer].
+type Tracer struct {
+	cfg   Config
+	log   *slog.Logger
+	build *builder
+	queue chan source
+	quit  chan struct{}
+	done  chan struct{}
+	stop  context.CancelFunc // gives up what is being exported
+	ctx   context.Context
+
+	exported, dropped atomic.Int64
+	held              atomic.Int64
+	failing           bool
+
+	mu    sync.Mutex
+	tales map[uuid.UUID]*tale
+}
+
+var _ engine.Observer = (*Tracer)(nil)
+
+// New returns a Tracer that exports until Shutdown.
+func New(cfg Config) *Tracer {
+	set(&cfg.Queue, 8192)
+	set(&cfg.Batch, 512)
+	set(&cfg.Every, time.Second)
+	set(&cfg.Patience, 30*time.Second)
+	if cfg.Sample == nil {
+		cfg.Sample = func(*saga.Trace) bool { return true }
+	}
+	if cfg.Provider == nil {
+		cfg.Provider = func(string) string { return "" }
+	}
+	t := &Tracer{cfg: cfg, log: cfg.Log, build: newBuilder(cfg.Resource), queue: make(chan source, cfg.Queue), quit: make(chan struct{}), done: make(chan struct{}),
+		tales: make(map[uuid.UUID]*tale)}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	go t.run()
+	return t
+}
+
+func set[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// TakenOn implements engine.Observer. What was over before was exported by whoever wrote it.
+func (t *Tracer) TakenOn(g engine.Growth) {
+	if s := t.begin(g); s != nil {
+		s.silent = true
+		s.fold(g)
+		s.silent = false
+	}
+}
+
+// Grew implements engine.Observer.
+func (t *Tracer) Grew(g engine.Growth) {
+	if len(g.Records) == 0 {
+		return
+	}
+	t.mu.Lock()
+	s := t.tales[g.Saga]
+	t.mu.Unlock()
+	if s == nil && g.Records[0].Seq == 1 {
+		s = t.begin(g)
+	}
+	if s == nil {
+		return // it is not sampled, or has ended
+	}
+	s.fold(g)
+	if s.over {
+		t.Gone(g.Saga)
+	}
+}
+
+// Gone implements engine.Observer. Steps that are under way are exported by whoever ends them.
+func (t *Tracer) Gone(id uuid.UUID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.tales, id)
+}
+
+// begin begins the tale of a saga, nil if it is not sampled.
+func (t *Tracer) begin(g engine.Growth) *tale {
+	trace := *g.Machine.Trace()
+	if !t.cfg.Sample(&trace) {
+		return nil
+	}
+	s := newTale(t, trace, g.Machine.Definition())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tales[g.Saga] = s
+	return s
+}
+
+// Exported counts the spans that the collector has taken.
+func (t *Tracer) Exported() int64 { return t.exported.Load() }
+
+// Dropped counts the spans that were not exported: there was no room for them, or the collector did not take them.
+func (t *Tracer) Dropped() int64 { return t.dropped.Load() }
