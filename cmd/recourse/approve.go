@@ -44,7 +44,7 @@ func (c *approveCmd) Run(a *app) error {
 	body := map[string]any{"shown": nothing}
 	if e != nil {
 		body["shown"] = e.ShownHash
-		if !c.json() {
+		if !c.machine() {
 			a.printf("%s\n", story.Paint(story.Short(e.Title, 400), story.Strong, a.colour))
 			a.shown(*e)
 			if err := a.confirm("Approve?", c.Yes); err != nil {
@@ -144,9 +144,8 @@ func (a *app) decide(cl *client, o outputFlag, id, step, do string, body map[str
 	if err != nil {
 		return err
 	}
-	if o.json() {
-		a.raw(r.body)
-		return nil
+	if o.machine() {
+		return a.raw(r.body)
 	}
 	var v saga.StepView
 	if err := r.into(&v); err != nil {
@@ -183,9 +182,8 @@ func (c *signalCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		a.raw(r.body)
-		return nil
+	if c.machine() {
+		return a.raw(r.body)
 	}
 	a.printf("%s sent\n", c.Name)
 	return nil

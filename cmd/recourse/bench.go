@@ -122,7 +122,7 @@ func (c *benchCmd) Run(a *app) error {
 	if err != nil {
 		return exit(exitFailed, fmt.Errorf("bench: %w; there are no figures", err))
 	}
-	if c.json() {
+	if c.machine() {
 		return a.encoded(r)
 	}
 	return r.Print(a.Stdout)

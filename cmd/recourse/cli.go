@@ -21,6 +21,7 @@ type cli struct {
 	Cancel  cancelCmd  `cmd:"" help:"Cancel a saga: what it did is undone."`
 	Pause   pauseCmd   `cmd:"" help:"Let a saga do nothing more for now."`
 	Resume  resumeCmd  `cmd:"" help:"Let a paused saga go on."`
+	Budget  budgetCmd  `cmd:"" help:"Set what a saga may cost."`
 
 	Definitions definitionsCmd `cmd:"" help:"Publish and list definitions."`
 
@@ -47,10 +48,11 @@ type serverFlags struct {
 
 // outputFlag says for whom the output is.
 type outputFlag struct {
-	Output string `short:"o" enum:"text,json" default:"text" env:"RECOURSE_OUTPUT" help:"text for people, json for machines (numbers byte for byte)."`
+	Output string `short:"o" enum:"text,json,yaml" default:"text" env:"RECOURSE_OUTPUT" help:"text for people; json or yaml for machines (numbers byte for byte)."`
 }
 
-func (o outputFlag) json() bool { return o.Output == "json" }
+// machine says that a program reads the output: app.raw and app.encoded write it in the form that was asked for.
+func (o outputFlag) machine() bool { return o.Output != "text" }
 
 // databaseFlag says where sagas are kept.
 type databaseFlag struct {

@@ -77,7 +77,7 @@ func (c *applyCmd) Run(a *app) error {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
 		list[i] = applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
-		if !c.json() {
+		if !c.machine() {
 			state, name := "unchanged", d.Name
 			if created {
 				state = "published"
@@ -88,7 +88,7 @@ func (c *applyCmd) Run(a *app) error {
 			a.printf("%s  %s %s %s\n", p.file, name, d.Version, state)
 		}
 	}
-	if c.json() {
+	if c.machine() {
 		return a.encoded(list)
 	}
 	return nil
@@ -189,7 +189,7 @@ func (c *listDefinitionsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.json() {
+	if c.machine() {
 		return listRaw(a, cl, "/v1/definitions", url.Values{}, 0)
 	}
 	list, err := pages[document](cl, "/v1/definitions", url.Values{}, 0)
@@ -200,6 +200,6 @@ func (c *listDefinitionsCmd) Run(a *app) error {
 	for _, d := range list {
 		rows = append(rows, []string{d.Name, d.Version, d.SHA256[:min(12, len(d.SHA256))], clock(d.CreatedAt.Time)})
 	}
-	a.table([]string{"DEFINITION", "VERSION", "SHA-256", "PUBLISHED"}, rows)
+	a.table([]column{{head: "DEFINITION", least: 16}, {head: "VERSION"}, {head: "SHA-256"}, {head: "PUBLISHED", extra: true}}, rows)
 	return nil
 }

@@ -33,9 +33,11 @@ func (c *journalCmd) Run(a *app) error {
 	}
 	teller := story.New(cl.definition(v.Definition, v.Version))
 	show := func(raw []byte) error {
-		if c.json() {
-			a.printf("{\"saga\":%q,%s\n", v.ID, bytes.TrimPrefix(raw, []byte("{")))
-			return nil
+		if c.machine() {
+			if a.yaml { // each record is a document
+				a.printf("---\n")
+			}
+			return a.raw(fmt.Appendf(nil, "{\"saga\":%q,%s", v.ID, bytes.TrimPrefix(raw, []byte("{"))))
 		}
 		var r journal.Record
 		if err := json.Unmarshal(raw, &r); err != nil {

@@ -47,7 +47,7 @@ func (c *migrateStatusCmd) Run(a *app) error {
 	if err != nil {
 		return databaseError(c.Database, err)
 	}
-	if c.json() {
+	if c.machine() {
 		if err := a.encoded(map[string]int{"at": at, "newest": newest}); err != nil {
 			return err
 		}

@@ -37,22 +37,16 @@ func (c *resolveCmd) Run(a *app) error {
 	if c.NewKey {
 		body["new_key"] = true
 	}
-	seq := c.IfSeq
-	if seq == 0 {
-		var v saga.View
-		if _, err := cl.get(sagaPath(c.Saga), &v); err != nil {
-			return err
-		}
-		seq = v.Seq
-	}
-	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(c.Saga, "steps", c.Step, "resolve"), body: body,
-		header: map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(seq))}})
+	seq, err := cl.seq(c.Saga, c.IfSeq)
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		a.raw(r.body)
-		return nil
+	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(c.Saga, "steps", c.Step, "resolve"), body: body, header: ifMatch(seq)})
+	if err != nil {
+		return err
+	}
+	if c.machine() {
+		return a.raw(r.body)
 	}
 	var v saga.StepView
 	if err := r.into(&v); err != nil {
@@ -72,9 +66,8 @@ func (a *app) order(f serverFlags, o outputFlag, id, what string, body map[strin
 	if err != nil {
 		return err
 	}
-	if o.json() {
-		a.raw(r.body)
-		return nil
+	if o.machine() {
+		return a.raw(r.body)
 	}
 	var v saga.View
 	if err := json.Unmarshal(r.body, &v); err != nil {

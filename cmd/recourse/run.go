@@ -83,7 +83,7 @@ func (c *runCmd) Run(a *app) error {
 	}
 	l := &local{node: n, app: a, shown: lines(a)}
 	switch {
-	case c.json():
+	case c.machine():
 		l.shown = func(*local, []journal.Record) {}
 	case a.live:
 		l.shown = tree(a)
@@ -108,7 +108,7 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 		return err
 	}
 	v := l.m.View()
-	if c.json() {
+	if c.machine() {
 		if err := l.app.encoded(v); err != nil {
 			return err
 		}

@@ -31,9 +31,8 @@ func (c *showCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		a.raw(r.body)
-		return nil
+	if c.machine() {
+		return a.raw(r.body)
 	}
 	a.view(v)
 	if c.Steps {
@@ -91,7 +90,7 @@ func (c *showCmd) steps(a *app, cl *client) error {
 		rows = append(rows, []string{s.Path, s.Kind, string(s.Status), strconv.Itoa(len(s.Attempts)), s.Key, last})
 	}
 	a.printf("\n")
-	a.table([]string{"STEP", "KIND", "STATUS", "ATTEMPTS", "KEY", "OUTPUT OR ERROR"}, rows)
+	a.table([]column{{head: "STEP", least: 12}, {head: "KIND"}, {head: "STATUS"}, {head: "ATTEMPTS", extra: true}, {head: "KEY", extra: true}, {head: "OUTPUT OR ERROR", least: 20}}, rows)
 	return nil
 }
 

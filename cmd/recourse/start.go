@@ -56,8 +56,10 @@ func (c *startCmd) Run(a *app) error {
 			return err
 		}
 	}
-	if c.json() {
-		a.raw(r.body)
+	if c.machine() {
+		if err := a.raw(r.body); err != nil {
+			return err
+		}
 	} else {
 		why := ""
 		if v.Reason != nil {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 
 	"recourse/internal/story"
@@ -29,7 +27,7 @@ func lines(a *app) func(*local, []journal.Record) {
 // tree shows a saga as its steps, redrawn in place as they change.
 func tree(a *app) func(*local, []journal.Record) {
 	drawn := 0
-	columns := width(a)
+	columns := a.columns()
 	return func(l *local, _ []journal.Record) {
 		views, err := saga.Steps(l.def, l.m, l.all)
 		if err != nil {
@@ -44,19 +42,6 @@ func tree(a *app) func(*local, []journal.Record) {
 		}
 		drawn = len(rows)
 	}
-}
-
-// width is how many characters fit a line: a line that wraps would not be redrawn right.
-func width(a *app) int {
-	if f, ok := a.Stdout.(*os.File); ok {
-		if n := columnsOf(f); n > 0 {
-			return n
-		}
-	}
-	if n, err := strconv.Atoi(a.env["COLUMNS"]); err == nil && n > 20 {
-		return n
-	}
-	return 80
 }
 
 type row struct {
