@@ -10,6 +10,7 @@ type cli struct {
 
 	Start   startCmd   `cmd:"" help:"Start a saga on a server."`
 	List    listCmd    `cmd:"" help:"List sagas."`
+	Top     topCmd     `cmd:"" help:"Watch what a server is at."`
 	Show    showCmd    `cmd:"" help:"Show a saga and tell its story."`
 	Journal journalCmd `cmd:"" help:"Print or follow a saga's journal."`
 	Inbox   inboxCmd   `cmd:"" help:"List what waits for a person."`

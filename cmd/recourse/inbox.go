@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"recourse/internal/story"
@@ -83,7 +84,11 @@ func (a *app) entry(e inboxEntry) {
 	if e.Path != "" {
 		where += "  step " + e.Path
 	}
-	a.text(fmt.Sprintf("%s, since %s", where, clock(e.Since.Time)), 2)
+	if since := clock(e.Since.Time); a.tty && a.columns() < roomy {
+		a.text(where+", "+age(time.Since(e.Since.Time))+" ago", 2)
+	} else {
+		a.text(where+", since "+since, 2)
+	}
 	if e.Request != nil {
 		a.text(fmt.Sprintf("sent: %s %s", e.Request.Method, story.Short(e.Request.URL, 200)), 3)
 		a.text("key "+e.Key, 1)
@@ -102,33 +107,36 @@ func (a *app) entry(e inboxEntry) {
 		if strings.Contains(e.Detail, " tokens;") {
 			raise = "--tokens 100000"
 		}
-		a.command("recourse budget "+e.Saga, raise)
-		a.command("recourse cancel "+e.Saga, `--reason "…"`)
+		a.command("recourse budget", e.Saga, raise)
+		a.command("recourse cancel", e.Saga, `--reason "…"`)
 		return
 	case saga.InboxApproval:
-		data := ""
+		approve := []string{"recourse approve", e.Saga, path}
 		if len(e.Form) > 0 {
-			data = "--data '{…}'"
+			approve = append(approve, "--data '{…}'")
 		}
-		a.command("recourse approve "+e.Saga+" "+path, data)
-		a.command("recourse reject "+e.Saga+" "+path, `--comment "…"`)
+		a.command(approve...)
+		a.command("recourse reject", e.Saga, path, `--comment "…"`)
 		return
 	}
 	if e.Path == "" { // it is about the saga, not about a step
-		a.command("recourse resume "+e.Saga, `--reason "…"`)
+		a.command("recourse resume", e.Saga, `--reason "…"`)
 		return
 	}
-	a.command("recourse resolve "+e.Saga+" "+path, "--outcome "+strings.Join(e.Actions, "|")+` --reason "…"`)
+	a.command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
 }
 
-// command prints what to type; over two lines, as a shell takes it, where one is too narrow.
-func (a *app) command(begin, rest string) {
-	line := strings.TrimSpace("  → " + begin + " " + rest)
-	if a.tty && utf8.RuneCountInString(line)+2 > a.columns() && rest != "" {
-		a.printf("  → %s \\\n      %s\n", begin, rest)
-		return
+// command prints what to type: on a terminal over several lines, as a shell takes it, where one is too narrow.
+func (a *app) command(parts ...string) {
+	line := "  →"
+	for _, part := range parts {
+		if n := utf8.RuneCountInString(line) + utf8.RuneCountInString(part); a.tty && n+3 > a.columns() && line != "  →" {
+			a.printf("%s \\\n", line)
+			line = "     "
+		}
+		line += " " + part
 	}
-	a.printf("  %s\n", line)
+	a.printf("%s\n", line)
 }
 
 // text prints a text below an entry's head: on a terminal broken between words, over so many lines at most.
