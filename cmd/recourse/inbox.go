@@ -96,7 +96,7 @@ func (a *app) entry(e inboxEntry) {
 	if len(e.Shown) > 0 {
 		a.text("shown: "+story.Short(string(e.Shown), 200), 3)
 	}
-	a.text(e.Detail, 6)
+	a.text(inCommands(e.Detail), 6)
 	path := e.Path
 	if strings.ContainsAny(path, "[]") { // which some shells take for a pattern
 		path = "'" + path + "'"

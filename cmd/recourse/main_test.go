@@ -167,11 +167,16 @@ func exactly(t *testing.T, name, got string) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path)
+	if d := cmp.Diff(readGolden(t, name), got); d != "" {
+		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
+	}
+}
+
+func readGolden(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
-	}
+	return string(text)
 }

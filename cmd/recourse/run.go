@@ -109,7 +109,7 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 		return outcome(v.ID, v.Status)
 	}
 	for _, e := range l.m.Inbox() {
-		l.app.note("%s. %s", e.Title, e.Detail)
+		l.app.note("%s. %s", e.Title, inCommands(e.Detail))
 	}
 	if c.Database == "" {
 		return exit(exitFailed, errors.New("the saga waits for a person, and is gone now: run it with --database to keep it"))
