@@ -69,6 +69,9 @@ func (a *app) dispatch() error {
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
 	}
+	if len(a.Args) == 0 && a.completing(k) {
+		return nil
+	}
 	ctx, err := k.Parse(a.Args)
 	if err != nil {
 		var parse *kong.ParseError

@@ -12,7 +12,7 @@ import (
 type budgetCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
 	Amount string `arg:"" optional:"" help:"What it may cost in all, such as \"2.00 USD\"."`
 	Tokens int64  `placeholder:"N" help:"How many tokens it may use in all."`
 	Reason string `short:"r" help:"Why; it goes into the journal."`

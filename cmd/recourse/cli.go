@@ -33,6 +33,8 @@ type cli struct {
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
+	Completion completionCmd `cmd:"" help:"Print a script that makes a shell complete commands, flags, names and ids."`
+
 	Bench benchCmd `cmd:"" help:"Measure what a saga costs beside the requests that it makes."`
 
 	World worldCmd `cmd:"" hidden:"" help:"Run the demo's world."`

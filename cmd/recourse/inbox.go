@@ -16,7 +16,7 @@ type inboxCmd struct {
 	serverFlags
 	outputFlag
 	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only of this kind: approval, in_doubt, stuck, held or budget."`
-	Saga string `placeholder:"ID" help:"Only of this saga."`
+	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only of this saga."`
 }
 
 // inboxEntry is an entry as the API shows it.

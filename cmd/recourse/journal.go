@@ -17,7 +17,7 @@ import (
 type journalCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id."`
 	Follow bool   `short:"f" help:"Stay until the saga ends."`
 }
 

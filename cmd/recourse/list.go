@@ -11,8 +11,8 @@ import (
 type listCmd struct {
 	serverFlags
 	outputFlag
-	Definition string   `short:"d" placeholder:"NAME" help:"Only of this definition."`
-	Status     string   `short:"s" placeholder:"STATUS" help:"Only of this status, or several with commas."`
+	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only of this definition."`
+	Status     string   `short:"s" completion-predictor:"status" placeholder:"STATUS" help:"Only of this status, or several with commas."`
 	Label      []string `short:"l" sep:"none" placeholder:"K=V" help:"Only with this label; repeatable."`
 	Query      string   `short:"q" placeholder:"TEXT" help:"Found in the id's beginning, the name, labels or the reason."`
 	After      string   `placeholder:"TIME" help:"Only started after this time, or in the last 24h, 7d."`

@@ -18,7 +18,7 @@ import (
 type showCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id."`
 	Steps  bool   `help:"A table of the steps instead of the story."`
 	Follow bool   `short:"f" help:"Show it live until it ends; exit 1 unless it succeeds."`
 }
