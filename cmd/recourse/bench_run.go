@@ -181,7 +181,7 @@ func (a *app) verified(database string, newest int) (int, error) {
 
 // before is a time since which at least the n newest sagas were started, "" if there are no more.
 func (v *verifying) before(n int) (string, error) {
-	store, err := v.openReader()
+	store, err := openReader(v.app.ctx, v.cmd.Database)
 	if err != nil {
 		return "", err
 	}

@@ -29,6 +29,7 @@ type cli struct {
 	Replay replayCmd `cmd:"" help:"Tell the story of an exported journal, offline."`
 	Verify verifyCmd `cmd:"" help:"Check exported journals, or a database, against their definitions and the other side's ledger."`
 
+	Doctor  doctorCmd  `cmd:"" help:"Check a configuration, its database, and what it needs around it."`
 	Migrate migrateCmd `cmd:"" help:"Bring a database's schema up to date, or look at it."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -38,7 +38,7 @@ func (v *verifying) database(cfg invariant.Config) error {
 	if err != nil {
 		return err
 	}
-	store, err := v.openReader()
+	store, err := openReader(v.app.ctx, v.cmd.Database)
 	if err != nil {
 		return err
 	}

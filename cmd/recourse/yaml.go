@@ -19,16 +19,11 @@ func yamlOf(doc []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write as YAML: %w", err)
 	}
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if err := e.Encode(n); err != nil {
+	text, err := yaml.Dump(n, yaml.WithIndent(2), yaml.WithLineWidth(-1))
+	if err != nil {
 		return nil, fmt.Errorf("write as YAML: %w", err)
 	}
-	if err := e.Close(); err != nil {
-		return nil, fmt.Errorf("write as YAML: %w", err)
-	}
-	return b.Bytes(), nil
+	return text, nil
 }
 
 // jsonNode reads the next JSON value.
