@@ -68,11 +68,16 @@ func (c *applyCmd) Run(a *app) error {
 		return err
 	}
 	list := make([]applied, len(todo))
+	progress := a.progress("published", len(todo))
+	defer progress.end()
 	for i, p := range todo {
+		progress.at(i)
 		for _, w := range p.warnings {
+			progress.end()
 			a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 		}
 		d, created, err := publish(cl, p.kind, p.name, p.src)
+		progress.end()
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
@@ -106,8 +111,11 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 		return actions.find(name, version)
 	}
 	var acts, defs []publishing
+	progress := a.progress("checked", len(files))
+	defer progress.end()
 	bad := false
 	report := func(err error) {
+		progress.end()
 		a.note("%v", err)
 		bad = true
 	}
@@ -126,6 +134,7 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 		}
 	}
 	for i := range defs {
+		progress.at(len(files) - len(defs) + i)
 		def, errs := dsl.Parse(defs[i].file, defs[i].src, dsl.Options{Kinds: kinds.All(), Actions: find})
 		if errs != nil {
 			report(errs)

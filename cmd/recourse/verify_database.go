@@ -66,7 +66,7 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 		}
 		return w.one(h)
 	}
-	progress := w.app.progress()
+	progress := w.app.progress("sagas", w.expected(since))
 	defer progress.end()
 	f := journal.Filter{StartedAfter: since, Limit: headsPage}
 	for {
@@ -78,7 +78,7 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 			if err := w.one(h); err != nil {
 				return err
 			}
-			progress.tick(w.checker.Totals().Sagas)
+			progress.at(w.checker.Totals().Sagas)
 		}
 		if len(heads) < headsPage {
 			break
@@ -89,6 +89,19 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 		return nil
 	}
 	return w.orphans()
+}
+
+// expected is how many sagas there are to check, 0 if that is not known.
+func (w *walker) expected(since time.Time) int {
+	st, err := w.store.Stats(w.app.ctx)
+	if err != nil || !since.IsZero() {
+		return 0
+	}
+	n := int64(0)
+	for _, of := range st.ByStatus {
+		n += of
+	}
+	return int(n)
 }
 
 // orphans looks for journals without rows: no node would ever drive them.
