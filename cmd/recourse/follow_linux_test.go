@@ -81,3 +81,36 @@ func TestShowFollow(t *testing.T) {
 		t.Error("a dumb terminal was sent colours")
 	}
 }
+
+// A saga that is run here is drawn alike; an interrupt undoes it, and is told below.
+func TestRunOnATerminal(t *testing.T) {
+	_, vars := worldFor(t)
+	def := file(t, "r.yaml", `
+saga: here
+budget: 2.00 USD
+steps:
+  - {id: book, http: "POST ${vars.air}/bookings", body: {route: LIS}, cost: 0.75 USD, compensate: {http: "DELETE ${vars.air}/bookings/${output.id}"}}
+  - id: both
+    parallel:
+      - {id: long, sleep: 1h}
+      - {id: word, signal: com.shop.paid}
+`)
+	ctx, interrupt := testContext(t)
+	p := terminalOf(t, 72, 30)
+	code := make(chan int, 1)
+	go func() {
+		m := Main{Args: []string{"run", def}, Env: append([]string{"TERM=xterm"}, vars...), Stdin: strings.NewReader(""), Stdout: p.slave, Stderr: p.slave}
+		code <- m.Run(ctx)
+	}()
+	p.until(t, "waits for signal com.shop.paid")
+	p.until(t, "goes on in 60 min")
+	interrupt()
+	if got := <-code; got != exitFailed {
+		t.Errorf("exit %d", got)
+	}
+	p.within(t)
+	if p.screen.colours == 0 {
+		t.Error("there are no colours")
+	}
+	golden(t, "run-terminal", p.end())
+}

@@ -129,5 +129,5 @@ func span(d time.Duration) string {
 	case d < 48*time.Hour:
 		return fmt.Sprintf("%d h", (d+time.Hour-1)/time.Hour)
 	}
-	return fmt.Sprintf("%d days", d/(24*time.Hour))
+	return fmt.Sprintf("%d days", (d+12*time.Hour)/(24*time.Hour))
 }
