@@ -53,11 +53,11 @@ func TestShowFollowOnATerminal(t *testing.T) {
 	if got := <-code; got != exitOK {
 		t.Errorf("exit %d", got)
 	}
+	golden(t, "follow", p.end())
 	p.within(t)
 	if p.screen.colours > 0 {
 		t.Error("NO_COLOR is set, and there are colours")
 	}
-	golden(t, "follow", p.end())
 }
 
 // Elsewhere it is told line by line, and the exit code is the saga's.
@@ -89,7 +89,7 @@ func TestRunOnATerminal(t *testing.T) {
 saga: here
 budget: 2.00 USD
 steps:
-  - {id: book, http: "POST ${vars.air}/bookings", body: {route: LIS}, cost: 0.75 USD, compensate: {http: "DELETE ${vars.air}/bookings/${output.id}"}}
+  - {id: book, http: "POST ${vars.air}/bookings", body: {route: LIS}, cost: 0.75 USD, in_doubt: retry, compensate: {http: "DELETE ${vars.air}/bookings/${output.id}"}}
   - id: both
     parallel:
       - {id: long, sleep: 1h}
@@ -108,9 +108,9 @@ steps:
 	if got := <-code; got != exitFailed {
 		t.Errorf("exit %d", got)
 	}
+	golden(t, "run-terminal", p.end())
 	p.within(t)
 	if p.screen.colours == 0 {
 		t.Error("there are no colours")
 	}
-	golden(t, "run-terminal", p.end())
 }

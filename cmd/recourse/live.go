@@ -61,7 +61,9 @@ func (t *tree) draw(w *watched) {
 		return // the machine took the records, so they can be read
 	}
 	if t.note != "" {
-		rows = append(rows, row{text: "  " + t.note, tone: story.Doubt})
+		for line := range strings.SplitSeq(wrapped(t.note, "  ", columns-1, 3), "\n") {
+			rows = append(rows, row{text: line, tone: story.Doubt})
+		}
 	}
 	var b strings.Builder
 	if up := min(t.height(columns), height-1); up > 0 {

@@ -105,5 +105,6 @@ func TestTopOnATerminal(t *testing.T) {
 	if got := <-code; got != exitOK {
 		t.Errorf("exit %d", got)
 	}
+	p.end()
 	p.within(t)
 }
