@@ -29,6 +29,8 @@ type app struct {
 	config *configFile
 	colour bool // on Stdout
 	live   bool // Stdout is a terminal whose lines can be redrawn
+	tty    bool // Stdout is a terminal
+	yaml   bool // what is for machines is YAML, not JSON
 }
 
 // Run runs the command that Args name until it is done or ctx is. It returns the
@@ -36,7 +38,8 @@ type app struct {
 func (m Main) Run(ctx context.Context) (code int) {
 	a := &app{Main: m, ctx: ctx, env: environ(m.Env)}
 	a.config = &configFile{env: a.env}
-	a.live = terminal(m.Stdout) && a.env["TERM"] != "dumb"
+	a.tty = terminal(m.Stdout)
+	a.live = a.tty && a.env["TERM"] != "dumb"
 	a.colour = a.live && a.env["NO_COLOR"] == ""
 	defer func() {
 		// kong ends the program when it has printed help, by the function given to kong.Exit.
@@ -66,6 +69,9 @@ func (a *app) dispatch() error {
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
 	}
+	if len(a.Args) == 0 && a.completing(k) {
+		return nil
+	}
 	ctx, err := k.Parse(a.Args)
 	if err != nil {
 		var parse *kong.ParseError
@@ -78,6 +84,9 @@ func (a *app) dispatch() error {
 			return exit(exitUsage, errors.New(errConfig.Error()+said))
 		}
 		return exit(exitUsage, fmt.Errorf("%w; `recourse --help` lists commands, `recourse COMMAND --help` their flags", err))
+	}
+	for _, f := range ctx.Flags() {
+		a.yaml = a.yaml || f.Name == "output" && ctx.FlagValue(f) == "yaml"
 	}
 	return ctx.Run(a)
 }

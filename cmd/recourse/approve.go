@@ -17,8 +17,8 @@ import (
 type approveCmd struct {
 	serverFlags
 	outputFlag
-	Saga    string `arg:"" help:"The saga's id."`
-	Step    string `arg:"" help:"The step's path, as the inbox shows it."`
+	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
 	Data    string `placeholder:"JSON" help:"What its form asks for: JSON, @FILE or -."`
 	Comment string `short:"m" help:"What there is to say about it; it goes into the journal."`
 	Yes     bool   `short:"y" help:"Approve without asking."`
@@ -44,7 +44,7 @@ func (c *approveCmd) Run(a *app) error {
 	body := map[string]any{"shown": nothing}
 	if e != nil {
 		body["shown"] = e.ShownHash
-		if !c.json() {
+		if !c.machine() {
 			a.printf("%s\n", story.Paint(story.Short(e.Title, 400), story.Strong, a.colour))
 			a.shown(*e)
 			if err := a.confirm("Approve?", c.Yes); err != nil {
@@ -61,8 +61,8 @@ func (c *approveCmd) Run(a *app) error {
 type rejectCmd struct {
 	serverFlags
 	outputFlag
-	Saga    string `arg:"" help:"The saga's id."`
-	Step    string `arg:"" help:"The step's path, as the inbox shows it."`
+	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
 	Comment string `short:"m" help:"Why; it goes into the journal."`
 }
 
@@ -144,9 +144,8 @@ func (a *app) decide(cl *client, o outputFlag, id, step, do string, body map[str
 	if err != nil {
 		return err
 	}
-	if o.json() {
-		a.raw(r.body)
-		return nil
+	if o.machine() {
+		return a.raw(r.body)
 	}
 	var v saga.StepView
 	if err := r.into(&v); err != nil {
@@ -163,7 +162,7 @@ func (a *app) decide(cl *client, o outputFlag, id, step, do string, body map[str
 type signalCmd struct {
 	serverFlags
 	outputFlag
-	Saga    string `arg:"" help:"The saga's id."`
+	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id."`
 	Name    string `arg:"" help:"The signal's name, as a step of the definition waits for it."`
 	Payload string `arg:"" optional:"" help:"JSON, @FILE or -; null without it."`
 	Key     string `placeholder:"KEY" help:"An idempotency key: the same signal under the same key is one signal."`
@@ -183,9 +182,8 @@ func (c *signalCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		a.raw(r.body)
-		return nil
+	if c.machine() {
+		return a.raw(r.body)
 	}
 	a.printf("%s sent\n", c.Name)
 	return nil

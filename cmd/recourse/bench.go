@@ -122,7 +122,7 @@ func (c *benchCmd) Run(a *app) error {
 	if err != nil {
 		return exit(exitFailed, fmt.Errorf("bench: %w; there are no figures", err))
 	}
-	if c.json() {
+	if c.machine() {
 		return a.encoded(r)
 	}
 	return r.Print(a.Stdout)
@@ -206,19 +206,6 @@ func withDatabase(url, name string) string {
 }
 
 func of(p *process) bench.Process { return bench.Process{URL: p.url, PID: p.cmd.Process.Pid} }
-
-// bar draws a bar on a terminal.
-func (a *app) bar(done, of int, what string) {
-	if !terminal(a.Stderr) {
-		return
-	}
-	const width = 30
-	full := done * width / max(of, 1)
-	fmt.Fprintf(a.Stderr, "\r\x1b[K[%s%s] %d/%d %s", strings.Repeat("#", full), strings.Repeat(".", width-full), done, of, what)
-	if done == of {
-		fmt.Fprint(a.Stderr, "\r\x1b[K")
-	}
-}
 
 // machine says what the figures were measured on.
 func machine() string {

@@ -93,7 +93,7 @@ func (b *benching) compare(c bench.Config) (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Floor, c.Database, c.Clients, c.Each, c.Rounds, c.Progress = of(floor), b.dbs.engine, b.size.clients, b.size.each, b.size.rounds, b.app.bar
+	c.Floor, c.Database, c.Clients, c.Each, c.Rounds, c.Progress = of(floor), b.dbs.engine, b.size.clients, b.size.each, b.size.rounds, b.app.meter()
 	r, err := bench.Run(b.app.ctx, c)
 	return &r, err
 }
@@ -111,7 +111,7 @@ func (b *benching) long() (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bench.Long(b.app.ctx, bench.LongConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Steps: b.size.steps, Rounds: b.size.rounds, Progress: b.app.bar})
+	return bench.Long(b.app.ctx, bench.LongConfig{Engine: engine, Stub: stub, Database: b.dbs.engine, Steps: b.size.steps, Rounds: b.size.rounds, Progress: b.app.meter()})
 }
 
 func (b *benching) overload() (benchReport, error) {
@@ -119,7 +119,7 @@ func (b *benching) overload() (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bench.Overload(b.app.ctx, bench.OverloadConfig{Engine: engine, Stub: stub, Clients: b.size.clients[0], Sustain: min(b.size.each, sustain), Each: b.size.each, Progress: b.app.bar})
+	return bench.Overload(b.app.ctx, bench.OverloadConfig{Engine: engine, Stub: stub, Clients: b.size.clients[0], Sustain: min(b.size.each, sustain), Each: b.size.each, Progress: b.app.meter()})
 }
 
 // sustain is how long overload looks for the rate that is sustained.
@@ -130,7 +130,7 @@ func (b *benching) parked() (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bench.Parked(b.app.ctx, bench.ParkedConfig{Engine: &benchEngine{benching: b}, Stub: stub, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Wake: b.size.wake, Progress: b.app.bar})
+	return bench.Parked(b.app.ctx, bench.ParkedConfig{Engine: &benchEngine{benching: b}, Stub: stub, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Wake: b.size.wake, Progress: b.app.meter()})
 }
 
 func (b *benching) recover() (benchReport, error) {
@@ -142,7 +142,7 @@ func (b *benching) recover() (benchReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := bench.RecoverConfig{Stub: stub, Slow: slow, Delay: slowDelay, Database: b.dbs.engine, Sagas: b.size.sagas, Progress: b.app.bar}
+	c := bench.RecoverConfig{Stub: stub, Slow: slow, Delay: slowDelay, Database: b.dbs.engine, Sagas: b.size.sagas, Progress: b.app.meter()}
 	engine := &benchEngine{benching: b}
 	if isPostgres(b.dbs.engine) { // else the file's lock tells that the node is dead
 		c.Lease = time.Second
@@ -153,7 +153,7 @@ func (b *benching) recover() (benchReport, error) {
 }
 
 func (b *benching) list() (benchReport, error) {
-	return bench.List(b.app.ctx, bench.ListConfig{Engine: &benchEngine{benching: b}, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Times: b.size.times, Progress: b.app.bar})
+	return bench.List(b.app.ctx, bench.ListConfig{Engine: &benchEngine{benching: b}, Database: b.dbs.engine, Seed: b.seed, Sagas: b.size.sagas, Times: b.size.times, Progress: b.app.meter()})
 }
 
 // verified checks the newest sagas of a database, 0 for all, as `recourse verify --database` does.
@@ -181,7 +181,7 @@ func (a *app) verified(database string, newest int) (int, error) {
 
 // before is a time since which at least the n newest sagas were started, "" if there are no more.
 func (v *verifying) before(n int) (string, error) {
-	store, err := v.openReader()
+	store, err := openReader(v.app.ctx, v.cmd.Database)
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ type cli struct {
 
 	Start   startCmd   `cmd:"" help:"Start a saga on a server."`
 	List    listCmd    `cmd:"" help:"List sagas."`
+	Top     topCmd     `cmd:"" help:"Watch what a server is at."`
 	Show    showCmd    `cmd:"" help:"Show a saga and tell its story."`
 	Journal journalCmd `cmd:"" help:"Print or follow a saga's journal."`
 	Inbox   inboxCmd   `cmd:"" help:"List what waits for a person."`
@@ -22,15 +23,19 @@ type cli struct {
 	Cancel  cancelCmd  `cmd:"" help:"Cancel a saga: what it did is undone."`
 	Pause   pauseCmd   `cmd:"" help:"Let a saga do nothing more for now."`
 	Resume  resumeCmd  `cmd:"" help:"Let a paused saga go on."`
+	Budget  budgetCmd  `cmd:"" help:"Set what a saga may cost."`
 
 	Definitions definitionsCmd `cmd:"" help:"Publish and list definitions."`
 
 	Replay replayCmd `cmd:"" help:"Tell the story of an exported journal, offline."`
 	Verify verifyCmd `cmd:"" help:"Check exported journals, or a database, against their definitions and the other side's ledger."`
 
+	Doctor  doctorCmd  `cmd:"" help:"Check a configuration, its database, and what it needs around it."`
 	Migrate migrateCmd `cmd:"" help:"Bring a database's schema up to date, or look at it."`
 	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database."`
 	Version versionCmd `cmd:"" help:"Print the version."`
+
+	Completion completionCmd `cmd:"" help:"Print a script that makes a shell complete commands, flags, names and ids."`
 
 	Bench benchCmd `cmd:"" help:"Measure what a saga costs beside the requests that it makes."`
 
@@ -48,10 +53,11 @@ type serverFlags struct {
 
 // outputFlag says for whom the output is.
 type outputFlag struct {
-	Output string `short:"o" enum:"text,json" default:"text" env:"RECOURSE_OUTPUT" help:"text for people, json for machines (numbers byte for byte)."`
+	Output string `short:"o" enum:"text,json,yaml" default:"text" env:"RECOURSE_OUTPUT" help:"text for people; json or yaml for machines (numbers byte for byte)."`
 }
 
-func (o outputFlag) json() bool { return o.Output == "json" }
+// machine says that a program reads the output: app.raw and app.encoded write it in the form that was asked for.
+func (o outputFlag) machine() bool { return o.Output != "text" }
 
 // databaseFlag says where sagas are kept.
 type databaseFlag struct {

@@ -14,13 +14,14 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// configFile gives the flags of `serve` their values from the file that
+// configFile gives the flags of `serve`, and of `doctor`, their values from the file that
 // --config names: the same names, in YAML; and llm, which has no flag. Flags and variables win over it.
 type configFile struct {
 	env    map[string]string
 	loaded bool
 	values map[string]string
 	llm    llm.Config // what stands under llm, which is no flag
+	wrong  error      // what `doctor` finds; `serve` does not start
 }
 
 var errConfig = errors.New("config file")
@@ -33,14 +34,17 @@ func (*configFile) Validate(*kong.Application) error { return nil }
 
 // Resolve implements kong.Resolver.
 func (f *configFile) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Flag) (any, error) {
-	if parent.Command == nil || parent.Command.Name != "serve" || flag.Name == "config" {
+	if parent.Command == nil || parent.Command.Name != "serve" && parent.Command.Name != "doctor" || flag.Name == "config" {
 		return nil, nil
 	}
 	if !f.loaded {
 		f.loaded = true
-		if err := f.load(ctx, parent.Command); err != nil {
+		i := slices.IndexFunc(ctx.Model.Children, func(n *kong.Node) bool { return n.Name == "serve" })
+		err := f.load(ctx, ctx.Model.Children[i])
+		if err != nil && parent.Command.Name == "serve" {
 			return nil, err
 		}
+		f.wrong = err
 	}
 	if v, ok := f.values[flag.Name]; ok {
 		return v, nil

@@ -68,16 +68,21 @@ func (c *applyCmd) Run(a *app) error {
 		return err
 	}
 	list := make([]applied, len(todo))
+	progress := a.progress("published", len(todo))
+	defer progress.end()
 	for i, p := range todo {
+		progress.at(i)
 		for _, w := range p.warnings {
+			progress.end()
 			a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 		}
 		d, created, err := publish(cl, p.kind, p.name, p.src)
+		progress.end()
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
 		list[i] = applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
-		if !c.json() {
+		if !c.machine() {
 			state, name := "unchanged", d.Name
 			if created {
 				state = "published"
@@ -88,7 +93,7 @@ func (c *applyCmd) Run(a *app) error {
 			a.printf("%s  %s %s %s\n", p.file, name, d.Version, state)
 		}
 	}
-	if c.json() {
+	if c.machine() {
 		return a.encoded(list)
 	}
 	return nil
@@ -106,8 +111,11 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 		return actions.find(name, version)
 	}
 	var acts, defs []publishing
+	progress := a.progress("checked", len(files))
+	defer progress.end()
 	bad := false
 	report := func(err error) {
+		progress.end()
 		a.note("%v", err)
 		bad = true
 	}
@@ -126,6 +134,7 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 		}
 	}
 	for i := range defs {
+		progress.at(len(files) - len(defs) + i)
 		def, errs := dsl.Parse(defs[i].file, defs[i].src, dsl.Options{Kinds: kinds.All(), Actions: find})
 		if errs != nil {
 			report(errs)
@@ -189,7 +198,7 @@ func (c *listDefinitionsCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.json() {
+	if c.machine() {
 		return listRaw(a, cl, "/v1/definitions", url.Values{}, 0)
 	}
 	list, err := pages[document](cl, "/v1/definitions", url.Values{}, 0)
@@ -200,6 +209,6 @@ func (c *listDefinitionsCmd) Run(a *app) error {
 	for _, d := range list {
 		rows = append(rows, []string{d.Name, d.Version, d.SHA256[:min(12, len(d.SHA256))], clock(d.CreatedAt.Time)})
 	}
-	a.table([]string{"DEFINITION", "VERSION", "SHA-256", "PUBLISHED"}, rows)
+	a.table([]column{{head: "DEFINITION", least: 16}, {head: "VERSION"}, {head: "SHA-256"}, {head: "PUBLISHED", extra: true}}, rows)
 	return nil
 }

@@ -73,5 +73,5 @@ func (d *demo) balance(ledger world.Ledger) {
 		rows = append(rows, []string{service, strconv.Itoa(requests), strconv.Itoa(b.Effects), strconv.Itoa(b.Undone), strconv.Itoa(b.Net)})
 	}
 	rows = append(rows, []string{"all", "", "", "", fmt.Sprint(sums.Net())})
-	d.table([]string{"SERVICE", "WRITES RECEIVED", "EFFECTS", "UNDONE", "NET"}, rows)
+	d.table([]column{{head: "SERVICE"}, {head: "WRITES RECEIVED"}, {head: "EFFECTS"}, {head: "UNDONE"}, {head: "NET"}}, rows)
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"recourse/internal/story"
 	"recourse/saga"
@@ -13,7 +16,7 @@ type inboxCmd struct {
 	serverFlags
 	outputFlag
 	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only of this kind: approval, in_doubt, stuck, held or budget."`
-	Saga string `placeholder:"ID" help:"Only of this saga."`
+	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only of this saga."`
 }
 
 // inboxEntry is an entry as the API shows it.
@@ -51,7 +54,7 @@ func (c *inboxCmd) Run(a *app) error {
 	if c.Saga != "" {
 		q.Set("saga", c.Saga)
 	}
-	if c.json() {
+	if c.machine() {
 		return listRaw(a, cl, "/v1/inbox", q, 0)
 	}
 	list, err := pages[inboxEntry](cl, "/v1/inbox", q, 0)
@@ -65,50 +68,82 @@ func (c *inboxCmd) Run(a *app) error {
 		if i > 0 {
 			a.printf("\n")
 		}
-		a.entry(e, cl)
+		a.entry(e)
 	}
 	return nil
 }
 
 // entry prints an entry, and the commands that deal with it.
-func (a *app) entry(e inboxEntry, cl *client) {
-	a.printf("%s  %s\n", story.Paint(e.Kind, story.Doubt, a.colour), story.Paint(story.Short(e.Title, 200), story.Strong, a.colour))
-	a.printf("  saga %s  %s  step %s, since %s\n", e.Saga, e.Definition, e.Path, clock(e.Since.Time))
+func (a *app) entry(e inboxEntry) {
+	title := 200
+	if a.tty {
+		title = max(a.columns()-len(e.Kind)-2, 1)
+	}
+	a.printf("%s  %s\n", story.Paint(e.Kind, story.Doubt, a.colour), story.Paint(story.Short(e.Title, title), story.Strong, a.colour))
+	where := fmt.Sprintf("saga %s  %s", e.Saga, e.Definition)
+	if e.Path != "" {
+		where += "  step " + e.Path
+	}
+	if since := clock(e.Since.Time); a.tty && a.columns() < roomy {
+		a.text(where+", "+age(time.Since(e.Since.Time))+" ago", 2)
+	} else {
+		a.text(where+", since "+since, 2)
+	}
 	if e.Request != nil {
-		a.printf("  sent: %s %s  key %s\n", e.Request.Method, story.Short(e.Request.URL, 200), e.Key)
+		a.text(fmt.Sprintf("sent: %s %s", e.Request.Method, story.Short(e.Request.URL, 200)), 3)
+		a.text("key "+e.Key, 1)
 	}
 	if len(e.Shown) > 0 {
-		a.printf("  shown: %s\n", story.Short(string(e.Shown), 200))
+		a.text("shown: "+story.Short(string(e.Shown), 200), 3)
 	}
-	a.printf("  %s\n", story.Short(e.Detail, 600))
+	a.text(inCommands(e.Detail), 6)
 	path := e.Path
 	if strings.ContainsAny(path, "[]") { // which some shells take for a pattern
 		path = "'" + path + "'"
 	}
 	switch e.Kind {
-	case saga.InboxBudget: // what is not named in the order stays as it is
-		raise, auth := `"2.00 USD"`, ""
-		if cl.key != "" {
-			auth = ` -H "Authorization: Bearer $RECOURSE_API_KEY"`
-		}
+	case saga.InboxBudget:
+		raise := `"2.00 USD"`
 		if strings.Contains(e.Detail, " tokens;") {
-			raise = `{"tokens": 100000}`
+			raise = "--tokens 100000"
 		}
-		a.printf("  → curl -X PATCH %s/v1/sagas/%s -H 'If-Match: *' -H 'Content-Type: application/json' -d '{\"budget\": %s}'%s\n", cl.base, e.Saga, raise, auth)
-		a.printf("  → recourse cancel %s --reason \"…\"\n", e.Saga)
+		a.command("recourse budget", e.Saga, raise)
+		a.command("recourse cancel", e.Saga, `--reason "…"`)
 		return
 	case saga.InboxApproval:
-		data := ""
+		approve := []string{"recourse approve", e.Saga, path}
 		if len(e.Form) > 0 {
-			data = " --data '{…}'"
+			approve = append(approve, "--data '{…}'")
 		}
-		a.printf("  → recourse approve %s %s%s\n", e.Saga, path, data)
-		a.printf("  → recourse reject %s %s --comment \"…\"\n", e.Saga, path)
+		a.command(approve...)
+		a.command("recourse reject", e.Saga, path, `--comment "…"`)
 		return
 	}
 	if e.Path == "" { // it is about the saga, not about a step
-		a.printf("  → recourse resume %s --reason \"…\"\n", e.Saga)
+		a.command("recourse resume", e.Saga, `--reason "…"`)
 		return
 	}
-	a.printf("  → recourse resolve %s %s --outcome %s --reason \"…\"\n", e.Saga, path, strings.Join(e.Actions, "|"))
+	a.command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
+}
+
+// command prints what to type: on a terminal over several lines, as a shell takes it, where one is too narrow.
+func (a *app) command(parts ...string) {
+	line := "  →"
+	for _, part := range parts {
+		if n := utf8.RuneCountInString(line) + utf8.RuneCountInString(part); a.tty && n+3 > a.columns() && line != "  →" {
+			a.printf("%s \\\n", line)
+			line = "     "
+		}
+		line += " " + part
+	}
+	a.printf("%s\n", line)
+}
+
+// text prints a text below an entry's head: on a terminal broken between words, over so many lines at most.
+func (a *app) text(text string, lines int) {
+	if !a.tty {
+		a.printf("  %s\n", story.Short(text, 600))
+		return
+	}
+	a.printf("%s\n", wrapped(text, "  ", a.columns(), lines))
 }

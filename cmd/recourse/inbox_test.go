@@ -57,7 +57,7 @@ steps:
 		return ""
 	}
 	sh(strings.Replace(line("approve"), "{…}", `{"limit": 3}`, 1) + " --yes")
-	if out := sh(line("PATCH")); !strings.Contains(out, `"budget":"2.00"`) {
+	if out := sh(line("recourse budget")); !strings.Contains(out, "of 2.00 USD") {
 		t.Errorf("raised: %s", out)
 	}
 	sh(line("cancel"))

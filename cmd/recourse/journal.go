@@ -17,7 +17,7 @@ import (
 type journalCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id."`
 	Follow bool   `short:"f" help:"Stay until the saga ends."`
 }
 
@@ -33,9 +33,11 @@ func (c *journalCmd) Run(a *app) error {
 	}
 	teller := story.New(cl.definition(v.Definition, v.Version))
 	show := func(raw []byte) error {
-		if c.json() {
-			a.printf("{\"saga\":%q,%s\n", v.ID, bytes.TrimPrefix(raw, []byte("{")))
-			return nil
+		if c.machine() {
+			if a.yaml { // each record is a document
+				a.printf("---\n")
+			}
+			return a.raw(fmt.Appendf(nil, "{\"saga\":%q,%s", v.ID, bytes.TrimPrefix(raw, []byte("{"))))
 		}
 		var r journal.Record
 		if err := json.Unmarshal(raw, &r); err != nil {
@@ -46,7 +48,14 @@ func (c *journalCmd) Run(a *app) error {
 		}
 		return nil
 	}
-	return cl.stream(c.Saga, c.Follow, show)
+	return cl.stream(c.Saga, c.Follow, show, a.remark)
+}
+
+// remark notes a text, if there is one.
+func (a *app) remark(text string) {
+	if text != "" {
+		a.note("%s", text)
+	}
 }
 
 // errCut: the answer ended in the middle.
@@ -55,19 +64,38 @@ var errCut = errors.New("the server's answer was cut off: try again")
 // retryStream is how long to wait before a stream that broke is asked for again.
 const retryStream = 500 * time.Millisecond
 
-// stream shows each record, and those to come if asked, until the saga has ended.
-func (c *client) stream(id string, follow bool, show func(raw []byte) error) error {
+// away is how long a server that has answered may be away before its journal is not followed any more.
+const away = time.Minute
+
+// stream shows each record, and those to come if asked, until the saga has ended. A server that goes away
+// meanwhile is waited for: lost is told so, and with "" when it is back.
+func (c *client) stream(id string, follow bool, show func(raw []byte) error, lost func(text string)) error {
 	accept, prefix := "application/x-ndjson", ""
 	if follow {
 		accept, prefix = "text/event-stream", "data:"
 	}
 	last := ""
+	var answered time.Time
+	gone := false
 	for {
 		resp, err := c.open(call{method: http.MethodGet, path: sagaPath(id, "journal"), accept: accept, header: map[string]string{"Last-Event-ID": last}})
+		if follow && codeOf(err) == exitUnreachable && time.Since(answered) < away && c.pause(retryStream) {
+			if !gone {
+				lost("the server does not answer: trying again")
+			}
+			gone = true
+			continue
+		}
 		if err != nil {
 			return err
 		}
+		if gone {
+			lost("")
+		}
+		gone = false
+		answered = time.Now()
 		ended, err := records(resp, prefix, &last, show)
+		answered = time.Now()
 		resp.Body.Close()
 		if follow && errors.Is(err, errCut) {
 			err = nil

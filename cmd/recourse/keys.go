@@ -66,7 +66,7 @@ func (c *createKeyCmd) Run(a *app) error {
 	if err := store.AddKey(a.ctx, k); err != nil {
 		return fmt.Errorf("store the key: %w", err)
 	}
-	if c.json() {
+	if c.machine() {
 		v := viewKey(k)
 		v.Key = secret
 		return a.encoded(v)
@@ -99,10 +99,10 @@ func (c *listKeysCmd) Run(a *app) error {
 		views[i] = v
 		rows = append(rows, []string{v.ID, v.Name, v.Role, v.CreatedAt, v.ExpiresAt})
 	}
-	if c.json() {
+	if c.machine() {
 		return a.encoded(views)
 	}
-	a.table([]string{"KEY", "NAME", "ROLE", "CREATED", "EXPIRES"}, rows)
+	a.table([]column{{head: "KEY"}, {head: "NAME", least: 8}, {head: "ROLE"}, {head: "CREATED", least: 10, extra: true}, {head: "EXPIRES", least: 10}}, rows)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"net/url"
+	"time"
 
 	"recourse/saga"
 )
@@ -10,10 +11,12 @@ import (
 type listCmd struct {
 	serverFlags
 	outputFlag
-	Definition string   `short:"d" placeholder:"NAME" help:"Only of this definition."`
-	Status     string   `short:"s" placeholder:"STATUS" help:"Only of this status, or several with commas."`
+	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only of this definition."`
+	Status     string   `short:"s" completion-predictor:"status" placeholder:"STATUS" help:"Only of this status, or several with commas."`
 	Label      []string `short:"l" sep:"none" placeholder:"K=V" help:"Only with this label; repeatable."`
 	Query      string   `short:"q" placeholder:"TEXT" help:"Found in the id's beginning, the name, labels or the reason."`
+	After      string   `placeholder:"TIME" help:"Only started after this time, or in the last 24h, 7d."`
+	Before     string   `placeholder:"TIME" help:"Only started before this time, or longer ago than 24h, 7d."`
 	Limit      int      `default:"50" help:"The most to list, newest first; 0 for all."`
 }
 
@@ -29,6 +32,15 @@ func (c *listCmd) Run(a *app) error {
 			q.Set(name, value)
 		}
 	}
+	for _, bound := range []struct{ flag, text, name string }{{"--after", c.After, "started_after"}, {"--before", c.Before, "started_before"}} {
+		at, err := instant(bound.flag, bound.text)
+		if err != nil {
+			return err
+		}
+		if !at.IsZero() {
+			q.Set(bound.name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
 	labels, err := pairs("--label", c.Label)
 	if err != nil {
 		return err
@@ -36,23 +48,39 @@ func (c *listCmd) Run(a *app) error {
 	for k, v := range labels {
 		q.Set("label."+k, v)
 	}
-	if c.json() {
+	if c.machine() {
 		return listRaw(a, cl, "/v1/sagas", q, max(c.Limit, 0))
 	}
 	list, err := pages[saga.View](cl, "/v1/sagas", q, max(c.Limit, 0))
 	if err != nil {
 		return err
 	}
+	a.sagas(list)
+	return nil
+}
+
+// roomy is how wide a terminal is that has room for times in full.
+const roomy = 110
+
+// sagas prints a table of sagas. On a narrow terminal it says how old they are instead of when they were started.
+func (a *app) sagas(list []saga.View) {
+	columns := []column{{head: "SAGA"}, {head: "DEFINITION", least: 8}, {head: "STATUS"}, {head: "STARTED"}, {head: "COST", extra: true}, {head: "WHY", least: 6, extra: true}}
+	short := a.tty && a.columns() < roomy
+	if short {
+		columns[3].head = "AGE"
+	}
 	var rows [][]string
 	for _, v := range list {
-		why := ""
+		why, started := "", clock(v.CreatedAt.Time)
 		if v.Reason != nil {
 			why = v.Reason.Title
 		}
-		rows = append(rows, []string{v.ID, v.Definition + " " + v.Version, string(v.Status), clock(v.CreatedAt.Time), money(v.Cost), why})
+		if short {
+			started = age(time.Since(v.CreatedAt.Time))
+		}
+		rows = append(rows, []string{v.ID, v.Definition + " " + v.Version, string(v.Status), started, money(v.Cost), why})
 	}
-	a.table([]string{"SAGA", "DEFINITION", "STATUS", "STARTED", "COST", "WHY"}, rows)
-	return nil
+	a.table(columns, rows)
 }
 
 // listRaw prints a list as one JSON array, its entries as the server gave them.

@@ -21,7 +21,7 @@ func (c *migrateUpCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := migrations.Up(a.ctx, d); err != nil {
+	if err := a.during("migrating the database", func() error { return migrations.Up(a.ctx, d) }); err != nil {
 		return databaseError(c.Database, err)
 	}
 	at, _, err := migrations.Version(a.ctx, d)
@@ -47,7 +47,7 @@ func (c *migrateStatusCmd) Run(a *app) error {
 	if err != nil {
 		return databaseError(c.Database, err)
 	}
-	if c.json() {
+	if c.machine() {
 		if err := a.encoded(map[string]int{"at": at, "newest": newest}); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (c *migrateDownCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := migrations.Down(a.ctx, d, c.Steps); err != nil {
+	if err := a.during("undoing "+count(c.Steps, "step"), func() error { return migrations.Down(a.ctx, d, c.Steps) }); err != nil {
 		return fmt.Errorf("migrate down: %w", databaseError(c.Database, err))
 	}
 	a.printf("%d steps undone\n", c.Steps)

@@ -11,8 +11,8 @@ import (
 type resolveCmd struct {
 	serverFlags
 	outputFlag
-	Saga      string `arg:"" help:"The saga's id."`
-	Step      string `arg:"" help:"The step's path, as the inbox shows it."`
+	Saga      string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Step      string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
 	Outcome   string `required:"" enum:"succeeded,failed,retry,skip,compensated" help:"succeeded, failed, retry, skip or compensated."`
 	SetOutput string `name:"set-output" placeholder:"JSON" help:"With succeeded: the step's output, for the steps behind it. JSON, @FILE or -."`
 	NewKey    bool   `help:"With retry, after a definite failure: send under a new key."`
@@ -37,22 +37,16 @@ func (c *resolveCmd) Run(a *app) error {
 	if c.NewKey {
 		body["new_key"] = true
 	}
-	seq := c.IfSeq
-	if seq == 0 {
-		var v saga.View
-		if _, err := cl.get(sagaPath(c.Saga), &v); err != nil {
-			return err
-		}
-		seq = v.Seq
-	}
-	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(c.Saga, "steps", c.Step, "resolve"), body: body,
-		header: map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(seq))}})
+	seq, err := cl.seq(c.Saga, c.IfSeq)
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		a.raw(r.body)
-		return nil
+	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(c.Saga, "steps", c.Step, "resolve"), body: body, header: ifMatch(seq)})
+	if err != nil {
+		return err
+	}
+	if c.machine() {
+		return a.raw(r.body)
 	}
 	var v saga.StepView
 	if err := r.into(&v); err != nil {
@@ -72,9 +66,8 @@ func (a *app) order(f serverFlags, o outputFlag, id, what string, body map[strin
 	if err != nil {
 		return err
 	}
-	if o.json() {
-		a.raw(r.body)
-		return nil
+	if o.machine() {
+		return a.raw(r.body)
 	}
 	var v saga.View
 	if err := json.Unmarshal(r.body, &v); err != nil {
@@ -90,7 +83,7 @@ func (a *app) order(f serverFlags, o outputFlag, id, what string, body map[strin
 type retryCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id."`
 	From   string `placeholder:"STEP" help:"The step that waits, to be sure that it is this one."`
 	NewKey bool   `help:"After a definite failure: send under a new key."`
 	Reason string `short:"r" required:"" help:"Why; it goes into the journal."`
@@ -111,7 +104,7 @@ func (c *retryCmd) Run(a *app) error {
 type cancelCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
 	Mode   string `enum:"compensate,stop" default:"compensate" help:"compensate: undo what was done. stop: leave it."`
 	Reason string `short:"r" help:"Why; it goes into the journal."`
 }
@@ -124,7 +117,7 @@ func (c *cancelCmd) Run(a *app) error {
 type pauseCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
 	Reason string `short:"r" help:"Why; it goes into the journal."`
 }
 
@@ -136,7 +129,7 @@ func (c *pauseCmd) Run(a *app) error {
 type resumeCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
 	Reason string `short:"r" help:"Why; it goes into the journal."`
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"recourse/internal/story"
@@ -13,32 +12,28 @@ import (
 	"recourse/saga"
 )
 
-// raw prints a JSON answer byte for byte, with a line break.
-func (a *app) raw(body []byte) {
+// raw prints a JSON answer byte for byte, with a line break; as YAML if that was asked for.
+func (a *app) raw(body []byte) error {
+	if a.yaml {
+		text, err := yamlOf(body)
+		if err != nil {
+			return err
+		}
+		a.Stdout.Write(text)
+		return nil
+	}
 	a.Stdout.Write(bytes.TrimRight(body, "\n"))
 	io.WriteString(a.Stdout, "\n")
+	return nil
 }
 
-// encoded prints a value as JSON.
+// encoded prints a value as raw does.
 func (a *app) encoded(v any) error {
 	b, err := journal.Encode(v)
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
-	a.raw(b)
-	return nil
-}
-
-// table prints rows under a head, in columns.
-func (a *app) table(head []string, rows [][]string) {
-	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{head}, rows...) {
-		for i := range row {
-			row[i] = story.Short(row[i], 100)
-		}
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	w.Flush()
+	return a.raw(b)
 }
 
 // tones of statuses.
@@ -60,6 +55,21 @@ func (a *app) status(s saga.Status) string { return story.Paint(string(s), toneO
 
 // clock writes a time for people.
 func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// age writes how long ago something was, in at most four characters.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
 
 // money writes what a saga cost, "" for nothing.
 func money(c saga.CostView) string {

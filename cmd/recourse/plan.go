@@ -48,7 +48,7 @@ func (c *planCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.json() {
+	if c.machine() {
 		return a.encoded(p)
 	}
 	a.planned(p)

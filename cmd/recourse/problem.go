@@ -20,8 +20,11 @@ type problem struct {
 	Step   string         `json:"step"`
 }
 
-// Error implements error, in one line and one more for each finding.
+// Error implements error, in the words of the command line: in one line, and one more for each finding that it does not tell.
 func (p *problem) Error() string {
+	if len(p.Errors) == 1 && p.Errors[0].Detail == p.Detail && p.Errors[0].Pointer != "" && p.Errors[0].Line == 0 {
+		return inCommands(p.Errors[0].Pointer + ": " + p.Detail)
+	}
 	text := p.Title
 	if p.Detail != "" && p.Detail != p.Title {
 		text += ": " + p.Detail
@@ -39,7 +42,7 @@ func (p *problem) Error() string {
 		}
 		text += fmt.Sprintf("\n  %s: %s", strings.TrimPrefix(where+": "+f.Code, ": "), f.Detail)
 	}
-	return text
+	return inCommands(text)
 }
 
 // problemOf reads an error answer and gives it its exit code.

@@ -2,33 +2,115 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"time"
+
+	"recourse/internal/story"
 )
 
-// progress is a line on a terminal that counts.
+// progress is a line on a terminal that says how far long work is, how fast it goes and how long it still takes.
+// It is on Stderr, and nowhere if that is no terminal.
 type progress struct {
 	app   *app
+	what  string // "sagas"
+	of    int    // 0: not known
 	live  bool
+	began time.Time
 	shown time.Time
 }
 
-const progressEvery = 200 * time.Millisecond
+const (
+	progressEvery = 200 * time.Millisecond
+	barWidth      = 24
+)
 
-// progress counts on Stderr if that is a terminal.
-func (a *app) progress() *progress {
-	return &progress{app: a, live: terminal(a.Stderr) && a.env["TERM"] != "dumb"}
+// progress counts things of a kind.
+func (a *app) progress(what string, of int) *progress {
+	return &progress{app: a, what: what, of: of, live: terminal(a.Stderr) && a.env["TERM"] != "dumb", began: time.Now()}
 }
 
-func (p *progress) tick(n int) {
+// at says that n of them are done.
+func (p *progress) at(n int) {
 	if now := time.Now(); p.live && now.Sub(p.shown) >= progressEvery {
 		p.shown = now
-		fmt.Fprintf(p.app.Stderr, "\r%d sagas", n)
+		fmt.Fprintf(p.app.Stderr, "\r%s\x1b[K", story.Short(p.line(n, now.Sub(p.began)), p.columns()-1))
 	}
 }
 
-// end wipes the line.
+// end wipes the line, so that what comes next begins at its left.
 func (p *progress) end() {
 	if !p.shown.IsZero() {
 		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
+		p.shown = time.Time{}
+	}
+}
+
+// line is what is shown after some time.
+func (p *progress) line(n int, took time.Duration) string {
+	text := fmt.Sprintf("%d %s", n, p.what)
+	if p.of > 0 {
+		full := min(n, p.of) * barWidth / p.of
+		text = fmt.Sprintf("[%s%s] %d/%d %s", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), n, p.of, p.what)
+	}
+	ms := took.Milliseconds()
+	if n == 0 || ms == 0 {
+		return text
+	}
+	rate := int64(n) * 10_000 / ms // in tenths a second
+	if rate >= 1000 {
+		text += fmt.Sprintf("  %d/s", rate/10)
+	} else {
+		text += fmt.Sprintf("  %d.%d/s", rate/10, rate%10)
+	}
+	if p.of > n {
+		text += fmt.Sprintf("  %s left", span(took/time.Duration(n)*time.Duration(p.of-n)))
+	}
+	return text
+}
+
+func (p *progress) columns() int {
+	if f, ok := p.app.Stderr.(*os.File); ok {
+		if n, _ := sizeOf(f); n > 0 {
+			return n
+		}
+	}
+	return usualColumns
+}
+
+// meter is progress of one kind of work after another.
+func (a *app) meter() func(done, of int, what string) {
+	var p *progress
+	return func(done, of int, what string) {
+		if p == nil || p.what != what || p.of != of {
+			p = a.progress(what, of)
+		}
+		p.at(done)
+		if done >= of {
+			p.end()
+			p = nil
+		}
+	}
+}
+
+// during shows how long something takes that cannot be counted.
+func (a *app) during(what string, do func() error) error {
+	p := a.progress(what, 0)
+	if !p.live {
+		return do()
+	}
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	every := time.NewTicker(progressEvery)
+	defer every.Stop()
+	defer p.end()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case now := <-every.C:
+			p.shown = now
+			fmt.Fprintf(a.Stderr, "\r%s  %s\x1b[K", story.Short(what, p.columns()-12), span(now.Sub(p.began)))
+		}
 	}
 }

@@ -37,13 +37,10 @@ var loopback = []string{"127.0.0.0/8", "::1", "localhost"}
 // local is one saga being run here.
 type local struct {
 	*node
-	app   *app
-	def   *saga.Definition
-	id    uuid.UUID
-	m     *saga.Machine
-	all   []journal.Record
-	stop  uuid.UUID // of the cancel that an interrupt made
-	shown func(l *local, fresh []journal.Record)
+	watched
+	app  *app
+	stop uuid.UUID // of the cancel that an interrupt made
+	show viewer
 }
 
 // Run runs one saga; it is ok if the saga succeeds. The first interrupt cancels
@@ -86,13 +83,7 @@ func (c *runCmd) Run(a *app) error {
 	if err := n.start(ctx); err != nil {
 		return err
 	}
-	l := &local{node: n, app: a, shown: lines(a)}
-	switch {
-	case c.json():
-		l.shown = func(*local, []journal.Record) {}
-	case a.live:
-		l.shown = tree(a)
-	}
+	l := &local{node: n, app: a}
 	err = l.run(c, o)
 	stop()
 	if e := n.wait(); err == nil {
@@ -109,11 +100,12 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 	if err := l.begin(c.File, actions, o); err != nil {
 		return err
 	}
+	l.show = l.app.viewer(l.def, c.machine())
 	if err := l.follow(); err != nil {
 		return err
 	}
 	v := l.m.View()
-	if c.json() {
+	if c.machine() {
 		if err := l.app.encoded(v); err != nil {
 			return err
 		}
@@ -122,7 +114,7 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 		return outcome(v.ID, v.Status)
 	}
 	for _, e := range l.m.Inbox() {
-		l.app.note("%s. %s", e.Title, e.Detail)
+		l.app.note("%s. %s", e.Title, inCommands(e.Detail))
 	}
 	if c.Database == "" {
 		return exit(exitFailed, errors.New("the saga waits for a person, and is gone now: run it with --database to keep it"))
@@ -183,10 +175,12 @@ func (l *local) follow() error {
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()
 	interrupted := l.app.ctx.Done()
+	defer l.show.end(&l.watched)
 	for {
 		if err := l.read(); err != nil {
 			return err
 		}
+		l.show.tick(&l.watched)
 		answered := l.stop.IsNil() || l.m.Folded(l.stop)
 		if l.m.Status().Terminal() || answered && len(l.m.Inbox()) > 0 {
 			return nil
@@ -209,21 +203,19 @@ func (l *local) read() error {
 	if err != nil {
 		return fmt.Errorf("read journal: %w", err)
 	}
-	for _, r := range fresh {
-		if err := l.m.Apply(r); err != nil {
-			return err
-		}
+	if len(fresh) == 0 {
+		return nil
 	}
-	if len(fresh) > 0 {
-		l.all = append(l.all, fresh...)
-		l.shown(l, fresh)
+	if err := l.add(fresh); err != nil {
+		return err
 	}
+	l.show.grew(&l.watched, fresh)
 	return nil
 }
 
 // cancel orders the saga to undo what it did.
 func (l *local) cancel() error {
-	l.app.note("interrupted: cancelling the saga; interrupt again to leave it as it is")
+	l.show.say(&l.watched, "interrupted: cancelling the saga; interrupt again to leave it as it is")
 	var err error
 	if l.stop, err = uuid.NewV7(); err != nil {
 		return fmt.Errorf("cancel: %w", err)

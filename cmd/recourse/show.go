@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
@@ -16,8 +18,9 @@ import (
 type showCmd struct {
 	serverFlags
 	outputFlag
-	Saga  string `arg:"" help:"The saga's id."`
-	Steps bool   `help:"A table of the steps instead of the story."`
+	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id."`
+	Steps  bool   `help:"A table of the steps instead of the story."`
+	Follow bool   `short:"f" help:"Show it live until it ends; exit 1 unless it succeeds."`
 }
 
 // Run shows a saga.
@@ -31,9 +34,11 @@ func (c *showCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if c.json() {
-		a.raw(r.body)
-		return nil
+	if c.Follow {
+		return c.follow(a, cl, v)
+	}
+	if c.machine() {
+		return a.raw(r.body)
 	}
 	a.view(v)
 	if c.Steps {
@@ -44,13 +49,42 @@ func (c *showCmd) Run(a *app) error {
 		return err
 	}
 	a.printf("\n")
-	if err := a.tell(cl.definition(v.Definition, v.Version), records); err != nil {
+	def := cl.definition(v.Definition, v.Version)
+	if err := a.tell(def, records); err != nil {
 		return err
 	}
+	a.waiting(cl, v, def, records)
 	if len(v.Open) > 0 {
 		a.printf("\nIt waits for a person: see `recourse inbox --saga %s`\n", v.ID)
 	}
 	return nil
+}
+
+// waiting says what a saga waits for that has not ended.
+func (a *app) waiting(cl *client, v saga.View, def *saga.Definition, records []journal.Record) {
+	if def == nil || v.Status.Terminal() {
+		return
+	}
+	w := &watched{def: def, id: uuid.FromStringOrNil(v.ID), m: saga.New(def, uuid.FromStringOrNil(v.ID))}
+	if w.add(records) != nil {
+		return // a journal of another release has been told, as far as that goes
+	}
+	views, err := saga.Steps(def, w.m, records)
+	if err != nil {
+		return
+	}
+	waits, now := w.waits(views), cl.clock()()
+	if len(waits) > 0 {
+		a.printf("\n")
+	}
+	for _, s := range views {
+		if wait, ok := waits[s.Path]; ok {
+			a.printf("%s %s\n", s.Path, wait.text(now))
+		}
+	}
+	if len(waits) == 0 && v.Status == saga.Waiting && v.Parent != "" {
+		a.printf("\nwaits for the end of its parent, saga %s\n", v.Parent)
+	}
 }
 
 func (a *app) view(v saga.View) {
@@ -91,7 +125,7 @@ func (c *showCmd) steps(a *app, cl *client) error {
 		rows = append(rows, []string{s.Path, s.Kind, string(s.Status), strconv.Itoa(len(s.Attempts)), s.Key, last})
 	}
 	a.printf("\n")
-	a.table([]string{"STEP", "KIND", "STATUS", "ATTEMPTS", "KEY", "OUTPUT OR ERROR"}, rows)
+	a.table([]column{{head: "STEP", least: 12}, {head: "KIND"}, {head: "STATUS"}, {head: "ATTEMPTS", extra: true}, {head: "KEY", extra: true}, {head: "OUTPUT OR ERROR", least: 20}}, rows)
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 type startCmd struct {
 	serverFlags
 	outputFlag
-	Definition string        `arg:"" help:"The definition's name."`
+	Definition string        `arg:"" completion-predictor:"definition" help:"The definition's name."`
 	Input      string        `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
 	DefVersion string        `name:"version" placeholder:"vN" help:"A version other than the newest."`
 	Label      []string      `short:"l" sep:"none" placeholder:"K=V" help:"A label; repeatable."`
@@ -56,8 +56,10 @@ func (c *startCmd) Run(a *app) error {
 			return err
 		}
 	}
-	if c.json() {
-		a.raw(r.body)
+	if c.machine() {
+		if err := a.raw(r.body); err != nil {
+			return err
+		}
 	} else {
 		why := ""
 		if v.Reason != nil {

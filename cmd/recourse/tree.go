@@ -2,108 +2,106 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
 )
 
-// lines shows a saga line by line.
-func lines(a *app) func(*local, []journal.Record) {
-	var t *story.Teller
-	return func(l *local, fresh []journal.Record) {
-		if t == nil {
-			t = story.New(l.def)
-		}
-		for _, r := range fresh {
-			for _, line := range t.Tell(r) {
-				a.printf("%s\n", line.Format(t.Width(), a.colour))
-			}
-		}
-	}
-}
-
-// tree shows a saga as its steps, redrawn in place as they change.
-func tree(a *app) func(*local, []journal.Record) {
-	drawn := 0
-	columns := width(a)
-	return func(l *local, _ []journal.Record) {
-		views, err := saga.Steps(l.def, l.m, l.all)
-		if err != nil {
-			return // the machine took the records, so they can be read
-		}
-		if drawn > 0 {
-			a.printf("\x1b[%dA\x1b[J", drawn)
-		}
-		rows := drawing(l, views)
-		for _, r := range rows {
-			a.printf("%s\n", story.Paint(story.Short(r.text, columns-1), r.tone, a.colour))
-		}
-		drawn = len(rows)
-	}
-}
-
-// width is how many characters fit a line: a line that wraps would not be redrawn right.
-func width(a *app) int {
-	if f, ok := a.Stdout.(*os.File); ok {
-		if n := columnsOf(f); n > 0 {
-			return n
-		}
-	}
-	if n, err := strconv.Atoi(a.env["COLUMNS"]); err == nil && n > 20 {
-		return n
-	}
-	return 80
-}
-
+// row is a line of a drawing.
 type row struct {
-	text string
-	tone story.Tone
+	text  string
+	tone  story.Tone
+	step  bool
+	moves bool // the step is under way, or waits
 }
 
 // marks of a step's statuses.
 var marks = map[saga.StepStatus]row{
-	saga.Pending:       {"·", story.Dimmed},
-	saga.StepRunning:   {"→", story.Plain},
-	saga.StepWaiting:   {"…", story.Plain},
-	saga.StepSucceeded: {"✓", story.Good},
-	saga.StepFailed:    {"✗", story.Bad},
-	saga.StepSkipped:   {"–", story.Dimmed},
-	saga.StepInDoubt:   {"?", story.Doubt},
-	saga.StepHeld:      {"!", story.Doubt},
-	saga.StepUndoing:   {"←", story.Back},
-	saga.StepUndone:    {"↺", story.Back},
-	saga.StepUndoFail:  {"✗", story.Bad},
+	saga.Pending:       {text: "·", tone: story.Dimmed},
+	saga.StepRunning:   {text: "→", tone: story.Plain, moves: true},
+	saga.StepWaiting:   {text: "…", tone: story.Plain, moves: true},
+	saga.StepSucceeded: {text: "✓", tone: story.Good},
+	saga.StepFailed:    {text: "✗", tone: story.Bad},
+	saga.StepSkipped:   {text: "–", tone: story.Dimmed},
+	saga.StepInDoubt:   {text: "?", tone: story.Doubt, moves: true},
+	saga.StepHeld:      {text: "!", tone: story.Doubt, moves: true},
+	saga.StepUndoing:   {text: "←", tone: story.Back, moves: true},
+	saga.StepUndone:    {text: "↺", tone: story.Back},
+	saga.StepUndoFail:  {text: "✗", tone: story.Bad, moves: true},
 }
 
-func drawing(l *local, views []saga.StepView) []row {
-	v := l.m.View()
-	head := fmt.Sprintf("%s %s  %s", v.Definition, v.ID, v.Status)
-	if c := money(v.Cost); c != "" {
-		head += "  " + c
+// drawing is a saga as lines for so many columns.
+func drawing(w *watched, now time.Time, columns int) ([]row, error) {
+	views, err := saga.Steps(w.def, w.m, w.all)
+	if err != nil {
+		return nil, err
 	}
-	rows := []row{{head, toneOf(v.Status)}}
-	names := 0
-	for _, s := range views {
-		names = max(names, len(s.Path))
+	v := w.m.View()
+	rows := title(v, now, columns)
+	waits := w.waits(views)
+	branches := layout(w.def)
+	labels, names := make([]string, len(views)), 0
+	for i, s := range views {
+		labels[i] = branches.label(s.Path)
+		names = max(names, utf8.RuneCountInString(labels[i]))
 	}
-	for _, s := range views {
+	names = min(names, max(columns/2, 12))
+	for i, s := range views {
 		m := marks[s.Status]
-		rows = append(rows, row{strings.TrimRight(fmt.Sprintf("  %s %-*s  %s", m.text, names, s.Path, doing(s)), " "), m.tone})
+		text := doing(s)
+		if wait, ok := waits[s.Path]; ok && m.moves {
+			text = strings.TrimSuffix(wait.text(now)+", "+text, ", ")
+		}
+		m.step, m.moves = true, m.moves && !branches.block(s.Path)
+		m.text = strings.TrimRight(fmt.Sprintf("  %s %-*s  %s", m.text, names, story.Short(labels[i], names), text), " ")
+		rows = append(rows, m)
 	}
 	if v.Reason != nil {
-		rows = append(rows, row{"  why: " + v.Reason.Title, story.Bad})
+		rows = append(rows, row{text: "  why: " + v.Reason.Title, tone: story.Bad})
 	}
 	for _, left := range v.Residual {
-		rows = append(rows, row{"  remains: " + left.Path + ": " + left.Why, story.Bad})
+		rows = append(rows, row{text: "  remains: " + left.Path + ": " + left.Why, tone: story.Bad})
 	}
-	if v.WakeAt != nil {
-		rows = append(rows, row{"  wakes up at " + clock(v.WakeAt.Time), story.Dimmed})
+	if v.Parent != "" && v.Status == saga.Waiting && len(waits) == 0 {
+		rows = append(rows, row{text: "  waits for the end of its parent, saga " + v.Parent, tone: story.Dimmed})
 	}
-	return rows
+	return rows, nil
+}
+
+// title is what stands above the steps: in two lines where one has no room.
+func title(v saga.View, now time.Time, columns int) []row {
+	if v.EndedAt != nil {
+		now = v.EndedAt.Time
+	}
+	about := fmt.Sprintf("%s  %s", v.Status, elapsed(now.Sub(v.CreatedAt.Time)))
+	if c := money(v.Cost); c != "" {
+		about += "  " + c
+		if v.Cost.Budget != "" {
+			about += " of " + v.Cost.Budget
+		}
+	}
+	one := fmt.Sprintf("%s %s  %s", v.Definition, v.ID, about)
+	if utf8.RuneCountInString(one) < columns {
+		return []row{{text: one, tone: toneOf(v.Status)}}
+	}
+	return []row{{text: v.Definition + "  " + about, tone: toneOf(v.Status)}, {text: v.ID, tone: story.Dimmed}}
+}
+
+// elapsed writes how long a saga has taken.
+func elapsed(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d.%d s", d/time.Second, d%time.Second/(100*time.Millisecond))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
 // doing says what a step is at, or came to.
@@ -114,6 +112,12 @@ func doing(s saga.StepView) string {
 		if !at.Query {
 			tries[at.Way]++
 		}
+	}
+	switch s.Status {
+	case saga.StepUndoing:
+		parts = append(parts, "being undone")
+	case saga.StepUndone:
+		parts = append(parts, "undone")
 	}
 	if n := tries[journal.Do]; n > 1 {
 		parts = append(parts, fmt.Sprintf("%d attempts", n))

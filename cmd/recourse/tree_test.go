@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/story/storytest"
 	"recourse/journal"
@@ -31,27 +35,151 @@ steps:
     set: y
 `
 
-// The tree, as it is after each record, with the lines that it goes back over.
+// blocks has steps inside of others, and all that a saga may wait for.
+const blocksSource = `saga: blocks
+budget: {amount: 5.00 USD, on_exceed: ask}
+steps:
+  - id: both
+    parallel:
+      - {id: seat, http: POST https://air.example/seats, body: {}, cost: 0.50 USD, in_doubt: retry, compensate: {http: "DELETE https://air.example/seats/${output.id}"}}
+      - {id: meal, task: kitchen.cook}
+      - {id: car, sleep: 90s}
+  - id: pages
+    foreach: [1, 2]
+    steps:
+      - {id: fetch, http: POST https://air.example/pages, body: {}, in_doubt: retry}
+      - {id: sure, approval: {title: Sure?, approvers: [ann]}, timeout: 2h}
+  - {id: word, signal: com.shop.paid}
+  - {id: child, run: other}
+`
+
+// watching draws a played saga on a screen, as it is after each record, and tells what there is to see when it changes.
+func watching(t *testing.T, p storytest.Played, columns, rows int) string {
+	t.Helper()
+	var out bytes.Buffer
+	on := &screen{columns: columns, rows: rows}
+	a := &app{Main: Main{Stdout: &out}, env: map[string]string{"COLUMNS": strconv.Itoa(columns), "LINES": strconv.Itoa(rows)}}
+	w := &watched{def: p.Def, id: p.ID, m: saga.New(p.Def, p.ID)}
+	show := newTree(a)
+	var told strings.Builder
+	for _, r := range p.Records {
+		if err := w.add([]journal.Record{r}); err != nil {
+			t.Fatal(err)
+		}
+		show.now = func() time.Time { return r.At }
+		show.drawn = time.Time{}
+		show.grew(w, []journal.Record{r})
+		on.write(out.String())
+		out.Reset()
+		fmt.Fprintf(&told, "-- %d %s %s\n%s\n", r.Seq, r.Kind, r.Path, on.text())
+	}
+	if on.wraps > 0 || len(on.lines) > rows || len(on.unknown) > 0 {
+		t.Errorf("%d lines wrapped, %d lines, unknown to the screen: %v", on.wraps, len(on.lines), on.unknown)
+	}
+	return told.String()
+}
+
+// failing is another side on which pay is refused, and the first attempt at everything else is lost.
+func failing(s saga.Send, _ time.Time) saga.Answer {
+	switch {
+	case s.Path == "pay":
+		return saga.Answer{Sent: true, Status: 402, Body: json.RawMessage(`{"title":"card declined"}`)}
+	case s.Attempt == 1 && s.Way == journal.Do:
+		return saga.Answer{Sent: true, Code: "timeout", Detail: "no answer in time"}
+	}
+	return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"bk_1"}`)}
+}
+
+// The tree, as it is after each record: what is undone, what waits, and for how long.
 func TestTree(t *testing.T) {
-	p := storytest.Play(t, treeSource, storytest.Script{Answer: func(s saga.Send, _ time.Time) saga.Answer {
+	exactly(t, "tree", watching(t, storytest.Play(t, treeSource, storytest.Script{Answer: failing}), 90, 24))
+}
+
+// Blocks, their lanes and iterations; what steps wait for besides time.
+func TestTreeOfBlocks(t *testing.T) {
+	p := storytest.Play(t, blocksSource, storytest.Script{Answer: func(s saga.Send, at time.Time) saga.Answer {
 		switch {
-		case s.Path == "pay":
-			return saga.Answer{Sent: true, Status: 402, Body: json.RawMessage(`{"title":"card declined"}`)}
-		case s.Attempt == 1 && s.Way == journal.Do:
+		case s.Path == "child":
+			return saga.Answer{Sent: true, Code: saga.Spawned}
+		case s.Attempt == 1 && s.Path == "seat":
 			return saga.Answer{Sent: true, Code: "timeout", Detail: "no answer in time"}
 		}
 		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"bk_1"}`)}
 	}})
-	var out bytes.Buffer
-	a := &app{Main: Main{Stdout: &out}, env: map[string]string{"COLUMNS": "90"}}
-	l := &local{app: a, def: p.Def, id: p.ID, m: saga.New(p.Def, p.ID)}
-	show := tree(a)
-	for _, r := range p.Records {
-		if err := l.m.Apply(r); err != nil {
+	exactly(t, "tree-blocks", watching(t, p, 80, 24))
+	t.Run("narrow", func(t *testing.T) { exactly(t, "tree-narrow", watching(t, p, 32, 8)) })
+}
+
+// Of each step that waits it is said for what, with the time that is left.
+func TestWaits(t *testing.T) {
+	refused := func(saga.Send, time.Time) saga.Answer { return saga.Answer{Sent: true, Status: 401} }
+	tests := []struct {
+		step   string
+		answer func(saga.Send, time.Time) saga.Answer
+		want   string
+	}{
+		{`{id: a, sleep: 90s}`, nil, "goes on in 2 min"},
+		{`{id: a, signal: com.shop.paid}`, nil, "waits for signal com.shop.paid"},
+		{`{id: a, signal: com.shop.paid, timeout: 26h}`, nil, "waits for signal com.shop.paid, for 26 h more"},
+		{`{id: a, approval: {title: Sure?}}`, nil, "waits for approval"},
+		{`{id: a, approval: {title: Sure?, approvers: [ann, "role:operator"]}, timeout: 5m}`, nil, "waits for approval by ann, role:operator, for 5 min more"},
+		{`{id: a, task: kitchen.cook}`, nil, "waits for a worker of type kitchen.cook"},
+		{`{id: a, run: other}`, nil, "waits for saga 01a1fd8c-6900-74e8-8578-100961fcb174"},
+		{`{id: a, http: GET https://dear.example/, cost: 9.00 USD}`, nil, "waits for a higher budget"},
+		{`{id: a, http: GET https://bare.example/}`, refused, "waits for other credentials"},
+		{`{id: a, http: POST https://bare.example/, body: {}, in_doubt: ask}`, failing, "waits for somebody who finds out whether it happened"},
+		{`{id: a, http: POST https://bare.example/, body: {}, in_doubt: {verify: {http: "GET https://bare.example/${key}", found: "true", after: 20s}}}`, failing, "asks the other side in "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.want, func(t *testing.T) {
+			def := storytest.Parse(t, "saga: waits\nbudget: {amount: 1.00 USD, on_exceed: ask}\nsteps: ["+tt.step+"]\n")
+			w := &watched{def: def, id: uuid.FromStringOrNil("019aa5d0-0000-7000-8000-000000000001")}
+			w.m = saga.New(def, w.id)
+			data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1})
+			if len(wrong) > 0 {
+				t.Fatal(wrong)
+			}
+			for r := w.m.Start(data); ; {
+				if err := w.add([]journal.Record{w.m.Seal(r, storytest.Begin, "node")}); err != nil {
+					t.Fatal(err)
+				}
+				next, ok := following(t, w.m, tt.answer)
+				if !ok {
+					break
+				}
+				r = next
+			}
+			views, err := saga.Steps(w.def, w.m, w.all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := w.waits(views)["a"].text(storytest.Begin); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// following is the record that comes next, unless the saga waits. Without an answer no request ends.
+func following(t *testing.T, m *saga.Machine, answer func(saga.Send, time.Time) saga.Answer) (journal.Record, bool) {
+	t.Helper()
+	for _, at := range m.Open() {
+		if answer == nil {
+			break
+		}
+		r, err := m.Settle(at.Path, at.Way, at.Number, answer(saga.Send{Path: at.Path, Way: at.Way, Attempt: at.Number}, storytest.Begin), storytest.Begin, 1<<63)
+		if err != nil {
 			t.Fatal(err)
 		}
-		l.all = append(l.all, r)
-		show(l, []journal.Record{r})
+		return r, true
 	}
-	golden(t, "tree", strings.ReplaceAll(out.String(), "\x1b", "ESC"))
+	for _, d := range m.Decide() {
+		switch d := d.(type) {
+		case saga.Dispatch:
+			return d.Intent, true
+		case saga.Write:
+			return d.Record, true
+		}
+	}
+	return journal.Record{}, false
 }

@@ -56,7 +56,7 @@ func (c *validateCmd) Run(a *app) error {
 		}
 		list = append(list, v)
 	}
-	if c.json() {
+	if c.machine() {
 		if err := a.encoded(list); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (v *verifying) database(cfg invariant.Config) error {
 	if err != nil {
 		return err
 	}
-	store, err := v.openReader()
+	store, err := openReader(v.app.ctx, v.cmd.Database)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 		}
 		return w.one(h)
 	}
-	progress := w.app.progress()
+	progress := w.app.progress("sagas", w.expected(since))
 	defer progress.end()
 	f := journal.Filter{Limit: headsPage}
 	f.Started(since, time.Time{})
@@ -79,7 +79,7 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 			if err := w.one(h); err != nil {
 				return err
 			}
-			progress.tick(w.checker.Totals().Sagas)
+			progress.at(w.checker.Totals().Sagas)
 		}
 		if len(list.Heads) < headsPage {
 			break
@@ -90,6 +90,19 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 		return nil
 	}
 	return w.orphans()
+}
+
+// expected is how many sagas there are to check, 0 if that is not known.
+func (w *walker) expected(since time.Time) int {
+	st, err := w.store.Stats(w.app.ctx)
+	if err != nil || !since.IsZero() {
+		return 0
+	}
+	n := int64(0)
+	for _, of := range st.ByStatus {
+		n += of
+	}
+	return int(n)
 }
 
 // orphans looks for journals without rows: no node would ever drive them.

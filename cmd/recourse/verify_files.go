@@ -30,7 +30,10 @@ func (v *verifying) files(paths []string) error {
 		return exit(exitUsage, errors.New("--saga is the id of one journal: give one file with it"))
 	}
 	seen := make(map[uuid.UUID]string)
-	for _, file := range files {
+	progress := v.app.progress("files", len(files))
+	defer progress.end()
+	for i, file := range files {
+		progress.at(i)
 		list, err := v.read(file, own)
 		if err != nil {
 			return err

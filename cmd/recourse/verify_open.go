@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -10,9 +11,8 @@ import (
 	"recourse/journal/sqlite"
 )
 
-// openReader opens the database for looking at only.
-func (v *verifying) openReader() (journal.Store, error) {
-	database, ctx := v.cmd.Database, v.app.ctx
+// openReader opens a database for looking at only.
+func openReader(ctx context.Context, database string) (journal.Store, error) {
 	if isPostgres(database) {
 		s, err := postgres.Open(ctx, database, postgres.Options{ReadOnly: true})
 		if err != nil {

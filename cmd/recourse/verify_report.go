@@ -44,7 +44,7 @@ type checkedRow struct {
 // report prints what was found and what was looked at, and fails if something is wrong.
 func (v *verifying) report() error {
 	r := v.verdict()
-	if v.cmd.json() {
+	if v.cmd.machine() {
 		if err := v.app.encoded(r); err != nil {
 			return err
 		}

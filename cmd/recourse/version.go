@@ -1,11 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
-
-	"recourse/journal"
 )
 
 // release is the version of a release build, set by the linker: -X main.release=v1.2.3.
@@ -33,14 +30,9 @@ type versionCmd struct{ outputFlag }
 
 // Run prints the version.
 func (c *versionCmd) Run(a *app) error {
-	if !c.json() {
+	if !c.machine() {
 		a.printf("recourse %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
-	b, err := journal.Encode(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
-	if err != nil {
-		return fmt.Errorf("version: %w", err)
-	}
-	a.printf("%s\n", b)
-	return nil
+	return a.encoded(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 }

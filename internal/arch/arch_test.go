@@ -83,6 +83,8 @@ var outside = map[string][]string{
 	"github.com/expr-lang/expr":             {"saga/expr"},
 	"go.yaml.in/yaml":                       {"saga/dsl", "cmd", "api"},
 	"github.com/alecthomas/kong":            {"cmd"},
+	"github.com/jotaen/kong-completion":     {"cmd"},
+	"github.com/posener/complete":           {"cmd"},
 	"github.com/prometheus":                 {"api", "internal/metrics", "cmd"},
 	"database/sql":                          {"journal/sqlite", "migrations", "internal/bench"},
 	"github.com/robfig/cron":                {"saga/dsl"},

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// columnsOf is the width of a terminal, 0 if it is none.
-func columnsOf(f *os.File) int {
+// sizeOf is the size of a terminal, 0 if it is none.
+func sizeOf(f *os.File) (columns, rows int) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return int(size.Col)
+	return int(size.Col), int(size.Row)
 }

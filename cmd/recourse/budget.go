@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"recourse/saga"
+)
+
+type budgetCmd struct {
+	serverFlags
+	outputFlag
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Amount string `arg:"" optional:"" help:"What it may cost in all, such as \"2.00 USD\"."`
+	Tokens int64  `placeholder:"N" help:"How many tokens it may use in all."`
+	Reason string `short:"r" help:"Why; it goes into the journal."`
+	IfSeq  int64  `placeholder:"SEQ" help:"Only if the journal's seq is this: what you looked at is what you decide on. Default: the seq now."`
+}
+
+// Run replaces what the saga may cost. What is not named stays as it is.
+func (c *budgetCmd) Run(a *app) error {
+	budget := map[string]any{}
+	if c.Amount != "" {
+		budget["amount"] = c.Amount
+	}
+	if c.Tokens != 0 {
+		budget["tokens"] = c.Tokens
+	}
+	if len(budget) == 0 || c.Tokens < 0 {
+		return exit(exitUsage, errors.New("say what the saga may cost in all: an amount such as \"2.00 USD\", --tokens 100000, or both"))
+	}
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	seq, err := cl.seq(c.Saga, c.IfSeq)
+	if err != nil {
+		return err
+	}
+	body := map[string]any{"budget": budget}
+	if c.Reason != "" {
+		body["reason"] = c.Reason
+	}
+	r, err := cl.do(call{method: http.MethodPatch, path: sagaPath(c.Saga), body: body, header: ifMatch(seq)})
+	if err != nil {
+		return err
+	}
+	if c.machine() {
+		return a.raw(r.body)
+	}
+	var v saga.View
+	if err := r.into(&v); err != nil {
+		return err
+	}
+	a.printf("%s  %s  %s\n", v.ID, a.status(v.Status), limits(v.Cost))
+	return nil
+}
+
+// limits says what of a budget is spent.
+func limits(c saga.CostView) string {
+	var parts []string
+	if c.Budget != "" {
+		parts = append(parts, fmt.Sprintf("%s of %s", c.Spent, strings.TrimSpace(c.Budget+" "+c.Currency)))
+	}
+	if t := c.Tokens; t.Budget > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d tokens", t.Input+t.Output, t.Budget))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// seq is what a decision goes by: what its maker has looked at, or else where the saga stands now.
+func (c *client) seq(id string, given int64) (int64, error) {
+	if given != 0 {
+		return given, nil
+	}
+	var v saga.View
+	_, err := c.get(sagaPath(id), &v)
+	return v.Seq, err
+}
+
+// ifMatch has a decision carried out only if the saga has not changed since.
+func ifMatch(seq int64) map[string]string {
+	return map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(seq))}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"recourse/internal/secrets"
+	"recourse/internal/story"
+	"recourse/saga/kinds/http"
+)
+
+// doctorCmd takes what `serve` takes, and looks whether it would work.
+type doctorCmd struct {
+	serveCmd
+	outputFlag
+	Server string `env:"RECOURSE_SERVER" placeholder:"URL" help:"Look at the server there, too."`
+	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if that server asks for one; better set in the environment."`
+}
+
+// What a check comes to.
+const (
+	fine   = "ok"
+	unwise = "warning" // it works, but
+	broken = "error"
+)
+
+// checkup is one finding. It never holds a secret's value.
+type checkup struct {
+	Check  string `json:"check"`
+	Result string `json:"result"`
+	Text   string `json:"text"`
+	Mend   string `json:"mend,omitempty"` // what to do about it
+}
+
+// doctor goes through the checks.
+type doctor struct {
+	app     *app
+	cmd     *doctorCmd
+	secrets *secrets.Source // nil: they cannot be read
+	calls   http.CallerConfig
+	found   []checkup
+}
+
+// answerTime is how long anything that is asked may take to answer.
+const answerTime = 5 * time.Second
+
+// Run checks everything, and fails if something is wrong.
+func (c *doctorCmd) Run(a *app) error {
+	d := &doctor{app: a, cmd: c}
+	for _, check := range []func(context.Context){d.configuration, d.environment, d.egress, d.database, d.sinks, d.models, d.server, d.traces} {
+		check(a.ctx)
+		if a.ctx.Err() != nil {
+			return exit(exitFailed, errors.New("interrupted"))
+		}
+	}
+	bad := 0
+	for _, f := range d.found {
+		if f.Result == broken {
+			bad++
+		}
+	}
+	if c.machine() {
+		if err := a.encoded(struct {
+			OK     bool      `json:"ok"`
+			Checks []checkup `json:"checks"`
+		}{bad == 0, d.found}); err != nil {
+			return err
+		}
+	} else {
+		d.print()
+	}
+	if bad > 0 {
+		return exit(exitFailed, fmt.Errorf("%s wrong", count(bad, "thing")+map[bool]string{true: " is", false: " are"}[bad == 1]))
+	}
+	return nil
+}
+
+// print writes a line for each finding; on a terminal broken between words.
+func (d *doctor) print() {
+	names := 0
+	for _, f := range d.found {
+		names = max(names, len(f.Check))
+	}
+	marks := map[string]row{fine: {text: "✓", tone: story.Good}, unwise: {text: "!", tone: story.Doubt}, broken: {text: "✗", tone: story.Bad}}
+	for _, f := range d.found {
+		text := strings.TrimSuffix(f.Text+": "+f.Mend, ": ")
+		if d.app.tty {
+			indent := strings.Repeat(" ", names+4)
+			text = strings.TrimLeft(wrapped(text, indent, d.app.columns(), 8), " ")
+		}
+		d.app.printf("%s %-*s  %s\n", story.Paint(marks[f.Result].text, marks[f.Result].tone, d.app.colour), names, f.Check, text)
+	}
+}
+
+func (d *doctor) ok(check, format string, args ...any) {
+	d.add(checkup{Check: check, Result: fine, Text: fmt.Sprintf(format, args...)})
+}
+
+func (d *doctor) warn(check, text, mend string) {
+	d.add(checkup{Check: check, Result: unwise, Text: text, Mend: mend})
+}
+
+func (d *doctor) wrong(check, text, mend string) {
+	d.add(checkup{Check: check, Result: broken, Text: text, Mend: mend})
+}
+
+// failed is an error that says itself what to do.
+func (d *doctor) failed(check string, err error) { d.wrong(check, err.Error(), "") }
+
+// add keeps a finding, in one line and without secrets.
+func (d *doctor) add(f checkup) {
+	clean := func(s string) string {
+		s = strings.Join(strings.Fields(s), " ")
+		if d.secrets != nil {
+			s = d.secrets.Redact(s)
+		}
+		return s
+	}
+	f.Text, f.Mend = clean(f.Text), clean(f.Mend)
+	d.found = append(d.found, f)
+}

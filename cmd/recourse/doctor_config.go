@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"recourse/internal/outbox"
+	"recourse/internal/secrets"
+	"recourse/saga/kinds/http"
+)
+
+// configuration looks at the config file, whose flags kong has taken over by now.
+func (d *doctor) configuration(context.Context) {
+	switch f := d.app.config; {
+	case f.wrong != nil:
+		_, said, _ := strings.Cut(f.wrong.Error(), errConfig.Error())
+		d.wrong("config", strings.TrimLeft(said, ": "), "")
+	case d.cmd.Config == "":
+		d.ok("config", "no file: flags and variables only")
+	default:
+		d.ok("config", "%s: %s", d.cmd.Config, count(len(f.values), "flag"))
+	}
+	if d.cmd.NodeLease < time.Second || d.cmd.Drain < 0 || d.cmd.Lanes < 0 {
+		d.wrong("config", "--node-lease is at least 1s, --drain at least 0s, --lanes at least 1", "")
+	}
+}
+
+// environment looks at variables, vars and secrets.
+func (d *doctor) environment(context.Context) {
+	src, err := secrets.New(d.cmd.SecretDir, d.app.Env)
+	if err != nil {
+		d.failed("secrets", err)
+	} else {
+		d.secrets = src
+		bad := 0
+		for _, name := range src.Names() {
+			if _, err := src.Get(name); err != nil {
+				d.failed("secrets", err)
+				bad++
+			}
+		}
+		if bad == 0 {
+			d.ok("secrets", "%s", count(len(src.Names()), "secret"))
+		}
+	}
+	vars, err := readVars(d.cmd.Vars, d.app.env)
+	if err != nil {
+		d.failed("vars", err)
+		return
+	}
+	d.ok("vars", "%s", count(len(vars), "var"))
+}
+
+// egress looks at what steps may reach, and how.
+func (d *doctor) egress(context.Context) {
+	guard, err := http.NewGuard(d.cmd.EgressAllow)
+	if err != nil {
+		d.failed("egress", err)
+		return
+	}
+	d.calls = http.CallerConfig{Guard: guard, DialTimeout: answerTime}
+	if err := d.cmd.dialFlags.apply(&d.calls); err != nil {
+		d.failed("egress", err)
+		return
+	}
+	if len(d.cmd.EgressAllow) == 0 {
+		d.ok("egress", "steps reach public addresses only")
+	} else {
+		d.ok("egress", "steps reach public addresses, and %s", strings.Join(d.cmd.EgressAllow, ", "))
+	}
+	if len(d.cmd.Resolve) > 0 {
+		d.warn("egress", "--resolve leads "+count(len(d.cmd.Resolve), "name")+" elsewhere, which is for tests", "leave it out where sagas are in earnest")
+	}
+}
+
+// sinks looks whether events that go out would arrive.
+func (d *doctor) sinks(ctx context.Context) {
+	if d.app.config.wrong != nil || d.secrets == nil {
+		return // it has been said
+	}
+	list, err := readSinks(d.cmd.Config, d.secrets)
+	if err != nil {
+		d.failed("sinks", err)
+		return
+	}
+	for _, s := range list {
+		d.sink(ctx, s)
+	}
+}
+
+func (d *doctor) sink(ctx context.Context, s outbox.Sink) {
+	check := "sink " + s.Name
+	if err := d.dial(ctx, s.URL); err != nil {
+		d.wrong(check, "cannot be reached: "+err.Error(), reachable(err))
+		return
+	}
+	if len(s.Secrets) == 0 {
+		d.warn(check, "is there, but what it gets is not signed", "give it `secrets`, so that it can tell whom events are from")
+		return
+	}
+	d.ok(check, "is there")
+}
+
+// dial connects to a URL's host as a step would, and sends nothing.
+func (d *doctor) dial(ctx context.Context, address string) error {
+	host, err := hostPort(address)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, answerTime)
+	defer stop()
+	conn, err := http.NewDialer(d.calls).Dial(ctx, "tcp", host)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// reachable says what to do about a failure to connect.
+func reachable(err error) string {
+	if dial := new(http.DialError); errors.As(err, &dial) && dial.Code == "egress_denied" {
+		return "" // it says so itself
+	}
+	return "check its address, and that it runs"
+}
+
+// hostPort is what to connect to for a URL.
+func hostPort(address string) (string, error) {
+	u, err := parseURL(address)
+	if err != nil {
+		return "", err
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}

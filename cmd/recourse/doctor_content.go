@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"recourse/catalog"
+	"recourse/journal"
+	"recourse/saga/kinds"
+)
+
+// keys looks at the API keys.
+func (d *doctor) keys(ctx context.Context, store journal.Store) {
+	guarded, err := d.cmd.guarded(ctx, store)
+	if err != nil {
+		d.failed("keys", err)
+		return
+	}
+	list, err := store.ListKeys(ctx)
+	if err != nil {
+		d.failed("keys", err)
+		return
+	}
+	good := 0
+	for _, k := range list {
+		left := time.Until(k.ExpiresAt)
+		switch who := fmt.Sprintf("%s (%s, %s)", k.ID, k.Name, k.Role); {
+		case k.ExpiresAt.IsZero() || left > keySoon:
+			good++
+		case left <= 0:
+			d.warn("keys", who+" has expired", "revoke it: recourse keys revoke "+k.ID.String())
+		default:
+			good++
+			d.warn("keys", who+" expires in "+span(left), "make another with recourse keys create before then")
+		}
+	}
+	if guarded {
+		d.ok("keys", "%s good; %s asks for one", count(good, "key")+map[bool]string{true: " is", false: " are"}[good == 1], d.cmd.Listen)
+	} else {
+		d.ok("keys", "not asked for on %s, which only this machine reaches", d.cmd.Listen)
+	}
+}
+
+// definitions looks for the secrets that what is published may use.
+func (d *doctor) definitions(ctx context.Context, store journal.Store) {
+	known := catalog.New(store, catalog.Options{Kinds: kinds.All()})
+	n, bad := 0, 0
+	for after := ""; ; {
+		page, err := store.Documents(ctx, catalog.Kind, after, headsPage)
+		if err != nil {
+			d.failed("definitions", err)
+			return
+		}
+		for _, doc := range page {
+			n++
+			after = doc.Name
+			def, err := known.Definition(ctx, doc.Name, doc.Version)
+			if err != nil {
+				d.warn("definitions", fmt.Sprintf("%s v%d cannot be read by this program: %v", doc.Name, doc.Version, err), "run the release that published it, or a later one")
+				bad++
+				continue
+			}
+			for _, name := range def.Secrets {
+				if d.secrets == nil {
+					continue
+				}
+				if _, err := d.secrets.Get(name); err != nil {
+					d.failed("definitions", fmt.Errorf("%s v%d: %w", doc.Name, doc.Version, err))
+					bad++
+				}
+			}
+		}
+		if len(page) < headsPage {
+			break
+		}
+	}
+	if bad == 0 {
+		d.ok("definitions", "%s; the secrets that they name are there", count(n, "definition"))
+	}
+}

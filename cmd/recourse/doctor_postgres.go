@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// postgres looks at a server. It is false if there is nothing more to look at.
+func (d *doctor) postgres(ctx context.Context) bool {
+	ctx, stop := context.WithTimeout(ctx, answerTime)
+	defer stop()
+	cfg, err := pgxpool.ParseConfig(d.cmd.Database) // which knows the pool's options too
+	if err != nil {
+		d.failed("database", databaseError(d.cmd.Database, err))
+		return false
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		d.failed("database", databaseError(d.cmd.Database, err))
+		return false
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var number, fsync, synchronous, pages string
+	var standby bool
+	began := time.Now()
+	var there time.Time
+	err = conn.QueryRow(ctx, `SELECT current_setting('server_version_num'), current_setting('fsync'), current_setting('synchronous_commit'),
+		current_setting('full_page_writes'), pg_is_in_recovery(), clock_timestamp()`).Scan(&number, &fsync, &synchronous, &pages, &standby, &there)
+	if err != nil {
+		d.failed("database", databaseError(d.cmd.Database, err))
+		return false
+	}
+	version, _ := strconv.Atoi(number)
+	if major := version / 10_000; major < oldestPG {
+		d.warn("database", fmt.Sprintf("PostgreSQL %d gets no fixes any more", major), "move to a later one")
+	} else {
+		d.ok("database", "PostgreSQL %d", major)
+	}
+	if standby {
+		d.wrong("database", "is a standby, which takes no writes", "name the primary with --database")
+	}
+	d.durable("fsync", fsync)
+	d.durable("full_page_writes", pages)
+	if synchronous == "off" {
+		d.warn("database", "synchronous_commit is off: what was acknowledged may be lost in a crash, and requests are sent twice or not told of",
+			"turn it on for recourse's user: ALTER ROLE … SET synchronous_commit = on")
+	}
+	asked := time.Since(began)
+	if apart := there.Sub(began.Add(asked / 2)); apart.Abs() > clockApart+asked/2 {
+		d.warn("clock", fmt.Sprintf("the database's clock is %s from this machine's", apart.Abs().Round(time.Second)),
+			"set both by NTP; sagas go by the database's, but logs and keys' expiry by this one")
+	} else {
+		d.ok("clock", "the database's and this machine's agree")
+	}
+	return true
+}
+
+func (d *doctor) durable(setting, is string) {
+	if is != "on" {
+		d.wrong("database", setting+" is "+is+": a crash of its machine may lose, or destroy, what was written", "turn it on in postgresql.conf")
+	}
+}

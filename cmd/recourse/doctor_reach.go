@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	nethttp "net/http"
+	"net/url"
+	"strings"
+
+	"recourse/saga/kinds/http"
+	"recourse/saga/kinds/llm"
+)
+
+// parseURL reads an address of the web.
+func parseURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%.100q is no http or https address", address)
+	}
+	return u, nil
+}
+
+// models asks each provider of language models for its list, with its key.
+func (d *doctor) models(ctx context.Context) {
+	if d.app.config.wrong != nil || d.calls.Guard == nil {
+		return
+	}
+	c, err := d.cmd.llmFlags.config(d.app.config.llm)
+	if err != nil {
+		d.failed("models", err)
+		return
+	}
+	for _, p := range c.Providers {
+		d.provider(ctx, p)
+	}
+}
+
+func (d *doctor) provider(ctx context.Context, p llm.Provider) {
+	check := "models " + p.Name
+	ctx, stop := context.WithTimeout(ctx, answerTime)
+	defer stop()
+	address := strings.TrimRight(p.BaseURL, "/") + "/models"
+	req, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodGet, address, nil)
+	if err != nil {
+		d.failed(check, err)
+		return
+	}
+	if p.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+string(p.APIKey))
+	}
+	asked := &nethttp.Client{
+		Transport:     &nethttp.Transport{DialContext: http.NewDialer(d.calls).Dial, TLSClientConfig: d.calls.TLS, DisableKeepAlives: true},
+		CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse },
+	}
+	resp, err := asked.Do(req)
+	if err != nil {
+		d.wrong(check, "cannot be reached: "+hidden(err.Error(), p.APIKey), reachable(err))
+		return
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	switch {
+	case resp.StatusCode/100 == 2 && p.APIKey == "":
+		d.ok(check, "is there, and asks for no key")
+	case resp.StatusCode/100 == 2:
+		d.ok(check, "is there, and takes the key")
+	case resp.StatusCode == nethttp.StatusUnauthorized || resp.StatusCode == nethttp.StatusForbidden:
+		d.wrong(check, fmt.Sprintf("refuses the key (HTTP %d)", resp.StatusCode), "give it another: --llm-api-key, or api_key in the config file")
+	case resp.StatusCode == nethttp.StatusNotFound:
+		d.warn(check, "is there, but "+address+" is not", "check that the base URL has its version, as in "+llm.OpenAI)
+	default:
+		d.warn(check, fmt.Sprintf("answers GET %s with HTTP %d", address, resp.StatusCode), "look at its status page")
+	}
+}
+
+// hidden takes a key out of a text.
+func hidden(text string, key llm.Secret) string {
+	if key == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, string(key), "***")
+}
+
+// server looks at one that runs, if one is named.
+func (d *doctor) server(ctx context.Context) {
+	if d.cmd.Server == "" {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, answerTime)
+	defer stop()
+	cl, err := serverFlags{Server: d.cmd.Server, APIKey: d.cmd.APIKey}.client(ctx)
+	if err != nil {
+		d.failed("server", err)
+		return
+	}
+	var about struct {
+		Version string `json:"version"`
+	}
+	if _, err := cl.get("/", &about); err != nil {
+		d.failed("server", err)
+		return
+	}
+	if _, err := cl.do(call{method: nethttp.MethodGet, path: "/readyz"}); err != nil {
+		d.failed("server", err)
+		return
+	}
+	d.ok("server", "%s is ready, version %s", cl.base, about.Version)
+	if about.Version != version() {
+		d.warn("server", "it is version "+about.Version+", and this program is "+version(), "commands are best of the server's release")
+	}
+	var st serverStats
+	if _, err := cl.get("/v1/stats", &st); err != nil {
+		d.failed("server", err)
+		return
+	}
+	if len(st.Nodes) == 0 {
+		d.wrong("nodes", "no node runs sagas", "look at the server's log")
+		return
+	}
+	d.ok("nodes", "%s", count(len(st.Nodes), "node"))
+	if st.Quarantined > 0 {
+		d.warn("nodes", fmt.Sprintf("%d sagas make no progress and are not tried any more", st.Quarantined), "see `recourse inbox --kind stuck`")
+	}
+}
+
+// tracesVariables name where traces go, as OpenTelemetry has it.
+var tracesVariables = []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
+
+// traces looks whether whoever takes traces is there. Egress rules are not for it: it is the operator's own.
+func (d *doctor) traces(ctx context.Context) {
+	for _, name := range tracesVariables {
+		address := d.app.env[name]
+		if address == "" {
+			continue
+		}
+		host, err := hostPort(address)
+		if err != nil {
+			d.wrong("traces", name+": "+err.Error(), "write an address such as http://127.0.0.1:4318")
+			return
+		}
+		ctx, stop := context.WithTimeout(ctx, answerTime)
+		defer stop()
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+		if err != nil {
+			d.wrong("traces", name+": cannot be reached: "+err.Error(), "check its address, and that it runs")
+			return
+		}
+		conn.Close()
+		d.ok("traces", "%s is there", host)
+		return
+	}
+}

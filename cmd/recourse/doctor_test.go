@@ -1,0 +1,167 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"recourse/internal/testpg"
+)
+
+// says asserts that a line of a report has a mark, a check and a text.
+func says(t *testing.T, report, mark, check, text string) {
+	t.Helper()
+	for _, line := range strings.Split(report, "\n") {
+		if strings.HasPrefix(line, mark+" "+check+" ") && strings.Contains(line, text) {
+			return
+		}
+	}
+	t.Errorf("no line %q for %s with %q in\n%s", mark, check, text, report)
+}
+
+// A configuration that is right, with a server on it, is fine.
+func TestDoctorFindsNothing(t *testing.T) {
+	provider := providerOf(t, "sk-right")
+	sink := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(sink.Close)
+	db := filepath.Join(t.TempDir(), "a.db")
+	env := []string{"RECOURSE_SECRET_PAY_KEY=verysecretvalue", "RECOURSE_SECRET_HOOK=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", varPrefix + "pay=https://pay.example"}
+	s := serve(t, env, "--database", db)
+	ok(t, s.env, "definitions", "apply", file(t, "d.yaml", "saga: pays\nsecrets: [PAY_KEY]\nsteps:\n  - {id: a, http: \"GET ${vars.pay}/\", headers: {Authorization: \"Bearer ${secrets.PAY_KEY}\"}}\n"))
+	config := file(t, "c.yaml", "egress-allow: [127.0.0.1]\nsinks:\n  - {name: audit, url: \""+sink.URL+"/events\", secrets: [HOOK]}\nllm: {providers: [{name: ours, base_url: \""+provider+"/v1\", api_key: sk-right}]}\n")
+	env = append(env, "OTEL_EXPORTER_OTLP_ENDPOINT="+sink.URL)
+	out := ok(t, env, "doctor", "--config", config, "--database", db, "--server", s.url)
+	told := strings.NewReplacer(config, "c.yaml", db, "a.db").Replace(out)
+	for _, line := range strings.Split(strings.TrimSpace(told), "\n") {
+		if !strings.HasPrefix(line, "✓ ") && !strings.HasPrefix(line, "! disk") {
+			t.Errorf("%s", line)
+		}
+	}
+	says(t, told, "✓", "models ours", "takes the key")
+	says(t, told, "✓", "sink audit", "is there")
+	says(t, told, "✓", "definitions", "1 definition")
+	says(t, told, "✓", "server", "is ready")
+	says(t, told, "✓", "traces", "is there")
+	for _, secret := range []string{"verysecretvalue", "whsec_", "sk-right"} {
+		if strings.Contains(out, secret) {
+			t.Errorf("a secret is shown: %s", out)
+		}
+	}
+	if out := ok(t, env, "doctor", "--config", config, "--database", db, "-o", "json"); !strings.HasPrefix(out, `{"ok":true,"checks":[{"check":"config","result":"ok"`) {
+		t.Errorf("as JSON: %s", out)
+	}
+}
+
+// providerOf is a provider of models that takes one key.
+func providerOf(t *testing.T, key string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/v1/models":
+			w.WriteHeader(http.StatusNotFound)
+		case r.Header.Get("Authorization") != "Bearer "+key:
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// Each thing that may be wrong is found, told with what to do, and never with a secret.
+func TestDoctorFinds(t *testing.T) {
+	provider := providerOf(t, "sk-right")
+	dir := t.TempDir()
+	db := filepath.Join(dir, "a.db")
+	s := serve(t, nil, "--database", db)
+	ok(t, s.env, "definitions", "apply", file(t, "d.yaml", "saga: pays\nsecrets: [PAY_KEY]\nsteps:\n  - {id: a, http: \"GET https://pay.example/\", headers: {Authorization: \"Bearer ${secrets.PAY_KEY}\"}}\n"))
+	ok(t, nil, "keys", "create", "--database", db, "--role", "viewer", "--name", "soon", "--expires", "30h")
+	ok(t, nil, "keys", "create", "--database", db, "--role", "viewer", "--name", "gone", "--expires", "1ns")
+	junk := file(t, "junk.db", strings.Repeat("this is no database ", 100))
+	llmFile := func(base, key string) string {
+		return file(t, "l.yaml", "egress-allow: [127.0.0.1]\nllm: {providers: [{name: ours, base_url: \""+base+"\", api_key: "+key+"}]}\n")
+	}
+	tests := []struct {
+		name              string
+		env, args         []string
+		code              int
+		mark, check, text string
+	}{
+		{"no config", nil, []string{"--config", filepath.Join(dir, "none.yaml")}, exitFailed, "✗", "config", "no such file"},
+		{"unknown setting", nil, []string{"--config", file(t, "u.yaml", "listenx: 1\n")}, exitFailed, "✗", "config", `did you mean "listen"?`},
+		{"bad lease", nil, []string{"--node-lease", "1ms"}, exitFailed, "✗", "config", "--node-lease"},
+		{"secret that is none", []string{"RECOURSE_SECRET_a=sk-wrong"}, nil, exitFailed, "✗", "secrets", "capital letters"},
+		{"empty secret", []string{"RECOURSE_SECRET_A="}, nil, exitFailed, "✗", "secrets", "not provided"},
+		{"bad vars", nil, []string{"--vars", junk}, exitFailed, "✗", "vars", "--vars"},
+		{"metadata addresses", nil, []string{"--egress-allow", "169.254.169.254"}, exitFailed, "✗", "egress", "always denied"},
+		{"stand-ins", []string{"RECOURSE_SECRET_PAY_KEY=x"}, []string{"--resolve", "a.example:443=127.0.0.1:1"}, exitOK, "!", "egress", "for tests"},
+		{"no directory", nil, []string{"--database", filepath.Join(dir, "no", "a.db")}, exitFailed, "✗", "database", "does not exist"},
+		{"no database yet", nil, []string{"--database", filepath.Join(dir, "new.db")}, exitOK, "!", "database", "serve makes it"},
+		{"no SQLite file", nil, []string{"--database", junk}, exitFailed, "✗", "database", "not a SQLite file"},
+		{"PostgreSQL is down", nil, []string{"--database", "postgres://u:sk-wrong@127.0.0.1:1/d"}, exitFailed, "✗", "database", "cannot be reached"},
+		{"open without keys", nil, []string{"--database", migrated(t), "--listen", ":8080"}, exitFailed, "✗", "keys", "recourse keys create"},
+		{"key that ends", nil, nil, exitFailed, "!", "keys", "expires in 30 h"},
+		{"key that has ended", nil, nil, exitFailed, "!", "keys", "has expired"},
+		{"secret that is missing", nil, nil, exitFailed, "✗", "definitions", "pays v1: secret PAY_KEY is not provided: set RECOURSE_SECRET_PAY_KEY"},
+		{"sink away", nil, []string{"--egress-allow", "127.0.0.1", "--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"http://127.0.0.1:1/\"}]\n")}, exitFailed, "✗", "sink audit", "cannot be reached"},
+		{"sink out of bounds", nil, []string{"--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"http://127.0.0.1:1/\"}]\n")}, exitFailed, "✗", "sink audit", "--egress-allow"},
+		{"sink unsigned", nil, []string{"--egress-allow", "127.0.0.1", "--config", file(t, "s.yaml", "sinks: [{name: audit, url: \""+provider+"\"}]\n")}, exitFailed, "!", "sink audit", "not signed"},
+		{"sink's secret missing", nil, []string{"--config", file(t, "s.yaml", "sinks: [{name: audit, url: \"https://a.example/\", secrets: [NONE]}]\n")}, exitFailed, "✗", "sinks", "NONE"},
+		{"models refuse the key", nil, []string{"--config", llmFile(provider+"/v1", "sk-wrong")}, exitFailed, "✗", "models ours", "refuses the key"},
+		{"models elsewhere", nil, []string{"--config", llmFile(provider+"/v2", "sk-wrong")}, exitFailed, "!", "models ours", "base URL"},
+		{"models away", nil, []string{"--config", llmFile("http://127.0.0.1:1/v1", "sk-wrong")}, exitFailed, "✗", "models ours", "cannot be reached"},
+		{"server away", nil, []string{"--server", "http://127.0.0.1:1"}, exitFailed, "✗", "server", "recourse serve"},
+		{"traces nowhere", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, nil, exitFailed, "✗", "traces", "cannot be reached"},
+		{"traces without a scheme", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost"}, nil, exitFailed, "✗", "traces", "4318"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := run(t, tt.env, append([]string{"doctor", "--database", db}, tt.args...)...)
+			if r.code != tt.code {
+				t.Errorf("exit %d, not %d: %s%s", r.code, tt.code, r.out, r.errOut)
+			}
+			says(t, r.out, tt.mark, tt.check, tt.text)
+			if strings.Contains(r.out+r.errOut, "sk-wrong") {
+				t.Errorf("a secret is shown: %s%s", r.out, r.errOut)
+			}
+		})
+	}
+}
+
+// migrated is a database in which nothing is.
+func migrated(t *testing.T) string {
+	t.Helper()
+	db := filepath.Join(t.TempDir(), "empty.db")
+	ok(t, nil, "migrate", "up", "--database", db)
+	return db
+}
+
+// What PostgreSQL is set to is looked at, and how far its tables are.
+func TestDoctorOnPostgres(t *testing.T) {
+	dsn := testpg.DSN(t)
+	r := run(t, nil, "doctor", "--database", dsn+"&options=-c%20synchronous_commit%3Doff")
+	says(t, r.out, "!", "database", "synchronous_commit is off")
+	says(t, r.out, "!", "schema", "recourse migrate up")
+	ok(t, nil, "migrate", "up", "--database", dsn)
+	r = run(t, nil, "doctor", "--database", dsn)
+	says(t, r.out, "✓", "database", "takes writes")
+	says(t, r.out, "✓", "clock", "agree")
+}
+
+// What a file is like is seen without opening it as a database.
+func TestDoctorOnFiles(t *testing.T) {
+	db := migrated(t)
+	raw, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[18], raw[19] = 1, 1 // a rollback journal
+	old := file(t, "old.db", string(raw))
+	says(t, run(t, nil, "doctor", "--database", old).out, "!", "database", "no write-ahead log")
+	says(t, ok(t, nil, "doctor", "--database", file(t, "empty.db", "")), "!", "database", "is empty")
+	if free, is := freeBytes(filepath.Dir(db)); !is || free == 0 {
+		t.Errorf("%d bytes free, %v", free, is)
+	}
+}

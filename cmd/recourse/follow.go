@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// follow shows a saga of a server as it goes on, until its end.
+func (c *showCmd) follow(a *app, cl *client, v saga.View) error {
+	id, err := uuid.FromString(v.ID)
+	if err != nil {
+		return fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	def := cl.definition(v.Definition, v.Version)
+	w := &watched{def: def, id: id}
+	if def != nil {
+		w.m = saga.New(def, id)
+	}
+	show := a.viewer(def, c.machine())
+	if t, ok := show.(*tree); ok {
+		t.now = cl.clock()
+	}
+	records, lost, ended := make(chan journal.Record, 256), make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- cl.stream(c.Saga, true, func(raw []byte) error {
+			var r journal.Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return fmt.Errorf("%w: %w", errExport, err)
+			}
+			select {
+			case records <- r:
+				return nil
+			case <-a.ctx.Done():
+				return exit(exitFailed, nil)
+			}
+		}, func(text string) {
+			select {
+			case lost <- text:
+			case <-a.ctx.Done():
+			}
+		})
+	}()
+	if err := w.follow(show, records, lost, ended); err != nil {
+		return err
+	}
+	r, err := cl.get(sagaPath(c.Saga), &v)
+	if err != nil {
+		return err
+	}
+	if c.machine() {
+		if err := a.raw(r.body); err != nil {
+			return err
+		}
+	}
+	return outcome(v.ID, v.Status)
+}
+
+// follow takes records in, and shows them, until the stream of them has ended.
+func (w *watched) follow(show viewer, records <-chan journal.Record, lost <-chan string, ended <-chan error) error {
+	defer show.end(w)
+	every := time.NewTicker(redraw)
+	defer every.Stop()
+	take := func(r journal.Record) error {
+		if w.m == nil {
+			show.grew(w, []journal.Record{r})
+			return nil
+		}
+		if err := w.add([]journal.Record{r}); err != nil {
+			return fmt.Errorf("the journal cannot be followed, is the server of another version? %w", err)
+		}
+		show.grew(w, []journal.Record{r})
+		return nil
+	}
+	for {
+		select {
+		case r := <-records:
+			if err := take(r); err != nil {
+				return err
+			}
+		case text := <-lost:
+			show.say(w, text)
+		case <-every.C:
+			show.tick(w)
+		case err := <-ended:
+			for len(records) > 0 { // they came before the end
+				if err := take(<-records); err != nil {
+					return err
+				}
+			}
+			return err
+		}
+	}
+}
+
+// sameClock is how far two clocks may seem to be apart that are the same: the header has whole seconds.
+const sameClock = 2 * time.Second
+
+// clock tells the server's time, by the Date of an answer; this machine's own if it is near that, or nothing is known.
+func (c *client) clock() func() time.Time {
+	resp, err := c.open(call{method: http.MethodGet, path: "/healthz"})
+	if err != nil {
+		return time.Now
+	}
+	resp.Body.Close()
+	there, err := http.ParseTime(resp.Header.Get("Date"))
+	ahead := time.Until(there)
+	if err != nil || ahead.Abs() < sameClock {
+		return time.Now
+	}
+	return func() time.Time { return time.Now().Add(ahead) }
+}

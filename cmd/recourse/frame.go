@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"recourse/internal/story"
+	"recourse/saga"
+)
+
+// headLines is how many lines a frame has besides the sagas, the last one of the screen with them.
+const headLines = 11
+
+// frame is an overview as lines of so many characters.
+func (o *overview) frame(columns int, now time.Time) []row {
+	var rows []row
+	add := func(name, text string, tone story.Tone) {
+		rows = append(rows, row{text: story.Short(fmt.Sprintf("%-8s%s", name, text), columns), tone: tone})
+	}
+	at := now.Local().Format("15:04:05")
+	title := "recourse  " + o.client.base
+	if fill := columns - utf8.RuneCountInString(title) - len(at); columns <= 200 && fill > 1 {
+		title += strings.Repeat(" ", fill) + at
+	}
+	rows = append(rows, row{text: story.Short(title, columns), tone: story.Strong})
+	add("sagas", o.counted(slices.Concat(usual, urgent)), story.Plain)
+	add("ended", o.counted(over), story.Plain)
+	if rate := o.rate(); rate != "" {
+		add("rate", rate, story.Plain)
+	}
+	inbox, tone := o.inbox(now)
+	add("inbox", inbox, tone)
+	if o.stats.OldestDue != nil {
+		if late := now.Sub(o.stats.OldestDue.Time); late > 10*time.Second {
+			add("overdue", age(late)+": sagas are due, and no node takes them", story.Bad)
+		}
+	}
+	if n := o.stats.Quarantined; n > 0 {
+		add("resting", fmt.Sprintf("%s that no node can go on with: see `recourse inbox --kind stuck`", count(int(n), "saga")), story.Bad)
+	}
+	add("nodes", o.nodes(now), story.Plain)
+	add("cost", o.spent(), story.Plain)
+	if o.trouble != "" {
+		rows = append(rows, row{text: story.Short(o.trouble, columns), tone: story.Bad})
+	}
+	rows = append(rows, row{})
+	return append(rows, o.list(columns, now)...)
+}
+
+// counted lists counts by status.
+func (o *overview) counted(statuses []string) string {
+	parts := make([]string, len(statuses))
+	for i, s := range statuses {
+		parts[i] = fmt.Sprintf("%s %d", s, o.stats.Sagas[s])
+	}
+	return strings.Join(parts, "  ")
+}
+
+// rate says how fast sagas come and go; "" with nothing to compare with.
+func (o *overview) rate() string {
+	if len(o.totals) < 2 {
+		return ""
+	}
+	from, to := o.totals[0], o.totals[len(o.totals)-1]
+	ms := max(to.at.Sub(from.at).Milliseconds(), 1)
+	per := func(n int64) string { // in tenths; sagas that are deleted count for less than none
+		tenths := max(n, 0) * 10_000 / ms
+		return fmt.Sprintf("%d.%d/s", tenths/10, tenths%10)
+	}
+	return fmt.Sprintf("started %s  ended %s", per(to.started-from.started), per(to.ended-from.ended))
+}
+
+// inbox says what waits for people, and for how long.
+func (o *overview) inbox(now time.Time) (string, story.Tone) {
+	var parts []string
+	for _, kind := range []string{saga.InboxInDoubt, saga.InboxApproval, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget} {
+		n := o.stats.Inbox[kind]
+		if n == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s %d", kind, n)
+		if since, ok := o.oldest[kind]; ok {
+			text += " (oldest " + age(now.Sub(since)) + ")"
+		}
+		parts = append(parts, text)
+	}
+	if len(parts) == 0 {
+		return "empty", story.Plain
+	}
+	return strings.Join(parts, "  "), story.Doubt
+}
+
+// nodes says which nodes there are, with the sagas that they run.
+func (o *overview) nodes(now time.Time) string {
+	parts := []string{fmt.Sprint(len(o.stats.Nodes))}
+	for _, n := range o.stats.Nodes {
+		text := fmt.Sprintf("%s %s", n.Node[:min(len(n.Node), 8)], count(int(n.Sagas), "saga"))
+		if n.Until != nil && n.Until.Before(now) {
+			text += " (its lease is over)"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "  ")
+}
+
+// spent says what sagas have cost today.
+func (o *overview) spent() string {
+	var parts []string
+	for _, m := range o.cost {
+		parts = append(parts, m.String())
+	}
+	if len(parts) == 0 {
+		parts = []string{"nothing"}
+	}
+	of := count(o.priced, "saga")
+	if o.more {
+		of = "the newest " + of
+	}
+	return fmt.Sprintf("today %s (%s)", strings.Join(parts, ", "), of)
+}
+
+// list is the table of sagas in progress.
+func (o *overview) list(columns int, now time.Time) []row {
+	if len(o.sagas) == 0 {
+		return []row{{text: "Nothing is in progress.", tone: story.Dimmed}}
+	}
+	cells := make([][]string, len(o.sagas))
+	for i, v := range o.sagas {
+		cells[i] = []string{v.ID, v.Definition, string(v.Status), age(now.Sub(v.CreatedAt.Time)), o.steps[v.ID].text}
+	}
+	lines := fitted([]column{{head: "SAGA"}, {head: "DEFINITION", least: 8}, {head: "STATUS"}, {head: "AGE"}, {head: "STEP", least: 8}}, cells, columns)
+	rows := []row{{text: lines[0], tone: story.Dimmed}}
+	for i, line := range lines[1:] {
+		rows = append(rows, row{text: line, tone: toneOf(o.sagas[i].Status)})
+	}
+	return rows
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"recourse/internal/story"
+)
+
+// column is one of a table's. On a terminal a table has the width that there is.
+type column struct {
+	head string
+	// least is how short its cells may be cut, with … at their end; 0: they are not cut.
+	least int
+	// extra columns are left out where there is no room for them, the last one first.
+	extra bool
+}
+
+// gap is between columns.
+const gap = 2
+
+// table prints rows under a head. Where it is not for a terminal it is never cut.
+func (a *app) table(columns []column, rows [][]string) {
+	if a.tty {
+		for _, line := range fitted(columns, rows, a.columns()) {
+			a.printf("%s\n", line)
+		}
+		return
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, gap, ' ', 0)
+	fmt.Fprintln(w, strings.Join(heads(columns), "\t"))
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(clean(row), "\t"))
+	}
+	w.Flush()
+}
+
+// heads are the columns' titles.
+func heads(columns []column) []string {
+	list := make([]string, len(columns))
+	for i, c := range columns {
+		list[i] = c.head
+	}
+	return list
+}
+
+// clean makes control characters harmless.
+func clean(row []string) []string {
+	list := make([]string, len(row))
+	for i, cell := range row {
+		list[i] = story.Short(cell, len(cell)+1)
+	}
+	return list
+}
+
+// fitted lays a table out in a width: extra columns go first, then the widest of those that may be cut.
+func fitted(columns []column, rows [][]string, width int) []string {
+	all := append([][]string{heads(columns)}, rows...)
+	widths := make([]int, len(columns))
+	total := -gap
+	for i := range columns {
+		for r := range all {
+			if r > 0 && i == 0 {
+				all[r] = clean(all[r])
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(all[r][i]))
+		}
+		total += widths[i] + gap
+	}
+	least := func(i int) int {
+		if columns[i].least == 0 {
+			return widths[i]
+		}
+		return min(widths[i], columns[i].least)
+	}
+	needs := -gap
+	for i := range columns {
+		needs += least(i) + gap
+	}
+	for i := len(columns) - 1; i >= 0 && needs > width; i-- {
+		if columns[i].extra {
+			needs, total = needs-least(i)-gap, total-widths[i]-gap
+			widths[i] = -1
+		}
+	}
+	for total > width {
+		widest := -1
+		for i := range columns {
+			if widths[i] > least(i) && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+		total--
+	}
+	lines := make([]string, len(all))
+	for r, row := range all {
+		var b strings.Builder
+		for i, cell := range row {
+			if widths[i] >= 0 {
+				fmt.Fprintf(&b, "%-*s%*s", widths[i], story.Short(cell, widths[i]), gap, "")
+			}
+		}
+		lines[r] = story.Short(strings.TrimRight(b.String(), " "), width)
+	}
+	return lines
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"recourse/internal/story"
+)
+
+type topCmd struct {
+	serverFlags
+	Once  bool          `help:"Print it once."`
+	Every time.Duration `default:"2s" help:"How often it is refreshed; default ${default}."`
+}
+
+// What a terminal is told: another screen without a cursor, and back.
+const (
+	screenOn  = "\x1b[?1049h\x1b[?25l"
+	screenOff = "\x1b[?25h\x1b[?1049l"
+	topLeft   = "\x1b[H"
+)
+
+// onceRows is how many sagas are listed where there is no terminal whose height says so.
+const onceRows = 50
+
+// Run shows what a server is at until q is pressed.
+func (c *topCmd) Run(a *app) error {
+	if c.Every < 100*time.Millisecond {
+		return exit(exitUsage, errors.New("--every is at least 100ms"))
+	}
+	ctx, stop := context.WithCancel(a.ctx)
+	defer stop()
+	cl, err := c.client(ctx)
+	if err != nil {
+		return err
+	}
+	o := &overview{client: cl, steps: make(map[string]stepSeen)}
+	if err := o.look(a.listed()); err != nil {
+		return err
+	}
+	if c.Once || !a.live {
+		for _, r := range o.frame(a.frameWidth(), time.Now()) {
+			a.printf("%s\n", story.Paint(r.text, r.tone, a.colour))
+		}
+		return nil
+	}
+	if f, ok := a.Stdin.(*os.File); ok && terminal(f) {
+		back, err := keyPresses(f)
+		if err != nil {
+			return fmt.Errorf("the terminal's keys: %w", err)
+		}
+		defer back()
+		go quitKey(f, stop)
+	}
+	a.printf("%s", screenOn)
+	defer a.printf("%s", screenOff)
+	return c.refresh(ctx, a, o)
+}
+
+// refresh draws until ctx is done. A server that does not answer is waited for.
+func (c *topCmd) refresh(ctx context.Context, a *app, o *overview) error {
+	every := time.NewTicker(c.Every)
+	defer every.Stop()
+	for {
+		a.drawFrame(o.frame(a.columns(), time.Now()))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+		o.trouble = ""
+		if err := o.look(a.listed()); err != nil && ctx.Err() == nil {
+			if code := codeOf(err); code != exitUnreachable && code != exitFailed {
+				return err
+			}
+			o.trouble = err.Error()
+		}
+	}
+}
+
+// listed is how many sagas there is room for.
+func (a *app) listed() int {
+	if !a.tty {
+		return onceRows
+	}
+	return max(a.rows()-headLines, 1)
+}
+
+// frameWidth is a terminal's; elsewhere nothing is cut.
+func (a *app) frameWidth() int {
+	if !a.tty {
+		return 1 << 20
+	}
+	return a.columns()
+}
+
+// drawFrame writes over the frame before.
+func (a *app) drawFrame(rows []row) {
+	var b strings.Builder
+	b.WriteString(topLeft)
+	rows = rows[:min(len(rows), a.rows()-1)]
+	for _, r := range rows {
+		fmt.Fprintf(&b, "%s\x1b[K\r\n", story.Paint(r.text, r.tone, a.colour))
+	}
+	b.WriteString("\x1b[J")
+	a.printf("%s", b.String())
+}
+
+// quitKey waits for q. Ctrl-C is a signal as always.
+func quitKey(f *os.File, quit func()) {
+	key := make([]byte, 1)
+	for {
+		n, err := f.Read(key)
+		if err != nil || n == 1 && (key[0] == 'q' || key[0] == 'Q') {
+			quit()
+			return
+		}
+	}
+}

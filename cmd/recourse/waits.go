@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"recourse/journal"
+	"recourse/saga"
+	runkind "recourse/saga/kinds/run"
+)
+
+// wait is what a step waits for.
+type wait struct {
+	what  string    // "retries", "waits for approval"
+	until time.Time // when that is over; zero: when it comes
+	limit bool      // until is the latest, not the time
+}
+
+// text says it as of now.
+func (w wait) text(now time.Time) string {
+	left := w.until.Sub(now)
+	switch {
+	case w.until.IsZero():
+		return w.what
+	case left <= 0:
+		return w.what + " now"
+	case w.limit:
+		return fmt.Sprintf("%s, for %s more", w.what, span(left))
+	}
+	return fmt.Sprintf("%s in %s", w.what, span(left))
+}
+
+// timers says what follows at a time that is waited for.
+var timers = map[string]string{"backoff": "retries", "sleep": "goes on", "verify": "asks the other side"}
+
+// waits says what the steps of a saga that has not ended wait for, by path.
+func (w *watched) waits(views []saga.StepView) map[string]wait {
+	by := make(map[string]wait)
+	for _, v := range views {
+		if what := w.others(v); what != "" {
+			by[v.Path] = wait{what: what}
+		}
+	}
+	for _, d := range w.m.Decide() {
+		switch d := d.(type) {
+		case saga.Hold:
+			by[d.Entry.Path] = wait{what: person(d.Entry)}
+		case saga.WakeAt:
+			w.timer(by, d)
+		}
+	}
+	return by
+}
+
+// timer takes in a time that a step waits for.
+func (w *watched) timer(by map[string]wait, d saga.WakeAt) {
+	path, _ := saga.SplitQuery(d.Woke.Path)
+	var woke saga.WokeData
+	if path == "" || json.Unmarshal(d.Woke.Data, &woke) != nil {
+		return // the saga's own time-out is not what it waits for
+	}
+	what, sure := timers[woke.Timer]
+	if there, ok := by[path]; ok && !sure {
+		there.until, there.limit = d.At, true
+		by[path] = there
+		return
+	}
+	if d.Woke.Way == journal.Undo {
+		what = "undoes it again"
+	}
+	if what != "" {
+		by[path] = wait{what: what, until: d.At}
+	}
+}
+
+// others says for whose word a step waits that is under way: a worker's, another saga's, a signal's sender's.
+func (w *watched) others(v saga.StepView) string {
+	step := w.def.Step(v.Path)
+	if v.Status != saga.StepWaiting && v.Status != saga.StepRunning || step == nil {
+		return ""
+	}
+	if r, ok := step.Body.(saga.Receiver); ok && v.Status == saga.StepWaiting {
+		return "waits for signal " + r.Signal()
+	}
+	open := false
+	for _, at := range v.Attempts {
+		open = open || at.EndedAt == nil
+	}
+	var r saga.Request
+	if !open || json.Unmarshal(v.Input, &r) != nil {
+		return ""
+	}
+	switch v.Kind {
+	case "task":
+		return "waits for a worker of type " + r.URL
+	case "run":
+		return "waits for saga " + r.Headers[runkind.HeaderSaga]
+	}
+	return ""
+}
+
+// person says for what somebody is needed.
+func person(e saga.Entry) string {
+	switch e.Kind {
+	case saga.InboxApproval:
+		if len(e.Approvers) > 0 {
+			return "waits for approval by " + strings.Join(e.Approvers, ", ")
+		}
+		return "waits for approval"
+	case saga.InboxBudget:
+		return "waits for a higher budget"
+	case saga.InboxHeld:
+		return "waits for other credentials"
+	case saga.InboxInDoubt:
+		return "waits for somebody who finds out whether it happened"
+	}
+	return "waits for somebody who mends it"
+}
+
+// span writes how long something still takes.
+func span(d time.Duration) string {
+	switch {
+	case d <= time.Minute:
+		return fmt.Sprintf("%d s", (d+time.Second-1)/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", (d+time.Minute-1)/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", (d+time.Hour-1)/time.Hour)
+	}
+	return fmt.Sprintf("%d days", (d+12*time.Hour)/(24*time.Hour))
+}

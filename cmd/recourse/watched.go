@@ -1,0 +1,73 @@
+package main
+
+import (
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/story"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// watched is a saga whose journal is read as it grows.
+type watched struct {
+	def *saga.Definition
+	id  uuid.UUID
+	m   *saga.Machine
+	all []journal.Record
+}
+
+// add takes in the records that come next.
+func (w *watched) add(fresh []journal.Record) error {
+	for _, r := range fresh {
+		if err := w.m.Apply(r); err != nil {
+			return err
+		}
+	}
+	w.all = append(w.all, fresh...)
+	return nil
+}
+
+// viewer shows a saga as it goes on.
+type viewer interface {
+	grew(w *watched, fresh []journal.Record) // these records have come
+	tick(w *watched)                         // time has passed
+	say(w *watched, text string)             // a word to whoever looks
+	end(w *watched)                          // nothing more comes
+}
+
+// viewer is a tree that is redrawn where that is possible, and lines elsewhere.
+func (a *app) viewer(def *saga.Definition, machine bool) viewer {
+	switch {
+	case machine:
+		return silent{a}
+	case a.live && def != nil:
+		return newTree(a)
+	}
+	return &lines{app: a, teller: story.New(def)}
+}
+
+// lines shows a saga line by line.
+type lines struct {
+	app    *app
+	teller *story.Teller
+}
+
+func (l *lines) grew(_ *watched, fresh []journal.Record) {
+	for _, r := range fresh {
+		for _, line := range l.teller.Tell(r) {
+			l.app.printf("%s\n", line.Format(l.teller.Width(), l.app.colour))
+		}
+	}
+}
+
+func (l *lines) tick(*watched)               {}
+func (l *lines) say(_ *watched, text string) { l.app.remark(text) }
+func (l *lines) end(*watched)                {}
+
+// silent shows nothing: what comes out is for a machine.
+type silent struct{ app *app }
+
+func (silent) grew(*watched, []journal.Record) {}
+func (silent) tick(*watched)                   {}
+func (s silent) say(_ *watched, text string)   { s.app.remark(text) }
+func (silent) end(*watched)                    {}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"recourse/examples/world"
+	"recourse/saga"
+)
+
+// definitions of sagas whose names and words are long, and wait for all kinds of things.
+var wordy = []string{`
+saga: a-definition-with-a-rather-long-name
+budget: {amount: 2.00 USD, on_exceed: ask}
+steps:
+  - {id: first, http: "POST ${vars.air}/bookings", body: {route: LIS}, cost: 1.25 USD}
+  - {id: a_step_with_a_rather_long_name_as_well, http: "POST ${vars.air}/bookings", body: {route: lost}, in_doubt: ask}
+`, `
+saga: asks
+steps:
+  - {id: ok, approval: {title: "May it, all things considered, spend so much on a trip that nobody has asked for?", show: {trip: LIS}, form: {limit: integer}}}
+`, `
+saga: fails
+steps:
+  - {id: no, fail: "the weather is not what it was, and nobody can say when it will be again"}
+`, `
+saga: dear
+budget: {amount: 2.00 USD, on_exceed: ask}
+steps:
+  - {id: a, set: 1}
+  - {id: b, http: "GET ${vars.air}/bookings", cost: 5.00 USD}
+`}
+
+// What changes from run to run in lists besides what changes everywhere.
+var changingLists = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`\b\d[sm]\b`), "0s"},
+	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "10:00:00"},
+	{regexp.MustCompile(`[0-9a-f]{8}( \d+ sagas?)`), "01234567$1"},
+	{regexp.MustCompile(`( )+10:00:00\n`), " 10:00:00\n"},
+}
+
+// Lists on terminals of several widths: nothing is wrapped, what is cut ends with …; and elsewhere all is there.
+func TestListsHaveTheTerminalsWidth(t *testing.T) {
+	w, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/air", BodyContains: "lost"}, Do: world.Do{After: world.FaultDrop}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, status := range []saga.Status{saga.Stuck, saga.Waiting, saga.Compensated, saga.Waiting} {
+		ok(t, s.env, "definitions", "apply", file(t, "d.yaml", wordy[i]))
+		name := strings.Fields(wordy[i])[1]
+		waitFor(t, s, strings.Fields(ok(t, s.env, "start", name))[0], status)
+	}
+	for _, args := range [][]string{{"list"}, {"inbox"}, {"top", "--once"}} {
+		var told strings.Builder
+		for _, columns := range []int{80, 160} {
+			code, out, p := onTerminal(t, columns, s.env, args...)
+			if code != exitOK {
+				t.Fatalf("%v: exit %d: %s", args, code, out)
+			}
+			p.within(t)
+			fmt.Fprintf(&told, "-- %d columns\n%s\n", columns, out)
+		}
+		fmt.Fprintf(&told, "-- no terminal\n%s", ok(t, s.env, args...))
+		text := steady(told.String())
+		for _, c := range changingLists {
+			text = c.pattern.ReplaceAllString(text, c.with)
+		}
+		exactly(t, "width-"+args[0], text)
+	}
+}
+
+// top stays until q is pressed, and leaves the terminal as it was.
+func TestTopOnATerminal(t *testing.T) {
+	_, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "d.yaml", wordy[1]))
+	p := terminalOf(t, 80, 20)
+	code := make(chan int, 1)
+	go func() {
+		m := Main{Args: []string{"top", "--every", "100ms"}, Env: append([]string{"TERM=xterm"}, s.env...), Stdin: p.slave, Stdout: p.slave, Stderr: p.slave}
+		code <- m.Run(t.Context())
+	}()
+	p.until(t, "Nothing is in progress")
+	ok(t, s.env, "start", "asks")
+	p.until(t, "… ok")
+	p.until(t, "started 0.")
+	addr := strings.TrimPrefix(s.url, "http://")
+	s.stop()
+	p.until(t, "no server answers")
+	serve(t, vars, "--database", filepath.Join(t.TempDir(), "b.db"), "--listen", addr)
+	p.until(t, "Nothing is in progress")
+	if strings.Contains(p.shown(), "no server answers") {
+		t.Errorf("the trouble is over, and still shown:\n%s", p.shown())
+	}
+	if _, err := p.master.WriteString("q"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-code; got != exitOK {
+		t.Errorf("exit %d", got)
+	}
+	p.end()
+	p.within(t)
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// The API's words for what the command line calls otherwise, the longer ones first.
+var spoken = strings.NewReplacer(
+	"GET /v1/sagas/{id} says where it stands", "`recourse show` says where it stands",
+	"GET …/steps lists them", "`recourse show --steps` lists them",
+	"GET /v1/definitions lists them", "`recourse definitions list` lists them",
+	"Raise the budget of the saga (PATCH), or cancel it.", "Raise its budget, or cancel it.",
+	"Approve or reject it, with the hash of what is shown here.", "Approve or reject it.",
+	"start a new one with `retry`", "start a new one with `recourse retry`",
+	"mend what `errors` names", "mend what is named below",
+	"leave `from` out", "leave --from out",
+	"new_key", "--new-key",
+	"send the same request again, with the same Idempotency-Key", "give the same command again, with the same --key",
+	"sending the same request again, with the same Idempotency-Key", "giving the same command again, with the same --key",
+	"the Idempotency-Key", "the --key",
+	"The Idempotency-Key", "The --key",
+	"this Idempotency-Key", "this --key",
+	"Idempotency-Key", "--key",
+	"The request is not one that this route takes", "The command is not right",
+)
+
+// flagOf names the flags and arguments that become fields and parameters of requests.
+var flagOf = map[string]string{
+	"input": "--input", "version": "--version", "budget": "the budget", "labels": "--label", "output": "--set-output", "data": "--data", "reason": "--reason",
+	"comment": "--comment", "new_key": "--new-key", "outcome": "--outcome", "from": "--from", "mode": "--mode", "definition": "the definition",
+	"status": "--status", "saga": "--saga", "kind": "--kind", "q": "--query", "label": "--label", "started_after": "--after", "started_before": "--before",
+}
+
+// place is where a finding is: a JSON pointer into the body (/input/city), or a parameter (?status).
+var place = regexp.MustCompile(`(^|\s)([/?])([a-z_]+)([./][^:\s]*)?:`)
+
+// versions is what the API says of a version that is not there.
+var versions = regexp.MustCompile(`GET /v1/definitions/\S+/versions lists them`)
+
+// inCommands says what the API says in the words of the command line.
+func inCommands(text string) string {
+	text = versions.ReplaceAllString(text, "`recourse definitions list` shows the newest")
+	text = place.ReplaceAllStringFunc(text, func(at string) string {
+		m := place.FindStringSubmatch(at)
+		flag, ok := flagOf[m[3]]
+		if !ok {
+			return at
+		}
+		below := strings.ReplaceAll(strings.TrimLeft(m[4], "./"), "/", ".")
+		return m[1] + strings.TrimSpace(flag+" "+below) + ":"
+	})
+	return spoken.Replace(text)
+}
