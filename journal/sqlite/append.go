@@ -234,8 +234,11 @@ func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) er
 		if st.expires || !r.DeleteAt.IsZero() {
 			set, args = append(set, `delete_at = ?`), append(args, millis(r.DeleteAt))
 		}
-		set = append(set, `status = ?, reason = ?, labels = ?, wake_at = ?, summary = ?, seq = ?, updated_at = ?`)
-		args = append(args, r.Status, r.Reason, l, wake, blob(r.Summary), r.Seq, millis(r.UpdatedAt))
+		if l != st.labels { // only then is their trigger's work to be done
+			set, args = append(set, `labels = ?`), append(args, l)
+		}
+		set = append(set, `status = ?, reason = ?, wake_at = ?, summary = ?, seq = ?, updated_at = ?`)
+		args = append(args, r.Status, r.Reason, wake, blob(r.Summary), r.Seq, millis(r.UpdatedAt))
 		if st.inbox {
 			if _, err := t.exec(`DELETE FROM inbox WHERE saga_id = ?`, saga); err != nil {
 				return err

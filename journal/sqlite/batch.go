@@ -26,6 +26,7 @@ type standing struct {
 	claims  int64
 	mail    int64 // messages not yet folded in
 	last    int64 // the last record's seq
+	labels  string
 }
 
 var standingOne, standingMany = standingQuery(1), standingQuery(standingRows)
@@ -40,7 +41,7 @@ func standingQuery(n int) string {
 		fmt.Fprintf(&b, "(%d, ?)", i)
 	}
 	b.WriteString(`) SELECT i, owner IS ?, EXISTS (SELECT 1 FROM inbox WHERE saga_id = s.id), delete_at IS NOT NULL, claims, mail,
-		coalesce((SELECT max(seq) FROM journal WHERE saga_id = s.id), 0) FROM wanted CROSS JOIN sagas s ON s.id = wanted.id`)
+		coalesce((SELECT max(seq) FROM journal WHERE saga_id = s.id), 0), labels FROM wanted CROSS JOIN sagas s ON s.id = wanted.id`)
 	return b.String()
 }
 
@@ -61,7 +62,7 @@ func (t *tx) standing(node string, batch []journal.Append) ([]standing, error) {
 		err := t.query(query, args, func(scan func(...any) error) error {
 			var i int
 			st := standing{exists: true}
-			err := scan(&i, &st.owned, &st.inbox, &st.expires, &st.claims, &st.mail, &st.last)
+			err := scan(&i, &st.owned, &st.inbox, &st.expires, &st.claims, &st.mail, &st.last, &st.labels)
 			if err == nil {
 				out[from+i] = st
 			}
