@@ -37,7 +37,7 @@ func (c *stalledCmd) Run(a *app) error {
 			q.Set(name, value)
 		}
 	}
-	if c.json() {
+	if c.machine() {
 		return listRaw(a, cl, "/v1/stalled", q, 0)
 	}
 	list, err := pages[stall](cl, "/v1/stalled", q, 0)
