@@ -92,6 +92,8 @@ func TestPlans(t *testing.T) {
 			{"all", listed(journal.Filter{}), "SCAN sagas USING INDEX sqlite_autoindex_sagas_1"},
 			{"a status", listed(journal.Filter{Status: []string{"waiting"}}), "SEARCH sagas USING INDEX sagas_status (status=?)"},
 			{"a definition", listed(journal.Filter{Definition: "odd"}), "SEARCH sagas USING INDEX sagas_definition (definition=?)"},
+			{"costs", plan(allCosts, []byte{0}, []byte{9}, 1), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id>? AND id<?)"},
+			{"costs of a definition", plan(ownCosts, "odd", []byte{0}, []byte{9}, 1), "SEARCH sagas USING INDEX sagas_definition (definition=? AND id>? AND id<?)"},
 			{"both", listed(journal.Filter{Definition: "odd", Status: []string{"waiting"}}), "MERGE (INTERSECT)"},
 			{"both", listed(journal.Filter{Definition: "odd", Status: []string{"waiting"}}), "SEARCH sagas USING COVERING INDEX sagas_definition (definition=?)"},
 			{"both", listed(journal.Filter{Definition: "odd", Status: []string{"waiting"}}), "SEARCH sagas USING COVERING INDEX sagas_status (status=?)"},
