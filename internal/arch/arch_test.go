@@ -45,10 +45,12 @@ var may = map[string][]string{
 
 	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant"},
 	"engine/sim": {"*"},
-	"api":        {"internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":        {"internal/costs/tally", "internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
 
 	"internal":                   {},
+	"internal/costs":             {"engine", "internal/costs/tally", "journal", "retry", "saga"},
+	"internal/costs/tally":       {"journal", "retry", "saga"},
 	"internal/story/storytest":   {"*"},
 	"internal/outbox":            {"journal", "retry", "saga"},
 	"internal/testpg":            {},
