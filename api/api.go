@@ -91,6 +91,8 @@ type Limits struct {
 	Heartbeat time.Duration // 15s: between comments on a quiet event stream
 	Polls     int           // 1,000: claims that may wait for tasks at once
 	Look      time.Duration // 250ms: between their looks for tasks, give or take a fifth
+	CostSagas int           // 200,000: sagas that a question about costs goes through
+	Costs     time.Duration // 5s: for how long its answer is kept
 }
 
 func (l *Limits) defaults() {
@@ -103,6 +105,8 @@ func (l *Limits) defaults() {
 	set(&l.Heartbeat, 15*time.Second)
 	set(&l.Polls, 1000)
 	set(&l.Look, 250*time.Millisecond)
+	set(&l.CostSagas, 200_000)
+	set(&l.Costs, 5*time.Second)
 }
 
 func set[T comparable](v *T, d T) {
@@ -118,6 +122,7 @@ type server struct {
 	metrics *metrics
 	polls   polls
 	schema  []byte // of definitions, for editors
+	spent   recentCosts
 
 	triggers *trigger.Starter
 }
@@ -139,7 +144,7 @@ func headAsGet(next http.Handler) http.Handler {
 
 func newServer(cfg Config) *echo.Echo {
 	cfg.Limits.defaults()
-	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog)}
+	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog), spent: newRecentCosts()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -81,6 +81,7 @@ func (s *server) routes() []route {
 
 		get("/v1/inbox", opRead, s.inbox),
 		get("/v1/stats", opRead, s.stats),
+		get("/v1/costs", opRead, s.costs),
 	})
 }
 

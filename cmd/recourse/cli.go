@@ -12,6 +12,7 @@ type cli struct {
 	List    listCmd    `cmd:"" help:"List sagas."`
 	Show    showCmd    `cmd:"" help:"Show a saga and tell its story."`
 	Journal journalCmd `cmd:"" help:"Print or follow a saga's journal."`
+	Costs   costsCmd   `cmd:"" help:"Show what sagas have cost."`
 	Inbox   inboxCmd   `cmd:"" help:"List what waits for a person."`
 	Approve approveCmd `cmd:"" help:"Approve what a saga asks."`
 	Reject  rejectCmd  `cmd:"" help:"Reject what a saga asks."`

@@ -12,6 +12,7 @@ import (
 	"recourse/api"
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/internal/costs"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
@@ -45,6 +46,7 @@ type node struct {
 	engine  *engine.Engine
 	caller  *http.Caller
 	outbox  *outbox.Outbox
+	typical *costs.Typical // what sagas cost
 	beside  sync.WaitGroup // what runs beside the engine
 	ended   chan error     // gets what the engine's Run returned
 }
@@ -65,11 +67,13 @@ func newNode(o nodeOptions) (*node, error) {
 	}
 	n.caller = http.NewCaller(calls)
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
+	n.typical = costs.NewTypical(o.Store, o.Log)
 	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Log: o.Log,
-		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
-		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention,
+		Callers:   map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
+		Observers: []engine.Observer{n.typical},
+		Lanes:     o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention,
 	})
 	runner.Engine = n.engine
 	if len(o.Sinks) > 0 {
@@ -108,6 +112,7 @@ func (n *node) start(ctx context.Context) error {
 		case <-look.C:
 		}
 	}
+	n.beside.Go(func() { n.typical.Run(ctx) })
 	if n.outbox != nil {
 		n.beside.Go(func() { n.outbox.Run(ctx) })
 	}
