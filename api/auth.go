@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type operation string
 
 const (
 	opOpen    operation = "open"    // for everyone, without a key
+	opKnown   operation = "known"   // for everyone who has a key
 	opRead    operation = "read"    // see sagas, definitions, the inbox
 	opStart   operation = "start"   // start and plan sagas
 	opCancel  operation = "cancel"  // cancel them
@@ -99,11 +101,28 @@ func (s *server) authorize(k *call) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(allowed[who.role], op) {
+	if op != opKnown && !slices.Contains(allowed[who.role], op) {
 		return fail("forbidden", "the key %q has the role %s, which may not %s: use a key of another role", who.name, who.role, op)
 	}
 	k.who = who
 	return nil
+}
+
+// whoView is who calls, and what they may do.
+type whoView struct {
+	Name         string      `json:"name"`
+	Role         string      `json:"role"`
+	May          []operation `json:"may"`
+	KeysRequired bool        `json:"keys_required"`
+}
+
+// whoami serves GET /v1/whoami.
+func (s *server) whoami(c echo.Context) error {
+	if _, err := readQuery(c); err != nil {
+		return err
+	}
+	who := callerOf(c)
+	return reply(c, http.StatusOK, whoView{Name: who.name, Role: who.role, May: allowed[who.role], KeysRequired: s.cfg.RequireKeys})
 }
 
 // identify finds who a key belongs to. A key that is wrong is refused even where none is needed.

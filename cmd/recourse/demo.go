@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"recourse/examples/llmstub"
 	"recourse/examples/world"
 	"recourse/internal/story"
 	"recourse/saga"
@@ -36,6 +37,8 @@ type demo struct {
 	env      []string
 	defs     map[string]*saga.Definition
 	world    *process
+	llm      *llmstub.Server
+	flags    []string // of the server, for the model
 	control  world.Control
 	server   *process
 	listen   string
@@ -75,6 +78,10 @@ func (c *demoCmd) Run(a *app) error {
 		d.printf("\nThat took %.1f s. `recourse demo` without --once stays up to be tried.\n", time.Since(begun).Seconds())
 		return nil
 	}
+	if err := d.leave(); err != nil {
+		return fmt.Errorf("the sagas to try: %w", err)
+	}
+	d.guide(time.Since(begun))
 	return d.stay()
 }
 
@@ -90,6 +97,9 @@ func (d *demo) up() error {
 		return err
 	}
 	d.control = world.Control{URL: d.world.url}
+	if d.flags, err = d.model(); err != nil {
+		return err
+	}
 	for _, service := range []string{"air", "hotels", "pay", "stock", "shipping", "mail", "orders"} {
 		d.env = append(d.env, varPrefix+service+"="+d.world.url+"/"+service)
 	}
@@ -115,8 +125,8 @@ func (d *demo) up() error {
 // serve starts the server's process.
 func (d *demo) serve() error {
 	var err error
-	d.server, err = spawn(d.ctx, d.dir, d.env, "serve", "serve", "--while-stdin", "--listen", d.listen, "--database", d.database,
-		"--node-lease", "2s", "--drain", "2s", "--egress-allow", strings.Join(loopback, ","))
+	d.server, err = spawn(d.ctx, d.dir, d.env, "serve", append([]string{"serve", "--while-stdin", "--listen", d.listen, "--database", d.database,
+		"--node-lease", "2s", "--drain", "2s", "--egress-allow", strings.Join(loopback, ",")}, d.flags...)...)
 	return err
 }
 
@@ -124,7 +134,7 @@ func (d *demo) serve() error {
 func childEnv(env []string) []string {
 	var out []string
 	for _, e := range env {
-		if !strings.HasPrefix(e, "RECOURSE_") || strings.HasPrefix(e, "RECOURSE_TEST_") {
+		if !strings.HasPrefix(e, "RECOURSE_") && !strings.HasPrefix(e, "OPENAI_") || strings.HasPrefix(e, "RECOURSE_TEST_") {
 			out = append(out, e)
 		}
 	}
@@ -172,6 +182,9 @@ func (d *demo) down() {
 	if d.world != nil {
 		d.world.stop()
 	}
+	if d.llm != nil {
+		d.llm.Close()
+	}
 }
 
 // invocation is how this very program is called from where it was called.
@@ -193,13 +206,13 @@ func invocation() string {
 
 // stay leaves the server up until the program is interrupted.
 func (d *demo) stay() error {
-	d.printf("\nThe server stays up at %s. In another terminal:\n\n", d.server.url)
+	d.printf("\nThe server stays up at %s. The same in another terminal:\n\n", d.server.url)
 	prefix := ""
 	if d.server.url != "http://127.0.0.1:8080" {
 		prefix = "RECOURSE_SERVER=" + d.server.url + " "
 	}
 	last := d.sagas[len(d.sagas)-1].id
-	for _, line := range []string{"list", "show " + last, "inbox", "definitions list",
+	for _, line := range []string{"list", "inbox", "show " + last,
 		`start booking -i '{"traveller":"p-1005","to":"LIS","depart":"2027-05-01","nights":2,"card":"4242"}' --wait 10s`} {
 		d.printf("  %s%s %s\n", prefix, invocation(), line)
 	}

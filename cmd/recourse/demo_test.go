@@ -57,10 +57,16 @@ func TestDemoStaysUp(t *testing.T) {
 	go func() { code <- m.Run(ctx) }()
 	<-w.seen
 	_, after, _ := strings.Cut(w.String(), "stays up at ")
-	url, _, _ := strings.Cut(after, ". In another")
+	url, _, _ := strings.Cut(after, ". The same")
 	env := []string{"RECOURSE_SERVER=" + url}
 	if out := ok(t, env, "list"); strings.Count(out, "booking") != 4 {
 		t.Errorf("list: %s", out)
+	}
+	if out := ok(t, env, "inbox"); !strings.Contains(out, "in_doubt  It is not known whether step refund has happened") || !strings.Contains(out, "approval  Refund 39.90 USD") {
+		t.Errorf("inbox: %s", out)
+	}
+	if out := ok(t, env, "list", "-d", "refund-claim", "-s", "compensated"); !strings.Contains(out, "0.02004") {
+		t.Errorf("what an undone saga has cost: %s", out)
 	}
 	interrupt()
 	if got := <-code; got != exitOK {

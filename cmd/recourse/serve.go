@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"recourse/api"
+	"recourse/api/ui"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/journal"
@@ -185,9 +186,10 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 		listener.Close()
 		return err
 	}
+	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys,
+		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats, Version: version(), Done: ctx.Done()})
 	server := &http.Server{
-		Handler: api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys,
-			EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats, Version: version(), Done: ctx.Done()}),
+		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, Version: version(), Log: log, Done: ctx.Done()}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,

@@ -47,13 +47,16 @@ var may = map[string][]string{
 	"engine/sim": {"*"},
 	"api":        {"internal/costs/tally", "internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
+	"api/ui":     {"internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 
 	"internal":                   {},
 	"internal/costs":             {"engine", "internal/costs/tally", "journal", "retry", "saga"},
 	"internal/costs/tally":       {"journal", "retry", "saga"},
 	"internal/story/storytest":   {"*"},
 	"internal/outbox":            {"journal", "retry", "saga"},
-	"internal/testpg":            {},
+	"internal/debian":            {},
+	"internal/testpg":            {"internal/debian"},
+	"internal/testchrome":        {"internal/debian"},
 	"internal/wiretest":          {},
 	"internal/wiretest/rig":      {"*"},
 	"internal/histories":         {"journal", "saga"},
@@ -85,6 +88,7 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},
 	"github.com/anishathalye/porcupine":     {"internal/histories"},
+	"github.com/chromedp":                   {"internal/testchrome"},
 }
 
 type pkg struct {

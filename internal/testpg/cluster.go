@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"recourse/internal/debian"
 )
 
 // Cluster is a throw-away PostgreSQL server.
@@ -174,15 +176,8 @@ func binaries() (string, error) {
 		return dir, nil
 	}
 	const advice = "no PostgreSQL found: install it (apt-get install postgresql), or set RECOURSE_TEST_POSTGRES to a server's URL"
-	if _, err := exec.LookPath("apt-get"); os.Getuid() != 0 || err != nil {
-		return "", errors.New(advice)
-	}
-	for _, args := range [][]string{{"update"}, {"install", "-y", "postgresql"}} {
-		cmd := exec.Command("apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%s: apt-get: %w: %s", advice, err, out)
-		}
+	if err := debian.Install("postgresql"); err != nil {
+		return "", fmt.Errorf("%s: %w", advice, err)
 	}
 	if dir, ok := installed(); ok {
 		return dir, nil

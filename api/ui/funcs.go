@@ -1,0 +1,139 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"recourse/saga"
+)
+
+// funcs are what templates call.
+var funcs = template.FuncMap{
+	"mark":   mark,
+	"say":    say,
+	"money":  money,
+	"time":   timeOf,
+	"short":  short,
+	"pretty": pretty,
+	"cut":    cut,
+	"path":   url.PathEscape,
+	"took":   took,
+	"plural": plural,
+	"join":   strings.Join,
+
+	"navigation": navigation,
+}
+
+// marks are the signs of statuses, of sagas and of steps: colour alone tells nobody who cannot see it.
+var marks = map[string]string{
+	"running": "▶", "waiting": "…", "paused": "‖", "compensating": "←", "stuck": "!", "succeeded": "✓", "compensated": "↺", "failed": "✗",
+	"pending": "·", "skipped": "–", "in_doubt": "?", "held": "!", "undoing": "←", "undone": "↺", "undo_failed": "✗",
+}
+
+func mark(status any) string { return marks[fmt.Sprint(status)] }
+
+// say writes a status, a kind or a code in words.
+func say(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") }
+
+// money writes an amount with its currency; "" for nothing.
+func money(amount, currency string) string {
+	if strings.Trim(amount, "0.") == "" {
+		return ""
+	}
+	return strings.TrimSpace(amount + " " + currency)
+}
+
+// timeOf is a time for <time>: it takes what pages have, time.Time, saga.Time and pointers to them; the zero time if there is none.
+func timeOf(at any) time.Time {
+	switch at := at.(type) {
+	case time.Time:
+		return at
+	case *time.Time:
+		if at != nil {
+			return *at
+		}
+	case saga.Time:
+		return at.Time
+	case *saga.Time:
+		if at != nil {
+			return at.Time
+		}
+	}
+	return time.Time{}
+}
+
+// short is the end of a saga's id, which tells sagas apart that started together.
+func short(id string) string {
+	if len(id) != 36 {
+		return id
+	}
+	return id[:8] + "…" + id[len(id)-6:]
+}
+
+// pretty lays JSON out for reading; its numbers stay as they are.
+func pretty(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}
+
+// cut shortens a text to n characters.
+func cut(n int, text any) string {
+	s := fmt.Sprint(text)
+	if raw, ok := text.(json.RawMessage); ok {
+		s = string(raw)
+	}
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+// took writes a length of time.
+func took(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return "0 ms"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d.%d s", d/time.Second, d%time.Second/(100*time.Millisecond))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%d days", d/(24*time.Hour))
+}
+
+// plural is "1 saga", "2 sagas".
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// link is an entry of the navigation.
+type link struct {
+	To, Title, Go, Count string
+	Here                 bool
+}
+
+// navigation makes an entry; under is the template of the page that it leads to, or what its pages' templates begin with.
+func navigation(f frame, under, to, title string) link {
+	l := link{To: to, Title: title, Go: map[string]string{"sagas": "s", "inbox": "i", "definitions": "d", "costs": "c", "system": "y"}[under]}
+	l.Here = strings.HasPrefix(f.Page, strings.TrimSuffix(under, "s"))
+	if under == "inbox" {
+		l.Count = f.Inbox
+	}
+	return l
+}

@@ -1,0 +1,236 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"recourse/api"
+	"recourse/catalog"
+	"recourse/engine"
+	"recourse/examples/world"
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
+	"recourse/saga/kinds"
+	httpkind "recourse/saga/kinds/http"
+)
+
+// site is the page with everything behind it: an API, an engine, a store, a world that steps talk to.
+type site struct {
+	t     *testing.T
+	store journal.Store
+	world *world.Server
+	url   string
+	http  *http.Client // keeps cookies, follows no redirect
+}
+
+type setup func(*api.Config, *Config)
+
+// keysRequired has the server ask for API keys.
+func keysRequired(a *api.Config, _ *Config) { a.RequireKeys = true }
+
+func newSite(t *testing.T, more ...setup) *site {
+	t.Helper()
+	store := memory.New(memory.Config{})
+	w, err := world.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := map[string]json.RawMessage{}
+	for _, name := range []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"} {
+		vars[name], _ = json.Marshal(w.URL + "/" + name)
+	}
+	guard, err := httpkind.NewGuard([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := httpkind.NewCaller(httpkind.CallerConfig{Guard: guard, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
+	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: vars})
+	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller}, Poll: 20 * time.Millisecond, Drain: time.Second})
+	rest := api.Config{Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() api.EngineStats { return api.EngineStats(eng.Stats()) },
+		Limits: api.Limits{Poll: 20 * time.Millisecond}}
+	page := Config{Definitions: cat, Version: "test", Tick: 20 * time.Millisecond}
+	for _, m := range more {
+		m(&rest, &page)
+	}
+	page.API = api.New(rest)
+	srv := httptest.NewServer(New(page))
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &site{t: t, store: store, world: w, url: srv.URL,
+		http: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- eng.Run(ctx) }()
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+		w.Close()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		caller.Close()
+		store.Close()
+	})
+	x.until("the engine is ready", eng.Ready)
+	return x
+}
+
+// until waits for something to hold.
+func (x *site) until(what string, holds func() bool) {
+	x.t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			x.t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// answer is a response, read.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   string
+}
+
+func (x *site) do(req *http.Request) *answer {
+	x.t.Helper()
+	resp, err := x.http.Do(req)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return &answer{x.t, resp.StatusCode, resp.Header, string(b)}
+}
+
+func (x *site) request(method, path string, body io.Reader) *http.Request {
+	x.t.Helper()
+	req, err := http.NewRequestWithContext(x.t.Context(), method, x.url+path, body)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return req
+}
+
+// page gets a page, as a browser would.
+func (x *site) page(path string) *answer {
+	x.t.Helper()
+	req := x.request("GET", path, nil)
+	req.Header.Set("Accept", "text/html")
+	return x.do(req)
+}
+
+// post submits a form, as a browser would: pairs of names and values.
+func (x *site) post(path string, pairs ...string) *answer {
+	x.t.Helper()
+	form := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	req := x.request("POST", path, strings.NewReader(form.Encode()))
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "text/html")
+	req.Header.Set("Origin", x.url)
+	req.Header.Set("Sec-Fetch-Site", "same-origin")
+	return x.do(req)
+}
+
+// rest calls the API, as a program would.
+func (x *site) rest(method, path, body string) *answer {
+	x.t.Helper()
+	req := x.request(method, path, strings.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+	if strings.HasPrefix(body, "saga:") {
+		req.Header.Set("Content-Type", "application/yaml")
+	}
+	return x.do(req)
+}
+
+// publish publishes a definition.
+func (x *site) publish(source string) {
+	x.t.Helper()
+	name := strings.TrimSpace(strings.TrimPrefix(strings.SplitN(source, "\n", 2)[0], "saga:"))
+	if a := x.rest("PUT", "/v1/definitions/"+name, source); a.status >= 300 {
+		x.t.Fatalf("publish %s: %d %s", name, a.status, a.body)
+	}
+}
+
+// start starts a saga and gives its id.
+func (x *site) start(definition, input string) string {
+	x.t.Helper()
+	a := x.rest("POST", "/v1/sagas", fmt.Sprintf(`{"definition": %q, "input": %s}`, definition, input)).want(201)
+	var v saga.View
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		x.t.Fatal(err)
+	}
+	return v.ID
+}
+
+// saga reads a saga.
+func (x *site) saga(id string) saga.View {
+	x.t.Helper()
+	var v saga.View
+	if err := json.Unmarshal([]byte(x.rest("GET", "/v1/sagas/"+id, "").want(200).body), &v); err != nil {
+		x.t.Fatal(err)
+	}
+	return v
+}
+
+// becomes waits until a saga has a status.
+func (x *site) becomes(id string, want saga.Status) {
+	x.t.Helper()
+	x.until(fmt.Sprintf("saga %s is %s", id, want), func() bool { return x.saga(id).Status == want })
+}
+
+func (a *answer) want(status int) *answer {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
+	}
+	return a
+}
+
+// has fails unless the page has these texts.
+func (a *answer) has(texts ...string) *answer {
+	a.t.Helper()
+	for _, s := range texts {
+		if !strings.Contains(a.body, s) {
+			a.t.Errorf("the page lacks %q:\n%s", s, a.body)
+		}
+	}
+	return a
+}
+
+// lacks fails if the page has one of these texts.
+func (a *answer) lacks(texts ...string) *answer {
+	a.t.Helper()
+	for _, s := range texts {
+		if strings.Contains(a.body, s) {
+			a.t.Errorf("the page has %q:\n%s", s, a.body)
+		}
+	}
+	return a
+}

@@ -1,0 +1,152 @@
+package ui
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"recourse/saga"
+)
+
+// sagasView is what the list of sagas shows.
+type sagasView struct {
+	Filter  sagasFilter
+	Counts  []statusCount
+	Sagas   []saga.View
+	Next    string // the address of the next page, "" for none
+	First   string // of the first page, "" when this is it
+	Looked  string // how far back the list has looked, when it has not looked at all
+	Names   []string
+	Periods []period
+}
+
+// sagasFilter is what the list's form asks for.
+type sagasFilter struct {
+	Status     string
+	Definition string
+	Label      string // k=v
+	Text       string
+	Within     string // how long ago it started at most: "", 1h, 24h, 168h
+	Any        bool   // something is set
+}
+
+// statusCount is one of the links above the list.
+type statusCount struct {
+	Status saga.Status // "" for all
+	Count  int64
+	Link   string
+	Here   bool
+}
+
+type period struct{ Value, Title string }
+
+var periods = []period{{"", "any time"}, {"1h", "the last hour"}, {"24h", "the last day"}, {"168h", "the last week"}, {"720h", "the last 30 days"}}
+
+// order of statuses in the list's links: those that want somebody first.
+var order = []saga.Status{saga.Running, saga.Waiting, saga.PausedStatus, saga.Undoing, saga.Stuck, saga.Succeeded, saga.Compensated, saga.Failed}
+
+// showSagas serves GET /.
+func showSagas(v *visit) error {
+	q := v.r.URL.Query()
+	f := sagasFilter{Status: q.Get("status"), Definition: q.Get("definition"), Label: strings.TrimSpace(q.Get("label")), Text: strings.TrimSpace(q.Get("q")), Within: q.Get("within")}
+	ask := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			ask.Set(name, value)
+			f.Any = true
+		}
+	}
+	set("status", f.Status)
+	set("definition", f.Definition)
+	set("q", f.Text)
+	if name, value, ok := strings.Cut(f.Label, "="); ok {
+		set("label."+strings.TrimSpace(name), strings.TrimSpace(value))
+	} else if f.Label != "" {
+		return &problem{Status: 400, Title: "A label is name=value", Detail: "write it as order=1017"}
+	}
+	if d, err := time.ParseDuration(f.Within); err == nil && d > 0 {
+		// To the minute, so that the address of the next page means the same list.
+		set("started_after", v.cfg.Now().Add(-d).UTC().Truncate(time.Minute).Format(time.RFC3339))
+	}
+	cursor := q.Get("cursor")
+	if cursor != "" {
+		ask.Set("cursor", cursor)
+		v.still = true
+	}
+	var list struct {
+		Data   []saga.View `json:"data"`
+		Next   string      `json:"next_cursor"`
+		Looked saga.Time   `json:"looked_back_to"`
+	}
+	if _, err := v.api.get("/v1/sagas?"+ask.Encode(), &list); err != nil {
+		return err
+	}
+	page := sagasView{Filter: f, Sagas: list.Data, Periods: periods}
+	own := url.Values{}
+	for _, name := range []string{"status", "definition", "label", "q", "within"} {
+		if q.Get(name) != "" {
+			own.Set(name, q.Get(name))
+		}
+	}
+	if cursor != "" {
+		page.First = "/?" + own.Encode()
+	}
+	if list.Next != "" {
+		next := maps.Clone(own)
+		next.Set("cursor", list.Next)
+		page.Next = "/?" + next.Encode()
+	}
+	var err error
+	if page.Counts, err = v.counts(f, own); err != nil {
+		return err
+	}
+	page.Names = v.names()
+	return v.render("sagas", "Sagas", page)
+}
+
+// counts are the links to each status, which keep the rest of the filter.
+func (v *visit) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
+	var stats struct {
+		Sagas map[string]int64 `json:"sagas"`
+	}
+	if _, err := v.api.get("/v1/stats", &stats); err != nil {
+		return nil, err
+	}
+	all := statusCount{Here: f.Status == ""}
+	for _, n := range stats.Sagas {
+		all.Count += n
+	}
+	list := []statusCount{all}
+	for _, s := range order {
+		list = append(list, statusCount{Status: s, Count: stats.Sagas[string(s)], Here: f.Status == string(s)})
+	}
+	for i := range list {
+		q := maps.Clone(own)
+		q.Set("status", string(list[i].Status))
+		if list[i].Status == "" {
+			q.Del("status")
+		}
+		list[i].Link = "/?" + q.Encode()
+	}
+	return list, nil
+}
+
+// names lists the definitions there are, for the form to offer.
+func (v *visit) names() []string {
+	var list struct {
+		Data []struct {
+			Name string `json:"name"`
+		} `json:"data"`
+	}
+	if _, err := v.api.get("/v1/definitions?limit=200", &list); err != nil {
+		return nil
+	}
+	var names []string
+	for _, d := range list.Data {
+		names = append(names, d.Name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,80 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+)
+
+// The reader's API key is kept in a cookie that no script can read and that other sites' requests do not bring along.
+// It is the key itself: so any node can read it, and revoking the key ends every sign-in with it at once.
+const keyCookie = "recourse_key"
+
+// keyOf reads the reader's key, "" for none.
+func keyOf(r *http.Request) string {
+	c, err := r.Cookie(keyCookie)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+// setKey keeps a key until the browser is closed; "" forgets it.
+func (v *visit) setKey(key string) {
+	c := &http.Cookie{Name: keyCookie, Value: key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: v.r.TLS != nil || v.r.Header.Get("X-Forwarded-Proto") == "https"}
+	if key == "" {
+		c.MaxAge = -1
+	}
+	http.SetCookie(v.w, c)
+}
+
+// signInView is what the sign-in page shows.
+type signInView struct {
+	To   string
+	Why  string
+	Need bool // whether a key is needed at all
+}
+
+// showSignIn serves GET /sign-in.
+func showSignIn(v *visit) error {
+	v.still = true
+	_, err := v.api.get("/v1/whoami", &v.who)
+	return v.render("sign-in", "Sign in", signInView{To: local(v.r.URL.Query().Get("to")), Need: err != nil})
+}
+
+// signIn serves POST /sign-in.
+func signIn(v *visit) error {
+	v.still = true
+	key, to := strings.TrimSpace(v.r.PostFormValue("key")), local(v.r.PostFormValue("to"))
+	c := *v.api
+	c.key = key
+	_, err := c.get("/v1/whoami", &v.who)
+	var p *problem
+	switch {
+	case key == "":
+		return v.renderAs(http.StatusUnprocessableEntity, "sign-in", "Sign in", signInView{To: to, Why: "Paste an API key: it begins with rk_.", Need: true})
+	case errors.As(err, &p) && p.Status == http.StatusUnauthorized:
+		return v.renderAs(http.StatusUnauthorized, "sign-in", "Sign in", signInView{To: to, Why: p.Detail, Need: true})
+	case err != nil:
+		return err
+	}
+	v.setKey(key)
+	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
+	return nil
+}
+
+// signOut serves POST /sign-out.
+func signOut(v *visit) error {
+	v.setKey("")
+	http.Redirect(v.w, v.r, "/sign-in", http.StatusSeeOther)
+	return nil
+}
+
+// local is an address of this page, or "/": nobody is sent elsewhere.
+func local(to string) string {
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
+		return "/"
+	}
+	return to
+}

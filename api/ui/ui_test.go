@@ -1,0 +1,182 @@
+package ui
+
+import (
+	"bufio"
+	"io/fs"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"recourse/api"
+	"recourse/saga"
+)
+
+const quick = "saga: quick\nsteps:\n  - id: note\n    set: {a: 1}\n"
+
+func TestSagas(t *testing.T) {
+	x := newSite(t)
+	x.page("/").want(200).has("There are no sagas yet")
+	x.publish(quick)
+	id := x.start("quick", `{}`)
+	x.becomes(id, saga.Succeeded)
+	x.page("/").want(200).has(`href="/sagas/`+id+`"`, "quick", "succeeded")
+	x.page("/?status=failed").want(200).has("Nothing matches").lacks(id)
+	x.page("/?q=" + id[:8]).want(200).has(id)
+	x.page("/?label=order").want(400).has("write it as order=1017")
+	x.page("/?status=odd").want(400).has("there is no status")
+}
+
+func TestPagesOfSagas(t *testing.T) {
+	x := newSite(t)
+	x.publish(quick)
+	const all = 120
+	for range all {
+		x.start("quick", `{}`)
+	}
+	row := regexp.MustCompile(`<tr id="saga-([0-9a-f-]+)"`)
+	older := regexp.MustCompile(`<a href="([^"]+)" rel="next">`)
+	seen := map[string]bool{}
+	for at := "/?definition=quick"; at != ""; {
+		a := x.page(at).want(200)
+		for _, m := range row.FindAllStringSubmatch(a.body, -1) {
+			if seen[m[1]] {
+				t.Fatalf("%s is listed twice", m[1])
+			}
+			seen[m[1]] = true
+		}
+		at = ""
+		if m := older.FindStringSubmatch(a.body); m != nil {
+			at = strings.ReplaceAll(m[1], "&amp;", "&")
+		}
+	}
+	if len(seen) != all {
+		t.Errorf("%d sagas listed, want %d", len(seen), all)
+	}
+}
+
+func TestRoot(t *testing.T) {
+	x := newSite(t)
+	if a := x.do(x.request("GET", "/", nil)).want(200); a.header.Get("Content-Type") != "application/json" || a.header.Get("Vary") != "Accept" {
+		t.Errorf("programs get %s", a.header)
+	}
+	x.page("/").want(200).has("<!doctype html>")
+	x.do(x.request("GET", "/healthz", nil)).want(200)
+	x.do(x.request("POST", "/", nil)).want(405)
+}
+
+// Every answer of the page keeps scripts and frames of others out.
+func TestHeaders(t *testing.T) {
+	x := newSite(t)
+	for _, path := range []string{"/", "/sign-in", "/static/page.js", "/static/page.css", "/static/icon.svg"} {
+		a := x.page(path).want(200)
+		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"} {
+			if got := a.header.Get(name); got != want {
+				t.Errorf("%s: %s is %q", path, name, got)
+			}
+		}
+	}
+}
+
+// The policy allows nothing inline, and nothing from elsewhere: so no template may use it.
+func TestTemplatesKeepThePolicy(t *testing.T) {
+	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|<script(?: |>)(?:[^>]*)?>[^<]|javascript:|(?:src|href|action)="(?:https?:)?//`)
+	for _, files := range []fs.FS{templates, static} {
+		err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(name, ".js") {
+				return err
+			}
+			b, err := fs.ReadFile(files, name)
+			if m := inline.Find(b); m != nil {
+				t.Errorf("%s: %q", name, m)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSignIn(t *testing.T) {
+	x := newSite(t, keysRequired)
+	k, secret, err := api.NewKey("the desk", "operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.store.AddKey(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	if a := x.page("/?status=stuck").want(303); a.header.Get("Location") != "/sign-in?to=%2F%3Fstatus%3Dstuck" {
+		t.Errorf("sent to %s", a.header.Get("Location"))
+	}
+	x.page("/live?page=/").want(401)
+	x.post("/sign-in", "key", "rk_wrong", "to", "/").want(401).has("not one of this server", "value=\"/\"")
+	x.post("/sign-in", "key", "", "to", "/").want(422)
+	for _, to := range []string{"//evil.example", "https://evil.example", `/\evil.example`, "javascript:alert(1)"} {
+		if a := x.post("/sign-in", "key", secret, "to", to).want(303); a.header.Get("Location") != "/" {
+			t.Errorf("signing in leads from %q to %q", to, a.header.Get("Location"))
+		}
+	}
+	a := x.post("/sign-in", "key", secret, "to", "/?status=stuck").want(303)
+	if c := a.header.Get("Set-Cookie"); !strings.Contains(c, "HttpOnly") || !strings.Contains(c, "SameSite=Strict") || a.header.Get("Location") != "/?status=stuck" {
+		t.Errorf("answer %v", a.header)
+	}
+	x.page("/").want(200).has("the desk", "Sign out").lacks(secret)
+	x.post("/sign-out").want(303)
+	x.page("/").want(303)
+}
+
+// What another site has a reader's browser send is refused, with the cookie and without.
+func TestCrossSite(t *testing.T) {
+	x := newSite(t)
+	for _, header := range []http.Header{
+		{"Sec-Fetch-Site": {"cross-site"}}, {"Sec-Fetch-Site": {"same-site"}}, {"Origin": {"https://evil.example"}}, {"Origin": {"null"}},
+	} {
+		req := x.request("POST", "/sign-out", strings.NewReader(""))
+		req.Header = header
+		x.do(req).want(403)
+	}
+	req := x.request("GET", "/", nil)
+	req.Host = "evil.example" // a name that its owner points here
+	req.Header.Set("Accept", "text/html")
+	x.do(req).want(403).lacks("<table")
+}
+
+// A list says by itself that there is a new saga.
+func TestLiveList(t *testing.T) {
+	x := newSite(t)
+	x.publish(quick)
+	x.page("/live?page=/nowhere").want(404)
+	resp, err := x.http.Do(x.request("GET", "/live?page=/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := make(chan string, 1000)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(resp.Body); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	await := func(text string) {
+		t.Helper()
+		for deadline := time.After(20 * time.Second); ; {
+			select {
+			case l, ok := <-lines:
+				if !ok {
+					t.Fatalf("the stream ended before %q", text)
+				}
+				if strings.HasPrefix(l, "data: ") && strings.Contains(l, text) {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("no %q on the stream", text)
+			}
+		}
+	}
+	await("There are no sagas yet")
+	await("/sagas/" + x.start("quick", `{}`))
+}

@@ -1,0 +1,190 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// visit is one request of a reader.
+type visit struct {
+	*server
+	w   http.ResponseWriter
+	r   *http.Request
+	api *client
+	who who
+
+	title string
+	wake  func(context.Context) // returns when the page may have changed; nil: after Config.Tick. For the live stream
+	still bool                  // the page does not change by itself
+}
+
+// who is who reads.
+type who struct {
+	Name         string   `json:"name"`
+	Role         string   `json:"role"`
+	May          []string `json:"may"`
+	KeysRequired bool     `json:"keys_required"`
+}
+
+// Can reports whether the reader may do this: read, start, cancel, signal, decide, operate, publish.
+func (w who) Can(what string) bool { return slices.Contains(w.May, what) }
+
+// visit makes a visit of a request, not knowing yet who it is.
+func (s *server) visit(w http.ResponseWriter, r *http.Request) *visit {
+	return &visit{server: s, w: w, r: r, api: &client{api: s.cfg.API, ctx: r.Context(), host: r.Host, addr: r.RemoteAddr, key: keyOf(r)}}
+}
+
+// serve is a page's function as a handler: the reader is known before it, and its errors become pages.
+func (s *server) serve(show func(*visit) error) http.Handler {
+	return headers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := s.visit(w, r)
+		if p := pictureOf(r); p != nil {
+			p.visit = v
+		}
+		if err := v.run(show); err != nil {
+			v.sorry(err)
+		}
+	}))
+}
+
+func (v *visit) run(show func(*visit) error) error {
+	if strings.HasPrefix(v.r.URL.Path, "/sign-") {
+		return show(v)
+	}
+	if _, err := v.api.get("/v1/whoami", &v.who); err != nil {
+		return err
+	}
+	return show(v)
+}
+
+//go:embed templates
+var templates embed.FS
+
+// sheets are the pages' templates by name, each with the layout and the shared parts around it.
+var sheets = func() map[string]*template.Template {
+	base := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templates, "templates/layout.html", "templates/parts.html"))
+	list, err := templates.ReadDir("templates")
+	if err != nil {
+		panic(err)
+	}
+	m := make(map[string]*template.Template)
+	for _, f := range list {
+		name := strings.TrimSuffix(f.Name(), filepath.Ext(f.Name()))
+		if name == "layout" || name == "parts" {
+			continue
+		}
+		m[name] = template.Must(template.Must(base.Clone()).ParseFS(templates, "templates/"+f.Name()))
+	}
+	return m
+}()
+
+// frame is what the layout gets.
+type frame struct {
+	Title   string
+	Page    string // the template's name
+	Path    string // of the request, with its query
+	Who     who
+	Version string
+	Live    bool
+	Now     time.Time
+	Notice  string // what has just been done
+	Inbox   string // how many entries wait, "" for none
+	Data    any
+}
+
+// render answers with a page: all of it, or only <main> for the live stream.
+func (v *visit) render(name, title string, data any) error {
+	return v.renderAs(http.StatusOK, name, title, data)
+}
+
+func (v *visit) renderAs(status int, name, title string, data any) error {
+	sheet := sheets[name]
+	if sheet == nil {
+		return fmt.Errorf("there is no template %s", name)
+	}
+	f := frame{Title: title, Page: name, Path: v.r.URL.RequestURI(), Who: v.who, Version: v.cfg.Version, Live: !v.still && status == http.StatusOK, Now: v.cfg.Now(),
+		Notice: v.r.URL.Query().Get("done"), Data: data}
+	v.title = title
+	part := "layout.html"
+	if pictureOf(v.r) != nil {
+		part = "fragment"
+	} else if v.who.Can("read") {
+		f.Inbox = v.waiting()
+	}
+	var b bytes.Buffer
+	if err := sheet.ExecuteTemplate(&b, part, f); err != nil {
+		return fmt.Errorf("template %s: %w", name, err)
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write(b.Bytes())
+	return nil
+}
+
+// waiting counts what waits for people, as the navigation shows it.
+func (v *visit) waiting() string {
+	var list struct {
+		Data []struct{} `json:"data"`
+		Next string     `json:"next_cursor"`
+	}
+	if _, err := v.api.get("/v1/inbox?limit=100", &list); err != nil || len(list.Data) == 0 {
+		return ""
+	}
+	if list.Next != "" {
+		return "99+"
+	}
+	return fmt.Sprint(len(list.Data))
+}
+
+// done goes to a page after an order was carried out, and has it say so.
+func (v *visit) done(to, notice string) error {
+	u, err := url.Parse(to)
+	if err != nil {
+		return err
+	}
+	q := u.Query()
+	q.Set("done", notice)
+	u.RawQuery = q.Encode()
+	http.Redirect(v.w, v.r, u.String(), http.StatusSeeOther)
+	return nil
+}
+
+// sorry is the page of an error.
+func (v *visit) sorry(err error) {
+	var p *problem
+	if !errors.As(err, &p) {
+		v.cfg.Log.Error("a page failed", "page", v.r.URL.Path, "error", err)
+		p = &problem{Status: http.StatusInternalServerError, Title: "The page failed", Detail: "the server's log says why; please report it"}
+	}
+	if p.Status == http.StatusUnauthorized {
+		if pictureOf(v.r) != nil {
+			v.w.WriteHeader(p.Status)
+			return
+		}
+		http.Redirect(v.w, v.r, "/sign-in?to="+url.QueryEscape(v.back()), http.StatusSeeOther)
+		return
+	}
+	v.still = true
+	if err := v.renderAs(p.Status, "problem", p.Title, p); err != nil {
+		v.cfg.Log.Error("the page of an error failed", "error", err)
+		http.Error(v.w, "internal error", http.StatusInternalServerError)
+	}
+}
+
+// back is the address to come back to after signing in: a page's, never a form's.
+func (v *visit) back() string {
+	if v.r.Method == http.MethodGet {
+		return v.r.URL.RequestURI()
+	}
+	return "/"
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"recourse/examples/llmstub"
+	"recourse/examples/world"
+	"recourse/saga"
+)
+
+// The model of the demo is a stub with a price list, so that its sagas cost something.
+const demoPrices = `llm:
+  currency: USD
+  prices:
+    gpt-5-mini: {input: "0.25", output: "2.00"}
+`
+
+// model starts the stub of a language model and returns the server's flags for it.
+func (d *demo) model() ([]string, error) {
+	var err error
+	if d.llm, err = llmstub.New(llmstub.Config{}).Listen("127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	config := filepath.Join(d.dir, "config.yaml")
+	if err := os.WriteFile(config, []byte(demoPrices), 0o600); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	return []string{"--config", config, "--llm-base-url", d.llm.URL + "/v1", "--llm-api-key", "stub"}, nil
+}
+
+// claim is the input of a refund-claim.
+func claim(order, amount, complaint string) string {
+	b, _ := json.Marshal(map[string]any{"order": order, "sku": "lamp-7", "amount": json.Number(amount), "email": "customer@example.com", "complaint": complaint})
+	return string(b)
+}
+
+// leave starts the sagas that the demo leaves to whoever tries it: one that was undone after it had cost something, one whose
+// refund is in doubt, and one that waits for a decision.
+func (d *demo) leave() error {
+	refused := world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/refunds"}, Times: 1,
+		Do: world.Do{Before: world.FaultStatus, Status: 422, Body: `{"title":"the card has expired","status":422}`}}
+	lost := world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/refunds"}, Times: 1, Do: world.Do{After: world.FaultDrop}}
+
+	if err := d.control.AddFault(d.ctx, refused); err != nil {
+		return err
+	}
+	undone, err := d.begin("refund-claim", claim("A-2001", "24.50", "The lamp came with a broken shade."))
+	if err != nil {
+		return err
+	}
+	if err := d.approve(undone); err != nil {
+		return err
+	}
+	if _, _, err := d.client.await(undone, patience); err != nil {
+		return err
+	}
+	if err := d.control.AddFault(d.ctx, lost); err != nil {
+		return err
+	}
+	doubtful, err := d.begin("order-return", `{"order":"A-2002","sku":"boots-42","amount":64.00,"email":"customer@example.com"}`)
+	if err != nil {
+		return err
+	}
+	if _, err := d.waiting(doubtful); err != nil {
+		return err
+	}
+	asking, err := d.begin("refund-claim", claim("A-2003", "39.90", "It flickers, and the switch gets hot."))
+	if err != nil {
+		return err
+	}
+	_, err = d.waiting(asking)
+	return err
+}
+
+// begin starts a saga.
+func (d *demo) begin(definition, input string) (string, error) {
+	var v saga.View
+	r, err := d.client.do(call{method: http.MethodPost, path: "/v1/sagas", body: startRequest{Definition: definition, Input: json.RawMessage(input)}})
+	if err != nil {
+		return "", err
+	}
+	err = r.into(&v)
+	return v.ID, err
+}
+
+// approve agrees to what a saga asks, as a person would.
+func (d *demo) approve(id string) error {
+	e, err := d.waiting(id)
+	if err != nil {
+		return err
+	}
+	_, err = d.client.do(call{method: http.MethodPost, path: sagaPath(id, "steps", e.Path, "approve"),
+		body: map[string]any{"shown": e.ShownHash, "comment": "the photo shows it"}})
+	return err
+}
+
+// guide says where to look.
+func (d *demo) guide(took time.Duration) {
+	d.printf("\nThat took %.1f s. The page is at\n\n  %s\n\n", took.Seconds(), d.server.url)
+	d.printf("Three more sagas wait for you there: a claim that was undone (why, and what did it cost?), a refund that is\n" +
+		"in doubt, and a refund that wants your approval.\n")
+}

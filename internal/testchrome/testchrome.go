@@ -1,0 +1,86 @@
+// Package testchrome gives tests a real browser, Chromium without a window, to read pages as people do.
+//
+// Tests never skip: without Chromium they fail and say what to install; as root, on Debian, it is installed for them.
+package testchrome
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"recourse/internal/debian"
+)
+
+// names are what the browser is called, by those who package it.
+var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+
+// binary finds the browser, or installs it.
+var binary = sync.OnceValues(func() (string, error) {
+	if path, ok := find(); ok {
+		return path, nil
+	}
+	if err := debian.Install("chromium", "fonts-dejavu-core"); err != nil {
+		return "", fmt.Errorf("there is no Chromium: install it (Debian: apt-get install chromium): %w", err)
+	}
+	if path, ok := find(); ok {
+		return path, nil
+	}
+	return "", errors.New("chromium was installed and is not there")
+})
+
+func find() (string, bool) {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// Look is how a window looks.
+type Look struct {
+	Width, Height int  // 1200 by 900
+	Dark          bool // what the reader prefers
+	Phone         bool // touch, and a pixel ratio of 2
+	NoScript      bool
+}
+
+// Open opens a window of a browser of its own. It is closed when tb ends, which fails if a page has broken its
+// own security policy, or a script of it has thrown.
+func Open(tb testing.TB, look Look) *Window {
+	tb.Helper()
+	path, err := binary()
+	if err != nil {
+		tb.Fatalf("testchrome: %v", err)
+	}
+	if look.Width == 0 {
+		look.Width, look.Height = 1200, 900
+	}
+	options := append([]chromedp.ExecAllocatorOption{}, chromedp.DefaultExecAllocatorOptions[:]...)
+	options = append(options, chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(tb.TempDir()),
+		chromedp.WindowSize(look.Width, look.Height),
+		// It looks nothing up by itself.
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("force-color-profile", "srgb"))
+	browser, closeBrowser := chromedp.NewExecAllocator(context.Background(), options...)
+	silent := func(string, ...any) {} // it tells of events that it does not know
+	ctx, closeWindow := chromedp.NewContext(browser, chromedp.WithErrorf(silent), chromedp.WithLogf(silent))
+	w := &Window{tb: tb, ctx: ctx}
+	tb.Cleanup(func() {
+		closeWindow()
+		closeBrowser()
+		for _, text := range w.complaints() {
+			tb.Errorf("the browser's console: %s", text)
+		}
+	})
+	if err := chromedp.Do(ctx, emulate(look)); err != nil {
+		tb.Fatalf("testchrome: start %s: %v", path, err)
+	}
+	go w.listen()
+	return w
+}

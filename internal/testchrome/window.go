@@ -1,0 +1,235 @@
+package testchrome
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// patience is how long something may take to show.
+const patience = 20 * time.Second
+
+// Window is a browser's window. Its methods do what people do, find things by what they are called, wait until they are
+// there, and fail the test if they do not come.
+type Window struct {
+	tb  testing.TB
+	ctx context.Context
+
+	mu   sync.Mutex
+	told []string // by the console
+}
+
+// listen collects what the console tells that should not be.
+func (w *Window) listen() {
+	for m, err := range chromedp.Console(w.ctx) {
+		if err != nil {
+			return
+		}
+		if m.IsException() || m.Source == "security" || (m.Type == "error" && m.Source != "network") {
+			w.mu.Lock()
+			w.told = append(w.told, m.String())
+			w.mu.Unlock()
+		}
+	}
+}
+
+func (w *Window) complaints() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.told
+}
+
+// do runs one action, within the window's patience.
+func (w *Window) do(what string, a chromedp.Action[chromedp.Void]) {
+	w.tb.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, a); err != nil {
+		w.tb.Fatalf("%s: %v\n%s", what, err, w.Text())
+	}
+}
+
+// eval evaluates an expression of the page.
+func eval[T any](w *Window, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+}
+
+// Go opens an address.
+func (w *Window) Go(url string) {
+	w.tb.Helper()
+	w.do("open "+url, chromedp.Navigate(url))
+}
+
+// Reload loads the page again.
+func (w *Window) Reload() {
+	w.tb.Helper()
+	w.do("reload", chromedp.Reload())
+}
+
+// Path is the path of the page, with its query.
+func (w *Window) Path() string {
+	w.tb.Helper()
+	p, err := eval[string](w, `location.pathname + location.search`)
+	if err != nil {
+		w.tb.Fatalf("address: %v", err)
+	}
+	return p
+}
+
+// Text is what the page says, as it is shown.
+func (w *Window) Text() string {
+	text, err := eval[string](w, `document.body ? document.body.innerText : ""`)
+	if err != nil {
+		return fmt.Sprintf("(no page: %v)", err)
+	}
+	return text
+}
+
+// Until waits for a condition, an expression of the page.
+func (w *Window) Until(what, condition string) {
+	w.tb.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		ok, err := eval[bool](w, "Boolean("+condition+")") // fails while a page is on its way
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.tb.Fatalf("%s: not within %s (%v). %s shows:\n%s", what, patience, err, w.Path(), w.Text())
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+}
+
+// Sees waits until the page shows these texts. Case and runs of blanks do not count.
+func (w *Window) Sees(texts ...string) {
+	w.tb.Helper()
+	for _, s := range texts {
+		w.Until(fmt.Sprintf("%q is shown", s), `(document.body.innerText || "").toLowerCase().replace(/\s+/g, " ").includes(`+quote(strings.ToLower(s))+`)`)
+	}
+}
+
+// Lacks waits until the page does not show a text.
+func (w *Window) Lacks(text string) {
+	w.tb.Helper()
+	w.Until(fmt.Sprintf("%q is not shown", text), `!(document.body.innerText || "").toLowerCase().replace(/\s+/g, " ").includes(`+quote(strings.ToLower(text))+`)`)
+}
+
+// called is a function of the page: what an element is called, as a screen reader would say it.
+const called = `(e => ((e.getAttribute("aria-label") || (e.labels && e.labels.length ? [...e.labels].map(l => l.innerText).join(" ") : "") || e.innerText || e.value || e.placeholder || e.title || "")
+	+ "").replace(/\s+/g, " ").trim())`
+
+// controls is what can be used.
+const controls = `a[href], button, summary, input:not([type=hidden]), select, textarea`
+
+// control is a function of the page: the first control that is shown and called so, exactly rather than in part.
+func control(kinds, name string) string {
+	return `(() => { const called = ` + called + `, want = ` + quote(strings.ToLower(name)) + `;
+		const all = [...document.querySelectorAll(` + quote(kinds) + `)].filter(e => e.checkVisibility && e.checkVisibility());
+		return all.find(e => called(e).toLowerCase() === want) || all.find(e => called(e).toLowerCase().startsWith(want)) || all.find(e => called(e).toLowerCase().includes(want)); })()`
+}
+
+// mark gives a control a name that chromedp finds it by.
+func (w *Window) mark(kinds, name string) string {
+	w.tb.Helper()
+	w.Until(fmt.Sprintf("there is a control %q", name), `(() => { const e = `+control(kinds, name)+`; if (!e) return false;
+		document.querySelectorAll("[data-found]").forEach(f => f.removeAttribute("data-found")); e.setAttribute("data-found", ""); e.scrollIntoView({block: "center"}); return true; })()`)
+	return "[data-found]"
+}
+
+// Click clicks a link, a button or whatever else is called so, with the mouse.
+func (w *Window) Click(name string) {
+	w.tb.Helper()
+	w.do("click "+name, chromedp.Click(w.mark(controls, name)))
+}
+
+// Fill types a text into the field that is called so, over what is in it.
+func (w *Window) Fill(label, text string) {
+	w.tb.Helper()
+	sel := w.mark("input:not([type=hidden]), textarea", label)
+	w.do("fill "+label, chromedp.Steps(chromedp.Focus(sel), chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent(text)))
+}
+
+// Choose chooses an option, by what it is called, of the list that is called so.
+func (w *Window) Choose(label, option string) {
+	w.tb.Helper()
+	w.mark("select", label)
+	w.Until(fmt.Sprintf("%q has the option %q", label, option), `(() => { const s = document.querySelector("[data-found]"), o = [...s.options].find(o => o.text.includes(`+quote(option)+`));
+		if (!o) return false; s.value = o.value; s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true})); return true; })()`)
+}
+
+// Key presses keys: characters, or those of chromedp's kb.
+func (w *Window) Key(keys string) {
+	w.tb.Helper()
+	w.do("press a key", chromedp.KeyEvent(keys))
+}
+
+// Focused is what has the focus is called.
+func (w *Window) Focused() string {
+	w.tb.Helper()
+	name, err := eval[string](w, `(e => e && e !== document.body ? `+called+`(e) : "")(document.activeElement)`)
+	if err != nil {
+		w.tb.Fatalf("focus: %v", err)
+	}
+	return name
+}
+
+// tabs is how often Tab may be pressed on the way to something.
+const tabs = 150
+
+// TabTo presses Tab until a control has the focus that is called so, and can be seen to have it.
+func (w *Window) TabTo(name string) {
+	w.tb.Helper()
+	w.Until(fmt.Sprintf("there is a control %q", name), control(controls, name))
+	var passed []string
+	for range tabs {
+		w.Key(kb.Tab)
+		at := w.Focused()
+		if strings.Contains(strings.ToLower(at), strings.ToLower(name)) {
+			w.Until("the focus on "+name+" is to be seen", `(s => s.outlineStyle !== "none" || s.boxShadow !== "none")(getComputedStyle(document.activeElement))`)
+			return
+		}
+		passed = append(passed, at)
+	}
+	w.tb.Fatalf("Tab does not lead to %q, but to %q", name, passed)
+}
+
+// Enter presses Enter on what has the focus.
+func (w *Window) Enter() {
+	w.tb.Helper()
+	w.Key(kb.Enter)
+}
+
+// Fits fails if the page is wider than the window: nobody should have to scroll sideways.
+func (w *Window) Fits() {
+	w.tb.Helper()
+	w.Until("the page fits into the window's width", `document.documentElement.scrollWidth <= window.innerWidth`)
+}
+
+// Picture takes a picture of the window into a PNG file.
+func (w *Window) Picture(file string) {
+	w.tb.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		w.tb.Fatalf("picture: %v", err)
+	}
+	if err := os.WriteFile(file, png, 0o644); err != nil {
+		w.tb.Fatal(err)
+	}
+}
+
+func quote(s string) string {
+	b, _ := json.Marshal(s) // a text is always JSON
+	return string(b)
+}
