@@ -41,7 +41,7 @@ type Engine interface {
 	Now() time.Time
 }
 
-// EngineStats are what /metrics shows of an engine: counts since it was made, and
+// EngineStats are what /metrics and /v1/system show of an engine: counts since it was made, and
 // what it holds now.
 type EngineStats struct {
 	Commits       int64
@@ -56,6 +56,8 @@ type EngineStats struct {
 	Expired       int64
 	CommitAge     time.Duration
 	Stalest       time.Duration
+	Node          string // "" between leases
+	Lanes         int
 }
 
 // Config is what the API is made of. Store, Catalog and Engine are required.
@@ -73,8 +75,8 @@ type Config struct {
 	// may be addressed while keys are not required.
 	Hosts []string
 
-	EngineStats func() EngineStats   // nil: not in /metrics
-	OutboxStats func() []OutboxStats // nil: not in /metrics
+	EngineStats func() EngineStats   // nil: not in /metrics and /v1/system
+	OutboxStats func() []OutboxStats // nil: likewise
 	Version     string               // of the program, for the index; "" is left out
 	Done        <-chan struct{}      // closed when the server stops: streams and waits end. nil: never
 	Limits      Limits

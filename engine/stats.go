@@ -35,6 +35,8 @@ type Stats struct {
 	Expired       int64         // sagas that this node has deleted because their retention was over
 	CommitAge     time.Duration // of the commit under way, from its first try; 0: there is none
 	Stalest       time.Duration // how long the saga in memory has not moved that did not for longest, as last looked
+	Node          string        // as which it writes; "" between leases
+	Lanes         int
 }
 
 // Stats returns the engine's counts.
@@ -43,7 +45,7 @@ func (e *Engine) Stats() Stats {
 	st := Stats{
 		Commits: c.commits.Load(), Appends: c.appends.Load(), CommitTime: time.Duration(c.commitTime.Load()),
 		CommitsFailed: c.failed.Load(), RenewsFailed: c.renewFailed.Load(), RequestsSent: c.sent.Load(),
-		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(), Expired: c.expired.Load(),
+		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(), Expired: c.expired.Load(), Node: e.node(), Lanes: len(e.lanes),
 	}
 	for _, l := range e.lanes {
 		if at := l.committing.Load(); at != nil {

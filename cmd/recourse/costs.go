@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/big"
 	"net/url"
 	"strconv"
 	"strings"
@@ -79,13 +78,13 @@ func (a *app) showCosts(by string, v *costsAnswer) {
 		if key == "" {
 			key = "(none)"
 		}
-		fmt.Fprintln(w, strings.Join([]string{story.Short(key, 20), strconv.FormatInt(g.Sagas, 10), strings.TrimSpace(figure(g.Spent) + " " + g.Currency),
-			figure(g.Wasted), figure(g.Median), figure(g.Max), brief(g.Tokens.Input + g.Tokens.Output)}, "\t"))
+		fmt.Fprintln(w, strings.Join([]string{story.Short(key, 20), strconv.FormatInt(g.Sagas, 10), strings.TrimSpace(tally.Figure(g.Spent) + " " + g.Currency),
+			tally.Figure(g.Wasted), tally.Figure(g.Median), tally.Figure(g.Max), tally.Brief(g.Tokens.Input + g.Tokens.Output)}, "\t"))
 	}
 	w.Flush()
 	for _, g := range v.Groups {
 		for _, o := range g.Outliers {
-			a.printf("outlier %s  %s %s, the median of %s is %s\n", o.Saga, figure(o.Spent), g.Currency, story.Short(g.Key, 20), figure(g.Median))
+			a.printf("outlier %s  %s %s, the median of %s is %s\n", o.Saga, tally.Figure(o.Spent), g.Currency, story.Short(g.Key, 20), tally.Figure(g.Median))
 		}
 	}
 	if v.LeftOut > 0 {
@@ -94,31 +93,4 @@ func (a *app) showCosts(by string, v *costsAnswer) {
 	if !v.Complete {
 		a.note("only the newest %d sagas are counted, those started since %s: choose a shorter --since, or a --definition", v.Sagas, clock(v.Since.Time))
 	}
-}
-
-// figure writes an amount for people: cents, or three digits of what is less than one; -o json has it whole.
-func figure(amount string) string {
-	r, ok := new(big.Rat).SetString(amount)
-	if !ok {
-		return "-" // there is none
-	}
-	_, decimals, _ := strings.Cut(amount, ".")
-	if r.Cmp(big.NewRat(1, 1)) >= 0 || r.Sign() == 0 {
-		return r.FloatString(min(2, len(decimals)))
-	}
-	zeros := len(decimals) - len(strings.TrimLeft(decimals, "0"))
-	return r.FloatString(min(zeros+3, max(len(strings.TrimRight(decimals, "0")), min(2, len(decimals)))))
-}
-
-// brief writes a count for people: 950, 12.3k, 4.5M.
-func brief(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if n >= unit.size {
-			return big.NewRat(n, unit.size).FloatString(1) + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }

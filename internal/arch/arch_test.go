@@ -47,7 +47,7 @@ var may = map[string][]string{
 	"engine/sim": {"*"},
 	"api":        {"internal/costs/tally", "internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
-	"api/ui":     {"internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 
 	"internal":                   {},
 	"internal/costs":             {"engine", "internal/costs/tally", "journal", "retry", "saga"},
