@@ -68,14 +68,14 @@ func TestCosts(t *testing.T) {
 			sagas int
 			want  []tally.Group
 		}{
-			{"", 6, []tally.Group{group(free, "echo"), group(usd, "dear")}},
-			{"?group_by=day", 6, []tally.Group{group(free, day), group(usd, day)}},
-			{"?group_by=label.tier", 6, []tally.Group{free, gold, silver}},
+			{"", 6, []tally.Group{group(usd, "dear"), group(free, "echo")}},
+			{"?group_by=day", 6, []tally.Group{group(usd, day), group(free, day)}},
+			{"?group_by=label.tier", 6, []tally.Group{gold, silver, free}},
 			{"?group_by=model", 6, []tally.Group{}},
 			{"?group_by=day&definition=dear", 5, []tally.Group{group(usd, day)}},
 			{"?group_by=definition&definition=dear", 5, []tally.Group{spread}},
 			{"?definition=none", 0, []tally.Group{}},
-			{"?since=" + hour(-time.Hour) + "&until=" + hour(time.Hour), 6, []tally.Group{group(free, "echo"), group(usd, "dear")}},
+			{"?since=" + hour(-time.Hour) + "&until=" + hour(time.Hour), 6, []tally.Group{group(usd, "dear"), group(free, "echo")}},
 			{"?until=" + hour(-time.Hour), 0, []tally.Group{}},
 			{"?definition=dear&since=" + hour(-2*time.Hour) + "&until=" + hour(-time.Hour), 0, []tally.Group{}},
 		} {

@@ -138,7 +138,7 @@ func (t *Tally) Groups(limit int, buckets bool) (list []Group, leftOut int) {
 }
 
 func dearestFirst(a, b *group) int {
-	if c := strings.Compare(a.currency, b.currency); c != 0 {
+	if c := byCurrency(a, b); c != 0 {
 		return c
 	}
 	if c := b.spent.Cmp(a.spent); c != 0 {
@@ -150,6 +150,14 @@ func dearestFirst(a, b *group) int {
 func oldestFirst(a, b *group) int {
 	if c := strings.Compare(a.key, b.key); c != 0 {
 		return c
+	}
+	return byCurrency(a, b)
+}
+
+// byCurrency has those last that have none, as nothing of them costs anything.
+func byCurrency(a, b *group) int {
+	if (a.currency == "") != (b.currency == "") {
+		return strings.Compare(b.currency, a.currency)
 	}
 	return strings.Compare(a.currency, b.currency)
 }

@@ -59,26 +59,26 @@ func TestGroups(t *testing.T) {
 		want []Group
 	}{
 		{ByDefinition, []Group{
-			{Key: "c", Sagas: 1, Spent: "0", Wasted: "0", Max: "0", Outliers: []Outlier{}},
 			{Key: "a", Currency: "EUR", Sagas: 1, Ended: 1, Spent: "1.01", Wasted: "0.3", Median: "1.01", P90: "1.01", Max: "1.01", Tokens: Tokens{9, 3}, Outliers: []Outlier{}},
 			{Key: "b", Currency: "USD", Sagas: 1, Ended: 1, Spent: "1", Wasted: "0", Median: "1", P90: "1", Max: "1", Tokens: Tokens{3, 1}, Outliers: []Outlier{}},
 			{Key: "a", Currency: "USD", Sagas: 2, Ended: 1, Spent: "0.30", Wasted: "0", Median: "0.10", P90: "0.10", Max: "0.2", Tokens: Tokens{6, 2}, Outliers: []Outlier{}},
+			{Key: "c", Sagas: 1, Spent: "0", Wasted: "0", Max: "0", Outliers: []Outlier{}},
 		}},
 		{ByDay, []Group{
 			{Key: "2026-01-01", Currency: "USD", Sagas: 1, Ended: 1, Spent: "1", Wasted: "0", Median: "1", P90: "1", Max: "1", Tokens: Tokens{3, 1}, Outliers: []Outlier{}},
-			{Key: "2026-01-02", Sagas: 1, Spent: "0", Wasted: "0", Max: "0", Outliers: []Outlier{}},
 			{Key: "2026-01-02", Currency: "EUR", Sagas: 1, Ended: 1, Spent: "1.01", Wasted: "0.3", Median: "1.01", P90: "1.01", Max: "1.01", Tokens: Tokens{9, 3}, Outliers: []Outlier{}},
 			{Key: "2026-01-02", Currency: "USD", Sagas: 2, Ended: 1, Spent: "0.30", Wasted: "0", Median: "0.10", P90: "0.10", Max: "0.2", Tokens: Tokens{6, 2}, Outliers: []Outlier{}},
+			{Key: "2026-01-02", Sagas: 1, Spent: "0", Wasted: "0", Max: "0", Outliers: []Outlier{}},
 		}},
 		{ByModel, []Group{
 			{Key: "m", Currency: "EUR", Sagas: 1, Ended: 1, Spent: "0.02", Median: "0.02", P90: "0.02", Max: "0.02", Tokens: Tokens{5, 2}, Outliers: []Outlier{}},
 			{Key: "n", Currency: "EUR", Sagas: 1, Ended: 1, Spent: "0", Median: "0", P90: "0", Max: "0", Tokens: Tokens{4, 1}, Outliers: []Outlier{}},
 		}},
 		{"label.tier", []Group{
-			{Sagas: 1, Spent: "0", Wasted: "0", Max: "0", Outliers: []Outlier{}},
 			{Currency: "EUR", Sagas: 1, Ended: 1, Spent: "1.01", Wasted: "0.3", Median: "1.01", P90: "1.01", Max: "1.01", Tokens: Tokens{9, 3}, Outliers: []Outlier{}},
 			{Key: "gold", Currency: "USD", Sagas: 1, Ended: 1, Spent: "1", Wasted: "0", Median: "1", P90: "1", Max: "1", Tokens: Tokens{3, 1}, Outliers: []Outlier{}},
 			{Currency: "USD", Sagas: 2, Ended: 1, Spent: "0.30", Wasted: "0", Median: "0.10", P90: "0.10", Max: "0.2", Tokens: Tokens{6, 2}, Outliers: []Outlier{}},
+			{Sagas: 1, Spent: "0", Wasted: "0", Max: "0", Outliers: []Outlier{}},
 		}},
 	} {
 		if d := cmp.Diff(tt.want, sum(t, tt.by, all...)); d != "" {
