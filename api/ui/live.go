@@ -24,6 +24,13 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "page is an address of this page", http.StatusBadRequest)
 		return
 	}
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		http.Error(w, "too many pages are live on this node: reload to see what is new", http.StatusServiceUnavailable)
+		return
+	}
 	flush := http.NewResponseController(w)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -33,13 +33,15 @@ type Config struct {
 	Done     <-chan struct{} // closed when the server stops: streams end. nil: never
 	Now      func() time.Time
 	Tick     time.Duration // 2s: between looks for what has changed on pages of many sagas
+	Streams  int           // 200: live pages at once; more are as they were when they were loaded
 }
 
 // server serves the pages.
 type server struct {
-	cfg   Config
-	mux   *http.ServeMux
-	pages *http.ServeMux // those with a template, for the live stream
+	cfg     Config
+	mux     *http.ServeMux
+	pages   *http.ServeMux // those with a template, for the live stream
+	streams chan struct{}  // a token for each live page
 }
 
 //go:embed static
@@ -56,7 +58,10 @@ func New(cfg Config) http.Handler {
 	if cfg.Tick <= 0 {
 		cfg.Tick = 2 * time.Second
 	}
-	s := &server{cfg: cfg, mux: http.NewServeMux(), pages: http.NewServeMux()}
+	if cfg.Streams <= 0 {
+		cfg.Streams = 200
+	}
+	s := &server{cfg: cfg, mux: http.NewServeMux(), pages: http.NewServeMux(), streams: make(chan struct{}, cfg.Streams)}
 	for _, p := range pages {
 		s.pages.Handle(p.pattern, s.serve(p.show))
 	}

@@ -180,3 +180,22 @@ func TestLiveList(t *testing.T) {
 	await("There are no sagas yet")
 	await("/sagas/" + x.start("quick", `{}`))
 }
+
+// One page more than may be live is told so, and has its place when another is closed.
+func TestTooManyStreams(t *testing.T) {
+	x := newSite(t, func(_ *api.Config, page *Config) { page.Streams = 1 })
+	resp, err := x.http.Do(x.request("GET", "/live?page=/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.page("/live?page=/").want(503)
+	resp.Body.Close()
+	x.until("there is room again", func() bool {
+		resp, err := x.http.Do(x.request("GET", "/live?page=/", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}

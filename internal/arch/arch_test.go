@@ -57,6 +57,7 @@ var may = map[string][]string{
 	"internal/debian":            {},
 	"internal/testpg":            {"internal/debian"},
 	"internal/testchrome":        {"internal/debian"},
+	"internal/page":              {},
 	"internal/wiretest":          {},
 	"internal/wiretest/rig":      {"*"},
 	"internal/histories":         {"journal", "saga"},

@@ -233,3 +233,30 @@ func quote(s string) string {
 	b, _ := json.Marshal(s) // a text is always JSON
 	return string(b)
 }
+
+// TabToGroup presses Tab until a radio button has the focus of the group that has one called so.
+func (w *Window) TabToGroup(name string) {
+	w.tb.Helper()
+	w.mark("input[type=radio]", name)
+	for range tabs {
+		w.Key(kb.Tab)
+		ok, err := eval[bool](w, `(a => a.type === "radio" && a.name === document.querySelector("[data-found]").name && a.form === document.querySelector("[data-found]").form)(document.activeElement)`)
+		if err != nil {
+			w.tb.Fatalf("focus: %v", err)
+		}
+		if ok {
+			return
+		}
+	}
+	w.tb.Fatalf("Tab does not lead to the group of %q", name)
+}
+
+// Picked reports whether the radio button or checkbox that has the focus is chosen, and called so.
+func (w *Window) Picked(name string) bool {
+	w.tb.Helper()
+	ok, err := eval[bool](w, `document.activeElement.checked && `+called+`(document.activeElement).toLowerCase().includes(`+quote(strings.ToLower(name))+`)`)
+	if err != nil {
+		w.tb.Fatalf("focus: %v", err)
+	}
+	return ok
+}

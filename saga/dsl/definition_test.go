@@ -236,6 +236,8 @@ func TestWarnings(t *testing.T) {
 		post   = "http: POST https://a.example/"
 		undo   = "compensate: {http: DELETE https://a.example/}"
 		undoOK = "compensate: {http: DELETE https://a.example/, on: succeeded}"
+		llm    = "llm: {model: m, prompt: p}"
+		fed    = "model-output-feeds-write-without-approval a"
 	)
 	tests := []struct {
 		name, src string
@@ -269,6 +271,18 @@ func TestWarnings(t *testing.T) {
 		{"compensation of a read in doubt", step("a", get+", compensate: {http: DELETE https://a.example/, on: in_doubt}") + step("b", get), []string{"dead-compensation a"}},
 		{"a pivot in a branch", step("a", "switch: [{steps: [{id: p, http: PUT https://a.example/, pivot: true}, {id: q, http: PUT https://a.example/, "+undo+"}]}]") + step("b", put+", "+undo) + step("c", get),
 			[]string{"dead-compensation q"}},
+		{"a model's words", step("m", llm) + step("a", put+`, body: {t: "${steps.m.output.text}"}`), []string{fed}},
+		{"its words by way of a set", step("m", llm) + step("b", `set: {x: "${steps.m.output.json.x}"}`) + step("a", `http: "PUT https://a.example/${steps.b.output.x}"`), []string{fed}},
+		{"read only", step("m", llm) + step("a", `http: "GET https://a.example/${steps.m.output.text}"`), nil},
+		{"what a search with its words finds", step("m", llm) + step("b", `http: "GET https://a.example/${steps.m.output.text}"`) + step("a", put+`, body: "${steps.b.output}"`), nil},
+		{"a way chosen by it", step("m", llm) + step("a", put+", when: steps.m.output.json.ok"), nil},
+		{"agreed to", step("m", llm) + step("b", "approval: {title: Well?}") + step("a", put+`, body: "${steps.m.output.text}"`), nil},
+		{"agreed to before it was written", step("b", "approval: {title: Well?}") + step("m", llm) + step("a", put+`, body: "${steps.m.output.text}"`), []string{fed}},
+		{"for each of its lines", step("m", llm) + step("b", `foreach: "${steps.m.output.json.lines}", steps: [{id: a, `+put+`, body: "${item}", compensate: none}]`), []string{fed}},
+		{"for each of others' lines", step("b", `foreach: "${input.lines}", steps: [{id: m, `+llm+`}, {id: a, `+put+`, body: "${item} ${index}", compensate: none}]`), nil},
+		{"what a loop has given", step("b", `foreach: "${input.lines}", steps: [{id: m, `+llm+`}]`) + step("a", put+`, body: "${steps.b.output}"`), []string{fed}},
+		{"the rounds before", step("b", `repeat: {max: 3}, steps: [{id: a, `+put+`, body: "${history}", compensate: none}, {id: m, `+llm+`}]`), []string{fed}},
+		{"in a compensation", step("m", llm) + step("a", put+`, compensate: {http: "DELETE https://a.example/${steps.m.output.text}"}`), nil},
 		{"compensation in finally", step("a", get) + "finally:\n" + step("b", put+", "+undo), []string{"dead-compensation b"}},
 	}
 	for _, tt := range tests {

@@ -24,6 +24,8 @@ type Kind struct {
 	Timeout time.Duration
 	// Fails says how a step of this kind may fail, which the warnings go by.
 	Fails Failing
+	// Output says whose words the step's output is, which the warnings go by, too.
+	Output Origin
 	// Decode compiles a step's own keys into its body. It reports what is wrong
 	// through the decoder and may then return nil.
 	Decode func(d *Decoder) saga.Body

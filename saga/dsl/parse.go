@@ -52,11 +52,12 @@ type parser struct {
 	secrets  []string
 	input    *shape // nil: anything
 	varsUsed map[string]bool
-	currency string          // of the first amount
-	pivot    *Node           // where the pivot is
-	read     int             // how many steps
-	declares int             // values of schemas, vars and secrets
-	vars     map[string]bool // all that may be named, if that is known
+	readings map[string]*reading // by step
+	currency string              // of the first amount
+	pivot    *Node               // where the pivot is
+	read     int                 // how many steps
+	declares int                 // values of schemas, vars and secrets
+	vars     map[string]bool     // all that may be named, if that is known
 	defaults defaults
 }
 
@@ -83,7 +84,7 @@ func newParser(file string, src []byte, o Options) *parser {
 	p := &parser{
 		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
 		def:     &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}, Decides: map[string]bool{}},
-		written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{},
+		written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{}, readings: map[string]*reading{},
 		secrets: []string{}, defaults: defaults{retry: retry.Default()},
 	}
 	for _, k := range o.Kinds {

@@ -69,6 +69,7 @@ func (p *parser) text(n *Node, base int, s *scope, at Place) *expr.Template {
 		return expr.Const(jsonText(""))
 	}
 	p.refs(n, base, n.value[base:], s, t.Refs())
+	p.reads(s, t.Refs())
 	return t
 }
 
@@ -117,5 +118,6 @@ func (p *parser) expression(n *Node, s *scope, at Place) *expr.Program {
 		return nil
 	}
 	p.refs(n, base, text, s, prog.Refs())
+	p.reads(s, prog.Refs())
 	return prog
 }

@@ -20,7 +20,10 @@ func (p *parser) warn() {
 	w.final(p.def.Finally)
 }
 
-type warner struct{ *parser }
+type warner struct {
+	*parser
+	models map[string]*saga.Step // see words
+}
 
 func (w *warner) say(s *saga.Step, key, code, detail string) {
 	n := w.nodes[s]
@@ -72,6 +75,7 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted bool) {
 	rests := w.ahead(steps, after)[1:]
 	for i, s := range steps {
 		w.blind(s)
+		w.fed(s)
 		w.paid(s)
 		w.irreversible(s, rests[i], pivoted)
 		w.dead(s, rests[i], pivoted)
@@ -98,6 +102,7 @@ func (w *warner) beside(s *saga.Step, rest ahead) ahead {
 func (w *warner) final(steps []*saga.Step) {
 	for _, s := range steps {
 		w.blind(s)
+		w.fed(s)
 		w.paid(s)
 		if s.Compensate != nil {
 			w.say(s, "compensate", "dead-compensation", fmt.Sprintf("the compensation of %q never runs: nothing in finally is undone; remove it", s.ID))

@@ -25,7 +25,8 @@ const (
 // Kind describes the kind.
 func Kind() dsl.Kind {
 	return dsl.Kind{
-		Name: "approval",
+		Name:   "approval",
+		Output: dsl.Person,
 		Value: json.RawMessage(`{"type": "object", "additionalProperties": false, "required": ["title"], "properties": {"title": {"type": "string", "minLength": 1},
 			"approvers": {"type": ["string", "array"]}, "show": true, "form": {"type": ["string", "object", "array"]}}}`),
 		Keys: []dsl.Key{

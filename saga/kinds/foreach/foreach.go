@@ -23,8 +23,9 @@ var name = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 // Kind describes the kind.
 func Kind() dsl.Kind {
 	return dsl.Kind{
-		Name:  "foreach",
-		Value: json.RawMessage(`{"type": ["string", "array"]}`),
+		Name:   "foreach",
+		Output: dsl.Made,
+		Value:  json.RawMessage(`{"type": ["string", "array"]}`),
 		Keys: []dsl.Key{
 			{Name: "as", Schema: json.RawMessage(`{"type": "string", "pattern": "` + name.String() + `"}`)},
 			{Name: "max_parallel", Schema: json.RawMessage(fmt.Sprintf(`{"type": "integer", "minimum": 1, "maximum": %d}`, MaxParallel))},

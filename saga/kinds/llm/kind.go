@@ -31,7 +31,8 @@ const (
 func Kind(cfg Config) dsl.Kind {
 	t := newTariff(cfg)
 	return dsl.Kind{
-		Name: "llm",
+		Name:   "llm",
+		Output: dsl.Model,
 		Value: json.RawMessage(`{"type": "object", "additionalProperties": false, "required": ["model"], "properties": {
 			"model": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}}]},
 			"prompt": {"type": ["string", "number", "boolean"]}, "messages": {"type": ["array", "string"]},

@@ -12,8 +12,9 @@ import (
 // Kind describes the kind.
 func Kind() dsl.Kind {
 	return dsl.Kind{
-		Name:  "parallel",
-		Value: json.RawMessage(`{"$ref": "#/$defs/steps"}`),
+		Name:   "parallel",
+		Output: dsl.Made,
+		Value:  json.RawMessage(`{"$ref": "#/$defs/steps"}`),
 		Doc: "Runs its steps side by side. They cannot read each other's outputs. When one fails, the others' attempts under way come to their end, nothing new begins, " +
 			"and the step fails. The output is a map of the steps' outputs by id.",
 		Decode: decode,

@@ -16,7 +16,8 @@ const MaxIterations = 10_000
 // Kind describes the kind.
 func Kind() dsl.Kind {
 	return dsl.Kind{
-		Name: "repeat",
+		Name:   "repeat",
+		Output: dsl.Made,
 		Value: json.RawMessage(fmt.Sprintf(`{"type": "object", "additionalProperties": false, "required": ["max"],
 			"properties": {"until": {"$ref": "#/$defs/condition"}, "max": {"type": "integer", "minimum": 1, "maximum": %d}}}`, MaxIterations)),
 		Keys: []dsl.Key{

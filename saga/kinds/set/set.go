@@ -13,6 +13,7 @@ import (
 func Kind() dsl.Kind {
 	return dsl.Kind{
 		Name:   "set",
+		Output: dsl.Made,
 		Value:  json.RawMessage(`true`),
 		Doc:    "Computes a value from a template. Nothing is sent; the value is the step's output. It may call now(), uuid() and random(n).",
 		Decode: decode,

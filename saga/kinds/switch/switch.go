@@ -14,7 +14,8 @@ import (
 // Kind describes the kind.
 func Kind() dsl.Kind {
 	return dsl.Kind{
-		Name: "switch",
+		Name:   "switch",
+		Output: dsl.Made,
 		Value: json.RawMessage(`{"type": "array", "minItems": 1, "items": {"type": "object", "additionalProperties": false, "required": ["steps"],
 			"properties": {"when": {"$ref": "#/$defs/condition"}, "steps": {"$ref": "#/$defs/steps"}}}}`),
 		Doc:    "Goes on with the first branch whose `when` holds; the last branch may omit `when`. The output is that of the branch's last step, null when no branch is taken.",

@@ -1,0 +1,197 @@
+package page
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"recourse/internal/testpg"
+)
+
+var built = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "recourse-page") })
+
+// program builds recourse once, and gives the path.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := built()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "recourse")
+	if out, err := exec.Command("go", "build", "-o", path, "recourse/cmd/recourse").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := built(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// databases are where the demo keeps its sagas.
+var databases = map[string]func(*testing.T) string{
+	"sqlite":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "demo.db") },
+	"postgres": func(t *testing.T) string { return testpg.DSN(t) },
+}
+
+// demo is `recourse demo` that stays up.
+type demo struct {
+	t   *testing.T
+	url string
+	key string // an API key, if the server wants one
+}
+
+// run starts a program of ours and gives what follows a text in its output, once it has said a last word. It is interrupted when the test ends.
+func run(t *testing.T, env []string, before, last string, args ...string) string {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with us
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	said := make(chan string, 1)
+	go func() {
+		defer close(ended)
+		var found string
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if _, after, ok := strings.Cut(lines.Text(), before); ok && found == "" {
+				found, _, _ = strings.Cut(after, " ")
+			}
+			if strings.Contains(lines.Text(), last) {
+				said <- strings.TrimRight(found, ".")
+				break
+			}
+		}
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait() // how it ended is in its state
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			_ = cmd.Process.Kill()
+			t.Errorf("%v did not end:\n%s", args, &log)
+		}
+	})
+	select {
+	case url := <-said:
+		return url
+	case <-ended:
+		t.Fatalf("%v ended: %s\n%s", args, cmd.ProcessState, &log)
+	case <-time.After(time.Minute):
+		t.Fatalf("%v does not say %q:\n%s", args, last, &log)
+	}
+	return ""
+}
+
+// newDemo starts the demo on a database.
+func newDemo(t *testing.T, database string) *demo {
+	t.Helper()
+	return &demo{t: t, url: run(t, nil, "stays up at ", "Ctrl-C ends it", "demo", "--listen", "127.0.0.1:0", "--database", database)}
+}
+
+// rest asks the API.
+func (d *demo) rest(method, path, body string, into any) {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if d.key != "" {
+		req.Header.Set("Authorization", "Bearer "+d.key)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= 300 {
+		err = errors.New(resp.Status)
+	}
+	if err == nil && into != nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
+		d.t.Fatalf("%s %s: %v: %s", method, path, err, b)
+	}
+}
+
+// one is a saga of a list.
+type one struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	Cost   struct {
+		Spent string `json:"spent"`
+	} `json:"cost"`
+}
+
+// saga finds the only saga of a definition with a status.
+func (d *demo) saga(definition, status string) one {
+	d.t.Helper()
+	var list struct {
+		Data []one `json:"data"`
+	}
+	d.rest("GET", "/v1/sagas?definition="+definition+"&status="+status, "", &list)
+	if len(list.Data) != 1 {
+		d.t.Fatalf("%d sagas of %s are %s", len(list.Data), definition, status)
+	}
+	return list.Data[0]
+}
+
+// ends waits until a saga has ended, and fails unless it has succeeded.
+func (d *demo) ends(id string) {
+	d.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	var s one
+	for s.Status != "succeeded" {
+		if time.Now().After(deadline) {
+			d.t.Fatalf("saga %s is %s", id, s.Status)
+		}
+		d.rest("GET", "/v1/sagas/"+id, "", &s)
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+}
+
+// short is how lists write a saga's id.
+func short(id string) string { return id[:8] + "…" + id[len(id)-6:] }
+
+// picture is where a picture of docs goes: to where it is from when they are to be taken anew, else nowhere that lasts.
+func picture(t *testing.T, name string) string {
+	dir := os.Getenv("RECOURSE_PICTURES")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	return filepath.Join(dir, name+".png")
+}

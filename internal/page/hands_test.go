@@ -1,0 +1,55 @@
+package page
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"recourse/internal/testchrome"
+)
+
+// hands are how somebody uses the page.
+type hands interface {
+	Use(name string)          // a link, a button, a summary
+	Write(field, text string) // into a field
+	Pick(option string)       // a radio button or a checkbox
+}
+
+// mouse points and clicks.
+type mouse struct{ *testchrome.Window }
+
+func (m mouse) Use(name string)          { m.Click(name) }
+func (m mouse) Write(field, text string) { m.Fill(field, text) }
+func (m mouse) Pick(option string)       { m.Click(option) }
+
+// keyboard has nothing but keys.
+type keyboard struct {
+	*testchrome.Window
+	t *testing.T
+}
+
+func (k keyboard) Use(name string) {
+	k.t.Helper()
+	k.TabTo(name)
+	k.Enter()
+}
+
+func (k keyboard) Write(field, text string) {
+	k.t.Helper()
+	k.TabTo(field)
+	k.Key(text)
+}
+
+// Pick goes to a group of radio buttons with Tab, and through it with the arrows.
+func (k keyboard) Pick(option string) {
+	k.t.Helper()
+	k.TabToGroup(option)
+	k.Key(" ")
+	for range 10 {
+		if k.Picked(option) {
+			return
+		}
+		k.Key(kb.ArrowDown)
+	}
+	k.t.Fatalf("the arrows do not lead to %q", option)
+}

@@ -1,0 +1,162 @@
+package dsl
+
+import (
+	"fmt"
+	"slices"
+
+	"recourse/saga"
+	"recourse/saga/expr"
+)
+
+// Origin is where a step's output comes from, as far as the warnings go.
+type Origin int
+
+// The origins.
+const (
+	Foreign Origin = iota // another program says it
+	Made                  // it is made of what the step reads, and of what its own steps give
+	Model                 // a language model's words
+	Person                // somebody's word on what was shown
+)
+
+// reading is what the templates of a step read.
+type reading struct {
+	outputs map[string]bool // of steps
+	items   map[string]bool // of loops around
+	scope   *scope
+}
+
+// reads notes what a template of a step reads. Conditions are not asked: they choose a way, and nothing of them is sent.
+func (p *parser) reads(s *scope, refs []expr.Ref) {
+	id := s.step()
+	if id == "" || s.undo || s.event != nil {
+		return
+	}
+	r := p.readings[id]
+	if r == nil {
+		r = &reading{outputs: map[string]bool{}, items: map[string]bool{}}
+		p.readings[id] = r
+	}
+	r.scope = s
+	for _, ref := range refs {
+		loop := s.loopOf(ref.Root)
+		switch {
+		case ref.Root == "steps" && len(ref.Path) > 0:
+			r.outputs[ref.Path[0]] = true
+		case loop == "" || loop == id || ref.Root == "index":
+		case ref.Root == "history": // what the iterations before have given
+			r.outputs[loop] = true
+		default:
+			r.items[loop] = true
+		}
+	}
+}
+
+// loopOf names the loop around that adds a root, "" if none does.
+func (s *scope) loopOf(root string) string {
+	for ; s != nil; s = s.parent {
+		if slices.Contains(s.vars, root) {
+			return s.loop
+		}
+	}
+	return ""
+}
+
+// words finds out whose outputs hold a model's words, by step: the model's step is the value.
+func (w *warner) words() map[string]*saga.Step {
+	models := make(map[string]*saga.Step)
+	all := innerFirst(nil, slices.Concat(w.def.Steps, w.def.Finally))
+	for changed := true; changed; { // more than twice only for loops that read what they have given
+		changed = false
+		for _, s := range all {
+			if models[s.ID] != nil {
+				continue
+			}
+			if m := w.source(s, models); m != nil {
+				models[s.ID], changed = m, true
+			}
+		}
+	}
+	return models
+}
+
+// innerFirst lists steps in their order, each behind those inside it.
+func innerFirst(all, steps []*saga.Step) []*saga.Step {
+	for _, s := range steps {
+		if block, ok := s.Body.(saga.Block); ok {
+			for _, list := range block.Lists() {
+				all = innerFirst(all, list)
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// source is the step whose model's words are in a step's output, nil for none.
+func (w *warner) source(s *saga.Step, models map[string]*saga.Step) *saga.Step {
+	switch w.kinds[s.Kind].Output {
+	case Model:
+		return s
+	case Made:
+		if m := w.read(s.ID, models); m != nil {
+			return m
+		}
+		if block, ok := s.Body.(saga.Block); ok {
+			for _, list := range block.Lists() {
+				for _, inner := range list {
+					if m := models[inner.ID]; m != nil {
+						return m
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// read is the step whose model's words a step's templates read: the first by its place.
+func (w *warner) read(id string, models map[string]*saga.Step) *saga.Step {
+	r := w.readings[id]
+	if r == nil {
+		return nil
+	}
+	var first *saga.Step
+	note := func(m *saga.Step) {
+		if m != nil && (first == nil || before(w.written[m.ID], w.written[first.ID])) {
+			first = m
+		}
+	}
+	for output := range r.outputs { // any order
+		note(models[output])
+	}
+	for loop := range r.items { // any order
+		note(w.read(loop, models))
+	}
+	return first
+}
+
+// fed warns of a write that sends a model's words which nobody has agreed to.
+func (w *warner) fed(s *saga.Step) {
+	if !writes(s) {
+		return
+	}
+	if w.models == nil {
+		w.models = w.words()
+	}
+	m := w.read(s.ID, w.models)
+	if m == nil || w.agreed(m, s) {
+		return
+	}
+	w.say(s, s.Kind, "model-output-feeds-write-without-approval", fmt.Sprintf("%q sends what the model of %q has written, and nobody has agreed to it: put an approval between them", s.ID, m.ID))
+}
+
+// agreed reports whether an approval stands on the way from a model's step to another.
+func (w *warner) agreed(from, to *saga.Step) bool {
+	for id, a := range w.def.ByID { // any order
+		if w.kinds[a.Kind].Output == Person && before(w.written[from.ID], w.written[id]) && before(w.written[id], w.written[to.ID]) && w.readings[to.ID].scope.sees(id) {
+			return true
+		}
+	}
+	return false
+}
