@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -36,8 +37,10 @@ type costsQuery struct {
 	definition   string
 	since, until time.Time
 	before       uuid.UUID // ids from this one on are not counted; nil: up to the newest
-	buckets      bool
 }
+
+// countedTogether are what is counted in one go, whichever of them is asked for: who asks for one, as the page does, often asks for the others.
+var countedTogether = []tally.By{tally.ByDefinition, tally.ByDay, tally.ByModel}
 
 // costs serves GET /v1/costs.
 func (s *server) costs(c echo.Context) error {
@@ -49,12 +52,17 @@ func (s *server) costs(c echo.Context) error {
 	if err := q.err(); err != nil {
 		return err
 	}
+	by := []tally.By{asked.by}
+	if slices.Contains(countedTogether, asked.by) {
+		by = countedTogether
+		q.Del("group_by")
+	}
 	ctx := c.Request().Context()
-	v, err := s.spent.view(ctx, q.Encode(), s.cfg.Engine.Now, s.cfg.Limits.Costs, func() (*costsView, error) { return s.sumCosts(ctx, asked) })
+	views, err := s.spent.views(ctx, q.Encode(), s.cfg.Engine.Now, s.cfg.Limits.Costs, func() (costsViews, error) { return s.sumCosts(ctx, asked, by) })
 	if err != nil {
 		return err
 	}
-	return reply(c, http.StatusOK, v)
+	return reply(c, http.StatusOK, views[asked.by])
 }
 
 func (q *query) costs(now time.Time) costsQuery {
@@ -68,14 +76,13 @@ func (q *query) costs(now time.Time) costsQuery {
 	}
 	label, labelled := a.by.Label()
 	switch {
-	case labelled && labelForm.MatchString(label), a.by == tally.ByDefinition, a.by == tally.ByDay, a.by == tally.ByModel:
+	case labelled && labelForm.MatchString(label), slices.Contains(countedTogether, a.by):
 	default:
 		q.bad("group_by", "bad_group", "group_by is definition, day, model, or label. and a label's name, such as label.tier")
 	}
 	if !a.since.Before(a.until) {
 		q.bad("since", "bad_window", "since is to be before until, and before now")
 	}
-	a.buckets = a.by == tally.ByDefinition && a.definition != ""
 	return a
 }
 
@@ -91,10 +98,13 @@ func (q *query) moment(name string, def time.Time) time.Time {
 	return at
 }
 
-// sumCosts goes through the sagas of the window, the newest first, as far as it may.
-func (s *server) sumCosts(ctx context.Context, q costsQuery) (*costsView, error) {
-	v := &costsView{GroupBy: string(q.by), Since: saga.Time{Time: q.since}, Until: saga.Time{Time: q.until}, Complete: true}
-	t := tally.New(q.by)
+// sumCosts goes through the sagas of the window, the newest first, as far as it may, and groups them in several ways.
+func (s *server) sumCosts(ctx context.Context, q costsQuery, by []tally.By) (costsViews, error) {
+	v := costsView{Since: saga.Time{Time: q.since}, Until: saga.Time{Time: q.until}, Complete: true}
+	tallies := make([]*tally.Tally, len(by))
+	for i := range by {
+		tallies[i] = tally.New(by[i])
+	}
 	f := journal.CostFilter{Definition: q.definition, From: journal.FirstID(q.since), Before: q.before}
 	for more := true; more && v.Complete; {
 		left := s.cfg.Limits.CostSagas - v.Sagas
@@ -108,7 +118,7 @@ func (s *server) sumCosts(ctx context.Context, q costsQuery) (*costsView, error)
 			page, v.Complete = page[:left], false
 		}
 		for _, c := range page {
-			if err := t.Add(c); err != nil {
+			if err := tally.Add(c, tallies...); err != nil {
 				return nil, err
 			}
 			f.Before, v.Since.Time = c.ID, c.CreatedAt
@@ -118,6 +128,11 @@ func (s *server) sumCosts(ctx context.Context, q costsQuery) (*costsView, error)
 	if v.Complete {
 		v.Since.Time = q.since
 	}
-	v.Groups, v.LeftOut = t.Groups(mostGroups, q.buckets)
-	return v, nil
+	views := make(costsViews, len(by))
+	for i, t := range tallies {
+		v.GroupBy = string(by[i])
+		v.Groups, v.LeftOut = t.Groups(mostGroups, by[i] == tally.ByDefinition && q.definition != "")
+		views[by[i]] = v
+	}
+	return views, nil
 }

@@ -183,15 +183,26 @@ func TestCostsAreKept(t *testing.T) {
 		t.Errorf("counted %d times", store.asked)
 	}
 	x.costs("?group_by=model")
-	x.costs("?group_by=day")
-	if store.asked != 2 {
-		t.Errorf("counted %d times, want twice", store.asked)
+	x.costs("")
+	if store.asked != 1 {
+		t.Errorf("what is counted together was counted %d times", store.asked)
+	}
+	x.costs("?group_by=label.tier")
+	x.costs("?group_by=label.tier")
+	x.costs("?group_by=day&definition=x")
+	if store.asked != 3 {
+		t.Errorf("counted %d times, want three", store.asked)
 	}
 	r, now := newRecentCosts(), time.Now()
 	clock := func() time.Time { return now }
-	n := 0
+	n, takes := 0, time.Duration(0)
 	ask := func() {
-		if _, err := r.view(t.Context(), "q", clock, time.Second, func() (*costsView, error) { n++; return &costsView{}, nil }); err != nil {
+		count := func() (costsViews, error) {
+			n++
+			now = now.Add(takes)
+			return costsViews{}, nil
+		}
+		if _, err := r.views(t.Context(), "q", clock, time.Second, count); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -206,10 +217,18 @@ func TestCostsAreKept(t *testing.T) {
 	if n != 2 {
 		t.Errorf("%d counts after it is too old, want two", n)
 	}
+	takes = 10 * time.Second
+	now = now.Add(time.Second)
+	ask()
+	now = now.Add(39 * time.Second)
+	ask()
+	if n != 3 {
+		t.Errorf("%d counts, want three: what took long is kept for longer", n)
+	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.turn <- struct{}{}
-	if _, err := r.view(gone, "other", clock, time.Second, nil); err == nil {
+	if _, err := r.views(gone, "other", clock, time.Second, nil); err == nil {
 		t.Error("nobody waits for the one who counts")
 	}
 }

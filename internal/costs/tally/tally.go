@@ -39,15 +39,23 @@ type place struct{ key, currency string }
 // New returns a tally of nothing.
 func New(by By) *Tally { return &Tally{by: by, groups: make(map[place]*group)} }
 
-// Add counts one saga. An error wraps saga.ErrUnreadable, and nothing was counted.
-func (t *Tally) Add(c journal.Cost) error {
+// Add counts one saga in each tally. An error wraps saga.ErrUnreadable: then the tallies are of no use any more.
+func Add(c journal.Cost, tallies ...*Tally) error {
 	var sum struct{ Cost saga.CostView }
 	if len(c.Summary) > 0 {
 		if err := json.Unmarshal(c.Summary, &sum); err != nil {
 			return unreadable(c, err)
 		}
 	}
-	cost := &sum.Cost
+	for _, t := range tallies {
+		if err := t.add(c, &sum.Cost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tally) add(c journal.Cost, cost *saga.CostView) error {
 	if t.by == ByModel {
 		for name, m := range cost.Models { // any order
 			if err := t.count(c, name, cost.Currency, share{m.Spent, "", m.Input, m.Output}); err != nil {

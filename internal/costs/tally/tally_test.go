@@ -37,7 +37,7 @@ func sum(t *testing.T, by By, costs ...journal.Cost) []Group {
 	t.Helper()
 	tally := New(by)
 	for _, c := range costs {
-		if err := tally.Add(c); err != nil {
+		if err := Add(c, tally); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestGroupsLeftOut(t *testing.T) {
 	for n := range 5 {
 		c := cost(n, "a", usd(fmt.Sprint(n%3)), false)
 		c.CreatedAt = noon.AddDate(0, 0, n)
-		if err := tally.Add(c); err != nil {
+		if err := Add(c, tally); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestGroupsLeftOut(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	for _, summary := range []string{`{`, usd("-1"), usd("1e99"), usd("x"), `{"cost":{"spent":"1","wasted":"?"}}`} {
 		tally := New(ByDefinition)
-		if err := tally.Add(cost(1, "a", summary, false)); !errors.Is(err, saga.ErrUnreadable) {
+		if err := Add(cost(1, "a", summary, false), tally); !errors.Is(err, saga.ErrUnreadable) {
 			t.Errorf("%s: %v", summary, err)
 		}
 		if list, _ := tally.Groups(0, false); len(list) != 0 {
