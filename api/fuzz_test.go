@@ -184,7 +184,7 @@ var keyForm = regexp.MustCompile(`^[!-~]{1,255}$`)
 func FuzzQuery(f *testing.F) {
 	targets := []string{"/v1/sagas", "/v1/inbox", "/v1/definitions", "/v1/definitions/waiter/versions", "journal", "saga", "steps"}
 	for i, query := range []string{"limit=1", "cursor=" + pack("sagas", "x"), "cursor=" + pack("inbox", "9223372036854775808", "x"), "cursor=" + pack("sagas", "019aa5d0-0000-7000-8000-000000000001"), "after=2&limit=1", "",
-		"status=running,stuck&status=x", "label.a=b&label.=c", "started_after=2026-11-21T08:00:00Z", "started_after=99999-01-01", "q=%00", "q=%ff", "q=%25_\\", "limit=0&limit=1", "limit=1e3", "a;b", "%zz", "after=4611686018427387904", "cursor=-1", "cursor=%00",
+		"status=running,stuck&status=x", "label.a=b&label.=c", "started_after=2026-11-21T08:00:00Z", "started_after=99999-01-01", "started_before=0000-01-01T00:00:00Z", "q=0193abcd&cursor=c2FnYXMKbmFtZWQKeA", "q=%00", "q=%ff", "q=%25_\\", "limit=0&limit=1", "limit=1e3", "a;b", "%zz", "after=4611686018427387904", "cursor=-1", "cursor=%00",
 		"cursor=" + pack("inbox", "-9223372036854775808", "019aa5d0-0000-7000-8000-000000000001"), "definition=waiter&kind=approval", "saga=x", strings.Repeat("q=a&", 100)} {
 		f.Add(uint8(i), uint8(i), query, []string{"", "application/x-ndjson", "text/event-stream", "*/*;q=0", "text/html, application/json", ";;;"}[i%6], []string{"", `"3"`, "*", "-1", "x"}[i%5], []string{"", "wait=1", "wait=99999999999", "respond-async, wait=\"0\"", "wait"}[i%5])
 	}

@@ -357,11 +357,11 @@ func is(status saga.Status) func(saga.View) bool {
 func (x *fixture) dump() map[string]string {
 	x.t.Helper()
 	ctx, out := x.t.Context(), map[string]string{}
-	heads, err := x.store.Sagas(ctx, journal.Filter{Limit: 1000})
+	found, err := x.store.Sagas(ctx, journal.Filter{Limit: 1000})
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	for _, h := range heads {
+	for _, h := range found.Heads {
 		records, err := x.store.Records(ctx, h.ID, 0, 1000)
 		if err != nil {
 			x.t.Fatal(err)

@@ -55,6 +55,7 @@ type statsView struct {
 	OldestDue   *saga.Time           `json:"oldest_due_at,omitempty"` // of what could be claimed now
 	Oldest      map[string]saga.Time `json:"oldest_at"`               // by live status: since when the oldest has stood in it
 	Quarantined int64                `json:"quarantined"`
+	CountedAt   saga.Time            `json:"counted_at"` // when; some time ago only where there are very many
 	Nodes       []nodeView           `json:"nodes"`
 }
 
@@ -80,7 +81,7 @@ func (s *server) stats(c echo.Context) error {
 	}
 	v := statsView{Sagas: counts(st.ByStatus), Live: counts(st.ByDefinition), Inbox: counts(st.Inbox),
 		OldestInbox: instant(st.OldestInbox), OldestDue: instant(st.OldestDue),
-		Oldest: map[string]saga.Time{}, Quarantined: st.Quarantined, Nodes: []nodeView{}}
+		Oldest: map[string]saga.Time{}, Quarantined: st.Quarantined, CountedAt: saga.Time{Time: st.CountedAt}, Nodes: []nodeView{}}
 	for status, at := range st.Oldest {
 		v.Oldest[status] = saga.Time{Time: at}
 	}

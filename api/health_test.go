@@ -19,7 +19,7 @@ func (brokenStore) Ping(context.Context) error { return errBroken }
 func (brokenStore) Stats(context.Context) (journal.Stats, error) {
 	return journal.Stats{}, errBroken
 }
-func (brokenStore) Sagas(context.Context, journal.Filter) ([]journal.Head, error) {
+func (brokenStore) Sagas(context.Context, journal.Filter) (journal.Listed, error) {
 	panic("index out of range")
 }
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -71,72 +70,6 @@ func (s *server) deleteSaga(c echo.Context) error {
 		return sagaError(id, err)
 	}
 	return c.NoContent(http.StatusNoContent)
-}
-
-// statuses are what the status filter may name.
-var statuses = []string{
-	string(saga.Running), string(saga.Waiting), string(saga.PausedStatus), string(saga.Undoing), string(saga.Stuck),
-	string(saga.Succeeded), string(saga.Compensated), string(saga.Failed),
-}
-
-// listSagas serves GET /v1/sagas.
-func (s *server) listSagas(c echo.Context) error {
-	q, err := readQuery(c, "definition", "*status", "label.", "started_after", "q", "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	f := q.filter()
-	limit := f.Limit
-	f.Limit++
-	if err := q.err(); err != nil {
-		return err
-	}
-	heads, err := s.cfg.Store.Sagas(c.Request().Context(), f)
-	if err != nil {
-		return err
-	}
-	views := make([]saga.View, len(heads))
-	for i, h := range heads {
-		if views[i], err = headView(h); err != nil {
-			return err
-		}
-	}
-	return reply(c, http.StatusOK, cut(views, limit, func(last saga.View) string { return pack("sagas", last.ID) }))
-}
-
-func (q *query) filter() journal.Filter {
-	f := journal.Filter{Definition: q.Get("definition"), Text: q.Get("q"), Limit: q.limit()}
-	for _, list := range q.Values["status"] {
-		for _, word := range strings.Split(list, ",") {
-			if !slices.Contains(statuses, word) {
-				q.bad("status", "bad_status", "there is no status %.30q; there are %s", word, strings.Join(statuses, ", "))
-			}
-			f.Status = append(f.Status, word)
-		}
-	}
-	for _, name := range sortedKeys(q.Values) {
-		if label, ok := strings.CutPrefix(name, "label."); ok {
-			if f.Labels == nil {
-				f.Labels = map[string]string{}
-			}
-			f.Labels[label] = q.Get(name)
-		}
-	}
-	if q.Has("started_after") {
-		at, err := time.Parse(time.RFC3339Nano, q.Get("started_after"))
-		if err != nil {
-			q.bad("started_after", "bad_time", "started_after is a time such as 2026-11-21T08:00:00Z; write + as %%2B")
-		}
-		f.StartedAfter = at
-	}
-	if parts := q.cursor("sagas", 1); parts != nil {
-		before, err := uuid.FromString(parts[0])
-		if err != nil {
-			q.bad("cursor", "bad_cursor", "use next_cursor as it came")
-		}
-		f.Before = before
-	}
-	return f
 }
 
 // headView is a saga as lists show it: from its row, without input and output. It may

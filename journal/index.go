@@ -17,8 +17,8 @@ type Index interface {
 	// SagaByKey returns the saga that was started with this idempotency key, or
 	// ErrNotFound.
 	SagaByKey(ctx context.Context, key string) (Head, error)
-	// Sagas lists heads, newest first.
-	Sagas(ctx context.Context, f Filter) ([]Head, error)
+	// Sagas lists heads, newest first: in the falling order of their ids.
+	Sagas(ctx context.Context, f Filter) (Listed, error)
 	// Costs lists what sagas have cost, newest first: less of each than Sagas, for whoever goes through many.
 	Costs(ctx context.Context, f CostFilter) ([]Cost, error)
 	// Inbox lists what waits for people, oldest first.
@@ -29,7 +29,7 @@ type Index interface {
 	// DeleteExpired removes, as Delete does, up to limit sagas that have ended and whose DeleteAt has passed
 	// by the store's clock, and says how many.
 	DeleteExpired(ctx context.Context, limit int) (int, error)
-	// Stats counts.
+	// Stats counts. A store of so many sagas that this takes long may answer with what it counted before, see Stats.CountedAt.
 	Stats(ctx context.Context) (Stats, error)
 	// Nodes lists the leases there are, for operators.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
@@ -54,13 +54,24 @@ func (h Head) Quarantined() bool {
 
 // Filter selects sagas; zero fields select all.
 type Filter struct {
-	Definition   string
-	Status       []string
-	Labels       map[string]string // all of them equal
-	StartedAfter time.Time
-	Text         string    // found in the id's beginning, the definition's name, a label's value or the reason's code; case-insensitive
-	Before       uuid.UUID // the cursor: ids before this one. Nil: from the newest
-	Limit        int
+	Definition string
+	Status     []string
+	Labels     map[string]string // all of them equal
+	Text       string            // found in the definition's name, a label's value or the reason's code; case-insensitive
+	From       uuid.UUID         // ids from this one on; see Started and Named
+	Before     uuid.UUID         // ids before this one: the cursor, too. Nil: from the newest
+	Limit      int               // 0: all
+	// Look is how many sagas are looked at, unless an index has just what the filter selects: a definition, a label, statuses, or all.
+	// 0: as many as it takes.
+	Look int
+}
+
+// Listed is what a list has found.
+type Listed struct {
+	Heads []Head
+	// Until is the oldest saga that was looked at, when Filter.Look has ended the list before it was full, and older
+	// ones may be found: the list goes on Before it. Nil: there are no others, or the list is full.
+	Until uuid.UUID
 }
 
 // Entry is something that waits for a person.
@@ -91,7 +102,8 @@ type Stats struct {
 	OldestDue    time.Time        // of those claimable now; zero: none
 	// Oldest is when the row was written of the live saga that has been longest in a status, by status.
 	Oldest      map[string]time.Time
-	Quarantined int64 // see Head.Quarantined
+	Quarantined int64     // see Head.Quarantined
+	CountedAt   time.Time // when all but OldestInbox and OldestDue was counted, by the store's clock
 }
 
 // NodeInfo is a node's lease as the store sees it.

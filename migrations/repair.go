@@ -17,6 +17,7 @@ var probes = []probe{
 	{"sagas", "claims"},
 	{"sagas_live", "definition"},
 	{"sagas", "delete_at"},
+	{"saga_labels", "value"},
 }
 
 // repair takes the mark off a database whose migration was cut off. A step runs in

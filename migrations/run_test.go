@@ -180,6 +180,62 @@ func TestFinishesWhatWasCutOff(t *testing.T) {
 	}
 }
 
+// Labels that sagas have already are taken over, and follow their rows from then on.
+func TestLabelsFollow(t *testing.T) {
+	ids := map[string]string{"postgres": `'01920000-0000-7000-8000-00000000000%d'`, "sqlite": `x'0192000000007000800000000000000%d'`}
+	for _, x := range targets(t) {
+		t.Run(x.name, func(t *testing.T) {
+			ctx := t.Context()
+			must(t, migrations.Up(ctx, x.at))
+			_, newest, err := migrations.Version(ctx, x.at)
+			must(t, err)
+			must(t, migrations.Down(ctx, x.at, newest-4))
+			do := func(query string) {
+				t.Helper()
+				if _, err := x.db.Exec(query); err != nil {
+					t.Fatal(err)
+				}
+			}
+			insert := func(n int, labels string) {
+				t.Helper()
+				do(fmt.Sprintf(`INSERT INTO sagas (id, definition, version, sha256, start_hash, labels) VALUES (`+ids[x.name]+`, '', 1, '', '', '%s')`, n, labels))
+			}
+			has := func(what string, want ...string) {
+				t.Helper()
+				rows, err := x.db.Query(`SELECT name || '=' || value || ' of ' || definition FROM saga_labels JOIN sagas ON id = saga_id ORDER BY 1`)
+				must(t, err)
+				defer rows.Close()
+				var got []string
+				for rows.Next() {
+					var line string
+					must(t, rows.Scan(&line))
+					got = append(got, line)
+				}
+				must(t, rows.Err())
+				if d := cmp.Diff(want, got); d != "" {
+					t.Errorf("%s: %s", what, d)
+				}
+			}
+			insert(1, `{"a": "1", "b": "2"}`)
+			insert(2, `{}`)
+			must(t, migrations.Up(ctx, x.at))
+			has("taken over", "a=1 of ", "b=2 of ")
+			insert(3, `{"a": "1"}`)
+			do(`UPDATE sagas SET definition = 'd', labels = '{"c": "3"}' WHERE labels = '{}'`)
+			has("made, and changed", "a=1 of ", "a=1 of ", "b=2 of ", "c=3 of d")
+			do(`UPDATE sagas SET definition = 'e', labels = '{"c": "4"}' WHERE definition = 'd'`)
+			do(`DELETE FROM sagas WHERE definition = ''`)
+			has("changed again, and deleted", "c=4 of e")
+			do(`DELETE FROM sagas`)
+			var left int
+			must(t, x.db.QueryRow(`SELECT count(*) FROM saga_labels`).Scan(&left))
+			if left > 0 {
+				t.Errorf("%d labels are left of no sagas", left)
+			}
+		})
+	}
+}
+
 func TestUpConcurrently(t *testing.T) {
 	for _, x := range targets(t) {
 		t.Run(x.name, func(t *testing.T) {

@@ -106,12 +106,12 @@ func (r *rig) publish(src string) {
 // inputs lists the sagas there are, the oldest first, as name and input.
 func (r *rig) inputs() []string {
 	r.t.Helper()
-	heads, err := r.store.Sagas(r.t.Context(), journal.Filter{Limit: 1000})
+	found, err := r.store.Sagas(r.t.Context(), journal.Filter{Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	var list []string
-	for _, h := range heads {
+	for _, h := range found.Heads {
 		records, err := r.store.Records(r.t.Context(), h.ID, 0, 1)
 		if err != nil {
 			r.t.Fatal(err)

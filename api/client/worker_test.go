@@ -336,8 +336,8 @@ func TestStart(t *testing.T) {
 	if again, err := r.Start(t.Context(), with); err != nil || again.ID != two.ID {
 		t.Errorf("%+v %v", again, err)
 	}
-	if list, err := r.store.Sagas(t.Context(), journal.Filter{Limit: 10}); err != nil || len(list) != 2 {
-		t.Errorf("%d sagas, %v", len(list), err)
+	if list, err := r.store.Sagas(t.Context(), journal.Filter{Limit: 10}); err != nil || len(list.Heads) != 2 {
+		t.Errorf("%d sagas, %v", len(list.Heads), err)
 	}
 	_, err = r.Start(t.Context(), client.Start{Definition: "cube"})
 	if e, ok := errors.AsType[*client.Error](err); !ok || e.Code != "definition_not_found" || e.Status != 404 {

@@ -186,9 +186,9 @@ func (v *verifying) before(n int) (string, error) {
 		return "", err
 	}
 	defer store.Close()
-	heads, err := store.Sagas(v.app.ctx, journal.Filter{Limit: n})
-	if err != nil || len(heads) < n {
+	found, err := store.Sagas(v.app.ctx, journal.Filter{Limit: n})
+	if err != nil || len(found.Heads) < n {
 		return "", err
 	}
-	return heads[n-1].CreatedAt.Add(-time.Millisecond).Format(time.RFC3339Nano), nil
+	return journal.IDTime(found.Heads[n-1].ID).Add(-time.Millisecond).Format(time.RFC3339Nano), nil
 }

@@ -68,22 +68,23 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 	}
 	progress := w.app.progress()
 	defer progress.end()
-	f := journal.Filter{StartedAfter: since, Limit: headsPage}
+	f := journal.Filter{Limit: headsPage}
+	f.Started(since, time.Time{})
 	for {
-		heads, err := w.store.Sagas(w.app.ctx, f)
+		list, err := w.store.Sagas(w.app.ctx, f)
 		if err != nil {
 			return err
 		}
-		for _, h := range heads {
+		for _, h := range list.Heads {
 			if err := w.one(h); err != nil {
 				return err
 			}
 			progress.tick(w.checker.Totals().Sagas)
 		}
-		if len(heads) < headsPage {
+		if len(list.Heads) < headsPage {
 			break
 		}
-		f.Before = heads[len(heads)-1].ID
+		f.Before = list.Heads[len(list.Heads)-1].ID
 	}
 	if !since.IsZero() {
 		return nil

@@ -30,11 +30,11 @@ func (s *sim) violate(id uuid.UUID, format string, args ...any) {
 }
 
 func (s *sim) heads() []journal.Head {
-	heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 10_000})
+	found, err := s.store.Sagas(ctx, journal.Filter{Limit: 10_000})
 	if err != nil {
 		panic(err)
 	}
-	return heads
+	return found.Heads
 }
 
 // over reports whether every saga has ended and been let go. It is asked at every event after

@@ -15,12 +15,12 @@ import (
 
 // interfere gives some saga an order, as people do.
 func (s *sim) interfere(o Order) {
-	heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 100})
+	found, err := s.store.Sagas(ctx, journal.Filter{Limit: 100})
 	if err != nil {
 		panic(err)
 	}
-	if len(heads) > 0 {
-		s.post(heads[o.Saga%len(heads)].ID, o.Wish)
+	if len(found.Heads) > 0 {
+		s.post(found.Heads[o.Saga%len(found.Heads)].ID, o.Wish)
 	}
 }
 
@@ -155,11 +155,11 @@ func (s *sim) deliver(m journal.Mail) {
 // enough that nothing older is still on its way there.
 func (s *sim) people() {
 	s.after(time.Minute, func() {
-		heads, err := s.store.Sagas(ctx, journal.Filter{Limit: 1000})
+		found, err := s.store.Sagas(ctx, journal.Filter{Limit: 1000})
 		if err != nil {
 			panic(err)
 		}
-		for _, h := range heads {
+		for _, h := range found.Heads {
 			if h.EndedAt.IsZero() {
 				s.help(h)
 			}

@@ -38,8 +38,8 @@ var may = map[string][]string{
 	"internal/story": {"journal", "saga", "retry"},
 
 	"journal/memory":      {"internal/mutant", "journal"},
-	"journal/sqlite":      {"journal", "migrations", "internal/failpoint"},
-	"journal/postgres":    {"journal", "migrations", "internal/failpoint"},
+	"journal/sqlite":      {"journal", "migrations", "internal/failpoint", "internal/recount"},
+	"journal/postgres":    {"journal", "migrations", "internal/failpoint", "internal/recount"},
 	"journal/journaltest": {"journal"},
 	"migrations":          {},
 
@@ -55,6 +55,7 @@ var may = map[string][]string{
 	"internal/story/storytest":   {"*"},
 	"internal/outbox":            {"journal", "retry", "saga"},
 	"internal/debian":            {},
+	"internal/recount":           {},
 	"internal/testpg":            {"internal/debian"},
 	"internal/testchrome":        {"internal/debian"},
 	"internal/page":              {},

@@ -234,10 +234,23 @@ func pause(ctx context.Context, d time.Duration) error {
 type stats struct {
 	Sagas map[string]int // by status
 	Live  map[string]int // by definition
+	At    time.Time      `json:"counted_at"`
 }
 
+// statsOf asks until the counts are not of before: those of many sagas are kept for a while.
 func statsOf(ctx context.Context, engine Process) (stats, error) {
-	return decoded[stats](get(ctx, engine.URL+"/v1/stats"))
+	for asked := time.Now().Truncate(time.Millisecond); ; {
+		st, err := decoded[stats](get(ctx, engine.URL+"/v1/stats"))
+		if err != nil || !st.At.Before(asked) {
+			return st, err
+		}
+		if time.Since(asked) > 2*time.Minute {
+			return st, fmt.Errorf("the sagas were not counted anew for two minutes; last at %s", st.At)
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return st, err
+		}
+	}
 }
 
 // journalOf reads a saga's whole journal, a page at a time.

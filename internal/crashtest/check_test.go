@@ -42,21 +42,21 @@ func (l *load) gather(t *testing.T) evidence {
 	store := l.fleet.cfg.db.open(t)
 	defer store.Close()
 	for f := (journal.Filter{Limit: 500}); ; {
-		heads, err := store.Sagas(t.Context(), f)
+		found, err := store.Sagas(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, h := range heads {
+		for _, h := range found.Heads {
 			records, err := store.Records(t.Context(), h.ID, 0, 10_000)
 			if err != nil {
 				t.Fatal(err)
 			}
 			e.sagas = append(e.sagas, invariant.Saga{ID: h.ID, Definition: e.defs[h.Definition], Head: &h, Records: records})
 		}
-		if len(heads) < f.Limit {
+		if len(found.Heads) < f.Limit {
 			return e
 		}
-		f.Before = heads[len(heads)-1].ID
+		f.Before = found.Heads[len(found.Heads)-1].ID
 	}
 }
 

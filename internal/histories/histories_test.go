@@ -100,13 +100,13 @@ func (c *cluster) rest() *histories.Truth {
 		case <-ctx.Done():
 			c.t.Fatalf("the sagas do not come to rest after all has healed:%s", live)
 		}
-		heads, err := store.Sagas(ctx, journal.Filter{Limit: 100_000})
+		found, err := store.Sagas(ctx, journal.Filter{Limit: 100_000})
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		now := ""
 		live = ""
-		for _, h := range heads {
+		for _, h := range found.Heads {
 			line := fmt.Sprintf("\n\t%s %s at %d, to be claimed %v, by %q", h.ID, h.Status, h.Seq, h.WakeAt, h.Owner)
 			if s := saga.Status(h.Status); !s.Terminal() && s != saga.Stuck && s != saga.PausedStatus || h.Owner != "" {
 				live += line

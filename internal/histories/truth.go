@@ -39,13 +39,13 @@ type order struct {
 // store's, and whatever makes a journal no journal: a gap, a hash that does not
 // match, a record that cannot follow.
 func Read(ctx context.Context, store journal.Store, def func(name string, version int) (*saga.Definition, error)) (*Truth, error) {
-	heads, err := store.Sagas(ctx, journal.Filter{Limit: 100_000})
+	found, err := store.Sagas(ctx, journal.Filter{Limit: 100_000})
 	if err != nil {
 		return nil, err
 	}
-	slices.Reverse(heads)
+	slices.Reverse(found.Heads)
 	t := &Truth{}
-	for _, h := range heads {
+	for _, h := range found.Heads {
 		d, err := def(h.Definition, h.Version)
 		if err != nil {
 			return nil, err

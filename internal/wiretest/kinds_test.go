@@ -23,11 +23,11 @@ var operations = append([]operation{
 		a := start()
 		a.Start.Key, a.Start.Definition = "", a.Saga.String()
 		return b.appending(func(s journal.Store) (bool, error) {
-			heads, err := s.Sagas(context.Background(), journal.Filter{Definition: a.Start.Definition})
-			if len(heads) > 1 {
-				return false, fmt.Errorf("%d sagas", len(heads))
+			found, err := s.Sagas(context.Background(), journal.Filter{Definition: a.Start.Definition})
+			if len(found.Heads) > 1 {
+				return false, fmt.Errorf("%d sagas", len(found.Heads))
 			}
-			return len(heads) == 1, err
+			return len(found.Heads) == 1, err
 		}, a)
 	}},
 	{"Append", "two starts, and records of a third saga", func(b *bench) attempt {

@@ -80,12 +80,12 @@ func apart(t *testing.T, by time.Duration, wrap func(journal.Store) journal.Stor
 // times finds records from outside of the time in which they were made.
 func times(t *testing.T, s journal.Store, from, to time.Time) (wrong []string) {
 	t.Helper()
-	heads, err := s.Sagas(t.Context(), journal.Filter{Limit: 10_000})
+	found, err := s.Sagas(t.Context(), journal.Filter{Limit: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}
 	from = from.Truncate(time.Millisecond)
-	for _, h := range heads {
+	for _, h := range found.Heads {
 		records, err := s.Records(t.Context(), h.ID, 0, 10_000)
 		if err != nil {
 			t.Fatal(err)

@@ -416,7 +416,8 @@ func (w *world) finalState() {
 
 func (w *world) heads() {
 	w.all("sagas", func(s journal.Store) (any, error) {
-		heads, err := s.Sagas(w.ctx, journal.Filter{Definition: w.prefix + "d"})
+		list, err := s.Sagas(w.ctx, journal.Filter{Definition: w.prefix + "d"})
+		heads := list.Heads
 		for i := range heads {
 			heads[i].Inbox = nil
 			heads[i].WakeAt, heads[i].UpdatedAt = sameNow(heads[i].WakeAt), sameNow(heads[i].UpdatedAt)

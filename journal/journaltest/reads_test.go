@@ -73,17 +73,17 @@ func (w *world) list() {
 		f.Text = rapid.SampledFrom([]string{"X", "y", w.sagas[0].String()[:30], w.prefix, "%", "_", "\\", "é"}).Draw(w.T, "q")
 	}
 	if rapid.Bool().Draw(w.T, "since") {
-		f.StartedAfter = time.UnixMilli(rapid.Int64Range(4, 6).Draw(w.T, "ms"))
+		f.From = w.pick(w.sagas, "from")
 	}
 	if rapid.Bool().Draw(w.T, "page") {
 		f.Before = w.pick(w.sagas, "before")
 	}
 	w.all("sagas "+show(f), func(s journal.Store) (any, error) {
-		heads, err := s.Sagas(w.ctx, f)
-		for i := range heads {
-			heads[i] = w.comparable(heads[i])
+		list, err := s.Sagas(w.ctx, f)
+		for i := range list.Heads {
+			list.Heads[i] = w.comparable(list.Heads[i])
 		}
-		return append([]journal.Head(nil), heads...), err
+		return append([]journal.Head(nil), list.Heads...), err
 	})
 	costs := journal.CostFilter{Definition: f.Definition, From: w.sagas[0], Before: f.Before, Limit: f.Limit}
 	w.all("costs "+show(costs), func(s journal.Store) (any, error) {
@@ -109,7 +109,7 @@ func (w *world) list() {
 	w.all("stats", func(s journal.Store) (any, error) {
 		st, err := s.Stats(w.ctx)
 		st.OldestInbox = sameNow(st.OldestInbox)
-		st.OldestDue, st.Oldest = time.Time{}, nil // which the clock makes, too
+		st.OldestDue, st.Oldest, st.CountedAt = time.Time{}, nil, time.Time{} // which the clock makes, too
 		return st, err
 	})
 }

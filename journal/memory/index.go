@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -40,46 +39,6 @@ func (s *Store) SagaByKey(ctx context.Context, key string) (journal.Head, error)
 		return journal.Head{}, fmt.Errorf("saga by key: %w", journal.ErrNotFound)
 	}
 	return copyHead(s.sagas[id].head), nil
-}
-
-// Sagas implements journal.Index.
-func (s *Store) Sagas(ctx context.Context, f journal.Filter) ([]journal.Head, error) {
-	unlock, err := s.enter(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("sagas: %w", err)
-	}
-	defer unlock()
-	found := s.sorted(func(g *saga) bool { return matches(&f, &g.head) })
-	slices.Reverse(found)
-	var out []journal.Head
-	for _, g := range page(found, f.Limit) {
-		out = append(out, copyHead(g.head))
-	}
-	return out, nil
-}
-
-func matches(f *journal.Filter, h *journal.Head) bool {
-	for k, v := range f.Labels {
-		if have, ok := h.Labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return (f.Definition == "" || f.Definition == h.Definition) &&
-		(len(f.Status) == 0 || slices.Contains(f.Status, h.Status)) &&
-		(f.StartedAfter.IsZero() || h.CreatedAt.After(milli(f.StartedAfter))) &&
-		(f.Before.IsNil() || compareID(h.ID, f.Before) < 0) &&
-		(f.Text == "" || mentions(h, strings.ToLower(f.Text)))
-}
-
-func mentions(h *journal.Head, text string) bool {
-	for _, v := range h.Labels {
-		if strings.Contains(strings.ToLower(v), text) {
-			return true
-		}
-	}
-	return strings.HasPrefix(h.ID.String(), text) ||
-		strings.Contains(strings.ToLower(h.Definition), text) ||
-		strings.Contains(strings.ToLower(h.Reason), text)
 }
 
 // Inbox implements journal.Index.
@@ -164,7 +123,7 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	}
 	defer unlock()
 	now := s.clock()
-	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}}
+	out := journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}, CountedAt: now}
 	for _, g := range s.sagas {
 		out.ByStatus[g.head.Status]++
 		if g.head.EndedAt.IsZero() {

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"recourse/internal/recount"
 	"recourse/journal"
 	"recourse/migrations"
 )
@@ -35,12 +36,13 @@ type Options struct {
 
 // Store implements journal.Store.
 type Store struct {
-	pool   pool // reads
-	w      pool // writes: appends, claims, mail
-	preset bool // the connections have our settings
-	hints  chan struct{}
-	stop   context.CancelFunc // ends the listener
-	done   chan struct{}      // closed when it has ended
+	pool    pool // reads
+	w       pool // writes: appends, claims, mail
+	preset  bool // the connections have our settings
+	counted *recount.Kept[journal.Stats]
+	hints   chan struct{}
+	stop    context.CancelFunc // ends the listener
+	done    chan struct{}      // closed when it has ended
 
 	claims sync.Mutex             // one Claim at a time
 	lost   map[string][]uuid.UUID // node → sagas whose claim may have been committed, see Claim
@@ -109,6 +111,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
+	s.counted = recount.New(s.count)
 	if o.ReadOnly {
 		close(s.done)
 		return s, nil
@@ -151,6 +154,7 @@ func (s *Store) hint() {
 func (s *Store) Close() error {
 	s.stop()
 	<-s.done
+	s.counted.Close()
 	s.pool.Close()
 	s.w.Close()
 	return nil

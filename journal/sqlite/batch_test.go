@@ -133,8 +133,8 @@ func TestBatchFails(t *testing.T) {
 	if _, err := s.Append(ctx, "n", batch); err == nil || errors.Is(err, journal.ErrUnknown) {
 		t.Fatalf("Append = %v, want a plain error", err)
 	}
-	if heads, err := s.Sagas(ctx, journal.Filter{}); err != nil || len(heads) > 0 {
-		t.Fatalf("%d sagas stand, %v", len(heads), err)
+	if found, err := s.Sagas(ctx, journal.Filter{}); err != nil || len(found.Heads) > 0 {
+		t.Fatalf("%d sagas stand, %v", len(found.Heads), err)
 	}
 	if orphans, err := s.Orphans(ctx, 10); err != nil || len(orphans) > 0 {
 		t.Fatalf("%d sagas have records, %v", len(orphans), err)

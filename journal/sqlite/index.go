@@ -5,10 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -87,98 +84,6 @@ func all(limit int) int {
 	}
 	return limit
 }
-
-// Sagas implements journal.Index.
-func (s *Store) Sagas(ctx context.Context, f journal.Filter) ([]journal.Head, error) {
-	query, args, err := list(&f)
-	if err != nil {
-		return nil, fmt.Errorf("sagas: %w", err)
-	}
-	rows, err := s.r.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("sagas: %w", err)
-	}
-	var out []journal.Head
-	err = walk(rows, func(scan func(...any) error) error {
-		h, err := scanHead(scan)
-		out = append(out, h)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sagas: %w", err)
-	}
-	return out, nil
-}
-
-// list is the query for a list and its arguments.
-func list(f *journal.Filter) (string, []any, error) {
-	if f.Definition != "" && len(f.Status) == 1 && len(f.Labels) == 0 && f.StartedAfter.IsZero() && f.Text == "" {
-		query, args := both(f)
-		return query, args, nil
-	}
-	c := &conditions{}
-	if f.Definition != "" {
-		c.and(`definition = ?`, f.Definition)
-	}
-	if len(f.Status) > 0 {
-		marks := strings.Repeat(", ?", len(f.Status))[2:]
-		args := make([]any, len(f.Status))
-		for i, st := range f.Status {
-			args[i] = st
-		}
-		c.and(`status IN (`+marks+`)`, args...)
-	}
-	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
-		l, err := labels(map[string]string{k: f.Labels[k]})
-		if err != nil {
-			return "", nil, err
-		}
-		// The first is quick, and may find it within another key that has quotes.
-		c.and(`instr(labels, ?) AND EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)`, l[1:len(l)-1], k, f.Labels[k])
-	}
-	if !f.StartedAfter.IsZero() {
-		c.and(`created_at > ?`, f.StartedAfter.UnixMilli())
-	}
-	c.before(f)
-	if f.Text != "" {
-		c.text(f.Text)
-	}
-	return `SELECT ` + headColumns + ` FROM sagas` + c.String() + ` ORDER BY id DESC LIMIT ?`, append(c.args, all(f.Limit)), nil
-}
-
-// both lists the sagas of a status and a definition: two indexes are gone through side by side, so that
-// sagas that are only one of the two are not looked at.
-func both(f *journal.Filter) (string, []any) {
-	defined, standing := &conditions{}, &conditions{}
-	defined.and(`definition = ?`, f.Definition)
-	defined.before(f)
-	standing.and(`status = ?`, f.Status[0])
-	standing.before(f)
-	return `SELECT ` + headColumns + ` FROM sagas WHERE id IN (SELECT id FROM sagas` + defined.String() + ` INTERSECT SELECT id FROM sagas` + standing.String() +
-		` ORDER BY id DESC LIMIT ?) ORDER BY id DESC`, append(append(defined.args, standing.args...), all(f.Limit))
-}
-
-func (c *conditions) before(f *journal.Filter) {
-	if !f.Before.IsNil() {
-		c.and(`id < ?`, f.Before.Bytes())
-	}
-}
-
-// text looks at each saga, so it is to be quick with those that have nothing of it.
-func (c *conditions) text(text string) {
-	like := "%" + literal.Replace(text) + "%"
-	where, args := `definition LIKE ? ESCAPE '\' OR reason LIKE ? ESCAPE '\' OR `, []any{like, like}
-	if lo, hi, ok := journal.IDRange(text); ok {
-		where, args = where+`id BETWEEN ? AND ? OR `, append(args, lo.Bytes(), hi.Bytes())
-	}
-	if journal.Plain(text) {
-		where, args = where+`labels LIKE ? ESCAPE '\' AND `, append(args, like)
-	}
-	c.and(`(`+where+`EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.value LIKE ? ESCAPE '\'))`, append(args, like)...)
-}
-
-// literal makes LIKE take a text as it is.
-var literal = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
 // Inbox implements journal.Index.
 func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Entry, error) {
@@ -268,71 +173,4 @@ func (t *tx) remove(saga uuid.UUID) error {
 		}
 	}
 	return nil
-}
-
-// Stats implements journal.Index.
-func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
-	var out journal.Stats
-	var err error
-	if out.ByStatus, err = s.counts(ctx, `SELECT status, count(*) FROM sagas GROUP BY status`); err != nil {
-		return out, fmt.Errorf("stats: %w", err)
-	}
-	if out.ByDefinition, out.Oldest, err = s.live(ctx); err != nil {
-		return out, fmt.Errorf("stats: %w", err)
-	}
-	if out.Inbox, err = s.counts(ctx, `SELECT kind, count(*) FROM inbox GROUP BY kind`); err != nil {
-		return out, fmt.Errorf("stats: %w", err)
-	}
-	var since, due, suspected sql.NullInt64
-	first := `(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= ?1 AND `
-	err = s.r.QueryRowContext(ctx, `SELECT (SELECT min(since) FROM inbox), `+first+unsuspected+`), `+first+suspect+`), (SELECT count(*) FROM sagas WHERE `+quarantined+`)`,
-		s.clock()).Scan(&since, &due, &suspected, &out.Quarantined)
-	if err != nil {
-		return out, fmt.Errorf("stats: %w", err)
-	}
-	out.OldestInbox, out.OldestDue = fromMillis(since), fromMillis(due)
-	if at := fromMillis(suspected); out.OldestDue.IsZero() || !at.IsZero() && at.Before(out.OldestDue) {
-		out.OldestDue = at
-	}
-	return out, nil
-}
-
-// live is all in one index.
-const live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL GROUP BY status, definition`
-
-// live counts the live sagas by definition, and finds the oldest by status.
-func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest map[string]time.Time, err error) {
-	rows, err := s.r.QueryContext(ctx, live)
-	if err != nil {
-		return nil, nil, err
-	}
-	byDefinition, oldest = map[string]int64{}, map[string]time.Time{}
-	err = walk(rows, func(scan func(...any) error) error {
-		var status, definition string
-		var n int64
-		var first sql.NullInt64
-		err := scan(&status, &definition, &n, &first)
-		byDefinition[definition] += n
-		if at, had := oldest[status]; first.Valid && (!had || toTime(first.Int64).Before(at)) {
-			oldest[status] = toTime(first.Int64)
-		}
-		return err
-	})
-	return byDefinition, oldest, err
-}
-
-func (s *Store) counts(ctx context.Context, query string) (map[string]int64, error) {
-	rows, err := s.r.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]int64{}
-	err = walk(rows, func(scan func(...any) error) error {
-		var k string
-		var n int64
-		err := scan(&k, &n)
-		out[k] = n
-		return err
-	})
-	return out, err
 }

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"recourse/internal/recount"
 	"recourse/journal"
 	"recourse/migrations"
 )
@@ -34,12 +35,13 @@ type Options struct {
 
 // Store implements journal.Store.
 type Store struct {
-	path  string
-	now   func() time.Time
-	w     *writer
-	r     *sql.DB
-	reads sync.Map // the statements of read, by their text
-	hints chan struct{}
+	path    string
+	now     func() time.Time
+	w       *writer
+	r       *sql.DB
+	reads   sync.Map // the statements of read, by their text
+	counted *recount.Kept[journal.Stats]
+	hints   chan struct{}
 
 	mu   sync.Mutex
 	lock *os.File // held from Register on
@@ -85,7 +87,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	r.SetMaxOpenConns(o.Readers)
 	r.SetMaxIdleConns(o.Readers)
-	return &Store{path: path, now: o.Now, w: w, r: r, hints: make(chan struct{}, 1)}, nil
+	s := &Store{path: path, now: o.Now, w: w, r: r, hints: make(chan struct{}, 1)}
+	s.counted = recount.New(s.count)
+	return s, nil
 }
 
 // Ping implements journal.Store: it writes, and takes it back.
@@ -116,6 +120,7 @@ func (s *Store) hint() {
 
 // Close closes the file and frees its lock.
 func (s *Store) Close() error {
+	s.counted.Close()
 	err := errors.Join(s.w.close(), s.r.Close())
 	return errors.Join(err, s.unlock())
 }

@@ -184,10 +184,11 @@ func (sys *System) Settle() (wrong []string) {
 	sys.t.Helper()
 	var heads []journal.Head
 	Until(sys.t, "all sagas have ended", func() bool {
-		var err error
-		if heads, err = sys.store.Sagas(sys.t.Context(), journal.Filter{Limit: 10_000}); err != nil {
+		found, err := sys.store.Sagas(sys.t.Context(), journal.Filter{Limit: 10_000})
+		if err != nil {
 			return false
 		}
+		heads = found.Heads
 		live := 0
 		for _, h := range heads {
 			if h.EndedAt.IsZero() {

@@ -155,12 +155,12 @@ func (r *rig) ends(id uuid.UUID, want saga.Status) *saga.Machine {
 // family lists all sagas but one, by definition.
 func (r *rig) children(of uuid.UUID) map[string]uuid.UUID {
 	r.t.Helper()
-	heads, err := r.store.Sagas(r.t.Context(), journal.Filter{Limit: 100})
+	found, err := r.store.Sagas(r.t.Context(), journal.Filter{Limit: 100})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	out := make(map[string]uuid.UUID)
-	for _, h := range heads {
+	for _, h := range found.Heads {
 		if h.ID != of {
 			out[h.Definition] = h.ID
 		}

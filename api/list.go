@@ -1,0 +1,150 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/labstack/echo/v4"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// statuses are what the status filter may name.
+var statuses = []string{
+	string(saga.Running), string(saga.Waiting), string(saga.PausedStatus), string(saga.Undoing), string(saga.Stuck),
+	string(saga.Succeeded), string(saga.Compensated), string(saga.Failed),
+}
+
+// leastName is how much of an id finds sagas by it: any less is the same for all of some hours.
+const leastName = 8
+
+// What a cursor of GET /v1/sagas is in: sagas whose ids begin with q come first, and then all that the filter selects.
+const (
+	stageNamed = "named"
+	stageAll   = "all"
+)
+
+// sagaPage is a page of GET /v1/sagas.
+type sagaPage struct {
+	page[saga.View]
+	LookedBackTo *saga.Time `json:"looked_back_to,omitempty"` // not at all that there are
+}
+
+// listSagas serves GET /v1/sagas.
+func (s *server) listSagas(c echo.Context) error {
+	q, err := readQuery(c, "definition", "*status", "label.", "started_after", "started_before", "q", "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	f := q.filter()
+	stage, before := q.stage(f.Text)
+	if err := q.err(); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	if stage == stageNamed {
+		named := f
+		named.Text = ""
+		named.Named(f.Text)
+		named.Older(before)
+		p, err := s.sagaPage(ctx, named, stageNamed)
+		if err != nil {
+			return err
+		}
+		if p.Next == "" {
+			p.Next = pack("sagas", stageAll, "")
+		}
+		if len(p.Data) > 0 || p.LookedBackTo != nil {
+			return reply(c, http.StatusOK, p)
+		}
+		before = uuid.Nil
+	}
+	f.Older(before)
+	p, err := s.sagaPage(ctx, f, stageAll)
+	if err != nil {
+		return err
+	}
+	if isName(f.Text) { // they have been there
+		p.Data = slices.DeleteFunc(p.Data, func(v saga.View) bool { return strings.HasPrefix(v.ID, strings.ToLower(f.Text)) })
+	}
+	return reply(c, http.StatusOK, p)
+}
+
+// isName tells what may be an id's beginning.
+func isName(text string) bool { return len(text) >= leastName && new(journal.Filter).Named(text) }
+
+// sagaPage lists up to f.Limit sagas.
+func (s *server) sagaPage(ctx context.Context, f journal.Filter, stage string) (p sagaPage, err error) {
+	limit := f.Limit
+	f.Limit, f.Look = limit+1, s.cfg.Limits.Listed
+	list, err := s.cfg.Store.Sagas(ctx, f)
+	if err != nil {
+		return p, err
+	}
+	views := make([]saga.View, len(list.Heads))
+	for i, h := range list.Heads {
+		if views[i], err = headView(h); err != nil {
+			return p, err
+		}
+	}
+	p.page = cut(views, limit, func(last saga.View) string { return pack("sagas", stage, last.ID) })
+	if !list.Until.IsNil() {
+		p.Next, p.LookedBackTo = pack("sagas", stage, list.Until.String()), instant(journal.IDTime(list.Until))
+	}
+	return p, nil
+}
+
+func (q *query) filter() journal.Filter {
+	f := journal.Filter{Definition: q.Get("definition"), Text: q.Get("q"), Limit: q.limit()}
+	for _, list := range q.Values["status"] {
+		for _, word := range strings.Split(list, ",") {
+			if !slices.Contains(statuses, word) {
+				q.bad("status", "bad_status", "there is no status %.30q; there are %s", word, strings.Join(statuses, ", "))
+			}
+			f.Status = append(f.Status, word)
+		}
+	}
+	for _, name := range sortedKeys(q.Values) {
+		if label, ok := strings.CutPrefix(name, "label."); ok {
+			if f.Labels == nil {
+				f.Labels = map[string]string{}
+			}
+			f.Labels[label] = q.Get(name)
+		}
+	}
+	f.Started(q.time("started_after"), q.time("started_before"))
+	return f
+}
+
+// time is a parameter that is a time; zero if it is not there.
+func (q *query) time(name string) time.Time {
+	if !q.Has(name) {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339Nano, q.Get(name))
+	if err != nil {
+		q.bad(name, "bad_time", "%s is a time such as 2026-11-21T08:00:00Z; write + as %%2B", name)
+	}
+	return at
+}
+
+// stage reads where in its two stages a list by a text is, and before which saga it goes on.
+func (q *query) stage(text string) (stage string, before uuid.UUID) {
+	parts := q.cursor("sagas", 2)
+	switch {
+	case parts == nil && isName(text):
+		return stageNamed, uuid.Nil
+	case parts == nil, parts[0] == stageAll && parts[1] == "":
+		return stageAll, uuid.Nil
+	}
+	before, err := uuid.FromString(parts[1])
+	if err != nil || parts[0] != stageAll && (parts[0] != stageNamed || !isName(text)) {
+		q.bad("cursor", "bad_cursor", "use next_cursor as it came, with the same filter")
+	}
+	return parts[0], before
+}

@@ -1,0 +1,215 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"recourse/journal"
+)
+
+// way is an index that has sagas in the order of their ids: all, or those that are alike in the index's other columns. The planner takes
+// what it looks for to be spread evenly, and would look through all sagas by their ids for what only old ones have: so the order is by all columns.
+type way struct {
+	table   string
+	columns []string // what the index begins with, and the id
+	values  []string // of all columns but the id
+}
+
+// ways are indexes that have together what one part of a filter selects.
+type ways struct {
+	each []way
+	rest journal.Filter // what is left
+}
+
+// waysTo are the indexes for a part of a filter.
+func waysTo(p *journal.Part) ways {
+	w := ways{rest: p.Rest}
+	switch {
+	case p.Label != "":
+		w.each = []way{{"saga_labels", []string{"name", "value", "saga_id"}, []string{clean(p.Label), clean(p.Value)}}}
+	case p.Definition != "":
+		w.each = []way{{"sagas", []string{"definition", "id"}, []string{p.Definition}}}
+	case len(p.Status) > 0:
+		for _, st := range p.Status {
+			w.each = append(w.each, way{"sagas", []string{"status", "id"}, []string{st}})
+		}
+	default:
+		w.each = []way{{"sagas", []string{"id"}, nil}}
+	}
+	return w
+}
+
+// Sagas implements journal.Index.
+func (s *Store) Sagas(ctx context.Context, f journal.Filter) (journal.Listed, error) {
+	out, err := s.sagas(ctx, f)
+	if err != nil {
+		return journal.Listed{}, fmt.Errorf("sagas: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed, err error) {
+	best, until, err := s.farthest(ctx, &f)
+	if err != nil {
+		return out, err
+	}
+	if !until.IsNil() {
+		f.From = until
+	}
+	c := &conditions{}
+	query, err := best.list(c, &f)
+	if err != nil {
+		return out, err
+	}
+	rows, err := s.pool.Query(ctx, query, c.args...)
+	if err != nil {
+		return out, err
+	}
+	out.Heads, err = collect(rows, scanHead)
+	if f.Limit <= 0 || len(out.Heads) < f.Limit {
+		out.Until = until
+	}
+	return out, err
+}
+
+// farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and says until
+// where that is: Nil for the end.
+func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, until uuid.UUID, err error) {
+	for i, p := range f.Parts() {
+		w := waysTo(&p)
+		var reached pgtype.UUID
+		if f.Look > 0 && !f.Indexed() {
+			c := &conditions{}
+			if err := s.pool.QueryRow(ctx, w.reach(c, f), c.args...).Scan(&reached); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				return best, until, err
+			}
+		}
+		if i == 0 || slices.Compare(reached.Bytes[:], until[:]) < 0 {
+			best, until = w, reached.Bytes
+		}
+		if until.IsNil() {
+			break
+		}
+	}
+	return best, until, nil
+}
+
+// reach is the query for the oldest of f.Look sagas; there are no rows if there are fewer. Several ways share them.
+func (w *ways) reach(c *conditions, f *journal.Filter) string {
+	each := max(f.Look/len(w.each), 1)
+	parts := make([]string, len(w.each))
+	for i, y := range w.each {
+		parts[i] = `(SELECT ` + y.id() + ` AS id FROM ` + y.table + y.between(c, f) + y.order() + ` LIMIT 1 OFFSET ` + strconv.Itoa(each-1) + `)`
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return `SELECT id FROM (` + strings.Join(parts, ` UNION ALL `) + `) s ORDER BY id DESC LIMIT 1`
+}
+
+// room is how many sagas may come into what is looked at after it was measured.
+const room = 1000
+
+// list is the query for the list. What is left of the filter is looked for in the sagas that an index has, and never
+// in another index, which may have far more than what is looked at here: that is what a LIMIT or OFFSET within says, and the LIMIT that
+// the order of the index is to be kept.
+func (w *ways) list(c *conditions, f *journal.Filter) (string, error) {
+	if err := c.left(&w.rest); err != nil {
+		return "", err
+	}
+	limit, fence := "", ` OFFSET 0`
+	if f.Look > 0 && !f.Indexed() {
+		fence = ` LIMIT ` + strconv.Itoa(f.Look+room)
+	}
+	if f.Limit > 0 {
+		limit = ` LIMIT ` + strconv.Itoa(f.Limit)
+		if len(c.where) == 0 {
+			fence = limit
+		}
+	}
+	parts := make([]string, len(w.each))
+	for i, y := range w.each {
+		between := y.between(c, f)
+		switch {
+		case y.table != "sagas":
+			parts[i] = headColumns + ` FROM (SELECT * FROM ` + y.table + between + y.order() + fence + `) g
+				CROSS JOIN LATERAL (SELECT * FROM sagas WHERE id = g.saga_id OFFSET 0) s` + c.String() + y.order() + limit
+		case len(c.where) == 0:
+			parts[i] = headColumns + ` FROM sagas` + between + y.order() + limit
+		default:
+			parts[i] = headColumns + ` FROM (SELECT * FROM sagas` + between + y.order() + fence + `) s` + c.String() + y.order() + limit
+		}
+	}
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	return `SELECT * FROM ((` + strings.Join(parts, `) UNION ALL (`) + `)) s ORDER BY id DESC` + limit, nil
+}
+
+func (y *way) id() string { return y.columns[len(y.columns)-1] }
+
+func (y *way) order() string { return ` ORDER BY ` + strings.Join(y.columns, ` DESC, `) + ` DESC` }
+
+// between narrows a way to its values, and to the ids that the filter is for.
+func (y *way) between(c *conditions, f *journal.Filter) string {
+	values := make([]string, 0, len(y.columns))
+	for _, v := range y.values {
+		values = append(values, c.arg(v))
+	}
+	where := &conditions{}
+	bound := func(than string, u uuid.UUID) {
+		columns, values := y.columns, append(slices.Clip(values), c.arg(id(u)))
+		where.where = append(where.where, `(`+strings.Join(columns, `, `)+`) `+than+` (`+strings.Join(values, `, `)+`)`)
+	}
+	bound(`>=`, f.From)
+	switch {
+	case !f.Before.IsNil():
+		bound(`<`, f.Before)
+	case len(values) > 0:
+		n := len(values)
+		where.where = append(where.where, `(`+strings.Join(y.columns[:n], `, `)+`) <= (`+strings.Join(values, `, `)+`)`)
+	}
+	return where.String()
+}
+
+// left adds the conditions of what is left of a filter.
+func (c *conditions) left(f *journal.Filter) error {
+	if f.Definition != "" {
+		c.and(`definition = ?`, f.Definition)
+	}
+	if len(f.Status) > 0 {
+		c.and(`status = ANY(?)`, f.Status)
+	}
+	if len(f.Labels) > 0 {
+		l, err := labels(f.Labels)
+		if err != nil {
+			return err
+		}
+		c.and(`labels @> ?::text::jsonb`, l)
+	}
+	if f.Text != "" {
+		c.text(clean(f.Text))
+	}
+	return nil
+}
+
+// text is to be quick with sagas that have nothing of it.
+func (c *conditions) text(text string) {
+	part := c.arg("%" + literal.Replace(text) + "%")
+	where := `definition ILIKE ` + part + ` OR reason ILIKE ` + part + ` OR `
+	if journal.Plain(text) {
+		where += `labels::text ILIKE ` + part + ` AND `
+	}
+	c.where = append(c.where, `(`+where+`EXISTS (SELECT 1 FROM jsonb_each_text(labels) l WHERE l.value ILIKE `+part+`))`)
+}
+
+// literal makes LIKE take a text as it is.
+var literal = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)

@@ -1,0 +1,188 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// way is an index that has sagas in the order of their ids: all, or those that are alike in something.
+type way struct {
+	from  string // FROM where the id alone will do
+	join  string // what brings the saga's row to it
+	id    string // the id's column
+	where string
+	args  []any
+}
+
+// ways are indexes that have together what one part of a filter selects, and what is left of the filter. None of
+// what is left is ever looked for in another index: it may have far more than what is looked at here.
+type ways struct {
+	each []way
+	left conditions
+}
+
+// Sagas implements journal.Index.
+func (s *Store) Sagas(ctx context.Context, f journal.Filter) (journal.Listed, error) {
+	out, err := s.sagas(ctx, f)
+	if err != nil {
+		return journal.Listed{}, fmt.Errorf("sagas: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed, err error) {
+	best, until, err := s.farthest(ctx, &f)
+	if err != nil {
+		return out, err
+	}
+	if !until.IsNil() {
+		f.From = until
+	}
+	query, args := best.list(&f)
+	rows, err := s.r.QueryContext(ctx, query, args...)
+	if err != nil {
+		return out, err
+	}
+	err = walk(rows, func(scan func(...any) error) error {
+		h, err := scanHead(scan)
+		out.Heads = append(out.Heads, h)
+		return err
+	})
+	if f.Limit <= 0 || len(out.Heads) < f.Limit {
+		out.Until = until
+	}
+	return out, err
+}
+
+// farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and says until
+// where that is: Nil for the end.
+func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, until uuid.UUID, err error) {
+	for i, p := range f.Parts() {
+		w, err := waysTo(&p)
+		if err != nil {
+			return best, until, err
+		}
+		var reached uuid.UUID
+		if f.Look > 0 && !f.Indexed() {
+			query, args := w.reach(f)
+			if err := s.r.QueryRowContext(ctx, query, args...).Scan(idInto{&reached}); err != nil {
+				return best, until, err
+			}
+		}
+		if i == 0 || slices.Compare(reached[:], until[:]) < 0 {
+			best, until = w, reached
+		}
+		if until.IsNil() {
+			break
+		}
+	}
+	return best, until, nil
+}
+
+// reach is the query for the oldest of f.Look sagas, NULL if there are fewer. Several ways share them.
+func (w *ways) reach(f *journal.Filter) (string, []any) {
+	each := max(f.Look/len(w.each), 1)
+	var parts []string
+	var args []any
+	for _, y := range w.each {
+		c := y.between(f)
+		parts = append(parts, `SELECT * FROM (SELECT `+y.id+` AS id FROM `+y.from+c.String()+` ORDER BY `+y.id+` DESC LIMIT 1 OFFSET ?)`)
+		args = append(append(args, c.args...), each-1)
+	}
+	return `SELECT max(id) FROM (` + strings.Join(parts, ` UNION ALL `) + `)`, args
+}
+
+// list is the query for the list.
+func (w *ways) list(f *journal.Filter) (string, []any) {
+	var parts []string
+	var args []any
+	for _, y := range w.each {
+		c := y.between(f)
+		c.where, c.args = append(c.where, w.left.where...), append(c.args, w.left.args...)
+		parts = append(parts, `SELECT `+headColumns+` FROM `+y.from+y.join+c.String()+` ORDER BY `+y.id+` DESC LIMIT ?`)
+		args = append(append(args, c.args...), all(f.Limit))
+	}
+	if len(parts) == 1 {
+		return parts[0], args
+	}
+	return `SELECT * FROM (SELECT * FROM (` + strings.Join(parts, `) UNION ALL SELECT * FROM (`) + `)) ORDER BY 1 DESC LIMIT ?`, append(args, all(f.Limit))
+}
+
+// between narrows a way to the ids that the filter is for.
+func (y *way) between(f *journal.Filter) *conditions {
+	c := &conditions{}
+	if y.where != "" {
+		c.and(y.where, y.args...)
+	}
+	if !f.From.IsNil() {
+		c.and(y.id+` >= ?`, f.From.Bytes())
+	}
+	if !f.Before.IsNil() {
+		c.and(y.id+` < ?`, f.Before.Bytes())
+	}
+	return c
+}
+
+// waysTo are the indexes for a part of a filter.
+func waysTo(p *journal.Part) (w ways, err error) {
+	switch {
+	case p.Label != "":
+		w.each = []way{{from: `saga_labels g`, join: ` CROSS JOIN sagas ON sagas.id = g.saga_id`, id: `g.saga_id`, where: `g.name = ? AND g.value = ?`, args: []any{p.Label, p.Value}}}
+	case p.Definition != "":
+		w.each = []way{{from: `sagas`, id: `id`, where: `definition = ?`, args: []any{p.Definition}}}
+	case len(p.Status) > 0:
+		for _, st := range p.Status {
+			w.each = append(w.each, way{from: `sagas`, id: `id`, where: `status = ?`, args: []any{st}})
+		}
+	default:
+		w.each = []way{{from: `sagas`, id: `id`}}
+	}
+	w.left, err = conditionsOf(&p.Rest)
+	return w, err
+}
+
+// conditionsOf are those of a filter, for no index: that is what the + says.
+func conditionsOf(f *journal.Filter) (c conditions, err error) {
+	if f.Definition != "" {
+		c.and(`+definition = ?`, f.Definition)
+	}
+	if len(f.Status) > 0 {
+		args := make([]any, len(f.Status))
+		for i, st := range f.Status {
+			args[i] = st
+		}
+		c.and(`+status IN (`+strings.Repeat(", ?", len(args))[2:]+`)`, args...)
+	}
+	for _, k := range slices.Sorted(maps.Keys(f.Labels)) {
+		l, err := labels(map[string]string{k: f.Labels[k]})
+		if err != nil {
+			return c, err
+		}
+		// The first is quick, and may find it within another key that has quotes.
+		c.and(`instr(labels, ?) AND EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)`, l[1:len(l)-1], k, f.Labels[k])
+	}
+	if f.Text != "" {
+		c.text(f.Text)
+	}
+	return c, nil
+}
+
+// text is to be quick with sagas that have nothing of it.
+func (c *conditions) text(text string) {
+	like := "%" + literal.Replace(text) + "%"
+	where, args := `definition LIKE ? ESCAPE '\' OR reason LIKE ? ESCAPE '\' OR `, []any{like, like}
+	if journal.Plain(text) {
+		where, args = where+`labels LIKE ? ESCAPE '\' AND `, append(args, like)
+	}
+	c.and(`(`+where+`EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.value LIKE ? ESCAPE '\'))`, append(args, like)...)
+}
+
+// literal makes LIKE take a text as it is.
+var literal = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)

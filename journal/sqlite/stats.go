@@ -1,0 +1,86 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"recourse/journal"
+)
+
+// Stats implements journal.Index.
+func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
+	out, err := s.counted.Get(ctx)
+	if err != nil {
+		return journal.Stats{}, fmt.Errorf("stats: %w", err)
+	}
+	var since, due, suspected sql.NullInt64
+	first := `(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= ?1 AND `
+	err = s.row(ctx, `SELECT (SELECT min(since) FROM inbox), `+first+unsuspected+`), `+first+suspect+`)`, s.clock())(&since, &due, &suspected)
+	if err != nil {
+		return journal.Stats{}, fmt.Errorf("stats: %w", err)
+	}
+	out.OldestInbox, out.OldestDue = fromMillis(since), fromMillis(due)
+	if at := fromMillis(suspected); out.OldestDue.IsZero() || !at.IsZero() && at.Before(out.OldestDue) {
+		out.OldestDue = at
+	}
+	return out, nil
+}
+
+// count counts what has to be counted, and returns how many rows that were.
+func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err error) {
+	out.CountedAt = toTime(s.clock())
+	if out.ByStatus, err = s.counts(ctx, &n, `SELECT status, count(*) FROM sagas GROUP BY status`); err != nil {
+		return out, n, err
+	}
+	if out.ByDefinition, out.Oldest, err = s.live(ctx); err != nil {
+		return out, n, err
+	}
+	if out.Inbox, err = s.counts(ctx, &n, `SELECT kind, count(*) FROM inbox GROUP BY kind`); err != nil {
+		return out, n, err
+	}
+	return out, n, s.row(ctx, `SELECT count(*) FROM sagas WHERE `+quarantined)(&out.Quarantined)
+}
+
+// live is all in one index.
+const live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL GROUP BY status, definition`
+
+// live counts the live sagas by definition, and finds the oldest by status.
+func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest map[string]time.Time, err error) {
+	rows, err := s.read(ctx, live)
+	if err != nil {
+		return nil, nil, err
+	}
+	byDefinition, oldest = map[string]int64{}, map[string]time.Time{}
+	err = walk(rows, func(scan func(...any) error) error {
+		var status, definition string
+		var n int64
+		var first sql.NullInt64
+		err := scan(&status, &definition, &n, &first)
+		byDefinition[definition] += n
+		if at, had := oldest[status]; first.Valid && (!had || toTime(first.Int64).Before(at)) {
+			oldest[status] = toTime(first.Int64)
+		}
+		return err
+	})
+	return byDefinition, oldest, err
+}
+
+// counts adds what it counts to sum, too.
+func (s *Store) counts(ctx context.Context, sum *int64, query string) (map[string]int64, error) {
+	rows, err := s.read(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int64{}
+	err = walk(rows, func(scan func(...any) error) error {
+		var k string
+		var n int64
+		err := scan(&k, &n)
+		out[k] = n
+		*sum += n
+		return err
+	})
+	return out, err
+}
