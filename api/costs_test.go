@@ -77,6 +77,7 @@ func TestCosts(t *testing.T) {
 			{"?definition=none", 0, []tally.Group{}},
 			{"?since=" + hour(-time.Hour) + "&until=" + hour(time.Hour), 6, []tally.Group{group(usd, "dear"), group(free, "echo")}},
 			{"?until=" + hour(-time.Hour), 0, []tally.Group{}},
+			{"?until=1960-01-01T00:00:00Z", 0, []tally.Group{}},
 			{"?definition=dear&since=" + hour(-2*time.Hour) + "&until=" + hour(-time.Hour), 0, []tally.Group{}},
 		} {
 			got := x.costs(tt.query)

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"time"
 
@@ -24,13 +23,4 @@ type CostFilter struct {
 	From       uuid.UUID // ids from this one on, see FirstID
 	Before     uuid.UUID // the cursor, and the end of the range: ids before this one. Nil: from the newest
 	Limit      int
-}
-
-// FirstID returns the least id that a saga can have that was started at a moment, or later: ids are UUIDv7 (RFC 9562), so they begin
-// with the time in milliseconds. It is the nil UUID for times before 1970.
-func FirstID(at time.Time) (id uuid.UUID) {
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(max(at.UnixMilli(), 0)))
-	copy(id[:6], ms[2:])
-	return id
 }

@@ -33,6 +33,7 @@ type stats struct {
 	OldestDue   *saga.Time           `json:"oldest_due_at"`
 	Oldest      map[string]saga.Time `json:"oldest_at"`
 	Quarantined int64                `json:"quarantined"`
+	CountedAt   saga.Time            `json:"counted_at"`
 	Nodes       []struct {
 		Node  string     `json:"node"`
 		Until *saga.Time `json:"lease_until"`
@@ -148,6 +149,8 @@ const (
 	taskTooLong   = 5 * time.Minute
 	eventTooLong  = 5 * time.Minute
 	commitTooLong = 5 * time.Second
+
+	countedLately = 10 * time.Second
 )
 
 // alerts says what is wrong, as far as the numbers tell.
@@ -213,6 +216,14 @@ func (s systemView) Commit() string {
 		return fmt.Sprintf("%d.%d ms", us/1000, us%1000/100)
 	}
 	return took(time.Duration(us) * time.Microsecond)
+}
+
+// Counted is when sagas were counted, if that is some time ago; nil if it was just now.
+func (s systemView) Counted() *saga.Time {
+	if s.CountedAt.IsZero() || s.System.Now.Sub(s.CountedAt.Time) < countedLately {
+		return nil
+	}
+	return &s.CountedAt
 }
 
 // Shared is what shares a commit, on average.
