@@ -42,7 +42,7 @@ type Engine interface {
 	Now() time.Time
 }
 
-// EngineStats are what /metrics shows of an engine: counts since it was made, and
+// EngineStats are what /metrics and /v1/system show of an engine: counts since it was made, and
 // what it holds now.
 type EngineStats struct {
 	Commits       int64
@@ -63,6 +63,8 @@ type EngineStats struct {
 	MaxCalls      int
 	MaxStarts     int
 	Stalest       time.Duration
+	Node          string // "" between leases
+	Lanes         int
 }
 
 // Config is what the API is made of. Store, Catalog and Engine are required.
@@ -80,8 +82,8 @@ type Config struct {
 	// may be addressed while keys are not required.
 	Hosts []string
 
-	EngineStats func() EngineStats     // nil: not in /metrics
-	OutboxStats func() []OutboxStats   // nil: not in /metrics
+	EngineStats func() EngineStats     // nil: not in /metrics and /v1/system
+	OutboxStats func() []OutboxStats   // nil: likewise
 	Collectors  []prometheus.Collector // more for /metrics
 	Version     string                 // of the program, for the index; "" is left out
 	Done        <-chan struct{}        // closed when the server stops: streams and waits end. nil: never
@@ -99,6 +101,8 @@ type Limits struct {
 	Heartbeat time.Duration // 15s: between comments on a quiet event stream
 	Polls     int           // 1,000: claims that may wait for tasks at once
 	Look      time.Duration // 250ms: between their looks for tasks, give or take a fifth
+	CostSagas int           // 200,000: sagas that a question about costs goes through
+	Costs     time.Duration // 5s: for how long its answer is kept
 	Listed    int           // 3,000: sagas that a list looks at before it answers with what it has found
 }
 
@@ -112,6 +116,8 @@ func (l *Limits) defaults() {
 	set(&l.Heartbeat, 15*time.Second)
 	set(&l.Polls, 1000)
 	set(&l.Look, 250*time.Millisecond)
+	set(&l.CostSagas, 200_000)
+	set(&l.Costs, 5*time.Second)
 	set(&l.Listed, 3000)
 }
 
@@ -128,6 +134,7 @@ type server struct {
 	metrics *metrics
 	polls   polls
 	schema  []byte // of definitions, for editors
+	spent   recentCosts
 
 	triggers *trigger.Starter
 }
@@ -149,7 +156,7 @@ func headAsGet(next http.Handler) http.Handler {
 
 func newServer(cfg Config) *echo.Echo {
 	cfg.Limits.defaults()
-	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog)}
+	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog), spent: newRecentCosts()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

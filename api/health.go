@@ -18,7 +18,7 @@ func (s *server) index(c echo.Context) error {
 		Links   map[string]string `json:"links"`
 	}{"recourse", s.cfg.Version, map[string]string{
 		"openapi": "/openapi.json", "definition_schema": "/v1/schemas/saga.json", "definitions": "/v1/definitions", "sagas": "/v1/sagas",
-		"inbox": "/v1/inbox", "stats": "/v1/stats", "health": "/healthz", "ready": "/readyz", "metrics": "/metrics",
+		"inbox": "/v1/inbox", "stats": "/v1/stats", "costs": "/v1/costs", "health": "/healthz", "ready": "/readyz", "metrics": "/metrics",
 	}})
 }
 

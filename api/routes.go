@@ -82,6 +82,8 @@ func (s *server) routes() []route {
 		get("/v1/inbox", opRead, s.inbox),
 		get("/v1/stalled", opRead, s.listStalled),
 		get("/v1/stats", opRead, s.stats),
+		get("/v1/costs", opRead, s.costs),
+		get("/v1/system", opRead, s.system),
 		get("/v1/whoami", opKnown, s.whoami),
 	})
 }

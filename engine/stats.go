@@ -41,6 +41,8 @@ type Stats struct {
 	MaxCalls      int           // Config's
 	MaxStarts     int           // Config's
 	Stalest       time.Duration // how long the saga in memory has not moved that did not for longest, as last looked
+	Node          string        // as which it writes; "" between leases
+	Lanes         int
 }
 
 // Stats returns the engine's counts.
@@ -49,7 +51,7 @@ func (e *Engine) Stats() Stats {
 	st := Stats{
 		Commits: c.commits.Load(), Appends: c.appends.Load(), CommitTime: time.Duration(c.commitTime.Load()),
 		CommitsFailed: c.failed.Load(), RenewsFailed: c.renewFailed.Load(), RequestsSent: c.sent.Load(),
-		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(), Expired: c.expired.Load(),
+		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(), Expired: c.expired.Load(), Node: e.node(), Lanes: len(e.lanes),
 		StartsRefused: c.refused.Load(), GivenUp: c.givenUp.Load(), Starting: int(e.starting.Load()),
 		MaxRunning: e.cfg.MaxRunning, MaxCalls: e.cfg.MaxCalls, MaxStarts: e.cfg.MaxStarts,
 	}

@@ -23,6 +23,15 @@ func firstID(ms int64) (id uuid.UUID) {
 	return id
 }
 
+// FirstID returns the least id that a saga can have that was started at a moment, or later. It is never Nil, which bounds nothing.
+func FirstID(at time.Time) uuid.UUID {
+	id := firstID(at.UnixMilli())
+	if id.IsNil() {
+		id[15] = 1
+	}
+	return id
+}
+
 // Started narrows a filter to sagas that were started after one time and before another, by the times
 // in their ids. A zero time does not narrow it.
 func (f *Filter) Started(after, before time.Time) {
@@ -30,11 +39,7 @@ func (f *Filter) Started(after, before time.Time) {
 		f.from(firstID(after.UnixMilli() + 1))
 	}
 	if !before.IsZero() {
-		first := firstID(before.Add(time.Millisecond - 1).UnixMilli())
-		if first.IsNil() {
-			first[15] = 1 // nothing is before it, and it is not the Nil that bounds nothing
-		}
-		f.Older(first)
+		f.Older(FirstID(before.Add(time.Millisecond - 1)))
 	}
 }
 

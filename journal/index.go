@@ -19,6 +19,8 @@ type Index interface {
 	SagaByKey(ctx context.Context, key string) (Head, error)
 	// Sagas lists heads, newest first: in the falling order of their ids.
 	Sagas(ctx context.Context, f Filter) (Listed, error)
+	// Costs lists what sagas have cost, newest first: less of each than Sagas, for whoever goes through many.
+	Costs(ctx context.Context, f CostFilter) ([]Cost, error)
 	// Inbox lists what waits for people, oldest first.
 	Inbox(ctx context.Context, f InboxFilter) ([]Entry, error)
 	// Delete removes a saga that has ended, with its journal. ErrNotFound if there

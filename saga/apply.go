@@ -209,14 +209,18 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 		return fmt.Errorf("%w: outcome of attempt %d while %d is under way", ErrImpossible, r.Attempt, s.attempts)
 	}
 	m.underway = m.underway.Sub(s.reserved)
+	var cost retry.Money
 	if d.Cost != "" {
-		cost, err := retry.Amount(d.Cost, m.currency())
-		if err != nil {
+		var err error
+		if cost, err = retry.Amount(d.Cost, m.currency()); err != nil {
 			return fmt.Errorf("%w: cost: %w", ErrUnreadable, err)
 		}
 		m.account.Settle(s.reserved, cost, r.Class != journal.Succeeded)
 	} else if !s.reserved.IsZero() {
 		s.unknown = s.unknown.Add(s.reserved)
+	}
+	if s != &n.query { // which asks no model
+		m.useModel(m.stepOf(n, r.Way), s, &d, cost)
 	}
 	s.reserved = retry.Money{}
 	m.tokens.settle(s, d.Tokens)

@@ -59,6 +59,12 @@ type Priced interface {
 	Used(r Request, a Answer) (u Usage, ok bool)
 }
 
+// Modelled is implemented by calls that ask a language model: llm. What they use is counted by model, too.
+type Modelled interface {
+	// Model returns the name of the model that a request asks, "" if it names none.
+	Model(r Request) string
+}
+
 // Usage is what an attempt uses.
 type Usage struct {
 	Cost   retry.Money // zero: nothing, or its price is not known

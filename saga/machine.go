@@ -55,8 +55,9 @@ type Machine struct {
 	labels  map[string]string
 	account retry.Account
 	tokens  tokens
-	short   bool     // while deciding: an attempt waits for money, so none behind it is looked at that may cost some
-	raise   struct { // Machine.raises, as of a seq
+	models  map[string]modelUse // by name
+	short   bool                // while deciding: an attempt waits for money, so none behind it is looked at that may cost some
+	raise   struct {            // Machine.raises, as of a seq
 		seq   int64
 		paths map[string]bool
 	}

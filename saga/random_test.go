@@ -3,6 +3,7 @@ package saga_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -322,7 +323,7 @@ func (h *history) check() {
 			h.t.Fatalf("spent %s and reserved %s of %s\n%s", c.Spent, c.Reserved, c.Budget, h.tale())
 		}
 		if i == len(h.records)-1 {
-			if a, b := fmt.Sprintf("%+v", once.View()), fmt.Sprintf("%+v", h.m.View()); once.Status() != h.m.Status() || once.Cost() != h.m.Cost() || len(a) != len(b) {
+			if a, b := fmt.Sprintf("%+v", once.View()), fmt.Sprintf("%+v", h.m.View()); once.Status() != h.m.Status() || !reflect.DeepEqual(once.Cost(), h.m.Cost()) || len(a) != len(b) {
 				h.t.Fatalf("replayed: %s\nlived:    %s", a, b)
 			}
 		}

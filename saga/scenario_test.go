@@ -19,6 +19,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
+	"recourse/saga/kinds/llm"
 )
 
 var update = flag.Bool("update", false, "rewrite the journals of the scenarios")
@@ -52,6 +53,12 @@ func TestScenarios(t *testing.T) {
 			prefixes(t, p.def, p.m.ID(), p.records)
 		})
 	}
+}
+
+// models are what llm steps of scenarios can ask.
+var models = llm.Config{
+	Providers: []llm.Provider{{Name: "all", BaseURL: "https://llm.example/v1"}},
+	Prices:    map[string]llm.Price{"small": {Input: "0.25", Output: "2.00"}, "large": {Input: "10", Output: "30"}},
 }
 
 var sections = []string{"about", "actions", "definition", "input", "script", "journal"}
@@ -102,7 +109,7 @@ type player struct {
 
 func play(t *testing.T, parts map[string]string) *player {
 	t.Helper()
-	def, errs := dsl.Parse("scenario", []byte(parts["definition"]), dsl.Options{Kinds: kinds.All(), Actions: actionsOf(parts["actions"])})
+	def, errs := dsl.Parse("scenario", []byte(parts["definition"]), dsl.Options{Kinds: kinds.With(kinds.Options{LLM: models}), Actions: actionsOf(parts["actions"])})
 	if errs != nil {
 		t.Fatalf("definition:\n%v", errs)
 	}

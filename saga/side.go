@@ -110,6 +110,7 @@ type side struct {
 	reserved                      retry.Money     // of the attempt under way
 	unknown                       retry.Money     // of attempts whose cost is not known: still reserved
 	reservedTokens, unknownTokens int64           // likewise
+	unsure                        []unsure        // likewise, of those that asked a model
 	hint                          json.RawMessage // what makes the next request another one
 	firstSent                     time.Time       // of this generation
 	sentAt                        time.Time       // of the last attempt
@@ -167,6 +168,7 @@ func (m *Machine) settleCost(s *side, happened bool) {
 		m.tokens.output += s.unknownTokens
 	}
 	s.unknownTokens = 0
+	m.settleModels(s, happened)
 }
 
 // again makes the side ready for a fresh round of attempts, with a new key if asked.

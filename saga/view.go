@@ -46,12 +46,13 @@ type Summary struct {
 
 // CostView is what a saga has cost.
 type CostView struct {
-	Currency string     `json:"currency,omitempty"`
-	Spent    string     `json:"spent"`
-	Reserved string     `json:"reserved"`
-	Wasted   string     `json:"wasted"`
-	Budget   string     `json:"budget,omitempty"`
-	Tokens   TokensView `json:"tokens"`
+	Currency string               `json:"currency,omitempty"`
+	Spent    string               `json:"spent"`
+	Reserved string               `json:"reserved"`
+	Wasted   string               `json:"wasted"`
+	Budget   string               `json:"budget,omitempty"`
+	Tokens   TokensView           `json:"tokens"`
+	Models   map[string]ModelView `json:"models,omitempty"` // what of it is known to be of a language model's, by its name
 }
 
 // TokensView counts tokens.
@@ -104,7 +105,7 @@ func (m *Machine) Asks() int {
 
 // Cost returns what the saga has cost so far.
 func (m *Machine) Cost() CostView {
-	c := CostView{Currency: m.currency(), Spent: m.account.Spent.Decimal(), Reserved: m.account.Reserved.Decimal(), Wasted: m.account.Wasted.Decimal()}
+	c := CostView{Currency: m.currency(), Spent: m.account.Spent.Decimal(), Reserved: m.account.Reserved.Decimal(), Wasted: m.account.Wasted.Decimal(), Models: m.modelViews()}
 	if m.account.Budget != nil {
 		c.Budget = m.account.Budget.Decimal()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"recourse/internal/costs/tally"
 	"recourse/saga"
 )
 
@@ -26,6 +27,11 @@ var funcs = template.FuncMap{
 	"took":   took,
 	"plural": plural,
 	"join":   strings.Join,
+
+	"rounded":  rounded,
+	"percent":  percent,
+	"brief":    tally.Brief,
+	"plural64": func(n int64, one, many string) string { return plural(int(n), one, many) },
 
 	"navigation": navigation,
 }

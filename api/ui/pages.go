@@ -12,6 +12,8 @@ const home = "GET /{$}"
 // pages is the one list of what is served beside the API.
 var pages = []page{
 	{home, showSagas},
+	{"GET /costs", showCosts},
+	{"GET /system", showSystem},
 	{"GET /sign-in", showSignIn},
 	{"POST /sign-in", signIn},
 	{"POST /sign-out", signOut},

@@ -13,6 +13,7 @@ type cli struct {
 	Top     topCmd     `cmd:"" help:"Watch what a server is at."`
 	Show    showCmd    `cmd:"" help:"Show a saga and tell its story."`
 	Journal journalCmd `cmd:"" help:"Print or follow a saga's journal."`
+	Costs   costsCmd   `cmd:"" help:"Show what sagas have cost."`
 	Inbox   inboxCmd   `cmd:"" help:"List what waits for a person."`
 	Stalled stalledCmd `cmd:"" help:"List what does not move, and why."`
 	Approve approveCmd `cmd:"" help:"Approve what a saga asks."`

@@ -12,6 +12,7 @@ import (
 	"recourse/api"
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/internal/costs"
 	"recourse/internal/metrics"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
@@ -52,6 +53,7 @@ type node struct {
 	outbox  *outbox.Outbox
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer // nil: none
+	typical *costs.Typical  // what sagas cost
 	beside  sync.WaitGroup  // what runs beside the engine
 	log     *slog.Logger
 	ended   chan error    // gets what the engine's Run returned
@@ -63,8 +65,12 @@ func newNode(o nodeOptions) (*node, error) {
 	if err != nil {
 		return nil, exit(exitUsage, err)
 	}
-	n := &node{store: o.Store, metrics: metrics.New(metrics.Config{}), tracer: o.Tracer, log: o.Log, notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
-	observers := []engine.Observer{n.metrics}
+	typical := costs.NewTypical(o.Store, o.Log)
+	n := &node{store: o.Store, typical: typical, metrics: metrics.New(metrics.Config{Median: typical.Median}), tracer: o.Tracer, log: o.Log, notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
+	if n.notices != nil {
+		n.notices.Median = typical.Median
+	}
+	observers := []engine.Observer{n.metrics, n.typical}
 	if n.tracer != nil {
 		observers = append(observers, n.tracer)
 	}
@@ -125,6 +131,7 @@ func (n *node) start(ctx context.Context) error {
 		case <-look.C:
 		}
 	}
+	n.beside.Go(func() { n.typical.Run(ctx) })
 	if n.outbox != nil {
 		n.beside.Go(func() { n.outbox.Run(ctx) })
 	}

@@ -45,11 +45,13 @@ var may = map[string][]string{
 
 	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant"},
 	"engine/sim": {"*"},
-	"api":        {"internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":        {"internal/costs/tally", "internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
-	"api/ui":     {"internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 
 	"internal":                   {},
+	"internal/costs":             {"engine", "internal/costs/tally", "journal", "retry", "saga"},
+	"internal/costs/tally":       {"journal", "retry", "saga"},
 	"internal/story/storytest":   {"*"},
 	"internal/outbox":            {"journal", "retry", "saga"},
 	"internal/debian":            {},

@@ -85,6 +85,14 @@ func (w *world) list() {
 		}
 		return append([]journal.Head(nil), list.Heads...), err
 	})
+	costs := journal.CostFilter{Definition: f.Definition, From: w.sagas[0], Before: f.Before, Limit: f.Limit}
+	w.all("costs "+show(costs), func(s journal.Store) (any, error) {
+		list, err := s.Costs(w.ctx, costs)
+		for i := range list {
+			list[i].CreatedAt, list[i].EndedAt = sameNow(list[i].CreatedAt), sameNow(list[i].EndedAt)
+		}
+		return append([]journal.Cost(nil), list...), err
+	})
 	in := journal.InboxFilter{Saga: w.pick(w.sagas, "inbox of"), Kind: rapid.SampledFrom([]string{"", "approval", "stuck", "x"}).Draw(w.T, "kind"), Limit: f.Limit}
 	w.all("inbox "+show(in), func(s journal.Store) (any, error) {
 		list, err := s.Inbox(w.ctx, in)

@@ -49,7 +49,7 @@ func Run(t *testing.T, o Options) {
 		tests []test
 	}{
 		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"quarantine", quarantineTests}, {"mail", mailTests},
-		{"index", indexTests}, {"list", listTests}, {"catalog", catalogTests}, {"requests", requestTests},
+		{"index", indexTests}, {"list", listTests}, {"costs", costTests}, {"catalog", catalogTests}, {"requests", requestTests},
 		{"task", taskTests}, {"outbox", outboxTests}, {"stall", stallTests}, {"schedule", scheduleTests},
 	}
 	for _, g := range groups {

@@ -101,6 +101,17 @@ func TestPlans(t *testing.T) {
 			}
 		}
 	}
+	for _, tt := range []struct {
+		index string
+		f     journal.CostFilter
+	}{
+		{"Index Scan Backward using sagas_pkey", journal.CostFilter{From: uuid.UUID{15: 1}, Before: uuid.UUID{14: 0x70}, Limit: 2000}},
+		{"Index Scan Backward using sagas_definition", journal.CostFilter{Definition: "odd", Before: uuid.UUID{14: 0x70}, Limit: 200}},
+	} {
+		c := &conditions{}
+		query := costs(c, &tt.f)
+		uses("costs "+tt.f.Definition, text(t, s.pool, `EXPLAIN `+query, append([]any{pgx.QueryExecModeSimpleProtocol}, c.args...)...), tt.index)
+	}
 }
 
 // pages fails unless the pages of lists have each saga once, the newest first, however they are found.

@@ -103,6 +103,8 @@ func TestPlans(t *testing.T) {
 			{"what is in quarantine", sorts(plan(quarantinedSince, 1, 1)), "SEARCH sagas USING INDEX sagas_live (status=?)"},
 			{"tasks that nobody claims", sorts(plan(unworked, 1, 1)), "tasks USING INDEX tasks_waiting"},
 			{"live sagas", plan(live), "USING INDEX sagas_live"},
+			{"costs", plan(allCosts, []byte{0}, []byte{9}, 1), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id>? AND id<?)"},
+			{"costs of a definition", plan(ownCosts, "odd", []byte{0}, []byte{9}, 1), "SEARCH sagas USING INDEX sagas_definition (definition=? AND id>? AND id<?)"},
 			{"labels of a saga", plan(`DELETE FROM saga_labels WHERE (name, value, saga_id) IN (SELECT key, value, ? FROM json_each(?))`, []byte{1}, `{}`),
 				"SEARCH saga_labels USING PRIMARY KEY (name=? AND value=? AND saga_id=?)"},
 		} {

@@ -64,6 +64,7 @@ var (
 	_ saga.Call      = (*Body)(nil)
 	_ saga.Reader    = (*Body)(nil)
 	_ saga.Priced    = (*Body)(nil)
+	_ saga.Modelled  = (*Body)(nil)
 	_ saga.Sequel    = (*Body)(nil)
 	_ dsl.KeyCarrier = (*Body)(nil)
 	_ dsl.Paid       = (*Body)(nil)

@@ -102,6 +102,16 @@ func (b *Body) Used(r saga.Request, a saga.Answer) (saga.Usage, bool) {
 	return saga.Usage{Cost: b.cost(c.Model, used.Input, used.Output), Input: used.Input, Output: used.Output}, true
 }
 
+// Model implements saga.Modelled: the name that the step has for it, which its price goes by. The answer's own name may be
+// another, of a dated version.
+func (b *Body) Model(r saga.Request) string {
+	var doc struct{ Model string }
+	if json.Unmarshal(r.Body, &doc) != nil {
+		return ""
+	}
+	return doc.Model
+}
+
 // usage is what an answer says it used.
 type usage struct {
 	Input  int64 `json:"prompt_tokens"`

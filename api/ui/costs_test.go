@@ -1,0 +1,186 @@
+package ui
+
+import (
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/api"
+	"recourse/internal/costs/tally"
+	"recourse/internal/testchrome"
+	"recourse/saga"
+)
+
+const dear = "saga: dear\ninput: {price: decimal}\nsteps:\n  - {id: buy, http: \"POST ${vars.things}/things\", body: {}, cost: {from: input.price, reserve: 99 USD}}\n"
+
+// uncached has costs counted anew each time.
+func uncached(a *api.Config, _ *Config) { a.Limits.Costs = time.Nanosecond }
+
+// spend runs sagas that cost so much, one after the other.
+func (x *site) spend(prices ...string) (last string) {
+	x.t.Helper()
+	for _, price := range prices {
+		last = x.start("dear", `{"price": `+price+`}`)
+		x.becomes(last, saga.Succeeded)
+	}
+	return last
+}
+
+func TestCosts(t *testing.T) {
+	x := newSite(t, uncached)
+	x.page("/costs").want(200).has("No saga was started in this time").lacks("<svg")
+	x.publish(dear)
+	x.publish(quick)
+	x.becomes(x.start("quick", `{}`), saga.Succeeded)
+	id := x.spend("0.10", "0.10", "0.10", "0.105", "0.5")
+	today := time.Now().UTC().Format(time.DateOnly)
+	all := x.page("/costs").want(200)
+	all.has("0.905 USD", "by 6 sagas", `aria-current="page" data-go="c"`, `href="/costs?within=168h&amp;definition=dear"`, `href="/sagas/`+id+`"`, "5.0 ×", today+": 0.905 USD, 5 sagas").
+		lacks("What a saga costs", "By language model", "too many sagas")
+	if n := strings.Count(all.body, "<rect"); n < 8 { // a field for each of seven days, and a bar
+		t.Errorf("%d bars in\n%s", n, all.body)
+	}
+	one := x.page("/costs?within=24h&definition=dear").want(200)
+	one.has("Cost of dear", "What a saga costs", "three times the median 0.30 USD", `<line class="median"`, `<line class="above"`, `class="over"`, "0.1 to 0.11 USD: 4 sagas").lacks("quick</a>")
+	x.page("/costs?definition=none").want(200).has("No saga was started in this time of none", "<option selected>none</option>")
+	x.page("/costs?within=soon").want(400).has("No such window")
+	x.page("/costs?within=-1h").want(400)
+}
+
+// canned answers what the page asks with texts.
+func canned(t *testing.T, texts map[string]string) *site {
+	t.Helper()
+	texts["/v1/whoami"] = `{"name": "somebody", "role": "viewer", "may": ["read"]}`
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := texts[r.URL.Path+"?"+r.URL.Query().Get("group_by")]
+		if !ok {
+			text, ok = texts[r.URL.Path]
+		}
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write([]byte(text))
+	})
+	srv := httptest.NewServer(New(Config{API: h, Now: func() time.Time { return noon }}))
+	t.Cleanup(srv.Close)
+	return &site{t: t, url: srv.URL, http: srv.Client()}
+}
+
+var noon = time.Date(2026, 1, 3, 12, 0, 0, 0, time.UTC)
+
+// What a model costs, several currencies, and a window of too many sagas.
+func TestCostsOfModels(t *testing.T) {
+	x := canned(t, map[string]string{
+		"/v1/costs?day": `{"since": "2026-01-02T23:00:00Z", "until": "2026-01-03T12:00:00Z", "complete": false, "sagas": 200000, "groups": [
+			{"key": "2026-01-03", "currency": "EUR", "sagas": 3, "ended": 3, "spent": "2", "wasted": "0.5", "max": "1", "tokens": {"input": 12345, "output": 9}, "outliers": []},
+			{"key": "2026-01-03", "currency": "USD", "sagas": 2, "ended": 2, "spent": "0.004", "wasted": "0", "max": "1", "tokens": {"input": 0, "output": 0}, "outliers": []},
+			{"key": "2026-01-03", "sagas": 5, "ended": 5, "spent": "0", "wasted": "0", "max": "0", "tokens": {"input": 0, "output": 0}, "outliers": []}]}`,
+		"/v1/costs?definition": `{"complete": false, "groups": []}`,
+		"/v1/costs?model": `{"complete": false, "groups": [
+			{"key": "gpt-5", "currency": "EUR", "sagas": 3, "ended": 3, "spent": "1.5", "max": "1", "tokens": {"input": 12345, "output": 9}, "outliers": []},
+			{"key": "local", "currency": "EUR", "sagas": 1, "ended": 1, "spent": "0", "max": "0", "tokens": {"input": 1, "output": 1}, "outliers": []}]}`,
+	})
+	x.page("/costs").want(200).has("the newest 200000, started since", "2 EUR", "0.5 EUR", "25% of what was spent", "0.004 USD", "12.3k in, 9 out", "<code>gpt-5</code>", "1.5 EUR", "no price")
+}
+
+func TestCharts(t *testing.T) {
+	at := func(day int) saga.Time { return saga.Time{Time: time.Date(2026, 1, day, 12, 0, 0, 0, time.UTC)} }
+	day := func(name, spent, wasted string) tally.Group {
+		return tally.Group{Key: name, Currency: "USD", Sagas: 1, Spent: spent, Wasted: wasted}
+	}
+	list := dayCharts(costsAnswer{Since: at(1), Until: at(4), Groups: []tally.Group{day("2026-01-02", "2.00", "0.5"), day("2026-01-04", "0.01", "0")}})
+	type place struct{ X, Y, Height, LowY, Low int }
+	var got []place
+	for _, b := range list[0].Bars {
+		got = append(got, place{b.X, b.Y, b.Height, b.LowY, b.Low})
+	}
+	want := []place{{10, 100, 0, 100, 0}, {110, 0, 100, 75, 25}, {210, 100, 0, 100, 0}, {310, 99, 1, 100, 0}}
+	if d := cmp.Diff(want, got); d != "" || list[0].Width != 400 || list[0].First != "2026-01-01" || list[0].Last != "2026-01-04" || list[0].Highest != "2.00" {
+		t.Errorf("%+v (-want +got):\n%s", list[0], d)
+	}
+	s := spreadOf(tally.Group{Currency: "USD", Median: "1.5", Max: "7", Buckets: []tally.Bucket{{From: "0", To: "1", Sagas: 1}, {From: "1", To: "2", Sagas: 4}, {From: "2", To: "5"}, {From: "5", To: "10", Sagas: 2}}})
+	lines := []line{{150, "median: 1.5 USD", "median"}, {283, "three times the median: 4.5 USD", "above"}}
+	if d := cmp.Diff(lines, s.Lines); d != "" || s.Bars[2].Over || !s.Bars[3].Over || s.Bars[0].Height != 25 || s.Bars[3].Height != 50 {
+		t.Errorf("%+v, lines (-want +got):\n%s", s.Bars, d)
+	}
+	s = spreadOf(tally.Group{Currency: "USD", Median: "0", Max: "1", Buckets: []tally.Bucket{{From: "0", To: "1", Sagas: 9}, {From: "1", To: "2", Sagas: 1}}})
+	if s.Bars[1].Over || s.Bars[0].Over {
+		t.Errorf("of a median of nothing: %+v", s.Bars)
+	}
+	s = spreadOf(tally.Group{Currency: "USD", Median: "1", Max: "1", Buckets: []tally.Bucket{{From: "1", To: "2", Sagas: 9}}})
+	if len(s.Lines) != 1 {
+		t.Errorf("lines beyond the buckets: %+v", s.Lines)
+	}
+}
+
+func TestShares(t *testing.T) {
+	for _, tt := range []struct{ part, whole, want string }{{"0", "5", ""}, {"1", "0", ""}, {"", "1", ""}, {"1", "3", "33%"}, {"0.001", "1", "<1%"}, {"2", "2", "100%"}, {"0.015", "1", "2%"}} {
+		if got := percent(tt.part, tt.whole); got != tt.want {
+			t.Errorf("%s of %s: %q, want %q", tt.part, tt.whole, got, tt.want)
+		}
+	}
+	if got := tall(big.NewRat(1, 1000)); got != 1 {
+		t.Errorf("a little is %d tall", got)
+	}
+	for _, tt := range []struct {
+		window time.Duration
+		want   string
+	}{{time.Hour, "2026-01-03T11:00:00Z"}, {24 * time.Hour, "2026-01-02T12:00:00Z"}, {168 * time.Hour, "2025-12-28T00:00:00Z"}} {
+		if got := from(noon.Add(3*time.Second), tt.window).Format(time.RFC3339); got != tt.want {
+			t.Errorf("a window of %s begins at %s, want %s", tt.window, got, tt.want)
+		}
+	}
+}
+
+// On a phone nothing has to be scrolled sideways, a table opens by the keyboard, and a new saga shows by itself.
+func TestCostsInABrowser(t *testing.T) {
+	x := newSite(t, uncached)
+	x.publish(dear)
+	x.spend("0.10", "0.10", "0.70")
+	for _, look := range []testchrome.Look{{Width: 360, Height: 780, Phone: true}, {Dark: true}, {NoScript: true}} {
+		w := testchrome.Open(t, look)
+		w.Go(x.url + "/costs?definition=dear")
+		w.Sees("Cost of dear", "Far above the median")
+		w.Fits()
+		w.TabTo("As a table")
+		w.Enter()
+		w.Sees("Day (UTC)")
+		w.Fits()
+		w.Go(x.url + "/system")
+		w.Sees("Nothing is overdue", "this one", "Lanes")
+		w.Fits()
+	}
+	w := testchrome.Open(t, testchrome.Look{})
+	w.Go(x.url + "/costs")
+	w.Sees("By definition")
+	w.Key("j")
+	w.Until("the first row has the focus", `document.activeElement.innerText === "dear"`)
+	w.Enter()
+	w.Sees("What a saga costs", "3 sagas")
+	w.TabTo(short(x.spend("0.90")))
+	w.Sees("4 sagas")
+}
+
+// ids are unique on the pages, as the live page goes by them.
+func TestIDsAreUnique(t *testing.T) {
+	x := newSite(t, uncached)
+	x.publish(dear)
+	x.spend("0.10", "0.10", "0.70")
+	x.start("dear", `{"price": 1}`)
+	for _, path := range []string{"/costs", "/costs?definition=dear", "/system"} {
+		seen := map[string]bool{}
+		for _, m := range regexp.MustCompile(`\sid="([^"]*)"`).FindAllStringSubmatch(x.page(path).want(200).body, -1) {
+			if seen[m[1]] || m[1] == "" {
+				t.Errorf("%s has the id %q twice, or empty", path, m[1])
+			}
+			seen[m[1]] = true
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package ui
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"recourse/saga"
+)
+
+// systemView is what the page of the system shows.
+type systemView struct {
+	stats
+	System   system
+	Statuses []standing
+	Live     []count // by definition, the most first
+	Asks     []count // inbox entries by kind
+	Stalled  []stalled
+	Watched  bool // there is a list of what is stalled
+	Alerts   []alert
+}
+
+// stats are what the API counts.
+type stats struct {
+	Sagas       map[string]int64     `json:"sagas"`
+	Live        map[string]int64     `json:"live"`
+	Inbox       map[string]int64     `json:"inbox"`
+	OldestInbox *saga.Time           `json:"oldest_inbox_at"`
+	OldestDue   *saga.Time           `json:"oldest_due_at"`
+	Oldest      map[string]saga.Time `json:"oldest_at"`
+	Quarantined int64                `json:"quarantined"`
+	CountedAt   saga.Time            `json:"counted_at"`
+	Nodes       []struct {
+		Node  string     `json:"node"`
+		Until *saga.Time `json:"lease_until"`
+		Sagas int64      `json:"sagas"`
+	} `json:"nodes"`
+}
+
+// system is what the API says of the node that answers, and of what waits for others.
+type system struct {
+	Version string    `json:"version"`
+	Now     saga.Time `json:"now"`
+	Engine  *struct {
+		Node           string `json:"node"`
+		Lanes          int    `json:"lanes"`
+		Running        int    `json:"sagas_in_memory"`
+		Calls          int    `json:"requests_under_way"`
+		RequestsSent   int64  `json:"requests_sent"`
+		Commits        int64  `json:"commits"`
+		Appends        int64  `json:"appends"`
+		CommitAverage  int64  `json:"commit_average_us"`
+		CommitAge      int64  `json:"commit_age_ms"`
+		CommitsFailed  int64  `json:"commits_failed"`
+		RenewalsFailed int64  `json:"lease_renewals_failed"`
+		Stalest        int64  `json:"stalest_ms"`
+		Stalled        int64  `json:"stalled"`
+		Expired        int64  `json:"expired"`
+	} `json:"engine"`
+	Tasks []struct {
+		Type    string     `json:"type"`
+		Waiting int        `json:"waiting"`
+		Claimed int        `json:"claimed"`
+		Oldest  *saga.Time `json:"oldest_at"`
+	} `json:"tasks"`
+	Outbox []struct {
+		Sink      string     `json:"sink"`
+		Waiting   int        `json:"waiting"`
+		Oldest    *saga.Time `json:"oldest_at"`
+		Why       string     `json:"last_failure"`
+		Delivered int64      `json:"delivered"`
+		Failed    int64      `json:"failed"`
+		Dropped   int64      `json:"dropped"`
+	} `json:"outbox"`
+}
+
+// standing is how many sagas have a status, and since when the first of them has.
+type standing struct {
+	Status saga.Status
+	Count  int64
+	Since  *saga.Time
+}
+
+type count struct {
+	Name  string
+	Count int64
+}
+
+// stalled is a saga, or a step of it, that should have moved and has not.
+type stalled struct {
+	Saga       string    `json:"saga"`
+	Definition string    `json:"definition"`
+	Path       string    `json:"path"`
+	Since      saga.Time `json:"since"`
+	Why        string    `json:"why"`
+}
+
+// alert is something that an operator should see, and where to look.
+type alert struct{ Text, To string }
+
+// showSystem serves GET /system.
+func showSystem(v *visit) error {
+	var page systemView
+	if _, err := v.api.get("/v1/stats", &page.stats); err != nil {
+		return err
+	}
+	if _, err := v.api.get("/v1/system", &page.System); err != nil {
+		return err
+	}
+	var list struct {
+		Data []stalled `json:"data"`
+	}
+	_, err := v.api.get("/v1/stalled", &list)
+	var p *problem
+	switch {
+	case err == nil:
+		page.Stalled, page.Watched = list.Data, true
+	case !errors.As(err, &p) || p.Status != http.StatusNotFound:
+		return err
+	}
+	for _, s := range order {
+		st := standing{Status: s, Count: page.Sagas[string(s)]}
+		if at, ok := page.Oldest[string(s)]; ok {
+			st.Since = &at
+		}
+		page.Statuses = append(page.Statuses, st)
+	}
+	page.Live, page.Asks = counts(page.stats.Live), counts(page.Inbox)
+	page.Alerts = page.alerts()
+	return v.render("system", "System", page)
+}
+
+// counts lists counts, the highest first.
+func counts(m map[string]int64) (list []count) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, count{name, m[name]})
+	}
+	slices.SortStableFunc(list, func(a, b count) int { return cmp.Compare(b.Count, a.Count) })
+	return list
+}
+
+// How long things may wait before the page says so.
+const (
+	dueTooLong    = 30 * time.Second
+	taskTooLong   = 5 * time.Minute
+	eventTooLong  = 5 * time.Minute
+	commitTooLong = 5 * time.Second
+
+	countedLately = 10 * time.Second
+)
+
+// alerts says what is wrong, as far as the numbers tell.
+func (s *systemView) alerts() (list []alert) {
+	say := func(to, format string, args ...any) { list = append(list, alert{fmt.Sprintf(format, args...), to}) }
+	since := func(at *saga.Time) time.Duration {
+		if at == nil {
+			return 0
+		}
+		return s.System.Now.Sub(at.Time)
+	}
+	if n := s.Quarantined; n > 0 {
+		say("/?status=stuck", "%s no progress, time and again, and %s not tried any more until somebody resumes %s",
+			plural(int(n), "saga made", "sagas made"), plain(n, "is", "are"), plain(n, "it", "them"))
+	}
+	if d := since(s.OldestDue); d > dueTooLong {
+		say("", "a saga that is due has waited %s for a node: are there nodes, and do they commit?", took(d))
+	}
+	if n := len(s.Stalled); n > 0 {
+		say("#stalled", "%s stalled", plural(n, "saga or step has", "sagas or steps have"))
+	}
+	if e := s.System.Engine; e != nil {
+		if e.Node == "" {
+			say("", "the node that answers has no lease: it runs nothing until the database answers")
+		}
+		if d := time.Duration(e.CommitAge) * time.Millisecond; d > commitTooLong {
+			say("", "a commit has been under way for %s: is the database slow, or full?", took(d))
+		}
+	}
+	for _, n := range s.Nodes {
+		if n.Until != nil && n.Until.Before(s.System.Now.Time) {
+			say("#nodes", "the lease of node %s has ended: another node will take its sagas over", n.Node)
+		}
+	}
+	for _, t := range s.System.Tasks {
+		if d := since(t.Oldest); d > taskTooLong {
+			say("#tasks", "a task of type %s has waited %s: is a worker running?", t.Type, took(d))
+		}
+	}
+	for _, o := range s.System.Outbox {
+		if d := since(o.Oldest); d > eventTooLong || o.Why != "" {
+			say("#outbox", "%s for the sink %s: does it answer?", plural(o.Waiting, "event waits", "events wait"), o.Sink)
+		}
+	}
+	return list
+}
+
+// plain is a word for one, or for many.
+func plain(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// Commit is how long a commit takes on average; "" if there was none.
+func (s systemView) Commit() string {
+	if s.System.Engine == nil || s.System.Engine.Commits == 0 {
+		return ""
+	}
+	us := s.System.Engine.CommitAverage
+	if us < 10_000 {
+		return fmt.Sprintf("%d.%d ms", us/1000, us%1000/100)
+	}
+	return took(time.Duration(us) * time.Microsecond)
+}
+
+// Counted is when sagas were counted, if that is some time ago; nil if it was just now.
+func (s systemView) Counted() *saga.Time {
+	if s.CountedAt.IsZero() || s.System.Now.Sub(s.CountedAt.Time) < countedLately {
+		return nil
+	}
+	return &s.CountedAt
+}
+
+// Shared is what shares a commit, on average.
+func (s systemView) Shared() string {
+	e := s.System.Engine
+	return ratio(fmt.Sprint(e.Appends), fmt.Sprint(e.Commits)).FloatString(1) + " appends"
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"recourse/internal/costs/tally"
+	"recourse/internal/story"
+	"recourse/saga"
+	"recourse/saga/dsl"
+)
+
+type costsCmd struct {
+	serverFlags
+	outputFlag
+	By         string `default:"definition" placeholder:"WHAT" help:"definition, day, model, or label.NAME; default ${default}."`
+	Since      string `default:"7d" placeholder:"DURATION|TIME" help:"Only sagas started since then: 7d, 24h, or 2026-11-21T08:00:00Z. Default ${default}."`
+	Definition string `short:"d" placeholder:"NAME" help:"Only sagas of this definition."`
+}
+
+// costsAnswer is what the server says of costs.
+type costsAnswer struct {
+	Since    saga.Time     `json:"since"`
+	Complete bool          `json:"complete"`
+	Sagas    int           `json:"sagas"`
+	Groups   []tally.Group `json:"groups"`
+	LeftOut  int           `json:"left_out"`
+}
+
+// Run shows what sagas have cost.
+func (c *costsCmd) Run(a *app) error {
+	cl, err := c.client(a.ctx)
+	if err != nil {
+		return err
+	}
+	since, err := c.since(time.Now())
+	if err != nil {
+		return exit(exitUsage, err)
+	}
+	q := url.Values{"group_by": {c.By}, "since": {since.UTC().Format(time.RFC3339)}}
+	if c.Definition != "" {
+		q.Set("definition", c.Definition)
+	}
+	var v costsAnswer
+	r, err := cl.get("/v1/costs?"+q.Encode(), &v)
+	if err != nil {
+		return err
+	}
+	if c.machine() {
+		a.raw(r.body)
+		return nil
+	}
+	a.showCosts(c.By, &v)
+	return nil
+}
+
+func (c *costsCmd) since(now time.Time) (time.Time, error) {
+	if d, err := dsl.ParseDuration(c.Since); err == nil {
+		return now.Add(-d), nil
+	}
+	at, err := time.Parse(time.RFC3339, c.Since)
+	if err != nil {
+		return at, fmt.Errorf("--since %s: write how long ago, such as 24h or 7d, or a time such as 2026-11-21T08:00:00Z", c.Since)
+	}
+	return at, nil
+}
+
+// showCosts prints a table of 80 columns, unless amounts are huge, and the outliers behind it.
+func (a *app) showCosts(by string, v *costsAnswer) {
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.ToUpper(story.Short(by, 20))+"\tSAGAS\tSPENT\tWASTED\tMEDIAN\tMAX\tTOKENS")
+	for _, g := range v.Groups {
+		key := g.Key
+		if key == "" {
+			key = "(none)"
+		}
+		fmt.Fprintln(w, strings.Join([]string{story.Short(key, 20), strconv.FormatInt(g.Sagas, 10), strings.TrimSpace(tally.Figure(g.Spent) + " " + g.Currency),
+			tally.Figure(g.Wasted), tally.Figure(g.Median), tally.Figure(g.Max), tally.Brief(g.Tokens.Input + g.Tokens.Output)}, "\t"))
+	}
+	w.Flush()
+	for _, g := range v.Groups {
+		for _, o := range g.Outliers {
+			a.printf("outlier %s  %s %s, the median of %s is %s\n", o.Saga, tally.Figure(o.Spent), g.Currency, story.Short(g.Key, 20), tally.Figure(g.Median))
+		}
+	}
+	if v.LeftOut > 0 {
+		a.note("%d more groups have cost less", v.LeftOut)
+	}
+	if !v.Complete {
+		a.note("only the newest %d sagas are counted, those started since %s: choose a shorter --since, or a --definition", v.Sagas, clock(v.Since.Time))
+	}
+}

@@ -1,0 +1,125 @@
+package tally
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/retry"
+)
+
+// Group is what some sagas have cost together. Amounts are exact decimals in the group's currency.
+type Group struct {
+	Key      string    `json:"key"`                // "" of those without the label
+	Currency string    `json:"currency,omitempty"` // "" of those that have nothing that costs
+	Sagas    int64     `json:"sagas"`
+	Ended    int64     `json:"ended"`
+	Spent    string    `json:"spent"`
+	Wasted   string    `json:"wasted,omitempty"` // of it, by failed attempts; left out by model, where it is not known
+	Median   string    `json:"median,omitempty"` // of those that have ended; left out if none has
+	P90      string    `json:"p90,omitempty"`    // nine of ten that have ended did not cost more
+	Max      string    `json:"max"`
+	Tokens   Tokens    `json:"tokens"`
+	Outliers []Outlier `json:"outliers"` // the dearest above three times the median, which may be under way
+	Buckets  []Bucket  `json:"buckets,omitempty"`
+}
+
+// Tokens counts what language models have read and written.
+type Tokens struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+// Outlier is a saga that has cost far more than its like.
+type Outlier struct {
+	Saga  string `json:"saga"`
+	Spent string `json:"spent"`
+}
+
+const (
+	// Times is how many times the median a saga has to cost to be an outlier.
+	Times = 3
+	// most is how many outliers a group names.
+	most = 10
+)
+
+// group is a Group in the making.
+type group struct {
+	place
+	sagas         int64
+	spent, wasted retry.Money
+	input, output int64
+	ended         []retry.Money // what each that has ended has cost
+	top           []dear        // the dearest first
+}
+
+type dear struct {
+	saga  uuid.UUID
+	spent retry.Money
+}
+
+// dearest keeps a saga if it is among the dearest. Of those that cost the same the first to come stay.
+func (g *group) dearest(d dear) {
+	at := len(g.top)
+	for at > 0 && g.top[at-1].spent.Cmp(d.spent) < 0 {
+		at--
+	}
+	if at == most {
+		return
+	}
+	g.top = slices.Insert(g.top, at, d)
+	g.top = g.top[:min(len(g.top), most)]
+}
+
+func (g *group) sum(wasted bool) Group {
+	sum := Group{Key: g.key, Currency: g.currency, Sagas: g.sagas, Ended: int64(len(g.ended)), Spent: g.spent.Decimal(), Max: g.top[0].spent.Decimal(),
+		Tokens: Tokens{g.input, g.output}, Outliers: []Outlier{}}
+	if wasted {
+		sum.Wasted = g.wasted.Decimal()
+	}
+	median, ok := Median(g.ended)
+	if !ok {
+		return sum
+	}
+	sum.Median, sum.P90 = median.Decimal(), g.ended[rank(len(g.ended), 9, 10)].Decimal()
+	if median.IsZero() { // most cost nothing, so that whatever costs something would be one
+		return sum
+	}
+	for _, d := range g.top {
+		if d.spent.Cmp(Above(median)) > 0 {
+			sum.Outliers = append(sum.Outliers, Outlier{d.saga.String(), d.spent.Decimal()})
+		}
+	}
+	return sum
+}
+
+// Median returns the middle one of amounts of one currency, of an even number the lower of both, and sorts them; ok is false if there are none.
+func Median(amounts []retry.Money) (m retry.Money, ok bool) {
+	if len(amounts) == 0 {
+		return m, false
+	}
+	slices.SortFunc(amounts, retry.Money.Cmp)
+	return amounts[rank(len(amounts), 1, 2)], true
+}
+
+// rank is the place, among n sorted ones, of the first that at least part/of of them do not exceed.
+func rank(n, part, of int) int { return (n*part+of-1)/of - 1 }
+
+// Above is what a saga must cost more than to be an outlier.
+func Above(median retry.Money) retry.Money {
+	var m retry.Money
+	for range Times {
+		m = m.Add(median)
+	}
+	return m
+}
+
+// decades counts the decades from 1 to the leading digit of a positive amount: 2 of 345, -3 of 0.0015.
+func decades(m retry.Money) int {
+	whole, places, _ := strings.Cut(m.Decimal(), ".")
+	if whole != "0" {
+		return len(whole) - 1
+	}
+	return -1 - strings.IndexFunc(places, func(r rune) bool { return r != '0' })
+}

@@ -1,0 +1,171 @@
+// Package tally adds up what sagas have cost, in groups. It is exact: what it sums and compares are decimals, and a median is
+// an amount that some saga has cost.
+package tally
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// By says what sagas are grouped by: one of the constants, or ByLabel and a label's name.
+type By string
+
+// What sagas can be grouped by.
+const (
+	ByDefinition By = "definition"
+	ByDay        By = "day"   // of their start, in UTC
+	ByModel      By = "model" // a saga counts for each language model that it used, with what that cost
+	ByLabel      By = "label."
+)
+
+// Label returns the label's name that sagas are grouped by; ok is false if it is none.
+func (b By) Label() (name string, ok bool) { return strings.CutPrefix(string(b), string(ByLabel)) }
+
+// Tally adds sagas up. It is not safe for concurrent use.
+type Tally struct {
+	by     By
+	groups map[place]*group
+}
+
+// place is where a saga counts. Amounts of different currencies are never added.
+type place struct{ key, currency string }
+
+// New returns a tally of nothing.
+func New(by By) *Tally { return &Tally{by: by, groups: make(map[place]*group)} }
+
+// Add counts one saga in each tally. An error wraps saga.ErrUnreadable: then the tallies are of no use any more.
+func Add(c journal.Cost, tallies ...*Tally) error {
+	var sum struct{ Cost saga.CostView }
+	if len(c.Summary) > 0 {
+		if err := json.Unmarshal(c.Summary, &sum); err != nil {
+			return unreadable(c, err)
+		}
+	}
+	for _, t := range tallies {
+		if err := t.add(c, &sum.Cost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tally) add(c journal.Cost, cost *saga.CostView) error {
+	if t.by == ByModel {
+		for name, m := range cost.Models { // any order
+			if err := t.count(c, name, cost.Currency, share{m.Spent, "", m.Input, m.Output}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return t.count(c, t.key(c), cost.Currency, share{cost.Spent, cost.Wasted, cost.Tokens.Input, cost.Tokens.Output})
+}
+
+func unreadable(c journal.Cost, err error) error {
+	return fmt.Errorf("saga %s: %w: summary: %w", c.ID, saga.ErrUnreadable, err)
+}
+
+func (t *Tally) key(c journal.Cost) string {
+	switch t.by {
+	case ByDay:
+		return c.CreatedAt.UTC().Format("2006-01-02")
+	case ByDefinition:
+		return c.Definition
+	}
+	name, _ := t.by.Label()
+	return c.Labels[name]
+}
+
+// share is what of a saga counts in one group.
+type share struct {
+	spent, wasted string
+	input, output int64
+}
+
+func (t *Tally) count(c journal.Cost, key, currency string, s share) error {
+	at := place{key, currency}
+	g := t.groups[at]
+	if g == nil {
+		g = &group{place: at}
+	}
+	spent, err := amount(s.spent, g.currency)
+	if err != nil {
+		return unreadable(c, err)
+	}
+	wasted, err := amount(s.wasted, g.currency)
+	if err != nil {
+		return unreadable(c, err)
+	}
+	g.sagas++
+	g.spent, g.wasted = g.spent.Add(spent), g.wasted.Add(wasted)
+	g.input, g.output = g.input+s.input, g.output+s.output
+	if !c.EndedAt.IsZero() {
+		g.ended = append(g.ended, spent)
+	}
+	g.dearest(dear{c.ID, spent})
+	t.groups[at] = g
+	return nil
+}
+
+// amount reads a decimal; nothing is zero.
+func amount(decimal, currency string) (retry.Money, error) {
+	if decimal == "" {
+		decimal = "0"
+	}
+	return retry.Amount(decimal, currency)
+}
+
+// Groups returns at most limit groups, 0 for all, and how many are left out. Days are in their order; of the others the dearest come
+// first, for each currency. With buckets every group has the distribution of its sagas' costs.
+func (t *Tally) Groups(limit int, buckets bool) (list []Group, leftOut int) {
+	all := make([]*group, 0, len(t.groups))
+	for _, g := range t.groups { // any order
+		all = append(all, g)
+	}
+	slices.SortFunc(all, dearestFirst)
+	if limit > 0 && len(all) > limit {
+		all, leftOut = all[:limit], len(all)-limit
+	}
+	if t.by == ByDay {
+		slices.SortFunc(all, oldestFirst)
+	}
+	list = make([]Group, len(all))
+	for i, g := range all {
+		list[i] = g.sum(t.by != ByModel)
+		if buckets {
+			list[i].Buckets = spread(g.ended)
+		}
+	}
+	return list, leftOut
+}
+
+func dearestFirst(a, b *group) int {
+	if c := byCurrency(a, b); c != 0 {
+		return c
+	}
+	if c := b.spent.Cmp(a.spent); c != 0 {
+		return c
+	}
+	return strings.Compare(a.key, b.key)
+}
+
+func oldestFirst(a, b *group) int {
+	if c := strings.Compare(a.key, b.key); c != 0 {
+		return c
+	}
+	return byCurrency(a, b)
+}
+
+// byCurrency has those last that have none, as nothing of them costs anything.
+func byCurrency(a, b *group) int {
+	if (a.currency == "") != (b.currency == "") {
+		return strings.Compare(b.currency, a.currency)
+	}
+	return strings.Compare(a.currency, b.currency)
+}

@@ -1,0 +1,220 @@
+// Package costs knows what sagas of a definition typically cost, without asking the store each time.
+package costs
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/engine"
+	"recourse/internal/costs/tally"
+	"recourse/journal"
+	"recourse/retry"
+	"recourse/saga"
+)
+
+const (
+	// Recent is how many of the sagas of a definition that ended last count.
+	Recent = 200
+	// Enough is how many have to have ended before anything is typical.
+	Enough = 20
+
+	refresh = time.Minute // between looks into the store
+	fold    = time.Second // between looks at what has ended here
+	looked  = 2000        // sagas of a definition that a look goes through, the newest first
+	pageOf  = 500
+)
+
+// Source is where sagas' costs are read.
+type Source interface {
+	Costs(ctx context.Context, f journal.CostFilter) ([]journal.Cost, error)
+}
+
+// Typical knows the median cost of each definition's sagas that ended last. It learns of definitions by what it is asked for, and by what
+// ends on this node, which it sees as an [engine.Observer]; what ends on others it reads from the store, each minute.
+type Typical struct {
+	source Source
+	log    *slog.Logger
+	ended  chan seen   // what has ended here and is not counted yet; what does not fit comes with the next look
+	wanted chan string // definitions that were asked for and are not known
+
+	mu      sync.RWMutex
+	medians map[string]retry.Money // of every definition that is known; in no currency if nothing is typical yet
+
+	known map[string]map[uuid.UUID]sample // Run's own
+}
+
+// sample is one saga that has ended.
+type sample struct {
+	at    time.Time
+	spent retry.Money
+}
+
+type seen struct {
+	definition string
+	saga       uuid.UUID
+	at         time.Time
+	cost       saga.CostView
+}
+
+var _ engine.Observer = (*Typical)(nil)
+
+// NewTypical returns one that knows nothing until it runs.
+func NewTypical(source Source, log *slog.Logger) *Typical {
+	return &Typical{source: source, log: log, ended: make(chan seen, 4096), wanted: make(chan string, 256),
+		medians: make(map[string]retry.Money), known: make(map[string]map[uuid.UUID]sample)}
+}
+
+// Median returns what a saga of the definition typically costs: the median of the last 200 that have ended, in the currency
+// of the newest. ok is false while fewer than 20 are known, and if they have no currency, as nothing of them costs anything. It never
+// blocks: a definition that is asked for the first time is looked for within the next second.
+func (t *Typical) Median(definition string) (median retry.Money, ok bool) {
+	t.mu.RLock()
+	m, known := t.medians[definition]
+	t.mu.RUnlock()
+	if !known {
+		select {
+		case t.wanted <- definition:
+		default: // it will be asked for again
+		}
+	}
+	return m, m.Currency != ""
+}
+
+// TakenOn implements engine.Observer.
+func (t *Typical) TakenOn(engine.Growth) {}
+
+// Gone implements engine.Observer.
+func (t *Typical) Gone(uuid.UUID) {}
+
+// Grew implements engine.Observer.
+func (t *Typical) Grew(g engine.Growth) {
+	if n := len(g.Records); n == 0 || g.Records[n-1].Kind != journal.Finished {
+		return
+	}
+	select {
+	case t.ended <- seen{g.Machine.Definition().Name, g.Saga, g.Machine.At(), g.Machine.Cost()}:
+	default:
+	}
+}
+
+// Run keeps what is typical up to date until ctx is done.
+func (t *Typical) Run(ctx context.Context) {
+	every := time.NewTicker(fold)
+	defer every.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		t.fold(ctx)
+		if time.Since(last) >= refresh {
+			t.look(ctx, slices.Sorted(maps.Keys(t.known))) // what has ended elsewhere
+			last = time.Now()
+		}
+	}
+}
+
+// fold counts what has ended here, and looks for what was asked for.
+func (t *Typical) fold(ctx context.Context) {
+	grown := make(map[string]bool)
+	var fresh []string
+	meet := func(definition string) {
+		if t.known[definition] == nil {
+			t.known[definition] = make(map[uuid.UUID]sample)
+			fresh = append(fresh, definition)
+		}
+	}
+	for range len(t.ended) {
+		s := <-t.ended
+		meet(s.definition)
+		t.add(s.definition, s.saga, s.at, s.cost)
+		grown[s.definition] = true
+	}
+	for range len(t.wanted) {
+		meet(<-t.wanted)
+	}
+	t.look(ctx, fresh)
+	for definition := range grown {
+		t.settle(definition)
+	}
+}
+
+// look reads the newest sagas of definitions.
+func (t *Typical) look(ctx context.Context, definitions []string) {
+	for _, definition := range definitions {
+		if err := t.load(ctx, definition); err != nil {
+			if ctx.Err() == nil {
+				t.log.Warn("could not look what sagas have cost; the next try is in a minute", "error", err)
+			}
+			return
+		}
+		t.settle(definition)
+	}
+}
+
+func (t *Typical) load(ctx context.Context, definition string) error {
+	f := journal.CostFilter{Definition: definition, Limit: pageOf}
+	for found, through := 0, 0; found < Recent && through < looked; {
+		page, err := t.source.Costs(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, c := range page {
+			var sum saga.Summary
+			if c.EndedAt.IsZero() || json.Unmarshal(c.Summary, &sum) != nil {
+				continue
+			}
+			t.add(definition, c.ID, c.EndedAt, sum.Cost)
+			found++
+		}
+		if len(page) < f.Limit {
+			return nil
+		}
+		through, f.Before = through+len(page), page[len(page)-1].ID
+	}
+	return nil
+}
+
+func (t *Typical) add(definition string, saga uuid.UUID, at time.Time, cost saga.CostView) {
+	spent, err := retry.Amount(cost.Spent, cost.Currency)
+	if err == nil {
+		t.known[definition][saga] = sample{at, spent}
+	}
+}
+
+// settle forgets all but the last of a definition's sagas, and finds their median.
+func (t *Typical) settle(definition string) {
+	samples := t.known[definition]
+	newest := slices.SortedFunc(maps.Keys(samples), func(a, b uuid.UUID) int {
+		if c := samples[b].at.Compare(samples[a].at); c != 0 {
+			return c
+		}
+		return slices.Compare(b[:], a[:])
+	})
+	for len(newest) > Recent {
+		delete(samples, newest[len(newest)-1])
+		newest = newest[:len(newest)-1]
+	}
+	var same []retry.Money
+	for _, id := range newest {
+		if spent := samples[id].spent; spent.Currency == samples[newest[0]].spent.Currency {
+			same = append(same, spent)
+		}
+	}
+	var median retry.Money
+	if len(same) >= Enough {
+		median, _ = tally.Median(same)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.medians[definition] = median
+}

@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"recourse/journal"
+)
+
+// Costs implements journal.Index.
+func (s *Store) Costs(ctx context.Context, f journal.CostFilter) ([]journal.Cost, error) {
+	c := &conditions{}
+	rows, err := s.pool.Query(ctx, costs(c, &f), c.args...)
+	if err != nil {
+		return nil, fmt.Errorf("costs: %w", err)
+	}
+	out, err := collect(rows, func(row pgx.CollectableRow) (journal.Cost, error) {
+		var k journal.Cost
+		var u pgtype.UUID
+		var l, summary []byte
+		var created, ended *int64
+		err := row.Scan(&u, &k.Definition, &l, &summary, &created, &ended)
+		if err != nil {
+			return k, err
+		}
+		k.ID, k.Summary, k.CreatedAt, k.EndedAt = u.Bytes, summary, fromMillis(created), fromMillis(ended)
+		k.Labels, err = fromLabels(l)
+		return k, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("costs: %w", err)
+	}
+	return out, nil
+}
+
+// costs goes by the ids, or by the definition's index, whose order it therefore asks for.
+func costs(c *conditions, f *journal.CostFilter) string {
+	order := `id DESC`
+	if f.Definition == "" {
+		if !f.From.IsNil() {
+			c.and(`id >= ?`, id(f.From))
+		}
+		if !f.Before.IsNil() {
+			c.and(`id < ?`, id(f.Before))
+		}
+	} else {
+		order = `definition DESC, id DESC`
+		c.and(`definition BETWEEN ? AND ?`, f.Definition, f.Definition)
+		if !f.From.IsNil() {
+			c.and(`(definition, id) >= (?, ?)`, f.Definition, id(f.From))
+		}
+		if !f.Before.IsNil() {
+			c.and(`(definition, id) < (?, ?)`, f.Definition, id(f.Before))
+		}
+	}
+	return `SELECT id, definition, labels, summary, created_at, ended_at FROM sagas` + c.String() + ` ORDER BY ` + order + c.limit(f.Limit)
+}

@@ -1,0 +1,84 @@
+package saga
+
+import "recourse/retry"
+
+// ModelView is what a saga has used of one language model.
+type ModelView struct {
+	Input  int64  `json:"input"` // tokens
+	Output int64  `json:"output"`
+	Spent  string `json:"spent"`
+}
+
+// modelUse is what is known to have been used of one model.
+type modelUse struct {
+	input, output int64
+	spent         retry.Money
+}
+
+// unsure is what an attempt may have used of a model: nobody knows.
+type unsure struct {
+	model  string
+	cost   retry.Money
+	tokens int64
+}
+
+// useModel books what an attempt has used of the model that its request asked. What is not known, cost or
+// tokens, is kept with the side.
+func (m *Machine) useModel(step *Step, s *side, d *OutcomeData, cost retry.Money) {
+	body, ok := step.Body.(Modelled)
+	if !ok || s.request == nil {
+		return
+	}
+	model := body.Model(*s.request)
+	if model == "" {
+		return
+	}
+	u := modelUse{spent: cost}
+	if d.Tokens != nil {
+		u.input, u.output = d.Tokens.Input, d.Tokens.Output
+	}
+	m.bookModel(model, u)
+	left := unsure{model: model}
+	if d.Cost == "" {
+		left.cost = s.reserved
+	}
+	if d.Tokens == nil {
+		left.tokens = s.reservedTokens
+	}
+	if !left.cost.IsZero() || left.tokens > 0 {
+		s.unsure = append(s.unsure, left)
+	}
+}
+
+func (m *Machine) bookModel(model string, u modelUse) {
+	if u.input == 0 && u.output == 0 && u.spent.IsZero() {
+		return
+	}
+	if m.models == nil {
+		m.models = make(map[string]modelUse)
+	}
+	so := m.models[model]
+	m.models[model] = modelUse{so.input + u.input, so.output + u.output, so.spent.Add(u.spent)}
+}
+
+// settleModels books what attempts may have used, once it is known whether they happened, as settleCost does.
+func (m *Machine) settleModels(s *side, happened bool) {
+	for _, u := range s.unsure {
+		if happened {
+			m.bookModel(u.model, modelUse{output: u.tokens, spent: u.cost})
+		}
+	}
+	s.unsure = nil
+}
+
+// modelViews shows what was used by model; nil for nothing.
+func (m *Machine) modelViews() map[string]ModelView {
+	if len(m.models) == 0 {
+		return nil
+	}
+	views := make(map[string]ModelView, len(m.models))
+	for name, u := range m.models { // any order
+		views[name] = ModelView{u.input, u.output, u.spent.Decimal()}
+	}
+	return views
+}
