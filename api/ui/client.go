@@ -56,21 +56,9 @@ func (c *client) send(method, path string, body any, header http.Header, into an
 }
 
 func (c *client) do(ctx context.Context, method, path string, body []byte, header http.Header, into any) (*reply, error) {
-	req, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	req, err := c.request(ctx, method, path, body, header)
 	if err != nil {
-		return nil, fmt.Errorf("request to %s: %w", path, err)
-	}
-	if body == nil {
-		req.Body, req.ContentLength = http.NoBody, 0
-	} else {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
-	req.Host, req.RemoteAddr, req.RequestURI = c.host, c.addr, path
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
+		return nil, err
 	}
 	w := &buffer{header: http.Header{}, status: http.StatusOK}
 	c.api.ServeHTTP(w, req)
@@ -87,6 +75,27 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, heade
 		return r, fmt.Errorf("answer of %s: %w", path, err)
 	}
 	return r, nil
+}
+
+// request makes a request of the reader's. body may be nil.
+func (c *client) request(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("request to %s: %w", path, err)
+	}
+	if body == nil {
+		req.Body, req.ContentLength = http.NoBody, 0
+	} else {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	req.Host, req.RemoteAddr, req.RequestURI = c.host, c.addr, path
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	return req, nil
 }
 
 // path joins the parts of an address of the API, each escaped.

@@ -24,7 +24,7 @@ type costsView struct {
 	Complete bool
 	Sagas    int
 	Totals   []total
-	Days     []chart
+	Days     []barChart
 	Groups   []tally.Group // by definition
 	Spreads  []spread      // of one definition
 	Outliers []outlier

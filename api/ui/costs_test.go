@@ -106,7 +106,7 @@ func TestCharts(t *testing.T) {
 		t.Errorf("%+v (-want +got):\n%s", list[0], d)
 	}
 	s := spreadOf(tally.Group{Currency: "USD", Median: "1.5", Max: "7", Buckets: []tally.Bucket{{From: "0", To: "1", Sagas: 1}, {From: "1", To: "2", Sagas: 4}, {From: "2", To: "5"}, {From: "5", To: "10", Sagas: 2}}})
-	lines := []line{{150, "median: 1.5 USD", "median"}, {283, "three times the median: 4.5 USD", "above"}}
+	lines := []upright{{150, "median: 1.5 USD", "median"}, {283, "three times the median: 4.5 USD", "above"}}
 	if d := cmp.Diff(lines, s.Lines); d != "" || s.Bars[2].Over || !s.Bars[3].Over || s.Bars[0].Height != 25 || s.Bars[3].Height != 50 {
 		t.Errorf("%+v, lines (-want +got):\n%s", s.Bars, d)
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"recourse/internal/costs/tally"
+	"recourse/journal"
 	"recourse/saga"
 )
 
@@ -27,6 +28,13 @@ var funcs = template.FuncMap{
 	"took":   took,
 	"plural": plural,
 	"join":   strings.Join,
+	"sum":    func(a, b int) int { return a + b },
+	"lasted": lasted,
+
+	"classMark": classMark,
+
+	"kindMark":  func(kind string) string { return kindMarks[kind] },
+	"kindTitle": func(kind string) string { return kindTitles[kind] },
 
 	"rounded":  rounded,
 	"percent":  percent,
@@ -43,6 +51,25 @@ var marks = map[string]string{
 }
 
 func mark(status any) string { return marks[fmt.Sprint(status)] }
+
+// classMark is the sign of what an attempt ended as.
+func classMark(class journal.Class) string {
+	switch class {
+	case journal.Refused:
+		return "✗"
+	case journal.Transient:
+		return "~"
+	}
+	return mark(class)
+}
+
+// lasted is how long an attempt took; "" while it is under way.
+func lasted(a saga.AttemptView) string {
+	if a.EndedAt == nil {
+		return ""
+	}
+	return took(a.EndedAt.Sub(a.SentAt.Time))
+}
 
 // say writes a status, a kind or a code in words.
 func say(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") }

@@ -9,6 +9,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -26,11 +27,13 @@ import (
 
 // site is the page with everything behind it: an API, an engine, a store, a world that steps talk to.
 type site struct {
-	t     *testing.T
+	t     testing.TB
 	store journal.Store
 	world *world.Server
 	url   string
 	http  *http.Client // keeps cookies, follows no redirect
+	// secret is the API key that rest uses; "": none.
+	secret string
 }
 
 type setup func(*api.Config, *Config)
@@ -38,9 +41,13 @@ type setup func(*api.Config, *Config)
 // keysRequired has the server ask for API keys.
 func keysRequired(a *api.Config, _ *Config) { a.RequireKeys = true }
 
-func newSite(t *testing.T, more ...setup) *site {
+func newSite(t testing.TB, more ...setup) *site {
 	t.Helper()
-	store := memory.New(memory.Config{})
+	return newSiteOn(t, memory.New(memory.Config{}), more...)
+}
+
+func newSiteOn(t testing.TB, store journal.Store, more ...setup) *site {
+	t.Helper()
 	w, err := world.Start("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +113,7 @@ func (x *site) until(what string, holds func() bool) {
 
 // answer is a response, read.
 type answer struct {
-	t      *testing.T
+	t      testing.TB
 	status int
 	header http.Header
 	body   string
@@ -165,6 +172,9 @@ func (x *site) rest(method, path, body string) *answer {
 	req.Header.Set("Content-Type", "application/json")
 	if strings.HasPrefix(body, "saga:") {
 		req.Header.Set("Content-Type", "application/yaml")
+	}
+	if x.secret != "" {
+		req.Header.Set("Authorization", "Bearer "+x.secret)
 	}
 	return x.do(req)
 }
@@ -233,4 +243,18 @@ func (a *answer) lacks(texts ...string) *answer {
 		}
 	}
 	return a
+}
+
+// sameJSON reports whether two documents are the same but for the order of their fields; numbers are as they are written.
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var values [2]any
+	for i, text := range []string{a, b} {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(&values[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reflect.DeepEqual(values[0], values[1])
 }

@@ -93,12 +93,12 @@ func (s *server) look(ctx context.Context, r *http.Request, target *url.URL) *pi
 	p := &picture{buffer: buffer{header: http.Header{}, status: http.StatusOK}}
 	again := r.Clone(context.WithValue(ctx, pictureKey{}, p))
 	again.URL, again.RequestURI = target, target.RequestURI()
-	h, pattern := s.pages.Handler(again)
+	_, pattern := s.pages.Handler(again)
 	if pattern == "" || !strings.HasPrefix(pattern, http.MethodGet) {
 		p.status = http.StatusNotFound
 		return p
 	}
-	h.ServeHTTP(p, again)
+	s.pages.ServeHTTP(p, again) // which reads the pattern's names, too
 	return p
 }
 

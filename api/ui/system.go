@@ -17,8 +17,8 @@ type systemView struct {
 	stats
 	System   system
 	Statuses []standing
-	Live     []count // by definition, the most first
-	Asks     []count // inbox entries by kind
+	Live     []counted // by definition, the most first
+	Asks     []counted // inbox entries by kind
 	Stalled  []stalled
 	Watched  bool // there is a list of what is stalled
 	Alerts   []alert
@@ -85,7 +85,7 @@ type standing struct {
 	Since  *saga.Time
 }
 
-type count struct {
+type counted struct {
 	Name  string
 	Count int64
 }
@@ -135,11 +135,11 @@ func showSystem(v *visit) error {
 }
 
 // counts lists counts, the highest first.
-func counts(m map[string]int64) (list []count) {
+func counts(m map[string]int64) (list []counted) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, count{name, m[name]})
+		list = append(list, counted{name, m[name]})
 	}
-	slices.SortStableFunc(list, func(a, b count) int { return cmp.Compare(b.Count, a.Count) })
+	slices.SortStableFunc(list, func(a, b counted) int { return cmp.Compare(b.Count, a.Count) })
 	return list
 }
 
@@ -164,7 +164,7 @@ func (s *systemView) alerts() (list []alert) {
 	}
 	if n := s.Quarantined; n > 0 {
 		say("/?status=stuck", "%s no progress, time and again, and %s not tried any more until somebody resumes %s",
-			plural(int(n), "saga made", "sagas made"), plain(n, "is", "are"), plain(n, "it", "them"))
+			plural(int(n), "saga made", "sagas made"), wordFor(n, "is", "are"), wordFor(n, "it", "them"))
 	}
 	if d := since(s.OldestDue); d > dueTooLong {
 		say("", "a saga that is due has waited %s for a node: are there nodes, and do they commit?", took(d))
@@ -198,8 +198,8 @@ func (s *systemView) alerts() (list []alert) {
 	return list
 }
 
-// plain is a word for one, or for many.
-func plain(n int64, one, many string) string {
+// wordFor is a word for one, or for many.
+func wordFor(n int64, one, many string) string {
 	if n == 1 {
 		return one
 	}

@@ -41,7 +41,8 @@ type server struct {
 	cfg     Config
 	mux     *http.ServeMux
 	pages   *http.ServeMux // those with a template, for the live stream
-	streams chan struct{}  // a token for each live page
+	shelf   shelf
+	streams chan struct{} // a token for each live page
 }
 
 //go:embed static

@@ -70,9 +70,12 @@ func (v *visit) run(show func(*visit) error) error {
 //go:embed templates
 var templates embed.FS
 
+// shared are the templates that are no pages: what pages are made of.
+var shared = []string{"templates/layout.html", "templates/parts.html", "templates/forms.html", "templates/step.html", "templates/documents.html", "templates/controls.html"}
+
 // sheets are the pages' templates by name, each with the layout and the shared parts around it.
 var sheets = func() map[string]*template.Template {
-	base := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templates, "templates/layout.html", "templates/parts.html"))
+	base := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templates, shared...))
 	list, err := templates.ReadDir("templates")
 	if err != nil {
 		panic(err)
@@ -80,7 +83,7 @@ var sheets = func() map[string]*template.Template {
 	m := make(map[string]*template.Template)
 	for _, f := range list {
 		name := strings.TrimSuffix(f.Name(), filepath.Ext(f.Name()))
-		if name == "layout" || name == "parts" {
+		if slices.Contains(shared, "templates/"+f.Name()) {
 			continue
 		}
 		m[name] = template.Must(template.Must(base.Clone()).ParseFS(templates, "templates/"+f.Name()))

@@ -20,9 +20,18 @@ func (d *Decoder) Form(n *Node) (saga.Schema, json.RawMessage) {
 	if s == nil {
 		return nil, nil
 	}
-	doc, err := journal.Encode(s.doc)
+	return s, Document(s)
+}
+
+// Document returns a schema of this package as JSON Schema, for those who make a form of it; nil for any other.
+func Document(s saga.Schema) json.RawMessage {
+	own, ok := s.(*schema)
+	if !ok {
+		return nil
+	}
+	doc, err := journal.Encode(own.doc)
 	if err != nil {
 		panic("dsl: a schema that JSON cannot hold: " + err.Error()) // it came from text
 	}
-	return s, doc
+	return doc
 }

@@ -184,3 +184,17 @@ func TestEditorSchemaIsStable(t *testing.T) {
 		t.Error("two calls give different bytes")
 	}
 }
+
+func TestDocument(t *testing.T) {
+	def, errs := dsl.Parse("t.yaml", []byte("saga: x\ninput: {n: integer = 12345678901234567890, note: string?}\nsteps: [{id: a, sleep: 1s}]\n"), options())
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	const want = `{"additionalProperties":false,"properties":{"n":{"default":12345678901234567890,"type":"integer"},"note":{"type":["string","null"]}},"type":"object"}`
+	if got := string(dsl.Document(def.Input)); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := dsl.Document(nil); got != nil {
+		t.Errorf("a document of nothing: %s", got)
+	}
+}

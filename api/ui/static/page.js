@@ -103,6 +103,28 @@ function step(by) {
   rows[Math.min(Math.max(at + by, 0), rows.length - 1)].focus();
 }
 
+// A story is read from its end, and grows there; beside it the definition shows where the saga is.
+let atEnd = true;
+document.addEventListener("scroll", (e) => {
+  if (e.target.className === "story") atEnd = e.target.scrollTop + e.target.clientHeight >= e.target.scrollHeight - 8;
+}, true);
+function place() {
+  const story = document.querySelector(".story");
+  if (story && atEnd) story.scrollTop = story.scrollHeight;
+}
+document.addEventListener("recourse:changed", place);
+function current() {
+  const now = document.querySelector(".source .now, .source .wrong");
+  if (now) now.parentNode.scrollTop = now.offsetTop - now.parentNode.offsetTop - 80;
+}
+
+// A link to something closed opens it.
+function reveal() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target && target.nodeName === "DETAILS") target.open = true;
+}
+addEventListener("hashchange", reveal);
+
 // A notice is told once: a reload, or a link that is passed on, does not repeat it.
 const here = new URL(location.href);
 if (here.searchParams.has("done")) {
@@ -111,4 +133,7 @@ if (here.searchParams.has("done")) {
 }
 for (const e of document.querySelectorAll(".keys")) e.hidden = false;
 ages();
+place();
+current();
 follow();
+reveal();

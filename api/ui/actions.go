@@ -1,0 +1,249 @@
+package ui
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"recourse/saga"
+)
+
+// action is an order that may be given to a saga now, with what would follow from it.
+type action struct {
+	Do       string // the order's name in its form's address
+	Title    string // of the closed form
+	Then     []string
+	Undo     []string // steps that would be undone, in that order
+	Left     []string // effects that would remain
+	UnderWay []string // attempts whose answers are waited for first
+	Danger   bool
+	Modes    bool     // cancel: undo, or leave
+	Signals  []string // the names that can be signalled
+	Budget   bool     // it asks for amounts
+	Reason   string   // "", "optional" or "required"
+	Seen     string   // what the reader has seen: the order is not given if that has changed
+	Tried    *tried
+	Saga     *sagaJSON
+}
+
+// Typed is what was typed before.
+func (a action) Typed(name string) string {
+	if a.Tried == nil {
+		return ""
+	}
+	return a.Tried.Typed.Get(name)
+}
+
+// Button is what the form's button says.
+func (a action) Button() string {
+	switch a.Do {
+	case "cancel", "pause", "resume", "delete":
+		return a.Title + " the saga"
+	}
+	return a.Title
+}
+
+// see notes what the reader sees, in few letters.
+func (a *action) see() {
+	sum := sha256.Sum256([]byte(fmt.Sprint(a.Then, a.Undo, a.Left, a.Signals)))
+	a.Seen = hex.EncodeToString(sum[:8])
+}
+
+// actions lists what the reader may order now: nothing that the API would refuse, as far as the page can tell.
+func (d *dossier) actions(who who, was *tried) []action {
+	var list []action
+	add := func(may string, ok bool, a action) {
+		if !ok || !who.Can(may) {
+			return
+		}
+		a.see()
+		a.Saga = &d.Saga
+		if was != nil && was.Path == "" && was.Do == a.Do {
+			a.Tried = was
+		}
+		list = append(list, a)
+	}
+	add("operate", d.allows(saga.Command{Do: "resume"}) || d.quarantined(), action{Do: "resume", Title: "Resume", Reason: "optional",
+		Then: []string{"The saga goes on where it stopped."}})
+	add("operate", d.allows(saga.Command{Do: "pause"}), action{Do: "pause", Title: "Pause", Reason: "optional",
+		Then: []string{"Nothing more is sent until somebody resumes the saga. Attempts under way end, and what they answer is kept."}, UnderWay: d.open()})
+	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
+		Then: []string{"The budget is what you write here, in place of " + d.budget() + ". What waits for money goes on."}})
+	add("signal", !d.ended() && d.Def != nil && len(d.signals()) > 0, action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
+		Then: []string{"The step that waits for it goes on with the payload. If none waits yet, it is kept until one does."}})
+	cancel := d.turning(action{Do: "cancel", Title: "Cancel", Danger: true, Modes: true, Reason: "optional"}, false)
+	add("cancel", d.allows(saga.Command{Do: "cancel"}), cancel)
+	forced := d.turning(action{Do: "compensate", Title: "Undo it", Danger: true, Reason: "required"}, true)
+	same := d.allows(saga.Command{Do: "cancel"}) && slices.Equal(cancel.Undo, forced.Undo)
+	add("operate", !same && d.allows(saga.Command{Do: "compensate"}), forced)
+	add("operate", d.ended() && d.Saga.Status != saga.Succeeded, action{Do: "retry", Title: "Run it again", Reason: "required",
+		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}})
+	add("operate", d.ended(), action{Do: "delete", Title: "Delete", Danger: true,
+		Then: []string{"The saga and its journal are gone for good, for everybody. What it did elsewhere stays as it is."}})
+	return list
+}
+
+// turning fills in what follows when the saga turns back now.
+func (d *dossier) turning(a action, forced bool) action {
+	if d.machine == nil {
+		a.Then = []string{"What has happened is undone, as far as the definition says how. This program cannot read the saga, so it cannot say which steps those are."}
+		return a
+	}
+	undo, left := d.machine.Undoable(forced)
+	a.Undo, a.UnderWay = undo, d.open()
+	for _, l := range left {
+		a.Left = append(a.Left, l.Path+": "+l.Why)
+	}
+	switch {
+	case len(undo) == 0:
+		a.Then = []string{"The saga goes to its end. There is nothing to undo."}
+	case forced && !d.allows(saga.Command{Do: "cancel"}):
+		a.Then = []string{"The saga has passed its point of no return. It turns back all the same, and " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
+	default:
+		a.Then = []string{"The saga turns back, and " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
+	}
+	return a
+}
+
+// open lists the attempts under way.
+func (d *dossier) open() (paths []string) {
+	if d.machine == nil {
+		return nil
+	}
+	for _, a := range d.machine.Open() {
+		step, _ := saga.SplitQuery(a.Path)
+		paths = append(paths, step)
+	}
+	return paths
+}
+
+// signals lists the signals that the definition's steps wait for.
+func (d *dossier) signals() []string {
+	if d.Def == nil {
+		return nil
+	}
+	return d.Def.Signals()
+}
+
+func (d *dossier) quarantined() bool {
+	return slices.ContainsFunc(d.Entries, func(e entry) bool { return e.Kind == saga.InboxStuck && e.Path == "" })
+}
+
+func (d *dossier) asksForMoney() bool {
+	return slices.ContainsFunc(d.Entries, func(e entry) bool { return e.Kind == saga.InboxBudget })
+}
+
+// budget writes the saga's budget.
+func (d *dossier) budget() string {
+	var limits []string
+	if b := d.Saga.Cost.Budget; b != "" {
+		limits = append(limits, strings.TrimSpace(b+" "+d.Saga.Cost.Currency))
+	}
+	if n := d.Saga.Cost.Tokens.Budget; n > 0 {
+		limits = append(limits, fmt.Sprintf("%d tokens", n))
+	}
+	if len(limits) == 0 {
+		return "none"
+	}
+	return strings.Join(limits, " and ")
+}
+
+// giveOrder serves POST /sagas/{id}/order/{do}.
+func giveOrder(v *visit) error {
+	do, f := v.r.PathValue("do"), v.posted()
+	d, err := v.dossier(v.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	list := d.actions(v.who, nil)
+	at := slices.IndexFunc(list, func(a action) bool { return a.Do == do })
+	if at >= 0 && list[at].Seen != f.Get("seen") {
+		return v.refused(do, "", &problem{Status: http.StatusPreconditionFailed})
+	}
+	return v.order(d, do, f)
+}
+
+// order has the API carry out an order, and says what was done.
+func (v *visit) order(d *dossier, do string, f url.Values) error {
+	id := d.Saga.ID
+	at := path("v1", "sagas", id, do)
+	body := map[string]any{}
+	if why := f.Get("reason"); why != "" {
+		body["reason"] = why
+	}
+	method, header, done := http.MethodPost, http.Header{}, map[string]string{
+		"pause": "The saga is paused.", "resume": "The saga goes on.", "cancel": "The saga is cancelled: it turns back.", "compensate": "The saga turns back."}[do]
+	switch do {
+	case "pause", "resume", "compensate":
+	case "cancel":
+		if f.Get("mode") == "stop" {
+			done = "The saga is cancelled, and nothing is undone."
+		}
+		body["mode"] = f.Get("mode")
+	case "retry":
+		return v.again(d, at, body, f)
+	case "budget":
+		method, at, done = http.MethodPatch, path("v1", "sagas", id), "The budget is changed."
+		header.Set("If-Match", fmt.Sprintf(`"%d"`, d.Saga.Seq))
+		body["budget"] = budgetOf(f)
+	case "signal":
+		return v.signal(id, f)
+	case "delete":
+		if _, err := v.api.do(v.r.Context(), http.MethodDelete, path("v1", "sagas", id), nil, nil, nil); err != nil {
+			return v.refused(do, "", err)
+		}
+		return v.done("/", "Saga "+id+" is deleted.")
+	default:
+		return &problem{Status: http.StatusNotFound, Title: "There is no such order", Detail: "go back to the saga, and use what it offers"}
+	}
+	if _, err := v.api.send(method, at, body, header, nil); err != nil {
+		return v.refused(do, "", err)
+	}
+	return v.done(path("sagas", id), done)
+}
+
+// again starts a saga anew. The same reason again is the same request again: pressed twice, the button starts one saga.
+func (v *visit) again(d *dossier, at string, body map[string]any, f url.Values) error {
+	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("reason")))
+	var next saga.View
+	if _, err := v.api.send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next); err != nil {
+		return v.refused("retry", "", err)
+	}
+	return v.done(path("sagas", next.ID), "This is the new saga: "+d.Saga.Definition+" runs again.")
+}
+
+// budgetOf is the budget that a form asks for.
+func budgetOf(f url.Values) any {
+	b := map[string]any{}
+	if amount := strings.TrimSpace(f.Get("amount")); amount != "" {
+		b["amount"] = amount
+	}
+	if tokens := strings.TrimSpace(f.Get("tokens")); tokens != "" {
+		b["tokens"] = tokens
+		if json.Valid([]byte(tokens)) {
+			b["tokens"] = json.RawMessage(tokens)
+		}
+	}
+	return b
+}
+
+func (v *visit) signal(id string, f url.Values) error {
+	var payload any
+	if text := strings.TrimSpace(f.Get("payload")); text != "" {
+		doc, err := jsonOf("the payload", text)
+		if err != nil {
+			return v.refused("signal", "", err)
+		}
+		payload = doc
+	}
+	name := f.Get("name")
+	if _, err := v.api.send(http.MethodPost, path("v1", "sagas", id, "signals", name), payload, nil, nil); err != nil {
+		return v.refused("signal", "", err)
+	}
+	return v.done(path("sagas", id), "The signal "+name+" is sent.")
+}

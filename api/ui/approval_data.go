@@ -1,0 +1,75 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+
+	"recourse/saga"
+)
+
+// dataAt is where an approval's data stands in the order that brings it.
+const dataAt = "/data"
+
+// data reads what the form of an approval was filled in with; nil if it has none, or is not asked for any more, which the API says.
+func (v *visit) data(id, step string) (json.RawMessage, error) {
+	for cursor, more := "", true; more; more = cursor != "" {
+		list, next, err := v.entries(inboxFilter{Kind: saga.InboxApproval, Saga: id}, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range list {
+			if e.Path != step {
+				continue
+			}
+			if len(e.Form) == 0 {
+				return nil, nil
+			}
+			fields := formOf(e.Form, dataAt, nil)
+			fill(fields, v.posted())
+			doc, ok := documentOf(fields)
+			if !ok {
+				return nil, &problem{Status: http.StatusUnprocessableEntity, Title: "This is no JSON", Detail: "mend what is marked below; nothing was decided"}
+			}
+			return doc, nil
+		}
+		cursor = next
+	}
+	return nil, nil
+}
+
+// namesOf lists a schema's properties in the order in which they are written.
+func namesOf(schema json.RawMessage) (names []string) {
+	var doc struct {
+		Properties json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(schema, &doc) != nil {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(doc.Properties))
+	if _, err := d.Token(); err != nil {
+		return nil
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return names
+		}
+		var skip json.RawMessage
+		if d.Decode(&skip) != nil {
+			return names
+		}
+		if s, ok := name.(string); ok {
+			names = append(names, s)
+		}
+	}
+	return names
+}
+
+// jsonOf takes a text for JSON, or says what is wrong with it.
+func jsonOf(name, text string) (json.RawMessage, error) {
+	if !json.Valid([]byte(text)) {
+		return nil, &problem{Status: 422, Title: "This is no JSON", Detail: name + " is written as JSON: text in double quotes, such as \"paid\", or an object, such as {\"id\": \"ch_1\"}"}
+	}
+	return json.RawMessage(text), nil
+}

@@ -1,0 +1,133 @@
+package ui
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"recourse/internal/costs/tally"
+)
+
+// barChart is a row of bars: an SVG whose parts are sized here, and coloured by their classes. Next to it stands a table with the same numbers.
+type barChart struct {
+	Currency string
+	Width    int // of the view box, whose height is 100
+	Bars     []pillar
+	Lines    []upright
+	First    string // what stands below the first bar and the last
+	Last     string
+	Highest  string // amount
+}
+
+// pillar is one of a barChart's. Low is the height of the part of it that is wasted.
+type pillar struct {
+	X, Y, Height, LowY, Low int
+	Over                    bool // above what is usual
+	Name, Title             string
+	Group                   tally.Group // of a day
+	Sagas                   int         // of a bucket
+}
+
+// upright is a line, at an amount.
+type upright struct {
+	X           int
+	Name, Class string
+}
+
+// pace is how far apart bars are in the view box; a bar takes four fifths of that.
+const pace = 100
+
+// dayCharts has a bar for each day, for each currency.
+func dayCharts(a costsAnswer) (list []barChart) {
+	for _, t := range totals(a.Groups) {
+		if t.Currency == "" {
+			continue
+		}
+		c := barChart{Currency: t.Currency, Highest: "0"}
+		for day := a.Since.UTC().Truncate(24 * time.Hour); !day.After(a.Until.Time); day = day.AddDate(0, 0, 1) {
+			name := day.Format(time.DateOnly)
+			g := tally.Group{Key: name, Currency: t.Currency, Spent: "0", Wasted: "0"}
+			if at := slices.IndexFunc(a.Groups, func(g tally.Group) bool { return g.Key == name && g.Currency == t.Currency }); at >= 0 {
+				g = a.Groups[at]
+			}
+			title := name + ": " + rounded(g.Spent, g.Currency) + ", " + plural(int(g.Sagas), "saga", "sagas")
+			if share := percent(g.Wasted, g.Spent); share != "" {
+				title += ", " + share + " wasted"
+			}
+			c.Bars = append(c.Bars, pillar{Name: name, Title: title, Group: g})
+			if amountOf(g.Spent).Cmp(amountOf(c.Highest)) > 0 {
+				c.Highest = g.Spent
+			}
+		}
+		c.place(func(b *pillar) (*big.Rat, *big.Rat) {
+			return ratio(b.Group.Spent, c.Highest), ratio(b.Group.Wasted, c.Highest)
+		})
+		list = append(list, c)
+	}
+	return list
+}
+
+// place sizes the bars by what part of the highest they are, and what part of it is wasted.
+func (c *barChart) place(of func(*pillar) (high, low *big.Rat)) {
+	c.Width = pace * len(c.Bars)
+	for i := range c.Bars {
+		b := &c.Bars[i]
+		high, low := of(b)
+		b.X = pace*i + pace/10
+		b.Height, b.Low = tall(high), tall(low)
+		b.Y, b.LowY = 100-b.Height, 100-b.Low
+	}
+	c.First, c.Last = c.Bars[0].Name, c.Bars[len(c.Bars)-1].Name
+}
+
+// tall is a part of 100, at least 1 of anything.
+func tall(part *big.Rat) int {
+	if part.Sign() == 0 {
+		return 0
+	}
+	return max(floor(new(big.Rat).Mul(part, big.NewRat(100, 1))), 1)
+}
+
+func floor(r *big.Rat) int { return int(new(big.Int).Quo(r.Num(), r.Denom()).Int64()) }
+
+// spread is how the costs of a definition's sagas are distributed.
+type spread struct {
+	barChart
+	Group tally.Group
+	Above string // three times the median
+}
+
+func spreadOf(g tally.Group) spread {
+	s := spread{Group: g, Above: tally.Above(amountOf(g.Median)).Decimal()}
+	s.Currency = g.Currency
+	most := 0
+	for _, b := range g.Buckets {
+		most = max(most, b.Sagas)
+		name := tally.Figure(b.From) + " to " + tally.Figure(b.To)
+		s.Bars = append(s.Bars, pillar{Name: name, Sagas: b.Sagas, Over: !amountOf(g.Median).IsZero() && amountOf(b.From).Cmp(amountOf(s.Above)) >= 0,
+			Title: fmt.Sprintf("%s %s: %s", name, g.Currency, plural(b.Sagas, "saga", "sagas"))})
+	}
+	s.place(func(b *pillar) (*big.Rat, *big.Rat) {
+		return big.NewRat(int64(b.Sagas), int64(max(most, 1))), new(big.Rat)
+	})
+	s.First, s.Last = rounded(g.Buckets[0].From, g.Currency), rounded(g.Buckets[len(g.Buckets)-1].To, g.Currency)
+	for _, l := range []struct{ name, class, amount string }{{"median", "median", g.Median}, {"three times the median", "above", s.Above}} {
+		if x, ok := whereIn(g.Buckets, l.amount); ok {
+			s.Lines = append(s.Lines, upright{x, l.name + ": " + rounded(l.amount, g.Currency), l.class})
+		}
+	}
+	return s
+}
+
+// whereIn finds an amount's place among buckets; ok is false if it is beyond them.
+func whereIn(buckets []tally.Bucket, amount string) (x int, ok bool) {
+	m := amountOf(amount)
+	for i, b := range buckets {
+		if m.Cmp(amountOf(b.From)) >= 0 && m.Cmp(amountOf(b.To)) < 0 {
+			part := ratio(m.Sub(amountOf(b.From)).Decimal(), amountOf(b.To).Sub(amountOf(b.From)).Decimal())
+			return pace*i + floor(part.Mul(part, big.NewRat(pace, 1))), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,183 @@
+package ui
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"recourse/saga"
+)
+
+// mostTogether bounds what is decided together.
+const mostTogether = 100
+
+// group is entries of one kind and one definition.
+type group struct {
+	Kind, Definition, Title string
+	Count                   int
+}
+
+// groupOf names an entry's group.
+func groupOf(e entry) string { return e.Kind + "/" + e.Definition }
+
+// groupsOf counts the entries of each group that the reader may decide together.
+func groupsOf(list []entry, w who) map[string]int {
+	groups := map[string]int{}
+	for _, e := range list {
+		switch {
+		case e.Path == "" || e.Kind == saga.InboxBudget:
+		case e.Kind == saga.InboxApproval && !w.Can("decide"), e.Kind != saga.InboxApproval && !w.Can("operate"):
+		default:
+			groups[groupOf(e)]++
+		}
+	}
+	return groups
+}
+
+// sortedGroups are those of more than one entry, in the order of the list.
+func sortedGroups(list []entry, counts map[string]int) []group {
+	var out []group
+	for _, e := range list {
+		g := group{e.Kind, e.Definition, kindTitles[e.Kind], counts[groupOf(e)]}
+		if g.Count > 1 && !slices.Contains(out, g) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// bulkView is what is about to be decided together, or has been.
+type bulkView struct {
+	Kind, Title, Definition string
+	Entries                 []bulkEntry
+	Left                    []leftOut
+	Outcomes                []outcome
+	Approval                bool
+	Back                    string
+	Key                     string // begins the Idempotency-Keys: what is sent twice is done once
+	Outcome, Reason         string
+	Results                 []result
+	Good, Bad               int
+	Problem                 *problem
+}
+
+// bulkEntry is an entry that is decided with others.
+type bulkEntry struct {
+	entryForms
+	Item string // what the form sends back about it: what was shown of it here
+}
+
+// leftOut is an entry that was ticked and cannot be decided with the others.
+type leftOut struct {
+	entry
+	Why string
+}
+
+// result is what became of one of them.
+type result struct {
+	Saga, Path, Title string
+	Problem           *problem // nil: it was done
+	Note              string
+}
+
+// item is what the confirmation page says about an entry, as the form sends it back.
+type item struct{ saga, id, path, etag, shown, title string }
+
+func (i item) String() string {
+	return url.Values{"saga": {i.saga}, "id": {i.id}, "path": {i.path}, "etag": {i.etag}, "shown": {i.shown}, "title": {i.title}}.Encode()
+}
+
+func parseItem(text string) (item, bool) {
+	q, err := url.ParseQuery(text)
+	if err != nil {
+		return item{}, false
+	}
+	i := item{q.Get("saga"), q.Get("id"), q.Get("path"), q.Get("etag"), q.Get("shown"), q.Get("title")}
+	return i, i.saga != "" && i.path != ""
+}
+
+// confirmBulk serves POST /inbox/together: it shows what is about to be decided, and changes nothing.
+func confirmBulk(v *visit) error {
+	v.still = true
+	f := v.posted()
+	page := bulkView{Back: "/inbox?" + queryOf(f.Get("back"))}
+	list, left, err := v.picked(f)
+	if err != nil {
+		return err
+	}
+	page.Left = left
+	if len(list) == 0 {
+		return &problem{Status: http.StatusUnprocessableEntity, Title: "Nothing is ticked that still waits", Detail: "go back to the inbox, and tick entries of one kind and one definition"}
+	}
+	page.Kind, page.Definition, page.Approval = list[0].Kind, list[0].Definition, list[0].Kind == saga.InboxApproval
+	page.Title = kindTitles[page.Kind]
+	for _, e := range list {
+		forms := v.forms(e, page.Back, nil)
+		why := ""
+		switch {
+		case groupOf(e) != groupOf(list[0]):
+			why = "it is of another kind or definition than the first"
+		case e.Path == "" || forms.Budget():
+			why = "it is decided by itself"
+		case slices.ContainsFunc(forms.Fields(), func(f *control) bool { return f.Required }):
+			why = "its approval comes with data of its own"
+		case len(page.Entries) >= mostTogether:
+			why = "at most " + strconv.Itoa(mostTogether) + " are decided together"
+		}
+		if why != "" {
+			page.Left = append(page.Left, leftOut{e, why})
+			continue
+		}
+		page.Entries = append(page.Entries, bulkEntry{forms, item{e.Saga, e.ID, e.Path, e.ETag, e.ShownHash, e.Title}.String()})
+	}
+	page.Outcomes = common(page.Entries)
+	if page.Key, err = newKey(); err != nil {
+		return err
+	}
+	return v.render("inbox-together", "Decide together", page)
+}
+
+// picked reads the entries that were ticked, or those of a whole group, as they are now.
+func (v *visit) picked(f url.Values) (list []entry, left []leftOut, err error) {
+	if kind, definition, ok := strings.Cut(f.Get("group"), "/"); ok {
+		list, _, err = v.entries(inboxFilter{Kind: kind, Definition: definition}, "")
+		return list, nil, err
+	}
+	bySaga := map[string][]entry{}
+	for _, pick := range f["entry"] {
+		id, at, ok := strings.Cut(pick, "/")
+		if !ok || len(list) > mostTogether {
+			continue
+		}
+		of, seen := bySaga[id]
+		if !seen {
+			if of, _, err = v.entries(inboxFilter{Saga: id}, ""); err != nil {
+				return nil, nil, err
+			}
+			bySaga[id] = of
+		}
+		i := slices.IndexFunc(of, func(e entry) bool { return e.ID == at })
+		if i < 0 {
+			left = append(left, leftOut{entry{ID: at, Saga: id}, "it does not wait any more"})
+			continue
+		}
+		list = append(list, of[i])
+	}
+	return list, left, nil
+}
+
+// common are the outcomes that every entry can have.
+func common(entries []bulkEntry) []outcome {
+	if len(entries) == 0 {
+		return nil
+	}
+	var list []outcome
+	for _, o := range entries[0].Outcomes() {
+		if !slices.ContainsFunc(entries, func(e bulkEntry) bool { return !slices.Contains(e.Actions, o.Word) }) {
+			list = append(list, o)
+		}
+	}
+	return list
+}

@@ -1,0 +1,63 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"recourse/saga"
+)
+
+// runBulk serves POST /inbox/together/run: it decides one after another, and reports each.
+func runBulk(v *visit) error {
+	v.still = true
+	f := v.posted()
+	page := bulkView{Kind: f.Get("kind"), Definition: f.Get("definition"), Back: "/inbox?" + queryOf(f.Get("back")), Outcome: f.Get("outcome"), Reason: f.Get("reason")}
+	page.Title, page.Approval = kindTitles[page.Kind], page.Kind == saga.InboxApproval
+	if page.Outcome == "" || strings.TrimSpace(page.Reason) == "" {
+		return &problem{Status: http.StatusUnprocessableEntity, Title: "Say what, and why", Detail: "go back, choose what follows for all of them, and give a reason: it goes into each saga's journal. Nothing was decided."}
+	}
+	v.api.ctx = context.WithoutCancel(v.r.Context()) // all of them, even if the reader goes
+	for n, text := range f["item"] {
+		i, ok := parseItem(text)
+		if !ok || n >= mostTogether {
+			continue
+		}
+		r := v.decideOne(i, page, f.Get("key")+":"+i.id)
+		if r.Problem == nil {
+			page.Good++
+		} else {
+			page.Bad++
+		}
+		page.Results = append(page.Results, r)
+	}
+	return v.render("inbox-decided", "Decided together", page)
+}
+
+// decideOne decides one entry as the reader saw it: what has changed since is refused.
+func (v *visit) decideOne(i item, page bulkView, key string) result {
+	r := result{Saga: i.saga, Path: i.path, Title: i.title}
+	do, header := "resolve", http.Header{"Idempotency-Key": {key}}
+	body := map[string]any{"outcome": page.Outcome, "reason": page.Reason}
+	if page.Approval {
+		do, body = page.Outcome, map[string]any{"comment": page.Reason, "shown": i.shown}
+		if do != "approve" && do != "reject" {
+			r.Problem = &problem{Title: "An approval is approved or rejected"}
+			return r
+		}
+	} else {
+		header.Set("If-Match", `"`+i.etag+`"`)
+	}
+	answer, err := v.api.send(http.MethodPost, path("v1", "sagas", i.saga, "steps", i.path, do), body, header, nil)
+	switch {
+	case err != nil && !errors.As(err, &r.Problem):
+		r.Problem = &problem{Title: "It is not known whether it was done", Detail: err.Error()}
+	case err == nil && answer.status == http.StatusAccepted:
+		r.Note = "ordered; no node has read the order yet"
+	}
+	if p := r.Problem; p != nil && p.Status == http.StatusPreconditionFailed {
+		p.Title, p.Detail = "It has changed since you looked", "nothing was done: look at the saga"
+	}
+	return r
+}

@@ -1,0 +1,138 @@
+package ui
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// builder makes bars of a lane's records, in order.
+type builder struct {
+	lane *lane
+	end  time.Time
+}
+
+// outcomeGist is what a timeline tells of an outcome.
+type outcomeGist struct {
+	StatusCode int           `json:"status_code"`
+	Error      *saga.Failure `json:"error"`
+	Cost       string        `json:"cost"`
+	RetryAt    *saga.Time    `json:"retry_at"`
+	Then       saga.Then     `json:"then"`
+}
+
+func (b *builder) add(r journal.Record) {
+	_, query := saga.SplitQuery(r.Path)
+	switch r.Kind {
+	case journal.Intent:
+		b.intent(r, query)
+	case journal.Outcome:
+		b.outcome(r, query)
+	case journal.Skipped:
+		b.lane.bars = append(b.lane.bars, bar{stretch: stretch{r.At, r.At}, what: "skipped", point: true, said: []string{"skipped: its `when` is false"}})
+	case journal.Woke:
+		b.close(r.At)
+	case journal.Operator:
+		var d saga.OrderData
+		if json.Unmarshal(r.Data, &d) == nil && d.Rejected == nil {
+			b.close(r.At)
+		}
+	case journal.Decided:
+		b.decided(r)
+	}
+}
+
+func (b *builder) intent(r journal.Record, query bool) {
+	b.close(r.At)
+	one := bar{stretch: stretch{from: r.At}, what: "running", attempt: r.Attempt, query: query, open: true}
+	if r.Attempt == 0 {
+		one.what, one.said = "wait", []string{"waits"}
+		var d saga.IntentData
+		if json.Unmarshal(r.Data, &d) == nil {
+			switch {
+			case d.Awaited != nil && d.Awaited.Approval != nil:
+				one.what, one.said = "person", []string{"asks for an approval"}
+			case d.Awaited != nil:
+				one.said = []string{"waits for the signal " + d.Awaited.Signal}
+			case d.WakeAt != nil:
+				one.said = []string{"sleeps until " + clock(d.WakeAt.Time)}
+			}
+		}
+	} else if r.Key != "" {
+		one.said = append(one.said, "key "+r.Key)
+	}
+	b.lane.bars = append(b.lane.bars, one)
+}
+
+func (b *builder) outcome(r journal.Record, query bool) {
+	var d outcomeGist
+	_ = json.Unmarshal(r.Data, &d) // what cannot be read has its class all the same
+	if r.Attempt == 0 {
+		if !b.close(r.At) || r.Class != journal.Succeeded {
+			b.lane.bars = append(b.lane.bars, bar{stretch: stretch{r.At, r.At}, what: string(r.Class), point: true, said: gist(d)})
+		}
+		return
+	}
+	for i := len(b.lane.bars) - 1; i >= 0; i-- {
+		one := &b.lane.bars[i]
+		if one.attempt == r.Attempt && one.query == query && one.open {
+			one.what, one.open, one.to = string(r.Class), false, r.At
+			one.said = append(one.said, gist(d)...)
+			break
+		}
+	}
+	switch d.Then {
+	case saga.ThenRetry, saga.ThenVerify:
+		if d.RetryAt != nil && d.RetryAt.After(r.At) {
+			b.wait("backoff", r.At, "waits until "+clock(d.RetryAt.Time))
+		}
+	case saga.ThenAsk, saga.ThenHold, saga.ThenStick:
+		b.wait("person", r.At, "waits for a person")
+	}
+}
+
+func (b *builder) decided(r journal.Record) {
+	var d saga.DecidedData
+	_ = json.Unmarshal(r.Data, &d) // what cannot be read ends what was waited for
+	b.close(r.At)
+	switch {
+	case d.Enter, d.Branch != nil && *d.Branch >= 0:
+		b.lane.bars = append(b.lane.bars, bar{stretch: stretch{from: r.At}, what: "block", open: true, said: []string{"its steps run"}})
+	case d.Then == saga.ThenAsk, d.Then == saga.ThenHold, d.Then == saga.ThenStick:
+		b.wait("person", r.At, "waits for a person")
+	}
+}
+
+func (b *builder) wait(what string, from time.Time, said string) {
+	b.lane.bars = append(b.lane.bars, bar{stretch: stretch{from: from}, what: what, open: true, said: []string{said}})
+}
+
+// close ends what is waited for, and says whether anything was. Attempts end by their outcomes.
+func (b *builder) close(at time.Time) (any bool) {
+	for i := range b.lane.bars {
+		if one := &b.lane.bars[i]; one.open && one.attempt == 0 {
+			one.open, one.to, any = false, at, true
+		}
+	}
+	return any
+}
+
+// gist tells an outcome in a few lines.
+func gist(d outcomeGist) (said []string) {
+	if d.StatusCode > 0 {
+		said = append(said, "HTTP "+itoa(d.StatusCode))
+	}
+	if d.Error != nil {
+		said = append(said, cut(160, d.Error.Error()))
+	}
+	if strings.Trim(d.Cost, "0.") != "" {
+		said = append(said, "cost "+d.Cost)
+	}
+	return said
+}
+
+// clock is a time as titles write it.
+func clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000") + " UTC" }

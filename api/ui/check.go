@@ -1,0 +1,120 @@
+package ui
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"recourse/saga"
+	"recourse/saga/expr"
+)
+
+// check is a way to look on the other side whether a request took effect.
+type check struct {
+	Says    string // what the answer means
+	Request string // METHOD url
+	Curl    string // a line for a shell, with $NAME for each secret; "" if there is none
+}
+
+// checks says how to find out what became of an entry's request: by the definition's own status query, else by a look at
+// the address that the request was sent to. Nothing that it offers can change anything on the other side.
+func (v *visit) checks(e entry) []check {
+	if e.Request == nil || !strings.HasPrefix(e.Request.URL, "http") || e.Kind == saga.InboxApproval || e.Kind == saga.InboxBudget {
+		return nil
+	}
+	if c := v.verification(e); c != nil {
+		return []check{*c}
+	}
+	look := saga.Request{Method: http.MethodGet, URL: e.Request.URL, Headers: map[string]string{}}
+	for name, value := range e.Request.Headers {
+		if len(expr.SealedNames(value)) > 0 {
+			look.Headers[name] = value
+		}
+	}
+	return []check{{Says: "The definition has no status query. If the other side lists what it has under the same address, look there for the key " + e.Key + ", or for what the request would have made.",
+		Request: "GET " + e.Request.URL, Curl: curl(look)}}
+}
+
+// verification is the status query of an entry's step as it would be sent; nil if the step has none. What its templates
+// read beside the input, the variables and the key is not known here: then it is shown as it is written.
+func (v *visit) verification(e entry) *check {
+	var view saga.View
+	if _, err := v.api.get(path("v1", "sagas", e.Saga), &view); err != nil {
+		return nil
+	}
+	def, err := v.cfg.Definitions.Definition(v.r.Context(), view.Definition, versionNumber(view.Version))
+	if err != nil {
+		return nil
+	}
+	step := def.Step(e.Path)
+	if step == nil || step.InDoubt.Verify == nil || e.Way == "undo" {
+		return nil
+	}
+	query := step.InDoubt.Verify
+	c := check{Says: "The definition's own status query"}
+	if query.Found != nil {
+		c.Says += ": it did happen if " + query.Found.Source()
+	}
+	if call, ok := query.Call.Body.(saga.Call); ok {
+		if r, err := call.Request(v.known(e, def, view)); err == nil {
+			c.Request, c.Curl = r.Method+" "+r.URL, curl(r)
+			return &c
+		}
+	}
+	c.Request = strings.ReplaceAll(outlineOf(def.Source).steps[step.ID].verify, "${key}", e.Key)
+	if c.Request == "" {
+		return nil
+	}
+	return &c
+}
+
+// known is what is known here of what a step's templates read.
+func (v *visit) known(e entry, def *saga.Definition, view saga.View) expr.Env {
+	vars := map[string]any{}
+	for _, d := range def.Vars {
+		vars[d.Name] = d.Value
+	}
+	if first, err := v.records(e.Saga, 0, 1); err == nil && len(first) == 1 {
+		var started saga.StartedData
+		if json.Unmarshal(first[0].Data, &started) == nil {
+			for name, value := range started.Vars {
+				vars[name] = expr.Raw(value)
+			}
+		}
+	}
+	return expr.MapEnv{"input": expr.Raw(view.Input), "vars": vars, "key": e.Key}
+}
+
+// curl writes a read as a line for a shell. Secrets are variables of the shell.
+func curl(r saga.Request) string {
+	line := "curl -sS "
+	if r.Method == http.MethodHead {
+		line = "curl -sSI "
+	}
+	line += inShell(r.URL)
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		line += " -H " + inShell(name+": "+r.Headers[name])
+	}
+	return line
+}
+
+// inShell quotes sealed text for a shell, ${secrets.NAME} as "$NAME".
+func inShell(sealed string) string {
+	const open = "\x00" // neither addresses nor headers have it
+	text, err := expr.Unseal(strings.ReplaceAll(sealed, open, ""), func(name string) (string, error) { return open + name + open, nil }, func(s string) string { return s })
+	if err != nil {
+		return "'" + strings.ReplaceAll(sealed, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for i, part := range strings.Split(text, open) {
+		switch {
+		case i%2 == 1:
+			b.WriteString(`"$` + part + `"`)
+		case part != "":
+			b.WriteString("'" + strings.ReplaceAll(part, "'", `'\''`) + "'")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,189 @@
+package ui
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// control is an entry of a form that is made of a JSON Schema.
+type control struct {
+	Name     string // in the form
+	Pointer  string // of the value that it is for, as the API's findings have it
+	Label    string
+	Kind     string // text, number, bool, enum, date, email, url, json, group
+	Value    string // as typed
+	Required bool
+	Hints    []string // what the schema says of the value
+	About    string   // the schema's description
+	Options  []option // of an enum
+	Default  string
+	Fields   []*control // of a group
+	Wrong    []string   // what is wrong with it
+}
+
+// option is one of the values of an enum; Value is its JSON.
+type option struct{ Value, Title string }
+
+// schema is as much of JSON Schema as a form can show.
+type schema struct {
+	Type        json.RawMessage            `json:"type"`
+	Properties  map[string]json.RawMessage `json:"properties"`
+	Required    []string                   `json:"required"`
+	Default     json.RawMessage            `json:"default"`
+	Description string                     `json:"description"`
+	Title       string                     `json:"title"`
+	Enum        []json.RawMessage          `json:"enum"`
+	Const       json.RawMessage            `json:"const"`
+	Format      string                     `json:"format"`
+	Pattern     string                     `json:"pattern"`
+	Minimum     json.Number                `json:"minimum"`
+	Maximum     json.Number                `json:"maximum"`
+	Above       json.RawMessage            `json:"exclusiveMinimum"`
+	Below       json.RawMessage            `json:"exclusiveMaximum"`
+	MultipleOf  json.Number                `json:"multipleOf"`
+	MinLength   json.Number                `json:"minLength"`
+	MaxLength   json.Number                `json:"maxLength"`
+}
+
+// types are the schema's, without null, and whether null is one.
+func (s *schema) types() (list []string, null bool) {
+	var one string
+	if json.Unmarshal(s.Type, &one) == nil {
+		list = []string{one}
+	} else {
+		_ = json.Unmarshal(s.Type, &list) // what is neither says nothing
+	}
+	null = slices.Contains(list, "null")
+	return slices.DeleteFunc(list, func(t string) bool { return t == "null" }), null
+}
+
+// formOf makes a form of a schema. A schema that is not an object's is one field of JSON. names sorts an
+// object's fields; nil: by name.
+func formOf(doc json.RawMessage, pointer string, names func(list []string, path ...string)) []*control {
+	var s schema
+	if len(doc) == 0 || json.Unmarshal(doc, &s) != nil {
+		return []*control{{Name: pointer, Pointer: pointer, Label: titleOf(pointer), Kind: "json"}}
+	}
+	if t, _ := s.types(); !slices.Equal(t, []string{"object"}) || len(s.Properties) == 0 {
+		f := controlOf(&s, pointer, titleOf(pointer), true)
+		f.Kind = "json"
+		return []*control{f}
+	}
+	if names == nil {
+		names = func([]string, ...string) {}
+	}
+	return controlsOf(&s, pointer, names)
+}
+
+// titleOf is the label of a document as a whole: Input, Data.
+func titleOf(pointer string) string {
+	return strings.ToUpper(pointer[1:2]) + pointer[2:]
+}
+
+func controlsOf(s *schema, pointer string, names func(list []string, path ...string), path ...string) []*control {
+	list := slices.Sorted(maps.Keys(s.Properties))
+	names(list, path...)
+	var fields []*control
+	for _, name := range list {
+		var inner schema
+		_ = json.Unmarshal(s.Properties[name], &inner) // `true` allows anything
+		f := controlOf(&inner, pointer+"/"+escapePointer(name), name, slices.Contains(s.Required, name))
+		if f.Kind == "group" && len(path) > 0 { // one level is enough for a form
+			f.Kind, f.Hints = "json", append(f.Hints, "JSON: object")
+		}
+		if f.Kind == "group" {
+			f.Fields = controlsOf(&inner, f.Pointer, names, append(slices.Clone(path), name)...)
+			for _, part := range f.Fields {
+				if part.Required && !f.Required { // only if the group is filled in at all
+					part.Required, part.Hints = false, append(part.Hints, "required with the others")
+				}
+			}
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+func escapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func controlOf(s *schema, pointer, name string, required bool) *control {
+	f := &control{Name: pointer, Pointer: pointer, Label: name, Kind: "json", Required: required, About: s.Description}
+	types, null := s.types()
+	f.Required = required && !null
+	if s.Title != "" {
+		f.Label = s.Title
+	}
+	if len(s.Default) > 0 {
+		f.Default, f.Required = cut(60, shown(s.Default)), false
+	}
+	switch {
+	case len(s.Enum) > 0:
+		f.Kind = "enum"
+		for _, v := range s.Enum {
+			f.Options = append(f.Options, option{string(v), shown(v)})
+		}
+	case len(s.Const) > 0:
+		f.Kind, f.Options = "enum", []option{{string(s.Const), shown(s.Const)}}
+	case len(types) != 1:
+	case types[0] == "string":
+		f.Kind = map[string]string{"date": "date", "email": "email", "uri": "url"}[s.Format]
+		if f.Kind == "" {
+			f.Kind = "text"
+		}
+	case types[0] == "integer", types[0] == "number":
+		f.Kind = "number"
+	case types[0] == "boolean":
+		f.Kind = "bool"
+	case types[0] == "object" && len(s.Properties) > 0:
+		f.Kind = "group"
+	}
+	f.hint(s, types)
+	return f
+}
+
+// hint says in words what the schema asks for.
+func (f *control) hint(s *schema, types []string) {
+	say := func(text, value string) {
+		if value != "" && value != "null" {
+			f.Hints = append(f.Hints, text+value)
+		}
+	}
+	switch {
+	case f.Kind == "number":
+		f.Hints = append(f.Hints, types[0])
+	case f.Kind == "json" && len(types) > 0:
+		f.Hints = append(f.Hints, "JSON: "+strings.Join(types, " or "))
+	case f.Kind == "json":
+		f.Hints = append(f.Hints, "JSON")
+	}
+	if f.Kind == "text" {
+		say("", strings.Replace(s.Format, "date-time", "a time such as 2026-01-31T09:30:00Z", 1))
+	}
+	say("at least ", s.Minimum.String())
+	say("more than ", string(s.Above))
+	say("at most ", s.Maximum.String())
+	say("less than ", string(s.Below))
+	say("a multiple of ", s.MultipleOf.String())
+	say("characters, at least: ", s.MinLength.String())
+	say("characters, at most: ", s.MaxLength.String())
+	say("like ", s.Pattern)
+	say("default ", f.Default)
+}
+
+// Help is what is to be known about the value, in a line.
+func (f *control) Help() string {
+	return strings.Join(append(slices.DeleteFunc([]string{f.About}, func(s string) bool { return s == "" }), f.Hints...), "; ")
+}
+
+// shown writes a JSON value for people: a text without its quotes.
+func shown(doc json.RawMessage) string {
+	var s string
+	if json.Unmarshal(doc, &s) == nil && len(doc) > 0 && doc[0] == '"' {
+		return s
+	}
+	return string(doc)
+}

@@ -1,0 +1,33 @@
+package ui
+
+import "net/url"
+
+// diffView is what has changed between two versions.
+type diffView struct {
+	Name     string
+	From, To document
+	Lines    []diffLine
+	Versions []document
+}
+
+// showDiff serves GET /definitions/{name}/diff?from=v1&to=v2.
+func showDiff(v *visit) error {
+	v.still = true
+	name, q := v.r.PathValue("name"), v.r.URL.Query()
+	if q.Get("from") == "" || q.Get("to") == "" {
+		return &problem{Status: 400, Title: "Which versions?", Detail: "name two of them: /definitions/" + url.PathEscape(name) + "/diff?from=v1&to=v2"}
+	}
+	page := diffView{Name: name}
+	var err error
+	if page.From, _, err = v.document("definitions", name, q.Get("from")); err != nil {
+		return err
+	}
+	if page.To, _, err = v.document("definitions", name, q.Get("to")); err != nil {
+		return err
+	}
+	if page.Versions, _, err = v.versions("definitions", name); err != nil {
+		return err
+	}
+	page.Lines = diff(page.From.Source, page.To.Source)
+	return v.render("definition-diff", name+" "+page.From.Version+" → "+page.To.Version, page)
+}

@@ -1,0 +1,152 @@
+package ui
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"recourse/retry"
+	"recourse/saga"
+)
+
+// fact is a line of a list of facts.
+type fact struct{ Name, Text string }
+
+// effort is how often a step is tried, and what that may cost.
+type effort struct {
+	Path, Kind          string
+	Tries, Timeout      string
+	InDoubt, Cost, Undo string
+}
+
+// mostEfforts bounds the table of efforts.
+const mostEfforts = 300
+
+// factsOf says what holds for a saga as a whole.
+func factsOf(def *saga.Definition) []fact {
+	var list []fact
+	add := func(name, text string) {
+		if text != "" {
+			list = append(list, fact{name, text})
+		}
+	}
+	add("Budget", limitsOf(def.Budget))
+	if def.Timeout > 0 {
+		add("Time-out", took(def.Timeout)+" for the whole saga; past it, it is cancelled and undone")
+	}
+	if def.Unique != nil {
+		add("One at a time", "only one saga with the same value of `unique` is under way")
+	}
+	if def.Stop {
+		add("On failure", "it stops: nothing is undone")
+	}
+	if def.Checkpoint != "" && def.Checkpoint != saga.CheckpointStep {
+		add("Checkpoint", string(def.Checkpoint))
+	}
+	switch {
+	case def.Retention == saga.Forever:
+		add("Kept", "for ever")
+	case def.Retention > 0:
+		add("Kept", took(def.Retention)+" after its end")
+	}
+	add("Secrets", strings.Join(def.Secrets, ", "))
+	add("Variables", strings.Join(def.VarsUsed, ", "))
+	return list
+}
+
+func limitsOf(b *saga.Budget) string {
+	if b == nil {
+		return ""
+	}
+	var limits []string
+	if b.Amount != nil {
+		limits = append(limits, b.Amount.String())
+	}
+	if b.Tokens > 0 {
+		limits = append(limits, strconv.FormatInt(b.Tokens, 10)+" tokens")
+	}
+	text := strings.Join(limits, " and ")
+	if b.Ask {
+		return text + "; what does not fit waits in the inbox for a raise"
+	}
+	return text + "; what does not fit fails"
+}
+
+func triggersOf(def *saga.Definition) []fact {
+	var list []fact
+	for _, t := range def.Triggers {
+		f := fact{Name: "event", Text: t.Event}
+		if t.Cron != nil {
+			f = fact{Name: "cron", Text: t.Cron.Spec + " (" + t.Cron.Zone.String() + ")"}
+		}
+		if t.If != nil {
+			f.Text += ", if " + t.If.Source()
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// effortsOf lists the steps that reach out, in their order.
+func effortsOf(def *saga.Definition) []effort {
+	var list []effort
+	var walk func(steps []*saga.Step)
+	walk = func(steps []*saga.Step) {
+		for _, s := range steps {
+			if _, ok := s.Body.(saga.Call); ok && len(list) < mostEfforts {
+				e := effort{Path: s.ID, Kind: kindOf(s), Tries: triesOf(s.Retry), InDoubt: doubtOf(s), Cost: costOf(s.Cost)}
+				if s.Timeout > 0 {
+					e.Timeout = took(s.Timeout)
+				}
+				if s.Compensate != nil {
+					e.Undo = triesOf(s.Compensate.Retry)
+				}
+				list = append(list, e)
+			}
+			if b, ok := s.Body.(saga.Block); ok {
+				for _, inner := range b.Lists() {
+					walk(inner)
+				}
+			}
+		}
+	}
+	walk(def.Steps)
+	walk(def.Finally)
+	return list
+}
+
+func triesOf(p retry.Policy) string {
+	switch p.Attempts {
+	case 0:
+		return "for ever, up to " + took(p.Max) + " apart"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times, from %s up to %s apart", p.Attempts, took(max(p.Initial, time.Millisecond)), took(p.Max))
+}
+
+func doubtOf(s *saga.Step) string {
+	if c, ok := s.Body.(saga.Call); ok && c.ReadOnly() {
+		return "never"
+	}
+	switch s.InDoubt.Policy {
+	case saga.Ask:
+		return "asks a person"
+	case saga.Fail:
+		return "ends in doubt"
+	case saga.VerifyIt:
+		return "asks the other side, else " + map[saga.Policy]string{saga.Ask: "a person", saga.Fail: "it ends in doubt", saga.RetrySame: "sends it again"}[s.InDoubt.Otherwise]
+	}
+	return "sends it again, with the same key"
+}
+
+func costOf(c saga.Cost) string {
+	switch {
+	case c.Fixed != nil:
+		return c.Fixed.String()
+	case c.Reserve != nil:
+		return "up to " + c.Reserve.String()
+	}
+	return ""
+}

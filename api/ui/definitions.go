@@ -1,0 +1,107 @@
+package ui
+
+import (
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+
+	"recourse/saga"
+)
+
+// document is a version of a definition, or of an action, as the API has it.
+type document struct {
+	Name      string         `json:"name"`
+	Version   string         `json:"version"`
+	SHA256    string         `json:"sha256"`
+	CreatedAt saga.Time      `json:"created_at"`
+	Archived  bool           `json:"archived"`
+	Warnings  []saga.Finding `json:"warnings"`
+	Source    string         `json:"source"`
+}
+
+// Number is the version without its v; 0 if it is none.
+func (d document) Number() int { return versionNumber(d.Version) }
+
+// definitionsView is the list of definitions, or of actions.
+type definitionsView struct {
+	Actions bool // the tab
+	Rows    []definitionRow
+	Next    string // the address of the next page, "" for none
+	First   string
+	Gone    []definitionRow // archived ones whose sagas are under way
+}
+
+type definitionRow struct {
+	document
+	Live     int64 // sagas under way
+	Warnings int
+	Unusable bool // this server cannot compile it
+}
+
+// showDefinitions serves GET /definitions.
+func showDefinitions(v *visit) error {
+	q := v.r.URL.Query()
+	page := definitionsView{Actions: q.Get("tab") == "actions"}
+	what, own := "definitions", url.Values{}
+	if page.Actions {
+		what = "actions"
+		own.Set("tab", what)
+	}
+	ask := url.Values{"limit": {"50"}}
+	if cursor := q.Get("cursor"); cursor != "" {
+		ask.Set("cursor", cursor)
+		page.First = "/definitions?" + own.Encode()
+	}
+	var list struct {
+		Data []document `json:"data"`
+		Next string     `json:"next_cursor"`
+	}
+	if _, err := v.api.get("/v1/"+what+"?"+ask.Encode(), &list); err != nil {
+		return err
+	}
+	if list.Next != "" {
+		own.Set("cursor", list.Next)
+		page.Next = "/definitions?" + own.Encode()
+	}
+	live := map[string]int64{}
+	if !page.Actions {
+		var err error
+		if live, err = v.live(); err != nil {
+			return err
+		}
+	}
+	for _, d := range list.Data {
+		row := definitionRow{document: d, Live: live[d.Name]}
+		if !page.Actions {
+			def, err := v.cfg.Definitions.Definition(v.r.Context(), d.Name, d.Number())
+			switch {
+			case errors.Is(err, saga.ErrUnusable):
+				row.Unusable = true
+			case err != nil:
+				return err
+			default:
+				row.Warnings = len(def.Warnings)
+			}
+		}
+		delete(live, d.Name)
+		page.Rows = append(page.Rows, row)
+	}
+	if page.First == "" && page.Next == "" {
+		for _, name := range slices.Sorted(maps.Keys(live)) {
+			page.Gone = append(page.Gone, definitionRow{document: document{Name: name, Archived: true}, Live: live[name]})
+		}
+	}
+	return v.render("definitions", "Definitions", page)
+}
+
+// live counts the sagas under way of each definition.
+func (v *visit) live() (map[string]int64, error) {
+	var stats struct {
+		Live map[string]int64 `json:"live"`
+	}
+	if _, err := v.api.get("/v1/stats", &stats); err != nil {
+		return nil, err
+	}
+	return stats.Live, nil
+}

@@ -1,0 +1,138 @@
+package ui
+
+import "strings"
+
+// diffLine is a line of a diff: it stays (" "), goes ("-") or comes ("+").
+type diffLine struct {
+	Mark     string
+	Text     string
+	Old, New int // line numbers; 0: not on that side
+}
+
+// skipMark marks a line that stands for unchanged ones that are left out.
+const skipMark = "…"
+
+// Bounds of a diff: beyond mostCells the parts that differ are shown whole, one after the other.
+const (
+	mostCells = 4_000_000
+	around    = 3 // unchanged lines that are shown around a change
+)
+
+// diff compares two texts line by line: the longest common subsequence stays. nil: they are the same.
+func diff(old, new string) []diffLine {
+	a, b := splitLines(old), splitLines(new)
+	head := 0
+	for head < len(a) && head < len(b) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	if head == len(a) && head == len(b) {
+		return nil
+	}
+	d := &differ{}
+	for i := range head {
+		d.add(" ", a[i])
+	}
+	d.middle(a[head:len(a)-tail], b[head:len(b)-tail])
+	for _, text := range a[len(a)-tail:] {
+		d.add(" ", text)
+	}
+	return onlyNear(d.lines)
+}
+
+// splitLines are a text's lines; a line break at its end ends the last one.
+func splitLines(text string) []string {
+	text = strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+type differ struct {
+	lines    []diffLine
+	old, new int
+}
+
+func (d *differ) add(mark, text string) {
+	l := diffLine{Mark: mark, Text: text}
+	if mark != "+" {
+		d.old++
+		l.Old = d.old
+	}
+	if mark != "-" {
+		d.new++
+		l.New = d.new
+	}
+	d.lines = append(d.lines, l)
+}
+
+// middle compares what neither begins nor ends alike, by the table of the lengths of common subsequences.
+func (d *differ) middle(a, b []string) {
+	i, j := 0, 0
+	if len(a)*len(b) <= mostCells {
+		width := len(b) + 1
+		common := make([]int32, (len(a)+1)*width) // of a[i:] and b[j:]
+		for i := len(a) - 1; i >= 0; i-- {
+			for j := len(b) - 1; j >= 0; j-- {
+				if a[i] == b[j] {
+					common[i*width+j] = common[(i+1)*width+j+1] + 1
+				} else {
+					common[i*width+j] = max(common[(i+1)*width+j], common[i*width+j+1])
+				}
+			}
+		}
+		for i < len(a) && j < len(b) {
+			switch {
+			case a[i] == b[j]:
+				d.add(" ", a[i])
+				i, j = i+1, j+1
+			case common[(i+1)*width+j] >= common[i*width+j+1]:
+				d.add("-", a[i])
+				i++
+			default:
+				d.add("+", b[j])
+				j++
+			}
+		}
+	}
+	for ; i < len(a); i++ {
+		d.add("-", a[i])
+	}
+	for ; j < len(b); j++ {
+		d.add("+", b[j])
+	}
+}
+
+// onlyNear leaves out unchanged lines that are far from a change.
+func onlyNear(lines []diffLine) []diffLine {
+	keep := make([]bool, len(lines))
+	for i, l := range lines {
+		if l.Mark == " " {
+			continue
+		}
+		for k := max(0, i-around); k <= min(len(lines)-1, i+around); k++ {
+			keep[k] = true
+		}
+	}
+	var out []diffLine
+	for i := 0; i < len(lines); i++ {
+		if keep[i] {
+			out = append(out, lines[i])
+			continue
+		}
+		from := i
+		for i+1 < len(lines) && !keep[i+1] {
+			i++
+		}
+		if from == i { // as long as what would stand for it
+			out = append(out, lines[i])
+			continue
+		}
+		out = append(out, diffLine{Mark: skipMark, Text: plural(i-from+1, "line is", "lines are") + " the same"})
+	}
+	return out
+}

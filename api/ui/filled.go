@@ -1,0 +1,110 @@
+package ui
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// fill takes what was typed into the fields.
+func fill(fields []*control, form url.Values) {
+	for _, f := range fields {
+		f.Value = form.Get(f.Name)
+		fill(f.Fields, form)
+	}
+}
+
+func unescapePointer(token string) string {
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+}
+
+var numberForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+// documentOf is what was typed into a form as a whole, nil for nothing; ok is false if a field holds no JSON where it must.
+func documentOf(fields []*control) (doc json.RawMessage, ok bool) {
+	if len(fields) == 1 && strings.Count(fields[0].Pointer, "/") == 1 {
+		return fields[0].json()
+	}
+	return objectOf(fields)
+}
+
+// objectOf is the JSON object of what was typed. What was left empty is left out, so that defaults apply and what is
+// missing is told by the API. Numbers are kept as they were written. ok is false if a field holds no JSON where it must.
+func objectOf(fields []*control) (doc json.RawMessage, ok bool) {
+	var b strings.Builder
+	ok = true
+	for _, f := range fields {
+		v, fine := f.json()
+		ok = ok && fine
+		if v == nil {
+			continue
+		}
+		b.WriteByte(',')
+		b.Write(quoted(unescapePointer(f.Pointer[strings.LastIndexByte(f.Pointer, '/')+1:])))
+		b.WriteByte(':')
+		b.Write(v)
+	}
+	return json.RawMessage("{" + strings.TrimPrefix(b.String(), ",") + "}"), ok
+}
+
+// json is the value of a field, nil for none.
+func (f *control) json() (v json.RawMessage, ok bool) {
+	typed := strings.TrimSpace(f.Value)
+	switch {
+	case f.Kind == "group":
+		v, ok = objectOf(f.Fields)
+		if string(v) == "{}" && !f.Required {
+			return nil, ok
+		}
+		return v, ok
+	case f.Value == "" || typed == "" && f.Kind != "text":
+		return nil, true
+	case f.Kind == "number" && numberForm.MatchString(typed), f.Kind == "bool" && (typed == "true" || typed == "false"), f.Kind == "enum" && json.Valid([]byte(typed)):
+		return json.RawMessage(typed), true
+	case f.Kind == "json":
+		if !json.Valid([]byte(typed)) {
+			f.Wrong = append(f.Wrong, `this is not JSON: texts stand in double quotes, as in ["a", "b"]`)
+			return nil, false
+		}
+		return json.RawMessage(typed), true
+	}
+	return quoted(f.Value), true // a number that is none: the API says so
+}
+
+// quoted is a text as JSON.
+func quoted(s string) json.RawMessage {
+	b, _ := journal.Encode(s) // never fails: bytes that are no UTF-8 become U+FFFD
+	return b
+}
+
+// blame puts what the API has found wrong beside the fields that it is about, and returns the rest.
+func blame(fields []*control, found []saga.Finding) (rest []saga.Finding) {
+	for _, w := range found {
+		if !blameOne(fields, w) {
+			rest = append(rest, w)
+		}
+	}
+	return rest
+}
+
+func blameOne(fields []*control, w saga.Finding) bool {
+	for _, f := range fields {
+		if w.Pointer != f.Pointer && !strings.HasPrefix(w.Pointer, f.Pointer+"/") {
+			continue
+		}
+		if blameOne(f.Fields, w) {
+			return true
+		}
+		detail := w.Detail
+		if below := strings.TrimPrefix(w.Pointer, f.Pointer); below != "" {
+			detail = below + ": " + detail
+		}
+		f.Wrong = append(f.Wrong, detail)
+		return true
+	}
+	return false
+}

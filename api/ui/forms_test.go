@@ -1,0 +1,184 @@
+package ui
+
+import (
+	"html"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/api"
+	"recourse/examples/world"
+	"recourse/saga"
+)
+
+const charge = `saga: charge
+input: {amount: integer, note: string?}
+budget: 5.00 EUR
+steps:
+  - id: reserve
+    http: POST ${vars.things}
+    body: {n: "${input.amount}"}
+    cost: 0.10 EUR
+    compensate: {http: "DELETE ${vars.things}/${output.id}"}
+  - id: charge
+    http: POST ${vars.things}
+    body: {amount: "${input.amount}", note: "${input.note}"}
+    cost: 0.25 EUR
+    in_doubt: ask
+    compensate: {http: "DELETE ${vars.things}/${output.id}"}
+`
+
+const approval = `saga: approval
+input: {amount: integer}
+steps:
+  - id: ok
+    approval:
+      title: Pay ${input.amount} EUR?
+      show: {amount: "${input.amount}", to: "Ada & <script>alert(1)</script>"}
+      form: {limit: integer, note: "string?", kind: "string = plain", fast: "boolean?"}
+  - id: last
+    set: {limit: "${steps.ok.output.data.limit}"}
+output: ${steps.ok.output.data}
+`
+
+// lose has the world keep the answer to the nth request to create a thing for itself.
+func (x *site) lose(skip int) {
+	x.t.Helper()
+	if err := x.world.AddFault(world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/things"}, Skip: skip, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z_]+)" value="([^"]*)">`)
+
+// hidden reads the hidden inputs of the form that posts to an address.
+func (a *answer) hidden(action string) (pairs []string) {
+	a.t.Helper()
+	_, form, ok := strings.Cut(a.body, `action="`+html.EscapeString(action)+`"`)
+	if !ok {
+		a.t.Fatalf("no form posts to %s:\n%s", action, a.body)
+	}
+	form, _, _ = strings.Cut(form, "</form>")
+	for _, m := range hidden.FindAllStringSubmatch(form, -1) {
+		pairs = append(pairs, m[1], html.UnescapeString(m[2]))
+	}
+	return pairs
+}
+
+// key makes an API key of a role and has the site's browser sign in with it.
+func (x *site) key(name, role string) {
+	x.t.Helper()
+	k, secret, err := api.NewKey(name, role)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if err := x.store.AddKey(x.t.Context(), k); err != nil {
+		x.t.Fatal(err)
+	}
+	x.secret = secret
+	x.post("/sign-in", "key", secret, "to", "/").want(303)
+}
+
+func TestResolve(t *testing.T) {
+	x := newSite(t)
+	x.publish(charge)
+	x.lose(1)
+	id := x.start("charge", `{"amount": 3, "note": "<b>x</b>"}`)
+	x.becomes(id, saga.Stuck)
+	at := "/sagas/" + id
+	to := at + "/steps/charge/resolve"
+	a := x.page(at).want(200).has("It is not known whether step charge has happened", "POST http", "It did happen", "&lt;b&gt;x&lt;/b&gt;", "Resolve the step").
+		lacks("<b>x</b>")
+	fields := a.hidden(to)
+
+	// What is refused is shown with what was typed, and changes nothing.
+	x.post(to, append(fields, "outcome", "succeeded", "output", `{"id":`, "reason", "seen on the account")...).want(422).
+		has("This is no JSON", "seen on the account", `value="succeeded" required checked`, " open>")
+	x.post(to, append(fields, "outcome", "succeeded")...).want(422).has("say why")
+	x.post(to, append(fields, "outcome", "compensated", "new_key", "1", "reason", "no")...).want(422).has("new_key goes with the outcome retry")
+	x.post(to, "etag", "1", "outcome", "failed", "reason", "from an old page").want(412).has("The saga has changed since you looked", "from an old page")
+	x.post(at+"/steps/nothing/resolve", append(fields, "outcome", "failed", "reason", "no")...).want(404)
+	x.becomes(id, saga.Stuck)
+
+	done := x.post(to, append(fields, "outcome", "succeeded", "output", `{"id": "th_7"}`, "reason", "seen on the account", "back", "/inbox")...).want(303)
+	if got := done.header.Get("Location"); got != at+"?done=Step+charge+is+resolved+as+succeeded." {
+		t.Errorf("sent to %s", got)
+	}
+	x.becomes(id, saga.Succeeded)
+	x.post(to, append(fields, "outcome", "failed", "reason", "late")...).want(409).has("ended as succeeded")
+}
+
+func TestResolveReturns(t *testing.T) {
+	x := newSite(t)
+	for back, want := range map[string]string{"/inbox?kind=stuck": "/inbox?done=Step+charge+is+resolved+as+failed.&kind=stuck", "//evil.example": "", "https://evil.example/": ""} {
+		x.world.ClearFaults()
+		x.publish(charge)
+		x.lose(1)
+		id := x.start("charge", `{"amount": 3, "note": "x"}`)
+		x.becomes(id, saga.Stuck)
+		to := "/sagas/" + id + "/steps/charge/resolve"
+		if want == "" {
+			want = "/sagas/" + id + "?done=Step+charge+is+resolved+as+failed."
+		}
+		etag := x.page("/sagas/" + id).hidden(to)[1]
+		if got := x.post(to, "etag", etag, "back", back, "outcome", "failed", "reason", "not there").want(303).header.Get("Location"); got != want {
+			t.Errorf("sent to %s, want %s", got, want)
+		}
+		x.becomes(id, saga.Compensated)
+	}
+}
+
+func TestApprove(t *testing.T) {
+	x := newSite(t)
+	x.publish(approval)
+	id := x.start("approval", `{"amount": 12}`)
+	at := "/sagas/" + id
+	to := at + "/steps/ok/approve"
+	x.until("the approval is asked for", func() bool { return len(x.saga(id).Open) > 0 })
+	a := x.page(at).want(200).has("Pay 12 EUR?", "Ada &amp; &lt;script&gt;alert(1)&lt;/script&gt;", `name="/data/limit"`, "default plain", `name="/data/fast"`, "Reject").
+		lacks("<script>alert")
+	fields := a.hidden(to)
+	x.post(to, append(fields, "/data/limit", "much", "comment", "why not")...).want(422).has("why not", `value="much"`, `aria-invalid="true"`)
+	x.post(to, "shown_hash", strings.Repeat("0", 64), "/data/limit", "5").want(409).has("not what is to be decided")
+	x.post(to, append(fields, "/data/limit", "9007199254740993", "/data/note", `a "b"`, "/data/kind", "", "/data/fast", "true", "comment", "go")...).want(303)
+	x.becomes(id, saga.Succeeded)
+	want := `{"fast":true,"kind":"plain","limit":9007199254740993,"note":"a \"b\""}`
+	if d := cmp.Diff(want, string(x.saga(id).Output)); d != "" {
+		t.Errorf("output (-want +got):\n%s", d)
+	}
+	x.post(at+"/steps/ok/reject", fields...).want(409).has("a decision stands")
+
+	id = x.start("approval", `{"amount": 12}`)
+	x.until("the approval is asked for", func() bool { return len(x.saga(id).Open) > 0 })
+	to = "/sagas/" + id + "/steps/ok/reject"
+	x.post(to, append(x.page("/sagas/"+id).hidden("/sagas/"+id+"/steps/ok/approve"), "comment", "too much")...).want(303)
+	x.becomes(id, saga.Compensated)
+}
+
+// Who may not decide is offered no form, and is refused all the same.
+func TestFormsOfRoles(t *testing.T) {
+	x := newSite(t, keysRequired)
+	x.key("ops", "admin")
+	x.publish(charge)
+	x.publish(approval)
+	x.lose(1)
+	doubt, ask := x.start("charge", `{"amount": 3, "note": "x"}`), x.start("approval", `{"amount": 12}`)
+	x.becomes(doubt, saga.Stuck)
+	x.until("the approval is asked for", func() bool { return len(x.saga(ask).Open) > 0 })
+	resolve, approve := "/sagas/"+doubt+"/steps/charge/resolve", "/sagas/"+ask+"/steps/ok/approve"
+	x.page("/sagas/" + doubt).has(resolve)
+	for role, may := range map[string][2]bool{"viewer": {false, false}, "client": {false, false}, "approver": {false, true}, "operator": {true, true}} {
+		x.key(role, role)
+		for i, at := range []string{resolve, approve} {
+			page := x.page(at[:strings.Index(at, "/steps")]).want(200)
+			if got := strings.Contains(page.body, `action="`+at+`"`); got != may[i] {
+				t.Errorf("%s is offered %s: %t", role, at, got)
+			}
+			if !may[i] {
+				x.post(at, "etag", "*", "outcome", "failed", "reason", "no").want(403)
+			}
+		}
+	}
+}

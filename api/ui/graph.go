@@ -1,0 +1,247 @@
+package ui
+
+import (
+	"unicode/utf8"
+
+	"recourse/saga"
+)
+
+// Measures, in pixels.
+const (
+	stepWidth  = 264
+	stepHeight = 46
+	undoWidth  = 150
+	undoGap    = 30
+	gap        = 26 // between steps
+	pad        = 14 // inside a block
+	headHeight = 46 // of a block
+	pivotRoom  = 30
+	charWidth  = 7 // of the small font
+)
+
+// mostDrawn bounds a drawing: of more steps the rest is counted.
+const mostDrawn = 400
+
+// artist lays a definition out.
+type artist struct {
+	drawing
+	outline outline
+	drawn   int
+}
+
+// draw lays out the graph of a definition.
+func draw(def *saga.Definition, o outline) drawing {
+	a := &artist{outline: o}
+	w, h := a.list(def.Steps, pad, pad)
+	if len(def.Finally) > 0 {
+		y := pad + h + gap
+		a.words(pad, y+12, "label", "finally: once at the end, whatever it was")
+		fw, fh := a.list(def.Finally, pad, y+22)
+		w, h = max(w, fw), y+22+fh-pad
+	}
+	a.Left = len(def.ByID) - a.drawn
+	a.Width, a.Height = w+2*pad, h+2*pad
+	return a.drawing
+}
+
+func (a *artist) words(x, y int, class, text string) {
+	a.Words = append(a.Words, words{x, y, class, text})
+}
+
+// list draws steps from top to bottom, and returns the room that they take.
+func (a *artist) list(steps []*saga.Step, x, y int) (w, h int) {
+	gutter := 0
+	for _, s := range steps {
+		if s.Compensate != nil {
+			gutter = undoWidth + undoGap
+		}
+	}
+	top, lastUndo := y, 0
+	var pivots []int
+	for i, s := range steps {
+		if a.drawn >= mostDrawn {
+			a.Boxes = append(a.Boxes, box{X: x + gutter, Y: y, W: stepWidth, H: 28, Class: "more", Title: plural(count(steps[i:]), "more step", "more steps")})
+			w, y = max(w, gutter+stepWidth), y+28+gap
+			break
+		}
+		if s.Pivot {
+			if i == 0 {
+				y += gap
+			}
+			pivots = append(pivots, len(a.Pivots))
+			a.Pivots = append(a.Pivots, rule{X: x, Y: y - gap + 8})
+			a.words(x+gutter+stepWidth/2+10, y-gap+24, "pivot", "pivot: only forward from here")
+			y += pivotRoom
+		}
+		sw, sh := a.step(s, x+gutter, y)
+		if s.Compensate != nil {
+			lastUndo = a.undo(s, x, y, lastUndo)
+		}
+		if i < len(steps)-1 {
+			a.down(x+gutter+stepWidth/2, y+sh, y+sh+gap)
+			if steps[i+1].Pivot {
+				a.Arrows = a.Arrows[:len(a.Arrows)-1]
+				a.down(x+gutter+stepWidth/2, y+sh, y+sh+gap+pivotRoom)
+			}
+		}
+		w, y = max(w, gutter+sw), y+sh+gap
+	}
+	for _, i := range pivots {
+		w = max(w, gutter+stepWidth+80)
+		a.Pivots[i].W = w
+	}
+	return w, max(y-gap-top, 0)
+}
+
+// count counts steps with those inside.
+func count(steps []*saga.Step) int {
+	n := len(steps)
+	for _, s := range steps {
+		if b, ok := s.Body.(saga.Block); ok {
+			for _, inner := range b.Lists() {
+				n += count(inner)
+			}
+		}
+	}
+	return n
+}
+
+// step draws a step and what is inside it.
+func (a *artist) step(s *saga.Step, x, y int) (w, h int) {
+	a.drawn++
+	g := a.outline.steps[s.ID]
+	b := box{X: x, Y: y, W: stepWidth, H: stepHeight, Class: "step", ID: s.ID, Kind: kindOf(s), Line: s.Line, Title: s.ID + ": " + kindOf(s) + " " + g.text}
+	if s.Pivot {
+		b.Class += " is-pivot"
+	}
+	b.Rows = append(b.Rows, words{x + 12, y + 19, "id", clipTo(stepWidth-24-charWidth*(utf8.RuneCountInString(b.Kind)+2), s.ID)},
+		words{x + stepWidth - 12, y + 19, "kind", b.Kind})
+	about := g.text
+	if s.When != nil {
+		about = "when " + s.When.Source()
+		b.Title += ", when " + s.When.Source()
+	}
+	if about != "" {
+		b.Rows = append(b.Rows, words{x + 12, y + 36, "about", clipTo(stepWidth-24, about)})
+	}
+	marks := marksOf(s)
+	for _, m := range marks {
+		b.Title += "; " + m
+	}
+	at := len(a.Boxes)
+	a.Boxes = append(a.Boxes, b)
+	w, h = stepWidth, stepHeight
+	if block, ok := s.Body.(saga.Block); ok {
+		w, h = a.inside(block, g, x, y)
+		a.Boxes[at].Class, a.Boxes[at].W = "block", w
+		a.Boxes[at].Rows[1].X = x + w - 12
+	} else if s.Kind == "run" {
+		a.Boxes[at].Class += " is-run"
+	}
+	for _, m := range marks {
+		h += 18
+		a.words(x+12, y+h-8, "mark", m)
+	}
+	a.Boxes[at].H = h
+	return w, h
+}
+
+// inside draws the lists of a block: up to three that run side by side beside each other, else one under another.
+func (a *artist) inside(block saga.Block, g wording, x, y int) (w, h int) {
+	lists := block.Lists()
+	labels := make([]string, len(lists))
+	for i := range lists {
+		if i < len(g.branches) {
+			labels[i] = "when " + g.branches[i]
+			if g.branches[i] == "" {
+				labels[i] = "otherwise"
+			}
+		}
+	}
+	across := len(lists) > 1 && len(lists) <= 3
+	cx, cy, bottom := x+pad, y+headHeight, y+headHeight
+	w = stepWidth
+	for i, list := range lists {
+		if a.drawn >= mostDrawn && i > 0 {
+			break
+		}
+		top := cy
+		if labels[i] != "" {
+			a.words(cx, top+10, "label", clipTo(stepWidth, labels[i]))
+			top += 20
+		}
+		lw, lh := a.list(list, cx, top)
+		bottom = max(bottom, top+lh)
+		w = max(w, cx+lw+pad-x)
+		if across {
+			cx += lw + pad
+		} else {
+			cy = top + lh + pad
+		}
+	}
+	return w, bottom + pad - y
+}
+
+// undo draws what undoes a step, to its left, and returns where the next one's arrow ends: undoing goes back up.
+func (a *artist) undo(s *saga.Step, x, y, last int) int {
+	c := s.Compensate
+	g := a.outline.steps[s.ID]
+	b := box{X: x, Y: y + 4, W: undoWidth, H: stepHeight - 8, Class: "undo", Title: "undoes " + s.ID + ": " + c.Kind + " " + g.undo}
+	b.Rows = append(b.Rows, words{b.X + 10, b.Y + 16, "id", "↺ undo"}, words{b.X + undoWidth - 10, b.Y + 16, "kind", c.Kind})
+	about := g.undo
+	switch c.Order {
+	case saga.First:
+		about = "first of all"
+	case saga.Last:
+		about = "last of all"
+	}
+	if about != "" {
+		b.Rows = append(b.Rows, words{b.X + 10, b.Y + 31, "about", clipTo(undoWidth-20, about)})
+	}
+	a.Undo = true
+	a.Boxes = append(a.Boxes, b)
+	mid := y + stepHeight/2
+	a.Arrows = append(a.Arrows, arrow{Class: "back", Points: points(x+undoWidth+undoGap, mid, x+undoWidth+2, mid), Head: head(x+undoWidth+1, mid, 'l')})
+	if c.Order != saga.Reverse { // it has a turn of its own
+		return last
+	}
+	if last > 0 {
+		a.Arrows = append(a.Arrows, arrow{Class: "back", Points: points(x+undoWidth/2, b.Y, x+undoWidth/2, last+2), Head: head(x+undoWidth/2, last+1, 'u')})
+	}
+	return b.Y + b.H
+}
+
+func (a *artist) down(x, from, to int) {
+	a.Arrows = append(a.Arrows, arrow{Class: "go", Points: points(x, from, x, to-2), Head: head(x, to-1, 'd')})
+}
+
+// kindOf names a step's kind, or its action.
+func kindOf(s *saga.Step) string {
+	if s.Use != nil {
+		return "use " + s.Use.String()
+	}
+	return s.Kind
+}
+
+// marksOf says of a step what a reader of the graph must not miss.
+func marksOf(s *saga.Step) []string {
+	var marks []string
+	if s.Kind == "approval" {
+		marks = append(marks, "waits for a person to decide")
+	}
+	switch {
+	case s.InDoubt.Policy == saga.Ask && s.InDoubt.Declared:
+		marks = append(marks, "? in doubt: asks a person")
+	case s.InDoubt.Policy == saga.VerifyIt && s.InDoubt.Otherwise == saga.Ask:
+		marks = append(marks, "? in doubt: checks, then asks")
+	case s.InDoubt.Policy == saga.VerifyIt:
+		marks = append(marks, "? in doubt: checks on the other side")
+	}
+	if s.Continue {
+		marks = append(marks, "– goes on if it fails")
+	}
+	return marks
+}
+
+// clipTo shortens a text to what fits into a width.
+func clipTo(width int, text string) string { return cut(max(width/charWidth, 4), text) }

@@ -1,0 +1,386 @@
+package ui
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gofrs/uuid/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/examples/world"
+	"recourse/idempotency"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+const asks = `saga: asks
+secrets: [PAY_KEY]
+input: {n: integer}
+budget: {amount: 1.00 EUR, on_exceed: ask}
+steps:
+  - id: reserve
+    http: POST ${vars.things}
+    auth: ${secrets.PAY_KEY}
+    body: {n: "${input.n}"}
+    cost: 0.10 EUR
+    in_doubt:
+      verify: {http: "GET ${vars.things}?ref=${key}&n=${input.n}", auth: "${secrets.PAY_KEY}", found: "result.body.count > 0", after: 0s}
+      otherwise: ask
+    timeout: 500ms
+    retry: none
+    compensate: {http: "DELETE ${vars.things}/${output.id}", retry: none}
+  - id: big
+    when: input.n > 5
+    http: POST ${vars.things}
+    body: {n: "${input.n}", big: true}
+    cost: 3.00 EUR
+    in_doubt: ask
+  - id: check
+    when: input.n > 3
+    fail: it is too much
+`
+
+// rule has the world spoil requests.
+func (x *site) rule(r world.Rule) {
+	x.t.Helper()
+	if err := x.world.AddFault(r); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func status(method, prefix string, code int) world.Rule {
+	return world.Rule{Match: world.Match{Method: method, PathPrefix: prefix}, Times: 1, Do: world.Do{Before: world.FaultStatus, Status: code}}
+}
+
+// waits waits until a saga has an entry in the inbox, and gives its id.
+func (x *site) waits(id string) string {
+	x.t.Helper()
+	x.until("saga "+id+" waits for a person", func() bool { return len(x.saga(id).Open) > 0 })
+	return x.saga(id).Open[0]
+}
+
+func TestInboxEmpty(t *testing.T) {
+	x := newSite(t)
+	x.page("/inbox").want(200).has("Nothing waits for anybody", "turn up here").lacks("Decide together")
+	x.page("/inbox?kind=approval").want(200).has("Nothing that matches")
+	x.page("/inbox?kind=odd").want(400).has("there is no kind")
+	x.page("/inbox?saga=odd").want(400).has("a saga&#39;s id")
+}
+
+func TestInboxInDoubt(t *testing.T) {
+	x := newSite(t)
+	x.publish(asks)
+	x.lose(0)
+	x.rule(world.Rule{Match: world.Match{Method: "GET", PathPrefix: "/things"}, Do: world.Do{Before: world.FaultStatus, Status: 404}})
+	id := x.start("asks", `{"n": 2}`)
+	e := x.waits(id)
+	key := idempotency.Key(uuid.FromStringOrNil(id), "reserve", journal.Do, 0)
+	at := x.world.URL + "/things?ref=" + key + "&amp;n=2"
+	a := x.page("/inbox").want(200).has(`id="`+e+`"`, "It is not known whether step reserve has happened", `href="/sagas/`+id+`"`, "POST "+x.world.URL+"/things", key,
+		"The definition&#39;s own status query", "it did happen if result.body.count &gt; 0", "GET "+at, "curl -sS &#39;"+at+"&#39;", `&#34;$PAY_KEY&#34;`, "It did happen", "It did not happen").
+		lacks("sesame")
+	to := "/sagas/" + id + "/steps/reserve/resolve"
+	a = x.post(to, append(a.hidden(to), "outcome", "succeeded", "output", `{"id": "th_1"}`, "reason", "it is there")...).want(303)
+	if got := a.header.Get("Location"); !strings.HasPrefix(got, "/inbox?done=") {
+		t.Errorf("sent to %s", got)
+	}
+	x.becomes(id, saga.Succeeded)
+	x.page("/inbox").want(200).has("Nothing waits for anybody")
+}
+
+func TestInboxStuck(t *testing.T) {
+	x := newSite(t)
+	x.publish(asks)
+	x.rule(status("DELETE", "/things", 422))
+	id := x.start("asks", `{"n": 4}`)
+	x.waits(id)
+	a := x.page("/inbox?kind=stuck").want(200).has("Undoing step reserve was refused", "DELETE "+x.world.URL+"/things/", ", undoing", "no status query", "curl -sS", "I have undone it by hand", "Leave its effect")
+	to := "/sagas/" + id + "/steps/reserve/resolve"
+	x.post(to, append(a.hidden(to), "outcome", "retry", "reason", "mended")...).want(303)
+	x.becomes(id, saga.Compensated)
+}
+
+func TestInboxHeld(t *testing.T) {
+	x := newSite(t)
+	x.publish(asks)
+	x.rule(status("POST", "/things", 401))
+	id := x.start("asks", `{"n": 1}`)
+	x.waits(id)
+	a := x.page("/inbox?saga="+id).want(200).has("refuses the credentials of step reserve", "held credentials", "The credentials are mended", `<b>1</b>`)
+	to := "/sagas/" + id + "/steps/reserve/resolve"
+	x.post(to, append(a.hidden(to), "outcome", "retry", "reason", "a new key is in place")...).want(303)
+	x.becomes(id, saga.Succeeded)
+}
+
+func TestInboxBudget(t *testing.T) {
+	x := newSite(t)
+	x.publish(asks)
+	id := x.start("asks", `{"n": 6}`)
+	x.waits(id)
+	a := x.page("/inbox?definition=asks").want(200).has("Raise the budget…", "0.10 EUR", "1.00 EUR", "goes on as soon as what it may cost fits into it")
+	form := a.hidden("/inbox/budget")
+	x.post("/inbox/budget", append(form, "amount", "4.00 EUR", "reason", "it is worth it")...).want(303)
+	x.until("the write is made", func() bool { return x.saga(id).Cost.Spent != "0.10" })
+}
+
+func TestInboxBudgetRefused(t *testing.T) {
+	x := newSite(t)
+	x.publish(asks)
+	id := x.start("asks", `{"n": 6}`)
+	x.waits(id)
+	form := x.page("/inbox").want(200).hidden("/inbox/budget")
+	x.post("/inbox/budget", append(form, "reason", "x")...).want(409).has(`<details class="action" id="raise-`, " open>", "the budget needs an amount")
+	x.post("/inbox/budget", append(form, "amount", "much", "reason", "it is <b>worth</b> it")...).want(422).has("not an amount of money", `value="much"`, "it is &lt;b&gt;worth")
+	x.post("/inbox/budget", append(form, "amount", "0.01 EUR", "reason", "x")...).want(409).has("cannot be below what is spent")
+	x.post("/inbox/budget", "saga", id, "etag", "1", "amount", "5.00 EUR", "reason", "x").want(412)
+	if b := x.saga(id).Cost.Budget; b != "1.00" {
+		t.Errorf("the budget is %s", b)
+	}
+}
+
+func TestInboxApproval(t *testing.T) {
+	x := newSite(t)
+	x.publish(approval)
+	id := x.start("approval", `{"amount": 12}`)
+	x.waits(id)
+	a := x.page("/inbox").want(200).has("Pay 12 EUR?", "Exactly what is approved", `&#34;amount&#34;: 12`, "Ada &amp; &lt;script&gt;").lacks("<script>alert")
+	to := "/sagas/" + id + "/steps/ok/approve"
+	a.has(pairsOf(a.hidden(to))["shown_hash"])
+	x.post(to, append(a.hidden(to), "/data/limit", "12345678901234567890", "comment", "fine")...).want(303)
+	x.becomes(id, saga.Succeeded)
+	if got := string(x.saga(id).Output); !strings.Contains(got, `"limit":12345678901234567890`) {
+		t.Errorf("output %s", got)
+	}
+}
+
+func pairsOf(list []string) map[string]string {
+	m := map[string]string{}
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i]] = list[i+1]
+	}
+	return m
+}
+
+// A decision about something else than what is to be decided is refused, and the difference is shown.
+func TestInboxStale(t *testing.T) {
+	x := newSite(t)
+	x.publish(approval)
+	other, id := x.start("approval", `{"amount": 12}`), x.start("approval", `{"amount": 13}`)
+	x.waits(other)
+	x.waits(id)
+	seen := x.page("/inbox").want(200).hidden("/sagas/" + other + "/steps/ok/approve")
+	to := "/sagas/" + id + "/steps/ok/approve"
+	a := x.post(to, append(seen, "/data/limit", "5", "comment", "as I saw it")...).want(409)
+	a.has("What has changed since it was shown to you", `<tr class="went"><td class="n">2</td><td class="n"></td><td class="m">-</td><td><code>  &#34;amount&#34;: 12,`,
+		`<tr class="come"><td class="n"></td><td class="n">2</td><td class="m">&#43;</td><td><code>  &#34;amount&#34;: 13,`, "as I saw it").lacks("<script>alert")
+	if len(x.saga(id).Open) != 1 {
+		t.Fatal("it was decided")
+	}
+	x.post(to, append(a.hidden(to), "/data/limit", "5", "comment", "now I have seen it")...).want(303)
+	x.becomes(id, saga.Succeeded)
+}
+
+const nod = `saga: nod
+input: {n: integer}
+steps:
+  - id: ok
+    approval: {title: "Pay ${input.n}?", show: {n: "${input.n}"}}
+`
+
+// item is what the confirmation page sends back about its entries.
+var itemForm = regexp.MustCompile(`<input type="hidden" name="item" value="([^"]*)">`)
+
+// together confirms a selection, and gives what the second form sends.
+func (x *site) together(pairs ...string) (*answer, []string) {
+	x.t.Helper()
+	a := x.post("/inbox/together", pairs...).want(200)
+	return a, a.hidden("/inbox/together/run")
+}
+
+func TestBulkApprove(t *testing.T) {
+	x := newSite(t)
+	x.publish(nod)
+	x.publish(asks)
+	var ids, ticks []string
+	for n := range 4 {
+		id := x.start("nod", fmt.Sprintf(`{"n": %d}`, 100+n))
+		ids = append(ids, id)
+		ticks = append(ticks, "entry", id+"/"+x.waits(id))
+	}
+	x.rule(status("POST", "/things", 401))
+	held := x.start("asks", `{"n": 1}`)
+	ticks = append(ticks, "entry", held+"/"+x.waits(held), "back", "/inbox?kind=approval")
+	x.page("/inbox").want(200).has("those ticked…", "all of approval · nod…", `value="`+ticks[1]+`"`).lacks("all of held")
+
+	x.post("/sagas/"+ids[3]+"/steps/ok/reject", x.page("/inbox").hidden("/sagas/"+ids[3]+"/steps/ok/approve")...).want(303)
+	a, form := x.together(ticks...)
+	a.has("Decide 3 entries together", "Nothing has been done yet", "Pay 100?", "&#34;n&#34;: 102", "2 entries are left out", "it is of another kind", "it does not wait any more", "Exactly what is shown above").lacks("Pay 103?")
+	if n := len(itemForm.FindAllString(a.body, -1)); n != 3 {
+		t.Fatalf("the page is about %d entries", n)
+	}
+	for _, id := range ids[:3] {
+		if x.saga(id).Status != saga.Waiting {
+			t.Error("asking has decided")
+		}
+	}
+	x.post("/inbox/together/run", append(form, "outcome", "approve")...).want(422).has("Nothing was decided")
+	// One of them is decided by somebody else before the form is sent; another is shown otherwise by then.
+	x.post("/sagas/"+ids[1]+"/steps/ok/reject", x.page("/inbox").hidden("/sagas/"+ids[1]+"/steps/ok/approve")...).want(303)
+	for i := range form {
+		if strings.Contains(form[i], "saga="+ids[2]) {
+			q, _ := url.ParseQuery(form[i])
+			q.Set("shown", strings.Repeat("0", 64))
+			form[i] = q.Encode()
+		}
+	}
+	send := append(form, "outcome", "approve", "reason", "the list of Monday")
+	a = x.post("/inbox/together/run", send...).want(200)
+	a.has("1 done", "2 not", "✓ done", "The approval is decided", "what was shown is not what is to be decided", `href="/inbox?kind=approval"`)
+	x.becomes(ids[0], saga.Succeeded)
+	x.becomes(ids[1], saga.Compensated)
+	if x.saga(ids[2]).Status != saga.Waiting {
+		t.Error("what was not shown was approved")
+	}
+	// Sent twice, it is done once, and says the same.
+	x.post("/inbox/together/run", send...).want(200).has("1 done", "2 not")
+}
+
+func TestBulkResolve(t *testing.T) {
+	x := newSite(t)
+	x.publish(charge)
+	x.rule(world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/things", BodyContains: `"amount"`}, Times: 3, Do: world.Do{After: world.FaultDrop}})
+	var ids []string
+	for n := range 3 {
+		id := x.start("charge", fmt.Sprintf(`{"amount": %d, "note": "x"}`, n))
+		x.waits(id)
+		ids = append(ids, id)
+	}
+	a, form := x.together("group", "in_doubt/charge")
+	a.has("Decide 3 entries together", "It did not happen", "POST "+x.world.URL+"/things", "Together they have no output")
+	to := "/sagas/" + ids[1] + "/steps/charge/resolve"
+	x.post(to, append(x.page("/inbox").hidden(to), "outcome", "succeeded", "reason", "this one is there")...).want(303)
+	x.becomes(ids[1], saga.Succeeded)
+	x.post("/inbox/together/run", append(form, "outcome", "failed", "reason", "looked: not there")...).want(200).has("2 done", "1 not", "ended")
+	want := []saga.Status{saga.Compensated, saga.Succeeded, saga.Compensated}
+	for i, id := range ids {
+		x.becomes(id, want[i])
+	}
+	x.post("/inbox/together", "entry", ids[0]+"/"+ids[0]).want(422).has("Nothing is ticked that still waits")
+}
+
+// Approvals that want data of their own are not decided in bulk.
+func TestBulkLeavesForms(t *testing.T) {
+	x := newSite(t)
+	x.publish(approval)
+	for n := range 2 {
+		x.waits(x.start("approval", fmt.Sprintf(`{"amount": %d}`, n)))
+	}
+	a := x.post("/inbox/together", "group", "approval/approval").want(200).has("2 entries are left out", "comes with data of its own")
+	a.lacks("/inbox/together/run")
+}
+
+func TestInboxByRole(t *testing.T) {
+	for role, may := range map[string]string{"viewer": "", "client": "", "approver": "decide", "operator": "decide operate"} {
+		t.Run(role, func(t *testing.T) {
+			x := newSite(t, keysRequired)
+			x.key("boss", "admin")
+			x.publish(nod)
+			x.publish(asks)
+			var waiting []string
+			for n := range 2 {
+				id := x.start("nod", fmt.Sprintf(`{"n": %d}`, n))
+				waiting = append(waiting, id+"/"+x.waits(id))
+			}
+			x.waits(x.start("asks", `{"n": 6}`))
+			for range 2 {
+				x.rule(status("POST", "/things", 401))
+				x.waits(x.start("asks", `{"n": 1}`))
+			}
+			items := x.post("/inbox/together", "group", "approval/nod").want(200).hidden("/inbox/together/run")
+			x.key("the desk", role)
+			a := x.page("/inbox").want(200).has("Pay 0?", "refuses the credentials")
+			offered := func(what string, on bool) {
+				t.Helper()
+				if got := strings.Contains(a.body, what); got != on {
+					t.Errorf("%q is offered: %v", what, got)
+				}
+			}
+			decide, operate := strings.Contains(may, "decide"), strings.Contains(may, "operate")
+			offered(">Approve</button>", decide)
+			offered("all of approval · nod…", decide)
+			offered("Resolve reserve…", operate)
+			offered("Raise the budget…", operate)
+			offered("all of held credentials · asks…", operate)
+			if !decide {
+				x.post("/inbox/together/run", append(items, "outcome", "approve", "reason", "no")...).want(200).has("0 done", "2 not")
+				if x.saga(strings.SplitN(waiting[0], "/", 2)[0]).Status != saga.Waiting {
+					t.Error("it was decided")
+				}
+			}
+			if !operate {
+				x.post("/inbox/budget", "saga", strings.SplitN(waiting[0], "/", 2)[0], "etag", "1", "amount", "9.00 EUR", "reason", "x").want(403)
+			}
+		})
+	}
+}
+
+// Pages of the inbox are disjoint and complete, also through a filter.
+func TestInboxPages(t *testing.T) {
+	x := newSite(t)
+	x.publish(nod)
+	x.publish(strings.Replace(nod, "saga: nod", "saga: other", 1))
+	var want []string
+	for n := range 60 {
+		id := x.start([]string{"nod", "other"}[n%2], fmt.Sprintf(`{"n": %d}`, n))
+		x.waits(id)
+		if n%2 == 0 {
+			want = append(want, id)
+		}
+	}
+	row := regexp.MustCompile(`class="row" href="/sagas/([0-9a-f-]+)"`)
+	newer := regexp.MustCompile(`<a href="([^"]+)" rel="next">`)
+	for at, all := range map[string]int{"/inbox": 60, "/inbox?definition=nod": 30} {
+		var got []string
+		for at != "" {
+			a := x.page(at).want(200)
+			for _, m := range row.FindAllStringSubmatch(a.body, -1) {
+				got = append(got, m[1])
+			}
+			m := newer.FindStringSubmatch(a.body)
+			at = ""
+			if m != nil {
+				at = strings.ReplaceAll(m[1], "&amp;", "&")
+			}
+		}
+		if len(got) != all {
+			t.Errorf("%d entries are listed, want %d", len(got), all)
+		}
+		if all == 30 {
+			slices.Sort(want)
+			slices.Sort(got)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		}
+	}
+}
+
+func TestInShell(t *testing.T) {
+	for sealed, want := range map[string]string{
+		"https://x.example/a?b=c&d":     `'https://x.example/a?b=c&d'`,
+		"it's; rm -rf $(x)":             `'it'\''s; rm -rf $(x)'`,
+		"Bearer ${secrets.PAY_KEY}":     `'Bearer '"$PAY_KEY"`,
+		"${secrets.A}:${secrets.B}":     `"$A"':'"$B"`,
+		"$${secrets.A}":                 `'${secrets.A}'`,
+		"a\x00b${secrets.A}":            `'ab'"$A"`,
+		"${secrets.A\"; echo ${HOME}}'": `'${secrets.A"; echo ${HOME}}'\'''`,
+	} {
+		if got := inShell(sealed); got != want {
+			t.Errorf("%q: %s, want %s", sealed, got, want)
+		}
+	}
+}

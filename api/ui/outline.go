@@ -1,0 +1,144 @@
+package ui
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// outline is what a definition's text says that its compiled form does not keep: how its steps are written, and in
+// which order its input names its fields. A text that cannot be read has an empty one.
+type outline struct {
+	steps map[string]wording // by id
+	input *yaml.Node         // input, or input_schema; nil: neither
+}
+
+// wording is how a step is written, in short.
+type wording struct {
+	text     string   // what its kind is given: "POST ${vars.pay}/charges"
+	undo     string   // the same of its compensation
+	verify   string   // of its status query
+	branches []string // of a switch: their conditions, "" for the last one without
+}
+
+// bodies are the keys whose text says what a step, a compensation or a status query does.
+var bodies = []string{"http", "llm", "task", "use", "run", "emit", "signal", "sleep", "approval", "foreach", "repeat", "fail"}
+
+func outlineOf(source []byte) outline {
+	o := outline{steps: map[string]wording{}}
+	var doc yaml.Node
+	if yaml.Unmarshal(source, &doc) != nil || len(doc.Content) != 1 {
+		return o
+	}
+	root := doc.Content[0]
+	if o.input = under(root, "input"); o.input == nil {
+		o.input = under(root, "input_schema")
+	}
+	for _, key := range []string{"steps", "finally"} {
+		o.walk(under(root, key))
+	}
+	return o
+}
+
+// walk takes in a list of steps, and those inside them.
+func (o *outline) walk(list *yaml.Node) {
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return
+	}
+	for _, step := range list.Content {
+		id := under(step, "id")
+		if id == nil {
+			continue
+		}
+		g := wording{text: written(step), undo: written(under(step, "compensate")), verify: written(under(under(step, "in_doubt"), "verify"))}
+		if branches := under(step, "switch"); branches != nil {
+			for _, b := range branches.Content {
+				g.branches = append(g.branches, text(under(b, "when")))
+				o.walk(under(b, "steps"))
+			}
+		}
+		o.steps[id.Value] = g
+		o.walk(under(step, "parallel"))
+		o.walk(under(step, "steps"))
+	}
+}
+
+// written is what a body is given, in one line.
+func written(body *yaml.Node) string {
+	for _, kind := range bodies {
+		n := under(body, kind)
+		if n == nil {
+			continue
+		}
+		if n.Kind == yaml.MappingNode { // what matters most of kinds with several parts
+			for _, key := range []string{"title", "model", "until"} {
+				if part := under(n, key); part != nil && key == "until" {
+					return line("until " + text(part))
+				} else if part != nil {
+					return line(text(part))
+				}
+			}
+		}
+		return line(text(n))
+	}
+	return ""
+}
+
+// under is a field of a mapping; nil: there is none.
+func under(n *yaml.Node, key string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// text is a scalar's, or that of a list of scalars.
+func text(n *yaml.Node) string {
+	switch {
+	case n == nil:
+		return ""
+	case n.Kind == yaml.ScalarNode:
+		return n.Value
+	case n.Kind == yaml.SequenceNode:
+		var parts []string
+		for _, item := range n.Content {
+			parts = append(parts, text(item))
+		}
+		return strings.Join(parts, ", ")
+	}
+	return ""
+}
+
+func line(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// order sorts the names of an object's fields as the text has them: path are the fields down to it.
+func (o *outline) order(names []string, path ...string) {
+	n := o.input
+	for _, name := range path {
+		if p := under(n, "properties"); p != nil {
+			n = p
+		}
+		n = under(n, name)
+	}
+	if p := under(n, "properties"); p != nil {
+		n = p
+	}
+	at := map[string]int{}
+	if n != nil && n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			at[n.Content[i].Value] = i + 1
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if at[a] != at[b] {
+			return at[a] - at[b]
+		}
+		return strings.Compare(a, b)
+	})
+}

@@ -1,0 +1,175 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"recourse/saga"
+)
+
+// publishView is the form that publishes a definition, or an action.
+type publishView struct {
+	Name     string // whose new version it is; "" for a new name
+	Action   bool
+	Newest   string // the version that it was made of
+	ETag     string // of that version; "" for none
+	Source   string
+	Problem  *problem
+	Checked  bool // the text was looked at
+	Errors   []saga.Finding
+	Warnings []saga.Finding
+	Lines    []listingLine
+	Changes  []diffLine // from the newest version to this text
+	Archived bool
+}
+
+// showPublish serves GET /publish?definition=name, ?action=name, or neither.
+func showPublish(v *visit) error {
+	v.still = true
+	page := publishView{Source: "saga: my-saga\nsteps:\n  - id: hello\n    set: {text: hello}\n"}
+	of, name := "definitions", v.r.URL.Query().Get("definition")
+	if name == "" {
+		of, name = "actions", v.r.URL.Query().Get("action")
+	}
+	if name != "" {
+		d, etag, err := v.document(of, name, "")
+		if err != nil {
+			return err
+		}
+		page = publishView{Name: name, Action: of == "actions", Newest: d.Version, ETag: etag, Source: d.Source, Archived: d.Archived}
+	}
+	if !v.who.Can("publish") {
+		return &problem{Status: http.StatusForbidden, Title: "Your key's role may not publish", Detail: "ask somebody whose key has the role admin"}
+	}
+	return v.render("definition-publish", page.title(), page)
+}
+
+func (p *publishView) title() string {
+	if p.Name == "" {
+		return "Publish a definition"
+	}
+	return "Publish a new version of " + p.Name
+}
+
+// publish serves POST /publish: it checks a text, or publishes it.
+func publish(v *visit) error {
+	v.still = true
+	if err := v.r.ParseForm(); err != nil {
+		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
+	}
+	form := v.r.PostForm
+	source := strings.ReplaceAll(form.Get("source"), "\r\n", "\n") // as browsers send lines
+	page := publishView{Name: form.Get("name"), Action: form.Get("action") != "", Newest: form.Get("newest"), ETag: form.Get("etag"), Source: source}
+	if err := v.check(&page); err != nil {
+		return err
+	}
+	if page.Name != "" {
+		if d, _, err := v.document(page.of(), page.Name, ""); err == nil {
+			page.Changes, page.Archived = diff(d.Source, page.Source), d.Archived
+		}
+	}
+	if form.Get("do") != "publish" || len(page.Errors) > 0 {
+		status := http.StatusOK
+		if len(page.Errors) > 0 {
+			status = http.StatusUnprocessableEntity
+		}
+		return v.renderAs(status, "definition-publish", page.title(), page)
+	}
+	return v.put(&page)
+}
+
+func (p *publishView) of() string {
+	if p.Action {
+		return "actions"
+	}
+	return "definitions"
+}
+
+var yamlType = http.Header{"Content-Type": {"application/yaml"}}
+
+// check asks the API what is wrong with the text.
+func (v *visit) check(page *publishView) error {
+	var found struct {
+		Errors   []saga.Finding `json:"errors"`
+		Warnings []saga.Finding `json:"warnings"`
+	}
+	_, err := v.api.do(v.r.Context(), http.MethodPost, "/v1/validate", []byte(page.Source), yamlType, &found)
+	if err != nil {
+		return err
+	}
+	page.Checked, page.Errors, page.Warnings = true, found.Errors, found.Warnings
+	page.Lines = numbered(page.Source, page.Errors, page.Warnings)
+	return nil
+}
+
+var named = regexp.MustCompile(`(?m)^[\s{]*"?(saga|action)"?\s*:\s*["']?([a-z][a-z0-9-]*)`)
+
+// put publishes a text that has no errors.
+func (v *visit) put(page *publishView) error {
+	name, of, header := page.Name, page.of(), yamlType.Clone()
+	if name == "" {
+		m := named.FindStringSubmatch(page.Source)
+		if m == nil {
+			page.Problem = &problem{Title: "The text has no name", Detail: "it begins with saga: and a name, or with action: and a name"}
+			return v.renderAs(http.StatusUnprocessableEntity, "definition-publish", page.title(), page)
+		}
+		name, page.Action = m[2], m[1] == "action"
+		of = page.of()
+		header.Set("If-None-Match", "*")
+	} else {
+		header.Set("If-Match", page.ETag)
+	}
+	var d document
+	r, err := v.api.do(context.WithoutCancel(v.r.Context()), http.MethodPut, path("v1", of, name), []byte(page.Source), header, &d)
+	var p *problem
+	switch {
+	case errors.As(err, &p) && p.Status == http.StatusPreconditionFailed:
+		return v.outrun(page, name)
+	case errors.As(err, &p) && p.Status == http.StatusUnprocessableEntity:
+		page.Problem, page.Errors = p, nil
+		return v.renderAs(p.Status, "definition-publish", page.title(), page)
+	case err != nil:
+		return err
+	}
+	notice := "Published as " + d.Version + ": sagas that start from now on run it, those under way keep theirs."
+	if r.status == http.StatusOK {
+		notice = "Nothing has changed: " + d.Version + " says the same."
+	}
+	return v.done("/"+of+"/"+url.PathEscape(name), notice)
+}
+
+// outrun shows what another has published meanwhile: the next Publish is meant against that.
+func (v *visit) outrun(page *publishView, name string) error {
+	d, etag, err := v.document(page.of(), name, "")
+	if err != nil {
+		return err
+	}
+	title := "There is a " + name + " already"
+	if page.Newest != "" {
+		title = "Somebody has published " + d.Version + " meanwhile"
+	}
+	page.Problem = &problem{Title: title, Detail: "nothing was published. Below is what your text would change in " + d.Version + ": mend it, or publish it all the same."}
+	page.Name, page.Newest, page.ETag, page.Changes = name, d.Version, etag, diff(d.Source, page.Source)
+	return v.renderAs(http.StatusPreconditionFailed, "definition-publish", page.title(), page)
+}
+
+// archive serves POST /definitions/{name}/archive.
+func archive(v *visit) error { return v.archive("definitions") }
+
+// archiveAction serves POST /actions/{name}/archive.
+func archiveAction(v *visit) error { return v.archive("actions") }
+
+func (v *visit) archive(of string) error {
+	name := v.r.PathValue("name")
+	if v.r.PostFormValue("sure") != name {
+		return &problem{Status: http.StatusUnprocessableEntity, Title: "Archive " + name + "?", Detail: "go back and write its name into the field: nothing was archived"}
+	}
+	if _, err := v.api.do(v.r.Context(), http.MethodDelete, path("v1", of, name), nil, nil, nil); err != nil {
+		return err
+	}
+	return v.done("/"+of+"/"+url.PathEscape(name), "Archived: no new sagas start of it. Publishing it again revives it.")
+}

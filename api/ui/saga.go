@@ -1,0 +1,157 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// sagaView is what a saga's page shows.
+type sagaView struct {
+	*dossier
+	Who      who
+	Problem  *problem // of an order that was refused, when its form is not there any more
+	Why      *reason
+	Took     time.Duration
+	Forms    []entryForms
+	Trace    string // where its trace is; "" for nowhere
+	Children []child
+	Waits    []wait
+	More     int // waits that are not listed
+	Actions  []action
+	Timeline template.HTML
+	Story    []storyLine
+	Lines    []sourceLine
+	Rows     []stepRow
+	Find     string // which steps are looked for
+	Money    moneyView
+}
+
+// child is a saga that a step runs.
+type child struct{ Path, ID string }
+
+// reason is why a saga did not, or will not, reach its goal.
+type reason struct {
+	Word  string // Undone, Failed, Being undone
+	Step  string
+	Title string
+	More  string
+}
+
+// showSaga serves GET /sagas/{id}.
+func showSaga(v *visit) error { return v.sagaPage(http.StatusOK, nil) }
+
+// sagaPage answers with a saga's page; was is an order that has just been refused, or nil.
+func (v *visit) sagaPage(status int, was *tried) error {
+	began := time.Now()
+	d, err := v.dossier(v.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	page := sagaView{dossier: d, Who: v.who, Why: reasonOf(d.Saga.View), Actions: d.actions(v.who, was), Lines: d.source(), Money: d.money(),
+		Find: strings.TrimSpace(v.r.URL.Query().Get("step")), Took: d.now.Sub(d.Saga.CreatedAt.Time)}
+	if d.Saga.EndedAt != nil {
+		page.Took = d.Saga.EndedAt.Sub(d.Saga.CreatedAt.Time)
+	}
+	page.Problem = page.forms(v, was)
+	listed := map[string]bool{}
+	for _, r := range d.rows(page.Find, maxSteps) {
+		listed[r.Path] = true
+		page.Rows = append(page.Rows, r.short())
+	}
+	for _, s := range d.Steps {
+		if id := d.child(s); id != "" && len(page.Children) < maxWaits {
+			page.Children = append(page.Children, child{s.Path, id})
+		}
+	}
+	link := stepLink(d.Saga.ID, listed)
+	page.Waits, page.More = d.waits(link)
+	page.Timeline, page.Story = d.timeline(link), d.story(link)
+	if v.cfg.TraceURL != "" && d.Saga.TraceID != "" {
+		page.Trace = strings.ReplaceAll(v.cfg.TraceURL, "{trace_id}", url.PathEscape(d.Saga.TraceID))
+	}
+	v.follows(d, began)
+	return v.renderAs(status, "saga", d.Saga.Definition+" "+short(d.Saga.ID), page)
+}
+
+// forms makes the forms of the saga's inbox entries. It returns why an order was refused, if none of the page's forms is that order's.
+func (p *sagaView) forms(v *visit, was *tried) *problem {
+	found := slices.ContainsFunc(p.Actions, func(a action) bool { return a.Tried != nil })
+	for _, e := range p.Entries {
+		f := v.forms(e, path("sagas", p.Saga.ID), was)
+		f.Check = p.check(e)
+		found = found || f.Tried != nil
+		p.Forms = append(p.Forms, f)
+	}
+	if was == nil || found {
+		return nil
+	}
+	return was.Problem
+}
+
+// check says how to look for a request on the other side: as its status query did, if it has one.
+func (d *dossier) check(e entry) string {
+	for i := len(d.Records) - 1; i >= 0; i-- {
+		step, query := saga.SplitQuery(d.Records[i].Path)
+		var intent saga.IntentData
+		if query && step == e.Path && d.Records[i].Kind == journal.Intent && json.Unmarshal(d.Records[i].Data, &intent) == nil && intent.Request != nil {
+			return "Ask as its status query did: " + intent.Request.Method + " " + intent.Request.URL
+		}
+	}
+	return ""
+}
+
+// follows has the live stream wait for the saga's next record. What takes long to draw is drawn less often, so that
+// a page costs no more than a part of a processor; attempts under way grow, so those are not waited for as long.
+func (v *visit) follows(d *dossier, began time.Time) {
+	if d.ended() {
+		v.still = true
+		return
+	}
+	if d.machine == nil { // its row is all there is: nothing can be waited for
+		return
+	}
+	wait := 20
+	if d.underWay() {
+		wait = 2
+	}
+	id, seq := d.Saga.ID, d.machine.Seq()
+	drawn := time.Since(began)
+	v.wake = func(ctx context.Context) {
+		_, _ = v.api.do(ctx, http.MethodGet, path("v1", "sagas", id), nil, http.Header{
+			"Prefer": {"wait=" + strconv.Itoa(wait)}, "If-None-Match": {`"` + strconv.FormatInt(seq, 10) + `"`}}, nil) // what is wrong shows when the page is drawn
+		select {
+		case <-ctx.Done():
+		case <-time.After(4 * drawn):
+		}
+	}
+}
+
+// reasonOf puts a saga's reason in words; nil if it has none.
+func reasonOf(s saga.View) *reason {
+	if s.Reason == nil || s.Status == saga.Succeeded {
+		return nil
+	}
+	r := &reason{Word: "Being undone", Step: s.Reason.Step, Title: s.Reason.Title, More: s.Reason.Detail}
+	switch s.Status {
+	case saga.Compensated:
+		r.Word = "Undone"
+	case saga.Failed:
+		r.Word = "Failed"
+	case saga.Stuck:
+		r.Word = "Stuck on its way back"
+	}
+	if !strings.HasPrefix(string(s.Reason.Code), "step_") && s.Reason.Code != "rejected" {
+		r.Step = "" // the step is only where it stood
+	}
+	return r
+}

@@ -1,0 +1,87 @@
+package ui
+
+import (
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+
+	"recourse/saga"
+)
+
+// costBar is an amount as a bar of a thousand.
+type costBar struct {
+	Name, Path string
+	Amount     string // with its currency
+	Wasted     string // likewise; "" for nothing
+	Good, Bad  int    // thousandths: what was of use, and what was wasted
+}
+
+// moneyView is what a saga has cost.
+type moneyView struct {
+	Spent, Wasted, Reserved, Budget string // with the currency; "" for nothing
+	Good, Bad, Held                 int    // thousandths of the budget or, without one, of what is spent and reserved
+	Tokens                          saga.TokensView
+	Steps                           []costBar // the dearest first
+	Models                          []modelRow
+	Any                             bool
+}
+
+// modelRow is what one language model was used for.
+type modelRow struct {
+	Name, Spent   string
+	Input, Output int64
+}
+
+// maxCosts is how many steps are listed with their cost.
+const maxCosts = 15
+
+func (d *dossier) money() moneyView {
+	c := d.Saga.Cost
+	m := moneyView{Spent: money(c.Spent, c.Currency), Wasted: money(c.Wasted, c.Currency), Reserved: money(c.Reserved, c.Currency), Budget: money(c.Budget, c.Currency), Tokens: c.Tokens}
+	spent, bad, held, budget := amount(c.Spent), amount(c.Wasted), amount(c.Reserved), amount(c.Budget)
+	whole := new(big.Rat).Add(spent, held)
+	if budget.Cmp(whole) > 0 {
+		whole = budget
+	}
+	m.Good, m.Bad, m.Held = share(new(big.Rat).Sub(spent, bad), whole), share(bad, whole), share(held, whole)
+	most := new(big.Rat)
+	var steps []saga.StepView
+	for _, s := range d.Steps {
+		if cost := amount(s.Cost); cost.Sign() > 0 {
+			steps = append(steps, s)
+			if cost.Cmp(most) > 0 {
+				most = cost
+			}
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b saga.StepView) int { return amount(b.Cost).Cmp(amount(a.Cost)) })
+	for _, s := range steps[:min(len(steps), maxCosts)] {
+		cost, lost := amount(s.Cost), wasted(s)
+		m.Steps = append(m.Steps, costBar{Name: s.Path, Path: s.Path, Amount: money(s.Cost, c.Currency), Wasted: money(lost, c.Currency),
+			Good: share(new(big.Rat).Sub(cost, amount(lost)), most), Bad: share(amount(lost), most)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Models)) {
+		used := c.Models[name]
+		m.Models = append(m.Models, modelRow{name, money(used.Spent, c.Currency), used.Input, used.Output})
+	}
+	m.Any = m.Spent != "" || m.Reserved != "" || m.Budget != "" || c.Tokens != saga.TokensView{}
+	return m
+}
+
+// amount reads a decimal; 0 if it is none.
+func amount(decimal string) *big.Rat {
+	if r, ok := new(big.Rat).SetString(strings.TrimSpace(decimal)); ok && r.Sign() > 0 {
+		return r
+	}
+	return new(big.Rat)
+}
+
+// share is a part in thousandths of a whole.
+func share(part, whole *big.Rat) int {
+	if whole.Sign() <= 0 || part.Sign() <= 0 {
+		return 0
+	}
+	n := new(big.Rat).Mul(new(big.Rat).Quo(part, whole), big.NewRat(1000, 1))
+	return int(new(big.Int).Quo(n.Num(), n.Denom()).Int64())
+}

@@ -1,0 +1,118 @@
+package ui
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/api"
+	"recourse/examples/world"
+	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
+)
+
+// haunted is a store that may give sagas to nobody but the ghost, and may have records of a later release.
+type haunted struct {
+	journal.Store
+	closed, later atomic.Bool
+}
+
+const ghost = "ghost"
+
+func (g *haunted) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	if g.closed.Load() && node != ghost {
+		return nil, nil
+	}
+	return g.Store.Claim(ctx, node, limit)
+}
+
+func (g *haunted) Records(ctx context.Context, id uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	records, err := g.Store.Records(ctx, id, after, limit)
+	if err == nil && g.later.Load() && len(records) < limit {
+		records = append(records, journal.Record{Seq: after + int64(len(records)) + 1, At: time.Now(), Kind: "of_a_later_release", Node: "n"})
+	}
+	return records, err
+}
+
+// quarantine has a parked saga given up until it is not tried any more.
+func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
+	t.Helper()
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.closed.Store(true)
+	for range journal.QuarantineAfter {
+		must(g.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMail, Data: []byte(`{"do":"resume"}`)}))
+		claimed, err := g.Claim(t.Context(), ghost, 10)
+		must(err)
+		if len(claimed) != 1 {
+			t.Fatalf("claimed %+v", claimed)
+		}
+		_, err = g.Append(t.Context(), ghost, []journal.Append{{Saga: id, Release: true}})
+		must(err)
+	}
+}
+
+// A saga that nobody can go on with, and one that this program cannot read, have a page too.
+func TestSagaQuarantined(t *testing.T) {
+	g := &haunted{Store: memory.New(memory.Config{})}
+	x := newSiteOn(t, g, func(a *api.Config, _ *Config) { a.Limits.Order = 100 * time.Millisecond })
+	if _, err := g.Register(t.Context(), ghost, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	x.publish("saga: naps\nsteps:\n  - {id: nap, sleep: 1h}\n")
+	id := x.start("naps", `null`)
+	at, u := "/sagas/"+id, uuid.Must(uuid.FromString(id))
+	x.until("it is parked", func() bool {
+		h, err := g.Saga(t.Context(), u)
+		return err == nil && h.Owner == ""
+	})
+
+	g.later.Store(true) // not in quarantine yet: the API refuses to read it
+	x.page(at).want(200).has("This program cannot read the saga", "naps", "Journal")
+	x.page(at + "/journal").want(200).has("of_a_later_release")
+	g.later.Store(false)
+
+	g.quarantine(t, u)
+	x.page(at).want(200).has("The saga makes no progress", "the program has to be mended", "Resume…", "nap")
+	g.later.Store(true)
+	a := x.page(at).want(200).has("The saga makes no progress", "This program cannot read the saga", "cannot say which steps", "Resume…", "Cancel…")
+	x.post(at+"/order/resume", a.hidden(at+"/order/resume")...).want(303)
+	x.post(at+"/order/cancel", append(a.hidden(at+"/order/cancel"), "mode", "compensate")...).want(503).has("no node has read it yet")
+}
+
+// An undo that was refused can be undone again, with another input, from the page.
+func TestResolveUndo(t *testing.T) {
+	x := newSite(t)
+	x.publish(flow)
+	x.fault(world.Rule{Match: world.Match{Method: "PUT"}, Do: world.Do{Before: world.FaultStatus, Status: 402}})
+	x.fault(world.Rule{Match: world.Match{Method: "DELETE"}, Times: 1, Do: world.Do{Before: world.FaultStatus, Status: 422, Body: `{"title":"not this one"}`}})
+	id := x.start("flow", `{"items": [], "title": "t"}`)
+	x.becomes(id, saga.Stuck)
+	at := "/sagas/" + id
+	to := at + "/steps/first/resolve"
+	a := x.page(at).want(200).has("Undoing step first was refused", "Undo it again", "Leave its effect", "undo failed", "<b>Stuck on its way back</b>").lacks("It did happen", "Cancel…")
+	x.post(to, append(a.hidden(to), "outcome", "failed", "reason", "no")...).want(409)
+	x.post(to, append(a.hidden(to), "outcome", "skip", "reason", "it may stay")...).want(303)
+	x.becomes(id, saga.Failed)
+	x.page(at).has("its undoing was skipped by an operator: it may stay")
+}
+
+// What does not fit into the budget waits, and the page raises it.
+func TestRaiseBudget(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: dear\nbudget: {amount: 1.00 EUR, on_exceed: ask}\nsteps:\n  - id: buy\n    http: POST ${vars.things}\n    in_doubt: retry\n    compensate: none\n    cost: 1.50 EUR\n")
+	id := x.start("dear", `null`)
+	x.until("it asks for money", func() bool { return len(x.saga(id).Open) > 0 })
+	at := "/sagas/" + id
+	a := x.page(at).want(200).has(`href="`+at+`#do-budget"`, "in place of 1.00 EUR")
+	x.post(at+"/order/budget", append(a.hidden(at+"/order/budget"), "amount", "2.00", "reason", "it is worth it")...).want(303)
+	x.becomes(id, saga.Succeeded)
+	x.page(at).has("1.50 EUR", "of a budget of <b>2.00 EUR</b>", "it is worth it")
+}

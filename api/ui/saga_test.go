@@ -1,0 +1,330 @@
+package ui
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/api"
+
+	"recourse/examples/world"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+const flow = `saga: flow
+input: {items: [integer], title: string?}
+budget: 2.00 EUR
+defaults: {retry: {attempts: 3, initial: 1ms, jitter: 0}}
+steps:
+  - id: first
+    http: POST ${vars.things}
+    body: {t: "${input.title}"}
+    cost: 0.10 EUR
+    in_doubt: retry
+    compensate: {http: "DELETE ${vars.things}/${output.id}"}
+  - id: both
+    parallel:
+      - {id: left, http: "POST ${vars.things}", in_doubt: retry, compensate: none}
+      - {id: right, set: 2}
+  - id: each
+    foreach: ${input.items}
+    steps:
+      - {id: make, set: "${item}"}
+  - id: last
+    http: PUT ${vars.things}/x
+    in_doubt: retry
+    body: {t: "${input.title}"}
+    compensate: none
+output: {title: "${input.title}"}
+`
+
+// fault has the world spoil requests.
+func (x *site) fault(r world.Rule) {
+	x.t.Helper()
+	if err := x.world.AddFault(r); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func TestSagaSucceeded(t *testing.T) {
+	x := newSite(t, func(_ *api.Config, c *Config) { c.TraceURL = "https://traces.example/{trace_id}" })
+	x.publish(flow)
+	x.fault(world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/things"}, Times: 1, Do: world.Do{After: world.FaultDrop}})
+	id := x.start("flow", `{"items": [1, 2], "title": "t"}`)
+	x.becomes(id, saga.Succeeded)
+	a := x.page("/sagas/"+id).want(200).has("succeeded", "flow", `<svg class="timeline"`, "p-in_doubt", "[1] make", "first, attempt 2: succeeded", "0.10 EUR",
+		`id="step-each[1].make"`, "in doubt: the connection failed", "flow v1 starts", "- id: both", "Delete…",
+		`href="https://traces.example/`+strings.ReplaceAll(id, "-", "")+`"`).
+		lacks("Run it again…", "Cancel…", "Being undone")
+	if strings.Contains(a.body, "data-live") {
+		t.Error("the page of a saga that has ended is live")
+	}
+	x.page("/sagas/" + id + "?step=make").want(200).has(`id="step-each[0].make"`).lacks(`id="step-first"`)
+	x.page("/sagas/" + id + "?step=zzz").want(200).has("No step has that in its path")
+	x.page("/sagas/"+id+"/steps/each%5B1%5D.make").want(200).has("each[1].make", "succeeded")
+	x.page("/sagas/" + id + "/steps/none").want(404)
+	x.page("/sagas/" + id + "/steps/first/step.json").want(200).has(`"path":"first"`)
+	x.page("/sagas/" + id + "/saga.json").want(200).has(`"id":"` + id + `"`)
+	x.page("/sagas/" + uuid.Must(uuid.NewV7()).String()).want(404)
+	x.page("/sagas/nonsense").want(404)
+}
+
+func TestSagaUndone(t *testing.T) {
+	x := newSite(t)
+	x.publish(flow)
+	x.fault(world.Rule{Match: world.Match{Method: "PUT", PathPrefix: "/things"}, Do: world.Do{Before: world.FaultStatus, Status: 402, Body: `{"title":"no funds"}`}})
+	id := x.start("flow", `{"items": [1], "title": "t"}`)
+	x.becomes(id, saga.Failed) // left has no compensation
+	x.page("/sagas/"+id).want(200).has(`<b>Failed</b> because <a href="#step-last"><code>last</code></a> failed:`, "What remains", "is declared to need no compensation",
+		"undone, the latest first", "↺ first", "turns back", "Run it again…")
+
+	to := "/sagas/" + id + "/order/retry"
+	fields := x.page("/sagas/" + id).hidden(to)
+	x.post(to, fields...).want(422).has("say why")
+	x.world.ClearFaults()
+	first := x.post(to, append(fields, "reason", "funds are there")...).want(303).header.Get("Location")
+	if again := x.post(to, append(fields, "reason", "funds are there")...).want(303).header.Get("Location"); again != first {
+		t.Errorf("pressed twice: %s, then %s", first, again)
+	}
+	next := strings.TrimPrefix(strings.SplitN(first, "?", 2)[0], "/sagas/")
+	x.becomes(next, saga.Succeeded)
+	x.page("/sagas/"+next).has("Runs saga", id)
+
+	to = "/sagas/" + id + "/order/delete"
+	x.post(to, x.page("/sagas/"+id).hidden(to)...).want(303)
+	x.page("/sagas/" + id).want(404)
+}
+
+const slow = `saga: slow
+budget: 2.00 EUR
+steps:
+  - id: made
+    http: POST ${vars.things}
+    in_doubt: retry
+    compensate: {http: "DELETE ${vars.things}/${output.id}"}
+  - id: nap
+    sleep: 1h
+  - id: paid
+    signal: com.shop.paid
+`
+
+func TestSagaOrders(t *testing.T) {
+	x := newSite(t)
+	x.publish(slow)
+	id := x.start("slow", `null`)
+	x.becomes(id, saga.Waiting)
+	at := "/sagas/" + id
+	order := func(do string, pairs ...string) *answer {
+		t.Helper()
+		return x.post(at+"/order/"+do, append(x.page(at).hidden(at+"/order/"+do), pairs...)...)
+	}
+	x.page(at).has("Waits for the time of", "1 step is undone, in this order", "<code>made</code>", "Raise the budget…", "Send a signal…").lacks("Resume…", "Delete…", "Undo it…")
+
+	order("pause", "reason", "lunch").want(303)
+	x.becomes(id, saga.PausedStatus)
+	x.page(at).has("somebody to resume it", "Resume…", "lunch").lacks("Pause…")
+	x.post(at+"/order/pause", "seen", "x").want(409).has("paused already")
+	order("resume").want(303)
+	x.becomes(id, saga.Waiting)
+
+	order("budget", "amount", "much").want(422).has(`value="much"`, `id="do-budget" open`)
+	order("budget", "amount", "0.00").want(303)
+	old := x.page(at).hidden(at + "/order/budget")
+	order("budget", "amount", "3.50").want(303)
+	x.page(at).has("3.50 EUR")
+	x.post(at+"/order/budget", append(old, "amount", "4.00")...).want(412).has("The saga has changed since you looked", "4.00", "3.50 EUR")
+
+	order("signal", "name", "com.shop.paid", "payload", `{"a":`).want(422).has("This is no JSON")
+	order("signal", "name", "com.shop.nothing").want(422).has("no step of slow waits for a signal")
+	order("signal", "name", "com.shop.paid", "payload", `{"a": 1}`).want(303)
+	x.page(at).has("signal com.shop.paid")
+
+	x.post(at + "/order/levitate").want(404)
+	order("cancel", "mode", "odd").want(422)
+	order("cancel", "mode", "compensate", "reason", "changed my mind").want(303)
+	x.becomes(id, saga.Compensated)
+	x.page(at).has("<b>Undone</b> because the saga was cancelled", "changed my mind")
+	x.post(at+"/order/cancel", "seen", "").want(409).has("has ended as compensated")
+}
+
+// What would be undone has changed since the page was drawn: nothing is done before it was looked at again.
+func TestCancelOfAnOldPage(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: two\nsteps:\n  - {id: ok, signal: com.shop.go}\n  - id: made\n    http: POST ${vars.things}\n    in_doubt: retry\n    compensate: {http: \"DELETE ${vars.things}/${output.id}\"}\n  - {id: nap, sleep: 1h}\n")
+	id := x.start("two", `null`)
+	x.becomes(id, saga.Waiting)
+	at := "/sagas/" + id
+	old := x.page(at).has("There is nothing to undo").hidden(at + "/order/cancel")
+	x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.go", `{}`).want(202)
+	x.until("made is done", func() bool {
+		return strings.Contains(x.rest("GET", "/v1/sagas/"+id+"/steps/nap", "").body, `"waiting"`)
+	})
+	x.post(at+"/order/cancel", append(old, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you looked", "typed", "1 step is undone")
+	x.becomes(id, saga.Waiting)
+	x.post(at+"/order/cancel", append(x.page(at).hidden(at+"/order/cancel"), "mode", "stop")...).want(303)
+	x.becomes(id, saga.Failed)
+}
+
+// Past the pivot cancelling is not offered, undoing is.
+func TestSagaPastPivot(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: pivoted\nsteps:\n  - id: made\n    http: POST ${vars.things}\n    in_doubt: retry\n    pivot: true\n    compensate: {http: \"DELETE ${vars.things}/${output.id}\"}\n  - {id: nap, sleep: 1h}\n")
+	id := x.start("pivoted", `null`)
+	x.becomes(id, saga.Waiting)
+	at := "/sagas/" + id
+	a := x.page(at).has("Undo it…", "passed its point of no return").lacks("Cancel…")
+	x.post(at+"/order/cancel", "mode", "compensate").want(409).has("point of no return")
+	x.post(at+"/order/compensate", a.hidden(at+"/order/compensate")...).want(422)
+	x.post(at+"/order/compensate", append(a.hidden(at+"/order/compensate"), "reason", "wrong person")...).want(303)
+	x.becomes(id, saga.Compensated)
+}
+
+func TestSagaOfRoles(t *testing.T) {
+	x := newSite(t, keysRequired)
+	x.key("root", "admin")
+	x.publish(slow)
+	id := x.start("slow", `null`)
+	x.becomes(id, saga.Waiting)
+	for role, want := range map[string]string{"viewer": "", "client": "signal cancel", "approver": "", "operator": "pause budget signal cancel"} {
+		x.key(role, role)
+		a := x.page("/sagas/" + id).want(200)
+		var got []string
+		for _, do := range []string{"pause", "resume", "budget", "signal", "cancel", "compensate", "retry", "delete"} {
+			if strings.Contains(a.body, `id="do-`+do+`"`) {
+				got = append(got, do)
+			} else if role != "operator" || do != "compensate" { // which is what cancelling does here
+				x.post("/sagas/"+id+"/order/"+do, "reason", "r", "amount", "3").refused()
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s is offered %v, want %s", role, got, want)
+		}
+	}
+	x.becomes(id, saga.Waiting)
+}
+
+// refused fails unless nothing was done.
+func (a *answer) refused() {
+	a.t.Helper()
+	if a.status < 400 || a.status >= 500 {
+		a.t.Errorf("status %d: %s", a.status, a.body)
+	}
+}
+
+// Whatever a definition, a label, an input, an error or an answer says, it is text.
+func TestSagaEscapes(t *testing.T) {
+	const canary = `<script>alert(1)</script>`
+	x := newSite(t)
+	x.publish(strings.Replace(flow, "input:", "description: \""+canary+"\"\ninput:", 1))
+	x.fault(world.Rule{Match: world.Match{Method: "PUT"}, Do: world.Do{Before: world.FaultStatus, Status: 402, Body: `{"title":"` + canary + `"}`}})
+	body := fmt.Sprintf(`{"definition": "flow", "input": {"items": [1], "title": %q}, "labels": {"who": %q}}`, canary+`"'`, canary)
+	var v saga.View
+	if err := json.Unmarshal([]byte(x.rest("POST", "/v1/sagas", body).want(201).body), &v); err != nil {
+		t.Fatal(err)
+	}
+	x.becomes(v.ID, saga.Failed)
+	const safe = "&lt;script&gt;alert(1)&lt;/script&gt;"
+	for _, page := range []string{"", "/journal", "/journal?q=" + url.QueryEscape(canary), "/steps/last", "/steps/first", "?step=" + url.QueryEscape(canary)} {
+		x.page("/sagas/" + v.ID + page).want(200).has(safe).lacks(canary)
+	}
+}
+
+// A running saga's page follows it by itself.
+func TestSagaLive(t *testing.T) {
+	x := newSite(t)
+	x.publish(slow)
+	id := x.start("slow", `null`)
+	x.becomes(id, saga.Waiting)
+	resp, err := x.http.Do(x.request("GET", "/live?page=/sagas/"+id, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Fatalf("status %d", resp.StatusCode)
+	}
+	lines := make(chan string, 10_000)
+	go func() {
+		defer close(lines)
+		s := bufio.NewScanner(resp.Body)
+		s.Buffer(nil, 1<<20)
+		for s.Scan() {
+			lines <- s.Text()
+		}
+	}()
+	await := func(text string) {
+		t.Helper()
+		for deadline := time.After(20 * time.Second); ; {
+			select {
+			case l, ok := <-lines:
+				if !ok && text != "" {
+					t.Fatalf("the stream ended before %q", text)
+				}
+				if !ok || text != "" && strings.Contains(l, text) {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("no %q on the stream", text)
+			}
+		}
+	}
+	await("s-waiting")
+	began := time.Now()
+	x.rest("POST", "/v1/sagas/"+id+"/pause", `{"reason": "for a look"}`).want(202)
+	await("for a look")
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("it took %v to show", d)
+	}
+	x.rest("POST", "/v1/sagas/"+id+"/resume", `{}`).want(202)
+	x.rest("POST", "/v1/sagas/"+id+"/cancel", `{}`).want(202)
+	await("s-compensated")
+	await("") // nothing more can come: the stream ends
+}
+
+func TestJournal(t *testing.T) {
+	x := newSite(t)
+	x.publish(flow)
+	items, err := json.Marshal(make([]int, 150))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := x.start("flow", `{"items": `+string(items)+`, "title": "needle"}`)
+	x.becomes(id, saga.Succeeded)
+	at := "/sagas/" + id + "/journal"
+	last := x.saga(id).Seq
+	x.page(at).want(200).has(`id="record-1"`, `id="record-200"`, "Next", at+".ndjson").lacks(`id="record-201"`, "First")
+	x.page(at+"?after=200").want(200).has(`id="record-201"`, "First").lacks(`id="record-200"`)
+	x.page(at + fmt.Sprintf("?after=%d", last)).want(200).has("There are no records here")
+	x.page(at + "?after=x").want(400)
+	x.page(at+"?q=NEEDLE").want(200).has(`id="record-1"`).lacks(`id="record-50"`, `rel="next"`)
+	x.page(at + "?q=finished").want(200).has(fmt.Sprintf(`id="record-%d"`, last)).lacks(`id="record-1"`)
+	x.page(at + "?q=each%5B7%5D.make").want(200).has("each[7].make").lacks("each[8].make")
+	x.page(at + "?q=nosuchthing").want(200).has("No record has that in it")
+
+	a := x.page(at + ".ndjson").want(200)
+	if n := strings.Count(a.body, "\n"); int64(n) != last || a.header.Get("Content-Type") != "application/x-ndjson" ||
+		a.header.Get("Content-Disposition") != `attachment; filename="`+id+`.ndjson"` {
+		t.Errorf("%d lines of %d, %v", n, last, a.header)
+	}
+	var head []byte
+	for line := range strings.Lines(a.body) {
+		var r journal.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		sealed := r
+		if journal.Seal(uuid.Must(uuid.FromString(id)), head, &sealed); string(sealed.Hash) != string(r.Hash) {
+			t.Fatalf("record %d does not match its hash", r.Seq)
+		}
+		head = r.Hash
+	}
+	x.page("/live?page=" + at + ".ndjson").want(404)
+	x.page("/sagas/" + uuid.Must(uuid.NewV7()).String() + "/journal.ndjson").want(404)
+}

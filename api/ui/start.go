@@ -1,0 +1,202 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+	"recourse/saga/dsl"
+)
+
+// startView is the form that starts a saga.
+type startView struct {
+	document
+	Newest     bool
+	Fields     []*control
+	Labels     string // a line each: name=value
+	Budget     string
+	Stubs      string // outputs to plan with, JSON
+	WrongStubs string
+	Key        string // the Idempotency-Key: a form starts one saga, however often it is sent
+	Own        string // the definition's budget
+	Problem    *problem
+	Plan       *planView
+}
+
+// planView is what a start would do.
+type planView struct {
+	saga.Plan
+	Rest []plannedUndo // what would be undone, in its order
+}
+
+// Pivots reports whether the plan has a pivot.
+func (p planView) Pivots() bool {
+	return slices.ContainsFunc(p.Steps, func(s saga.PlannedStep) bool { return s.Pivot })
+}
+
+type plannedUndo struct {
+	Path string
+	*saga.Planned
+}
+
+// showStart serves GET /definitions/{name}/start?version=v2.
+func showStart(v *visit) error {
+	if !v.who.Can("start") {
+		return &problem{Status: http.StatusForbidden, Title: "Your key's role may not start sagas", Detail: "ask somebody whose key has the role client, operator or admin"}
+	}
+	page, err := v.startForm(v.r.URL.Query().Get("version"))
+	if err != nil {
+		return err
+	}
+	return v.render("definition-start", "Start "+page.Name, page)
+}
+
+// startForm makes the empty form for a version; "" is the newest.
+func (v *visit) startForm(version string) (*startView, error) {
+	v.still = true
+	page := &startView{}
+	name := v.r.PathValue("name")
+	var err error
+	if page.document, _, err = v.document("definitions", name, version); err != nil {
+		return nil, err
+	}
+	newest, _, err := v.document("definitions", name, "")
+	if err != nil {
+		return nil, err
+	}
+	page.Newest = newest.Version == page.Version
+	def, err := v.cfg.Definitions.Definition(v.r.Context(), name, page.Number())
+	switch {
+	case err != nil && !errors.Is(err, saga.ErrUnusable):
+		return nil, err
+	case err != nil:
+		return nil, &problem{Status: http.StatusServiceUnavailable, Title: "This server cannot use the definition", Detail: "start it on a server that runs the release which published it"}
+	}
+	o := outlineOf(def.Source)
+	page.Fields = formOf(dsl.Document(def.Input), "/input", o.order)
+	page.Own = limitsOf(def.Budget)
+	page.Key, err = newKey()
+	return page, err
+}
+
+// newKey makes an Idempotency-Key.
+func newKey() (string, error) {
+	id, err := uuid.NewV4()
+	return id.String(), err
+}
+
+// startSaga serves POST /definitions/{name}/start: it plans a saga, or starts it.
+func startSaga(v *visit) error {
+	if err := v.r.ParseForm(); err != nil {
+		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
+	}
+	form := v.r.PostForm
+	page, err := v.startForm(form.Get("version"))
+	if err != nil {
+		return err
+	}
+	page.Labels, page.Budget, page.Stubs = form.Get("labels"), form.Get("budget"), form.Get("stubs")
+	if key := form.Get("key"); key != "" {
+		page.Key = key
+	}
+	fill(page.Fields, form)
+	body, ok := page.request(form.Get("do") == "plan")
+	if !ok {
+		return v.startAgain(page, &problem{Status: http.StatusUnprocessableEntity, Title: "The input is not complete", Detail: "nothing was started or sent: mend what is marked below"})
+	}
+	if form.Get("do") == "plan" {
+		var plan saga.Plan
+		if _, err := v.api.do(v.r.Context(), http.MethodPost, "/v1/plan", body, nil, &plan); err != nil {
+			return v.startRefused(page, err)
+		}
+		page.Plan = &planView{Plan: plan, Rest: undone(plan)}
+		return v.render("definition-start", "Plan of "+page.Name, page)
+	}
+	var begun saga.View
+	// The saga is begun even if the reader has gone: what was sent once is answered by the key.
+	r, err := v.api.do(context.WithoutCancel(v.r.Context()), http.MethodPost, "/v1/sagas", body, http.Header{"Idempotency-Key": {page.Key}}, &begun)
+	if err != nil {
+		return v.startRefused(page, err)
+	}
+	notice := "Started."
+	if r.header.Get("Idempotency-Replayed") != "" {
+		notice = "This is the saga that the form had started before."
+	}
+	return v.done("/sagas/"+begun.ID, notice)
+}
+
+// request is the body of a start, or of a plan; ok is false if a field cannot be one.
+func (p *startView) request(plan bool) (body []byte, ok bool) {
+	input, ok := documentOf(p.Fields)
+	req := struct {
+		Definition string            `json:"definition"`
+		Version    string            `json:"version"`
+		Input      json.RawMessage   `json:"input,omitempty"`
+		Budget     string            `json:"budget,omitempty"`
+		Labels     map[string]string `json:"labels,omitempty"`
+		Stubs      json.RawMessage   `json:"stubs,omitempty"`
+	}{Definition: p.Name, Version: p.Version, Input: input, Budget: strings.TrimSpace(p.Budget), Labels: map[string]string{}}
+	for _, l := range splitLines(p.Labels) {
+		if name, value, found := strings.Cut(l, "="); found {
+			req.Labels[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		} else if strings.TrimSpace(l) != "" {
+			req.Labels[strings.TrimSpace(l)] = "" // the API says what is wrong with it
+		}
+	}
+	if stubs := strings.TrimSpace(p.Stubs); plan && stubs != "" {
+		if req.Stubs = json.RawMessage(stubs); !json.Valid(req.Stubs) {
+			p.WrongStubs = `this is not JSON: write an object, such as {"charge": {"id": "ch_1"}}`
+			return nil, false
+		}
+	}
+	body, err := journal.Encode(req)
+	return body, ok && err == nil
+}
+
+// startRefused shows the form with what the API has found wrong.
+func (v *visit) startRefused(page *startView, err error) error {
+	var p *problem
+	if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
+		return err
+	}
+	if strings.HasSuffix(p.Type, ":idempotency_key_reused") {
+		again := *p
+		again.Title, again.Detail = "This form has started a saga before", "it had another input then. To start one more, with what stands here now, press Start again."
+		if page.Key, err = newKey(); err != nil {
+			return err
+		}
+		p = &again
+	}
+	return v.startAgain(page, p)
+}
+
+func (v *visit) startAgain(page *startView, p *problem) error {
+	told := *p
+	told.Errors = blame(page.Fields, p.Errors)
+	if len(p.Errors) > 0 {
+		told.Detail = "Nothing was started or sent. Mend what is marked below."
+	}
+	page.Problem = &told
+	return v.renderAs(p.Status, "definition-start", "Start "+page.Name, page)
+}
+
+// undone lists what would be undone in its order, as it would run.
+func undone(p saga.Plan) []plannedUndo {
+	var list []plannedUndo
+	for _, at := range p.Undo {
+		i := slices.IndexFunc(p.Steps, func(s saga.PlannedStep) bool { return s.Path == at })
+		u := plannedUndo{Path: at}
+		if i >= 0 {
+			u.Planned = p.Steps[i].Undo
+		}
+		list = append(list, u)
+	}
+	return list
+}

@@ -1,0 +1,282 @@
+package ui
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"recourse/journal"
+)
+
+// Sizes of a timeline, in its own units.
+const (
+	width    = 1000
+	labels   = 190 // where lanes begin
+	right    = 975 // where time ends
+	rowHigh  = 24
+	axisHigh = 34
+	barHigh  = 14
+	barWide  = 13 // at least: room for its mark
+	tickWide = 74 // between two times on the axis
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// timeline draws a chart.
+type timeline struct {
+	*chart
+	axis *axis
+	link func(path string) string
+	b    strings.Builder
+	y    int // where the next lane begins
+}
+
+// drawTimeline makes the picture, an SVG; "" of a chart without lanes. link gives the address that a step's bars lead to.
+func drawTimeline(c *chart, link func(path string) string) template.HTML {
+	if c == nil || len(c.do) == 0 {
+		return ""
+	}
+	t := &timeline{chart: c, axis: axisOf(c), link: link, y: axisHigh}
+	t.lanes(c.do)
+	if len(c.undo) > 0 {
+		t.turn()
+		t.lanes(c.undo)
+	}
+	lanes, high := t.b.String(), t.y+14
+	t.b.Reset()
+	t.scale(high)
+	scale := t.b.String()
+	t.b.Reset()
+	t.marks(high)
+	return template.HTML(fmt.Sprintf(`<svg class="timeline" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`,
+		width, high, width, high, html.EscapeString(t.label())) + patterns + scale + lanes + t.b.String() + "</svg>")
+}
+
+// patterns tell classes apart without colour.
+const patterns = `<defs>` +
+	`<pattern id="p-in_doubt" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="t-fill t-in_doubt" width="7" height="7"/><rect class="t-stripe" width="3" height="7"/></pattern>` +
+	`<pattern id="p-transient" width="6" height="6" patternUnits="userSpaceOnUse"><rect class="t-fill t-transient" width="6" height="6"/><circle class="t-stripe" cx="3" cy="3" r="1.4"/></pattern>` +
+	`<pattern id="p-refused" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><rect class="t-fill t-refused" width="6" height="6"/><rect class="t-stripe" width="1.5" height="6"/></pattern>` +
+	`<pattern id="p-held" width="6" height="6" patternUnits="userSpaceOnUse"><rect class="t-fill t-held" width="6" height="6"/><rect class="t-stripe" width="6" height="2"/></pattern>` +
+	`<pattern id="p-wait" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="t-fill t-wait" width="1.6" height="5"/></pattern>` +
+	`<pattern id="p-person" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="t-fill t-person" width="2.4" height="5"/></pattern>` +
+	`</defs>`
+
+// label says in words what the picture shows.
+func (t *timeline) label() string {
+	steps := 0
+	for _, l := range t.do {
+		steps += max(l.folded, 1)
+	}
+	text := "Timeline: " + plural(steps, "step", "steps")
+	if len(t.undo) > 0 {
+		undone := 0
+		for _, l := range t.undo {
+			undone += max(l.folded, 1)
+		}
+		text += ", " + plural(undone, "undoing", "undoings")
+	}
+	return text + " in " + took(t.end.Sub(t.begin)) + ". The same is told below, in words."
+}
+
+func (t *timeline) lanes(list []*lane) {
+	for _, l := range list {
+		t.lane(l)
+		t.y += rowHigh
+	}
+}
+
+func (t *timeline) lane(l *lane) {
+	indent := 10 * min(l.depth, 6)
+	if l.folded > 0 {
+		text := plural(l.folded, "more step", "more steps")
+		if l.calm {
+			text += ", all well"
+		}
+		fmt.Fprintf(&t.b, `<text class="t-more" x="%d" y="%d">… %s</text>`, 8+indent, t.y+16, text)
+		return
+	}
+	name := laneName(l)
+	fmt.Fprintf(&t.b, `<a href="%s"><text class="t-name" x="%d" y="%d"><title>%s</title>%s</text></a>`,
+		html.EscapeString(t.link(l.path)), 8+indent, t.y+16, html.EscapeString(l.path), html.EscapeString(cut(25-indent/6, name)))
+	fmt.Fprintf(&t.b, `<line class="t-rule" x1="%d" x2="%d" y1="%d" y2="%d"/>`, labels, right, t.y+rowHigh-1, t.y+rowHigh-1)
+	for _, one := range l.bars { // below the attempts, whose bars may be wider than their time
+		if one.thin() {
+			t.bar(l, one, 0)
+		}
+	}
+	edge := 0
+	for _, one := range l.bars {
+		if !one.thin() {
+			edge = t.bar(l, one, edge)
+		}
+	}
+}
+
+// laneName is a path without the blocks that its lane stands below: "[3] fetch" of pages[3].fetch.
+func laneName(l *lane) string {
+	name := l.path
+	if i := strings.LastIndexByte(name, '['); i >= 0 {
+		index, rest, _ := strings.Cut(name[i:], ".")
+		name = strings.TrimSpace(index + " " + rest)
+	}
+	if l.way == journal.Undo {
+		name = "↺ " + name
+	}
+	return name
+}
+
+// bar draws one, right of an edge, and gives the new edge.
+func (t *timeline) bar(l *lane, one bar, edge int) int {
+	x, to := t.axis.x(one.from), t.axis.x(one.to)
+	high, wide := barHigh, to-x
+	thin := one.thin()
+	crowded := len(l.bars) > 14
+	switch {
+	case thin:
+		high = 6
+		if one.what == "block" {
+			high = 2
+		}
+		wide = max(wide, 2)
+	case crowded:
+		wide = max(wide, 4)
+	default:
+		wide = max(wide, barWide)
+	}
+	if x < edge && !thin {
+		x = edge
+	}
+	if x+wide > width-6 {
+		x = width - 6 - wide
+	}
+	y := t.y + (rowHigh-high)/2
+	fill := ""
+	switch one.what {
+	case "in_doubt", "transient", "refused", "held", "wait", "person":
+		fill = ` fill="url(#p-` + one.what + `)"`
+	case "backoff":
+		fill = ` fill="url(#p-wait)"`
+	}
+	class := "t-bar"
+	if fill == "" {
+		class += " t-" + one.what
+	}
+	if one.open {
+		class += " t-open"
+	}
+	if l.way == journal.Undo {
+		class += " t-undo"
+	}
+	fmt.Fprintf(&t.b, `<a href="%s" tabindex="-1"><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="%d"%s><title>%s</title></rect>`,
+		html.EscapeString(t.link(l.path)), class, x, y, wide, high, min(3, high/2), fill, html.EscapeString(t.title(l, one)))
+	if !thin && wide >= barWide {
+		if fill != "" { // a mark cannot be read on a pattern
+			fmt.Fprintf(&t.b, `<rect class="t-plain t-%s" x="%d" y="%d" width="%d" height="%d" rx="3"/>`, one.what, x+wide/2-7, y, 14, barHigh)
+		}
+		fmt.Fprintf(&t.b, `<text class="t-mark" x="%d" y="%d" aria-hidden="true">%s</text>`, x+wide/2, y+11, barMark(one, l.way))
+	}
+	t.b.WriteString("</a>")
+	return x + wide + 1
+}
+
+// barMark is the sign of what an attempt ended as.
+func barMark(one bar, way journal.Way) string {
+	switch {
+	case one.query:
+		return "?→"
+	case one.what == "succeeded" && way == journal.Undo:
+		return "↺"
+	}
+	return classMark(journal.Class(one.what))
+}
+
+// title is all that is known about a bar.
+func (t *timeline) title(l *lane, one bar) string {
+	head := l.path
+	if l.way == journal.Undo {
+		head = "undo of " + head
+	}
+	if one.query {
+		head = "status query of " + l.path
+	}
+	if one.attempt > 0 {
+		head += fmt.Sprintf(", attempt %d: %s", one.attempt, say(map[bool]string{true: "under way", false: one.what}[one.what == "running"]))
+	} else if one.point {
+		head += ": " + say(one.what)
+	}
+	lines := append([]string{head}, one.said...)
+	at := offset(one.from.Sub(t.begin))
+	switch {
+	case one.open:
+		at += ", for " + took(one.to.Sub(one.from)) + " so far"
+	case !one.point:
+		at += ", took " + took(one.to.Sub(one.from))
+	}
+	return strings.Join(append(lines, at), "\n")
+}
+
+// turn draws the line that what is undone stands below.
+func (t *timeline) turn() {
+	fmt.Fprintf(&t.b, `<line class="t-turn" x1="0" x2="%d" y1="%d" y2="%d"/><text class="t-word t-back" x="8" y="%d">undone, the latest first</text>`, width, t.y+3, t.y+3, t.y+17)
+	t.y += 24
+}
+
+// scale draws the axis, and where time was cut.
+func (t *timeline) scale(high int) {
+	last := -tickWide
+	for _, s := range t.axis.steps {
+		if s.x-last >= tickWide && s.x <= right-24 {
+			fmt.Fprintf(&t.b, `<line class="t-grid" x1="%d" x2="%d" y1="18" y2="%d"/><text class="t-time" x="%d" y="13">%s</text>`, s.x, s.x, high, s.x, offset(s.at.Sub(t.begin)))
+			last = s.x
+		}
+		if s.cut {
+			x, end := s.x, s.x+s.wide
+			fmt.Fprintf(&t.b, `<rect class="t-gap" x="%d" y="20" width="%d" height="%d"><title>%s without an attempt under way, drawn shorter</title></rect>`, x, end-x, high-20, took(s.long))
+			fmt.Fprintf(&t.b, `<text class="t-cut" x="%d" y="%d" aria-hidden="true">≈</text>`, (x+end)/2, high-3)
+		}
+	}
+}
+
+// marks draws what happened to the saga as a whole, over its lanes.
+func (t *timeline) marks(high int) {
+	edge, skipped := 0, 0
+	for _, m := range t.moments {
+		x := t.axis.x(m.at)
+		class := "t-moment"
+		if m.bad {
+			class += " t-warn"
+		}
+		wide := 6*len([]rune(m.word)) + 8
+		if x < edge-wide/2 || skipped > 40 { // no room for another word
+			skipped++
+			continue
+		}
+		fmt.Fprintf(&t.b, `<g><title>%s, at %s</title><line class="%s" x1="%d" x2="%d" y1="22" y2="%d"/>`, html.EscapeString(m.word), clock(m.at), class, x, x, high)
+		anchor, at := "start", x+3
+		if x+wide > width {
+			anchor, at = "end", x-3
+		}
+		fmt.Fprintf(&t.b, `<text class="t-word %s" x="%d" y="29" text-anchor="%s">%s</text></g>`, class, at, anchor, html.EscapeString(m.word))
+		edge = x + wide
+	}
+}
+
+// stepLink is where a page shows a step: among those that it lists, or by looking for it.
+func stepLink(id string, listed map[string]bool) func(string) string {
+	return func(p string) string {
+		anchor := "#step-" + url.PathEscape(p)
+		if listed[p] {
+			return anchor
+		}
+		return path("sagas", id) + "?step=" + url.QueryEscape(p) + anchor
+	}
+}
+
+// timelineOf draws a saga's timeline as of now.
+func (d *dossier) timeline(link func(string) string) template.HTML {
+	return drawTimeline(chartOf(d.Records, nestingOf(d.Def, d.Steps), d.now, d.ended()), link)
+}

@@ -1,0 +1,229 @@
+package ui
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"html/template"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/internal/story/storytest"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const drawn = `
+saga: drawn
+budget: 5.00 EUR
+defaults: {retry: {attempts: 3, initial: 1s, jitter: 0}}
+steps:
+  - id: flight
+    http: POST https://air.example/bookings
+    cost: 0.02 EUR
+    compensate: {http: "DELETE https://air.example/bookings/${output.id}"}
+  - id: pause
+    sleep: 2h
+  - id: both
+    parallel:
+      - {id: left, http: POST https://pay.example/left}
+      - {id: right, http: GET https://pay.example/right}
+  - id: pages
+    foreach: ${input.pages}
+    steps:
+      - id: fetch
+        http: GET https://web.example/${item}
+      - id: parse
+        set: 1
+  - id: ok
+    approval: {title: "Go on?"}
+  - id: charge
+    http: POST https://pay.example/charges
+    in_doubt: ask
+    compensate: {http: "DELETE https://pay.example/charges?key=${key}"}
+`
+
+// scripted answers each step's attempts in turn; what is not said succeeds.
+func scripted(by map[string][]saga.Answer) func(saga.Send, time.Time) saga.Answer {
+	seen := map[string]int{}
+	return func(s saga.Send, _ time.Time) saga.Answer {
+		name := string(s.Way) + " " + s.Path
+		n := seen[name]
+		seen[name]++
+		if list := by[name]; n < len(list) {
+			return list[n]
+		}
+		return saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{"id":"x_1"}`)}
+	}
+}
+
+func approving(e saga.Entry) saga.Command {
+	if e.Kind == saga.InboxApproval {
+		return saga.Command{Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Trusted: true}
+	}
+	return saga.Command{Do: "resolve", Path: e.Path, Outcome: "failed", Actor: "ada", Reason: "not there"}
+}
+
+func TestTimelines(t *testing.T) {
+	tests := []struct {
+		name   string
+		script storytest.Script
+	}{
+		{"succeeded", storytest.Script{Input: `{"pages":["a","b"]}`, Person: approving, Answer: scripted(nil)}},
+		{"undone", storytest.Script{Input: `{"pages":["<b>"]}`, Person: approving, Answer: scripted(map[string][]saga.Answer{
+			"do flight":   {{Sent: true, Status: 503}, {Sent: false, Code: "connection", Detail: "refused <script>"}},
+			"do left":     {saga.Lost()},
+			"do charge":   {{Sent: true, Code: "timeout", Detail: "no answer in time"}},
+			"undo flight": {{Sent: false, Code: "dns"}},
+		})}},
+		{"in-doubt", storytest.Script{Input: `{"pages":[]}`, Person: nil, Answer: scripted(nil)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := storytest.Play(t, drawn, tt.script)
+			steps, err := saga.Steps(p.Def, p.Machine, p.Records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := p.Records[len(p.Records)-1].At
+			c := chartOf(p.Records, nestingOf(p.Def, steps), last.Add(time.Hour), p.Machine.Status().Terminal())
+			svg := drawTimeline(c, stepLink("s", map[string]bool{"flight": true}))
+			wellFormed(t, svg)
+			golden(t, tt.name+".svg", strings.ReplaceAll(string(svg), "><", ">\n<"))
+		})
+	}
+}
+
+// wellFormed fails unless a picture is XML that nothing has broken out of.
+func wellFormed(t *testing.T, svg template.HTML) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(string(svg)))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+		if e, ok := token.(xml.StartElement); ok && (e.Name.Local == "script" || e.Name.Local == "b") {
+			t.Fatalf("<%s> in\n%s", e.Name.Local, svg)
+		}
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("-want +got (run with -update if it is meant):\n%s", d)
+	}
+}
+
+// manySteps is a journal of n steps, each of which succeeds but every hundredth, which is in doubt first.
+func manySteps(n int) []journal.Record {
+	at := storytest.Begin
+	list := []journal.Record{{Seq: 1, At: at, Kind: journal.Started, Node: "n", Data: json.RawMessage(`{"definition":"many","version":"v1"}`)}}
+	add := func(r journal.Record) {
+		at = at.Add(3 * time.Millisecond)
+		r.Seq, r.At, r.Node, r.Way = int64(len(list)+1), at, "n", journal.Do
+		list = append(list, r)
+	}
+	big := strings.Repeat("x", 500)
+	for i := range n {
+		step := fmt.Sprintf("pages[%d].fetch", i)
+		add(journal.Record{Kind: journal.Intent, Path: step, Attempt: 1, Data: json.RawMessage(`{"request":{"method":"GET","url":"https://a.example/` + big + `"}}`)})
+		if i%100 == 0 {
+			add(journal.Record{Kind: journal.Outcome, Path: step, Attempt: 1, Class: journal.InDoubt, Data: json.RawMessage(`{"error":{"code":"timeout","title":"no answer"},"then":"retry"}`)})
+			add(journal.Record{Kind: journal.Intent, Path: step, Attempt: 2, Data: json.RawMessage(`{}`)})
+			add(journal.Record{Kind: journal.Outcome, Path: step, Attempt: 2, Class: journal.Succeeded, Data: json.RawMessage(`{"output":1}`)})
+			continue
+		}
+		add(journal.Record{Kind: journal.Outcome, Path: step, Attempt: 1, Class: journal.Succeeded, Data: json.RawMessage(`{"output":"` + big + `"}`)})
+	}
+	return list
+}
+
+// However long the journal is, the picture can be read: what did not go well is in it, the rest is folded.
+func TestTimelineOfMany(t *testing.T) {
+	for _, tt := range []struct{ steps, lanes, doubts int }{{3, 3, 1}, {36, 36, 1}, {60, fewLanes, 1}, {300, fewLanes, 3}, {10_000, maxLanes, maxLanes / 2}} {
+		n := tt.steps
+		c := chartOf(manySteps(n), nestingOf(nil, nil), storytest.Begin.Add(time.Hour), false)
+		lanes, folded, doubts := 0, 0, 0
+		for _, l := range c.do {
+			if l.folded > 0 {
+				folded += l.folded
+				continue
+			}
+			lanes++
+			if !l.calm {
+				doubts++
+			}
+		}
+		if lanes != tt.lanes || lanes+folded != n || doubts < tt.doubts {
+			t.Errorf("%d steps: %d lanes, %d folded, %d of doubt; want %d lanes, %d of doubt", n, lanes, folded, doubts, tt.lanes, tt.doubts)
+		}
+		svg := drawTimeline(c, stepLink("s", nil))
+		wellFormed(t, svg)
+		if len(svg) > 120_000 {
+			t.Errorf("%d steps: a picture of %d bytes", n, len(svg))
+		}
+	}
+}
+
+func BenchmarkTimeline(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		records := manySteps(n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				drawTimeline(chartOf(records, nestingOf(nil, nil), storytest.Begin.Add(time.Hour), false), stepLink("s", nil))
+			}
+		})
+	}
+}
+
+// Long waits are cut, and say so; what is under way reaches to now.
+func TestTimelineCuts(t *testing.T) {
+	at := storytest.Begin
+	records := []journal.Record{
+		{Seq: 1, At: at, Kind: journal.Started, Node: "a"},
+		{Seq: 2, At: at, Kind: journal.Intent, Path: "one", Way: journal.Do, Attempt: 1, Node: "a", Data: json.RawMessage(`{}`)},
+		{Seq: 3, At: at.Add(time.Second), Kind: journal.Outcome, Path: "one", Way: journal.Do, Attempt: 1, Class: journal.Transient, Node: "a", Data: json.RawMessage(`{"then":"retry","retry_at":"2026-11-22T10:00:00.000Z"}`)},
+		{Seq: 4, At: at.Add(24 * time.Hour), Kind: journal.Intent, Path: "one", Way: journal.Do, Attempt: 2, Node: "b", Data: json.RawMessage(`{}`)},
+	}
+	c := chartOf(records, nestingOf(nil, nil), at.Add(24*time.Hour+2*time.Second), false)
+	svg := string(drawTimeline(c, stepLink("s", nil)))
+	for _, want := range []string{"1 d", "drawn shorter", "taken over", "for 2.0 s so far", "t-open", "waits until 2026-11-22 10:00:00.000 UTC"} {
+		if want == "1 d" {
+			want = took(24*time.Hour - time.Second)
+		}
+		if !strings.Contains(svg, want) {
+			t.Errorf("no %q in\n%s", want, svg)
+		}
+	}
+	begin, later := c.axisX(at.Add(time.Second)), c.axisX(at.Add(24*time.Hour))
+	if later-begin > (right-labels)/3 {
+		t.Errorf("the wait is %d wide", later-begin)
+	}
+}
+
+func (c *chart) axisX(at time.Time) int { return axisOf(c).x(at) }
