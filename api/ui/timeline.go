@@ -100,7 +100,7 @@ func (t *timeline) lane(l *lane) {
 		return
 	}
 	name := laneName(l)
-	fmt.Fprintf(&t.b, `<a href="%s"><text class="t-name" x="%d" y="%d"><title>%s</title>%s</text></a>`,
+	fmt.Fprintf(&t.b, `<a href="%s" tabindex="-1"><text class="t-name" x="%d" y="%d"><title>%s</title>%s</text></a>`,
 		html.EscapeString(t.link(l.path)), 8+indent, t.y+16, html.EscapeString(l.path), html.EscapeString(cut(25-indent/6, name)))
 	fmt.Fprintf(&t.b, `<line class="t-rule" x1="%d" x2="%d" y1="%d" y2="%d"/>`, labels, right, t.y+rowHigh-1, t.y+rowHigh-1)
 	for _, one := range l.bars { // below the attempts, whose bars may be wider than their time

@@ -1,0 +1,99 @@
+package ui
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+func TestMoney(t *testing.T) {
+	d := &dossier{}
+	if err := json.Unmarshal([]byte(`{"cost": {"currency": "EUR", "spent": "0.35", "wasted": "0.10", "reserved": "0.05", "budget": "1.00",
+		"tokens": {"input": 7, "output": 3}, "models": {"b-model": {"input": 7, "output": 3, "spent": "0.20"}, "a-model": {"input": 0, "output": 0, "spent": "0"}}}}`), &d.Saga); err != nil {
+		t.Fatal(err)
+	}
+	attempt := func(class journal.Class, cost string) saga.AttemptView {
+		return saga.AttemptView{Class: class, Cost: cost}
+	}
+	d.Steps = []saga.StepView{
+		{Path: "free", Cost: "0"},
+		{Path: "cheap", Cost: "0.1", Attempts: []saga.AttemptView{attempt(journal.Succeeded, "0.1")}},
+		{Path: "dear", Cost: "0.25", Attempts: []saga.AttemptView{attempt(journal.Transient, "0.05"), attempt(journal.Refused, "0.05"), attempt(journal.Succeeded, "0.15"), attempt(journal.InDoubt, "")}},
+	}
+	want := moneyView{
+		Spent: "0.35 EUR", Wasted: "0.10 EUR", Reserved: "0.05 EUR", Budget: "1.00 EUR", Good: 250, Bad: 100, Held: 50, Any: true, Tokens: saga.TokensView{Input: 7, Output: 3},
+		Steps:  []costBar{{Name: "dear", Path: "dear", Amount: "0.25 EUR", Wasted: "0.10 EUR", Good: 600, Bad: 400}, {Name: "cheap", Path: "cheap", Amount: "0.1 EUR", Good: 400}},
+		Models: []modelRow{{Name: "a-model"}, {Name: "b-model", Spent: "0.20 EUR", Input: 7, Output: 3}},
+	}
+	if diff := cmp.Diff(want, d.money()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if m := (&dossier{}).money(); m.Any {
+		t.Errorf("of nothing: %+v", m)
+	}
+}
+
+func TestReasonOf(t *testing.T) {
+	failed := &saga.Reason{Code: "step_failed", Step: "charge", Title: "HTTP 402"}
+	tests := []struct {
+		name string
+		view saga.View
+		want *reason
+	}{
+		{"none", saga.View{Status: saga.Running}, nil},
+		{"undone", saga.View{Status: saga.Compensated, Reason: failed}, &reason{Word: "Undone", Step: "charge", Title: "HTTP 402"}},
+		{"failed", saga.View{Status: saga.Failed, Reason: failed}, &reason{Word: "Failed", Step: "charge", Title: "HTTP 402"}},
+		{"under way", saga.View{Status: saga.Undoing, Reason: failed}, &reason{Word: "Being undone", Step: "charge", Title: "HTTP 402"}},
+		{"cancelled where a step stood", saga.View{Status: saga.Compensated, Reason: &saga.Reason{Code: "cancelled", Step: "charge", Title: "the saga was cancelled", Detail: "why"}},
+			&reason{Word: "Undone", Title: "the saga was cancelled", More: "why"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if d := cmp.Diff(tt.want, reasonOf(tt.view)); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
+
+func TestChild(t *testing.T) {
+	d := &dossier{}
+	request := json.RawMessage(`{"method":"RUN","url":"saga:x","headers":{"recourse-saga":"c-1"}}`)
+	if got := d.child(saga.StepView{Kind: "run", Input: request}); got != "c-1" {
+		t.Errorf("child %q", got)
+	}
+	if got := d.child(saga.StepView{Kind: "http", Input: request}); got != "" {
+		t.Errorf("a request runs saga %q", got)
+	}
+}
+
+// The steps of a page are few, whatever the saga has: those that want attention are among them.
+func TestRows(t *testing.T) {
+	d := &dossier{}
+	for i := range 1000 {
+		s := saga.StepView{Path: "each[" + itoa(i) + "].make", Status: saga.StepSucceeded, Cost: "0"}
+		if i == 500 {
+			s.Status = saga.StepInDoubt
+		}
+		d.Steps = append(d.Steps, s)
+	}
+	shown, folded, doubt := 0, 0, false
+	for _, r := range d.rows("", maxSteps) {
+		if r.Folded > 0 {
+			folded += r.Folded
+			continue
+		}
+		shown++
+		doubt = doubt || r.Status == saga.StepInDoubt
+	}
+	if shown != maxSteps || shown+folded != 1000 || !doubt {
+		t.Errorf("%d shown, %d folded, the one in doubt: %t", shown, folded, doubt)
+	}
+	if rows := d.rows("[77]", maxSteps); len(rows) != 1 || rows[0].Name != "[77] make" {
+		t.Errorf("looked for: %+v", rows)
+	}
+}
