@@ -70,7 +70,7 @@ func Open(tb testing.TB, look Look) *Window {
 	browser, closeBrowser := chromedp.NewExecAllocator(context.Background(), options...)
 	silent := func(string, ...any) {} // it tells of events that it does not know
 	ctx, closeWindow := chromedp.NewContext(browser, chromedp.WithErrorf(silent), chromedp.WithLogf(silent))
-	w := &Window{tb: tb, ctx: ctx}
+	w := &Window{tb: tb, ctx: ctx, deaf: look.NoScript}
 	tb.Cleanup(func() {
 		closeWindow()
 		closeBrowser()

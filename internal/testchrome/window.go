@@ -20,8 +20,9 @@ const patience = 20 * time.Second
 // Window is a browser's window. Its methods do what people do, find things by what they are called, wait until they are
 // there, and fail the test if they do not come.
 type Window struct {
-	tb  testing.TB
-	ctx context.Context
+	tb   testing.TB
+	ctx  context.Context
+	deaf bool // scripts do not run
 
 	mu   sync.Mutex
 	told []string // by the console
@@ -128,8 +129,11 @@ func (w *Window) Lacks(text string) {
 const called = `(e => ((e.getAttribute("aria-label") || (e.labels && e.labels.length ? [...e.labels].map(l => l.innerText).join(" ") : "") || e.innerText || e.value || e.placeholder || e.title || "")
 	+ "").replace(/\s+/g, " ").trim())`
 
-// controls is what can be used.
-const controls = `a[href], button, summary, input:not([type=hidden]), select, textarea`
+// What can be used, and what can be typed into.
+const (
+	controls = `a[href], button, summary, input:not([type=hidden]), select, textarea`
+	fields   = `input:not([type=hidden], [type=radio], [type=checkbox]), textarea`
+)
 
 // control is a function of the page: the first control that is shown and called so, exactly rather than in part.
 func control(kinds, name string) string {
@@ -138,32 +142,62 @@ func control(kinds, name string) string {
 		return all.find(e => called(e).toLowerCase() === want) || all.find(e => called(e).toLowerCase().startsWith(want)) || all.find(e => called(e).toLowerCase().includes(want)); })()`
 }
 
-// mark gives a control a name that chromedp finds it by.
-func (w *Window) mark(kinds, name string) string {
+// at waits until a control that is called so can be clicked, and gives its place in the window.
+func (w *Window) at(kinds, name string) (x, y float64) {
 	w.tb.Helper()
-	w.Until(fmt.Sprintf("there is a control %q", name), `(() => { const e = `+control(kinds, name)+`; if (!e) return false;
-		document.querySelectorAll("[data-found]").forEach(f => f.removeAttribute("data-found")); e.setAttribute("data-found", ""); e.scrollIntoView({block: "center"}); return true; })()`)
-	return "[data-found]"
+	for deadline := time.Now().Add(patience); ; {
+		at, err := eval[[]float64](w, `(e => { if (!e) return []; e.scrollIntoView({block: "center"}); const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2, top = document.elementFromPoint(x, y);
+			sessionStorage.removeItem("clicked"); e.addEventListener("click", () => sessionStorage.setItem("clicked", "yes"), {capture: true, once: true});
+			return top && (e.contains(top) || [...(e.labels || [])].some(l => l.contains(top))) ? [x, y] : []; })(`+control(kinds, name)+`)`)
+		if len(at) == 2 {
+			return at[0], at[1]
+		}
+		if time.Now().After(deadline) {
+			w.tb.Fatalf("there is no control %q to click within %s (%v). %s shows:\n%s", name, patience, err, w.Path(), w.Text())
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+}
+
+// A live page may move between the moment that something is found on it and the click: somebody would click again.
+const tries = 5
+
+// clicked reports whether what was found last has been clicked.
+func (w *Window) clicked() bool {
+	if w.deaf {
+		return true // no script can tell
+	}
+	for range 50 {
+		if ok, _ := eval[bool](w, `sessionStorage.getItem("clicked") === "yes"`); ok { // fails while a page is on its way
+			return true
+		}
+		time.Sleep(10 * time.Millisecond) // between two looks
+	}
+	return false
 }
 
 // Click clicks a link, a button or whatever else is called so, with the mouse.
 func (w *Window) Click(name string) {
 	w.tb.Helper()
-	w.do("click "+name, chromedp.Click(w.mark(controls, name)))
+	for range tries {
+		w.do("click "+name, chromedp.MouseClickXY(w.at(controls, name)))
+		if w.clicked() {
+			return
+		}
+	}
+	w.tb.Fatalf("the click on %q does not reach it. %s shows:\n%s", name, w.Path(), w.Text())
 }
 
 // Fill types a text into the field that is called so, over what is in it.
 func (w *Window) Fill(label, text string) {
 	w.tb.Helper()
-	sel := w.mark("input:not([type=hidden]), textarea", label)
-	w.do("fill "+label, chromedp.Steps(chromedp.Focus(sel), chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent(text)))
+	w.do("fill "+label, chromedp.Steps(chromedp.MouseClickXY(w.at(fields, label)), chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent(text)))
 }
 
 // Choose chooses an option, by what it is called, of the list that is called so.
 func (w *Window) Choose(label, option string) {
 	w.tb.Helper()
-	w.mark("select", label)
-	w.Until(fmt.Sprintf("%q has the option %q", label, option), `(() => { const s = document.querySelector("[data-found]"), o = [...s.options].find(o => o.text.includes(`+quote(option)+`));
+	w.Until(fmt.Sprintf("%q has the option %q", label, option), `(() => { const s = `+control("select", label)+`, o = s && [...s.options].find(o => o.text.includes(`+quote(option)+`));
 		if (!o) return false; s.value = o.value; s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true})); return true; })()`)
 }
 
@@ -237,10 +271,11 @@ func quote(s string) string {
 // TabToGroup presses Tab until a radio button has the focus of the group that has one called so.
 func (w *Window) TabToGroup(name string) {
 	w.tb.Helper()
-	w.mark("input[type=radio]", name)
+	wanted := control("input[type=radio]", name)
+	w.Until(fmt.Sprintf("there is a radio button %q", name), wanted)
 	for range tabs {
 		w.Key(kb.Tab)
-		ok, err := eval[bool](w, `(a => a.type === "radio" && a.name === document.querySelector("[data-found]").name && a.form === document.querySelector("[data-found]").form)(document.activeElement)`)
+		ok, err := eval[bool](w, `((a, e) => a.type === "radio" && Boolean(e) && a.name === e.name && a.form === e.form)(document.activeElement, `+wanted+`)`)
 		if err != nil {
 			w.tb.Fatalf("focus: %v", err)
 		}
