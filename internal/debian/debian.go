@@ -20,14 +20,11 @@ func Install(packages ...string) error {
 	if os.Geteuid() != 0 || err != nil {
 		return ErrCannot
 	}
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "recourse-apt.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err := Lock()
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("wait for another installation: %w", err)
-	}
+	defer unlock()
 	install := append([]string{"install", "-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"}, packages...)
 	for _, args := range [][]string{{"update", "-qq"}, install} {
 		cmd := exec.Command(apt, args...)
@@ -37,4 +34,16 @@ func Install(packages ...string) error {
 		}
 	}
 	return nil
+}
+
+// Lock waits until no other process of ours uses apt-get, which does not wait by itself. It is ours until unlock.
+func Lock() (unlock func(), err error) {
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "recourse-apt.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for another installation: %w", err), lock.Close())
+	}
+	return func() { lock.Close() }, nil
 }

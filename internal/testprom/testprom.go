@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"recourse/internal/debian"
 )
 
 // advice is what a person can do without apt-get.
@@ -61,6 +63,11 @@ func fetch(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
+	unlock, err := debian.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	dir, err := os.MkdirTemp(filepath.Dir(path), "fetch-") // beside path, so that it can be moved there at once
 	if err != nil {
 		return err
