@@ -125,30 +125,37 @@ func (d *doctor) server(ctx context.Context) {
 	}
 }
 
-// tracesVariables name where traces go, as OpenTelemetry has it.
-var tracesVariables = []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
+// tracesAt finds where traces go, and who says so: the flag, or OpenTelemetry's own variables.
+func (d *doctor) tracesAt() (from, address string) {
+	if d.cmd.OTLPEndpoint != "" {
+		return "--otlp-endpoint", d.cmd.OTLPEndpoint
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if address := d.app.env[name]; address != "" {
+			return name, address
+		}
+	}
+	return "", ""
+}
 
 // traces looks whether whoever takes traces is there. Egress rules are not for it: it is the operator's own.
 func (d *doctor) traces(ctx context.Context) {
-	for _, name := range tracesVariables {
-		address := d.app.env[name]
-		if address == "" {
-			continue
-		}
-		host, err := hostPort(address)
-		if err != nil {
-			d.wrong("traces", name+": "+err.Error(), "write an address such as http://127.0.0.1:4318")
-			return
-		}
-		ctx, stop := context.WithTimeout(ctx, answerTime)
-		defer stop()
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
-		if err != nil {
-			d.wrong("traces", name+": cannot be reached: "+err.Error(), "check its address, and that it runs")
-			return
-		}
-		conn.Close()
-		d.ok("traces", "%s is there", host)
+	from, address := d.tracesAt()
+	if address == "" {
 		return
 	}
+	host, err := hostPort(address)
+	if err != nil {
+		d.wrong("traces", from+": "+err.Error(), "write an address such as http://127.0.0.1:4318")
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, answerTime)
+	defer stop()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+	if err != nil {
+		d.wrong("traces", from+": cannot be reached: "+err.Error(), "check its address, and that it runs")
+		return
+	}
+	conn.Close()
+	d.ok("traces", "%s is there", host)
 }

@@ -114,6 +114,7 @@ func TestDoctorFinds(t *testing.T) {
 		{"models away", nil, []string{"--config", llmFile("http://127.0.0.1:1/v1", "sk-wrong")}, exitFailed, "✗", "models ours", "cannot be reached"},
 		{"server away", nil, []string{"--server", "http://127.0.0.1:1"}, exitFailed, "✗", "server", "recourse serve"},
 		{"traces nowhere", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, nil, exitFailed, "✗", "traces", "cannot be reached"},
+		{"traces nowhere by the flag", nil, []string{"--otlp-endpoint", "http://127.0.0.1:1"}, exitFailed, "✗", "traces", "--otlp-endpoint: cannot be reached"},
 		{"traces without a scheme", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost"}, nil, exitFailed, "✗", "traces", "4318"},
 	}
 	for _, tt := range tests {
