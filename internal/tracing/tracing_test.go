@@ -3,6 +3,7 @@ package tracing_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -161,7 +162,11 @@ steps:
 	if by, then := attr(first, "recourse.node"), attr(second, "recourse.node"); by == then || by != attr(spanOf(t, spans, trace.Attempt("a", journal.Do, 0, 1)), "recourse.node") {
 		t.Errorf("b was tried by %s, then by %s", by, then)
 	}
-	if one.tracer.Exported() == 0 || one.tracer.Exported()+two.tracer.Exported() != int64(len(spans)) {
+	exported := func() int64 { return one.tracer.Exported() + two.tracer.Exported() }
+	for until := time.Now().Add(20 * time.Second); exported() < int64(len(spans)) && time.Now().Before(until); { // they are counted when the answer is in
+		<-time.After(5 * time.Millisecond)
+	}
+	if one.tracer.Exported() == 0 || exported() != int64(len(spans)) {
 		t.Errorf("%d and %d spans were exported, %d came", one.tracer.Exported(), two.tracer.Exported(), len(spans))
 	}
 }

@@ -142,6 +142,25 @@ var taskOperations = []operation{
 			},
 		}
 	}},
+	{"NoteStalls", "a stall", func(b *bench) attempt {
+		found, err := journal.Stall{Saga: b.begun().Saga, Definition: "d", Version: 1, Kind: journal.StallUnclaimed, Since: time.UnixMilli(5)}.Found("")
+		must(err)
+		event := journal.Event{ID: newID(), Sink: "s", Data: []byte(`{}`)}
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error {
+				_, err := s.NoteStalls(ctx, []journal.Told{{Stall: found, Events: []journal.Event{event}}}, ttl)
+				return err
+			},
+			done: func(journal.Store) (bool, error) {
+				noted, err := b.counted(`SELECT count(*) FROM stalls WHERE id = $1`, found.ID.String())
+				told, err2 := b.counted(`SELECT count(*) FROM outbox WHERE id = $1`, event.ID.String())
+				if noted != told {
+					err2 = errors.Join(err2, fmt.Errorf("noted: %v, told: %v", noted, told))
+				}
+				return noted, errors.Join(err, err2)
+			},
+		}
+	}},
 	{"SetFired", "a schedule", func(b *bench) attempt {
 		name := newID().String()
 		return attempt{

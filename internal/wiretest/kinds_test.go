@@ -11,7 +11,7 @@ import (
 
 // reading are the methods of a store that write nothing.
 var reading = []string{"Records", "Begins", "Mail", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Nodes", "Orphans", "Document", "Documents", "Versions",
-	"Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
+	"Costs", "FindStalls", "ListStalls", "Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
 
 // operations are all that write, in all the ways that take other statements.
 var operations = append([]operation{
