@@ -211,8 +211,12 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 func (v *visit) again(d *dossier, at string, body map[string]any, f url.Values) error {
 	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("reason")))
 	var next saga.View
-	if _, err := v.api.send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next); err != nil {
+	r, err := v.api.send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next)
+	if err != nil {
 		return v.refused("retry", "", err)
+	}
+	if r.header.Get("Idempotency-Replayed") != "" {
+		return v.done(path("sagas", next.ID), "This is the saga that was started for the same reason before. To run it once more, give another reason.")
 	}
 	return v.done(path("sagas", next.ID), "This is the new saga: "+d.Saga.Definition+" runs again.")
 }

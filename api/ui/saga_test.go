@@ -90,10 +90,11 @@ func TestSagaUndone(t *testing.T) {
 	x.post(to, fields...).want(422).has("say why")
 	x.world.ClearFaults()
 	first := x.post(to, append(fields, "reason", "funds are there")...).want(303).header.Get("Location")
-	if again := x.post(to, append(fields, "reason", "funds are there")...).want(303).header.Get("Location"); again != first {
+	again := x.post(to, append(fields, "reason", "funds are there")...).want(303).header.Get("Location")
+	next, _, _ := strings.Cut(strings.TrimPrefix(first, "/sagas/"), "?")
+	if !strings.HasPrefix(again, "/sagas/"+next+"?") || !strings.Contains(again, "same+reason") || strings.Contains(first, "same+reason") {
 		t.Errorf("pressed twice: %s, then %s", first, again)
 	}
-	next := strings.TrimPrefix(strings.SplitN(first, "?", 2)[0], "/sagas/")
 	x.becomes(next, saga.Succeeded)
 	x.page("/sagas/"+next).has("Runs saga", id)
 
