@@ -148,6 +148,7 @@ func TestSagaOrders(t *testing.T) {
 	x.page(at).has("signal com.shop.paid")
 
 	x.post(at + "/order/levitate").want(404)
+	x.post(at+"/order/compensate", "seen", "of another page", "reason", "r").want(412).has("The saga has changed since you looked") // which is not offered beside cancel
 	order("cancel", "mode", "odd").want(422)
 	order("cancel", "mode", "compensate", "reason", "changed my mind").want(303)
 	x.becomes(id, saga.Compensated)
