@@ -47,6 +47,19 @@ func Amount(decimal, currency string) (Money, error) {
 	return Money{amount: *d, Currency: currency}, nil
 }
 
+// most is how many digits a sum may have that Total reads: more than exact keeps, with the zeros of an exponent.
+const most = 100
+
+// Total makes money of what Decimal has written of a sum, which may have more digits than the amounts
+// that it is of. The error is ErrMoney.
+func Total(decimal, currency string) (Money, error) {
+	d, _, err := apd.NewFromString(decimal)
+	if err != nil || d.Form != apd.Finite || d.Sign() < 0 || d.NumDigits() > most || d.Exponent < -most || d.Exponent > 15 {
+		return Money{}, fmt.Errorf("%w, not %.40q", ErrMoney, decimal)
+	}
+	return Money{amount: *d, Currency: currency}, nil
+}
+
 // IsZero reports whether there is nothing.
 func (m Money) IsZero() bool { return m.amount.IsZero() }
 

@@ -3,6 +3,7 @@ package retry
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +138,25 @@ func TestParseMoney(t *testing.T) {
 	for _, bad := range []string{"NaN", "Infinity", "-1", "1e999999999", "1e-999", ""} {
 		if _, err := Amount(bad, "USD"); !errors.Is(err, ErrMoney) {
 			t.Errorf("Amount(%q): %v, want ErrMoney", bad, err)
+		}
+	}
+}
+
+// What is written of any sum is read again.
+func TestTotal(t *testing.T) {
+	most, err := Amount("999999999999999999999999999999e15", "USD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sum := range []Money{{}, most.Add(money(t, "0.000000000001 USD")), money(t, "0.10 USD").Add(money(t, "0.2 USD"))} {
+		got, err := Total(sum.Decimal(), sum.Currency)
+		if err != nil || got.String() != sum.String() {
+			t.Errorf("%v became %v: %v", sum, got, err)
+		}
+	}
+	for _, bad := range []string{"NaN", "Infinity", "-1", "1e999999999", "1e-999", strings.Repeat("9", 101), ""} {
+		if _, err := Total(bad, "USD"); !errors.Is(err, ErrMoney) {
+			t.Errorf("Total(%q): %v, want ErrMoney", bad, err)
 		}
 	}
 }

@@ -139,7 +139,7 @@ func totals(groups []tally.Group) (list []total) {
 func plus(a, b string) string { return amountOf(a).Add(amountOf(b)).Decimal() }
 
 func amountOf(decimal string) retry.Money {
-	m, err := retry.Amount(decimal, "")
+	m, err := retry.Total(decimal, "")
 	if err != nil {
 		return retry.Money{}
 	}

@@ -8,9 +8,10 @@ import (
 
 // Bounds of a shelf.
 const (
-	shelved      = 8     // journals
-	shelvedFrom  = 500   // records: shorter ones are read again as fast
-	shelvedUntil = 30000 // records: longer ones would take much memory
+	shelved      = 8        // journals
+	shelvedFrom  = 500      // records: shorter ones are read again as fast
+	shelvedUntil = 30000    // records: longer ones would take much memory
+	shelvedBytes = 16 << 20 // of their data, likewise
 )
 
 // shelf keeps the records of a few long journals that were read last: records never change, so that the next picture of the
@@ -32,6 +33,12 @@ func (s *shelf) take(id string) []journal.Record {
 func (s *shelf) keep(id string, records []journal.Record) {
 	if len(records) < shelvedFrom || len(records) > shelvedUntil {
 		return
+	}
+	size := 0
+	for i := range records {
+		if size += len(records[i].Data); size > shelvedBytes {
+			return
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

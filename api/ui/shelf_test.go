@@ -13,7 +13,10 @@ func TestShelf(t *testing.T) {
 	long := make([]journal.Record, 2*shelvedFrom)
 	s.keep("short", long[:shelvedFrom-1])
 	s.keep("huge", make([]journal.Record, shelvedUntil+1))
-	if s.take("short") != nil || s.take("huge") != nil {
+	heavy := make([]journal.Record, shelvedFrom)
+	heavy[0].Data, heavy[1].Data = make([]byte, shelvedBytes), make([]byte, 1)
+	s.keep("heavy", heavy)
+	if s.take("short") != nil || s.take("huge") != nil || s.take("heavy") != nil {
 		t.Error("it keeps what is too short or too long")
 	}
 	s.keep("a", long)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"unicode"
 )
 
 // The reader's API key is kept in a cookie that no script can read and that other sites' requests do not bring along.
@@ -73,7 +74,8 @@ func signOut(v *visit) error {
 
 // local is an address of this page, or "/": nobody is sent elsewhere.
 func local(to string) string {
-	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n") {
+	elsewhere := func(r rune) bool { return r == '\\' || unicode.IsControl(r) } // browsers read \ as /, and leave tabs and line breaks out
+	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsFunc(to, elsewhere) {
 		return "/"
 	}
 	return to

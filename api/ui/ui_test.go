@@ -114,7 +114,7 @@ func TestSignIn(t *testing.T) {
 	x.page("/live?page=/").want(401)
 	x.post("/sign-in", "key", "rk_wrong", "to", "/").want(401).has("not one of this server", "value=\"/\"")
 	x.post("/sign-in", "key", "", "to", "/").want(422)
-	for _, to := range []string{"//evil.example", "https://evil.example", `/\evil.example`, "javascript:alert(1)"} {
+	for _, to := range []string{"//evil.example", "https://evil.example", `/\evil.example`, "/\t/evil.example", "/\n/evil.example", "javascript:alert(1)"} {
 		if a := x.post("/sign-in", "key", secret, "to", to).want(303); a.header.Get("Location") != "/" {
 			t.Errorf("signing in leads from %q to %q", to, a.header.Get("Location"))
 		}

@@ -183,7 +183,7 @@ func (o *overview) lookCost(now time.Time) error {
 	}
 	o.cost, o.priced, o.more, o.costAt = nil, len(list), len(list) == pricedMost, now
 	for _, v := range list {
-		m, err := retry.Amount(v.Cost.Spent, v.Cost.Currency)
+		m, err := retry.Total(v.Cost.Spent, v.Cost.Currency)
 		if err != nil {
 			return errors.Join(errors.New("the server's answer cannot be read"), err)
 		}

@@ -185,7 +185,7 @@ func (t *Typical) load(ctx context.Context, definition string) error {
 }
 
 func (t *Typical) add(definition string, saga uuid.UUID, at time.Time, cost saga.CostView) {
-	spent, err := retry.Amount(cost.Spent, cost.Currency)
+	spent, err := retry.Total(cost.Spent, cost.Currency)
 	if err == nil {
 		t.known[definition][saga] = sample{at, spent}
 	}

@@ -66,7 +66,7 @@ func currency(cost saga.CostView) string {
 
 // money reads an amount, for counting; what cannot be read is nothing.
 func money(decimal string) retry.Money {
-	m, err := retry.Amount(decimal, "")
+	m, err := retry.Total(decimal, "")
 	if err != nil {
 		return retry.Money{}
 	}

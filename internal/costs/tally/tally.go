@@ -118,7 +118,7 @@ func amount(decimal, currency string) (retry.Money, error) {
 	if decimal == "" {
 		decimal = "0"
 	}
-	return retry.Amount(decimal, currency)
+	return retry.Total(decimal, currency)
 }
 
 // Groups returns at most limit groups, 0 for all, and how many are left out. Days are in their order; of the others the dearest come
