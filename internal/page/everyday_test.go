@@ -221,9 +221,15 @@ func (d *demo) start(definition, input string) string {
 // count counts a definition's sagas.
 func (d *demo) count(definition string) int {
 	d.t.Helper()
+	return len(d.sagas(definition))
+}
+
+// sagas lists a definition's sagas, the newest first.
+func (d *demo) sagas(definition string) []one {
+	d.t.Helper()
 	var list struct {
 		Data []one `json:"data"`
 	}
 	d.rest("GET", "/v1/sagas?limit=200&definition="+definition, "", &list)
-	return len(list.Data)
+	return list.Data
 }
