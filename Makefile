@@ -7,7 +7,7 @@ BIN     := bin/recourse
 
 PG      := $(GO) run ./internal/testpg/run --
 
-.PHONY: help run build test vet prove crash examples fuzz bench bench-scale bench-steps sim mutants soak fmt clean
+.PHONY: help run build test vet prove crash examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ soak: ## the same layers for HOURS, with other seeds each time; stops at the fir
 	  $(PG) $(GO) test -race -count 1 -timeout 1h ./internal/wiretest ./journal/... || exit 1; \
 	  $(MAKE) --no-print-directory fuzz FUZZTIME=5m || exit 1; \
 	done
+
+pictures: ## take the pictures of docs anew, of the demo's page in a real browser
+	@mkdir -p docs/images && rm -f docs/images/*.png
+	RECOURSE_PICTURES=$$PWD/docs/images $(GO) test -count 1 -run 'TestPictures$$' ./internal/page
 
 fmt: ## gofmt everything
 	gofmt -w $$(git ls-files '*.go')

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -120,14 +121,20 @@ func newDemo(t *testing.T, database string) *demo {
 	return &demo{t: t, url: run(t, nil, "stays up at ", "Ctrl-C ends it", "demo", "--listen", "127.0.0.1:0", "--database", database)}
 }
 
-// rest asks the API.
+// rest asks the API, with JSON.
 func (d *demo) rest(method, path, body string, into any) {
+	d.t.Helper()
+	d.send(method, path, "application/json", body, into)
+}
+
+// send asks the API with a body of a type.
+func (d *demo) send(method, path, media, body string, into any) {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", media)
 	if d.key != "" {
 		req.Header.Set("Authorization", "Bearer "+d.key)
 	}
@@ -173,9 +180,15 @@ func (d *demo) saga(definition, status string) one {
 // ends waits until a saga has ended, and fails unless it has succeeded.
 func (d *demo) ends(id string) {
 	d.t.Helper()
+	d.becomes(id, "succeeded")
+}
+
+// becomes waits until a saga has one of these statuses.
+func (d *demo) becomes(id string, statuses ...string) {
+	d.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	var s one
-	for s.Status != "succeeded" {
+	for !slices.Contains(statuses, s.Status) {
 		if time.Now().After(deadline) {
 			d.t.Fatalf("saga %s is %s", id, s.Status)
 		}
@@ -186,12 +199,3 @@ func (d *demo) ends(id string) {
 
 // short is how lists write a saga's id.
 func short(id string) string { return id[:8] + "…" + id[len(id)-6:] }
-
-// picture is where a picture of docs goes: to where it is from when they are to be taken anew, else nowhere that lasts.
-func picture(t *testing.T, name string) string {
-	dir := os.Getenv("RECOURSE_PICTURES")
-	if dir == "" {
-		dir = t.TempDir()
-	}
-	return filepath.Join(dir, name+".png")
-}

@@ -29,7 +29,6 @@ func TestNewcomer(t *testing.T) {
 func newcomer(t *testing.T, d *demo, w *testchrome.Window, h hands) {
 	undone, doubtful, asking := d.saga("refund-claim", "compensated"), d.saga("order-return", "stuck"), d.saga("refund-claim", "waiting")
 	w.Sees("Sagas", "refund-claim", "compensated", "stuck")
-	w.Picture(picture(t, "sagas"))
 
 	// Why was it undone, and what did it cost?
 	h.Use("↺ compensated")
@@ -38,12 +37,10 @@ func newcomer(t *testing.T, d *demo, w *testchrome.Window, h hands) {
 	h.Use(short(undone.ID))
 	w.Sees("refund", "the card has expired", "label", undone.Cost.Spent+" USD")
 	w.Fits()
-	w.Picture(picture(t, "undone"))
 
 	// What happened is not known: send it again under the same key.
 	h.Use("Inbox")
 	w.Sees("It is not known whether step refund has happened", "Refund 39.90 USD for order A-2003?")
-	w.Picture(picture(t, "inbox"))
 	h.Use("Resolve refund")
 	h.Pick("retry")
 	h.Write("Why", "the provider honours keys")

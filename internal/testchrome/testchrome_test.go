@@ -12,6 +12,7 @@ import (
 
 const sheet = `<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>t</title>
 <h1>Orders</h1><label>Name <input name="name" value="old"></label> <label>Size <select name="size"><option>small</option><option value="l">large</option></select></label>
+<label>Day <input type="date" name="day"></label>
 <button>Send</button> <button>Send all</button> <p hidden>secret</p><p id="said"></p>
 <script>
 document.querySelectorAll("button").forEach(b => b.onclick = () => setTimeout(() => said.textContent = b.innerText + ": " + document.querySelector("input").value + " " + document.querySelector("select").value, 30));
@@ -42,6 +43,14 @@ func TestWindow(t *testing.T) {
 	w.TabTo("Send all")
 	w.Enter()
 	w.Sees("Send all: old small")
+	w.Date("Day", "2027-05-01")
+	w.Until("the day is chosen", `document.querySelector("[type=date]").value === "2027-05-01"`)
+	w.Until("clicks are counted", `document.addEventListener("dblclick", () => said.textContent = "twice") || true`)
+	w.DoubleClick("Send")
+	w.Sees("twice")
+	w.Go(w.url() + "?next")
+	w.Back()
+	w.Until("it is back", `location.search === ""`)
 	w.Fits()
 	file := filepath.Join(t.TempDir(), "it.png")
 	w.Picture(file)

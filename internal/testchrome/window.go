@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -75,6 +76,14 @@ func (w *Window) Go(url string) {
 func (w *Window) Reload() {
 	w.tb.Helper()
 	w.do("reload", chromedp.Reload())
+}
+
+// Back goes back to the page before, as the browser's button does.
+func (w *Window) Back() {
+	w.tb.Helper()
+	if _, err := eval[bool](w, `(history.back(), true)`); err != nil { // a page that was kept does not load again: nothing to wait for
+		w.tb.Fatalf("go back: %v", err)
+	}
 }
 
 // Path is the path of the page, with its query.
@@ -146,7 +155,7 @@ func control(kinds, name string) string {
 func (w *Window) at(kinds, name string) (x, y float64) {
 	w.tb.Helper()
 	for deadline := time.Now().Add(patience); ; {
-		at, err := eval[[]float64](w, `(e => { if (!e) return []; e.scrollIntoView({block: "center"}); const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2, top = document.elementFromPoint(x, y);
+		at, err := eval[[]float64](w, `(e => { if (!e || document.readyState !== "complete") return []; e.scrollIntoView({block: "center"}); const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2, top = document.elementFromPoint(x, y);
 			sessionStorage.removeItem("clicked"); e.addEventListener("click", () => sessionStorage.setItem("clicked", "yes"), {capture: true, once: true});
 			return top && (e.contains(top) || [...(e.labels || [])].some(l => l.contains(top))) ? [x, y] : []; })(`+control(kinds, name)+`)`)
 		if len(at) == 2 {
@@ -188,10 +197,24 @@ func (w *Window) Click(name string) {
 	w.tb.Fatalf("the click on %q does not reach it. %s shows:\n%s", name, w.Path(), w.Text())
 }
 
+// DoubleClick clicks twice, as fast as it goes, as people do who have learned to.
+func (w *Window) DoubleClick(name string) {
+	w.tb.Helper()
+	x, y := w.at(controls, name)
+	w.do("click "+name+" twice", chromedp.Steps(chromedp.MouseClickXY(x, y), chromedp.MouseClickXY(x, y, chromedp.ClickCount(2))))
+}
+
 // Fill types a text into the field that is called so, over what is in it.
 func (w *Window) Fill(label, text string) {
 	w.tb.Helper()
-	w.do("fill "+label, chromedp.Steps(chromedp.MouseClickXY(w.at(fields, label)), chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent(text)))
+	for range tries {
+		w.do("go to "+label, chromedp.MouseClickXY(w.at(fields, label)))
+		if there, _ := eval[bool](w, "document.activeElement === "+control(fields, label)); there { // else it has moved
+			w.do("fill "+label, chromedp.Steps(chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent(text)))
+			return
+		}
+	}
+	w.tb.Fatalf("the click into %q does not reach it. %s shows:\n%s", label, w.Path(), w.Text())
 }
 
 // Choose chooses an option, by what it is called, of the list that is called so.
@@ -201,10 +224,24 @@ func (w *Window) Choose(label, option string) {
 		if (!o) return false; s.value = o.value; s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true})); return true; })()`)
 }
 
-// Key presses keys: characters, or those of chromedp's kb.
+// Date chooses a day, YYYY-MM-DD, in the field that is called so. How one is typed depends on where the browser is from.
+func (w *Window) Date(label, day string) {
+	w.tb.Helper()
+	w.Until(fmt.Sprintf("%q is a field for a date", label), `(e => { if (!e) return false; e.value = `+quote(day)+`; e.dispatchEvent(new Event("input", {bubbles: true})); return e.value !== ""; })(`+control("input[type=date]", label)+`)`)
+}
+
+// Key presses keys: characters, or those of chromedp's kb. It waits until the page is all there, and hears them.
 func (w *Window) Key(keys string) {
 	w.tb.Helper()
-	w.do("press a key", chromedp.KeyEvent(keys))
+	w.Until("the page is there", `document.readyState === "complete"`)
+	w.do("press a key", chromedp.KeyEvent(keys, raw))
+}
+
+// raw presses a key as keyboards do: what a page does instead of typing a character keeps it from being typed.
+func raw(k *input.DispatchKeyEventParams) {
+	if k.Type == kb.KeyDown {
+		k.Type = input.DispatchKeyEventTypeRawKeyDown
+	}
 }
 
 // Focused is what has the focus is called.

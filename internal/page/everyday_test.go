@@ -1,0 +1,235 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"recourse/internal/testchrome"
+)
+
+// Everybody reads one demo, at the same time: in the dark, on a phone, without scripts, in a hurry.
+func TestEveryday(t *testing.T) {
+	t.Parallel()
+	d := newDemo(t, databases["sqlite"](t))
+	undone := d.saga("refund-claim", "compensated") // before somebody starts others
+	doubtful := d.saga("order-return", "stuck")
+	for name, test := range map[string]func(*testing.T, *demo){
+		"phone":    func(t *testing.T, d *demo) { onAPhone(t, d, undone.ID) },
+		"plain":    func(t *testing.T, d *demo) { withoutScript(t, d, doubtful.ID) },
+		"start":    startOnce,
+		"publish":  publish,
+		"look":     func(t *testing.T, d *demo) { lookAround(t, d, undone.ID) },
+		"keys":     byKeys,
+		"two":      decideTogether,
+		"list":     listGrows,
+		"together": typeWhileItGrows,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, &demo{t: t, url: d.url})
+		})
+	}
+}
+
+// Every page fits on a phone, in the dark, and no script of it stumbles.
+func onAPhone(t *testing.T, d *demo, saga string) {
+	w := testchrome.Open(t, testchrome.Look{Width: 375, Height: 700, Dark: true, Phone: true})
+	for _, page := range []struct{ path, shows string }{
+		{"/", "refund-claim"},
+		{"/?status=failed&q=nothing+has+this+in+it", "Nothing matches"},
+		{"/sagas/" + saga, "the card has expired"},
+		{"/sagas/" + saga + "/journal", "started"},
+		{"/sagas/" + saga + "/steps/label", "labels"},
+		{"/inbox", "Inbox"},
+		{"/definitions", "order-return"},
+		{"/definitions/booking", "How it goes"},
+		{"/definitions/booking/start", "traveller"},
+		{"/publish?definition=booking", "The text"},
+		{"/costs", "Spent"},
+		{"/system", "Nodes"},
+		{"/sagas/no-such-saga", "Back to the sagas"},
+	} {
+		w.Go(d.url + page.path)
+		w.Sees(page.shows)
+		w.Until("it is dark", `(c => Number(c[0]) < 80)(getComputedStyle(document.body).backgroundColor.match(/\d+/g))`)
+		w.Fits()
+	}
+}
+
+// Without scripts the forms do everything.
+func withoutScript(t *testing.T, d *demo, doubtful string) {
+	w := testchrome.Open(t, testchrome.Look{NoScript: true})
+	w.Go(d.url + "/inbox?saga=" + doubtful)
+	w.Sees("It is not known whether step refund has happened")
+	w.Click("Resolve refund")
+	w.Click("retry")
+	w.Fill("Why", "the provider honours keys")
+	w.Click("Resolve the step")
+	w.Sees("Nothing that matches")
+	d.ends(doubtful)
+
+	asking := d.ask()
+	w.Go(d.url + "/inbox?saga=" + asking)
+	w.Sees("Refund 12.00 USD")
+	w.Fill("Comment", "it is known")
+	w.Click("Approve")
+	w.Sees("Nothing that matches")
+	d.ends(asking)
+}
+
+// Somebody plans a booking, starts it with a nervous finger, and has booked once.
+func startOnce(t *testing.T, d *demo) {
+	before := d.count("booking")
+	w := testchrome.Open(t, testchrome.Look{})
+	w.Go(d.url + "/definitions")
+	w.Click("booking")
+	w.Sees("Books a flight and a hotel")
+	w.Click("Start a saga")
+	w.Fill("traveller", "p-3001")
+	w.Fill("to", "LIS")
+	w.Date("depart", "2027-05-01")
+	w.Fill("nights", "many")
+	w.Fill("card", "4242")
+	w.Click("Plan")
+	w.Until("it is said which field is wrong", `document.activeElement && document.querySelector("[name='/input/nights'][aria-invalid=true]")`)
+	w.Fill("nights", "2")
+	w.Click("Plan")
+	w.Sees("The plan", "Nothing was sent", "/air/bookings", "would be undone")
+	if n := d.count("booking"); n != before {
+		t.Errorf("a plan has started %d sagas", n-before)
+	}
+	w.DoubleClick("Start")
+	w.Sees("succeeded", "ch_")
+	w.Until("it is a saga's page", `location.pathname.startsWith("/sagas/")`)
+	if n := d.count("booking"); n != before+1 {
+		t.Errorf("a double click has started %d sagas", n-before)
+	}
+}
+
+// A definition with a mistake is not published; its line is named. Mended it is.
+func publish(t *testing.T, d *demo) {
+	w := testchrome.Open(t, testchrome.Look{})
+	w.Go(d.url + "/definitions")
+	w.Click("Publish…")
+	w.Fill("The text", "saga: nap\nsteps:\n- id: rest\n  sleep: a while\n")
+	w.Click("Publish")
+	w.Sees("1 error: nothing was published")
+	w.Click("line 4")
+	w.Until("the line is found", `location.hash === "#L4" && document.querySelector("#L4.wrong")`)
+	w.Fill("The text", "saga: nap\nsteps:\n- id: rest\n  sleep: 1ms\n")
+	w.Click("Check")
+	w.Sees("No errors")
+	w.Click("Publish")
+	w.Sees("How it goes", "1 step")
+	w.Click("Start a saga")
+	w.Click("Start")
+	w.Sees("nap", "succeeded")
+	if n := d.count("nap"); n != 1 {
+		t.Errorf("%d sagas of nap", n)
+	}
+}
+
+// A journal is searched, costs are broken down, the system says how it is.
+func lookAround(t *testing.T, d *demo, saga string) {
+	w := testchrome.Open(t, testchrome.Look{})
+	w.Go(d.url + "/sagas/" + saga)
+	w.Click("Journal")
+	w.Sees("started", "finished")
+	w.Fill("Search", "compensating")
+	w.Key(kb.Enter)
+	w.Sees("compensating")
+	w.Lacks("started")
+	w.Fill("Search", "no record says this")
+	w.Key(kb.Enter)
+	w.Sees("No record has that in it")
+
+	w.Click("Cost")
+	w.Sees("Spent", "Wasted on failed attempts", "gpt-5-mini", "refund-claim")
+	w.Choose("Definition", "refund-claim")
+	w.Click("Show")
+	w.Sees("Cost of refund-claim")
+	w.Back()
+	w.Sees("By definition")
+
+	w.Click("System")
+	w.Sees("this one", "Commits", "Inbox")
+	w.Click("succeeded")
+	w.Sees("booking")
+	w.Until("the list is of those", `location.search.includes("status=succeeded")`)
+}
+
+// byKeys: what the page's own keys do, and what the browser's button does after them.
+func byKeys(t *testing.T, d *demo) {
+	w := testchrome.Open(t, testchrome.Look{})
+	w.Go(d.url)
+	w.Sees("refund-claim")
+	w.Key("?")
+	w.Sees("Next and previous entry")
+	w.Key(kb.Escape)
+	w.Lacks("Next and previous entry")
+	w.Key("j")
+	w.Until("the first saga has the focus", rowHasFocus+"0")
+	w.Key("j")
+	w.Until("the second has it", rowHasFocus+"1")
+	w.Key("k")
+	w.Until("the first has it again", rowHasFocus+"0")
+	w.Enter()
+	w.Sees("The story")
+	w.Back()
+	w.Until("the list is back", `location.pathname === "/" && document.getElementById("sagas")`)
+	w.Key("/")
+	w.Until("the search has the focus", `document.activeElement.name === "q"`)
+	w.Key("gi?") // are letters there
+	w.Until("what is typed is text", `document.activeElement.value === "gi?" && location.pathname === "/"`)
+	w.Go(d.url)
+	w.Key("gi")
+	w.Until("g i leads to the inbox", `location.pathname === "/inbox"`)
+	w.Back()
+	w.Until("the list is back", `location.pathname === "/"`)
+}
+
+const rowHasFocus = `[...document.querySelectorAll("a.row")].indexOf(document.activeElement) === `
+
+// ask starts a claim that wants an approval.
+func (d *demo) ask() string {
+	d.t.Helper()
+	return d.start("refund-claim", `{"order":"A-`+d.t.Name()[len("TestEveryday/"):]+`","sku":"lamp-7","amount":12.00,"email":"customer@example.com","complaint":"It hums."}`)
+}
+
+// publish publishes a definition, whose text has a %s for its name.
+func (d *demo) publish(name, text string) {
+	d.t.Helper()
+	d.send("PUT", "/v1/definitions/"+name, "application/yaml", fmt.Sprintf(text, name), nil)
+}
+
+// start starts a saga, and waits until it waits or has succeeded.
+func (d *demo) start(definition, input string) string {
+	d.t.Helper()
+	body, err := json.Marshal(map[string]any{"definition": definition, "input": json.RawMessage(input)})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var s one
+	d.rest("POST", "/v1/sagas", string(body), &s)
+	d.becomes(s.ID, "waiting", "succeeded")
+	return s.ID
+}
+
+// count counts a definition's sagas.
+func (d *demo) count(definition string) int {
+	d.t.Helper()
+	return len(d.sagas(definition))
+}
+
+// sagas lists a definition's sagas, the newest first.
+func (d *demo) sagas(definition string) []one {
+	d.t.Helper()
+	var list struct {
+		Data []one `json:"data"`
+	}
+	d.rest("GET", "/v1/sagas?limit=200&definition="+definition, "", &list)
+	return list.Data
+}

@@ -1,0 +1,87 @@
+package page
+
+import (
+	"testing"
+
+	"recourse/internal/testchrome"
+)
+
+// A pair waits for a decision and for a word, at the same time.
+const pair = `saga: %s
+steps:
+  - id: both
+    parallel:
+      - id: ok
+        approval: {title: "Shall it go on?"}
+      - id: word
+        signal: word
+`
+
+// stays marks the page and gives the condition that it is still that one: it has not been loaded again.
+func stays(w *testchrome.Window) string {
+	w.Until("the page is marked", `window.marked = true`)
+	return `window.marked === true`
+}
+
+// An open list gets what begins, and who is on it with the keyboard stays where they are.
+func listGrows(t *testing.T, d *demo) {
+	d.publish("grows", pair)
+	w := testchrome.Open(t, testchrome.Look{})
+	first := d.start("grows", "{}")
+	w.Go(d.url + "/?definition=grows")
+	same := stays(w)
+	w.TabTo(short(first))
+	second := d.start("grows", "{}")
+	w.Sees(short(second))
+	if at := w.Focused(); at != short(first) {
+		t.Errorf("the focus is on %q, was on %q", at, short(first))
+	}
+	d.rest("POST", "/v1/sagas/"+first+"/cancel", `{}`, nil)
+	w.Sees("compensated")
+	w.Until("nothing was loaded again", same)
+}
+
+// What somebody types stays while the page around it changes, and so does the focus; the end is shown when it comes.
+func typeWhileItGrows(t *testing.T, d *demo) {
+	d.publish("growing", pair)
+	id := d.start("growing", "{}")
+	w := testchrome.Open(t, testchrome.Look{})
+	w.Go(d.url + "/sagas/" + id)
+	w.Sees("Shall it go on?", "waiting")
+	same := stays(w)
+	w.Fill("Comment", "as far as I")
+	d.rest("POST", "/v1/sagas/"+id+"/signals/word", `{"said":"tiramisu"}`, nil)
+	w.Sees("tiramisu")
+	w.Key(" can see") // goes on typing
+	w.Until("what is typed is there", `document.activeElement.name === "comment" && document.activeElement.value === "as far as I can see"`)
+	w.Until("nothing was loaded again", same)
+
+	other := testchrome.Open(t, testchrome.Look{})
+	other.Go(d.url + "/sagas/" + id)
+	other.Sees("Shall it go on?")
+	same = stays(other)
+	w.Click("Approve")
+	other.Sees("succeeded")
+	other.Until("it does not ask any more", `!document.querySelector("form.decide")`)
+	other.Until("nothing was loaded again", same)
+	w.Sees("succeeded")
+}
+
+// Two decide the same at once: the second is told that it is decided, and by what.
+func decideTogether(t *testing.T, d *demo) {
+	id := d.ask()
+	// The second one's page does not notice by itself: as when both click within the same moment.
+	quick, slow := testchrome.Open(t, testchrome.Look{}), testchrome.Open(t, testchrome.Look{NoScript: true})
+	for _, w := range []*testchrome.Window{quick, slow} {
+		w.Go(d.url + "/inbox?saga=" + id)
+		w.Sees("Refund 12.00 USD")
+	}
+	quick.Click("Approve")
+	d.ends(id)
+	slow.Click("Reject")
+	slow.Sees("decided")
+	var s one
+	if d.rest("GET", "/v1/sagas/"+id, "", &s); s.Status != "succeeded" {
+		t.Errorf("it was approved, and is %s", s.Status)
+	}
+}
