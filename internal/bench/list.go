@@ -23,7 +23,7 @@ type ListReport struct {
 // ListRun is one list, asked for several times, one after the other.
 type ListRun struct {
 	List     string  `json:"list"`
-	Query    string  `json:"query"`    // of GET /v1/sagas
+	Query    string  `json:"query"`    // of GET /v1/sagas; of a page its address
 	Rows     int     `json:"rows"`     // in its answer; which was right each time
 	Requests int     `json:"requests"` // for one answer
 	Sagas    int     `json:"sagas"`    // in the database
@@ -109,6 +109,11 @@ func List(ctx context.Context, c ListConfig) (*ListReport, error) {
 		}
 		r.Runs = append(r.Runs, run)
 	}
+	pages, err := c.pages(ctx, engine, all, newest, seeded.IDs)
+	if err != nil {
+		return nil, err
+	}
+	r.Runs = append(r.Runs, pages...)
 	for i := range r.Runs {
 		r.Runs[i].Sagas, r.Runs[i].Seeded = c.Sagas, seeded.PerSecond()
 	}
@@ -185,7 +190,7 @@ func (c *ListConfig) timed(run ListRun, do func() (rows, requests int, err error
 
 // Print writes the report for people.
 func (r *ListReport) Print(w io.Writer) error {
-	r.head(w, fmt.Sprintf("GET /v1/sagas among %d sagas, one request at a time; each answer had the rows that it must have", r.Runs[0].Sagas))
+	r.head(w, fmt.Sprintf("GET /v1/sagas and the web page among %d sagas, one request at a time; each answer had the rows that it must have", r.Runs[0].Sagas))
 	var rows [][]string
 	for _, l := range r.Runs {
 		rows = append(rows, strings.Split(fmt.Sprintf("%s|%d|%d|%d|%.2f|%.2f|%.2f", l.List, l.Rows, l.Requests, l.Times, l.P50, l.P99, l.Max), "|"))

@@ -298,6 +298,11 @@ func do(ctx context.Context, method, url, body string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return bodyOf(r)
+}
+
+// bodyOf sends a request and reads what comes back. What is no success is an error.
+func bodyOf(r *http.Request) ([]byte, error) {
 	resp, err := client.Do(r)
 	if err != nil {
 		return nil, err
@@ -305,7 +310,7 @@ func do(ctx context.Context, method, url, body string) ([]byte, error) {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode >= 300 {
-		err = fmt.Errorf("%s %s: %d %.300s", method, url, resp.StatusCode, b)
+		err = fmt.Errorf("%s %s: %d %.300s", r.Method, r.URL, resp.StatusCode, b)
 	}
 	return b, err
 }

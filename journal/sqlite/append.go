@@ -152,7 +152,8 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 	if err != nil {
 		return journal.Result{}, err
 	}
-	n, err := t.exec(`INSERT INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value,
+	// OR FAIL for the reason that insertQuery has: the table has a trigger, of which SQLite takes that it may fail halfway.
+	n, err := t.exec(`INSERT OR FAIL INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value,
 		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, owner)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		a.Saga.Bytes(), st.Definition, st.Version, st.SHA256, text(st.Key), st.Hash, text(st.Unique),
