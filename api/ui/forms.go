@@ -179,7 +179,12 @@ func resolveStep(v *visit) error {
 	if f.Get("new_key") != "" {
 		body["new_key"] = true
 	}
-	if text := strings.TrimSpace(f.Get("output")); text != "" {
+	text := strings.TrimSpace(f.Get("output"))
+	if text == "" && f.Get("outcome") == "succeeded" { // the API takes that, and what reads the output fails later
+		return v.refused("resolve", v.r.PathValue("path"), &problem{Status: http.StatusUnprocessableEntity, Title: "The step's output is missing",
+			Detail: "Nothing was resolved. Write what the other side shows, as later steps read it, such as {\"id\": \"ch_1\"}; or null, if nothing reads it."})
+	}
+	if text != "" {
 		doc, err := jsonOf("output", text)
 		if err != nil {
 			return v.refused("resolve", v.r.PathValue("path"), err)
