@@ -40,7 +40,7 @@ func TestDefinitions(t *testing.T) {
 	x.until("it waits for a person", func() bool { return len(x.saga(id).Open) > 0 })
 	x.page("/definitions").want(200).has(`href="/definitions/odd"`, "1 warning", `href="/?definition=odd">1</a>`, `href="/definitions/quick"`, "v2", "Publish…")
 	a := x.page("/definitions/odd").want(200).has("blind-retry", `href="#L5"`, `<li id="L5"`, "0 6 * * *", "1 saga under way", "DELETE ${vars.things}", "waits for a person to decide", "Start a saga…", "New version…", "Archive…",
-		"4 times, from 1.0 s up to 1 min 0 s apart", "&lt;script&gt;")
+		"4 times, from 1 s up to 1 min apart", "&lt;script&gt;")
 	a.lacks("<script>alert", "<b>sure", "<img src=x")
 	x.page("/definitions/quick?version=v1").want(200).has("not the newest", "set: {a: 1}", `href="?version=v2"`).lacks("a: 2")
 	x.page("/definitions/quick").want(200).has(`/definitions/quick/diff?from=v1&amp;to=v2`)

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -41,10 +40,10 @@ type tried struct {
 // is none. A page makes them with visit.forms.
 type entryForms struct {
 	entry
-	Back  string
-	Who   who
-	Tried *tried // about this entry; nil: nothing was
-	Check string // how to look on the other side; "" for the common advice
+	Back   string
+	Who    who
+	Tried  *tried  // about this entry; nil: nothing was
+	Checks []check // how to look on the other side; none: the common advice
 }
 
 // forms makes an entry's forms. back is the page to return to; was may be nil, or about something else.
@@ -173,28 +172,6 @@ func (f entryForms) NewKey() bool {
 	return slices.ContainsFunc(f.Outcomes(), func(o outcome) bool { return o.NewKey })
 }
 
-// pair is a property of what is shown for approval.
-type pair struct{ Name, Value string }
-
-// Pairs are the properties of what is to be approved, if it is an object of simple values; nil otherwise.
-func (f entryForms) Pairs() []pair {
-	var doc map[string]json.RawMessage
-	if json.Unmarshal(f.Shown, &doc) != nil {
-		return nil
-	}
-	var list []pair
-	for _, name := range namesOf(json.RawMessage(`{"properties":` + string(f.Shown) + `}`)) {
-		value := bytes.TrimSpace(doc[name])
-		if len(value) == 0 || value[0] == '{' || value[0] == '[' {
-			return nil
-		}
-		text := string(value)
-		_ = json.Unmarshal(value, &text) // a text without its quotes; others as they are written
-		list = append(list, pair{name, text})
-	}
-	return list
-}
-
 // resolveStep serves POST /sagas/{id}/steps/{path}/resolve.
 func resolveStep(v *visit) error {
 	f := v.posted()
@@ -202,7 +179,12 @@ func resolveStep(v *visit) error {
 	if f.Get("new_key") != "" {
 		body["new_key"] = true
 	}
-	if text := strings.TrimSpace(f.Get("output")); text != "" {
+	text := strings.TrimSpace(f.Get("output"))
+	if text == "" && f.Get("outcome") == "succeeded" { // the API takes that, and what reads the output fails later
+		return v.refused("resolve", v.r.PathValue("path"), &problem{Status: http.StatusUnprocessableEntity, Title: "The step's output is missing",
+			Detail: "Nothing was resolved. Write what the other side shows, as later steps read it, such as {\"id\": \"ch_1\"}; or null, if nothing reads it."})
+	}
+	if text != "" {
 		doc, err := jsonOf("output", text)
 		if err != nil {
 			return v.refused("resolve", v.r.PathValue("path"), err)

@@ -47,7 +47,7 @@ var funcs = template.FuncMap{
 // marks are the signs of statuses, of sagas and of steps: colour alone tells nobody who cannot see it.
 var marks = map[string]string{
 	"running": "▶", "waiting": "…", "paused": "‖", "compensating": "←", "stuck": "!", "succeeded": "✓", "compensated": "↺", "failed": "✗",
-	"pending": "·", "skipped": "–", "in_doubt": "?", "held": "!", "undoing": "←", "undone": "↺", "undo_failed": "✗",
+	"pending": "·", notReached: "–", "skipped": "–", "in_doubt": "?", "held": "!", "undoing": "←", "undone": "↺", "undo_failed": "✗",
 }
 
 func mark(status any) string { return marks[fmt.Sprint(status)] }
@@ -137,14 +137,25 @@ func took(d time.Duration) string {
 		return "0 ms"
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute && d%time.Second == 0:
+		return fmt.Sprintf("%d s", d/time.Second)
 	case d < time.Minute:
 		return fmt.Sprintf("%d.%d s", d/time.Second, d%time.Second/(100*time.Millisecond))
 	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+		return parts(d, "min", time.Minute, "s", time.Second)
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+		return parts(d, "h", time.Hour, "min", time.Minute)
 	}
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
+}
+
+// parts writes a length of time in two units, in one if the second has nothing to say.
+func parts(d time.Duration, large string, one time.Duration, small string, other time.Duration) string {
+	text := fmt.Sprintf("%d %s", d/one, large)
+	if rest := d % one / other; rest > 0 {
+		text += fmt.Sprintf(" %d %s", rest, small)
+	}
+	return text
 }
 
 // plural is "1 saga", "2 sagas".

@@ -39,9 +39,8 @@ type kindCount struct {
 // inboxEntry is an entry with what its page needs to know beside it.
 type inboxEntry struct {
 	entryForms
-	Checks []check
-	Cost   *saga.CostView // of a saga that waits for money
-	Many   bool           // others of its kind and definition are on the page
+	Cost *saga.CostView // of a saga that waits for money
+	Many bool           // others of its kind and definition are on the page
 }
 
 // inboxKinds are the kinds of entries, in the order of the links.
@@ -107,9 +106,6 @@ func (v *visit) inbox(status int, was *tried) error {
 			}
 		}
 		shown.Checks = v.checks(e)
-		if len(shown.Checks) > 0 {
-			shown.Check = "Ask the other side, as it is written below. Sending the same request with the same key is safe where keys are honoured."
-		}
 		page.Entries = append(page.Entries, shown)
 	}
 	page.Groups = sortedGroups(list, groups)

@@ -262,7 +262,7 @@ func TestBulkResolve(t *testing.T) {
 	a, form := x.together("group", "in_doubt/charge")
 	a.has("Decide 3 entries together", "It did not happen", "POST "+x.world.URL+"/things", "Together they have no output")
 	to := "/sagas/" + ids[1] + "/steps/charge/resolve"
-	x.post(to, append(x.page("/inbox").hidden(to), "outcome", "succeeded", "reason", "this one is there")...).want(303)
+	x.post(to, append(x.page("/inbox").hidden(to), "outcome", "succeeded", "output", "null", "reason", "this one is there")...).want(303)
 	x.becomes(ids[1], saga.Succeeded)
 	x.post("/inbox/together/run", append(form, "outcome", "failed", "reason", "looked: not there")...).want(200).has("2 done", "1 not", "ended")
 	want := []saga.Status{saga.Compensated, saga.Succeeded, saga.Compensated}

@@ -88,7 +88,9 @@ func (p *sagaView) forms(v *visit, was *tried) *problem {
 	found := slices.ContainsFunc(p.Actions, func(a action) bool { return a.Tried != nil })
 	for _, e := range p.Entries {
 		f := v.forms(e, path("sagas", p.Saga.ID), was)
-		f.Check = p.check(e)
+		if f.Checks = p.asked(e); f.Checks == nil {
+			f.Checks = v.checks(e)
+		}
 		found = found || f.Tried != nil
 		p.Forms = append(p.Forms, f)
 	}
@@ -98,16 +100,16 @@ func (p *sagaView) forms(v *visit, was *tried) *problem {
 	return was.Problem
 }
 
-// check says how to look for a request on the other side: as its status query did, if it has one.
-func (d *dossier) check(e entry) string {
+// asked is how the other side has been asked what became of a request: as its status query did. It is nil if none has left.
+func (d *dossier) asked(e entry) []check {
 	for i := len(d.Records) - 1; i >= 0; i-- {
 		step, query := saga.SplitQuery(d.Records[i].Path)
 		var intent saga.IntentData
 		if query && step == e.Path && d.Records[i].Kind == journal.Intent && json.Unmarshal(d.Records[i].Data, &intent) == nil && intent.Request != nil {
-			return "Ask as its status query did: " + intent.Request.Method + " " + intent.Request.URL
+			return []check{{Says: "Ask as its status query did:", Request: intent.Request.Method + " " + intent.Request.URL}}
 		}
 	}
-	return ""
+	return nil
 }
 
 // follows has the live stream wait for the saga's next record. What takes long to draw is drawn less often, so that

@@ -32,6 +32,7 @@ type journalView struct {
 // journalRow is a record on the page.
 type journalRow struct {
 	journal.Record
+	Says  string // in a word or two, what a person ordered, or how the saga ended
 	Raw   json.RawMessage
 	Large bool
 }
@@ -105,7 +106,7 @@ func matches(r journal.Record, text string) bool {
 }
 
 func rowOf(r journal.Record) journalRow {
-	row := journalRow{Record: r}
+	row := journalRow{Record: r, Says: summary(r)}
 	raw, err := r.MarshalJSON()
 	if err != nil || len(raw) > maxRecord {
 		row.Large = true
@@ -113,6 +114,31 @@ func rowOf(r journal.Record) journalRow {
 	}
 	row.Raw = raw
 	return row
+}
+
+// summary is what a record of an order or of the end comes to; "" of others, which say it by their kind.
+func summary(r journal.Record) string {
+	var d struct {
+		saga.OrderData
+		Status string `json:"status"`
+	}
+	if json.Unmarshal(r.Data, &d) != nil {
+		return ""
+	}
+	switch r.Kind {
+	case journal.Operator:
+		text := say(d.Do)
+		if d.Outcome != "" {
+			text += " as " + say(d.Outcome)
+		}
+		if d.Actor != "" {
+			text += ", by " + d.Actor
+		}
+		return text
+	case journal.Finished:
+		return say(d.Status)
+	}
+	return ""
 }
 
 // downloadJournal serves GET /sagas/{id}/journal.ndjson: the export that `recourse verify` checks.

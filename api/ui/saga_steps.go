@@ -39,6 +39,9 @@ type stepRow struct {
 	Folded   int    // a row that stands for so many others
 }
 
+// notReached is what a step is called that an ended saga has left pending: nothing will come of it any more.
+const notReached = "not_reached"
+
 // attention reports whether a step is one to look at first.
 func attention(s saga.StepView) bool {
 	switch s.Status {
@@ -81,6 +84,9 @@ func (d *dossier) rows(find string, most int) []stepRow {
 func (d *dossier) row(s saga.StepView, depth int) stepRow {
 	r := stepRow{StepView: s, Saga: d.Saga.ID, Depth: min(depth, 6), Currency: d.Saga.Cost.Currency, Request: s.Input, Wasted: wasted(s)}
 	r.Name = laneName(&lane{path: s.Path})
+	if s.Status == saga.Pending && d.ended() {
+		r.Status = notReached
+	}
 	if d.Def != nil {
 		if step := d.Def.Step(s.Path); step != nil {
 			r.Line = step.Line

@@ -126,7 +126,7 @@ func TestSagaOrders(t *testing.T) {
 		t.Helper()
 		return x.post(at+"/order/"+do, append(x.page(at).hidden(at+"/order/"+do), pairs...)...)
 	}
-	x.page(at).has("Waits for the time of", "1 step is undone, in this order", "<code>made</code>", "Raise the budget…", "Send a signal…").lacks("Resume…", "Delete…", "Undo it…")
+	x.page(at).has("Waits for the timer of", "1 step is undone, in this order", "<code>made</code>", "Raise the budget…", "Send a signal…").lacks("Resume…", "Delete…", "Undo it…")
 
 	order("pause", "reason", "lunch").want(303)
 	x.becomes(id, saga.PausedStatus)

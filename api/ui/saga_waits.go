@@ -72,7 +72,7 @@ func (d *dossier) wait(s saga.StepView, last map[string]journal.Record) (wait, b
 	case intent.Awaited != nil && intent.Awaited.Signal != "":
 		return wait{Text: "the signal " + intent.Awaited.Signal, Until: until(intent.WakeAt)}, true
 	case intent.WakeAt != nil:
-		return wait{Text: "the time", Until: intent.WakeAt.Time}, true
+		return wait{Text: "the timer", Until: intent.WakeAt.Time}, true
 	case s.Kind == "task":
 		return wait{Text: "a worker"}, true
 	case s.Kind == "run":

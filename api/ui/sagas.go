@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,9 +16,10 @@ type sagasView struct {
 	Filter  sagasFilter
 	Counts  []statusCount
 	Sagas   []saga.View
-	Next    string // the address of the next page, "" for none
-	First   string // of the first page, "" when this is it
-	Looked  string // how far back the list has looked, when it has not looked at all
+	Asks    map[string]string // by saga: what the inbox asks about it
+	Next    string            // the address of the next page, "" for none
+	First   string            // of the first page, "" when this is it
+	Looked  string            // how far back the list has looked, when it has not looked at all
 	Names   []string
 	Periods []period
 }
@@ -102,8 +104,31 @@ func showSagas(v *visit) error {
 	if page.Counts, err = v.counts(f, own); err != nil {
 		return err
 	}
-	page.Names = v.names()
+	page.Names, page.Asks = v.names(), v.asks(list.Data)
 	return v.render("sagas", "Sagas", page)
+}
+
+// maxAsks is how much of the inbox a list looks through.
+const maxAsks = 200
+
+// asks says by saga what a person is asked about those of a list that stand still; a list does without what cannot be read.
+func (v *visit) asks(list []saga.View) map[string]string {
+	if !slices.ContainsFunc(list, func(s saga.View) bool { return s.Status == saga.Waiting || s.Status == saga.Stuck }) {
+		return nil
+	}
+	var inbox struct {
+		Data []entry `json:"data"`
+	}
+	if _, err := v.api.get("/v1/inbox?limit="+strconv.Itoa(maxAsks), &inbox); err != nil {
+		return nil
+	}
+	asks := map[string]string{}
+	for _, e := range inbox.Data {
+		if asks[e.Saga] == "" {
+			asks[e.Saga] = e.Title
+		}
+	}
+	return asks
 }
 
 // counts are the links to each status, which keep the rest of the filter.

@@ -29,12 +29,12 @@ func TestSystemAlerts(t *testing.T) {
 	})
 	x.page("/system").want(200).has(
 		"2 sagas made no progress, time and again, and are not tried any more until somebody resumes them",
-		"a saga that is due has waited 2 min 0 s for a node",
+		"a saga that is due has waited 2 min for a node",
 		`<a href="#stalled">1 saga or step has stalled</a>`,
 		"the node that answers has no lease",
-		"a commit has been under way for 7.0 s",
+		"a commit has been under way for 7 s",
 		"the lease of node n1 has ended",
-		"a task of type page.fetch has waited 1 h 0 min: is a worker running?",
+		"a task of type page.fetch has waited 1 h: is a worker running?",
 		`<a href="#outbox">1 event waits for the sink audit: does it answer?</a>`,
 		"2.3 ms", "for 2.5 appends", "HTTP &lt;503&gt;", "(2 tries failed)", "(1 dropped)", "pages[3].fetch", "no worker has claimed it",
 		"each is a bug, please report it", "they are counted now and then",

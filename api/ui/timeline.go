@@ -21,6 +21,8 @@ const (
 	barHigh  = 14
 	barWide  = 13 // at least: room for its mark
 	tickWide = 74 // between two times on the axis
+	wordHigh = 13
+	maxWords = 40
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -40,6 +42,10 @@ func drawTimeline(c *chart, link func(path string) string) template.HTML {
 		return ""
 	}
 	t := &timeline{chart: c, axis: axisOf(c), link: link, y: axisHigh}
+	words := t.words()
+	for _, w := range words {
+		t.y = max(t.y, axisHigh+w.row*wordHigh)
+	}
 	t.lanes(c.do)
 	if len(c.undo) > 0 {
 		t.turn()
@@ -50,7 +56,7 @@ func drawTimeline(c *chart, link func(path string) string) template.HTML {
 	t.scale(high)
 	scale := t.b.String()
 	t.b.Reset()
-	t.marks(high)
+	t.marks(words, high)
 	return template.HTML(fmt.Sprintf(`<svg class="timeline" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`,
 		width, high, width, high, html.EscapeString(t.label())) + patterns + scale + lanes + t.b.String() + "</svg>")
 }
@@ -241,27 +247,50 @@ func (t *timeline) scale(high int) {
 	}
 }
 
-// marks draws what happened to the saga as a whole, over its lanes.
-func (t *timeline) marks(high int) {
-	edge, skipped := 0, 0
+// word is a moment with its place below the axis.
+type word struct {
+	moment
+	x, row int
+	left   bool // it stands left of its line
+}
+
+// words places what happened to the saga as a whole, in two rows: what comes close behind another goes below it. What
+// has no room there is left out: the story tells it.
+func (t *timeline) words() (list []word) {
+	var edges [2]int
 	for _, m := range t.moments {
-		x := t.axis.x(m.at)
-		class := "t-moment"
-		if m.bad {
-			class += " t-warn"
+		w := word{moment: m, x: t.axis.x(m.at)}
+		wide := 7*len([]rune(m.word)) + 8
+		from := w.x
+		if w.left = w.x+wide > width; w.left {
+			from = w.x - wide
 		}
-		wide := 6*len([]rune(m.word)) + 8
-		if x < edge-wide/2 || skipped > 40 { // no room for another word
-			skipped++
+		for w.row < len(edges) && from < edges[w.row] {
+			w.row++
+		}
+		if w.row == len(edges) || len(list) == maxWords {
 			continue
 		}
-		fmt.Fprintf(&t.b, `<g><title>%s, at %s</title><line class="%s" x1="%d" x2="%d" y1="22" y2="%d"/>`, html.EscapeString(m.word), clock(m.at), class, x, x, high)
-		anchor, at := "start", x+3
-		if x+wide > width {
-			anchor, at = "end", x-3
+		edges[w.row] = from + wide
+		list = append(list, w)
+	}
+	return list
+}
+
+// marks draws them, over the lanes.
+func (t *timeline) marks(words []word, high int) {
+	for _, w := range words {
+		class, y := "t-moment", 29+w.row*wordHigh
+		if w.bad {
+			class += " t-warn"
 		}
-		fmt.Fprintf(&t.b, `<text class="t-word %s" x="%d" y="29" text-anchor="%s">%s</text></g>`, class, at, anchor, html.EscapeString(m.word))
-		edge = x + wide
+		anchor, at := "start", w.x+3
+		if w.left {
+			anchor, at = "end", w.x-3
+		}
+		text := html.EscapeString(w.word)
+		fmt.Fprintf(&t.b, `<g><title>%s, at %s</title><line class="%s" x1="%d" x2="%d" y1="%d" y2="%d"/>`, text, clock(w.at), class, w.x, w.x, y-7, high)
+		fmt.Fprintf(&t.b, `<text class="t-word %s" x="%d" y="%d" text-anchor="%s">%s</text></g>`, class, at, y, anchor, text)
 	}
 }
 

@@ -212,7 +212,7 @@ func TestTimelineCuts(t *testing.T) {
 	}
 	c := chartOf(records, nestingOf(nil, nil), at.Add(24*time.Hour+2*time.Second), false)
 	svg := string(drawTimeline(c, stepLink("s", nil)))
-	for _, want := range []string{"1 d", "drawn shorter", "taken over", "for 2.0 s so far", "t-open", "waits until 2026-11-22 10:00:00.000 UTC"} {
+	for _, want := range []string{"1 d", "drawn shorter", "taken over", "for 2 s so far", "t-open", "waits until 2026-11-22 10:00:00.000 UTC"} {
 		if want == "1 d" {
 			want = took(24*time.Hour - time.Second)
 		}

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -93,9 +95,7 @@ func (a *app) entry(e inboxEntry) {
 		a.text(fmt.Sprintf("sent: %s %s", e.Request.Method, story.Short(e.Request.URL, 200)), 3)
 		a.text("key "+e.Key, 1)
 	}
-	if len(e.Shown) > 0 {
-		a.text("shown: "+story.Short(string(e.Shown), 200), 3)
-	}
+	a.asked(e.Shown)
 	a.text(inCommands(e.Detail), 6)
 	path := e.Path
 	if strings.ContainsAny(path, "[]") { // which some shells take for a pattern
@@ -113,7 +113,7 @@ func (a *app) entry(e inboxEntry) {
 	case saga.InboxApproval:
 		approve := []string{"recourse approve", e.Saga, path}
 		if len(e.Form) > 0 {
-			approve = append(approve, "--data '{…}'")
+			approve = append(approve, "--data '"+blank(e.Form)+"'")
 		}
 		a.command(approve...)
 		a.command("recourse reject", e.Saga, path, `--comment "…"`)
@@ -124,6 +124,51 @@ func (a *app) entry(e inboxEntry) {
 		return
 	}
 	a.command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
+}
+
+// mostShown is how many properties of what is to be approved are listed.
+const mostShown = 12
+
+// asked prints what is to be approved: an object by its properties, a line or two for each.
+func (a *app) asked(doc json.RawMessage) {
+	names, values := properties(doc)
+	if len(doc) == 0 {
+		return
+	}
+	if len(names) == 0 || len(names) > mostShown {
+		a.text("shown: "+story.Short(string(doc), 200), 3)
+		return
+	}
+	for _, name := range names {
+		text := string(values[name])
+		_ = json.Unmarshal(values[name], &text) // a text without its quotes; others as they are written
+		a.text("shown "+name+": "+story.Short(text, 200), 3)
+	}
+}
+
+// blank is the data of a form, to be filled in: {"limit":…}.
+func blank(form json.RawMessage) string {
+	var schema struct {
+		Properties json.RawMessage `json:"properties"`
+	}
+	_ = json.Unmarshal(form, &schema) // what is no schema has no properties
+	names, _ := properties(schema.Properties)
+	if len(names) == 0 || len(names) > 4 || strings.Contains(strings.Join(names, ""), "'") { // which would end the shell's text
+		return "{…}"
+	}
+	for i, name := range names {
+		quoted, _ := json.Marshal(name)
+		names[i] = string(quoted) + ":…"
+	}
+	return "{" + strings.Join(names, ",") + "}"
+}
+
+// properties are an object's names, in order, and values; none of anything else.
+func properties(doc json.RawMessage) (names []string, values map[string]json.RawMessage) {
+	if json.Unmarshal(doc, &values) != nil {
+		return nil, nil
+	}
+	return slices.Sorted(maps.Keys(values)), values
 }
 
 // command prints what to type: on a terminal over several lines, as a shell takes it, where one is too narrow.

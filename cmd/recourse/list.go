@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"net/url"
+	"strings"
 	"time"
 
+	"recourse/internal/costs/tally"
 	"recourse/saga"
 )
 
@@ -62,7 +64,7 @@ func (c *listCmd) Run(a *app) error {
 // roomy is how wide a terminal is that has room for times in full.
 const roomy = 110
 
-// sagas prints a table of sagas. On a narrow terminal it says how old they are instead of when they were started.
+// sagas prints a table of sagas. On a narrow terminal it says how old they are instead of when they were started, and rounds what they cost.
 func (a *app) sagas(list []saga.View) {
 	columns := []column{{head: "SAGA"}, {head: "DEFINITION", least: 8}, {head: "STATUS"}, {head: "STARTED"}, {head: "COST", extra: true}, {head: "WHY", least: 6, extra: true}}
 	short := a.tty && a.columns() < roomy
@@ -71,14 +73,17 @@ func (a *app) sagas(list []saga.View) {
 	}
 	var rows [][]string
 	for _, v := range list {
-		why, started := "", clock(v.CreatedAt.Time)
+		why, started, cost := "", clock(v.CreatedAt.Time), money(v.Cost)
 		if v.Reason != nil {
 			why = v.Reason.Title
 		}
 		if short {
 			started = age(time.Since(v.CreatedAt.Time))
+			if cost != "" {
+				cost = strings.TrimSpace(tally.Figure(v.Cost.Spent) + " " + v.Cost.Currency)
+			}
 		}
-		rows = append(rows, []string{v.ID, v.Definition + " " + v.Version, string(v.Status), started, money(v.Cost), why})
+		rows = append(rows, []string{v.ID, v.Definition + " " + v.Version, string(v.Status), started, cost, why})
 	}
 	a.table(columns, rows)
 }

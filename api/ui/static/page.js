@@ -71,9 +71,10 @@ function ages() {
 }
 function ago(s) {
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
-  const abs = Math.max(Math.abs(s), 0);
+  const abs = Math.abs(s);
   const [unit, size] = units.find(([, size]) => abs >= size) || ["s", 1];
-  const n = Math.floor(abs / size) + " " + unit;
+  // Rounded ahead: 48 hours less a second are not "in 1 d".
+  const n = (s < 0 ? Math.round(abs / size) : Math.floor(abs / size)) + " " + unit;
   return s < -0.5 ? "in " + n : abs < 1 ? "now" : n + " ago";
 }
 setInterval(ages, 1000);

@@ -1,0 +1,75 @@
+package ui
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"recourse/internal/story/storytest"
+	"recourse/saga"
+)
+
+func TestPairs(t *testing.T) {
+	tests := []struct {
+		name, shown string
+		want        []pair
+	}{
+		{"simple values, as they are written", `{"b":"x\ny","a":12345678901234567890,"c":null}`, []pair{{Name: "b", Value: "x\ny"}, {Name: "a", Value: "12345678901234567890"}, {Name: "c", Value: "null"}}},
+		{"an object within", `{"read":{"summary":"broken","by":{"model":"m"}}}`, []pair{{Name: "read · summary", Value: "broken"}, {Name: "read · by · model", Value: "m"}}},
+		{"a list", `{"reasons":["one",2]}`, []pair{{Name: "reasons", List: []string{"one", "2"}}}},
+		{"nothing in it", `{"reasons":[],"read":{}}`, []pair{{Name: "reasons", Value: "[]"}, {Name: "read", Value: "{}"}}},
+		{"objects in a list are JSON", `{"lines":[{"sku":"a"}]}`, nil},
+		{"too deep is JSON", `{"a":{"b":{"c":{"d":1}}}}`, nil},
+		{"no object is JSON", `[1]`, nil},
+		{"nothing is shown", ``, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := entryForms{entry: entry{Entry: saga.Entry{Shown: json.RawMessage(tt.shown)}}}
+			if d := cmp.Diff(tt.want, f.Pairs()); d != "" {
+				t.Errorf("-want +got:\n%s", d)
+			}
+		})
+	}
+}
+
+func TestExpires(t *testing.T) {
+	f := entryForms{entry: entry{Entry: saga.Entry{Detail: "Approve or reject it. It expires at 2026-11-24T02:12:39.579Z."}}}
+	if got, want := f.Expires(), time.Date(2026, 11, 24, 2, 12, 39, 579e6, time.UTC); !got.Equal(want) || f.About() != "Approve or reject it." {
+		t.Errorf("%s expires at %s, want %s", f.About(), got, want)
+	}
+	f.Detail = "Approve or reject it."
+	if !f.Expires().IsZero() || f.About() != f.Detail {
+		t.Errorf("%s expires at %s", f.About(), f.Expires())
+	}
+}
+
+// Words of moments that lie close together do not cover each other.
+func TestTimelineWords(t *testing.T) {
+	at := storytest.Begin
+	c := &chart{begin: at, end: at.Add(time.Second), do: []*lane{{path: "a"}}}
+	for _, ms := range []int{0, 5, 10, 400, 402, 998, 1000} {
+		c.moments = append(c.moments, moment{at.Add(time.Duration(ms) * time.Millisecond), "turns back", true})
+	}
+	line := &timeline{chart: c, axis: axisOf(c)}
+	words := line.words()
+	const wide = 7 * len("turns back")
+	from := func(w word) int {
+		if w.left {
+			return w.x - wide
+		}
+		return w.x
+	}
+	for i, w := range words {
+		for _, other := range words[:i] {
+			if w.row == other.row && from(w) < from(other)+wide && from(other) < from(w)+wide {
+				t.Errorf("%d and %d lie over each other in row %d", other.x, w.x, w.row)
+			}
+		}
+	}
+	if len(words) < 5 {
+		t.Errorf("%d words of %d moments are left", len(words), len(c.moments))
+	}
+}
