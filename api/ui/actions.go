@@ -102,6 +102,7 @@ func (d *dossier) turning(a action, forced bool) action {
 	switch {
 	case len(undo) == 0:
 		a.Then = []string{"The saga goes to its end. There is nothing to undo."}
+		a.Modes = a.Modes && len(a.UnderWay) > 0 // what is under way may turn out to need it
 	case forced && !d.allows(saga.Command{Do: "cancel"}):
 		a.Then = []string{"The saga has passed its point of no return. It turns back all the same, and " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	default:
@@ -185,7 +186,9 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 		if f.Get("mode") == "stop" {
 			done = "The saga is cancelled, and nothing is undone."
 		}
-		body["mode"] = f.Get("mode")
+		if f.Has("mode") {
+			body["mode"] = f.Get("mode")
+		}
 	case "retry":
 		return v.again(d, at, body, f)
 	case "budget":
