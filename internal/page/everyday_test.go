@@ -164,8 +164,9 @@ func lookAround(t *testing.T, d *demo, saga string) {
 // byKeys: what the page's own keys do, and what the browser's button does after them.
 func byKeys(t *testing.T, d *demo) {
 	w := testchrome.Open(t, testchrome.Look{})
-	w.Go(d.url)
-	w.Sees("refund-claim")
+	list := d.url + "/?definition=order-return" // which nobody starts meanwhile
+	w.Go(list)
+	w.Sees("order-return v1")
 	w.Key("?")
 	w.Sees("Next and previous entry")
 	w.Key(kb.Escape)
@@ -184,7 +185,7 @@ func byKeys(t *testing.T, d *demo) {
 	w.Until("the search has the focus", `document.activeElement.name === "q"`)
 	w.Key("gi?") // are letters there
 	w.Until("what is typed is text", `document.activeElement.value === "gi?" && location.pathname === "/"`)
-	w.Go(d.url)
+	w.Go(list)
 	w.Key("gi")
 	w.Until("g i leads to the inbox", `location.pathname === "/inbox"`)
 	w.Back()
