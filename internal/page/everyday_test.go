@@ -101,11 +101,13 @@ func startOnce(t *testing.T, d *demo) {
 	if n := d.count("booking"); n != before {
 		t.Errorf("a plan has started %d sagas", n-before)
 	}
+	// The first click's answer gets lost on its way, for one that reaches the server.
+	w.Until("it was sent", `(f => (window.sent ??= fetch(f.action, {method: "POST", body: new URLSearchParams([...new FormData(f), ["do", "start"]])}).then(r => window.taken = r.ok), window.taken))(document.getElementById("start"))`)
 	w.DoubleClick("Start")
 	w.Sees("succeeded", "ch_")
 	w.Until("it is a saga's page", `location.pathname.startsWith("/sagas/")`)
 	if n := d.count("booking"); n != before+1 {
-		t.Errorf("a double click has started %d sagas", n-before)
+		t.Errorf("clicks on one form have started %d sagas", n-before)
 	}
 }
 
