@@ -79,7 +79,7 @@ func decideTogether(t *testing.T, d *demo) {
 	quick.Click("Approve")
 	d.ends(id)
 	slow.Click("Reject")
-	slow.Sees("decided")
+	slow.Sees("The approval is decided")
 	var s one
 	if d.rest("GET", "/v1/sagas/"+id, "", &s); s.Status != "succeeded" {
 		t.Errorf("it was approved, and is %s", s.Status)

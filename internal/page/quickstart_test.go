@@ -38,7 +38,9 @@ func TestQuickstart(t *testing.T) {
 		for line := range strings.Lines(string(block[1])) {
 			tried++
 			if strings.Contains(line, "NEWEST") {
-				line = strings.ReplaceAll(line, "NEWEST", d.saga("gift", "waiting").ID)
+				newest := d.sagas("gift")[0].ID
+				d.becomes(newest, "waiting") // for second thoughts, charged
+				line = strings.ReplaceAll(line, "NEWEST", newest)
 			}
 			d.types(dir, ids.Replace(line))
 		}
