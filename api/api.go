@@ -103,7 +103,7 @@ type Limits struct {
 	Look      time.Duration // 250ms: between their looks for tasks, give or take a fifth
 	CostSagas int           // 200,000: sagas that a question about costs goes through
 	Costs     time.Duration // 5s: for how long its answer is kept
-	Listed    int           // 3,000: sagas that a list looks at before it answers with what it has found
+	Listed    int           // 1,500: sagas that a list looks at before it answers with what it has found
 }
 
 func (l *Limits) defaults() {
@@ -118,7 +118,7 @@ func (l *Limits) defaults() {
 	set(&l.Look, 250*time.Millisecond)
 	set(&l.CostSagas, 200_000)
 	set(&l.Costs, 5*time.Second)
-	set(&l.Listed, 3000)
+	set(&l.Listed, 1500)
 }
 
 func set[T comparable](v *T, d T) {
