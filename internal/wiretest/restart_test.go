@@ -40,6 +40,7 @@ func TestPostgresStopped(t *testing.T) {
 		}
 		for _, n := range nodes {
 			rig.Until(t, "the node is not ready", func() bool { return rig.Status(n.URL+"/readyz") == 503 })
+			turnedAway(t, n)
 		}
 		<-time.After(away.lasts)
 		if err := c.Resume(); err != nil {
@@ -49,8 +50,6 @@ func TestPostgresStopped(t *testing.T) {
 			rig.Until(t, "the node is ready again", func() bool { return rig.Status(n.URL+"/readyz") == 200 })
 		}
 	}
-	if l.End() == 0 {
-		t.Error("no client was told to come back")
-	}
+	l.End()
 	sys.MustSettle()
 }

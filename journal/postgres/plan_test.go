@@ -47,6 +47,11 @@ func TestPlans(t *testing.T) {
 			t.Errorf("%s does not go by %s:\n%s", name, index, plan)
 		}
 	}
+	for pool, conns := range map[string]querier{"reading": s.pool, "writing": s.w} {
+		if jit := text(t, conns, `SHOW jit`); jit != "off" {
+			t.Errorf("on connections for %s, jit = %s", pool, jit)
+		}
+	}
 	for _, state := range []string{"empty", "full"} {
 		if state == "full" {
 			if _, err := s.pool.Exec(ctx, fill, pgx.QueryExecModeSimpleProtocol); err != nil {

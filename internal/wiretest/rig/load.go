@@ -23,7 +23,6 @@ type Load struct {
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex
-	away    int      // answers that said to come back
 	refused []string // answers that should not have been given
 }
 
@@ -36,8 +35,8 @@ func (sys *System) Load(clients int) *Load {
 	return l
 }
 
-// End begins no more sagas and waits until those begun are acknowledged. It returns how often clients were sent away.
-func (l *Load) End() int {
+// End begins no more sagas and waits until those begun are acknowledged.
+func (l *Load) End() {
 	l.sys.t.Helper()
 	close(l.quit)
 	l.wg.Wait()
@@ -46,7 +45,6 @@ func (l *Load) End() int {
 	for _, r := range l.refused {
 		l.sys.t.Error(r)
 	}
-	return l.away
 }
 
 func (l *Load) client(c int) {
@@ -80,15 +78,10 @@ func (l *Load) complain(format string, args ...any) {
 
 // start tries once, and says whether the start was acknowledged.
 func (l *Load) start(client *http.Client, n *Node, key, definition string) bool {
-	id, away, err := Start(client, n.URL, key, definition)
+	id, _, err := Start(client, n.URL, key, definition)
 	if err != nil {
 		l.complain("start of %s under %s: %v", definition, key, err)
 	}
-	l.mu.Lock()
-	if away {
-		l.away++
-	}
-	l.mu.Unlock()
 	if id.IsNil() {
 		return false
 	}
