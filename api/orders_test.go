@@ -268,6 +268,19 @@ func TestPatch(t *testing.T) {
 	})
 }
 
+// A saga whose definition knows no money is given some in a currency, not in any words.
+func TestPatchCurrency(t *testing.T) {
+	x := newFixture(t)
+	x.publish("saga: nap\nsteps: [{id: a, sleep: 1h}]\n")
+	v := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga()
+	path := "/v1/sagas/" + v.ID
+	x.do("PATCH", path, `{"budget": {"amount": "8.00", "currency": "dollars"}}`, header{"If-Match", "*"}, outside).problem(409, "bad_budget")
+	if got := x.do("PATCH", path, `{"budget": "8.00 EUR"}`, header{"If-Match", "*"}).want(200).saga(); got.Cost.Currency != "EUR" {
+		t.Errorf("cost = %+v", got.Cost)
+	}
+	x.do("PATCH", path, `{"budget": "8.00 USD"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
+}
+
 // Two who decide on the same page: one decision.
 func TestResolveConcurrent(t *testing.T) {
 	x := newFixture(t)

@@ -160,6 +160,7 @@ func TestStartRefused(t *testing.T) {
 		{"budget", start + `, "budget": "2 dollars"}`, 400, "invalid_request", "/budget bad_budget", "2.00 USD"},
 		{"budget number", start + `, "budget": 2}`, 400, "invalid_request", "/budget bad_budget", "2.00 USD"},
 		{"budget below nothing", start + `, "budget": "-2.00 USD"}`, 400, "invalid_request", "/budget bad_budget", "2.00 USD"},
+		{"budget in no currency", start + `, "budget": {"amount": "2.00", "currency": "eur\n"}}`, 422, "invalid_start", "/budget/currency bad_budget", "three capitals"},
 		{"budget field", start + `, "budget": {"amont": "2.00 USD"}}`, 400, "invalid_request", "/budget bad_budget", "budget"},
 	}
 	x := newFixture(t)

@@ -13,7 +13,10 @@ import (
 var (
 	ErrMoney    = errors.New(`not an amount of money: write it as "2.00 USD"`)
 	ErrCurrency = errors.New("amounts are of different currencies")
+	ErrCode     = errors.New("not a currency: write three capitals (ISO 4217), as EUR")
 )
+
+var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 
 var moneyForm = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,12})?) ([A-Z]{3})$`)
 
@@ -45,6 +48,14 @@ func Amount(decimal, currency string) (Money, error) {
 		return Money{}, fmt.Errorf("%w, not %.40q", ErrMoney, decimal)
 	}
 	return Money{amount: *d, Currency: currency}, nil
+}
+
+// CheckCurrency returns ErrCode for a currency that ParseMoney would not read. None at all is none.
+func CheckCurrency(code string) error {
+	if code != "" && !currencyForm.MatchString(code) {
+		return fmt.Errorf("%w, not %.40q", ErrCode, code)
+	}
+	return nil
 }
 
 // most is how many digits a sum may have that Total reads: more than exact keeps, with the zeros of an exponent.

@@ -343,6 +343,9 @@ func (m *Machine) admitPatch(o Command) *Refusal {
 	if cur := m.currency(); cur != "" && cur != o.Budget.Currency {
 		return refusal("bad_budget", "the saga's currency is "+cur, "")
 	}
+	if err := retry.CheckCurrency(o.Budget.Currency); err != nil {
+		return refusal("bad_budget", "the budget's currency is not one", err.Error())
+	}
 	amount, err := retry.Amount(o.Budget.Amount, o.Budget.Currency)
 	if err != nil {
 		return refusal("bad_budget", "the budget's amount is not one", err.Error())

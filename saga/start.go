@@ -111,6 +111,9 @@ func checkBudget(def *Definition, b *BudgetData) *Finding {
 	if _, err := retry.Amount(b.Amount, b.Currency); err != nil {
 		return &Finding{Pointer: "/budget", Code: "bad_budget", Detail: err.Error()}
 	}
+	if err := retry.CheckCurrency(b.Currency); err != nil {
+		return &Finding{Pointer: "/budget/currency", Code: "bad_budget", Detail: err.Error()}
+	}
 	if def.Currency != "" && b.Currency != def.Currency {
 		return &Finding{Pointer: "/budget", Code: "bad_budget", Detail: "the definition's amounts are in " + def.Currency}
 	}

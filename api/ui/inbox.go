@@ -211,7 +211,5 @@ func queryOf(back string) string {
 	if err != nil {
 		return ""
 	}
-	q := u.Query()
-	q.Del("done")
-	return q.Encode()
+	return u.Query().Encode()
 }

@@ -22,12 +22,11 @@ func keyOf(r *http.Request) string {
 
 // setKey keeps a key until the browser is closed; "" forgets it.
 func (v *visit) setKey(key string) {
-	c := &http.Cookie{Name: keyCookie, Value: key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: v.r.TLS != nil || v.r.Header.Get("X-Forwarded-Proto") == "https"}
+	c := &http.Cookie{Name: keyCookie, Value: key}
 	if key == "" {
 		c.MaxAge = -1
 	}
-	http.SetCookie(v.w, c)
+	v.setCookie(c)
 }
 
 // signInView is what the sign-in page shows.

@@ -116,13 +116,16 @@ func (v *visit) renderAs(status int, name, title string, data any) error {
 		return fmt.Errorf("there is no template %s", name)
 	}
 	f := frame{Title: title, Page: name, Path: v.r.URL.RequestURI(), Who: v.who, Version: v.cfg.Version, Live: !v.still && status == http.StatusOK, Now: v.cfg.Now(),
-		Notice: v.r.URL.Query().Get("done"), Data: data}
+		Data: data}
 	v.title = title
 	part := "layout.html"
 	if pictureOf(v.r) != nil {
 		part = "fragment"
-	} else if v.who.Can("read") {
-		f.Inbox = v.waiting()
+	} else {
+		f.Notice = v.notice()
+		if v.who.Can("read") {
+			f.Inbox = v.waiting()
+		}
 	}
 	var b bytes.Buffer
 	if err := sheet.ExecuteTemplate(&b, part, f); err != nil {
@@ -149,17 +152,36 @@ func (v *visit) waiting() string {
 	return fmt.Sprint(len(list.Data))
 }
 
+// What has just been done goes to the next page in a cookie: in its address anybody could have it say anything, and it would
+// say so again whenever the address is opened.
+const doneCookie = "recourse_done"
+
 // done goes to a page after an order was carried out, and has it say so.
 func (v *visit) done(to, notice string) error {
-	u, err := url.Parse(to)
-	if err != nil {
-		return err
-	}
-	q := u.Query()
-	q.Set("done", notice)
-	u.RawQuery = q.Encode()
-	http.Redirect(v.w, v.r, u.String(), http.StatusSeeOther)
+	v.setCookie(&http.Cookie{Name: doneCookie, Value: url.QueryEscape(notice), MaxAge: 60})
+	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
+}
+
+// notice takes what the page before has left to say, "" for nothing.
+func (v *visit) notice() string {
+	c, err := v.r.Cookie(doneCookie)
+	if err != nil {
+		return ""
+	}
+	v.setCookie(&http.Cookie{Name: doneCookie, MaxAge: -1})
+	text, err := url.QueryUnescape(c.Value)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// setCookie sets one that no script can read and that other sites' requests do not bring along.
+func (v *visit) setCookie(c *http.Cookie) {
+	c.Path, c.HttpOnly, c.SameSite = "/", true, http.SameSiteStrictMode
+	c.Secure = v.r.TLS != nil || v.r.Header.Get("X-Forwarded-Proto") == "https"
+	http.SetCookie(v.w, c)
 }
 
 // sorry is the page of an error.
