@@ -55,7 +55,7 @@ func text(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter
 }
 
 func TestMain(m *testing.M) {
-	for _, t := range []string{"application/yaml", "text/plain", typeNDJSON, typeStream} {
+	for _, t := range []string{"application/yaml", "text/plain", "application/openmetrics-text", typeNDJSON, typeStream} {
 		openapi3filter.RegisterBodyDecoder(t, text)
 	}
 	for _, t := range []string{typeEvent, typeEvents} {

@@ -36,7 +36,7 @@ func newMetrics(cfg Config) *metrics {
 		registry.MustRegister(&outboxCollector{stats: cfg.OutboxStats})
 	}
 	registry.MustRegister(cfg.Collectors...)
-	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true})
 	return m
 }
 

@@ -2,6 +2,9 @@ package metrics
 
 import (
 	"encoding/json"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"recourse/journal"
 	"recourse/saga"
@@ -9,6 +12,9 @@ import (
 
 // codeBudget is the code of a failure for want of money.
 const codeBudget = "budget_exhausted"
+
+// slow is from when on an attempt that succeeded is worth an exemplar, which costs as much as the rest of its counting.
+const slow = time.Second
 
 // ofModels is the kind of step whose answers say how many tokens they took.
 const ofModels = "llm"
@@ -39,8 +45,8 @@ func (r *reader) outcome(rec journal.Record) {
 		r.t.answered(s.path, rec.Data)
 		return
 	case rec.Class == journal.InDoubt:
-		if r.t.doubt(s) {
-			r.count(r.m.doubts)
+		if r.t.doubt(s) && !r.quiet {
+			r.m.doubts.WithLabelValues(r.name).(prometheus.ExemplarAdder).AddWithExemplar(1, r.exemplar())
 		}
 	case rec.Class == journal.Succeeded:
 		r.settle(s, "answer")
@@ -68,7 +74,12 @@ func (r *reader) attempt(s side, rec journal.Record) {
 	kind := r.kind(s)
 	r.count(r.m.attempts, kind, string(s.way), string(rec.Class))
 	if known {
-		r.m.attemptSeconds.WithLabelValues(kind, string(rec.Class)).Observe(rec.At.Sub(a.at).Seconds())
+		h, took := r.m.attemptSeconds.WithLabelValues(kind, string(rec.Class)), rec.At.Sub(a.at)
+		if rec.Class == journal.Succeeded && took < slow {
+			h.Observe(took.Seconds())
+		} else {
+			r.observe(h, took.Seconds())
+		}
 	}
 	if kind == ofModels {
 		r.use(a, rec)

@@ -40,7 +40,7 @@ func (r *reader) pay(c *prometheus.CounterVec, cost saga.CostView, m retry.Money
 // priced notes what the saga has cost in the end.
 func (r *reader) priced(cost saga.CostView) {
 	if spent := money(cost.Spent); !spent.IsZero() {
-		r.m.sagaCost.WithLabelValues(r.name, currency(cost)).Observe(value(spent))
+		r.observe(r.m.sagaCost.WithLabelValues(r.name, currency(cost)), value(spent))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"recourse/engine"
 	"recourse/internal/metrics"
@@ -51,6 +52,41 @@ func read(t testing.TB, c prometheus.Collector) map[string]float64 {
 			}
 			if v != 0 {
 				out[name] = v
+			}
+		}
+	}
+	return out
+}
+
+// exemplars gives the labels of the exemplars of what metrics show, by name and values of labels.
+func exemplars(t *testing.T, c prometheus.Collector) map[string]map[string]string {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]map[string]string)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			found := []*dto.Exemplar{m.GetCounter().GetExemplar()}
+			for _, b := range m.GetHistogram().GetBucket() {
+				found = append(found, b.GetExemplar())
+			}
+			var values []string
+			for _, l := range m.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			for _, e := range found {
+				if e == nil {
+					continue
+				}
+				labels := make(map[string]string)
+				for _, l := range e.GetLabel() {
+					labels[l.GetName()] = l.GetValue()
+				}
+				out[f.GetName()+"{"+strings.Join(values, ",")+"}"] = labels
 			}
 		}
 	}

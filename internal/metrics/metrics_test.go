@@ -144,6 +144,28 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+// Sagas' times and costs, doubts, and attempts that did not succeed name the saga they come from, and its trace.
+func TestExemplars(t *testing.T) {
+	def := compile(t, "saga: dear\nsteps:\n  - {id: a, http: POST http://x/a, cost: 0.25 EUR, retry: {attempts: 2, initial: 1ms}}\n")
+	m := metrics.New(metrics.Config{})
+	n := start(t, open(), def, &script{answers: map[string][]saga.Answer{"a": {lost(), status(200)}}}, m)
+	id := n.begin(t, def)
+	within(t, "the saga has ended", func() bool { return read(t, m)["saga_cost{currency=EUR,definition=dear}"] == 1 })
+	n.stop()
+	want := map[string]string{"saga_id": id.String(), "trace_id": saga.NewTrace(id, saga.StartedData{}).ID.String()}
+	got := exemplars(t, m)
+	for _, name := range []string{
+		"recourse_saga_seconds{dear,succeeded}", "recourse_saga_cost{EUR,dear}", "recourse_in_doubt_total{dear}", "recourse_attempt_seconds{in_doubt,http}",
+	} {
+		if d := cmp.Diff(want, got[name]); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+	if _, has := got["recourse_attempt_seconds{succeeded,http}"]; has {
+		t.Error("an attempt that was quick to succeed has an exemplar")
+	}
+}
+
 // What a saga does on two nodes, one after the other, is counted once.
 func TestCountedOnce(t *testing.T) {
 	def := compile(t, "saga: far\nsteps:\n  - {id: a, http: POST http://x/a, cost: 1 EUR, in_doubt: retry, retry: {attempts: 3, initial: 100ms}}\n  - {id: b, http: POST http://x/b, cost: 2 EUR}\n")

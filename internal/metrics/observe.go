@@ -44,6 +44,9 @@ type reader struct {
 	name  string // the definition's label
 	quiet bool   // it was counted before
 	last  journal.Record
+
+	id    uuid.UUID
+	trace *saga.Trace
 }
 
 func (m *Metrics) reader(g engine.Growth, quiet bool) *reader {
@@ -55,7 +58,17 @@ func (m *Metrics) reader(g engine.Growth, quiet bool) *reader {
 		}
 		m.compensations.WithLabelValues(name, "stuck")
 	}
-	return &reader{m: m, t: m.tale(g.Saga), def: def, name: name, quiet: quiet}
+	return &reader{m: m, t: m.tale(g.Saga), def: def, name: name, quiet: quiet, id: g.Saga, trace: g.Machine.Trace()}
+}
+
+// exemplar names the saga that a number comes from, and its trace.
+func (r *reader) exemplar() prometheus.Labels {
+	return prometheus.Labels{"saga_id": r.id.String(), "trace_id": r.trace.ID.String()}
+}
+
+// observe adds to a histogram, with an exemplar.
+func (r *reader) observe(h prometheus.Observer, v float64) {
+	h.(prometheus.ExemplarObserver).ObserveWithExemplar(v, r.exemplar())
 }
 
 // count adds one to a counter whose first label is the definition.
@@ -98,7 +111,7 @@ func (r *reader) end(m *saga.Machine) {
 	status := string(m.Status())
 	r.count(r.m.ended, status, reason)
 	if !r.t.began.IsZero() {
-		r.m.sagaSeconds.WithLabelValues(r.name, status).Observe(r.last.At.Sub(r.t.began).Seconds())
+		r.observe(r.m.sagaSeconds.WithLabelValues(r.name, status), r.last.At.Sub(r.t.began).Seconds())
 	}
 	for range r.t.doubts {
 		r.count(r.m.settled, "none")
