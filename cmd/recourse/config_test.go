@@ -7,11 +7,13 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/internal/secrets"
+	"recourse/saga"
 )
 
 // A flag wins over its variable, that over the config file, that over the default.
@@ -68,11 +70,33 @@ func TestBadConfigFiles(t *testing.T) {
 		"retention: 1s":            "retention: the shortest retention is 1m",
 		"log-level: loud":          "log-level",
 		"database: [a.db, \"b,\"]": "list of texts",
+		"secret-hosts: [a]":        "PAY_KEY: [pay.example]",
+		"secret-hosts: {A: a}":     "PAY_KEY: [pay.example]",
+		"secret-hosts: {a: [b]}":   "capital letters",
+		"secret-hosts: {A: [b/c]}": `secret-hosts: A: "b/c": write a host name`,
 	} {
 		r := run(t, nil, "serve", "--config", file(t, "c.yaml", content))
 		if r.code != exitUsage || !strings.Contains(r.errOut, says) {
 			t.Errorf("%q: exit %d, want %q: %s", content, r.code, says, r.errOut)
 		}
+	}
+}
+
+// A definition that names another host than a secret's own does not get the secret: the step is held for a person.
+func TestSecretsStayWithTheirHosts(t *testing.T) {
+	var came atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
+	defer other.Close()
+	s := serve(t, []string{"RECOURSE_SECRET_PAY_KEY=canary-7f3a9c51"}, "--database", filepath.Join(t.TempDir(), "a.db"),
+		"--config", file(t, "c.yaml", "egress-allow: [127.0.0.1]\nsecret-hosts: {PAY_KEY: [pay.example]}\n"))
+	ok(t, s.env, "definitions", "apply", file(t, "d.yaml", "saga: leaks\nsecrets: [PAY_KEY]\nsteps:\n  - {id: a, http: \"POST "+other.URL+"/\", headers: {Authorization: \"Bearer ${secrets.PAY_KEY}\"}}\n"))
+	id := strings.Fields(ok(t, s.env, "start", "leaks"))[0]
+	waitFor(t, s, id, saga.Stuck)
+	if out := ok(t, s.env, "inbox"); !strings.Contains(out, "PAY_KEY does not go to 127.0.0.1") {
+		t.Errorf("inbox:\n%s", out)
+	}
+	if came.Load() != 0 {
+		t.Error("a request left")
 	}
 }
 

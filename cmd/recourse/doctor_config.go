@@ -45,6 +45,7 @@ func (d *doctor) environment(context.Context) {
 		if bad == 0 {
 			d.ok("secrets", "%s", count(len(src.Names()), "secret"))
 		}
+		d.secretHosts(src)
 	}
 	vars, err := readVars(d.cmd.Vars, d.app.env)
 	if err != nil {
@@ -52,6 +53,20 @@ func (d *doctor) environment(context.Context) {
 		return
 	}
 	d.ok("vars", "%s", count(len(vars), "var"))
+}
+
+// secretHosts looks at where secrets may go.
+func (d *doctor) secretHosts(src *secrets.Source) {
+	if d.app.config.wrong != nil {
+		return // it has been said
+	}
+	_, unknown, err := readSecretHosts(d.cmd.Config, src)
+	switch {
+	case err != nil:
+		d.failed("secret-hosts", err)
+	case len(unknown) > 0:
+		d.warn("secret-hosts", "names secrets that are not there: "+strings.Join(unknown, ", "), "look whether they are spelled as in definitions: what is not named goes anywhere")
+	}
 }
 
 // egress looks at what steps may reach, and how.

@@ -94,6 +94,8 @@ func TestDoctorFinds(t *testing.T) {
 		{"bad lease", nil, []string{"--node-lease", "1ms"}, exitFailed, "✗", "config", "--node-lease"},
 		{"secret that is none", []string{"RECOURSE_SECRET_a=sk-wrong"}, nil, exitFailed, "✗", "secrets", "capital letters"},
 		{"empty secret", []string{"RECOURSE_SECRET_A="}, nil, exitFailed, "✗", "secrets", "not provided"},
+		{"secret-hosts", nil, []string{"--config", file(t, "h.yaml", "secret-hosts: {PAY_KEY: [\"https://pay.example/\"]}\n")}, exitFailed, "✗", "secret-hosts", "no URL"},
+		{"secret-hosts of none", nil, []string{"--config", file(t, "h.yaml", "secret-hosts: {PAYKEY: [pay.example]}\n")}, exitFailed, "!", "secret-hosts", "PAYKEY"},
 		{"bad vars", nil, []string{"--vars", junk}, exitFailed, "✗", "vars", "--vars"},
 		{"metadata addresses", nil, []string{"--egress-allow", "169.254.169.254"}, exitFailed, "✗", "egress", "always denied"},
 		{"stand-ins", []string{"RECOURSE_SECRET_PAY_KEY=x"}, []string{"--resolve", "a.example:443=127.0.0.1:1"}, exitOK, "!", "egress", "for tests"},

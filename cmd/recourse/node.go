@@ -27,21 +27,22 @@ import (
 
 // nodeOptions is what running sagas needs, in `serve` as in `run`.
 type nodeOptions struct {
-	Store     journal.Store
-	Egress    []string
-	Dial      dialFlags
-	Secrets   *secrets.Source
-	Vars      map[string]json.RawMessage
-	LLM       llm.Config // checked
-	Strict    bool
-	Sinks     []outbox.Sink // nil: not known, so that definitions may name any, and nothing is delivered
-	Lanes     int
-	Lease     time.Duration
-	Drain     time.Duration
-	Retention time.Duration   // of sagas whose definition has none
-	Stalled   time.Duration   // how long what is due may stand still until it is stalled; 0: the engine's default
-	Tracer    *tracing.Tracer // nil: no spans are exported. The node ends it
-	Log       *slog.Logger
+	Store       journal.Store
+	Egress      []string
+	Dial        dialFlags
+	Secrets     *secrets.Source
+	SecretHosts *http.SecretHosts // nil: secrets go anywhere
+	Vars        map[string]json.RawMessage
+	LLM         llm.Config // checked
+	Strict      bool
+	Sinks       []outbox.Sink // nil: not known, so that definitions may name any, and nothing is delivered
+	Lanes       int
+	Lease       time.Duration
+	Drain       time.Duration
+	Retention   time.Duration   // of sagas whose definition has none
+	Stalled     time.Duration   // how long what is due may stand still until it is stalled; 0: the engine's default
+	Tracer      *tracing.Tracer // nil: no spans are exported. The node ends it
+	Log         *slog.Logger
 }
 
 // node runs sagas of a store.
@@ -77,7 +78,7 @@ func newNode(o nodeOptions) (*node, error) {
 	for _, name := range o.Secrets.Names() {
 		_, _ = o.Secrets.Get(name) // so that its value is known before anyone tells it; a step that needs it meets the error
 	}
-	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
+	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
 		Now: func() time.Time { return n.engine.Now() }} // the store's clock, which Retry-After's dates are compared with
 	if err := o.Dial.apply(&calls); err != nil {
 		return nil, err

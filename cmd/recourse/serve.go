@@ -141,6 +141,13 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return exit(exitUsage, err)
 	}
+	hosts, unknown, err := readSecretHosts(c.Config, src)
+	if err != nil {
+		return exit(exitUsage, err)
+	}
+	if len(unknown) > 0 {
+		log.Warn("secret-hosts names secrets that are not there", "names", unknown)
+	}
 	store, err := openStore(a.ctx, c.Database, true)
 	if err != nil {
 		return err
@@ -158,7 +165,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
+	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
 		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
 	if err != nil {
 		return err

@@ -29,6 +29,7 @@ const (
 type CallerConfig struct {
 	Guard           *Guard                            // which addresses may be reached; nil: public ones only
 	Secret          func(name string) (string, error) // the value of a secret; its errors say how to provide it and never hold values
+	SecretHosts     *SecretHosts                      // where secrets may go; nil: anywhere
 	Known           func() []string                   // values of all secrets there are, which no answer may bring into a journal; nil: those that were sent only
 	MaxBody         int64                             // bytes of a decompressed body; default 4 MiB
 	UserAgent       string                            // sent unless the request brings its own; default "recourse"

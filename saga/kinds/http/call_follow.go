@@ -9,7 +9,7 @@ import (
 )
 
 // carriedOver are the headers that a redirect to another origin keeps. A list
-// of what is harmless: any other header may be a credential.
+// of what is harmless unless a secret is in it: any other header may be a credential.
 var carriedOver = []string{"Accept", "Accept-Encoding", "Accept-Language", "User-Agent"}
 
 // follow turns a response into an answer, after following the redirects of a
@@ -23,7 +23,7 @@ func (c *Caller) follow(ctx context.Context, o *outgoing, resp *nethttp.Response
 		if hop == maxRedirects {
 			return c.astray(ctx, o, resp, "more than 10 redirects")
 		}
-		next, err := o.redirected(location)
+		next, err := o.redirected(location, c.cfg.UserAgent)
 		if err != nil {
 			return c.astray(ctx, o, resp, "the redirect's Location cannot be followed: it must be an http or https URL without a user")
 		}
@@ -56,7 +56,7 @@ func (o *outgoing) follows() bool {
 
 // redirected is the request of the next hop. Headers stay within the origin
 // (scheme, host and port) that the definition names.
-func (o *outgoing) redirected(location string) (*outgoing, error) {
+func (o *outgoing) redirected(location, agent string) (*outgoing, error) {
 	ref, err := o.url.Parse(location)
 	if err != nil {
 		return nil, err
@@ -68,9 +68,9 @@ func (o *outgoing) redirected(location string) (*outgoing, error) {
 	next.url = ref
 	next.shown = clip(printable(o.method+" "+ref.Host+ref.Path), 200)
 	if ref.Scheme != o.url.Scheme || hostName(ref.Host) != hostName(o.url.Host) {
-		next.header = nethttp.Header{}
+		next.header = nethttp.Header{"User-Agent": {agent}}
 		for name, values := range o.header {
-			if slices.Contains(carriedOver, name) {
+			if slices.Contains(carriedOver, name) && !slices.Contains(o.secret, name) {
 				next.header[name] = values
 			}
 		}

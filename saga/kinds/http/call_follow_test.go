@@ -48,9 +48,14 @@ func TestReadsAreRedirected(t *testing.T) {
 			t.Errorf("%d = %+v, want %+v", status, got, want)
 		}
 		want := map[string][]string{"Accept": {"application/json"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"recourse"}}
-		got := target.requests()[i]
+		got := target.requests()[2*i]
 		if diff := cmp.Diff(want, map[string][]string(got.Header)); diff != "" || got.Line != "GET /there?x=1" {
 			t.Errorf("%d: another origin saw %q (-want +got):\n%s", status, got.Line, diff)
+		}
+		r.Headers = map[string]string{"User-Agent": "shop/1 ${secrets.TOKEN}", "Accept-Language": "de"}
+		c.Call(t.Context(), r)
+		if got := target.requests(); got[len(got)-1].Header.Get("User-Agent") != "recourse" || got[len(got)-1].Header.Get("Accept-Language") != "de" {
+			t.Errorf("%d: another origin saw %v", status, got[len(got)-1].Header)
 		}
 	}
 }

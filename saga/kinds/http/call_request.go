@@ -21,6 +21,7 @@ type outgoing struct {
 	body   []byte
 	shown  string // method, host and path, with secrets as references
 	redact *Redactor
+	secret []string // headers with secrets in them
 }
 
 // ownHeader reports whether a header, by its canonical name, is set by the HTTP client itself; a definition that sets
@@ -55,6 +56,11 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range u.names {
+		if err := c.cfg.SecretHosts.allow(name, target); err != nil {
+			return nil, err
+		}
+	}
 	if header.Get("User-Agent") == "" {
 		header.Set("User-Agent", c.cfg.UserAgent)
 	}
@@ -65,7 +71,7 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 		header.Set("Accept-Encoding", "gzip")
 	}
 	return &outgoing{method: r.Method, url: target, header: header, body: body,
-		shown: shown(r.Method, r.URL), redact: NewRedactor(append(c.cfg.Known(), u.values...))}, nil
+		secret: u.headersOf, shown: shown(r.Method, r.URL), redact: NewRedactor(append(c.cfg.Known(), u.values...))}, nil
 }
 
 func (u *unsealer) url(sealed string) (*url.URL, error) {
@@ -123,9 +129,13 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 		if hasControl(sealed) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + key + " has a line break or control character in its value"}
 		}
+		had := len(u.names)
 		value, err := u.text(sealed, nil)
 		if err != nil {
 			return nil, err
+		}
+		if len(u.names) > had {
+			u.headersOf = append(u.headersOf, key)
 		}
 		if hasControl(value) {
 			return nil, &refusal{codeSecretMissing, "the secret in the header " + key + " has a line break or control character in it: provide it as one line"}

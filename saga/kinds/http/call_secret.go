@@ -21,8 +21,11 @@ const (
 // unsealer puts secrets into a request and remembers which.
 type unsealer struct {
 	secret func(name string) (string, error)
+	names  []string
 	values []string
 	failed *refusal
+
+	headersOf []string // the headers that have them
 }
 
 // text unseals one piece; quote makes a value safe where it stands, nil leaves it as it is.
@@ -53,7 +56,7 @@ func (u *unsealer) resolve(name string) (string, error) {
 	case !utf8.ValidString(value):
 		u.failed = &refusal{codeSecretMissing, "the secret " + name + " is not UTF-8 text: provide it as text, in base64 for example"}
 	default:
-		u.values = append(u.values, value)
+		u.names, u.values = append(u.names, name), append(u.values, value)
 		return value, nil
 	}
 	return "", u.failed

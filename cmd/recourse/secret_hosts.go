@@ -1,0 +1,42 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"recourse/internal/secrets"
+	"recourse/saga/kinds/http"
+)
+
+// readSecretHosts reads the config file's `secret-hosts`, nil without any, and the names in it that no secret has now:
+// mistakes, if they are not files still to come.
+func readSecretHosts(path string, src *secrets.Source) (hosts *http.SecretHosts, unknown []string, err error) {
+	raw, err := section(path, "secret-hosts")
+	if err != nil || raw == nil {
+		return nil, nil, err
+	}
+	var of map[string][]string
+	if err := json.Unmarshal(raw, &of); err != nil {
+		return nil, nil, fmt.Errorf("%w %s: secret-hosts: write a map of secrets' names to lists of hosts, such as PAY_KEY: [pay.example]", errConfig, path)
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if name == http.AllSecrets {
+			continue
+		}
+		switch _, err := src.Get(name); {
+		case errors.Is(err, secrets.ErrName):
+			return nil, nil, fmt.Errorf("%w %s: secret-hosts: %w", errConfig, path, err)
+		case errors.Is(err, secrets.ErrMissing):
+			unknown = append(unknown, name)
+		}
+	}
+	hosts, err = http.NewSecretHosts(of)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w %s: secret-hosts: %s", errConfig, path, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return hosts, unknown, nil
+}
