@@ -36,6 +36,15 @@ func listGrows(t *testing.T, d *demo) {
 	if at := w.Focused(); at != short(first) {
 		t.Errorf("the focus is on %q, was on %q", at, short(first))
 	}
+	// What leaves the list before it moves nothing either.
+	waiting := testchrome.Open(t, testchrome.Look{})
+	waiting.Go(d.url + "/?definition=grows&status=waiting")
+	waiting.TabTo(short(first))
+	d.rest("POST", "/v1/sagas/"+second+"/cancel", `{}`, nil)
+	waiting.Lacks(short(second))
+	if at := waiting.Focused(); at != short(first) {
+		t.Errorf("the focus is on %q, was on %q", at, short(first))
+	}
 	d.rest("POST", "/v1/sagas/"+first+"/cancel", `{}`, nil)
 	w.Sees("compensated")
 	w.Until("nothing was loaded again", same)

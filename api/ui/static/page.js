@@ -36,10 +36,16 @@ function morph(a, b) {
   if (a.matches("form[data-touched]")) return;
   for (const { name } of [...a.attributes]) if (!b.hasAttribute(name) && !mine(a, name)) a.removeAttribute(name);
   for (const { name, value } of [...b.attributes]) if (a.getAttribute(name) !== value && !mine(a, name)) a.setAttribute(name, value);
+  const ids = new Set([...b.children].map((c) => c.id));
+  for (const c of [...a.children]) if (c.id && !ids.has(c.id)) c.remove(); // first: what stays need not move, and keeps the focus
   const known = new Map([...a.children].filter((c) => c.id).map((c) => [c.id, c]));
   let at = a.firstChild;
   for (const child of [...b.childNodes]) {
     const same = child.id && known.get(child.id);
+    for (let next; same && at && at !== same && at.nodeType === Node.TEXT_NODE; at = next) {
+      next = at.nextSibling;
+      at.remove();
+    }
     if (same && same !== at) a.insertBefore(same, at);
     if (same) at = same;
     if (!at || (!same && ((at.id && at.id !== child.id) || (child.id && !same)))) {
@@ -82,7 +88,7 @@ setInterval(ages, 1000);
 // Keys.
 let prefix = "";
 document.addEventListener("keydown", (e) => {
-  if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, dialog")) return;
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, dialog[open]")) return;
   const key = prefix + e.key;
   prefix = "";
   const go = /^g(.)$/.exec(key) && document.querySelector(`[data-go="${CSS.escape(key[1])}"]`);
@@ -126,12 +132,6 @@ function reveal() {
 }
 addEventListener("hashchange", reveal);
 
-// A notice is told once: a reload, or a link that is passed on, does not repeat it.
-const here = new URL(location.href);
-if (here.searchParams.has("done")) {
-  here.searchParams.delete("done");
-  history.replaceState(null, "", here);
-}
 for (const e of document.querySelectorAll(".keys")) e.hidden = false;
 ages();
 place();
