@@ -92,7 +92,7 @@ func (q *query) moment(name string, def time.Time) time.Time {
 		return def
 	}
 	at, err := time.Parse(time.RFC3339Nano, q.Get(name))
-	if err != nil {
+	if year := at.UTC().Year(); err != nil || year < 0 || year > 9999 { // an offset gets there, and no client could read it again
 		q.bad(name, "bad_time", "%s is a time such as 2026-11-21T08:00:00Z; write + as %%2B", name)
 	}
 	return at

@@ -122,16 +122,7 @@ func (q *query) filter() journal.Filter {
 }
 
 // time is a parameter that is a time; zero if it is not there.
-func (q *query) time(name string) time.Time {
-	if !q.Has(name) {
-		return time.Time{}
-	}
-	at, err := time.Parse(time.RFC3339Nano, q.Get(name))
-	if err != nil {
-		q.bad(name, "bad_time", "%s is a time such as 2026-11-21T08:00:00Z; write + as %%2B", name)
-	}
-	return at
-}
+func (q *query) time(name string) time.Time { return q.moment(name, time.Time{}) }
 
 // stage reads where in its two stages a list by a text is, and before which saga it goes on.
 func (q *query) stage(text string) (stage string, before uuid.UUID) {

@@ -336,6 +336,34 @@ func TestRetryEnded(t *testing.T) {
 	})
 }
 
+// A retry has the budget that its saga had at its end, in money and in tokens, whatever of it was changed meanwhile.
+func TestRetryBudget(t *testing.T) {
+	const def = "saga: nap\nbudget: {amount: 5.00 USD, tokens: 1000}\nsteps: [{id: a, sleep: 1h}]\n"
+	for name, tt := range map[string]struct {
+		def, start, patch string
+		amount            string
+		tokens            int64
+	}{
+		"tokens":            {def, `{}`, `{"tokens": 70}`, "5.00", 70},
+		"tokens of a start": {def, `{"tokens": 500}`, `{"tokens": 70}`, "5.00", 70},
+		"tokens alone":      {"saga: nap\nsteps: [{id: a, sleep: 1h}]\n", `{"tokens": 500}`, `{"tokens": 70}`, "", 70},
+		"money":             {def, `{"tokens": 500}`, `"1.00 USD"`, "1.00", 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newFixture(t)
+			x.publish(tt.def)
+			id := x.do("POST", "/v1/sagas", `{"definition": "nap", "budget": `+tt.start+`}`).want(201).saga().ID
+			x.do("PATCH", "/v1/sagas/"+id, `{"budget": `+tt.patch+`}`, header{"If-Match", "*"}).want(200)
+			x.do("POST", "/v1/sagas/"+id+"/cancel", "").want(202)
+			x.until(id, is(saga.Compensated))
+			again := x.do("POST", "/v1/sagas/"+id+"/retry", `{"reason": "r"}`).want(201).saga()
+			if again.Cost.Budget != tt.amount || again.Cost.Tokens.Budget != tt.tokens {
+				t.Errorf("the retry has %q and %d tokens, want %q and %d", again.Cost.Budget, again.Cost.Tokens.Budget, tt.amount, tt.tokens)
+			}
+		})
+	}
+}
+
 func TestDelete(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(sleepDef)

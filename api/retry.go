@@ -60,7 +60,7 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 		return err
 	}
 	b.version = int(started.Version)
-	b.options = saga.StartOptions{Version: int(started.Version), Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(started), Labels: l.m.Labels(),
+	b.options = saga.StartOptions{Version: int(started.Version), Input: started.Input, Vars: s.retryVars(started), Budget: l.budget(), Labels: l.m.Labels(),
 		Actor: callerOf(c).name, RetryOf: l.id, Reason: cmd.Reason, Traceparent: traceparent(c)}
 	begun, replayed, err := s.begin(c.Request().Context(), b)
 	if err != nil {
@@ -77,15 +77,15 @@ func (l *live) started() (saga.StartedData, error) {
 	return d, err
 }
 
-// budget is the budget of the saga's retry: the one that it had at its end.
-func (l *live) budget(d saga.StartedData) *saga.BudgetData {
+// budget is the budget of the saga's retry: the one that it had at its end; nil for none.
+func (l *live) budget() *saga.BudgetData {
 	c := l.m.Cost()
-	if c.Budget == "" {
-		return d.Budget
+	if c.Budget == "" && c.Tokens.Budget == 0 {
+		return nil
 	}
-	b := &saga.BudgetData{Amount: c.Budget, Currency: c.Currency}
-	if d.Budget != nil {
-		b.Tokens = d.Budget.Tokens
+	b := &saga.BudgetData{Tokens: c.Tokens.Budget}
+	if c.Budget != "" {
+		b.Amount, b.Currency = c.Budget, c.Currency
 	}
 	return b
 }

@@ -40,10 +40,13 @@ func ParseMoney(s string) (Money, error) {
 	return Amount(m[1], m[2])
 }
 
+// longest is how long a decimal is at most that is read at all. It comes from other sides, and reading millions of digits takes minutes.
+const longest = 300
+
 // Amount makes money of a decimal and a currency. The decimal may have an
-// exponent; it must be finite, not negative, and of at most 30 digits.
+// exponent; it must be finite, not negative, and of at most 30 digits. The error is ErrMoney.
 func Amount(decimal, currency string) (Money, error) {
-	d, _, err := apd.NewFromString(decimal)
+	d, err := decimalOf(decimal)
 	if err != nil || d.Form != apd.Finite || d.Sign() < 0 || d.NumDigits() > 30 || d.Exponent < -30 || d.Exponent > 15 {
 		return Money{}, fmt.Errorf("%w, not %.40q", ErrMoney, decimal)
 	}
@@ -64,11 +67,19 @@ const most = 100
 // Total makes money of what Decimal has written of a sum, which may have more digits than the amounts
 // that it is of. The error is ErrMoney.
 func Total(decimal, currency string) (Money, error) {
-	d, _, err := apd.NewFromString(decimal)
+	d, err := decimalOf(decimal)
 	if err != nil || d.Form != apd.Finite || d.Sign() < 0 || d.NumDigits() > most || d.Exponent < -most || d.Exponent > 15 {
 		return Money{}, fmt.Errorf("%w, not %.40q", ErrMoney, decimal)
 	}
 	return Money{amount: *d, Currency: currency}, nil
+}
+
+func decimalOf(text string) (*apd.Decimal, error) {
+	if len(text) > longest {
+		return nil, ErrMoney
+	}
+	d, _, err := apd.NewFromString(text)
+	return d, err
 }
 
 // IsZero reports whether there is nothing.

@@ -142,6 +142,17 @@ func TestParseMoney(t *testing.T) {
 	}
 }
 
+// What another side reports as its cost may be of any length: it is turned down before its digits are read, which takes minutes of millions.
+func TestLongAmounts(t *testing.T) {
+	long := strings.Repeat("0", 1000) + "1"
+	if _, err := Amount(long, "USD"); !errors.Is(err, ErrMoney) {
+		t.Errorf("Amount: %v, want ErrMoney", err)
+	}
+	if _, err := Total(long, "USD"); !errors.Is(err, ErrMoney) {
+		t.Errorf("Total: %v, want ErrMoney", err)
+	}
+}
+
 // What is written of any sum is read again.
 func TestTotal(t *testing.T) {
 	most, err := Amount("999999999999999999999999999999e15", "USD")

@@ -109,13 +109,40 @@ func short(id string) string {
 	return id[:8] + "…" + id[len(id)-6:]
 }
 
-// pretty lays JSON out for reading; its numbers stay as they are.
+// pretty lays JSON out for reading; its numbers stay as they are. What is nested so deep that it would grow out of all proportion stays
+// as it is: each of its values has the indents of all that it lies in, so that an answer of 4 MB could become a page of gigabytes.
 func pretty(raw json.RawMessage) string {
 	var b bytes.Buffer
-	if json.Indent(&b, raw, "", "  ") != nil {
+	if indents(raw) > 4*len(raw)+16<<10 || json.Indent(&b, raw, "", "  ") != nil {
 		return string(raw)
 	}
 	return b.String()
+}
+
+// indents is how many bytes of line breaks and indents json.Indent adds to a document, at most.
+func indents(raw json.RawMessage) (n int) {
+	depth := 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			depth++
+			n += 1 + 2*depth
+		case ']', '}':
+			depth--
+			n += 1 + 2*depth
+		case ',':
+			n += 1 + 2*depth
+		case ':':
+			n++
+		}
+	}
+	return n
 }
 
 // cut shortens a text to n characters.

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
@@ -274,6 +275,36 @@ func TestCannotSend(t *testing.T) {
 				t.Errorf("%+v, %d requests", st, r.count.Load())
 			}
 		})
+	}
+}
+
+// What a sink sends instead of an answer is told in one line that is not long, and that a terminal can show.
+func TestBrokenAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\x1b]0;owned\a\x9b2J"+strings.Repeat("x", 30_000)+"\r\n\r\n")
+			_ = conn.Close()
+		}
+	}()
+	s := newClock().store()
+	event(t, s, `{"type":"a"}`, "one")
+	deliver(t, Config{Store: s, Sinks: []Sink{{Name: "one", URL: "http://" + l.Addr().String()}}})
+	until(t, s, "a failure", failed("malformed"))
+	st, err := s.OutboxStats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := st[0].Last; len(why) > 1000 || strings.ContainsFunc(why, unicode.IsControl) {
+		t.Errorf("%d bytes: %.200q", len(why), why)
 	}
 }
 

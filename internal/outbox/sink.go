@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"recourse/journal"
 	"recourse/retry"
@@ -172,7 +173,10 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 	return r
 }
 
-// reason says why there was no answer, without the URL, which may have a password in it.
+// maxWhy bounds why a delivery failed, in characters: what the sink has sent may be in it.
+const maxWhy = 300
+
+// reason says in one line why there was no answer, without the URL, which may have a password in it.
 func (w *worker) reason(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -180,5 +184,14 @@ func (w *worker) reason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("no answer within %v", w.cfg.Timeout)
 	}
-	return err.Error()
+	why := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, err.Error()))
+	if len(why) > maxWhy {
+		return string(why[:maxWhy-1]) + "…"
+	}
+	return string(why)
 }

@@ -129,7 +129,7 @@ func (b *Body) Await(env expr.Env) (saga.Awaited, error) {
 	if err != nil {
 		return saga.Awaited{}, err
 	}
-	a.Title = oneLine(title)
+	a.Title = oneLine(strings.Map(straight, title))
 	if b.approvers != nil {
 		doc, err := b.approvers.JSON(env)
 		if err != nil {
@@ -170,6 +170,15 @@ func oneLine(text string) string {
 		return string(line[:MaxTitle-1]) + "…"
 	}
 	return string(line)
+}
+
+// straight leaves out what turns the direction of the text behind it (Unicode's embeddings, overrides and isolates): with such a character
+// in a customer's name, "pay 19.00" behind it would be shown as "00.91 yap".
+func straight(r rune) rune {
+	if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+		return -1
+	}
+	return r
 }
 
 // named reads who may decide: a name, or a list of some. An empty list is refused rather than taken for everybody.

@@ -43,6 +43,9 @@ func TestAwait(t *testing.T) {
 	if a, err = await(t, `{approval: {title: "${input}"}}`, `"`+strings.Repeat("é", 400)+`"`); err != nil || len([]rune(a.Approval.Title)) != approval.MaxTitle || !strings.HasSuffix(a.Approval.Title, "…") {
 		t.Errorf("a long title: %q, %v", a.Approval.Title, err)
 	}
+	if a, err = await(t, `{approval: {title: "Pay ${input} 19.00 EUR?"}}`, `"a\u202ebc\u2066 \u200fד"`); err != nil || a.Approval.Title != "Pay abc \u200fד 19.00 EUR?" {
+		t.Errorf("a title with what turns text round: %+q, %v", a.Approval.Title, err)
+	}
 	if a, err = await(t, `{approval: {title: "${input}"}}`, `" "`); err != nil || a.Approval.Title == "" || a.Approval.Approvers != nil || a.Approval.Shown != nil {
 		t.Errorf("an empty title: %+v, %v", a.Approval, err)
 	}

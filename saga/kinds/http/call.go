@@ -112,7 +112,7 @@ func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 	if resp != nil {
 		a = c.follow(ctx, o, resp)
 	}
-	a.Detail = o.redact.Text(a.Detail)
+	a.Detail = o.redact.Detail(a.Detail)
 	return a
 }
 

@@ -43,7 +43,7 @@ func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response
 	case success:
 		a.Code, a.Detail = code, o.shown+": "+why
 	default: // the status says it all; the body is for people
-		a.Body = plainBody(prefix(body, maxErrorBody), o.redact)
+		a.Body = plainBody(prefix([]byte(o.redact.Text(string(body))), maxErrorBody), o.redact)
 	}
 	return a
 }
@@ -58,7 +58,7 @@ func (c *Caller) read(ctx context.Context, resp *nethttp.Response) (body []byte,
 	if enc := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); enc == "gzip" || enc == "x-gzip" {
 		r = &gunzip{raw: raw}
 	} else if enc != "" && enc != "identity" {
-		return nil, "body_invalid", "the body is encoded as " + clip(printable(enc), 40) + ", which is not understood: only gzip is asked for"
+		return nil, "body_invalid", "the body is encoded as " + printable(enc) + ", which is not understood: only gzip is asked for"
 	}
 	body, err := io.ReadAll(io.LimitReader(r, limit+1))
 	switch {

@@ -66,7 +66,7 @@ func (o *outgoing) redirected(location, agent string) (*outgoing, error) {
 	}
 	next := *o
 	next.url = ref
-	next.shown = clip(printable(o.method+" "+ref.Host+ref.Path), 200)
+	next.shown = clip(o.redact.Text(printable(o.method+" "+ref.Host+ref.Path)), 200)
 	if ref.Scheme != o.url.Scheme || hostName(ref.Host) != hostName(o.url.Host) {
 		next.header = nethttp.Header{"User-Agent": {agent}}
 		for name, values := range o.header {

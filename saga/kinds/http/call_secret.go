@@ -70,7 +70,8 @@ type Redactor struct{ values []string } // longest first
 func NewRedactor(values []string) *Redactor {
 	r := &Redactor{}
 	for _, v := range values {
-		for _, form := range []string{v, percentEncode(v)} {
+		escaped := jsonEscape(v) // as in JSON that does not say it is; with \/, too, as PHP writes it
+		for _, form := range []string{v, percentEncode(v), escaped, strings.ReplaceAll(escaped, "/", `\/`)} {
 			if len(v) >= minRedacted && !slices.Contains(r.values, form) {
 				r.values = append(r.values, form)
 			}
@@ -87,6 +88,12 @@ func (r *Redactor) Text(s string) string {
 	}
 	return s
 }
+
+// maxDetail bounds what is said of a call that went wrong, in bytes.
+const maxDetail = 480
+
+// Detail redacts what is said of a call that went wrong, and then shortens it: the other way round, a part of a secret could stay.
+func (r *Redactor) Detail(s string) string { return clip(r.Text(s), maxDetail) }
 
 // JSON redacts the strings (names too) of a valid JSON document; numbers and
 // all other strings stay byte for byte.

@@ -120,6 +120,8 @@ func TestEchoedSecretsAreRedacted(t *testing.T) {
 		{"text", "text/plain", "you sent tok-1234567 and 1234", `"you sent *** and 1234"`},
 		{"bytes", "x/y", "\xff\xfetok-1234567", `{"base64":"//4qKio="}`},
 		{"percent-encoded", "text/plain", percentEncode(canary), `"***"`},
+		{"JSON that does not say so", "text/html", `{"a":"` + jsonEscape(canary) + `"}`, `"{\"a\":\"***\"}"`},
+		{"and as PHP writes it", "text/html", `{"a":"` + strings.ReplaceAll(jsonEscape(canary), "/", `\/`) + `"}`, `"{\"a\":\"***\"}"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -141,6 +143,30 @@ func TestEchoedSecretsAreRedacted(t *testing.T) {
 			t.Errorf("answer = %+v", a)
 		}
 	})
+}
+
+// What is shortened is redacted first, so that no beginning of a secret stays.
+func TestSecretsThatAreCut(t *testing.T) {
+	long := strings.Repeat("s3cr3t-", 60)
+	c := newCaller(t, CallerConfig{MaxBody: 80 << 10, Secret: func(string) (string, error) { return long, nil }})
+	for name, answer := range map[string]string{
+		"a broken head":         "HTTP/1.1 200 OK\r\nAuthorization " + long + "\r\n\r\n",
+		"a broken status":       "HTTP/1.1 " + long + "\r\n\r\n",
+		"an unknown encoding":   response(200, "Content-Encoding: "+long, "x"),
+		"an error's large body": response(500, "Content-Type: text/plain", strings.Repeat("x", maxErrorBody-20)+long+strings.Repeat("x", 32<<10)),
+		"a redirect":            response(302, "Location: https://127.0.0.1:1/"+strings.Repeat("x", 150)+long, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serveWire(t, say(answer))
+			a := c.Call(t.Context(), saga.Request{Method: "GET", URL: s.url + "/", Headers: map[string]string{"Authorization": "${secrets.LONG}"}})
+			if text := a.Detail + string(a.Body); !a.Sent || strings.Contains(text, "s3cr3t") {
+				t.Errorf("answer = %+v", a)
+			}
+			if len(a.Detail) > 500 {
+				t.Errorf("%d bytes of detail", len(a.Detail))
+			}
+		})
+	}
 }
 
 // A secret that another request's answer tells does not get into a journal either.

@@ -100,8 +100,7 @@ func beforeSend(e *DialError) string {
 	return "no connection: " + root(e.Err)
 }
 
-// root is the innermost error's text, shortened: outer ones repeat addresses
-// and URLs.
+// root is the innermost error's text: outer ones repeat addresses and URLs. The other side's words may be in it, at any length.
 func root(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the other side closed the connection"
@@ -109,7 +108,7 @@ func root(err error) string {
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {
-			return clip(printable(err.Error()), 200)
+			return printable(err.Error())
 		}
 		err = inner
 	}

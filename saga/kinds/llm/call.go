@@ -84,7 +84,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 	if err != nil {
 		sent := connected.Load()
 		code, why := http.Reason(ctx, err, sent)
-		return saga.Answer{Sent: sent, Code: code, Detail: redact.Text(host(r.URL) + ": " + why)}
+		return saga.Answer{Sent: sent, Code: code, Detail: redact.Detail(host(r.URL) + ": " + why)}
 	}
 	defer resp.Body.Close()
 	in := &pulse{resp.Body, func() { silence.Reset(idle); alive() }}
@@ -93,7 +93,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.HTTP.Now())}
 	why := read(ctx, &a, resp.Header.Get("Content-Type"), in, redact)
 	if a.Code != "" {
-		a.Detail = redact.Text(host(r.URL) + ": " + why)
+		a.Detail = redact.Detail(host(r.URL) + ": " + why)
 	}
 	return a
 }

@@ -59,6 +59,9 @@ func due(text string, from time.Time) (time.Time, error) {
 		if !from.IsZero() && at.After(limit) {
 			return time.Time{}, fmt.Errorf("the timestamp is more than ten years ahead: write a nearer one")
 		}
+		if at.UTC().Year() < 0 { // only an offset gets there, and nothing reads it again
+			return from, nil
+		}
 		return at, nil
 	}
 	d, err := dsl.ParseDuration(text)

@@ -1,0 +1,37 @@
+package ui
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestPretty(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"a":[1,"x,[{\\\",{"],"b":{}}`: "{\n  \"a\": [\n    1,\n    \"x,[{\\\\\\\",{\"\n  ],\n  \"b\": {}\n}",
+		`1e400`:                         `1e400`,
+		`{"a":`:                         `{"a":`,
+	} {
+		if got := pretty(json.RawMessage(raw)); got != want {
+			t.Errorf("%s became\n%s\nwant\n%s", raw, got, want)
+		}
+	}
+	list := json.RawMessage("[" + strings.Repeat(`{"id":1,"tags":["a","b"]},`, 10_000) + "0]")
+	if got := pretty(list); strings.Count(got, "\n") < 60_000 {
+		t.Errorf("a long list stays in %d lines", strings.Count(got, "\n"))
+	}
+}
+
+// Nesting multiplies what a document takes. Its indents are counted before they are made.
+func TestPrettyOfDeep(t *testing.T) {
+	const deep = 500
+	raw := json.RawMessage(strings.Repeat("[", deep) + strings.Repeat("0,", 10_000) + "0" + strings.Repeat("]", deep))
+	if got := pretty(raw); len(got) > 10*len(raw) {
+		t.Errorf("%d bytes became %d", len(raw), len(got))
+	}
+	for _, doc := range []string{`[[1,2],{"a":[]}]`, `{"a\\":"[","b":[0,{"c":null}]}`} {
+		if got, most := len(pretty(json.RawMessage(doc)))-len(doc), indents(json.RawMessage(doc)); got > most || most > 2*got {
+			t.Errorf("%s grows by %d, counted as %d", doc, got, most)
+		}
+	}
+}
