@@ -95,6 +95,7 @@ type Limits struct {
 	Body      int64         // 1 MiB: bytes of a request's body
 	Document  int64         // 4 MiB: of one that may hold a definition, which is larger in JSON than by itself, or a task's output
 	Request   time.Duration // 30s: for a request, beside what it asked to wait
+	Key       time.Duration // 4s: for looking an API key up; half of it for a scrape
 	Wait      time.Duration // 60s: the most that `Prefer: wait`, and a claim of tasks, waits
 	Order     time.Duration // 10s: how long an order waits to be carried out
 	Poll      time.Duration // 100ms: between looks at a journal that another node writes
@@ -110,6 +111,7 @@ func (l *Limits) defaults() {
 	set(&l.Body, 1<<20)
 	set(&l.Document, 4<<20)
 	set(&l.Request, 30*time.Second)
+	set(&l.Key, 4*time.Second)
 	set(&l.Wait, 60*time.Second)
 	set(&l.Order, 10*time.Second)
 	set(&l.Poll, 100*time.Millisecond)
@@ -133,6 +135,7 @@ type server struct {
 	log     *slog.Logger
 	metrics *metrics
 	polls   polls
+	scraped scrapers
 	schema  []byte // of definitions, for editors
 	spent   recentCosts
 
@@ -156,7 +159,7 @@ func headAsGet(next http.Handler) http.Handler {
 
 func newServer(cfg Config) *echo.Echo {
 	cfg.Limits.defaults()
-	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog), spent: newRecentCosts()}
+	s := &server{cfg: cfg, log: cfg.Log, schema: definitionSchema(cfg.Catalog), spent: newRecentCosts(), scraped: scrapers{seen: make(map[string]journal.APIKey)}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

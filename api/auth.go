@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -97,7 +98,7 @@ func (s *server) authorize(k *call) error {
 	if op == opOpen {
 		return nil
 	}
-	who, err := s.identify(k.Request().Context(), k.Request().Header.Get(echo.HeaderAuthorization))
+	who, err := s.identify(k)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,8 @@ func (s *server) whoami(c echo.Context) error {
 }
 
 // identify finds who a key belongs to. A key that is wrong is refused even where none is needed.
-func (s *server) identify(ctx context.Context, header string) (caller, error) {
+func (s *server) identify(call *call) (caller, error) {
+	header := call.Request().Header.Get(echo.HeaderAuthorization)
 	if header == "" {
 		if s.cfg.RequireKeys {
 			return caller{}, fail("key_required", "send `Authorization: Bearer rk_…`; `recourse keys create` makes a key")
@@ -140,7 +142,7 @@ func (s *server) identify(ctx context.Context, header string) (caller, error) {
 		return caller{}, bad
 	}
 	hash := HashKey(secret)
-	k, err := s.cfg.Store.Key(ctx, hash)
+	k, err := s.key(call, hash)
 	if errors.Is(err, journal.ErrNotFound) {
 		return caller{}, bad
 	}
@@ -152,4 +154,47 @@ func (s *server) identify(ctx context.Context, header string) (caller, error) {
 		return caller{}, bad
 	}
 	return caller{scope: k.ID.String(), name: k.Name, role: k.Role}, nil
+}
+
+// key looks a key up, for a while. For /metrics the last look counts while the store does not answer, or nobody would see there
+// that it does not.
+func (s *server) key(call *call, hash string) (journal.APIKey, error) {
+	patience := s.cfg.Limits.Key
+	scrape := call.route.path == metricsPath
+	if scrape {
+		patience /= 2 // scrapers wait for 10 s mostly, and the store is asked once more
+	}
+	ctx, stop := context.WithTimeout(call.Request().Context(), patience)
+	defer stop()
+	k, err := s.cfg.Store.Key(ctx, hash)
+	if scrape {
+		return s.scraped.recall(hash, k, err)
+	}
+	return k, err
+}
+
+// scrapers remembers the keys that /metrics was asked for with.
+type scrapers struct {
+	mu   sync.Mutex
+	seen map[string]journal.APIKey // by their hashes
+}
+
+// mostScrapers is how many keys are remembered.
+const mostScrapers = 100
+
+// recall takes what came of looking a key up, and gives that, or if the store did not answer what came of it last.
+func (r *scrapers) recall(hash string, k journal.APIKey, err error) (journal.APIKey, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch before, ok := r.seen[hash]; {
+	case err == nil:
+		if ok || len(r.seen) < mostScrapers {
+			r.seen[hash] = k
+		}
+	case errors.Is(err, journal.ErrNotFound):
+		delete(r.seen, hash)
+	case ok:
+		return before, nil
+	}
+	return k, err
 }

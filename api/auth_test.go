@@ -1,9 +1,11 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,4 +178,90 @@ func TestGuard(t *testing.T) {
 	y := newFixture(t, func(c *Config) { c.RequireKeys = true })
 	_, admin := addKey(y, "admin", time.Time{})
 	y.do("GET", "/v1/sagas", "", header{"Host", "recourse.example"}, header{"Authorization", "Bearer " + admin}).want(200)
+}
+
+// awayStore has a database that can go away: looks for keys then fail, or last for as long as they may.
+type awayStore struct {
+	journal.Store
+	refuses, hangs *atomic.Bool
+}
+
+func (s awayStore) Key(ctx context.Context, hash string) (journal.APIKey, error) {
+	switch {
+	case s.refuses.Load():
+		return journal.APIKey{}, errBroken
+	case s.hangs.Load():
+		if _, bounded := ctx.Deadline(); !bounded {
+			panic("this look never ends")
+		}
+		return journal.APIKey{}, context.DeadlineExceeded
+	}
+	return s.Store.Key(ctx, hash)
+}
+
+func (s awayStore) Stats(ctx context.Context) (journal.Stats, error) {
+	if s.refuses.Load() || s.hangs.Load() {
+		return journal.Stats{}, errBroken
+	}
+	return s.Store.Stats(ctx)
+}
+
+// Keys are in the database, and /metrics says that it is away: to whoever had a key that was good when it was last there.
+func TestMetricsWithoutTheStore(t *testing.T) {
+	var refuses, hangs atomic.Bool
+	x := newFixture(t, func(c *Config) {
+		c.RequireKeys, c.Store = true, awayStore{c.Store, &refuses, &hangs}
+	})
+	scraper, secret := addKey(x, "viewer", time.Time{})
+	_, other := addKey(x, "viewer", time.Time{})
+	_, worker := addKey(x, "worker", time.Time{})
+	with := func(secret string) header { return header{"Authorization", "Bearer " + secret} }
+	for _, away := range []*atomic.Bool{&refuses, &hangs} {
+		x.do("GET", "/metrics", "", with(secret)).want(200)
+		x.do("GET", "/metrics", "", with(worker)).problem(403, "forbidden")
+		away.Store(true)
+		if a := x.do("GET", "/metrics", "", with(secret)).want(200); !strings.Contains(string(a.Body), "recourse_store_up 0") {
+			t.Error("the outage is not shown")
+		}
+		x.do("GET", "/metrics", "", with(worker)).problem(403, "forbidden")
+		for path, secret := range map[string]string{"/metrics": other, "/v1/stats": secret} {
+			if a := x.do("GET", path, "", with(secret)); a.Status < 500 {
+				t.Errorf("GET %s with a key that nobody can look up: %d", path, a.Status)
+			}
+		}
+		away.Store(false)
+	}
+	if err := x.store.RevokeKey(t.Context(), scraper.ID); err != nil {
+		t.Fatal(err)
+	}
+	x.do("GET", "/metrics", "", with(secret)).problem(401, "key_invalid")
+	refuses.Store(true)
+	if a := x.do("GET", "/metrics", "", with(secret)); a.Status < 500 {
+		t.Errorf("with a key that was revoked: %d", a.Status)
+	}
+}
+
+// movable is a clock that can be put forward.
+type movable struct {
+	Engine
+	ahead atomic.Int64
+}
+
+func (m *movable) Now() time.Time { return m.Engine.Now().Add(time.Duration(m.ahead.Load())) }
+
+// A key that expires while the store is away is not good any more.
+func TestMetricsAfterAKeysEnd(t *testing.T) {
+	var refuses, hangs atomic.Bool
+	var clock *movable
+	x := newFixture(t, func(c *Config) {
+		clock = &movable{Engine: c.Engine}
+		c.RequireKeys, c.Store, c.Engine = true, awayStore{c.Store, &refuses, &hangs}, clock
+	})
+	_, secret := addKey(x, "viewer", time.Now().Add(time.Hour))
+	auth := header{"Authorization", "Bearer " + secret}
+	x.do("GET", "/metrics", "", auth).want(200)
+	refuses.Store(true)
+	x.do("GET", "/metrics", "", auth).want(200)
+	clock.ahead.Store(int64(2 * time.Hour))
+	x.do("GET", "/metrics", "", auth).problem(401, "key_invalid")
 }

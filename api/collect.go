@@ -125,7 +125,6 @@ var engineDescs = []struct {
 }{
 	{engineDesc("commits_total", "Commits that went through."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Commits) }},
 	{engineDesc("appends_total", "Appends in those commits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Appends) }},
-	{engineDesc("commit_seconds_total", "Time that commits took, in sum."), prometheus.CounterValue, func(s EngineStats) float64 { return s.CommitTime.Seconds() }},
 	{engineDesc("commits_failed_total", "Commits that did not go through and were repeated."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.CommitsFailed) }},
 	{engineDesc("lease_renewals_failed_total", "Renewals of the node's lease that failed."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RenewsFailed) }},
 	{engineDesc("requests_sent_total", "Requests of steps that were sent."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RequestsSent) }},

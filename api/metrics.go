@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+const metricsPath = "/metrics"
+
 // metrics are what /metrics shows: requests by route, never by id; sagas, by what the store counts; the engine.
 type metrics struct {
 	handler  http.Handler

@@ -48,7 +48,7 @@ func (s *server) routes() []route {
 		get("/readyz", opOpen, s.readyz),
 		get("/openapi.json", opOpen, s.openapi),
 		get("/v1/schemas/saga.json", opOpen, s.sagaSchema),
-		get("/metrics", opRead, s.scrape),
+		get(metricsPath, opRead, s.scrape),
 
 		document(post("/v1/validate", opRead, s.validate)),
 		document(post("/v1/plan", opStart, s.plan)),

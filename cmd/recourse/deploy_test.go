@@ -194,8 +194,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// scrape has a server run sagas of many fates and returns what /metrics says then.
-func scrape(t *testing.T) string {
+// scrape has a server run sagas of many fates and returns what /metrics says then, in Prometheus' own format and as OpenMetrics.
+func scrape(t *testing.T) (text, open string) {
 	t.Helper()
 	w, vars := worldFor(t)
 	must(t, w.AddFault(unheard))
@@ -227,15 +227,10 @@ func scrape(t *testing.T) string {
 	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for {
-		resp, err := http.Get(s.url + "/metrics")
-		must(t, err)
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		must(t, err)
-		text := string(body)
+		text = scraped(t, s.url, "text/plain")
 		// Events go out at their own time.
 		if strings.Contains(text, `recourse_outbox_delivery_seconds_count{sink="up"} 1`) && strings.Contains(text, `recourse_outbox_events{sink="down"} 1`) {
-			return text
+			return text, scraped(t, s.url, "application/openmetrics-text")
 		}
 		select {
 		case <-tick.C:
@@ -245,10 +240,36 @@ func scrape(t *testing.T) string {
 	}
 }
 
+func scraped(t *testing.T, url, format string) string {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url+"/metrics", nil)
+	must(t, err)
+	req.Header.Set("Accept", format)
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	must(t, err)
+	return string(body)
+}
+
 // Every metric that a rule or a panel asks for is one that a server has, and the manual names each one of them and no other.
 func TestMetricsAreThere(t *testing.T) {
-	text := scrape(t)
+	text, open := scrape(t)
 	testprom.Run(t, ".", []byte(text), "check", "metrics")
+	once := make(map[string]bool) // OpenMetrics knows a counter without its _total, which no other metric may be called
+	for line := range strings.Lines(open) {
+		if name, ok := strings.CutPrefix(line, "# TYPE recourse_"); ok {
+			name = strings.Fields(name)[0]
+			if once[name] {
+				t.Errorf("two metrics are called recourse_%s in OpenMetrics", name)
+			}
+			once[name] = true
+		}
+	}
+	if len(once) == 0 {
+		t.Errorf("no OpenMetrics:\n%s", open)
+	}
 	exposed := make(map[string]bool)
 	families := make(map[string]bool)
 	for line := range strings.Lines(text) {

@@ -42,6 +42,9 @@ type doctor struct {
 	secrets *secrets.Source // nil: they cannot be read
 	calls   http.CallerConfig
 	found   []checkup
+
+	free func(dir string) (bytes uint64, ok bool) // how much room there is; ok is false where that is not known
+	now  func() time.Time
 }
 
 // answerTime is how long anything that is asked may take to answer.
@@ -49,7 +52,7 @@ const answerTime = 5 * time.Second
 
 // Run checks everything, and fails if something is wrong.
 func (c *doctorCmd) Run(a *app) error {
-	d := &doctor{app: a, cmd: c}
+	d := &doctor{app: a, cmd: c, free: freeBytes, now: time.Now}
 	for _, check := range []func(context.Context){d.configuration, d.environment, d.egress, d.database, d.sinks, d.models, d.server, d.traces} {
 		check(a.ctx)
 		if a.ctx.Err() != nil {

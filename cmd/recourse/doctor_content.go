@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"recourse/catalog"
 	"recourse/journal"
@@ -24,7 +23,7 @@ func (d *doctor) keys(ctx context.Context, store journal.Store) {
 	}
 	good := 0
 	for _, k := range list {
-		left := time.Until(k.ExpiresAt)
+		left := k.ExpiresAt.Sub(d.now())
 		switch who := fmt.Sprintf("%s (%s, %s)", k.ID, k.Name, k.Role); {
 		case k.ExpiresAt.IsZero() || left > keySoon:
 			good++

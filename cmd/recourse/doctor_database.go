@@ -75,19 +75,26 @@ func (d *doctor) schema(ctx context.Context) journal.Store {
 	return store
 }
 
+// disk looks at how much room there is for a file.
+func (d *doctor) disk(dir string) {
+	free, ok := d.free(dir)
+	if !ok {
+		return
+	}
+	switch said := fmt.Sprintf("%d MB free where the database is", free>>20); {
+	case free < diskFull:
+		d.wrong("disk", said, "make room: a full disk stops every saga")
+	case free < diskLow:
+		d.warn("disk", said, "make room before it is full, which stops every saga")
+	default:
+		d.ok("disk", "%s", said)
+	}
+}
+
 // sqlite looks at a file. It is false if there is nothing more to look at.
 func (d *doctor) sqlite() bool {
 	path := d.cmd.Database
-	if free, ok := freeBytes(filepath.Dir(path)); ok {
-		switch said := fmt.Sprintf("%d MB free where the database is", free>>20); {
-		case free < diskFull:
-			d.wrong("disk", said, "make room: a full disk stops every saga")
-		case free < diskLow:
-			d.warn("disk", said, "make room before it is full, which stops every saga")
-		default:
-			d.ok("disk", "%s", said)
-		}
-	}
+	d.disk(filepath.Dir(path))
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 			d.failed("database", fileUsable(path, false))

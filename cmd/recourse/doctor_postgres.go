@@ -27,7 +27,7 @@ func (d *doctor) postgres(ctx context.Context) bool {
 	defer conn.Close(context.WithoutCancel(ctx))
 	var number, fsync, synchronous, pages string
 	var standby bool
-	began := time.Now()
+	asked := d.now()
 	var there time.Time
 	err = conn.QueryRow(ctx, `SELECT current_setting('server_version_num'), current_setting('fsync'), current_setting('synchronous_commit'),
 		current_setting('full_page_writes'), pg_is_in_recovery(), clock_timestamp()`).Scan(&number, &fsync, &synchronous, &pages, &standby, &there)
@@ -50,14 +50,19 @@ func (d *doctor) postgres(ctx context.Context) bool {
 		d.warn("database", "synchronous_commit is off: what was acknowledged may be lost in a crash, and requests are sent twice or not told of",
 			"turn it on for recourse's user: ALTER ROLE … SET synchronous_commit = on")
 	}
-	asked := time.Since(began)
-	if apart := there.Sub(began.Add(asked / 2)); apart.Abs() > clockApart+asked/2 {
-		d.warn("clock", fmt.Sprintf("the database's clock is %s from this machine's", apart.Abs().Round(time.Second)),
-			"set both by NTP; sagas go by the database's, but logs and keys' expiry by this one")
+	d.clock(asked, d.now(), there)
+	return true
+}
+
+// clock looks at how far the database's time is from this machine's, which was asked for and came at these times.
+func (d *doctor) clock(asked, came, there time.Time) {
+	half := came.Sub(asked) / 2 // when the database looked is known to within this
+	if apart := there.Sub(asked.Add(half)).Abs(); apart > clockApart+half {
+		d.warn("clock", fmt.Sprintf("the database's clock is %s from this machine's", apart.Round(time.Second)),
+			"set both by NTP; sagas, API keys and the signatures of webhooks go by the database's, but logs by this one")
 	} else {
 		d.ok("clock", "the database's and this machine's agree")
 	}
-	return true
 }
 
 func (d *doctor) durable(setting, is string) {

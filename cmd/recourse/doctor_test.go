@@ -5,8 +5,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"recourse/internal/testpg"
 )
@@ -166,5 +168,84 @@ func TestDoctorOnFiles(t *testing.T) {
 	says(t, ok(t, nil, "doctor", "--database", file(t, "empty.db", "")), "!", "database", "is empty")
 	if free, is := freeBytes(filepath.Dir(db)); !is || free == 0 {
 		t.Errorf("%d bytes free, %v", free, is)
+	}
+}
+
+// finding is a doctor's only finding.
+func finding(t *testing.T, look func(*doctor)) checkup {
+	t.Helper()
+	d := &doctor{}
+	look(d)
+	if len(d.found) != 1 {
+		t.Fatalf("findings: %+v", d.found)
+	}
+	return d.found[0]
+}
+
+// Room on the disk, by its limits; where nothing is known of it nothing is said.
+func TestDoctorDisk(t *testing.T) {
+	for _, tt := range []struct {
+		free         uint64
+		result, text string
+	}{
+		{0, broken, "0 MB free"},
+		{100<<20 - 1, broken, "99 MB free"},
+		{100 << 20, unwise, "100 MB free"},
+		{1<<30 - 1, unwise, "1023 MB free"},
+		{1 << 30, fine, "1024 MB free"},
+	} {
+		f := finding(t, func(d *doctor) {
+			d.free = func(dir string) (uint64, bool) { return tt.free, dir == "data" }
+			d.disk("data")
+		})
+		if f.Check != "disk" || f.Result != tt.result || !strings.HasPrefix(f.Text, tt.text) || (f.Mend == "") != (f.Result == fine) {
+			t.Errorf("%d bytes: %+v", tt.free, f)
+		}
+	}
+	d := &doctor{free: func(string) (uint64, bool) { return 0, false }}
+	if d.disk("data"); len(d.found) != 0 {
+		t.Errorf("not known: %+v", d.found)
+	}
+}
+
+// How far the clocks are apart is judged by the limit, and by how long the database took to say its own.
+func TestDoctorClock(t *testing.T) {
+	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tt := range []struct {
+		took, ahead time.Duration // of the database's clock, when the question came
+		result      string
+		text        string
+	}{
+		{0, 0, fine, "agree"},
+		{0, 2 * time.Second, fine, "agree"},
+		{0, 2001 * time.Millisecond, unwise, "2s from"},
+		{0, -2 * time.Second, fine, "agree"},
+		{0, -2001 * time.Millisecond, unwise, "2s from"},
+		{4 * time.Second, 6 * time.Second, fine, "agree"}, // it may have looked at the end
+		{4 * time.Second, 6001 * time.Millisecond, unwise, "4s from"},
+		{4 * time.Second, -2 * time.Second, fine, "agree"},
+		{4 * time.Second, -2001 * time.Millisecond, unwise, "4s from"},
+		{0, -48 * time.Hour, unwise, "48h0m0s from"},
+	} {
+		f := finding(t, func(d *doctor) { d.clock(asked, asked.Add(tt.took), asked.Add(tt.ahead)) })
+		if f.Check != "clock" || f.Result != tt.result || !strings.Contains(f.Text, tt.text) || (f.Mend == "") != (f.Result == fine) {
+			t.Errorf("%s ahead, asked for %s: %+v", tt.ahead, tt.took, f)
+		}
+	}
+}
+
+// The doctor reads this machine's clock and a real PostgreSQL's.
+func TestDoctorClockOfPostgres(t *testing.T) {
+	dsn := testpg.DSN(t)
+	for ahead, want := range map[time.Duration]string{0: fine, time.Hour: unwise, -time.Hour: unwise} {
+		d := &doctor{cmd: &doctorCmd{}, now: func() time.Time { return time.Now().Add(ahead) }}
+		d.cmd.Database = dsn
+		if !d.postgres(t.Context()) {
+			t.Fatalf("%+v", d.found)
+		}
+		at := slices.IndexFunc(d.found, func(f checkup) bool { return f.Check == "clock" })
+		if at < 0 || d.found[at].Result != want {
+			t.Errorf("a clock that is %s ahead: %+v", ahead, d.found)
+		}
 	}
 }

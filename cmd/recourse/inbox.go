@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"recourse/internal/story"
+	"recourse/retry"
 	"recourse/saga"
 )
 
@@ -103,11 +106,7 @@ func (a *app) entry(e inboxEntry) {
 	}
 	switch e.Kind {
 	case saga.InboxBudget:
-		raise := `"2.00 USD"`
-		if strings.Contains(e.Detail, " tokens;") {
-			raise = "--tokens 100000"
-		}
-		a.command("recourse budget", e.Saga, raise)
+		a.command("recourse budget", e.Saga, enough(e.Detail))
 		a.command("recourse cancel", e.Saga, `--reason "…"`)
 		return
 	case saga.InboxApproval:
@@ -124,6 +123,39 @@ func (a *app) entry(e inboxEntry) {
 		return
 	}
 	a.command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
+}
+
+// What a budget's entry says of the step that does not fit: what it may take, and what is spent and reserved.
+var (
+	lacksMoney  = regexp.MustCompile(`^it may cost (\S+) (\S+); spent (\S+), reserved (\S+) of `)
+	lacksTokens = regexp.MustCompile(`^it may use (\d+) tokens; used (\d+), reserved (\d+) of `)
+)
+
+// enough is the least budget that the step fits into, as `recourse budget` takes it.
+func enough(detail string) string {
+	if m := lacksMoney.FindStringSubmatch(detail); m != nil {
+		var sum retry.Money
+		for _, part := range []string{m[1], m[3], m[4]} {
+			amount, err := retry.Total(part, m[2])
+			if err != nil {
+				return "AMOUNT"
+			}
+			sum = sum.Add(amount)
+		}
+		return `"` + sum.String() + `"`
+	}
+	if m := lacksTokens.FindStringSubmatch(detail); m != nil {
+		sum := 0
+		for _, part := range m[1:] {
+			n, err := strconv.Atoi(part)
+			if err != nil {
+				return "AMOUNT"
+			}
+			sum += n
+		}
+		return fmt.Sprintf("--tokens %d", sum)
+	}
+	return "AMOUNT"
 }
 
 // mostShown is how many properties of what is to be approved are listed.

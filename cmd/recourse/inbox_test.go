@@ -15,19 +15,19 @@ func TestInboxCommands(t *testing.T) {
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	def := file(t, "d.yaml", `
 saga: asks
-budget: {amount: 1.00 USD, on_exceed: ask}
+budget: {amount: 1.00 EUR, on_exceed: ask}
 steps:
   - {id: fetch, task: page.fetch, when: "false"}
   - id: each
     foreach: [1]
     steps:
       - {id: ok, approval: {title: Sure?, form: {limit: integer}}}
-  - {id: dear, http: GET https://dear.example/, cost: 5.00 USD}
+  - {id: dear, http: GET https://dear.example/, cost: 5.00 EUR}
 `)
 	if r := run(t, s.env, "definitions", "apply", def); r.code != exitOK || !strings.Contains(r.errOut, "warning: blind-retry") {
 		t.Fatalf("exit code %d, stderr %q", r.code, r.errOut)
 	}
-	id, _, _ := strings.Cut(ok(t, s.env, "start", "asks"), " ")
+	var id string
 	sh := func(command string) string {
 		t.Helper()
 		dir := t.TempDir()
@@ -56,10 +56,33 @@ steps:
 		t.Fatalf("no command with %q in\n%s", with, ok(t, s.env, "inbox", "--saga", id))
 		return ""
 	}
-	sh(strings.Replace(line("approve"), "…", "3", 1) + " --yes")
-	if out := sh(line("recourse budget")); !strings.Contains(out, "of 2.00 USD") {
+	approve := func() {
+		t.Helper()
+		id, _, _ = strings.Cut(ok(t, s.env, "start", "asks"), " ")
+		sh(strings.Replace(line("approve"), "…", "3", 1) + " --yes")
+	}
+	approve()
+	if out := sh(line("recourse budget")); !strings.Contains(out, "of 5.00 EUR") {
 		t.Errorf("raised: %s", out)
 	}
+	if out := ok(t, s.env, "inbox", "--saga", id, "--kind", "budget"); !strings.Contains(out, "Nothing waits") {
+		t.Errorf("the line that the inbox prints does not suffice: %s", out)
+	}
+	approve()
 	sh(line("cancel"))
 	waitFor(t, s, id, saga.Compensated)
+}
+
+// The line that raises a budget names what the step needs: in the definition's currency, beside what is spent and reserved.
+func TestInboxBudgetSuffices(t *testing.T) {
+	for detail, want := range map[string]string{
+		"it may cost 2 EUR; spent 0, reserved 0 of 1 EUR. Raise it.":              `"2 EUR"`,
+		"it may cost 2.50 JPY; spent 1.25, reserved 0.001 of 3.00 JPY. Raise it.": `"3.751 JPY"`,
+		"it may use 700 tokens; used 250, reserved 50 of 900. Raise it.":          "--tokens 1000",
+		"something else": "AMOUNT",
+	} {
+		if got := enough(detail); got != want {
+			t.Errorf("%s: %s, want %s", detail, got, want)
+		}
+	}
 }

@@ -150,7 +150,7 @@ func engineCommits(p Process) tallyOf {
 		if err != nil {
 			return tally{}, err
 		}
-		took, err := metricOf(ctx, p, "recourse_engine_commit_seconds_total")
+		took, err := metricOf(ctx, p, "recourse_engine_commit_seconds_sum")
 		return tally{int64(n), time.Duration(took * float64(time.Second))}, err
 	}
 }
