@@ -28,8 +28,39 @@ type action struct {
 	Reason   string   // "", "optional" or "required"
 	Seen     string   // what the reader has seen: the order is not given if that has changed
 	Tried    *tried
-	Saga     *sagaJSON
+	Saga     *saga.View
 }
+
+// Bounds of a list of steps that is shown in part: its beginning and its end.
+const (
+	listBegin = 40
+	listEnd   = 20
+)
+
+// listed is a line of such a list, by its number in it, or what stands for the lines between.
+type listed struct {
+	N    int
+	Text string
+	More int
+}
+
+// partly is as much of a list as can be read.
+func partly(list []string) (lines []listed) {
+	for i, text := range list {
+		switch more := len(list) - listBegin - listEnd; {
+		case more <= 1 || i < listBegin || i >= len(list)-listEnd:
+			lines = append(lines, listed{N: i + 1, Text: text})
+		case i == listBegin:
+			lines = append(lines, listed{More: more})
+		}
+	}
+	return lines
+}
+
+// Undone, Remaining and Open are the action's lists as far as they are shown.
+func (a action) Undone() []listed    { return partly(a.Undo) }
+func (a action) Remaining() []listed { return partly(a.Left) }
+func (a action) Open() []listed      { return partly(a.UnderWay) }
 
 // Typed is what was typed before.
 func (a action) Typed(name string) string {
@@ -172,6 +203,7 @@ func giveOrder(v *visit) error {
 
 // order has the API carry out an order, and says what was done.
 func (v *visit) order(d *dossier, do string, f url.Values) error {
+	v.let() // an order may wait
 	id := d.Saga.ID
 	at := path("v1", "sagas", id, do)
 	body := map[string]any{}
