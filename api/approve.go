@@ -51,7 +51,7 @@ func (s *server) decide(c echo.Context, do string) error {
 	if !done {
 		status = http.StatusAccepted
 	}
-	views, err := saga.Steps(l.def, l.m, l.records)
+	views, err := saga.Steps(l.m, l.records)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (o *object) comment() string {
 
 // hasStep is a problem unless the saga has the step, in an iteration that has begun if it is in a loop.
 func (l *live) hasStep(path string) error {
-	views, err := saga.Steps(l.def, l.m, nil)
+	views, err := saga.Steps(l.m, nil)
 	if err != nil {
 		return err
 	}

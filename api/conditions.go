@@ -51,6 +51,14 @@ func ifSeq(c echo.Context) (int64, error) {
 	return 0, fail("changed", "If-Match is not an ETag of this saga: read it again and send its ETag")
 }
 
+// ifSeqGiven reads the If-Match that other orders may have; 0: any.
+func ifSeqGiven(c echo.Context) (int64, error) {
+	if c.Request().Header.Get("If-Match") == "" {
+		return 0, nil
+	}
+	return ifSeq(c)
+}
+
 // preferWait is how long the client would wait (RFC 7240); 0: not at all.
 func (s *server) preferWait(c echo.Context) time.Duration {
 	for _, header := range c.Request().Header.Values("Prefer") {

@@ -70,6 +70,9 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 	if err != nil {
 		return err
 	}
+	if cmd.IfSeq, err = ifSeqGiven(c); err != nil {
+		return err
+	}
 	ctx := c.Request().Context()
 	var l *live
 	err = s.orQuarantined(ctx, id, func() (err error) {

@@ -204,6 +204,23 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// With If-Match an order holds for what was read only.
+func TestOrdersIfMatch(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		v, _ := doubtful(x)
+		path := "/v1/sagas/" + v.ID
+		for _, do := range []string{"cancel", "pause", "compensate"} {
+			x.do("POST", path+"/"+do, `{"reason": "r"}`, header{"If-Match", seqTag(v.Seq - 1)}).problem(412, "changed")
+			x.do("POST", path+"/"+do, `{"reason": "r"}`, header{"If-Match", `"soon"`}).problem(412, "changed")
+		}
+		a := x.do("POST", path+"/pause", `{}`, header{"If-Match", seqTag(v.Seq)}).want(202)
+		x.do("POST", path+"/resume", `{}`, header{"If-Match", seqTag(v.Seq)}).problem(412, "changed")
+		a = x.do("POST", path+"/resume", `{}`, header{"If-Match", a.Header.Get("ETag")}).want(202)
+		x.do("POST", path+"/cancel", `{}`, header{"If-Match", seqTag(v.Seq)}).problem(412, "changed")
+		x.do("POST", path+"/cancel", `{}`, header{"If-Match", a.Header.Get("ETag")}).want(202)
+	})
+}
+
 func TestCancelTerminal(t *testing.T) {
 	x := newFixture(t)
 	x.publish(echoDef)

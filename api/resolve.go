@@ -45,7 +45,7 @@ func (s *server) resolve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	views, err := saga.Steps(l.def, l.m, l.records)
+	views, err := saga.Steps(l.m, l.records)
 	if err != nil {
 		return err
 	}

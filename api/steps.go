@@ -44,7 +44,7 @@ func (s *server) stepsOf(c echo.Context) (*live, []saga.StepView, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	views, err := saga.Steps(l.def, l.m, l.records)
+	views, err := saga.Steps(l.m, l.records)
 	return l, views, err
 }
 

@@ -149,7 +149,7 @@ func badMachine(def *saga.Definition, text []byte, replay func(*saga.Definition,
 	if m.Status().Terminal() && len(one) > 0 {
 		return fmt.Errorf("it has ended, and goes on: %+v", one)
 	}
-	if _, err := saga.Steps(def, m, records); err != nil {
+	if _, err := saga.Steps(m, records); err != nil {
 		return fmt.Errorf("the steps cannot be shown: %w", err)
 	}
 	return nil

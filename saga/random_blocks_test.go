@@ -105,7 +105,7 @@ func TestMixed(t *testing.T) {
 			return
 		}
 		// Nothing that may have happened remains.
-		views, err := saga.Steps(def, h.m, h.records)
+		views, err := saga.Steps(h.m, h.records)
 		if err != nil {
 			rt.Fatal(err)
 		}

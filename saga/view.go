@@ -267,38 +267,46 @@ type AttemptView struct {
 	Query      bool          `json:"query,omitempty"` // a status query, not the step itself
 }
 
-// Steps replays records and returns every step of the definition, in its order,
-// those that were not reached too; steps in loops once for each iteration that has begun. Errors are Replay's.
-func Steps(def *Definition, m *Machine, records []journal.Record) ([]StepView, error) {
-	l := &lister{m: m, byPath: make(map[string]*StepView)}
-	l.steps(def.Steps, "", false)
-	l.steps(def.Finally, "", false)
-	costs := make(map[string]retry.Money)
+// Steps returns every step of the definition, in its order, those that were not reached too; steps in loops once for
+// each iteration that has begun. records are those that the machine is made of. An error wraps ErrUnreadable.
+func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
+	var s StepLog
 	for _, r := range records {
-		base, query := SplitQuery(r.Path)
-		v := l.byPath[base]
-		if v == nil {
-			continue
-		}
-		if err := v.add(r, query, costs); err != nil {
+		if err := s.Add(r); err != nil {
 			return nil, err
 		}
 	}
-	views := make([]StepView, len(l.list))
-	for i, v := range l.list {
-		if cost, ok := costs[v.Path]; ok {
-			v.Cost = cost.Decimal()
-		}
-		views[i] = *v
-	}
-	return views, nil
+	return s.Steps(m), nil
+}
+
+// StepLog collects what records say of a saga's steps beside what its machine knows, so that a journal that grows is read
+// once. The zero value has read none. It is not safe for concurrent use.
+type StepLog struct {
+	byPath map[string]*told
+}
+
+// told is what records say of one step.
+type told struct {
+	attempts []AttemptView
+	input    json.RawMessage
+	output   json.RawMessage // of the first attempt that has succeeded
+	cost     retry.Money
+	priced   bool // some cost is known
+}
+
+// Steps lists the steps as Steps does: m has been made of the records that were added. The list is good until more are.
+func (s *StepLog) Steps(m *Machine) []StepView {
+	l := &lister{m: m, log: s, list: make([]StepView, 0, len(m.steps))}
+	l.steps(m.def.Steps, "", false)
+	l.steps(m.def.Finally, "", false)
+	return l.list
 }
 
 // lister makes the views of steps.
 type lister struct {
-	m      *Machine
-	list   []*StepView
-	byPath map[string]*StepView
+	m    *Machine
+	log  *StepLog
+	list []StepView
 }
 
 // steps lists steps under a prefix; left says that they are left out.
@@ -323,61 +331,89 @@ func (l *lister) steps(steps []*Step, prefix string, left bool) {
 
 func (l *lister) step(s *Step, path string, left bool) *node {
 	m, n := l.m, l.m.steps[path]
-	v := &StepView{Path: path, Kind: s.Kind, Use: s.Use.String(), Status: Pending, Attempts: []AttemptView{}, Cost: "0", Key: idempotency.Key(m.id, path, journal.Do, 0)}
+	v := StepView{Path: path, Kind: s.Kind, Use: s.Use.String(), Status: Pending, Attempts: []AttemptView{}, Cost: "0"}
 	if left {
 		v.Status = StepSkipped
 	}
 	if n != nil {
-		v.Status, v.Output = m.stepStatus(n), n.output
+		v.Status, v.Output, v.Key = m.stepStatus(n), n.output, n.do.key
 		if n.do.state != done {
 			v.Error = n.do.failure
 		}
 		if n.undo.failure != nil && n.undo.state != done {
 			v.Error = n.undo.failure
 		}
-		if n.do.key != "" {
-			v.Key = n.do.key
+	}
+	if v.Key == "" {
+		v.Key = idempotency.Key(m.id, path, journal.Do, 0)
+	}
+	if t := l.log.byPath[path]; t != nil {
+		v.Attempts, v.Input = t.attempts, t.input
+		if v.Output == nil { // of an iteration that has ended
+			v.Output = t.output
+		}
+		if t.priced {
+			v.Cost = t.cost.Decimal()
 		}
 	}
 	l.list = append(l.list, v)
-	l.byPath[path] = v
 	return n
 }
 
-func (v *StepView) add(r journal.Record, query bool, costs map[string]retry.Money) error {
-	switch {
-	case r.Kind == journal.Intent && r.Attempt > 0:
-		var d IntentData
-		if err := read(r, &d); err != nil {
-			return err
+// Add takes the journal's next record in. An error wraps ErrUnreadable.
+func (s *StepLog) Add(r journal.Record) error {
+	if r.Attempt == 0 || r.Kind != journal.Intent && r.Kind != journal.Outcome {
+		return nil
+	}
+	path, query := SplitQuery(r.Path)
+	t := s.byPath[path]
+	if t == nil {
+		t = &told{}
+		if s.byPath == nil {
+			s.byPath = make(map[string]*told)
 		}
-		if !query && r.Way == journal.Do && d.Request != nil {
-			v.Input = encode(d.Request)
+		s.byPath[path] = t
+	}
+	if r.Kind == journal.Intent {
+		return t.intent(r, query)
+	}
+	return t.outcome(r, query)
+}
+
+func (t *told) intent(r journal.Record, query bool) error {
+	var d IntentData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	if !query && r.Way == journal.Do && d.Request != nil {
+		t.input = encode(d.Request)
+	}
+	t.attempts = append(t.attempts, AttemptView{Attempt: r.Attempt, Generation: r.Generation, Way: r.Way, Key: r.Key, SentAt: Time{r.At}, Query: query})
+	return nil
+}
+
+func (t *told) outcome(r journal.Record, query bool) error {
+	var d OutcomeData
+	if err := read(r, &d); err != nil {
+		return err
+	}
+	for i := len(t.attempts) - 1; i >= 0; i-- {
+		a := &t.attempts[i]
+		if a.Attempt != r.Attempt || a.Way != r.Way || a.Query != query {
+			continue
 		}
-		v.Attempts = append(v.Attempts, AttemptView{Attempt: r.Attempt, Generation: r.Generation, Way: r.Way, Key: r.Key, SentAt: Time{r.At}, Query: query})
-	case r.Kind == journal.Outcome && r.Attempt > 0:
-		var d OutcomeData
-		if err := read(r, &d); err != nil {
-			return err
+		a.Class, a.EndedAt, a.StatusCode, a.Error, a.Cost = r.Class, &Time{r.At}, d.StatusCode, d.Error, d.Cost
+		break
+	}
+	if t.output == nil && !query && r.Way == journal.Do && r.Class == journal.Succeeded {
+		t.output = d.Output
+	}
+	if d.Cost != "" {
+		cost, err := retry.Amount(d.Cost, "")
+		if err != nil {
+			return errors.Join(ErrUnreadable, err)
 		}
-		for i := len(v.Attempts) - 1; i >= 0; i-- {
-			a := &v.Attempts[i]
-			if a.Attempt != r.Attempt || a.Way != r.Way || a.Query != query {
-				continue
-			}
-			a.Class, a.EndedAt, a.StatusCode, a.Error, a.Cost = r.Class, &Time{r.At}, d.StatusCode, d.Error, d.Cost
-			break
-		}
-		if v.Output == nil && !query && r.Way == journal.Do && r.Class == journal.Succeeded { // of an iteration that has ended
-			v.Output = d.Output
-		}
-		if d.Cost != "" {
-			cost, err := retry.Amount(d.Cost, "")
-			if err != nil {
-				return errors.Join(ErrUnreadable, err)
-			}
-			costs[v.Path] = costs[v.Path].Add(cost)
-		}
+		t.cost, t.priced = t.cost.Add(cost), true
 	}
 	return nil
 }

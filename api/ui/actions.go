@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -28,8 +29,39 @@ type action struct {
 	Reason   string   // "", "optional" or "required"
 	Seen     string   // what the reader has seen: the order is not given if that has changed
 	Tried    *tried
-	Saga     *sagaJSON
+	Saga     *saga.View
 }
+
+// Bounds of a list of steps that is shown in part: its beginning and its end.
+const (
+	listBegin = 40
+	listEnd   = 20
+)
+
+// listed is a line of such a list, by its number in it, or what stands for the lines between.
+type listed struct {
+	N    int
+	Text string
+	More int
+}
+
+// partly is as much of a list as can be read.
+func partly(list []string) (lines []listed) {
+	for i, text := range list {
+		switch more := len(list) - listBegin - listEnd; {
+		case more <= 1 || i < listBegin || i >= len(list)-listEnd:
+			lines = append(lines, listed{N: i + 1, Text: text})
+		case i == listBegin:
+			lines = append(lines, listed{More: more})
+		}
+	}
+	return lines
+}
+
+// Undone, Remaining and Open are the action's lists as far as they are shown.
+func (a action) Undone() []listed    { return partly(a.Undo) }
+func (a action) Remaining() []listed { return partly(a.Left) }
+func (a action) Open() []listed      { return partly(a.UnderWay) }
 
 // Typed is what was typed before.
 func (a action) Typed(name string) string {
@@ -154,35 +186,56 @@ func (d *dossier) budget() string {
 	return strings.Join(limits, " and ")
 }
 
-// giveOrder serves POST /sagas/{id}/order/{do}.
+// orderTries is how often an order is given whose saga goes on meanwhile.
+const orderTries = 8
+
+// giveOrder serves POST /sagas/{id}/order/{do}. What the reader saw is compared with the saga as of a seq, and the order holds
+// for that seq only: if the saga has gone on in between, it is compared again.
 func giveOrder(v *visit) error {
 	do, f := v.r.PathValue("do"), v.posted()
-	d, err := v.dossier(v.r.PathValue("id"))
-	if err != nil {
-		return err
+	for range orderTries {
+		d, err := v.dossier(v.r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		list := d.actions(v.who, nil)
+		at := slices.IndexFunc(list, func(a action) bool { return a.Do == do })
+		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Do: do}) // cancelling undoes the same by now: what was seen was something else
+		if hidden || at >= 0 && list[at].Seen != f.Get("seen") {
+			return v.refused(do, "", &problem{Status: http.StatusPreconditionFailed})
+		}
+		if err := v.order(d, do, f); !errors.Is(err, errMoved) {
+			return err
+		}
 	}
-	list := d.actions(v.who, nil)
-	at := slices.IndexFunc(list, func(a action) bool { return a.Do == do })
-	hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Do: do}) // cancelling undoes the same by now: what was seen was something else
-	if hidden || at >= 0 && list[at].Seen != f.Get("seen") {
-		return v.refused(do, "", &problem{Status: http.StatusPreconditionFailed})
-	}
-	return v.order(d, do, f)
+	return v.refused(do, "", &problem{Status: http.StatusConflict, Title: "The saga goes on too fast for this order",
+		Detail: "Nothing was done. What you saw holds, but each time that it was looked at the saga had gone on before the order came: pause it first, then give the order again."})
 }
 
-// order has the API carry out an order, and says what was done.
+// errMoved says that the saga has gone on since it was looked at, so that an order was not carried out.
+var errMoved = errors.New("the saga has gone on")
+
+// order has the API carry out an order, and says what was done. Errors: errMoved.
 func (v *visit) order(d *dossier, do string, f url.Values) error {
-	id := d.Saga.ID
+	id, header := d.Saga.ID, http.Header{}
+	asSeen := http.Header{"If-Match": {fmt.Sprintf(`"%d"`, d.Saga.Seq)}}
+	if d.machine == nil {
+		asSeen.Set("If-Match", "*") // nobody could say what would follow
+	}
+	v.let() // an order may wait
 	at := path("v1", "sagas", id, do)
 	body := map[string]any{}
 	if why := f.Get("reason"); why != "" {
 		body["reason"] = why
 	}
-	method, header, done := http.MethodPost, http.Header{}, map[string]string{
+	method, done := http.MethodPost, map[string]string{
 		"pause": "The saga is paused.", "resume": "The saga goes on.", "cancel": "The saga is cancelled: it turns back.", "compensate": "The saga turns back."}[do]
 	switch do {
-	case "pause", "resume", "compensate":
+	case "pause", "resume": // which are the same whatever has happened
+	case "compensate":
+		header = asSeen
 	case "cancel":
+		header = asSeen
 		if f.Get("mode") == "stop" {
 			done = "The saga is cancelled, and nothing is undone."
 		}
@@ -192,8 +245,7 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 	case "retry":
 		return v.again(d, at, body, f)
 	case "budget":
-		method, at, done = http.MethodPatch, path("v1", "sagas", id), "The budget is changed."
-		header.Set("If-Match", fmt.Sprintf(`"%d"`, d.Saga.Seq))
+		method, at, header, done = http.MethodPatch, path("v1", "sagas", id), asSeen, "The budget is changed."
 		body["budget"] = budgetOf(f)
 	case "signal":
 		return v.signal(id, f)
@@ -206,6 +258,10 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 		return &problem{Status: http.StatusNotFound, Title: "There is no such order", Detail: "go back to the saga, and use what it offers"}
 	}
 	if _, err := v.api.send(method, at, body, header, nil); err != nil {
+		var p *problem
+		if errors.As(err, &p) && p.Status == http.StatusPreconditionFailed {
+			return errMoved
+		}
 		return v.refused(do, "", err)
 	}
 	return v.done(path("sagas", id), done)

@@ -13,6 +13,8 @@ import (
 // mostTogether bounds what is decided together.
 const mostTogether = 100
 
+const tooMany = "at most 100 are decided together"
+
 // group is entries of one kind and one definition.
 type group struct {
 	Kind, Definition, Title string
@@ -61,6 +63,10 @@ type bulkView struct {
 	Results                 []result
 	Good, Bad               int
 	Problem                 *problem
+	Group                   string // it is of all of a group, this many at a time; "": those that were ticked
+	From, To                string // places in it: what is before these entries, and behind them
+	Behind                  int    // entries of the group behind these
+	Further                 bool   // or more: not all of the inbox was looked through
 }
 
 // bulkEntry is an entry that is decided with others.
@@ -98,6 +104,24 @@ func parseItem(text string) (item, bool) {
 	return i, i.saga != "" && i.path != ""
 }
 
+// Rest says how many entries wait behind those that are decided together; "" for none.
+func (p bulkView) Rest() string {
+	switch {
+	case p.Behind == 0 && p.Further:
+		return "perhaps some"
+	case p.Behind == 0:
+		return ""
+	}
+	n := strconv.Itoa(p.Behind)
+	if p.Further {
+		n += " or more"
+	}
+	return n
+}
+
+// Taken is how many were taken, with those that were left out.
+func (p bulkView) Taken() int { return len(p.Entries) + len(p.Left) }
+
 // confirmBulk serves POST /inbox/together: it shows what is about to be decided, and changes nothing.
 func confirmBulk(v *visit) error {
 	v.still = true
@@ -108,6 +132,15 @@ func confirmBulk(v *visit) error {
 		return err
 	}
 	page.Left = left
+	if page.Group = f.Get("group"); page.Group != "" {
+		page.From = f.Get("from")
+		if list, err = v.part(&page); err != nil {
+			return err
+		}
+	}
+	if len(list) == 0 && page.Group != "" {
+		return &problem{Status: http.StatusUnprocessableEntity, Title: "None of them waits any more", Detail: "go back to the inbox: it shows what does"}
+	}
 	if len(list) == 0 {
 		return &problem{Status: http.StatusUnprocessableEntity, Title: "Nothing is ticked that still waits", Detail: "go back to the inbox, and tick entries of one kind and one definition"}
 	}
@@ -123,8 +156,6 @@ func confirmBulk(v *visit) error {
 			why = "it is decided by itself"
 		case slices.ContainsFunc(forms.Fields(), func(f *control) bool { return f.Required }):
 			why = "its approval comes with data of its own"
-		case len(page.Entries) >= mostTogether:
-			why = "at most " + strconv.Itoa(mostTogether) + " are decided together"
 		}
 		if why != "" {
 			page.Left = append(page.Left, leftOut{e, why})
@@ -139,16 +170,16 @@ func confirmBulk(v *visit) error {
 	return v.render("inbox-together", "Decide together", page)
 }
 
-// picked reads the entries that were ticked, or those of a whole group, as they are now.
+// picked reads the entries that were ticked, as they are now.
 func (v *visit) picked(f url.Values) (list []entry, left []leftOut, err error) {
-	if kind, definition, ok := strings.Cut(f.Get("group"), "/"); ok {
-		list, _, err = v.entries(inboxFilter{Kind: kind, Definition: definition}, "")
-		return list, nil, err
-	}
 	bySaga := map[string][]entry{}
 	for _, pick := range f["entry"] {
 		id, at, ok := strings.Cut(pick, "/")
-		if !ok || len(list) > mostTogether {
+		if !ok {
+			continue
+		}
+		if len(list) == mostTogether {
+			left = append(left, leftOut{entry{ID: at, Saga: id}, tooMany})
 			continue
 		}
 		of, seen := bySaga[id]
@@ -166,6 +197,66 @@ func (v *visit) picked(f url.Values) (list []entry, left []leftOut, err error) {
 		list = append(list, of[i])
 	}
 	return list, left, nil
+}
+
+// part reads the next entries of a page's group, those behind From, and counts those behind them as far as it looks.
+func (v *visit) part(page *bulkView) (list []entry, err error) {
+	kind, definition, _ := strings.Cut(page.Group, "/")
+	from := placeOf(page.From)
+	ask := url.Values{"limit": {"200"}, "kind": {kind}}
+	cursor, to := from.cursor, from
+	for looked := 0; len(list) == 0 || looked < inboxLook; looked += 200 {
+		ask.Del("cursor")
+		if cursor != "" {
+			ask.Set("cursor", cursor)
+		}
+		var got struct {
+			Data []entry `json:"data"`
+			Next string  `json:"next_cursor"`
+		}
+		if _, err := v.api.get("/v1/inbox?"+ask.Encode(), &got); err != nil {
+			return nil, err
+		}
+		for _, e := range got.Data {
+			switch {
+			case e.Definition != definition || !from.before(e):
+			case len(list) < mostTogether:
+				list = append(list, e)
+				to = place{cursor, e.Since.UnixMilli(), e.ID}
+			default:
+				page.Behind++
+			}
+		}
+		if cursor = got.Next; cursor == "" {
+			break
+		}
+	}
+	page.Further, page.To = cursor != "", to.String()
+	return list, nil
+}
+
+// place is an entry's in the inbox, which is ordered by since and id, with the cursor of the API's page that it is on.
+type place struct {
+	cursor string
+	since  int64 // milliseconds
+	id     string
+}
+
+func (p place) String() string {
+	return url.Values{"cursor": {p.cursor}, "since": {strconv.FormatInt(p.since, 10)}, "id": {p.id}}.Encode()
+}
+
+// placeOf reads a place; what is none is before all entries.
+func placeOf(text string) place {
+	q, _ := url.ParseQuery(text)
+	since, _ := strconv.ParseInt(q.Get("since"), 10, 64)
+	return place{q.Get("cursor"), since, q.Get("id")}
+}
+
+// before reports whether an entry comes behind the place.
+func (p place) before(e entry) bool {
+	since := e.Since.UnixMilli()
+	return since > p.since || since == p.since && e.ID > p.id
 }
 
 // common are the outcomes that every entry can have.

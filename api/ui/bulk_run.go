@@ -32,6 +32,14 @@ func runBulk(v *visit) error {
 		}
 		page.Results = append(page.Results, r)
 	}
+	if page.Group = f.Get("group"); page.Group != "" { // whether all of it was decided must not be guessed
+		rest := bulkView{Group: page.Group, From: f.Get("to")}
+		list, err := v.part(&rest)
+		if err != nil {
+			return err
+		}
+		page.To, page.Behind, page.Further = rest.From, rest.Behind+len(list), rest.Further
+	}
 	return v.render("inbox-decided", "Decided together", page)
 }
 

@@ -19,12 +19,12 @@ type check struct {
 }
 
 // checks says how to find out what became of an entry's request: by the definition's own status query, else by a look at
-// the address that the request was sent to. Nothing that it offers can change anything on the other side.
-func (v *visit) checks(e entry) []check {
+// the address that the request was sent to. Nothing that it offers can change anything on the other side. of is the entry's saga; nil: it is read.
+func (v *visit) checks(e entry, of *saga.View) []check {
 	if e.Request == nil || !strings.HasPrefix(e.Request.URL, "http") || e.Kind == saga.InboxApproval || e.Kind == saga.InboxBudget {
 		return nil
 	}
-	if c := v.verification(e); c != nil {
+	if c := v.verification(e, of); c != nil {
 		return []check{*c}
 	}
 	look := saga.Request{Method: http.MethodGet, URL: e.Request.URL, Headers: map[string]string{}}
@@ -39,12 +39,14 @@ func (v *visit) checks(e entry) []check {
 
 // verification is the status query of an entry's step as it would be sent; nil if the step has none. What its templates
 // read beside the input, the variables and the key is not known here: then it is shown as it is written.
-func (v *visit) verification(e entry) *check {
-	var view saga.View
-	if _, err := v.api.get(path("v1", "sagas", e.Saga), &view); err != nil {
-		return nil
+func (v *visit) verification(e entry, of *saga.View) *check {
+	if of == nil {
+		of = &saga.View{}
+		if _, err := v.api.get(path("v1", "sagas", e.Saga), of); err != nil {
+			return nil
+		}
 	}
-	def, err := v.cfg.Definitions.Definition(v.r.Context(), view.Definition, versionNumber(view.Version))
+	def, err := v.cfg.Definitions.Definition(v.r.Context(), of.Definition, versionNumber(of.Version))
 	if err != nil {
 		return nil
 	}
@@ -58,7 +60,7 @@ func (v *visit) verification(e entry) *check {
 		c.Says += ": it did happen if " + query.Found.Source()
 	}
 	if call, ok := query.Call.Body.(saga.Call); ok {
-		if r, err := call.Request(v.known(e, def, view)); err == nil {
+		if r, err := call.Request(v.known(e, def, *of)); err == nil {
 			c.Request, c.Curl = r.Method+" "+r.URL, curl(r)
 			return &c
 		}

@@ -8,7 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 
+	"recourse/journal"
 	"recourse/saga"
 )
 
@@ -63,9 +66,7 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, heade
 	w := &buffer{header: http.Header{}, status: http.StatusOK}
 	c.api.ServeHTTP(w, req)
 	r := &reply{status: w.status, header: w.header, body: w.body.Bytes()}
-	if r.status >= 400 {
-		p := &problem{Status: r.status, Title: http.StatusText(r.status)}
-		_ = json.Unmarshal(r.body, p) // what is not a problem keeps the status' own words
+	if p := problemOf(w); p != nil {
 		return r, p
 	}
 	if into == nil || r.status == http.StatusNotModified || r.status == http.StatusNoContent {
@@ -76,6 +77,87 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, heade
 	}
 	return r, nil
 }
+
+// problemOf is the problem that an answer is; nil: it is none.
+func problemOf(w *buffer) *problem {
+	if w.status < 400 {
+		return nil
+	}
+	p := &problem{Status: w.status, Title: http.StatusText(w.status)}
+	_ = json.Unmarshal(w.body.Bytes(), p) // what is not a problem keeps the status' own words
+	return p
+}
+
+// records reads all of a saga's journal after a seq. Errors are *problem, or say that the answer is no journal.
+func (c *client) records(ctx context.Context, id string, after int64) ([]journal.Record, error) {
+	at := path("v1", "sagas", id, "journal") + "?after=" + strconv.FormatInt(after, 10)
+	req, err := c.request(ctx, http.MethodGet, at, nil, http.Header{"Accept": {"application/x-ndjson"}})
+	if err != nil {
+		return nil, err
+	}
+	w := &lines{buffer: buffer{header: http.Header{}, status: http.StatusOK}}
+	c.api.ServeHTTP(w, req)
+	if p := problemOf(&w.buffer); p != nil {
+		return nil, p
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("journal of %s: %w", id, w.err)
+	}
+	return w.records, nil
+}
+
+// lines is a response of a record a line, which are read as they come.
+type lines struct {
+	buffer
+	records []journal.Record
+	err     error // of the first line that is no record
+}
+
+// Write implements http.ResponseWriter.
+func (l *lines) Write(p []byte) (int, error) {
+	l.body.Write(p)
+	for l.status < 400 && l.err == nil {
+		line, _, ok := bytes.Cut(l.body.Bytes(), []byte("\n"))
+		if !ok {
+			break
+		}
+		var r journal.Record
+		if l.err = r.UnmarshalJSON(line); l.err == nil {
+			l.records = append(l.records, r)
+		}
+		l.body.Next(len(line) + 1)
+	}
+	return len(p), l.err
+}
+
+// grown returns when a saga's journal has records after seq, or when it has waited: what is wrong shows when the page is drawn.
+func (c *client) grown(ctx context.Context, id string, seq int64, wait time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	at := path("v1", "sagas", id, "journal") + "?after=" + strconv.FormatInt(seq, 10)
+	req, err := c.request(ctx, http.MethodGet, at, nil, http.Header{"Accept": {"text/event-stream"}})
+	if err != nil {
+		return
+	}
+	c.api.ServeHTTP(&first{buffer{header: http.Header{}, status: http.StatusOK}, cancel}, req)
+}
+
+// first is a stream of events that is read up to its first event.
+type first struct {
+	buffer
+	stop context.CancelFunc
+}
+
+// Write implements http.ResponseWriter.
+func (f *first) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte("id: ")) { // else it is a sign of life
+		f.stop()
+	}
+	return len(p), nil
+}
+
+// Flush implements http.Flusher.
+func (f *first) Flush() {}
 
 // request makes a request of the reader's. body may be nil.
 func (c *client) request(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Request, error) {

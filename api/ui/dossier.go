@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,47 +23,37 @@ const recordsPage = 1000
 
 // dossier is all that the API says about one saga, and what follows from it.
 type dossier struct {
-	Saga    sagaJSON
+	Saga    saga.View
 	Records []journal.Record
 	Steps   []saga.StepView
 	Entries []entry
 	Source  string // of the definition; "" if it cannot be read
 	Started saga.StartedData
 	Def     *saga.Definition // nil: this program cannot use it
-	machine *saga.Machine    // nil: the records cannot be followed
+	machine *saga.Machine    // nil: the records cannot be followed. Not to be used once the visit has let it go
 	Unread  string           // why, "" if they can
 	now     time.Time
 }
 
-// sagaJSON is GET /v1/sagas/{id}, with what later releases of the API may say.
-type sagaJSON struct {
-	saga.View
-	TraceID string `json:"trace_id"`
-	Cost    struct {
-		saga.CostView
-		Models map[string]modelCost `json:"models"`
-	} `json:"cost"`
-}
-
-// modelCost is what one language model was used for.
-type modelCost struct {
-	Input  int64  `json:"input"`
-	Output int64  `json:"output"`
-	Spent  string `json:"spent"`
-}
-
 // dossier reads a saga. Errors are the API's, and about the saga itself: what else cannot be read is missing.
+//
+// What follows from the journal is worked out here, as the API does: it would read all of it for every picture.
 func (v *visit) dossier(id string) (*dossier, error) {
+	v.let()
+	v.saga = v.shelf.take(id)
 	d := &dossier{now: v.cfg.Now()}
-	if err := v.head(id, d); err != nil {
+	if err := v.journal(v.saga); err != nil {
 		return nil, err
 	}
-	at, err := uuid.FromString(d.Saga.ID)
-	if err != nil {
-		return nil, err
+	d.Records = v.saga.records
+	if len(d.Records) > 0 {
+		_ = json.Unmarshal(d.Records[0].Data, &d.Started) // what cannot be read is in the journal's page
 	}
-	if d.Records, err = v.journal(id); err != nil {
-		return nil, err
+	if err := d.follow(v.r.Context(), v.cfg, v.saga); err != nil {
+		d.Unread = err.Error()
+		if err := v.head(id, d); err != nil {
+			return nil, err
+		}
 	}
 	var inbox struct {
 		Data []entry `json:"data"`
@@ -70,22 +61,27 @@ func (v *visit) dossier(id string) (*dossier, error) {
 	if _, err := v.api.get("/v1/inbox?limit=100&saga="+id, &inbox); err == nil {
 		d.Entries = inbox.Data
 	}
+	if d.machine != nil && d.quarantined() { // of which the journal knows nothing
+		d.Saga.Status, d.Saga.WakeAt = saga.Stuck, nil
+	}
 	var doc struct {
 		Source string `json:"source"`
 	}
 	if _, err := v.api.get(path("v1", "definitions", d.Saga.Definition, "versions", d.Saga.Version), &doc); err == nil {
 		d.Source = doc.Source
 	}
-	if len(d.Records) > 0 {
-		_ = json.Unmarshal(d.Records[0].Data, &d.Started) // what cannot be read is in the journal's page
-	}
-	if err := d.follow(v.r.Context(), v.cfg, at); err != nil && d.Unread == "" {
-		d.Unread = err.Error()
-	}
 	return d, nil
 }
 
-// head reads the saga itself. Of one that this program cannot read the list of sagas knows something.
+// let gives back what a dossier was made of, for others to use.
+func (v *visit) let() {
+	if v.saga != nil {
+		v.saga.give()
+		v.saga = nil
+	}
+}
+
+// head reads of a saga whose records cannot be followed what the API says; of one that the API cannot read either, the list of sagas knows something.
 func (v *visit) head(id string, d *dossier) error {
 	_, err := v.api.get(path("v1", "sagas", id), &d.Saga)
 	if !unreadable(err) {
@@ -100,7 +96,7 @@ func (v *visit) head(id string, d *dossier) error {
 	}
 	for _, s := range list.Data {
 		if s.ID == id {
-			d.Saga.View, d.Saga.Cost.CostView = s, s.Cost
+			d.Saga = s
 			return nil
 		}
 	}
@@ -113,57 +109,68 @@ func unreadable(err error) bool {
 	return errors.As(err, &p) && (strings.HasSuffix(p.Type, ":journal_unreadable") || strings.HasSuffix(p.Type, ":definition_unusable"))
 }
 
-// follow replays the records. A saga over which the program panics is one that it cannot follow.
-func (d *dossier) follow(ctx context.Context, cfg Config, id uuid.UUID) (err error) {
+// follow works out what the records mean. A saga over which the program panics is one that it cannot follow.
+func (d *dossier) follow(ctx context.Context, cfg Config, k *followed) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the program fails over it: %v", v)
 		}
+		if err != nil {
+			k.machine = nil // it may be half way
+		}
 	}()
-	var version saga.Version
-	if err := version.UnmarshalText([]byte(d.Saga.Version)); err != nil {
-		return err
+	if k.machine == nil {
+		id, err := uuid.FromString(k.id)
+		if err != nil {
+			return err
+		}
+		def, err := cfg.Definitions.Definition(ctx, d.Started.Definition, int(d.Started.Version))
+		if err != nil {
+			return err
+		}
+		k.machine, k.log = saga.New(def, id), saga.StepLog{}
 	}
-	def, err := cfg.Definitions.Definition(ctx, d.Saga.Definition, int(version))
-	if err != nil {
-		return err
+	d.Def = k.machine.Definition()
+	for _, r := range k.records[k.machine.Seq():] {
+		if err := k.machine.Apply(r); err != nil {
+			return err
+		}
+		if err := k.log.Add(r); err != nil {
+			return err
+		}
 	}
-	d.Def = def
-	m, err := saga.Replay(def, id, d.Records)
-	if err != nil {
-		return err
-	}
-	if d.Steps, err = saga.Steps(def, m, d.Records); err != nil {
-		return err
-	}
-	d.machine = m
+	d.Saga, d.Steps = k.machine.View(), k.log.Steps(k.machine)
+	d.machine = k.machine
 	return nil
 }
 
-// journal reads all of a saga's records, those that have not been read lately.
-func (v *visit) journal(id string) ([]journal.Record, error) {
-	known := v.shelf.take(id)
-	after := int64(0)
-	if n := len(known); n > 0 {
-		after = known[n-1].Seq
+// journal reads what a saga's journal has grown by. A journal that is not what it was is of a database that was restored: all of it is read anew.
+func (v *visit) journal(k *followed) error {
+	if n := len(k.records); n > 0 {
+		last := k.records[n-1]
+		more, err := v.api.records(v.r.Context(), k.id, last.Seq-1)
+		if err != nil {
+			return err
+		}
+		if len(more) > 0 && more[0].Seq == last.Seq && bytes.Equal(more[0].Hash, last.Hash) {
+			k.add(more[1:])
+			return nil
+		}
+		k.forget()
 	}
-	more, err := v.records(id, after, 0)
+	all, err := v.api.records(v.r.Context(), k.id, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all := append(known, more...)
-	v.shelf.keep(id, all)
-	return all, nil
+	k.add(all)
+	return nil
 }
 
-// records reads a saga's journal after a seq: limit records, or with 0 all.
+// records reads up to limit records of a saga's journal after a seq.
 func (v *visit) records(id string, after int64, limit int) ([]journal.Record, error) {
 	var all []journal.Record
 	for {
-		size := recordsPage
-		if limit > 0 {
-			size = min(size, limit-len(all))
-		}
+		size := min(recordsPage, limit-len(all))
 		var page struct {
 			Data []journal.Record `json:"data"`
 		}
@@ -172,7 +179,7 @@ func (v *visit) records(id string, after int64, limit int) ([]journal.Record, er
 			return nil, err
 		}
 		all = append(all, page.Data...)
-		if len(page.Data) < size || limit > 0 && len(all) >= limit {
+		if len(page.Data) < size || len(all) >= limit {
 			return all, nil
 		}
 		after = page.Data[len(page.Data)-1].Seq

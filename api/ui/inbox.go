@@ -105,7 +105,7 @@ func (v *visit) inbox(status int, was *tried) error {
 				shown.Tried, page.Problem = was, nil
 			}
 		}
-		shown.Checks = v.checks(e)
+		shown.Checks = v.checks(e, nil)
 		page.Entries = append(page.Entries, shown)
 	}
 	page.Groups = sortedGroups(list, groups)

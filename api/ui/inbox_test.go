@@ -272,6 +272,71 @@ func TestBulkResolve(t *testing.T) {
 	x.post("/inbox/together", "entry", ids[0]+"/"+ids[0]).want(422).has("Nothing is ticked that still waits")
 }
 
+// All of a group is decided in parts, and nobody can take a part for all.
+func TestBulkOfMany(t *testing.T) {
+	x := newSite(t)
+	x.publish(nod)
+	x.publish(strings.Replace(nod, "saga: nod", "saga: other", 1))
+	const many = 450
+	ids := map[string]bool{}
+	for n := range many {
+		ids[x.start("nod", fmt.Sprintf(`{"n": %d}`, n))] = true
+		if n%10 == 0 {
+			x.start("other", `{"n": 1}`)
+		}
+	}
+	x.until("all wait", func() bool {
+		return strings.Contains(x.page("/inbox").body, fmt.Sprintf("<b>%d</b>", many+many/10))
+	})
+	taken := regexp.MustCompile(`name="item" value="[^"]*saga=([0-9a-f-]+)`)
+	of := func(a *answer) (list []string) {
+		for _, m := range taken.FindAllStringSubmatch(a.body, -1) {
+			if !ids[m[1]] {
+				t.Errorf("saga %s is not one of them", m[1])
+			}
+			list = append(list, m[1])
+		}
+		return list
+	}
+	a, form := x.together("group", "approval/nod")
+	first := of(a.has("Decide 100 entries together", "These are the first 100", "350 behind them are not among them"))
+	to := form[slices.Index(form, "to")+1]
+	second := of(x.post("/inbox/together", "group", "approval/nod", "from", to).want(200).has("These are the next 100", "250 behind them"))
+	if len(first) != 100 || len(second) != 100 || slices.ContainsFunc(second, func(id string) bool { return slices.Contains(first, id) }) {
+		t.Errorf("%d and %d entries", len(first), len(second))
+	}
+	for part := 1; ; part++ {
+		for _, id := range of(a) {
+			delete(ids, id)
+		}
+		a = x.post("/inbox/together/run", append(form, "outcome", "approve", "reason", "the list of Monday")...).want(200)
+		if part == 5 {
+			a.has("50 done", "No more of them wait").lacks("still wait")
+			break
+		}
+		a.has("100 done", fmt.Sprintf("%d of them still wait", many-100*part))
+		a = x.post("/inbox/together", a.hidden("/inbox/together")...).want(200)
+		form = a.hidden("/inbox/together/run")
+	}
+	if len(ids) != 0 {
+		t.Errorf("%d were never shown", len(ids))
+	}
+	x.until("only the others wait", func() bool { return strings.Contains(x.page("/inbox").body, fmt.Sprintf("<b>%d</b>", many/10)) })
+	x.post("/inbox/together", "group", "approval/nod").want(422).has("None of them waits any more")
+}
+
+// More than can be decided together may be ticked: those that are left out are named.
+func TestBulkTooManyTicked(t *testing.T) {
+	x := newSite(t)
+	x.publish(nod)
+	var ticks []string
+	for n := range mostTogether + 2 {
+		id := x.start("nod", fmt.Sprintf(`{"n": %d}`, n))
+		ticks = append(ticks, "entry", id+"/"+x.waits(id))
+	}
+	x.post("/inbox/together", ticks...).want(200).has("Decide 100 entries together", "2 entries are left out", tooMany)
+}
+
 // Approvals that want data of their own are not decided in bulk.
 func TestBulkLeavesForms(t *testing.T) {
 	x := newSite(t)

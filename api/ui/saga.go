@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ type sagaView struct {
 	Problem  *problem // of an order that was refused, when its form is not there any more
 	Why      *reason
 	Took     time.Duration
+	Remains  []remnant
 	Forms    []entryForms
 	Trace    string // where its trace is; "" for nowhere
 	Children []child
@@ -35,6 +35,15 @@ type sagaView struct {
 	Find     string // which steps are looked for
 	Money    moneyView
 }
+
+// remnant is an effect that remains.
+type remnant struct{ Path, Why, Link string }
+
+// maxRemains is how many of them a page lists.
+const maxRemains = 60
+
+// RemainsMore is how many effects that remain are not listed.
+func (p sagaView) RemainsMore() int { return len(p.Saga.Residual) - len(p.Remains) }
 
 // child is a saga that a step runs.
 type child struct{ Path, ID string }
@@ -57,7 +66,7 @@ func (v *visit) sagaPage(status int, was *tried) error {
 	if err != nil {
 		return err
 	}
-	page := sagaView{dossier: d, Who: v.who, Why: reasonOf(d.Saga.View), Actions: d.actions(v.who, was), Lines: d.source(), Money: d.money(),
+	page := sagaView{dossier: d, Who: v.who, Why: reasonOf(d.Saga), Actions: d.actions(v.who, was), Lines: d.source(), Money: d.money(),
 		Find: strings.TrimSpace(v.r.URL.Query().Get("step")), Took: d.now.Sub(d.Saga.CreatedAt.Time)}
 	if d.Saga.EndedAt != nil {
 		page.Took = d.Saga.EndedAt.Sub(d.Saga.CreatedAt.Time)
@@ -74,6 +83,9 @@ func (v *visit) sagaPage(status int, was *tried) error {
 		}
 	}
 	link := stepLink(d.Saga.ID, listed)
+	for _, r := range d.Saga.Residual[:min(len(d.Saga.Residual), maxRemains)] {
+		page.Remains = append(page.Remains, remnant{r.Path, r.Why, link(r.Path)})
+	}
 	page.Waits, page.More = d.waits(link)
 	page.Timeline, page.Story = d.timeline(link), d.story(link)
 	if v.cfg.TraceURL != "" && d.Saga.TraceID != "" {
@@ -89,7 +101,7 @@ func (p *sagaView) forms(v *visit, was *tried) *problem {
 	for _, e := range p.Entries {
 		f := v.forms(e, path("sagas", p.Saga.ID), was)
 		if f.Checks = p.asked(e); f.Checks == nil {
-			f.Checks = v.checks(e)
+			f.Checks = v.checks(e, &p.Saga)
 		}
 		found = found || f.Tried != nil
 		p.Forms = append(p.Forms, f)
@@ -122,15 +134,14 @@ func (v *visit) follows(d *dossier, began time.Time) {
 	if d.machine == nil { // its row is all there is: nothing can be waited for
 		return
 	}
-	wait := 20
+	wait := 20 * time.Second
 	if d.underWay() {
-		wait = 2
+		wait = 2 * time.Second
 	}
 	id, seq := d.Saga.ID, d.machine.Seq()
 	drawn := time.Since(began)
 	v.wake = func(ctx context.Context) {
-		_, _ = v.api.do(ctx, http.MethodGet, path("v1", "sagas", id), nil, http.Header{
-			"Prefer": {"wait=" + strconv.Itoa(wait)}, "If-None-Match": {`"` + strconv.FormatInt(seq, 10) + `"`}}, nil) // what is wrong shows when the page is drawn
+		v.api.grown(ctx, id, seq, wait)
 		select {
 		case <-ctx.Done():
 		case <-time.After(4 * drawn):

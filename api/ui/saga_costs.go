@@ -48,6 +48,9 @@ func (d *dossier) money() moneyView {
 	most := new(big.Rat)
 	var steps []saga.StepView
 	for _, s := range d.Steps {
+		if s.Cost == "0" { // of most, when there are many
+			continue
+		}
 		if cost := amount(s.Cost); cost.Sign() > 0 {
 			steps = append(steps, s)
 			if cost.Cmp(most) > 0 {

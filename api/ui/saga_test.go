@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -174,6 +175,85 @@ func TestCancelOfAnOldPage(t *testing.T) {
 	x.becomes(id, saga.Waiting)
 	x.post(at+"/order/cancel", append(x.page(at).hidden(at+"/order/cancel"), "mode", "stop")...).want(303)
 	x.becomes(id, saga.Failed)
+}
+
+// meddler is an engine that does something before it takes an order in.
+type meddler struct {
+	api.Engine
+	before func(order string)
+}
+
+func (m *meddler) Post(ctx context.Context, mail journal.Mail) error {
+	var c saga.Command
+	if json.Unmarshal(mail.Data, &c) == nil && c.Do != "signal" {
+		m.before(c.Do)
+	}
+	return m.Engine.Post(ctx, mail)
+}
+
+// Between the look and the order the saga may go on: what was seen and the order are one.
+func TestOrdersHoldForWhatWasSeen(t *testing.T) {
+	m := &meddler{}
+	x := newSite(t, func(a *api.Config, _ *Config) { m.Engine, a.Engine = a.Engine, m })
+	x.publish("saga: two\nbudget: 1.00 EUR\nsteps:\n  - {id: ok, signal: com.shop.go}\n  - id: made\n    http: POST ${vars.things}\n    in_doubt: retry\n    compensate: {http: \"DELETE ${vars.things}/${output.id}\"}\n" +
+		"  - {id: nap, signal: com.shop.wake}\n")
+	var id, at string
+	begin := func() {
+		id = x.start("two", `null`)
+		at = "/sagas/" + id
+		x.becomes(id, saga.Waiting)
+	}
+	form := func(do string) []string { return x.page(at).hidden(at + "/order/" + do) }
+	tries := 0
+	grow := func(signal string) { // a record that is not what the order is about, or is
+		seq := x.saga(id).Seq
+		x.rest("POST", "/v1/sagas/"+id+"/signals/"+signal, "1").want(202)
+		x.until("it has grown", func() bool { return x.saga(id).Seq > seq })
+	}
+	meddle := func(times int, do func()) {
+		tries = 0
+		m.before = func(string) {
+			if tries++; tries <= times {
+				do()
+			}
+		}
+	}
+
+	begin()
+	seen := form("cancel")
+	meddle(2, func() { grow("com.shop.wake") })
+	x.post(at+"/order/cancel", append(seen, "mode", "compensate")...).want(303)
+	if tries != 3 {
+		t.Errorf("it was ordered %d times", tries)
+	}
+	x.becomes(id, saga.Compensated)
+
+	begin()
+	seen = form("cancel")
+	meddle(1, func() {
+		grow("com.shop.go")
+		x.until("made is done", func() bool {
+			return strings.Contains(x.rest("GET", "/v1/sagas/"+id+"/steps/nap", "").body, `"waiting"`)
+		})
+	})
+	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you looked", "typed", "1 step is undone")
+	if v := x.saga(id); v.Status != saga.Waiting || tries != 1 {
+		t.Errorf("it is %s after %d orders", v.Status, tries)
+	}
+
+	seen = form("budget")
+	meddle(1, func() { x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.go", "1").want(202); grow("com.shop.go") })
+	x.post(at+"/order/budget", append(seen, "amount", "2.00")...).want(303)
+	if v := x.saga(id); v.Cost.Budget != "2.00" || tries != 2 {
+		t.Errorf("the budget is %s after %d orders", v.Cost.Budget, tries)
+	}
+
+	seen = form("cancel")
+	meddle(1000, func() { grow("com.shop.go") })
+	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(409).has("The saga goes on too fast for this order", "pause it first", "typed")
+	if v := x.saga(id); v.Status != saga.Waiting || tries != orderTries {
+		t.Errorf("it is %s after %d orders", v.Status, tries)
+	}
 }
 
 // Past the pivot cancelling is not offered, undoing is.

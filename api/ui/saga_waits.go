@@ -29,8 +29,14 @@ func (d *dossier) waits(link func(string) string) (list []wait, more int) {
 	if d.machine == nil {
 		return list, 0
 	}
-	last := d.lastIntents()
+	var waiting []saga.StepView
 	for _, s := range d.Steps {
+		if mayWait(s.Status) {
+			waiting = append(waiting, s)
+		}
+	}
+	last := d.lastIntents(waiting)
+	for _, s := range waiting {
 		w, ok := d.wait(s, last)
 		if !ok {
 			continue
@@ -45,17 +51,17 @@ func (d *dossier) waits(link func(string) string) (list []wait, more int) {
 	return list, more
 }
 
+// mayWait reports whether steps of a status may wait for something.
+func mayWait(s saga.StepStatus) bool {
+	return s == saga.StepRunning || s == saga.StepWaiting || s == saga.StepInDoubt || s == saga.StepUndoing
+}
+
 // wait says what a step waits for, if it does and nobody is asked.
 func (d *dossier) wait(s saga.StepView, last map[string]journal.Record) (wait, bool) {
 	for _, e := range d.Entries {
 		if e.Path == s.Path {
 			return wait{}, false
 		}
-	}
-	switch s.Status {
-	case saga.StepRunning, saga.StepWaiting, saga.StepInDoubt, saga.StepUndoing:
-	default:
-		return wait{}, false
 	}
 	r := last[s.Path]
 	var intent saga.IntentData
@@ -84,16 +90,20 @@ func (d *dossier) wait(s saga.StepView, last map[string]journal.Record) (wait, b
 }
 
 // lastIntents are the last intents and outcomes of steps, from the journal's end.
-func (d *dossier) lastIntents() map[string]journal.Record {
-	last := map[string]journal.Record{}
-	for i := len(d.Records) - 1; i >= 0; i-- {
+func (d *dossier) lastIntents(of []saga.StepView) map[string]journal.Record {
+	last := make(map[string]journal.Record, len(of))
+	wanted := make(map[string]bool, len(of))
+	for _, s := range of {
+		wanted[s.Path] = true
+	}
+	for i := len(d.Records) - 1; i >= 0 && len(wanted) > 0; i-- {
 		r := d.Records[i]
 		if r.Kind != journal.Intent && r.Kind != journal.Outcome {
 			continue
 		}
-		step, _ := saga.SplitQuery(r.Path)
-		if _, ok := last[step]; !ok {
+		if step, _ := saga.SplitQuery(r.Path); wanted[step] {
 			last[step] = r
+			delete(wanted, step)
 		}
 	}
 	return last

@@ -1,63 +1,81 @@
 package ui
 
 import (
+	"slices"
 	"sync"
 
 	"recourse/journal"
+	"recourse/saga"
 )
 
 // Bounds of a shelf.
 const (
-	shelved      = 8        // journals
+	shelved      = 8        // sagas
 	shelvedFrom  = 500      // records: shorter ones are read again as fast
-	shelvedUntil = 30000    // records: longer ones would take much memory
-	shelvedBytes = 16 << 20 // of their data, likewise
+	shelvedBytes = 32 << 20 // of all their records' data: in memory they take some four times as much
 )
 
-// shelf keeps the records of a few long journals that were read last: records never change, so that the next picture of the
-// same saga needs only those that came since. It is asked only for what the API has just let the reader see.
+// shelf keeps a few sagas of long journals that were read last: records never change, so that the next picture of the same
+// saga needs only those that came since.
 type shelf struct {
-	mu    sync.Mutex
-	order []string // of ids, the last used at the end
-	byID  map[string][]journal.Record
+	mu   sync.Mutex
+	kept []*followed // the last used at the end
 }
 
-// take returns what is kept of a saga's journal from its beginning; nil for nothing. It is not to be changed.
-func (s *shelf) take(id string) []journal.Record {
+// followed is a saga as far as its journal was read. Who has taken it has it alone until it is given back.
+type followed struct {
+	id    string
+	shelf *shelf
+	room  int // that the shelf knows of; guarded by the shelf
+
+	mu      sync.Mutex
+	records []journal.Record
+	bytes   int           // of their data
+	machine *saga.Machine // as far as they were followed; nil: they were not, or cannot be
+	log     saga.StepLog
+}
+
+// take returns what is kept of a saga, which may be nothing, once nobody else has it.
+func (s *shelf) take(id string) *followed {
+	s.mu.Lock()
+	k := &followed{id: id, shelf: s}
+	if i := slices.IndexFunc(s.kept, func(k *followed) bool { return k.id == id }); i >= 0 {
+		k = s.kept[i]
+	}
+	s.mu.Unlock()
+	k.mu.Lock()
+	return k
+}
+
+// give gives it back, to be kept if that spares enough.
+func (k *followed) give() {
+	defer k.mu.Unlock()
+	s := k.shelf
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.byID[id]
-}
-
-// keep keeps a saga's journal, as far as it was read.
-func (s *shelf) keep(id string, records []journal.Record) {
-	if len(records) < shelvedFrom || len(records) > shelvedUntil {
+	s.kept = slices.DeleteFunc(s.kept, func(o *followed) bool { return o.id == k.id })
+	if k.machine == nil || len(k.records) < shelvedFrom || k.bytes > shelvedBytes {
 		return
 	}
-	size := 0
+	k.room = k.bytes
+	s.kept = append(s.kept, k)
+	all := 0
+	for _, o := range s.kept {
+		all += o.room
+	}
+	for len(s.kept) > shelved || all > shelvedBytes {
+		all -= s.kept[0].room
+		s.kept = slices.Delete(s.kept, 0, 1)
+	}
+}
+
+// add takes in what the journal has grown by.
+func (k *followed) add(records []journal.Record) {
 	for i := range records {
-		if size += len(records[i].Data); size > shelvedBytes {
-			return
-		}
+		k.bytes += len(records[i].Data)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.byID == nil {
-		s.byID = make(map[string][]journal.Record)
-	}
-	if len(records) < len(s.byID[id]) { // another reader was later
-		return
-	}
-	s.byID[id] = records[:len(records):len(records)] // what is appended to it goes elsewhere
-	for i, other := range s.order {
-		if other == id {
-			s.order = append(s.order[:i], s.order[i+1:]...)
-			break
-		}
-	}
-	s.order = append(s.order, id)
-	if len(s.order) > shelved {
-		delete(s.byID, s.order[0])
-		s.order = s.order[1:]
-	}
+	k.records = append(k.records, records...)
 }
+
+// forget begins anew.
+func (k *followed) forget() { k.records, k.bytes, k.machine, k.log = nil, 0, nil, saga.StepLog{} }

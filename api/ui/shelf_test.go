@@ -1,48 +1,206 @@
 package ui
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/journal"
+	"recourse/journal/memory"
+	"recourse/saga"
 )
 
 func TestShelf(t *testing.T) {
 	var s shelf
-	long := make([]journal.Record, 2*shelvedFrom)
-	s.keep("short", long[:shelvedFrom-1])
-	s.keep("huge", make([]journal.Record, shelvedUntil+1))
-	heavy := make([]journal.Record, shelvedFrom)
-	heavy[0].Data, heavy[1].Data = make([]byte, shelvedBytes), make([]byte, 1)
-	s.keep("heavy", heavy)
-	if s.take("short") != nil || s.take("huge") != nil || s.take("heavy") != nil {
-		t.Error("it keeps what is too short or too long")
+	put := func(id string, records, bytes int) {
+		k := s.take(id)
+		k.records, k.bytes, k.machine = make([]journal.Record, records), bytes, &saga.Machine{}
+		k.give()
 	}
-	s.keep("a", long)
-	s.keep("a", long[:shelvedFrom]) // of an earlier reader
-	got := s.take("a")
-	if len(got) != len(long) || cap(got) != len(got) {
-		t.Errorf("%d records, room for %d", len(got), cap(got))
+	ids := func() (list []string) {
+		for _, k := range s.kept {
+			list = append(list, k.id)
+		}
+		return list
 	}
-	for i := range shelved - 1 {
-		s.keep(fmt.Sprint(i), long)
+	want := func(why string, list ...string) {
+		t.Helper()
+		if got := ids(); !slices.Equal(got, list) {
+			t.Errorf("%s: it keeps %v, want %v", why, got, list)
+		}
 	}
-	s.keep("a", long) // used again
-	s.keep("one more", long)
-	if s.take("a") == nil || s.take("0") != nil || len(s.byID) != shelved || len(s.order) != shelved {
-		t.Errorf("it keeps %v", s.order)
+	put("short", shelvedFrom-1, 1)
+	put("heavy", shelvedFrom, shelvedBytes+1)
+	s.take("unread").give()
+	want("too short, too long, not followed")
+	put("a", shelvedFrom, shelvedBytes/2)
+	put("b", shelvedFrom, shelvedBytes/2)
+	s.take("a").give()
+	want("the last used at the end", "b", "a")
+	put("c", shelvedFrom, 1)
+	want("no room for three", "a", "c")
+	put("a", shelvedFrom, shelvedBytes)
+	want("nor for two", "a")
+	for i := range shelved + 1 {
+		put(fmt.Sprint(i), shelvedFrom, 1)
 	}
+	if len(s.kept) != shelved || slices.Contains(ids(), "a") || slices.Contains(ids(), "0") {
+		t.Errorf("it keeps %v", ids())
+	}
+	k := s.take("1")
+	k.forget()
+	k.give()
+	if slices.Contains(ids(), "1") {
+		t.Error("it keeps what was forgotten")
+	}
+	put("shared", shelvedFrom, 1)
 	var all sync.WaitGroup
-	for i := range 3 {
+	for range 4 {
 		all.Go(func() {
 			for range 100 {
-				s.keep(fmt.Sprint(i+1), append(s.take("a"), journal.Record{Seq: int64(i)}))
+				k := s.take("shared")
+				k.add(make([]journal.Record, 1))
+				k.give()
 			}
 		})
 	}
 	all.Wait()
-	if n := len(s.take("a")); n != len(long) {
-		t.Errorf("%d records", n)
+	if k := s.take("shared"); len(k.records) != shelvedFrom+400 {
+		t.Errorf("%d records", len(k.records))
 	}
+}
+
+// tallied is a store that counts the records that are read of it, and may have other hashes than it had.
+type tallied struct {
+	journal.Store
+	read    atomic.Int64
+	another atomic.Bool
+}
+
+func (c *tallied) Records(ctx context.Context, id uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	records, err := c.Store.Records(ctx, id, after, limit)
+	c.read.Add(int64(len(records)))
+	if c.another.Load() {
+		records = slices.Clone(records)
+		for i := range records {
+			records[i].Hash = []byte("another")
+		}
+	}
+	return records, err
+}
+
+const longSaga = "saga: long\nsteps:\n  - id: each\n    foreach: ${[" + "1,2,3,4,5,6,7,8,9,10" + "]}\n    steps:\n      - id: inner\n        foreach: ${[" + "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30" +
+	"]}\n        steps: [{id: make, set: \"${item}\"}]\n  - {id: told, signal: go}\n  - {id: last, set: 1}\n"
+
+// The next picture of a long saga reads what is new, and is the picture that is drawn of all of it.
+func TestLongSagaGrows(t *testing.T) {
+	store := &tallied{Store: memory.New(memory.Config{})}
+	x := newSiteOn(t, store)
+	x.publish(longSaga)
+	id := x.start("long", `null`)
+	x.until("it waits", func() bool { v := x.saga(id); return v.Status == saga.Waiting && v.Seq > shelvedFrom })
+	at := "/sagas/" + id
+	reads := func() int64 {
+		before := store.read.Load()
+		x.page(at).want(200).has("told")
+		return store.read.Load() - before
+	}
+	if n := reads(); n < shelvedFrom {
+		t.Errorf("the first picture reads %d records", n)
+	}
+	if n := reads(); n > 20 {
+		t.Errorf("the next picture reads %d records", n)
+	}
+	x.rest("POST", "/v1/sagas/"+id+"/signals/other", "1")
+	x.rest("POST", "/v1/sagas/"+id+"/pause", `{"reason": "for a look"}`).want(202)
+	x.page(at).want(200).has("for a look", "Resume…", "s-paused").lacks("Pause…")
+	x.rest("POST", "/v1/sagas/"+id+"/resume", `{}`).want(202)
+	x.rest("POST", "/v1/sagas/"+id+"/signals/go", "1").want(202)
+	x.becomes(id, saga.Succeeded)
+	grown := x.page(at+"?step=last").want(200).has("s-succeeded", "277 more steps, all well", "340 records left out").body
+	store.another.Store(true)
+	if n := reads(); n < shelvedFrom {
+		t.Errorf("of another journal it reads %d records", n)
+	}
+	if whole := x.page(at + "?step=last").want(200).body; ageless(whole) != ageless(grown) {
+		t.Errorf("drawn from its beginning it is another picture:\n%s\n%s", grown, whole)
+	}
+}
+
+// ageless is a page without the lines that have ages in them.
+func ageless(page string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(page, "\n"), func(l string) bool { return strings.Contains(l, "ago") }), "\n")
+}
+
+func TestPartly(t *testing.T) {
+	list := make([]string, listBegin+listEnd+2)
+	for i := range list {
+		list[i] = fmt.Sprint("s", i+1)
+	}
+	got := partly(list)
+	if len(got) != listBegin+1+listEnd || got[listBegin] != (listed{More: 2}) || got[0] != (listed{N: 1, Text: "s1"}) || got[listBegin+1] != (listed{N: listBegin + 3, Text: fmt.Sprint("s", listBegin+3)}) {
+		t.Errorf("it shows %+v", got)
+	}
+	if got := partly(list[:listBegin+listEnd+1]); len(got) != listBegin+listEnd+1 {
+		t.Errorf("one line less for a fold: %+v", got)
+	}
+}
+
+// A cancel of a saga that has done much names the first and the last steps that would be undone, and what remains is named in part.
+func TestMuchToUndo(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: much\nsteps:\n  - id: each\n    foreach: ${[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,68,69,70]}\n    steps:\n" +
+		"      - {id: make, http: \"POST ${vars.things}\", body: {name: t}, compensate: {http: \"DELETE ${vars.things}/${output.id}\"}}\n  - {id: told, signal: go}\n")
+	id := x.start("much", `null`)
+	x.becomes(id, saga.Waiting)
+	at := "/sagas/" + id
+	a := x.page(at).want(200).has("70 steps are undone", `<li value="1"><code>each[69].make</code></li>`, "… 10 more …", `<li value="70"><code>each[0].make</code></li>`).lacks("<code>each[25].make</code></li>")
+	x.post(at+"/order/cancel", append(a.hidden(at+"/order/cancel"), "mode", "stop")...).want(303)
+	x.becomes(id, saga.Failed)
+	x.page(at).want(200).has("What remains", "and 10 more", `<code>each[0].make</code></a>`)
+}
+
+// A journal is read as it comes, in whatever pieces, and what is no record is an error.
+func TestLines(t *testing.T) {
+	line := `{"seq":1,"at":"2026-01-02T03:04:05.000Z","kind":"started","node":"n","data":{"a":1},"hash":"ab"}` + "\n"
+	w := &lines{buffer: buffer{status: 200}}
+	for _, part := range []string{line[:10], line[10:] + line, line} {
+		if _, err := w.Write([]byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(w.records) != 3 || string(w.records[1].Data) != `{"a":1}` || w.err != nil {
+		t.Errorf("it reads %+v, %v", w.records, w.err)
+	}
+	if _, err := w.Write([]byte(`{"type":"urn:recourse:problem:internal","status":500}` + "\n")); err == nil || w.err == nil {
+		t.Error("it takes a problem for a record")
+	}
+	w = &lines{buffer: buffer{status: 404}}
+	if _, err := w.Write([]byte(`{"title":"gone"}` + "\n")); err != nil || len(w.records) > 0 || problemOf(&w.buffer).Title != "gone" {
+		t.Errorf("a problem: %+v, %v", w, err)
+	}
+}
+
+// Several readers see the same saga while it grows.
+func TestLongSagaOfMany(t *testing.T) {
+	x := newSite(t)
+	x.publish(longSaga)
+	id := x.start("long", `null`)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 10 {
+				if a := x.page("/sagas/" + id); a.status != 200 {
+					t.Errorf("status %d: %s", a.status, a.body)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -91,7 +91,7 @@ func TestTimelines(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := storytest.Play(t, drawn, tt.script)
-			steps, err := saga.Steps(p.Def, p.Machine, p.Records)
+			steps, err := saga.Steps(p.Machine, p.Records)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,6 +23,7 @@ type visit struct {
 	api *client
 	who who
 
+	saga  *followed // of the saga that the page is about; nil: none is held
 	title string
 	wake  func(context.Context) // returns when the page may have changed; nil: after Config.Tick. For the live stream
 	still bool                  // the page does not change by itself
@@ -51,6 +52,12 @@ func (s *server) serve(show func(*visit) error) http.Handler {
 		if p := pictureOf(r); p != nil {
 			p.visit = v
 		}
+		defer func() {
+			if v.saga != nil { // the program has failed over it
+				v.saga.forget()
+				v.let()
+			}
+		}()
 		if err := v.run(show); err != nil {
 			v.sorry(err)
 		}
@@ -131,6 +138,7 @@ func (v *visit) renderAs(status int, name, title string, data any) error {
 	if err := sheet.ExecuteTemplate(&b, part, f); err != nil {
 		return fmt.Errorf("template %s: %w", name, err)
 	}
+	v.let() // who reads slowly keeps nobody waiting
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
 	_, _ = v.w.Write(b.Bytes())

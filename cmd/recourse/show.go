@@ -69,7 +69,7 @@ func (a *app) waiting(cl *client, v saga.View, def *saga.Definition, records []j
 	if w.add(records) != nil {
 		return // a journal of another release has been told, as far as that goes
 	}
-	views, err := saga.Steps(def, w.m, records)
+	views, err := saga.Steps(w.m, records)
 	if err != nil {
 		return
 	}

@@ -36,7 +36,7 @@ var marks = map[saga.StepStatus]row{
 
 // drawing is a saga as lines for so many columns.
 func drawing(w *watched, now time.Time, columns int) ([]row, error) {
-	views, err := saga.Steps(w.def, w.m, w.all)
+	views, err := saga.Steps(w.m, w.all)
 	if err != nil {
 		return nil, err
 	}

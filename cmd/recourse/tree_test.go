@@ -149,7 +149,7 @@ func TestWaits(t *testing.T) {
 				}
 				r = next
 			}
-			views, err := saga.Steps(w.def, w.m, w.all)
+			views, err := saga.Steps(w.m, w.all)
 			if err != nil {
 				t.Fatal(err)
 			}
