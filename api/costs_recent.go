@@ -12,6 +12,9 @@ import (
 // costsViews are what sagas have cost, in several groupings.
 type costsViews map[tally.By]costsView
 
+// mostKept is how many answers are kept: what is asked with other times each time is not asked again.
+const mostKept = 100
+
 // recentCosts keeps answers for a few seconds, as a page that many look at asks the same again and again; and it has one counted at a time.
 type recentCosts struct {
 	turn chan struct{} // holds a value while somebody counts
@@ -54,6 +57,9 @@ func (r *recentCosts) views(ctx context.Context, query string, now func() time.T
 	at := now()
 	keep = max(keep, 4*at.Sub(began))
 	maps.DeleteFunc(r.kept, func(_ string, k keptCosts) bool { return !at.Before(k.until) })
+	if len(r.kept) >= mostKept {
+		clear(r.kept)
+	}
 	r.kept[query] = keptCosts{v, at.Add(keep)}
 	return v, nil
 }

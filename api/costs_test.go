@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -147,6 +148,22 @@ func TestCostsRefused(t *testing.T) {
 	}
 	for _, broken := range []string{"0000-00-00", "9999"} {
 		x.do("GET", "/v1/costs?since="+broken, "", outside).problem(400, "invalid_request")
+	}
+}
+
+// However many different questions come, few answers are kept.
+func TestCostsKept(t *testing.T) {
+	r, now := newRecentCosts(), time.Now()
+	for i := range 10 * mostKept {
+		if _, err := r.views(t.Context(), strconv.Itoa(i), func() time.Time { return now }, time.Minute, func() (costsViews, error) { return costsViews{}, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(r.kept) > mostKept {
+		t.Errorf("%d answers are kept", len(r.kept))
+	}
+	if r.find(strconv.Itoa(10*mostKept-1), now) == nil {
+		t.Error("the last one is not")
 	}
 }
 

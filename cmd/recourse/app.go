@@ -10,6 +10,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
+
+	"recourse/internal/story"
 )
 
 // Main is the program as a value: everything it gets from outside is here.
@@ -98,7 +100,9 @@ func (a *app) report(err error) int {
 	}
 	code := codeOf(err)
 	if text := err.Error(); text != "" {
-		fmt.Fprintln(a.Stderr, "recourse: "+text)
+		for line := range strings.Lines("recourse: " + text) {
+			fmt.Fprintln(a.Stderr, story.Harmless(strings.TrimSuffix(line, "\n")))
+		}
 	}
 	return code
 }

@@ -113,13 +113,13 @@ func (a *app) planned(p saga.Plan) {
 			a.printf("      output %s\n", story.Short(string(s.Output), 120))
 		}
 		if s.Note != "" {
-			a.printf("      note: %s\n", s.Note)
+			a.printf("      note: %s\n", story.Harmless(s.Note))
 		}
 		if s.Undo != nil {
 			a.printf("      undo:\n")
 			a.request(s.Undo.Request, s.Undo.Key)
 			if s.Undo.Note != "" {
-				a.printf("      note: %s\n", s.Undo.Note)
+				a.printf("      note: %s\n", story.Harmless(s.Undo.Note))
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func (a *app) planned(p saga.Plan) {
 	}
 	a.printf("\n")
 	for _, n := range p.Notes {
-		a.printf("Note: %s\n", n)
+		a.printf("Note: %s\n", story.Harmless(n))
 	}
 	a.printf("Nothing was sent. Keys are examples: a saga's keys follow from its id.\n")
 }
@@ -173,7 +173,7 @@ func (a *app) request(r *saga.Request, key string) {
 	}
 	a.printf("      %s %s\n", r.Method, r.URL)
 	if len(r.Body) > 0 {
-		a.printf("      %s\n", r.Body)
+		a.printf("      %s\n", story.Harmless(string(r.Body)))
 	}
 	if key != "" {
 		a.printf("      key %s\n", key)

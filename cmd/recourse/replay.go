@@ -6,6 +6,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/story"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -87,7 +88,7 @@ func (c *replayCmd) Run(a *app) error {
 	}
 	a.printf("\nStatus after record %d: %s\n", m.Seq(), a.status(m.Status()))
 	for _, d := range m.Decide() {
-		a.printf("Next: %s\n", decision(d))
+		a.printf("Next: %s\n", story.Harmless(decision(d)))
 	}
 	for _, o := range m.Open() {
 		a.printf("Under way: attempt %d of %s (%s)\n", o.Number, o.Path, o.Way)

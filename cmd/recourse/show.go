@@ -79,7 +79,7 @@ func (a *app) waiting(cl *client, v saga.View, def *saga.Definition, records []j
 	}
 	for _, s := range views {
 		if wait, ok := waits[s.Path]; ok {
-			a.printf("%s %s\n", s.Path, wait.text(now))
+			a.printf("%s %s\n", s.Path, story.Harmless(wait.text(now)))
 		}
 	}
 	if len(waits) == 0 && v.Status == saga.Waiting && v.Parent != "" {

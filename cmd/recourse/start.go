@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"recourse/internal/story"
 	"recourse/saga"
 )
 
@@ -63,7 +64,7 @@ func (c *startCmd) Run(a *app) error {
 	} else {
 		why := ""
 		if v.Reason != nil {
-			why = ": " + v.Reason.Title
+			why = ": " + story.Harmless(v.Reason.Title)
 		}
 		a.printf("%s  %s%s\n", v.ID, a.status(v.Status), why)
 	}

@@ -43,9 +43,9 @@ func Paint(text string, t Tone, colour bool) string {
 
 // Format writes the line with steps' names padded to width.
 func (l Line) Format(width int, colour bool) string {
-	text := l.Text
+	text := Harmless(l.Text)
 	if l.Path != "" {
-		text = fmt.Sprintf("%-*s  %s", width, l.Path, l.Text)
+		text = fmt.Sprintf("%-*s  %s", width, Harmless(l.Path), text)
 	}
 	return fmt.Sprintf("%10s  %s", offset(l.At), Paint(strings.TrimRight(l.Mark+" "+text, " "), l.Tone, colour))
 }

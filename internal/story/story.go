@@ -210,10 +210,18 @@ func Short(s string, limit int) string {
 			out[limit-1] = '…'
 			break
 		}
-		if c < 0x20 || c >= 0x7f && c < 0xa0 {
-			c = ' '
-		}
-		out = append(out, c)
+		out = append(out, harmless(c))
 	}
 	return string(out)
+}
+
+// Harmless makes a text one line that a terminal only shows: services and clients have written parts of it.
+func Harmless(s string) string { return strings.Map(harmless, s) }
+
+// harmless is a space for what a terminal acts on: controls, those of C1 too.
+func harmless(c rune) rune {
+	if c < 0x20 || c >= 0x7f && c < 0xa0 {
+		return ' '
+	}
+	return c
 }

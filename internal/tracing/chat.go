@@ -57,7 +57,7 @@ func (a *attempt) chat(out *span, r request) {
 	out.attrs = text(text(out.attrs, "gen_ai.response.id", got.ID), "gen_ai.response.model", got.Model)
 	var ends []string
 	for _, c := range got.Choices {
-		if c.FinishReason != "" {
+		if c.FinishReason != "" && len(ends) < maxList {
 			ends = append(ends, c.FinishReason)
 		}
 	}

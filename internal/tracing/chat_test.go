@@ -1,11 +1,16 @@
 package tracing_test
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	"recourse/examples/llmstub"
 	"recourse/journal"
@@ -65,5 +70,33 @@ func TestChat(t *testing.T) {
 	defer mu.Unlock()
 	if sent := []string{trace.At(trace.Attempt("it", journal.Do, 0, 1)), trace.At(trace.Attempt("it", journal.Do, 0, 2))}; !slices.Equal(sent, parents) {
 		t.Errorf("the provider got the traceparents %q, want %q", parents, sent)
+	}
+}
+
+// What a provider, or a client, has written at length does not make spans so large that a collector refuses them.
+func TestLongTexts(t *testing.T) {
+	long := strings.Repeat("é", 50_000)
+	choice := map[string]any{"finish_reason": long, "message": map[string]string{"content": "yes"}}
+	body, err := json.Marshal(map[string]any{"id": long, "model": long, "choices": slices.Repeat([]any{choice}, 30), "usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body)
+	}))
+	t.Cleanup(provider.Close)
+	c := newReceiver(t)
+	r := newRig(t, llm.Config{Providers: []llm.Provider{{Name: "local", BaseURL: provider.URL + "/v1"}}},
+		"saga: ask\nsteps:\n  - {id: it, llm: {model: m-1, prompt: Say something, max_tokens: 50}}\n  - {id: no, fail: '${input}'}\n")
+	id := r.node(c).start("ask", `"`+long+`"`, "")
+	spans := c.await(t, id)
+	if d := cmp.Diff("ask (compensating)\n  it\n    chat m-1\n  no failed !\n", tree(spans, "error.type")); d != "" {
+		t.Error(d)
+	}
+	for _, s := range spans {
+		if n := proto.Size(s); n > 200_000 {
+			t.Errorf("the span %s has %d bytes", s.Name, n)
+		}
 	}
 }

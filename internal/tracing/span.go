@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -49,6 +50,20 @@ func add(list *[]note, n note) {
 	}
 }
 
+// Bounds of what services have written, in bytes of a text and in texts of a list: a collector refuses a request that is too large, with all spans in it.
+const (
+	maxText = 4 << 10
+	maxList = 16
+)
+
+// short cuts a text to maxText.
+func short(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "")
+}
+
 // text is an attribute, none if the text is empty.
 func text(attrs []attribute.KeyValue, key, value string) []attribute.KeyValue {
 	if value == "" {
@@ -65,7 +80,11 @@ type builder struct {
 
 func newBuilder(r Resource) *builder {
 	b := &builder{}
-	p := sdk.NewTracerProvider(sdk.WithSampler(sdk.AlwaysSample()), sdk.WithIDGenerator(given{}), sdk.WithSpanProcessor(b), sdk.WithResource(r.resource()))
+	limits := sdk.NewSpanLimits() // with what OTEL_ variables say
+	if limits.AttributeValueLengthLimit < 0 {
+		limits.AttributeValueLengthLimit = maxText
+	}
+	p := sdk.NewTracerProvider(sdk.WithRawSpanLimits(limits), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithIDGenerator(given{}), sdk.WithSpanProcessor(b), sdk.WithResource(r.resource()))
 	b.tracer = p.Tracer("recourse")
 	return b
 }
@@ -83,7 +102,7 @@ func (b *builder) add(s span) {
 		out.AddEvent(n.name, trace.WithTimestamp(n.at), trace.WithAttributes(n.attrs...))
 	}
 	if s.failed {
-		out.SetStatus(codes.Error, s.why)
+		out.SetStatus(codes.Error, short(s.why))
 	}
 	out.End(trace.WithTimestamp(s.end))
 }

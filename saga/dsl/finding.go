@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,17 +11,23 @@ import (
 	"recourse/saga"
 )
 
+// maxFindings bounds what is said of a value that breaks a schema: services and clients may send hundreds of thousands of fields.
+const maxFindings = 100
+
 // findings flattens what the validator says to its leaves.
 func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
 	if _, alternatives := e.ErrorKind.(*kind.AnyOf); len(e.Causes) > 0 && !alternatives {
 		for _, c := range e.Causes {
+			if len(*list) >= maxFindings {
+				return
+			}
 			s.findings(c, list)
 		}
 		return
 	}
 	at := pointer(e.InstanceLocation)
 	add := func(at, code, detail string) {
-		*list = append(*list, saga.Finding{Pointer: at, Code: code, Detail: clip(detail, 300)})
+		*list = append(*list, saga.Finding{Pointer: clip(at, 300), Code: code, Detail: clip(detail, 300)})
 	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
@@ -29,7 +36,8 @@ func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
 		}
 	case *kind.AdditionalProperties:
 		names := s.properties(e.SchemaURL)
-		for _, name := range k.Properties {
+		slices.Sort(k.Properties)
+		for _, name := range k.Properties[:min(len(k.Properties), max(maxFindings-len(*list), 0))] {
 			add(at+"/"+escapeToken(name), "unknown_field", "there is no field "+strconv.Quote(clip(name, 60))+Suggest(name, names))
 		}
 	default:

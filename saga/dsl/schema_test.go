@@ -2,7 +2,11 @@ package dsl_test
 
 import (
 	"encoding/json"
+<<<<<<< HEAD
 	"runtime"
+=======
+	"fmt"
+>>>>>>> b80188df9754cd4a94b2eb341a2a0b4ea1e7d239
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +29,32 @@ func value(tb testing.TB, text string) any {
 		tb.Fatal(err)
 	}
 	return v
+}
+
+// However much is wrong with a value, and however long the names in it are, what is said of it is not long.
+func TestApplyMuch(t *testing.T) {
+	def, errs := dsl.Parse("x", []byte("saga: x\ninput: {list: '[integer]?'}\nsteps: [{id: a, set: 1}]\n"), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	fields := make(map[string]any)
+	for i := range 5000 {
+		fields[fmt.Sprintf("f%04d", i)] = true
+	}
+	for name, v := range map[string]any{
+		"fields": fields,
+		"a name": map[string]any{strings.Repeat("é/~", 100_000): true},
+		"items":  value(t, `{"list":[`+strings.Repeat(`"x",`, 5000)+`"x"]}`),
+	} {
+		_, list := def.Input.Apply(v)
+		doc, err := json.Marshal(list)
+		if err != nil || len(list) == 0 || len(list) > 100 || len(doc) > 100_000 {
+			t.Errorf("%s: %d findings of %d bytes, %v", name, len(list), len(doc), err)
+		}
+		if name == "fields" && list[99].Pointer != "/f0099" {
+			t.Errorf("the last one is of %s", list[99].Pointer)
+		}
+	}
 }
 
 func TestApply(t *testing.T) {

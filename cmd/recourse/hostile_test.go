@@ -1,0 +1,69 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"recourse/examples/world"
+	"recourse/saga"
+)
+
+// hostileText clears a terminal, and sets its title; C1 controls do the same without ESC.
+const hostileText = `\u001b[2J\u001b]0;owned\u0007\r\u009b2J\u0085`
+
+// What services and clients have written does nothing to a terminal, whichever command shows it.
+func TestHostileText(t *testing.T) {
+	w, vars := worldFor(t)
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	def := file(t, "hostile.yaml", `saga: hostile
+input: {text: string, ask: boolean = false, out: boolean = false}
+steps:
+  - {id: book, http: 'POST ${vars.air}/bookings', body: {route: '${input.text}', n: 1}, in_doubt: ask, output: '${input.text}'}
+  - {id: ok, approval: {title: 'Is ${input.text} right?', show: {text: '${input.text}'}, approvers: ['${input.text}']}, when: input.ask}
+  - {id: no, fail: 'nobody lives at ${input.text}', when: '!input.out'}
+output: ${input.text}
+`)
+	ok(t, s.env, "definitions", "apply", def)
+	check := func(want int, args ...string) result {
+		t.Helper()
+		r := run(t, s.env, args...)
+		if r.code != want {
+			t.Errorf("recourse %s: exit %d, not %d\n%s%s", strings.Join(args, " "), r.code, want, r.out, r.errOut)
+		}
+		if i := strings.IndexFunc(r.out+r.errOut, func(c rune) bool { return unicode.IsControl(c) && c != '\n' }); i >= 0 {
+			t.Errorf("recourse %s: %q", strings.Join(args[:1], " "), (r.out + r.errOut)[max(i-100, 0):min(i+100, len(r.out+r.errOut))])
+		}
+		return r
+	}
+	input := `{"text":"` + hostileText + `"`
+	failed := strings.Fields(check(exitFailed, "start", "hostile", "--input", input+"}", "--wait", "10s").out)[0]
+	check(exitOK, "start", "hostile", "--input", input+`,"out":true}`, "--wait", "10s")
+	asks := strings.Fields(check(exitOK, "start", "hostile", "--input", input+`,"ask":true}`).out)[0]
+	waitFor(t, s, asks, saga.Waiting)
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/air"}, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
+		t.Fatal(err)
+	}
+	doubtful := strings.Fields(check(exitOK, "start", "hostile", "--input", input+`}`).out)[0]
+	waitFor(t, s, doubtful, saga.Stuck)
+	exported := file(t, "export.ndjson", ok(t, s.env, "journal", failed, "-o", "json"))
+	for _, args := range [][]string{
+		{"list"}, {"inbox"}, {"inbox", "--saga", asks}, {"show", failed}, {"show", failed, "--steps"}, {"show", asks}, {"journal", failed}, {"journal", failed, "--follow"},
+		{"replay", exported, "--definition", def}, {"verify", exported, "--definitions", def},
+	} {
+		check(exitOK, args...)
+	}
+	reason := "\x1b[2J\u009b2J"
+	check(exitOK, "cancel", asks, "--reason", reason)
+	check(exitOK, "resolve", doubtful, "book", "--outcome", "failed", "--reason", reason)
+	waitFor(t, s, asks, saga.Failed)
+	waitFor(t, s, doubtful, saga.Compensated)
+	for _, args := range [][]string{{"show", asks}, {"show", doubtful}, {"journal", doubtful}, {"list"}} {
+		check(exitOK, args...)
+	}
+	check(exitUsage, "start", "hostile", "--input", `{"text":1,"`+hostileText+`":1}`)
+	s.env = vars
+	check(exitOK, "plan", def, "--input", input+"}")
+	check(exitFailed, "run", "--egress-allow", "127.0.0.1", def, "--input", input+"}")
+}
