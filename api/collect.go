@@ -24,7 +24,7 @@ var (
 	descEvents  = prometheus.NewDesc("recourse_outbox_events", "Events that wait to be delivered, by sink.", []string{"sink"}, nil)
 	descBehind  = prometheus.NewDesc("recourse_outbox_oldest_seconds", "How long the oldest event of a sink has waited.", []string{"sink"}, nil)
 	descNodes   = prometheus.NewDesc("recourse_nodes", "Nodes whose leases hold.", nil, nil)
-	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape.", nil, nil)
+	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape and takes writes.", nil, nil)
 )
 
 // storeCollector counts sagas when it is asked.
@@ -50,7 +50,11 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- gauge(descUp, 0)
 		return
 	}
-	ch <- gauge(descUp, 1)
+	up := 1.0
+	if k.store.Ping(ctx) != nil { // it can be read, but a full disk or a standby takes no writes
+		up = 0
+	}
+	ch <- gauge(descUp, up)
 	for _, status := range statuses {
 		ch <- gauge(descSagas, float64(st.ByStatus[status]), status)
 	}
