@@ -45,13 +45,15 @@ func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	pinged := make(chan error, 1) // beside the counts, so that slow ones do not use up its time
+	go func() { pinged <- k.store.Ping(ctx) }()
 	st, err := k.store.Stats(ctx)
 	if err != nil {
 		ch <- gauge(descUp, 0)
 		return
 	}
 	up := 1.0
-	if k.store.Ping(ctx) != nil { // it can be read, but a full disk or a standby takes no writes
+	if <-pinged != nil { // it can be read, but a full disk or a standby takes no writes
 		up = 0
 	}
 	ch <- gauge(descUp, up)
