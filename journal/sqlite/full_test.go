@@ -76,8 +76,23 @@ func TestPingCommits(t *testing.T) {
 	if err := s.Ping(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if commits() == before {
+	after := commits()
+	if after == before {
 		t.Error("nothing was committed")
+	}
+	s.pingEvery = time.Hour
+	if err := s.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if commits() != after {
+		t.Error("a ping soon after another was committed")
+	}
+	s.pingEvery = 0
+	if err := s.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if commits() == after {
+		t.Error("a later ping was not committed")
 	}
 	if nodes, err := s.Nodes(ctx); err != nil || len(nodes) != 0 {
 		t.Errorf("nodes: %v, %v", nodes, err)
