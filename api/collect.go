@@ -24,7 +24,7 @@ var (
 	descEvents  = prometheus.NewDesc("recourse_outbox_events", "Events that wait to be delivered, by sink.", []string{"sink"}, nil)
 	descBehind  = prometheus.NewDesc("recourse_outbox_oldest_seconds", "How long the oldest event of a sink has waited.", []string{"sink"}, nil)
 	descNodes   = prometheus.NewDesc("recourse_nodes", "Nodes whose leases hold.", nil, nil)
-	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape.", nil, nil)
+	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape and takes writes.", nil, nil)
 )
 
 // storeCollector counts sagas when it is asked.
@@ -45,12 +45,18 @@ func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	pinged := make(chan error, 1) // beside the counts, so that slow ones do not use up its time
+	go func() { pinged <- k.store.Ping(ctx) }()
 	st, err := k.store.Stats(ctx)
 	if err != nil {
 		ch <- gauge(descUp, 0)
 		return
 	}
-	ch <- gauge(descUp, 1)
+	up := 1.0
+	if <-pinged != nil { // it can be read, but a full disk or a standby takes no writes
+		up = 0
+	}
+	ch <- gauge(descUp, up)
 	for _, status := range statuses {
 		ch <- gauge(descSagas, float64(st.ByStatus[status]), status)
 	}

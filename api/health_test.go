@@ -57,6 +57,22 @@ func TestServerFaults(t *testing.T) {
 	}
 }
 
+// unwritable is a store that is read, but takes no writes.
+type unwritable struct{ journal.Store }
+
+func (unwritable) Ping(context.Context) error { return errBroken }
+
+// A database that takes no writes is not up, whoever tries to commit or not; what can be read of it is shown all the same.
+func TestMetricsOfAnUnwritableStore(t *testing.T) {
+	x := newFixture(t, func(c *Config) { c.Store = unwritable{c.Store} })
+	a := x.do("GET", "/metrics", "").want(200)
+	for _, want := range []string{"recourse_store_up 0", `recourse_sagas{status="running"} 0`, "recourse_nodes 1"} {
+		if !strings.Contains(string(a.Body), want) {
+			t.Errorf("metrics do not have %s", want)
+		}
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	x := newFixture(t)
 	v, _ := doubtful(x)

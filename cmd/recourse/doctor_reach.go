@@ -7,6 +7,7 @@ import (
 	"net"
 	nethttp "net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"recourse/saga/kinds/http"
@@ -121,7 +122,7 @@ func (d *doctor) server(ctx context.Context) {
 	}
 	d.ok("nodes", "%s", count(len(st.Nodes), "node"))
 	if st.Quarantined > 0 {
-		d.warn("nodes", fmt.Sprintf("%d sagas make no progress and are not tried any more", st.Quarantined), "see `recourse inbox --kind stuck`")
+		d.warn("nodes", "sagas make no progress and are not tried any more: "+strconv.FormatInt(st.Quarantined, 10), "see `recourse inbox --kind stuck`")
 	}
 }
 

@@ -78,6 +78,6 @@ func (c *migrateDownCmd) Run(a *app) error {
 	if err := a.during("undoing "+count(c.Steps, "step"), func() error { return migrations.Down(a.ctx, d, c.Steps) }); err != nil {
 		return fmt.Errorf("migrate down: %w", databaseError(c.Database, err))
 	}
-	a.printf("%d steps undone\n", c.Steps)
+	a.printf("%s undone\n", count(c.Steps, "step"))
 	return nil
 }

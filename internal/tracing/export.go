@@ -2,8 +2,12 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"time"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // put queues a span. It never waits: what does not fit is dropped.
@@ -56,7 +60,7 @@ func (t *Tracer) take(s source) {
 	}
 }
 
-// export sends the batch. The exporter repeats what may be repeated, within the patience; then the batch is dropped.
+// export sends the batch, repeatedly within the patience if need be; then it is dropped.
 func (t *Tracer) export() {
 	batch := t.build.batch
 	if len(batch) == 0 {
@@ -65,7 +69,7 @@ func (t *Tracer) export() {
 	t.build.batch = nil
 	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Patience)
 	defer cancel()
-	err := t.cfg.Export.ExportSpans(ctx, batch)
+	err := t.send(ctx, batch)
 	switch {
 	case err != nil && !t.failing:
 		t.log.Warn("spans could not be exported, and are dropped: look at the collector, and at --otlp-endpoint", "spans", len(batch), "error", err)
@@ -78,6 +82,30 @@ func (t *Tracer) export() {
 		return
 	}
 	t.exported.Add(int64(len(batch)))
+}
+
+// Between tries to reach a collector that is away.
+const (
+	firstPause = 250 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
+// send repeats the export while the collector cannot be reached, as when it is restarted; the exporter itself repeats only what a collector
+// that answers asks it to. Whoever stops does not wait for one that is away.
+func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := t.cfg.Export.ExportSpans(ctx, batch)
+		if away := new(url.Error); !errors.As(err, &away) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-t.quit:
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // Shutdown exports what is queued, and ends the Tracer; at ctx's end it gives up and drops the rest, and says so. It is called once, when the

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,12 +29,19 @@ type sink struct {
 	spans []sdk.ReadOnlySpan
 	hang  bool
 	fails atomic.Bool
+	away  atomic.Int32 // how many more times it cannot be reached; below 0: for good
 }
 
 func (s *sink) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if s.hang {
 		<-ctx.Done()
 		return ctx.Err()
+	}
+	if n := s.away.Load(); n != 0 {
+		if n > 0 {
+			s.away.Add(-1)
+		}
+		return fmt.Errorf("traces export: %w", &url.Error{Op: "Post", URL: "http://127.0.0.1:4318/v1/traces", Err: syscall.ECONNREFUSED})
 	}
 	if s.fails.Load() {
 		return errors.New("the collector is full")
@@ -203,6 +212,29 @@ func TestRefused(t *testing.T) {
 	}
 	if tr.Exported() == 0 || tr.Exported() != int64(len(s.spans)) {
 		t.Errorf("%d spans are exported, %d came", tr.Exported(), len(s.spans))
+	}
+}
+
+// A collector that is away for a moment gets the spans when it is back; who stops does not wait for one that stays away.
+func TestAway(t *testing.T) {
+	p := played(t)
+	s := &sink{}
+	s.away.Store(2)
+	tr := tracing.New(tracing.Config{Export: s, Every: time.Millisecond, Patience: time.Hour})
+	tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+	for tr.Exported()+tr.Dropped() == 0 {
+		<-time.After(time.Millisecond)
+	}
+	if tr.Dropped() != 0 {
+		t.Errorf("%d spans are dropped", tr.Dropped())
+	}
+	s.away.Store(-1)
+	tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+	if err := tr.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if tr.Dropped() == 0 {
+		t.Error("what nobody took is not counted")
 	}
 }
 

@@ -51,3 +51,50 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("Append once there is room = %v, %v", out, err)
 	}
 }
+
+// A ping goes all the way to the disk, where a full one shows, and leaves nothing behind.
+func TestPingCommits(t *testing.T) {
+	ctx := t.Context()
+	s, err := Open(ctx, filepath.Join(t.TempDir(), "ping.db"), Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	other, err := s.r.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	commits := func() (n int) { // changes with what others commit
+		t.Helper()
+		if err := other.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := commits()
+	if err := s.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	after := commits()
+	if after == before {
+		t.Error("nothing was committed")
+	}
+	s.pingEvery = time.Hour
+	if err := s.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if commits() != after {
+		t.Error("a ping soon after another was committed")
+	}
+	s.pingEvery = 0
+	if err := s.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if commits() == after {
+		t.Error("a later ping was not committed")
+	}
+	if nodes, err := s.Nodes(ctx); err != nil || len(nodes) != 0 {
+		t.Errorf("nodes: %v, %v", nodes, err)
+	}
+}
