@@ -124,6 +124,7 @@ func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
 		e.Detail += " Not by " + who + " has started the saga."
 	}
 	if !n.do.retryAt.IsZero() {
+		e.ExpiresAt = &Time{n.do.retryAt}
 		e.Detail += " It expires at " + n.do.retryAt.UTC().Format(journal.TimeFormat) + "."
 	}
 	e.Actions = []string{"approve", "reject"}

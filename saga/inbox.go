@@ -33,11 +33,12 @@ type Entry struct {
 	Key     string      `json:"key,omitempty"`
 	SentAt  *Time       `json:"sent_at,omitempty"`
 	Actions []string    `json:"actions"`
-	// Of an approval: what is to be decided, by whom, and the schema of the data that comes with it.
+	// Of an approval: what is to be decided, by whom, until when, and the schema of the data that comes with it.
 	Shown     json.RawMessage `json:"shown,omitempty"`
 	ShownHash string          `json:"shown_hash,omitempty"`
 	Approvers []string        `json:"approvers,omitempty"`
 	Form      json.RawMessage `json:"form,omitempty"`
+	ExpiresAt *Time           `json:"expires_at,omitempty"` // nil: not limited
 	ETag      string          `json:"etag"`
 }
 

@@ -105,7 +105,7 @@ func (d *dossier) actions(who who, was *tried) []action {
 	add("operate", d.allows(saga.Command{Do: "pause"}), action{Do: "pause", Title: "Pause", Reason: "optional",
 		Then: []string{"Nothing more is sent until somebody resumes the saga. Attempts under way end, and what they answer is kept."}, UnderWay: d.open()})
 	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
-		Then: []string{"The budget is what you write here, in place of " + d.budget() + ". What waits for money goes on."}})
+		Then: []string{"The budget is what you write here, in place of " + budgetText(d.Saga.Cost) + ". What waits for money goes on."}})
 	add("signal", !d.ended() && d.Def != nil && len(d.signals()) > 0, action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
 		Then: []string{"The step that waits for it goes on with the payload. If none waits yet, it is kept until one does."}})
 	cancel := d.turning(action{Do: "cancel", Title: "Cancel", Danger: true, Modes: true, Reason: "optional"}, false)
@@ -171,13 +171,13 @@ func (d *dossier) asksForMoney() bool {
 	return slices.ContainsFunc(d.Entries, func(e entry) bool { return e.Kind == saga.InboxBudget })
 }
 
-// budget writes the saga's budget.
-func (d *dossier) budget() string {
+// budgetText writes a saga's budget.
+func budgetText(c saga.CostView) string {
 	var limits []string
-	if b := d.Saga.Cost.Budget; b != "" {
-		limits = append(limits, strings.TrimSpace(b+" "+d.Saga.Cost.Currency))
+	if c.Budget != "" {
+		limits = append(limits, strings.TrimSpace(c.Budget+" "+c.Currency))
 	}
-	if n := d.Saga.Cost.Tokens.Budget; n > 0 {
+	if n := c.Tokens.Budget; n > 0 {
 		limits = append(limits, fmt.Sprintf("%d tokens", n))
 	}
 	if len(limits) == 0 {
@@ -208,8 +208,13 @@ func giveOrder(v *visit) error {
 			return err
 		}
 	}
-	return v.refused(do, "", &problem{Status: http.StatusConflict, Title: "The saga goes on too fast for this order",
-		Detail: "Nothing was done. What you saw holds, but each time that it was looked at the saga had gone on before the order came: pause it first, then give the order again."})
+	return v.refused(do, "", tooFast())
+}
+
+// tooFast is why an order was not given whose saga went on each time.
+func tooFast() *problem {
+	return &problem{Status: http.StatusConflict, Title: "The saga goes on too fast for this order",
+		Detail: "Nothing was done. What you saw holds, but each time that it was looked at the saga had gone on before the order came: pause it first, then give the order again."}
 }
 
 // errMoved says that the saga has gone on since it was looked at, so that an order was not carried out.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -41,6 +42,14 @@ type inboxEntry struct {
 	entryForms
 	Cost *saga.CostView // of a saga that waits for money
 	Many bool           // others of its kind and definition are on the page
+}
+
+// Seen is the budget that the reader sees: it is not raised if it is another by then.
+func (e inboxEntry) Seen() string {
+	if e.Cost == nil {
+		return ""
+	}
+	return budgetText(*e.Cost)
 }
 
 // inboxKinds are the kinds of entries, in the order of the links.
@@ -193,8 +202,7 @@ func raiseBudget(v *visit) error {
 	id := f.Get("saga")
 	v.r.URL.RawQuery = queryOf(f.Get("back"))
 	body := map[string]any{"reason": f.Get("reason"), "budget": budgetOf(f)}
-	header := http.Header{"If-Match": {`"` + f.Get("etag") + `"`}}
-	if _, err := v.api.send(http.MethodPatch, path("v1", "sagas", id), body, header, nil); err != nil {
+	if err := v.raise(id, f.Get("seen"), body); err != nil {
 		var p *problem
 		if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
 			return err
@@ -203,6 +211,26 @@ func raiseBudget(v *visit) error {
 		return v.inbox(p.Status, &tried{Do: "budget", Typed: f, Problem: p})
 	}
 	return v.done("/inbox?"+v.r.URL.RawQuery, "The budget of saga "+short(id)+" is raised: it goes on.")
+}
+
+// raise changes a saga's budget if it is what the reader has seen, whatever else goes on in the saga.
+func (v *visit) raise(id, seen string, body any) error {
+	at := path("v1", "sagas", id)
+	for range orderTries {
+		var view saga.View
+		if _, err := v.api.get(at, &view); err != nil {
+			return err
+		}
+		if budgetText(view.Cost) != seen {
+			return &problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you looked", Detail: "Nothing was done. This is how it stands now: look again, then decide."}
+		}
+		_, err := v.api.send(http.MethodPatch, at, body, http.Header{"If-Match": {fmt.Sprintf(`"%d"`, view.Seq)}}, nil)
+		var p *problem
+		if !errors.As(err, &p) || p.Status != http.StatusPreconditionFailed {
+			return err
+		}
+	}
+	return tooFast()
 }
 
 // queryOf is the query of an address of the inbox, to come back to.

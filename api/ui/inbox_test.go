@@ -11,6 +11,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/api"
 	"recourse/examples/world"
 	"recourse/idempotency"
 	"recourse/journal"
@@ -136,8 +137,41 @@ func TestInboxBudgetRefused(t *testing.T) {
 	x.post("/inbox/budget", append(form, "reason", "x")...).want(409).has(`<details class="action" id="raise-`, " open>", "the budget needs an amount")
 	x.post("/inbox/budget", append(form, "amount", "much", "reason", "it is <b>worth</b> it")...).want(422).has("not an amount of money", `value="much"`, "it is &lt;b&gt;worth")
 	x.post("/inbox/budget", append(form, "amount", "0.01 EUR", "reason", "x")...).want(409).has("cannot be below what is spent")
-	x.post("/inbox/budget", "saga", id, "etag", "1", "amount", "5.00 EUR", "reason", "x").want(412)
+	x.post("/inbox/budget", "saga", id, "seen", "0.90 EUR", "amount", "5.00 EUR", "reason", "x").want(412).has("The budget has changed since you looked", `value="5.00 EUR"`)
 	if b := x.saga(id).Cost.Budget; b != "1.00" {
+		t.Errorf("the budget is %s", b)
+	}
+}
+
+// A budget is raised if it is what was seen, whatever else has happened.
+func TestInboxBudgetMeanwhile(t *testing.T) {
+	m := &meddler{before: func(string) {}}
+	x := newSite(t, func(a *api.Config, _ *Config) { m.Engine, a.Engine = a.Engine, m })
+	x.publish(asks + "  - {id: never, signal: com.shop.go}\n")
+	id := x.start("asks", `{"n": 6}`)
+	x.waits(id)
+	signal := func() {
+		seq := x.saga(id).Seq
+		x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.go", "1").want(202)
+		x.until("it is read", func() bool { return x.saga(id).Seq > seq })
+	}
+	form := x.page("/inbox").want(200).hidden("/inbox/budget")
+	signal() // after the page was drawn
+	times := 0
+	m.before = func(string) {
+		if times++; times == 1 {
+			signal() // and after it was looked at once more
+		}
+	}
+	x.post("/inbox/budget", append(form, "amount", "1.50 EUR", "reason", "r")...).want(303)
+	if b := x.saga(id).Cost.Budget; b != "1.50" || times != 2 {
+		t.Errorf("the budget is %s, ordered %d times", b, times)
+	}
+	x.post("/inbox/budget", append(form, "amount", "1.60 EUR", "reason", "r")...).want(412)
+	form = x.page("/inbox").want(200).hidden("/inbox/budget")
+	m.before = func(string) { signal() }
+	x.post("/inbox/budget", append(form, "amount", "1.60 EUR", "reason", "r")...).want(409).has("The saga goes on too fast")
+	if b := x.saga(id).Cost.Budget; b != "1.50" {
 		t.Errorf("the budget is %s", b)
 	}
 }
@@ -387,7 +421,7 @@ func TestInboxByRole(t *testing.T) {
 				}
 			}
 			if !operate {
-				x.post("/inbox/budget", "saga", strings.SplitN(waiting[0], "/", 2)[0], "etag", "1", "amount", "9.00 EUR", "reason", "x").want(403)
+				x.post("/inbox/budget", "saga", strings.SplitN(waiting[0], "/", 2)[0], "seen", "none", "amount", "9.00 EUR", "reason", "x").want(403)
 			}
 		})
 	}

@@ -89,21 +89,15 @@ func unquoted(value json.RawMessage) string {
 	return text
 }
 
-// expires is how an entry says in its detail when it does.
-const expires = " It expires at "
-
 // Expires is until when an approval may be decided; the zero time if that is not limited.
 func (f entryForms) Expires() time.Time {
-	_, text, _ := strings.Cut(f.Detail, expires)
-	at, _ := time.Parse(journal.TimeFormat, strings.TrimSuffix(text, "."))
-	return at
+	if f.ExpiresAt == nil {
+		return time.Time{}
+	}
+	return f.ExpiresAt.Time
 }
 
 // About is an approval's detail without the time at which it expires, which a page writes in its own way.
 func (f entryForms) About() string {
-	if f.Expires().IsZero() {
-		return f.Detail
-	}
-	about, _, _ := strings.Cut(f.Detail, expires)
-	return about
+	return strings.TrimSuffix(f.Detail, " It expires at "+f.Expires().UTC().Format(journal.TimeFormat)+".")
 }

@@ -36,11 +36,22 @@ func TestPairs(t *testing.T) {
 }
 
 func TestExpires(t *testing.T) {
-	f := entryForms{entry: entry{Entry: saga.Entry{Detail: "Approve or reject it. It expires at 2026-11-24T02:12:39.579Z."}}}
-	if got, want := f.Expires(), time.Date(2026, 11, 24, 2, 12, 39, 579e6, time.UTC); !got.Equal(want) || f.About() != "Approve or reject it." {
-		t.Errorf("%s expires at %s, want %s", f.About(), got, want)
+	x := newSite(t)
+	x.publish("saga: dated\nsteps:\n  - {id: ok, approval: {title: Pay?}, timeout: 1h}\n  - {id: then, set: 1}\n")
+	id := x.start("dated", `null`)
+	x.waits(id)
+	var list struct {
+		Data []entry `json:"data"`
 	}
-	f.Detail = "Approve or reject it."
+	if err := json.Unmarshal([]byte(x.rest("GET", "/v1/inbox", "").want(200).body), &list); err != nil {
+		t.Fatal(err)
+	}
+	f := entryForms{entry: list.Data[0]}
+	if got, want := f.Expires(), f.Since.Add(time.Hour); !got.Equal(want) || f.About() != "Approve or reject it, with the hash of what is shown here." {
+		t.Errorf("%q expires at %s, want %s", f.About(), got, want)
+	}
+	x.page("/inbox").want(200).has("Expires").lacks("It expires at")
+	f.ExpiresAt = nil
 	if !f.Expires().IsZero() || f.About() != f.Detail {
 		t.Errorf("%s expires at %s", f.About(), f.Expires())
 	}
