@@ -2,11 +2,8 @@ package dsl_test
 
 import (
 	"encoding/json"
-<<<<<<< HEAD
-	"runtime"
-=======
 	"fmt"
->>>>>>> b80188df9754cd4a94b2eb341a2a0b4ea1e7d239
+	"runtime"
 	"strings"
 	"testing"
 	"time"
