@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,9 @@ type sagaView struct {
 	Lines    []sourceLine
 	Rows     []stepRow
 	Find     string // which steps are looked for
+	Part     bool   // Rows are all steps from one on, not the telling ones
+	Before   string // the address of those before, "" for none
+	After    string
 	Money    moneyView
 }
 
@@ -73,7 +77,12 @@ func (v *visit) sagaPage(status int, was *tried) error {
 	}
 	page.Problem = page.forms(v, was)
 	listed := map[string]bool{}
-	for _, r := range d.rows(page.Find, maxSteps) {
+	rows := d.rows(page.Find, maxSteps)
+	if from, err := strconv.Atoi(v.r.URL.Query().Get("from")); err == nil {
+		page.Part = true
+		rows, page.Before, page.After = d.part(page.Find, from, maxSteps)
+	}
+	for _, r := range rows {
 		listed[r.Path] = true
 		page.Rows = append(page.Rows, r.short())
 	}

@@ -3,6 +3,7 @@ package ui
 import (
 	"encoding/json"
 	"math/big"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ type stepRow struct {
 	Advice   string // what to do about it
 	Entry    string // the id of the inbox entry about it
 	Folded   int    // a row that stands for so many others
+	Unfold   string // the address of a page that lists them
 }
 
 // notReached is what a step is called that an ended saga has left pending: nothing will come of it any more.
@@ -51,12 +53,44 @@ func attention(s saga.StepView) bool {
 	return len(s.Attempts) > 1
 }
 
+// found are the steps whose paths have a text in them.
+func (d *dossier) found(find string) []saga.StepView {
+	if find == "" {
+		return d.Steps
+	}
+	return slices.DeleteFunc(slices.Clone(d.Steps), func(s saga.StepView) bool { return !strings.Contains(s.Path, find) })
+}
+
+// stepsAt is the address of a saga's page that lists the steps with a text in their paths from one on.
+func (d *dossier) stepsAt(find string, from int) string {
+	q := url.Values{"from": {itoa(from)}}
+	if find != "" {
+		q.Set("step", find)
+	}
+	return path("sagas", d.Saga.ID) + "?" + q.Encode() + "#steps"
+}
+
+// part lists up to so many steps from one on, and gives the addresses of those before and after; "" for none.
+func (d *dossier) part(find string, from, most int) (rows []stepRow, before, after string) {
+	list := d.found(find)
+	in := nestingOf(d.Def, nil)
+	from = min(max(from, 0), len(list))
+	to := min(from+most, len(list))
+	for _, s := range list[from:to] {
+		rows = append(rows, d.row(s, in.depth[saga.StepID(s.Path)]))
+	}
+	if from > 0 {
+		before = d.stepsAt(find, max(from-most, 0))
+	}
+	if to < len(list) {
+		after = d.stepsAt(find, to)
+	}
+	return rows, before, after
+}
+
 // rows lists the steps whose paths have a text in them; of too many the telling ones.
 func (d *dossier) rows(find string, most int) []stepRow {
-	list := d.Steps
-	if find != "" {
-		list = slices.DeleteFunc(slices.Clone(list), func(s saga.StepView) bool { return !strings.Contains(s.Path, find) })
-	}
+	list := d.found(find)
 	in := nestingOf(d.Def, nil)
 	keep := make([]bool, len(list))
 	if len(list) > most {
@@ -75,7 +109,7 @@ func (d *dossier) rows(find string, most int) []stepRow {
 		case last >= 0 && rows[last].Folded > 0:
 			rows[last].Folded++
 		default:
-			rows = append(rows, stepRow{Folded: 1})
+			rows = append(rows, stepRow{Folded: 1, Unfold: d.stepsAt(find, i)})
 		}
 	}
 	return rows

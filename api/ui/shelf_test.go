@@ -2,7 +2,10 @@ package ui
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"html"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -185,6 +188,46 @@ func TestLines(t *testing.T) {
 	if _, err := w.Write([]byte(`{"title":"gone"}` + "\n")); err != nil || len(w.records) > 0 || problemOf(&w.buffer).Title != "gone" {
 		t.Errorf("a problem: %+v, %v", w, err)
 	}
+}
+
+// Every step of a long saga can be listed, in parts.
+func TestPartsOfSteps(t *testing.T) {
+	x := newSite(t)
+	x.publish(longSaga)
+	id := x.start("long", `null`)
+	x.until("it waits", func() bool { v := x.saga(id); return v.Status == saga.Waiting && v.Seq > shelvedFrom })
+	link := regexp.MustCompile(`href="([^"]+)"( rel="next")?>([0-9]+ more steps|After)<`)
+	next := func(a *answer) string {
+		if m := link.FindStringSubmatch(a.body); m != nil {
+			return html.UnescapeString(m[1])
+		}
+		return ""
+	}
+	whole := x.page("/sagas/" + id)
+	if at := next(whole); !strings.Contains(at, "from=20") {
+		t.Errorf("what is folded is at %q", at)
+	}
+	row := regexp.MustCompile(`id="step-([^"]+)"`)
+	var got, want []string
+	for at := "/sagas/" + id + "?from=0"; at != ""; {
+		a := x.page(at).want(200)
+		for _, m := range row.FindAllStringSubmatch(a.body, -1) {
+			got = append(got, html.UnescapeString(m[1]))
+		}
+		at = next(a)
+	}
+	var list struct{ Data []saga.StepView }
+	if err := json.Unmarshal([]byte(x.rest("GET", "/v1/sagas/"+id+"/steps", "").want(200).body), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list.Data {
+		want = append(want, s.Path)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("it lists %d steps, want %d: %v", len(got), len(want), got)
+	}
+	x.page("/sagas/"+id+"?step=inner&from=120").want(200).has("each[3].inner", `rel="prev">Before`).lacks(`id="step-told"`)
+	x.page("/sagas/" + id + "?from=99999").want(200).has("There are no more steps")
 }
 
 // Several readers see the same saga while it grows.
