@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
@@ -101,12 +102,17 @@ func (s *server) sagaPage(ctx context.Context, f journal.Filter, stage string) (
 
 func (q *query) filter() journal.Filter {
 	f := journal.Filter{Definition: q.Get("definition"), Text: q.Get("q"), Limit: q.limit()}
+	if utf8.RuneCountInString(f.Text) > maxLabelValue {
+		q.bad("q", "too_long", "q has at most %d characters: nothing that it is looked for in has more", maxLabelValue)
+	}
 	for _, list := range q.Values["status"] {
 		for _, word := range strings.Split(list, ",") {
 			if !slices.Contains(statuses, word) {
 				q.bad("status", "bad_status", "there is no status %.30q; there are %s", word, strings.Join(statuses, ", "))
 			}
-			f.Status = append(f.Status, word)
+			if !slices.Contains(f.Status, word) {
+				f.Status = append(f.Status, word)
+			}
 		}
 	}
 	for _, name := range sortedKeys(q.Values) {
@@ -116,6 +122,9 @@ func (q *query) filter() journal.Filter {
 			}
 			f.Labels[label] = q.Get(name)
 		}
+	}
+	if len(f.Labels) > maxLabels {
+		q.bad("label.", "too_many", "a saga has at most %d labels", maxLabels)
 	}
 	f.Started(q.time("started_after"), q.time("started_before"))
 	return f

@@ -1,9 +1,14 @@
 package api
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -257,4 +262,39 @@ func TestInboxWalk(t *testing.T) {
 			t.Errorf("stats %+v", st)
 		}
 	})
+}
+
+// Filters are bounded: databases are, which would else fail.
+func TestListFiltersAreBounded(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.do("GET", "/v1/sagas?q="+strings.Repeat("%C3%A9", 256), "").want(200)
+		x.do("GET", "/v1/sagas?q="+strings.Repeat("x", 60_000), "", outside).problem(400, "invalid_request")
+		x.do("GET", "/v1/sagas?definition=d&status="+strings.Repeat("running,", 40_000)+"failed", "").want(200)
+		var labels []string
+		for i := range 1200 {
+			labels = append(labels, "label.a"+strconv.Itoa(i)+"=b")
+		}
+		x.do("GET", "/v1/sagas?"+strings.Join(labels, "&"), "", outside).problem(400, "invalid_request")
+		x.do("GET", "/v1/sagas?"+strings.Join(labels[:64], "&"), "").want(200)
+	})
+}
+
+// oddly is a store whose lists fail for no reason that has a name.
+type oddly struct{ journal.Store }
+
+// Sagas implements journal.Index.
+func (oddly) Sagas(context.Context, journal.Filter) (journal.Listed, error) {
+	return journal.Listed{}, errors.New("the disk is odd")
+}
+
+// What an answer says is in the log is there.
+func TestMistakesAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	x := newFixture(t, func(c *Config) {
+		c.Store, c.Log = oddly{c.Store}, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	x.do("GET", "/v1/sagas", "", outside).problem(500, "internal")
+	if !strings.Contains(log.String(), "the disk is odd") {
+		t.Errorf("the log says %q", log.String())
+	}
 }

@@ -114,7 +114,9 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
 		defer cancel()
-		c.SetRequest(c.Request().WithContext(ctx))
+		own := c.Request()
+		defer c.SetRequest(own) // what is made of an error goes by whether the client is still there
+		c.SetRequest(own.WithContext(ctx))
 		return h(k)
 	}
 }
