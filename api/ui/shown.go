@@ -89,6 +89,11 @@ func unquoted(value json.RawMessage) string {
 	return text
 }
 
+// Says is what is to be done about an entry, with the page's word for it.
+func (f entryForms) Says() string {
+	return strings.Replace(f.Detail, "Raise the budget of the saga (PATCH), or cancel it.", "Raise the budget, or cancel the saga.", 1)
+}
+
 // Expires is until when an approval may be decided; the zero time if that is not limited.
 func (f entryForms) Expires() time.Time {
 	if f.ExpiresAt == nil {

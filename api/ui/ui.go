@@ -67,7 +67,7 @@ func New(cfg Config) http.Handler {
 		s.pages.Handle(p.pattern, s.serve(p.show))
 	}
 	guarded := http.NewCrossOriginProtection().Handler(s.pages)
-	s.mux.Handle("/", cfg.API)
+	s.mux.Handle("/", s.elsewhere())
 	for _, p := range pages {
 		h := guarded
 		if p.pattern == home {
@@ -97,6 +97,47 @@ func (s *server) root(page http.Handler) http.Handler {
 		s.cfg.API.ServeHTTP(w, r)
 	})
 }
+
+// elsewhere is the API, but for a browser that is at an address where nothing is: it gets a page that leads back.
+func (s *server) elsewhere() http.Handler {
+	sorry := s.serve(func(*visit) error {
+		return &problem{Status: http.StatusNotFound, Title: "There is nothing at this address", Detail: "check the address, or go on from one of the pages above"}
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+			s.cfg.API.ServeHTTP(w, r)
+			return
+		}
+		m := &missing{ResponseWriter: w}
+		s.cfg.API.ServeHTTP(m, r)
+		if m.is {
+			w.Header().Del("Content-Length")
+			sorry.ServeHTTP(w, r)
+		}
+	})
+}
+
+// missing withholds an answer that says that there is no such thing.
+type missing struct {
+	http.ResponseWriter
+	is bool
+}
+
+func (m *missing) WriteHeader(status int) {
+	if m.is = status == http.StatusNotFound; !m.is {
+		m.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (m *missing) Write(b []byte) (int, error) {
+	if m.is {
+		return len(b), nil
+	}
+	return m.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (m *missing) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
 // policy lets the page load only what this server serves, and nobody frame it.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

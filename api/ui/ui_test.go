@@ -128,6 +128,40 @@ func TestSignIn(t *testing.T) {
 	x.page("/").want(303)
 }
 
+// An address where nothing is leads a reader back; programs get the API's word for it.
+func TestNothingThere(t *testing.T) {
+	x := newSite(t)
+	for _, path := range []string{"/nonsense", "/sagas/no-such-saga", "/definitions/none"} {
+		x.page(path).want(404).has("<h1>There is no", `href="/"`, "<nav").lacks("urn:recourse")
+	}
+	req := x.request("GET", "/nonsense", nil)
+	req.Header.Set("Accept", "*/*")
+	x.do(req).want(404).has("urn:recourse:problem:route_not_found").lacks("<h1>")
+	req = x.request("GET", "/openapi.json", nil)
+	req.Header.Set("Accept", "text/html")
+	x.do(req).want(200).has(`"openapi"`)
+}
+
+// Every table has a name to be found by, for those who do not see what stands above it.
+func TestTablesHaveNames(t *testing.T) {
+	table := regexp.MustCompile(`<table[^>]*>`)
+	sheets, err := fs.Glob(templates, "templates/*.html")
+	if err != nil || len(sheets) == 0 {
+		t.Fatal(sheets, err)
+	}
+	for _, name := range sheets {
+		text, err := fs.ReadFile(templates, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tag := range table.FindAllString(string(text), -1) {
+			if !strings.Contains(tag, `aria-label="`) && !strings.Contains(tag, `role="presentation"`) {
+				t.Errorf("%s: %s has no name", name, tag)
+			}
+		}
+	}
+}
+
 // What another site has a reader's browser send is refused, with the cookie and without.
 func TestCrossSite(t *testing.T) {
 	x := newSite(t)
