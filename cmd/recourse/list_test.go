@@ -82,9 +82,12 @@ func TestShowSaysWhatIsWaitedFor(t *testing.T) {
 	id := strings.Fields(ok(t, s.env, "start", "waits"))[0]
 	waitFor(t, s, id, saga.Waiting)
 	var list []saga.View
-	if err := json.Unmarshal([]byte(ok(t, s.env, "list", "-d", "asks", "-o", "json")), &list); err != nil || len(list) != 1 {
-		t.Fatalf("%v, %v", list, err)
+	for deadline := time.Now().Add(20 * time.Second); len(list) == 0; { // the child starts after its parent has begun to wait
+		if err := json.Unmarshal([]byte(ok(t, s.env, "list", "-d", "asks", "-o", "json")), &list); err != nil || time.Now().After(deadline) {
+			t.Fatalf("%v, %v", list, err)
+		}
 	}
+	waitFor(t, s, list[0].ID, saga.Waiting)
 	out := ok(t, s.env, "show", id)
 	for _, want := range []string{"cook waits for a worker of type kitchen.cook\n", "child waits for saga " + list[0].ID + "\n", "paid waits for signal com.shop.paid, for 2 h more\n", "night goes on in 3 days\n"} {
 		if !strings.Contains(out, "\n"+want) {
