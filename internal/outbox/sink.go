@@ -50,8 +50,8 @@ func (s *Sink) gets(event json.RawMessage) bool {
 	return err == nil && slices.ContainsFunc(s.Types, func(p string) bool { return saga.MatchEvent(p, head.Type) })
 }
 
-// between is how long a failed delivery waits for the next: 5 s, three times as long each time, up to a day.
-var between = retry.Policy{Initial: 5 * time.Second, Max: 24 * time.Hour, Factor: 3000, Jitter: 200}
+// between is how long a failed delivery waits for the next: 5 s, three times as long each time, up to an hour: what the server tells of doubts and approvals is to come soon after an outage.
+var between = retry.Policy{Initial: 5 * time.Second, Max: time.Hour, Factor: 3000, Jitter: 200}
 
 // local is the longest wait after a failure that this server's configuration is the reason of.
 const local = 5 * time.Minute
