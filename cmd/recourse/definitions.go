@@ -50,7 +50,6 @@ type applied struct {
 type publishing struct {
 	file, kind, name string
 	src              []byte
-	warnings         []saga.Finding
 }
 
 // Run checks all files first, so that a mistake in one publishes none.
@@ -72,14 +71,13 @@ func (c *applyCmd) Run(a *app) error {
 	defer progress.end()
 	for i, p := range todo {
 		progress.at(i)
-		for _, w := range p.warnings {
-			progress.end()
-			a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
-		}
 		d, created, err := publish(cl, p.kind, p.name, p.src)
 		progress.end()
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
+		}
+		for _, w := range d.Warnings { // the server's: it knows the prices of its models, and its sinks
+			a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 		}
 		list[i] = applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
 		if !c.machine() {
@@ -130,7 +128,7 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 			report(err)
 		} else {
 			act := actions.list[len(actions.list)-1]
-			acts = append(acts, publishing{file: f, kind: "action", name: act.Name, src: src, warnings: act.Warnings})
+			acts = append(acts, publishing{file: f, kind: "action", name: act.Name, src: src})
 		}
 	}
 	for i := range defs {
@@ -140,7 +138,7 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 			report(errs)
 			continue
 		}
-		defs[i].name, defs[i].warnings = def.Name, def.Warnings
+		defs[i].name = def.Name
 	}
 	if bad {
 		return nil, exit(exitUsage, errors.New("nothing was published: mend the errors above first"))

@@ -48,6 +48,32 @@ func TestDemoNoticesADoubleCharge(t *testing.T) {
 	}
 }
 
+// A database that was kept is taken up again, with what still waits in it for a person.
+func TestDemoOnAKeptDatabase(t *testing.T) {
+	database := filepath.Join(t.TempDir(), "demo.db")
+	for range 2 {
+		w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}
+		ctx, interrupt := testContext(t)
+		errs := &safeBuffer{}
+		m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0", "--database", database}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: errs}
+		code := make(chan int, 1)
+		go func() { code <- m.Run(ctx) }()
+		select {
+		case <-w.seen:
+		case got := <-code:
+			t.Fatalf("exit %d: %s", got, errs.String())
+		}
+		_, after, _ := strings.Cut(w.String(), "stays up at ")
+		url, _, _ := strings.Cut(after, ". The same")
+		env := []string{"RECOURSE_SERVER=" + url}
+		if out := ok(t, env, "inbox"); strings.Count(out, "in_doubt  ") != 1 || strings.Count(out, "approval  Refund 39.90 USD") != 1 {
+			t.Errorf("inbox: %s", out)
+		}
+		interrupt()
+		<-code
+	}
+}
+
 // Without --once the server stays up until the program is interrupted, and ends with it.
 func TestDemoStaysUp(t *testing.T) {
 	w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}

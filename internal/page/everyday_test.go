@@ -3,6 +3,7 @@ package page
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -56,6 +57,20 @@ func onAPhone(t *testing.T, d *demo, saga string) {
 		w.Sees(page.shows)
 		w.Until("it is dark", `(c => Number(c[0]) < 80)(getComputedStyle(document.body).backgroundColor.match(/\d+/g))`)
 		w.Fits()
+	}
+	longLabel(t, d, w)
+}
+
+// A label as long as they may be is all there, and so is what stands beside it, on a phone and on a desk.
+func longLabel(t *testing.T, d *demo, phone *testchrome.Window) {
+	d.publish("labelled", "saga: %s\nsteps: [{id: word, signal: word}]\n")
+	d.rest("POST", "/v1/sagas", `{"definition":"labelled","labels":{"order":"A-1","note":"`+strings.Repeat("on and ", 30)+`on"}}`, nil)
+	for _, w := range []*testchrome.Window{phone, testchrome.Open(t, testchrome.Look{Width: 1280, Height: 800})} {
+		w.Go(d.url + "/?definition=labelled")
+		w.Sees("order=A-1")
+		w.Until("nothing in the list is cut", `(list => list.scrollWidth <= list.clientWidth && [...list.querySelectorAll(".label")].every(l => l.scrollWidth <= l.clientWidth + 1
+			&& l.getBoundingClientRect().right <= list.getBoundingClientRect().right))(document.getElementById("sagas"))`)
+		w.Until("ids are in one line", `document.querySelector("#sagas a.row").getClientRects().length === 1`)
 	}
 }
 

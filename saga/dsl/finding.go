@@ -40,6 +40,8 @@ func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
 		for _, name := range k.Properties[:min(len(k.Properties), max(maxFindings-len(*list), 0))] {
 			add(at+"/"+escapeToken(name), "unknown_field", "there is no field "+strconv.Quote(clip(name, 60))+Suggest(name, names))
 		}
+	case *kind.Format:
+		add(at, "format", noSuch(k))
 	default:
 		code := "schema"
 		if path := e.ErrorKind.KeywordPath(); len(path) > 0 {
@@ -47,6 +49,19 @@ func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
 		}
 		add(at, code, e.ErrorKind.LocalizedString(english()))
 	}
+}
+
+// examples are values in the formats that people most often get wrong.
+var examples = map[string]string{"date": "2026-01-31", "date-time": "2026-01-31T09:30:00Z", "time": "09:30:00Z", "email": "me@shop.example", "uri": "https://shop.example/a"}
+
+// noSuch says that a text is not in a format, and how one looks that is.
+func noSuch(k *kind.Format) string {
+	s, _ := k.Got.(string)
+	text := strconv.Quote(clip(s, 60)) + " is not a valid " + k.Want
+	if example, ok := examples[k.Want]; ok {
+		text += ", such as " + example
+	}
+	return text
 }
 
 // properties are the declared fields at a place of the schema, for "did you mean".

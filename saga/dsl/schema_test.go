@@ -54,6 +54,21 @@ func TestApplyMuch(t *testing.T) {
 	}
 }
 
+// What is not in its format is said without the words of the library that has found it.
+func TestFormats(t *testing.T) {
+	def := mustParse(t, "saga: x\ninput: {at: date, mail: email, when: datetime, where: uri}\nsteps: [{id: a, set: 1}]\n")
+	_, findings := def.Input.Apply(value(t, `{"at":"soon","mail":"nobody","when":"now","where":"here"}`))
+	want := []string{`"soon" is not a valid date, such as 2026-01-31`, `"nobody" is not a valid email, such as me@shop.example`,
+		`"now" is not a valid date-time, such as 2026-01-31T09:30:00Z`, `"here" is not a valid uri, such as https://shop.example/a`}
+	var got []string
+	for _, f := range findings {
+		got = append(got, f.Detail)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
 func TestApply(t *testing.T) {
 	const short = "input: {id: string, n: integer = 12, note: string?, price: decimal?, tags: '[string] = [\"a\"]', who: {name: string, lang: string = en}, at: date?, mail: email?, more: object?}"
 	const long = `input_schema: {type: object, required: [a], properties: {a: {type: integer, minimum: 1}, b: {default: 5}, c: {enum: [x, y]}, d: {format: uri, type: string}}}`
