@@ -128,7 +128,7 @@ func (s *sim) tellable(id uuid.UUID, records []journal.Record) (must, may []uuid
 		if r.Kind == journal.Outcome {
 			var o saga.OutcomeData
 			mustRead(r, &o)
-			if o.Error != nil && o.Error.Code == saga.CodeHeartbeatLost {
+			if r.Attempt > 0 && o.Error != nil && o.Error.Code == saga.CodeHeartbeatLost { // a block that fails because of it gives the same code
 				must = append(must, noticeID(id, "step.stalled", journal.StallID(id, journal.StallWorkerSilent, r.Path, r.At).String()))
 			}
 		}
