@@ -220,10 +220,19 @@ func tooFast() *problem {
 // errMoved says that the saga has gone on since it was looked at, so that an order was not carried out.
 var errMoved = errors.New("the saga has gone on")
 
+// asOf has an order hold for a saga as of a seq only.
+func asOf(seq int64) http.Header { return http.Header{"If-Match": {fmt.Sprintf(`"%d"`, seq)}} }
+
+// hasMoved reports whether the API has refused such an order because the saga has gone on.
+func hasMoved(err error) bool {
+	var p *problem
+	return errors.As(err, &p) && p.Status == http.StatusPreconditionFailed
+}
+
 // order has the API carry out an order, and says what was done. Errors: errMoved.
 func (v *visit) order(d *dossier, do string, f url.Values) error {
 	id, header := d.Saga.ID, http.Header{}
-	asSeen := http.Header{"If-Match": {fmt.Sprintf(`"%d"`, d.Saga.Seq)}}
+	asSeen := asOf(d.Saga.Seq)
 	if d.machine == nil {
 		asSeen.Set("If-Match", "*") // nobody could say what would follow
 	}
@@ -263,8 +272,7 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 		return &problem{Status: http.StatusNotFound, Title: "There is no such order", Detail: "go back to the saga, and use what it offers"}
 	}
 	if _, err := v.api.send(method, at, body, header, nil); err != nil {
-		var p *problem
-		if errors.As(err, &p) && p.Status == http.StatusPreconditionFailed {
+		if hasMoved(err) {
 			return errMoved
 		}
 		return v.refused(do, "", err)

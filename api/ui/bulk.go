@@ -13,7 +13,7 @@ import (
 // mostTogether bounds what is decided together.
 const mostTogether = 100
 
-const tooMany = "at most 100 are decided together"
+var tooMany = "at most " + strconv.Itoa(mostTogether) + " are decided together"
 
 // group is entries of one kind and one definition.
 type group struct {
@@ -206,18 +206,11 @@ func (v *visit) part(page *bulkView) (list []entry, err error) {
 	ask := url.Values{"limit": {"200"}, "kind": {kind}}
 	cursor, to := from.cursor, from
 	for looked := 0; len(list) == 0 || looked < inboxLook; looked += 200 {
-		ask.Del("cursor")
-		if cursor != "" {
-			ask.Set("cursor", cursor)
-		}
-		var got struct {
-			Data []entry `json:"data"`
-			Next string  `json:"next_cursor"`
-		}
-		if _, err := v.api.get("/v1/inbox?"+ask.Encode(), &got); err != nil {
+		got, next, err := v.inboxPart(ask, cursor)
+		if err != nil {
 			return nil, err
 		}
-		for _, e := range got.Data {
+		for _, e := range got {
 			switch {
 			case e.Definition != definition || !from.before(e):
 			case len(list) < mostTogether:
@@ -227,7 +220,7 @@ func (v *visit) part(page *bulkView) (list []entry, err error) {
 				page.Behind++
 			}
 		}
-		if cursor = got.Next; cursor == "" {
+		if cursor = next; cursor == "" {
 			break
 		}
 	}

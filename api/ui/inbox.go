@@ -2,7 +2,6 @@ package ui
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -122,6 +121,20 @@ func (v *visit) inbox(status int, was *tried) error {
 	return v.renderAs(status, "inbox", "Inbox", page)
 }
 
+// inboxPart reads one page of the API's inbox, from a cursor on.
+func (v *visit) inboxPart(ask url.Values, cursor string) (list []entry, next string, err error) {
+	ask.Del("cursor")
+	if cursor != "" {
+		ask.Set("cursor", cursor)
+	}
+	var got struct {
+		Data []entry `json:"data"`
+		Next string  `json:"next_cursor"`
+	}
+	_, err = v.api.get("/v1/inbox?"+ask.Encode(), &got)
+	return got.Data, got.Next, err
+}
+
 // entries reads a page of the inbox. The API does not filter by definition, so that is done here: next may come with an empty page.
 func (v *visit) entries(f inboxFilter, cursor string) (list []entry, next string, err error) {
 	ask := url.Values{"limit": {"25"}}
@@ -135,23 +148,16 @@ func (v *visit) entries(f inboxFilter, cursor string) (list []entry, next string
 		ask.Set("saga", f.Saga)
 	}
 	for looked := 0; looked < inboxLook; {
-		ask.Del("cursor")
-		if cursor != "" {
-			ask.Set("cursor", cursor)
-		}
-		var got struct {
-			Data []entry `json:"data"`
-			Next string  `json:"next_cursor"`
-		}
-		if _, err := v.api.get("/v1/inbox?"+ask.Encode(), &got); err != nil {
+		got, next, err := v.inboxPart(ask, cursor)
+		if err != nil {
 			return nil, "", err
 		}
-		for _, e := range got.Data {
+		for _, e := range got {
 			if f.Definition == "" || e.Definition == f.Definition {
 				list = append(list, e)
 			}
 		}
-		looked, cursor = looked+len(got.Data), got.Next
+		looked, cursor = looked+len(got), next
 		if cursor == "" || f.Definition == "" || len(list) >= inboxPage {
 			break
 		}
@@ -224,9 +230,7 @@ func (v *visit) raise(id, seen string, body any) error {
 		if budgetText(view.Cost) != seen {
 			return &problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you looked", Detail: "Nothing was done. This is how it stands now: look again, then decide."}
 		}
-		_, err := v.api.send(http.MethodPatch, at, body, http.Header{"If-Match": {fmt.Sprintf(`"%d"`, view.Seq)}}, nil)
-		var p *problem
-		if !errors.As(err, &p) || p.Status != http.StatusPreconditionFailed {
+		if _, err := v.api.send(http.MethodPatch, at, body, asOf(view.Seq), nil); !hasMoved(err) {
 			return err
 		}
 	}

@@ -26,8 +26,7 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// read gives what metrics show: counters by name and labels, and of histograms how much was observed. Zeros are left out.
-func read(t testing.TB, c prometheus.Collector) map[string]float64 {
+func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(c)
@@ -35,8 +34,14 @@ func read(t testing.TB, c prometheus.Collector) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return families
+}
+
+// read gives what metrics show: counters by name and labels, and of histograms how much was observed. Zeros are left out.
+func read(t testing.TB, c prometheus.Collector) map[string]float64 {
+	t.Helper()
 	out := make(map[string]float64)
-	for _, f := range families {
+	for _, f := range gather(t, c) {
 		for _, m := range f.GetMetric() {
 			var labels []string
 			for _, l := range m.GetLabel() {
@@ -61,14 +66,8 @@ func read(t testing.TB, c prometheus.Collector) map[string]float64 {
 // exemplars gives the labels of the exemplars of what metrics show, by name and values of labels.
 func exemplars(t *testing.T, c prometheus.Collector) map[string]map[string]string {
 	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(c)
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := make(map[string]map[string]string)
-	for _, f := range families {
+	for _, f := range gather(t, c) {
 		for _, m := range f.GetMetric() {
 			found := []*dto.Exemplar{m.GetCounter().GetExemplar()}
 			for _, b := range m.GetHistogram().GetBucket() {

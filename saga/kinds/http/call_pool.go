@@ -19,19 +19,22 @@ const idleTimeout = time.Second
 type origin struct{ scheme, addr string }
 
 func originOf(u *url.URL) origin {
-	port := u.Port()
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
 	name, err := httpguts.PunycodeHostPort(u.Hostname())
 	if err != nil {
 		name = u.Hostname() // which is then not found
 	}
-	return origin{u.Scheme, net.JoinHostPort(name, port)}
+	return origin{u.Scheme, net.JoinHostPort(name, portOf(u))}
+}
+
+// portOf is the port that a URL leads to.
+func portOf(u *url.URL) string {
+	switch port := u.Port(); {
+	case port != "":
+		return port
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
 }
 
 // pool lends connections: to each origin no more than max at once, kept ones first.

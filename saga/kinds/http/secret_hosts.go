@@ -90,23 +90,11 @@ func (h *SecretHosts) allow(secret string, to *url.URL) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		host = a.String()
 	}
-	port := portOf(to)
+	port, _ := strconv.ParseUint(portOf(to), 10, 16) // the URL is a checked one
 	if slices.ContainsFunc(list, func(s secretHost) bool {
-		return (host == s.name && !s.below || s.below && strings.HasSuffix(host, "."+s.name)) && (s.port == 0 || s.port == port)
+		return (host == s.name && !s.below || s.below && strings.HasSuffix(host, "."+s.name)) && (s.port == 0 || uint64(s.port) == port)
 	}) {
 		return nil
 	}
 	return &refusal{codeSecretMissing, "the secret " + secret + " does not go to " + clip(printable(to.Host), 200) + ": secret-hosts in the config file says where it may go"}
-}
-
-// portOf is the port that a checked URL leads to.
-func portOf(u *url.URL) uint16 {
-	n, err := strconv.ParseUint(u.Port(), 10, 16)
-	switch {
-	case err == nil:
-		return uint16(n)
-	case u.Scheme == "https":
-		return 443
-	}
-	return 80
 }
