@@ -75,9 +75,12 @@ type Config struct {
 	Vars    map[string]json.RawMessage // the server's; starts pin what their definition reads
 	Log     *slog.Logger               // nil: discard
 
-	// RequireKeys refuses requests without an API key. Without it, anyone who can
-	// connect is an admin, and requests that a browser may have been tricked into are refused.
+	// RequireKeys refuses requests without an API key from the first one on. Without it they are refused as soon
+	// as the store has a key; until then anyone who can connect is an admin, and requests that a browser may have
+	// been tricked into are refused.
 	RequireKeys bool
+	// NoAuth asks nobody for a key, although the store may have some. A key that is sent is looked up all the same.
+	NoAuth bool
 	// Hosts are names beside loopback ones and IP addresses under which the server
 	// may be addressed while keys are not required.
 	Hosts []string
@@ -96,6 +99,7 @@ type Limits struct {
 	Document  int64         // 4 MiB: of one that may hold a definition, which is larger in JSON than by itself, or a task's output
 	Request   time.Duration // 30s: for a request, beside what it asked to wait
 	Key       time.Duration // 4s: for looking an API key up; half of it for a scrape
+	KeyLook   time.Duration // 1s: between looks for a first API key, while there is none
 	Wait      time.Duration // 60s: the most that `Prefer: wait`, and a claim of tasks, waits
 	Order     time.Duration // 10s: how long an order waits to be carried out
 	Poll      time.Duration // 100ms: between looks at a journal that another node writes
@@ -112,6 +116,7 @@ func (l *Limits) defaults() {
 	set(&l.Document, 4<<20)
 	set(&l.Request, 30*time.Second)
 	set(&l.Key, 4*time.Second)
+	set(&l.KeyLook, time.Second)
 	set(&l.Wait, 60*time.Second)
 	set(&l.Order, 10*time.Second)
 	set(&l.Poll, 100*time.Millisecond)
@@ -136,6 +141,7 @@ type server struct {
 	metrics *metrics
 	polls   polls
 	scraped scrapers
+	lock    keyLock
 	schema  []byte // of definitions, for editors
 	spent   recentCosts
 
@@ -163,6 +169,7 @@ func newServer(cfg Config) *echo.Echo {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.lock.closed.Store(cfg.RequireKeys && !cfg.NoAuth)
 	s.metrics = newMetrics(cfg)
 	s.triggers = trigger.New(trigger.Config{Store: cfg.Store, Catalog: cfg.Catalog, Engine: cfg.Engine, Vars: cfg.Vars, Log: s.log})
 	e := echo.New()

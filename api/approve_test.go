@@ -219,7 +219,7 @@ func TestApprovers(t *testing.T) {
 // Without keys everybody is taken for an approver, and the record says that nobody knows who it was; four eyes
 // cannot be held then, nor when the saga was started so.
 func TestApproveWithoutKeys(t *testing.T) {
-	x := newFixture(t)
+	x := newFixture(t, func(c *Config) { c.NoAuth = true })
 	x.publish("saga: who\nsteps:\n  - {id: ok, approval: {title: Yes?, approvers: [finance]}}\n")
 	v, e := asked(x, `{"definition": "who"}`, 1)
 	x.do("POST", "/v1/sagas/"+v.ID+"/steps/ok/approve", fmt.Sprintf(`{"shown": %q}`, e[0].ShownHash), keyOf(x, "bob", "approver")).problem(403, "not_approver")
@@ -242,6 +242,8 @@ func TestDecideAtOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: who\nsteps:\n  - {id: ok, approval: {title: Yes?}}\n")
 		ann, bob := keyOf(x, "ann", "approver"), keyOf(x, "bob", "approver")
+		_, admin := addKey(x, "admin", time.Time{})
+		x.auth = "Bearer " + admin
 		for range 10 {
 			v, e := asked(x, `{"definition": "who"}`, 1)
 			path, body := "/v1/sagas/"+v.ID+"/steps/ok/", fmt.Sprintf(`{"shown": %q}`, e[0].ShownHash)

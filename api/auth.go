@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -123,14 +124,14 @@ func (s *server) whoami(c echo.Context) error {
 		return err
 	}
 	who := callerOf(c)
-	return reply(c, http.StatusOK, whoView{Name: who.name, Role: who.role, May: allowed[who.role], KeysRequired: s.cfg.RequireKeys})
+	return reply(c, http.StatusOK, whoView{Name: who.name, Role: who.role, May: allowed[who.role], KeysRequired: s.lock.closed.Load()})
 }
 
 // identify finds who a key belongs to. A key that is wrong is refused even where none is needed.
 func (s *server) identify(call *call) (caller, error) {
 	header := call.Request().Header.Get(echo.HeaderAuthorization)
 	if header == "" {
-		if s.cfg.RequireKeys {
+		if s.keysRequired(call.Request().Context()) {
 			return caller{}, fail("key_required", "send `Authorization: Bearer rk_…`; `recourse keys create` makes a key")
 		}
 		return anonymous, nil
@@ -154,6 +155,36 @@ func (s *server) identify(call *call) (caller, error) {
 		return caller{}, bad
 	}
 	return caller{scope: k.ID.String(), name: k.Name, role: k.Role}, nil
+}
+
+// keyLock says whether requests need an API key. It opens never again: a server that has seen a key asks for one until
+// its end, so that revoking the last key lets nobody in.
+type keyLock struct {
+	closed  atomic.Bool
+	mu      sync.Mutex // held by whoever looks for a key
+	lookEnd time.Time  // when the last look ended; under mu
+}
+
+// keysRequired reports whether requests need an API key: since the store has one, be it expired. While the store does
+// not answer, what it said last counts.
+func (s *server) keysRequired(ctx context.Context) bool {
+	l := &s.lock
+	if s.cfg.NoAuth || l.closed.Load() || !l.mu.TryLock() {
+		return l.closed.Load()
+	}
+	defer l.mu.Unlock()
+	if time.Since(l.lookEnd) < s.cfg.Limits.KeyLook {
+		return l.closed.Load()
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.Limits.Key)
+	defer stop()
+	keys, err := s.cfg.Store.ListKeys(ctx)
+	if err == nil && len(keys) > 0 {
+		l.closed.Store(true)
+		s.log.Info("the database has an API key now: requests without one are refused from here on")
+	}
+	l.lookEnd = time.Now()
+	return l.closed.Load()
 }
 
 // key looks a key up, for a while. For /metrics the last look counts while the store does not answer, or nobody would see there

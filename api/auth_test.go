@@ -96,6 +96,40 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// Keys that exist are required, whatever the server was told when it was made; and a server that has asked for keys goes on.
+func TestKeysThatExistAreRequired(t *testing.T) {
+	var refuses, hangs atomic.Bool
+	often := func(c *Config) { c.Limits.KeyLook = 1; c.Store = awayStore{c.Store, &refuses, &hangs} }
+	foreign := header{"Host", "recourse.example"}
+	x := newFixture(t, often)
+	open := func(required bool) {
+		t.Helper()
+		var who whoView
+		x.do("GET", "/v1/whoami", "").want(200).into(&who)
+		if who.Role != "admin" || who.KeysRequired != required {
+			t.Errorf("%+v", who)
+		}
+	}
+	open(false)
+	x.do("GET", "/v1/sagas", "", foreign).problem(403, "forbidden_host")
+	refuses.Store(true)
+	open(false) // nobody can have made a key
+	refuses.Store(false)
+	k, _ := addKey(x, "viewer", time.Now().Add(-time.Minute)) // it has expired, and closes the door all the same
+	x.do("GET", "/v1/sagas", "", foreign).problem(401, "key_required")
+	x.do("GET", "/v1/whoami", "").problem(401, "key_required")
+	x.do("GET", "/healthz", "").want(200)
+	if err := x.store.RevokeKey(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	x.do("GET", "/v1/whoami", "").problem(401, "key_required")
+
+	x = newFixture(t, often, func(c *Config) { c.NoAuth, c.RequireKeys = true, true })
+	_, viewer := addKey(x, "viewer", time.Time{})
+	open(false)
+	x.do("POST", "/v1/sagas", `{"definition": "none"}`, header{"Authorization", "Bearer " + viewer}).problem(403, "forbidden")
+}
+
 func TestBadKeys(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		k, secret := addKey(x, "viewer", time.Time{})
@@ -197,6 +231,13 @@ func (s awayStore) Key(ctx context.Context, hash string) (journal.APIKey, error)
 		return journal.APIKey{}, context.DeadlineExceeded
 	}
 	return s.Store.Key(ctx, hash)
+}
+
+func (s awayStore) ListKeys(ctx context.Context) ([]journal.APIKey, error) {
+	if s.refuses.Load() || s.hangs.Load() {
+		return nil, errBroken
+	}
+	return s.Store.ListKeys(ctx)
 }
 
 func (s awayStore) Stats(ctx context.Context) (journal.Stats, error) {

@@ -27,18 +27,22 @@ var common = http.Header{
 func (s *server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		maps.Copy(c.Response().Header(), common)
-		if s.cfg.RequireKeys {
-			return next(c)
-		}
-		r := c.Request()
-		if !s.ownHost(r.Host) {
-			return fail("forbidden_host", "the Host header is %.100q: use a loopback name or an IP address, add the name to the server's hosts, or require API keys", r.Host)
-		}
-		if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r) {
-			return fail("forbidden_origin", "the Origin header is %.100q, which is not this server: call it from a program, or from its own page", origin)
+		if wrong := s.fromElsewhere(c.Request()); wrong != nil && !s.keysRequired(c.Request().Context()) {
+			return wrong
 		}
 		return next(c)
 	}
+}
+
+// fromElsewhere refuses what a web page elsewhere may have sent; nil: it has not.
+func (s *server) fromElsewhere(r *http.Request) error {
+	if !s.ownHost(r.Host) {
+		return fail("forbidden_host", "the Host header is %.100q: use a loopback name or an IP address, add the name to the server's hosts, or make an API key, so that keys are required", r.Host)
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r) {
+		return fail("forbidden_origin", "the Origin header is %.100q, which is not this server: call it from a program, or from its own page", origin)
+	}
+	return nil
 }
 
 // ownHost reports whether a Host header is one that no other site can take.

@@ -25,6 +25,7 @@ type demoCmd struct {
 	Once     bool   `help:"Play the stories and exit; otherwise the server stays up to be tried."`
 	Listen   string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the server listens; another port if this one is taken."`
 	Database string `placeholder:"FILE|URL" help:"Where sagas are kept; without it, in a SQLite file that is deleted in the end."`
+	APIKey   string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"An API key of the role admin, if --database has keys; better set in the environment."`
 	tracesFlag
 	ForgetKeys bool `hidden:"" help:"The world forgets keys at once, which the check at the end must notice."`
 }
@@ -112,7 +113,11 @@ func (d *demo) up() error {
 		return err
 	}
 	d.listen = strings.TrimPrefix(d.server.url, "http://")
-	if d.client, err = (serverFlags{Server: d.server.url}).client(d.ctx); err != nil {
+	at := serverFlags{Server: d.server.url}
+	if d.cmd.Database != "" { // one of its own has no keys
+		at.APIKey = d.cmd.APIKey
+	}
+	if d.client, err = at.client(d.ctx); err != nil {
 		return err
 	}
 	if err := d.publish(); err != nil {

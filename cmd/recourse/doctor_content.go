@@ -11,7 +11,7 @@ import (
 
 // keys looks at the API keys.
 func (d *doctor) keys(ctx context.Context, store journal.Store) {
-	guarded, err := d.cmd.guarded(ctx, store)
+	access, err := d.cmd.access(ctx, store)
 	if err != nil {
 		d.failed("keys", err)
 		return
@@ -34,10 +34,13 @@ func (d *doctor) keys(ctx context.Context, store journal.Store) {
 			d.warn("keys", who+" expires in "+span(left), "make another with recourse keys create before then")
 		}
 	}
-	if guarded {
+	switch {
+	case access.required && good == 0:
+		d.wrong("keys", "all have expired, and "+d.cmd.Listen+" asks for one", "make another with recourse keys create")
+	case access.required:
 		d.ok("keys", "%s good; %s asks for one", count(good, "key")+map[bool]string{true: " is", false: " are"}[good == 1], d.cmd.Listen)
-	} else {
-		d.ok("keys", "not asked for on %s, which only this machine reaches", d.cmd.Listen)
+	default:
+		d.ok("keys", "not asked for on %s, which only this machine reaches, and proxies on it", d.cmd.Listen)
 	}
 }
 

@@ -62,6 +62,7 @@ func ok(t *testing.T, env []string, args ...string) string {
 // serving is `recourse serve`, run inside the test.
 type serving struct {
 	url  string
+	says string   // about keys
 	env  []string // for commands that talk to it
 	stop func() int
 	log  *safeBuffer
@@ -80,7 +81,11 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 		ended <- m.Run(ctx)
 		write.Close()
 	}()
-	line, err := bufio.NewReader(read).ReadString('\n')
+	out := bufio.NewReader(read)
+	line, err := out.ReadString('\n')
+	if err == nil {
+		s.says, err = out.ReadString('\n')
+	}
 	if err != nil {
 		cancel()
 		t.Fatalf("serve: exit %d: %s", <-ended, s.log)

@@ -31,6 +31,7 @@ import (
 type serveCmd struct {
 	databaseFlag
 	Listen      string   `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; another than loopback needs API keys. Default ${default}."`
+	NoAuth      bool     `name:"no-auth" env:"RECOURSE_NO_AUTH" help:"Ask for no API key although the database has some; only on a loopback address."`
 	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses; repeatable."`
 	dialFlags
 	SecretDir string `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
@@ -153,7 +154,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	defer store.Close()
-	keys, err := c.guarded(a.ctx, store)
+	keys, err := c.access(a.ctx, store)
 	if err != nil {
 		return err
 	}
@@ -196,29 +197,50 @@ func (c *serveCmd) page() (string, error) {
 	return strings.TrimRight(c.PublicURL, "/"), nil
 }
 
-// guarded says whether requests need a key, and refuses an open address without any.
-func (c *serveCmd) guarded(ctx context.Context, store journal.Store) (bool, error) {
+// access is who may make requests.
+type access struct {
+	required bool
+	says     string // for whoever starts the server
+}
+
+// access refuses an address that other machines reach while no key is good. An expired key counts elsewhere: a server that
+// asks for keys must not stop asking because the last one has expired.
+func (c *serveCmd) access(ctx context.Context, store journal.Store) (access, error) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return false, exit(exitUsage, fmt.Errorf("--listen %s: write host:port, such as 127.0.0.1:8080 or :8080", c.Listen))
+		return access{}, exit(exitUsage, fmt.Errorf("--listen %s: write host:port, such as 127.0.0.1:8080 or :8080", c.Listen))
 	}
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
-		return false, nil
+	ip := net.ParseIP(host)
+	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
+	if c.NoAuth && !loopback {
+		return access{}, exit(exitUsage, fmt.Errorf("--no-auth is for loopback addresses, and --listen %s can be reached from other machines: leave it out, or listen on 127.0.0.1", c.Listen))
 	}
 	keys, err := store.ListKeys(ctx)
 	if err != nil {
-		return false, fmt.Errorf("look for API keys: %w", err)
+		return access{}, fmt.Errorf("look for API keys: %w", err)
 	}
+	good := 0
 	for _, k := range keys {
 		if k.ExpiresAt.IsZero() || k.ExpiresAt.After(time.Now()) {
-			return true, nil
+			good++
 		}
 	}
-	return false, exit(exitUsage, fmt.Errorf("--listen %s can be reached from other machines, and the database has no API key: "+
-		"make one with `recourse keys create --role admin --name …` and this --database, or listen on 127.0.0.1", c.Listen))
+	const another = "make one with `recourse keys create --role admin --name …` and this --database"
+	switch {
+	case good == 0 && !loopback:
+		return access{}, exit(exitUsage, fmt.Errorf("--listen %s can be reached from other machines, and the database has no API key that is good: "+
+			another+", or listen on 127.0.0.1", c.Listen))
+	case c.NoAuth:
+		return access{says: "No API key is asked for (--no-auth): whoever can connect, through a proxy on this machine too, is an admin."}, nil
+	case len(keys) == 0:
+		return access{says: "The database has no API key: whoever can connect, through a proxy on this machine too, is an admin. Once it has one, every request needs one: " + another + "."}, nil
+	case good == 0:
+		return access{required: true, says: "Every request needs an API key, and all that the database has are expired: " + another + "."}, nil
+	}
+	return access{required: true, says: "Every request needs an API key: the page asks for it, the command line reads RECOURSE_API_KEY. On a loopback address --no-auth does without."}, nil
 }
 
-func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]json.RawMessage, keys bool, log *slog.Logger) error {
+func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]json.RawMessage, keys access, log *slog.Logger) error {
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return exit(exitUsage, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
@@ -231,7 +253,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 		listener.Close()
 		return err
 	}
-	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys,
+	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys.required, NoAuth: c.NoAuth,
 		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
 		Collectors: []prometheus.Collector{n.metrics}, Version: version(), Done: ctx.Done()})
 	server := &http.Server{
@@ -257,8 +279,8 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	go sweep(ctx, n.store, log)
 	cron := trigger.NewCron(trigger.New(trigger.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log}))
 	n.beside.Go(func() { cron.Run(ctx) })
-	log.Info("listening", "url", address, "database", kindOf(c.Database), "keys", keys, "version", version())
-	a.printf("recourse listening on %s\n", address)
+	log.Info("listening", "url", address, "database", kindOf(c.Database), "keys", keys.required, "version", version())
+	a.printf("recourse listening on %s\n%s\n", address, keys.says)
 
 	select {
 	case err := <-failed:

@@ -68,6 +68,43 @@ func TestServeOnAnOpenAddress(t *testing.T) {
 	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
 }
 
+// Keys that exist are required on a loopback address, too: a proxy on the same machine may bring anybody there.
+func TestServeOnLoopback(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	const forbidden = exitForbidden
+	serveAnd := func(want int, says string, args ...string) {
+		t.Helper()
+		s := serve(t, nil, append([]string{"--database", db}, args...)...)
+		defer s.stop()
+		if r := run(t, s.env, "list"); r.code != want {
+			t.Errorf("without a key: exit %d: %s", r.code, r.errOut)
+		}
+		if !strings.Contains(s.says, says) {
+			t.Errorf("serve says %q, not %q", s.says, says)
+		}
+	}
+	serveAnd(exitOK, "has no API key")
+	gone := keyIn(t, db, "--expires", "1ns")
+	serveAnd(forbidden, "are expired")
+	secret := keyIn(t, db)
+	serveAnd(forbidden, "RECOURSE_API_KEY")
+	serveAnd(exitOK, "--no-auth", "--no-auth")
+	s := serve(t, nil, "--database", db)
+	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
+	if r := run(t, append(s.env, "RECOURSE_API_KEY="+gone), "list"); r.code != forbidden {
+		t.Errorf("with an expired key: exit %d", r.code)
+	}
+	if r := run(t, nil, "serve", "--database", db, "--listen", "0.0.0.0:0", "--no-auth"); r.code != exitUsage || !strings.Contains(r.errOut, "--no-auth is for loopback") {
+		t.Errorf("open to all: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// keyIn makes a key of the role admin.
+func keyIn(t *testing.T, db string, more ...string) string {
+	t.Helper()
+	return strings.TrimSpace(ok(t, nil, append([]string{"keys", "create", "--database", db, "--role", "admin", "--name", "ops"}, more...)...))
+}
+
 // An expired key does not open an address.
 func TestServeCountsKeysThatWork(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a.db")
