@@ -58,6 +58,7 @@ type EngineStats struct {
 	CommitAge     time.Duration
 	StartsRefused int64
 	GivenUp       int64
+	Strangers     int64
 	Starting      int
 	MaxRunning    int
 	MaxCalls      int

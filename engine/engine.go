@@ -8,7 +8,6 @@ package engine
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -113,7 +112,7 @@ type Engine struct {
 	poke    chan struct{} // look for claims and mail now
 	lost    chan string   // nodes whose lease a commit found gone
 
-	renewals, mails, claims, expiries, reaps outage
+	renewals, mails, claims, expiries, reaps, strangers outage
 
 	stalls stalls // that this node has found
 
@@ -122,8 +121,8 @@ type Engine struct {
 	cancelStore context.CancelFunc
 	storeCtx    context.Context // cancelled when stopping, after the lanes have drained or were given up
 	stopping    atomic.Bool
-	identity    atomic.Value   // string: the node that the lanes write as; "" between leases
-	loading     atomic.Int64   // claimed sagas on their way to their lanes
+	identity    atomic.Value // string: the node that the lanes write as; "" between leases
+	loading     loading
 	starting    atomic.Int64   // starts that wait for their commit
 	work        sync.WaitGroup // calls and loads
 	crew        crew           // who does the calls
@@ -143,6 +142,7 @@ func New(cfg Config) *Engine {
 	e.expiries = told("could not delete sagas whose retention is over; they stay until it can be done")
 	e.reaps = told("could not look for tasks whose workers fell silent")
 	e.stalls.looks = told("could not look for what is stalled")
+	e.strangers = told("could not look for sagas that are this node's and that it does not hold")
 	e.crew = crew{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
@@ -307,8 +307,7 @@ func (e *Engine) look() {
 }
 
 func (e *Engine) laneOf(id uuid.UUID) *laneLoop {
-	// The last bytes of a UUIDv7 are random.
-	return e.lanes[binary.BigEndian.Uint64(id[8:])%uint64(len(e.lanes))]
+	return e.lanes[e.laneNumber(id)]
 }
 
 func (e *Engine) running() int {

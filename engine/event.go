@@ -69,12 +69,19 @@ type (
 	// Watch asks the lane to look for sagas that are stalled. One that twelve Watches in a row, seconds
 	// apart, have found so is given up.
 	Watch struct{}
+	// Owned lists those of the lane's sagas that the store said are Node's, but for those that are being
+	// loaded. One that the lane does not hold, two times in a row, is a stranger: it is given up.
+	Owned struct {
+		Node string
+		IDs  []uuid.UUID
+	}
 	// Drain asks the lane to begin nothing more and to give its sagas up as their attempts end.
 	Drain struct{}
 )
 
 func (StartSaga) event() {}
 func (Loaded) event()    {}
+func (Owned) event()     {}
 func (Answered) event()  {}
 func (Mailed) event()    {}
 func (Committed) event() {}

@@ -45,6 +45,7 @@ type Lane struct {
 	watched  time.Time // the last Watch
 	alarms   alarms
 	stalest  time.Time
+	strange  map[uuid.UUID]bool // owned by the last Owned, and not held since
 	now      time.Time
 	out      []Effect
 }
@@ -97,6 +98,8 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 		}
 	case Watch:
 		l.watch()
+	case Owned:
+		l.reconcile(ev)
 	case Drain:
 		l.drain()
 	}
@@ -118,7 +121,7 @@ func (l *Lane) start(ev StartSaga) {
 	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the time of `started`
 	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, view: ev.View, moved: l.now}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
-	l.runs[ev.ID] = r
+	l.hold(r)
 	l.guard(r, func() error {
 		if err := l.write(r, r.m.Start(ev.Data)); err != nil {
 			return err
@@ -144,7 +147,7 @@ func (l *Lane) load(ev Loaded) {
 	}
 	r := &run{id: id, moved: l.now}
 	r.next.Saga = id
-	l.runs[id] = r
+	l.hold(r)
 	if ev.Err != nil {
 		l.setAside(r, ev.Err)
 		return
@@ -622,7 +625,7 @@ func (l *Lane) forget() {
 		l.drop(r, journal.ErrFenced)
 	}
 	l.queue, l.flight, l.batch, l.failures = nil, nil, nil, 0
-	l.alarms = nil
+	l.alarms, l.strange = nil, nil
 }
 
 func (l *Lane) drain() {
@@ -671,6 +674,6 @@ func (l *Lane) setAside(r *run, err error) {
 	}
 	r.permit.revoke()
 	r.broken, r.more, r.sends, r.news = err, false, nil, nil
-	r.next = journal.Append{Saga: r.id, Release: true}
+	r.next = journal.Append{Saga: r.id, Release: true, Stranger: err == ErrStranger}
 	l.enqueue(r)
 }

@@ -113,14 +113,18 @@ func (l *laneLoop) do(eff Effect) {
 		for _, o := range e.cfg.Observers {
 			o.Gone(eff.ID)
 		}
-		if eff.Err != nil && !turnedDown(eff.Err) {
+		if errors.Is(eff.Err, ErrStranger) {
+			e.stats.strangers.Add(1)
+		} else if eff.Err != nil && !turnedDown(eff.Err) {
 			if !errors.Is(eff.Err, journal.ErrFenced) && !errors.Is(eff.Err, saga.ErrUnavailable) {
 				e.stats.givenUp.Add(1)
 			}
+		}
+		if eff.Err != nil && !turnedDown(eff.Err) {
 			e.about(eff.ID, eff.Trace).Warn("saga dropped from this node", "error", eff.Err)
 		}
 	case Reload:
-		e.loading.Add(1)
+		e.loading.begin(eff.Claimed)
 		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed) })
 	case Stalled:
 		e.stats.stalled.Add(1)

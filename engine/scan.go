@@ -65,7 +65,7 @@ func (e *Engine) deliver() {
 // and loads them. It returns how many.
 func (e *Engine) claim(quit <-chan struct{}) int {
 	node := e.node()
-	room := min(claimBatch, e.cfg.MaxRunning-e.running()-int(e.loading.Load()))
+	room := min(claimBatch, e.cfg.MaxRunning-e.running()-e.loading.len())
 	if node == "" || room <= 0 {
 		return 0
 	}
@@ -76,7 +76,7 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 	if err != nil {
 		return 0
 	}
-	e.loading.Add(int64(len(claimed)))
+	e.loading.begin(claimed...)
 	var sagas []journal.Claimed
 	now := e.Now()
 	for _, c := range claimed {
@@ -123,7 +123,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 
 // loaded hands a saga to its lane.
 func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
-	defer e.loading.Add(-1)
+	defer e.loading.end(ev.Claimed.Saga)
 	failpoint.Hit("load.after")
 	select {
 	case e.laneOf(ev.Claimed.Saga).events <- ev:
@@ -162,12 +162,12 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 		e.cfg.Log.Warn("could not load a saga", "saga", c.Saga, "error", err)
 		select {
 		case <-quit:
-			e.loading.Add(-1)
+			e.loading.end(c.Saga)
 			return
 		case <-time.After(min(50*time.Millisecond<<try, 2*time.Second)):
 		}
 		if e.node() != node {
-			e.loading.Add(-1)
+			e.loading.end(c.Saga)
 			return
 		}
 	}

@@ -61,6 +61,9 @@ func (e *Engine) lookForStalls(quit <-chan struct{}) {
 		if err := e.noteStalls(); e.storeCtx.Err() == nil {
 			e.stalls.looks.saw(err)
 		}
+		if err := e.findStrangers(quit); e.storeCtx.Err() == nil {
+			e.strangers.saw(err)
+		}
 	}
 }
 

@@ -107,6 +107,10 @@ type Log interface {
 	// Mail returns the messages of sagas that the node owns, in the order of
 	// their ids, up to limit. They stay until an Append consumes them.
 	Mail(ctx context.Context, node string, limit int) ([]Mail, error)
+
+	// Owned returns the ids of up to limit sagas that the node owns, in the order of ids,
+	// those after the given one (Nil: from the first). Each page is of its own moment.
+	Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error)
 }
 
 // Lease is a node's right to write.
@@ -124,6 +128,9 @@ type Append struct {
 	Row     *Row        // when not nil, replaces the saga's row (but for what Start set)
 	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after its Rest
 	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
+	// Stranger comes with Release and without a Row: the node owns the saga but does not hold it. The
+	// saga is next claimable after its Respite, as if its node had died, and not after its Rest.
+	Stranger bool
 
 	// What follows comes with records: an append without any that is repeated does it again. A task, and an event for a sink, that is
 	// there already stays as it is even then; one that is gone by then is made anew. The saga of tasks and events is this one, whatever their Saga says.
@@ -143,7 +150,15 @@ func (a *Append) Overtaken(last int64) bool {
 
 // Due reports whether the append gives up a saga that somebody should take on at once.
 func (a *Append) Due() bool {
-	return a.Release && a.Row != nil && a.Row.EndedAt.IsZero() && !a.Row.WakeAt.IsZero() && !a.Row.WakeAt.After(a.Row.UpdatedAt)
+	return a.Stranger || a.Release && a.Row != nil && a.Row.EndedAt.IsZero() && !a.Row.WakeAt.IsZero() && !a.Row.WakeAt.After(a.Row.UpdatedAt)
+}
+
+// Pause returns how long the saga is not claimed after an append that gives it up without a row.
+func (a *Append) Pause() func(claims int) (rest time.Duration, ok bool) {
+	if a.Stranger {
+		return Respite
+	}
+	return Rest
 }
 
 // Wakes reports whether the append brings work to others than its node: tasks, or mail.

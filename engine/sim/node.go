@@ -30,6 +30,7 @@ type node struct {
 	lease  engine.Lease
 	taken  []journal.Claimed // by a claim whose answer was lost
 	leaves bool              // it has been told to stop
+	loads  map[uuid.UUID]int // how often each saga is on its way to its lane
 }
 
 var ctx = context.Background()
@@ -65,7 +66,7 @@ func (n *node) now(epoch int, do func()) {
 func (n *node) boot() {
 	n.alive, n.leaves = true, false
 	n.epoch++
-	n.lanes, n.lease, n.taken = nil, engine.Lease{}, nil
+	n.lanes, n.lease, n.taken, n.loads = nil, engine.Lease{}, nil, make(map[uuid.UUID]int)
 	for range lanes {
 		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: n.s.rng.Uint64, Notices: notices()}))
 	}
@@ -74,6 +75,7 @@ func (n *node) boot() {
 	n.every(poll, n.scan)
 	n.every(watch, func() { n.toAll(engine.Watch{}) })
 	n.every(reapEvery, n.reap)
+	n.every(look, n.findStrangers)
 }
 
 // die ends the process; another one begins after a while.
@@ -220,6 +222,7 @@ func (n *node) do(i int, eff engine.Effect) {
 	case engine.Stalled:
 		n.s.violate(eff.ID, "12: nothing would have moved it: %s", eff.Why)
 	case engine.Reload:
+		n.loads[eff.Claimed.Saga]++
 		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(eff.Node, eff.Claimed, 1) })
 	case engine.Fenced:
 		n.later(0, func() {
@@ -232,7 +235,7 @@ func (n *node) do(i int, eff engine.Effect) {
 
 // expected reports whether a saga may be dropped for this.
 func expected(err error) bool {
-	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, errRead} {
+	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, engine.ErrStranger, errRead} {
 		if errors.Is(err, ok) {
 			return true
 		}
@@ -389,6 +392,12 @@ func (n *node) scan() {
 	if n.leaves {
 		return
 	}
+	if n.s.fault(ClaimForgotten, n.name) {
+		if _, err := n.s.store.Claim(ctx, node, 10); err != nil && !errors.Is(err, journal.ErrFenced) {
+			panic(err)
+		}
+		return
+	}
 	claimed := n.taken
 	n.taken = nil
 	if len(claimed) == 0 {
@@ -403,6 +412,7 @@ func (n *node) scan() {
 		}
 	}
 	for _, c := range claimed {
+		n.loads[c.Saga]++
 		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(node, c, 1) })
 	}
 }
@@ -412,6 +422,7 @@ const loadTries = 8
 
 func (n *node) load(node string, c journal.Claimed, try int) {
 	if n.lease.Node() != node {
+		n.loads[c.Saga]--
 		return
 	}
 	ev := engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition]}
@@ -427,5 +438,31 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 			panic(err)
 		}
 	}
+	n.loads[c.Saga]--
 	n.tell(c.Saga, ev)
+}
+
+// findStrangers looks for sagas that are the node's and that it does not hold, as engine's shell does.
+func (n *node) findStrangers() {
+	node := n.lease.Node()
+	if node == "" || n.leaves || !n.lease.Valid(n.local()) {
+		return
+	}
+	owned, err := n.s.store.Owned(ctx, node, uuid.Nil, 1<<20)
+	if err != nil {
+		panic(err)
+	}
+	byLane := make([][]uuid.UUID, len(n.lanes))
+	for _, id := range owned {
+		if n.loads[id] == 0 {
+			byLane[n.laneOf(id)] = append(byLane[n.laneOf(id)], id)
+		}
+	}
+	process := n.epoch
+	for i, ids := range byLane {
+		if n.epoch != process {
+			return
+		}
+		n.handle(i, engine.Owned{Node: node, IDs: ids})
+	}
 }

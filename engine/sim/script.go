@@ -92,6 +92,7 @@ const (
 	ChildUnknown                // it does, but the answer is lost
 	RevertLost                  // a revert is not posted, and nobody knows
 	RevertTwice                 // a revert is posted twice
+	ClaimForgotten              // sagas are a node's, and it never hears of it: as by their old rows, after a fail-over that lost the newer ones
 	numKinds
 )
 
@@ -112,6 +113,7 @@ var faults = [numKinds]struct {
 	DecidedTwice: {"decided-twice", 6}, DecidedBoth: {"decided-both", 6}, DecidedLate: {"decided-late", 5}, WrongHash: {"wrong-hash", 6}, NotAllowed: {"not-allowed", 5},
 	SignalTwice: {"signal-twice", 6}, SignalLate: {"signal-late", 6},
 	ChildLost: {"child-lost", 12}, ChildUnknown: {"child-unknown", 12}, RevertLost: {"revert-lost", 8}, RevertTwice: {"revert-twice", 8},
+	ClaimForgotten: {"claim-forgotten", 60},
 }
 
 // String returns the fault's name.

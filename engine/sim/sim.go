@@ -39,6 +39,7 @@ const (
 	ttl      = 3 * time.Second
 	poll     = 300 * time.Millisecond
 	watch    = 5 * time.Second
+	look     = 4 * time.Second  // between looks for sagas that their node does not hold
 	faulty   = 30 * time.Second // how long there are faults
 	patience = time.Hour        // how long after healing until everything has to be over
 	nodes    = 3

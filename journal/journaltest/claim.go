@@ -1,6 +1,8 @@
 package journaltest
 
 import (
+	"bytes"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 )
 
 var claimTests = []test{
+	{"what a node owns, by pages", owned},
 	{"the longest due first, up to the limit", claimOrder},
 	{"not before its time", claimAtTime},
 	{"never without a time", neverDue},
@@ -116,4 +119,32 @@ func claimMail(b *bench) {
 	got, err := b.Claim(b.ctx, b.node, 1)
 	b.must(err)
 	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{first, second}}}, whenever)
+}
+
+// owned pages through what a node owns.
+func owned(b *bench) {
+	want := []uuid.UUID{}
+	for range 3 {
+		saga, _ := b.started()
+		want = append(want, saga)
+	}
+	parked := b.parked(b.now().Add(-time.Minute))
+	b.parked(b.now().Add(time.Hour)) // nobody's
+	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{parked})
+	want = append(want, parked)
+	slices.SortFunc(want, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	page := func(node string, after uuid.UUID, limit int) []uuid.UUID {
+		b.Helper()
+		got, err := b.Owned(b.ctx, node, after, limit)
+		b.must(err)
+		return got
+	}
+	diff(b, "all", page(b.node, uuid.Nil, 10), want)
+	diff(b, "none", page(b.node, uuid.Nil, 0), nil)
+	diff(b, "the first page", page(b.node, uuid.Nil, 3), want[:3])
+	diff(b, "the second page", page(b.node, want[2], 3), want[3:])
+	diff(b, "another node's", page("another", uuid.Nil, 10), nil)
+	end := ended()
+	b.ok(journal.Append{Saga: want[0], Row: end, Release: true})
+	diff(b, "after one has ended", page(b.node, uuid.Nil, 10), want[1:])
 }

@@ -14,6 +14,7 @@ var quarantineTests = []test{
 	{"claims are counted until there is progress", countsClaims},
 	{"a release does not count", releaseIsNoFault},
 	{"who is given up over and over rests longer, then for good", givenUp},
+	{"who is given up by a node that does not hold it is due at once, at first", givenUpByAStranger},
 	{"who kills its nodes rests longer, then for good", killsNodes},
 	{"one more try for each message", oneMoreTry},
 	{"progress ends it", progressEndsIt},
@@ -160,6 +161,29 @@ func givenUp(b *bench) {
 	if got := len(b.records(saga)); got != 1 {
 		b.Errorf("%d records, want the first only", got)
 	}
+}
+
+func givenUpByAStranger(b *bench) {
+	saga := b.parked(epoch)
+	for claims := 1; claims < journal.QuarantineAfter; claims++ {
+		if claims > journal.QuarantineAfter/2 {
+			b.post(saga)
+		}
+		b.claimed(saga)
+		from := b.now()
+		b.drain()
+		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true})
+		rest, _ := journal.Respite(claims)
+		b.rests(saga, from, rest)
+		if rest == 0 {
+			b.hinted("a saga that was given up")
+		}
+		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true}) // is not the node's any more
+	}
+	b.post(saga)
+	b.claimed(saga)
+	b.ok(journal.Append{Saga: saga, Release: true, Stranger: true})
+	b.quarantined(saga, journal.QuarantineAfter)
 }
 
 func killsNodes(b *bench) {

@@ -143,7 +143,7 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 		g.head.Owner = ""
 		switch {
 		case a.Row == nil:
-			g.rest(s.clock(), journal.Rest)
+			g.rest(s.clock(), a.Pause())
 		case len(g.mail) > 0:
 			g.wake(s.clock())
 		}

@@ -57,6 +57,23 @@ func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mai
 	return first(out, limit), nil
 }
 
+// Owned implements journal.Log.
+func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("owned: %w", err)
+	}
+	defer unlock()
+	var out []uuid.UUID
+	for _, g := range s.sagas {
+		if node != "" && g.head.Owner == node && compareID(g.head.ID, after) > 0 {
+			out = append(out, g.head.ID)
+		}
+	}
+	slices.SortFunc(out, compareID)
+	return first(out, limit), nil
+}
+
 // fold takes messages out of the mail and remembers their ids, so that posting
 // one again stays the same as once.
 func (g *saga) fold(ids []uuid.UUID) {

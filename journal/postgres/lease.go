@@ -8,7 +8,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
@@ -131,11 +130,7 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
 	if err != nil {
 		return nil, fmt.Errorf("orphans: %w", err)
 	}
-	out, err := collect(rows, func(r pgx.CollectableRow) (uuid.UUID, error) {
-		var u pgtype.UUID
-		err := r.Scan(&u)
-		return u.Bytes, err
-	})
+	out, err := collect(rows, scanID)
 	if err != nil {
 		return nil, fmt.Errorf("orphans: %w", err)
 	}

@@ -84,11 +84,7 @@ func (s *Store) choose(ctx context.Context, conn *pgxpool.Conn, node string, lim
 	if err != nil {
 		return nil, err
 	}
-	chosen, err = collect(rows, func(r pgx.CollectableRow) (uuid.UUID, error) {
-		var u pgtype.UUID
-		err := r.Scan(&u)
-		return u.Bytes, err
-	})
+	chosen, err = collect(rows, scanID)
 	if err == nil && len(chosen) == 0 {
 		delete(s.lost, node)
 	}
@@ -255,4 +251,24 @@ func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mai
 		return nil, fmt.Errorf("mail: %w", err)
 	}
 	return out, nil
+}
+
+// Owned implements journal.Log.
+func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	rows, err := s.pool.Query(ctx, `SELECT id FROM sagas WHERE owner = $1 AND id > $2 ORDER BY id LIMIT $3`, node, id(after), max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("owned: %w", err)
+	}
+	out, err := collect(rows, scanID)
+	if err != nil {
+		return nil, fmt.Errorf("owned: %w", err)
+	}
+	return out, nil
+}
+
+// scanID reads a row of one id.
+func scanID(r pgx.CollectableRow) (uuid.UUID, error) {
+	var u pgtype.UUID
+	err := r.Scan(&u)
+	return u.Bytes, err
 }

@@ -50,17 +50,19 @@ const rowNames = `id, has, release, status, reason, labels, wake_at, seq, update
 // answer was lost, may have given the saga up just now, and another node may have it. (An = would be looked for in the index of owners.)
 func changedSagas(node string, batch []part) (stmt, error) {
 	var c rows
+	var strangers []bool
 	for i := range batch {
 		if a := &batch[i]; a.Start == nil && (a.Row != nil || a.Release) {
 			if err := c.add(a); err != nil {
 				return stmt{}, err
 			}
+			strangers = append(strangers, a.Stranger)
 		}
 	}
 	if len(c.saga) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{with: []string{changeRows}, query: `DELETE FROM inbox WHERE saga_id = ANY(ARRAY(SELECT id FROM changed WHERE has))`, args: append(c.args(), node)}, nil
+	return stmt{with: []string{changeRows}, query: `DELETE FROM inbox WHERE saga_id = ANY(ARRAY(SELECT id FROM changed WHERE has))`, args: append(c.args(), node, strangers)}, nil
 }
 
 var changeRows = sql(`changed AS (UPDATE sagas s SET
@@ -74,10 +76,11 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 		delete_at = CASE WHEN a.has THEN a.delete_at ELSE s.delete_at END,
 		owner = CASE WHEN a.release THEN NULL ELSE s.owner END,
 		claims = CASE WHEN a.has THEN 0 ELSE s.claims END,
-		wake_at = CASE WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
+		wake_at = CASE WHEN a.stranger AND NOT a.has THEN {now} + ` + cases(journal.Respite) + `
+			WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
 			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
-		FROM ` + unnestRows + `) AS a (` + rowNames + `) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $13 RETURNING s.id, a.has)`)
+		FROM ` + unnestRows + `, $14::bool[]) AS a (` + rowNames + `, stranger) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $13 RETURNING s.id, a.has)`)
 
 // newSagas inserts the rows of new sagas as they are to be after the append.
 func newSagas(node string, batch []part) (stmt, error) {

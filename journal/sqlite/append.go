@@ -177,7 +177,7 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 		return journal.Result{}, err
 	}
 	if a.Release && a.Row == nil {
-		return journal.Result{}, t.free(now, journal.Rest, `id = ?`, a.Saga.Bytes())
+		return journal.Result{}, t.free(now, a.Pause(), `id = ?`, a.Saga.Bytes())
 	}
 	return journal.Result{}, nil
 }
@@ -255,7 +255,7 @@ func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) er
 		}
 	}
 	if a.Release && a.Row == nil {
-		return t.free(now, journal.Rest, `id = ?`, saga)
+		return t.free(now, a.Pause(), `id = ?`, saga)
 	}
 	return nil
 }

@@ -241,3 +241,22 @@ func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mai
 	}
 	return out, nil
 }
+
+// Owned implements journal.Log.
+func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	rows, err := s.read(ctx, `SELECT id FROM sagas WHERE owner = ? AND id > ? ORDER BY id LIMIT +?`, node, after.Bytes(), max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("owned: %w", err)
+	}
+	var out []uuid.UUID
+	err = walk(rows, func(scan func(...any) error) error {
+		var saga uuid.UUID
+		err := scan(idInto{&saga})
+		out = append(out, saga)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("owned: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,95 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/engine"
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// forgetful is a store whose first claims nobody hears of.
+type forgetful struct {
+	journal.Store
+	times atomic.Int64
+}
+
+func (s *forgetful) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
+	claimed, err := s.Store.Claim(ctx, node, limit)
+	if len(claimed) > 0 && s.times.Add(-1) >= 0 {
+		return nil, nil
+	}
+	return claimed, err
+}
+
+// A saga that is the node's by its row and that the node does not hold is released, and goes on.
+func TestStrangers(t *testing.T) {
+	for name, open := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			store := &forgetful{Store: open(t)}
+			store.times.Store(2)
+			t.Cleanup(func() { _ = store.Close() })
+			def := compile(t, "saga: nap\nsteps:\n  - {id: a, sleep: 50ms}\n")
+			n := startNode(t, store, definitions{"nap": def}, func(c *engine.Config) { c.Look, c.ParkAfter = 20*time.Millisecond, time.Millisecond })
+			id := n.start(def, "null", nil)
+			n.ended(def, id, saga.Succeeded)
+			if got := n.Stats(); got.Strangers != 2 || got.GivenUp != 0 {
+				t.Errorf("%d strangers, %d given up; want two, and none", got.Strangers, got.GivenUp)
+			}
+		})
+	}
+}
+
+func owner(t *testing.T, store journal.Store, id uuid.UUID) string {
+	t.Helper()
+	h, err := store.Saga(context.WithoutCancel(t.Context()), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Owner
+}
+
+// A saga that the lane does not hold is given up at the second look in a row, one that it took on meanwhile is not, nor one
+// that it is just parking; and what has come while it is being given up is read again.
+func TestReconcile(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
+	b.lease("n1")
+	id := b.start()
+	owned := func(node string, ids ...uuid.UUID) { b.handle(engine.Owned{Node: node, IDs: ids}) }
+	none := func(what string) {
+		t.Helper()
+		if got := take[engine.Commit](b); len(got) > 0 {
+			t.Fatalf("%s: %+v", what, got[0].Batch)
+		}
+	}
+	parking := b.append()
+	owned("n1", id)
+	owned("n1", id)
+	b.handle(parking)
+	none("while it was being parked")
+
+	owned("n1", id)
+	owned("n1")
+	owned("n1", id)
+	none("not twice in a row")
+	owned("another", id)
+	none("of another lease")
+
+	b.now = b.now.Add(2 * time.Hour)
+	again := b.claim("n1") // which the lane does not hear of yet
+	owned("n1", id)
+	released := b.append()
+	b.handle(again)
+	b.handle(released)
+	if got := take[engine.Reload](b); len(got) != 1 {
+		t.Errorf("%d reloads, want one: it came while it was being given up", len(got))
+	}
+	if h := owner(t, b.store, id); h != "" {
+		t.Errorf("it is still %s's", h)
+	}
+}
