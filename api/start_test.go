@@ -149,6 +149,7 @@ func TestStartRefused(t *testing.T) {
 		{"wrong type", `{"definition": 7}`, 400, "invalid_request", "/definition wrong_type", "text"},
 		{"missing input", `{"definition": "order"}`, 422, "invalid_start", "/input", ""},
 		{"wrong input", `{"definition": "order", "input": {"amount": "x"}}`, 422, "invalid_start", "/input/amount", ""},
+		{"input too costly to check", `{"definition": "tree", "input": ` + strings.Repeat(`{"c":`, 40) + "1" + strings.Repeat("}", 40) + `}`, 422, "invalid_start", "/input schema_too_costly", "too many steps"},
 		{"unknown input", `{"definition": "order", "input": {"amount": 1, "amuont": 1}}`, 422, "invalid_start", "/input", ""},
 		{"label name", start + `, "labels": {"Tier": "gold"}}`, 400, "invalid_request", "/labels/Tier bad_label", "small letter"},
 		{"label type", start + `, "labels": {"tier": 1}}`, 400, "invalid_request", "/labels wrong_type", "texts"},
@@ -165,6 +166,7 @@ func TestStartRefused(t *testing.T) {
 	}
 	x := newFixture(t)
 	x.publish(orderDef)
+	x.publish("saga: tree\ninput_schema: {$ref: '#/$defs/n', $defs: {n: {anyOf: [{properties: {c: {$ref: '#/$defs/n'}}, required: [x]}, {properties: {c: {$ref: '#/$defs/n'}}}]}}}\nsteps: [{id: a, set: 1}]\n")
 	before := x.dump()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

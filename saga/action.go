@@ -65,6 +65,9 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 		return encode(given), nil
 	}
 	f := &Failure{Code: codeInput, Title: "`with` breaks the input of action " + u.String()}
+	if TooCostly(wrong) {
+		f.Code, f.Title = CodeTooCostly, "`with` could not be checked by the input of action "+u.String()
+	}
 	for i, w := range wrong {
 		if i > 0 {
 			f.Detail += "; "

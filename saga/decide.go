@@ -69,6 +69,10 @@ const (
 	codeStatus     = "unexpected_status"
 )
 
+// CodeTooCostly says that checking a value by its schema would take more steps than one check may take, so that it was
+// not checked. As a finding's code it stands alone.
+const CodeTooCostly = "schema_too_costly"
+
 // Decide says what comes next, in a fixed order. It only reads. The same
 // records give the same decisions, whether they were applied one by one or all at once.
 // Of all that could be appended now, in branches side by side, it says only the first, as the last decision but for

@@ -128,7 +128,10 @@ func (t *settling) verdict(call Call) Verdict {
 		out = v.Output
 	}
 	if sch := t.step.Expect.Schema; sch != nil {
-		if detail := mismatch(sch, t.a.Body); detail != "" {
+		switch detail, tooCostly := mismatch(sch, t.a.Body); {
+		case tooCostly: // the same answer would cost as much again
+			return broken(call, CodeTooCostly, "the answer's body could not be checked by `expect.schema`", detail, false)
+		case detail != "":
 			return broken(call, codeSchema, "the answer's body breaks `expect.schema`", detail, true)
 		}
 	}
@@ -175,13 +178,19 @@ func broken(call Call, code, title, detail string, damaged bool) Verdict {
 	return v
 }
 
-func mismatch(sch Schema, body json.RawMessage) string {
+// mismatch says what is wrong with a body, "" for nothing, and whether it is that it could not be checked.
+func mismatch(sch Schema, body json.RawMessage) (detail string, tooCostly bool) {
 	value, err := decodeBody(body)
 	if err != nil {
-		return err.Error()
+		return err.Error(), false
 	}
 	_, findings := sch.Apply(value)
-	return Details(findings)
+	return Details(findings), TooCostly(findings)
+}
+
+// TooCostly reports whether findings say that a value could not be checked by its schema.
+func TooCostly(findings []Finding) bool {
+	return len(findings) > 0 && findings[0].Code == CodeTooCostly
 }
 
 // Details says in one line what a schema has found, the first five of it; "" for nothing.

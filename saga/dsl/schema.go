@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,9 +30,16 @@ type schema struct {
 	short bool // made of the shorthand: each field is judged by itself
 	doc   any
 	rules *jsonschema.Schema
+	wrong *jsonschema.Schema // holds for what breaks rules; it keeps no list of what is wrong
+	cost  *schemaCost
 }
 
-const schemaURL = "recourse:///schema"
+const (
+	schemaURL = "recourse:///schema"
+	wrongURL  = "recourse:///wrong"
+	draft     = "https://json-schema.org/draft/2020-12/schema"
+	onlyDraft = "schemas are of " + draft
+)
 
 // refuseLoading is the loader of references that leave the schema: none do.
 type refuseLoading struct{}
@@ -46,8 +54,8 @@ func compileSchema(doc any) (*schema, error) {
 	if f := boundNumbers(doc); f != nil {
 		return nil, fmt.Errorf("%s: %s", f.Pointer, f.Detail)
 	}
-	if m, ok := doc.(map[string]any); ok && m["$schema"] != nil && m["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
-		return nil, errors.New("$schema is another draft: schemas are of https://json-schema.org/draft/2020-12/schema")
+	if m, ok := doc.(map[string]any); ok && m["$schema"] != nil && m["$schema"] != draft {
+		return nil, errors.New("$schema is another draft: " + onlyDraft)
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(refuseLoading{})
@@ -60,7 +68,38 @@ func compileSchema(doc any) (*schema, error) {
 	if err != nil {
 		return nil, schemaError(err)
 	}
-	return &schema{doc: doc, rules: rules}, nil
+	if err := c.AddResource(wrongURL, map[string]any{"not": map[string]any{"$ref": schemaURL}}); err != nil {
+		return nil, schemaError(err)
+	}
+	wrong, err := c.Compile(wrongURL)
+	if err != nil {
+		return nil, schemaError(err)
+	}
+	cost, err := newSchemaCost(append(dynamicAnchors(c, doc, ""), rules))
+	if err != nil {
+		return nil, err
+	}
+	return &schema{doc: doc, rules: rules, wrong: wrong, cost: cost}, nil
+}
+
+// dynamicAnchors finds the parts of a schema that have a $dynamicAnchor. They are compiled already.
+func dynamicAnchors(c *jsonschema.Compiler, doc any, at string) (list []*jsonschema.Schema) {
+	switch v := doc.(type) {
+	case map[string]any:
+		if _, ok := v["$dynamicAnchor"].(string); ok {
+			if part, err := c.Compile(schemaURL + "#" + (&url.URL{Path: at}).EscapedPath()); err == nil { // not within an enum
+				list = append(list, part)
+			}
+		}
+		for _, name := range sortedKeys(v) {
+			list = append(list, dynamicAnchors(c, v[name], at+"/"+escapeToken(name))...)
+		}
+	case []any:
+		for i, part := range v {
+			list = append(list, dynamicAnchors(c, part, at+"/"+strconv.Itoa(i))...)
+		}
+	}
+	return list
 }
 
 // schemaError is what is wrong with a schema itself, in one line.
@@ -84,7 +123,17 @@ func (s *schema) Apply(v any) (any, []saga.Finding) {
 	if f := boundNumbers(v); f != nil {
 		return nil, []saga.Finding{*f}
 	}
+	b := s.cost.budget(v)
+	if b.defaults(s.doc, v); b.left < 0 {
+		return nil, []saga.Finding{tooCostly}
+	}
 	v = fill(s.doc, v)
+	if b.visit(s.rules, v, 0); b.left < 0 {
+		return nil, []saga.Finding{tooCostly}
+	}
+	if b.large() && s.wrong.Validate(v) == nil {
+		return nil, []saga.Finding{tooLarge}
+	}
 	err := s.rules.Validate(v)
 	if err == nil {
 		return v, nil

@@ -96,10 +96,12 @@ func (b *Body) Read(r saga.Request, a saga.Answer) saga.Verdict {
 		return failed(journal.Refused, CodeRefused, "the provider's content filter ended the answer", "")
 	}
 	if b.check != nil {
-		value, wrong := b.parse(out.Text)
+		value, wrong, tooCostly := b.parse(out.Text)
 		switch {
 		case first.FinishReason == "length":
 			return failed(journal.Refused, CodeMismatch, "the answer was cut off by max_tokens before its JSON was whole", "raise max_tokens")
+		case tooCostly:
+			return failed(journal.Refused, saga.CodeTooCostly, "the answer could not be checked by the schema", wrong)
 		case wrong != "":
 			return failed(journal.Refused, CodeMismatch, "the answer does not fit the schema", wrong)
 		}
@@ -129,8 +131,9 @@ func (b *Body) costs(out *output, r saga.Request) {
 	}
 }
 
-// parse reads the JSON of an answer, bare or in a fence, and checks it; wrong says what is wrong with it.
-func (b *Body) parse(text string) (value json.RawMessage, wrong string) {
+// parse reads the JSON of an answer, bare or in a fence, and checks it; wrong says what is wrong with it,
+// tooCostly that this is the check itself.
+func (b *Body) parse(text string) (value json.RawMessage, wrong string, tooCostly bool) {
 	plain := http.NewRedactor(nil)
 	doc, code, why := http.EncodeBody("application/json", []byte(text), plain)
 	if inner, ok := fenced(text); ok && (code != "" || doc == nil) {
@@ -138,19 +141,19 @@ func (b *Body) parse(text string) (value json.RawMessage, wrong string) {
 	}
 	switch {
 	case code != "":
-		return nil, strings.TrimPrefix(why, "the body says it is JSON and is not: ")
+		return nil, strings.TrimPrefix(why, "the body says it is JSON and is not: "), false
 	case doc == nil:
-		return nil, "it is empty"
+		return nil, "it is empty", false
 	}
 	v, err := expr.Decode(doc)
 	if err != nil {
-		return nil, err.Error()
+		return nil, err.Error(), false
 	}
 	v, findings := b.check.Apply(v)
 	if len(findings) > 0 {
-		return nil, saga.Details(findings)
+		return nil, saga.Details(findings), saga.TooCostly(findings)
 	}
-	return encode(v), ""
+	return encode(v), "", false
 }
 
 const fence = "```"

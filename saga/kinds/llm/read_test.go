@@ -26,6 +26,7 @@ func TestRead(t *testing.T) {
 	cfg.PricesAt = "2026-01-31"
 	plain := parse(t, cfg, `{model: a, prompt: hi}`)
 	schema := parse(t, cfg, `{model: a, prompt: hi, schema: {n: integer, s: "string = x"}}`)
+	costly := parse(t, cfg, `{model: a, prompt: hi, schema: {$ref: '#/$defs/n', $defs: {n: {anyOf: [{properties: {c: {$ref: '#/$defs/n'}}, required: [x]}, {properties: {c: {$ref: '#/$defs/n'}}}]}}}}`)
 	unpriced := parse(t, cfg, `{model: z, prompt: hi}`)
 	fenced := func(s string) string { return quote("Here:\n```json\n" + s + "\n```\nDone.") }
 	for _, tt := range []struct {
@@ -45,6 +46,7 @@ func TestRead(t *testing.T) {
 		{"no JSON", schema, said(`"sorry"`, "stop"), "refused schema_mismatch its syntax is broken"},
 		{"JSON in an open fence", schema, said(quote("```\n{\"n\":1}"), "stop"), "refused schema_mismatch its syntax is broken"},
 		{"nothing", schema, said(`null`, "stop"), "refused schema_mismatch it is empty"},
+		{"too costly a schema", costly, said(quote(strings.Repeat(`{"c":`, 30)+"1"+strings.Repeat("}", 30)), "stop"), "refused schema_too_costly"},
 		{"another schema", schema, said(quote(`{"n":"1"}`), "stop"), "refused schema_mismatch /n: got string, want integer"},
 		{"cut off", schema, said(quote(`{"n":1}`), "length"), "refused schema_mismatch max_tokens"},
 		{"huge number", schema, said(quote(`{"n":1e999999999}`), "stop"), "refused schema_mismatch"},

@@ -1,0 +1,362 @@
+package dsl
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"recourse/saga"
+)
+
+// MaxSchemaSteps is the most that one judgement by a schema may cost. A step is about what it costs
+// to judge one small value by one small schema: a microsecond.
+const MaxSchemaSteps = 200_000
+
+// perValue is how many more steps each value of the data allows: large data is judged as long as the
+// work grows with the data, and not with the ways through the schema.
+const perValue = 2
+
+// schemaCost knows what it costs to judge values by one schema. It is immutable.
+//
+// A recursive schema with two alternatives takes 2^depth judgements, and the validator can neither
+// count nor stop. So the work is counted before it begins: the same walk over schema and value, but
+// without judging, and along every alternative. The count is an upper bound, and depends on nothing
+// but schema and value: a replay counts the same.
+type schemaCost struct {
+	constants map[*jsonschema.Schema]int      // of `enum` and `const`
+	patterns  map[jsonschema.Regexp]int       // instructions
+	anchors   map[string][]*jsonschema.Schema // where a $dynamicRef may lead
+	count     int                             // schemas
+}
+
+// newSchemaCost walks all that the roots refer to: a compiled schema, and its $dynamicAnchors, which
+// the compiler does not show otherwise. The error says which part is of another draft.
+func newSchemaCost(roots []*jsonschema.Schema) (*schemaCost, error) {
+	c := &schemaCost{
+		constants: make(map[*jsonschema.Schema]int),
+		patterns:  make(map[jsonschema.Regexp]int),
+		anchors:   make(map[string][]*jsonschema.Schema),
+	}
+	seen := make(map[*jsonschema.Schema]bool)
+	for queue := roots; len(queue) > 0; queue = queue[1:] {
+		s := queue[0]
+		if s == nil || seen[s] {
+			continue
+		}
+		if s.DraftVersion != 2020 {
+			return nil, errors.New("$schema is another draft in a part of it: " + onlyDraft)
+		}
+		seen[s] = true
+		c.learn(s)
+		queue = append(queue, parts(s)...)
+	}
+	c.count = len(seen)
+	return c, nil
+}
+
+// learn takes in what a schema costs by itself.
+func (c *schemaCost) learn(s *jsonschema.Schema) {
+	if s.DynamicAnchor != "" {
+		c.anchors[s.DynamicAnchor] = append(c.anchors[s.DynamicAnchor], s)
+	}
+	if s.Const != nil {
+		c.constants[s] = weight(*s.Const)
+	}
+	if s.Enum != nil {
+		c.constants[s] += weight(s.Enum.Values)
+	}
+	if s.Pattern != nil {
+		c.patterns[s.Pattern] = instructions(s.Pattern.String())
+	}
+	for p := range s.PatternProperties {
+		c.patterns[p] = instructions(p.String())
+	}
+}
+
+// parts are the schemas that another refers to: those that judge the same value come first.
+func parts(s *jsonschema.Schema) []*jsonschema.Schema {
+	list := same(s)
+	for _, m := range []map[string]*jsonschema.Schema{s.Properties, s.DependentSchemas} {
+		for _, name := range sortedKeys(m) {
+			list = append(list, m[name])
+		}
+	}
+	for _, p := range s.PatternProperties {
+		list = append(list, p)
+	}
+	if rest, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {
+		list = append(list, rest)
+	}
+	list = append(list, s.PrefixItems...)
+	return append(list, s.PropertyNames, s.UnevaluatedProperties, s.Items2020, s.Contains, s.UnevaluatedItems, s.ContentSchema)
+}
+
+// same are the schemas that judge the same value as s does, but for those of a $dynamicRef that
+// leads elsewhere, and of dependentSchemas. Some may be nil.
+func same(s *jsonschema.Schema) []*jsonschema.Schema {
+	list := []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else}
+	if s.DynamicRef != nil {
+		list = append(list, s.DynamicRef.Ref)
+	}
+	list = append(list, s.AllOf...)
+	list = append(list, s.AnyOf...)
+	return append(list, s.OneOf...)
+}
+
+// budget is what one judgement of v may cost.
+func (c *schemaCost) budget(v any) *budget {
+	most := MaxSchemaSteps + perValue*extent(v)
+	return &budget{cost: c, most: most, left: most}
+}
+
+// budget is what is left of the steps for one judgement; below zero they are used up.
+type budget struct {
+	cost *schemaCost
+	most int
+	left int
+}
+
+// large reports whether more was spent than small data may cost.
+func (b *budget) large() bool { return b.most-b.left > MaxSchemaSteps }
+
+// visit pays for the judgement of v by s. chain is how many schemas have come to v by reference before.
+func (b *budget) visit(s *jsonschema.Schema, v any, chain int) {
+	b.left -= 1 + chain/8 + b.size(v)
+	if s == nil || s.Bool != nil || b.left < 0 || chain > b.cost.count { // the validator finds a circle by itself
+		return
+	}
+	if s.Types != nil && !s.Types.IsEmpty() && !allows(s.Types, v) {
+		return
+	}
+	if constants, ok := b.cost.constants[s]; ok {
+		b.left -= constants
+		if s.Enum != nil {
+			b.left -= len(s.Enum.Values) * (weight(v) - 1)
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		b.object(s, v)
+	case []any:
+		b.array(s, v)
+	case string:
+		if s.Pattern != nil {
+			b.match(s.Pattern, v)
+		}
+	}
+	for _, part := range same(s) {
+		if part != nil {
+			b.visit(part, v, chain+1)
+		}
+	}
+	if s.DynamicRef != nil {
+		for _, other := range b.cost.anchors[s.DynamicRef.Anchor] {
+			if other != s.DynamicRef.Ref {
+				b.visit(other, v, chain+1)
+			}
+		}
+	}
+	if obj, ok := v.(map[string]any); ok {
+		for name, part := range s.DependentSchemas {
+			if _, ok := obj[name]; ok {
+				b.visit(part, v, chain+1)
+			}
+		}
+	}
+}
+
+func (b *budget) object(s *jsonschema.Schema, obj map[string]any) {
+	rest, _ := s.AdditionalProperties.(*jsonschema.Schema)
+	b.left -= len(s.Required)/8 + len(s.DependentRequired)
+	for name, value := range obj {
+		if b.left < 0 {
+			return
+		}
+		known := false
+		if part, ok := s.Properties[name]; ok {
+			known = true
+			b.visit(part, value, 0)
+		}
+		for p, part := range s.PatternProperties {
+			b.match(p, name)
+			if b.left >= 0 && p.MatchString(name) {
+				known = true
+				b.visit(part, value, 0)
+			}
+		}
+		if rest != nil && !known {
+			b.visit(rest, value, 0)
+		}
+		if s.PropertyNames != nil {
+			b.visit(s.PropertyNames, name, 0)
+		}
+		if s.UnevaluatedProperties != nil {
+			b.visit(s.UnevaluatedProperties, value, 0)
+		}
+	}
+}
+
+func (b *budget) array(s *jsonschema.Schema, list []any) {
+	if s.UniqueItems {
+		times := min(len(list), 20) // short lists are compared by pairs, long ones by their hashes
+		for _, item := range list {
+			b.left -= times * weight(item)
+		}
+	}
+	for i, item := range list {
+		if b.left < 0 {
+			return
+		}
+		switch {
+		case i < len(s.PrefixItems):
+			b.visit(s.PrefixItems[i], item, 0)
+		case s.Items2020 != nil:
+			b.visit(s.Items2020, item, 0)
+		}
+		if s.Contains != nil {
+			b.visit(s.Contains, item, 0)
+		}
+		if s.UnevaluatedItems != nil {
+			b.visit(s.UnevaluatedItems, item, 0)
+		}
+	}
+}
+
+// match pays for a regular expression over a text.
+func (b *budget) match(p jsonschema.Regexp, text string) {
+	b.left -= len(text) * (b.cost.patterns[p] + 8) / 64
+}
+
+// defaults pays for those that `fill` puts in, which JSON will have once for each place.
+func (b *budget) defaults(doc, v any) {
+	rules, _ := doc.(map[string]any)
+	switch value := v.(type) {
+	case map[string]any:
+		properties, _ := rules["properties"].(map[string]any)
+		for name, rule := range properties {
+			inner, _ := rule.(map[string]any)
+			if have, ok := value[name]; ok {
+				b.defaults(inner, have)
+			} else if def, ok := inner["default"]; ok && b.left >= 0 {
+				b.left -= weight(def)
+			}
+		}
+	case []any:
+		for _, item := range value {
+			if rules["items"] == nil || b.left < 0 {
+				return
+			}
+			b.defaults(rules["items"], item)
+		}
+	}
+}
+
+// size is what it costs to look at a value itself, beyond one step.
+func (b *budget) size(v any) int {
+	switch v := v.(type) {
+	case map[string]any:
+		return len(v) / 4
+	case []any:
+		return len(v) / 16
+	default:
+		return weight(v) - 1
+	}
+}
+
+// weight is what it costs to look at all of a value: to compare it, to hash it, to write it.
+func weight(v any) int {
+	switch v := v.(type) {
+	case map[string]any:
+		n := 1
+		for name, value := range v {
+			n += 1 + len(name)/64 + weight(value)
+		}
+		return n
+	case []any:
+		n := 1
+		for _, value := range v {
+			n += weight(value)
+		}
+		return n
+	case string:
+		return 1 + len(v)/64
+	case json.Number: // made a fraction of whole numbers: 1e9999 has ten thousand digits
+		digits, exponent, _ := strings.Cut(strings.ToLower(string(v)), "e")
+		e, err := strconv.Atoi(exponent)
+		if err != nil {
+			e = 0
+		}
+		return 1 + (len(digits)+max(e, -e))/8
+	}
+	return 1
+}
+
+// extent is how many values are in v, itself among them; eight bytes of text are one.
+func extent(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case map[string]any:
+		for _, value := range v {
+			n += extent(value)
+		}
+	case []any:
+		for _, value := range v {
+			n += extent(value)
+		}
+	case string:
+		n += len(v) / 8
+	}
+	return n
+}
+
+// allows reports whether the validator looks further than the type.
+func allows(types *jsonschema.Types, v any) bool {
+	switch v.(type) {
+	case nil:
+		return *types&nullType != 0
+	case bool:
+		return *types&booleanType != 0
+	case json.Number:
+		return *types&numberType != 0
+	case string:
+		return *types&textType != 0
+	case []any:
+		return *types&arrayType != 0
+	case map[string]any:
+		return *types&objectType != 0
+	}
+	return false
+}
+
+var nullType, booleanType, numberType, textType, arrayType, objectType = typeOf("null"), typeOf("boolean"), typeOf("number", "integer"), typeOf("string"), typeOf("array"), typeOf("object")
+
+func typeOf(names ...string) (t jsonschema.Types) {
+	for _, name := range names {
+		t.Add(name)
+	}
+	return t
+}
+
+// instructions is how large a pattern is when it has been compiled.
+func instructions(pattern string) int {
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return len(pattern)
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return len(pattern)
+	}
+	return len(program.Inst)
+}
+
+// tooCostly is what is said of a value that costs too much to judge.
+var tooCostly = saga.Finding{Code: saga.CodeTooCostly, Detail: "checking this value by its schema takes too many steps: the alternatives (anyOf, oneOf) of a recursive schema multiply with each level; " +
+	"send less or flatter data, or give alternatives that hold each other different types"}
+
+// tooLarge is what is said of a value that breaks its schema and is so large that a list of what is wrong would fill the memory.
+var tooLarge = saga.Finding{Code: "schema", Detail: "the value breaks its schema, and is too large to say where"}
