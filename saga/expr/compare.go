@@ -12,7 +12,7 @@ func kind(v any) string {
 		return "null"
 	case bool:
 		return "bool"
-	case string:
+	case string, encoded:
 		return "string"
 	case json.Number:
 		return "number"

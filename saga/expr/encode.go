@@ -32,6 +32,8 @@ func (s *state) encode(buf []byte, v any) ([]byte, error) {
 		return append(buf, v...), checkLiteral(v)
 	case string:
 		return s.encodeString(buf, v)
+	case encoded:
+		return s.encodeString(buf, string(v))
 	case Raw:
 		return s.encodeRaw(buf, v)
 	case []any:

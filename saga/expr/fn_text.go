@@ -83,7 +83,13 @@ func fnUnbase64(c *call) (any, error) {
 }
 
 // fnURLEncode percent-encodes everything but RFC 3986's unreserved characters.
-func fnURLEncode(c *call) (any, error) {
+func fnURLEncode(c *call) (any, error) { return c.percentEncoded("") }
+
+// fnPath is fnURLEncode, except that slashes stay: its value is any number of segments of a path.
+func fnPath(c *call) (any, error) { return c.percentEncoded("/") }
+
+// percentEncoded encodes the first argument, but for unreserved characters and those to keep.
+func (c *call) percentEncoded(keep string) (any, error) {
 	t, err := c.asText(c.args[0])
 	if err != nil {
 		return nil, err
@@ -93,13 +99,13 @@ func fnURLEncode(c *call) (any, error) {
 		b := t[i]
 		switch {
 		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9',
-			b == '-', b == '.', b == '_', b == '~':
+			b == '-', b == '.', b == '_', b == '~', strings.IndexByte(keep, b) >= 0:
 			out = append(out, b)
 		default:
 			out = append(out, '%', upperHex(b>>4), upperHex(b&15))
 		}
 	}
-	return string(out), c.burnBytes(len(out))
+	return encoded(out), c.burnBytes(len(out))
 }
 
 func upperHex(nibble byte) byte { return "0123456789ABCDEF"[nibble] }

@@ -45,6 +45,7 @@ var functions = map[string]function{
 	"min":        {1, -1, "min(x, y, …) or min(list)", fnMin},
 	"number":     {1, 1, "number(x)", fnNumber},
 	"parse_json": {1, 1, "parse_json(text)", fnParseJSON},
+	"path":       {1, 1, "path(x)", fnPath},
 	"replace":    {3, 3, "replace(text, old, new)", fnReplace},
 	"reverse":    {1, 1, "reverse(list)", fnReverse},
 	"round":      {1, 2, "round(x, places)", fnRound},

@@ -14,7 +14,9 @@ const (
 	maxSecretName = 128
 )
 
-// seal writes every ${ as $${.
+// Seal makes a sealed rendering of text without secrets: every ${ in it is written as $${.
+func Seal(text string) string { return seal(text) }
+
 func seal(text string) string { return strings.ReplaceAll(text, "${", "$${") }
 
 // isSecretName reports whether name can be referred to: letters, digits and _,

@@ -73,7 +73,7 @@ func (s *state) root(name string) (any, error) {
 // normalize brings what an Env or Object gave into the evaluator's types.
 func normalize(v any) (any, error) {
 	switch v := v.(type) {
-	case nil, bool, string, json.Number, []any, map[string]any, Raw, Object:
+	case nil, bool, string, json.Number, []any, map[string]any, Raw, Object, encoded:
 		return v, nil
 	case json.RawMessage:
 		return Raw(v), nil
@@ -91,6 +91,9 @@ func (s *state) open(v any) (any, error) {
 	v, err := normalize(v)
 	if err != nil {
 		return nil, err
+	}
+	if text, ok := v.(encoded); ok {
+		return string(text), nil
 	}
 	raw, ok := v.(Raw)
 	if !ok {
@@ -168,6 +171,8 @@ func (s *state) plain(v any) (any, error) {
 			return nil, notJSON(errNotUTF8)
 		}
 		return v, nil
+	case encoded:
+		return string(v), nil
 	case json.Number:
 		return v, checkLiteral(v)
 	case Secret:

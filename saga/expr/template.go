@@ -82,6 +82,39 @@ func (t *Template) SealedJSON(env Env) (json.RawMessage, error) {
 // SealedText is Text, sealed as [Template.SealedJSON] does.
 func (t *Template) SealedText(env Env) (string, error) { return t.text(newState(env), true) }
 
+// Piece is a [Part] with its value, as text.
+type Piece struct {
+	Text    string
+	Encoded bool // path() or urlencode() gave it: it is fit for a URL as it is
+}
+
+// Pieces renders each part of a scalar made by [ParseText] as text, for a place where they are not simply
+// joined, such as a URL. A value that has no form in text is a not_text error, and a secret a secret_in_plain error.
+func (t *Template) Pieces(env Env) ([]Piece, error) {
+	s := newState(env)
+	out := make([]Piece, 0, len(t.Parts()))
+	for _, part := range t.Parts() {
+		if part.Program == nil {
+			out = append(out, Piece{Text: part.Text})
+			continue
+		}
+		v, err := part.Program.run(s)
+		if err != nil {
+			return nil, err
+		}
+		if secret, ok := v.(Secret); ok {
+			return nil, part.Program.located(errPlainSecret(secret.Name))
+		}
+		_, ready := v.(encoded)
+		text, err := s.asText(v)
+		if err != nil {
+			return nil, part.Program.located(err)
+		}
+		out = append(out, Piece{Text: text, Encoded: ready})
+	}
+	return out, nil
+}
+
 // Refs lists the static references, in source order, each once.
 func (t *Template) Refs() []Ref { return uniqueRefs(t.allRefs(nil)) }
 

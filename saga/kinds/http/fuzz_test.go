@@ -29,6 +29,8 @@ func badRequest(r saga.Request, host, path string, secrets []string) error {
 		return fmt.Errorf("the request goes to %q", text)
 	case !strings.HasPrefix(u.EscapedPath(), path) || strings.Count(u.EscapedPath(), "/") != strings.Count(path, "/"):
 		return fmt.Errorf("the request goes to the path %q", u.EscapedPath())
+	case u.Path == path, slices.ContainsFunc(strings.FieldsFunc(u.Path, func(c rune) bool { return c == '/' || c == '\\' }), func(s string) bool { return s == "." || s == ".." }):
+		return fmt.Errorf("the request goes to the path %q where that is decoded before it is routed", u.Path)
 	case strings.ContainsFunc(r.URL, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		return fmt.Errorf("the URL %q cannot be sent", r.URL)
 	}
@@ -69,16 +71,13 @@ func FuzzRequest(f *testing.F) {
 		call(f, "http: POST https://pay.example/v1/c/${input.s}", `auth: ${secrets.KEY}`, `body: "${input}"`),
 	}
 	f.Fuzz(func(t *testing.T, input string) {
-		for i, c := range calls {
+		for _, c := range calls {
 			r, err := c.Request(env(input))
 			if err != nil {
 				if err.Error() == "" {
 					t.Error("an error that says nothing")
 				}
 				continue
-			}
-			if i == 1 && strings.Contains(strings.TrimPrefix(r.URL, "https://pay.example/v1/c/"), "/") {
-				continue // a path that the author left to data, slashes and all
 			}
 			if err := badRequest(r, "pay.example", "/v1/c/", []string{"KEY"}); err != nil {
 				t.Errorf("%s: %v", input, err)
@@ -96,6 +95,8 @@ func TestFuzzRequestCanFail(t *testing.T) {
 		"host":   func(r *saga.Request) { r.URL = "https://evil.example/v1/c/x" },
 		"user":   func(r *saga.Request) { r.URL = "https://pay.example@evil.example/v1/c/x" },
 		"path":   func(r *saga.Request) { r.URL = "https://pay.example/v1/c/x/y" },
+		"dots":   func(r *saga.Request) { r.URL = "https://pay.example/v1/c/x%2F..%5Cd" },
+		"empty":  func(r *saga.Request) { r.URL = "https://pay.example/v1/c/" },
 		"space":  func(r *saga.Request) { r.URL += " " },
 		"header": func(r *saga.Request) { r.Headers = map[string]string{"X": "a\r\nY: b"} },
 		"body":   func(r *saga.Request) { r.Body = json.RawMessage(`{`) },

@@ -48,6 +48,7 @@ func Kind() dsl.Kind {
 type Body struct {
 	method  string
 	url     *expr.Template
+	places  []place     // of the URL's parts
 	fixed   []expr.Part // of the URL, ahead of data; nil: there is no data in it
 	origin  string      // scheme, host and port as written, for messages
 	query   []pair

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/textproto"
-	"net/url"
-	"strings"
 
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -57,94 +55,6 @@ func (o *once) Root(name string) (any, bool) {
 
 func unsendable(format string, args ...any) error {
 	return &saga.Failure{Code: "bad_request", Title: "the request cannot be sent", Detail: fmt.Sprintf(format, args...)}
-}
-
-// address renders the URL and appends the query.
-func (b *Body) address(env expr.Env) (string, error) {
-	sealed, err := b.url.SealedText(env)
-	if err != nil {
-		return "", err
-	}
-	text := strings.ReplaceAll(sealed, "$${", "${")
-	if err := b.check(text, env); err != nil {
-		return "", err
-	}
-	params, err := b.parameters(env)
-	if err != nil || len(params) == 0 {
-		return sealed, err
-	}
-	sep := "?"
-	if strings.Contains(sealed, "?") {
-		sep = "&"
-	}
-	return sealed + sep + strings.Join(params, "&"), nil
-}
-
-// check refuses what data or variables could have made of a URL. Most URLs of a step are the same.
-func (b *Body) check(text string, env expr.Env) error {
-	if last := b.checked.Load(); last != nil && *last == text {
-		return nil
-	}
-	if err := checkAddress(text); err != nil {
-		return err
-	}
-	if err := b.checkHost(text, env); err != nil {
-		return err
-	}
-	if b.fixed == nil { // else it is the variables as well that make it right
-		b.checked.Store(&text)
-	}
-	return nil
-}
-
-// checkAddress refuses what data could have made of a URL. Its details do not show
-// the data.
-func checkAddress(text string) error {
-	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
-		return unsendable("the URL has a space, a backslash or a control character in it: urlencode() what may have some")
-	}
-	if strings.Contains(text, "#") {
-		return unsendable("the URL has a # in it: urlencode() what may have one")
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != "" {
-		return unsendable("the URL is not an http or https URL with a host: look at the variable it begins with")
-	}
-	if u.User != nil {
-		return unsendable("the URL has a user in it: use auth with a secret")
-	}
-	for _, segment := range strings.Split(u.Path, "/") {
-		if segment == "." || segment == ".." {
-			return unsendable("the URL's path has a . or .. segment, which would lead to another path: urlencode() does not help, refuse such data before")
-		}
-	}
-	return nil
-}
-
-// checkHost holds the rule of host_not_fixed once more when the variables have
-// their values: a variable such as "https:/" would let data name the host.
-func (b *Body) checkHost(text string, env expr.Env) error {
-	if b.fixed == nil {
-		return nil
-	}
-	var begin strings.Builder
-	for _, p := range b.fixed {
-		if p.Program == nil {
-			begin.WriteString(p.Text)
-			continue
-		}
-		v, err := p.Program.Eval(env)
-		if err != nil {
-			return err
-		}
-		fmt.Fprint(&begin, v)
-	}
-	want, err := url.Parse(begin.String())
-	got, err2 := url.Parse(text)
-	if err != nil || err2 != nil || want.Host == "" || want.Host != got.Host || want.Scheme != got.Scheme {
-		return unsendable("the URL's host is not the one that its variables name: give the variable a whole origin, such as https://pay.example")
-	}
-	return nil
 }
 
 func (b *Body) parameters(env expr.Env) ([]string, error) {

@@ -18,12 +18,17 @@ import (
 // call compiles an http step, given as its keys.
 func call(tb testing.TB, keys ...string) saga.Call {
 	tb.Helper()
+	return parse(tb, keys...).ByID["a"].Body.(saga.Call)
+}
+
+func parse(tb testing.TB, keys ...string) *saga.Definition {
+	tb.Helper()
 	src := "saga: x\nsecrets: [KEY, PIN]\nsteps:\n  - id: a\n    " + strings.Join(keys, "\n    ") + "\n"
 	def, errs := dsl.Parse("t", []byte(src), dsl.Options{Kinds: []dsl.Kind{httpkind.Kind()}})
 	if errs != nil {
 		tb.Fatalf("%s\n%v", src, errs)
 	}
-	return def.ByID["a"].Body.(saga.Call)
+	return def
 }
 
 func env(input string) expr.MapEnv {
@@ -89,13 +94,12 @@ func TestUnsendable(t *testing.T) {
 	tests := []struct {
 		name, keys, input string
 	}{
-		{"space", get, `"hidden b"`}, {"line break", get, `"hidden\r\nHost: b"`}, {"NUL", get, `"hidden\u0000"`},
-		{"fragment", get, `"hidden#b"`}, {"backslash", get, `"hidden\\b"`}, {"broken escape", get, `"hidden%zz"`},
+		{"line break", get, `"hidden\r\nHost: b"`}, {"NUL", get, `"hidden\u0000"`},
 		{"..", get, `".."`}, {".", get, `"."`}, {"encoded ..", get, `"%2e%2E"`}, {".. within", get, `"hidden/../b"`},
 		{"null", get, `null`}, {"an object", get, `{"a": "hidden"}`},
 		{"a user in a variable", "http: GET ${vars.user}/x", `1`}, {"a variable without scheme", "http: GET ${vars.bare}/x", `1`},
 		{"a variable that ends within the scheme", "http: GET ${vars.slash}/${input}/x", `"hidden.example"`},
-		{"a variable that ends within the host", "http: GET ${vars.open}/../${input}", `"hidden"`},
+		{"a variable that ends within the host", "http: GET ${vars.open}/x/${input}", `"hidden"`},
 		{"a header with a line break", post + "\n    headers: {x: \"${input}\"}", `"hidden\r\nX-Evil: 1"`},
 		{"a header with NUL", post + "\n    headers: {x: \"${input}\"}", `"hidden\u0000"`},
 		{"auth with a line break", post + "\n    auth: ${input}", `"hidden\nX: 1"`},

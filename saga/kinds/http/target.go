@@ -55,7 +55,7 @@ func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 		}
 		parts = []expr.Part{{Text: url}}
 	}
-	b.fixed = fixed(parts)
+	b.fixed, b.places = fixed(parts), places(parts)
 	begin := ""
 	if parts[0].Program == nil {
 		begin = parts[0].Text
@@ -76,9 +76,12 @@ func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	case strings.HasSuffix(authority, "://"):
 		d.FailInside(n, base, "url_host", "the URL has no host")
 	}
+	if hasDots(written(parts)) {
+		d.FailInside(n, base, "bad_url", "a URL to send has no . or .. in its path: write the path that is meant")
+	}
 	for _, p := range parts {
 		if strings.ContainsAny(p.Text, " \t\r\n") {
-			d.FailInside(n, base, "bad_url", "a URL has no spaces: write %%20, or urlencode() what may have some")
+			d.FailInside(n, base, "bad_url", "a URL has no spaces: write %%20")
 		} else if strings.Contains(p.Text, "#") {
 			d.FailInside(n, base, "bad_url", "a URL to send has no fragment (#…): remove it, or write %%23")
 		}
@@ -87,6 +90,18 @@ func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	if b.origin == "" {
 		b.origin = authority
 	}
+}
+
+// written is the path of a URL with something for each expression.
+func written(parts []expr.Part) string {
+	var b strings.Builder
+	for _, p := range parts {
+		if b.WriteString(p.Text); p.Program != nil {
+			b.WriteString("x")
+		}
+	}
+	path, _, _ := strings.Cut(b.String(), "?")
+	return path
 }
 
 // fixed gives the parts ahead of the first that reads data; nil when none does.

@@ -1,0 +1,201 @@
+package http
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"recourse/saga/expr"
+)
+
+// place says where in a URL a part of its template stands, and so how its value is encoded.
+type place int
+
+const (
+	front place = iota // scheme, host and a prefix, from literal text and vars: taken as it is
+	inPath
+	inQuery
+)
+
+// places finds where each part stands. A value never changes that: only literal text begins a path or a query.
+func places(parts []expr.Part) []place {
+	out, at := make([]place, len(parts)), front
+	for i, p := range parts {
+		if out[i] = at; p.Program != nil {
+			continue
+		}
+		text := p.Text
+		if at == front {
+			if _, rest, ok := strings.Cut(text, "://"); ok && i == 0 {
+				text = rest
+			}
+			end := strings.IndexAny(text, "/?")
+			if end < 0 {
+				continue
+			}
+			at, text = inPath, text[end:]
+		}
+		if strings.Contains(text, "?") {
+			at = inQuery
+		}
+	}
+	return out
+}
+
+// address renders the URL and appends the query.
+func (b *Body) address(env expr.Env) (string, error) {
+	text, err := b.location(env)
+	if err != nil {
+		return "", err
+	}
+	if err := b.check(text, env); err != nil {
+		return "", err
+	}
+	sealed := expr.Seal(text)
+	params, err := b.parameters(env)
+	if err != nil || len(params) == 0 {
+		return sealed, err
+	}
+	sep := "?"
+	if strings.Contains(sealed, "?") {
+		sep = "&"
+	}
+	return sealed + sep + strings.Join(params, "&"), nil
+}
+
+// location renders the URL as written: in the path an expression is one segment, or, of path(), several; in the query
+// it is one component.
+func (b *Body) location(env expr.Env) (string, error) {
+	if b.url.IsConst() {
+		return b.url.Text(env)
+	}
+	pieces, err := b.url.Pieces(env)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	var data [][2]int // where data stands in the path
+	for i, p := range pieces {
+		from := out.Len()
+		switch {
+		case b.places[i] == front || b.url.Parts()[i].Program == nil || p.Encoded:
+			out.WriteString(p.Text)
+		default:
+			out.WriteString(percentEncode(p.Text))
+		}
+		if b.places[i] == inPath && b.url.Parts()[i].Program != nil {
+			data = append(data, [2]int{from, out.Len()})
+		}
+	}
+	text := out.String()
+	for _, d := range data {
+		if err := checkSegments(text, d[0], d[1]); err != nil {
+			return "", err
+		}
+	}
+	return text, nil
+}
+
+// checkSegments refuses data, which stands between from and to, whose segments would lead to another route: empty ones, and
+// dots that appear only when they are decoded twice.
+func checkSegments(text string, from, to int) error {
+	from = strings.LastIndexByte(text[:from], '/') + 1
+	if end := strings.IndexAny(text[to:], "/?"); end >= 0 {
+		to += end
+	} else {
+		to = len(text)
+	}
+	for segment := range strings.SplitSeq(text[from:to], "/") {
+		plain, err := url.PathUnescape(segment)
+		if err != nil || strings.ContainsFunc(plain, unicode.IsControl) {
+			return unsendable("data has put a control character into the URL's path: it can be part of the query, not of the path")
+		}
+		if twice, err := url.PathUnescape(plain); err == nil && hasDots(twice) {
+			return errDots()
+		}
+		if strings.Trim(plain, `/\`) == "" {
+			return unsendable("data has left a segment of the URL's path empty, which would lead to another path: check it before, with `when` or ??")
+		}
+	}
+	return nil
+}
+
+// check refuses what data or variables could have made of a URL. Most URLs of a step are the same.
+func (b *Body) check(text string, env expr.Env) error {
+	if last := b.checked.Load(); last != nil && *last == text {
+		return nil
+	}
+	if err := checkAddress(text); err != nil {
+		return err
+	}
+	if err := b.checkHost(text, env); err != nil {
+		return err
+	}
+	if b.fixed == nil { // else it is the variables as well that make it right
+		b.checked.Store(&text)
+	}
+	return nil
+}
+
+// checkAddress refuses what data or variables could have made of a URL. Its details do not show them.
+func checkAddress(text string) error {
+	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
+		return unsendable("the URL has a space, a backslash or a control character in it: look at the variable it begins with")
+	}
+	if strings.Contains(text, "#") {
+		return unsendable("the URL has a # in it: look at the variable it begins with")
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != "" {
+		return unsendable("the URL is not an http or https URL with a host: look at the variable it begins with")
+	}
+	if u.User != nil {
+		return unsendable("the URL has a user in it: use auth with a secret")
+	}
+	if hasDots(u.Path) {
+		return errDots()
+	}
+	return nil
+}
+
+func errDots() error {
+	return unsendable("the URL's path has a . or .. in it, which would lead to another path, encoded or not: check such data before, or send it in the query")
+}
+
+// hasDots reports whether a decoded path has a segment . or .. in it. Backslashes and encoded slashes count: there are
+// servers and proxies that decode them before they choose a route.
+func hasDots(path string) bool {
+	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// checkHost holds the rule of host_not_fixed once more when the variables have
+// their values: a variable such as "https:/" would let data name the host.
+func (b *Body) checkHost(text string, env expr.Env) error {
+	if b.fixed == nil {
+		return nil
+	}
+	var begin strings.Builder
+	for _, p := range b.fixed {
+		if p.Program == nil {
+			begin.WriteString(p.Text)
+			continue
+		}
+		v, err := p.Program.Eval(env)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(&begin, v)
+	}
+	want, err := url.Parse(begin.String())
+	got, err2 := url.Parse(text)
+	if err != nil || err2 != nil || want.Host == "" || want.Host != got.Host || want.Scheme != got.Scheme {
+		return unsendable("the URL's host is not the one that its variables name: give the variable a whole origin, such as https://pay.example")
+	}
+	return nil
+}
