@@ -31,6 +31,7 @@ var codes = map[code]entry{
 	"step_not_found":         {http.StatusNotFound, "The saga has no such step"},
 	"method_not_allowed":     {http.StatusMethodNotAllowed, "This path does not take this method"},
 	"not_acceptable":         {http.StatusNotAcceptable, "There is no such representation"},
+	"ambiguous_id":           {http.StatusConflict, "Several sagas' ids begin like this"},
 	"archived":               {http.StatusConflict, "The definition is archived"},
 	"unique_taken":           {http.StatusConflict, "A live saga has the same unique value"},
 	"saga_live":              {http.StatusConflict, "The saga has not ended"},

@@ -34,6 +34,9 @@ func (s *server) inbox(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.wholeSaga(c.Request().Context(), q); err != nil {
+		return err
+	}
 	f := q.inboxFilter()
 	limit := f.Limit
 	f.Limit++

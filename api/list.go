@@ -21,9 +21,6 @@ var statuses = []string{
 	string(saga.Succeeded), string(saga.Compensated), string(saga.Failed),
 }
 
-// leastName is how much of an id finds sagas by it: any less is the same for all of some hours.
-const leastName = 8
-
 // What a cursor of GET /v1/sagas is in: sagas whose ids begin with q come first, and then all that the filter selects.
 const (
 	stageNamed = "named"
@@ -75,9 +72,6 @@ func (s *server) listSagas(c echo.Context) error {
 	}
 	return reply(c, http.StatusOK, p)
 }
-
-// isName tells what may be an id's beginning.
-func isName(text string) bool { return len(text) >= leastName && new(journal.Filter).Named(text) }
 
 // sagaPage lists up to f.Limit sagas.
 func (s *server) sagaPage(ctx context.Context, f journal.Filter, stage string) (p sagaPage, err error) {

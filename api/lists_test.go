@@ -298,3 +298,78 @@ func TestMistakesAreLogged(t *testing.T) {
 		t.Errorf("the log says %q", log.String())
 	}
 }
+
+// A text is found wherever lists and pages show it: in what was given, in what came back, and in why it ended.
+func TestListFindsWhatIsShown(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish("saga: pay\ninput: {order: string, amount: number}\noutput: {receipt: \"R-${input.order}-Ü\"}\nsteps:\n" +
+			"  - id: charge\n    when: input.amount > 100\n    http: POST ${vars.pay}/charges\n    body: {amount: 1}\n    in_doubt: retry\n    compensate: none\n")
+		if err := x.world.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay/charges"}, Do: world.Do{Before: world.FaultStatus, Status: 402, Body: `{"message": "The card was declined"}`}}); err != nil {
+			t.Fatal(err)
+		}
+		refused := x.do("POST", "/v1/sagas", `{"definition": "pay", "input": {"order": "A-17", "amount": 1005}, "labels": {"tier": "gold"}}`).want(201).saga().ID
+		x.until(refused, is(saga.Compensated))
+		paid := x.do("POST", "/v1/sagas", `{"definition": "pay", "input": {"order": "B-18", "amount": 99.50}}`).want(201).saga().ID
+		x.until(paid, is(saga.Succeeded))
+		for q, want := range map[string][]string{
+			"402": {refused}, "step_failed": {refused}, "DECLINED": {refused}, "charge": {refused}, "a-17": {refused}, "1005": {refused}, "gold": {refused},
+			"b-18": {paid}, "r-b-18-ü": {paid}, "99.50": {paid}, "pay": {paid, refused}, "amount": nil, "receipt": nil, "zebra": nil,
+		} {
+			if d := cmp.Diff(want, ids(walk[saga.View](x, "/v1/sagas?q="+url.QueryEscape(q), 50))); d != "" {
+				t.Errorf("%s: %s", q, d)
+			}
+		}
+	})
+}
+
+// The beginning of an id stands for it wherever an id does, if it is that of one saga alone.
+func TestSagaByTheBeginningOfItsID(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish(sleepDef)
+		start := func() string {
+			return x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+		}
+		id := start()
+		for n := leastName; n < len(id); n++ {
+			if got := x.do("GET", "/v1/sagas/"+id[:n], "").want(200).saga().ID; got != id {
+				t.Fatalf("%s is %s, want %s", id[:n], got, id)
+			}
+		}
+		x.do("GET", "/v1/sagas/"+id[:leastName-1], "").problem(404, "saga_not_found")
+		x.do("GET", "/v1/sagas/"+strings.ToUpper(id), "").problem(404, "saga_not_found")
+		x.do("GET", "/v1/sagas/ffffffff", "").problem(404, "saga_not_found")
+		for _, path := range []string{"/journal", "/steps", "/steps/rest"} {
+			x.do("GET", "/v1/sagas/"+id[:13]+path, "").want(200)
+		}
+		x.do("GET", "/v1/inbox?saga="+id[:13], "").want(200)
+		x.do("GET", "/v1/stalled?saga="+id[:13], "").want(200)
+		x.do("GET", "/v1/inbox?saga=ffffffff", "").problem(404, "saga_not_found")
+
+		key := header{"Idempotency-Key", "pause-1"}
+		x.do("POST", "/v1/sagas/"+id[:leastName]+"/pause", `{"reason": "why not"}`, key).want(202)
+		second := start()
+		for second[:leastName] != id[:leastName] { // the minute that ids with the same beginning are of has just ended
+			id = second
+			key.value = "pause-" + id
+			x.do("POST", "/v1/sagas/"+id[:leastName]+"/pause", `{"reason": "why not"}`, key).want(202)
+			second = start()
+		}
+		p := x.do("GET", "/v1/sagas/"+id[:leastName], "").problem(409, "ambiguous_id")
+		for _, want := range []string{id + " (nap, ", second + " (nap, "} {
+			if !strings.Contains(p.Detail, want) {
+				t.Errorf("%q does not name %s", p.Detail, want)
+			}
+		}
+		x.do("POST", "/v1/sagas/"+id[:leastName]+"/resume", `{}`).problem(409, "ambiguous_id")
+		x.do("GET", "/v1/inbox?saga="+id[:leastName], "").problem(409, "ambiguous_id")
+		if r := x.do("POST", "/v1/sagas/"+id[:leastName]+"/pause", `{"reason": "why not"}`, key).want(202); r.Header.Get(replayHeader) != "true" {
+			t.Error("a request that was carried out is not answered again")
+		}
+		for range maxCandidates {
+			start()
+		}
+		if p := x.do("GET", "/v1/sagas/"+id[:leastName], "").problem(409, "ambiguous_id"); !strings.HasSuffix(p.Detail, ", and others") || strings.Count(p.Detail, "(nap, ") != maxCandidates {
+			t.Errorf("of %d: %s", maxCandidates+2, p.Detail)
+		}
+	})
+}

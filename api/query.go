@@ -112,7 +112,7 @@ func (q *query) saga() (id uuid.UUID) {
 	}
 	id, err := uuid.FromString(q.Get("saga"))
 	if err != nil {
-		q.bad("saga", "bad_id", "saga is a saga's id")
+		q.bad("saga", "bad_id", "saga is a saga's id, or its first %d characters or more", leastName)
 	}
 	return id
 }
@@ -165,14 +165,4 @@ func param(c echo.Context, name string) string {
 		return decoded
 	}
 	return v
-}
-
-// sagaID is the path's saga. What is no id in its one canonical form names nothing.
-func sagaID(c echo.Context) (uuid.UUID, error) {
-	text := param(c, "id")
-	id, err := uuid.FromString(text)
-	if err != nil || id.String() != text || id.IsNil() {
-		return uuid.Nil, fail("saga_not_found", "a saga's id is a UUID in lower case, as its start answered")
-	}
-	return id, nil
 }

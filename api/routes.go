@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 )
@@ -18,9 +19,12 @@ type route struct {
 	document     bool // its body may hold a definition, or an output
 }
 
+// ofSaga begins the paths of one saga.
+const ofSaga = "/v1/sagas/:id"
+
 // routes is the one list of what is served.
 func (s *server) routes() []route {
-	const saga = "/v1/sagas/:id"
+	const saga = ofSaga
 	post := func(path string, op operation, h echo.HandlerFunc) route {
 		return route{method: http.MethodPost, path: path, op: op, handler: h, keyed: true}
 	}
@@ -101,6 +105,9 @@ type call struct {
 // found out, the time is bounded, and a key replays its answer.
 func (s *server) serve(r route) echo.HandlerFunc {
 	h := r.handler
+	if strings.HasPrefix(r.path, ofSaga) {
+		h = s.wholeID(h)
+	}
 	if r.keyed {
 		h = s.idempotent(h)
 	}

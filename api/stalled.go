@@ -36,6 +36,9 @@ func (s *server) listStalled(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.wholeSaga(c.Request().Context(), q); err != nil {
+		return err
+	}
 	f := q.stallFilter()
 	limit := f.Limit
 	f.Limit++

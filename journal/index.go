@@ -38,7 +38,7 @@ type Index interface {
 	Orphans(ctx context.Context, limit int) ([]uuid.UUID, error)
 }
 
-// Head is a saga as lists show it. Its Row's Inbox is nil: Index.Inbox has the entries.
+// Head is a saga as lists show it. Its Row's Inbox is nil: Index.Inbox has the entries. Its Row's Text is empty: it is there to be searched.
 type Head struct {
 	ID uuid.UUID
 	Start
@@ -57,7 +57,7 @@ type Filter struct {
 	Definition string
 	Status     []string
 	Labels     map[string]string // all of them equal
-	Text       string            // found in the definition's name, a label's value or the reason's code; case-insensitive
+	Text       string            // found in Row.Text, as SearchText makes it: whatever its case
 	From       uuid.UUID         // ids from this one on; see Started and Named
 	Before     uuid.UUID         // ids before this one: the cursor, too. Nil: from the newest
 	Limit      int               // 0: all

@@ -193,6 +193,7 @@ type Row struct {
 	Labels    map[string]string
 	WakeAt    time.Time       // zero: only mail wakes it. Used while nobody owns it
 	Summary   json.RawMessage // the rest of what a list shows: reason, cost, residual
+	Text      string          // what Filter.Text is looked for in, as SearchText makes it. The writer bounds its length
 	Inbox     []Entry         // what waits for a person, all of it; replaces what stood there
 	Seq       int64           // the journal's length as of this row
 	UpdatedAt time.Time

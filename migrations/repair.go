@@ -20,6 +20,7 @@ var probes = []probe{
 	{"saga_labels", "value"},
 	{"stalls", "until"},
 	{"tasks", "traceparent"},
+	{"sagas", "search_text"},
 }
 
 // repair takes the mark off a database whose migration was cut off. A step runs in

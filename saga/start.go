@@ -164,7 +164,9 @@ func (m *Machine) Row() journal.Row {
 	if status.Terminal() {
 		r.EndedAt = m.at
 	}
-	for _, e := range m.Inbox() {
+	inbox := m.Inbox()
+	r.Text = m.searchText(inbox)
+	for _, e := range inbox {
 		r.Inbox = append(r.Inbox, journal.Entry{ID: e.ID, Saga: m.id, Definition: m.started.Definition, Kind: e.Kind, Path: e.Path, Since: e.Since, Data: e.Data()})
 	}
 	return r

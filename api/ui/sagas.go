@@ -19,7 +19,7 @@ type sagasView struct {
 	Asks    map[string]string // by saga: what the inbox asks about it
 	Next    string            // the address of the next page, "" for none
 	First   string            // of the first page, "" when this is it
-	Looked  string            // how far back the list has looked, when it has not looked at all
+	Looked  saga.Time         // how far back the list has looked, when it has not looked at all
 	Names   []string
 	Periods []period
 }
@@ -48,6 +48,9 @@ var periods = []period{{"", "any time"}, {"1h", "the last hour"}, {"24h", "the l
 
 // order of statuses in the list's links: those that want somebody first.
 var order = []saga.Status{saga.Running, saga.Waiting, saga.PausedStatus, saga.Undoing, saga.Stuck, saga.Succeeded, saga.Compensated, saga.Failed}
+
+// maxLooks is how often one page has the API look further back when it has found nothing yet.
+const maxLooks = 5
 
 // showSagas serves GET /.
 func showSagas(v *visit) error {
@@ -82,10 +85,18 @@ func showSagas(v *visit) error {
 		Next   string      `json:"next_cursor"`
 		Looked saga.Time   `json:"looked_back_to"`
 	}
-	if _, err := v.api.get("/v1/sagas?"+ask.Encode(), &list); err != nil {
-		return err
+	for looks := 1; ; looks++ {
+		list.Next, list.Looked = "", saga.Time{}
+		if _, err := v.api.get("/v1/sagas?"+ask.Encode(), &list); err != nil {
+			return err
+		}
+		if len(list.Data) > 0 || list.Looked.IsZero() || looks == maxLooks {
+			break
+		}
+		v.still = true // to find nothing once is enough
+		ask.Set("cursor", list.Next)
 	}
-	page := sagasView{Filter: f, Sagas: list.Data, Periods: periods}
+	page := sagasView{Filter: f, Sagas: list.Data, Periods: periods, Looked: list.Looked}
 	own := url.Values{}
 	for _, name := range []string{"status", "definition", "label", "q", "within"} {
 		if q.Get(name) != "" {

@@ -233,3 +233,50 @@ func TestTooManyStreams(t *testing.T) {
 		return resp.StatusCode == http.StatusOK
 	})
 }
+
+// A search that has not looked at everything never says that nothing matches: it says how far it has looked, and leads on.
+func TestSearchGoesOn(t *testing.T) {
+	x := newSite(t, func(a *api.Config, _ *Config) { a.Limits.Listed = 3 })
+	x.publish("saga: buy\ninput: {order: string}\nsteps:\n  - {id: note, set: {a: 1}}\n")
+	oldest := x.start("buy", `{"order": "1005"}`)
+	x.becomes(oldest, saga.Succeeded)
+	for range 3*maxLooks + 1 {
+		x.start("buy", `{"order": "2000"}`)
+	}
+	at, pages := "/?q=1005", 0
+	for ; ; pages++ {
+		a := x.page(at).want(200)
+		if strings.Contains(a.body, `id="saga-`+oldest+`"`) {
+			break
+		}
+		m := regexp.MustCompile(`<a href="([^"]+)" rel="next">Search older sagas</a>`).FindStringSubmatch(a.has("Nothing matches among those started since").lacks("Nothing matches.").body)
+		if m == nil || pages > 3 {
+			t.Fatalf("page %d does not lead on: %s", pages, a.body)
+		}
+		at = strings.ReplaceAll(m[1], "&amp;", "&")
+	}
+	if pages == 0 {
+		t.Error("the first page has looked at everything")
+	}
+	x.page(strings.Replace(at, "1005", "1006", 1)).want(200).has("No older saga matches").lacks("Nothing matches")
+	x.page("/?definition=nothing").want(200).has("Nothing matches.")
+}
+
+func TestSagaByTheBeginningOfItsID(t *testing.T) {
+	x := newSite(t)
+	x.publish(quick)
+	id := x.start("quick", `{}`)
+	for _, rest := range []string{"", "/journal?kind=started", "/steps/note", "/saga.json"} {
+		if to := x.page("/sagas/" + id[:13] + rest).want(302).header.Get("Location"); to != "/sagas/"+id+rest {
+			t.Errorf("%s leads to %s", rest, to)
+		}
+	}
+	x.page("/sagas/ffffffff").want(404).has("There is no such saga")
+	for other := ""; ; { // until two are of the same minute
+		if other = x.start("quick", `{}`); other[:8] == id[:8] {
+			x.page("/sagas/"+id[:8]).want(409).has(id, other)
+			return
+		}
+		id = other
+	}
+}

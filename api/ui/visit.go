@@ -13,6 +13,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/saga"
 )
 
 // visit is one request of a reader.
@@ -71,7 +75,22 @@ func (v *visit) run(show func(*visit) error) error {
 	if _, err := v.api.get("/v1/whoami", &v.who); err != nil {
 		return err
 	}
+	if id := v.r.PathValue("id"); id != "" && len(id) < len(uuid.Nil.String()) && v.r.Method == http.MethodGet {
+		return v.whole(id)
+	}
 	return show(v)
+}
+
+// whole leads from a page that is named by the beginning of its saga's id to its own address.
+func (v *visit) whole(id string) error {
+	var s saga.View
+	if _, err := v.api.get("/v1/sagas/"+url.PathEscape(id), &s); err != nil {
+		return err
+	}
+	to := *v.r.URL
+	to.Path, to.RawPath = strings.Replace(to.Path, id, s.ID, 1), ""
+	http.Redirect(v.w, v.r, to.RequestURI(), http.StatusFound)
+	return nil
 }
 
 //go:embed templates

@@ -17,7 +17,7 @@ import (
 type approveCmd struct {
 	serverFlags
 	outputFlag
-	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
 	Data    string `placeholder:"JSON" help:"What its form asks for: JSON, @FILE or -."`
 	Comment string `short:"m" help:"What there is to say about it; it goes into the journal."`
@@ -35,6 +35,9 @@ func (c *approveCmd) Run(a *app) error {
 	}
 	data, err := a.jsonArg("--data", c.Data)
 	if err != nil {
+		return err
+	}
+	if c.Saga, err = cl.fullID(c.Saga); err != nil {
 		return err
 	}
 	e, err := cl.approval(c.Saga, c.Step)
@@ -61,7 +64,7 @@ func (c *approveCmd) Run(a *app) error {
 type rejectCmd struct {
 	serverFlags
 	outputFlag
-	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
 	Comment string `short:"m" help:"Why; it goes into the journal."`
 }
@@ -162,7 +165,7 @@ func (a *app) decide(cl *client, o outputFlag, id, step, do string, body map[str
 type signalCmd struct {
 	serverFlags
 	outputFlag
-	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Name    string `arg:"" help:"The signal's name, as a step of the definition waits for it."`
 	Payload string `arg:"" optional:"" help:"JSON, @FILE or -; null without it."`
 	Key     string `placeholder:"KEY" help:"An idempotency key: the same signal under the same key is one signal."`

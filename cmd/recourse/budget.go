@@ -12,7 +12,7 @@ import (
 type budgetCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Amount string `arg:"" optional:"" help:"What it may cost in all, such as \"2.00 USD\"."`
 	Tokens int64  `placeholder:"N" help:"How many tokens it may use in all."`
 	Reason string `short:"r" help:"Why; it goes into the journal."`
@@ -33,6 +33,9 @@ func (c *budgetCmd) Run(a *app) error {
 	}
 	cl, err := c.client(a.ctx)
 	if err != nil {
+		return err
+	}
+	if c.Saga, err = cl.fullID(c.Saga); err != nil {
 		return err
 	}
 	seq, err := cl.seq(c.Saga, c.IfSeq)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/journal"
+	"recourse/saga"
 )
 
 // client talks to a server's API.
@@ -191,15 +193,32 @@ func sagaPath(id string, parts ...string) string {
 	return path
 }
 
+// fullID is the id of the saga that a text names, so that several requests are of the same saga: its beginning may name two a moment later.
+func (c *client) fullID(text string) (string, error) {
+	if len(text) == len(uuid.Nil.String()) {
+		return text, nil
+	}
+	var v saga.View
+	_, err := c.get(sagaPath(text), &v)
+	return v.ID, err
+}
+
 // page is a list as the API gives it.
 type page[T any] struct {
-	Data []T    `json:"data"`
-	Next string `json:"next_cursor"`
+	Data         []T       `json:"data"`
+	Next         string    `json:"next_cursor"`
+	LookedBackTo saga.Time `json:"looked_back_to"`
 }
 
 // pages gets a list until it ends or has limit entries (0: all).
 func pages[T any](c *client, path string, q url.Values, limit int) ([]T, error) {
-	var all []T
+	all, _, err := search[T](c, path, q, limit, math.MaxInt)
+	return all, err
+}
+
+// search gets a list until it ends, has limit entries (0: all), or was answered looks times without being full. Then it says how far it has
+// come; else back is zero.
+func search[T any](c *client, path string, q url.Values, limit, looks int) (all []T, back time.Time, err error) {
 	for {
 		size := 200
 		if limit > 0 {
@@ -208,11 +227,16 @@ func pages[T any](c *client, path string, q url.Values, limit int) ([]T, error) 
 		q.Set("limit", fmt.Sprint(size))
 		var p page[T]
 		if _, err := c.get(path+"?"+q.Encode(), &p); err != nil {
-			return nil, err
+			return nil, back, err
 		}
 		all = append(all, p.Data...)
 		if p.Next == "" || limit > 0 && len(all) >= limit {
-			return all, nil
+			return all, back, nil
+		}
+		if !p.LookedBackTo.IsZero() {
+			if looks--; looks == 0 {
+				return all, p.LookedBackTo.Time, nil
+			}
 		}
 		q.Set("cursor", p.Next)
 	}

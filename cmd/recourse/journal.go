@@ -17,7 +17,7 @@ import (
 type journalCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	Follow bool   `short:"f" help:"Stay until the saga ends."`
 }
 
@@ -48,7 +48,7 @@ func (c *journalCmd) Run(a *app) error {
 		}
 		return nil
 	}
-	return cl.stream(c.Saga, c.Follow, show, a.remark)
+	return cl.stream(v.ID, c.Follow, show, a.remark)
 }
 
 // remark notes a text, if there is one.

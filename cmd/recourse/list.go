@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ type listCmd struct {
 	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only of this definition."`
 	Status     string   `short:"s" completion-predictor:"status" placeholder:"STATUS" help:"Only of this status, or several with commas."`
 	Label      []string `short:"l" sep:"none" placeholder:"K=V" help:"Only with this label; repeatable."`
-	Query      string   `short:"q" placeholder:"TEXT" help:"Found in the id's beginning, the name, labels or the reason."`
+	Query      string   `short:"q" placeholder:"TEXT" help:"Found in the id's beginning, the definition, labels, the reason, the input or the output."`
 	After      string   `placeholder:"TIME" help:"Only started after this time, or in the last 24h, 7d."`
 	Before     string   `placeholder:"TIME" help:"Only started before this time, or longer ago than 24h, 7d."`
 	Limit      int      `default:"50" help:"The most to list, newest first; 0 for all."`
@@ -50,12 +51,31 @@ func (c *listCmd) Run(a *app) error {
 	for k, v := range labels {
 		q.Set("label."+k, v)
 	}
-	if c.machine() {
-		return listRaw(a, cl, "/v1/sagas", q, max(c.Limit, 0))
-	}
-	list, err := pages[saga.View](cl, "/v1/sagas", q, max(c.Limit, 0))
+	list, back, err := search[json.RawMessage](cl, "/v1/sagas", q, max(c.Limit, 0), maxLooks)
 	if err != nil {
 		return err
+	}
+	if c.machine() {
+		err = a.rawList(list)
+	} else {
+		err = a.rawSagas(list)
+	}
+	if !back.IsZero() { // its own millisecond may have others
+		a.note("Looked back to %s; older sagas may match. To go on, add --before %s", clock(back), back.Add(time.Millisecond).UTC().Format(time.RFC3339Nano))
+	}
+	return err
+}
+
+// maxLooks is how often one command has the server look further back for what an index has not, at 1,500 sagas each.
+const maxLooks = 200
+
+// rawSagas prints a table of sagas as the server gave them.
+func (a *app) rawSagas(raw []json.RawMessage) error {
+	list := make([]saga.View, len(raw))
+	for i := range raw {
+		if err := json.Unmarshal(raw[i], &list[i]); err != nil {
+			return fmt.Errorf("the server's answer cannot be read: %w", err)
+		}
 	}
 	a.sagas(list)
 	return nil
@@ -94,6 +114,10 @@ func listRaw(a *app, cl *client, path string, q url.Values, limit int) error {
 	if err != nil {
 		return err
 	}
+	return a.rawList(list)
+}
+
+func (a *app) rawList(list []json.RawMessage) error {
 	if list == nil {
 		list = []json.RawMessage{}
 	}

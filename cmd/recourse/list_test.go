@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -38,6 +39,61 @@ func TestListByTime(t *testing.T) {
 	}
 	if r := run(t, env, "list", "--after", "yesterday"); r.code != exitUsage || !strings.Contains(r.errOut, "--after yesterday") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// A search goes on by itself, and says where it stopped if it did so before it had looked at all.
+func TestListGoesOn(t *testing.T) {
+	endless, asked := false, 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch asked++; {
+		case endless || asked < 3:
+			fmt.Fprintf(w, `{"data":[],"next_cursor":"c%d","looked_back_to":"2026-11-20T07:12:03.112Z"}`, asked)
+		default:
+			if want := "c2"; r.URL.Query().Get("cursor") != want {
+				t.Errorf("cursor %s, want %s", r.URL.Query().Get("cursor"), want)
+			}
+			w.Write([]byte(`{"data":[{"id":"01a20416-b269-771d-8ab3-998c750e7dfb","definition":"buy","version":"v1","status":"succeeded","labels":{},"cost":{}}]}`))
+		}
+	}))
+	t.Cleanup(s.Close)
+	env := []string{"RECOURSE_SERVER=" + s.URL}
+	if r := run(t, env, "list", "-q", "1005"); r.code != exitOK || !strings.Contains(r.out, "01a20416-b269") || r.errOut != "" {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	for _, form := range []string{"text", "json"} {
+		endless, asked = true, 0
+		r := run(t, env, "list", "-q", "1005", "-o", form)
+		if r.code != exitOK || asked != maxLooks || !strings.Contains(r.errOut, "add --before 2026-11-20T07:12:03.113Z") {
+			t.Errorf("exit %d after %d requests: %s%s", r.code, asked, r.out, r.errOut)
+		}
+	}
+}
+
+// Commands take the beginning of an id, and stay with the saga that it named at first.
+func TestSagaByTheBeginningOfItsID(t *testing.T) {
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", file(t, "c.yaml", "saga: asks\nsteps: [{id: sure, approval: {title: Sure?}}]\n"))
+	id := strings.Fields(ok(t, s.env, "start", "asks"))[0]
+	waitFor(t, s, id, saga.Waiting)
+	short := id[:16]
+	for _, args := range [][]string{{"show", short}, {"show", short, "--steps"}, {"journal", short}, {"inbox", "--saga", short}, {"pause", short}, {"resume", short},
+		{"approve", short, "sure", "--yes"}, {"journal", short, "--follow"}, {"show", short, "--follow"}} {
+		ok(t, s.env, args...)
+	}
+	waitFor(t, s, id, saga.Succeeded)
+	if r := run(t, s.env, "cancel", "ffffffff"); r.code == exitOK || !strings.Contains(r.errOut, "no saga's id begins with ffffffff") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+	for { // until two are of the same minute
+		other := strings.Fields(ok(t, s.env, "start", "asks"))[0]
+		if other[:8] == id[:8] {
+			if r := run(t, s.env, "cancel", id[:8]); r.code == exitOK || !strings.Contains(r.errOut, id) || !strings.Contains(r.errOut, other) {
+				t.Errorf("exit %d: %s", r.code, r.errOut)
+			}
+			return
+		}
+		id = other
 	}
 }
 

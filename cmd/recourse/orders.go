@@ -11,7 +11,7 @@ import (
 type resolveCmd struct {
 	serverFlags
 	outputFlag
-	Saga      string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Saga      string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Step      string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
 	Outcome   string `required:"" enum:"succeeded,failed,retry,skip,compensated" help:"succeeded, failed, retry, skip or compensated."`
 	SetOutput string `name:"set-output" placeholder:"JSON" help:"With succeeded: the step's output, for the steps behind it. JSON, @FILE or -."`
@@ -36,6 +36,9 @@ func (c *resolveCmd) Run(a *app) error {
 	}
 	if c.NewKey {
 		body["new_key"] = true
+	}
+	if c.Saga, err = cl.fullID(c.Saga); err != nil {
+		return err
 	}
 	seq, err := cl.seq(c.Saga, c.IfSeq)
 	if err != nil {
@@ -83,7 +86,7 @@ func (a *app) order(f serverFlags, o outputFlag, id, what string, body map[strin
 type retryCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	From   string `placeholder:"STEP" help:"The step that waits, to be sure that it is this one."`
 	NewKey bool   `help:"After a definite failure: send under a new key."`
 	Reason string `short:"r" required:"" help:"Why; it goes into the journal."`
@@ -104,7 +107,7 @@ func (c *retryCmd) Run(a *app) error {
 type cancelCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Mode   string `enum:"compensate,stop" default:"compensate" help:"compensate: undo what was done. stop: leave it."`
 	Reason string `short:"r" help:"Why; it goes into the journal."`
 }
@@ -117,7 +120,7 @@ func (c *cancelCmd) Run(a *app) error {
 type pauseCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Reason string `short:"r" help:"Why; it goes into the journal."`
 }
 
@@ -129,7 +132,7 @@ func (c *pauseCmd) Run(a *app) error {
 type resumeCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Reason string `short:"r" help:"Why; it goes into the journal."`
 }
 

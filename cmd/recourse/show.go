@@ -18,7 +18,7 @@ import (
 type showCmd struct {
 	serverFlags
 	outputFlag
-	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id."`
+	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
 	Steps  bool   `help:"A table of the steps instead of the story."`
 	Follow bool   `short:"f" help:"Show it live until it ends; exit 1 unless it succeeds."`
 }
@@ -34,6 +34,7 @@ func (c *showCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	c.Saga = v.ID
 	if c.Follow {
 		return c.follow(a, cl, v)
 	}

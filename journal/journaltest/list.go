@@ -3,6 +3,7 @@ package journaltest
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ var listTests = []test{
 	{"a list looks at so many, and says how far", looks},
 	{"what an index has is found, however far", looksByIndex},
 	{"labels are found as they are now", relabelled},
+	{"texts are found as they are now", retexted},
 }
 
 // listed lists ids.
@@ -48,7 +50,11 @@ func (b *bench) made(id uuid.UUID, definition, status, reason string, labels map
 	b.Helper()
 	a := begin(id)
 	a.Start.Definition = definition
-	a.Row = &journal.Row{Status: status, Reason: reason, Labels: labels, Seq: 1, UpdatedAt: epoch}
+	text := definition + "\n" + reason
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		text += "\n" + labels[name]
+	}
+	a.Row = &journal.Row{Status: status, Reason: reason, Labels: labels, Text: journal.SearchText(text), Seq: 1, UpdatedAt: epoch}
 	b.ok(a)
 	return id
 }
@@ -253,6 +259,33 @@ func looksByIndex(b *bench) {
 		}
 		diff(b, tt.name, ids, tt.want)
 		diff(b, tt.name+": until", got.Until, uuid.Nil)
+	}
+}
+
+// retexted gives a saga one text after the other. Case does not matter, in any script, and nothing else is alike.
+func retexted(b *bench) {
+	saga, hash := b.started()
+	b.ok(journal.Append{Saga: saga, Row: ended()})
+	all := []string{"ÅNGSTRÖM's \"x\"", "Жук 402", "a%b_c\\d", "line one\nline two", "nul \x00 and \xff", ""}
+	for i, text := range all {
+		r := rowOf("succeeded", int64(i)+2)
+		r.Text = journal.SearchText(text)
+		a := journal.Append{Saga: saga, Records: chain(saga, hash, int64(i)+2, 1), Row: r}
+		hash = a.Records[0].Hash
+		b.ok(a)
+		for _, tt := range []struct {
+			text string
+			of   int
+		}{{"ångström", 0}, {"STRÖM'S \"X\"", 0}, {"жУК", 1}, {"402", 1}, {"A%B", 2}, {"b_C\\", 2}, {"one\nLINE", 3}, {"NUL \x00", 4}, {"\xff", 4}, {"angstrom", -1}, {"a_b", -1}} {
+			var want []uuid.UUID
+			if tt.of == i {
+				want = append(want, saga)
+			}
+			diff(b, fmt.Sprintf("%q in %q", tt.text, text), b.listed(journal.Filter{Text: tt.text}), want)
+		}
+		list, err := b.Sagas(b.ctx, journal.Filter{})
+		b.must(err)
+		diff(b, "the list's text", list.Heads[0].Text+b.head(saga).Text, "")
 	}
 }
 

@@ -44,14 +44,5 @@ func matches(f *journal.Filter, h *journal.Head) bool {
 	}
 	return (f.Definition == "" || f.Definition == h.Definition) &&
 		(len(f.Status) == 0 || slices.Contains(f.Status, h.Status)) &&
-		(f.Text == "" || mentions(h, strings.ToLower(f.Text)))
-}
-
-func mentions(h *journal.Head, text string) bool {
-	for _, v := range h.Labels {
-		if strings.Contains(strings.ToLower(v), text) {
-			return true
-		}
-	}
-	return strings.Contains(strings.ToLower(h.Definition), text) || strings.Contains(strings.ToLower(h.Reason), text)
+		(f.Text == "" || strings.Contains(h.Text, journal.SearchText(f.Text)))
 }

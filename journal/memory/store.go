@@ -143,7 +143,7 @@ func compareID(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 func copyHead(h journal.Head) journal.Head {
 	h.Labels = maps.Clone(h.Labels)
 	h.Summary = slices.Clone(h.Summary)
-	h.Inbox = nil
+	h.Inbox, h.Text = nil, ""
 	return h
 }
 

@@ -196,20 +196,7 @@ func (c *conditions) left(f *journal.Filter) error {
 		c.and(`labels @> ?::text::jsonb`, l)
 	}
 	if f.Text != "" {
-		c.text(clean(f.Text))
+		c.and(`strpos(search_text, ?) > 0`, journal.SearchText(f.Text))
 	}
 	return nil
 }
-
-// text is to be quick with sagas that have nothing of it.
-func (c *conditions) text(text string) {
-	part := c.arg("%" + literal.Replace(text) + "%")
-	where := `definition ILIKE ` + part + ` OR reason ILIKE ` + part + ` OR `
-	if journal.Plain(text) {
-		where += `labels::text ILIKE ` + part + ` AND `
-	}
-	c.where = append(c.where, `(`+where+`EXISTS (SELECT 1 FROM jsonb_each_text(labels) l WHERE l.value ILIKE `+part+`))`)
-}
-
-// literal makes LIKE take a text as it is.
-var literal = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)

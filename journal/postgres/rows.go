@@ -12,7 +12,7 @@ import (
 type rows struct {
 	saga                         []pgtype.UUID
 	has, release                 []bool // whether there is a journal.Row; whether the saga is given up
-	status, reason, labels       []string
+	status, reason, labels, text []string
 	wake, seq, updatedAt, endsAt []*int64
 	deleteAt                     []*int64
 	summary                      [][]byte
@@ -33,17 +33,18 @@ func (c *rows) add(a *part) error {
 	c.wake, c.seq = append(c.wake, millis(r.WakeAt)), append(c.seq, &r.Seq)
 	c.updatedAt, c.endsAt = append(c.updatedAt, millis(r.UpdatedAt)), append(c.endsAt, millis(r.EndedAt))
 	c.deleteAt, c.summary = append(c.deleteAt, millis(r.DeleteAt)), append(c.summary, r.Summary)
+	c.text = append(c.text, r.Text)
 	return nil
 }
 
 func (c *rows) args() []any {
-	return []any{c.saga, c.has, c.release, c.status, c.reason, c.labels, c.wake, c.seq, c.updatedAt, c.endsAt, c.deleteAt, c.summary}
+	return []any{c.saga, c.has, c.release, c.status, c.reason, c.labels, c.wake, c.seq, c.updatedAt, c.endsAt, c.deleteAt, c.summary, c.text}
 }
 
 const unnestRows = `unnest($1::uuid[], $2::bool[], $3::bool[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
-	$9::bigint[], $10::bigint[], $11::bigint[], $12::bytea[]`
+	$9::bigint[], $10::bigint[], $11::bigint[], $12::bytea[], $13::text[]`
 
-const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary`
+const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary, search_text`
 
 // changedSagas updates the rows of sagas that were there before, and clears the inbox of those that get a new row. Whether mail lies there is asked of the
 // locked row's newest version: a message posted while the saga was being parked keeps it awake. So is whose it is: an earlier try of this batch, whose
@@ -70,6 +71,7 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 		reason = CASE WHEN a.has THEN a.reason ELSE s.reason END,
 		labels = CASE WHEN a.has THEN a.labels::jsonb ELSE s.labels END,
 		summary = CASE WHEN a.has THEN a.summary ELSE s.summary END,
+		search_text = CASE WHEN a.has THEN a.search_text ELSE s.search_text END,
 		seq = CASE WHEN a.has THEN a.seq ELSE s.seq END,
 		updated_at = CASE WHEN a.has THEN a.updated_at WHEN a.release AND ` + halting + ` AND s.status <> '` + journal.StatusStuck + `' THEN {now} ELSE s.updated_at END,
 		ended_at = coalesce(s.ended_at, a.ended_at),
@@ -80,7 +82,7 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 			WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
 			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
-		FROM ` + unnestRows + `, $14::bool[]) AS a (` + rowNames + `, stranger) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $13 RETURNING s.id, a.has)`)
+		FROM ` + unnestRows + `, $15::bool[]) AS a (` + rowNames + `, stranger) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $14 RETURNING s.id, a.has)`)
 
 // newSagas inserts the rows of new sagas as they are to be after the append.
 func newSagas(node string, batch []part) (stmt, error) {
@@ -111,10 +113,10 @@ func newSagas(node string, batch []part) (stmt, error) {
 	return stmt{query: insertRows, args: append(c.args(), node, definition, version, sha, key, hash, unique, parent, retryOf, forkedFrom, created)}, nil
 }
 
-var insertRows = sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary, owner,
+var insertRows = sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary, search_text, owner,
 			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)
-		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, delete_at, summary, CASE WHEN release THEN NULL ELSE $13 END,
+		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, delete_at, summary, search_text, CASE WHEN release THEN NULL ELSE $14 END,
 			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at
-		FROM ` + unnestRows + `, $14::text[], $15::int[], $16::text[], $17::text[], $18::text[], $19::text[],
-			$20::uuid[], $21::uuid[], $22::uuid[], $23::bigint[])
+		FROM ` + unnestRows + `, $15::text[], $16::int[], $17::text[], $18::text[], $19::text[], $20::text[],
+			$21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[])
 			AS a (` + rowNames + `, definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)`)

@@ -154,11 +154,11 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 	}
 	// OR FAIL for the reason that insertQuery has: the table has a trigger, of which SQLite takes that it may fail halfway.
 	n, err := t.exec(`INSERT OR FAIL INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value,
-		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, owner)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, owner, search_text)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		a.Saga.Bytes(), st.Definition, st.Version, st.SHA256, text(st.Key), st.Hash, text(st.Unique),
 		id(st.Parent), id(st.RetryOf), id(st.ForkedFrom), millis(st.CreatedAt), r.Status, r.Reason, l, millis(r.WakeAt), blob(r.Summary),
-		r.Seq, millis(r.UpdatedAt), millis(r.EndedAt), millis(r.DeleteAt), owner)
+		r.Seq, millis(r.UpdatedAt), millis(r.EndedAt), millis(r.DeleteAt), owner, r.Text)
 	if err != nil {
 		return journal.Result{}, err
 	}
@@ -238,8 +238,8 @@ func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) er
 		if l != st.labels { // only then is their trigger's work to be done
 			set, args = append(set, `labels = ?`), append(args, l)
 		}
-		set = append(set, `status = ?, reason = ?, wake_at = ?, summary = ?, seq = ?, updated_at = ?`)
-		args = append(args, r.Status, r.Reason, wake, blob(r.Summary), r.Seq, millis(r.UpdatedAt))
+		set = append(set, `status = ?, reason = ?, wake_at = ?, summary = ?, seq = ?, updated_at = ?, search_text = ?`)
+		args = append(args, r.Status, r.Reason, wake, blob(r.Summary), r.Seq, millis(r.UpdatedAt), r.Text)
 		if st.inbox {
 			if _, err := t.exec(`DELETE FROM inbox WHERE saga_id = ?`, saga); err != nil {
 				return err

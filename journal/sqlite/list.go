@@ -169,20 +169,7 @@ func conditionsOf(f *journal.Filter) (c conditions, err error) {
 		c.and(`instr(labels, ?) AND EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)`, l[1:len(l)-1], k, f.Labels[k])
 	}
 	if f.Text != "" {
-		c.text(f.Text)
+		c.and(`instr(search_text, ?) > 0`, journal.SearchText(f.Text))
 	}
 	return c, nil
 }
-
-// text is to be quick with sagas that have nothing of it.
-func (c *conditions) text(text string) {
-	like := "%" + literal.Replace(text) + "%"
-	where, args := `definition LIKE ? ESCAPE '\' OR reason LIKE ? ESCAPE '\' OR `, []any{like, like}
-	if journal.Plain(text) {
-		where, args = where+`labels LIKE ? ESCAPE '\' AND `, append(args, like)
-	}
-	c.and(`(`+where+`EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.value LIKE ? ESCAPE '\'))`, append(args, like)...)
-}
-
-// literal makes LIKE take a text as it is.
-var literal = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
