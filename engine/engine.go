@@ -256,7 +256,7 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 }
 
 // StartAs makes a saga durable under an id that the caller gives, and sets it going. Errors are those of Start;
-// journal.ErrConflict and journal.ErrStartKey also when the saga is there already.
+// journal.ErrConflict and journal.ErrStartKey also when the saga is there already; journal.ErrParentEnded.
 func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
 	if !e.Ready() {
 		return saga.ErrUnavailable

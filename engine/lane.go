@@ -293,7 +293,9 @@ func (l *Lane) advance(r *run) error {
 		return nil
 	}
 	for {
-		if len(r.next.Records) >= l.cfg.MaxRecords {
+		// What ends a saga comes with its row, whatever its size: a child's start that comes
+		// after it must see that the parent has ended.
+		if len(r.next.Records) >= l.cfg.MaxRecords && !r.m.Status().Terminal() {
 			r.more = true // go on when these are durable
 			break
 		}

@@ -93,6 +93,34 @@ func (b *bench) claim(node string) engine.Loaded {
 	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records}
 }
 
+// The record that ends a saga comes with its row, however many records there are before it: a child's
+// start that is committed after it sees that its parent has ended.
+func TestEndComesWithItsRow(t *testing.T) {
+	for steps := 20; steps <= 36; steps++ { // a commit takes 16 records
+		src := "saga: x\nsteps:\n"
+		for i := range steps {
+			src += fmt.Sprintf("  - {id: s%d, set: 1}\n", i)
+		}
+		b := newBench(t, src)
+		b.lease("n1")
+		id := b.start()
+		for ended := false; !ended; {
+			b.handle(b.append())
+			records, err := b.store.Records(t.Context(), id, 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			head, err := b.store.Saga(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ended = records[len(records)-1].Kind == journal.Finished; ended == head.EndedAt.IsZero() {
+				t.Fatalf("%d steps: finished: %v, and the row ended at %v", steps, ended, head.EndedAt)
+			}
+		}
+	}
+}
+
 // The store has a saga released and gives it to the same node again, before the
 // lane has the answer to the release: the lane has it read again instead of forgetting it.
 func TestClaimedAgainBeforeTheReleaseIsAnswered(t *testing.T) {

@@ -152,7 +152,7 @@ func (e *Engine) about(id uuid.UUID, trace *saga.Trace) *slog.Logger {
 
 // turnedDown recognizes what a store says of a start, which its client is told.
 func turnedDown(err error) bool {
-	return errors.Is(err, journal.ErrUnique) || errors.Is(err, journal.ErrStartKey) || errors.Is(err, journal.ErrNotNewest)
+	return errors.Is(err, journal.ErrUnique) || errors.Is(err, journal.ErrStartKey) || errors.Is(err, journal.ErrNotNewest) || errors.Is(err, journal.ErrParentEnded)
 }
 
 // commits appends one batch after the other.

@@ -32,6 +32,9 @@ var (
 	// ErrNotNewest, for one Append: the start is of a definition's newest version, and that is another by now, or
 	// the definition is archived.
 	ErrNotNewest = errors.New("the definition has a newer version, or is archived")
+	// ErrParentEnded, for one Append: the start's parent has ended, or is not there. It stays
+	// ended, so this saga never starts.
+	ErrParentEnded = errors.New("the saga that starts this one has ended")
 	// ErrNotFound: no such saga, definition, version or key.
 	ErrNotFound = errors.New("not found")
 	// ErrLive, at Delete: the saga has not ended.
@@ -70,7 +73,12 @@ type Log interface {
 	// Append writes a batch in one transaction that fails with ErrFenced if the
 	// node's row is gone. Appends of a batch are of different sagas and stand or fall
 	// one by one: the result at i belongs to batch[i]. A result's Err is nil,
-	// ErrConflict, ErrStartKey, ErrUnique or ErrNotNewest, in this order if several hold.
+	// ErrConflict, ErrStartKey, ErrUnique, ErrNotNewest or ErrParentEnded, in this order if several hold.
+	//
+	// A start with a Parent is written only if the parent's row is there and has no EndedAt, in
+	// the same transaction: no append that ends the parent overlaps it. An earlier append of the
+	// same batch counts, so a start after its parent's end is refused, and one before it is not.
+	// Whatever a parent tells its children with its end therefore finds all of them.
 	//
 	// Fresh records, or a row, are progress: the saga's claims are 0 again. A saga given up without a
 	// row keeps its claims. It is next claimable after its Rest, or it is quarantined: only a message
@@ -174,12 +182,12 @@ func (a *Append) TakesUnique() bool {
 type Start struct {
 	Definition string
 	Version    int
-	Newest     bool   // Version is to be the newest of a Definition that is not archived, when the row is made; else ErrNotNewest
-	SHA256     string // hex, of the definition
-	Key        string // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
-	Hash       string // fingerprint of the start request, compared by the caller when Key is taken
-	Unique     string // the definition's unique value; "" for none. Unique among its live sagas
-	Parent     uuid.UUID
+	Newest     bool      // Version is to be the newest of a Definition that is not archived, when the row is made; else ErrNotNewest
+	SHA256     string    // hex, of the definition
+	Key        string    // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
+	Hash       string    // fingerprint of the start request, compared by the caller when Key is taken
+	Unique     string    // the definition's unique value; "" for none. Unique among its live sagas
+	Parent     uuid.UUID // the saga that starts this one; it is to be live when the row is made, else ErrParentEnded. Nil for none
 	RetryOf    uuid.UUID
 	ForkedFrom uuid.UUID
 	CreatedAt  time.Time

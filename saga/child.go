@@ -10,12 +10,17 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
 // A saga that another has started, its parent, does not end when it has reached its goal: it
 // is held, so that it can still be undone, until the parent says that it is released, which the
 // parent does as it ends, or reverted. So a parent that fails undoes its children as it undoes its own steps.
+//
+// A parent that ends has a word for every child that may exist: the child of a step that it went on
+// without is reverted. No child can start after its parent's end (journal.ErrParentEnded), so the
+// word reaches all of them.
 
 // Spawner is implemented by calls that another saga performs: run, and its undoing. An
 // attempt is under way until that saga tells what has become of it.
@@ -179,11 +184,24 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 		return list
 	}
 	for _, n := range m.order {
-		if n.childLeft() {
+		switch {
+		case !n.childLeft():
+		case m.disowns(n):
+			list = append(list, m.post(n.child, "revert", Command{Do: "revert", Reason: "its parent has ended as " + string(m.finished.Status) + " without it"}))
+		default:
 			list = append(list, m.post(n.child, "release", Command{Do: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
 		}
 	}
 	return list
+}
+
+// disowns reports whether a saga that has ended has the child of a step undone, if there is one: the
+// saga went on although the step had not succeeded, and its own undoing did not come by the step.
+func (m *Machine) disowns(n *node) bool {
+	if n.do.state == done || n.step.NoCompensation || mutant.On("all-children-released") {
+		return false
+	}
+	return m.finished.Status == Succeeded || n.in.final
 }
 
 // childLeft reports whether the step may have started a saga that has neither told how it failed nor that

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -78,6 +79,11 @@ func (c *spawning) StartAs(_ context.Context, id uuid.UUID, def *saga.Definition
 	if n.s.fault(ChildUnknown, n.name) {
 		ask.Reply = "nobody"
 		n.later(0, func() { n.tell(id, ask) })
+		return errUnknown
+	}
+	if n.s.fault(ChildLate, n.name) {
+		ask.Reply = "nobody"
+		n.later(n.s.between(0, 5*time.Second), func() { n.tell(id, ask) })
 		return errUnknown
 	}
 	n.later(0, func() { n.tell(id, ask) })

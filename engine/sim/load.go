@@ -307,6 +307,16 @@ steps:
   - {id: free, run: child, input: {n: 1}, compensate: none, on_error: continue}
   - {id: no, when: input.n % 3 == 0, fail: "at the end"}
 `, `
+saga: brief
+input: {n: integer}
+timeout: 60s
+steps:
+  - {id: kid, run: child, input: {n: "${input.n}"}, retry: {initial: 100ms, attempts: 1}, on_error: continue}
+  - {id: a, http: "POST http://w/do/a", body: {}, timeout: 1s, retry: {initial: 100ms, attempts: 2}, on_error: continue, compensate: {http: "DELETE http://w/do/a?key=${key}", timeout: 1s, retry: {initial: 100ms}}}
+  - {id: no, when: input.n % 7 == 5, fail: "at the end"}
+finally:
+  - {id: last, run: child, input: {n: "${input.n + 1}"}, retry: {initial: 100ms, attempts: 1}}
+`, `
 saga: middle
 input: {n: integer}
 steps:
@@ -341,7 +351,7 @@ var definitions = sync.OnceValue(func() map[string]*saga.Definition {
 
 // names are the definitions that clients start.
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
-	"worked", "crowded", "approved", "family"}
+	"worked", "crowded", "approved", "family", "brief"}
 
 // load has clients start sagas while there are faults, and people interfere.
 func (s *sim) load(sc Script) {

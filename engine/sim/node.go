@@ -235,7 +235,7 @@ func (n *node) do(i int, eff engine.Effect) {
 
 // expected reports whether a saga may be dropped for this.
 func expected(err error) bool {
-	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, engine.ErrStranger, errRead} {
+	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, journal.ErrParentEnded, engine.ErrStranger, errRead} {
 		if errors.Is(err, ok) {
 			return true
 		}

@@ -90,6 +90,7 @@ const (
 	SignalLate                  // a signal takes its time
 	ChildLost                   // a child's start does not reach the engine, and nobody knows
 	ChildUnknown                // it does, but the answer is lost
+	ChildLate                   // it does, but so late that nobody waits for it any more
 	RevertLost                  // a revert is not posted, and nobody knows
 	RevertTwice                 // a revert is posted twice
 	ClaimForgotten              // sagas are a node's, and it never hears of it: as by their old rows, after a fail-over that lost the newer ones
@@ -112,7 +113,7 @@ var faults = [numKinds]struct {
 	WordLost: {"word-lost", 12}, WordUnknown: {"word-unknown", 12}, WordTwice: {"word-twice", 12}, WorkFails: {"work-fails", 10}, ReapLost: {"reap-lost", 6},
 	DecidedTwice: {"decided-twice", 6}, DecidedBoth: {"decided-both", 6}, DecidedLate: {"decided-late", 5}, WrongHash: {"wrong-hash", 6}, NotAllowed: {"not-allowed", 5},
 	SignalTwice: {"signal-twice", 6}, SignalLate: {"signal-late", 6},
-	ChildLost: {"child-lost", 12}, ChildUnknown: {"child-unknown", 12}, RevertLost: {"revert-lost", 8}, RevertTwice: {"revert-twice", 8},
+	ChildLost: {"child-lost", 12}, ChildUnknown: {"child-unknown", 12}, ChildLate: {"child-late", 12}, RevertLost: {"revert-lost", 8}, RevertTwice: {"revert-twice", 8},
 	ClaimForgotten: {"claim-forgotten", 60},
 }
 

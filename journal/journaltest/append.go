@@ -22,6 +22,9 @@ var appendTests = []test{
 	{"a saga of nobody", notOwned},
 	{"a start key that is taken", startKey},
 	{"a start of the newest version", newestVersion},
+	{"a start whose parent has ended", parentEnded},
+	{"a parent's end and its child's start in one batch", parentEndsInBatch},
+	{"a parent's end beside its child's start", parentEndsBeside},
 	{"a unique value that is taken", uniqueValue},
 	{"a unique value freed and taken in one batch", uniqueHandedOver},
 	{"a start key twice in one batch", startKeyTwice},
@@ -55,7 +58,8 @@ func readsBack(b *bench) {
 
 func keepsHead(b *bench) {
 	saga := newID()
-	st := &journal.Start{Definition: "trip", Version: 4, SHA256: sha("x"), Key: "c1/k", Hash: "h", Unique: "u", Parent: newID(), RetryOf: newID(),
+	parent, _ := b.started()
+	st := &journal.Start{Definition: "trip", Version: 4, SHA256: sha("x"), Key: "c1/k", Hash: "h", Unique: "u", Parent: parent, RetryOf: newID(),
 		ForkedFrom: newID(), CreatedAt: epoch}
 	r := &journal.Row{Status: "waiting", Reason: "slow", Labels: map[string]string{"tier": "gold", "näme": "Ünï"}, WakeAt: epoch,
 		Summary: []byte(`{"cost":1.10}`), Seq: 1, UpdatedAt: epoch}
@@ -237,6 +241,94 @@ func newestVersion(b *bench) {
 	b.ok(of(2))
 	if h := b.head(first.Saga); h.Newest {
 		b.Error("a saga's row says that it is of the newest version")
+	}
+}
+
+// childOf is the append that starts a saga with a parent.
+func childOf(parent uuid.UUID) journal.Append {
+	a := begin(newID())
+	a.Start.Parent = parent
+	return a
+}
+
+// end is the append that ends a saga of one record.
+func end(saga uuid.UUID, hash []byte) journal.Append {
+	return journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: rowEnded(2), Release: true}
+}
+
+func rowEnded(seq int64) *journal.Row {
+	r := rowOf("succeeded", seq)
+	r.EndedAt = epoch
+	return r
+}
+
+func parentEnded(b *bench) {
+	parent, hash := b.started()
+	first, keyed := childOf(parent), childOf(parent)
+	keyed.Start.Key = "run:1"
+	b.ok(first, keyed)
+	b.ok(end(parent, hash))
+	late, orphan, other := childOf(parent), childOf(newID()), begin(newID())
+	got := b.append(late, other, orphan)
+	b.wantErr(got[0].Err, journal.ErrParentEnded)
+	b.must(got[1].Err)
+	b.wantErr(got[2].Err, journal.ErrParentEnded)
+	_, err := b.Saga(b.ctx, late.Saga)
+	b.wantErr(err, journal.ErrNotFound)
+	b.wantErr(b.append(late)[0].Err, journal.ErrParentEnded)
+	b.ok(first) // what stands stands
+	taken := childOf(parent)
+	taken.Start.Key = "run:1"
+	b.wantErr(b.append(taken)[0].Err, journal.ErrStartKey)
+}
+
+func parentEndsInBatch(b *bench) {
+	parent, hash := b.started()
+	before, after := childOf(parent), childOf(parent)
+	ends := end(parent, hash)
+	word := journal.Mail{ID: newID(), Saga: before.Saga, Kind: "order", Data: []byte(`{}`)}
+	ends.Post = []journal.Mail{word}
+	batch := []journal.Append{before, ends, after}
+	for range 2 { // a repetition answers the same
+		got := b.append(batch...)
+		b.must(got[0].Err)
+		b.must(got[1].Err)
+		b.wantErr(got[2].Err, journal.ErrParentEnded)
+	}
+	diff(b, "mail", b.mail(b.node), []journal.Mail{word})
+	family := begin(newID())
+	b.ok(family, childOf(family.Saga))
+}
+
+// Whatever a parent posts with its end reaches every child that there is then or ever will be.
+func parentEndsBeside(b *bench) {
+	for range 20 {
+		parent, hash := b.started()
+		child, ends := childOf(parent), end(parent, hash)
+		ends.Post = []journal.Mail{{ID: newID(), Saga: child.Saga, Kind: "order", Data: []byte(`{}`)}}
+		started := make(chan journal.Result)
+		go func() {
+			got, err := b.Store.Append(b.ctx, b.node, []journal.Append{child})
+			if err != nil {
+				got = []journal.Result{{Err: err}}
+			}
+			started <- got[0]
+		}()
+		b.ok(ends)
+		var told []uuid.UUID
+		switch res := <-started; {
+		case res.Err == nil:
+			told = []uuid.UUID{child.Saga}
+		default:
+			b.wantErr(res.Err, journal.ErrParentEnded)
+		}
+		var got []uuid.UUID
+		for _, m := range b.mail(b.node) {
+			if m.Saga == child.Saga {
+				got = append(got, m.Saga)
+			}
+		}
+		diff(b, "children that were told", got, told)
 	}
 }
 

@@ -192,7 +192,7 @@ func show(v any) string {
 }
 
 func sentinel(err error) string {
-	for _, s := range []error{journal.ErrFenced, journal.ErrUnknown, journal.ErrConflict, journal.ErrStartKey, journal.ErrUnique, journal.ErrNotFound,
+	for _, s := range []error{journal.ErrFenced, journal.ErrUnknown, journal.ErrConflict, journal.ErrStartKey, journal.ErrUnique, journal.ErrParentEnded, journal.ErrNotFound,
 		journal.ErrLive, journal.ErrMismatch, journal.ErrInUse, journal.ErrTaskLost} {
 		if errors.Is(err, s) {
 			return s.Error()
@@ -325,6 +325,9 @@ func (w *world) batch() []journal.Append {
 		from := rapid.IntRange(0, len(records)).Draw(w.T, "from")
 		if rapid.Bool().Draw(w.T, "start") {
 			a.Start, from = w.start(), 0
+			if rapid.IntRange(0, 3).Draw(w.T, "child") == 0 {
+				a.Start.Parent = w.pick(w.sagas, "parent")
+			}
 		}
 		a.Records = records[from:rapid.IntRange(from, len(records)).Draw(w.T, "to")]
 		if rapid.Bool().Draw(w.T, "row") {

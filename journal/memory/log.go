@@ -81,6 +81,9 @@ func (s *Store) start(node string, a *journal.Append) (res journal.Result, done 
 	if a.Start.Newest && !s.newest(a.Start) {
 		return journal.Result{Err: journal.ErrNotNewest}, false
 	}
+	if !a.Start.Parent.IsNil() && !s.live(a.Start.Parent) && !mutant.On("parent-not-checked") {
+		return journal.Result{Err: journal.ErrParentEnded}, false
+	}
 	g.head = journal.Head{ID: a.Saga, Start: *a.Start, Owner: node}
 	g.head.Newest = false
 	g.head.CreatedAt = milli(a.Start.CreatedAt)
@@ -90,6 +93,12 @@ func (s *Store) start(node string, a *journal.Append) (res journal.Result, done 
 	}
 	s.apply(g, a, a.Records)
 	return journal.Result{}, true
+}
+
+// live reports whether a saga is there and has not ended.
+func (s *Store) live(id uuid.UUID) bool {
+	g := s.sagas[id]
+	return g != nil && g.head.EndedAt.IsZero()
 }
 
 func (s *Store) uniqueHolder(st *journal.Start) *saga {

@@ -78,10 +78,15 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 	}
 }
 
-// regular tells a batch whose shape the database's checks suffice for.
+// regular tells a batch whose shape the database's checks suffice for. They see no part of the batch itself, so a
+// start whose parent starts or ends in it is not regular.
 func regular(batch []part) bool {
+	born := parents(batch)
 	for i := range batch {
 		a := &batch[i]
+		if len(born) > 0 && a.bounds() && slices.Contains(born, id(a.Saga)) {
+			return false
+		}
 		for k, r := range a.Records {
 			if r.Seq < 1 || k > 0 && r.Seq != a.Records[k-1].Seq+1 || k == 0 && a.Start != nil && r.Seq != 1 {
 				return false
@@ -141,16 +146,37 @@ func simple(batch []part) bool {
 	return !takes || !frees
 }
 
-// held fails unless the node has its lease, the starts are of what they say is newest, and every saga that is not new
+// bounds reports whether the append starts or ends its saga: which sagas can be its children hangs on it.
+func (a *part) bounds() bool {
+	return a.Start != nil || a.Row != nil && !a.Row.EndedAt.IsZero()
+}
+
+// parents lists the parents of a batch's starts by their ids, each once; never nil.
+func parents(batch []part) []pgtype.UUID {
+	list := []pgtype.UUID{}
+	for i := range batch {
+		if st := batch[i].Start; st != nil && !st.Parent.IsNil() {
+			list = append(list, id(st.Parent))
+		}
+	}
+	slices.SortFunc(list, byID)
+	return slices.Compact(list)
+}
+
+// held fails unless the node has its lease, the starts are of what they say is newest and their parents live, and every saga that is not new
 // belongs to the node and has the record that the append follows, and none behind those that a row alone is of. It begins to count the claims anew of those that records are written to without a row:
 // changedSagas, which does so for rows, goes by what this leaves.
 //
 // That the lease is looked at in the same statement as the sagas does no harm: who takes it over frees its
 // sagas in the transaction that deletes it, which must have ended before this statement began, or waits for this one. An earlier
 // try of the node's own may end meanwhile: records of both meet in the primary key, and changedSagas looks at the owner once more.
+//
+// The parents' rows are locked FOR SHARE, in the order of their ids. What ends a parent updates its row, so it comes before
+// this, and is seen, or it waits for this to be committed, and finds the child. (FOR KEY SHARE would not conflict with it.)
 func held(node string, batch []part) stmt {
 	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // none of them NULL, of which nothing would be true or false
 	names, versions := newest(batch)
+	born := parents(batch)
 	for i := range batch {
 		a := &batch[i]
 		if a.Start != nil {
@@ -170,18 +196,20 @@ func held(node string, batch []part) stmt {
 			fresh = append(fresh, id(a.Saga))
 		}
 	}
-	if len(sagas) == 0 && len(names) == 0 {
+	if len(sagas) == 0 && len(names) == 0 && len(born) == 0 {
 		return fence(node)
 	}
 	// Sub-selects for a value are never made into joins: one look into an index each, whatever the planner believes.
-	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
+	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`,
+		`parents AS (SELECT id FROM sagas WHERE id = ANY($8) AND ended_at IS NULL ORDER BY id FOR SHARE)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
 			1 / (count(*) = cardinality($2::uuid[]) AND cardinality($5::text[]) = (SELECT count(*) FROM unnest($5::text[], $6::int[]) AS d (name, version)
-				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version))::int
+				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version)
+				AND cardinality($8::uuid[]) = (SELECT count(*) FROM parents))::int
 		FROM unnest($2::uuid[], $3::bigint[], $7::bigint[]) AS a (id, before, of)
 		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $1
 		AND (a.before = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before) IS NOT NULL)
 		AND (a.of = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.of + 1) IS NULL)`,
-		args: []any{node, sagas, before, fresh, names, versions, rows}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
+		args: []any{node, sagas, before, fresh, names, versions, rows, born}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
 }
 
 // newest lists the versions that starts say are the newest of their definitions, each once.

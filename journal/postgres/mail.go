@@ -47,12 +47,13 @@ func postedBy(_ string, batch []part) (stmt, error) {
 	return post(mail), nil
 }
 
-// lockedBy locks the sagas of a batch that posts to others or withdraws tasks, and those others.
+// lockedBy locks the sagas of a batch that posts to others or withdraws tasks, those others, and the parents of its starts,
+// which held would else lock after them, out of order.
 func lockedBy(batch []part) (stmt, bool) {
 	if !slices.ContainsFunc(batch, func(p part) bool { return len(p.Post) > 0 || len(p.Withdraw) > 0 }) {
 		return stmt{}, false
 	}
-	var sagas []pgtype.UUID
+	sagas := parents(batch)
 	for i := range batch {
 		sagas = append(sagas, id(batch[i].Saga))
 		for _, m := range batch[i].Post {

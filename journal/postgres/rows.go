@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -49,16 +51,22 @@ const rowNames = `id, has, release, status, reason, labels, wake_at, seq, update
 // changedSagas updates the rows of sagas that were there before, and clears the inbox of those that get a new row. Whether mail lies there is asked of the
 // locked row's newest version: a message posted while the saga was being parked keeps it awake. So is whose it is: an earlier try of this batch, whose
 // answer was lost, may have given the saga up just now, and another node may have it. (An = would be looked for in the index of owners.)
+// The rows are in the order of their ids, and so are their locks: a start of another batch locks parents in that order.
 func changedSagas(node string, batch []part) (stmt, error) {
-	var c rows
-	var strangers []bool
+	var changed []*part
 	for i := range batch {
 		if a := &batch[i]; a.Start == nil && (a.Row != nil || a.Release) {
-			if err := c.add(a); err != nil {
-				return stmt{}, err
-			}
-			strangers = append(strangers, a.Stranger)
+			changed = append(changed, a)
 		}
+	}
+	slices.SortFunc(changed, func(a, b *part) int { return bytes.Compare(a.Saga[:], b.Saga[:]) })
+	var c rows
+	var strangers []bool
+	for _, a := range changed {
+		if err := c.add(a); err != nil {
+			return stmt{}, err
+		}
+		strangers = append(strangers, a.Stranger)
 	}
 	if len(c.saga) == 0 {
 		return stmt{}, nil

@@ -19,6 +19,7 @@ type standing struct {
 	keys    map[string]uuid.UUID
 	uniques map[[2]string]uuid.UUID // definition, value → the live saga
 	newest  map[string]int          // definition, if it is not archived → version
+	parents map[uuid.UUID]bool      // of the starts, those that live
 }
 
 type standingSaga struct {
@@ -38,6 +39,7 @@ func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []jo
 	}
 	claimed := map[[2]string]bool{} // keys and unique values of the starts so far
 	ending := map[uuid.UUID]bool{}  // sagas that ready ends
+	bounded := map[uuid.UUID]bool{} // sagas that the batch starts or ends, so far
 	for _, p := range batch {
 		saga, exists := have.sagas[p.Saga]
 		if exists {
@@ -48,7 +50,7 @@ func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []jo
 			}
 			p.Start, p.Records = nil, missing
 		} else {
-			res, wait, settled := have.start(&p, claimed, ending)
+			res, wait, settled := have.start(&p, claimed, ending, bounded)
 			if settled {
 				out[p.at] = res
 				continue
@@ -58,10 +60,12 @@ func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []jo
 				claimed[unique(p.Start)] = true
 			}
 			if wait {
+				bounded[p.Saga] = true
 				later = append(later, p)
 				continue
 			}
 		}
+		bounded[p.Saga] = p.bounds()
 		ending[p.Saga] = p.Row != nil && !p.Row.EndedAt.IsZero()
 		ready = append(ready, p)
 	}
@@ -103,7 +107,7 @@ func (h *standing) follow(node string, saga standingSaga, p *part) (res journal.
 
 // start settles an append to a saga that does not exist. It has to wait if an earlier append of the
 // batch, not yet written, would take or free what it needs.
-func (h *standing) start(p *part, claimed map[[2]string]bool, ending map[uuid.UUID]bool) (res journal.Result, wait, settled bool) {
+func (h *standing) start(p *part, claimed map[[2]string]bool, ending, bounded map[uuid.UUID]bool) (res journal.Result, wait, settled bool) {
 	for i, r := range p.Records {
 		if r.Seq != int64(i)+1 {
 			return journal.Result{Err: journal.ErrConflict}, false, true
@@ -135,6 +139,13 @@ func (h *standing) start(p *part, claimed map[[2]string]bool, ending map[uuid.UU
 	if st.Newest && h.newest[st.Definition] != st.Version {
 		return journal.Result{Err: journal.ErrNotNewest}, false, true
 	}
+	switch {
+	case st.Parent.IsNil():
+	case bounded[st.Parent]:
+		return res, true, false
+	case !h.parents[st.Parent]:
+		return journal.Result{Err: journal.ErrParentEnded}, false, true
+	}
 	return res, false, false
 }
 
@@ -164,7 +175,7 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 		}
 	}
 	h := &standing{fenced: true, sagas: map[uuid.UUID]standingSaga{}, hashes: map[uuid.UUID]map[int64][]byte{},
-		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}, newest: map[string]int{}}
+		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}, newest: map[string]int{}, parents: map[uuid.UUID]bool{}}
 	b := &pgx.Batch{}
 	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
 	b.Queue(`SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, node).QueryRow(func(r pgx.Row) error { return r.Scan(&h.fenced) })
@@ -204,6 +215,14 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 		var version int
 		_, err := pgx.ForEachRow(rows, []any{&name, &version}, func() error {
 			h.newest[name] = version
+			return nil
+		})
+		return err
+	})
+	b.Queue(`SELECT id FROM sagas WHERE id = ANY($1) AND ended_at IS NULL`, parents(batch)).Query(func(rows pgx.Rows) error {
+		var u pgtype.UUID
+		_, err := pgx.ForEachRow(rows, []any{&u}, func() error {
+			h.parents[u.Bytes] = true
 			return nil
 		})
 		return err

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ func fromMillis(ms *int64) time.Time {
 }
 
 func id(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: true} }
+
+// byID orders ids as the database does.
+func byID(a, b pgtype.UUID) int { return bytes.Compare(a.Bytes[:], b.Bytes[:]) }
 
 // optionalID is NULL for the nil UUID.
 func optionalID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: !u.IsNil()} }

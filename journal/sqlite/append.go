@@ -122,23 +122,21 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 	return a.Records[standing:], err
 }
 
-// start makes a saga, unless its key or its unique value is taken or its version is not the newest.
+// start makes a saga, unless its key or its unique value is taken, its version is not the newest, or its parent has ended.
 func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journal.Result, error) {
 	if _, err := t.missing(a, 0); err != nil || a.Start == nil {
 		return journal.Result{Err: journal.ErrConflict}, nil
 	}
 	st := a.Start
-	if st.Newest {
-		err := t.newest(st)
-		if errors.Is(err, journal.ErrNotNewest) {
-			res, err := t.taken(a)
-			if res.Err == nil {
-				res.Err = journal.ErrNotNewest
-			}
-			return res, err
-		} else if err != nil {
-			return journal.Result{}, err
+	switch err := t.startable(st); {
+	case errors.Is(err, journal.ErrNotNewest), errors.Is(err, journal.ErrParentEnded):
+		res, failed := t.taken(a)
+		if res.Err == nil {
+			res.Err = err
 		}
+		return res, failed
+	case err != nil:
+		return journal.Result{}, err
 	}
 	var r journal.Row
 	owner := any(node)
@@ -180,6 +178,24 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 		return journal.Result{}, t.free(now, a.Pause(), `id = ?`, a.Saga.Bytes())
 	}
 	return journal.Result{}, nil
+}
+
+// startable returns ErrNotNewest or ErrParentEnded if what a start names is not as it has to be.
+func (t *tx) startable(st *journal.Start) error {
+	if st.Newest {
+		if err := t.newest(st); err != nil {
+			return err
+		}
+	}
+	if st.Parent.IsNil() {
+		return nil
+	}
+	var one int
+	err := t.row(`SELECT 1 FROM sagas WHERE id = ? AND ended_at IS NULL`, []any{st.Parent.Bytes()}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return journal.ErrParentEnded
+	}
+	return err
 }
 
 // taken tells whether another saga has a start's key or its unique value.

@@ -25,7 +25,7 @@ type Definitions interface {
 // Engine starts sagas and carries messages.
 type Engine interface {
 	// StartAs starts a saga under an id that the caller gives. Errors are those of a start; journal.ErrStartKey
-	// and journal.ErrConflict mean that it is there already.
+	// and journal.ErrConflict mean that it is there already, journal.ErrParentEnded that it never will be.
 	StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
 	// Post leaves a message for a saga.
 	Post(ctx context.Context, m journal.Mail) error
@@ -98,6 +98,8 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 		}
 	case errors.Is(err, journal.ErrUnique):
 		return saga.Answer{Code: "unique_taken", Detail: "another live saga of " + name + " has the unique value " + unique}
+	case errors.Is(err, journal.ErrParentEnded):
+		return refused("parent_ended", "saga %s, whose step this is, has ended", parent)
 	case errors.Is(err, saga.ErrUnavailable):
 		return saga.Answer{Code: "not_started", Detail: err.Error()}
 	}

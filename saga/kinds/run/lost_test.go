@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -77,10 +78,29 @@ func TestRevertAtWork(t *testing.T) {
 	r.both(r.start("p1", "null"))
 }
 
-// The same, and the parent goes on: the child is let go.
+// The same, and the parent goes on without the step: the child is undone, as nothing counts on it.
 func TestContinues(t *testing.T) {
 	r := lossyRig(t, 1, child, "saga: p2\nsteps:\n  - {id: sub, run: child, input: {n: 1}, retry: none, on_error: continue}\n")
-	r.both(r.start("p2", "null"))
+	if of, kid := r.both(r.start("p2", "null")); of != saga.Succeeded || kid != saga.Compensated {
+		t.Errorf("the parent is %s, the child %s", of, kid)
+	}
+}
+
+// A start that comes after its parent's end is refused for good: nobody would tell the child what becomes of it.
+func TestParentEnded(t *testing.T) {
+	r := newRig(t, child, "saga: over\nsteps: [{id: a, set: 1}]\n")
+	id := r.start("over", "null")
+	r.ends(id, saga.Succeeded)
+	kid := uuid.Must(uuid.NewV7()).String()
+	c := &run.Caller{Engine: r.engine, Sagas: r.store, Definitions: r.catalog}
+	a := c.Call(t.Context(), saga.Request{Method: run.Start, URL: "saga:child", Body: json.RawMessage(`{"n":1}`),
+		Headers: map[string]string{run.HeaderSaga: kid, run.HeaderParent: id.String(), run.HeaderPath: "sub", run.HeaderDepth: "1"}})
+	if a.Sent || a.Code != "parent_ended" || a.Headers["final"] == "" {
+		t.Errorf("answer %+v", a)
+	}
+	if kids := r.children(id); len(kids) > 0 {
+		t.Errorf("it was started all the same: %v", kids)
+	}
 }
 
 // After a restart the child cannot be read for a moment: that does not mean that it was not started.
