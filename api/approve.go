@@ -29,7 +29,7 @@ func (s *server) decide(c echo.Context, do string) error {
 	}
 	who := callerOf(c)
 	cmd := saga.Command{Do: do, Path: param(c, "path"), Reason: o.comment(), Data: o.raw("data"), Shown: o.str("shown"),
-		Actor: who.name, Role: who.role, Trusted: who == anonymous}
+		Actor: who.name, Role: who.role, Trusted: who.isAnonymous()}
 	if err := o.incomplete(); err != nil {
 		return err
 	}

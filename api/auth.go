@@ -10,11 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
@@ -39,6 +42,7 @@ const (
 	opStart   operation = "start"   // start and plan sagas
 	opCancel  operation = "cancel"  // cancel them
 	opSignal  operation = "signal"  // send them signals
+	opEvents  operation = "events"  // post events, which start sagas and reach those that wait for them
 	opDecide  operation = "decide"  // approve and reject
 	opOperate operation = "operate" // every other order
 	opWork    operation = "work"    // take tasks, and say how they ended
@@ -48,17 +52,56 @@ const (
 // allowed is the whole of who may do what; what is not here is refused.
 var allowed = map[string][]operation{
 	"viewer":   {opRead},
-	"client":   {opRead, opStart, opCancel, opSignal},
+	"client":   {opRead, opStart, opCancel, opSignal, opEvents},
 	"worker":   {opWork},
 	"approver": {opRead, opDecide},
-	"operator": {opRead, opStart, opCancel, opSignal, opDecide, opOperate, opWork},
-	"admin":    {opRead, opStart, opCancel, opSignal, opDecide, opOperate, opWork, opPublish},
+	"operator": {opRead, opStart, opCancel, opSignal, opEvents, opDecide, opOperate, opWork},
+	"admin":    {opRead, opStart, opCancel, opSignal, opEvents, opDecide, opOperate, opWork, opPublish},
 }
 
 // KeyPrefix begins every API key, so that scanners for leaked secrets know it.
 const KeyPrefix = "rk_"
 
-// NewKey makes an API key of 256 random bits. The secret is returned once and
+// maxKeyName bounds a key's name, in bytes.
+const maxKeyName = 128
+
+// ErrKeyName says that a key may not be called so.
+var ErrKeyName = fmt.Errorf("a key's name says whose it is: up to %d characters, and neither %q nor a role", maxKeyName, saga.Anonymous)
+
+// ErrBinding says that a key cannot be bound so.
+var ErrBinding = errors.New("only a key of the role client is bound: to sources of events, and to patterns of the definitions whose sagas it signals, " +
+	"such as order-* or, with the signal's name, order-*/payment.settled")
+
+// Bind narrows a key that NewKey has made to events of these sources and to signals that these patterns match: DEFINITION or
+// DEFINITION/SIGNAL, where * stands for any text without a slash (path.Match). Errors: ErrBinding.
+func Bind(k *journal.APIKey, sources, signals []string) error {
+	var b journal.KeyBinding
+	for _, source := range sources {
+		if source == "" {
+			return fmt.Errorf("%w; a source is not empty", ErrBinding)
+		}
+		b.Sources = append(b.Sources, source)
+	}
+	for _, pattern := range signals {
+		definition, signal, named := strings.Cut(pattern, "/")
+		if !named {
+			signal = "*"
+		}
+		full := definition + "/" + signal
+		if _, err := path.Match(full, ""); err != nil || definition == "" || signal == "" || strings.Contains(signal, "/") {
+			return fmt.Errorf("%w; not %.100q", ErrBinding, pattern)
+		}
+		b.Signals = append(b.Signals, full)
+	}
+	if b.Narrows() && k.Role != "client" {
+		return fmt.Errorf("%w; this one has the role %s", ErrBinding, k.Role)
+	}
+	k.Binding = b
+	return nil
+}
+
+// NewKey makes an API key of 256 random bits. The name is that of a principal: keys of one name are one caller. Without a name it
+// gets one of its own. The secret is returned once and
 // kept nowhere; the key is ready for journal.Keys.AddKey, but for an expiry the caller may set.
 func NewKey(name, role string) (journal.APIKey, string, error) {
 	if !slices.Contains(Roles, role) {
@@ -67,6 +110,12 @@ func NewKey(name, role string) (journal.APIKey, string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return journal.APIKey{}, "", fmt.Errorf("key id: %w", err)
+	}
+	switch {
+	case name == "":
+		name = role + "-" + id.String()[28:]
+	case name == saga.Anonymous || slices.Contains(Roles, name) || len(name) > maxKeyName || strings.ContainsFunc(name, unicode.IsControl):
+		return journal.APIKey{}, "", ErrKeyName
 	}
 	var bits [32]byte
 	rand.Read(bits[:]) // never fails: see crypto/rand
@@ -81,15 +130,62 @@ func HashKey(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// caller is who makes a request.
+// caller is who makes a request. Callers of one name are the same principal, whichever key they use: journals show the name,
+// and idempotency keys belong to it.
 type caller struct {
-	scope string // of idempotency keys: the API key's id
-	name  string // as journals show it
-	role  string
+	name    string
+	role    string
+	binding journal.KeyBinding
 }
 
 // anonymous is everybody who sends no key, where none is required: nobody can tell them apart.
-var anonymous = caller{scope: "anonymous", name: saga.Anonymous, role: "admin"}
+var anonymous = caller{name: saga.Anonymous, role: "admin"}
+
+func (w caller) isAnonymous() bool { return w.name == saga.Anonymous }
+
+// scope is that of the caller's idempotency keys. It has no colon.
+func (w caller) scope() string { return url.QueryEscape(w.name) }
+
+// may is what the caller may do.
+func (w caller) may() []operation {
+	if !w.binding.Narrows() {
+		return allowed[w.role]
+	}
+	bound := []operation{}
+	if len(w.binding.Signals) > 0 {
+		bound = append(bound, opSignal)
+	}
+	if len(w.binding.Sources) > 0 {
+		bound = append(bound, opEvents)
+	}
+	return bound
+}
+
+// mayPost refuses an event of a source that the caller's key is not bound to.
+func (w caller) mayPost(source string) error {
+	if !w.binding.Narrows() || slices.Contains(w.binding.Sources, source) {
+		return nil
+	}
+	return fail("forbidden", "the key %q is bound to other sources than %.200q: use another key, or make one with `recourse keys create --source`", w.name, source)
+}
+
+// maySignal refuses a signal to a saga of the definition that starter has started, unless the caller's key is bound to it, the saga
+// is the caller's own, or the role commands every saga.
+func (w caller) maySignal(definition, starter, signal string) error {
+	if w.binding.Narrows() {
+		for _, pattern := range w.binding.Signals {
+			if ok, _ := path.Match(pattern, definition+"/"+signal); ok {
+				return nil
+			}
+		}
+		return fail("forbidden", "the key %q is not bound to the signal %.130q of %s: `recourse keys create --signal '%s/…'` makes one that is", w.name, signal, definition, definition)
+	}
+	if starter == w.name || slices.Contains(allowed[w.role], opOperate) {
+		return nil
+	}
+	return fail("forbidden", "%q has started the saga, and the key %q, of the role %s, is of somebody else: use a key of the role operator, "+
+		"or one that is bound to the definition (`recourse keys create --role client --signal %s`)", starter, w.name, w.role, definition)
+}
 
 func callerOf(c echo.Context) caller { return c.(*call).who }
 
@@ -103,7 +199,10 @@ func (s *server) authorize(k *call) error {
 	if err != nil {
 		return err
 	}
-	if op != opKnown && !slices.Contains(allowed[who.role], op) {
+	if op != opKnown && who.binding.Narrows() && !slices.Contains(who.may(), op) {
+		return fail("forbidden", "the key %q is bound: it does nothing but what it is bound to; GET /v1/whoami says what", who.name)
+	}
+	if op != opKnown && !slices.Contains(who.may(), op) {
 		return fail("forbidden", "the key %q has the role %s, which may not %s: use a key of another role", who.name, who.role, op)
 	}
 	k.who = who
@@ -115,6 +214,8 @@ type whoView struct {
 	Name         string      `json:"name"`
 	Role         string      `json:"role"`
 	May          []operation `json:"may"`
+	Sources      []string    `json:"sources,omitempty"`
+	Signals      []string    `json:"signals,omitempty"`
 	KeysRequired bool        `json:"keys_required"`
 }
 
@@ -124,7 +225,7 @@ func (s *server) whoami(c echo.Context) error {
 		return err
 	}
 	who := callerOf(c)
-	return reply(c, http.StatusOK, whoView{Name: who.name, Role: who.role, May: allowed[who.role], KeysRequired: s.lock.closed.Load()})
+	return reply(c, http.StatusOK, whoView{Name: who.name, Role: who.role, May: who.may(), Sources: who.binding.Sources, Signals: who.binding.Signals, KeysRequired: s.lock.closed.Load()})
 }
 
 // identify finds who a key belongs to. A key that is wrong is refused even where none is needed.
@@ -154,7 +255,7 @@ func (s *server) identify(call *call) (caller, error) {
 	if subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hash)) != 1 || expired {
 		return caller{}, bad
 	}
-	return caller{scope: k.ID.String(), name: k.Name, role: k.Role}, nil
+	return caller{name: k.Name, role: k.Role, binding: k.Binding}, nil
 }
 
 // keyLock says whether requests need an API key. It opens never again: a server that has seen a key asks for one until

@@ -2,13 +2,17 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/journal"
@@ -47,52 +51,172 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
-// Every role against every operation: what is not allowed is refused.
+// Every operation of the contract against every role: it is for those that the document names, and for nobody else.
 func TestRoles(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
-	_, admin := addKey(x, "admin", time.Time{})
-	x.auth = "Bearer " + admin
-	x.publish(sleepDef)
-	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
-	want := map[string]string{
-		"viewer": "read", "client": "read start cancel signal", "worker": "work", "approver": "read decide",
-		"operator": "read start cancel signal decide operate work", "admin": "read start cancel signal decide operate work publish",
+	doc, err := openapiJSON()
+	if err != nil {
+		t.Fatal(err)
 	}
+	var contract struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(doc, &contract); err != nil {
+		t.Fatal(err)
+	}
+	auth := map[string]string{}
 	for _, role := range Roles {
 		_, secret := addKey(x, role, time.Time{})
-		x.auth = "Bearer " + secret
-		var got []string
-		for _, r := range []struct{ op, method, path, body string }{
-			{"read", "GET", "/v1/sagas/" + id, ""},
-			{"start", "POST", "/v1/sagas", `{"definition": "none"}`},
-			{"cancel", "POST", "/v1/sagas/" + id + "/cancel", `{"mode": "none"}`},
-			{"signal", "POST", "/v1/sagas/" + id + "/signals/none", `{}`},
-			{"decide", "POST", "/v1/sagas/" + id + "/steps/none/approve", `{}`},
-			{"operate", "POST", "/v1/sagas/" + id + "/resume", `{}`},
-			{"work", "POST", "/v1/tasks/claim", `{"types": ["none"]}`},
-			{"publish", "PUT", "/v1/definitions/nap", "saga: none\n"},
-		} {
-			a := x.do(r.method, r.path, r.body, outside)
-			if a.Status == http.StatusForbidden {
-				a.problem(403, "forbidden")
-			} else {
-				got = append(got, r.op)
+		auth[role] = "Bearer " + secret
+	}
+	asked := 0
+	for path, methods := range contract.Paths {
+		at := strings.NewReplacer("{id}", uuid.Must(uuid.NewV7()).String(), "{name}", "none", "{version}", "v1", "{path}", "none").Replace(path)
+		for method, raw := range methods {
+			if method == "parameters" {
+				continue
+			}
+			var operation struct {
+				Roles []string `json:"x-recourse-roles"`
+			}
+			if err := json.Unmarshal(raw, &operation); err != nil {
+				t.Fatal(err)
+			}
+			for _, role := range operation.Roles {
+				if role != "anyone" && auth[role] == "" {
+					t.Errorf("%s %s is for %q, which is no role", method, path, role)
+				}
+			}
+			anyone := slices.Equal(operation.Roles, []string{"anyone"})
+			method = strings.ToUpper(method)
+			x.auth = ""
+			if a := x.do(method, at, "", outside); (a.Status == http.StatusUnauthorized) == anyone {
+				t.Errorf("%s %s without a key: %d", method, path, a.Status)
+			} else if !anyone && a.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s %s: no WWW-Authenticate", method, path)
+			}
+			for _, role := range Roles {
+				asked++
+				x.auth = auth[role]
+				a := x.do(method, at, "", outside)
+				if may := anyone || slices.Contains(operation.Roles, role); (a.Status != http.StatusForbidden) != may || a.Status == http.StatusUnauthorized {
+					t.Errorf("%s %s as %s: %d %s", method, path, role, a.Status, a.Body)
+				}
 			}
 		}
-		if d := cmp.Diff(want[role], strings.Join(got, " ")); d != "" {
-			t.Errorf("%s: %s", role, d)
+	}
+	if asked < 40*len(Roles) {
+		t.Errorf("only %d questions were asked", asked)
+	}
+}
+
+// A key that is bound does what it is bound to, and nothing else; without a binding a client signals its own sagas.
+func TestBoundKeys(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		bearer := func(name, role string, sources, signals []string) header {
+			k, secret, err := NewKey(name, role)
+			if err == nil {
+				err = Bind(&k, sources, signals)
+			}
+			if err == nil {
+				err = x.store.AddKey(t.Context(), k)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return header{"Authorization", "Bearer " + secret}
+		}
+		ann, ann2, bob := bearer("ann", "client", nil, nil), bearer("ann", "client", nil, nil), bearer("bob", "client", nil, nil)
+		desk := bearer("desk", "operator", nil, nil)
+		crm := bearer("crm", "client", []string{"/crm", "crm"}, []string{"order-*"})
+		bank := bearer("bank", "client", nil, []string{"*/paid"})
+		_, admin := addKey(x, "admin", time.Time{})
+		x.auth = "Bearer " + admin
+		x.publish("saga: order-a\nsteps: [{id: n, signal: never}, {id: p, signal: paid}, {id: s, signal: sent}]\n")
+		x.publish("saga: other\ntriggers: [{event: go}]\nsteps: [{id: n, signal: never}, {id: p, signal: paid}, {id: s, signal: sent}]\n")
+		start := func(name string) string {
+			return x.do("POST", "/v1/sagas", `{"definition": "`+name+`"}`, ann).want(201).saga().ID
+		}
+		order, other := start("order-a"), start("other")
+		event := func(source, kind, subject string) string {
+			return fmt.Sprintf(`{"specversion":"1.0","id":"%s","source":%q,"type":%q,"subject":%q,"data":1}`, uuid.Must(uuid.NewV4()), source, kind, subject)
+		}
+		for _, tt := range []struct {
+			who         header
+			saga, name  string
+			status      int
+			asEventFrom string // "": not sent as an event
+			event       int
+		}{
+			{ann, order, "paid", 202, "/x", 202},
+			{ann2, order, "paid", 202, "/x", 202},
+			{bob, order, "paid", 403, "/x", 403},
+			{desk, order, "paid", 202, "/x", 202},
+			{crm, order, "sent", 202, "/crm", 202},
+			{crm, order, "sent", 202, "/crm/", 403},
+			{crm, other, "paid", 403, "crm", 403},
+			{bank, order, "paid", 202, "/crm", 403},
+			{bank, other, "paid", 202, "", 0},
+			{bank, order, "sent", 403, "", 0},
+		} {
+			a := x.do("POST", "/v1/sagas/"+tt.saga+"/signals/"+tt.name, `1`, tt.who)
+			if a.Status != tt.status {
+				t.Errorf("%v signals %s: %d %s, want %d", tt.who, tt.name, a.Status, a.Body, tt.status)
+			}
+			if tt.asEventFrom == "" {
+				continue
+			}
+			a = x.do("POST", "/v1/events", event(tt.asEventFrom, tt.name, tt.saga), tt.who, header{"Content-Type", typeEvent})
+			if a.Status != tt.event {
+				t.Errorf("%v sends the event %s: %d %s, want %d", tt.who, tt.name, a.Status, a.Body, tt.event)
+			}
+		}
+		// One event of a batch that may not be sent, and none is acted on.
+		before := len(x.dump())
+		x.do("POST", "/v1/events", "["+event("crm", "go", "none")+","+event("mine", "go", "none")+"]", crm, header{"Content-Type", typeEvents}).problem(403, "forbidden")
+		if after := len(x.dump()); after != before {
+			t.Errorf("%d things before, %d after", before, after)
+		}
+		x.do("POST", "/v1/events", event("crm", "go", "none"), crm, header{"Content-Type", typeEvent}).want(202)
+		for _, r := range []struct{ method, path, body string }{{"GET", "/v1/sagas", ""}, {"POST", "/v1/sagas", `{"definition": "other"}`}, {"POST", "/v1/sagas/" + order + "/cancel", `{}`}} {
+			x.do(r.method, r.path, r.body, crm).problem(403, "forbidden")
+		}
+		var who whoView
+		x.do("GET", "/v1/whoami", "", crm).want(200).into(&who)
+		if d := cmp.Diff(who.May, []operation{opSignal, opEvents}); d != "" || len(who.Sources) != 2 || who.Signals[0] != "order-*/*" {
+			t.Errorf("%+v", who)
+		}
+	})
+}
+
+func TestBind(t *testing.T) {
+	for _, tt := range []struct {
+		role             string
+		sources, signals []string
+		ok               bool
+	}{
+		{"client", []string{"crm"}, []string{"order-*", "a/b"}, true},
+		{"operator", nil, nil, true},
+		{"operator", []string{"crm"}, nil, false},
+		{"client", []string{""}, nil, false},
+		{"client", nil, []string{"/paid"}, false},
+		{"client", nil, []string{"a/"}, false},
+		{"client", nil, []string{"a/b/c"}, false},
+		{"client", nil, []string{"[a"}, false},
+	} {
+		k := journal.APIKey{Role: tt.role}
+		if err := Bind(&k, tt.sources, tt.signals); (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrBinding) {
+			t.Errorf("%+v: %v", tt, err)
 		}
 	}
-	// Every route but the open ones wants a key, whatever it does.
-	x.auth = ""
-	for _, r := range (&server{}).routes() {
-		path := strings.NewReplacer(":id", id, ":name", "nap", ":version", "v1", ":path", "rest").Replace(r.path)
-		a := x.do(r.method, path, "", outside)
-		if open := a.Status != http.StatusUnauthorized; open != (r.op == opOpen) {
-			t.Errorf("%s %s without a key: %d", r.method, path, a.Status)
-		} else if !open && a.Header.Get("WWW-Authenticate") != "Bearer" {
-			t.Errorf("%s %s: no WWW-Authenticate", r.method, path)
+	for _, name := range []string{"anonymous", "operator", "a\nb", strings.Repeat("x", 129)} {
+		if _, _, err := NewKey(name, "client"); !errors.Is(err, ErrKeyName) {
+			t.Errorf("a key called %.20q: %v", name, err)
 		}
+	}
+	one, _, _ := NewKey("", "client")
+	if two, _, _ := NewKey("", "client"); one.Name == two.Name || !strings.HasPrefix(one.Name, "client-") {
+		t.Errorf("keys without names are %s and %s", one.Name, two.Name)
 	}
 }
 
@@ -152,22 +276,38 @@ func TestBadKeys(t *testing.T) {
 	})
 }
 
-// Two callers' idempotency keys are two keys; and journals name who ordered.
+// Idempotency keys belong to a principal's name: another key of it finds what the first one did, another name never does. And
+// journals name who ordered.
 func TestKeyScopes(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
 	_, a := addKey(x, "admin", time.Time{})
+	_, rotated := addKey(x, "admin", time.Time{})
 	_, b := addKey(x, "operator", time.Time{})
 	x.auth = "Bearer " + a
-	x.publish(echoDef)
+	x.publish(sleepDef)
 	key := header{"Idempotency-Key", "1"}
-	one := x.do("POST", "/v1/sagas", `{"definition": "echo"}`, key).want(201).saga().ID
+	one := x.do("POST", "/v1/sagas", `{"definition": "nap"}`, key).want(201).saga().ID
+	x.do("POST", "/v1/sagas/"+one+"/pause", `{}`, key).want(202)
+	x.auth = "Bearer " + rotated
+	if again := x.do("POST", "/v1/sagas", `{"definition": "nap"}`, key).want(200).saga().ID; again != one {
+		t.Errorf("a rotated key started %s beside %s", again, one)
+	}
+	if again := x.do("POST", "/v1/sagas/"+one+"/pause", `{}`, key).want(202); again.Header.Get(replayHeader) != "true" {
+		t.Error("a rotated key paused the saga a second time")
+	}
 	x.auth = "Bearer " + b
-	two := x.do("POST", "/v1/sagas", `{"definition": "echo"}`, key).want(201).saga().ID
+	two := x.do("POST", "/v1/sagas", `{"definition": "nap"}`, key).want(201).saga().ID
 	if one == two {
 		t.Error("one caller got the other's saga")
 	}
 	if got := x.do("GET", "/v1/sagas/"+two+"/journal", "").want(200); !strings.Contains(string(got.Body), `"actor":"key of operator"`) {
 		t.Errorf("%s", got.Body)
+	}
+	// No name is another's with a piece of the key.
+	for _, pair := range [][2]caller{{{name: "a"}, {name: "a:1"}}, {{name: "a b"}, {name: "a+b"}}, {anonymous, {name: "anonymous:"}}} {
+		if pair[0].scope() == pair[1].scope() || strings.Contains(pair[1].scope(), ":") {
+			t.Errorf("%v share the scope %s", pair, pair[0].scope())
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,20 +36,29 @@ type refusedStart struct {
 	Errors     []saga.Finding `json:"errors"`
 }
 
-// postEvents serves POST /v1/events. All events of a request are read before the first is acted on;
-// what was done of one that failed in the middle is not done again when it is repeated.
+// postEvents serves POST /v1/events. All events of a request are read, and the caller's right to each is
+// checked, before the first is acted on; what was done of one that failed in the middle is not done again when it is repeated.
 func (s *server) postEvents(c echo.Context) error {
 	events, err := s.readEvents(c)
 	if err != nil {
 		return err
 	}
-	ctx, actor := c.Request().Context(), callerOf(c).name
+	ctx, who := c.Request().Context(), callerOf(c)
+	recipients := make([]uuid.UUID, len(events))
+	for i := range events {
+		if err := who.mayPost(events[i].Source); err != nil {
+			return err
+		}
+		if recipients[i], err = s.recipient(ctx, &events[i], who); err != nil {
+			return err
+		}
+	}
 	accepted := make([]acceptedEvent, len(events))
 	for i := range events {
 		if events[i].Traceparent == "" {
 			events[i].Traceparent = traceparent(c)
 		}
-		if accepted[i], err = s.accept(ctx, &events[i], actor); err != nil {
+		if accepted[i], err = s.accept(ctx, &events[i], who.name, recipients[i]); err != nil {
 			return err
 		}
 	}
@@ -56,7 +67,7 @@ func (s *server) postEvents(c echo.Context) error {
 	}{accepted})
 }
 
-func (s *server) accept(ctx context.Context, e *saga.Event, actor string) (acceptedEvent, error) {
+func (s *server) accept(ctx context.Context, e *saga.Event, actor string, recipient uuid.UUID) (acceptedEvent, error) {
 	a := acceptedEvent{ID: e.ID, Started: []startedBy{}, Delivered: []string{}}
 	started, refused, err := s.triggers.Event(ctx, e, actor)
 	if err != nil {
@@ -68,16 +79,22 @@ func (s *server) accept(ctx context.Context, e *saga.Event, actor string) (accep
 	for _, r := range refused {
 		a.Refused = append(a.Refused, refusedStart{r.Definition, r.Trigger, r.Findings})
 	}
-	id, err := s.deliver(ctx, e, actor)
-	if err == nil && !id.IsNil() {
-		a.Delivered = append(a.Delivered, id.String())
+	if recipient.IsNil() {
+		return a, nil
+	}
+	err = s.deliver(ctx, e, actor, recipient)
+	switch {
+	case errors.Is(err, journal.ErrNotFound): // it was deleted just now
+		return a, nil
+	case err == nil:
+		a.Delivered = append(a.Delivered, recipient.String())
 	}
 	return a, err
 }
 
-// deliver leaves an event whose subject is a saga to it, as a signal that is called as the event's type is. It returns the
-// saga; none when there is none that lives and waits for such signals.
-func (s *server) deliver(ctx context.Context, e *saga.Event, actor string) (uuid.UUID, error) {
+// recipient is the saga that an event's subject names, if it lives and waits for signals that are called as the event's type
+// is; none else. Errors: forbidden, if the caller may not send it that signal.
+func (s *server) recipient(ctx context.Context, e *saga.Event, who caller) (uuid.UUID, error) {
 	id, err := uuid.FromString(e.Subject)
 	if err != nil || id.String() != e.Subject || id.IsNil() {
 		return uuid.Nil, nil
@@ -89,21 +106,34 @@ func (s *server) deliver(ctx context.Context, e *saga.Event, actor string) (uuid
 		return uuid.Nil, err
 	}
 	def, err := s.cfg.Catalog.Definition(ctx, head.Definition, head.Version)
-	if err != nil {
+	if err != nil || !slices.Contains(def.Signals(), e.Type) {
 		return uuid.Nil, err
 	}
-	if !slices.Contains(def.Signals(), e.Type) {
+	first, err := s.cfg.Store.Records(ctx, id, 0, 1)
+	if errors.Is(err, journal.ErrNotFound) {
 		return uuid.Nil, nil
+	} else if err != nil {
+		return uuid.Nil, err
 	}
+	var started saga.StartedData
+	if len(first) == 1 {
+		if err := json.Unmarshal(first[0].Data, &started); err != nil {
+			return uuid.Nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
+		}
+	}
+	if err := who.maySignal(head.Definition, started.Starter(), e.Type); err != nil {
+		return uuid.Nil, err
+	}
+	return id, nil
+}
+
+// deliver leaves an event to a saga, as a signal that is called as the event's type is. journal.ErrNotFound.
+func (s *server) deliver(ctx context.Context, e *saga.Event, actor string, id uuid.UUID) error {
 	// The message's id is made of the event, so that the event is one signal however often it comes.
 	signal := saga.Command{Do: "signal", Name: e.Type, Data: e.Data, Actor: actor}
 	m, err := signal.Mail(uuid.NewV5(id, "event:"+url.QueryEscape(e.Source)+":"+e.ID), id)
 	if err != nil {
-		return uuid.Nil, err
+		return err
 	}
-	err = s.cfg.Engine.Post(ctx, m)
-	if errors.Is(err, journal.ErrNotFound) {
-		return uuid.Nil, nil // it was deleted just now
-	}
-	return id, err
+	return s.cfg.Engine.Post(ctx, m)
 }

@@ -37,7 +37,7 @@ func idempotencyKey(c echo.Context) (string, error) {
 	if !ok {
 		return "", fail("invalid_request", "Idempotency-Key is one value of 1 to %d visible ASCII characters without spaces: a UUID is a good one", maxKey)
 	}
-	return callerOf(c).scope + ":" + key, nil
+	return callerOf(c).scope() + ":" + key, nil
 }
 
 func keyReused() *problem {

@@ -81,7 +81,7 @@ func (s *server) routes() []route {
 		document(post("/v1/tasks/:id/complete", opWork, s.completeTask)),
 		post("/v1/tasks/:id/fail", opWork, s.failTask),
 
-		post("/v1/events", opStart, s.postEvents),
+		post("/v1/events", opEvents, s.postEvents),
 
 		get("/v1/inbox", opRead, s.inbox),
 		get("/v1/stalled", opRead, s.listStalled),

@@ -46,6 +46,9 @@ func (s *server) signal(c echo.Context) error {
 	if known := l.def.Signals(); !slices.Contains(known, cmd.Name) {
 		return unknownSignal(l.def.Name, cmd.Name, known).of(l.id)
 	}
+	if err := callerOf(c).maySignal(l.def.Name, l.m.Starter(), cmd.Name); err != nil {
+		return err
+	}
 	id, _, err := l.send(c, cmd) // when no node has read it in time it is kept all the same
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ type Reply struct {
 
 // Keys keeps API keys; only their hashes.
 type Keys interface {
-	// AddKey stores a key's hash. The id is unique.
+	// AddKey stores a key's hash, with what it is bound to. The id is unique.
 	AddKey(ctx context.Context, k APIKey) error
 	// Key returns the key with this hash, or ErrNotFound.
 	Key(ctx context.Context, hash string) (APIKey, error)
@@ -54,7 +54,17 @@ type APIKey struct {
 	Hash      string // hex SHA-256 of the whole key
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
+	Binding   KeyBinding
 }
+
+// KeyBinding narrows a key to some of what its role may do: one with a binding does nothing else.
+type KeyBinding struct {
+	Sources []string `json:"sources,omitempty"` // it posts events of these CloudEvents sources
+	Signals []string `json:"signals,omitempty"` // it sends signals that these patterns match, each a definition, a slash and a signal
+}
+
+// Narrows reports whether there is a binding at all.
+func (b KeyBinding) Narrows() bool { return len(b.Sources)+len(b.Signals) > 0 }
 
 // Store is everything.
 type Store interface {

@@ -116,7 +116,7 @@ func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
 	e := m.entry(n, &n.do, journal.Do)
 	e.Kind, e.Title, e.Detail = InboxApproval, a.Title, "Approve or reject it, with the hash of what is shown here."
 	who := "whoever"
-	if name := m.starter(); name != "" && name != Anonymous {
+	if name := m.Starter(); name != "" && name != Anonymous {
 		who = name + ", who"
 	}
 	e.Shown, e.ShownHash, e.Approvers, e.Form = a.Shown, a.ShownHash, a.Approvers, a.Form
@@ -159,10 +159,10 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 		r := refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
 		r.Invalid, r.Findings = true, []Finding{{Pointer: "/shown", Code: "missing_field", Detail: r.Detail}}
 		return r
-	case a.FourEyes && (o.Trusted || m.starter() == Anonymous):
+	case a.FourEyes && (o.Trusted || m.Starter() == Anonymous):
 		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "four eyes cannot be told apart without API keys",
 			Detail: "this approval is not for whoever has started the saga: have the server ask for API keys, and start and decide it under keys of two names"}}
-	case a.FourEyes && o.Actor == m.starter():
+	case a.FourEyes && o.Actor == m.Starter():
 		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "whoever has started the saga may not decide this approval",
 			Detail: "it has `four_eyes`, and " + o.Actor + " has started the saga: somebody else decides it"}}
 	case !o.Trusted && len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):

@@ -54,16 +54,11 @@ func (m *Machine) kin(n *node) map[string]any {
 	if p := m.started.Parent; p != nil {
 		depth += p.Depth
 	}
-	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth)), "starter": m.starter()}
+	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth)), "starter": m.Starter()}
 }
 
-// starter is who has started the saga; of one that another saga runs, who has started that.
-func (m *Machine) starter() string {
-	if p := m.started.Parent; p != nil {
-		return p.Starter
-	}
-	return m.started.Actor
-}
+// Starter is who has started the saga; of one that another saga runs, who has started the outermost.
+func (m *Machine) Starter() string { return m.started.Starter() }
 
 // childID makes the id of the saga that a step starts: a UUIDv7 (RFC 9562) of the journal's time, and the same whenever it is made.
 func (m *Machine) childID(n *node) uuid.UUID {

@@ -68,6 +68,14 @@ type StartedData struct {
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
+// Starter is who has started the saga; of one that another saga runs, who has started the outermost.
+func (d StartedData) Starter() string {
+	if d.Parent != nil {
+		return d.Parent.Starter
+	}
+	return d.Actor
+}
+
 // exact reports whether reading back what the data is written as surely gives
 // the same, but for no variables, which may be nil or none.
 func (d StartedData) exact() bool {

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -24,11 +26,12 @@ type keyView struct {
 	Role      string `json:"role"`
 	CreatedAt string `json:"created_at"`
 	ExpiresAt string `json:"expires_at,omitempty"`
-	Key       string `json:"key,omitempty"` // once, when it is made
+	journal.KeyBinding
+	Key string `json:"key,omitempty"` // once, when it is made
 }
 
 func viewKey(k journal.APIKey) keyView {
-	v := keyView{ID: k.ID.String(), Name: k.Name, Role: k.Role, CreatedAt: k.CreatedAt.UTC().Format(journal.TimeFormat)}
+	v := keyView{ID: k.ID.String(), Name: k.Name, Role: k.Role, CreatedAt: k.CreatedAt.UTC().Format(journal.TimeFormat), KeyBinding: k.Binding}
 	if !k.ExpiresAt.IsZero() {
 		v.ExpiresAt = k.ExpiresAt.UTC().Format(journal.TimeFormat)
 	}
@@ -39,7 +42,9 @@ type createKeyCmd struct {
 	databaseFlag
 	outputFlag
 	Role    string        `required:"" enum:"viewer,client,worker,approver,operator,admin" help:"viewer, client, worker, approver, operator or admin."`
-	Name    string        `help:"Whose it is; journals show it. Without it, the role."`
+	Name    string        `help:"Whose it is; journals show it, and keys of one name are one caller. Without it, a name of its own."`
+	Source  []string      `sep:"none" placeholder:"SOURCE" help:"Bind the key: it posts events of this CloudEvents source; repeatable."`
+	Signal  []string      `sep:"none" placeholder:"DEFINITION[/SIGNAL]" help:"Bind the key: it signals sagas of these definitions (order-*), or only with this signal (order-*/paid); repeatable."`
 	Expires time.Duration `help:"How long it is good for, such as 2160h; without it, until it is revoked."`
 }
 
@@ -50,11 +55,11 @@ func (c *createKeyCmd) Run(a *app) error {
 		return err
 	}
 	defer store.Close()
-	if c.Name == "" {
-		c.Name = c.Role
-	}
 	k, secret, err := api.NewKey(c.Name, c.Role)
 	if err != nil {
+		return exit(exitUsage, err)
+	}
+	if err := api.Bind(&k, c.Source, c.Signal); err != nil {
 		return exit(exitUsage, err)
 	}
 	if c.Expires < 0 {
@@ -72,7 +77,7 @@ func (c *createKeyCmd) Run(a *app) error {
 		return a.encoded(v)
 	}
 	a.printf("%s\n", secret)
-	a.note("This is shown once. Key %s, role %s; send it as `Authorization: Bearer`, or set RECOURSE_API_KEY.", k.ID, k.Role)
+	a.note("This is shown once. Key %s, name %s, role %s; send it as `Authorization: Bearer`, or set RECOURSE_API_KEY.", k.ID, k.Name, k.Role)
 	return nil
 }
 
@@ -97,12 +102,12 @@ func (c *listKeysCmd) Run(a *app) error {
 	for i, k := range keys {
 		v := viewKey(k)
 		views[i] = v
-		rows = append(rows, []string{v.ID, v.Name, v.Role, v.CreatedAt, v.ExpiresAt})
+		rows = append(rows, []string{v.ID, v.Name, v.Role, v.CreatedAt, v.ExpiresAt, strings.Join(slices.Concat(v.Sources, v.Signals), " ")})
 	}
 	if c.machine() {
 		return a.encoded(views)
 	}
-	a.table([]column{{head: "KEY"}, {head: "NAME", least: 8}, {head: "ROLE"}, {head: "CREATED", least: 10, extra: true}, {head: "EXPIRES", least: 10}}, rows)
+	a.table([]column{{head: "KEY"}, {head: "NAME", least: 8}, {head: "ROLE"}, {head: "CREATED", least: 10, extra: true}, {head: "EXPIRES", least: 10}, {head: "BOUND TO", least: 10}}, rows)
 	return nil
 }
 

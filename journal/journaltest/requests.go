@@ -133,7 +133,8 @@ func beginConcurrently(b *bench) {
 
 func apiKeys(b *bench) {
 	one := journal.APIKey{ID: newID(), Name: "ci", Role: "client", Hash: sha("1"), CreatedAt: epoch}
-	two := journal.APIKey{ID: newID(), Name: "ops", Role: "operator", Hash: sha("2"), CreatedAt: epoch.Add(-time.Hour), ExpiresAt: epoch}
+	two := journal.APIKey{ID: newID(), Name: "ops", Role: "operator", Hash: sha("2"), CreatedAt: epoch.Add(-time.Hour), ExpiresAt: epoch,
+		Binding: journal.KeyBinding{Sources: []string{"/shop, \"new\"", "crm"}, Signals: []string{"order-*/*"}}}
 	b.must(b.AddKey(b.ctx, one))
 	b.must(b.AddKey(b.ctx, two))
 	for _, twin := range []journal.APIKey{{ID: one.ID, Hash: sha("3"), CreatedAt: epoch}, {ID: newID(), Hash: sha("1"), CreatedAt: epoch}} {

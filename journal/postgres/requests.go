@@ -89,8 +89,12 @@ func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 
 // AddKey implements journal.Keys.
 func (s *Store) AddKey(ctx context.Context, k journal.APIKey) error {
-	n, err := s.exec(ctx, `INSERT INTO api_keys (id, name, role, hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
-		id(k.ID), k.Name, k.Role, k.Hash, k.CreatedAt.UnixMilli(), millis(k.ExpiresAt))
+	binding, err := journal.Encode(k.Binding)
+	if err != nil {
+		return fmt.Errorf("add key %s: %w", k.ID, err)
+	}
+	n, err := s.exec(ctx, `INSERT INTO api_keys (id, name, role, hash, created_at, expires_at, binding) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+		id(k.ID), k.Name, k.Role, k.Hash, k.CreatedAt.UnixMilli(), millis(k.ExpiresAt), string(binding))
 	if err == nil && n == 0 {
 		err = errors.New("a key with this id or hash exists: make a new one")
 	}
@@ -100,14 +104,18 @@ func (s *Store) AddKey(ctx context.Context, k journal.APIKey) error {
 	return nil
 }
 
-const keyColumns = `SELECT id, name, role, hash, created_at, expires_at FROM api_keys`
+const keyColumns = `SELECT id, name, role, hash, created_at, expires_at, binding FROM api_keys`
 
 func scanKey(row pgx.CollectableRow) (journal.APIKey, error) {
 	var k journal.APIKey
 	var u pgtype.UUID
 	var created int64
 	var expires *int64
-	err := row.Scan(&u, &k.Name, &k.Role, &k.Hash, &created, &expires)
+	var binding []byte
+	err := row.Scan(&u, &k.Name, &k.Role, &k.Hash, &created, &expires, &binding)
+	if err == nil {
+		err = json.Unmarshal(binding, &k.Binding)
+	}
 	k.ID, k.CreatedAt, k.ExpiresAt = u.Bytes, toTime(created), fromMillis(expires)
 	return k, err
 }

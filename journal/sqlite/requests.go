@@ -94,8 +94,12 @@ func (s *Store) change(ctx context.Context, query string, args ...any) (n int64,
 
 // AddKey implements journal.Keys.
 func (s *Store) AddKey(ctx context.Context, k journal.APIKey) error {
-	n, err := s.change(ctx, `INSERT INTO api_keys (id, name, role, hash, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		k.ID.Bytes(), k.Name, k.Role, k.Hash, k.CreatedAt.UnixMilli(), millis(k.ExpiresAt))
+	binding, err := journal.Encode(k.Binding)
+	if err != nil {
+		return fmt.Errorf("add key %s: %w", k.ID, err)
+	}
+	n, err := s.change(ctx, `INSERT INTO api_keys (id, name, role, hash, created_at, expires_at, binding) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		k.ID.Bytes(), k.Name, k.Role, k.Hash, k.CreatedAt.UnixMilli(), millis(k.ExpiresAt), string(binding))
 	if err == nil && n == 0 {
 		err = errors.New("a key with this id or hash exists: make a new one")
 	}
@@ -105,13 +109,17 @@ func (s *Store) AddKey(ctx context.Context, k journal.APIKey) error {
 	return nil
 }
 
-const keyColumns = `SELECT id, name, role, hash, created_at, expires_at FROM api_keys`
+const keyColumns = `SELECT id, name, role, hash, created_at, expires_at, binding FROM api_keys`
 
 func scanKey(scan func(...any) error) (journal.APIKey, error) {
 	var k journal.APIKey
 	var created int64
 	var expires sql.NullInt64
-	err := scan(idInto{&k.ID}, &k.Name, &k.Role, &k.Hash, &created, &expires)
+	var binding []byte
+	err := scan(idInto{&k.ID}, &k.Name, &k.Role, &k.Hash, &created, &expires, &binding)
+	if err == nil {
+		err = json.Unmarshal(binding, &k.Binding)
+	}
 	k.CreatedAt, k.ExpiresAt = toTime(created), fromMillis(expires)
 	return k, err
 }

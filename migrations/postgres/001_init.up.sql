@@ -114,5 +114,6 @@ CREATE TABLE api_keys (
     role       text   NOT NULL,
     hash       text   NOT NULL UNIQUE,
     created_at bigint NOT NULL,
-    expires_at bigint NULL
+    expires_at bigint NULL,
+    binding    text   NOT NULL DEFAULT '{}'
 );

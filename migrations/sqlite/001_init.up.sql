@@ -113,5 +113,6 @@ CREATE TABLE api_keys (
     role       TEXT   NOT NULL,
     hash       TEXT   NOT NULL UNIQUE,
     created_at INTEGER NOT NULL,
-    expires_at INTEGER NULL
+    expires_at INTEGER NULL,
+    binding    TEXT    NOT NULL DEFAULT '{}'
 );
