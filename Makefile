@@ -16,8 +16,8 @@ run: ## play the demo: sagas that succeed, fail, are undone, and survive a crash
 	@$(MAKE) --no-print-directory build
 	@$(BIN) demo
 
-build: ## build bin/recourse
-	$(GO) build -trimpath -o $(BIN) ./cmd/recourse
+build: ## build bin/recourse, and bin/world for playing with it
+	$(GO) build -trimpath -o bin/ ./cmd/recourse ./examples/world/cmd/world
 
 test: vet ## everything, with -race, on SQLite and on a real Postgres (found, started or installed)
 	$(PG) $(GO) test -race -timeout 25m $(PKGS)
