@@ -256,17 +256,21 @@ func TestPlan(t *testing.T) {
 		if d := cmp.Diff([]string{"charge", "label"}, p.Undo); d != "" || p.WorstCase != "0.08" || p.Currency != "USD" || p.Budget != "5.00" {
 			t.Errorf("%s %+v", d, p)
 		}
-		// Without stubs the note says which one is missing; inline text needs nothing published.
+		// Without stubs there is a placeholder; inline text needs nothing published.
 		inline, _ := json.Marshal(strings.Replace(askDef, "careful", "inline", 1))
 		x.do("POST", "/v1/plan", `{"definition": `+string(inline)+`, "input": {"amount": 1}}`).want(200).into(&p)
-		if note := p.Steps[2].Note; !strings.Contains(note, "give a stub for charge") {
-			t.Errorf("note %q", note)
+		if r := p.Steps[2].Request; r == nil || string(r.Body) != `{"charge":"‹charge.id›"}` {
+			t.Errorf("%+v", p.Steps[2])
+		}
+		x.do("POST", "/v1/plan", `{"definition": "careful"}`).want(200).into(&p)
+		if r := p.Steps[1].Request; r == nil || string(r.Body) != `{"amount":"‹input.amount›"}` {
+			t.Errorf("%+v", p.Steps[1])
 		}
 		x.do("POST", "/v1/plan", `{"definition": {"saga": "obj", "steps": [{"id": "a", "set": "${input}"}]}, "input": 19.10}`).want(200).into(&p)
 		if len(p.Steps) != 1 || string(p.Steps[0].Output) != "19.10" {
 			t.Errorf("%+v", p)
 		}
-		x.do("POST", "/v1/plan", `{"definition": "careful", "input": {}}`).problem(422, "invalid_plan")
+		x.do("POST", "/v1/plan", `{"definition": "careful", "input": {"amount": "much"}}`).problem(422, "invalid_plan")
 		x.do("POST", "/v1/plan", `{"definition": "careful", "input": {"amount": 1}, "stubs": {"chrage": 1}}`).problem(422, "invalid_plan")
 		x.do("POST", "/v1/plan", `{"definition": "saga: x\nstep: []", "input": {}}`).problem(422, "invalid_definition")
 		x.do("POST", "/v1/plan", `{"definition": "unknown"}`).problem(404, "definition_not_found")

@@ -37,7 +37,7 @@ func (s *server) plan(c echo.Context) error {
 	if budget != nil && budget.Currency == "" {
 		budget.Currency = def.Currency
 	}
-	data, _, findings := saga.Begin(def, options)
+	data, findings := saga.BeginPlan(def, options)
 	if len(findings) > 0 {
 		return fail("invalid_plan", "mend what `errors` names: a start would be refused too").with(findings...)
 	}

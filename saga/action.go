@@ -60,9 +60,12 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	given, wrong := u.Input.Apply(given)
+	filled, wrong := u.Input.Apply(given)
 	if len(wrong) == 0 {
-		return encode(given), nil
+		return encode(filled), nil
+	}
+	if doc := encode(given); expr.IsPartial(env) && expr.HasPlaceholder(doc) {
+		return doc, nil // a placeholder is text, whatever its value will be
 	}
 	f := &Failure{Code: codeInput, Title: "`with` breaks the input of action " + u.String()}
 	if TooCostly(wrong) {

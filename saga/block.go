@@ -2,6 +2,7 @@ package saga
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,6 +33,13 @@ type Block interface {
 type Entered struct {
 	Branch *int              // of a switch: which list; -1: none
 	Items  []json.RawMessage // of a foreach
+	Vague  string            // in a plan: how often its steps run, or which of them, is not known, and what can be said of it
+}
+
+// Chooser is implemented by blocks that run one of their lists of steps: switch.
+type Chooser interface {
+	// Condition is that of one of [Block.Lists], for people.
+	Condition(list int) string
 }
 
 // Layout is how a block runs: groups, or a loop.
@@ -338,6 +346,10 @@ func (m *Machine) iterated(g *group, l *Loop) (json.RawMessage, *bool, *Failure)
 		return out, nil, nil
 	}
 	last, err := l.Until.Bool(e)
+	if m.outline != nil && errors.Is(err, expr.ErrUnknown) {
+		m.outline.vague[g.owner.path] = fmt.Sprintf("until %s, at most %d times", strings.TrimSpace(l.Until.Source()), l.Count)
+		last, err = true, nil
+	}
 	if err != nil {
 		return nil, nil, expressionFailure("until", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"recourse/compensation"
@@ -145,6 +146,10 @@ func (m *Machine) decideReady(n *node) []Decision {
 	env := m.env(n)
 	if n.first == 0 && n.step.When != nil {
 		yes, err := n.step.When.Bool(env)
+		if m.outline != nil && errors.Is(err, expr.ErrUnknown) {
+			m.outline.when[n.path] = strings.TrimSpace(n.step.When.Source())
+			yes, err = true, nil
+		}
 		if err != nil {
 			return m.refuse(n, expressionFailure("when", err))
 		}
@@ -170,6 +175,9 @@ func (m *Machine) decideReady(n *node) []Decision {
 		e, err := body.Enter(env)
 		if err != nil {
 			return m.refuse(n, asFailure(n.step.Kind, err))
+		}
+		if m.outline != nil && e.Vague != "" {
+			m.outline.vague[n.path] = e.Vague
 		}
 		return m.decided(n, journal.Do, DecidedData{Branch: e.Branch, Enter: e.Branch == nil, Items: e.Items})
 	case Await:
@@ -280,7 +288,7 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 		if err != nil {
 			return nil, "", nil, err
 		}
-		if key = text; !visible(key) {
+		if key = text; !visible(key) && !(m.outline != nil && expr.HasPlaceholder(key)) {
 			return nil, "", nil, &Failure{Code: "bad_key", Title: "the idempotency key is not 1 to 255 visible ASCII characters"}
 		}
 	}
@@ -291,7 +299,7 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 	if err != nil {
 		return nil, "", nil, err
 	}
-	if err := r.place(step.Idempotency, key); err != nil {
+	if err := r.place(step.Idempotency, key, m.outline != nil); err != nil {
 		return nil, "", nil, err
 	}
 	return &r, key, env.given, nil
@@ -694,6 +702,9 @@ func asFailure(where string, err error) *Failure {
 	var f *Failure
 	if errors.As(err, &f) {
 		return f
+	}
+	if errors.Is(err, expr.ErrUnknown) {
+		return &Failure{Code: codeUnknown, Title: "it is known only when the saga runs"}
 	}
 	var e *expr.EvalError
 	if errors.As(err, &e) {

@@ -59,6 +59,9 @@ func (e *env) Draw(n int) [16]byte {
 	return [16]byte(h.Sum(nil)[:16])
 }
 
+// Partial implements expr.Partial: the values of a plan may be placeholders.
+func (e *env) Partial() bool { return e.m.outline != nil }
+
 // Root implements expr.Env.
 func (e *env) Root(name string) (any, bool) {
 	switch name {
@@ -80,6 +83,9 @@ func (e *env) Root(name string) (any, bool) {
 	case "output":
 		return raw(e.output), e.hasOutput
 	case "error":
+		if e.Partial() && e.n != nil && !e.n.in.final && e.hasOutput { // a plan undoes without a failure
+			return expr.Placeholder("error"), true
+		}
 		return e.err.value(), e.hasOutput
 	case "child":
 		return e.m.kin(e.n), true
@@ -165,6 +171,9 @@ func (s stepsRoot) Field(id string) (any, bool) {
 	n := s.m.seen(id, s.g)
 	if n == nil {
 		return map[string]any{"output": nil, "status": string(s.m.untouched(id, s.g)), "error": nil, "failed": nil}, true
+	}
+	if when := s.m.outline.maybe(n); when {
+		return map[string]any{"output": raw(n.output), "status": expr.Placeholder(n.path + ".status"), "error": expr.Placeholder(n.path + ".error"), "failed": expr.Placeholder(n.path + ".failed")}, true
 	}
 	var failure any
 	if f := n.do.failure; f != nil && n.do.state != done {

@@ -47,6 +47,7 @@ type Machine struct {
 	created time.Time
 	timeout []Decision // the saga's time-out, which every decision until then has; nil: not made yet
 	made    made
+	outline *outline // of a plan; nil: the saga is a real one
 
 	started StartedData
 	trace   Trace

@@ -2,7 +2,9 @@ package saga
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,12 +14,15 @@ import (
 	"recourse/compensation"
 	"recourse/journal"
 	"recourse/retry"
+	"recourse/saga/expr"
 )
 
 // maxPlanRecords bounds a plan, as it would bound a saga that goes round in circles.
 const maxPlanRecords = 10_000
 
-// Plan is what a saga would do if every step succeeded with the outputs it was given.
+// Plan is what a saga would do if every step succeeded with the outputs it was given. What nobody can know before it runs is
+// a placeholder wherever it would be: ‹flight.id› is the field id of the output of step flight, ‹input.name› a field that the
+// input leaves out, and a computed value has its expression in it.
 type Plan struct {
 	// Saga is the id that the keys are derived from: the nil UUID. A real saga's keys differ.
 	Saga  string        `json:"saga"`
@@ -41,6 +46,7 @@ type PlannedStep struct {
 	Kind     string          `json:"kind"`
 	Use      string          `json:"use,omitempty"`     // the action that it is, with its version
 	Skipped  bool            `json:"skipped,omitempty"` // its `when` is false
+	If       []string        `json:"if,omitempty"`      // conditions under which it runs, the outermost first, that depend on what is not known
 	Request  *Request        `json:"request,omitempty"`
 	Key      string          `json:"key,omitempty"`
 	Cost     string          `json:"cost,omitempty"`     // of one attempt, at most
@@ -55,6 +61,7 @@ type PlannedStep struct {
 // Planned is a compensation as it would run.
 type Planned struct {
 	Kind    string   `json:"kind"`
+	If      string   `json:"if,omitempty"` // its `when`, if that depends on what is not known
 	Request *Request `json:"request,omitempty"`
 	Key     string   `json:"key,omitempty"`
 	Cost    string   `json:"cost,omitempty"`
@@ -66,19 +73,19 @@ type planner struct {
 	m     *Machine
 	at    time.Time
 	stubs map[string]json.RawMessage
-	blind []string // calls whose output no stub gives, so far
 	plan  Plan
 	worst retry.Money
 	undo  bool // Undo is settled: the pivot was reached
 }
 
-// MakePlan drives a saga of def that was started with d at a time to its end, each call
-// succeeding at once with the output that stubs give for its path, or null. A
-// step that needs an output which is not given is listed with a note and taken to
-// succeed. An error means that the machine could not follow itself.
+// MakePlan drives a saga of def that was started with d (see [BeginPlan]) at a time to its end, each call succeeding at once with the
+// output that stubs give for its path, or with one that is not known. A step whose condition depends on that is listed with
+// the condition, every branch of a switch that may be taken is, and a loop over what is not known has one
+// iteration. An error means that the machine could not follow itself.
 func MakePlan(def *Definition, d StartedData, stubs map[string]json.RawMessage, at time.Time) (Plan, error) {
 	p := &planner{m: New(def, uuid.Nil), at: at, stubs: stubs,
 		plan: Plan{Saga: uuid.Nil.String(), Steps: []PlannedStep{}, Undo: []string{}, Approvals: []string{}}}
+	p.m.outline = &outline{when: make(map[string]string), vague: make(map[string]string)}
 	if err := p.write(p.m.Start(d)); err != nil {
 		return Plan{}, err
 	}
@@ -88,11 +95,11 @@ func MakePlan(def *Definition, d StartedData, stubs map[string]json.RawMessage, 
 			return Plan{}, fmt.Errorf("plan: %w", err)
 		}
 		if over {
-			return p.finish(), nil
+			return p.finish()
 		}
 	}
 	p.note("the plan was cut after %d records", maxPlanRecords)
-	return p.finish(), nil
+	return p.finish()
 }
 
 func (p *planner) note(text string, args ...any) {
@@ -168,13 +175,7 @@ func (p *planner) call(d Dispatch) error {
 	if step.Pivot {
 		p.planUndo()
 	}
-	output := p.output(path)
-	if output != nil {
-		s.Output = output
-	} else {
-		p.blind = append(p.blind, step.ID)
-		output = json.RawMessage("null")
-	}
+	output := p.output(path, &s)
 	if err := p.write(d.Intent); err != nil {
 		return err
 	}
@@ -189,9 +190,9 @@ func (p *planner) call(d Dispatch) error {
 	return nil
 }
 
-// output is what the step is taken to give; nil when no stub says. A stub is for a path,
+// stub is what the step is said to give; nil when nothing is. A stub is for a path,
 // or, by a step's id, for all iterations.
-func (p *planner) output(path string) json.RawMessage {
+func (p *planner) stub(path string) json.RawMessage {
 	for _, name := range []string{path, StepID(path)} {
 		if stub := p.stubs[name]; len(stub) > 0 {
 			return stub
@@ -200,10 +201,25 @@ func (p *planner) output(path string) json.RawMessage {
 	return nil
 }
 
+// output is what the step is taken to give, which is listed if a stub says so.
+func (p *planner) output(path string, s *PlannedStep) json.RawMessage {
+	if s.Output = p.stub(path); s.Output != nil {
+		return s.Output
+	}
+	if n := p.m.steps[path]; n != nil && n.awaited != nil && n.awaited.Approval != nil {
+		at := func(field string) string { return expr.Placeholder(path + "." + field) }
+		return encode(map[string]any{"decision": "approved", "by": at("by"), "at": at("at"), "comment": at("comment"), "data": at("data")})
+	}
+	return placeholder(path)
+}
+
 // describe begins the entry of a step and books the most that it may cost; cost is that of an attempt.
 func (p *planner) describe(path string, cost retry.Money) PlannedStep {
 	step := p.m.def.Step(path)
 	s := PlannedStep{Path: path, Kind: step.Kind, Use: step.Use.String(), Pivot: step.Pivot}
+	if n := p.node(path); n != nil {
+		s.If, s.Note = p.m.outline.conditions(n), p.m.outline.vague[path]
+	}
 	if _, ok := step.Body.(Call); !ok {
 		return s
 	}
@@ -223,6 +239,19 @@ func (p *planner) describe(path string, cost retry.Money) PlannedStep {
 	return s
 }
 
+// node finds a step, also one that has no record yet.
+func (p *planner) node(path string) *node {
+	if n := p.m.steps[path]; n != nil {
+		return n
+	}
+	for _, g := range []*group{p.m.forward, p.m.finally} {
+		if g.cur != nil && g.cur.path == path {
+			return g.cur
+		}
+	}
+	return p.m.due[path]
+}
+
 // compensation renders what would undo a step that has succeeded.
 func (p *planner) compensation(path string) *Planned {
 	n := p.m.steps[path]
@@ -234,9 +263,23 @@ func (p *planner) compensation(path string) *Planned {
 	if cost, ok := c.Cost.reserve(); ok && !cost.IsZero() {
 		u.Cost = cost.Decimal()
 	}
+	if c.When != nil {
+		e := p.m.env(n)
+		e.output, e.hasOutput = n.compensable(), true
+		e.given, _ = p.m.given(n, &n.undo, &c.Step, e)
+		switch yes, err := c.When.Bool(e); {
+		case errors.Is(err, expr.ErrUnknown):
+			u.If = strings.TrimSpace(c.When.Source())
+		case err != nil:
+			u.Note = "fails: " + expressionFailure("compensate.when", err).Error()
+		case !yes:
+			u.Note = "skipped: its `when` is false"
+			return u
+		}
+	}
 	request, key, _, err := p.m.render(n, n.undo.generation, journal.Undo)
 	if err != nil {
-		u.Note = p.missing(asFailure("compensate", err))
+		u.Note = failing(asFailure("compensate", err))
 		return u
 	}
 	u.Request, u.Key = request, key
@@ -278,24 +321,55 @@ func (p *planner) outcome(r journal.Record) (over bool, err error) {
 	if err := read(r, &d); err != nil {
 		return false, err
 	}
-	n, step := p.m.steps[r.Path], p.m.def.Step(r.Path)
+	step := p.m.def.Step(r.Path)
+	n := p.node(r.Path)
 	_, call := step.Body.(Call)
+	open := n != nil && p.m.outline.maybe(n)
 	switch {
-	case n != nil && n.do.state == chosen:
-		return false, p.write(r) // of a block, which is listed
-	case d.Error != nil && d.Error.Code != codeExpression && d.Error.Code != codeBudget:
+	case n != nil && n.do.state == chosen: // of a block, which is listed
+		if p.m.outline.vague[r.Path] != "" && d.Error == nil || open {
+			return false, p.ended(r, d)
+		}
+		return false, p.write(r)
+	case d.Error != nil && (d.Error.Code == codeBudget || d.Error.Code == codeUnknown || open):
+		return false, p.pretend(r.Path, failing(d.Error))
+	case d.Error != nil:
 		s := p.describe(r.Path, retry.Money{})
-		s.Note = "fails: " + d.Error.Error()
+		s.Note = failing(d.Error)
 		p.plan.Steps = append(p.plan.Steps, s)
 		return false, p.write(r)
-	case d.Error != nil:
-		return false, p.pretend(r.Path, p.missing(d.Error))
-	case !call && d.Output != nil && n == nil: // not the end of a wait, which is listed
+	case !call && d.Output != nil && n.first == 0: // not the end of a wait, which is listed
 		s := p.describe(r.Path, retry.Money{})
 		s.Output = d.Output
 		p.plan.Steps = append(p.plan.Steps, s)
+		if open {
+			return false, p.ended(r, d)
+		}
 	}
 	return false, p.write(r)
+}
+
+// ended writes the success of a step whose output is not known, because it is open whether or how often it ran.
+func (p *planner) ended(r journal.Record, d OutcomeData) error {
+	if d.Error == nil {
+		d.Output = p.stub(r.Path)
+		if d.Output == nil {
+			d.Output = placeholder(r.Path)
+		}
+	}
+	if i := slices.IndexFunc(p.plan.Steps, func(s PlannedStep) bool { return s.Path == r.Path }); i >= 0 && p.m.outline.vague[r.Path] != "" {
+		p.plan.Steps[i].Note = p.m.outline.vague[r.Path] // of a repeat it shows at its end
+	}
+	r.Data = encode(d)
+	return p.write(r)
+}
+
+// failing is the note of a step that will fail, or of which that cannot be told.
+func failing(f *Failure) string {
+	if f.Code == codeUnknown || f.Code == codeBudget {
+		return f.Error()
+	}
+	return "fails: " + f.Error()
 }
 
 // pretend lists a step that cannot be rendered or paid, or that waits for somebody, and has it succeed all the same.
@@ -303,17 +377,13 @@ func (p *planner) pretend(path, why string) error {
 	step := p.m.def.Step(path)
 	cost, _ := step.Cost.reserve()
 	s := p.describe(path, cost)
-	s.Note = why
+	if why != "" {
+		s.Note = why
+	}
 	if step.Pivot {
 		p.planUndo()
 	}
-	output := p.output(path)
-	if output != nil {
-		s.Output = output
-	} else {
-		p.blind = append(p.blind, step.ID)
-		output = json.RawMessage("null")
-	}
+	output := p.output(path, &s)
 	r := journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Succeeded, Data: encode(OutcomeData{Output: output})}
 	if err := p.write(r); err != nil {
 		return err
@@ -321,23 +391,6 @@ func (p *planner) pretend(path, why string) error {
 	s.Undo = p.compensation(path)
 	p.plan.Steps = append(p.plan.Steps, s)
 	return nil
-}
-
-// missing says which stub would let a template be rendered.
-func (p *planner) missing(f *Failure) string {
-	if f.Code != codeExpression || len(p.blind) == 0 {
-		return f.Error()
-	}
-	var named []string
-	for _, id := range p.blind {
-		if strings.Contains(f.Detail, "steps."+id+".") && !slices.Contains(named, id) {
-			named = append(named, id)
-		}
-	}
-	if len(named) == 0 {
-		named = p.blind[len(p.blind)-1:]
-	}
-	return "give a stub for " + strings.Join(named, ", ") + ": " + f.Error()
 }
 
 // planUndo settles what a failure from here on would undo.
@@ -350,11 +403,20 @@ func (p *planner) planUndo() {
 	p.plan.Undo, p.plan.Residual = append(p.plan.Undo, undo...), left
 }
 
-func (p *planner) finish() Plan {
+func (p *planner) finish() (Plan, error) {
 	p.planUndo()
 	p.plan.WorstCase, p.plan.Currency = p.worst.Decimal(), p.m.currency()
 	if b := p.m.account.Budget; b != nil {
 		p.plan.Budget = b.Decimal()
 	}
-	return p.plan
+	for _, path := range slices.Sorted(maps.Keys(p.m.outline.vague)) {
+		if _, choice := p.m.def.Step(path).Body.(Chooser); !choice && !p.worst.IsZero() {
+			p.note("the worst case counts one iteration of %s, whose number is not known", path)
+		}
+	}
+	var shown Plan
+	if err := json.Unmarshal(expr.ShowPlaceholders(encode(p.plan)), &shown); err != nil {
+		return Plan{}, fmt.Errorf("plan: %w", err)
+	}
+	return shown, nil
 }

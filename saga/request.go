@@ -27,7 +27,11 @@ func (r *Request) Hash() string {
 }
 
 // place puts the key where the other side looks for it.
-func (r *Request) place(p idempotency.Placement, key string) error {
+func (r *Request) place(p idempotency.Placement, key string, plan bool) error {
+	escape := url.QueryEscape
+	if plan {
+		escape = func(text string) string { return expr.EncodeKnown(text, url.QueryEscape) }
+	}
 	switch p.In {
 	case idempotency.Header:
 		maps.DeleteFunc(r.Headers, func(name, _ string) bool { return strings.EqualFold(name, p.Name) })
@@ -40,8 +44,11 @@ func (r *Request) place(p idempotency.Placement, key string) error {
 		if strings.Contains(r.URL, "?") {
 			sep = "&"
 		}
-		r.URL += sep + url.QueryEscape(p.Name) + "=" + url.QueryEscape(key)
+		r.URL += sep + url.QueryEscape(p.Name) + "=" + escape(key)
 	case idempotency.Body:
+		if plan && expr.HasPlaceholder(r.Body) && r.Body[0] == '"' {
+			return nil // all of it is to come, so the field has no place yet
+		}
 		body, err := withField(r.Body, p.Name, key)
 		if err != nil {
 			return err

@@ -46,7 +46,21 @@ type StartOptions struct {
 // Begin checks a start against its definition and returns the data of `started`
 // and the unique value ("" for none), or what is wrong with it. Findings' pointers are into the start request.
 func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
-	d := StartedData{Definition: def.Name, Version: Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason, Parent: o.Parent}
+	input, wrong := applyInput(def, o.Input)
+	d, more := begun(def, o, input)
+	if wrong = append(wrong, more...); len(wrong) > 0 {
+		return d, "", wrong
+	}
+	unique, f := uniqueValue(def, d)
+	if f != nil {
+		return d, "", []Finding{*f}
+	}
+	return d, unique, nil
+}
+
+// begun makes the data of a start with an input that is right.
+func begun(def *Definition, o StartOptions, input json.RawMessage) (StartedData, []Finding) {
+	d := StartedData{Input: input, Definition: def.Name, Version: Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason, Parent: o.Parent}
 	if !o.RetryOf.IsNil() {
 		d.RetryOf = o.RetryOf.String()
 	}
@@ -54,7 +68,6 @@ func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
 		d.Traceparent = p.String()
 	}
 	var wrong []Finding
-	d.Input, wrong = applyInput(def, o.Input)
 	d.Vars = make(map[string]json.RawMessage)
 	known := make(map[string]bool, len(def.Vars))
 	for _, v := range def.Vars {
@@ -70,14 +83,7 @@ func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
 	if f := checkBudget(def, o.Budget); f != nil {
 		wrong = append(wrong, *f)
 	}
-	if len(wrong) > 0 {
-		return d, "", wrong
-	}
-	unique, f := uniqueValue(def, d)
-	if f != nil {
-		return d, "", []Finding{*f}
-	}
-	return d, unique, nil
+	return d, wrong
 }
 
 func applyInput(def *Definition, input json.RawMessage) (json.RawMessage, []Finding) {

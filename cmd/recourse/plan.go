@@ -40,7 +40,7 @@ func (c *planCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	data, _, wrong := saga.Begin(def, o)
+	data, wrong := saga.BeginPlan(def, o)
 	if len(wrong) > 0 {
 		return wrongStart(wrong)
 	}
@@ -116,7 +116,10 @@ func (a *app) planned(p saga.Plan) {
 			a.printf("      note: %s\n", story.Harmless(s.Note))
 		}
 		if s.Undo != nil {
-			a.printf("      undo:\n")
+			if a.printf("      undo"); s.Undo.If != "" {
+				a.printf(" if %s", s.Undo.If)
+			}
+			a.printf(":\n")
 			a.request(s.Undo.Request, s.Undo.Key)
 			if s.Undo.Note != "" {
 				a.printf("      note: %s\n", story.Harmless(s.Undo.Note))
@@ -145,6 +148,9 @@ func about(s saga.PlannedStep) string {
 	var parts []string
 	if s.Use != "" {
 		parts = append(parts, "use "+s.Use)
+	}
+	if len(s.If) > 0 {
+		parts = append(parts, "if "+strings.Join(s.If, ", and "))
 	}
 	if s.Skipped {
 		parts = append(parts, "skipped: its `when` is false")

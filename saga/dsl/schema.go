@@ -150,6 +150,9 @@ func (s *schema) Apply(v any) (any, []saga.Finding) {
 	return nil, list
 }
 
+// Fill implements saga.Filler.
+func (s *schema) Fill(v any) any { return fill(s.doc, v) }
+
 // fill returns v with the defaults of `properties`, at any depth of properties and
 // items; v itself is not changed.
 func fill(doc, v any) any {

@@ -31,6 +31,9 @@ var journaled = map[string]function{
 const maxRandom = 1 << 53
 
 func (c *call) journal() (Journaled, error) {
+	if c.partial {
+		return nil, ErrUnknown
+	}
 	if env, ok := c.env.(Journaled); ok {
 		return env, nil
 	}

@@ -12,6 +12,11 @@ import (
 // asText is how a value reads inside text: strings as they are, numbers and
 // bools as literals.
 func (s *state) asText(v any) (string, error) {
+	if s.partial {
+		if text, ok := unknown(v); ok {
+			return text, nil
+		}
+	}
 	v, err := s.open(v)
 	if err != nil {
 		return "", err
@@ -93,6 +98,9 @@ func (c *call) percentEncoded(keep string) (any, error) {
 	t, err := c.asText(c.args[0])
 	if err != nil {
 		return nil, err
+	}
+	if c.partial && HasPlaceholder(t) {
+		return encoded(t), nil
 	}
 	out := make([]byte, 0, len(t)+16)
 	for i := range len(t) {
@@ -203,7 +211,7 @@ func fnParseJSON(c *call) (any, error) {
 	return Raw(t), nil
 }
 
-func fnType(c *call) (any, error) { return kind(c.args[0]), nil }
+func fnType(c *call) (any, error) { return kind(c.args[0]), c.look(c.args[0]) }
 
 func fnBool(c *call) (any, error) {
 	v, err := c.open(c.args[0])

@@ -23,7 +23,7 @@ func (n *listNode) eval(s *state) (any, error) {
 	}
 	list := make([]any, len(n.items))
 	for i, item := range n.items {
-		v, err := item.eval(s)
+		v, err := s.part(item)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ func (n *mapNode) eval(s *state) (any, error) {
 		if !ok {
 			return nil, fail(CodeWrongType, "a key must be a string, not %s; use string()", kind(k))
 		}
-		if m[key], err = e.value.eval(s); err != nil {
+		if m[key], err = s.part(e.value); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +103,7 @@ func (n *letNode) eval(s *state) (any, error) {
 	if err := s.burn(1); err != nil {
 		return nil, err
 	}
-	v, err := n.value.eval(s)
+	v, err := s.part(n.value)
 	if err != nil {
 		return nil, err
 	}

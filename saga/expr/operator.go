@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 )
 
@@ -61,10 +62,21 @@ func (n *logicNode) eval(s *state) (any, error) {
 		return nil, err
 	}
 	left, err := evalBool(s, n.left, "the left of "+n.op)
+	if s.partial && errors.Is(err, ErrUnknown) {
+		return n.besidesUnknown(s)
+	}
 	if err != nil || left != n.and {
 		return left, err
 	}
 	return evalBool(s, n.right, "the right of "+n.op)
+}
+
+// besidesUnknown is the value when the left side is not known: the right side may decide alone.
+func (n *logicNode) besidesUnknown(s *state) (any, error) {
+	if right, err := evalBool(s, n.right, "the right of "+n.op); err == nil && right != n.and {
+		return right, nil
+	}
+	return nil, ErrUnknown
 }
 
 // binaryNode is every other operator with two sides.

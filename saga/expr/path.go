@@ -107,6 +107,12 @@ func (n *memberNode) path(s *state) (any, stop, error) {
 			return nil, none, err
 		}
 	}
+	if s.partial {
+		if text, ok := unknown(obj); ok {
+			v, err := child(text, key)
+			return v, none, err
+		}
+	}
 	v, found, err := s.member(obj, key, n)
 	switch {
 	case err != nil:

@@ -97,7 +97,8 @@ func (p *Program) Eval(env Env) (any, error) {
 
 // run evaluates within a larger rendering and gives a value that may be Raw.
 func (p *Program) run(s *state) (any, error) {
-	v, err := p.root.eval(s)
+	s.src = p.src
+	v, err := s.part(p.root)
 	if err != nil {
 		return nil, p.located(err)
 	}
@@ -113,7 +114,7 @@ func (p *Program) located(err error) error {
 }
 
 // Bool is Eval for a condition: a value that is not a bool is a not_a_bool
-// error that says what it was.
+// error that says what it was. In a [Partial] environment the error may be [ErrUnknown].
 func (p *Program) Bool(env Env) (bool, error) {
 	b, err := evalBool(newState(env), p.root, "the condition")
 	return b, p.located(err)

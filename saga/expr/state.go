@@ -16,11 +16,14 @@ const (
 // state is one evaluation or one rendering of a template.
 type state struct {
 	env   Env
+	src   string // of the program that runs
 	fuel  int
 	roots []root    // those that were asked for
 	lets  []any     // values of let, innermost last
 	elems []element // elements of the predicates being run, innermost last
 	draws int       // of chance, so far
+
+	partial bool // values may be placeholders
 }
 
 type root struct {
@@ -37,7 +40,7 @@ func newState(env Env) *state {
 	if env == nil {
 		env = MapEnv(nil)
 	}
-	return &state{env: env, fuel: DefaultFuel}
+	return &state{env: env, fuel: DefaultFuel, partial: IsPartial(env)}
 }
 
 func (s *state) burn(n int) error {
@@ -90,6 +93,9 @@ func normalize(v any) (any, error) {
 func (s *state) open(v any) (any, error) {
 	v, err := normalize(v)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.look(v); err != nil {
 		return nil, err
 	}
 	if text, ok := v.(encoded); ok {

@@ -110,7 +110,7 @@ func (b *Body) Announce(env expr.Env) (kind string, data json.RawMessage, to []s
 	if kind, err = b.kind.Text(env); err != nil {
 		return "", nil, nil, err
 	}
-	if err := judge(kind); err != nil {
+	if err := judge(kind); err != nil && !(expr.IsPartial(env) && expr.HasPlaceholder(kind)) {
 		return "", nil, nil, &saga.Failure{Code: "bad_event", Title: "the event's type cannot be used", Detail: err.Error()}
 	}
 	if b.data == nil {

@@ -98,6 +98,10 @@ func (b *Body) Enter(env expr.Env) (saga.Entered, error) {
 		return saga.Entered{}, err
 	}
 	var e saga.Entered
+	if text, ok := expr.Unknown(env, list); ok { // one iteration stands for all
+		item, err := json.Marshal(expr.Placeholder(b.loop.As))
+		return saga.Entered{Items: []json.RawMessage{item}, Vague: "for each of " + text}, err
+	}
 	if len(list) == 0 || list[0] != '[' || json.Unmarshal(list, &e.Items) != nil {
 		return saga.Entered{}, &saga.Failure{Code: "not_a_list", Title: "`foreach` needs a list", Detail: "its value is " + clip(string(list))}
 	}

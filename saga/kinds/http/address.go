@@ -49,8 +49,10 @@ func (b *Body) address(env expr.Env) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := b.check(text, env); err != nil {
-		return "", err
+	if !expr.IsPartial(env) || !expr.HasPlaceholder(text) {
+		if err := b.check(text, env); err != nil {
+			return "", err
+		}
 	}
 	sealed := expr.Seal(text)
 	params, err := b.parameters(env)
@@ -74,6 +76,7 @@ func (b *Body) location(env expr.Env) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	encode := encoderIn(env)
 	var out strings.Builder
 	var data [][2]int // where data stands in the path
 	for i, p := range pieces {
@@ -82,13 +85,16 @@ func (b *Body) location(env expr.Env) (string, error) {
 		case b.places[i] == front || b.url.Parts()[i].Program == nil || p.Encoded:
 			out.WriteString(p.Text)
 		default:
-			out.WriteString(percentEncode(p.Text))
+			out.WriteString(encode(p.Text))
 		}
 		if b.places[i] == inPath && b.url.Parts()[i].Program != nil {
 			data = append(data, [2]int{from, out.Len()})
 		}
 	}
 	text := out.String()
+	if expr.IsPartial(env) && expr.HasPlaceholder(text) {
+		return text, nil // what it will be is judged when it is known
+	}
 	for _, d := range data {
 		if err := checkSegments(text, d[0], d[1]); err != nil {
 			return "", err

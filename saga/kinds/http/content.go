@@ -8,22 +8,22 @@ import (
 	"recourse/saga/expr"
 )
 
-// encodeSealed percent-encodes sealed text except its references to secrets, whose
+// encodeSealed encodes sealed text, by percentEncode or the like, except its references to secrets, whose
 // values the caller encodes when it puts them in. Encoded text has no ${ of its own.
-func encodeSealed(sealed string) string {
+func encodeSealed(sealed string, encode func(string) string) string {
 	var b strings.Builder
 	for sealed != "" {
 		i := strings.Index(sealed, "${")
 		switch {
 		case i < 0:
-			b.WriteString(percentEncode(sealed))
+			b.WriteString(encode(sealed))
 			return b.String()
 		case i > 0 && sealed[i-1] == '$': // $${: a literal ${
-			b.WriteString(percentEncode(sealed[:i-1] + "${"))
+			b.WriteString(encode(sealed[:i-1] + "${"))
 			sealed = sealed[i+2:]
 		default:
 			end := strings.IndexByte(sealed[i:], '}')
-			b.WriteString(percentEncode(sealed[:i]) + sealed[i:i+end+1])
+			b.WriteString(encode(sealed[:i]) + sealed[i:i+end+1])
 			sealed = sealed[i+end+1:]
 		}
 	}
@@ -60,7 +60,7 @@ func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage
 	if media != formType {
 		return nil, unsendable("a body of the type %s must be text: use json() or another content-type", cut(media, 60))
 	}
-	form, err := encodeForm(doc)
+	form, err := encodeForm(doc, encoderIn(env))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage
 }
 
 // encodeForm makes a form of a sealed object, in its order.
-func encodeForm(doc json.RawMessage) (string, error) {
+func encodeForm(doc json.RawMessage, encode func(string) string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(string(doc)))
 	d.UseNumber()
 
@@ -96,7 +96,7 @@ func encodeForm(doc json.RawMessage) (string, error) {
 			case map[string]any, []any:
 				return "", unsendable("the form field %q is an object or a list within a list: use json()", name)
 			}
-			out = append(out, encodeSealed(fmt.Sprint(name))+"="+encodeSealed(fmt.Sprint(item)))
+			out = append(out, encodeSealed(fmt.Sprint(name), encode)+"="+encodeSealed(fmt.Sprint(item), encode))
 		}
 	}
 	return strings.Join(out, "&"), nil

@@ -41,6 +41,9 @@ type rootValue struct {
 	ok    bool
 }
 
+// Partial implements expr.Partial.
+func (o *once) Partial() bool { return expr.IsPartial(o.env) }
+
 // Root implements expr.Env.
 func (o *once) Root(name string) (any, bool) {
 	for _, r := range o.roots { // a few
@@ -57,16 +60,24 @@ func unsendable(format string, args ...any) error {
 	return &saga.Failure{Code: "bad_request", Title: "the request cannot be sent", Detail: fmt.Sprintf(format, args...)}
 }
 
+// encoderIn is the percent-encoding of a request's text. In a plan it leaves placeholders readable.
+func encoderIn(env expr.Env) func(string) string {
+	if !expr.IsPartial(env) {
+		return percentEncode
+	}
+	return func(text string) string { return expr.EncodeKnown(text, percentEncode) }
+}
+
 func (b *Body) parameters(env expr.Env) ([]string, error) {
 	var out []string
 	for _, q := range b.query {
-		name := percentEncode(q.name)
+		name, encode := percentEncode(q.name), encoderIn(env)
 		if q.sealed {
 			text, err := q.value.SealedText(env)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, name+"="+encodeSealed(text))
+			out = append(out, name+"="+encodeSealed(text, encode))
 			continue
 		}
 		values, err := scalars(q, env)
@@ -74,7 +85,7 @@ func (b *Body) parameters(env expr.Env) ([]string, error) {
 			return nil, err
 		}
 		for _, v := range values {
-			out = append(out, name+"="+percentEncode(v))
+			out = append(out, name+"="+encode(v))
 		}
 	}
 	return out, nil

@@ -138,6 +138,9 @@ func (b *Body) names(env expr.Env) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if text, ok := expr.Unknown(env, encode(v)); ok || expr.IsPartial(env) && expr.HasPlaceholder(text) {
+		return nil, expr.ErrUnknown
+	}
 	names, err := models(v)
 	if err != nil {
 		return nil, unsendable("%s", err)
@@ -203,6 +206,9 @@ func (b *Body) question(env expr.Env) ([]json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, ok := expr.Unknown(env, doc); ok {
+		return nil, expr.ErrUnknown
+	}
 	v, err := expr.Decode(doc)
 	if err != nil {
 		return nil, unsendable("messages: %s", err)
@@ -247,6 +253,9 @@ func (b *Body) numbers(env expr.Env, c *completion) error {
 		if err != nil {
 			return err
 		}
+		if _, ok := expr.Unknown(env, encode(v)); ok {
+			return expr.ErrUnknown
+		}
 		if c.MaxTokens, err = tokens(v); err != nil {
 			return unsendable("%s", err)
 		}
@@ -255,6 +264,9 @@ func (b *Body) numbers(env expr.Env, c *completion) error {
 		v, err := b.temperature.Value(env)
 		if err != nil {
 			return err
+		}
+		if _, ok := expr.Unknown(env, encode(v)); ok {
+			return expr.ErrUnknown
 		}
 		if c.Temperature, err = temperature(v); err != nil {
 			return unsendable("%s", err)

@@ -46,6 +46,9 @@ func (b *Body) Due(env expr.Env, from time.Time) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+	if expr.IsPartial(env) && expr.HasPlaceholder(text) {
+		return time.Time{}, expr.ErrUnknown
+	}
 	at, err := due(text, from)
 	if err != nil {
 		return time.Time{}, &saga.Failure{Code: "bad_duration", Title: "the time to sleep cannot be read", Detail: err.Error()}

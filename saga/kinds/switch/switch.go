@@ -5,6 +5,8 @@ package switchkind
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -61,14 +63,20 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// Enter implements saga.Block: the first branch that holds, -1 for none.
+// Enter implements saga.Block: the first branch that holds, -1 for none. In a plan it may be open which: Items then has the places of all
+// that may be the one, in their order.
 func (b *Body) Enter(env expr.Env) (saga.Entered, error) {
 	at := -1
+	var may []json.RawMessage
 	for i, one := range b.branches {
 		ok := one.when == nil
 		if !ok {
 			var err error
-			if ok, err = one.when.Bool(env); err != nil {
+			if ok, err = one.when.Bool(env); expr.IsPartial(env) && errors.Is(err, expr.ErrUnknown) {
+				may = append(may, json.RawMessage(strconv.Itoa(i)))
+				continue
+			}
+			if err != nil {
 				return saga.Entered{}, err
 			}
 		}
@@ -77,11 +85,28 @@ func (b *Body) Enter(env expr.Env) (saga.Entered, error) {
 			break
 		}
 	}
-	return saga.Entered{Branch: &at}, nil
+	if may == nil {
+		return saga.Entered{Branch: &at}, nil
+	}
+	if at >= 0 {
+		may = append(may, json.RawMessage(strconv.Itoa(at)))
+	}
+	return saga.Entered{Items: may, Vague: "one of these branches at most"}, nil
+}
+
+// Condition implements saga.Chooser.
+func (b *Body) Condition(branch int) string {
+	if when := b.branches[branch].when; when != nil {
+		return strings.TrimSpace(when.Source())
+	}
+	return "none of the branches before"
 }
 
 // Layout implements saga.Block.
 func (b *Body) Layout(e saga.Entered) (saga.Layout, error) {
+	if e.Branch == nil && len(e.Items) > 0 {
+		return b.candidates(e.Items)
+	}
 	switch {
 	case e.Branch == nil || *e.Branch < -1 || *e.Branch >= len(b.branches):
 		return saga.Layout{}, errors.New("the switch has no such branch")
@@ -89,6 +114,19 @@ func (b *Body) Layout(e saga.Entered) (saga.Layout, error) {
 		return saga.Layout{}, nil
 	}
 	return saga.Layout{Groups: [][]*saga.Step{b.branches[*e.Branch].steps}}, nil
+}
+
+// candidates are the branches that may be the one, in a plan, one after another.
+func (b *Body) candidates(places []json.RawMessage) (saga.Layout, error) {
+	layout := saga.Layout{Limit: 1}
+	for _, place := range places {
+		i, err := strconv.Atoi(string(place))
+		if err != nil || i < 0 || i >= len(b.branches) {
+			return saga.Layout{}, errors.New("the switch has no such branch")
+		}
+		layout.Groups = append(layout.Groups, b.branches[i].steps)
+	}
+	return layout, nil
 }
 
 // Lists implements saga.Block.

@@ -1,0 +1,123 @@
+package saga
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+
+	"recourse/saga/expr"
+)
+
+// outline is what a plan knows beside the records of its saga, which has values that nobody knows yet: they are
+// placeholders (see [expr.Partial]). nil: the saga is a real one.
+type outline struct {
+	when  map[string]string // by path: the `when` of a step, which may hold
+	vague map[string]string // by path: what is known of how often a block's steps run, or which of them
+}
+
+// codeUnknown is the failure of a step of a plan that has to look at what is not known.
+const codeUnknown = "unknown"
+
+// maybe reports whether a step of a plan may be left out.
+func (o *outline) maybe(n *node) bool { return o != nil && len(o.conditions(n)) > 0 }
+
+// conditions are those under which a step runs, the outermost first, as far as it is open whether they hold.
+func (o *outline) conditions(n *node) []string {
+	var list []string
+	if owner := n.in.owner; owner != nil {
+		list = o.conditions(owner)
+		if choice, ok := owner.step.Body.(Chooser); ok && o.vague[owner.path] != "" {
+			var branch int
+			if json.Unmarshal(owner.block.Items[n.in.index], &branch) == nil {
+				list = append(list, choice.Condition(branch))
+			}
+		}
+	}
+	if when := o.when[n.path]; when != "" {
+		list = append(list, when)
+	}
+	return list
+}
+
+// BeginPlan is [Begin] for a plan. What the input leaves out although it is required, and vars that are not known here,
+// are placeholders. Findings are about what is there and wrong.
+func BeginPlan(def *Definition, o StartOptions) (StartedData, []Finding) {
+	input, wrong := outlineInput(def, o.Input)
+	o.Vars = maps.Clone(o.Vars)
+	if o.Vars == nil {
+		o.Vars = make(map[string]json.RawMessage)
+	}
+	for _, name := range def.VarsUsed {
+		if _, ok := o.Vars[name]; !ok {
+			o.Vars[name] = placeholder("vars." + name)
+		}
+	}
+	for _, v := range def.Vars {
+		delete(o.Vars, v.Name)
+	}
+	d, more := begun(def, o, input)
+	return d, append(wrong, more...)
+}
+
+// Filler is implemented by schemas of objects that have defaults.
+type Filler interface {
+	// Fill returns v with the defaults, whether or not it is right otherwise. v itself is not changed.
+	Fill(v any) any
+}
+
+// outlineInput is the input of a plan: as it is, with a placeholder for each required field that is not there.
+func outlineInput(def *Definition, input json.RawMessage) (json.RawMessage, []Finding) {
+	if def.Input == nil {
+		if len(input) == 0 {
+			return placeholder("input"), nil
+		}
+		return input, nil
+	}
+	filled, wrong := applyInput(def, input)
+	if len(wrong) == 0 {
+		return filled, nil
+	}
+	v, err := expr.Decode(input)
+	if err != nil && len(input) > 0 {
+		return nil, wrong
+	}
+	if v == nil {
+		v = map[string]any{}
+	}
+	if f, ok := def.Input.(Filler); ok {
+		v = f.Fill(v)
+	}
+	var left []Finding
+	for _, f := range wrong {
+		if f.Code != codeRequired || !put(v, strings.Split(strings.TrimPrefix(f.Pointer, "/input/"), "/"), "input") {
+			left = append(left, f)
+		}
+	}
+	return encode(v), left
+}
+
+// codeRequired is the code of a finding about a field that is not there.
+const codeRequired = "required"
+
+// put sets a placeholder where a JSON pointer's tokens lead; at names what v is. false: there is no such place.
+func put(v any, tokens []string, at string) bool {
+	name := strings.NewReplacer("~1", "/", "~0", "~").Replace(tokens[0])
+	switch v := v.(type) {
+	case map[string]any:
+		if at += "." + name; len(tokens) == 1 {
+			v[name] = expr.Placeholder(at)
+			return true
+		}
+		return put(v[name], tokens[1:], at)
+	case []any:
+		for i, item := range v {
+			if itoa(i) == name && len(tokens) > 1 {
+				return put(item, tokens[1:], at+"["+name+"]")
+			}
+		}
+	}
+	return false
+}
+
+// placeholder is one as JSON.
+func placeholder(name string) json.RawMessage { return encode(expr.Placeholder(name)) }
