@@ -67,6 +67,7 @@ type Config struct {
 	MaxStarts  int           // 2,000 starts that wait for their commit
 	MaxCalls   int           // 1,000 requests under way
 	MaxBatch   int           // 512 appends in a commit
+	MaxBytes   int           // 8 MiB of appends in a commit, unless it has only one
 }
 
 func (c *Config) defaults() {
@@ -84,6 +85,7 @@ func (c *Config) defaults() {
 	set(&c.MaxStarts, 2000)
 	set(&c.MaxCalls, 1000)
 	set(&c.MaxBatch, 512)
+	set(&c.MaxBytes, 8<<20)
 	if c.Meter == nil {
 		c.Meter = unmetered{}
 	}

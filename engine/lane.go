@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type LaneConfig struct {
 	ParkAfter  time.Duration // waits longer than this leave memory
 	Retention  time.Duration // of sagas whose definition has none; 0 or saga.Forever: they are kept
 	MaxBatch   int           // appends in one commit
+	MaxBytes   int           // of all appends in one commit, by journal.Append.Size, unless it has only one; 0: any
 	MaxRecords int           // records that one saga adds to one commit
 	Chance     func() uint64 // even draws, for jitter
 	Notices    *saga.Notices // who is told of what happens to sagas; nil: nobody
@@ -40,7 +42,8 @@ type Lane struct {
 	queue    []*run // with something to append, first come first
 	flight   []*run // whose appends are being committed
 	batch    []journal.Append
-	failures int // of the commit under way, in a row
+	part     int // how many of the flight the commit under way has: the first ones
+	failures int // to commit the flight
 	draining bool
 	watched  time.Time // the last Watch
 	alarms   alarms
@@ -480,7 +483,7 @@ func (l *Lane) flush() {
 	if len(l.flight) > 0 || len(l.queue) == 0 || l.node == "" {
 		return
 	}
-	n := min(len(l.queue), l.cfg.MaxBatch)
+	n := l.fitting()
 	l.flight = append([]*run(nil), l.queue[:n]...)
 	l.queue = append(l.queue[:0], l.queue[n:]...)
 	l.batch = make([]journal.Append, n)
@@ -490,8 +493,26 @@ func (l *Lane) flush() {
 		r.sent, r.sending, r.next, r.sends = r.next, r.sends, journal.Append{Saga: r.id}, nil
 		l.batch[i] = r.sent
 	}
+	l.part = n
+	l.try(0)
+}
+
+// fitting returns how many of the queue's appends one commit takes: all that count and bytes allow, and at least one.
+func (l *Lane) fitting() int {
+	most, size := min(len(l.queue), l.cfg.MaxBatch), 0
+	for n := range most {
+		size += l.queue[n].next.Size()
+		if n > 0 && l.cfg.MaxBytes > 0 && size > l.cfg.MaxBytes {
+			return n
+		}
+	}
+	return most
+}
+
+// try commits the first part of the flight.
+func (l *Lane) try(after time.Duration) {
 	l.number++
-	l.emit(Commit{Number: l.number, Node: l.node, Batch: l.batch})
+	l.emit(Commit{Number: l.number, Node: l.node, Batch: l.batch[:l.part], After: after})
 }
 
 func (l *Lane) committed(ev Committed) {
@@ -504,14 +525,25 @@ func (l *Lane) committed(ev Committed) {
 		l.repeat(ev.Err)
 		return
 	}
-	flight := l.flight
-	l.flight, l.batch, l.failures = nil, nil, 0
-	for i, r := range flight {
+	if mutant.On("part-is-whole") {
+		ev.Results = append(ev.Results, make([]journal.Result, len(l.flight)-l.part)...)
+		l.part = len(l.flight)
+	}
+	done := l.flight[:l.part]
+	l.flight, l.batch = l.flight[l.part:], l.batch[l.part:]
+	if len(l.flight) == 0 {
+		l.flight, l.batch, l.failures = nil, nil, 0
+	}
+	for i, r := range done {
 		r.flying = false
 		if l.runs[r.id] != r {
 			continue // dropped meanwhile
 		}
 		l.durable(r, ev.Results[i])
+	}
+	if len(l.flight) > 0 { // the failures stand: what is left may have been written by a try of the whole
+		l.part = min(2*l.part, len(l.flight))
+		l.try(0)
 	}
 }
 
@@ -581,7 +613,8 @@ func (l *Lane) durable(r *run, res journal.Result) {
 const maxPause = time.Second
 
 // repeat tries the commit again: appending is idempotent, so it does no harm if
-// it went through. Starts that surely were not written are turned away.
+// it went through. Starts that surely were not written are turned away. A batch that did not get
+// through in time is split, or it might never: each append stays whole, and is repeated as it was.
 func (l *Lane) repeat(err error) {
 	l.failures++
 	if mutant.On("unknown-is-failed") && errors.Is(err, journal.ErrUnknown) {
@@ -598,9 +631,11 @@ func (l *Lane) repeat(err error) {
 		l.failures = 0
 		return
 	}
-	pause := min(10*time.Millisecond<<min(l.failures, 10), maxPause)
-	l.number++
-	l.emit(Commit{Number: l.number, Node: l.node, Batch: l.batch, After: pause})
+	l.part = min(l.part, len(l.flight))
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.part = (l.part + 1) / 2
+	}
+	l.try(min(10*time.Millisecond<<min(l.failures, 10), maxPause))
 }
 
 func (l *Lane) turnAway() {

@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -291,6 +293,140 @@ steps:
 		}
 		if b.lane.Len() != 0 || got != early {
 			t.Errorf("%s: %q left ahead of their intents, want %q; %d sagas held", checkpoint, got, early, b.lane.Len())
+		}
+	}
+}
+
+// large returns a bench with n sagas whose first step has been answered with so many bytes each; nothing of that is committed yet.
+func large(t *testing.T, n, bytes int, cfg engine.LaneConfig) (*bench, []uuid.UUID) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
+	cfg.ParkAfter, cfg.MaxRecords, cfg.Chance = time.Second, 16, func() uint64 { return 0 }
+	b.lane = engine.NewLane(cfg)
+	b.lease("n1")
+	var ids []uuid.UUID
+	for range n {
+		ids = append(ids, b.start())
+		b.handle(b.append())
+	}
+	body, err := json.Marshal(strings.Repeat("x", bytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range take[engine.Perform](b) {
+		b.handle(engine.Answered{ID: p.ID, Path: "a", Way: journal.Do, Attempt: 1, Answer: saga.Answer{Sent: true, Status: 200, Body: body}})
+	}
+	return b, ids
+}
+
+// ended fails unless all sagas have succeeded.
+func (b *bench) ended(ids []uuid.UUID) {
+	b.t.Helper()
+	for _, id := range ids {
+		if h, err := b.store.Saga(context.Background(), id); err != nil || h.Status != string(saga.Succeeded) {
+			b.t.Errorf("saga %s is %s, %v; want succeeded", id, h.Status, err)
+		}
+	}
+	if b.lane.Len() != 0 {
+		b.t.Errorf("the lane still holds %d sagas", b.lane.Len())
+	}
+}
+
+// A commit takes no more bytes than it may, unless it is of one saga.
+func TestCommitsAreBoundedByBytes(t *testing.T) {
+	const most = 256 << 10
+	b, ids := large(t, 40, 20<<10, engine.LaneConfig{MaxBatch: 100, MaxBytes: most})
+	commits, appends := 0, 0
+	for {
+		cs := take[engine.Commit](b)
+		if len(cs) == 0 {
+			break
+		}
+		size := 0
+		for _, a := range cs[0].Batch {
+			size += a.Size()
+		}
+		if size > most && len(cs[0].Batch) > 1 {
+			t.Errorf("a commit of %d appends has %d bytes", len(cs[0].Batch), size)
+		}
+		commits, appends = commits+1, appends+len(cs[0].Batch)
+		res, err := b.store.Append(t.Context(), cs[0].Node, cs[0].Batch)
+		b.handle(engine.Committed{Number: cs[0].Number, Results: res, Err: err})
+	}
+	if appends != len(ids) || commits < 3 || commits > 25 {
+		t.Errorf("%d appends in %d commits, want %d in a few", appends, commits, len(ids))
+	}
+	b.ended(ids)
+}
+
+// A batch that the store does not get through in time is split until it does, and every append is repeated as it was.
+func TestCommitIsSplit(t *testing.T) {
+	const room = 5 // appends that the store gets through in time
+	b, ids := large(t, 40, 100, engine.LaneConfig{MaxBatch: 100})
+	late := fmt.Errorf("%w: %w", journal.ErrUnknown, context.DeadlineExceeded)
+	tried := make(map[uuid.UUID]string)
+	failed := 0
+	for tries := 0; ; tries++ {
+		cs := take[engine.Commit](b)
+		if len(cs) == 0 {
+			break
+		}
+		if tries > 60 {
+			t.Fatal("the batch does not get through")
+		}
+		for _, a := range cs[0].Batch {
+			if len(a.Records) == 0 {
+				continue
+			}
+			doc, err := json.Marshal(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before := tried[a.Saga]; before != "" && before != string(doc) {
+				t.Errorf("an append was changed:\n%s\n%s", before, doc)
+			}
+			tried[a.Saga] = string(doc)
+		}
+		ev := engine.Committed{Number: cs[0].Number, Err: late}
+		if len(cs[0].Batch) <= room {
+			ev.Results, ev.Err = b.store.Append(context.Background(), cs[0].Node, cs[0].Batch)
+		} else {
+			failed++
+		}
+		b.handle(ev)
+	}
+	if failed == 0 {
+		t.Error("no batch was too large: this shows nothing")
+	}
+	b.ended(ids)
+}
+
+// What a try of the whole batch may have written is not turned away when a part of it fails.
+func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
+	b.lease("n1")
+	b.start() // its commit keeps the next ones waiting, so that they are one batch
+	first := take[engine.Commit](b)[0]
+	for range 3 {
+		b.start()
+	}
+	res, err := b.store.Append(t.Context(), "n1", first.Batch)
+	b.handle(engine.Committed{Number: first.Number, Results: res, Err: err})
+	whole := take[engine.Commit](b)[0]
+	if len(whole.Batch) != 3 {
+		t.Fatalf("%d appends, want 3", len(whole.Batch))
+	}
+	if _, err := b.store.Append(t.Context(), "n1", whole.Batch); err != nil { // it was written, and nobody knows
+		t.Fatal(err)
+	}
+	take[engine.Replied](b)
+	b.handle(engine.Committed{Number: whole.Number, Err: fmt.Errorf("%w: %w", journal.ErrUnknown, context.DeadlineExceeded)})
+	b.handle(b.append())
+	rest := take[engine.Commit](b)[0]
+	b.handle(engine.Committed{Number: rest.Number, Err: errors.New("disk full")})
+	b.handle(b.append())
+	for _, r := range take[engine.Replied](b) {
+		if r.Err != nil {
+			t.Errorf("a start that is there was answered with %v", r.Err)
 		}
 	}
 }

@@ -35,7 +35,7 @@ type laneLoop struct {
 func newLaneLoop(e *Engine) *laneLoop {
 	return &laneLoop{
 		e: e,
-		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxRecords: 256, Chance: chance,
+		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxBytes: e.cfg.MaxBytes, MaxRecords: 256, Chance: chance,
 			Notices: e.cfg.Notices, StallAfter: e.cfg.StallAfter}),
 		events: make(chan Event, 4096),
 		commit: make(chan Commit, 1),

@@ -156,6 +156,30 @@ func (a *Append) Overtaken(last int64) bool {
 	return len(a.Records) == 0 && a.Start == nil && a.Row != nil && a.Row.Seq > 0 && a.Row.Seq < last
 }
 
+// Size returns about how many bytes a store writes for the append: what can be large, and a flat rate for the rest.
+func (a *Append) Size() int {
+	n := 512
+	if a.Row != nil {
+		n += 512 + len(a.Row.Summary)
+		for i := range a.Row.Inbox {
+			n += 256 + len(a.Row.Inbox[i].Data)
+		}
+	}
+	for i := range a.Records {
+		n += 256 + len(a.Records[i].Data)
+	}
+	for i := range a.Tasks {
+		n += 256 + len(a.Tasks[i].Input)
+	}
+	for i := range a.Events {
+		n += 128 + len(a.Events[i].Data)
+	}
+	for i := range a.Post {
+		n += 128 + len(a.Post[i].Data)
+	}
+	return n
+}
+
 // Due reports whether the append gives up a saga that somebody should take on at once.
 func (a *Append) Due() bool {
 	return a.Stranger || a.Release && a.Row != nil && a.Row.EndedAt.IsZero() && !a.Row.WakeAt.IsZero() && !a.Row.WakeAt.After(a.Row.UpdatedAt)

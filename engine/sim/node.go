@@ -67,8 +67,9 @@ func (n *node) boot() {
 	n.alive, n.leaves = true, false
 	n.epoch++
 	n.lanes, n.lease, n.taken, n.loads = nil, engine.Lease{}, nil, make(map[uuid.UUID]int)
+	maxBytes := []int{0, 2 << 10, 8 << 10}[n.s.result.Seed%3] // of a commit: one or two appends, or a few
 	for range lanes {
-		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: n.s.rng.Uint64, Notices: notices()}))
+		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, Chance: n.s.rng.Uint64, Notices: notices()}))
 	}
 	n.register()
 	n.every(ttl/3, n.renew)
@@ -267,6 +268,7 @@ func (n *node) commit(i int, c engine.Commit) {
 		})
 	}
 	unknown := fmt.Errorf("simulated: %w", journal.ErrUnknown)
+	late := fmt.Errorf("%w: %w", unknown, context.DeadlineExceeded) // which has the lane split the batch
 	switch {
 	case n.s.fault(CommitRefused, n.name):
 		answer(nil, errDisk)
@@ -277,7 +279,7 @@ func (n *node) commit(i int, c engine.Commit) {
 		answer(nil, unknown)
 	case n.s.fault(CommitLate, n.name):
 		n.s.after(n.s.between(time.Millisecond, ttl), func() { _, _ = apply() })
-		answer(nil, unknown)
+		answer(nil, late)
 	default:
 		results, err := apply()
 		if n.s.fault(CommitSlow, n.name) {

@@ -22,7 +22,7 @@ import (
 
 // names are the bugs, by what they do.
 var names = []string{
-	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored",
+	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored", "part-is-whole",
 	"no-fence", "claimed-again-ignored", "strangers-stay", "lease-outlived", "node-clock",
 	"timers-only-in-memory", "alarms-forgotten", "timers-fire-early", "mail-thrown-away",
 	"key-per-attempt", "undo-under-the-forward-key", "key-window-ignored",
