@@ -2,7 +2,6 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -34,21 +33,4 @@ func lockFile(ctx context.Context, path string) (unlock func() error, err error)
 		case <-time.After(lockPoll):
 		}
 	}
-}
-
-// advisoryKey is the lock that migrating takes on Postgres: "recourse" in ASCII.
-const advisoryKey = 0x7265636f75727365
-
-// lockAdvisory takes a lock on the database, and waits for it until ctx ends. It is
-// the session's, so it goes with the process.
-func lockAdvisory(ctx context.Context, open func() (*sql.DB, error)) (unlock func() error, err error) {
-	db, err := open()
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1) // lock and unlock are of one session
-	if _, err := db.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, int64(advisoryKey)); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock the database for migrating: %w", err), db.Close())
-	}
-	return db.Close, nil
 }

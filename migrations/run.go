@@ -7,17 +7,16 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/golang-migrate/migrate/v4"
-	"github.com/golang-migrate/migrate/v4/database"
-	pgxmigrate "github.com/golang-migrate/migrate/v4/database/pgx/v5"
-	sqlitemigrate "github.com/golang-migrate/migrate/v4/database/sqlite"
-	"github.com/golang-migrate/migrate/v4/source/iofs"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"recourse/internal/pgsession"
 )
 
 // Errors of Up and Check.
@@ -26,41 +25,54 @@ var (
 	ErrNewer = errors.New("the database is newer than this program: run the release that migrated it, or a later one")
 	// ErrBehind: steps are missing.
 	ErrBehind = errors.New("the database lacks migrations: run `recourse migrate up`")
-	// ErrDirty: a migration was cut off, or is under way.
-	ErrDirty = errors.New("a migration was cut off, or is under way: run `recourse migrate up`, which finishes it")
 )
 
 // Database is where to migrate.
 type Database struct {
 	dialect string
 	open    func() (*sql.DB, error)
-	driver  func(*sql.DB) (database.Driver, error)
 	exists  string // query: is there a version table
-	column  string // query: does the table have the column
-	// lock covers reading the version too, which the driver's own locks do not: while a
-	// step runs it stands there as dirty.
+	// lock keeps other processes from migrating until unlock; nil: the transaction's own lock does.
 	lock func(ctx context.Context) (unlock func() error, err error)
+	// begun is the first statement of a migration's transaction: it waits for the end of any other migration. "": lock does.
+	begun string
 }
 
+// advisoryKey is the lock that a migration's transaction takes on Postgres: "recourse" in ASCII.
+const advisoryKey = "8243104023334515557"
+
 // Postgres names a database by its DSN, pgxpool's options included. Two processes that migrate it at the
-// same time wait for each other on an advisory lock.
+// same time wait for each other on an advisory lock of their transactions. A session's lock would stay
+// behind in a server's connection that a pooler has given to somebody else meanwhile.
 func Postgres(dsn string) Database {
-	open := func() (*sql.DB, error) {
+	return postgres(func() (*pgx.ConnConfig, error) {
 		c, err := pgxpool.ParseConfig(dsn) // which knows the pool's options too
 		if err != nil {
 			return nil, err
 		}
-		return stdlib.OpenDB(*c.ConnConfig), nil
-	}
+		pgsession.Prepare(c.ConnConfig, nil)
+		return c.ConnConfig, nil
+	})
+}
+
+// PostgresConn is Postgres for a configuration, whose hooks it keeps.
+func PostgresConn(c *pgx.ConnConfig) Database {
+	return postgres(func() (*pgx.ConnConfig, error) { return c.Copy(), nil })
+}
+
+func postgres(config func() (*pgx.ConnConfig, error)) Database {
 	return Database{
 		dialect: "postgres",
-		open:    open,
-		lock:    func(ctx context.Context) (func() error, error) { return lockAdvisory(ctx, open) },
-		driver: func(db *sql.DB) (database.Driver, error) {
-			return pgxmigrate.WithInstance(db, &pgxmigrate.Config{})
+		open: func() (*sql.DB, error) {
+			c, err := config()
+			if err != nil {
+				return nil, err
+			}
+			c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a step is many statements; and no pooler minds it
+			return stdlib.OpenDB(*c), nil
 		},
 		exists: `SELECT to_regclass('schema_migrations') IS NOT NULL`,
-		column: `SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2)`,
+		begun:  `SELECT pg_advisory_xact_lock(` + advisoryKey + `)`,
 	}
 }
 
@@ -73,11 +85,7 @@ func SQLite(path string) Database {
 		open: func() (*sql.DB, error) {
 			return sql.Open("sqlite", FileURI(path)+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 		},
-		driver: func(db *sql.DB) (database.Driver, error) {
-			return sqlitemigrate.WithInstance(db, &sqlitemigrate.Config{})
-		},
 		exists: `SELECT count(*) > 0 FROM sqlite_master WHERE name = 'schema_migrations'`,
-		column: `SELECT EXISTS (SELECT 1 FROM pragma_table_info($1) WHERE name = $2) OR EXISTS (SELECT 1 FROM pragma_index_info($1) WHERE name = $2)`,
 		lock:   func(ctx context.Context) (func() error, error) { return lockFile(ctx, path+".migrate.lock") },
 	}
 }
@@ -96,10 +104,10 @@ func FileURI(path string) string {
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
 }
 
-// Up runs the steps that the database lacks, each in a transaction. It returns
-// ErrNewer without touching such a database, and finishes what was cut off.
+// Up runs the steps that the database lacks, all in one transaction. Where none is missing it takes no lock. It returns
+// ErrNewer without touching such a database.
 func Up(ctx context.Context, d Database) error {
-	return d.run(ctx, func(m *migrate.Migrate) error { return m.Up() })
+	return d.run(ctx, func(_, newest int) int { return newest })
 }
 
 // Down undoes the last steps. All sagas go with the first one.
@@ -107,7 +115,7 @@ func Down(ctx context.Context, d Database, steps int) error {
 	if steps <= 0 {
 		return fmt.Errorf("migrate down: %d steps: name at least one", steps)
 	}
-	return d.run(ctx, func(m *migrate.Migrate) error { return m.Steps(-steps) })
+	return d.run(ctx, func(at, _ int) int { return max(at-steps, 0) })
 }
 
 // Version returns the step the database stands at (0: none) and the newest that this
@@ -118,57 +126,55 @@ func Version(ctx context.Context, d Database) (at, newest int, err error) {
 		return 0, 0, fmt.Errorf("migration version: %w", err)
 	}
 	defer db.Close()
-	at, newest, _, err = d.version(ctx, db)
+	at, newest, err = d.version(ctx, db)
 	if err != nil {
 		return 0, 0, fmt.Errorf("migration version: %w", err)
 	}
 	return at, newest, nil
 }
 
-// Check returns nil if the database is just as this program needs it, or ErrNewer,
-// ErrBehind or ErrDirty.
+// Check returns nil if the database is just as this program needs it, or ErrNewer or ErrBehind.
 func Check(ctx context.Context, d Database) error {
 	db, err := d.open()
 	if err != nil {
 		return fmt.Errorf("check migrations: %w", err)
 	}
 	defer db.Close()
-	at, newest, dirty, err := d.version(ctx, db)
+	at, newest, err := d.version(ctx, db)
 	if err != nil {
 		return fmt.Errorf("check migrations: %w", err)
-	}
-	if err := judge(at, newest, dirty); err != nil {
-		return err
 	}
 	if at < newest {
 		return fmt.Errorf("%w (it is at %d, this program needs %d)", ErrBehind, at, newest)
 	}
-	return nil
+	return newer(at, newest)
 }
 
-func judge(at, newest int, dirty bool) error {
-	switch {
-	case at > newest:
+func newer(at, newest int) error {
+	if at > newest {
 		return fmt.Errorf("%w (it is at %d, this program knows %d)", ErrNewer, at, newest)
-	case dirty:
-		return fmt.Errorf("%w (step %d)", ErrDirty, at)
 	}
 	return nil
 }
 
-func (d Database) version(ctx context.Context, db *sql.DB) (at, newest int, dirty bool, err error) {
+// querier is a database, or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (d Database) version(ctx context.Context, db querier) (at, newest int, err error) {
 	if newest, err = d.newest(); err != nil {
-		return 0, 0, false, err
+		return 0, 0, err
 	}
 	var exists bool
 	if err := db.QueryRowContext(ctx, d.exists).Scan(&exists); err != nil || !exists {
-		return 0, newest, false, err
+		return 0, newest, err
 	}
-	err = db.QueryRowContext(ctx, `SELECT version, dirty FROM schema_migrations`).Scan(&at, &dirty)
+	err = db.QueryRowContext(ctx, `SELECT version FROM schema_migrations`).Scan(&at)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, newest, false, nil
+		return 0, newest, nil
 	}
-	return at, newest, dirty, err
+	return at, newest, err
 }
 
 // newest is the highest number among the dialect's steps.
@@ -179,61 +185,116 @@ func (d Database) newest() (int, error) {
 	}
 	newest := 0
 	for _, e := range entries {
-		digits, _, _ := strings.Cut(e.Name(), "_")
-		n, err := strconv.Atoi(digits)
+		n, err := number(e)
 		if err != nil {
-			return 0, fmt.Errorf("migration %s has no number", e.Name())
+			return 0, err
 		}
 		newest = max(newest, n)
 	}
 	return newest, nil
 }
 
-func (d Database) run(ctx context.Context, do func(*migrate.Migrate) error) (err error) {
-	unlock, err := d.lock(ctx)
+// number is which step a file belongs to.
+func number(e fs.DirEntry) (int, error) {
+	digits, _, _ := strings.Cut(e.Name(), "_")
+	n, err := strconv.Atoi(digits)
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return 0, fmt.Errorf("migration %s has no number", e.Name())
 	}
-	defer func() { err = errors.Join(err, unlock()) }()
-	db, err := d.open()
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	defer db.Close()
-	at, newest, dirty, err := d.version(ctx, db)
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	if err := judge(at, newest, false); err != nil {
-		return err
-	}
-	if dirty {
-		if err := d.repair(ctx, db); err != nil {
-			return fmt.Errorf("migrate: %w", err)
-		}
-	}
-	if err := d.steps(ctx, db, do); err != nil && !errors.Is(err, migrate.ErrNoChange) {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	return nil
+	return n, nil
 }
 
-func (d Database) steps(ctx context.Context, db *sql.DB, do func(*migrate.Migrate) error) error {
-	src, err := iofs.New(FS, d.dialect)
+// run takes the database to a step.
+func (d Database) run(ctx context.Context, to func(at, newest int) int) (err error) {
+	defer func() {
+		if err != nil && !errors.Is(err, ErrNewer) {
+			err = fmt.Errorf("migrate: %w", err)
+		}
+	}()
+	db, err := d.open()
 	if err != nil {
 		return err
 	}
-	driver, err := d.driver(db)
+	defer db.Close()
+	at, newest, err := d.version(ctx, db)
 	if err != nil {
 		return err
 	}
-	m, err := migrate.NewWithInstance("iofs", src, d.dialect, driver)
+	if err := newer(at, newest); err != nil || to(at, newest) == at {
+		return err
+	}
+	if d.lock != nil {
+		unlock, err := d.lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, unlock()) }()
+	}
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { m.GracefulStop <- true })
-	defer stop()
-	err = do(m)
-	srcErr, dbErr := m.Close()
-	return errors.Join(err, srcErr, dbErr)
+	if err := d.steps(ctx, tx, to); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// steps runs steps in a transaction.
+func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int) int) error {
+	if d.begun != "" {
+		if _, err := tx.ExecContext(ctx, d.begun); err != nil {
+			return fmt.Errorf("lock the database for migrating: %w", err)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS schema_migrations (version bigint NOT NULL)`); err != nil {
+		return err
+	}
+	at, newest, err := d.version(ctx, tx) // another process may have migrated meanwhile
+	if err != nil {
+		return err
+	}
+	if err := newer(at, newest); err != nil {
+		return err
+	}
+	for goal := to(at, newest); at != goal; {
+		way, step := "up", at+1
+		if goal < at {
+			way, step = "down", at
+		}
+		text, err := d.step(step, way)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			return fmt.Errorf("step %d %s: %w", step, way, err)
+		}
+		if at++; way == "down" {
+			at = step - 1
+		}
+	}
+	res, err := tx.ExecContext(ctx, `UPDATE schema_migrations SET version = `+strconv.Itoa(at))
+	if err != nil {
+		return err
+	}
+	if n, err := res.RowsAffected(); err != nil || n > 0 {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO schema_migrations (version) VALUES (`+strconv.Itoa(at)+`)`)
+	return err
+}
+
+// step is the SQL of a step, up or down.
+func (d Database) step(step int, way string) (string, error) {
+	entries, err := fs.ReadDir(FS, d.dialect)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if n, err := number(e); err == nil && n == step && strings.HasSuffix(e.Name(), "."+way+".sql") {
+			text, err := fs.ReadFile(FS, path.Join(d.dialect, e.Name()))
+			return string(text), err
+		}
+	}
+	return "", fmt.Errorf("there is no step %d %s", step, way)
 }

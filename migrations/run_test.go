@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -150,34 +151,42 @@ func TestRefusesNewer(t *testing.T) {
 	}
 }
 
-// Whatever mark a migration that was cut off has left, and whatever steps are
-// there, the next one finishes it.
-func TestFinishesWhatWasCutOff(t *testing.T) {
+// A step that fails takes all steps of its migration back.
+func TestAllOrNothing(t *testing.T) {
 	for _, x := range targets(t) {
 		t.Run(x.name, func(t *testing.T) {
 			ctx := t.Context()
-			must(t, migrations.Up(ctx, x.at))
-			_, newest, err := migrations.Version(ctx, x.at)
-			must(t, err)
-			for there := range newest + 1 {
-				for mark := -1; mark <= newest; mark++ {
-					if undo := newest - there; undo > 0 {
-						must(t, migrations.Down(ctx, x.at, undo))
-					}
-					for _, set := range []string{`DELETE FROM schema_migrations`, fmt.Sprintf(`INSERT INTO schema_migrations (version, dirty) VALUES (%d, true)`, mark)} {
-						if _, err := x.db.Exec(set); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if err := migrations.Check(ctx, x.at); !errors.Is(err, migrations.ErrDirty) {
-						t.Errorf("Check of %d steps marked %d = %v, want %v", there, mark, err, migrations.ErrDirty)
-					}
-					must(t, migrations.Up(ctx, x.at))
-					must(t, migrations.Check(ctx, x.at))
-				}
+			if _, err := x.db.Exec(`CREATE TABLE stalls (id int)`); err != nil { // which a late step makes
+				t.Fatal(err)
 			}
+			if err := migrations.Up(ctx, x.at); err == nil {
+				t.Fatal("a step that could not be run was")
+			}
+			if d := cmp.Diff(map[string]bool{"stalls.id": true}, x.columns(t)); d != "" {
+				t.Errorf("left behind (-want +got):\n%s", d)
+			}
+			if _, err := x.db.Exec(`DROP TABLE stalls`); err != nil {
+				t.Fatal(err)
+			}
+			must(t, migrations.Up(ctx, x.at))
+			must(t, migrations.Check(ctx, x.at))
 		})
 	}
+}
+
+// Where nothing is missing, nothing waits for a lock that somebody else has: behind a pooler that may be for ever.
+func TestNoLockWithoutNeed(t *testing.T) {
+	x := targets(t)[0]
+	must(t, migrations.Up(t.Context(), x.at))
+	other, err := x.db.Conn(t.Context())
+	must(t, err)
+	defer other.Close()
+	if _, err := other.ExecContext(t.Context(), `SELECT pg_advisory_lock(8243104023334515557)`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	must(t, migrations.Up(ctx, x.at))
 }
 
 // Labels that sagas have already are taken over, and follow their rows from then on.

@@ -77,16 +77,25 @@ func databaseError(database string, err error) error {
 	var connect *pgconn.ConnectError
 	var network *net.OpError
 	switch {
-	case errors.Is(err, migrations.ErrNewer), errors.Is(err, migrations.ErrBehind), errors.Is(err, migrations.ErrDirty):
+	case errors.Is(err, migrations.ErrNewer), errors.Is(err, migrations.ErrBehind):
 		return err
 	case errors.As(err, &config):
 		return exit(exitUsage, errors.New("--database is not a PostgreSQL URL: write postgres://user:password@host:5432/name"))
+	case full(err):
+		return exit(exitUnreachable, fmt.Errorf("PostgreSQL has no connection left for recourse: end what uses too many, lower pool_max_conns in --database (each node "+
+			"opens twice as many, and one that listens), raise the limit, or put a pooler in between: %s", lastLine(err)))
 	case errors.As(err, &connect), errors.As(err, &network):
 		return exit(exitUnreachable, fmt.Errorf("PostgreSQL cannot be reached or refuses the login; check the host, the user and the database in --database: %s", lastLine(err)))
 	case !isPostgres(database) && strings.Contains(err.Error(), "not a database"):
 		return exit(exitUsage, fmt.Errorf("--database %s is not a SQLite file: name another", database))
 	}
 	return err
+}
+
+// full recognizes too_many_connections, of a server, a database or a role, and what poolers say instead.
+func full(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "53300" || strings.Contains(e.Message, "no more connections allowed"))
 }
 
 func lastLine(err error) string {

@@ -56,7 +56,7 @@ func Start(settings ...string) (*Cluster, error) {
 
 // make makes the cluster's files and starts its server.
 func (c *Cluster) make() error {
-	as, err := c.unprivileged()
+	as, err := unprivileged(c.dir)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
 // Resume starts the server, at first and after Halt, and waits until it answers.
 func (c *Cluster) Resume() error {
-	as, err := c.unprivileged()
+	as, err := unprivileged(c.dir)
 	if err != nil {
 		return err
 	}
@@ -153,8 +153,8 @@ func ready(bin string, port int) error {
 	}
 }
 
-// unprivileged hands the directory to a user that may run PostgreSQL, which root may not.
-func (c *Cluster) unprivileged() (*syscall.Credential, error) {
+// unprivileged hands a directory to a user that may run PostgreSQL, which root may not.
+func unprivileged(dir string) (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
 	}
@@ -165,7 +165,7 @@ func (c *Cluster) unprivileged() (*syscall.Credential, error) {
 		}
 		uid, _ := strconv.Atoi(u.Uid)
 		gid, _ := strconv.Atoi(u.Gid)
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(c.dir, uid, gid)
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(dir, uid, gid)
 	}
 	return nil, errors.New("PostgreSQL does not run as root: add a user named postgres")
 }

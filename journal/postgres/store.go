@@ -7,19 +7,20 @@
 // repeated while the first try is under way.
 //
 // Behind a pooler that works by transaction, add default_query_exec_mode=exec to
-// the DSN: no prepared statements and no session settings are used then.
+// the DSN: no prepared statements, no session settings and no LISTEN are used then.
 package postgres
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
 	"github.com/gofrs/uuid/v5"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"recourse/internal/pgsession"
 	"recourse/internal/recount"
 	"recourse/journal"
 	"recourse/migrations"
@@ -84,17 +85,15 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	if o.MaxConns > 0 {
 		cfg.MaxConns = o.MaxConns
 	}
-	writing := cfg.Copy()
-	ours := cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
-	if ours {
-		preset(cfg, settings)
-		preset(writing, settings)
-		preset(writing, planned)
-		if o.ReadOnly {
-			cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-			writing.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
-		}
+	ours := !pgsession.Pooled(cfg.ConnConfig)
+	if o.ReadOnly && ours {
+		cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
 	}
+	writing := cfg.Copy()
+	pgsession.Prepare(cfg.ConnConfig, settings)
+	both := maps.Clone(settings)
+	maps.Copy(both, planned)
+	pgsession.Prepare(writing.ConnConfig, both)
 	check := migrations.Check
 	if o.Migrate && !o.ReadOnly {
 		check = migrations.Up
@@ -114,7 +113,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
 	s.counted = recount.New(s.count)
-	if o.ReadOnly {
+	if o.ReadOnly || !ours { // a pooler gives the connection that listens to others
 		close(s.done)
 		return s, nil
 	}
@@ -123,15 +122,6 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		s.listen(listening, cfg.ConnConfig.Copy())
 	}()
 	return s, nil
-}
-
-// preset sets what the DSN has not set.
-func preset(cfg *pgxpool.Config, params map[string]string) {
-	for k, v := range params {
-		if _, set := cfg.ConnConfig.RuntimeParams[k]; !set {
-			cfg.ConnConfig.RuntimeParams[k] = v
-		}
-	}
 }
 
 // Ping implements journal.Store: it asks for a lock on no row, which a read-only database refuses.

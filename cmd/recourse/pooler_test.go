@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/testpg"
+	"recourse/saga"
+)
+
+// Three servers share a database behind PgBouncer, with the URLs that docs/operating.md names: each starts, and serves what the others have begun.
+func TestServeBehindAPooler(t *testing.T) {
+	for mode, option := range map[string]string{"session": "", "transaction": "&default_query_exec_mode=exec"} {
+		t.Run(mode, func(t *testing.T) {
+			through := testpg.Bouncer(t, testpg.DSN(t), mode) + option
+			_, vars := worldFor(t)
+			var servers []*serving
+			for range 3 {
+				servers = append(servers, serve(t, vars, "--database", through))
+			}
+			ok(t, servers[0].env, "definitions", "apply", file(t, "hello.yaml", hello))
+			for i, s := range servers {
+				id := strings.Fields(ok(t, s.env, "start", "hello", "-i", fmt.Sprintf(`{"n":%d,"city":"LIS"}`, i+1)))[0]
+				for _, other := range servers {
+					waitFor(t, other, id, saga.Succeeded)
+				}
+			}
+			v, r := verdictOf(t, "--database", through)
+			wants(t, v, r)
+			for _, s := range servers {
+				if code := s.stop(); code != exitOK {
+					t.Errorf("serve ended with %d:\n%s", code, s.log)
+				}
+			}
+		})
+	}
+}
+
+// Verify takes a URL that asks for a server that writes.
+func TestVerifyReadWrite(t *testing.T) {
+	dsn := testpg.DSN(t)
+	filled(t, dsn).stop()
+	for _, attrs := range []string{"read-write", "primary", "any"} {
+		v, r := verdictOf(t, "--database", dsn+"&target_session_attrs="+attrs)
+		wants(t, v, r)
+	}
+}
+
+// A database that has no connection left says so, and what to do.
+func TestNoConnectionLeft(t *testing.T) {
+	dsn := testpg.DSN(t)
+	admin, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(t.Context())
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := "few_" + strings.TrimPrefix(u.Path, "/")
+	for _, do := range []string{`CREATE ROLE ` + role + ` LOGIN CONNECTION LIMIT 0`} {
+		if _, err := admin.Exec(t.Context(), do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer admin.Exec(t.Context(), `DROP ROLE `+role)
+	u.User = url.User(role)
+	for _, args := range [][]string{{"migrate", "up"}, {"verify"}} {
+		r := run(t, nil, append(args, "--database", u.String())...)
+		if r.code != exitUnreachable || !strings.Contains(r.errOut, "pool_max_conns") || !strings.Contains(r.errOut, "too many connections") || strings.Contains(r.errOut, "refuses the login") {
+			t.Errorf("%v: exit %d: %s", args, r.code, r.errOut)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package testpg
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/debian"
+)
+
+// Bouncer starts a PgBouncer on the loopback interface ahead of the server of a URL, with a pool_mode, and
+// returns the URL of the same database through it. It takes no startup parameters that PgBouncer does not take by itself. It
+// is installed by apt-get if there is none and this is root, and runs as an unprivileged user until tb ends, or this process does.
+func Bouncer(tb testing.TB, dsn, mode string) string {
+	tb.Helper()
+	program, err := bouncer()
+	if err != nil {
+		tb.Fatalf("testpg: %v", err)
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		tb.Fatalf("testpg: %v", err)
+	}
+	dir, err := os.MkdirTemp("", "testpg-bouncer-")
+	if err != nil {
+		tb.Fatalf("testpg: %v", err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	port, err := freePort()
+	if err != nil {
+		tb.Fatalf("testpg: %v", err)
+	}
+	login := "user=" + u.User.Username()
+	if password, set := u.User.Password(); set {
+		login += " password='" + strings.ReplaceAll(password, "'", "''") + "'"
+	}
+	config := fmt.Sprintf(`[databases]
+* = host=%s port=%s %s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = %s
+default_pool_size = 60
+`, u.Hostname(), u.Port(), login, port, mode)
+	file := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		tb.Fatalf("testpg: %v", err)
+	}
+	as, err := unprivileged(dir)
+	if err != nil {
+		tb.Fatalf("testpg: %v", err)
+	}
+	// As for the server: when the pipe closes, whatever the reason, it is stopped.
+	cmd := exec.Command("/bin/sh", "-c", `"$@" & pid=$!; read -r _; kill -INT $pid; wait $pid`, "sh", program, "-q", file)
+	var log bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
+	keep, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		tb.Fatalf("testpg: %v", err)
+	}
+	tb.Cleanup(func() {
+		_ = keep.Close()
+		_ = cmd.Wait() // it was killed by a signal
+	})
+	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
+	for deadline := time.Now().Add(startTimeout); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		conn, err := pgx.Connect(ctx, u.String())
+		if err == nil {
+			_ = conn.Close(ctx)
+		}
+		cancel()
+		if err == nil {
+			return u.String()
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("testpg: pgbouncer does not answer: %v: %s", err, log.String())
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks
+	}
+}
+
+// bouncer finds PgBouncer's program.
+func bouncer() (string, error) {
+	find := func() (string, error) {
+		if path, err := exec.LookPath("pgbouncer"); err == nil {
+			return path, nil
+		}
+		return exec.LookPath("/usr/sbin/pgbouncer")
+	}
+	if path, err := find(); err == nil {
+		return path, nil
+	}
+	if err := debian.Install("pgbouncer"); err != nil {
+		return "", fmt.Errorf("no pgbouncer found: install it (apt-get install pgbouncer): %w", err)
+	}
+	return find()
+}
