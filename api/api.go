@@ -102,6 +102,7 @@ type Limits struct {
 	Key       time.Duration // 4s: for looking an API key up; half of it for a scrape
 	KeyLook   time.Duration // 1s: between looks for a first API key, while there is none
 	Wait      time.Duration // 60s: the most that `Prefer: wait`, and a claim of tasks, waits
+	Started   time.Duration // 3s: for reading a saga after its start and the wait for its end; then its starter gets it as it began
 	Order     time.Duration // 10s: how long an order waits to be carried out
 	Poll      time.Duration // 100ms: between looks at a journal that another node writes
 	Heartbeat time.Duration // 15s: between comments on a quiet event stream
@@ -119,6 +120,7 @@ func (l *Limits) defaults() {
 	set(&l.Key, 4*time.Second)
 	set(&l.KeyLook, time.Second)
 	set(&l.Wait, 60*time.Second)
+	set(&l.Started, 3*time.Second)
 	set(&l.Order, 10*time.Second)
 	set(&l.Poll, 100*time.Millisecond)
 	set(&l.Heartbeat, 15*time.Second)

@@ -17,7 +17,9 @@ import (
 
 // startSaga serves POST /v1/sagas.
 func (s *server) startSaga(c echo.Context) error {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
+	wait := s.preferWait(c)
+	// Who would wait for the end waits for the commit that long, too: what is given up before it may still be committed.
+	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
 	o, err := s.readObject(c, "definition", "version", "input", "budget", "labels")
 	if err != nil {
@@ -27,7 +29,7 @@ func (s *server) startSaga(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	b := beginning{hash: fingerprint(c, body), wait: s.preferWait(c)}
+	b := beginning{hash: fingerprint(c, body), wait: wait}
 	if b.key, err = idempotencyKey(c); err != nil {
 		return err
 	}
@@ -153,6 +155,17 @@ func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, repl
 		}
 		return found(head.ID), true, nil
 	}
+	begun.First = func() (saga.View, error) {
+		at, err := uuid.TimestampFromV7(begun.ID)
+		if err != nil {
+			return saga.View{}, err
+		}
+		began, err := at.Time()
+		if err != nil {
+			return saga.View{}, err
+		}
+		return saga.FirstView(b.def, begun.ID, data, began.UTC().Truncate(time.Millisecond))
+	}
 	return begun, false, err
 }
 
@@ -173,7 +186,8 @@ func (s *server) byKey(ctx context.Context, b beginning) (*journal.Head, error) 
 	return &head, nil
 }
 
-// answerStart answers with the saga, at its end if the client would wait for that.
+// answerStart answers with the saga, at its end if the client would wait for that. A saga that was started is durable, so its
+// starter hears of it whatever comes of the wait: if it cannot be read, they get it as it began.
 func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wait time.Duration) error {
 	view, left := begun.View, wait
 	if wait > 0 {
@@ -182,28 +196,58 @@ func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wa
 		left = time.Until(until)
 	}
 	h := c.Response().Header()
-	if view == nil {
-		// The wait has its own time; the reading before it has the request's.
-		ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
-		defer cancel()
-		l, err := s.load(ctx, begun.ID)
-		if err == nil && left > 0 {
-			_, err = l.await(ctx, left, l.ended)
+	h.Set(echo.HeaderLocation, "/v1/sagas/"+begun.ID.String())
+	if replayed {
+		l, err := s.afterWait(c, begun.ID, left, s.cfg.Limits.Request)
+		if err != nil {
+			h.Del(echo.HeaderLocation)
+			return err
 		}
+		h.Set(replayHeader, "true")
+		return l.answer(c, http.StatusOK)
+	}
+	if view == nil && !s.stopping() {
+		if l, err := s.afterWait(c, begun.ID, left, s.cfg.Limits.Started); err == nil {
+			v := l.m.View()
+			view = &v
+		} else {
+			s.log.Warn("a saga was started and could not be read: its starter gets it as it began", "saga", begun.ID, "error", err)
+		}
+	}
+	if view == nil {
+		v, err := begun.First()
 		if err != nil {
 			return err
 		}
-		if replayed {
-			h.Set(echo.HeaderLocation, "/v1/sagas/"+begun.ID.String())
-			h.Set(replayHeader, "true")
-			return l.answer(c, http.StatusOK)
-		}
-		v := l.m.View()
 		view = &v
 	}
-	h.Set(echo.HeaderLocation, "/v1/sagas/"+begun.ID.String())
 	h.Set("ETag", seqTag(view.Seq))
 	return reply(c, http.StatusCreated, view) // as it is new, there is no more to it than its journal
+}
+
+// afterWait reads a saga, and waits for its end for what is left of a wait; reading gets patience besides. A saga that was read once is
+// returned even if it could not be read again.
+func (s *server) afterWait(c echo.Context, id uuid.UUID, left, patience time.Duration) (*live, error) {
+	left = max(left, 0)
+	ctx, cancel := context.WithTimeout(c.Request().Context(), left+patience)
+	defer cancel()
+	l, err := s.load(ctx, id)
+	if err == nil && left > 0 {
+		if _, err := l.await(ctx, left, l.ended); err != nil {
+			s.log.Debug("could not follow a saga to its end", "saga", id, "error", err)
+		}
+	}
+	return l, err
+}
+
+// stopping reports whether the server stops.
+func (s *server) stopping() bool {
+	select {
+	case <-s.cfg.Done:
+		return true
+	default:
+		return false
+	}
 }
 
 // end waits for the end of a saga that was started here, and returns how it

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/catalog"
@@ -380,6 +382,60 @@ func TestStartEngineErrors(t *testing.T) {
 				t.Errorf("the server's own error is shown: %s", a.Body)
 			}
 		})
+	}
+}
+
+// mute is a store that, once it is told to, has no journals to read, as one that is overloaded.
+type mute struct {
+	journal.Store
+	is *atomic.Bool
+}
+
+func (m mute) Records(ctx context.Context, id uuid.UUID, after int64, limit int) ([]journal.Record, error) {
+	if m.is.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return m.Store.Records(ctx, id, after, limit)
+}
+
+// hurried is an engine that starts nothing for those who would wait less than patience for it.
+type hurried struct {
+	Engine
+	patience time.Duration
+}
+
+func (h hurried) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error) {
+	if until, ok := ctx.Deadline(); ok && time.Until(until) < h.patience {
+		return saga.Begun{}, context.DeadlineExceeded
+	}
+	return h.Engine.Start(ctx, def, start, data, follow)
+}
+
+// Who has a durable start hears of it, whatever the wait's end finds: a store that reads nothing, a server that stops.
+func TestDurableStartIsAnswered(t *testing.T) {
+	for _, stops := range []bool{false, true} {
+		var is atomic.Bool
+		done := make(chan struct{})
+		x := newFixture(t, func(c *Config) {
+			c.Store, c.Done = mute{c.Store, &is}, done
+			c.Limits.Started, c.Limits.Request = 10*time.Millisecond, time.Second
+			c.Engine = hurried{c.Engine, 1500 * time.Millisecond}
+		})
+		x.publish(sleepDef)
+		is.Store(true)
+		if stops {
+			close(done)
+		}
+		a := x.do("POST", "/v1/sagas", `{"definition": "nap", "labels": {"a": "b"}}`, header{"Prefer", "wait=1"}, header{"Idempotency-Key", "1"}).want(201)
+		began := a.saga()
+		if a.Header.Get("Location") != "/v1/sagas/"+began.ID || a.Header.Get("ETag") != `"1"` || began.Definition != "nap" || began.Labels["a"] != "b" || began.Status != saga.Running {
+			t.Errorf("%v %s", a.Header, a.Body)
+		}
+		is.Store(false)
+		if v := x.do("POST", "/v1/sagas", `{"definition": "nap", "labels": {"a": "b"}}`, header{"Prefer", "wait=1"}, header{"Idempotency-Key", "1"}).want(200).saga(); v.ID != began.ID {
+			t.Errorf("the start was %s, its repetition %s", began.ID, v.ID)
+		}
 	}
 }
 

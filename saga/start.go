@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -150,6 +151,19 @@ type Begun struct {
 	View  *View           // as it is durable; nil: read it from its journal
 	Ended <-chan *Machine // of one that is followed: gets its machine when it has ended, and is closed when it has left this node before
 	Stop  func()          // ends the following
+	// First is the saga as it began, for whoever cannot read more of it; nil: it was there before. Its times are those of its id.
+	First func() (View, error)
+}
+
+// FirstView is a saga that has begun and has done nothing yet. at is when it began.
+func FirstView(def *Definition, id uuid.UUID, d StartedData, at time.Time) (View, error) {
+	m := New(def, id)
+	r := m.Start(d)
+	r.Seq, r.At = 1, at
+	if err := m.Apply(r); err != nil {
+		return View{}, err
+	}
+	return m.View(), nil
 }
 
 // Start returns the record that starts the saga.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
@@ -159,8 +160,17 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 	if len(keys) > 0 {
 		req.Header["webhook-signature"] = []string{sign(keys, d.ID.String(), now, d.Data)}
 	}
+	var connected, answered atomic.Bool
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn:              func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotFirstResponseByte: func() { answered.Store(true) },
+	}))
 	resp, err := w.client.Do(req)
-	if err != nil {
+	switch {
+	case err != nil && connected.Load() && !answered.Load() && req.Context().Err() == nil:
+		// Whatever came before the request was sent is no answer to it either, and net/http's words for that are of its insides.
+		return result{why: "the connection ended without an answer to this request"}
+	case err != nil:
 		return result{why: w.reason(err)}
 	}
 	defer resp.Body.Close()
