@@ -83,7 +83,7 @@ func headView(h journal.Head) (saga.View, error) {
 	}
 	v := saga.View{
 		ID: h.ID.String(), Definition: h.Definition, Version: versionName(h.Version), SHA256: h.SHA256,
-		Status: saga.Status(h.Status), Reason: sum.Reason, Labels: h.Labels, Cost: sum.Cost, Residual: sum.Residual,
+		Status: saga.Status(h.Status), Reason: sum.Reason, Labels: h.Labels, Cost: sum.Cost, Residual: sum.Residual, Doubts: sum.Doubts,
 		CreatedAt: saga.Time{Time: h.CreatedAt}, UpdatedAt: saga.Time{Time: h.UpdatedAt}, Seq: h.Seq,
 	}
 	if v.Labels == nil {

@@ -131,13 +131,14 @@ func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
 	return []Decision{Hold{e}}
 }
 
-// Approval is what a decided approval step gives.
+// Approval is what a decided approval step gives. All its fields are always there: a later step
+// that reads a comment which nobody has written reads null, and does not fail.
 type Approval struct {
 	Decision string          `json:"decision"` // approved, rejected
 	By       string          `json:"by"`
 	At       Time            `json:"at"`
-	Comment  string          `json:"comment,omitempty"`
-	Data     json.RawMessage `json:"data"`
+	Comment  *string         `json:"comment"` // nil: none
+	Data     json.RawMessage `json:"data"`    // nil: none
 }
 
 // admitDecision looks whether somebody may decide an approval now. It fills in the form's defaults.
@@ -219,7 +220,10 @@ func (m *Machine) applyApproval(r journal.Record, d OrderData) error {
 		return fmt.Errorf("%w: step %q does not wait for an approval", ErrImpossible, r.Path)
 	}
 	ev := evDone
-	given := Approval{Decision: "approved", By: d.Actor, At: Time{r.At}, Comment: d.Reason, Data: d.Output}
+	given := Approval{Decision: "approved", By: d.Actor, At: Time{r.At}, Data: d.Output}
+	if d.Reason != "" {
+		given.Comment = &d.Reason
+	}
 	if d.Do == "reject" {
 		given.Decision = "rejected"
 		ev = thenEvent[m.endFailed(n)]

@@ -50,6 +50,12 @@ type Reader interface {
 	Records() bool
 }
 
+// Remover is implemented by calls that may undo something by removing it: http.
+type Remover interface {
+	// Gone reports whether an answer says that what was to be removed is not there.
+	Gone(a Answer) bool
+}
+
 // Priced is implemented by calls that know what they cost: llm. An author's `cost` takes the place of their money.
 type Priced interface {
 	// Reserve returns the most that an attempt with this request may use.

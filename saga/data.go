@@ -158,6 +158,8 @@ type OutcomeData struct {
 	Tokens     *TokensView     `json:"tokens,omitempty"` // absent: unknown, the reservation stays
 	Next       json.RawMessage `json:"next,omitempty"`   // what makes the next attempt's request another one
 	Event      json.RawMessage `json:"event,omitempty"`  // of an emit: what was sent out
+	// AlreadyGone says of an undo by DELETE that there was nothing left to remove.
+	AlreadyGone bool `json:"already_gone,omitempty"`
 }
 
 // exact reports whether reading back what the data is written as surely gives
@@ -199,10 +201,11 @@ type FinishedData struct {
 	Output      json.RawMessage        `json:"output,omitempty"`
 	OutputError *Failure               `json:"output_error,omitempty"`
 	Residual    []compensation.Residue `json:"residual,omitempty"`
+	Doubts      []compensation.Residue `json:"doubts,omitempty"` // see Machine.doubts
 }
 
 // exact reports whether reading back what the data is written as surely gives the same.
-func (d FinishedData) exact() bool { return d.Residual == nil && dense(d.Output) }
+func (d FinishedData) exact() bool { return d.Residual == nil && d.Doubts == nil && dense(d.Output) }
 
 // Reason is why a saga did not reach its goal.
 type Reason struct {

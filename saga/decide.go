@@ -678,7 +678,32 @@ func (m *Machine) decideEnd(status Status) []Decision {
 	} else {
 		d.Reason, d.Residual = m.reason, m.residual
 	}
+	d.Doubts = m.doubts(status)
 	return []Decision{Write{Record: journal.Record{Kind: journal.Finished, Data: m.make(d, d.exact())}}}
+}
+
+// doubts names the steps in doubt that the saga has gone on over and that nothing else names: all of a saga that
+// succeeds; else those of `finally`, as what is in doubt before is undone, or in `residual`.
+func (m *Machine) doubts(status Status) []compensation.Residue {
+	var list []compensation.Residue
+	for _, n := range m.order {
+		if !n.do.doubt || n.do.state == done || status != Succeeded && !n.in.final || mutant.On("doubts-forgotten") {
+			continue
+		}
+		list = append(list, compensation.Residue{Path: n.path, Why: m.whyDoubted(n)})
+	}
+	return list
+}
+
+func (m *Machine) whyDoubted(n *node) string {
+	why := "it may have happened, and the saga went on without it"
+	if f := n.do.failure; f != nil {
+		why += ": " + f.Title
+	}
+	if !n.child.IsNil() && !n.step.NoCompensation {
+		why += "; if saga " + n.child.String() + " was started, it undoes itself"
+	}
+	return why
 }
 
 // result is the saga's output. Every step has succeeded by then, so an output

@@ -94,6 +94,9 @@ func (d OutcomeData) encode() json.RawMessage {
 	}
 	b = rawField(b, "next", d.Next)
 	b = rawField(b, "event", d.Event)
+	if d.AlreadyGone {
+		b = strconv.AppendBool(field(b, "already_gone"), true)
+	}
 	return object(b, 0)
 }
 

@@ -112,6 +112,10 @@ func (t *settling) judge() journal.Class {
 }
 
 func (t *settling) verdict(call Call) Verdict {
+	if t.gone(call) {
+		t.d.AlreadyGone = true
+		return Verdict{Class: journal.Succeeded, Output: json.RawMessage("null")}
+	}
 	expected := t.a.Code == "" && t.a.Status > 0 && t.step.Expect.Holds(t.a.Status)
 	if !expected {
 		if t.a.Code == "" && t.a.Status >= 200 && t.a.Status <= 299 {
@@ -162,6 +166,13 @@ func (t *settling) verdict(call Call) Verdict {
 		}
 	}
 	return Verdict{Class: journal.Succeeded, Output: out}
+}
+
+// gone reports whether there was nothing left to undo, whoever has removed it: an earlier attempt whose answer was lost, or
+// somebody else. An author who says in `expect` what counts as success is taken at that word.
+func (t *settling) gone(call Call) bool {
+	r, ok := call.(Remover)
+	return ok && t.s == &t.n.undo && len(t.step.Expect.Status) == 0 && t.step.Expect.That == nil && r.Gone(t.a)
 }
 
 // broken is the verdict on an answer that came, but is not what was expected: a
@@ -228,7 +239,8 @@ func (t *settling) result() json.RawMessage {
 	}{t.a.Status, t.a.Headers, body})
 }
 
-// charge books what the attempt is known to have used; what is unknown stays reserved.
+// charge books what the attempt is known to have used; what is unknown stays reserved. A request that was turned away has
+// used nothing, unless the answer says what.
 func (t *settling) charge() {
 	priced, ok := t.step.Body.(Priced)
 	author := t.step.Cost.Fixed != nil || t.step.Cost.From != nil
@@ -248,6 +260,9 @@ func (t *settling) charge() {
 		return
 	}
 	used, known := priced.Used(*t.s.request, t.a)
+	if !known && t.turnedAway() {
+		used, known = Usage{}, true
+	}
 	if !known {
 		return
 	}
@@ -259,6 +274,9 @@ func (t *settling) charge() {
 	}
 }
 
+// turnedAway reports whether the other side has answered that it does not do what was asked for: a 4xx, 429 among them.
+func (t *settling) turnedAway() bool { return t.a.Status >= 400 && t.a.Status <= 499 }
+
 // cost is what the author's `cost` says, "" when that is unknown.
 func (t *settling) cost() string {
 	c := &t.step.Cost
@@ -268,19 +286,27 @@ func (t *settling) cost() string {
 	case c.Fixed != nil:
 		return c.Fixed.Decimal()
 	}
-	v, err := c.From.Eval(t.env())
+	if m, ok := t.costFrom(); ok {
+		return m.Decimal()
+	}
+	if t.turnedAway() {
+		return "0"
+	}
+	return ""
+}
+
+// costFrom reads the cost from the answer, where that has it.
+func (t *settling) costFrom() (retry.Money, bool) {
+	v, err := t.step.Cost.From.Eval(t.env())
 	if err != nil {
-		return ""
+		return retry.Money{}, false
 	}
 	number, ok := v.(json.Number)
 	if !ok {
-		return ""
+		return retry.Money{}, false
 	}
 	m, err := retry.Amount(number.String(), t.m.currency())
-	if err != nil {
-		return ""
-	}
-	return m.Decimal()
+	return m, err == nil
 }
 
 // sequel has the next attempt be another request, if the kind knows a better one.

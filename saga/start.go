@@ -176,7 +176,7 @@ func (m *Machine) Row() journal.Row {
 	status := m.Status()
 	r := journal.Row{
 		Status: string(status), Labels: maps.Clone(m.labels), WakeAt: m.WakeAt(), Seq: m.seq, UpdatedAt: m.at,
-		Summary: encode(Summary{Reason: m.reason, Cost: m.Cost(), Residual: m.residual}),
+		Summary: encode(Summary{Reason: m.reason, Cost: m.Cost(), Residual: m.residual, Doubts: m.Doubts()}),
 	}
 	if m.reason != nil {
 		r.Reason = m.reason.Code

@@ -26,6 +26,7 @@ type View struct {
 	Labels     map[string]string      `json:"labels"`
 	Cost       CostView               `json:"cost"`
 	Residual   []compensation.Residue `json:"residual,omitempty"`
+	Doubts     []compensation.Residue `json:"doubts,omitempty"`
 	Open       []string               `json:"open,omitempty"`   // ids of inbox entries
 	Parent     string                 `json:"parent,omitempty"` // the saga that has started it
 	RetryOf    string                 `json:"retry_of,omitempty"`
@@ -42,6 +43,7 @@ type Summary struct {
 	Reason   *Reason                `json:"reason,omitempty"`
 	Cost     CostView               `json:"cost"`
 	Residual []compensation.Residue `json:"residual,omitempty"`
+	Doubts   []compensation.Residue `json:"doubts,omitempty"`
 }
 
 // CostView is what a saga has cost.
@@ -78,6 +80,7 @@ func (m *Machine) View() View {
 	}
 	if f := m.finished; f != nil {
 		v.Output, v.OutputErr, v.Residual, v.EndedAt = f.Output, f.OutputError, f.Residual, &Time{m.at}
+		v.Doubts = f.Doubts
 		return v
 	}
 	if m.undoing {
@@ -129,6 +132,14 @@ func (m *Machine) Reason() *Reason { return m.reason }
 
 // Residual lists the effects that remain, as far as is known.
 func (m *Machine) Residual() []compensation.Residue { return m.residual }
+
+// Doubts lists the steps in doubt that an ended saga has gone on over; nil before its end.
+func (m *Machine) Doubts() []compensation.Residue {
+	if m.finished == nil {
+		return nil
+	}
+	return m.finished.Doubts
+}
 
 // StepStatus is a step's status.
 type StepStatus string

@@ -23,6 +23,7 @@ type sagaView struct {
 	Why      *reason
 	Took     time.Duration
 	Remains  []remnant
+	Doubts   []remnant
 	Forms    []entryForms
 	Trace    string // where its trace is; "" for nowhere
 	Children []child
@@ -45,6 +46,9 @@ type remnant struct{ Path, Why, Link string }
 
 // maxRemains is how many of them a page lists.
 const maxRemains = 60
+
+// DoubtsMore is how many steps in doubt are not listed.
+func (p sagaView) DoubtsMore() int { return len(p.Saga.Doubts) - len(p.Doubts) }
 
 // RemainsMore is how many effects that remain are not listed.
 func (p sagaView) RemainsMore() int { return len(p.Saga.Residual) - len(p.Remains) }
@@ -94,6 +98,9 @@ func (v *visit) sagaPage(status int, was *tried) error {
 	link := stepLink(d.Saga.ID, listed)
 	for _, r := range d.Saga.Residual[:min(len(d.Saga.Residual), maxRemains)] {
 		page.Remains = append(page.Remains, remnant{r.Path, r.Why, link(r.Path)})
+	}
+	for _, r := range d.Saga.Doubts[:min(len(d.Saga.Doubts), maxRemains)] {
+		page.Doubts = append(page.Doubts, remnant{r.Path, r.Why, link(r.Path)})
 	}
 	page.Waits, page.More = d.waits(link)
 	page.Timeline, page.Story = d.timeline(link), d.story(link)

@@ -66,6 +66,9 @@ func drawing(w *watched, now time.Time, columns int) ([]row, error) {
 	for _, left := range v.Residual {
 		rows = append(rows, row{text: "  remains: " + left.Path + ": " + left.Why, tone: story.Bad})
 	}
+	for _, open := range v.Doubts {
+		rows = append(rows, row{text: "  in doubt: " + open.Path + ": " + open.Why, tone: story.Doubt})
+	}
 	if v.Parent != "" && v.Status == saga.Waiting && len(waits) == 0 {
 		rows = append(rows, row{text: "  waits for the end of its parent, saga " + v.Parent, tone: story.Dimmed})
 	}

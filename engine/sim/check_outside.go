@@ -194,7 +194,8 @@ func (s *sim) checkChild(h journal.Head, parent *saga.Machine, records []journal
 			stands = r.Class == journal.Succeeded
 		}
 	}
-	left := slices.ContainsFunc(parent.Residual(), func(r compensation.Residue) bool { return r.Path == path })
+	named := func(r compensation.Residue) bool { return r.Path == path }
+	left := slices.ContainsFunc(parent.Residual(), named) || none && slices.ContainsFunc(parent.Doubts(), named)
 	status := saga.Status(h.Status)
 	switch {
 	case byHand:

@@ -184,4 +184,5 @@ func (c *look) compare(t *tale) {
 	c.succeeded(t)
 	c.compensated(t)
 	c.residual(t)
+	c.doubted(t)
 }

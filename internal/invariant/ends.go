@@ -104,3 +104,22 @@ func (c *look) residual(t *tale) {
 		}
 	}
 }
+
+// doubted is the part of invariant 11 about sagas that succeed: what stands of a step that did not is named in `doubts`.
+func (c *look) doubted(t *tale) {
+	if t.ended() != saga.Succeeded {
+		return
+	}
+	named := make(map[string]bool)
+	for _, open := range t.finished.Doubts {
+		named[open.Path] = true
+	}
+	for _, n := range t.order {
+		if n.state == journal.Succeeded || named[n.path] || !c.comparable(n) || n.skippedByWhen() {
+			continue
+		}
+		if c.left(n) > 0 {
+			c.say(11, n.do[0].record.Seq, "an effect of step %s, which did not succeed, stands, and `doubts` does not name it", n.path)
+		}
+	}
+}

@@ -102,7 +102,11 @@ func (t *Teller) outcome(r journal.Record) []Line {
 	case query:
 		return t.answered(step, r, d)
 	case r.Class == journal.Succeeded && r.Way == journal.Undo:
-		return t.one("↺", r.Path, "undone"+t.how(r, d), Back)
+		text := "undone"
+		if d.AlreadyGone {
+			text = "undone: it was already gone"
+		}
+		return t.one("↺", r.Path, text+t.how(r, d), Back)
 	case r.Class == journal.Succeeded:
 		return t.one("✓", r.Path, strings.TrimLeft(result(d.Output)+t.how(r, d), " "), Good)
 	}
@@ -161,16 +165,16 @@ func (t *Teller) failed(r journal.Record, d saga.OutcomeData) string {
 	return what + t.next(d)
 }
 
-// cause is the gist of an error. Where no answer came, the request that title
-// and detail name is in the line of the intent already.
+// cause is the gist of an error. Where no answer came, title and detail name the request in front
+// of what went wrong; the line of the intent has it already. Other errors are told as they are.
 func cause(d saga.OutcomeData) string {
-	if d.StatusCode > 0 {
-		return Short(d.Error.Error(), 110)
-	}
 	if d.Error.Code == saga.Interrupted {
 		return "its process stopped before the answer came"
 	}
-	title, _, _ := strings.Cut(d.Error.Title, " (")
+	title, _, named := strings.Cut(d.Error.Title, " (")
+	if d.StatusCode > 0 || !named {
+		return Short(d.Error.Error(), 160)
+	}
 	detail := d.Error.Detail[strings.LastIndex(d.Error.Detail, ": ")+1:]
 	if detail = strings.TrimSpace(detail); detail == "" || detail == title {
 		return Short(title, 110)

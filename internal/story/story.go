@@ -181,6 +181,9 @@ func (t *Teller) finished(r journal.Record) []Line {
 	for _, left := range d.Residual {
 		lines = append(lines, t.line("!", left.Path, "remains: "+left.Why, Bad))
 	}
+	for _, open := range d.Doubts {
+		lines = append(lines, t.line("!", open.Path, "stays in doubt: "+open.Why, Doubt))
+	}
 	return lines
 }
 

@@ -212,6 +212,10 @@ func TestTold(t *testing.T) {
 		record     journal.Record
 	}{
 		{"a saga that another runs", "reaches its goal, and holds until its parent has ended", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":1}`)}},
+		{"an expression that fails", "refused: `when` could not be evaluated: null is no boolean: input.memo: at 1:3", journal.Record{Kind: journal.Outcome, Path: "pay", Way: journal.Do, Class: journal.Refused,
+			Data: json.RawMessage(`{"error":{"code":"expression_error","title":"` + "`when`" + ` could not be evaluated","detail":"null is no boolean: input.memo: at 1:3"},"then":"fail"}`)}},
+		{"an undo of what is gone", "undone: it was already gone (HTTP 404)", journal.Record{Kind: journal.Outcome, Path: "pay", Way: journal.Undo, Class: journal.Succeeded, Data: json.RawMessage(`{"status_code":404,"output":null,"already_gone":true}`)}},
+		{"a success over a doubt", "stays in doubt: it may have happened", journal.Record{Kind: journal.Finished, Data: json.RawMessage(`{"status":"succeeded","doubts":[{"path":"pay","why":"it may have happened"}]}`)}},
 		{"a budget of tokens", "change, budget 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"currency":"USD","tokens":500}}`)}},
 		{"a budget of both", "change, budget 2.00 USD and 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"amount":"2.00","currency":"USD","tokens":500}}`)}},
 	}

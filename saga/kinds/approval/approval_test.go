@@ -111,7 +111,7 @@ func TestExpired(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for policy, want := range map[string]string{
 		"": "approval_expired", ", on_timeout: fail": "approval_expired", ", on_timeout: reject": "rejected",
-		", on_timeout: approve": `{"decision":"approved","by":"timeout","at":"2026-01-02T03:04:05.000Z","data":{"note":"none"}}`,
+		", on_timeout: approve": `{"decision":"approved","by":"timeout","at":"2026-01-02T03:04:05.000Z","comment":null,"data":{"note":"none"}}`,
 	} {
 		body := parse(t, `{approval: {title: "Pay?", form: {note: "string = none"}}, timeout: 1h`+policy+`}`).Body.(saga.Await)
 		out, f := body.Expired(saga.Awaited{Approval: &saga.ApprovalData{Title: "Pay?"}}, at)
