@@ -53,6 +53,13 @@ type Config struct {
 	Notices     *saga.Notices     // who is told of what happens to sagas; nil: nobody
 	Log         *slog.Logger
 
+	// Predecessor is a node that is known to have ended, as whose successor this one begins: its
+	// sagas are taken over at once, though its lease may hold. "": none is known.
+	Predecessor string
+	// Registered is told each id that the node registers under, before it writes anything as that;
+	// nil: nobody. If it fails, that is logged, and the node goes on.
+	Registered func(node string) error
+
 	Lanes      int           // 1
 	Lease      time.Duration // 15s
 	Drain      time.Duration // 30s: how long attempts under way may take when stopping
@@ -106,6 +113,7 @@ type Engine struct {
 	cfg     Config
 	lanes   []*laneLoop
 	lease   lease
+	former  string // the node that the next registration comes after; "": none. Before Run, and then in keep
 	hub     hub
 	health  *health
 	stats   counters
@@ -135,7 +143,7 @@ func New(cfg Config) *Engine {
 	cfg.defaults()
 	health := &health{Store: brittle.Store(cfg.Store), after: min(cfg.Lease, ailingFor)}
 	cfg.Store = health
-	e := &Engine{cfg: cfg, health: health, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
+	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.storeCtx, e.cancelStore = context.WithCancel(context.Background())
 	e.identity.Store("")
@@ -320,16 +328,27 @@ func (e *Engine) running() int {
 	return n
 }
 
-// register takes a lease under a fresh id.
+// register takes a lease under a fresh id, as the successor of what the node was before. Nothing is
+// written under that id until it is noted: whoever finds the note of an earlier one misses nothing.
 func (e *Engine) register(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
+	var dead []string
+	if e.former != "" {
+		dead = []string{e.former}
+	}
 	asked := time.Now()
-	l, err := e.cfg.Store.Register(ctx, id.String(), e.cfg.Lease)
+	l, err := e.cfg.Store.Register(ctx, id.String(), e.cfg.Lease, dead...)
 	if err != nil {
 		return err
+	}
+	e.former = l.Node
+	if e.cfg.Registered != nil {
+		if err := e.cfg.Registered(l.Node); err != nil {
+			e.cfg.Log.Warn("could not note the node's id: if this process dies, its sagas wait for the end of its lease", "error", err)
+		}
 	}
 	e.lease.renewed(l, asked)
 	return nil

@@ -56,7 +56,13 @@ type Log interface {
 	// Register announces a node, a process start, under a fresh id, for ttl. Where the
 	// store knows that no other process can be alive (a file lock), it takes over
 	// all sagas at once, as Renew does.
-	Register(ctx context.Context, node string, ttl time.Duration) (Lease, error)
+	//
+	// dead are nodes that the caller knows to have ended. In the same transaction each of them is
+	// taken over as Renew takes over a node whose lease has ended, although its lease may hold; an
+	// append of it that is under way is waited for. A dead node that is not registered any longer
+	// changes nothing: its sagas have been taken over already. A node that is named here and lives
+	// is fenced off, but it may send until it notices: the caller has to be certain.
+	Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (Lease, error)
 
 	// Renew extends the lease, or returns ErrFenced. It also takes over nodes whose
 	// lease has ended by the store's clock: each one's row is deleted and its sagas made

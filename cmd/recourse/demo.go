@@ -131,7 +131,7 @@ func (d *demo) up() error {
 // serve starts the server's process.
 func (d *demo) serve() error {
 	args := []string{"serve", "--while-stdin", "--listen", d.listen, "--database", d.database,
-		"--node-lease", "2s", "--drain", "2s", "--egress-allow", strings.Join(loopback, ",")}
+		"--state-dir", filepath.Join(d.dir, "state"), "--drain", "2s", "--egress-allow", strings.Join(loopback, ",")}
 	if d.cmd.OTLPEndpoint != "" {
 		args = append(args, "--otlp-endpoint", d.cmd.OTLPEndpoint)
 	}

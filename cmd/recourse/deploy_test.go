@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
+	"recourse/internal/debian"
 	"recourse/internal/testprom"
 	"recourse/saga"
 )
@@ -314,3 +316,44 @@ func TestMetricsAreThere(t *testing.T) {
 }
 
 var metric = regexp.MustCompile(`\b(recourse|process)_[a-z_]+`)
+
+// The service unit is what systemd understands, and its command line what this program does.
+func TestServiceUnit(t *testing.T) {
+	unit := string(read(t, "../../deploy/systemd/recourse.service"))
+	const program = "ExecStart=/usr/local/bin/recourse"
+	_, command, ok := strings.Cut(unit, program+" ")
+	if !ok {
+		t.Fatalf("no %s", program)
+	}
+	command, _, _ = strings.Cut(command, "\n")
+	command = strings.ReplaceAll(command, "${STATE_DIRECTORY}", t.TempDir())
+	s := serve(t, nil, append(strings.Fields(command)[1:], "--database", filepath.Join(t.TempDir(), "a.db"))...)
+	if code := s.stop(); code != exitOK {
+		t.Errorf("%s: exit %d:\n%s", command, code, s.log)
+	}
+	if said := verifyUnit(t, strings.Replace(unit, program, "ExecStart=/bin/true", 1)); said != "" {
+		t.Errorf("systemd-analyze verify: %s", said)
+	}
+	if said := verifyUnit(t, strings.Replace(unit, "StateDirectory=", "StateDirektory=", 1)); !strings.Contains(said, "StateDirektory") {
+		t.Errorf("systemd-analyze verify does not notice a key that there is not: %q", said)
+	}
+}
+
+// verifyUnit returns what systemd-analyze has to say against a service unit.
+func verifyUnit(t *testing.T, unit string) string {
+	t.Helper()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		if err := debian.Install("systemd"); err != nil {
+			t.Fatalf("no systemd-analyze found: install systemd: %v", err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "recourse.service")
+	if err := os.WriteFile(path, []byte(unit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("systemd-analyze", "verify", path).CombinedOutput()
+	if err != nil && len(out) == 0 {
+		t.Fatalf("systemd-analyze verify: %v", err)
+	}
+	return string(out)
+}

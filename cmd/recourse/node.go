@@ -16,6 +16,7 @@ import (
 	"recourse/internal/metrics"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
+	"recourse/internal/statedir"
 	"recourse/internal/tracing"
 	"recourse/journal"
 	"recourse/saga"
@@ -38,6 +39,7 @@ type nodeOptions struct {
 	Sinks       []outbox.Sink // nil: not known, so that definitions may name any, and nothing is delivered
 	Lanes       int
 	Lease       time.Duration
+	State       *statedir.Dir // nil: none. The node closes it at its end
 	Drain       time.Duration
 	Retention   time.Duration   // of sagas whose definition has none
 	Stalled     time.Duration   // how long what is due may stand still until it is stalled; 0: the engine's default
@@ -54,6 +56,7 @@ type node struct {
 	outbox  *outbox.Outbox
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer // nil: none
+	state   *statedir.Dir   // nil: none
 	typical *costs.Typical  // what sagas cost
 	beside  sync.WaitGroup  // what runs beside the engine
 	log     *slog.Logger
@@ -67,7 +70,7 @@ func newNode(o nodeOptions) (*node, error) {
 		return nil, exit(exitUsage, err)
 	}
 	typical := costs.NewTypical(o.Store, o.Log)
-	n := &node{store: o.Store, typical: typical, metrics: metrics.New(metrics.Config{Median: typical.Median}), tracer: o.Tracer, log: o.Log, notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
+	n := &node{store: o.Store, typical: typical, metrics: metrics.New(metrics.Config{Median: typical.Median}), tracer: o.Tracer, state: o.State, log: o.Log, notices: noticesFor(o.Sinks), ended: make(chan error, 1)}
 	if n.notices != nil {
 		n.notices.Median = typical.Median
 	}
@@ -86,11 +89,15 @@ func newNode(o nodeOptions) (*node, error) {
 	n.caller = http.NewCaller(calls)
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
 	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
+	predecessor, registered := "", func(string) error { return nil }
+	if o.State != nil {
+		predecessor, registered = o.State.Predecessor(), o.State.Name
+	}
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Observers: observers, Log: o.Log,
 		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
 		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
-		Meter: n.metrics,
+		Meter: n.metrics, Predecessor: predecessor, Registered: registered,
 	})
 	runner.Engine = n.engine
 	if len(o.Sinks) > 0 {
@@ -123,8 +130,7 @@ func (n *node) start(ctx context.Context) error {
 	for !n.engine.Ready() {
 		select {
 		case err := <-n.ended:
-			n.caller.Close()
-			n.flush()
+			n.close()
 			if err == nil {
 				err = errors.New("stopped before it began")
 			}
@@ -141,13 +147,24 @@ func (n *node) start(ctx context.Context) error {
 
 // wait waits for the engine to have handed its sagas over, after start's ctx is done.
 func (n *node) wait() error {
-	defer n.caller.Close()
-	defer n.flush()
+	defer n.close()
 	defer n.beside.Wait()
 	if err := <-n.ended; err != nil {
 		return engineError(err)
 	}
 	return nil
+}
+
+// close ends what the engine needed, after its end.
+func (n *node) close() {
+	n.flush()
+	n.caller.Close()
+	if n.state == nil {
+		return
+	}
+	if err := n.state.Close(); err != nil {
+		n.log.Warn("could not give up the state directory", "error", err)
+	}
 }
 
 // flushing is how long what is left of the spans may take to be exported.

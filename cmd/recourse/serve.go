@@ -23,6 +23,7 @@ import (
 	"recourse/api/ui"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
+	"recourse/internal/statedir"
 	"recourse/journal"
 	"recourse/saga/dsl"
 	"recourse/trigger"
@@ -42,6 +43,7 @@ type serveCmd struct {
 	Config       string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file with these flags' names and values; flags and variables win."`
 	Strict       bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
 	NodeLease    time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
+	StateDir     string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A directory of this process alone, on a local disk, by which its next start knows that this one has ended and goes on with its sagas at once. Default: none, its sagas wait for the end of the lease."`
 	Drain        time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
 	Retention    retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"How long sagas are kept after their end whose definition does not say, at least 1m; or forever. Default ${default}."`
 	PublicURL    string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"Where people reach this server, for the links in notifications; default: http:// and --listen."`
@@ -149,6 +151,10 @@ func (c *serveCmd) Run(a *app) error {
 	if len(unknown) > 0 {
 		log.Warn("secret-hosts names secrets that are not there", "names", unknown)
 	}
+	state, err := c.stateDir()
+	if err != nil {
+		return err
+	}
 	store, err := openStore(a.ctx, c.Database, true)
 	if err != nil {
 		return err
@@ -167,7 +173,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
-		Lanes: c.lanes(), Lease: c.NodeLease, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
+		Lanes: c.lanes(), Lease: c.NodeLease, State: state, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
 	if err != nil {
 		return err
 	}
@@ -183,6 +189,21 @@ func (c *serveCmd) Run(a *app) error {
 		n.notices.URL = page
 	}
 	return c.serve(ctx, a, n, vars, keys, log)
+}
+
+// stateDir takes the directory that the node leaves to its successor; nil without one. Nothing gives
+// it up before the engine has ended, unless the process ends.
+func (c *serveCmd) stateDir() (*statedir.Dir, error) {
+	if c.StateDir == "" {
+		return nil, nil
+	}
+	d, err := statedir.Open(c.StateDir)
+	if errors.Is(err, statedir.ErrHeld) {
+		return nil, exit(exitConflict, fmt.Errorf("--state-dir %s: %w: each process needs a directory of its own; stop the other process first, or name another directory", c.StateDir, err))
+	} else if err != nil {
+		return nil, exit(exitUsage, fmt.Errorf("--state-dir %s cannot be used; name a directory on a local disk that this user may write: %w", c.StateDir, err))
+	}
+	return d, nil
 }
 
 // page is where people reach this server, without a slash at the end; "" if that is where it listens.

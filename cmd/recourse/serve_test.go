@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -233,5 +234,29 @@ func TestFollowInterrupted(t *testing.T) {
 	interrupt()
 	if got := <-code; got != exitFailed {
 		t.Errorf("exit %d", got)
+	}
+}
+
+// A state directory belongs to one process at a time, whatever database it serves, and to the next one after it.
+func TestServeStateDir(t *testing.T) {
+	dir := t.TempDir()
+	state, other := filepath.Join(dir, "state"), filepath.Join(dir, "b.db")
+	s := serve(t, nil, "--database", filepath.Join(dir, "a.db"), "--state-dir", state)
+	r := run(t, []string{"RECOURSE_STATE_DIR=" + state}, "serve", "--listen", "127.0.0.1:0", "--database", other)
+	if r.code != exitConflict || !strings.Contains(r.errOut, state) || !strings.Contains(r.errOut, "stop the other process first, or name another directory") {
+		t.Errorf("a second server: exit %d: %s", r.code, r.errOut)
+	}
+	if _, err := os.Stat(other); err == nil {
+		t.Error("the second server has made its database")
+	}
+	if code := s.stop(); code != exitOK {
+		t.Errorf("exit %d:\n%s", code, s.log)
+	}
+	s = serve(t, nil, "--database", other, "--state-dir", state)
+	ok(t, s.env, "definitions", "apply", file(t, "a.yaml", "saga: a\nsteps: [{id: a, set: 1}]\n"))
+	ok(t, s.env, "start", "a", "--wait", "10s")
+	r = run(t, nil, "serve", "--listen", "127.0.0.1:0", "--database", filepath.Join(dir, "c.db"), "--state-dir", other)
+	if r.code != exitUsage || !strings.Contains(r.errOut, "name a directory") {
+		t.Errorf("a file for a state directory: exit %d: %s", r.code, r.errOut)
 	}
 }

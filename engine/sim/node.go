@@ -28,6 +28,8 @@ type node struct {
 	frozen time.Time // until then nothing of it happens
 	lanes  []*engine.Lane
 	lease  engine.Lease
+	noted  bool              // its id outlives the process, and the next one knows that it is dead
+	former string            // the node that its next registration comes after; "" if it does not know
 	taken  []journal.Claimed // by a claim whose answer was lost
 	leaves bool              // it has been told to stop
 	loads  map[uuid.UUID]int // how often each saga is on its way to its lane
@@ -67,6 +69,9 @@ func (n *node) boot() {
 	n.alive, n.leaves = true, false
 	n.epoch++
 	n.lanes, n.lease, n.taken, n.loads = nil, engine.Lease{}, nil, make(map[uuid.UUID]int)
+	if !n.noted {
+		n.former = ""
+	}
 	maxBytes := []int{0, 2 << 10, 8 << 10}[n.s.result.Seed%3] // of a commit: one or two appends, or a few
 	for range lanes {
 		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, Chance: n.s.rng.Uint64, Notices: notices()}))
@@ -99,10 +104,16 @@ func (n *node) every(d time.Duration, do func()) {
 
 func (n *node) register() {
 	id := n.name + "-" + strconv.Itoa(n.epoch) + "-" + strconv.Itoa(n.s.n)
-	l, err := n.s.store.Register(ctx, id, ttl)
+	var dead []string
+	if n.former != "" {
+		dead = []string{n.former}
+		n.s.expires[n.former] = n.s.now // what is still sent as that node is a violation
+	}
+	l, err := n.s.store.Register(ctx, id, ttl, dead...)
 	if err != nil {
 		panic(err)
 	}
+	n.former = id
 	n.leased(l)
 	n.toAll(engine.Leased{Node: id})
 }

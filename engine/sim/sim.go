@@ -126,6 +126,7 @@ func play(sc Script, d dice, o Options) Result {
 	s.world = newWorld(s, o)
 	for i := range nodes {
 		n := newNode(s, o, fmt.Sprint("n", i))
+		n.noted = i == 0 // the others are taken over when their leases have ended
 		s.nodes = append(s.nodes, n)
 		n.boot()
 	}

@@ -57,6 +57,7 @@ var may = map[string][]string{
 	"internal/debian":            {},
 	"internal/recount":           {},
 	"internal/pgsession":         {},
+	"internal/statedir":          {},
 	"internal/metrics":           {"engine", "journal", "retry", "saga"},
 	"internal/tracing":           {"engine", "journal", "saga"},
 	"internal/testpg":            {"internal/debian"},

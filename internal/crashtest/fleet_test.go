@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,7 @@ type fleetConfig struct {
 	db      database
 	world   string // its URL
 	nodes   int
-	lease   time.Duration
+	lease   time.Duration // 0: the program's default
 	env     []string
 }
 
@@ -64,8 +65,14 @@ func (f *fleet) launch(i int) (*process, error) {
 	for _, name := range []string{"air", "hotels", "pay", "stock", "ship", "mail", "things"} {
 		env = append(env, "RECOURSE_VAR_"+name+"="+f.cfg.world+"/"+name)
 	}
-	return spawn(f.cfg.program, env, log, "serve", "--database", f.cfg.db.url, "--listen", "127.0.0.1:0",
-		"--egress-allow", "127.0.0.1", "--while-stdin", "--node-lease", f.cfg.lease.String(), "--drain", "3s", "--log-level", "warn")
+	args := []string{"serve", "--database", f.cfg.db.url, "--listen", "127.0.0.1:0", "--egress-allow", "127.0.0.1", "--while-stdin", "--drain", "3s", "--log-level", "warn"}
+	if f.cfg.lease > 0 {
+		args = append(args, "--node-lease", f.cfg.lease.String())
+	}
+	if i%2 == 0 { // the others' sagas wait for the end of the lease, or for another node
+		args = append(args, "--state-dir", filepath.Join(f.dir, fmt.Sprint("state-", i)))
+	}
+	return spawn(f.cfg.program, env, log, args...)
 }
 
 // supervise keeps one node running.

@@ -91,8 +91,8 @@ func pause(most int) {
 	<-time.After(time.Duration(rand.IntN(most*1000)) * time.Microsecond)
 }
 
-func (f *faulty) Register(ctx context.Context, node string, ttl time.Duration) (l journal.Lease, err error) {
-	err = f.writes(ctx, false, func(ctx context.Context) error { l, err = f.Store.Register(ctx, node, ttl); return err })
+func (f *faulty) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (l journal.Lease, err error) {
+	err = f.writes(ctx, false, func(ctx context.Context) error { l, err = f.Store.Register(ctx, node, ttl, dead...); return err })
 	return lease(l, err), err
 }
 

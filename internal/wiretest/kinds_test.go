@@ -117,6 +117,36 @@ var operations = append([]operation{
 			done: func(journal.Store) (bool, error) { return b.leases(node) },
 		}
 	}},
+	{"Register", "a node that comes after a dead one", func(b *bench) attempt {
+		dead, node, tries := newID().String(), newID().String(), 0
+		_, err := b.Register(context.Background(), dead, ttl)
+		must(err)
+		a := start()
+		out, err := b.Append(context.Background(), dead, []journal.Append{a})
+		must(err)
+		must(out[0].Err)
+		return attempt{
+			do: func(ctx context.Context, s journal.Store) error {
+				if tries++; tries > 1 {
+					node = newID().String()
+				}
+				_, err := s.Register(ctx, node, ttl, dead)
+				return err
+			},
+			done: func(s journal.Store) (bool, error) {
+				there, err := b.leases(node)
+				left, err2 := b.leases(dead)
+				h, err3 := s.Saga(context.Background(), a.Saga)
+				if left == (h.Owner == "") {
+					return false, fmt.Errorf("a dead node's row stands: %v, and its saga's owner is %q", left, h.Owner)
+				}
+				if there && left {
+					return false, errors.New("the node is registered, and the dead one is as well")
+				}
+				return there, errors.Join(err, err2, err3)
+			},
+		}
+	}},
 	{"Renew", "a lease", func(b *bench) attempt {
 		node := newID().String()
 		_, err := b.Register(context.Background(), node, ttl/2)

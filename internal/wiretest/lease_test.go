@@ -33,8 +33,8 @@ func (l *leases) noted(got journal.Lease, err error) (journal.Lease, error) {
 	return got, err
 }
 
-func (l *leases) Register(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
-	return l.noted(l.Store.Register(ctx, node, ttl))
+func (l *leases) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (journal.Lease, error) {
+	return l.noted(l.Store.Register(ctx, node, ttl, dead...))
 }
 
 func (l *leases) Renew(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {

@@ -38,8 +38,8 @@ func skew(t *testing.T, dsn string, by time.Duration) {
 // wall is a store whose lease has the time of the node's wall clock: a node with it is a bad one.
 type wall struct{ journal.Store }
 
-func (s wall) Register(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
-	l, err := s.Store.Register(ctx, node, ttl)
+func (s wall) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (journal.Lease, error) {
+	l, err := s.Store.Register(ctx, node, ttl, dead...)
 	l.Now = time.Now()
 	return l, err
 }

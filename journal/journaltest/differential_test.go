@@ -262,19 +262,27 @@ func (w *world) step() {
 	}
 }
 
-// die lets the node's lease end, and another take over.
+// die ends the node, and another takes over: because the lease has ended, or because it knows of the end.
 func (w *world) die() {
-	w.all("short lease", func(s journal.Store) (any, error) {
-		_, err := s.Renew(w.ctx, w.node, time.Millisecond)
-		return nil, err
-	})
-	<-time.After(4 * time.Millisecond) // by the clocks of all stores
+	dead := w.node
 	w.node += "+"
-	w.all("take over", func(s journal.Store) (any, error) {
-		_, err := s.Register(w.ctx, w.node, time.Hour)
-		_, renewed := s.Renew(w.ctx, w.node, time.Hour)
-		return nil, errors.Join(err, renewed)
-	})
+	if rapid.Bool().Draw(w.T, "known") {
+		w.all("come after", func(s journal.Store) (any, error) {
+			_, err := s.Register(w.ctx, w.node, time.Hour, dead)
+			return nil, err
+		})
+	} else {
+		w.all("short lease", func(s journal.Store) (any, error) {
+			_, err := s.Renew(w.ctx, dead, time.Millisecond)
+			return nil, err
+		})
+		<-time.After(4 * time.Millisecond) // by the clocks of all stores
+		w.all("take over", func(s journal.Store) (any, error) {
+			_, err := s.Register(w.ctx, w.node, time.Hour)
+			_, renewed := s.Renew(w.ctx, w.node, time.Hour)
+			return nil, errors.Join(err, renewed)
+		})
+	}
 	w.heads()
 	for _, saga := range w.sagas { // none may come due between one store's answer and the next one's
 		m := journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"}

@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -13,9 +14,12 @@ var leaseTests = []test{
 	{"an unknown node is fenced", unknownNode},
 	{"a node registers once", registerTwice},
 	{"an expired node is taken over", takenOver},
+	{"a node that is named as dead is taken over before its lease ends", namedDead},
+	{"a node that is named as dead and is not there", namedDeadAndGone},
 	{"an expired node that nobody took over renews", renewsLate},
 	{"a released node's sagas are claimable", released},
 	{"appends race a takeover", appendsRaceTakeover},
+	{"appends race a takeover by a successor", appendsRaceSuccessor},
 	{"another process", anotherProcess},
 	{"nodes", nodes},
 }
@@ -69,7 +73,12 @@ func takenOver(b *bench) {
 	doomed := b.node
 	saga, hash := b.started()
 	b.node = survivor
-	heir := b.fenceOff(doomed)
+	b.takenFrom(doomed, b.fenceOff(doomed), saga, hash)
+}
+
+// takenFrom fails unless heir can go on with the saga, and doomed can do nothing.
+func (b *bench) takenFrom(doomed, heir string, saga uuid.UUID, hash []byte) {
+	b.Helper()
 	if h := b.head(saga); h.Owner != "" || h.WakeAt.IsZero() {
 		b.Errorf("after the takeover: owner %q, wake at %v", h.Owner, h.WakeAt)
 	}
@@ -80,11 +89,51 @@ func takenOver(b *bench) {
 	_, err = b.Claim(b.ctx, doomed, 1)
 	b.wantErr(err, journal.ErrFenced)
 	b.must(b.Release(b.ctx, doomed))
-	diff(b, "claimed", b.claim(heir, 10), []uuid.UUID{saga})
+	b.node = heir
+	if c := b.claimed(saga); c.Claims != 1 {
+		b.Errorf("claimed with %d claims, want 1", c.Claims)
+	}
 	if n := len(b.records(saga)); n != 1 {
 		b.Errorf("%d records, want 1: the fenced node wrote", n)
 	}
 	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1)})
+}
+
+func namedDead(b *bench) {
+	bystander := b.node
+	var left uuid.UUID
+	if !b.exclusive {
+		left, _ = b.started()
+	}
+	doomed := b.register(ttl)
+	b.node = doomed
+	saga, hash := b.started()
+	b.takenFrom(doomed, b.register(ttl, doomed), saga, hash)
+	if b.exclusive {
+		return
+	}
+	if h := b.head(left); h.Owner != bystander {
+		b.Errorf("a saga of a node that was not named: owner %q, want %q", h.Owner, bystander)
+	}
+	infos, err := b.Nodes(b.ctx)
+	b.must(err)
+	if slices.ContainsFunc(infos, func(n journal.NodeInfo) bool { return n.Node == doomed }) {
+		b.Errorf("%s is among the nodes: %+v", doomed, infos)
+	}
+}
+
+func namedDeadAndGone(b *bench) {
+	saga, _ := b.started()
+	b.must(b.Release(b.ctx, b.node))
+	gone := b.node
+	b.node = b.register(ttl, gone, "never-there", gone)
+	if c := b.claimed(saga); c.Claims != 1 {
+		b.Errorf("claimed with %d claims, want 1", c.Claims)
+	}
+	b.node = b.register(ttl, gone)
+	if h := b.head(saga); !b.exclusive && h.Owner == "" {
+		b.Error("a node that took over long ago has lost the saga")
+	}
 }
 
 func renewsLate(b *bench) {
@@ -109,12 +158,18 @@ func released(b *bench) {
 	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{saga})
 }
 
-// appendsRaceTakeover: whatever a doomed node's append was answered, it is
+func appendsRaceTakeover(b *bench) { b.appendsRace(50*time.Millisecond, b.fenceOff) }
+
+func appendsRaceSuccessor(b *bench) {
+	b.appendsRace(ttl, func(doomed string) string { return b.register(ttl, doomed) })
+}
+
+// appendsRace takes a node over while it appends: whatever an append of it was answered, it is
 // wholly there and its saga claimable, or not there at all.
-func appendsRaceTakeover(b *bench) {
+func (b *bench) appendsRace(lease time.Duration, takeOver func(doomed string) (survivor string)) {
 	survivor := b.node
 	for range 5 {
-		doomed := b.register(50 * time.Millisecond)
+		doomed := b.register(lease)
 		var mu sync.Mutex
 		acknowledged := map[uuid.UUID]bool{}
 		var wg sync.WaitGroup
@@ -133,7 +188,7 @@ func appendsRaceTakeover(b *bench) {
 			})
 		}
 		b.node = survivor
-		survivor = b.fenceOff(doomed)
+		survivor = takeOver(doomed)
 		wg.Wait()
 		claimed := map[uuid.UUID]bool{}
 		for _, saga := range b.claim(survivor, 1<<20) {

@@ -15,7 +15,8 @@ var quarantineTests = []test{
 	{"a release does not count", releaseIsNoFault},
 	{"who is given up over and over rests longer, then for good", givenUp},
 	{"who is given up by a node that does not hold it is due at once, at first", givenUpByAStranger},
-	{"who kills its nodes rests longer, then for good", killsNodes},
+	{"who kills its nodes rests longer, then for good", func(b *bench) { b.killsNodes(b.die) }},
+	{"who kills its nodes, whose successors know that they are dead", func(b *bench) { b.killsNodes(b.dieKnown) }},
 	{"one more try for each message", oneMoreTry},
 	{"progress ends it", progressEndsIt},
 	{"suspects come last, one at a time", suspectsLast},
@@ -55,6 +56,9 @@ func (b *bench) die() {
 		b.fenceOff(doomed)
 	}
 }
+
+// dieKnown ends the bench's node; the next one knows that it is dead.
+func (b *bench) dieKnown() { b.node = b.register(ttl, b.node) }
 
 func (b *bench) entries(saga uuid.UUID) []journal.Entry {
 	b.Helper()
@@ -186,7 +190,7 @@ func givenUpByAStranger(b *bench) {
 	b.quarantined(saga, journal.QuarantineAfter)
 }
 
-func killsNodes(b *bench) {
+func (b *bench) killsNodes(die func()) {
 	saga := b.parked(epoch)
 	for claims := 1; claims < journal.QuarantineAfter; claims++ {
 		rest, ok := journal.Respite(claims - 1)
@@ -200,13 +204,13 @@ func killsNodes(b *bench) {
 			b.Fatalf("claimed with %d claims, want %d", c.Claims, claims)
 		}
 		from := b.now()
-		b.die()
+		die()
 		rest, _ = journal.Respite(claims)
 		b.rests(saga, from, rest)
 	}
 	b.post(saga)
 	b.claimed(saga)
-	b.die()
+	die()
 	b.quarantined(saga, journal.QuarantineAfter)
 }
 

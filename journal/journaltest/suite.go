@@ -93,10 +93,10 @@ func newBench(t *testing.T, o Options) *bench {
 	return b
 }
 
-func (b *bench) register(ttl time.Duration) string {
+func (b *bench) register(ttl time.Duration, dead ...string) string {
 	b.Helper()
 	node := "node-" + newID().String()
-	lease, err := b.Store.Register(b.ctx, node, ttl)
+	lease, err := b.Store.Register(b.ctx, node, ttl, dead...)
 	b.must(err)
 	if lease.Node != node || lease.TTL != ttl || lease.Now.IsZero() {
 		b.Fatalf("Register = %+v, want the lease of %s for %v", lease, node, ttl)

@@ -7,11 +7,12 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
 // Register implements journal.Log.
-func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (journal.Lease, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w", err)
@@ -19,6 +20,16 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (j
 	defer unlock()
 	if _, taken := s.nodes[node]; taken {
 		return journal.Lease{}, fmt.Errorf("register: node %s is registered already: register under a fresh id", node)
+	}
+	for _, other := range dead {
+		if _, ok := s.nodes[other]; !ok {
+			continue
+		}
+		if mutant.On("dead-node-keeps-its-sagas") {
+			delete(s.nodes, other)
+			continue
+		}
+		s.takeOver(other)
 	}
 	return s.extend(node, ttl), nil
 }
@@ -36,7 +47,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	lease := s.extend(node, ttl)
 	for other, end := range s.nodes { // in any order: each takeover is the same by itself
 		if end.Before(lease.Now) {
-			s.free(other, func(g *saga, now time.Time) { g.rest(now, journal.Respite) })
+			s.takeOver(other)
 		}
 	}
 	return lease, nil
@@ -90,6 +101,11 @@ func (s *Store) extend(node string, ttl time.Duration) journal.Lease {
 	now := s.clock()
 	s.nodes[node] = milli(now.Add(ttl))
 	return journal.Lease{Node: node, Now: now, TTL: ttl}
+}
+
+// takeOver ends a node that is dead.
+func (s *Store) takeOver(node string) {
+	s.free(node, func(g *saga, now time.Time) { g.rest(now, journal.Respite) })
 }
 
 // free ends a node: its row goes, and each of its sagas is nobody's, to be claimed as wake says.

@@ -23,13 +23,21 @@ func fence(node string) stmt {
 }
 
 // Register implements journal.Log.
-func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (journal.Lease, error) {
 	var now int64
-	err := s.transact(ctx, []stmt{{
-		query: sql(`INSERT INTO nodes (id, expires_at) VALUES ($1, {now} + $2) RETURNING expires_at - $2`),
-		args:  []any{node, ttl.Milliseconds()},
-		scan:  func(r pgx.Row) error { return r.Scan(&now) },
-	}})
+	freed := false
+	err := s.tx(ctx, func(t pgx.Tx) (err error) {
+		// The dead come first, as they may have to be waited for, and the lease begins behind that.
+		if len(dead) > 0 {
+			if freed, err = end(ctx, t, `id = ANY($1)`, dead); err != nil {
+				return err
+			}
+		}
+		return t.QueryRow(ctx, sql(`INSERT INTO nodes (id, expires_at) VALUES ($1, {now} + $2) RETURNING expires_at - $2`), node, ttl.Milliseconds()).Scan(&now)
+	})
+	if freed && err == nil {
+		s.hint()
+	}
 	if code(err) == codeUniqueViolation {
 		err = fmt.Errorf("node %s is registered already: register under a fresh id", node)
 	}
@@ -66,30 +74,34 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	return lease, nil
 }
 
-// takeOver deletes the nodes whose lease has ended and frees their sagas. A node that is just
-// appending is left for the next time, rather than waited for with our own lease running. The sagas are looked
-// for by a statement of their own, after the delete: an append that the delete did not have to wait
-// for any more may have made some that an earlier snapshot does not show.
+// takeOver ends the nodes whose lease has ended. A node that is just appending is left for the
+// next time, rather than waited for with our own lease running.
 func (s *Store) takeOver(ctx context.Context) error {
 	freed := false
-	err := s.tx(ctx, func(t pgx.Tx) error {
-		rows, err := t.Query(ctx, sql(`DELETE FROM nodes WHERE id IN
-			(SELECT id FROM nodes WHERE expires_at < {now} ORDER BY id FOR UPDATE SKIP LOCKED) RETURNING id`))
-		if err != nil {
-			return err
-		}
-		dead, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil || len(dead) == 0 {
-			return err
-		}
-		freed = true
-		failpoint.Hit("takeover.fenced")
-		return free(ctx, t, dead)
+	err := s.tx(ctx, func(t pgx.Tx) (err error) {
+		freed, err = end(ctx, t, sql(`id IN (SELECT id FROM nodes WHERE expires_at < {now} ORDER BY id FOR UPDATE SKIP LOCKED)`))
+		return err
 	})
 	if freed && err == nil {
 		s.hint()
 	}
 	return err
+}
+
+// end deletes the nodes that a condition selects and frees their sagas, and says whether there were
+// any. The sagas are looked for by a statement of their own, after the delete: an append that the
+// delete had to wait for, or came just behind, may have made some that an earlier snapshot does not show.
+func end(ctx context.Context, t pgx.Tx, where string, args ...any) (freed bool, err error) {
+	rows, err := t.Query(ctx, `DELETE FROM nodes WHERE `+where+` RETURNING id`, args...)
+	if err != nil {
+		return false, err
+	}
+	dead, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(dead) == 0 {
+		return false, err
+	}
+	failpoint.Hit("takeover.fenced")
+	return true, free(ctx, t, dead)
 }
 
 // Release implements journal.Log.

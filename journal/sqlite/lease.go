@@ -15,8 +15,8 @@ import (
 
 // Register implements journal.Log. It takes the file's lock, which proves that
 // every earlier owner is dead or of this process and done for, so it takes over all sagas
-// at once and fences every earlier node. ErrInUse.
-func (s *Store) Register(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+// at once and fences every earlier node: the dead need not be named. ErrInUse.
+func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, _ ...string) (journal.Lease, error) {
 	if err := s.takeLock(); err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w", err)
 	}

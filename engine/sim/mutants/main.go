@@ -23,7 +23,7 @@ import (
 // names are the bugs, by what they do.
 var names = []string{
 	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored", "part-is-whole",
-	"no-fence", "claimed-again-ignored", "strangers-stay", "lease-outlived", "node-clock",
+	"no-fence", "dead-node-keeps-its-sagas", "claimed-again-ignored", "strangers-stay", "lease-outlived", "node-clock",
 	"timers-only-in-memory", "alarms-forgotten", "timers-fire-early", "mail-thrown-away",
 	"key-per-attempt", "undo-under-the-forward-key", "key-window-ignored",
 	"doubt-is-failure", "doubt-is-not-sticky", "skip-steps-in-doubt", "ask-sends-again", "verify-without-margin", "absent-is-found", "no-answer-settles",

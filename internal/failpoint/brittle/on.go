@@ -34,8 +34,8 @@ func around(name string, f func() error) error {
 }
 
 // Register implements journal.Log.
-func (s store) Register(ctx context.Context, node string, ttl time.Duration) (l journal.Lease, err error) {
-	err = around("register", func() (err error) { l, err = s.Store.Register(ctx, node, ttl); return err })
+func (s store) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (l journal.Lease, err error) {
+	err = around("register", func() (err error) { l, err = s.Store.Register(ctx, node, ttl, dead...); return err })
 	return l, err
 }
 

@@ -1,0 +1,12 @@
+package statedir
+
+import "syscall"
+
+// boot names this boot of the machine.
+func boot() string {
+	id, err := syscall.Sysctl("kern.bootsessionuuid")
+	if err != nil {
+		return ""
+	}
+	return id
+}
