@@ -31,6 +31,7 @@ type (
 		Def     *saga.Definition
 		Records []journal.Record
 		Err     error
+		At      time.Time // as Answered's, for what the mail brings
 	}
 	// Answered brings the answer to a request that Perform asked for.
 	Answered struct {
@@ -39,11 +40,13 @@ type (
 		Way     journal.Way
 		Attempt int
 		Answer  saga.Answer
+		At      time.Time // when it came, at the latest (Lease.Latest): what is to follow after a while waits from then on; zero: now
 	}
 	// Mailed brings messages for a saga of this node, in order. Bringing one twice does no harm.
 	Mailed struct {
 		ID   uuid.UUID
 		Mail []journal.Mail
+		At   time.Time // as Answered's
 	}
 	// Committed answers the Commit of that number: with a result for each append, or
 	// with an error for all.

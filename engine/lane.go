@@ -76,7 +76,7 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 		l.answer(ev)
 	case Mailed:
 		if r := l.runs[ev.ID]; r != nil {
-			l.guard(r, func() error { return l.fold(r, ev.Mail) })
+			l.guard(r, func() error { return l.fold(r, ev.Mail, ev.At) })
 		}
 	case Committed:
 		if ev.Number == l.number && len(l.flight) > 0 {
@@ -170,7 +170,7 @@ func (l *Lane) load(ev Loaded) {
 			if mutant.On("lost-attempts-forgotten") {
 				break
 			}
-			if err := l.settle(r, a.Path, a.Way, a.Number, saga.Lost()); err != nil {
+			if err := l.settle(r, a.Path, a.Way, a.Number, saga.Lost(), l.now); err != nil {
 				return err
 			}
 		}
@@ -181,7 +181,7 @@ func (l *Lane) load(ev Loaded) {
 			r.open++
 			l.perform(r, s)
 		}
-		return l.fold(r, ev.Claimed.Mail)
+		return l.fold(r, ev.Claimed.Mail, ev.At)
 	})
 }
 
@@ -201,7 +201,7 @@ func (l *Lane) answer(ev Answered) {
 		return
 	}
 	l.guard(r, func() error {
-		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer)
+		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
 		switch {
 		case errors.Is(err, saga.ErrStale) && !ours:
 			return nil
@@ -214,9 +214,13 @@ func (l *Lane) answer(ev Answered) {
 	})
 }
 
-// settle records an attempt's answer.
-func (l *Lane) settle(r *run, path string, way journal.Way, attempt int, a saga.Answer) error {
-	rec, err := r.m.Settle(path, way, attempt, a, l.now, l.cfg.Chance())
+// settle records an attempt's answer. at is when it came, at the latest.
+func (l *Lane) settle(r *run, path string, way journal.Way, attempt int, a saga.Answer, at time.Time) error {
+	if at.Before(l.now) {
+		at = l.now
+	}
+	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond) // what waits from then on does not begin early
+	rec, err := r.m.Settle(path, way, attempt, a, at, l.cfg.Chance())
 	if err != nil {
 		return err
 	}
@@ -224,7 +228,7 @@ func (l *Lane) settle(r *run, path string, way journal.Way, attempt int, a saga.
 }
 
 // fold takes messages into the journal, then goes on.
-func (l *Lane) fold(r *run, mail []journal.Mail) error {
+func (l *Lane) fold(r *run, mail []journal.Mail, at time.Time) error {
 	if r.parking() {
 		return nil // whoever claims it next gets them
 	}
@@ -247,7 +251,7 @@ func (l *Lane) fold(r *run, mail []journal.Mail) error {
 			if c.Attempt == 0 { // of another saga
 				c.Attempt = r.m.OpenAttempt(c.Path, c.Way, c.Task.Saga)
 			}
-			switch err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer()); {
+			switch err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer(), at); {
 			case err == nil && c.Task.Fate == string(journal.TaskExpired):
 				l.workerSilent(r, c.Path)
 			case err != nil && !errors.Is(err, saga.ErrStale):

@@ -430,3 +430,29 @@ func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 		}
 	}
 }
+
+// What is to wait after an answer waits from the latest time at which that may have come, not from what the node takes for now.
+func TestRetryAfterIsKept(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"GET http://w/a\", retry: 3}\n")
+	b.lease("n1")
+	b.start()
+	b.handle(b.append())
+	p := take[engine.Perform](b)[0]
+	came := b.now.Add(300*time.Millisecond + 1) // the node's idea of the store's clock is behind
+	b.handle(engine.Answered{ID: p.ID, Path: "a", Way: journal.Do, Attempt: 1, At: came, Answer: saga.Answer{Sent: true, Status: 429, RetryAfter: 500 * time.Millisecond}})
+	b.handle(b.append())
+	for _, tt := range []struct {
+		after time.Duration
+		sends int
+	}{{500 * time.Millisecond, 0}, {800 * time.Millisecond, 0}, {801 * time.Millisecond, 1}} {
+		b.now = came.Add(-300*time.Millisecond - 1).Add(tt.after)
+		b.handle(engine.Tick{})
+		if cs := take[engine.Commit](b); len(cs) > 0 {
+			res, err := b.store.Append(t.Context(), cs[0].Node, cs[0].Batch)
+			b.handle(engine.Committed{Number: cs[0].Number, Results: res, Err: err})
+		}
+		if got := len(take[engine.Perform](b)); got != tt.sends {
+			t.Errorf("%v after the answer, by the node's clock: %d requests, want %d", tt.after, got, tt.sends)
+		}
+	}
+}

@@ -18,6 +18,8 @@ type Lease struct {
 	known  bool      // whether the store's clock has been seen
 	origin time.Time // local time of …
 	store  time.Time // … this store time
+	asked  time.Time // local time at which the store's clock was not later than …
+	latest time.Time // … this store time
 }
 
 // Renewed takes in a lease that was asked for and arrived at these local times.
@@ -33,6 +35,7 @@ func (l *Lease) Renewed(got journal.Lease, asked, arrived time.Time) {
 	if !l.known || got.Now.After(reckoned) || reckoned.Sub(got.Now) > arrived.Sub(asked) {
 		l.known, l.origin, l.store = true, arrived, got.Now
 	}
+	l.asked, l.latest = asked, got.Now.Add(time.Millisecond) // stores leave out what is less
 }
 
 // End forgets the lease; what is known of the clock stays.
@@ -60,6 +63,15 @@ func (l *Lease) Now(local time.Time) time.Time {
 		return local.UTC()
 	}
 	return l.store.Add(local.Sub(l.origin))
+}
+
+// Latest is the latest that the store's clock may show, which is never before Now. A wait begins at Latest and ends by
+// Now: then it is never shorter than it is to be, although Now jumps forward at a renewal that was quicker than the one before.
+func (l *Lease) Latest(local time.Time) time.Time {
+	if !l.known || mutant.On("node-clock") {
+		return l.Now(local)
+	}
+	return l.latest.Add(local.Sub(l.asked))
 }
 
 // lease is a Lease by this process's monotonic clock, for several goroutines.
@@ -102,4 +114,10 @@ func (l *lease) now() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.l.Now(time.Now())
+}
+
+func (l *lease) latest() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.l.Latest(time.Now())
 }

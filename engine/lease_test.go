@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"recourse/journal"
 )
 
@@ -54,4 +56,37 @@ func TestLeaseEnds(t *testing.T) {
 	if l.Valid(asked) || l.Node() != "" {
 		t.Error("valid after its end")
 	}
+}
+
+// A wait that begins at Latest and ends by Now is never shorter than it is to be by the store's clock, whatever the renewals took.
+func TestLeaseWaitsAreNeverShort(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const delay = time.Second
+		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		off := time.Duration(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "the node's clock is off by"))
+		var l Lease
+		store, begun, due := start, time.Time{}, time.Time{}
+		for range 20 {
+			there := time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "there"))
+			back := time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "back"))
+			got := journal.Lease{Node: "n", Now: store.Add(there), TTL: time.Minute}
+			l.Renewed(got, store.Add(off), store.Add(off+there+back))
+			store = store.Add(there + back)
+			for range rapid.IntRange(0, 3).Draw(t, "looks") {
+				store = store.Add(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "later")))
+				now, latest := l.Now(store.Add(off)), l.Latest(store.Add(off))
+				if now.After(store) || latest.Before(store) {
+					t.Fatalf("the store's clock shows %v, and is said to be between %v and %v", store, now, latest)
+				}
+				if due.IsZero() {
+					begun, due = store, latest.Add(delay)
+				} else if !now.Before(due) {
+					if waited := store.Sub(begun); waited < delay {
+						t.Fatalf("waited %v instead of %v", waited, delay)
+					}
+					due = time.Time{}
+				}
+			}
+		}
+	})
 }

@@ -205,7 +205,7 @@ func (l *laneLoop) perform(p Perform) {
 		answer = l.call(p)
 	}
 	select {
-	case l.events <- Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: answer}:
+	case l.events <- Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: answer, At: e.lease.latest()}:
 	case <-l.quit:
 	}
 }

@@ -57,7 +57,7 @@ func (e *Engine) deliver() {
 		bySaga[m.Saga] = append(bySaga[m.Saga], m)
 	}
 	for _, id := range order {
-		e.laneOf(id).events <- Mailed{ID: id, Mail: bySaga[id]}
+		e.laneOf(id).events <- Mailed{ID: id, Mail: bySaga[id], At: e.lease.latest()}
 	}
 }
 
@@ -125,6 +125,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
 	defer e.loading.end(ev.Claimed.Saga)
 	failpoint.Hit("load.after")
+	ev.At = e.lease.latest()
 	select {
 	case e.laneOf(ev.Claimed.Saga).events <- ev:
 	case <-quit:

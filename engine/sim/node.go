@@ -324,7 +324,7 @@ func (n *node) perform(p engine.Perform) {
 	}
 	answered := func(a saga.Answer) {
 		n.later(0, func() {
-			n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a})
+			n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a, At: n.lease.Latest(n.local())})
 		})
 	}
 	local := n.local()
@@ -400,7 +400,7 @@ func (n *node) scan() {
 		panic(err)
 	}
 	for _, m := range mail {
-		n.later(n.s.between(0, time.Millisecond), func() { n.tell(m.Saga, engine.Mailed{ID: m.Saga, Mail: []journal.Mail{m}}) })
+		n.later(n.s.between(0, time.Millisecond), func() { n.tell(m.Saga, engine.Mailed{ID: m.Saga, Mail: []journal.Mail{m}, At: n.lease.Latest(n.local())}) })
 	}
 	if n.leaves {
 		return
@@ -438,7 +438,7 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 		n.loads[c.Saga]--
 		return
 	}
-	ev := engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition]}
+	ev := engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition], At: n.lease.Latest(n.local())}
 	if n.s.fault(LoadFailed, n.name) {
 		if try < loadTries {
 			n.later(min(50*time.Millisecond<<try, 2*time.Second), func() { n.load(node, c, try+1) })
