@@ -434,17 +434,18 @@ func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 // What is to wait after an answer waits from the latest time at which that may have come, not from what the node takes for now.
 func TestRetryAfterIsKept(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"GET http://w/a\", retry: 3}\n")
+	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Hour, MaxBatch: 8, MaxRecords: 16, Chance: func() uint64 { return 0 }})
 	b.lease("n1")
 	b.start()
 	b.handle(b.append())
 	p := take[engine.Perform](b)[0]
 	came := b.now.Add(300*time.Millisecond + 1) // the node's idea of the store's clock is behind
-	b.handle(engine.Answered{ID: p.ID, Path: "a", Way: journal.Do, Attempt: 1, At: came, Answer: saga.Answer{Sent: true, Status: 429, RetryAfter: 500 * time.Millisecond}})
+	b.handle(engine.Answered{ID: p.ID, Path: "a", Way: journal.Do, Attempt: 1, At: came, Answer: saga.Answer{Sent: true, Status: 429, RetryAfter: 20 * time.Second}})
 	b.handle(b.append())
 	for _, tt := range []struct {
 		after time.Duration
 		sends int
-	}{{500 * time.Millisecond, 0}, {800 * time.Millisecond, 0}, {801 * time.Millisecond, 1}} {
+	}{{20 * time.Second, 0}, {20300 * time.Millisecond, 0}, {20301 * time.Millisecond, 1}} {
 		b.now = came.Add(-300*time.Millisecond - 1).Add(tt.after)
 		b.handle(engine.Tick{})
 		if cs := take[engine.Commit](b); len(cs) > 0 {

@@ -400,7 +400,9 @@ func (n *node) scan() {
 		panic(err)
 	}
 	for _, m := range mail {
-		n.later(n.s.between(0, time.Millisecond), func() { n.tell(m.Saga, engine.Mailed{ID: m.Saga, Mail: []journal.Mail{m}, At: n.lease.Latest(n.local())}) })
+		n.later(n.s.between(0, time.Millisecond), func() {
+			n.tell(m.Saga, engine.Mailed{ID: m.Saga, Mail: []journal.Mail{m}, At: n.lease.Latest(n.local())})
+		})
 	}
 	if n.leaves {
 		return
