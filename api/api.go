@@ -92,6 +92,7 @@ type Config struct {
 	Version     string                 // of the program, for the index; "" is left out
 	Done        <-chan struct{}        // closed when the server stops: streams and waits end. nil: never
 	Limits      Limits
+	Rates       Rates // of requests, for each principal; zero: no bound
 }
 
 // Limits bound what one request may take. Zero fields take the defaults beside them.
@@ -145,6 +146,7 @@ type server struct {
 	polls   polls
 	scraped scrapers
 	lock    keyLock
+	buckets buckets
 	schema  []byte // of definitions, for editors
 	spent   recentCosts
 
@@ -172,6 +174,7 @@ func newServer(cfg Config) *echo.Echo {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.buckets.rates = cfg.Rates
 	s.lock.closed.Store(cfg.RequireKeys && !cfg.NoAuth)
 	s.metrics = newMetrics(cfg)
 	s.triggers = trigger.New(trigger.Config{Store: cfg.Store, Catalog: cfg.Catalog, Engine: cfg.Engine, Vars: cfg.Vars, Log: s.log})

@@ -22,6 +22,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
+	"recourse/internal/intake"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -197,6 +198,10 @@ func (s *server) authorize(k *call) error {
 	}
 	who, err := s.identify(k)
 	if err != nil {
+		return err
+	}
+	intake.Known(k.Request().Context())
+	if err := s.limited(who); err != nil {
 		return err
 	}
 	if op != opKnown && who.binding.Narrows() && !slices.Contains(who.may(), op) {

@@ -16,6 +16,7 @@ type entry struct {
 var codes = map[code]entry{
 	"invalid_json":           {http.StatusBadRequest, "The body is not strict JSON"},
 	"invalid_request":        {http.StatusBadRequest, "The request is not one that this route takes"},
+	"rate_limited":           {http.StatusTooManyRequests, "Too many requests"},
 	"key_required":           {http.StatusUnauthorized, "An API key is required"},
 	"key_invalid":            {http.StatusUnauthorized, "The API key is not valid"},
 	"forbidden":              {http.StatusForbidden, "The API key's role does not allow this"},

@@ -20,16 +20,18 @@ type metrics struct {
 	handler  http.Handler
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	limited  *prometheus.CounterVec
 }
 
 func newMetrics(cfg Config) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_http_requests_total", Help: "Requests answered."}, []string{"method", "route", "status"}),
+		limited:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_http_rate_limited_total", Help: "Requests refused because their principal makes too many, by its role."}, []string{"role"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "recourse_http_request_seconds", Help: "Time until a request was answered.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"method", "route"}),
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.requests, m.seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	registry.MustRegister(m.requests, m.seconds, m.limited, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&storeCollector{store: cfg.Store, now: cfg.Engine.Now})
 	if cfg.EngineStats != nil {
 		registry.MustRegister(&engineCollector{stats: cfg.EngineStats})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -43,9 +44,22 @@ func showSignIn(v *visit) error {
 	return v.render("sign-in", "Sign in", signInView{To: local(v.r.URL.Query().Get("to")), Need: err != nil})
 }
 
+// A form with a key, and an address to go on to, is at most so large, and comes within so long.
+const (
+	signInBody = 16 << 10
+	signInTime = 10 * time.Second
+)
+
 // signIn serves POST /sign-in.
 func signIn(v *visit) error {
 	v.still = true
+	// Whoever sends this is not known yet: they get little room, and little time.
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, signInBody)
+	_ = http.NewResponseController(v.w).SetReadDeadline(time.Now().Add(signInTime))
+	if err := v.r.ParseForm(); err != nil {
+		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "it is larger than a key, or did not come to its end: go back, and paste the key again"}
+	}
+	_ = http.NewResponseController(v.w).SetReadDeadline(time.Time{})
 	key, to := strings.TrimSpace(v.r.PostFormValue("key")), local(v.r.PostFormValue("to"))
 	c := *v.api
 	c.key = key

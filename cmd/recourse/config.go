@@ -27,7 +27,7 @@ type configFile struct {
 var errConfig = errors.New("config file")
 
 // sections are what the file may hold beside flags.
-var sections = []string{"llm", "secret-hosts", "sinks"}
+var sections = []string{"limits", "llm", "secret-hosts", "sinks"}
 
 // Validate implements kong.Resolver.
 func (*configFile) Validate(*kong.Application) error { return nil }

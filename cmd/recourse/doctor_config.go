@@ -60,6 +60,9 @@ func (d *doctor) secretHosts(src *secrets.Source) {
 	if d.app.config.wrong != nil {
 		return // it has been said
 	}
+	if _, err := readLimits(d.cmd.Config); err != nil {
+		d.failed("config", err)
+	}
 	_, unknown, err := readSecretHosts(d.cmd.Config, src)
 	switch {
 	case err != nil:

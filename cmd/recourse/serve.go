@@ -21,6 +21,7 @@ import (
 
 	"recourse/api"
 	"recourse/api/ui"
+	"recourse/internal/intake"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
 	"recourse/internal/statedir"
@@ -148,6 +149,10 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return exit(exitUsage, err)
 	}
+	limits, err := readLimits(c.Config)
+	if err != nil {
+		return exit(exitUsage, err)
+	}
 	if len(unknown) > 0 {
 		log.Warn("secret-hosts names secrets that are not there", "names", unknown)
 	}
@@ -188,7 +193,7 @@ func (c *serveCmd) Run(a *app) error {
 	if n.notices != nil {
 		n.notices.URL = page
 	}
-	return c.serve(ctx, a, n, vars, keys, log)
+	return c.serve(ctx, a, n, vars, keys, limits, log)
 }
 
 // stateDir takes the directory that the node leaves to its successor; nil without one. Nothing gives
@@ -261,7 +266,7 @@ func (c *serveCmd) access(ctx context.Context, store journal.Store) (access, err
 	return access{required: true, says: "Every request needs an API key: the page asks for it, the command line reads RECOURSE_API_KEY. On a loopback address --no-auth does without."}, nil
 }
 
-func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]json.RawMessage, keys access, log *slog.Logger) error {
+func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]json.RawMessage, keys access, limits requestLimits, log *slog.Logger) error {
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return exit(exitUsage, fmt.Errorf("cannot listen on %s, choose another address with --listen: %w", c.Listen, errors.Unwrap(err)))
@@ -276,7 +281,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	}
 	rest := api.New(api.Config{Store: n.store, Catalog: n.catalog, Engine: n.engine, Vars: vars, Log: log, RequireKeys: keys.required, NoAuth: c.NoAuth,
 		EngineStats: func() api.EngineStats { return api.EngineStats(n.engine.Stats()) }, OutboxStats: n.outboxStats,
-		Collectors: []prometheus.Collector{n.metrics}, Version: version(), Done: ctx.Done()})
+		Collectors: []prometheus.Collector{n.metrics}, Version: version(), Done: ctx.Done(), Rates: limits.rates})
 	server := &http.Server{
 		Handler:           ui.New(ui.Config{API: rest, Definitions: n.catalog, TraceURL: string(c.TraceURL), Version: version(), Log: log, Done: ctx.Done()}),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -284,6 +289,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	intake.New(limits.intake).Guard(server)
 	if c.DebugListen != "" {
 		l, err := net.Listen("tcp", c.DebugListen)
 		if err != nil {

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -98,6 +103,58 @@ func TestServeOnLoopback(t *testing.T) {
 	if r := run(t, nil, "serve", "--database", db, "--listen", "0.0.0.0:0", "--no-auth"); r.code != exitUsage || !strings.Contains(r.errOut, "--no-auth is for loopback") {
 		t.Errorf("open to all: exit %d: %s", r.code, r.errOut)
 	}
+}
+
+// Nobody without a key holds a connection, or memory, by a body that does not come, or by one without end.
+func TestServeBoundsBodies(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "a.db")
+	secret := keyIn(t, db)
+	s := serve(t, nil, "--database", db, "--config", file(t, "c.yaml", "limits: {body-time: 1s, unknown-connections: 50}\n"))
+	half := func(path, length, more, body string) (int, error) {
+		t.Helper()
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		go io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"+more+"Content-Length: "+length+"\r\n\r\n"+body)
+		r := bufio.NewReader(c)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return 0, err
+		}
+		if _, err = io.Copy(io.Discard, r); errors.Is(err, syscall.ECONNRESET) { // what was sent is not read
+			err = nil
+		}
+		return resp.StatusCode, err // nil: the server has closed the connection
+	}
+	for _, tt := range []struct {
+		path, length, more, body string
+		status                   int
+	}{
+		{"/v1/sagas", "1000", "", "{", 401},                                                      // not read at all
+		{"/sign-in", "10000000", "", "key=" + strings.Repeat("x", 100_000), 400},                 // too long
+		{"/v1/sagas", "1000", "Authorization: Bearer " + secret + "\r\n", `{"definition":`, 400}, // half of it, in the time for it
+	} {
+		if status, err := half(tt.path, tt.length, tt.more, tt.body); status != tt.status || err != nil {
+			t.Errorf("%s of %s bytes: %d, %v; want %d and the connection's end", tt.path, tt.length, status, err, tt.status)
+		}
+	}
+	// More connections than there may be, each with half a head; whoever has a key comes through.
+	for range 60 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "POST /v1/sagas HTTP/1.1\r\nHos"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
 }
 
 // keyIn makes a key of the role admin.

@@ -45,7 +45,7 @@ var may = map[string][]string{
 
 	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant"},
 	"engine/sim": {"*"},
-	"api":        {"internal/costs/tally", "internal/failpoint", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
+	"api":        {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
 	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A principal has one bucket however many keys it has, others have theirs; what is refused says when to come again, and does nothing.
+func TestRates(t *testing.T) {
+	x := newFixture(t, func(c *Config) {
+		c.RequireKeys = true
+		c.Rates = Rates{Each: Rate{PerSecond: 0.001, Burst: 3}, Names: map[string]Rate{"key of admin": {}, "key of viewer": {PerSecond: 0.01}}}
+	})
+	with := func(role string) header {
+		_, secret := addKey(x, role, time.Time{})
+		return header{"Authorization", "Bearer " + secret}
+	}
+	admin, one, two, operator, viewer := with("admin"), with("client"), with("client"), with("operator"), with("viewer")
+	x.do("GET", "/v1/sagas", "", one).want(200)
+	x.do("GET", "/v1/sagas", "", two).want(200)
+	x.do("GET", "/v1/whoami", "", one).want(200)
+	for _, key := range []header{one, two} {
+		a := x.do("POST", "/v1/sagas", `{"definition": "none"}`, key)
+		a.problem(429, "rate_limited")
+		if s, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || s < 900 || s > 1000 {
+			t.Errorf("Retry-After %q", a.Header.Get("Retry-After"))
+		}
+	}
+	x.do("GET", "/v1/sagas", "", operator).want(200)
+	x.do("GET", "/v1/sagas", "", viewer).want(200)
+	x.do("GET", "/v1/sagas", "", viewer).problem(429, "rate_limited")
+	x.do("GET", "/healthz", "").want(200)
+	for range 20 {
+		x.do("GET", "/v1/sagas", "", admin).want(200)
+	}
+	if m := x.do("GET", "/metrics", "", admin).want(200); !strings.Contains(string(m.Body), `recourse_http_rate_limited_total{role="client"} 2`) {
+		t.Error("the metric does not count them")
+	}
+	// A token that comes back is one request, and what was refused has taken none.
+	b := buckets{rates: Rates{Each: Rate{PerSecond: 1}}}
+	now := time.Unix(0, 0)
+	got := []time.Duration{b.wait("a", now), b.wait("a", now), b.wait("a", now), b.wait("a", now.Add(time.Second)), b.wait("a", now.Add(1500*time.Millisecond))}
+	want := []time.Duration{0, time.Second, time.Second, 0, 500 * time.Millisecond}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("waits %v, want %v", got, want)
+			break
+		}
+	}
+}

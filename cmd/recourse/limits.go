@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"recourse/api"
+	"recourse/internal/intake"
+)
+
+// requestLimits are what the config file's `limits` says of requests to the server.
+type requestLimits struct {
+	intake intake.Config
+	rates  api.Rates
+}
+
+// limitsFile is `limits` as it is written.
+type limitsFile struct {
+	BodyTime string              `json:"body-time"`
+	Unknown  int                 `json:"unknown-connections"`
+	Requests rateFile            `json:"requests"`
+	Keys     map[string]rateFile `json:"keys"`
+}
+
+// rateFile is a token bucket.
+type rateFile struct {
+	PerSecond float64 `json:"per-second"`
+	Burst     int     `json:"burst"`
+}
+
+// readLimits reads the config file's `limits`; zero without any.
+func readLimits(path string) (requestLimits, error) {
+	raw, err := section(path, "limits")
+	if err != nil || raw == nil {
+		return requestLimits{}, err
+	}
+	bad := func(format string, args ...any) (requestLimits, error) {
+		return requestLimits{}, fmt.Errorf("%w %s: limits: %s; write such as {body-time: 10s, unknown-connections: 1000, requests: {per-second: 50, burst: 100}, keys: {crm: {per-second: 5}}}",
+			errConfig, path, fmt.Sprintf(format, args...))
+	}
+	var f limitsFile
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return bad("%v", err)
+	}
+	l := requestLimits{intake: intake.Config{Unknown: f.Unknown}, rates: api.Rates{Names: make(map[string]api.Rate)}}
+	if f.BodyTime != "" {
+		if l.intake.Read, err = time.ParseDuration(f.BodyTime); err != nil || l.intake.Read < time.Second {
+			return bad("body-time is at least 1s")
+		}
+	}
+	if f.Unknown < 0 {
+		return bad("unknown-connections is at least 1")
+	}
+	if l.rates.Each, err = f.Requests.rate(); err != nil {
+		return bad("requests: %v", err)
+	}
+	for name, r := range f.Keys { // any order
+		if l.rates.Names[name], err = r.rate(); err != nil {
+			return bad("keys: %s: %v", name, err)
+		}
+	}
+	return l, nil
+}
+
+func (r rateFile) rate() (api.Rate, error) {
+	if r.PerSecond < 0 || r.Burst < 0 || r.Burst > 0 && r.PerSecond == 0 {
+		return api.Rate{}, fmt.Errorf("per-second is more than 0, or there is no bound, and burst at least 1")
+	}
+	return api.Rate(r), nil
+}

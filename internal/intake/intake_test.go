@@ -1,0 +1,140 @@
+package intake
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// start serves h behind bounds and gives the address.
+func start(t *testing.T, cfg Config, h http.HandlerFunc) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: h}
+	New(cfg).Guard(s)
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return l.Addr().String()
+}
+
+// send opens a connection and sends text over it. What is read of it fails after a while.
+func send(t *testing.T, at, text string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	c, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	return c, bufio.NewReader(c)
+}
+
+func read(t *testing.T, r *bufio.Reader) (status int, text string) {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+const half = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhalf"
+
+// A body that does not come is given up; a handler that has read its body takes as long as it likes, and the connection is used again.
+func TestBodiesComeInTime(t *testing.T) {
+	go1 := make(chan struct{})
+	at := start(t, Config{Read: 30 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusRequestTimeout)
+			return
+		}
+		select { // a long poll, longer than the body's time
+		case <-go1:
+		case <-r.Context().Done():
+			return
+		}
+		fmt.Fprintf(w, "%s", b)
+	})
+	_, r := send(t, at, half)
+	if status, _ := read(t, r); status != http.StatusRequestTimeout {
+		t.Errorf("half a body: %d", status)
+	}
+	if _, err := r.ReadByte(); err != io.EOF {
+		t.Errorf("the connection of half a body: %v", err)
+	}
+	c, r := send(t, at, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+	time.AfterFunc(100*time.Millisecond, func() { close(go1) }) // past the body's time
+	if status, text := read(t, r); status != 200 || text != "body" {
+		t.Errorf("%d %q", status, text)
+	}
+	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ntwo\r\n0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := read(t, r); status != 200 || text != "two" {
+		t.Errorf("%d %q", status, text)
+	}
+}
+
+// A request that is refused for its headers is answered at once, though its body has not come and has time.
+func TestRefusedBeforeTheBody(t *testing.T) {
+	at := start(t, Config{Read: time.Hour}, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	_, r := send(t, at, half)
+	if status, _ := read(t, r); status != http.StatusUnauthorized {
+		t.Errorf("status %d", status)
+	}
+	if _, err := r.ReadByte(); err != io.EOF {
+		t.Errorf("the connection: %v", err)
+	}
+}
+
+// Of too many connections that nobody is known on the oldest is closed; those of whom it is known stay.
+func TestUnknownConnections(t *testing.T) {
+	at := start(t, Config{Unknown: 3}, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			Known(r.Context())
+		}
+	})
+	known, kr := send(t, at, "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: yes\r\n\r\n")
+	read(t, kr)
+	_, oldest := send(t, at, "GET / HTTP/1.1\r\nHo")
+	for range 3 {
+		_, r := send(t, at, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		read(t, r)
+	}
+	if _, err := oldest.ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("the oldest unknown connection: %v", err)
+	}
+	if _, err := io.WriteString(known, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := read(t, kr); status != 200 {
+		t.Errorf("the known connection: %d", status)
+	}
+}
+
+func TestPatience(t *testing.T) {
+	in := New(Config{})
+	for length, want := range map[int64]time.Duration{1: 10*time.Second + 15258*time.Nanosecond, 1 << 20: 26 * time.Second, -1: 266 * time.Second, 1 << 40: 266 * time.Second} {
+		if got := in.patience(length); got != want {
+			t.Errorf("%d bytes: %v, want %v", length, got, want)
+		}
+	}
+}
