@@ -510,7 +510,12 @@ func (m *Machine) giveUp(n *node) {
 		n.query.request = nil
 		return
 	}
-	n.do.state = failed
+	switch n.do.state {
+	case sleeping, woken, awaiting, expired: // it only waited: nothing has failed, and nothing has happened
+		n.do.state = skipped
+	default:
+		n.do.state = failed
+	}
 	n.do.request, n.query.request = nil, nil
 }
 

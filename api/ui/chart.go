@@ -26,6 +26,7 @@ type lane struct {
 	bars    []bar
 	records []*journal.Record
 	calm    bool // all went well, and it is over
+	final   bool // its first record comes after undoing began
 	folded  int  // a lane that stands for so many others, of which nothing is drawn
 }
 
@@ -107,6 +108,8 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 		way  journal.Way
 	}
 	lanes := map[side]*lane{}
+	var given time.Time // when the saga gave up what it still waited for
+	back := false       // undoing has begun
 	node := records[0].Node
 	for i := range records {
 		r := &records[i]
@@ -115,13 +118,21 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 			c.moments = append(c.moments, moment{r.At, "taken over", true})
 		}
 		c.moment(*r)
+		switch {
+		case r.Kind == journal.Cancelled && given.IsZero():
+			given = r.At
+		case r.Kind == journal.Compensating:
+			if back = true; given.IsZero() {
+				given = r.At
+			}
+		}
 		base, _ := saga.SplitQuery(r.Path)
 		if r.Path == "" || strings.HasSuffix(base, "]") { // the saga, or an iteration as a whole
 			continue
 		}
 		l := lanes[side{base, r.Way}]
 		if l == nil {
-			l = &lane{path: base, way: r.Way, depth: in.depth[saga.StepID(base)], calm: true}
+			l = &lane{path: base, way: r.Way, depth: in.depth[saga.StepID(base)], calm: true, final: back}
 			lanes[side{base, r.Way}] = l
 			if r.Way == journal.Undo {
 				c.undo = append(c.undo, l)
@@ -140,8 +151,24 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 	c.do, c.undo = fold(c.do, maxLanes), fold(c.undo, maxLanes/2)
 	for _, l := range append(slices.Clone(c.do), c.undo...) {
 		c.bars(l)
+		if back && l.way == journal.Do && !l.final {
+			l.close(given)
+		}
 	}
 	return c
+}
+
+// close ends the waits of a lane that were not over when the saga gave them up.
+func (l *lane) close(at time.Time) {
+	for i := range l.bars {
+		if b := &l.bars[i]; b.open {
+			b.open, b.to = false, at
+			if b.to.Before(b.from) {
+				b.to = b.from
+			}
+			b.said = append(b.said, "given up with the saga")
+		}
+	}
 }
 
 // moment adds what a record says about the saga as a whole.

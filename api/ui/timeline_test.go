@@ -226,4 +226,37 @@ func TestTimelineCuts(t *testing.T) {
 	}
 }
 
+// A wait that was given up ends where the saga was cancelled, however long the saga goes on undoing.
+func TestTimelineOfACancel(t *testing.T) {
+	p := storytest.Play(t, drawn, storytest.Script{Input: `{"pages":[]}`, Orders: map[int64]saga.Command{4: {Do: "cancel", Actor: "ada", Reason: "enough"}},
+		Answer: scripted(map[string][]saga.Answer{"undo flight": {{Sent: false, Code: "dns"}, {Sent: false, Code: "dns"}}})})
+	steps, err := saga.Steps(p.Machine, p.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := chartOf(p.Records, nestingOf(p.Def, steps), p.Records[len(p.Records)-1].At, true)
+	cancelled := time.Time{}
+	for _, r := range p.Records {
+		if r.Kind == journal.Cancelled {
+			cancelled = r.At
+		}
+	}
+	for _, l := range c.do {
+		if l.path != "pause" {
+			continue
+		}
+		if b := l.bars[len(l.bars)-1]; b.open || !b.to.Equal(cancelled) || !c.end.After(cancelled) {
+			t.Errorf("the sleep is drawn from %s to %s, open: %v; the saga was cancelled at %s, and ended at %s", b.from, b.to, b.open, cancelled, c.end)
+		}
+	}
+	for _, s := range steps {
+		if s.Path == "pause" && s.Status != saga.StepSkipped {
+			t.Errorf("the step that slept is %s", s.Status)
+		}
+	}
+	if p.Machine.Status() != saga.Compensated || cancelled.IsZero() {
+		t.Errorf("the saga is %s, cancelled at %s", p.Machine.Status(), cancelled)
+	}
+}
+
 func (c *chart) axisX(at time.Time) int { return axisOf(c).x(at) }
