@@ -7,7 +7,7 @@ BIN     := bin/recourse
 
 PG      := $(GO) run ./internal/testpg/run --
 
-.PHONY: help run build test vet prove crash examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build test vet prove crash ha examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ prove: ## what shows the promises at full size: sim, mutants, crash and fuzz; CI
 ROUNDS ?= 20
 crash: ## strike the real program at every point, ROUNDS times: kill, freeze, errors; random kills; rolling restarts
 	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/crashtest
+
+ha: ## fail-over to a standby, synchronous or with a lost tail; restarts after kill -9; poolers; part of test
+	$(PG) $(GO) test -v -count 1 -timeout 30m ./internal/crashtest -run 'TestFailover|TestRestartGoesOnAtOnce'
+	$(PG) $(GO) test -v -count 1 -timeout 30m ./cmd/recourse -run 'TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
 
 examples: ## the definitions of examples/ with the real program, with faults, and one of them killed twenty times; part of test
 	$(PG) $(GO) test -v -count 1 ./internal/examples

@@ -108,6 +108,7 @@ func (c *Cluster) Resume() error {
 const (
 	Fast      = "INT"  // as an administrator does: connections are told, transactions under way are rolled back
 	Immediate = "QUIT" // as a crash: without a word, and the next start recovers
+	Killed    = "KILL" // the server process itself, by the kernel
 )
 
 // Halt stops the server and keeps its data, until Resume or Stop.

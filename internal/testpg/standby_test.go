@@ -1,0 +1,57 @@
+package testpg_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/testpg"
+)
+
+// A standby has what the primary committed, until it is cut off; promoted, it takes writes.
+func TestStandby(t *testing.T) {
+	ctx := t.Context()
+	primary, err := testpg.Start(append([]string{"synchronous_standby_names=*"}, testpg.Durable...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer primary.Stop()
+	standby, err := primary.Standby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standby.Stop()
+	do := func(c *testpg.Cluster, statement string) error {
+		conn, err := pgx.Connect(ctx, c.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, statement)
+		return err
+	}
+	if err := do(primary, `CREATE TABLE kept ()`); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.CutOff(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := do(primary, `SET synchronous_commit = local; CREATE TABLE lost ()`); err != nil {
+		t.Fatal(err)
+	}
+	if do(standby, `CREATE TABLE refused ()`) == nil {
+		t.Error("a standby takes writes")
+	}
+	if err := primary.Halt(testpg.Killed); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Promote(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := do(standby, `INSERT INTO kept DEFAULT VALUES`); err != nil {
+		t.Errorf("the promoted standby: %v", err)
+	}
+	if do(standby, `SELECT FROM lost`) == nil {
+		t.Error("the standby has what was committed after it was cut off")
+	}
+}
