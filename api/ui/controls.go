@@ -117,7 +117,7 @@ func controlOf(s *schema, pointer, name string, required bool) *control {
 	if s.Title != "" {
 		f.Label = s.Title
 	}
-	if len(s.Default) > 0 {
+	if len(s.Default) > 0 && string(s.Default) != "null" {
 		f.Default, f.Required = cut(60, shown(s.Default)), false
 	}
 	switch {

@@ -3,6 +3,7 @@ package dsl
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"recourse/journal"
@@ -19,6 +20,7 @@ type Decoder struct {
 	kind Kind
 	into *saga.Step // what is being made
 	keys []string   // that the place has, besides the kind's
+	own  *scope     // the step's, where s is one within it
 }
 
 // Own is the value beside the kind's name.
@@ -54,7 +56,34 @@ func (d *Decoder) Text(n *Node, base int, at Place) *expr.Template {
 		d.p.expect(n, "text")
 		return nil
 	}
-	return d.p.text(n, base, d.s, at)
+	return d.p.text(n, base, d.s, at, wantText)
+}
+
+// Scalar is Text for a place that takes other kinds of values, too, which rule says in an error.
+func (d *Decoder) Scalar(n *Node, at Place, kinds expr.Kinds, rule string) *expr.Template {
+	return d.p.text(n, 0, d.s, at, want{kinds, expr.CodeWrongType, rule})
+}
+
+// Typed is Template for a place that takes some kinds of values only, which rule says in an error.
+func (d *Decoder) Typed(n *Node, at Place, kinds expr.Kinds, rule string) *expr.Template {
+	return d.p.typedTemplate(n, d.s, at, want{kinds, expr.CodeWrongType, rule})
+}
+
+// Gives says what the step's output is, unless the author writes one. Without it, it is the answer's body.
+func (d *Decoder) Gives(t *expr.Type) {
+	if d.own != nil {
+		d.own.gives = t
+		return
+	}
+	d.s.gives = t
+}
+
+// OutputOf is what the output of a list of steps is: that of the last.
+func (d *Decoder) OutputOf(steps []*saga.Step) *expr.Type {
+	if len(steps) == 0 {
+		return expr.Any()
+	}
+	return d.p.output(steps[len(steps)-1].ID)
 }
 
 // Condition compiles a bare expression; nil after an error.
@@ -72,36 +101,78 @@ func (d *Decoder) Duration(n *Node, least time.Duration) (time.Duration, bool) {
 // show the other side: of the shorthand, a form with closed objects, since whoever is asked for fields
 // needs to know that there are no more; check takes more, since other sides add some. nil, nil after an error.
 func (d *Decoder) Schema(n *Node) (check saga.Schema, ask json.RawMessage) {
-	if check = d.p.answerSchema(n); check == nil {
+	own := d.p.answerSchema(n)
+	if own == nil {
 		return nil, nil
 	}
 	var doc any
 	if saysJSONSchema(n) {
 		doc, _ = d.p.constant(n)
 	} else {
-		doc, _, _ = (&shorthand{d.p, true}).compile(n)
+		doc, _ = (&shorthand{d.p, true, false}).compile(n)
 	}
 	ask, err := journal.Encode(doc)
 	if err != nil {
 		panic("dsl: a schema that JSON cannot hold: " + err.Error()) // it came from text
 	}
-	return check, ask
+	return own, ask
+}
+
+// Schemed is what is known of a value that a schema of this package has filled and found right.
+func (d *Decoder) Schemed(s saga.Schema) *expr.Type {
+	if own, ok := s.(*schema); ok {
+		return schemaType(own.doc, true, own.short)
+	}
+	return expr.Any()
 }
 
 // Steps compiles a list of steps that runs inside this one, once.
 func (d *Decoder) Steps(n *Node) []*saga.Step {
 	list := d.s.child()
 	steps := d.p.steps(n, list)
-	d.s.inner = append(d.s.inner, sortedKeys(list.ids)...)
+	d.reveal(list)
 	return steps
 }
+
+// reveal makes the steps of a list visible when this one has ended.
+func (d *Decoder) reveal(list *scope) {
+	s := d.s
+	if d.own != nil {
+		s = d.own
+	}
+	s.inner = append(s.inner, sortedKeys(list.ids)...)
+}
+
+// Given is the decoder for what is reached only where a condition holds: its templates know it.
+func (d *Decoder) Given(condition *expr.Program) *Decoder {
+	in := d.Inside()
+	in.s.assume(condition, true)
+	return in
+}
+
+// Inside is a decoder for a part of the step, which is told by Exclude what is known there.
+func (d *Decoder) Inside() *Decoder {
+	in := *d
+	if in.own == nil {
+		in.own = d.s
+	}
+	in.s = d.s.child()
+	in.s.self = in.own.self
+	return &in
+}
+
+// Ends says that the steps of a branch never end well, so that where this step has, the branch's condition does not hold.
+func (d *Decoder) Ends(condition *expr.Program) { d.own.ends = append(d.own.ends, condition) }
+
+// Exclude says that what the decoder reads from here on is reached only where a condition does not hold.
+func (d *Decoder) Exclude(condition *expr.Program) { d.s.assume(condition, false) }
 
 // Beside compiles one step that runs inside this one, beside others.
 func (d *Decoder) Beside(n *Node) []*saga.Step {
 	list := d.s.child()
 	list.beside = true
 	step := d.p.step(n, list)
-	d.s.inner = append(d.s.inner, sortedKeys(list.ids)...)
+	d.reveal(list)
 	if step == nil {
 		return nil
 	}
@@ -110,11 +181,12 @@ func (d *Decoder) Beside(n *Node) []*saga.Step {
 
 // Loop returns a decoder for what runs several times inside this step: its Steps, and
 // templates that are evaluated after them, in the same iteration. They see vars and index besides.
-func (d *Decoder) Loop(vars ...string) *Decoder {
+func (d *Decoder) Loop(vars map[string]*expr.Type) *Decoder {
 	in := *d
 	in.s = d.s.child()
 	in.s.beside, in.s.loop = true, d.s.self
-	in.s.vars = append(vars, "index")
+	in.s.vars = maps.Clone(vars)
+	in.s.vars["index"] = expr.Exactly(expr.KindInteger)
 	return &in
 }
 

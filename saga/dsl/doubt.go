@@ -51,7 +51,7 @@ func (p *parser) idempotency(n *Node, s *scope) (idempotency.Placement, *expr.Te
 		p.expect(v, "text with ${…} in it")
 		return place, nil
 	}
-	key := p.text(v, 0, s, Plain)
+	key := p.text(v, 0, s, Plain, wantText)
 	if key.IsConst() {
 		example := "${saga.id} or ${input.…}"
 		if p.action != nil {
@@ -74,7 +74,7 @@ func (p *parser) inDoubt(n *Node, s *scope) saga.InDoubt {
 	p.known(n, "in_doubt", []string{"verify", "otherwise"})
 	d.Policy = saga.VerifyIt
 	if v := n.Get("verify"); v != nil {
-		d.Verify = p.verify(v, s)
+		d.Verify = p.verify(v, s.child())
 	} else {
 		p.fail(n, "missing_key", "in_doubt as a map needs verify; or write retry, ask or fail")
 	}

@@ -55,7 +55,7 @@ func (p *parser) reads(s *scope, refs []expr.Ref) {
 // loopOf names the loop around that adds a root, "" if none does.
 func (s *scope) loopOf(root string) string {
 	for ; s != nil; s = s.parent {
-		if slices.Contains(s.vars, root) {
+		if s.vars[root] != nil {
 			return s.loop
 		}
 	}

@@ -15,7 +15,7 @@ func (d *Decoder) Form(n *Node) (saga.Schema, json.RawMessage) {
 	if saysJSONSchema(n) {
 		s = d.p.jsonSchema(n)
 	} else {
-		s, _ = d.p.short(n, true)
+		s = d.p.short(n, true)
 	}
 	if s == nil {
 		return nil, nil

@@ -3,12 +3,11 @@ package dsl
 import (
 	"strings"
 
-	"recourse/saga"
+	"recourse/saga/expr"
 )
 
-// inputs reads `input` or `input_schema` into the definition, and gives the shape
-// that input paths are judged by, nil for none.
-func (p *parser) inputs(root *Node) *shape {
+// inputs reads `input` or `input_schema` into the definition, and gives what is known of the input.
+func (p *parser) inputs(root *Node) *expr.Type {
 	short, long := root.Get("input"), root.Get("input_schema")
 	switch {
 	case short != nil && long != nil:
@@ -16,51 +15,47 @@ func (p *parser) inputs(root *Node) *shape {
 	case long != nil:
 		if schema := p.jsonSchema(long); schema != nil {
 			p.def.Input = schema
+			return schemaType(schema.doc, true, true)
 		}
 	case short != nil:
 		if word := short.value; short.IsText() && word == "any" {
-			return nil
+			return expr.Any()
 		}
-		schema, s := p.short(short, true)
-		if schema != nil {
+		if schema := p.short(short, true); schema != nil {
 			p.def.Input = schema
+			return schemaType(schema.doc, true, true)
 		}
-		return s
 	}
-	return nil
+	return expr.Any()
 }
 
-func (p *parser) short(n *Node, closed bool) (*schema, *shape) {
+// short compiles the shorthand of what is given to us, which is closed and filled with null for what is absent, or of
+// what others answer.
+func (p *parser) short(n *Node, given bool) *schema {
 	if !p.declared(n) {
-		return nil, nil
+		return nil
 	}
 	errs := len(p.errs)
-	doc, s, _ := (&shorthand{p, closed}).compile(n)
+	doc, _ := (&shorthand{p, given, given}).compile(n)
 	if len(p.errs) > errs {
-		return nil, s
+		return nil
 	}
 	compiled, err := compileSchema(doc)
 	if err != nil {
 		p.fail(n, "bad_schema", err.Error())
-		return nil, s
+		return nil
 	}
 	compiled.short = true
-	return compiled, s
+	return compiled
 }
 
 // answerSchema reads expect.schema: JSON Schema when it says so, else shorthand whose
 // objects may have more fields, since other sides add some.
-func (p *parser) answerSchema(n *Node) saga.Schema {
+func (p *parser) answerSchema(n *Node) *schema {
 	if saysJSONSchema(n) {
-		if s := p.jsonSchema(n); s != nil {
-			return s
-		}
-		return nil
+		return p.jsonSchema(n)
 	}
-	if s, _ := p.short(n, false); s != nil {
-		return s
-	}
-	return nil
+	return p.short(n, false)
 }
 
 // saysJSONSchema reports whether a map cannot be shorthand: it has a key that

@@ -50,7 +50,8 @@ type parser struct {
 	nodes    map[*saga.Step]*Node
 	loops    map[string]string // of the steps inside loops that were read: the loop's id
 	secrets  []string
-	input    *shape // nil: anything
+	input    *expr.Type
+	outputs  map[string]*expr.Type // of the steps that were read
 	varsUsed map[string]bool
 	readings map[string]*reading // by step
 	currency string              // of the first amount
@@ -83,8 +84,8 @@ func newParser(file string, src []byte, o Options) *parser {
 	sum := sha256.Sum256(src)
 	p := &parser{
 		file: file, src: newSource(src), options: o, kinds: make(map[string]Kind, len(o.Kinds)),
-		def:     &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}, Decides: map[string]bool{}},
-		written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{}, readings: map[string]*reading{},
+		def:   &saga.Definition{Source: slices.Clone(src), SHA256: hex.EncodeToString(sum[:]), ByID: map[string]*saga.Step{}, Decides: map[string]bool{}},
+		input: expr.Any(), outputs: map[string]*expr.Type{}, written: map[string]*Node{}, taken: map[string]*Node{}, nodes: map[*saga.Step]*Node{}, loops: map[string]string{}, varsUsed: map[string]bool{}, readings: map[string]*reading{},
 		secrets: []string{}, defaults: defaults{retry: retry.Default()},
 	}
 	for _, k := range o.Kinds {

@@ -154,7 +154,7 @@ func (p *parser) expectation(n *Node, s *scope) saga.Expect {
 	}
 	if v := n.Get("schema"); v != nil {
 		if schema := p.answerSchema(v); schema != nil {
-			e.Schema = schema
+			e.Schema, s.result = schema, schema.answer()
 		}
 	}
 	if v := n.Get("that"); v != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/text/message"
 
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // Bounds of the numbers that a schema judges: it computes with them exactly, and
@@ -33,6 +34,9 @@ type schema struct {
 	wrong *jsonschema.Schema // holds for what breaks rules; it keeps no list of what is wrong
 	cost  *schemaCost
 }
+
+// answer is what is known of an answer that fits the schema.
+func (s *schema) answer() *expr.Type { return schemaType(s.doc, false, s.short) }
 
 const (
 	schemaURL = "recourse:///schema"

@@ -75,16 +75,16 @@ func TestApply(t *testing.T) {
 	tests := []struct {
 		name, schema, input, want string // want: the value, or "pointer code" lines
 	}{
-		{"defaults", short, `{"id":"x","who":{"name":"n"}}`, `{"id":"x","n":12,"tags":["a"],"who":{"lang":"en","name":"n"}}`},
+		{"defaults", short, `{"id":"x","who":{"name":"n"}}`, `{"at":null,"id":"x","mail":null,"more":null,"n":12,"note":null,"price":null,"tags":["a"],"who":{"lang":"en","name":"n"}}`},
 		{"given values stay", short, `{"id":"x","n":1,"note":null,"price":19.10,"tags":[],"who":{"name":"n","lang":"de"},"more":{"z":1}}`,
-			`{"id":"x","more":{"z":1},"n":1,"note":null,"price":19.10,"tags":[],"who":{"lang":"de","name":"n"}}`},
+			`{"at":null,"id":"x","mail":null,"more":{"z":1},"n":1,"note":null,"price":19.10,"tags":[],"who":{"lang":"de","name":"n"}}`},
 		{"missing", short, `{"who":{}}`, "/id required\n/who/name required"},
 		{"unknown", short, `{"id":"x","nots":"y","who":{"name":"n","lnag":"de"}}`, "/nots unknown_field\n/who/lnag unknown_field"},
 		{"types", short, `{"id":1,"n":1.5,"price":"1","tags":[1],"who":3}`, "/id type\n/n type\n/price type\n/tags/0 type\n/who type"},
 		{"formats", short, `{"id":"x","who":{"name":"n"},"at":"31.1.2024","mail":"nobody"}`, "/at format\n/mail format"},
 		{"not an object", short, `[1]`, " type"},
 		{"an exact number", short, `{"id":"x","who":{"name":"n"},"price":9007199254740993.000000000001,"n":9007199254740993}`,
-			`{"id":"x","n":9007199254740993,"price":9007199254740993.000000000001,"tags":["a"],"who":{"lang":"en","name":"n"}}`},
+			`{"at":null,"id":"x","mail":null,"more":null,"n":9007199254740993,"note":null,"price":9007199254740993.000000000001,"tags":["a"],"who":{"lang":"en","name":"n"}}`},
 		{"a huge exponent", short, `{"id":"x","who":{"name":"n"},"n":1e999999999}`, "/n number_too_large"},
 		{"a tiny exponent", short, `{"id":"x","who":{"name":"n"},"price":1e-999999999}`, "/price number_too_large"},
 		{"many digits", short, `{"id":"x","who":{"name":"n"},"n":` + strings.Repeat("9", 5000) + `}`, "/n number_too_large"},
@@ -236,7 +236,7 @@ func TestDocument(t *testing.T) {
 	if errs != nil {
 		t.Fatal(errs)
 	}
-	const want = `{"additionalProperties":false,"properties":{"n":{"default":12345678901234567890,"type":"integer"},"note":{"type":["string","null"]}},"type":"object"}`
+	const want = `{"additionalProperties":false,"properties":{"n":{"default":12345678901234567890,"type":"integer"},"note":{"default":null,"type":["string","null"]}},"type":"object"}`
 	if got := string(dsl.Document(def.Input)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

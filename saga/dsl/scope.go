@@ -31,11 +31,15 @@ type scope struct {
 	undo   bool            // in a compensation
 	end    bool            // in finally
 	uses   *uses
-	inner  []string // ids of steps inside the step, visible once it has ended
-	vars   []string // roots that a loop adds
-	loop   string   // the loop whose iterations the list is
-	event  []string // the fields of `event`, in a trigger
-	beside bool     // inside a parallel, foreach or repeat
+	inner  []string              // ids of steps inside the step, visible once it has ended
+	vars   map[string]*expr.Type // roots that a loop adds
+	loop   string                // the loop whose iterations the list is
+	event  []string              // the fields of `event`, in a trigger
+	beside bool                  // inside a parallel, foreach or repeat
+	known  map[string]expr.Fact  // what conditions have said of paths, by path
+	result *expr.Type            // of the answer's body; nil: nothing is known
+	ends   []*expr.Program       // conditions that do not hold where the step has ended well
+	gives  *expr.Type            // what the step's kind gives; nil: the answer's body
 }
 
 // uses collects what the templates of a compensation name.
@@ -49,7 +53,7 @@ func (s *scope) child() *scope {
 func (s *scope) roots() []string {
 	var names []string
 	for ; s != nil; s = s.parent {
-		names = append(names, s.vars...)
+		names = append(names, sortedKeys(s.vars)...)
 	}
 	return names
 }
@@ -99,12 +103,12 @@ func (s *scope) inside(id string) bool {
 // check is the compile-time half of what a template in this place sees.
 func (p *parser) check(s *scope, at Place) *expr.Check {
 	if at == onEvent {
-		return &expr.Check{Roots: []string{"event"}}
+		return p.typed(&expr.Check{Roots: []string{"event"}}, s)
 	}
 	if at == Bare {
-		return &expr.Check{Roots: []string{"input", "vars"}, Input: p.inputPath}
+		return p.typed(&expr.Check{Roots: []string{"input", "vars"}}, s)
 	}
-	c := &expr.Check{Roots: []string{"input", "steps", "vars", "saga"}, Input: p.inputPath}
+	c := p.typed(&expr.Check{Roots: []string{"input", "steps", "vars", "saga"}}, s)
 	if p.action != nil {
 		c.Roots, c.Aliases = []string{"input", "vars"}, map[string]string{"input": saga.ActionInput}
 	}
@@ -180,14 +184,6 @@ func before(a, b *Node) bool {
 		return false
 	}
 	return a.Line < b.Line || a.Line == b.Line && a.Column < b.Column
-}
-
-// inputPath judges input.a.b against the shorthand schema.
-func (p *parser) inputPath(path []string) error {
-	if p.input == nil {
-		return nil
-	}
-	return p.input.judge(path)
 }
 
 // The fields of the roots with a fixed shape.

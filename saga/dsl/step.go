@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // stepKeys are the keys that every step has.
@@ -46,13 +47,20 @@ func (p *parser) step(n *Node, list *scope) *saga.Step {
 	}
 	id := p.id(n)
 	s := list.in(id)
+	var when *expr.Program
+	if v := n.Get("when"); v != nil {
+		when = p.condition(v, s, Plain)
+		s.assume(when, true)
+	}
 	step := p.body(n, s, "a step", stepKeys)
 	if step == nil {
 		p.reveal(n, list)
 		return nil
 	}
-	step.ID = id
+	step.ID, step.When = id, when
 	p.common(n, s, step)
+	p.conclude(step, s)
+	list.pass(step, s)
 	list.ids[id] = true
 	for _, inner := range s.inner {
 		list.ids[inner] = true
@@ -100,9 +108,6 @@ func (p *parser) id(n *Node) string {
 
 // common compiles the keys that only a step of a list has.
 func (p *parser) common(n *Node, s *scope, step *saga.Step) {
-	if v := n.Get("when"); v != nil {
-		step.When = p.condition(v, s, Plain)
-	}
 	kind := p.kinds[step.Kind]
 	if v := n.Get("output"); v != nil && !kind.has("output") {
 		step.Output = p.template(v, s, OnResult)

@@ -57,13 +57,32 @@ func (p *parser) template(n *Node, s *scope, at Place) *expr.Template {
 	case !strings.Contains(n.value, "$"):
 		return expr.Const(jsonText(n.value))
 	}
-	return p.text(n, 0, s, at)
+	return p.text(n, 0, s, at, want{})
 }
+
+// typedTemplate compiles a value that must be of some kinds.
+func (p *parser) typedTemplate(n *Node, s *scope, at Place, w want) *expr.Template {
+	if n.IsText() && strings.Contains(n.value, "$") {
+		return p.text(n, 0, s, at, w)
+	}
+	return p.template(n, s, at)
+}
+
+// want is what a template gives, and the error of one that does not.
+type want struct {
+	kinds      expr.Kinds // 0: anything
+	code, rule string
+}
+
+// wantText is what is rendered as text.
+var wantText = want{expr.KindScalar, expr.CodeNotText, "only a string, a number or a bool can stand here"}
 
 // text compiles a scalar's value from byte base on as text with ${…} in it. It
 // never returns nil.
-func (p *parser) text(n *Node, base int, s *scope, at Place) *expr.Template {
-	t, errs := expr.ParseText(n.value[base:], p.check(s, at))
+func (p *parser) text(n *Node, base int, s *scope, at Place, w want) *expr.Template {
+	chk := p.check(s, at)
+	chk.Want, chk.WantCode, chk.Rule = w.kinds, w.code, w.rule
+	t, errs := expr.ParseText(n.value[base:], chk)
 	if len(errs) > 0 {
 		p.exprErrors(n, base, errs)
 		return expr.Const(jsonText(""))
@@ -87,7 +106,9 @@ func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 	if n.kind == boolScalar {
 		text = string(n.literal())
 	}
-	prog, errs := expr.Compile(text, p.check(s, at))
+	chk := p.check(s, at)
+	chk.Want, chk.WantCode, chk.Rule = expr.KindBool, expr.CodeNotABool, "a condition must be true or false"
+	prog, errs := expr.Compile(text, chk)
 	if len(errs) > 0 {
 		p.exprErrors(n, 0, errs)
 		return nil

@@ -10,9 +10,6 @@ type Check struct {
 	// func allows all. An *Error it returns keeps its Code; others become
 	// unknown_step. It is called for every use, once each.
 	Step func(id string) error
-	// Input judges the static part of input.a.b: names up to the first index
-	// or computed key. A nil func allows all. Errors become unknown_input.
-	Input func(path []string) error
 	// Aliases are roots that the environment has under another name than expressions do.
 	Aliases map[string]string
 	// Secrets are the names allowed as secrets.<NAME>. nil: secrets are not
@@ -21,4 +18,14 @@ type Check struct {
 	// Journaled allows now(), uuid() and random(n): the journal keeps what is computed here, and
 	// the environment is a [Journaled].
 	Journaled bool
+	// Type gives what is known of a root's value; nil is any. An expression that fails by type is then an error,
+	// with the code that it would have when it runs. A nil func asks for no types.
+	Type func(root string) *Type
+	// Fact gives what conditions around the expression have said of a path (see [Program.Facts]): the kinds that it may
+	// still be of. A nil func knows of none.
+	Fact func(path string) Kinds
+	// Want is what the value must be, as far as types are known; 0: anything. Rule says so, in an error with the code
+	// WantCode.
+	Want           Kinds
+	Rule, WantCode string
 }

@@ -14,6 +14,7 @@ type compiler struct {
 	*parsed
 	chk     *Check
 	errs    []*Error
+	at      map[node]int // where a node begins in the source
 	refs    []foundRef
 	secrets []foundSecret
 	lets    []string // names of let in scope, innermost last
@@ -39,9 +40,43 @@ func (c *compiler) bad(n ast.Node, code, format string, args ...any) node {
 	return &constNode{}
 }
 
-// node compiles any node. A node seen twice (a < b < c) counts twice, so the
-// whole is bounded by the count, not only by the source.
+// node compiles any node, and notes where it begins.
 func (c *compiler) node(n ast.Node) node {
+	out := c.compiled(n)
+	c.place(out, n)
+	return out
+}
+
+// place notes where a node begins.
+func (c *compiler) place(out node, n ast.Node) {
+	if _, ok := c.at[out]; !ok {
+		c.at[out] = c.offset(first(n).Location().From)
+	}
+}
+
+// first is the leftmost part of a node.
+func first(n ast.Node) ast.Node {
+	for {
+		switch at := n.(type) {
+		case *ast.MemberNode:
+			n = at.Node
+		case *ast.ChainNode:
+			n = at.Node
+		case *ast.SliceNode:
+			n = at.Node
+		case *ast.BinaryNode:
+			n = at.Left
+		case *ast.ConditionalNode:
+			n = at.Cond
+		default:
+			return n
+		}
+	}
+}
+
+// compiled compiles any node. A node seen twice (a < b < c) counts twice, so the
+// whole is bounded by the count, not only by the source.
+func (c *compiler) compiled(n ast.Node) node {
 	c.depth++
 	defer func() { c.depth-- }()
 	if c.visited++; c.visited > MaxSource || c.depth > MaxDepth {
@@ -211,10 +246,10 @@ func (c *compiler) function(n ast.Node, name string, args []ast.Node) node {
 		}
 		return c.bad(n, CodeUnknownFunction, "there is no function %s%s", clip(name), hint)
 	}
-	if len(args) < fn.min || (fn.max >= 0 && len(args) > fn.max) {
+	if least, most := fn.arity(); len(args) < least || most >= 0 && len(args) > most {
 		return c.bad(n, CodeWrongArguments, "%s() got %d arguments; it is %s", name, len(args), fn.usage)
 	}
-	return &callNode{name: name, fn: fn, args: c.nodes(args)}
+	return &callNode{name: name, fn: &fn, args: c.nodes(args)}
 }
 
 // journaled gives an error if a function that is journaled may not stand here.

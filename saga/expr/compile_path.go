@@ -49,8 +49,6 @@ func (c *compiler) root(n *ast.IdentifierNode, path []string) node {
 		if c.chk.Step != nil {
 			c.judge(n, CodeUnknownStep, c.chk.Step(path[0]))
 		}
-	case n.Value == "input" && c.chk.Input != nil && len(path) > 0:
-		c.judge(n, CodeUnknownInput, c.chk.Input(slices.Clone(path)))
 	}
 	c.refs = append(c.refs, foundRef{offset: c.offset(n.Location().From), ref: Ref{Root: n.Value, Path: path}})
 	root := &rootNode{name: n.Value, key: n.Value}
@@ -151,9 +149,15 @@ func (c *compiler) member(n *ast.MemberNode) node {
 	return c.access(n, start)
 }
 
-// access compiles one step of a path. start is the compiled root, or nil when
+// access compiles one step of a path, and notes where it begins. start is the compiled root, or nil when
 // the path does not start at a name.
 func (c *compiler) access(n ast.Node, start node) node {
+	out := c.step(n, start)
+	c.place(out, n)
+	return out
+}
+
+func (c *compiler) step(n ast.Node, start node) node {
 	c.depth++
 	defer func() { c.depth-- }()
 	if c.visited++; c.depth > MaxDepth {
@@ -171,6 +175,7 @@ func (c *compiler) access(n ast.Node, start node) node {
 	case *ast.MemberNode:
 		obj, chained := unchain(c.access(n.Node, start))
 		m := &memberNode{obj: obj, optional: n.Optional}
+		c.place(m, n)
 		if p, static := n.Property.(*ast.StringNode); static {
 			m.name = p.Value
 		} else {
@@ -207,6 +212,7 @@ func (c *compiler) chain(n *ast.ChainNode) node { return c.wrap(c.node(n.Node)) 
 func (c *compiler) slice(n *ast.SliceNode) node {
 	obj, chained := unchain(c.node(n.Node))
 	s := &sliceNode{obj: obj}
+	c.place(s, n)
 	if n.From != nil {
 		s.from = c.node(n.From)
 	}

@@ -1,9 +1,7 @@
 package expr
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,11 +20,11 @@ func strictCheck() *Check {
 			}
 			return fmt.Errorf("there is no step %s", id)
 		},
-		Input: func(path []string) error {
-			if slices.Equal(path, []string{"trip", "frm"}) {
-				return errors.New("no input trip.frm; did you mean from?")
+		Type: func(root string) *Type {
+			if root != "input" {
+				return nil
 			}
-			return nil
+			return Fields(map[string]*Type{"x": Any(), "trip": Fields(map[string]*Type{"from": Exactly(KindString)}, nil)}, Any())
 		},
 		Secrets: []string{"PAY_KEY"},
 	}
@@ -71,7 +69,7 @@ func TestCompileErrors(t *testing.T) {
 		{`steps.chrge.output`, []string{"0 unknown_step"}, "no step chrge"},
 		{`steps["chrge"].output`, []string{"0 unknown_step"}, "no step chrge"},
 		{`steps?.later.output`, []string{"0 step_runs_later"}, "later runs later"},
-		{`input.trip.frm`, []string{"0 unknown_input"}, "did you mean from?"},
+		{`input.trip.frm`, []string{"0 unknown_input"}, `did you mean "from"?`},
 		{`secrets.PAY_KEY`, []string{"0 secret_in_expression"}, "whole of a ${…}"},
 		{`secrets.PAY_KEY == "x"`, []string{"0 secret_in_expression"}, ""},
 		{`secrets`, []string{"0 secret_in_expression"}, ""},

@@ -14,7 +14,8 @@ const (
 	CodeUnsupported      = "unsupported"          // valid syntax this language leaves out
 	CodeUnknownRoot      = "unknown_root"         // a name that means nothing here
 	CodeUnknownStep      = "unknown_step"         // Check.Step refused it
-	CodeUnknownInput     = "unknown_input"        // Check.Input refused it
+	CodeUnknownInput     = "unknown_input"        // the input has no such field
+	CodeUnknownField     = "unknown_field"        // no schema has such a field
 	CodeUnknownFunction  = "unknown_function"     // no such function
 	CodeWrongArguments   = "wrong_arguments"      // too few or too many arguments
 	CodeUnknownSecret    = "unknown_secret"       // not one of Check.Secrets

@@ -22,9 +22,9 @@ type Journaled interface {
 
 // journaled are the functions that ask a [Journaled].
 var journaled = map[string]function{
-	"now":    {0, 0, "now()", fnNow},
-	"random": {1, 1, "random(n)", fnRandom},
-	"uuid":   {0, 0, "uuid()", fnUUID},
+	"now":    {usage: "now()", gives: gives(KindString), call: fnNow},
+	"random": {usage: "random(n)", takes: one(aCount), gives: gives(KindInteger), call: fnRandom},
+	"uuid":   {usage: "uuid()", gives: gives(KindString), call: fnUUID},
 }
 
 // maxRandom is the largest n of random(n): up to there every program reads an integer exactly.

@@ -71,21 +71,19 @@ func toNumber(c *call) (json.Number, error) {
 	if err != nil {
 		return "", err
 	}
-	switch v := v.(type) {
-	case json.Number:
-		return v, checkLiteral(v)
-	case string:
-		t := strings.TrimSpace(v)
-		if !isLiteral(t) {
-			return "", fail(CodeBadValue, "%s: the text is not a number such as -12.50 or 1e6", c.name)
-		}
-		return json.Number(t), c.burnBytes(len(t))
+	if n, ok := v.(json.Number); ok {
+		return n, checkLiteral(n)
 	}
-	return "", c.wrong(0, "a number or a string", v)
+	text, _ := v.(string)
+	t := strings.TrimSpace(text)
+	if !isLiteral(t) {
+		return "", fail(CodeBadValue, "%s: the text is not a number such as -12.50 or 1e6", c.name)
+	}
+	return json.Number(t), c.burnBytes(len(t))
 }
 
-// numbers gives the arguments, or the elements of the one list among them.
-func numbers(c *call) ([]json.Number, error) {
+// allNumbers gives the arguments, or the elements of the one list among them.
+func allNumbers(c *call) ([]json.Number, error) {
 	items := c.args
 	if len(items) == 1 {
 		first, err := c.open(items[0])
@@ -116,7 +114,7 @@ func numbers(c *call) ([]json.Number, error) {
 // extreme gives the least (sign -1) or greatest (sign 1) number; of equal ones
 // the first.
 func extreme(c *call, sign int) (any, error) {
-	nums, err := numbers(c)
+	nums, err := allNumbers(c)
 	if err != nil {
 		return nil, err
 	}
@@ -144,10 +142,7 @@ func fnMin(c *call) (any, error) { return extreme(c, -1) }
 func fnMax(c *call) (any, error) { return extreme(c, 1) }
 
 func fnSum(c *call) (any, error) {
-	if _, err := c.list(0); err != nil {
-		return nil, err
-	}
-	nums, err := numbers(c)
+	nums, err := allNumbers(c)
 	if err != nil {
 		return nil, err
 	}

@@ -224,8 +224,5 @@ func fnBool(c *call) (any, error) {
 	case false, "false":
 		return false, nil
 	}
-	if _, ok := v.(string); ok {
-		return nil, fail(CodeBadValue, `bool: the text is neither "true" nor "false"`)
-	}
-	return nil, c.wrong(0, `a bool, "true" or "false"`, v)
+	return nil, fail(CodeBadValue, `bool: the text is neither "true" nor "false"`)
 }

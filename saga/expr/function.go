@@ -2,15 +2,52 @@ package expr
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 )
 
-// function is one entry of the language's library.
+// function is one entry of the language's library: what it takes holds when it is compiled and when it runs.
 type function struct {
-	min, max int    // number of arguments; max < 0 is any
 	usage    string // how it is called, for errors
+	takes    []param
+	optional int    // how many of the last arguments may be left out
+	rest     bool   // the last may be repeated
+	alone    *param // what an argument is held to when it is the only one; nil: takes
+	gives    func(args []*Type) *Type
 	call     func(c *call) (any, error)
+}
+
+// param is what an argument may be.
+type param struct {
+	kinds Kinds
+	items Kinds // of a list's items; 0: anything
+	alike bool  // the items are all numbers or all strings
+	code  string
+}
+
+// errorCode is that of the error for another argument.
+func (p param) errorCode() string {
+	if p.code == "" {
+		return CodeWrongType
+	}
+	return p.code
+}
+
+// param is what argument i of n may be.
+func (f *function) param(i, n int) param {
+	if n == 1 && f.alone != nil {
+		return *f.alone
+	}
+	return f.takes[min(i, len(f.takes)-1)]
+}
+
+// arity is how many arguments there may be; most < 0 is any number.
+func (f *function) arity() (least, most int) {
+	if f.rest {
+		return len(f.takes), -1
+	}
+	return len(f.takes) - f.optional, len(f.takes)
 }
 
 // predicate is a function whose second argument is a condition or expression
@@ -18,51 +55,72 @@ type function struct {
 type predicate struct {
 	usage string
 	run   func(s *state, list []any, at func(i int) (any, error)) (any, error)
-	value bool // the body gives a value, not a condition
+	value bool                         // the body gives a value, not a condition
+	gives func(list, body *Type) *Type // body is nil for a condition
 }
+
+// What arguments may be.
+var (
+	aNumber   = param{kinds: KindNumber}
+	aCount    = param{kinds: KindInteger}
+	aText     = param{kinds: KindString}
+	aList     = param{kinds: KindList}
+	anObject  = param{kinds: KindObject}
+	aScalar   = param{kinds: KindScalar, code: CodeNotText}
+	numeral   = param{kinds: KindNumber | KindString} // a number, or text that is one
+	numbers   = param{kinds: KindList, items: KindNumber}
+	scalars   = param{kinds: KindList, items: KindScalar, code: CodeNotText}
+	sortables = param{kinds: KindList, items: KindNumber | KindString, alike: true}
+	anything  = param{kinds: KindAny}
+)
+
+func one(p param) []param { return []param{p} }
 
 // functions is the whole library, besides the predicates and those that are journaled.
 var functions = map[string]function{
-	"abs":        {1, 1, "abs(x)", fnAbs},
-	"base64":     {1, 1, "base64(text)", fnBase64},
-	"bool":       {1, 1, "bool(x)", fnBool},
-	"ceil":       {1, 1, "ceil(x)", fnCeil},
-	"concat":     {1, -1, "concat(list, list, …)", fnConcat},
-	"decimal":    {1, 1, "decimal(text)", fnNumber},
-	"first":      {1, 1, "first(list)", fnFirst},
-	"flatten":    {1, 1, "flatten(list)", fnFlatten},
-	"floor":      {1, 1, "floor(x)", fnFloor},
-	"has":        {2, 2, `has(object, "field")`, fnHas},
-	"int":        {1, 1, "int(x)", fnInt},
-	"join":       {2, 2, "join(list, separator)", fnJoin},
-	"json":       {1, 1, "json(x)", fnJSON},
-	"keys":       {1, 1, "keys(object)", fnKeys},
-	"last":       {1, 1, "last(list)", fnLast},
-	"len":        {1, 1, "len(x)", fnLen},
-	"lower":      {1, 1, "lower(text)", fnLower},
-	"max":        {1, -1, "max(x, y, …) or max(list)", fnMax},
-	"merge":      {2, 2, "merge(object, object)", fnMerge},
-	"min":        {1, -1, "min(x, y, …) or min(list)", fnMin},
-	"number":     {1, 1, "number(x)", fnNumber},
-	"parse_json": {1, 1, "parse_json(text)", fnParseJSON},
-	"path":       {1, 1, "path(x)", fnPath},
-	"replace":    {3, 3, "replace(text, old, new)", fnReplace},
-	"reverse":    {1, 1, "reverse(list)", fnReverse},
-	"round":      {1, 2, "round(x, places)", fnRound},
-	"sha256":     {1, 1, "sha256(text)", fnSHA256},
-	"sort":       {1, 1, "sort(list)", fnSort},
-	"split":      {2, 2, "split(text, separator)", fnSplit},
-	"string":     {1, 1, "string(x)", fnString},
-	"sum":        {1, 1, "sum(list)", fnSum},
-	"take":       {2, 2, "take(list, n)", fnTake},
-	"trim":       {1, 1, "trim(text)", fnTrim},
-	"type":       {1, 1, "type(x)", fnType},
-	"unbase64":   {1, 1, "unbase64(text)", fnUnbase64},
-	"uniq":       {1, 1, "uniq(list)", fnUniq},
-	"upper":      {1, 1, "upper(text)", fnUpper},
-	"urlencode":  {1, 1, "urlencode(x)", fnURLEncode},
-	"values":     {1, 1, "values(object)", fnValues},
+	"abs":        {usage: "abs(x)", takes: one(aNumber), gives: givesNumber, call: fnAbs},
+	"base64":     {usage: "base64(text)", takes: one(aText), gives: gives(KindString), call: fnBase64},
+	"bool":       {usage: "bool(x)", takes: one(param{kinds: KindBool | KindString}), gives: gives(KindBool), call: fnBool},
+	"ceil":       {usage: "ceil(x)", takes: one(aNumber), gives: gives(KindInteger), call: fnCeil},
+	"concat":     {usage: "concat(list, list, …)", takes: one(aList), rest: true, gives: givesAllItems, call: fnConcat},
+	"decimal":    {usage: "decimal(text)", takes: one(numeral), gives: givesNumber, call: fnNumber},
+	"first":      {usage: "first(list)", takes: one(aList), gives: givesItem, call: fnFirst},
+	"flatten":    {usage: "flatten(list)", takes: one(aList), gives: givesFlat, call: fnFlatten},
+	"floor":      {usage: "floor(x)", takes: one(aNumber), gives: gives(KindInteger), call: fnFloor},
+	"has":        {usage: `has(object, "field")`, takes: []param{{kinds: KindObject | KindNull}, aText}, gives: gives(KindBool), call: fnHas},
+	"int":        {usage: "int(x)", takes: one(numeral), gives: gives(KindInteger), call: fnInt},
+	"join":       {usage: "join(list, separator)", takes: []param{scalars, aText}, gives: gives(KindString), call: fnJoin},
+	"json":       {usage: "json(x)", takes: one(anything), gives: gives(KindString), call: fnJSON},
+	"keys":       {usage: "keys(object)", takes: one(anObject), gives: givesTexts, call: fnKeys},
+	"last":       {usage: "last(list)", takes: one(aList), gives: givesItem, call: fnLast},
+	"len":        {usage: "len(x)", takes: one(param{kinds: KindString | KindList | KindObject}), gives: gives(KindInteger), call: fnLen},
+	"lower":      {usage: "lower(text)", takes: one(aText), gives: gives(KindString), call: fnLower},
+	"max":        {usage: "max(x, y, …) or max(list)", takes: one(aNumber), rest: true, alone: orNumbers(), gives: givesNumber, call: fnMax},
+	"merge":      {usage: "merge(object, object)", takes: []param{anObject, anObject}, gives: givesMerged, call: fnMerge},
+	"min":        {usage: "min(x, y, …) or min(list)", takes: one(aNumber), rest: true, alone: orNumbers(), gives: givesNumber, call: fnMin},
+	"number":     {usage: "number(x)", takes: one(numeral), gives: givesNumber, call: fnNumber},
+	"parse_json": {usage: "parse_json(text)", takes: one(aText), call: fnParseJSON},
+	"path":       {usage: "path(x)", takes: one(aScalar), gives: gives(KindString), call: fnPath},
+	"replace":    {usage: "replace(text, old, new)", takes: []param{aText, aText, aText}, gives: gives(KindString), call: fnReplace},
+	"reverse":    {usage: "reverse(list)", takes: one(aList), gives: givesList, call: fnReverse},
+	"round":      {usage: "round(x, places)", takes: []param{aNumber, aCount}, optional: 1, gives: givesRounded, call: fnRound},
+	"sha256":     {usage: "sha256(text)", takes: one(aText), gives: gives(KindString), call: fnSHA256},
+	"sort":       {usage: "sort(list)", takes: one(sortables), gives: givesList, call: fnSort},
+	"split":      {usage: "split(text, separator)", takes: []param{aText, aText}, gives: givesTexts, call: fnSplit},
+	"string":     {usage: "string(x)", takes: one(aScalar), gives: gives(KindString), call: fnString},
+	"sum":        {usage: "sum(list)", takes: one(numbers), gives: givesNumber, call: fnSum},
+	"take":       {usage: "take(list, n)", takes: []param{aList, aCount}, gives: givesList, call: fnTake},
+	"trim":       {usage: "trim(text)", takes: one(aText), gives: gives(KindString), call: fnTrim},
+	"type":       {usage: "type(x)", takes: one(anything), gives: gives(KindString), call: fnType},
+	"unbase64":   {usage: "unbase64(text)", takes: one(aText), gives: gives(KindString), call: fnUnbase64},
+	"uniq":       {usage: "uniq(list)", takes: one(aList), gives: givesList, call: fnUniq},
+	"upper":      {usage: "upper(text)", takes: one(aText), gives: gives(KindString), call: fnUpper},
+	"urlencode":  {usage: "urlencode(x)", takes: one(aScalar), gives: gives(KindString), call: fnURLEncode},
+	"values":     {usage: "values(object)", takes: one(anObject), gives: gives(KindList), call: fnValues},
 }
+
+// orNumbers is what min() and max() take alone: a number, or a list of them.
+func orNumbers() *param { return &param{kinds: KindNumber | KindList, items: KindNumber} }
 
 // renamed points from names other languages use to ours.
 var renamed = map[string]string{
@@ -82,63 +140,51 @@ func functionNames() []string {
 	return names
 }
 
-// call is one call of a function: its arguments, evaluated, maybe Raw.
+// call is one call of a function: its arguments, evaluated, maybe Raw, each of the kinds that it takes.
 type call struct {
 	*state
 	name string
+	fn   *function
 	args []any
 }
 
-func (c *call) wrong(i int, want string, got any) *EvalError {
-	return fail(CodeWrongType, "%s: argument %d must be %s, not %s", c.name, i+1, want, kind(got))
+// rule says what argument i must be.
+func (p param) rule(name string, i int) string {
+	return fmt.Sprintf("%s: argument %d must be %s", name, i+1, p.kinds.phrase())
+}
+
+// check holds the arguments to what the function takes.
+func (c *call) check() error {
+	for i, v := range c.args {
+		if p := c.fn.param(i, len(c.args)); kindOf(v)&p.kinds == 0 {
+			return fail(p.errorCode(), "%s, not %s", p.rule(c.name, i), kind(v))
+		}
+	}
+	return nil
 }
 
 func (c *call) text(i int) (string, error) {
 	v, err := c.open(c.args[i])
-	if err != nil {
-		return "", err
-	}
-	t, ok := v.(string)
-	if !ok {
-		return "", c.wrong(i, "a string", v)
-	}
-	return t, nil
+	t, _ := v.(string)
+	return t, err
 }
 
 func (c *call) list(i int) ([]any, error) {
 	v, err := c.open(c.args[i])
-	if err != nil {
-		return nil, err
-	}
-	list, ok := v.([]any)
-	if !ok {
-		return nil, c.wrong(i, "a list", v)
-	}
-	return list, nil
+	list, _ := v.([]any)
+	return list, err
 }
 
 func (c *call) object(i int) (map[string]any, error) {
 	v, err := c.whole(c.args[i])
-	if err != nil {
-		return nil, err
-	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		return nil, c.wrong(i, "an object", v)
-	}
-	return m, nil
+	m, _ := v.(map[string]any)
+	return m, err
 }
 
 func (c *call) number(i int) (json.Number, error) {
 	v, err := c.open(c.args[i])
-	if err != nil {
-		return "", err
-	}
-	n, ok := v.(json.Number)
-	if !ok {
-		return "", c.wrong(i, "a number", v)
-	}
-	return n, nil
+	n, _ := v.(json.Number)
+	return n, err
 }
 
 // opened parses the first level of every element of list.

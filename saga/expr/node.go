@@ -133,7 +133,7 @@ func (n *elemNode) eval(s *state) (any, error) {
 
 type callNode struct {
 	name string
-	fn   function
+	fn   *function
 	args []node
 }
 
@@ -154,7 +154,11 @@ func (n *callNode) eval(s *state) (any, error) {
 		}
 		vals[i] = v
 	}
-	return n.fn.call(&call{state: s, name: n.name, args: vals})
+	c := &call{state: s, name: n.name, fn: n.fn, args: vals}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return n.fn.call(c)
 }
 
 // secretNode is secrets.<name>. It is only compiled as the whole of a ${…}.

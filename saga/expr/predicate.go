@@ -2,14 +2,14 @@ package expr
 
 // predicates are the functions that look at each element of a list.
 var predicates = map[string]predicate{
-	"all":    {usage: "all(list, condition)", run: runAll},
-	"any":    {usage: "any(list, condition)", run: runAny},
-	"count":  {usage: "count(list, condition)", run: runCount},
-	"filter": {usage: "filter(list, condition)", run: runFilter},
-	"find":   {usage: "find(list, condition)", run: runFind},
-	"map":    {usage: "map(list, expression)", run: runMap, value: true},
-	"none":   {usage: "none(list, condition)", run: runNone},
-	"one":    {usage: "one(list, condition)", run: runOne},
+	"all":    {usage: "all(list, condition)", run: runAll, gives: givesOf(KindBool)},
+	"any":    {usage: "any(list, condition)", run: runAny, gives: givesOf(KindBool)},
+	"count":  {usage: "count(list, condition)", run: runCount, gives: givesOf(KindInteger)},
+	"filter": {usage: "filter(list, condition)", run: runFilter, gives: givesFiltered},
+	"find":   {usage: "find(list, condition)", run: runFind, gives: givesFound},
+	"map":    {usage: "map(list, expression)", run: runMap, value: true, gives: givesMapped},
+	"none":   {usage: "none(list, condition)", run: runNone, gives: givesOf(KindBool)},
+	"one":    {usage: "one(list, condition)", run: runOne, gives: givesOf(KindBool)},
 }
 
 type predicateNode struct {

@@ -16,9 +16,11 @@ const (
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.
 type Program struct {
-	src  string
-	root node
-	refs []Ref
+	src   string
+	root  node
+	refs  []Ref
+	typ   *Type
+	facts [2][]Fact // known when it gives false, and when it gives true
 }
 
 // Ref is a static reference: steps.charge.output.id is
@@ -34,16 +36,20 @@ type Ref struct {
 // source order (of a syntax error there is one). Secrets are refused: they
 // only stand alone in a ${…} of a request, see [ParseText].
 func Compile(src string, chk *Check) (*Program, []*Error) {
-	return compile(src, chk, false)
+	p, errs := compile(src, chk, false, false)
+	if errs == nil {
+		p.conclude(chk)
+	}
+	return p, errs
 }
 
-// compile is Compile; alone says that a secret may be the whole expression.
-func compile(src string, chk *Check, alone bool) (*Program, []*Error) {
+// compile is Compile; alone says that a secret may be the whole expression, inText that the value stands in a text.
+func compile(src string, chk *Check, alone, inText bool) (*Program, []*Error) {
 	p, err := parse(src)
 	if err != nil {
 		return nil, []*Error{err}
 	}
-	c := &compiler{parsed: p, chk: chk}
+	c := &compiler{parsed: p, chk: chk, at: map[node]int{}}
 	root := c.node(p.tree)
 	if _, ok := root.(*secretNode); !ok || !alone {
 		for _, s := range c.secrets {
@@ -51,11 +57,37 @@ func compile(src string, chk *Check, alone bool) (*Program, []*Error) {
 				Detail: "secrets." + s.name + " must be the whole of a ${…} in a request; nothing can be computed from a secret"})
 		}
 	}
+	typ := anyType
+	if len(c.errs) == 0 && chk != nil && chk.Type != nil {
+		t := &typer{chk: chk, at: c.at}
+		typ = t.whole(root, inText)
+		c.errs = t.errs
+	}
 	if len(c.errs) > 0 {
 		slices.SortStableFunc(c.errs, func(a, b *Error) int { return cmp.Compare(a.Offset, b.Offset) })
 		return nil, c.errs
 	}
-	return &Program{src: src, root: root, refs: sortRefs(c.refs)}, nil
+	return &Program{src: src, root: root, refs: sortRefs(c.refs), typ: typ}, nil
+}
+
+// conclude finds what is known where a condition holds, and where it does not.
+func (p *Program) conclude(chk *Check) {
+	if chk == nil || chk.Type == nil {
+		return
+	}
+	t := &typer{chk: chk}
+	p.facts = [2][]Fact{exported(t.implied(p.root, false)), exported(t.implied(p.root, true))}
+}
+
+// Type is what is known of the expression's value, as far as [Check.Type] knows its roots.
+func (p *Program) Type() *Type { return p.typ }
+
+// Facts are what is known where the expression, a condition, gives true, or false.
+func (p *Program) Facts(holds bool) []Fact {
+	if holds {
+		return p.facts[1]
+	}
+	return p.facts[0]
 }
 
 // sortRefs puts references in source order and drops repeated ones.

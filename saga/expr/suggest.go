@@ -2,6 +2,7 @@ package expr
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -76,6 +77,21 @@ func listNames(names []string) string {
 		shown[i] = clip(name)
 	}
 	return "there are " + strings.Join(shown, ", ") + more
+}
+
+// quotedNames lists names as messages do: "a", "b" or "c", shortened.
+func quotedNames(names []string) string {
+	shown := make([]string, 0, len(names))
+	for _, name := range names[:min(len(names), maxNamesShown)] {
+		shown = append(shown, strconv.Quote(clip(name)))
+	}
+	if len(names) > maxNamesShown {
+		return strings.Join(shown, ", ") + ", …"
+	}
+	if last := len(shown) - 1; last > 0 {
+		return strings.Join(shown[:last], ", ") + " or " + shown[last]
+	}
+	return strings.Join(shown, ", ")
 }
 
 // clip shortens a name for an error, at a character's border.

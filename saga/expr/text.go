@@ -32,7 +32,8 @@ func ParseText(src string, chk *Check) (*Template, []*Error) {
 			if n < 0 {
 				return nil, append(errs, &Error{Offset: i, Code: CodeSyntax, Detail: "${ is not closed by }; write $${ for a literal ${"})
 			}
-			p, found := compile(rest[2:2+n], chk, true)
+			mixed := len(t.parts) > 0 || 2+n+1 < len(rest)
+			p, found := compile(rest[2:2+n], chk, true, mixed)
 			for _, e := range found {
 				e.Offset += i + 2
 			}

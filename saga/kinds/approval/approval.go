@@ -61,6 +61,11 @@ var (
 func decode(d *dsl.Decoder) saga.Body {
 	own := d.Own()
 	b := &Body{late: "fail"}
+	data := expr.Exactly(expr.KindNull)
+	defer func() {
+		text := expr.Exactly(expr.KindString)
+		d.Gives(expr.Fields(map[string]*expr.Type{"decision": text, "by": text, "at": text, "comment": text.With(expr.KindNull, true), "data": data}, nil))
+	}()
 	if !d.Known(own, "approval", "title", "approvers", "show", "form") && own.Form != dsl.Map {
 		return nil
 	}
@@ -77,6 +82,7 @@ func decode(d *dsl.Decoder) saga.Body {
 	}
 	if n := own.Get("form"); n != nil {
 		b.form, b.formDoc = d.Form(n)
+		data = d.Schemed(b.form)
 	}
 	if n := d.Get("four_eyes"); n != nil {
 		b.fourEyes = d.Bool(n)
@@ -96,7 +102,7 @@ func approvers(d *dsl.Decoder, n *dsl.Node) *expr.Template {
 		d.Expect(n, "a list of names or roles of API keys, such as [finance], or an expression that gives one")
 		return nil
 	}
-	t := d.Template(n, dsl.Plain)
+	t := d.Typed(n, dsl.Plain, expr.KindString|expr.KindList, "approvers is a name, or a list of names")
 	if t.IsConst() {
 		if doc, err := t.JSON(nil); err == nil {
 			if _, err := named(doc); err != nil {

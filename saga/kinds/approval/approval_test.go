@@ -36,7 +36,7 @@ func TestAwait(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &saga.ApprovalData{Title: "Refund 19.10 for ann lee?", Approvers: []string{"ann\nlee", "finance"}, FourEyes: true, Shown: json.RawMessage(`{"big":9007199254740993}`),
-		Form: json.RawMessage(`{"additionalProperties":false,"properties":{"note":{"type":["string","null"]}},"type":"object"}`)}
+		Form: json.RawMessage(`{"additionalProperties":false,"properties":{"note":{"default":null,"type":["string","null"]}},"type":"object"}`)}
 	if d := cmp.Diff(want, a.Approval); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

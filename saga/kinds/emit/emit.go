@@ -50,6 +50,7 @@ var _ saga.Announce = (*Body)(nil)
 func decode(d *dsl.Decoder, sinks []string) saga.Body {
 	own := d.Own()
 	b := &Body{kind: d.Text(own, 0, dsl.Plain), to: sinks}
+	d.Gives(expr.Fields(map[string]*expr.Type{"id": expr.Exactly(expr.KindString)}, nil))
 	if b.kind == nil {
 		return nil
 	}

@@ -32,6 +32,7 @@ type Body struct{ message *expr.Template }
 var _ saga.Value = (*Body)(nil)
 
 func decode(d *dsl.Decoder) saga.Body {
+	d.Gives(expr.Never())
 	return &Body{message: d.Text(d.Own(), 0, dsl.Plain)}
 }
 

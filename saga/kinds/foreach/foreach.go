@@ -58,7 +58,7 @@ func decode(d *dsl.Decoder) saga.Body {
 		d.Expect(own, "a list, or an expression that gives one")
 		return nil
 	}
-	b.list = d.Template(own, dsl.Plain)
+	b.list = d.Typed(own, dsl.Plain, expr.KindList, "foreach takes a list")
 	if n := d.Get("as"); n != nil {
 		as, ok := d.Str(n, "a name")
 		switch {
@@ -79,7 +79,7 @@ func decode(d *dsl.Decoder) saga.Body {
 		word, _ := d.OneOf(n, "fail", "collect")
 		b.loop.Collect = word == "collect"
 	}
-	in := d.Loop(b.loop.As)
+	in := d.Loop(map[string]*expr.Type{b.loop.As: b.list.Type().Item()})
 	if n := d.Get("steps"); n != nil {
 		b.loop.Steps = in.Body(n)
 	} else {
@@ -87,6 +87,9 @@ func decode(d *dsl.Decoder) saga.Body {
 	}
 	if n := d.Get("output"); n != nil {
 		b.loop.Output = in.Template(n, dsl.Plain)
+		d.Gives(expr.Items(b.loop.Output.Type()))
+	} else {
+		d.Gives(expr.Items(d.OutputOf(b.loop.Steps)))
 	}
 	return b
 }

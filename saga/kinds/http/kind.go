@@ -140,6 +140,9 @@ func pairs(d *dsl.Decoder, key string) []pair {
 			continue
 		case e.Value.Form == dsl.List || e.Value.IsNull():
 			p.value = d.Template(e.Value, dsl.InRequest)
+		case key == "query":
+			p.value = d.Scalar(e.Value, dsl.Sealed, expr.KindAny&^expr.KindObject, "a parameter is a string, a number, a bool, a list of these or null")
+			p.sealed = hasSecret(p.value)
 		default:
 			p.value = d.Text(e.Value, 0, dsl.Sealed)
 			p.sealed = hasSecret(p.value)

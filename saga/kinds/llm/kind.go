@@ -105,7 +105,7 @@ func decode(d *dsl.Decoder, t *tariff) saga.Body {
 	if !d.Known(own, "llm", "model", "prompt", "messages", "system", "schema", "max_tokens", "temperature") && own.Form != dsl.Map {
 		return nil
 	}
-	b := &Body{tariff: t}
+	b, answer := &Body{tariff: t}, expr.Exactly(expr.KindNull)
 	if n := own.Get("model"); n != nil {
 		b.decodeModel(d, n)
 	} else {
@@ -113,8 +113,13 @@ func decode(d *dsl.Decoder, t *tariff) saga.Body {
 	}
 	b.decodeQuestion(d, own)
 	if n := own.Get("schema"); n != nil {
-		b.check, b.ask = d.Schema(n)
+		if b.check, b.ask = d.Schema(n); b.check != nil {
+			answer = d.Schemed(b.check)
+		}
 	}
+	text, unknown := expr.Exactly(expr.KindString), expr.Any().With(expr.KindAbsent, false)
+	d.Gives(expr.Fields(map[string]*expr.Type{"text": text, "json": answer, "model": text, "finish_reason": text.With(expr.KindNull, true),
+		"cost": expr.Exactly(expr.KindNumber).With(expr.KindNull, false)}, unknown))
 	b.maxTokens = number(d, own.Get("max_tokens"), func(v any) error { _, err := tokens(v); return err })
 	b.temperature = number(d, own.Get("temperature"), func(v any) error { _, err := temperature(v); return err })
 	return b

@@ -32,12 +32,14 @@ func decode(d *dsl.Decoder) saga.Body {
 		d.Expect(own, "a list of at least one step")
 		return nil
 	}
-	b := &Body{}
+	b, outputs := &Body{}, map[string]*expr.Type{}
 	for _, item := range own.Items {
 		if one := d.Beside(item); one != nil {
 			b.steps = append(b.steps, one)
+			outputs[one[0].ID] = d.OutputOf(one)
 		}
 	}
+	d.Gives(expr.Fields(outputs, nil))
 	return b
 }
 

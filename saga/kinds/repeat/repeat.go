@@ -39,7 +39,7 @@ var _ saga.Block = (*Body)(nil)
 func decode(d *dsl.Decoder) saga.Body {
 	own := d.Own()
 	b := &Body{saga.Loop{History: true}}
-	in := d.Loop("history")
+	in := d.Loop(map[string]*expr.Type{"history": expr.Exactly(expr.KindList)})
 	if n := d.Get("steps"); n != nil {
 		b.loop.Steps = in.Body(n)
 	} else {
@@ -47,6 +47,9 @@ func decode(d *dsl.Decoder) saga.Body {
 	}
 	if n := d.Get("output"); n != nil {
 		b.loop.Output = in.Template(n, dsl.Plain)
+		d.Gives(expr.Items(b.loop.Output.Type()))
+	} else {
+		d.Gives(expr.Items(d.OutputOf(b.loop.Steps)))
 	}
 	if whole := d.Known(own, "repeat", "until", "max"); own.Form != dsl.Map || !whole {
 		return b

@@ -26,7 +26,9 @@ type Body struct{ value *expr.Template }
 var _ saga.Value = (*Body)(nil)
 
 func decode(d *dsl.Decoder) saga.Body {
-	return &Body{value: d.Template(d.Own(), dsl.Journaled)}
+	b := &Body{value: d.Template(d.Own(), dsl.Journaled)}
+	d.Gives(b.value.Type())
+	return b
 }
 
 // Eval renders the value.

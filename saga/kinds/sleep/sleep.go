@@ -4,6 +4,7 @@ package sleep
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"recourse/saga"
@@ -32,11 +33,12 @@ func decode(d *dsl.Decoder) saga.Body {
 	if until == nil {
 		return nil
 	}
-	if until.IsConst() {
+	if until.IsConst() && !strings.Contains(n.Text(), "${") {
 		if _, err := due(n.Text(), time.Time{}); err != nil {
 			d.Fail(n, "bad_duration", "%s", err)
 		}
 	}
+	d.Gives(expr.Exactly(expr.KindNull))
 	return &Body{until: until}
 }
 

@@ -42,7 +42,9 @@ func decode(d *dsl.Decoder) saga.Body {
 		d.Expect(own, "a list of branches {when, steps}")
 		return &Body{}
 	}
-	b := &Body{}
+	b, gives := &Body{}, expr.Exactly(expr.KindNull)
+	d = d.Inside()
+	ends := true // so far every branch does
 	for i, item := range own.Items {
 		if whole := d.Known(item, "a branch", "when", "steps"); item.Form != dsl.Map || !whole && item.Get("steps") == nil {
 			continue
@@ -54,12 +56,19 @@ func decode(d *dsl.Decoder) saga.Body {
 			d.Fail(item, "missing_key", "only the last branch may omit when: those after it would never run")
 		}
 		if n := item.Get("steps"); n != nil {
-			one.steps = d.Steps(n)
+			one.steps = d.Given(one.when).Steps(n)
+			output := d.OutputOf(one.steps)
+			gives = expr.Union(gives, output, true)
+			if ends = ends && output == expr.Never(); ends {
+				d.Ends(one.when)
+			}
 		} else {
 			d.Fail(item, "missing_key", "a branch needs steps")
 		}
+		d.Exclude(one.when)
 		b.branches = append(b.branches, one)
 	}
+	d.Gives(gives)
 	return b
 }
 

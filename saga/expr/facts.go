@@ -1,0 +1,292 @@
+package expr
+
+import "strings"
+
+// fact is what a condition says of the value at a path (see typer.key): it is of one of the kinds.
+type fact struct {
+	key  string
+	keep Kinds
+}
+
+// Fact is what a condition that held, or did not, says of a path of a root.
+type Fact struct {
+	Path string // see [RootOf]
+	Keep Kinds
+}
+
+// RootOf is the root of a [Fact]'s path.
+func RootOf(path string) string {
+	root, _, _ := strings.Cut(path, separator)
+	return root
+}
+
+// under runs f with what a condition says when it holds, or does not.
+func (t *typer) under(cond node, holds bool, f func()) {
+	before := len(t.facts)
+	t.facts = append(t.facts, t.implied(cond, holds)...)
+	f()
+	t.facts = t.facts[:before]
+}
+
+// implied gives what is known when a condition holds, or does not.
+func (t *typer) implied(cond node, holds bool) []fact {
+	switch n := cond.(type) {
+	case *notNode:
+		return t.implied(n.x, !holds)
+	case *logicNode:
+		if n.and == holds { // both sides are so
+			return append(t.implied(n.left, holds), t.implied(n.right, holds)...)
+		}
+		return nil
+	case *callNode:
+		if object, name := hasField(n); object != nil && holds {
+			return t.there(object, name)
+		}
+	case *binaryNode:
+		if n.op == "in" && holds {
+			if c, ok := n.left.(*constNode); ok && kind(c.value) == "string" {
+				return append(t.there(n.right, c.value.(string)), t.notNothing(n, holds)...)
+			}
+		}
+		if at, kinds := t.typeIs(n); at != "" && (n.op == "==") == holds {
+			return []fact{{at, kinds}}
+		} else if at != "" {
+			return []fact{{at, ^kinds}}
+		}
+	}
+	return t.notNothing(cond, holds)
+}
+
+// hasField takes has(object, "name") apart.
+func hasField(n *callNode) (object node, name string) {
+	if n.name != "has" {
+		return nil, ""
+	}
+	c, ok := n.args[1].(*constNode)
+	if !ok {
+		return nil, ""
+	}
+	if name, ok = c.value.(string); !ok {
+		return nil, ""
+	}
+	return n.args[0], name
+}
+
+// there says that an object has a field.
+func (t *typer) there(object node, name string) []fact {
+	key := t.key(object)
+	if key == "" {
+		return nil
+	}
+	return append(something(key, ^(KindNull|KindAbsent)), fact{key + separator + name, ^KindAbsent})
+}
+
+// something says that the value at a path is of one of the kinds, so that all on the way there is something.
+func something(key string, keep Kinds) []fact {
+	facts := []fact{{key, keep}}
+	for i := strings.LastIndex(key, separator); i > 0; i = strings.LastIndex(key[:i], separator) {
+		facts = append(facts, fact{key[:i], ^(KindNull | KindAbsent)})
+	}
+	return facts
+}
+
+// typeIs takes type(x) == "string" apart, and != too.
+func (t *typer) typeIs(n *binaryNode) (key string, kinds Kinds) {
+	if n.op != "==" && n.op != "!=" {
+		return "", 0
+	}
+	call, okCall := n.left.(*callNode)
+	name, okName := n.right.(*constNode)
+	if !okCall || !okName {
+		call, okCall = n.right.(*callNode)
+		name, okName = n.left.(*constNode)
+	}
+	if !okCall || !okName || call.name != "type" {
+		return "", 0
+	}
+	for _, one := range kindNames {
+		if one.name == name.value {
+			return t.key(call.args[0]), one.kinds
+		}
+	}
+	return "", 0
+}
+
+// probeFuel bounds the trial of a condition.
+const probeFuel = 2000
+
+// notNothing finds out by trial what a condition says of the one path that it reads: if it cannot hold when the path is
+// null, or leads nowhere, then when it holds there is something. A condition that fails to evaluate ends the step, so that
+// nothing is reached by it either.
+func (t *typer) notNothing(cond node, holds bool) []fact {
+	p := &reader{typer: t}
+	p.read(cond, len(t.elems))
+	if p.several || p.path == nil {
+		return nil
+	}
+	key := t.key(p.path)
+	if key == "" {
+		return nil
+	}
+	can := func(there bool) bool {
+		s := t.imagine(key, p.path, there)
+		v, err := cond.eval(s)
+		if err == nil {
+			return kind(v) != "bool" || v == holds
+		}
+		switch err.(*EvalError).Code {
+		case CodeMissingField, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue:
+			return false
+		}
+		return true
+	}
+	switch {
+	case !can(true):
+		return something(key, ^(KindNull | KindAbsent))
+	case strings.Contains(key, separator) && !can(false):
+		return something(key, ^KindAbsent)
+	}
+	return nil
+}
+
+// imagine is an evaluation in which there is only one path, with null at its end, or without its end.
+func (t *typer) imagine(key string, path node, there bool) *state {
+	names := strings.Split(key, separator)
+	var value any
+	for i := len(names) - 1; i > 0; i-- {
+		if i == len(names)-1 && !there {
+			value = map[string]any{}
+			continue
+		}
+		value = map[string]any{names[i]: value}
+	}
+	s := newState(nil)
+	s.fuel = probeFuel
+	s.lets, s.elems = make([]any, len(t.lets)), make([]element, len(t.elems))
+	switch root := rootOf(path).(type) {
+	case *rootNode:
+		s.env = MapEnv{root.key: value}
+	case *varNode:
+		s.lets[root.slot] = value
+	case *elemNode:
+		s.elems[len(s.elems)-1].value = value
+	}
+	return s
+}
+
+// rootOf is where a path begins.
+func rootOf(n node) node {
+	for {
+		switch at := n.(type) {
+		case *memberNode:
+			n = at.obj
+		case *chainNode:
+			n = at.inner
+		default:
+			return n
+		}
+	}
+}
+
+// reader finds the one path that a condition reads.
+type reader struct {
+	*typer
+	path    node
+	several bool
+}
+
+// read looks through a node; depth is the number of predicates around it.
+func (r *reader) read(n node, depth int) {
+	if r.several || n == nil {
+		return
+	}
+	switch n := n.(type) {
+	case *memberNode:
+		if r.key(n) != "" {
+			r.take(n, depth)
+			return
+		}
+		r.read(n.obj, depth)
+		r.read(n.index, depth)
+	case *rootNode, *varNode:
+		r.take(n, depth)
+	case *elemNode:
+		if n.index && depth == len(r.elems) {
+			r.several = true // it may be any number
+		} else if !n.index {
+			r.take(n, depth)
+		}
+	default:
+		for _, child := range children(n) {
+			in := depth
+			if p, ok := n.(*predicateNode); ok && child == p.body {
+				in++
+			}
+			r.read(child, in)
+		}
+	}
+}
+
+func (r *reader) take(n node, depth int) {
+	root := rootOf(n)
+	switch at := root.(type) {
+	case *elemNode:
+		if depth != len(r.elems) {
+			return // it is of a list that is read here
+		}
+	case *varNode:
+		if at.slot >= len(r.lets) {
+			return // likewise
+		}
+	}
+	r.several = r.several || r.path != nil && r.key(r.path) != r.key(n)
+	r.path = n
+}
+
+// children are the parts of a node that are no path.
+func children(n node) []node {
+	switch n := n.(type) {
+	case *listNode:
+		return n.items
+	case *mapNode:
+		var out []node
+		for _, e := range n.entries {
+			out = append(out, e.key, e.value)
+		}
+		return out
+	case *condNode:
+		return []node{n.cond, n.yes, n.no}
+	case *letNode:
+		return []node{n.value, n.body}
+	case *callNode:
+		return n.args
+	case *notNode:
+		return []node{n.x}
+	case *signNode:
+		return []node{n.x}
+	case *logicNode:
+		return []node{n.left, n.right}
+	case *binaryNode:
+		return []node{n.left, n.right}
+	case *chainNode:
+		return []node{n.inner}
+	case *coalesceNode:
+		return []node{n.left, n.right}
+	case *sliceNode:
+		return []node{n.obj, n.from, n.to}
+	case *predicateNode:
+		return []node{n.list, n.body}
+	}
+	return nil
+}
+
+// exported are the facts about roots, which hold wherever the condition is known to hold.
+func exported(facts []fact) []Fact {
+	var out []Fact
+	for _, f := range facts {
+		if f.key[0] > '\x02' {
+			out = append(out, Fact{Path: f.key, Keep: f.keep})
+		}
+	}
+	return out
+}
