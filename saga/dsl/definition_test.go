@@ -236,7 +236,7 @@ func TestWarnings(t *testing.T) {
 		post   = "http: POST https://a.example/"
 		undo   = "compensate: {http: DELETE https://a.example/}"
 		undoOK = "compensate: {http: DELETE https://a.example/, on: succeeded}"
-		llm    = "llm: {model: m, prompt: p}"
+		llm    = "llm: {model: m, prompt: p, schema: {x: string, ok: boolean, lines: [string]}}"
 		fed    = "model-output-feeds-write-without-approval a"
 	)
 	tests := []struct {

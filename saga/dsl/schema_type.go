@@ -136,7 +136,7 @@ func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *
 		}
 		fields[name] = f
 	}
-	for name := range needed {
+	for name := range needed { // any order
 		if fields[name] == nil {
 			fields[name] = expr.Any()
 			if rest != nil {

@@ -72,7 +72,7 @@ func TestPageIsComplete(t *testing.T) {
 		}
 	}
 	for _, code := range []string{
-		CodeSyntax, CodeTooLong, CodeTooDeep, CodeUnsupported, CodeUnknownRoot, CodeUnknownStep, CodeUnknownInput,
+		CodeSyntax, CodeTooLong, CodeTooDeep, CodeUnsupported, CodeUnknownRoot, CodeUnknownStep, CodeUnknownInput, CodeUnknownField,
 		CodeUnknownFunction, CodeWrongArguments, CodeUnknownSecret, CodeSecretNotAllowed, CodeNotJournaled, CodeSecretInExpr, CodeBadPattern,
 		CodeMissingField, CodeNotAvailable, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue, CodeNumberTooLarge,
 		CodeDivisionByZero, CodeOutOfFuel, CodeSecretInPlain, CodeDollarBeforeSeal,

@@ -115,49 +115,35 @@ func (t *typer) typeIs(n *binaryNode) (key string, kinds Kinds) {
 // probeFuel bounds the trial of a condition.
 const probeFuel = 2000
 
-// notNothing finds out by trial what a condition says of the one path that it reads: if it cannot hold when the path is
-// null, or leads nowhere, then when it holds there is something. A condition that fails to evaluate ends the step, so that
-// nothing is reached by it either.
+// notNothing finds out by trial what a condition says of the one path that it reads: if it cannot hold when there is null
+// somewhere on the way, or no such field, then when it holds there is something. A condition that fails to evaluate ends the
+// step, so that nothing is reached by it either.
 func (t *typer) notNothing(cond node, holds bool) []fact {
-	p := &reader{typer: t}
-	p.read(cond, len(t.elems))
-	if p.several || p.path == nil {
+	r := &reader{typer: t}
+	r.read(cond, len(t.elems))
+	if r.several || r.path == nil {
 		return nil
 	}
-	key := t.key(p.path)
-	if key == "" {
-		return nil
-	}
-	can := func(there bool) bool {
-		s := t.imagine(key, p.path, there)
-		v, err := cond.eval(s)
-		if err == nil {
-			return kind(v) != "bool" || v == holds
+	var facts []fact
+	names := strings.Split(t.key(r.path), separator)
+	for i := range names {
+		var wrong Kinds
+		if !t.canHold(cond, holds, r.path, names[1:i+1], nil) {
+			wrong |= KindNull
 		}
-		switch err.(*EvalError).Code {
-		case CodeMissingField, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue:
-			return false
+		if i > 0 && !t.canHold(cond, holds, r.path, names[1:i], map[string]any{}) {
+			wrong |= KindAbsent
 		}
-		return true
+		if wrong != 0 {
+			facts = append(facts, fact{strings.Join(names[:i+1], separator), ^wrong})
+		}
 	}
-	switch {
-	case !can(true):
-		return something(key, ^(KindNull | KindAbsent))
-	case strings.Contains(key, separator) && !can(false):
-		return something(key, ^KindAbsent)
-	}
-	return nil
+	return facts
 }
 
-// imagine is an evaluation in which there is only one path, with null at its end, or without its end.
-func (t *typer) imagine(key string, path node, there bool) *state {
-	names := strings.Split(key, separator)
-	var value any
-	for i := len(names) - 1; i > 0; i-- {
-		if i == len(names)-1 && !there {
-			value = map[string]any{}
-			continue
-		}
+// canHold tries a condition where the path that it reads has these names, with a value behind them, and no more.
+func (t *typer) canHold(cond node, holds bool, path node, names []string, value any) bool {
+	for i := len(names) - 1; i >= 0; i-- {
 		value = map[string]any{names[i]: value}
 	}
 	s := newState(nil)
@@ -171,7 +157,15 @@ func (t *typer) imagine(key string, path node, there bool) *state {
 	case *elemNode:
 		s.elems[len(s.elems)-1].value = value
 	}
-	return s
+	v, err := cond.eval(s)
+	if err == nil {
+		return kind(v) != "bool" || v == holds
+	}
+	switch err.(*EvalError).Code {
+	case CodeMissingField, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue:
+		return false
+	}
+	return true
 }
 
 // rootOf is where a path begins.

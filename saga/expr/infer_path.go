@@ -99,7 +99,11 @@ func (t *typer) member(n *memberNode) way {
 		return w
 	}
 	if at := obj.typ.chanceOf(KindNull); at > never {
-		w.lose(n, at, CodeMissingField, fmt.Sprintf("%s may be null: write ?. or ??, or compare it with null before", describe(n.obj)))
+		is := "may be"
+		if obj.typ.kinds == KindNull {
+			is = "is"
+		}
+		w.lose(n, at, CodeMissingField, fmt.Sprintf("%s %s null: write ?. or ??, or compare it with null before", describe(n.obj), is))
 		if obj.typ.kinds == KindNull {
 			return w
 		}
