@@ -234,10 +234,10 @@ steps:
 `, `null`, []string{"ok approval", `name set = {"id":"‹uuid()›","by":"‹ok.by›","yes":true}`}},
 		{"what fails for another reason is told at its step", `saga: p
 steps:
-  - {id: a, set: {n: 1}}
-  - {id: b, set: "${steps.a.output.nope}"}
+  - {id: a, set: [1]}
+  - {id: b, set: "${steps.a.output[1]}"}
   - {id: c, set: 1}
-`, `null`, []string{`a set = {"n":1}`, "b set (fails: `set` could not be evaluated: missing_field: steps.a.output.nope: no field \"nope\" (there are n; use ?. or ?? if it may be absent) (in: steps.a.output.nope))"}},
+`, `null`, []string{`a set = [1]`, "b set (fails: `set` could not be evaluated: missing_field: steps.a.output[…]: the index is outside the list of 1; use ?? for a default (in: steps.a.output[1]))"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,9 @@
 package expr
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // fact is what a condition says of the value at a path (see typer.key): it is of one of the kinds.
 type fact struct {
@@ -161,12 +164,12 @@ func (t *typer) canHold(cond node, holds bool, path node, names []string, value 
 	if err == nil {
 		return kind(v) != "bool" || v == holds
 	}
-	switch err.(*EvalError).Code {
-	case CodeMissingField, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue:
-		return false
-	}
-	return true
+	e, ok := err.(*EvalError)
+	return !ok || !slices.Contains(refusals, e.Code)
 }
+
+// refusals are the codes of evaluations that fail because of their values, whenever and wherever they run.
+var refusals = []string{CodeMissingField, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue}
 
 // rootOf is where a path begins.
 func rootOf(n node) node {

@@ -156,6 +156,9 @@ func (p param) rule(name string, i int) string {
 // check holds the arguments to what the function takes.
 func (c *call) check() error {
 	for i, v := range c.args {
+		if c.look(v) != nil {
+			continue // the function decides what becomes of it
+		}
 		if p := c.fn.param(i, len(c.args)); kindOf(v)&p.kinds == 0 {
 			return fail(p.errorCode(), "%s, not %s", p.rule(c.name, i), kind(v))
 		}

@@ -42,14 +42,14 @@ type Type struct {
 }
 
 var (
-	anyType    = unknown(KindAny)
-	anyField   = unknown(KindAny | KindAbsent)
+	anyType    = openType(KindAny)
+	anyField   = openType(KindAny | KindAbsent)
 	absentType = &Type{kinds: KindAbsent}
 	noType     = &Type{} // of the items of an empty list
 )
 
-// unknown is a type of which only the kinds are known.
-func unknown(kinds Kinds) *Type {
+// openType is a type of which only the kinds are known.
+func openType(kinds Kinds) *Type {
 	t := &Type{kinds: kinds, unsure: kinds}
 	t.items, t.rest = t, t
 	return t
