@@ -72,6 +72,7 @@ type Config struct {
 	Look       time.Duration // 15s, or a quarter of StallAfter if that is less: between looks for what is stalled in the store, give or take a quarter
 	MaxRunning int           // 10,000 sagas in memory
 	MaxStarts  int           // 2,000 starts that wait for their commit
+	StartBytes int           // 64 MiB of input of starts that wait for their commit
 	MaxCalls   int           // 1,000 requests under way
 	MaxBatch   int           // 512 appends in a commit
 	MaxBytes   int           // 8 MiB of appends in a commit, unless it has only one
@@ -90,6 +91,7 @@ func (c *Config) defaults() {
 	set(&c.Look, min(15*time.Second, c.StallAfter/4))
 	set(&c.MaxRunning, 10_000)
 	set(&c.MaxStarts, 2000)
+	set(&c.StartBytes, 64<<20)
 	set(&c.MaxCalls, 1000)
 	set(&c.MaxBatch, 512)
 	set(&c.MaxBytes, 8<<20)
@@ -134,6 +136,7 @@ type Engine struct {
 	identity    atomic.Value // string: the node that the lanes write as; "" between leases
 	loading     loading
 	starting    atomic.Int64   // starts that wait for their commit
+	startBytes  atomic.Int64   // and their input
 	work        sync.WaitGroup // calls and loads
 	crew        crew           // who does the calls
 }
@@ -245,8 +248,11 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	if !e.Ready() {
 		return saga.Begun{}, saga.ErrUnavailable
 	}
+	size := int64(len(data.Input))
+	starts, bytes := e.starting.Add(1), e.startBytes.Add(size)
 	defer e.starting.Add(-1)
-	if e.starting.Add(1) > int64(e.cfg.MaxStarts) || e.running() >= e.cfg.MaxRunning {
+	defer e.startBytes.Add(-size)
+	if starts > int64(e.cfg.MaxStarts) || bytes > int64(e.cfg.StartBytes) || e.running() >= e.cfg.MaxRunning {
 		e.stats.refused.Add(1)
 		return saga.Begun{}, saga.ErrBusy
 	}

@@ -93,7 +93,8 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 	return len(claimed)
 }
 
-// loadBatch is how many sagas are read at once, with so many records of each: most have no more.
+// loadBatch is how many sagas are read at once, with so many records of each: most have no more. Those
+// that would make it more than Config.MaxBytes are read one by one.
 const loadBatch = 32
 
 // loadAll reads claimed sagas and hands them to their lanes, or leaves it to load.
@@ -104,7 +105,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 	}
 	e.loaders <- struct{}{}
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
-	begins, err := e.cfg.Store.Begins(ctx, ids, loadBatch)
+	begins, err := e.cfg.Store.Begins(ctx, ids, loadBatch, e.cfg.MaxBytes)
 	cancel()
 	<-e.loaders
 	if err != nil {

@@ -109,8 +109,9 @@ type Log interface {
 	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]Record, error)
 
 	// Begins returns up to limit of the first records of each of several sagas, in order; not of one moment, as sagas go on. A saga that is not there,
-	// or has no records, is not in the map.
-	Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]Record, error)
+	// or has no records, is not in the map. Nor are those that are left when the data of what was read is more than so many
+	// bytes: it ends with the saga before. So the map may be empty although there are records.
+	Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]Record, error)
 
 	// Post leaves a message for a saga, durably, wherever it is: owned by this or
 	// another node (which gets it from Mail) or by nobody (it becomes claimable at

@@ -92,9 +92,19 @@ func pages(b *bench) {
 		diff(b, "Records", got, tt.want)
 	}
 	other, _ := b.started()
-	begins, err := b.Begins(b.ctx, []uuid.UUID{saga, newID(), other}, 2)
+	begins, err := b.Begins(b.ctx, []uuid.UUID{saga, newID(), other}, 2, 1<<20)
 	b.must(err)
 	diff(b, "Begins", begins, map[uuid.UUID][]journal.Record{saga: all[:2], other: b.records(other)})
+	few, err := b.Begins(b.ctx, []uuid.UUID{saga, other}, 2, len(all[0].Data)+len(all[1].Data))
+	b.must(err)
+	if len(few) != 1 {
+		b.Errorf("of %d sagas the first records of %d came, want those of one: the other is over the bytes", 2, len(few))
+	}
+	none, err := b.Begins(b.ctx, []uuid.UUID{saga}, 2, len(all[0].Data)+len(all[1].Data)-1)
+	b.must(err)
+	if len(none) != 0 {
+		b.Errorf("a part of a saga's first records came: %v", none)
+	}
 	_, err = b.Records(b.ctx, newID(), 0, 1)
 	b.wantErr(err, journal.ErrNotFound)
 }

@@ -172,7 +172,7 @@ func scanRecord(row pgx.CollectableRow, r *journal.Record) (saga uuid.UUID, err 
 }
 
 // Begins implements journal.Log.
-func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]journal.Record, error) {
+func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]journal.Record, error) {
 	rows, err := s.pool.Query(ctx, `SELECT `+recordColumns+` FROM journal WHERE saga_id = ANY($1) AND seq <= $2 ORDER BY saga_id, seq`, ids(sagas), max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("first records: %w", err)
@@ -186,6 +186,10 @@ func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[u
 			return nil, fmt.Errorf("first records: %w", err)
 		}
 		out[saga] = append(out[saga], r)
+		if bytes -= len(r.Data); bytes < 0 {
+			delete(out, saga)
+			return out, nil
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("first records: %w", gone(err))

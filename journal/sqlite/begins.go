@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,17 +19,24 @@ const beginsRows = 32
 var beginsQuery = `SELECT saga_id, ` + recordColumns + ` FROM journal WHERE saga_id IN (?` + strings.Repeat(`, ?`, beginsRows-1) + `) AND seq <= ? ORDER BY saga_id, seq`
 
 // Begins implements journal.Log.
-func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]journal.Record, error) {
+func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]journal.Record, error) {
 	out := make(map[uuid.UUID][]journal.Record, len(sagas))
 	for some := range slices.Chunk(sagas, beginsRows) {
-		if err := s.begins(ctx, some, limit, out); err != nil {
+		err := s.begins(ctx, some, limit, &bytes, out)
+		if errors.Is(err, errEnough) {
+			break
+		}
+		if err != nil {
 			return nil, fmt.Errorf("first records: %w", err)
 		}
 	}
 	return out, nil
 }
 
-func (s *Store) begins(ctx context.Context, sagas []uuid.UUID, limit int, out map[uuid.UUID][]journal.Record) error {
+// errEnough ends the reading of first records when they are as many bytes as may be.
+var errEnough = errors.New("enough")
+
+func (s *Store) begins(ctx context.Context, sagas []uuid.UUID, limit int, bytes *int, out map[uuid.UUID][]journal.Record) error {
 	args := make([]any, beginsRows+1) // a place that is not taken stays NULL, which no id is
 	for i, id := range sagas {
 		args[i] = id.Bytes()
@@ -42,8 +50,15 @@ func (s *Store) begins(ctx context.Context, sagas []uuid.UUID, limit int, out ma
 	var row recordRow
 	dest := append([]any{idInto{&saga}}, row.dest()...)
 	return walk(rows, func(scan func(...any) error) error {
-		err := scan(dest...)
-		out[saga] = append(out[saga], row.record())
-		return err
+		if err := scan(dest...); err != nil {
+			return err
+		}
+		r := row.record()
+		out[saga] = append(out[saga], r)
+		if *bytes -= len(r.Data); *bytes < 0 {
+			delete(out, saga)
+			return errEnough
+		}
+		return nil
 	})
 }

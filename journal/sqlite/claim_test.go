@@ -84,7 +84,7 @@ func TestBegins(t *testing.T) {
 	ids := started(t, s, 2*beginsRows+1, 3)
 	asked := append(slices.Clone(ids), uuid.Must(uuid.NewV7()))
 	slices.Reverse(asked)
-	begins, err := s.Begins(t.Context(), asked, 2)
+	begins, err := s.Begins(t.Context(), asked, 2, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func BenchmarkTakeOn(b *testing.B) {
 				for i, c := range some {
 					ids[i] = c.Saga
 				}
-				if begins, err := s.Begins(b.Context(), ids, read); err != nil || len(begins) != len(ids) {
+				if begins, err := s.Begins(b.Context(), ids, read, 1<<30); err != nil || len(begins) != len(ids) {
 					b.Fatal(len(begins), err)
 				}
 			}

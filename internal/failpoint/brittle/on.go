@@ -133,11 +133,11 @@ func (s store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail
 }
 
 // Begins implements journal.Log.
-func (s store) Begins(ctx context.Context, sagas []uuid.UUID, limit int) (map[uuid.UUID][]journal.Record, error) {
+func (s store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]journal.Record, error) {
 	if err := failpoint.Err("records.before", nil); err != nil {
 		return nil, err
 	}
-	return s.Store.Begins(ctx, sagas, limit)
+	return s.Store.Begins(ctx, sagas, limit, bytes)
 }
 
 // Records implements journal.Log.
