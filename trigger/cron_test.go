@@ -41,6 +41,36 @@ func TestCronFires(t *testing.T) {
 	r.want("d null", `d {"at":"2026-03-03T08:00:00Z"}`, "d null")
 }
 
+// In the hour that comes twice a time fires twice, once each, on a node that looks and on one that catches up; in the one that is skipped,
+// not at all.
+func TestCronWhenClocksChange(t *testing.T) {
+	for name, tt := range map[string]struct {
+		published string
+		looks     []string
+		want      []string
+	}{
+		"twice": {"2026-10-24T12:00:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T00:31:00Z", "2026-10-25T01:29:59Z", "2026-10-25T01:30:00Z", "2026-10-25T01:31:00Z", "2026-10-25T12:00:00Z"},
+			[]string{`d "2026-10-25T00:30:00Z"`, `d "2026-10-25T01:30:00Z"`}},
+		"twice, caught up with": {"2026-10-24T12:00:00Z", []string{"2026-10-25T12:00:00Z", "2026-10-25T12:00:01Z"},
+			[]string{`d "2026-10-25T00:30:00Z"`, `d "2026-10-25T01:30:00Z"`}},
+		"skipped": {"2026-03-28T12:00:00Z", []string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z", "2026-03-29T12:00:00Z", "2026-03-30T00:30:00Z"},
+			[]string{`d "2026-03-30T00:30:00Z"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			c := NewCron(r.Starter)
+			r.clock.set(tt.published)
+			r.publish("saga: d\ntriggers: [{cron: '30 2 * * *', timezone: Europe/Berlin, catch_up: all, input: '${event.time}'}]")
+			r.fire(c, tt.published)
+			for _, at := range tt.looks {
+				r.fire(c, at)
+				r.fire(NewCron(r.Starter), at) // another node, which has just begun
+			}
+			r.want(tt.want...)
+		})
+	}
+}
+
 // down fires at 8:30, is down, and comes back as another process.
 func down(t *testing.T, spec, catchUp, back string) *rig {
 	r := newRig(t)

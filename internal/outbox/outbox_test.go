@@ -241,6 +241,49 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// putOff is a store that tells for how long events are put off.
+type putOff struct {
+	journal.Outbox
+	told chan time.Duration
+}
+
+func (p putOff) EventFailed(ctx context.Context, id uuid.UUID, sink string, wait time.Duration, why string) error {
+	p.told <- wait
+	return p.Outbox.EventFailed(ctx, id, sink, wait, why)
+}
+
+// Whatever a sink refuses an event with, 410 apart, the event is kept; Retry-After counts with any of it when it is the longer wait, and not when
+// the backoff is.
+func TestRefusals(t *testing.T) {
+	for _, status := range []int{301, 400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 501, 503} {
+		for after, want := range map[string][2]time.Duration{ // the shortest and the longest wait
+			"": {4 * time.Second, 6 * time.Second}, "1": {4 * time.Second, 6 * time.Second}, "120": {2 * time.Minute, 2 * time.Minute},
+			"Fri, 02 Jan 2026 03:14:05 GMT": {10 * time.Minute, 10 * time.Minute}, "soon": {4 * time.Second, 6 * time.Second},
+		} {
+			c := newClock()
+			s := c.store()
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if after != "" {
+					w.Header().Set("Retry-After", after)
+				}
+				w.WriteHeader(status)
+			}))
+			event(t, s, `{"type":"a"}`, "one")
+			p := putOff{s, make(chan time.Duration, 10)}
+			o, stop := deliver(t, Config{Store: p, Now: c.now, Sinks: []Sink{{Name: "one", URL: srv.URL}}})
+			if wait := <-p.told; wait < want[0] || wait > want[1] {
+				t.Errorf("%d with Retry-After %q: it waits for %v, want %v", status, after, wait, want)
+			}
+			stop()
+			srv.Close()
+			if st := o.Stats()[0]; st.Dropped != 0 || st.Delivered != 0 || st.Failed != 1 {
+				t.Errorf("%d: %+v", status, st)
+			}
+			until(t, s, "kept", func(st []journal.OutboxStat) bool { return len(st) == 1 && st[0].Events == 1 })
+		}
+	}
+}
+
 func TestBackoffIsAnHourInTheEnd(t *testing.T) {
 	if d := between.Delay(40, 1<<63); d < 50*time.Minute || d > 70*time.Minute {
 		t.Error(d)

@@ -11,7 +11,7 @@ import (
 
 func TestSecretHosts(t *testing.T) {
 	bound, err := NewSecretHosts(map[string][]string{
-		"PAY": {"pay.example", "*.pay.example:8443", "10.0.0.1:9000", "2001:DB8::1"}, "NONE": {},
+		"PAY": {"pay.example", "*.pay.example:8443", "10.0.0.1:9000", "2001:DB8::1"}, "NONE": {}, "BELOW": {"*.pay.example"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +37,11 @@ func TestSecretHosts(t *testing.T) {
 		{bound, "PAY", "https://eu.pay.example:8443/", true},
 		{bound, "PAY", "https://a.eu.pay.example:8443/", true},
 		{bound, "PAY", "https://.pay.example:443/", false},
+		{bound, "PAY", "https://evilpay.example:8443/", false},
+		{bound, "BELOW", "https://eu.pay.example:81/", true},
+		{bound, "BELOW", "https://pay.example/", false},
+		{bound, "BELOW", "https://evilpay.example/", false},
+		{bound, "BELOW", "https://eu.pay.example.evil.example/", false},
 		{bound, "PAY", "http://10.0.0.1:9000/", true},
 		{bound, "PAY", "http://10.0.0.1/", false},
 		{bound, "PAY", "http://[2001:db8:0::1]/", true},

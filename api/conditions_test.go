@@ -1,0 +1,42 @@
+package api
+
+import (
+	"strings"
+	"testing"
+)
+
+// If-Match and If-None-Match are lists (RFC 9110, 13.1): any member counts, and nothing else does.
+func TestMatches(t *testing.T) {
+	for _, tt := range []struct {
+		header string
+		want   bool
+	}{
+		{`"7"`, true}, {`7`, true}, {`W/"7"`, true}, {`*`, true}, {`"6", "7"`, true}, {`"7","6"`, true}, {`"6" , W/"7"`, true}, {`,"7",`, true},
+		{`"6", *`, true}, {``, false}, {`""`, false}, {`"6"`, false}, {`"6", "8"`, false}, {`"77"`, false}, {`"6 7"`, false}, {`"67", "76"`, false},
+	} {
+		if got := matches(tt.header, "7"); got != tt.want {
+			t.Errorf("%s: %v", tt.header, got)
+		}
+	}
+}
+
+// An order names one state of the saga: a list of several is refused, whatever is in it, and nothing is done.
+func TestOrdersMatchOneState(t *testing.T) {
+	x := newFixture(t)
+	x.publish(sleepDef)
+	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+	x.do("POST", "/v1/sagas/"+id+"/pause", `{}`).want(202)
+	tag := x.do("GET", "/v1/sagas/"+id, "").want(200).Header.Get("ETag")
+	for _, list := range []string{`"1", ` + tag, tag + `, "1"`, `*, ` + tag, tag + ", *", `"1"`, `"0"`, `"-1"`, `"x"`, `,`, `"` + strings.Repeat("9", 30) + `"`} {
+		if a := x.do("POST", "/v1/sagas/"+id+"/resume", `{}`, header{"If-Match", list}); a.Status != 412 {
+			t.Errorf("If-Match %s: %d", list, a.Status)
+		}
+	}
+	if now := x.do("GET", "/v1/sagas/"+id, "").want(200).Header.Get("ETag"); now != tag {
+		t.Errorf("the saga has gone from %s to %s", tag, now)
+	}
+	if a := x.do("GET", "/v1/sagas/"+id, "", header{"If-None-Match", `"1", ` + tag}); a.Status != 304 {
+		t.Errorf("If-None-Match of a list that has it: %d", a.Status)
+	}
+	x.do("POST", "/v1/sagas/"+id+"/resume", `{}`, header{"If-Match", "W/" + tag}).want(202)
+}
