@@ -271,8 +271,13 @@ func TestRefusals(t *testing.T) {
 			event(t, s, `{"type":"a"}`, "one")
 			p := putOff{s, make(chan time.Duration, 10)}
 			o, stop := deliver(t, Config{Store: p, Now: c.now, Sinks: []Sink{{Name: "one", URL: srv.URL}}})
-			if wait := <-p.told; wait < want[0] || wait > want[1] {
-				t.Errorf("%d with Retry-After %q: it waits for %v, want %v", status, after, wait, want)
+			select {
+			case wait := <-p.told:
+				if wait < want[0] || wait > want[1] {
+					t.Errorf("%d with Retry-After %q: it waits for %v, want %v", status, after, wait, want)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%d: the event is not put off", status)
 			}
 			stop()
 			srv.Close()
