@@ -7,7 +7,7 @@ BIN     := bin/recourse
 
 PG      := $(GO) run ./internal/testpg/run --
 
-.PHONY: help run build test vet prove crash ha examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build test flaky mutation vet prove crash ha examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,16 @@ build: ## build bin/recourse, and bin/world for playing with it
 test: vet ## everything, with -race, on SQLite and on a real Postgres (found, started or installed)
 	$(PG) $(GO) test -race -timeout 25m $(PKGS)
 
+FLAKY_RUNS ?= 20
+FLAKY_PKGS ?= ./...
+flaky: ## every package's tests FLAKY_RUNS times with -race, every other time beside other load; a line each, with the tests that failed
+	$(PG) $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) $(FLAKY_PKGS)
+
+MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./journal ./saga
+mutation: ## small changes to the code of MUTATED, one at a time, each of which the package's tests have to notice; those that live are listed
+	$(GO) -C internal/mutation build -o $(CURDIR)/bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
+	@for p in $(MUTATED); do echo "$$p"; $(PG) bin/gremlins unleash --workers 2 --test-cpu 1 --timeout-coefficient 20 --invert-logical --invert-loopctrl --invert-negatives --output-statuses lct $$p || exit 1; done
+
 vet: ## gofmt, go vet (with every build tag), go mod tidy -diff
 	@off=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$off" ]; then echo "gofmt would change:"; echo "$$off"; exit 1; fi
 	$(GO) vet ./...
@@ -33,6 +43,7 @@ PROVE_SEEDS ?= 100000
 prove: ## what shows the promises at full size: sim, mutants, crash and fuzz; CI runs a smaller one
 	$(MAKE) --no-print-directory sim SEEDS=$(PROVE_SEEDS)
 	$(MAKE) --no-print-directory mutants
+	RECOURSE_RANDOM_ROUNDS=$(ROUNDS) $(GO) test -count 1 -timeout 6h -run 'TestAnyHistory' ./saga
 	$(MAKE) --no-print-directory crash
 	$(MAKE) --no-print-directory fuzz
 

@@ -97,10 +97,16 @@ var stores = map[string]func(t testing.TB) journal.Store{
 	},
 }
 
+// eachStore runs a test on every store, on all at once: they share nothing, and a test mostly waits. It returns when all have ended.
 func eachStore(t *testing.T, f func(t *testing.T, x *fixture)) {
-	for name, open := range stores {
-		t.Run(name, func(t *testing.T) { f(t, newFixtureOn(t, open(t))) })
-	}
+	t.Run("on", func(t *testing.T) {
+		for name, open := range stores {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				f(t, newFixtureOn(t, open(t)))
+			})
+		}
+	})
 }
 
 func newFixture(t testing.TB, more ...setup) *fixture {

@@ -30,10 +30,14 @@ func TestPlan(t *testing.T) {
 			effect("pay", 2, Reverse),
 			{Path: "ship", First: 3, Class: journal.InDoubt},
 			{Path: "log", First: 4, Class: journal.Succeeded, None: true},
+			{Path: "hold", First: 5, Class: journal.InDoubt, Limited: true},
+			{Path: "card", First: 6, Class: journal.Succeeded, Limited: true, Kept: "the saga was stopped"},
 		}, []string{"pay"}, []Residue{
 			{"mail", "it happened, and no compensation is declared for it"},
 			{"ship", "it may have happened, and no compensation is declared for it"},
 			{"log", "it happened, and is declared to need no compensation"},
+			{"hold", "it may have happened, and its compensation is declared for another outcome (`on`)"},
+			{"card", "it happened, and was not undone: the saga was stopped"},
 		}},
 	}
 	for _, tt := range tests {

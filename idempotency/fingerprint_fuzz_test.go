@@ -24,7 +24,7 @@ func FuzzUnaltered(f *testing.F) {
 func TestUnaltered(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"definition":"x","input":{"trip":"a-1"}}`: true, `[1.0,{"a":{"b":1},"c":[]}]`: true,
-		`{"b":1,"a":2}`: false, `{"a":1,"a":2}`: false, `{"a": 1}`: false, `{"a":"\n"}`: false, `{"a":"&"}`: false, `{"a":"é"}`: false, `{"a`: false,
+		`{"b":1,"a":2}`: false, `{"a":1,"a":2}`: false, `{"a": 1}`: false, `{"a":"\n"}`: false, `{"a":"&"}`: false, `{"a":"é"}`: false, "{\"a\":\"\x80\"}": false, `{"a":"b c"}`: true, `{"a`: false,
 		strings.Repeat(`{"a":`, 16) + "1" + strings.Repeat("}", 16): true, strings.Repeat(`{"a":`, 17) + "1" + strings.Repeat("}", 17): false,
 	} {
 		if got := unaltered([]byte(text)); got != want {

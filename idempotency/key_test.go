@@ -48,6 +48,9 @@ func TestKeyTellsApart(t *testing.T) {
 }
 
 func TestExpired(t *testing.T) {
+	if DefaultWindow != 24*time.Hour { // as docs/definitions.md says
+		t.Errorf("the window is %s", DefaultWindow)
+	}
 	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	if Expired(first, first.Add(DefaultWindow-time.Millisecond), DefaultWindow) {
 		t.Error("expired within the window")

@@ -234,3 +234,11 @@ func TestNoBudgetFitsAll(t *testing.T) {
 		t.Error("without a budget something does not fit")
 	}
 }
+
+func TestCheckCurrency(t *testing.T) {
+	for code, want := range map[string]error{"": nil, "EUR": nil, "eur": ErrCode, "EU": ErrCode, "EURO!": ErrCode} {
+		if err := CheckCurrency(code); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", code, err, want)
+		}
+	}
+}

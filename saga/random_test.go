@@ -1,10 +1,13 @@
 package saga_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +132,16 @@ func TestAnyHistory(t *testing.T) {
 	}
 }
 
+// rounds is how many times a hundred histories are tried at least: more with RECOURSE_RANDOM_ROUNDS.
+func rounds(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("RECOURSE_RANDOM_ROUNDS"), "1"))
+	if err != nil || n < 1 {
+		t.Fatalf("RECOURSE_RANDOM_ROUNDS is %q, not a number from 1", os.Getenv("RECOURSE_RANDOM_ROUNDS"))
+	}
+	return n
+}
+
 func anyHistory(t *testing.T, def *saga.Definition) {
 	reached := make(map[saga.Status]int) // by how many histories, at their end or on their way
 	most := 0                            // attempts at once
@@ -158,16 +171,23 @@ func anyHistory(t *testing.T, def *saga.Definition) {
 			reached[s]++
 		}
 	}
-	// Several rounds, so that the rarest end, a success, is not missed by chance.
-	for range 5 {
+	// As many rounds as it takes to have seen every status, so that the rarest end, a success, is not missed by chance.
+	missing := func() (list []saga.Status) {
+		for _, s := range []saga.Status{saga.Succeeded, saga.Compensated, saga.Failed, saga.Stuck, saga.Waiting, saga.PausedStatus, saga.Undoing} {
+			if reached[s] == 0 {
+				list = append(list, s)
+			}
+		}
+		return list
+	}
+	wide := func() bool { return def.Name != "nested" || most >= 4 }
+	for round := 0; round < max(8, rounds(t)) && (round < rounds(t) || len(missing()) > 0 || !wide()); round++ {
 		rapid.Check(t, walk)
 	}
-	for _, s := range []saga.Status{saga.Succeeded, saga.Compensated, saga.Failed, saga.Stuck, saga.Waiting, saga.PausedStatus, saga.Undoing} {
-		if reached[s] == 0 {
-			t.Errorf("no history reached %s: the test lost its reach (%v)", s, reached)
-		}
+	if list := missing(); len(list) > 0 {
+		t.Errorf("no history reached %v: the test lost its reach (%v)", list, reached)
 	}
-	if def.Name == "nested" && most < 4 {
+	if !wide() {
 		t.Errorf("at most %d attempts were under way at once", most)
 	}
 	t.Logf("reached: %v, at most %d attempts at once", reached, most)

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("seeds", 500, "how many seeds to simulate")
+	seeds = flag.Uint64("seeds", 200, "how many seeds to simulate; `make sim` takes many more")
 	from  = flag.Uint64("from", 1, "the first seed")
 )
 

@@ -56,6 +56,7 @@ func Run(t *testing.T, o Options) {
 		t.Run(g.name, func(t *testing.T) {
 			for _, tt := range g.tests {
 				t.Run(tt.name, func(t *testing.T) {
+					t.Parallel() // each has a store of its own, and many wait for the store's clock
 					tt.run(newBench(t, o))
 				})
 			}
