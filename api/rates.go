@@ -1,17 +1,16 @@
 package api
 
 import (
-	"math"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// Rate is how many requests a principal may make: PerSecond in the long run, Burst at once. A zero one has no bound.
+// Rate is how many requests a principal may make: one Every so long in the long run, Burst at once. A zero one has no bound.
 type Rate struct {
-	PerSecond float64
-	Burst     int // at least 1; 0: PerSecond, rounded up
+	Every time.Duration
+	Burst int // 0: 1
 }
 
 // Rates bound the requests of each principal, who is a name however many keys it has.
@@ -33,17 +32,13 @@ func (b *buckets) wait(name string, now time.Time) time.Duration {
 	if !named {
 		r = b.rates.Each
 	}
-	if r.PerSecond <= 0 {
+	if r.Every <= 0 {
 		return 0
 	}
 	b.mu.Lock()
 	l := b.of[name]
 	if l == nil {
-		burst := r.Burst
-		if burst <= 0 {
-			burst = int(math.Ceil(r.PerSecond))
-		}
-		l = rate.NewLimiter(rate.Limit(r.PerSecond), burst)
+		l = rate.NewLimiter(rate.Every(r.Every), max(r.Burst, 1))
 		if b.of == nil {
 			b.of = make(map[string]*rate.Limiter)
 		}
@@ -65,6 +60,6 @@ func (s *server) limited(who caller) error {
 		return nil
 	}
 	s.metrics.limited.WithLabelValues(who.role).Inc()
-	seconds := int(math.Ceil(delay.Seconds()))
+	seconds := int((delay + time.Second - 1) / time.Second)
 	return fail("rate_limited", "%q makes more requests than it may; nothing was done: send it again in %d s. The server's configuration (limits) says how many", who.name, seconds).after(seconds)
 }

@@ -11,7 +11,7 @@ import (
 func TestRates(t *testing.T) {
 	x := newFixture(t, func(c *Config) {
 		c.RequireKeys = true
-		c.Rates = Rates{Each: Rate{PerSecond: 0.001, Burst: 3}, Names: map[string]Rate{"key of admin": {}, "key of viewer": {PerSecond: 0.01}}}
+		c.Rates = Rates{Each: Rate{Every: 1000 * time.Second, Burst: 3}, Names: map[string]Rate{"key of admin": {}, "key of viewer": {Every: 100 * time.Second}}}
 	})
 	with := func(role string) header {
 		_, secret := addKey(x, role, time.Time{})
@@ -39,7 +39,7 @@ func TestRates(t *testing.T) {
 		t.Error("the metric does not count them")
 	}
 	// A token that comes back is one request, and what was refused has taken none.
-	b := buckets{rates: Rates{Each: Rate{PerSecond: 1}}}
+	b := buckets{rates: Rates{Each: Rate{Every: time.Second}}}
 	now := time.Unix(0, 0)
 	got := []time.Duration{b.wait("a", now), b.wait("a", now), b.wait("a", now), b.wait("a", now.Add(time.Second)), b.wait("a", now.Add(1500*time.Millisecond))}
 	want := []time.Duration{0, time.Second, time.Second, 0, 500 * time.Millisecond}

@@ -176,7 +176,7 @@ func TestFormsOfRoles(t *testing.T) {
 	resolve, approve := "/sagas/"+doubt+"/steps/charge/resolve", "/sagas/"+ask+"/steps/ok/approve"
 	x.page("/sagas/" + doubt).has(resolve)
 	for role, may := range map[string][2]bool{"viewer": {false, false}, "client": {false, false}, "approver": {false, true}, "operator": {true, true}} {
-		x.key(role, role)
+		x.key("a "+role, role)
 		for i, at := range []string{resolve, approve} {
 			page := x.page(at[:strings.Index(at, "/steps")]).want(200)
 			if got := strings.Contains(page.body, `action="`+at+`"`); got != may[i] {

@@ -277,7 +277,7 @@ func TestSagaOfRoles(t *testing.T) {
 	id := x.start("slow", `null`)
 	x.becomes(id, saga.Waiting)
 	for role, want := range map[string]string{"viewer": "", "client": "signal cancel", "approver": "", "operator": "pause budget signal cancel"} {
-		x.key(role, role)
+		x.key("a "+role, role)
 		a := x.page("/sagas/" + id).want(200)
 		var got []string
 		for _, do := range []string{"pause", "resume", "budget", "signal", "cancel", "compensate", "retry", "delete"} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"recourse/api"
@@ -70,5 +71,12 @@ func (r rateFile) rate() (api.Rate, error) {
 	if r.PerSecond < 0 || r.Burst < 0 || r.Burst > 0 && r.PerSecond == 0 {
 		return api.Rate{}, fmt.Errorf("per-second is more than 0, or there is no bound, and burst at least 1")
 	}
-	return api.Rate(r), nil
+	if r.PerSecond == 0 {
+		return api.Rate{}, nil
+	}
+	burst := r.Burst
+	if burst == 0 {
+		burst = int(math.Ceil(r.PerSecond))
+	}
+	return api.Rate{Every: time.Duration(float64(time.Second) / r.PerSecond), Burst: burst}, nil
 }
