@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
@@ -63,22 +64,30 @@ type documents struct {
 }
 
 func (s *server) definitions() *documents {
-	of := func(def *saga.Definition) compiled {
-		if def == nil {
-			return compiled{}
+	of := func(ctx context.Context, def *saga.Definition, err error) (compiled, error) {
+		if def == nil || err != nil {
+			return compiled{}, err
 		}
-		return compiled{def.Warnings, def.Pins}
+		warnings, err := s.warnings(ctx, def)
+		return compiled{warnings, def.Pins}, err
 	}
 	return &documents{server: s, kind: catalog.Kind, path: "definitions", missing: "definition_not_found", invalid: "invalid_definition",
 		publish: func(ctx context.Context, name string, src []byte, match string) (journal.Document, compiled, bool, error) {
 			d, def, created, err := s.cfg.Catalog.Publish(ctx, name, src, match)
-			return d, of(def), created, err
+			c, err := of(ctx, def, err)
+			return d, c, created, err
 		},
 		compile: func(ctx context.Context, name string, version int) (compiled, error) {
 			def, err := s.cfg.Catalog.Definition(ctx, name, version)
-			return of(def), err
+			return of(ctx, def, err)
 		},
 	}
+}
+
+// warnings are a definition's own, and those about what this server does not have.
+func (s *server) warnings(ctx context.Context, def *saga.Definition) ([]saga.Finding, error) {
+	absent, err := s.cfg.Catalog.Absent(ctx, def)
+	return slices.Concat(def.Warnings, absent), err
 }
 
 func (s *server) actions() *documents {

@@ -135,6 +135,9 @@ func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, repl
 		findings = append(findings, saga.Finding{Pointer: "/input", Code: "unique_too_long",
 			Detail: fmt.Sprintf("`unique` gives a value of %d bytes, more than the %d allowed: use an id, or a hash", len(unique), maxUnique)})
 	}
+	for _, f := range s.cfg.Catalog.MissingSecrets(b.def) {
+		findings = append(findings, saga.Finding{Code: saga.CodeSecretMissing, Detail: f.Detail})
+	}
 	if len(findings) > 0 {
 		return saga.Begun{}, false, fail("invalid_start", "mend what `errors` names; nothing was started, and the Idempotency-Key is still free").with(findings...)
 	}

@@ -54,7 +54,7 @@ func (s *server) check(c echo.Context, src []byte) ([]saga.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return def.Warnings, nil
+	return s.warnings(c.Request().Context(), def)
 }
 
 // wrapped is the definition in {"definition": …}, as text or itself; src if it is not wrapped.

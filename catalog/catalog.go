@@ -34,6 +34,8 @@ type Options struct {
 	Kinds  []dsl.Kind
 	Strict bool                       // warnings refuse a definition
 	Vars   map[string]json.RawMessage // the server's; nil: not known, so any name passes
+	// Secret gives the value of a secret; an error says how to provide it. nil: not known which there are.
+	Secret func(name string) (string, error)
 }
 
 // Catalog compiles, publishes and finds definitions. It is safe for concurrent use.

@@ -37,6 +37,9 @@ type Definition struct {
 	VarsUsed   []string        // names of vars that expressions read, sorted: what a start pins
 	Pins       map[string]int  // versions of the actions that steps use without naming one
 
+	Runs     []Mention // the definitions that its steps run, as they write them: name, or name@v3
+	Mentions []Mention // where the document, or an action that it uses, names each of Secrets
+
 	// ByID finds every step, nested ones and finally too. Compensations have their step's id.
 	ByID map[string]*Step
 	// Warnings are findings that publishing survives.
@@ -84,6 +87,12 @@ type Finding struct {
 	Column  int    `json:"column,omitempty"`
 	Code    string `json:"code"`
 	Detail  string `json:"detail"`
+}
+
+// Mention is where a document names something that only a server can have.
+type Mention struct {
+	Name string
+	At   Finding // its place
 }
 
 // Schema judges a value.

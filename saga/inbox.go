@@ -11,6 +11,10 @@ import (
 	"recourse/journal"
 )
 
+// CodeSecretMissing is the code of an [Answer] and a failure: a secret is not there, or may not be used where the request
+// has it. Nothing was sent.
+const CodeSecretMissing = "secret_missing"
+
 // The kinds of inbox entries.
 const (
 	InboxApproval = "approval"
@@ -58,6 +62,10 @@ func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
 		e.Kind = InboxHeld
 		e.Title = "The other side refuses the credentials of step " + n.path
 		e.Detail = "Mend the credentials, then resolve the step with retry."
+		if f := s.failure; f != nil && f.Code == CodeSecretMissing {
+			e.Title = "A secret of step " + n.path + " is missing or cannot be used: nothing was sent"
+			e.Detail = "Provide the secret on the server, then resolve the step with retry."
+		}
 		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
 		if s.doubt {
 			e.Detail += " An earlier attempt may have happened: look on the other side before you resolve it as anything else."

@@ -311,6 +311,8 @@ func parseAnswer(t *testing.T, text string) saga.Answer {
 		a.RetryAfter = d
 	}
 	switch word {
+	case saga.CodeSecretMissing:
+		a.Sent, a.Code, a.Detail = false, text, "the secret PAY_KEY cannot be had"
 	case "refused":
 		a.Sent, a.Code, a.Detail = false, "connection", "connection refused"
 	case "timeout", "connection", "interrupted":

@@ -66,7 +66,7 @@ func (c *applyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	list := make([]applied, len(todo))
+	list, said := make([]applied, len(todo)), make([][]saga.Finding, len(todo))
 	progress := a.progress("published", len(todo))
 	defer progress.end()
 	for i, p := range todo {
@@ -76,9 +76,7 @@ func (c *applyCmd) Run(a *app) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
-		for _, w := range d.Warnings { // the server's: it knows the prices of its models, and its sinks
-			a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
-		}
+		said[i] = d.Warnings // the server's: it knows the prices of its models, its sinks and its secrets
 		list[i] = applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
 		if !c.machine() {
 			state, name := "unchanged", d.Name
@@ -89,6 +87,14 @@ func (c *applyCmd) Run(a *app) error {
 				name = "action " + name
 			}
 			a.printf("%s  %s %s %s\n", p.file, name, d.Version, state)
+		}
+	}
+	for i, p := range todo {
+		for _, w := range said[i] {
+			if w.Code == "unknown-definition" && slices.ContainsFunc(todo[i+1:], func(o publishing) bool { return strings.Contains(w.Detail, "no definition "+o.name+":") }) {
+				continue // published a moment later
+			}
+			a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 		}
 	}
 	if c.machine() {

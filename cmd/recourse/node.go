@@ -87,7 +87,7 @@ func newNode(o nodeOptions) (*node, error) {
 		return nil, err
 	}
 	n.caller = http.NewCaller(calls)
-	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars})
+	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars, Secret: o.Secrets.Get})
 	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	predecessor, registered := "", func(string) error { return nil }
 	if o.State != nil {

@@ -83,17 +83,38 @@ func (p *parser) kind(n *Node, what string, extra []string) (Kind, bool) {
 	case 1:
 		return p.kinds[found[0].Name()], true
 	case 0:
-		hint := ""
-		for _, e := range n.Entries {
-			if hint == "" && !contains(extra, e.Name()) {
-				hint = Suggest(e.Name(), p.names)
-			}
+		at, got := p.meantKind(n, extra)
+		switch hint := Suggest(got, p.names); {
+		case at == nil:
+			p.fail(n, "no_kind", fmt.Sprintf("%s needs exactly one of %s", what, quoted(p.names)))
+		case hint != "":
+			p.fail(at, "no_kind", fmt.Sprintf("there is no kind of step %q%s", clip(got, 60), hint))
+		default:
+			p.fail(at, "no_kind", fmt.Sprintf("there is no kind of step %q: %s needs exactly one of %s", clip(got, 60), what, quoted(p.names)))
 		}
-		p.fail(n, "no_kind", fmt.Sprintf("%s needs exactly one of %s%s", what, quoted(p.names), hint))
 		return Kind{}, false
 	}
 	p.fail(found[1].Key, "two_kinds", fmt.Sprintf("%s has exactly one kind: %s and %s cannot be together", what, found[0].Name(), found[1].Name()))
 	return Kind{}, false
+}
+
+// meantKind finds the key of a map without a kind that was meant for one: that which is most like a kind's name, or else the first
+// that nothing knows. nil: there is none.
+func (p *parser) meantKind(n *Node, extra []string) (*Node, string) {
+	var first *Node
+	name := ""
+	for _, e := range n.Entries {
+		if contains(extra, e.Name()) || slices.ContainsFunc(p.names, func(kind string) bool { return p.kinds[kind].has(e.Name()) }) {
+			continue
+		}
+		if Suggest(e.Name(), p.names) != "" {
+			return e.Key, e.Name()
+		}
+		if first == nil {
+			first, name = e.Key, e.Name()
+		}
+	}
+	return first, name
 }
 
 // keysOf reports unknown keys, and says so when they belong to another kind.

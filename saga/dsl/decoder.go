@@ -199,6 +199,11 @@ func (d *Decoder) Body(n *Node) []*saga.Step {
 	return steps
 }
 
+// Runs notes that the step runs a definition.
+func (d *Decoder) Runs(n *Node, target string) {
+	d.p.def.Runs = append(d.p.def.Runs, mention(n, target))
+}
+
 // Stored reports whether the document was published before, so that names of things
 // that only the server has are not judged.
 func (d *Decoder) Stored() bool { return d.p.options.Stored }

@@ -163,6 +163,7 @@ func (p *parser) declareSecrets(n *Node) {
 			p.fail(item, "duplicate_name", name+" is listed twice: remove one")
 		default:
 			p.secrets = append(p.secrets, name)
+			p.def.Mentions = append(p.def.Mentions, mention(item, name))
 		}
 	}
 	p.def.Secrets = p.secrets

@@ -23,7 +23,10 @@ const (
 type reading struct {
 	outputs map[string]bool // of steps
 	items   map[string]bool // of loops around
-	scope   *scope
+	// Of a loop, outputs are those that its list reads, and made those that its own output reads; own says that this reads the items.
+	made  map[string]bool
+	own   bool
+	scope *scope
 }
 
 // reads notes what a template of a step reads. Conditions are not asked: they choose a way, and nothing of them is sent.
@@ -34,18 +37,22 @@ func (p *parser) reads(s *scope, refs []expr.Ref) {
 	}
 	r := p.readings[id]
 	if r == nil {
-		r = &reading{outputs: map[string]bool{}, items: map[string]bool{}}
+		r = &reading{outputs: map[string]bool{}, items: map[string]bool{}, made: map[string]bool{}}
 		p.readings[id] = r
 	}
 	r.scope = s
 	for _, ref := range refs {
 		loop := s.loopOf(ref.Root)
 		switch {
+		case ref.Root == "steps" && len(ref.Path) > 0 && s.loop == id:
+			r.made[ref.Path[0]] = true
 		case ref.Root == "steps" && len(ref.Path) > 0:
 			r.outputs[ref.Path[0]] = true
-		case loop == "" || loop == id || ref.Root == "index":
+		case loop == "" || ref.Root == "index":
 		case ref.Root == "history": // what the iterations before have given
 			r.outputs[loop] = true
+		case loop == id:
+			r.own = true
 		default:
 			r.items[loop] = true
 		}
@@ -99,20 +106,43 @@ func (w *warner) source(s *saga.Step, models map[string]*saga.Step) *saga.Step {
 	case Model:
 		return s
 	case Made:
-		if m := w.read(s.ID, models); m != nil {
-			return m
+		block, ok := s.Body.(saga.Block)
+		if !ok {
+			return w.read(s.ID, models)
 		}
-		if block, ok := s.Body.(saga.Block); ok {
-			for _, list := range block.Lists() {
-				for _, inner := range list {
-					if m := models[inner.ID]; m != nil {
-						return m
-					}
+		if r := w.readings[s.ID]; r != nil && block.Loops() {
+			if m := w.first(r.made, models); m != nil {
+				return m
+			}
+			if r.own { // what it runs over does not get into its output otherwise
+				return w.first(r.outputs, models)
+			}
+		}
+		for _, list := range block.Lists() {
+			for _, inner := range list {
+				if m := models[inner.ID]; m != nil {
+					return m
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// first is the step, the first by its place, whose model's words are in some outputs.
+func (w *warner) first(outputs map[string]bool, models map[string]*saga.Step) *saga.Step {
+	var first *saga.Step
+	for output := range outputs { // any order
+		first = w.earlier(first, models[output])
+	}
+	return first
+}
+
+func (w *warner) earlier(a, b *saga.Step) *saga.Step {
+	if a == nil || b != nil && before(w.written[b.ID], w.written[a.ID]) {
+		return b
+	}
+	return a
 }
 
 // read is the step whose model's words a step's templates read: the first by its place.
@@ -121,17 +151,9 @@ func (w *warner) read(id string, models map[string]*saga.Step) *saga.Step {
 	if r == nil {
 		return nil
 	}
-	var first *saga.Step
-	note := func(m *saga.Step) {
-		if m != nil && (first == nil || before(w.written[m.ID], w.written[first.ID])) {
-			first = m
-		}
-	}
-	for output := range r.outputs { // any order
-		note(models[output])
-	}
+	first := w.first(r.outputs, models)
 	for loop := range r.items { // any order
-		note(w.read(loop, models))
+		first = w.earlier(first, w.read(loop, models))
 	}
 	return first
 }

@@ -153,6 +153,10 @@ func finding(n *Node, code, detail string) saga.Finding {
 	return saga.Finding{Pointer: n.Pointer(), Line: n.Line, Column: n.Column, Code: code, Detail: detail}
 }
 
+func mention(n *Node, name string) saga.Mention {
+	return saga.Mention{Name: name, At: finding(n, "", "")}
+}
+
 // failInside reports an error at a byte of a scalar's value.
 func (p *parser) failInside(n *Node, into int, code, detail string) {
 	f := finding(n, code, detail)

@@ -16,7 +16,7 @@ func (p *parser) warn() {
 		w.blind(p.action.Step)
 		return
 	}
-	w.list(p.def.Steps, ahead{}, false)
+	w.list(p.def.Steps, ahead{}, false, false)
 	w.final(p.def.Finally)
 }
 
@@ -46,7 +46,7 @@ func (w *warner) before(s *saga.Step, after ahead) ahead {
 	if block, ok := s.Body.(saga.Block); ok {
 		branches := block.Lists()
 		for i := len(branches) - 1; i >= 0; i-- {
-			inner := w.ahead(branches[i], ahead{})[0]
+			inner := w.ahead(branches[i], ahead{}, contained(s))[0]
 			a.fallible, a.decides = cmp.Or(inner.fallible, a.fallible), cmp.Or(inner.decides, a.decides)
 		}
 	}
@@ -59,20 +59,34 @@ func (w *warner) before(s *saga.Step, after ahead) ahead {
 	return a
 }
 
-// ahead gives what is ahead of each step of a list and, last, of its end.
-func (w *warner) ahead(steps []*saga.Step, after ahead) []ahead {
+// contained reports whether the saga goes on when a step inside a block fails.
+func contained(s *saga.Step) bool {
+	block, ok := s.Body.(saga.Block)
+	if !ok || s.Continue || !block.Loops() {
+		return ok && s.Continue
+	}
+	layout, err := block.Layout(saga.Entered{})
+	return err == nil && layout.Loop != nil && layout.Loop.Collect
+}
+
+// ahead gives what is ahead of each step of a list and, last, of its end. In a block that contains failures the saga goes on when one
+// of the steps fails.
+func (w *warner) ahead(steps []*saga.Step, after ahead, contained bool) []ahead {
 	list := make([]ahead, len(steps)+1)
 	list[len(steps)] = after
 	for i := len(steps) - 1; i >= 0; i-- {
 		list[i] = w.before(steps[i], list[i+1])
+		if contained {
+			list[i].fallible, list[i].decides = after.fallible, after.decides
+		}
 	}
 	return list
 }
 
 // list walks steps in their order. after is what follows the list; pivoted says that
-// the pivot is surely behind.
-func (w *warner) list(steps []*saga.Step, after ahead, pivoted bool) {
-	rests := w.ahead(steps, after)[1:]
+// the pivot is surely behind, contain that a block around the list contains failures.
+func (w *warner) list(steps []*saga.Step, after ahead, pivoted, contain bool) {
+	rests := w.ahead(steps, after, contain)[1:]
 	for i, s := range steps {
 		w.blind(s)
 		w.fed(s)
@@ -81,7 +95,7 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted bool) {
 		w.dead(s, rests[i], pivoted)
 		if block, ok := s.Body.(saga.Block); ok {
 			for _, branch := range block.Lists() {
-				w.list(branch, w.beside(s, rests[i]), pivoted)
+				w.list(branch, w.beside(s, rests[i], contain), pivoted, contain || contained(s))
 			}
 		}
 		pivoted = pivoted || s.Pivot
@@ -89,12 +103,15 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted bool) {
 }
 
 // beside is what may come after a step inside a block: where its lists run side by side, or several times, the rest of the
-// block, too.
-func (w *warner) beside(s *saga.Step, rest ahead) ahead {
+// block, too, unless a block around it contains failures.
+func (w *warner) beside(s *saga.Step, rest ahead, contain bool) ahead {
 	if w.kinds[s.Kind].OneOf {
 		return rest
 	}
 	whole := w.before(s, ahead{})
+	if contain {
+		whole.fallible, whole.decides = nil, nil
+	}
 	return ahead{any: cmp.Or(rest.any, s), fallible: cmp.Or(rest.fallible, whole.fallible), decides: cmp.Or(rest.decides, whole.decides)}
 }
 
@@ -174,13 +191,29 @@ func (w *warner) irreversible(s *saga.Step, rest ahead, pivoted bool) {
 	}
 	if s.Pivot || writes(s) && s.NoCompensation {
 		if f := rest.decides; f != nil {
-			w.say(s, "", "irreversible-before-fallible", fmt.Sprintf("%q cannot be undone, and %q, which is there to refuse, comes after it: move the check ahead", s.ID, f.ID))
+			w.say(s, "", "irreversible-before-fallible", fmt.Sprintf("%q cannot be undone, and %q, which is there to refuse, %s", s.ID, f.ID, w.moveAhead(s, f)))
 		}
 	}
 }
 
+// moveAhead says where the check that follows a step belongs. What is written before the step, or is the step, follows it in the next
+// iteration of a loop, or runs in a branch beside it.
+func (w *warner) moveAhead(s, check *saga.Step) string {
+	if before(w.written[s.ID], w.written[check.ID]) && s != check {
+		return "comes after it: move the check ahead"
+	}
+	return "comes after it in the next iteration, or runs beside it: do the checks in a loop or branch of their own ahead, or have a loop go on with on_item_error: collect"
+}
+
+// Fallible is implemented by bodies whose kind does not say by itself how they may fail: repeat.
+type Fallible interface{ Fails() Failing }
+
 func (w *warner) fallible(s *saga.Step) bool {
-	return !s.Continue && w.kinds[s.Kind].Fails != Computes
+	fails := w.kinds[s.Kind].Fails
+	if f, ok := s.Body.(Fallible); ok {
+		fails = f.Fails()
+	}
+	return !s.Continue && fails != Computes
 }
 
 func (w *warner) decides(s *saga.Step) bool {

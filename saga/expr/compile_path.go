@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 )
@@ -79,11 +80,19 @@ func (c *compiler) secret(n *ast.IdentifierNode, path []string) node {
 	case len(path) != 1 || !isSecretName(path[0]):
 		return c.bad(n, CodeSecretInExpr, "name one secret, as in ${secrets.API_KEY}")
 	case !slices.Contains(c.chk.Secrets, path[0]):
-		return c.bad(n, CodeUnknownSecret, "there is no secret %s%s", clip(path[0]), didYouMean(path[0], c.chk.Secrets))
+		return c.bad(n, CodeUnknownSecret, "%s", undeclared(path[0], c.chk.Secrets))
 	}
 	c.secrets = append(c.secrets, foundSecret{offset: c.offset(n.Location().From), name: path[0]})
 	c.refs = append(c.refs, foundRef{offset: c.offset(n.Location().From), ref: Ref{Root: "secrets", Path: path}})
 	return &secretNode{name: path[0]}
+}
+
+// undeclared says what to do about a secret that the document does not list.
+func undeclared(name string, listed []string) string {
+	if near := nearest(name, listed); near != "" {
+		return "there is no secret " + clip(name) + didYouMean(name, listed)
+	}
+	return "the secret " + clip(name) + " is not declared: add `secrets: [" + strings.Join(append(slices.Clone(listed), clip(name)), ", ") + "]` at the top of the document; the server takes its value from RECOURSE_SECRET_" + clip(name) + ", or from a file " + clip(name) + " in --secret-dir"
 }
 
 // bareSecret makes secrets.X[0] something that is not a bare secret, which

@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // All lists the kinds, in the order of the reference, as they are without a configuration.
-func All() []dsl.Kind { return With(Options{}) }
+func All() []dsl.Kind { return With(Options{LLM: llm.Config{Elsewhere: true}}) }
 
 // With lists the kinds as the options make them.
 func With(o Options) []dsl.Kind {

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"recourse/saga"
 	"recourse/saga/expr"
 )
 
 const (
-	codeSecretMissing = "secret_missing"
+	codeSecretMissing = saga.CodeSecretMissing
 	// minRedacted is the shortest secret that is looked for in answers: shorter ones
 	// are found in innocent data.
 	minRedacted = 6

@@ -55,7 +55,7 @@ func unsent(code string) journal.Class {
 	switch code {
 	case "egress_denied", CodeURLInvalid, CodeRequestInvalid:
 		return journal.Refused
-	case "secret_missing":
+	case codeSecretMissing:
 		return journal.Held // like refused credentials: a person must mend it, and nothing is undone without them
 	}
 	return journal.Transient
@@ -115,7 +115,7 @@ func wentWrong(code string) string {
 		return "the secure connection could not be made"
 	case "egress_denied":
 		return "the address is not one that steps may reach"
-	case "secret_missing":
+	case codeSecretMissing:
 		return "a secret is missing"
 	case "body_cut":
 		return "the answer was cut off"

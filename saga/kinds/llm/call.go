@@ -65,7 +65,7 @@ func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer {
 	to := c.cfg.LLM.owner(r.URL)
 	if to == nil {
-		return saga.Answer{Code: "secret_missing", Detail: host(r.URL) + ": no provider of the configuration has this base URL, so there is no key for it: put it back"}
+		return saga.Answer{Code: saga.CodeSecretMissing, Detail: host(r.URL) + ": no provider of the configuration has this base URL, so there is no key for it: put it back"}
 	}
 	redact := http.NewRedactor(c.secrets())
 	out, err := c.prepare(r, to)

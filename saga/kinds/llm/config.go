@@ -21,6 +21,7 @@ type Config struct {
 	Prices    map[string]Price // by the name of the model, as steps write it
 	Currency  string           // of the prices; default USD
 	PricesAt  string           // as of when the prices are, such as 2026-01-31; outputs repeat it
+	Elsewhere bool             // another program has the configuration: nothing is said of models without a price
 }
 
 // Provider is an OpenAI-compatible service.

@@ -98,7 +98,12 @@ func (b *Body) Currency() string {
 }
 
 // Unpriced implements dsl.Paid.
-func (b *Body) Unpriced() []string { return b.unpriced }
+func (b *Body) Unpriced() []string {
+	if b.cfg.Elsewhere {
+		return nil
+	}
+	return b.unpriced
+}
 
 func decode(d *dsl.Decoder, t *tariff) saga.Body {
 	own := d.Own()

@@ -66,6 +66,14 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
+// Fails implements dsl.Fallible: `max` may be reached before `until` holds.
+func (b *Body) Fails() dsl.Failing {
+	if b.loop.Until == nil {
+		return dsl.Computes
+	}
+	return dsl.ByAccident
+}
+
 // Enter implements saga.Block: there is nothing to decide ahead.
 func (b *Body) Enter(expr.Env) (saga.Entered, error) { return saga.Entered{}, nil }
 

@@ -68,7 +68,9 @@ func decode(d *dsl.Decoder) saga.Body {
 	if ok && !target.MatchString(name) {
 		d.Fail(d.Own(), "bad_name", "run takes the name of a definition, or one of its versions as name@v3")
 	}
-	b.target = name
+	if b.target = name; ok {
+		d.Runs(d.Own(), name)
+	}
 	if n := d.Get("input"); n != nil {
 		b.input = d.Template(n, dsl.Plain)
 	}

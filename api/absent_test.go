@@ -1,0 +1,40 @@
+package api
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"recourse/catalog"
+)
+
+// TestMissingSecret: publishing warns of a secret that the server does not have, and a start is refused before anything is sent.
+func TestMissingSecret(t *testing.T) {
+	x := newFixture(t)
+	cfg := x.cfg
+	have := false
+	cfg.Catalog = catalog.New(x.store, catalog.Options{Kinds: cfg.Catalog.Kinds(), Secret: func(name string) (string, error) {
+		if have {
+			return "value", nil
+		}
+		return "", errors.New("secret " + name + " is missing: set RECOURSE_SECRET_" + name)
+	}})
+	y := *x
+	y.url = serve(t, cfg)
+	const src = "saga: paid\nsecrets: [PAY_KEY]\nsteps:\n  - {id: a, run: nobody}\n  - {id: b, set: 1}\n"
+	body := y.do("PUT", "/v1/definitions/paid", src).want(201).Body
+	for _, want := range []string{`"missing-secret"`, `"/secrets/0"`, `"line":2`, "RECOURSE_SECRET_PAY_KEY", `"unknown-definition"`, "no definition nobody"} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("publishing does not say %s: %s", want, body)
+		}
+	}
+	if body := y.do("POST", "/v1/validate", src).want(200).Body; !strings.Contains(string(body), `"missing-secret"`) {
+		t.Errorf("validating does not warn: %s", body)
+	}
+	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}).problem(422, "invalid_start")
+	have = true
+	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}).want(201)
+	if body := y.do("GET", "/v1/definitions/paid", "").want(200).Body; strings.Contains(string(body), `"missing-secret"`) {
+		t.Errorf("the secret is there, and yet: %s", body)
+	}
+}

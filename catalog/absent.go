@@ -1,0 +1,79 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// Codes of what [Catalog.Absent] finds.
+const (
+	codeMissingSecret     = "missing-secret"
+	codeUnknownDefinition = "unknown-definition"
+)
+
+// Absent warns of what a definition names and this server does not have now: secrets, and definitions that its steps run. Publishing
+// does not wait for them, since both may come later. Errors: the store's.
+func (c *Catalog) Absent(ctx context.Context, def *saga.Definition) ([]saga.Finding, error) {
+	list := c.MissingSecrets(def)
+	for _, run := range def.Runs {
+		if run.Name == def.Name {
+			continue
+		}
+		why, err := c.unrunnable(ctx, run.Name)
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			f := run.At
+			f.Code, f.Detail = codeUnknownDefinition, why
+			list = append(list, f)
+		}
+	}
+	return list, nil
+}
+
+// unrunnable says why a step cannot run a definition, "" if it can.
+func (c *Catalog) unrunnable(ctx context.Context, target string) (string, error) {
+	name, version, pinned := strings.Cut(target, "@")
+	var err error
+	if pinned {
+		n, _ := strconv.Atoi(strings.TrimPrefix(version, "v"))
+		_, err = c.store.Document(ctx, Kind, name, n)
+	} else {
+		var d journal.Document
+		if d, err = c.lookup.newest(ctx, name); err == nil && d.Archived {
+			err = ErrArchived
+		}
+	}
+	switch {
+	case err == nil:
+		return "", nil
+	case errors.Is(err, ErrArchived):
+		return fmt.Sprintf("the definition %s is archived: publish it again before the step runs", name), nil
+	case errors.Is(err, journal.ErrNotFound):
+		return fmt.Sprintf("this server has no definition %s: publish it before the step runs", target), nil
+	}
+	return "", fmt.Errorf("definition %s: %w", target, err)
+}
+
+// MissingSecrets lists the secrets of a definition that this server does not have now, and says where it looks for them.
+func (c *Catalog) MissingSecrets(def *saga.Definition) []saga.Finding {
+	if c.options.Secret == nil {
+		return nil
+	}
+	var list []saga.Finding
+	for _, m := range def.Mentions {
+		if _, err := c.options.Secret(m.Name); err != nil {
+			f := m.At
+			f.Code, f.Detail = codeMissingSecret, err.Error()
+			list = append(list, f)
+		}
+	}
+	return list
+}
