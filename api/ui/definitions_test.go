@@ -3,6 +3,7 @@ package ui
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -310,4 +311,27 @@ func TestUnusableDefinition(t *testing.T) {
 	x.page("/definitions").want(200).has("this server cannot use it")
 	x.page("/definitions/later").want(200).has("This server cannot use it", "beam: up").lacks("Start a saga…")
 	x.page("/definitions/later/start").want(503).has("start it on a server")
+}
+
+// TestDiffShowsItsGaps: a row that stands for lines that are the same is shown. Its class was once that of the link
+// which skips to the content, and which is off the screen until it has the focus.
+func TestDiffShowsItsGaps(t *testing.T) {
+	x := newSite(t)
+	long := "saga: long\nsteps:\n"
+	for i := range 20 {
+		long += fmt.Sprintf("  - {id: s%d, set: %d}\n", i, i)
+	}
+	x.publish(long)
+	x.publish(long + "  - {id: last, set: 1}\n")
+	a := x.page("/definitions/long/diff?from=v1&to=v2").want(200).has("lines are the same")
+	css := x.page("/static/page.css").want(200).body
+	rows := regexp.MustCompile(`<tr class="([a-z]+)">`).FindAllStringSubmatch(a.body, -1)
+	if len(rows) == 0 {
+		t.Fatal("the diff has no rows")
+	}
+	for _, row := range rows {
+		if off := regexp.MustCompile(`(?m)^(tr)?\.` + row[1] + ` *\{[^}]*(-999px|display: none)`).FindString(css); off != "" {
+			t.Errorf("rows of the class %s are off the screen: %s", row[1], off)
+		}
+	}
 }
