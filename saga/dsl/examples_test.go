@@ -2,6 +2,7 @@ package dsl_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,13 +33,13 @@ func TestExamplesHaveNoWarnings(t *testing.T) {
 		}
 	}
 	block := regexp.MustCompile("(?s)```yaml\n(saga: .*?)```")
-	for _, page := range []string{"README.md", "docs/quickstart.md"} {
+	for _, page := range []string{"README.md", "docs/quickstart.md", "docs/http-calls.md"} {
 		found := block.FindAllSubmatch(read(t, "../../"+page), -1)
 		if len(found) == 0 {
 			t.Errorf("%s has no definition", page)
 		}
-		for _, m := range found {
-			sources[page] = m[1]
+		for i, m := range found {
+			sources[fmt.Sprint(page, " ", i+1)] = m[1]
 		}
 	}
 	known := make(map[string]*saga.Action)

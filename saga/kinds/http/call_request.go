@@ -1,6 +1,7 @@
 package http
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"mime"
 	nethttp "net/http"
@@ -130,7 +131,7 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + key + " has a line break or control character in its value"}
 		}
 		had := len(u.names)
-		value, err := u.text(sealed, nil)
+		value, err := u.header(sealed)
 		if err != nil {
 			return nil, err
 		}
@@ -144,6 +145,42 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 		header[key] = values[len(values)-1 : len(values) : len(values)]
 	}
 	return header, nil
+}
+
+// Basic credentials stand in a request as Basic base64(user:password), so that a journal shows which secrets they are made of: the
+// user and the password are encoded when the secrets are in.
+const (
+	basicOpen  = "Basic base64("
+	basicClose = ")"
+)
+
+// header unseals a header's value.
+func (u *unsealer) header(sealed string) (string, error) {
+	inner, basic := strings.CutPrefix(sealed, basicOpen)
+	inner, closed := strings.CutSuffix(inner, basicClose)
+	user, password, both := strings.Cut(inner, ":")
+	if !basic || !closed || !both {
+		return u.text(sealed, nil)
+	}
+	had := len(u.names)
+	user, err := u.text(user, nil)
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(user, ":") {
+		return "", &refusal{codeSecretMissing, "the secret that is the user of basic credentials has a colon, which RFC 7617 does not allow: provide another"}
+	}
+	if password, err = u.text(password, nil); err != nil {
+		return "", err
+	}
+	if hasControl(user + password) {
+		return "", &refusal{codeSecretMissing, "a secret in the basic credentials has a line break or control character in it: provide it as one line"}
+	}
+	encoded := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	if len(u.names) > had {
+		u.values = append(u.values, encoded) // an answer may bring this form back
+	}
+	return "Basic " + encoded, nil
 }
 
 // body returns the bytes to send. A JSON body is sent as the request has it;

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -30,6 +31,8 @@ func vault(name string) (string, error) {
 		return "12345678", nil
 	case "LINES":
 		return "first\r\nX-Injected: 1", nil
+	case "COLON":
+		return "ada:lovelace", nil
 	case "EMPTY":
 		return "", nil
 	case "BINARY":
@@ -51,6 +54,7 @@ func TestSecretsAreSent(t *testing.T) {
 		{"in a query", saga.Request{Method: "GET", URL: "/x?key=${secrets.CANARY}&b=$${c}"}, "GET /x?key=" + encoded + "&b=${c}", "", ""},
 		{"in a path", saga.Request{Method: "GET", URL: "/bot${secrets.CANARY}/me"}, "GET /bot" + encoded + "/me", "", ""},
 		{"in a header", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"Authorization": "Bearer ${secrets.CANARY}"}}, "GET /", "", "Bearer " + canary},
+		{"in basic credentials", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"Authorization": "Basic base64(ada:${secrets.CANARY})"}}, "GET /", "", "Basic " + base64.StdEncoding.EncodeToString([]byte("ada:"+canary))},
 		{"in JSON", saga.Request{Method: "POST", URL: "/", Body: json.RawMessage(`{"k":"a${secrets.CANARY}b","d":"$${secrets.TOKEN}"}`)},
 			"POST /", `{"k":"a` + jsonEscape(canary) + `b","d":"${secrets.TOKEN}"}`, ""},
 		{"in a form", saga.Request{Method: "POST", URL: "/", Headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
@@ -71,7 +75,7 @@ func TestSecretsAreSent(t *testing.T) {
 		})
 	}
 	var doc map[string]string
-	if err := json.Unmarshal([]byte(s.requests()[3].Body), &doc); err != nil || doc["k"] != "a"+canary+"b" {
+	if err := json.Unmarshal([]byte(s.requests()[4].Body), &doc); err != nil || doc["k"] != "a"+canary+"b" {
 		t.Errorf("the JSON body says %q, %v", doc["k"], err)
 	}
 }
@@ -89,6 +93,8 @@ func TestSecretsThatCannotBeSent(t *testing.T) {
 		{"missing in the body", saga.Request{Method: "POST", URL: "http://127.0.0.1:1/", Body: json.RawMessage(`"${secrets.NOPE}"`)}, "secret_missing", "RECOURSE_SECRET_NOPE"},
 		{"empty", header("${secrets.EMPTY}"), "secret_missing", "--secret-dir"},
 		{"two lines in a header", header("${secrets.LINES}"), "secret_missing", "X-Key"},
+		{"two lines in basic credentials", header("Basic base64(a:${secrets.LINES})"), "secret_missing", "basic"},
+		{"a colon in the user", header("Basic base64(${secrets.COLON}:x)"), "secret_missing", "colon"},
 		{"not text", header("${secrets.BINARY}"), "secret_missing", "UTF-8"},
 		{"in the host", get("http://${secrets.TOKEN}.example/"), CodeURLInvalid, "host"},
 		{"in the port", get("http://a.example:${secrets.PIN}/"), CodeURLInvalid, "host"},
@@ -184,5 +190,18 @@ func TestKnownSecretsAreRedacted(t *testing.T) {
 	}
 	if got := a.Headers["x-told"]; got != "***" {
 		t.Errorf("header %q, want ***", got)
+	}
+}
+
+// TestBasicCredentialsAreRedacted: an answer that brings the header back does not put it into the journal, in neither form.
+func TestBasicCredentialsAreRedacted(t *testing.T) {
+	encoded := base64.StdEncoding.EncodeToString([]byte("ada:tok-1234567"))
+	s := serveWire(t, say(response(200, "Content-Type: application/json\r\nX-Echo: Basic "+encoded, `{"you":"Basic `+encoded+`","key":"tok-1234567"}`)))
+	a := newCaller(t, CallerConfig{Secret: vault}).Call(t.Context(), saga.Request{Method: "GET", URL: s.url, Headers: map[string]string{"Authorization": "Basic base64(ada:${secrets.TOKEN})"}})
+	if got := s.requests()[0].Header.Get("Authorization"); got != "Basic "+encoded {
+		t.Errorf("sent %q", got)
+	}
+	if string(a.Body) != `{"you":"Basic ***","key":"***"}` || a.Headers["x-echo"] != "Basic ***" {
+		t.Errorf("the answer shows %s, %v", a.Body, a.Headers)
 	}
 }

@@ -1,8 +1,10 @@
 package http
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"recourse/saga/expr"
@@ -67,37 +69,70 @@ func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage
 	return quoteJSON(form), nil
 }
 
-// encodeForm makes a form of a sealed object, in its order.
+// encodeForm makes a form of a sealed object, in its order. What is nested has brackets in its name, as Stripe, PHP and Rails read it.
 func encodeForm(doc json.RawMessage, encode func(string) string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(string(doc)))
 	d.UseNumber()
-
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	if len(doc) == 0 || doc[0] != '{' {
 		return "", unsendable("a form is made from a map")
 	}
 	var out []string
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return "", fmt.Errorf("http: form: %w", err)
-		}
-		var v any
-		if err := d.Decode(&v); err != nil {
-			return "", fmt.Errorf("http: form: %w", err)
-		}
-		items, list := v.([]any)
-		if !list {
-			items = []any{v}
-		}
-		for _, item := range items {
-			switch item.(type) {
-			case nil:
-				continue
-			case map[string]any, []any:
-				return "", unsendable("the form field %q is an object or a list within a list: use json()", name)
-			}
-			out = append(out, encodeSealed(fmt.Sprint(name), encode)+"="+encodeSealed(fmt.Sprint(item), encode))
-		}
+	err := formField(d, "", func(name string, value any) {
+		out = append(out, encodeSealed(name, encode)+"="+encodeSealed(fmt.Sprint(value), encode))
+	})
+	if err != nil {
+		return "", fmt.Errorf("http: form: %w", err)
 	}
 	return strings.Join(out, "&"), nil
+}
+
+// formField reads the next value, which name is the name of, and gives say each field in it: a[b] of a map in a map, a[0][b] of a map
+// in a list, a[b][] of a list in a map. A list at the top repeats its name as it is written, so that it may end in []. null is left out.
+func formField(d *json.Decoder, name string, say func(string, any)) error {
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	switch t {
+	case json.Delim('{'):
+		for d.More() {
+			key, err := d.Token()
+			if err != nil {
+				return err
+			}
+			inner := fmt.Sprint(key)
+			if name != "" {
+				inner = name + "[" + inner + "]"
+			}
+			if err := formField(d, inner, say); err != nil {
+				return err
+			}
+		}
+		_, err = d.Token()
+	case json.Delim('['):
+		each := name
+		if strings.Contains(name, "[") && !strings.HasSuffix(name, "[]") {
+			each += "[]"
+		}
+		for i := 0; d.More(); i++ {
+			var item json.RawMessage
+			if err := d.Decode(&item); err != nil {
+				return err
+			}
+			at := each
+			if item[0] == '{' || item[0] == '[' {
+				at = strings.TrimSuffix(name, "[]") + "[" + strconv.Itoa(i) + "]"
+			}
+			inner := json.NewDecoder(bytes.NewReader(item))
+			inner.UseNumber()
+			if err := formField(inner, at, say); err != nil {
+				return err
+			}
+		}
+		_, err = d.Token()
+	case nil:
+	default:
+		say(name, t)
+	}
+	return err
 }

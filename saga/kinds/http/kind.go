@@ -34,7 +34,8 @@ func Kind() dsl.Kind {
 			{Name: "headers", Schema: text},
 			{Name: "body", Schema: json.RawMessage(`true`)},
 			{Name: "auth", Schema: json.RawMessage(`{"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": false,
-				"properties": {"bearer": {"type": "string"}, "header": {"type": "string"}, "value": {"type": "string"}}}]}`)},
+				"properties": {"bearer": {"type": "string"}, "header": {"type": "string"}, "value": {"type": "string"},
+					"basic": {"type": "object", "additionalProperties": false, "required": ["user"], "properties": {"user": {"type": "string"}, "password": {"type": "string"}}}}}]}`)},
 		},
 		Doc: "Sends one HTTP request: `METHOD url`, with `query`, `headers`, `body` and `auth`. The output is the parsed body; " +
 			"`result` is `{status, headers, body}`. GET and HEAD leave no effect, so they are never in doubt.",
@@ -71,6 +72,8 @@ type pair struct {
 type credential struct {
 	name, prefix string
 	value        *expr.Template
+	basic        bool           // value is the password
+	user         *expr.Template // of basic
 }
 
 var (
@@ -182,31 +185,50 @@ func (b *Body) checkHeaders(d *dsl.Decoder) {
 	}
 }
 
-// auth reads a token, {bearer: token} or {header: name, value: text}.
+// auth reads a token, {bearer: token}, {basic: {user, password}} or {header: name, value: text}.
 func auth(d *dsl.Decoder, n *dsl.Node) *credential {
 	if n.Form == dsl.Scalar {
-		return &credential{"Authorization", "Bearer ", d.Text(n, 0, dsl.Sealed)}
+		return &credential{name: "Authorization", prefix: "Bearer ", value: d.Text(n, 0, dsl.Sealed)}
 	}
-	if n.Get("basic") != nil {
-		d.Fail(n.Get("basic"), "not_available", `basic comes with a later release: keep "Basic <base64>" as a secret, and write {header: Authorization, value: "${secrets.NAME}"}`)
+	if !d.Known(n, "auth", "bearer", "basic", "header", "value") {
 		return nil
 	}
-	if !d.Known(n, "auth", "bearer", "header", "value") {
-		return nil
+	basic := n.Get("basic")
+	if basic != nil && len(n.Entries) == 1 {
+		return basicAuth(d, basic)
 	}
 	bearer, header, value := n.Get("bearer"), n.Get("header"), n.Get("value")
 	switch {
+	case basic != nil: // and something else
 	case bearer != nil && header == nil && value == nil:
-		return &credential{"Authorization", "Bearer ", d.Text(bearer, 0, dsl.Sealed)}
+		return &credential{name: "Authorization", prefix: "Bearer ", value: d.Text(bearer, 0, dsl.Sealed)}
 	case bearer == nil && header != nil && value != nil:
 		name, ok := d.Str(header, "a header's name")
 		if ok && (!Settable(name)) {
 			d.Fail(header, "bad_header", "%q cannot be a header of a request", name)
 		}
-		return &credential{name, "", d.Text(value, 0, dsl.Sealed)}
+		return &credential{name: name, value: d.Text(value, 0, dsl.Sealed)}
 	}
-	d.Fail(n, "bad_auth", "auth is a token, {bearer: token}, or {header: name, value: text}")
+	d.Fail(n, "bad_auth", "auth is a token, {bearer: token}, {basic: {user, password}}, or {header: name, value: text}")
 	return nil
+}
+
+// basicAuth reads {user, password} (RFC 7617); without a password it is empty.
+func basicAuth(d *dsl.Decoder, n *dsl.Node) *credential {
+	whole := d.Known(n, "basic", "user", "password")
+	user := n.Get("user")
+	switch {
+	case n.Form != dsl.Map || !whole:
+		return nil
+	case user == nil:
+		d.Fail(n, "bad_auth", "basic is {user, password}; the password may be left out")
+		return nil
+	}
+	c := &credential{name: "Authorization", basic: true, user: d.Text(user, 0, dsl.Sealed)}
+	if password := n.Get("password"); password != nil {
+		c.value = d.Text(password, 0, dsl.Sealed)
+	}
+	return c
 }
 
 func (b *Body) checkAuth(d *dsl.Decoder, n *dsl.Node) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/textproto"
+	"strings"
 
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -132,7 +133,7 @@ func (b *Body) setHeaders(headers map[string]string, env expr.Env) error {
 	if b.auth == nil {
 		return nil
 	}
-	text, err := b.auth.value.SealedText(env)
+	text, err := b.auth.text(env)
 	if err != nil {
 		return err
 	}
@@ -141,4 +142,25 @@ func (b *Body) setHeaders(headers map[string]string, env expr.Env) error {
 	}
 	headers[textproto.CanonicalMIMEHeaderKey(b.auth.name)] = b.auth.prefix + text
 	return nil
+}
+
+// text renders what the header has behind the prefix.
+func (c *credential) text(env expr.Env) (string, error) {
+	if !c.basic {
+		return c.value.SealedText(env)
+	}
+	user, err := c.user.SealedText(env)
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(user, ":") {
+		return "", unsendable("the user of auth's basic has a colon, which RFC 7617 does not allow")
+	}
+	password := ""
+	if c.value != nil {
+		if password, err = c.value.SealedText(env); err != nil {
+			return "", err
+		}
+	}
+	return basicOpen + user + ":" + password + basicClose, nil
 }

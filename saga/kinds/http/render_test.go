@@ -69,6 +69,15 @@ func TestRequest(t *testing.T) {
 		{"a form", []string{post, "headers: {content-type: application/x-www-form-urlencoded}", `body: {a: "x y&${input.n}", l: [1, 2], no: ~, "k k": "${secrets.KEY}", d: "$${x}"}`}, `{"n": 1.50}`,
 			saga.Request{Method: "POST", URL: "https://a.example/x", Headers: map[string]string{"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"},
 				Body: json.RawMessage(`"a=x%20y%261.50&l=1&l=2&k%20k=${secrets.KEY}&d=%24%7Bx%7D"`)}},
+		{"a form of what is nested, as Stripe reads it", []string{post, "headers: {content-type: application/x-www-form-urlencoded}",
+			`body: {amount: 1999, metadata: {order: "${input.n}", "a b": "x&y", none: ~, deep: {er: true}}, "expand[]": [customer, card], items: [{price: p_1, quantity: 2}, {price: p_2, tags: [u, "${secrets.KEY}"]}], "x[]": [[1]], empty: {}}`}, `{"n": 1.50}`,
+			saga.Request{Method: "POST", URL: "https://a.example/x", Headers: map[string]string{"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"},
+				Body: json.RawMessage(`"amount=1999&metadata%5Border%5D=1.50&metadata%5Ba%20b%5D=x%26y&metadata%5Bdeep%5D%5Ber%5D=true&expand%5B%5D=customer&expand%5B%5D=card&` +
+					`items%5B0%5D%5Bprice%5D=p_1&items%5B0%5D%5Bquantity%5D=2&items%5B1%5D%5Bprice%5D=p_2&items%5B1%5D%5Btags%5D%5B%5D=u&items%5B1%5D%5Btags%5D%5B%5D=${secrets.KEY}&x%5B0%5D%5B%5D=1"`)}},
+		{"basic", []string{"http: GET https://a.example/", `auth: {basic: {user: "${input.u}", password: "${secrets.KEY}:x"}}`}, `{"u": "ada"}`,
+			saga.Request{Method: "GET", URL: "https://a.example/", Headers: map[string]string{"Accept": "application/json", "Authorization": "Basic base64(ada:${secrets.KEY}:x)"}}},
+		{"basic without a password", []string{"http: GET https://a.example/", `auth: {basic: {user: "${secrets.KEY}"}}`}, `{}`,
+			saga.Request{Method: "GET", URL: "https://a.example/", Headers: map[string]string{"Accept": "application/json", "Authorization": "Basic base64(${secrets.KEY}:)"}}},
 		{"text", []string{post, "headers: {Content-Type: text/plain}", `body: "a\nb ${input.n}"`}, `{"n": 1.50}`,
 			saga.Request{Method: "POST", URL: "https://a.example/x", Headers: map[string]string{"Accept": "application/json", "Content-Type": "text/plain"}, Body: json.RawMessage(`"a\nb 1.50"`)}},
 		{"a JSON type of its own", []string{"http: PATCH https://a.example/x", "headers: {Content-Type: application/merge-patch+json}", "body: [1.0]"}, `{}`,
@@ -104,7 +113,9 @@ func TestUnsendable(t *testing.T) {
 		{"a header with NUL", post + "\n    headers: {x: \"${input}\"}", `"hidden\u0000"`},
 		{"auth with a line break", post + "\n    auth: ${input}", `"hidden\nX: 1"`},
 		{"an object in the query", post + "\n    query: {a: \"${input}\"}", `{"a": "hidden"}`},
-		{"an object in a form", post + "\n    headers: {Content-Type: application/x-www-form-urlencoded}\n    body: {a: \"${input}\"}", `{"a": "hidden"}`},
+		{"a list as a form", post + "\n    headers: {Content-Type: application/x-www-form-urlencoded}\n    body: [a]", `1`},
+		{"a user with a colon", post + "\n    auth: {basic: {user: \"${input}\"}}", `"hidden:x"`},
+		{"a user with a line break", post + "\n    auth: {basic: {user: \"${input}\"}}", `"hidden\nx"`},
 		{"a list as text", post + "\n    headers: {Content-Type: text/plain}\n    body: [a]", `1`},
 	}
 	for _, tt := range tests {
