@@ -3,6 +3,7 @@ package saga
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	"recourse/saga/expr"
@@ -48,12 +49,10 @@ func BeginPlan(def *Definition, o StartOptions) (StartedData, []Finding) {
 		o.Vars = make(map[string]json.RawMessage)
 	}
 	for _, name := range def.VarsUsed {
-		if _, ok := o.Vars[name]; !ok {
+		own := slices.ContainsFunc(def.Vars, func(v Var) bool { return v.Name == name })
+		if _, ok := o.Vars[name]; !ok && !own {
 			o.Vars[name] = placeholder("vars." + name)
 		}
-	}
-	for _, v := range def.Vars {
-		delete(o.Vars, v.Name)
 	}
 	d, more := begun(def, o, input)
 	return d, append(wrong, more...)

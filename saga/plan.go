@@ -338,7 +338,7 @@ func (p *planner) outcome(r journal.Record) (over bool, err error) {
 		s.Note = failing(d.Error)
 		p.plan.Steps = append(p.plan.Steps, s)
 		return false, p.write(r)
-	case !call && d.Output != nil && n.first == 0: // not the end of a wait, which is listed
+	case !call && d.Output != nil && (n == nil || n.first == 0): // not the end of a wait, which is listed
 		s := p.describe(r.Path, retry.Money{})
 		s.Output = d.Output
 		p.plan.Steps = append(p.plan.Steps, s)

@@ -324,3 +324,22 @@ steps:
 		t.Errorf("the budget does not cover b, but the note says %q", note)
 	}
 }
+
+// TestPlanVars: a plan reads vars as a start does; the server's go before the definition's own.
+func TestPlanVars(t *testing.T) {
+	def, errs := dsl.Parse("v.yaml", []byte("saga: v\nvars: {a: own, b: own}\nsteps:\n  - {id: s, set: \"${vars.a} ${vars.b} ${vars.c}\"}\n"), dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	data, wrong := saga.BeginPlan(def, saga.StartOptions{Version: 1, Vars: map[string]json.RawMessage{"a": json.RawMessage(`"server"`)}})
+	if wrong != nil {
+		t.Fatal(wrong)
+	}
+	p, err := saga.MakePlan(def, data, nil, planTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(p.Steps[0].Output), `"server own ‹vars.c›"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
