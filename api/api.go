@@ -59,6 +59,7 @@ type EngineStats struct {
 	StartsRefused int64
 	GivenUp       int64
 	Strangers     int64
+	Lost          int64
 	Starting      int
 	MaxRunning    int
 	MaxCalls      int

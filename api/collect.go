@@ -145,6 +145,7 @@ var engineDescs = []struct {
 	{engineDesc("starts_limit", "How many starts may wait for their commit."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxStarts) }},
 	{engineDesc("starts_refused_total", "Starts refused because the node had as much to do as it takes: clients got 429."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.StartsRefused) }},
 	{engineDesc("sagas_given_up_total", "Sagas that this node could not go on with and gave up; they rest and are tried again."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.GivenUp) }},
+	{prometheus.NewDesc("recourse_acknowledged_lost_total", "Sagas of which a fail-over of the database has lost records that this node had acknowledged.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Lost) }},
 	{engineDesc("strangers_released_total", "Sagas that the database said were this node's and that it did not hold; they were released, and go on."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Strangers) }},
 	{engineDesc("requests_under_way", "Requests of steps under way."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
 }

@@ -76,6 +76,9 @@ type Config struct {
 	MaxCalls   int           // 1,000 requests under way
 	MaxBatch   int           // 512 appends in a commit
 	MaxBytes   int           // 8 MiB of appends in a commit, unless it has only one
+	// RequireSync refuses starts while commits do not wait for a second machine, see journal.Log.
+	RequireSync bool
+	SyncEvery   time.Duration // 1m: between looks for that
 }
 
 func (c *Config) defaults() {
@@ -89,6 +92,7 @@ func (c *Config) defaults() {
 	set(&c.Watch, 5*time.Second)
 	set(&c.StallAfter, 5*time.Minute)
 	set(&c.Look, min(15*time.Second, c.StallAfter/4))
+	set(&c.SyncEvery, time.Minute)
 	set(&c.MaxRunning, 10_000)
 	set(&c.MaxStarts, 2000)
 	set(&c.StartBytes, 64<<20)
@@ -124,7 +128,7 @@ type Engine struct {
 	poke    chan struct{} // look for claims and mail now
 	lost    chan string   // nodes whose lease a commit found gone
 
-	renewals, mails, claims, expiries, reaps, strangers outage
+	renewals, mails, claims, expiries, reaps, strangers, syncs outage
 
 	stalls stalls // that this node has found
 
@@ -135,6 +139,9 @@ type Engine struct {
 	stopping    atomic.Bool
 	identity    atomic.Value // string: the node that the lanes write as; "" between leases
 	loading     loading
+	tails       tails
+	timeline    atomic.Int64   // of the lease; 0: not known
+	alone       atomic.Bool    // commits do not wait for a second machine, and are required to
 	starting    atomic.Int64   // starts that wait for their commit
 	startBytes  atomic.Int64   // and their input
 	work        sync.WaitGroup // calls and loads
@@ -155,6 +162,7 @@ func New(cfg Config) *Engine {
 	e.expiries = told("could not delete sagas whose retention is over; they stay until it can be done")
 	e.reaps = told("could not look for tasks whose workers fell silent")
 	e.stalls.looks = told("could not look for what is stalled")
+	e.syncs = told("starts are refused: --require-sync wants each commit on a second machine")
 	e.strangers = told("could not look for sagas that are this node's and that it does not hold")
 	e.crew = crew{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
@@ -245,7 +253,7 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	if e.stopping.Load() {
 		return saga.Begun{}, saga.ErrStopping
 	}
-	if !e.Ready() {
+	if !e.Ready() || e.alone.Load() {
 		return saga.Begun{}, saga.ErrUnavailable
 	}
 	size := int64(len(data.Input))
@@ -357,17 +365,37 @@ func (e *Engine) register(ctx context.Context) error {
 		}
 	}
 	e.lease.renewed(l, asked)
+	e.timeline.Store(l.Timeline)
+	e.checkSync(ctx)
 	return nil
+}
+
+// checkSync refuses starts, or takes them again. A look that fails changes nothing.
+func (e *Engine) checkSync(ctx context.Context) {
+	if !e.cfg.RequireSync {
+		return
+	}
+	err := e.cfg.Store.Synchronous(ctx)
+	if err == nil || errors.Is(err, journal.ErrNotSynchronous) {
+		e.alone.Store(err != nil)
+	}
+	e.syncs.saw(err)
 }
 
 // keep renews the lease, and takes a new one when it is lost.
 func (e *Engine) keep(quit <-chan struct{}) {
 	every := time.NewTicker(e.cfg.Lease / 3)
 	defer every.Stop()
+	sync := time.NewTicker(e.cfg.SyncEvery)
+	defer sync.Stop()
 	for {
 		select {
 		case <-quit:
 			return
+		case <-sync.C:
+			ctx, cancel := context.WithTimeout(e.storeCtx, e.cfg.Lease/3)
+			e.checkSync(ctx)
+			cancel()
 		case node := <-e.lost:
 			if node == e.lease.node() {
 				e.relearn(quit)
@@ -398,6 +426,7 @@ func (e *Engine) renew() error {
 
 // relearn starts over as a new node.
 func (e *Engine) relearn(quit <-chan struct{}) {
+	old, timeline := e.lease.node(), e.timeline.Load()
 	e.cfg.Log.Error("the lease was taken over: dropping all sagas and registering anew")
 	e.identity.Store("")
 	e.lease.end()
@@ -419,8 +448,24 @@ func (e *Engine) relearn(quit <-chan struct{}) {
 		case <-time.After(pause):
 		}
 	}
+	if now := e.timeline.Load(); now != timeline {
+		e.failedOver(old, timeline, now)
+	}
 	e.announce()
 	e.look()
+}
+
+// failedOver sees to what a fail-over leaves. This node holds nothing under its old lease any more, so nobody
+// has to wait for its end.
+func (e *Engine) failedOver(old string, from, to int64) {
+	e.cfg.Log.Error("the database has failed over", "timeline_before", from, "timeline", to)
+	ctx, cancel := context.WithTimeout(e.storeCtx, e.cfg.Lease/3)
+	defer cancel()
+	if err := e.cfg.Store.Release(ctx, old); err != nil {
+		e.cfg.Log.Warn("could not release the lease from before the fail-over; its sagas go on when it ends", "error", err)
+	}
+	last := e.tails.take()
+	e.work.Go(func() { e.compare(last) })
 }
 
 // announce tells the lanes who they are. Claims begin only after that, so that

@@ -105,6 +105,9 @@ func (l *laneLoop) do(eff Effect) {
 		}
 	case Advanced:
 		e.hub.advanced(eff)
+		if e.timeline.Load() > 0 {
+			e.tails.add(eff.ID, eff.Records[len(eff.Records)-1], time.Now())
+		}
 		for _, o := range e.cfg.Observers {
 			o.Grew(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records})
 		}

@@ -7,8 +7,8 @@ import (
 
 // counters are what the engine counts of itself.
 type counters struct {
-	commits, appends, failed, renewFailed, sent, stalled, expired, refused, givenUp, strangers atomic.Int64
-	commitTime                                                                                 atomic.Int64 // nanoseconds
+	commits, appends, failed, renewFailed, sent, stalled, expired, refused, givenUp, strangers, lost atomic.Int64
+	commitTime                                                                                       atomic.Int64 // nanoseconds
 }
 
 func (c *counters) committed(appends int, took time.Duration, err error) {
@@ -37,6 +37,7 @@ type Stats struct {
 	StartsRefused int64         // with saga.ErrBusy
 	GivenUp       int64         // sagas that this node could not go on with, see Lane.setAside
 	Strangers     int64         // sagas that were this node's and that it did not hold, see ErrStranger
+	Lost          int64         // sagas of which a fail-over has lost what this node had acknowledged
 	Starting      int           // starts that wait for their commit
 	MaxRunning    int           // Config's
 	MaxCalls      int           // Config's
@@ -53,7 +54,7 @@ func (e *Engine) Stats() Stats {
 		Commits: c.commits.Load(), Appends: c.appends.Load(), CommitTime: time.Duration(c.commitTime.Load()),
 		CommitsFailed: c.failed.Load(), RenewsFailed: c.renewFailed.Load(), RequestsSent: c.sent.Load(),
 		Running: e.running(), Calls: len(e.calls), Stalled: c.stalled.Load(), Expired: c.expired.Load(), Node: e.node(), Lanes: len(e.lanes),
-		StartsRefused: c.refused.Load(), GivenUp: c.givenUp.Load(), Strangers: c.strangers.Load(), Starting: int(e.starting.Load()),
+		StartsRefused: c.refused.Load(), GivenUp: c.givenUp.Load(), Strangers: c.strangers.Load(), Lost: c.lost.Load(), Starting: int(e.starting.Load()),
 		MaxRunning: e.cfg.MaxRunning, MaxCalls: e.cfg.MaxCalls, MaxStarts: e.cfg.MaxStarts,
 	}
 	for _, l := range e.lanes {

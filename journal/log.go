@@ -43,6 +43,8 @@ var (
 	ErrMismatch = errors.New("the newest version is not the expected one")
 	// ErrInUse, at Register: another process has this database to itself.
 	ErrInUse = errors.New("database is in use by another process")
+	// ErrNotSynchronous, of Synchronous: what is acknowledged may be on one machine only.
+	ErrNotSynchronous = errors.New("commits do not wait for a second machine")
 )
 
 // Log is the engine's side of a store: leases, appends, claims and mail.
@@ -123,6 +125,10 @@ type Log interface {
 	// their ids, up to limit. They stay until an Append consumes them.
 	Mail(ctx context.Context, node string, limit int) ([]Mail, error)
 
+	// Synchronous returns nil if commits wait until a second machine has them, and ErrNotSynchronous with what to set if
+	// they do not.
+	Synchronous(ctx context.Context) error
+
 	// Owned returns the ids of up to limit sagas that the node owns, in the order of ids,
 	// those after the given one (Nil: from the first). Each page is of its own moment.
 	Owned(ctx context.Context, node string, after uuid.UUID, limit int) ([]uuid.UUID, error)
@@ -133,6 +139,9 @@ type Lease struct {
 	Node string
 	Now  time.Time     // the store's clock while it answered
 	TTL  time.Duration // from Now on
+	// Timeline counts the fail-overs of the database as of the registration; 0 where it is not known, or there are none. After one that loses what was
+	// acknowledged, the node is fenced off, and registers on a later timeline.
+	Timeline int64
 }
 
 // Append is what one saga adds to the log in one transaction.

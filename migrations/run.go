@@ -43,31 +43,17 @@ const advisoryKey = "8243104023334515557"
 
 // Postgres names a database by its DSN, pgxpool's options included. Two processes that migrate it at the
 // same time wait for each other on an advisory lock of their transactions. A session's lock would stay
-// behind in a server's connection that a pooler has given to somebody else meanwhile.
-func Postgres(dsn string) Database {
-	return postgres(func() (*pgx.ConnConfig, error) {
-		c, err := pgxpool.ParseConfig(dsn) // which knows the pool's options too
-		if err != nil {
-			return nil, err
-		}
-		pgsession.Prepare(c.ConnConfig, nil)
-		return c.ConnConfig, nil
-	})
-}
-
-// PostgresConn is Postgres for a configuration, whose hooks it keeps.
-func PostgresConn(c *pgx.ConnConfig) Database {
-	return postgres(func() (*pgx.ConnConfig, error) { return c.Copy(), nil })
-}
-
-func postgres(config func() (*pgx.ConnConfig, error)) Database {
+// behind in a server's connection that a pooler has given to somebody else meanwhile. The checks are of each connection that it makes.
+func Postgres(dsn string, checks ...pgsession.Check) Database {
 	return Database{
 		dialect: "postgres",
 		open: func() (*sql.DB, error) {
-			c, err := config()
+			pool, err := pgxpool.ParseConfig(dsn) // which knows the pool's options too
 			if err != nil {
 				return nil, err
 			}
+			c := pool.ConnConfig
+			pgsession.Prepare(c, nil, checks...)
 			c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a step is many statements; and no pooler minds it
 			return stdlib.OpenDB(*c), nil
 		},

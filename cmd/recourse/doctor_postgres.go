@@ -50,6 +50,9 @@ func (d *doctor) postgres(ctx context.Context) bool {
 		d.warn("database", "synchronous_commit is off: what was acknowledged may be lost in a crash, and requests are sent twice or not told of",
 			"turn it on for recourse's user: ALTER ROLE … SET synchronous_commit = on")
 	}
+	if _, err := conn.Exec(ctx, `SELECT system_identifier FROM pg_control_system()`); err != nil {
+		d.warn("database", "does not say which cluster it is (pg_control_system): a fail-over that goes back in time is not noticed", "GRANT EXECUTE ON FUNCTION pg_control_system() TO recourse's role")
+	}
 	d.clock(asked, d.now(), there)
 	return true
 }

@@ -40,6 +40,7 @@ type nodeOptions struct {
 	Lanes       int
 	Lease       time.Duration
 	State       *statedir.Dir // nil: none. The node closes it at its end
+	RequireSync bool          // see engine.Config
 	Drain       time.Duration
 	Retention   time.Duration   // of sagas whose definition has none
 	Stalled     time.Duration   // how long what is due may stand still until it is stalled; 0: the engine's default
@@ -96,7 +97,7 @@ func newNode(o nodeOptions) (*node, error) {
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Observers: observers, Log: o.Log,
 		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
-		Lanes:   o.Lanes, Lease: o.Lease, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
+		Lanes:   o.Lanes, Lease: o.Lease, RequireSync: o.RequireSync, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
 		Meter: n.metrics, Predecessor: predecessor, Registered: registered,
 	})
 	runner.Engine = n.engine

@@ -45,6 +45,7 @@ type serveCmd struct {
 	Strict       bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
 	NodeLease    time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
 	StateDir     string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A directory of this process alone, on a local disk, by which its next start knows that this one has ended and goes on with its sagas at once. Default: none, its sagas wait for the end of the lease."`
+	RequireSync  bool          `name:"require-sync" env:"RECOURSE_REQUIRE_SYNC" help:"Refuse starts while the database's commits do not wait for a synchronous standby."`
 	Drain        time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
 	Retention    retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"How long sagas are kept after their end whose definition does not say, at least 1m; or forever. Default ${default}."`
 	PublicURL    string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"Where people reach this server, for the links in notifications; default: http:// and --listen."`
@@ -119,6 +120,9 @@ func (a *app) collectSeldom() {
 // Run serves until the program is told to stop, then drains.
 func (c *serveCmd) Run(a *app) error {
 	a.collectSeldom()
+	if c.RequireSync && !isPostgres(c.Database) {
+		return exit(exitUsage, errors.New("--require-sync needs PostgreSQL: a SQLite file is on one machine"))
+	}
 	if c.NodeLease < time.Second || c.Drain < 0 || c.Lanes < 0 {
 		return exit(exitUsage, errors.New("--node-lease is at least 1s, --drain at least 0s, --lanes at least 1"))
 	}
@@ -178,7 +182,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
-		Lanes: c.lanes(), Lease: c.NodeLease, State: state, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
+		Lanes: c.lanes(), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
 	if err != nil {
 		return err
 	}

@@ -39,12 +39,22 @@ func Prepare(cfg *pgx.ConnConfig, params map[string]string, checks ...Check) {
 		}
 	}
 	set := statement(late)
-	cfg.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+	// A server that does not pass is passed over for the next of the URL's.
+	chosen := cfg.ValidateConnect
+	cfg.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if chosen != nil {
+			if err := chosen(ctx, conn); err != nil {
+				return err
+			}
+		}
 		for _, check := range checks {
 			if err := check(ctx, conn); err != nil {
 				return err
 			}
 		}
+		return nil
+	}
+	cfg.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if set == "" {
 			return nil
 		}

@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ var leaseTests = []test{
 	{"appends race a takeover by a successor", appendsRaceSuccessor},
 	{"another process", anotherProcess},
 	{"nodes", nodes},
+	{"one machine is not two", oneMachine},
 }
 
 func unknownNode(b *bench) {
@@ -238,4 +240,12 @@ func nodes(b *bench) {
 	got, err := b.Nodes(b.ctx)
 	b.must(err)
 	diff(b, "nodes", got, []journal.NodeInfo{{Node: b.node, ExpiresAt: now.Add(ttl), Sagas: 2}})
+}
+
+func oneMachine(b *bench) {
+	err := b.Synchronous(b.ctx)
+	b.wantErr(err, journal.ErrNotSynchronous)
+	if !strings.Contains(err.Error(), ": ") {
+		b.Errorf("%q does not say what to do", err)
+	}
 }

@@ -120,3 +120,8 @@ func (s *Store) free(node string, wake func(g *saga, now time.Time)) {
 	}
 	s.hint()
 }
+
+// Synchronous implements journal.Log: there is one machine.
+func (s *Store) Synchronous(context.Context) error {
+	return fmt.Errorf("%w: this database is on one machine: use PostgreSQL with a synchronous standby", journal.ErrNotSynchronous)
+}

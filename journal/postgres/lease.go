@@ -44,11 +44,14 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w", err)
 	}
-	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
+	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.registered(node)}, nil
 }
 
 // Renew implements journal.Log.
 func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
+	if err := retry(ctx, func() error { return s.current(ctx, node) }); err != nil {
+		return journal.Lease{}, fmt.Errorf("renew: %w", err)
+	}
 	var now int64
 	var expired bool
 	err := s.transact(ctx, []stmt{{
@@ -65,7 +68,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("renew: %w", err)
 	}
-	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl}
+	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.of(node)}
 	if expired {
 		if err := s.takeOver(ctx); err != nil {
 			return lease, fmt.Errorf("take over dead nodes: %w", err)
@@ -113,6 +116,7 @@ func (s *Store) Release(ctx context.Context, node string) error {
 	if err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
+	s.lineage.released(node)
 	s.hint()
 	return nil
 }
@@ -147,4 +151,19 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
 		return nil, fmt.Errorf("orphans: %w", err)
 	}
 	return out, nil
+}
+
+// Synchronous implements journal.Log. That synchronous_commit is remote_write does not do: the standby's machine may lose it.
+func (s *Store) Synchronous(ctx context.Context) error {
+	var names, commit string
+	err := s.w.QueryRow(ctx, `SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')`).Scan(&names, &commit)
+	switch {
+	case err != nil:
+		return fmt.Errorf("synchronous: %w", err)
+	case names == "":
+		return fmt.Errorf("%w: synchronous_standby_names is empty: name a standby, or turn on your fail-over manager's synchronous mode", journal.ErrNotSynchronous)
+	case commit != "on" && commit != "remote_apply":
+		return fmt.Errorf("%w: synchronous_commit is %s: set it to on for recourse's role", journal.ErrNotSynchronous, commit)
+	}
+	return nil
 }

@@ -23,23 +23,27 @@ import (
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	s.claims.Lock()
 	defer s.claims.Unlock()
+	if err := s.lineage.fence(node); err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
 	var out []journal.Claimed
+	var chosen []uuid.UUID
 	err := retry(ctx, func() error {
 		out = nil
-		conn, err := s.w.Acquire(ctx)
-		if err != nil {
+		return s.writing(ctx, func(conn *pgxpool.Conn) (err error) {
+			defer rollback(ctx, conn)
+			chosen, err = s.choose(ctx, conn, node, limit)
+			if err != nil || len(chosen) == 0 {
+				return err
+			}
+			failpoint.Hit("claim.locked")
+			out, err = s.take(ctx, conn, node, chosen)
 			return err
-		}
-		defer conn.Release()
-		defer rollback(ctx, conn)
-		chosen, err := s.choose(ctx, conn, node, limit)
-		if err != nil || len(chosen) == 0 {
-			return err
-		}
-		failpoint.Hit("claim.locked")
-		out, err = s.take(ctx, conn, node, chosen)
-		return err
+		})
 	})
+	if errors.Is(err, journal.ErrUnknown) {
+		s.lost[node] = chosen
+	}
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}

@@ -12,6 +12,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -47,6 +48,8 @@ type Store struct {
 
 	claims sync.Mutex             // one Claim at a time
 	lost   map[string][]uuid.UUID // node → sagas whose claim may have been committed, see Claim
+
+	lineage *lineage
 }
 
 var _ journal.Store = (*Store)(nil)
@@ -90,15 +93,20 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
 	}
 	writing := cfg.Copy()
-	pgsession.Prepare(cfg.ConnConfig, settings)
+	line := &lineage{}
+	pgsession.Prepare(cfg.ConnConfig, settings, line.check)
 	both := maps.Clone(settings)
 	maps.Copy(both, planned)
-	pgsession.Prepare(writing.ConnConfig, both)
+	pgsession.Prepare(writing.ConnConfig, both, line.check)
+	for _, c := range []*pgxpool.Config{cfg, writing} {
+		c.PrepareConn = line.usable
+		c.ConnConfig.OnNotice = noticed
+	}
 	check := migrations.Check
 	if o.Migrate && !o.ReadOnly {
 		check = migrations.Up
 	}
-	if err := check(ctx, migrations.Postgres(dsn)); err != nil {
+	if err := check(ctx, migrations.Postgres(dsn, line.check)); err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	conns, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -111,8 +119,12 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}}
+	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}, lineage: line}
 	s.counted = recount.New(s.count)
+	if err := s.settle(ctx, o.ReadOnly); err != nil {
+		close(s.done)
+		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())
+	}
 	if o.ReadOnly || !ours { // a pooler gives the connection that listens to others
 		close(s.done)
 		return s, nil

@@ -83,7 +83,32 @@ func (s *Store) writing(ctx context.Context, f func(*pgxpool.Conn) error) error 
 	if err := ctx.Err(); err != nil {
 		return err // nothing was sent
 	}
-	return f(conn)
+	err = f(conn)
+	if here := alone(conn.Conn().PgConn()); err == nil {
+		err = here
+	}
+	return err
+}
+
+// unwaited is where a connection has it that a commit of its stopped waiting for its standby.
+const unwaited = "recourse.unwaited"
+
+// noticed hears that a commit stopped waiting for the standby that it is to wait for, as somebody cancelled it.
+// The server says so in a warning, and that it has committed. (The function is named, as the text is in the server's language.)
+func noticed(conn *pgconn.PgConn, n *pgconn.Notice) {
+	if n.Routine == "SyncRepWaitForLSN" {
+		conn.CustomData()[unwaited] = n.Message
+	}
+}
+
+// alone returns ErrUnknown once, if a commit is on this server and maybe on no other.
+func alone(conn *pgconn.PgConn) error {
+	why, ok := conn.CustomData()[unwaited]
+	if !ok {
+		return nil
+	}
+	delete(conn.CustomData(), unwaited)
+	return fmt.Errorf("%w: it is committed here, and it is not known whether a standby has it: %v", journal.ErrUnknown, why)
 }
 
 // once runs a statement as its own transaction, in one round trip; otherwise as transact does.
@@ -206,27 +231,32 @@ func retry(ctx context.Context, f func() error) error {
 // tx runs f in a transaction, for what is not worth a pipeline.
 func (s *Store) tx(ctx context.Context, f func(pgx.Tx) error) error {
 	return retry(ctx, func() error {
-		t, err := s.w.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-		if err != nil {
-			return gone(err)
-		}
-		if err := f(t); err != nil {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			defer cancel()
-			_ = t.Rollback(ctx) // if it fails the connection is closed, which does the same
+		return s.writing(ctx, func(conn *pgxpool.Conn) error { return within(ctx, conn, f) })
+	})
+}
+
+// within runs f in a transaction of a connection.
+func within(ctx context.Context, conn *pgxpool.Conn, f func(pgx.Tx) error) error {
+	t, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return gone(err)
+	}
+	if err := f(t); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = t.Rollback(ctx) // if it fails the connection is closed, which does the same
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return errors.Join(err, t.Rollback(context.WithoutCancel(ctx)))
+	}
+	if err := t.Commit(ctx); err != nil {
+		if errors.Is(err, pgx.ErrTxCommitRollback) {
 			return err
 		}
-		if err := ctx.Err(); err != nil {
-			return errors.Join(err, t.Rollback(context.WithoutCancel(ctx)))
-		}
-		if err := t.Commit(ctx); err != nil {
-			if errors.Is(err, pgx.ErrTxCommitRollback) {
-				return err
-			}
-			return outcome(err, true)
-		}
-		return nil
-	})
+		return outcome(err, true)
+	}
+	return nil
 }
 
 // exec runs one statement that writes, as its own transaction.

@@ -162,3 +162,8 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
 	}
 	return out, nil
 }
+
+// Synchronous implements journal.Log: there is one machine.
+func (s *Store) Synchronous(context.Context) error {
+	return fmt.Errorf("%w: this database is on one machine: use PostgreSQL with a synchronous standby", journal.ErrNotSynchronous)
+}

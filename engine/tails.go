@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+// tailKept is how long the end of a journal is remembered after it was committed. A standby that is
+// further behind than this loses more than can be told.
+const tailKept = time.Minute
+
+// tails are the ends of the journals that this node has committed of late, to see what a fail-over has lost of them.
+type tails struct {
+	mu    sync.Mutex
+	last  map[uuid.UUID]tail
+	swept time.Time
+}
+
+// tail is a journal's last record, as it was acknowledged: its hash stands for all before it.
+type tail struct {
+	seq  int64
+	hash []byte
+	at   time.Time
+}
+
+func (t *tails) add(saga uuid.UUID, r journal.Record, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		t.last = make(map[uuid.UUID]tail)
+	}
+	t.last[saga] = tail{r.Seq, r.Hash, now}
+	if now.Sub(t.swept) < tailKept/4 {
+		return
+	}
+	t.swept = now
+	for id, old := range t.last {
+		if now.Sub(old.at) > tailKept {
+			delete(t.last, id)
+		}
+	}
+}
+
+// take returns them all, and forgets them.
+func (t *tails) take() map[uuid.UUID]tail {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.last
+	t.last = nil
+	return last
+}
+
+// shownLost bounds how many lost ends are logged one by one.
+const shownLost = 100
+
+// compare counts, and logs, what the database does not have any more of what it had acknowledged.
+func (e *Engine) compare(last map[uuid.UUID]tail) {
+	lost := 0
+	for id, t := range last {
+		gone, err := e.gone(id, t)
+		if err != nil {
+			e.cfg.Log.Warn("could not compare all that was acknowledged before the fail-over with the database", "error", err)
+			break
+		}
+		if !gone {
+			continue
+		}
+		e.stats.lost.Add(1)
+		if lost++; lost <= shownLost {
+			e.cfg.Log.Error("the fail-over has lost acknowledged records of a saga: it goes on from what is left, or does not exist any more", "saga", id, "seq", t.seq)
+		}
+	}
+	e.cfg.Log.Warn("the database has failed over; its journals were compared with what this node has committed in the last minute", "sagas", len(last), "lost", lost)
+}
+
+// gone reports whether a record is not there any more.
+func (e *Engine) gone(id uuid.UUID, t tail) (bool, error) {
+	for try := 1; ; try++ {
+		ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
+		records, err := e.cfg.Store.Records(ctx, id, t.seq-1, 1)
+		cancel()
+		switch {
+		case errors.Is(err, journal.ErrNotFound):
+			return true, nil
+		case err == nil:
+			return len(records) == 0 || !bytes.Equal(records[0].Hash, t.hash), nil
+		case try == loadTries:
+			return false, err
+		}
+		select {
+		case <-e.storeCtx.Done():
+			return false, err
+		case <-time.After(50 * time.Millisecond << try):
+		}
+	}
+}

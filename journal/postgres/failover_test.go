@@ -1,0 +1,196 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/internal/testpg"
+	"recourse/journal"
+	"recourse/journal/postgres"
+)
+
+// own starts a server for one test.
+func own(t *testing.T, settings ...string) *testpg.Cluster {
+	t.Helper()
+	c, err := testpg.Start(settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// started is an append that starts a saga.
+func started() journal.Append {
+	id := uuid.Must(uuid.NewV7())
+	r := journal.Record{Seq: 1, At: time.UnixMilli(1), Kind: journal.Started, Node: "n", Data: []byte(`{}`)}
+	journal.Seal(id, nil, &r)
+	return journal.Append{Saga: id, Start: &journal.Start{Definition: "d", Version: 1, CreatedAt: time.UnixMilli(1)}, Records: []journal.Record{r},
+		Row: &journal.Row{Status: "running", Seq: 1, UpdatedAt: time.UnixMilli(1)}}
+}
+
+// After a fail-over the store fences the nodes that were registered before it, and never works with the old primary again; nor does it
+// with another cluster.
+func TestGoingBack(t *testing.T) {
+	ctx := t.Context()
+	c := own(t)
+	s, err := postgres.Open(ctx, c.URL, postgres.Options{Migrate: true})
+	must(t, err)
+	defer s.Close()
+	lease, err := s.Register(ctx, "before", time.Hour)
+	must(t, err)
+	if lease.Timeline != 1 {
+		t.Fatalf("registered on timeline %d", lease.Timeline)
+	}
+	must(t, c.Halt(testpg.Fast))
+	standby, err := c.Branch()
+	must(t, err)
+	must(t, c.Resume())
+	lost := started()
+	until(t, "an append", func() bool {
+		_, err = s.Append(ctx, "before", []journal.Append{lost})
+		return err == nil
+	})
+	must(t, c.Halt(testpg.Immediate))
+	old, err := c.Exchange(standby)
+	must(t, err)
+	must(t, c.ResumePromoted())
+
+	until(t, "the node is fenced", func() bool {
+		_, err = s.Renew(ctx, "before", time.Hour)
+		return errors.Is(err, journal.ErrFenced)
+	})
+	if _, err := s.Append(ctx, "before", []journal.Append{started()}); !errors.Is(err, journal.ErrFenced) {
+		t.Errorf("append of a node from before: %v", err)
+	}
+	if _, err := s.Claim(ctx, "before", 1); !errors.Is(err, journal.ErrFenced) {
+		t.Errorf("claim of a node from before: %v", err)
+	}
+	lease, err = s.Register(ctx, "after", time.Hour)
+	must(t, err)
+	if lease.Timeline != 2 {
+		t.Errorf("registered on timeline %d, want 2", lease.Timeline)
+	}
+	must(t, s.Release(ctx, "before"))
+	if _, err := s.Records(ctx, lost.Saga, 0, 1); !errors.Is(err, journal.ErrNotFound) {
+		t.Errorf("what was lost: %v", err)
+	}
+	if out, err := s.Append(ctx, "after", []journal.Append{started()}); err != nil || out[0].Err != nil {
+		t.Errorf("append of a node from after: %v, %v", out, err)
+	}
+
+	must(t, c.Halt(testpg.Fast))
+	_, err = c.Exchange(old)
+	must(t, err)
+	must(t, c.Resume())
+	until(t, "the old primary is refused", func() bool {
+		_, err = s.Append(ctx, "after", []journal.Append{started()})
+		return errors.Is(err, postgres.ErrWentBack)
+	})
+	if !strings.Contains(err.Error(), "pg_rewind") {
+		t.Errorf("it does not say what to do: %v", err)
+	}
+	if err := s.Ping(ctx); !errors.Is(err, postgres.ErrWentBack) {
+		t.Errorf("ping of the old primary: %v", err)
+	}
+
+	conn := connect(t, c.URL)
+	_, err = conn.Exec(ctx, `UPDATE installation SET system = system + 1`)
+	must(t, err)
+	if _, err := postgres.Open(ctx, c.URL, postgres.Options{}); !errors.Is(err, postgres.ErrWentBack) || !strings.Contains(err.Error(), "DELETE FROM installation") {
+		t.Errorf("a database that was copied from elsewhere: %v", err)
+	}
+	_, err = conn.Exec(ctx, `DELETE FROM installation`)
+	must(t, err)
+	other, err := postgres.Open(ctx, c.URL, postgres.Options{})
+	must(t, err)
+	must(t, other.Close())
+}
+
+// A role that may not ask which cluster it is works all the same, and nothing is noticed.
+func TestUntold(t *testing.T) {
+	ctx := t.Context()
+	c := own(t)
+	conn := connect(t, c.URL)
+	for _, do := range []string{`CREATE ROLE plain LOGIN`, `CREATE DATABASE plain OWNER plain`} {
+		_, err := conn.Exec(ctx, do)
+		must(t, err)
+	}
+	_, err := connect(t, c.URL+"&dbname=plain").Exec(ctx, `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC`)
+	must(t, err)
+	s, err := postgres.Open(ctx, strings.Replace(c.URL, "postgres@127.0.0.1", "plain@127.0.0.1", 1)+"&dbname=plain", postgres.Options{Migrate: true})
+	must(t, err)
+	defer s.Close()
+	if lease, err := s.Register(ctx, "n", time.Hour); err != nil || lease.Timeline != 0 {
+		t.Errorf("registered on timeline %d, %v; want 0", lease.Timeline, err)
+	}
+}
+
+// A commit that stopped waiting for its standby is unknown, however often it is repeated, until one has reached the standby.
+func TestUnknownWithoutStandby(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := own(t, testpg.Durable...)
+	s, err := postgres.Open(ctx, c.URL, postgres.Options{Migrate: true})
+	must(t, err)
+	defer s.Close()
+	_, err = s.Register(ctx, "n", time.Hour)
+	must(t, err)
+	conn := connect(t, c.URL)
+	require := func(names string) {
+		t.Helper()
+		for _, do := range []string{`ALTER SYSTEM SET synchronous_standby_names = '` + names + `'`, `SELECT pg_reload_conf()`} {
+			_, err := conn.Exec(ctx, do)
+			must(t, err)
+		}
+	}
+	if err := s.Synchronous(ctx); !errors.Is(err, journal.ErrNotSynchronous) {
+		t.Errorf("without a standby: %v", err)
+	}
+	require("nobody")
+	until(t, "commits wait", func() bool { return s.Synchronous(ctx) == nil })
+	canceller, over := connect(t, c.URL), make(chan struct{})
+	var cancelling sync.WaitGroup
+	cancelling.Go(func() { // as an administrator would
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			if _, err := canceller.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`); err != nil {
+				t.Errorf("cancel: %v", err)
+				return
+			}
+		}
+	})
+	defer cancelling.Wait()
+	defer close(over)
+	a := started()
+	for try := range 3 {
+		if _, err := s.Append(ctx, "n", []journal.Append{a}); !errors.Is(err, journal.ErrUnknown) {
+			t.Fatalf("try %d: %v, want it to be unknown", try, err)
+		}
+	}
+	if records, err := s.Records(ctx, a.Saga, 0, 10); err != nil || len(records) != 1 {
+		t.Errorf("%d records, %v: it is there all the same", len(records), err)
+	}
+	if _, err := s.Claim(ctx, "n", 1); err != nil {
+		t.Errorf("a claim of nothing: %v", err)
+	}
+	require("")
+	until(t, "it is known", func() bool {
+		out, err := s.Append(ctx, "n", []journal.Append{a})
+		return err == nil && out[0].Err == nil
+	})
+}

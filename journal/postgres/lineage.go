@@ -1,0 +1,177 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"recourse/journal"
+)
+
+// ErrWentBack says that the server that was reached is not the database as it was seen before: it is an old primary, or
+// another database. Nothing is read from it or written to it.
+var ErrWentBack = errors.New("this server is not the database that was served before")
+
+// lineage is what is known of the database's history: which cluster it is, by its system
+// identifier, and on which timeline, which grows with each fail-over (PostgreSQL's manual, 26.3.6 Timelines).
+// A server that is behind is refused, so that a node that has seen the new primary never works with the old one again. It
+// is no fence: a node that has not seen the new one yet goes on with the old one.
+type lineage struct {
+	mu       sync.Mutex
+	system   string           // "" while it is not known
+	timeline int64            // 0 while it is not known
+	blind    error            // why the server does not say; nil: it does, or was not asked yet
+	nodes    map[string]int64 // node → the timeline that it was registered on
+}
+
+// point is where a connection's server stands.
+type point struct {
+	system   string
+	timeline int64 // 0: of a standby
+}
+
+// stands asks for it in one round trip. WAL's file names begin with the timeline; pg_control_checkpoint
+// tells the last checkpoint's, which may be the one before.
+const stands = `SELECT (SELECT system_identifier FROM pg_control_system()),
+	CASE WHEN pg_is_in_recovery() THEN '0' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END`
+
+// stood is where a connection has its point.
+const stood = "recourse.timeline"
+
+// check looks at a server before its connection is used.
+func (l *lineage) check(ctx context.Context, conn *pgconn.PgConn) error {
+	results, err := conn.Exec(ctx, stands).ReadAll()
+	if untold(err) {
+		l.mu.Lock()
+		l.blind = err
+		l.mu.Unlock()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(results) != 1 || len(results[0].Rows) != 1 {
+		return errors.New("the server does not say where it stands")
+	}
+	timeline, err := strconv.ParseInt(string(results[0].Rows[0][1]), 16, 64)
+	if err != nil {
+		return fmt.Errorf("the server's timeline: %w", err)
+	}
+	at := point{string(results[0].Rows[0][0]), timeline}
+	conn.CustomData()[stood] = timeline
+	return l.saw(at)
+}
+
+// untold recognizes a server that does not tell what a lineage asks for: a role without the right, or a
+// server that only speaks PostgreSQL's protocol.
+func untold(err error) bool {
+	switch code(err) {
+	case "42501", "42883", "0A000": // insufficient_privilege, undefined_function, feature_not_supported
+		return true
+	}
+	return false
+}
+
+// saw compares where a server stands with what was seen before, and remembers the later one.
+func (l *lineage) saw(at point) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.system != "" && at.system != l.system:
+		return fmt.Errorf("%w: its system identifier is %s, and the database's is %s. If it was restored or upgraded to another cluster on purpose, stop all nodes, "+
+			"run DELETE FROM installation there, and start them again; otherwise mend --database", ErrWentBack, at.system, l.system)
+	case at.timeline != 0 && at.timeline < l.timeline:
+		return fmt.Errorf("%w: it is on timeline %d, and the database has gone on to timeline %d. It is an old primary that others may still write to: "+
+			"stop it, and make it a standby of the new one (pg_rewind)", ErrWentBack, at.timeline, l.timeline)
+	}
+	l.system, l.timeline = at.system, max(l.timeline, at.timeline)
+	return nil
+}
+
+// usable tells whether a connection of a pool is of the timeline that was seen last: one to an old primary stays
+// open when another is promoted.
+func (l *lineage) usable(_ context.Context, conn *pgx.Conn) (bool, error) {
+	timeline, known := conn.PgConn().CustomData()[stood].(int64)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !known || timeline == 0 || timeline == l.timeline, nil
+}
+
+// registered notes on which timeline a node begins, and returns it.
+func (l *lineage) registered(node string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nodes == nil {
+		l.nodes = make(map[string]int64)
+	}
+	l.nodes[node] = l.timeline
+	return l.timeline
+}
+
+func (l *lineage) released(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.nodes, node)
+}
+
+// fence returns ErrFenced for a node that was registered before the last fail-over: what it knows may have been lost with it.
+func (l *lineage) fence(node string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if began, known := l.nodes[node]; known && began < l.timeline {
+		return fmt.Errorf("%w: the database has failed over from timeline %d to %d", journal.ErrFenced, began, l.timeline)
+	}
+	return nil
+}
+
+// of is the timeline that a node was registered on.
+func (l *lineage) of(node string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.nodes[node]
+}
+
+// current looks at the server once more, for a pooler may have gone to another behind a connection, and then at the node.
+func (s *Store) current(ctx context.Context, node string) error {
+	conn, err := s.w.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if err := s.lineage.check(ctx, conn.Conn().PgConn()); err != nil {
+		return err
+	}
+	return s.lineage.fence(node)
+}
+
+// settle compares what was seen with the database's own row, and brings the row up to date unless the store only reads.
+func (s *Store) settle(ctx context.Context, readOnly bool) error {
+	var system string
+	var timeline int64
+	err := s.pool.QueryRow(ctx, `SELECT system::text, timeline FROM installation`).Scan(&system, &timeline)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	s.lineage.mu.Lock()
+	seen, blind := point{s.lineage.system, s.lineage.timeline}, s.lineage.blind
+	s.lineage.mu.Unlock()
+	if blind != nil || seen.system == "" {
+		return nil
+	}
+	if err == nil {
+		if err := (&lineage{system: system, timeline: timeline}).saw(seen); err != nil && seen.timeline > 0 {
+			return err
+		}
+	}
+	if readOnly || seen == (point{system, timeline}) {
+		return nil
+	}
+	_, err = s.w.Exec(ctx, `INSERT INTO installation (id, system, timeline) VALUES (gen_random_uuid(), $1::text::bigint, $2)
+		ON CONFLICT (one) DO UPDATE SET timeline = GREATEST(installation.timeline, excluded.timeline)`, seen.system, seen.timeline)
+	return err
+}
