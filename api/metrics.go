@@ -30,6 +30,9 @@ func newMetrics(cfg Config) *metrics {
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "recourse_http_request_seconds", Help: "Time until a request was answered.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"method", "route"}),
 	}
+	for _, role := range Roles { // so that there is a 0 before there is a 1
+		m.limited.WithLabelValues(role)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.requests, m.seconds, m.limited, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&storeCollector{store: cfg.Store, now: cfg.Engine.Now})
