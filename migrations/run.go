@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 
+	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -171,23 +172,14 @@ func (d Database) newest() (int, error) {
 	}
 	newest := 0
 	for _, e := range entries {
-		n, err := number(e)
+		digits, _, _ := strings.Cut(e.Name(), "_")
+		n, err := strconv.Atoi(digits)
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("migration %s has no number", e.Name())
 		}
 		newest = max(newest, n)
 	}
 	return newest, nil
-}
-
-// number is which step a file belongs to.
-func number(e fs.DirEntry) (int, error) {
-	digits, _, _ := strings.Cut(e.Name(), "_")
-	n, err := strconv.Atoi(digits)
-	if err != nil {
-		return 0, fmt.Errorf("migration %s has no number", e.Name())
-	}
-	return n, nil
 }
 
 // run takes the database to a step.
@@ -228,13 +220,9 @@ func (d Database) run(ctx context.Context, to func(at, newest int) int) (err err
 
 // steps runs steps in a transaction.
 func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int) int) error {
-	if d.begun != "" {
-		if _, err := tx.ExecContext(ctx, d.begun); err != nil {
-			return fmt.Errorf("lock the database for migrating: %w", err)
-		}
-	}
-	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS schema_migrations (version bigint NOT NULL)`); err != nil {
-		return err
+	driver := &transaction{ctx: ctx, tx: tx, begun: d.begun}
+	if err := driver.Lock(); err != nil {
+		return fmt.Errorf("lock the database for migrating: %w", err)
 	}
 	at, newest, err := d.version(ctx, tx) // another process may have migrated meanwhile
 	if err != nil {
@@ -243,44 +231,22 @@ func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int)
 	if err := newer(at, newest); err != nil {
 		return err
 	}
-	for goal := to(at, newest); at != goal; {
-		way, step := "up", at+1
-		if goal < at {
-			way, step = "down", at
-		}
-		text, err := d.step(step, way)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, text); err != nil {
-			return fmt.Errorf("step %d %s: %w", step, way, err)
-		}
-		if at++; way == "down" {
-			at = step - 1
-		}
-	}
-	res, err := tx.ExecContext(ctx, `UPDATE schema_migrations SET version = `+strconv.Itoa(at))
+	src, err := iofs.New(FS, d.dialect)
 	if err != nil {
 		return err
 	}
-	if n, err := res.RowsAffected(); err != nil || n > 0 {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO schema_migrations (version) VALUES (`+strconv.Itoa(at)+`)`)
-	return err
-}
-
-// step is the SQL of a step, up or down.
-func (d Database) step(step int, way string) (string, error) {
-	entries, err := fs.ReadDir(FS, d.dialect)
+	m, err := migrate.NewWithInstance("iofs", src, d.dialect, driver)
 	if err != nil {
-		return "", err
+		return errors.Join(err, src.Close())
 	}
-	for _, e := range entries {
-		if n, err := number(e); err == nil && n == step && strings.HasSuffix(e.Name(), "."+way+".sql") {
-			text, err := fs.ReadFile(FS, path.Join(d.dialect, e.Name()))
-			return string(text), err
-		}
+	defer context.AfterFunc(ctx, func() { m.GracefulStop <- true })()
+	switch goal := to(at, newest); {
+	case goal == at:
+	case goal == 0:
+		err = m.Down()
+	default:
+		err = m.Migrate(uint(goal))
 	}
-	return "", fmt.Errorf("there is no step %d %s", step, way)
+	closed, _ := m.Close() // the driver's part of it does nothing
+	return errors.Join(err, closed, ctx.Err())
 }
