@@ -240,7 +240,7 @@ func TestPublish(t *testing.T) {
 	x.page("/publish").want(200).has("saga: my-saga")
 	const wrong = "saga: fresh\nsteps:\n  - id: note\n    sett: {a: 1}\n"
 	for _, do := range []string{"check", "publish"} {
-		x.post("/publish", "source", wrong, "do", do).want(422).has("error", `href="#L3"`, `<li id="L3" class="wrong">`, "sett: {a: 1}")
+		x.post("/publish", "source", wrong, "do", do).want(422).has("error", `href="#L4"`, `<li id="L4" class="wrong">`, "sett: {a: 1}")
 	}
 	x.page("/definitions/fresh").want(404)
 	x.post("/publish", "source", "steps: []\n", "do", "publish").want(422)
