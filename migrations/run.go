@@ -144,12 +144,7 @@ func newer(at, newest int) error {
 	return nil
 }
 
-// querier is a database, or a transaction.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-func (d Database) version(ctx context.Context, db querier) (at, newest int, err error) {
+func (d Database) version(ctx context.Context, db *sql.DB) (at, newest int, err error) {
 	if newest, err = d.newest(); err != nil {
 		return 0, 0, err
 	}
@@ -224,7 +219,14 @@ func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int)
 	if err := driver.Lock(); err != nil {
 		return fmt.Errorf("lock the database for migrating: %w", err)
 	}
-	at, newest, err := d.version(ctx, tx) // another process may have migrated meanwhile
+	// Another process may have migrated meanwhile. The driver makes the table if there is none, which
+	// also has Postgres look again whether there is: waiting for an advisory lock alone does not.
+	at, _, err := driver.Version()
+	if err != nil {
+		return err
+	}
+	at = max(at, 0)
+	newest, err := d.newest()
 	if err != nil {
 		return err
 	}

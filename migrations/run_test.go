@@ -248,16 +248,23 @@ func TestLabelsFollow(t *testing.T) {
 func TestUpConcurrently(t *testing.T) {
 	for _, x := range targets(t) {
 		t.Run(x.name, func(t *testing.T) {
-			var wg sync.WaitGroup
-			for range 4 {
-				wg.Go(func() {
-					if err := migrations.Up(t.Context(), x.at); err != nil {
-						t.Errorf("Up: %v", err)
-					}
-				})
+			_, newest, err := migrations.Version(t.Context(), x.at)
+			must(t, err)
+			for range 5 {
+				var wg sync.WaitGroup
+				for range 4 {
+					wg.Go(func() {
+						if err := migrations.Up(t.Context(), x.at); err != nil {
+							t.Errorf("Up: %v", err)
+						}
+					})
+				}
+				wg.Wait()
+				must(t, migrations.Check(t.Context(), x.at))
+				must(t, migrations.Down(t.Context(), x.at, newest))
+				_, err := x.db.Exec(`DROP TABLE schema_migrations`) // as it is before the first start
+				must(t, err)
 			}
-			wg.Wait()
-			must(t, migrations.Check(t.Context(), x.at))
 		})
 	}
 }

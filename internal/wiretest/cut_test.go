@@ -58,9 +58,16 @@ func TestBrokenConnectionIsNamed(t *testing.T) {
 		if err := tt.read(); err != nil && !errors.Is(err, journal.ErrNotFound) {
 			t.Fatal(err)
 		}
-		w.proxy.Arm(wiretest.Fault{At: wiretest.Statement, Do: wiretest.Refuse, Code: "53100"}) // which makes the driver forget the statement
-		if err := tt.read(); err == nil {
-			t.Fatalf("%s: the refused statement went through", tt.name)
+		// A refusal makes the driver forget the statement. The listener may meet it instead, as it
+		// connects again by itself: then the next one is for us.
+		for tries := 10; ; tries-- {
+			w.proxy.Arm(wiretest.Fault{At: wiretest.Statement, Do: wiretest.Refuse, Code: "53100"})
+			if tt.read() != nil {
+				break
+			}
+			if tries == 0 {
+				t.Fatalf("%s: refused statements go through", tt.name)
+			}
 		}
 		w.proxy.CutAll()
 		if err := tt.read(); err != nil && !lost(err) && !errors.Is(err, journal.ErrNotFound) {
