@@ -231,6 +231,10 @@ func (n *node) do(i int, eff engine.Effect) {
 		if eff.Err != nil && !expected(eff.Err) {
 			n.s.violate(eff.ID, "the lane gave it up: %v", eff.Err)
 		}
+		// Else the release of strangers would hide every bug that makes a lane forget a saga.
+		if errors.Is(eff.Err, engine.ErrStranger) && !n.s.forgotten[eff.ID] {
+			n.s.violate(eff.ID, "12: its node had forgotten it, and no fault made it so")
+		}
 	case engine.Stalled:
 		n.s.violate(eff.ID, "12: nothing would have moved it: %s", eff.Why)
 	case engine.Reload:
@@ -408,8 +412,12 @@ func (n *node) scan() {
 		return
 	}
 	if n.s.fault(ClaimForgotten, n.name) {
-		if _, err := n.s.store.Claim(ctx, node, 10); err != nil && !errors.Is(err, journal.ErrFenced) {
+		claimed, err := n.s.store.Claim(ctx, node, 10)
+		if err != nil && !errors.Is(err, journal.ErrFenced) {
 			panic(err)
+		}
+		for _, c := range claimed {
+			n.s.forgotten[c.Saga] = true
 		}
 		return
 	}

@@ -70,7 +70,10 @@ type sim struct {
 	shown   map[uuid.UUID]asking // by their notices
 	told    map[uuid.UUID]int64  // notices, and the seq of the first record that they came with
 	expires map[string]time.Time // of each lease, by the store's clock
-	result  Result
+
+	forgotten map[uuid.UUID]bool // sagas that a node has claimed and never heard of
+
+	result Result
 }
 
 // event is something that happens at a time.
@@ -119,7 +122,7 @@ func Play(sc Script, o Options) Result {
 func play(sc Script, d dice, o Options) Result {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions(),
-		acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), told: make(map[uuid.UUID]int64), expires: make(map[string]time.Time),
+		acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), told: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
