@@ -43,7 +43,8 @@ const (
 	faulty   = 30 * time.Second // how long there are faults
 	patience = time.Hour        // how long after healing until everything has to be over
 	nodes    = 3
-	lanes    = 2 // of a node
+	most     = 200_000 // events of one simulation; real ones have a tenth of it
+	lanes    = 2       // of a node
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -56,6 +57,7 @@ type sim struct {
 	now    time.Time
 	events events
 	n      int // of events, for a stable order
+	played int // events
 	store  *memory.Store
 	world  *theWorld
 	nodes  []*node
@@ -171,6 +173,10 @@ func (s *sim) after(d time.Duration, do func()) {
 func (s *sim) run(d time.Duration) {
 	end := s.now.Add(d)
 	for len(s.events) > 0 && !s.events[0].at.After(end) {
+		if s.played++; s.played > most {
+			s.violate(uuid.Nil, "12: %d events, and no end: something goes round in circles", most)
+			return
+		}
 		e := heap.Pop(&s.events).(event)
 		s.now = e.at
 		e.do()
