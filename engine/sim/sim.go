@@ -43,7 +43,7 @@ const (
 	faulty   = 30 * time.Second // how long there are faults
 	patience = time.Hour        // how long after healing until everything has to be over
 	nodes    = 3
-	most     = 200_000 // events of one simulation; real ones have a tenth of it
+	most     = 200_000 // events of one simulation; no seed without a bug has come to it
 	lanes    = 2       // of a node
 )
 
