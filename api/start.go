@@ -18,7 +18,7 @@ import (
 // startSaga serves POST /v1/sagas.
 func (s *server) startSaga(c echo.Context) error {
 	wait := s.preferWait(c)
-	// Who would wait for the end waits for the commit that long, too: what is given up before it may still be committed.
+	// A start that waits for the saga's end waits as long for its commit: a start given up earlier may still be committed.
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
 	o, err := s.readObject(c, "definition", "version", "input", "budget", "labels")

@@ -300,7 +300,7 @@ func (l *Lane) advance(r *run) error {
 		return nil
 	}
 	for {
-		// What ends a saga comes with its row, whatever its size: a child's start that comes
+		// The record that ends a saga comes with its row, whatever its size: a child's start that comes
 		// after it must see that the parent has ended.
 		if len(r.next.Records) >= l.cfg.MaxRecords && !r.m.Status().Terminal() {
 			r.more = true // go on when these are durable

@@ -400,7 +400,7 @@ func TestCommitIsSplit(t *testing.T) {
 	b.ended(ids)
 }
 
-// What a try of the whole batch may have written is not turned away when a part of it fails.
+// A start that a try of the whole batch may have written is not turned away when a part fails.
 func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
 	b.lease("n1")
@@ -431,7 +431,7 @@ func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 	}
 }
 
-// What is to wait after an answer waits from the latest time at which that may have come, not from what the node takes for now.
+// A wait after an answer begins at the latest time at which the answer may have come.
 func TestRetryAfterIsKept(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"GET http://w/a\", retry: 3}\n")
 	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Hour, MaxBatch: 8, MaxRecords: 16, Chance: func() uint64 { return 0 }})

@@ -53,7 +53,7 @@ const (
 // signIn serves POST /sign-in.
 func signIn(v *visit) error {
 	v.still = true
-	// Whoever sends this is not known yet: they get little room, and little time.
+	// The sender is not known yet and gets little room and little time.
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, signInBody)
 	_ = http.NewResponseController(v.w).SetReadDeadline(time.Now().Add(signInTime))
 	if err := v.r.ParseForm(); err != nil {

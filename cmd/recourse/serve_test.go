@@ -105,7 +105,7 @@ func TestServeOnLoopback(t *testing.T) {
 	}
 }
 
-// Nobody without a key holds a connection, or memory, by a body that does not come, or by one without end.
+// Clients without a key cannot hold a connection or memory with a body that is slow or endless.
 func TestServeBoundsBodies(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a.db")
 	secret := keyIn(t, db)

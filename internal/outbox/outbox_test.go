@@ -328,7 +328,7 @@ func TestCannotSend(t *testing.T) {
 }
 
 // What a sink sends instead of an answer is told in one line that is not long, and that a terminal can show.
-// What the sink sends is told of a broken answer in short and without control characters. One that comes before the request is no answer
+// A broken answer of a sink is told in short and without control characters. One that comes before the request is no answer
 // to it; whether net/http reads it before it sends, or after, is chance. Either way the event is not delivered.
 func TestBrokenAnswer(t *testing.T) {
 	for name, early := range map[string]bool{"to the request": false, "before the request": true} {
