@@ -139,9 +139,10 @@ func (l *Lane) load(ev Loaded) {
 		return // claimed under an earlier lease, which another node has taken over
 	}
 	if old := l.runs[id]; old != nil {
-		if old.parking() {
-			// The store has it released already and has given it to us again, but the
-			// answer to the release is not in yet. What was read may be out of date by then.
+		if old.parking() || old.starting() {
+			// The store has it released already and has given it to us again, but the answer to the
+			// release is not in yet. Or a start of it is repeated here, and will be turned away. What
+			// was read may be out of date by then.
 			if !mutant.On("claimed-again-ignored") {
 				old.again = &ev.Claimed
 			}
@@ -384,7 +385,7 @@ func (l *Lane) perform(r *run, s saga.Send) {
 // waits reports whether a request that may leave early has to wait for what is not durable yet.
 func (l *Lane) waits(r *run) bool {
 	pending := r.next.Records[:len(r.next.Records)-1] // but for its own intent
-	return r.next.Start != nil || r.sent.Start != nil || r.broken != nil || r.m.Waits(r.sent.Records) || r.m.Waits(pending)
+	return r.starting() || r.broken != nil || r.m.Waits(r.sent.Records) || r.m.Waits(pending)
 }
 
 // resendAfter is how old the last record may be when a request is sent again on
@@ -578,6 +579,9 @@ func (l *Lane) durable(r *run, res journal.Result) {
 			l.enqueue(r)
 		}
 		return
+	}
+	if r.starting() && !r.sent.Release {
+		r.again = nil // the start went through: the saga is held, and was not claimed after that
 	}
 	r.moved, r.watches = l.now, 0
 	seq := r.m.Seq() - int64(len(r.next.Records))

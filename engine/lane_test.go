@@ -73,13 +73,18 @@ func (b *bench) append() engine.Committed {
 
 func (b *bench) start() uuid.UUID {
 	b.t.Helper()
+	id := uuid.Must(uuid.NewV7())
+	b.startAs(id)
+	return id
+}
+
+func (b *bench) startAs(id uuid.UUID) {
+	b.t.Helper()
 	data, _, wrong := saga.Begin(b.def, saga.StartOptions{Version: 1})
 	if wrong != nil {
 		b.t.Fatal(wrong)
 	}
-	id := uuid.Must(uuid.NewV7())
 	b.handle(engine.StartSaga{ID: id, Def: b.def, Start: journal.Start{Definition: b.def.Name, Version: 1}, Data: data, Reply: 1})
-	return id
 }
 
 func (b *bench) claim(node string) engine.Loaded {
@@ -133,18 +138,58 @@ func TestClaimedAgainBeforeTheReleaseIsAnswered(t *testing.T) {
 	b.now = b.now.Add(2 * time.Hour)
 	b.handle(b.claim("n1"))
 	b.handle(answer)
+	b.reloaded(id)
+}
+
+// reloaded has the saga read again, as the lane wants it, and expects it to succeed then.
+func (b *bench) reloaded(id uuid.UUID) {
+	b.t.Helper()
 	reloads := take[engine.Reload](b)
 	if len(reloads) != 1 || reloads[0].Claimed.Saga != id {
-		t.Fatalf("reloads: %+v, want one of %s", reloads, id)
+		b.t.Fatalf("reloads: %+v, want one of %s", reloads, id)
 	}
-	records, err := b.store.Records(t.Context(), id, 0, 100)
+	records, err := b.store.Records(b.t.Context(), id, 0, 100)
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	b.handle(engine.Loaded{Claimed: reloads[0].Claimed, Node: "n1", Def: b.def, Records: records})
 	b.handle(b.append())
-	if h, err := b.store.Saga(t.Context(), id); err != nil || h.Status != string(saga.Succeeded) {
-		t.Errorf("the saga is %s, %v; want succeeded", h.Status, err)
+	if h, err := b.store.Saga(b.t.Context(), id); err != nil || h.Status != string(saga.Succeeded) {
+		b.t.Errorf("the saga is %s, %v; want succeeded", h.Status, err)
+	}
+}
+
+// A start that is repeated while the store gives the very saga to this node is turned away, and the
+// lane has the saga read again instead of forgetting it.
+func TestClaimedWhileItsStartIsRepeated(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n  - {id: nap, sleep: 1h}\n")
+	b.lease("n1")
+	id := b.start()
+	b.handle(b.append())
+	b.handle(engine.Answered{ID: id, Path: "a", Way: journal.Do, Attempt: 1, Answer: saga.Answer{Sent: true, Status: 200}})
+	b.handle(b.append())
+	take[engine.Replied](b)
+	b.now = b.now.Add(2 * time.Hour)
+	b.startAs(id)
+	b.handle(b.claim("n1"))
+	b.handle(b.append())
+	if replies := take[engine.Replied](b); len(replies) != 1 || !errors.Is(replies[0].Err, journal.ErrConflict) {
+		t.Errorf("the repeated start was answered %+v, want a conflict", replies)
+	}
+	b.reloaded(id)
+}
+
+// A start that is answered late, and that did go through, does not have its saga read again.
+func TestStartGoesThroughAfterItWasClaimed(t *testing.T) {
+	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
+	b.lease("n1")
+	id := b.start()
+	b.handle(engine.Loaded{Claimed: journal.Claimed{Saga: id, Definition: "x", Version: 1}, Node: "n1", Def: b.def})
+	b.handle(b.append())
+	b.handle(engine.Answered{ID: id, Path: "a", Way: journal.Do, Attempt: 1, Answer: saga.Answer{Sent: true, Status: 200}})
+	b.handle(b.append())
+	if got := take[engine.Reload](b); len(got) != 0 {
+		t.Errorf("reloads: %+v, want none", got)
 	}
 }
 

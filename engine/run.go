@@ -63,6 +63,9 @@ func (r *run) trace() *saga.Trace {
 // parking reports whether the saga is being given up.
 func (r *run) parking() bool { return r.next.Release || r.sent.Release }
 
+// starting reports whether the saga's start is not known to be durable.
+func (r *run) starting() bool { return r.next.Start != nil || r.sent.Start != nil }
+
 // took reports whether a message is being folded in already.
 func (r *run) took(id uuid.UUID) bool {
 	return slices.Contains(r.next.Mail, id) || slices.Contains(r.sent.Mail, id)
