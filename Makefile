@@ -36,6 +36,7 @@ vet: ## gofmt, go vet (with every build tag), go mod tidy -diff
 	@off=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$off" ]; then echo "gofmt would change:"; echo "$$off"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./internal/failpoint/... ./engine ./api ./journal/sqlite ./journal/postgres ./cmd/recourse
+	$(GO) vet -tags ha ./internal/pgha ./internal/crashtest
 	$(GO) vet -tags mutants ./internal/mutant ./engine/... ./saga ./journal/memory
 	$(GO) mod tidy -diff
 
@@ -51,9 +52,9 @@ ROUNDS ?= 20
 crash: ## strike the real program at every point, ROUNDS times: kill, freeze, errors; random kills; rolling restarts
 	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/crashtest
 
-ha: ## fail-over to a standby, synchronous or with a lost tail; restarts after kill -9; poolers; part of test
-	$(PG) $(GO) test -v -count 1 -timeout 30m ./internal/crashtest -run 'TestFailover|TestRestartGoesOnAtOnce'
-	$(PG) $(GO) test -v -count 1 -timeout 30m ./cmd/recourse -run 'TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
+ha: ## fail-over by hand and by Patroni, to a standby that is synchronous or lacks the last seconds; restarts after kill -9; poolers
+	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/pgha ./internal/crashtest -run 'Patroni|Failover|TestRestartGoesOnAtOnce'
+	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
 
 examples: ## the definitions of examples/ with the real program, with faults, and one of them killed twenty times; part of test
 	$(PG) $(GO) test -v -count 1 ./internal/examples

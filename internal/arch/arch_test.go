@@ -61,6 +61,7 @@ var may = map[string][]string{
 	"internal/metrics":           {"engine", "journal", "retry", "saga"},
 	"internal/tracing":           {"engine", "journal", "saga"},
 	"internal/testpg":            {"internal/debian"},
+	"internal/pgha":              {"internal/debian", "internal/testpg"},
 	"internal/testprom":          {"internal/debian"},
 	"internal/testchrome":        {"internal/debian"},
 	"internal/page":              {},

@@ -28,11 +28,13 @@ type clients struct {
 	starts    []invariant.Start
 	started   map[string]string // key → the body that was sent
 	cancelled []uuid.UUID
-	answers   map[int]int // by status; 0: none
+	answers   map[int]int   // by status; 0: none
+	acked     time.Time     // when the last start was acknowledged
+	pause     time.Duration // the longest between two of them, see longest
 }
 
 func newClients(f *fleet) *clients {
-	return &clients{t: f.t, fleet: f, timeout: "1s", started: make(map[string]string), answers: make(map[int]int),
+	return &clients{t: f.t, fleet: f, timeout: "1s", started: make(map[string]string), answers: make(map[int]int), acked: time.Now(),
 		http: &http.Client{Timeout: 2500 * time.Millisecond, Transport: &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Second}}}
 }
 
@@ -95,6 +97,7 @@ func (c *clients) start(ctx context.Context, definition, key string, n int) (id 
 		case http.StatusCreated, http.StatusOK:
 			id := sagaOf(c.t, answer)
 			c.mu.Lock()
+			c.pause, c.acked = max(c.pause, time.Since(c.acked)), time.Now()
 			c.starts, c.started[key] = append(c.starts, invariant.Start{ID: id, Key: key, Input: json.RawMessage(input)}), body
 			c.mu.Unlock()
 			return id, true
@@ -106,6 +109,15 @@ func (c *clients) start(ctx context.Context, definition, key string, n int) (id 
 		}
 	}
 	return uuid.Nil, false
+}
+
+// longest returns the longest pause between two acknowledged starts since it was called before.
+func (c *clients) longest() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pause := c.pause
+	c.pause = 0
+	return pause.Round(time.Millisecond)
 }
 
 func sagaOf(t *testing.T, answer []byte) uuid.UUID {

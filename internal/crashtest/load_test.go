@@ -140,18 +140,21 @@ func (l *load) weather(ctx context.Context) {
 	}
 }
 
-// enough waits until so many starts have been acknowledged.
-func (l *load) enough(starts int) {
+// more waits until so many more starts have been acknowledged.
+func (l *load) more(starts int) {
 	l.t.Helper()
+	l.mu.Lock()
+	want := len(l.starts) + starts
+	l.mu.Unlock()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 		l.mu.Lock()
 		n := len(l.starts)
 		l.mu.Unlock()
-		if n >= starts {
+		if n >= want {
 			return
 		}
 	}
-	l.t.Errorf("fewer than %d starts were acknowledged", starts)
+	l.t.Errorf("fewer than %d starts were acknowledged", want)
 }
 
 // settle ends the load and the weather; people stay until every saga has ended. It returns those that have not.

@@ -34,7 +34,7 @@ func TestRandomKills(t *testing.T) {
 					p.signal(syscall.SIGKILL)
 				}
 			}
-			l.enough(50)
+			l.more(30)
 			e := l.verify(t)
 			t.Logf("%d deaths of nodes", f.deaths)
 			t.Run("catches", func(t *testing.T) { catches(t, e) })

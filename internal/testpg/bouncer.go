@@ -1,7 +1,6 @@
 package testpg
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/url"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,12 +29,11 @@ func Bouncer(tb testing.TB, dsn, mode string) string {
 	if err != nil {
 		tb.Fatalf("testpg: %v", err)
 	}
-	dir, err := os.MkdirTemp("", "testpg-bouncer-")
+	dir, err := TempDir()
 	if err != nil {
 		tb.Fatalf("testpg: %v", err)
 	}
-	tb.Cleanup(func() { os.RemoveAll(dir) })
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		tb.Fatalf("testpg: %v", err)
 	}
@@ -58,25 +55,14 @@ default_pool_size = 60
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		tb.Fatalf("testpg: %v", err)
 	}
-	as, err := unprivileged(dir)
-	if err != nil {
-		tb.Fatalf("testpg: %v", err)
-	}
-	// As for the server: when the pipe closes, whatever the reason, it is stopped.
-	cmd := exec.Command("/bin/sh", "-c", `"$@" & pid=$!; read -r _; kill -INT $pid; wait $pid`, "sh", program, "-q", file)
-	var log bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
-	keep, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	p, err := Spawn(dir, program, "-q", file)
 	if err != nil {
 		tb.Fatalf("testpg: %v", err)
 	}
 	tb.Cleanup(func() {
-		_ = keep.Close()
-		_ = cmd.Wait() // it was killed by a signal
+		if err := p.Stop(); err != nil {
+			tb.Errorf("testpg: stop pgbouncer: %v", err)
+		}
 	})
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
 	for deadline := time.Now().Add(startTimeout); ; {
@@ -90,7 +76,7 @@ default_pool_size = 60
 			return u.String()
 		}
 		if time.Now().After(deadline) {
-			tb.Fatalf("testpg: pgbouncer does not answer: %v: %s", err, log.String())
+			tb.Fatalf("testpg: pgbouncer does not answer: %v: %s", err, p.Log())
 		}
 		time.Sleep(20 * time.Millisecond) // between two looks
 	}

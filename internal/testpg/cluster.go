@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"recourse/internal/debian"
@@ -25,81 +22,70 @@ type Cluster struct {
 	bin, dir string
 	port     int
 	settings []string
-	keep     io.WriteCloser // while it is open the server runs
-	cmd      *exec.Cmd
+	process  *Process // nil: it does not run
 }
 
 // Durable are settings for Start under which acknowledged commits outlive the server's process.
 var Durable = []string{"synchronous_commit=on"}
 
+// Settings are those of every server: fast rather than durable, as nothing outlives the machine.
+var Settings = []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB"}
+
 // startTimeout bounds how long the server may take until it answers.
 const startTimeout = 60 * time.Second
 
 // Start makes a cluster in a new directory and starts its server, installing PostgreSQL
-// by apt-get if there is none and this is root. The server stops with Stop, or when this process dies. It is fast
-// rather than durable; settings, name=value, come on top.
+// by apt-get if there is none and this is root. The server stops with Stop, or when this process dies. It has Settings;
+// settings, name=value, come on top.
 func Start(settings ...string) (*Cluster, error) {
-	bin, err := binaries()
+	bin, err := Binaries()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "testpg-")
+	return create(bin, settings, (*Cluster).initialize)
+}
+
+// create makes a cluster whose files fill makes, and starts its server.
+func create(bin string, settings []string, fill func(*Cluster) error) (*Cluster, error) {
+	dir, err := TempDir()
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{bin: bin, dir: dir, settings: settings}
-	if err := c.make(); err != nil {
+	if err := fill(c); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	if c.port, err = FreePort(); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	c.URL = fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", c.Host())
+	if err := c.Resume(); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
 
-// make makes the cluster's files and starts its server.
-func (c *Cluster) make() error {
-	as, err := unprivileged(c.dir)
-	if err != nil {
-		return err
-	}
-	initdb := exec.Command(filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-	initdb.Dir, initdb.SysProcAttr = c.dir, &syscall.SysProcAttr{Credential: as}
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	if c.port, err = freePort(); err != nil {
-		return err
-	}
-	c.URL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", c.port)
-	return c.Resume()
+func (c *Cluster) initialize() error {
+	return command(c.dir, filepath.Join(c.bin, "initdb"), "-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 }
 
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
+// Host is the server's address, host:port.
+func (c *Cluster) Host() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
+
 // Resume starts the server, at first and after Halt, and waits until it answers.
-func (c *Cluster) Resume() error {
-	as, err := unprivileged(c.dir)
-	if err != nil {
-		return err
-	}
-	// The server is the child of a shell that reads from a pipe of ours: when this
-	// process dies in whatever way, the pipe closes, and the shell stops the server and cleans up.
-	// A line in the pipe names another signal to stop it with, and what it leaves is kept then.
-	args := []string{"-c", `dir=$1; shift; "$@" & pid=$!; if read -r sig; then kill -$sig $pid; wait $pid; else kill -INT $pid; wait $pid; cd /; rm -rf "$dir"; fi`,
-		"sh", c.dir, filepath.Join(c.bin, "postgres"), "-D", c.data(), "-k", c.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(c.port)}
-	for _, set := range append([]string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB"}, c.settings...) {
+func (c *Cluster) Resume() (err error) {
+	args := []string{"-D", c.data(), "-k", c.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(c.port)}
+	for _, set := range slices.Concat(Settings, c.settings) {
 		args = append(args, "-c", set)
 	}
-	c.cmd = exec.Command("/bin/sh", args...)
-	var log bytes.Buffer
-	c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr = c.dir, &log, &log
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // a Ctrl-C is ours to handle
-	if c.keep, err = c.cmd.StdinPipe(); err != nil {
-		return err
-	}
-	if err := c.cmd.Start(); err != nil {
+	if c.process, err = Spawn(c.dir, filepath.Join(c.bin, "postgres"), args...); err != nil {
 		return err
 	}
 	if err := ready(c.bin, c.port); err != nil {
-		return fmt.Errorf("%w: %s", err, errors.Join(c.Stop(), errors.New(log.String())))
+		p := c.process
+		return fmt.Errorf("%w: %s", errors.Join(err, c.Stop()), p.Log())
 	}
 	return nil
 }
@@ -113,28 +99,19 @@ const (
 
 // Halt stops the server and keeps its data, until Resume or Stop.
 func (c *Cluster) Halt(how string) error {
-	if c.cmd == nil {
+	p := c.process
+	if p == nil {
 		return errors.New("the server does not run")
 	}
-	_, err := io.WriteString(c.keep, how+"\n")
-	return errors.Join(err, c.wait())
-}
-
-// wait waits for the server's end.
-func (c *Cluster) wait() error {
-	err := c.cmd.Wait()
-	c.cmd = nil
-	if errors.As(err, new(*exec.ExitError)) {
-		return nil // killed by a signal, as was wanted
-	}
-	return err
+	c.process = nil
+	return p.Halt(how)
 }
 
 // Stop stops the server and deletes its directory. Stopping twice is stopping once.
-func (c *Cluster) Stop() error {
-	var err error
-	if c.cmd != nil && c.cmd.Process != nil {
-		err = errors.Join(c.keep.Close(), c.wait())
+func (c *Cluster) Stop() (err error) {
+	if p := c.process; p != nil {
+		c.process = nil
+		err = p.Stop()
 	}
 	return errors.Join(err, os.RemoveAll(c.dir))
 }
@@ -154,25 +131,8 @@ func ready(bin string, port int) error {
 	}
 }
 
-// unprivileged hands a directory to a user that may run PostgreSQL, which root may not.
-func unprivileged(dir string) (*syscall.Credential, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(dir, uid, gid)
-	}
-	return nil, errors.New("PostgreSQL does not run as root: add a user named postgres")
-}
-
-// binaries finds the directory of PostgreSQL's programs.
-func binaries() (string, error) {
+// Binaries finds the directory of PostgreSQL's programs, installing them if there are none and this is root.
+func Binaries() (string, error) {
 	if dir, ok := installed(); ok {
 		return dir, nil
 	}
@@ -219,7 +179,8 @@ func complete(dir string) bool {
 	return true
 }
 
-func freePort() (int, error) {
+// FreePort is a port of the loopback interface that nobody listens on.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err

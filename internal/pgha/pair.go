@@ -1,0 +1,51 @@
+// Package pgha gives tests PostgreSQL databases that fail over, on the loopback interface: a primary
+// with a standby that the test promotes, and members that Patroni promotes, with etcd. Neither
+// skips: without the programs, and without the right to install them, tests fail and say what to install.
+package pgha
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"recourse/internal/testpg"
+)
+
+// Pair is a primary and its standby.
+type Pair struct {
+	Primary, Standby *testpg.Cluster
+	URL              string // of both, for whichever takes writes
+}
+
+// NewPair starts both, until tb ends. The settings are the primary's, besides testpg.Durable.
+func NewPair(tb testing.TB, settings ...string) *Pair {
+	tb.Helper()
+	var p Pair
+	var err error
+	if p.Primary, err = testpg.Start(append(settings, testpg.Durable...)...); err != nil {
+		tb.Fatalf("pgha: %v", err)
+	}
+	stop := func(c *testpg.Cluster) {
+		if err := c.Stop(); err != nil {
+			tb.Errorf("pgha: %v", err)
+		}
+	}
+	tb.Cleanup(func() { stop(p.Primary) })
+	if p.Standby, err = p.Primary.Standby(testpg.Durable...); err != nil {
+		tb.Fatalf("pgha: %v", err)
+	}
+	tb.Cleanup(func() { stop(p.Standby) })
+	p.URL = address(p.Primary.Host(), p.Standby.Host())
+	return &p
+}
+
+// FailOver kills the primary and promotes the standby.
+func (p *Pair) FailOver(ctx context.Context) error {
+	return errors.Join(p.Primary.Halt(testpg.Killed), p.Standby.Promote(ctx))
+}
+
+// address is the URL of whichever of the hosts takes writes.
+func address(hosts ...string) string {
+	return "postgres://postgres@" + strings.Join(hosts, ",") + "/postgres?sslmode=disable&target_session_attrs=read-write"
+}

@@ -1,0 +1,122 @@
+package testpg
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is a server's process. It ends with ours, in whatever way ours ends.
+type Process struct {
+	cmd  *exec.Cmd
+	keep io.WriteCloser // while it is open the process runs
+	log  output
+}
+
+// keeper is the shell script that is the parent of the process. It reads from a pipe of ours: when
+// our process dies, the pipe closes, and the script stops its child and deletes the directory. A line
+// in the pipe names another signal to stop it with, and the directory stays then.
+const keeper = `dir=$1; shift; "$@" & pid=$!; if read -r sig; then kill -$sig $pid; wait $pid; else kill -INT $pid; wait $pid; cd /; rm -rf "$dir"; fi`
+
+// Spawn starts a program in a directory that TempDir made, as the directory's user.
+func Spawn(dir, program string, args ...string) (*Process, error) {
+	as, err := unprivileged(dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{cmd: exec.Command("/bin/sh", append([]string{"-c", keeper, "sh", dir, program}, args...)...)}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, &p.log, &p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // a Ctrl-C is ours to handle
+	p.cmd.WaitDelay = 5 * time.Second                                       // a child of the program may hold its output open
+	if p.keep, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return p, p.cmd.Start()
+}
+
+// Halt stops the process by a signal, see Fast, and keeps its directory.
+func (p *Process) Halt(signal string) error {
+	_, err := io.WriteString(p.keep, signal+"\n")
+	return errors.Join(err, p.wait())
+}
+
+// Stop stops the process and deletes its directory.
+func (p *Process) Stop() error { return errors.Join(p.keep.Close(), p.wait()) }
+
+func (p *Process) wait() error {
+	err := p.cmd.Wait()
+	if errors.As(err, new(*exec.ExitError)) || errors.Is(err, exec.ErrWaitDelay) {
+		return nil // it was killed by a signal, as was wanted
+	}
+	return err
+}
+
+// Log is what the process has written.
+func (p *Process) Log() string { return p.log.String() }
+
+// output is a buffer that is read while a process writes to it.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// TempDir makes a directory of the user that servers run as.
+func TempDir() (string, error) {
+	dir, err := os.MkdirTemp("", "testpg-")
+	if err != nil {
+		return "", err
+	}
+	_, err = unprivileged(dir)
+	return dir, err
+}
+
+// unprivileged hands a file or directory to a user that may run PostgreSQL, which root may not.
+func unprivileged(path string) (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, _ := strconv.Atoi(u.Uid)
+		gid, _ := strconv.Atoi(u.Gid)
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, os.Chown(path, uid, gid)
+	}
+	return nil, errors.New("PostgreSQL does not run as root: add a user named postgres")
+}
+
+// command runs a program of PostgreSQL to its end, as a directory's user.
+func command(dir, program string, args ...string) error {
+	as, err := unprivileged(dir)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", program, err, out)
+	}
+	return nil
+}
