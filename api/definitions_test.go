@@ -181,6 +181,39 @@ func TestPutRefused(t *testing.T) {
 	x.do("PUT", "/v1/definitions/doc", `{"saga": "doc", "steps": [{"id": "a", "set": 1}]}`).want(201)
 }
 
+// An error of type has the shape of any other: where it is, its code, and what would be right, for whoever puts the
+// definition and for whoever asks whether it is right.
+func TestTypeErrors(t *testing.T) {
+	x := newFixture(t)
+	x.do("PUT", "/v1/actions/refund", "action: refund\ninput: {amount: decimal}\nhttp: POST http://air.example/refunds\nbody: ${input}\ncompensate: none\n").want(201)
+	x.do("PUT", "/v1/definitions/kid", "saga: kid\ninput: {n: integer}\nsteps:\n  - {id: a, set: 1}\n").want(201)
+	src := `saga: doc
+input: {n: integer, s: string?}
+steps:
+  - {id: a, set: "${input.n + input.s}"}
+  - {id: b, use: refund, with: {amount: "${input.s ?? ''}"}}
+  - {id: c, run: kid, input: {n: "${input.s}"}}
+triggers:
+  - {event: com.shop.paid, input: {n: "${event.id}"}}
+`
+	want := []saga.Finding{
+		{Pointer: "/steps/0/set", Line: 4, Column: 31, Code: "wrong_type", Detail: "+ takes two numbers or two strings, and input.s may be null: write (input.s ?? ''), or compare it with null before"},
+		{Pointer: "/steps/1/with/amount", Line: 5, Column: 44, Code: "bad_input", Detail: "the input of action refund, /amount: a number is needed, not string: write number(x)"},
+		{Pointer: "/steps/2/input/n", Line: 6, Column: 37, Code: "bad_input", Detail: "the input of definition kid, /n: an integer is needed, not string or null: write number(input.s)"},
+		{Pointer: "/triggers/0/input/n", Line: 8, Column: 42, Code: "bad_input", Detail: "the saga's input, /n: an integer is needed, not string: write number(event.id)"},
+	}
+	p := x.do("PUT", "/v1/definitions/doc", src).problem(422, "invalid_definition")
+	if d := cmp.Diff(want, p.Errors); d != "" {
+		t.Errorf("PUT (-want +got):\n%s", d)
+	}
+	var v validation
+	x.do("POST", "/v1/validate", src).want(200).into(&v)
+	if d := cmp.Diff(validation{Errors: want, Warnings: []saga.Finding{}}, v); d != "" {
+		t.Errorf("validate (-want +got):\n%s", d)
+	}
+	x.do("GET", "/v1/definitions/doc", "").problem(404, "definition_not_found")
+}
+
 func TestStrict(t *testing.T) {
 	warned := "saga: loose\nsteps:\n  - {id: a, http: POST https://pay.example/charges}\n"
 	x := newFixture(t)

@@ -25,7 +25,7 @@ func (c *Catalog) Action(ctx context.Context, name string, version int) (*saga.A
 }
 
 func (c *Catalog) loadAction(d journal.Document) (*saga.Action, error) {
-	a, errs := dsl.ParseAction(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds})
+	a, errs := dsl.ParseAction(fmt.Sprintf("%s@v%d", d.Name, d.Version), d.Source, dsl.Options{Kinds: c.options.Kinds, Stored: true})
 	if errs != nil {
 		return nil, fmt.Errorf("%w %s v%d, an action; a newer program may have published it: %w", saga.ErrUnusable, d.Name, d.Version, errs)
 	}
@@ -33,7 +33,7 @@ func (c *Catalog) loadAction(d journal.Document) (*saga.Action, error) {
 	return a, nil
 }
 
-// resolver finds the actions of one definition that is being compiled.
+// resolver finds what one definition that is being compiled names: actions, and definitions that its steps run.
 type resolver struct {
 	ctx     context.Context
 	catalog *Catalog
@@ -42,6 +42,7 @@ type resolver struct {
 	looked  bool
 	pinned  map[string]int
 	seen    map[string]*saga.Action
+	runs    map[string]*saga.Definition
 	err     error // of the store
 }
 
@@ -86,6 +87,35 @@ func (r *resolver) look(name string, version int) (*saga.Action, error) {
 		return nil, fmt.Errorf("action %s is archived: publish it again, or name the version that you want, such as %s@%d", name, name, d.Version)
 	}
 	return r.catalog.loadAction(d)
+}
+
+// child is dsl.Options.Children.
+func (r *resolver) child(name string, version int) *saga.Definition {
+	key := fmt.Sprintf("%s@%d", name, version)
+	def, known := r.runs[key]
+	if !known {
+		def = r.lookChild(name, version)
+		if r.runs == nil {
+			r.runs = make(map[string]*saga.Definition)
+		}
+		r.runs[key] = def
+	}
+	return def
+}
+
+func (r *resolver) lookChild(name string, version int) *saga.Definition {
+	d, err := r.catalog.store.Document(r.ctx, Kind, name, version)
+	if errors.Is(err, journal.ErrNotFound) || version == 0 && d.Archived {
+		return nil
+	}
+	var def *saga.Definition
+	if err == nil {
+		def, err = r.catalog.compiled(r.ctx, d)
+	}
+	if err != nil && !errors.Is(err, saga.ErrUnusable) {
+		r.err = fmt.Errorf("definition %s: %w", name, err)
+	}
+	return def
 }
 
 // lookForPins reads the definition's pins, once; there may be none.

@@ -259,3 +259,21 @@ func TestLostPins(t *testing.T) {
 		t.Errorf("error %v, want ErrUnusable", err)
 	}
 }
+
+// An action that was published before stays usable, whatever later versions of the program find in its types.
+func TestStoredActionIsTaken(t *testing.T) {
+	store := memory.New(memory.Config{})
+	c := New(store, Options{Kinds: kinds.All()})
+	src := []byte("action: refund\ninput: {n: integer, s: string}\nhttp: POST https://pay.example/\nbody: {n: \"${input.n + input.s}\"}\nin_doubt: retry\n")
+	var errs *dsl.Errors
+	if _, _, _, err := c.PublishAction(t.Context(), "refund", src, ""); !errors.As(err, &errs) {
+		t.Fatalf("publishing it now: %v", err)
+	}
+	if _, _, err := store.Publish(t.Context(), journal.Document{Kind: ActionKind, Name: "refund", SHA256: "1", Source: src}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Action(t.Context(), "refund", 1); err != nil {
+		t.Error(err)
+	}
+	publish(t, c, "saga: doc\nsteps:\n  - {id: a, use: refund, with: {n: 1, s: x}}\n")
+}

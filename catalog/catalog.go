@@ -74,9 +74,12 @@ func (c *Catalog) strictly() dsl.Options {
 	return dsl.Options{Kinds: c.options.Kinds, Strict: c.options.Strict, VarNames: c.names}
 }
 
-// compile compiles a definition with the actions that r finds.
+// compile compiles a definition with what r finds. One that was published before is not held to what it runs today.
 func (c *Catalog) compile(file string, src []byte, o dsl.Options, r *resolver) (*saga.Definition, error) {
 	o.Actions = r.find
+	if !o.Stored {
+		o.Children = r.child
+	}
 	def, errs := dsl.Parse(file, src, o)
 	switch {
 	case r.err != nil:

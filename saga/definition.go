@@ -22,6 +22,7 @@ type Definition struct {
 
 	Input     Schema         // nil: anything goes
 	Output    *expr.Template // nil: the last step's output
+	Gives     *expr.Type     // what is known of the output
 	Budget    *Budget        // nil: none
 	Timeout   time.Duration  // 0: none
 	Retention time.Duration  // how long a saga is kept after its end, or Forever; 0: as the server says

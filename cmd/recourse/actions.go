@@ -99,7 +99,7 @@ func (c *client) action(name string, version int) (*saga.Action, error) {
 	case err != nil:
 		return nil, err
 	}
-	act, errs := dsl.ParseAction(name, []byte(d.Source), dsl.Options{Kinds: kinds.All()})
+	act, errs := dsl.ParseAction(name, []byte(d.Source), dsl.Options{Kinds: kinds.All(), Stored: true})
 	if errs != nil {
 		return nil, errs
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,5 +18,49 @@ func TestApplyWarnsAsTheServer(t *testing.T) {
 	}
 	if again := run(t, s.env, "definitions", "apply", def); !strings.Contains(again.out, "unchanged") || again.errOut != r.errOut {
 		t.Errorf("published again: %s%s", again.out, again.errOut)
+	}
+}
+
+// Types are held when publishing, before anything is published: against actions and definitions in the same directory,
+// and those of the server.
+func TestApplyTypes(t *testing.T) {
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	dir := t.TempDir()
+	put := func(name, src string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(src), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kid := func(input string) string {
+		return "saga: kid\ninput: {" + input + "}\nsteps:\n  - {id: a, set: {sum: 1}}\n"
+	}
+	parent := func(input string) string {
+		return "saga: above\nsteps:\n  - {id: r, run: kid, input: {" + input + "}}\n  - {id: s, set: \"${steps.r.output.sum}\"}\n"
+	}
+	wrong := `:3:34: bad_input: the input of definition kid, /n: got string, want integer`
+	put("above.yaml", parent("n: x"))
+	put("kid.yaml", kid("n: integer"))
+	above := filepath.Join(dir, "above.yaml")
+	if r := run(t, nil, "validate", above, filepath.Join(dir, "kid.yaml")); r.code != exitUsage || !strings.Contains(r.out, above+wrong+"\n") {
+		t.Errorf("validate: exit %d: %s", r.code, r.out)
+	}
+	ok(t, nil, "validate", above) // alone, it may be right
+	if r := run(t, s.env, "definitions", "apply", dir); r.code != exitUsage || !strings.Contains(r.errOut, above+wrong+"\n") || r.out != "" {
+		t.Errorf("apply: exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	put("above.yaml", parent("n: 1"))
+	if out := ok(t, s.env, "definitions", "apply", dir); strings.Index(out, "kid.yaml") > strings.Index(out, "above.yaml") {
+		t.Errorf("what is run comes first: %s", out)
+	}
+	// Both change together.
+	put("above.yaml", parent("m: x"))
+	put("kid.yaml", kid("m: string"))
+	if out := ok(t, s.env, "definitions", "apply", dir); strings.Count(out, "v2 published") != 2 {
+		t.Errorf("%s", out)
+	}
+	put("above.yaml", parent("n: 1"))
+	if r := run(t, s.env, "definitions", "apply", above); r.code != exitUsage || !strings.Contains(r.errOut, `there is no field "n"`) {
+		t.Errorf("against the server's: exit %d: %s", r.code, r.errOut)
 	}
 }

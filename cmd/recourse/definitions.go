@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"recourse/saga"
@@ -50,6 +51,7 @@ type applied struct {
 type publishing struct {
 	file, kind, name string
 	src              []byte
+	runs             []saga.Mention // the definitions that it runs
 }
 
 // Run checks all files first, so that a mistake in one publishes none.
@@ -103,7 +105,8 @@ func (c *applyCmd) Run(a *app) error {
 	return nil
 }
 
-// checked compiles all files and gives what is to be published, actions first: definitions use them.
+// checked compiles all files and gives what is to be published: actions first, since definitions use them, and a definition
+// after those that it runs.
 func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 	actions := &actionSet{other: cl.action}
 	find := func(name string, version int) (*saga.Action, error) {
@@ -137,19 +140,72 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 			acts = append(acts, publishing{file: f, kind: "action", name: act.Name, src: src})
 		}
 	}
+	names, sources := make([]string, len(defs)), make([][]byte, len(defs))
+	for i, d := range defs {
+		names[i], sources[i] = d.file, d.src
+	}
+	o := dsl.Options{Kinds: kinds.All(), Actions: find}
+	children := childrenOf(names, sources, o)
+	children.other = cl.child()
+	o.Children = children.find
 	for i := range defs {
 		progress.at(len(files) - len(defs) + i)
-		def, errs := dsl.Parse(defs[i].file, defs[i].src, dsl.Options{Kinds: kinds.All(), Actions: find})
+		def, errs := dsl.Parse(defs[i].file, defs[i].src, o)
 		if errs != nil {
 			report(errs)
 			continue
 		}
-		defs[i].name = def.Name
+		defs[i].name, defs[i].runs = def.Name, def.Runs
 	}
 	if bad {
 		return nil, exit(exitUsage, errors.New("nothing was published: mend the errors above first"))
 	}
-	return append(acts, defs...), nil
+	return append(acts, childrenFirst(defs)...), nil
+}
+
+// childrenFirst sorts definitions so that each comes after those that it runs; of a circle, the first comes last. The order is
+// otherwise kept.
+func childrenFirst(defs []publishing) []publishing {
+	byName, seen := make(map[string]publishing, len(defs)), make(map[string]bool, len(defs))
+	for _, d := range defs {
+		byName[d.name] = d
+	}
+	out := make([]publishing, 0, len(defs))
+	var visit func(publishing)
+	visit = func(d publishing) {
+		if seen[d.file] {
+			return
+		}
+		seen[d.file] = true
+		for _, run := range d.runs {
+			name, _, _ := saga.RunTarget(run.Name)
+			if child, ok := byName[name]; ok {
+				visit(child)
+			}
+		}
+		out = append(out, d)
+	}
+	for _, d := range defs {
+		visit(d)
+	}
+	return out
+}
+
+// child returns a dsl.Options.Children that asks the server once for each definition.
+func (c *client) child() func(name string, version int) *saga.Definition {
+	found := make(map[string]*saga.Definition)
+	return func(name string, version int) *saga.Definition {
+		path := "/v1/definitions/" + url.PathEscape(name)
+		if version > 0 {
+			path += "/versions/v" + strconv.Itoa(version)
+		}
+		def, known := found[path]
+		if !known {
+			def = c.definitionAt(path, name)
+			found[path] = def
+		}
+		return def
+	}
 }
 
 // publish puts a definition, or an action.

@@ -12,7 +12,7 @@ import (
 type validateCmd struct {
 	outputFlag
 	actionFlags
-	Files  []string `arg:"" name:"file" help:"Definitions and actions; - is stdin. Definitions may use the actions among them."`
+	Files  []string `arg:"" name:"file" help:"Definitions and actions; - is stdin. Definitions may use the actions and run the definitions among them."`
 	Strict bool     `help:"Warnings are errors."`
 }
 
@@ -43,11 +43,12 @@ func (c *validateCmd) Run(a *app) error {
 			return exit(exitUsage, err)
 		}
 	}
+	children := childrenOf(c.Files, sources, dsl.Options{Kinds: kinds.All(), Actions: actions.find})
 	list := make([]validated, 0, len(c.Files))
 	bad := 0
 	for i, f := range c.Files {
 		v := validated{File: f, OK: true, Errors: []saga.Finding{}, Warnings: []saga.Finding{}}
-		warnings, errs := check(f, sources[i], dsl.Options{Kinds: kinds.All(), Strict: c.Strict, Actions: actions.find})
+		warnings, errs := check(f, sources[i], dsl.Options{Kinds: kinds.All(), Strict: c.Strict, Actions: actions.find, Children: children.find})
 		if errs != nil {
 			v.OK, v.Errors = false, errs.Findings()
 			bad++
@@ -67,6 +68,37 @@ func (c *validateCmd) Run(a *app) error {
 		return exit(exitUsage, nil)
 	}
 	return nil
+}
+
+// childSet finds the definitions that others run, without a version: a file does not say which it will be.
+type childSet struct {
+	list  map[string]*saga.Definition
+	other func(name string, version int) *saga.Definition // asked for what no file has; nil: nobody
+}
+
+// childrenOf reads the definitions among some files. One with an error is not there: it is reported where it is read for itself.
+func childrenOf(files []string, sources [][]byte, o dsl.Options) *childSet {
+	set := &childSet{list: make(map[string]*saga.Definition)}
+	for i, src := range sources {
+		if dsl.IsAction(src) {
+			continue
+		}
+		if def, errs := dsl.Parse(files[i], src, o); errs == nil {
+			set.list[def.Name] = def
+		}
+	}
+	return set
+}
+
+// find is dsl.Options.Children.
+func (s *childSet) find(name string, version int) *saga.Definition {
+	if def := s.list[name]; def != nil && version == 0 {
+		return def
+	}
+	if s.other == nil {
+		return nil
+	}
+	return s.other(name, version)
 }
 
 // check compiles a definition or an action, and gives its warnings.

@@ -5,6 +5,7 @@ import (
 
 	"recourse/retry"
 	"recourse/saga"
+	"recourse/saga/expr"
 )
 
 // budget reads `2.00 USD` or {amount, tokens, on_exceed}.
@@ -30,6 +31,9 @@ func (p *parser) budget(n *Node) *saga.Budget {
 	return b
 }
 
+// wantCost is what an answer says that it costs. Null is a cost that is not known.
+var wantCost = want{expr.KindNumber | expr.KindNull, expr.CodeWrongType, "a cost must be a number"}
+
 // cost reads money per attempt, or {from, reserve}.
 func (p *parser) cost(n *Node, s *scope) saga.Cost {
 	if n.Form != Map {
@@ -38,7 +42,7 @@ func (p *parser) cost(n *Node, s *scope) saga.Cost {
 	c := saga.Cost{}
 	p.known(n, "cost", []string{"from", "reserve"})
 	if v := n.Get("from"); v != nil {
-		c.From = p.expression(v, s, OnResult)
+		c.From = p.expression(v, s, OnResult, wantCost)
 	} else {
 		p.fail(n, "missing_key", "cost needs from, an expression over result that gives the amount; or write the money itself")
 	}

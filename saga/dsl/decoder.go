@@ -199,9 +199,27 @@ func (d *Decoder) Body(n *Node) []*saga.Step {
 	return steps
 }
 
-// Runs notes that the step runs a definition.
-func (d *Decoder) Runs(n *Node, target string) {
-	d.p.def.Runs = append(d.p.def.Runs, mention(n, target))
+// Runs notes that the step runs a definition, and holds the step's input to it. input may be nil, and t, which is
+// input compiled, too: then the definition is given nothing.
+func (d *Decoder) Runs(n *Node, target string, input *Node, t *expr.Template) {
+	p := d.p
+	p.def.Runs = append(p.def.Runs, mention(n, target))
+	name, version, ok := saga.RunTarget(target)
+	if !ok {
+		return
+	}
+	place := "the input of definition " + target
+	if name == p.def.Name && version == 0 {
+		p.starts(place, p.def.Input, n, input, t)
+		return
+	}
+	if p.options.Children == nil {
+		return
+	}
+	if child := p.options.Children(name, version); child != nil {
+		p.starts(place, child.Input, n, input, t)
+		d.Gives(child.Gives)
+	}
 }
 
 // Stored reports whether the document was published before, so that names of things

@@ -31,6 +31,9 @@ type Options struct {
 	// Actions finds an action that a step uses; version 0 is for the step to go without one: the newest, or the one that the
 	// definition is pinned to. An error says what to do. nil: there are none.
 	Actions func(name string, version int) (*saga.Action, error)
+	// Children finds a definition that a step runs, to type the step by it; version 0 is the newest. It returns nil for one that is
+	// not known, whose input and output may then be anything. A nil func knows none.
+	Children func(name string, version int) *saga.Definition
 }
 
 // parser holds what is known of one document.
@@ -76,6 +79,7 @@ func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
 	p.def.Warnings = p.warns
 	p.def.VarsUsed = sortedKeys(p.varsUsed)
 	p.def.Currency = p.currency
+	p.def.Gives = p.sagaOutput()
 	return p.def, nil
 }
 

@@ -18,7 +18,22 @@ import (
 
 var update = flag.Bool("update", false, "write what the documents of testdata/bad now give")
 
-func options() dsl.Options { return dsl.Options{Kinds: kinds.With(kinds.Options{}), Actions: actions} }
+func options() dsl.Options {
+	return dsl.Options{Kinds: kinds.With(kinds.Options{}), Actions: actions, Children: children}
+}
+
+// children finds the definitions of testdata/children, whichever version is asked for.
+func children(name string, _ int) *saga.Definition {
+	src, err := os.ReadFile("testdata/children/" + name + ".yaml")
+	if err != nil {
+		return nil
+	}
+	def, errs := dsl.Parse(name+".yaml", src, dsl.Options{Kinds: kinds.All()})
+	if errs != nil {
+		panic(errs)
+	}
+	return def
+}
 
 // actions finds those of testdata/actions, and of the examples, each in any version.
 func actions(name string, version int) (*saga.Action, error) {

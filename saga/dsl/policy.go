@@ -148,6 +148,7 @@ func (p *parser) statuses(n *Node) []saga.StatusRange {
 // expectation reads {status, schema, that, error}.
 func (p *parser) expectation(n *Node, s *scope) saga.Expect {
 	var e saga.Expect
+	s.result = nil // an action's, which this replaces
 	p.known(n, "expect", []string{"status", "schema", "that", "error"})
 	if v := n.Get("status"); v != nil {
 		e.Status = p.statuses(v)

@@ -15,12 +15,19 @@ func schemaType(doc any, filled, strict bool) *expr.Type {
 	return r.read(doc, filled)
 }
 
+// takenType is what a value must be before it is given the schema's defaults.
+func takenType(doc any) *expr.Type {
+	r := &schemaReader{doc: doc, refs: map[string]*expr.Type{}, strict: true, taken: true}
+	return r.read(doc, true)
+}
+
 // schemaReader reads one schema.
 type schemaReader struct {
 	doc    any
 	refs   map[string]*expr.Type // where a $ref leads; any while that is read
 	depth  int
 	strict bool
+	taken  bool // the value does not have its defaults yet
 }
 
 var schemaKinds = map[string]expr.Kinds{
@@ -131,7 +138,9 @@ func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *
 	for name, doc := range properties { // any order
 		f := r.read(doc, filled)
 		inner, _ := doc.(map[string]any)
-		if _, has := inner["default"]; !needed[name] && !(filled && has) {
+		_, fills := inner["default"]
+		fills = fills && filled
+		if fills && r.taken || !fills && !needed[name] {
 			f = f.With(expr.KindAbsent, sure)
 		}
 		fields[name] = f

@@ -122,9 +122,9 @@ func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 	return prog
 }
 
-// expression compiles one bare expression of any type, which may also be written
+// expression compiles one bare expression of some type, which may also be written
 // as ${…}.
-func (p *parser) expression(n *Node, s *scope, at Place) *expr.Program {
+func (p *parser) expression(n *Node, s *scope, at Place, w want) *expr.Program {
 	if n.Form != Scalar || n.kind == nullScalar {
 		p.fail(n, "expected_expression", "write an expression here, such as result.body.cost, not "+n.what())
 		return nil
@@ -133,7 +133,9 @@ func (p *parser) expression(n *Node, s *scope, at Place) *expr.Program {
 	if inner, ok := strings.CutPrefix(text, "${"); ok && strings.HasSuffix(inner, "}") {
 		text, base = strings.TrimSuffix(inner, "}"), 2
 	}
-	prog, errs := expr.Compile(text, p.check(s, at))
+	chk := p.check(s, at)
+	chk.Want, chk.WantCode, chk.Rule = w.kinds, w.code, w.rule
+	prog, errs := expr.Compile(text, chk)
 	if len(errs) > 0 {
 		p.exprErrors(n, base, errs)
 		return nil

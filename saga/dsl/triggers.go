@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -62,9 +63,14 @@ func (p *parser) trigger(n *Node) *saga.Trigger {
 	}
 	if v := n.Get("if"); v != nil {
 		t.If = p.condition(v, s, onEvent)
+		s.assume(t.If, true)
 	}
-	if v := n.Get("input"); v != nil {
+	v := n.Get("input")
+	if v != nil {
 		t.Input = p.template(v, s, onEvent)
+	}
+	if v != nil || cron != nil { // without a mapping the event's data is the input, which is known when it comes
+		p.starts("the saga's input", p.def.Input, cmp.Or(v, cron), v, t.Input)
 	}
 	return t
 }

@@ -18,7 +18,8 @@ func TestTriggers(t *testing.T) {
 	for _, tt := range []struct {
 		trigger *saga.Trigger
 		want    string
-	}{{list[0], `{"order":9007199254740993}`}, {list[1], `{"order":"2026-03-01T08:00:00Z"}`}} {
+	}{{list[0], `{"order":9007199254740993,"tags":[],"customer":{"name":"shop","mail":"me@shop.example"},"price":1}`},
+		{list[1], `{"order":"2026-03-01T08:00:00Z","tags":["daily"],"customer":{"name":"shop","mail":"me@shop.example"},"price":1}`}} {
 		if yes, err := tt.trigger.Wants(e); err != nil || !yes {
 			t.Errorf("if: %v, %v", yes, err)
 		}

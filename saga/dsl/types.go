@@ -8,9 +8,7 @@ import (
 // typed has expressions typed by what is known in a scope. A document that was published before is taken as it is: what a later
 // version of the program knows better must not stop the sagas that run by it.
 func (p *parser) typed(c *expr.Check, s *scope) *expr.Check {
-	if p.options.Stored {
-		return c
-	}
+	c.Lenient = p.options.Stored
 	c.Type = func(root string) *expr.Type { return p.root(s, root) }
 	c.Fact = s.fact
 	return c
@@ -93,6 +91,18 @@ func (p *parser) output(id string) *expr.Type {
 		return t
 	}
 	return expr.Any()
+}
+
+// sagaOutput is what is known of the output of a saga that has succeeded.
+func (p *parser) sagaOutput() *expr.Type {
+	steps := p.def.Steps
+	switch {
+	case p.def.Output != nil:
+		return p.def.Output.Type()
+	case len(steps) == 0:
+		return expr.Any()
+	}
+	return p.output(steps[len(steps)-1].ID)
 }
 
 // conclude notes what is known of the output of a step that was read.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -29,7 +28,7 @@ func (d *Decoder) Use(name, with *Node) saga.Body {
 		return nil
 	}
 	d.adopt(a, given)
-	p.checkWith(a, name, with)
+	p.fits("the input of action "+a.Name, a.Input, name, with, given)
 	for _, v := range a.VarsUsed {
 		if !p.useVar(v) {
 			p.fail(name, "unknown_var", fmt.Sprintf("action %s reads the variable %q, which is neither here nor on the server: put it under vars, or start the server with RECOURSE_VAR_%s", a.Name, v, v))
@@ -98,6 +97,9 @@ func (d *Decoder) adopt(a *saga.Action, with *expr.Template) {
 			to.Output = from.Output
 		case "expect":
 			to.Expect = from.Expect
+			if answer, ok := from.Expect.Schema.(*schema); ok {
+				d.s.result = answer.answer()
+			}
 		case "retry":
 			to.Retry = from.Retry
 		case "timeout":
@@ -121,96 +123,4 @@ func (d *Decoder) adopt(a *saga.Action, with *expr.Template) {
 			}
 		}
 	}
-}
-
-// checkWith holds what `with` gives to the action's input, as far as it is known before the saga runs: a JSON Schema may ask
-// for one thing because of another, so it judges only what is constant as a whole.
-func (p *parser) checkWith(a *saga.Action, use, with *Node) {
-	if a.Input == nil {
-		return
-	}
-	var open []string
-	var given any = map[string]any{}
-	if with != nil {
-		given = constants(with, "", &open)
-	}
-	if s, ok := a.Input.(*schema); len(open) > 0 && !(ok && s.short) {
-		return
-	}
-	_, findings := a.Input.Apply(given)
-	for _, f := range findings {
-		if related(f.Pointer, open) {
-			continue
-		}
-		n, at := use, ""
-		if with != nil {
-			n = with.nearest(f.Pointer)
-		}
-		if f.Pointer != "" {
-			at = ", " + f.Pointer
-		}
-		p.fail(n, "bad_input", fmt.Sprintf("the input of action %s%s: %s", a.Name, at, f.Detail))
-	}
-}
-
-// constants is a template's value with null for what is open: the places, as pointers, are added to open.
-func constants(n *Node, at string, open *[]string) any {
-	switch {
-	case n.Form == List:
-		list := make([]any, len(n.Items))
-		for i, item := range n.Items {
-			list[i] = constants(item, at+"/"+strconv.Itoa(i), open)
-		}
-		return list
-	case n.Form == Map:
-		m := make(map[string]any, len(n.Entries))
-		for _, e := range n.Entries {
-			m[e.Name()] = constants(e.Value, at+"/"+escapeToken(e.Name()), open)
-		}
-		return m
-	case n.kind == oddNumber, n.kind == textScalar && strings.Contains(n.value, "$"):
-		*open = append(*open, at)
-		return nil
-	case n.kind == textScalar:
-		return n.value
-	}
-	return n.plain()
-}
-
-// related reports whether one of some places is at, in or around a place.
-func related(at string, places []string) bool {
-	for _, place := range places {
-		if at == place || strings.HasPrefix(at, place+"/") || strings.HasPrefix(place, at+"/") {
-			return true
-		}
-	}
-	return false
-}
-
-// nearest is the node at a pointer, or the last one on the way there.
-func (n *Node) nearest(pointer string) *Node {
-	for pointer != "" {
-		token, rest, _ := strings.Cut(pointer[1:], "/")
-		if pointer = rest; rest != "" {
-			pointer = "/" + rest
-		}
-		next := n.child(token)
-		if next == nil {
-			return n
-		}
-		n = next
-	}
-	return n
-}
-
-func (n *Node) child(token string) *Node {
-	for _, e := range n.Entries {
-		if escapeToken(e.Name()) == token {
-			return e.Value
-		}
-	}
-	if i, err := strconv.Atoi(token); err == nil && i < len(n.Items) {
-		return n.Items[i]
-	}
-	return nil
 }

@@ -170,23 +170,34 @@ func (t *typer) need(n node, want Kinds, code, rule string) *Type {
 
 // misfit reports that a value may not, or cannot, be of the kinds that are needed.
 func (t *typer) misfit(n node, typ *Type, want Kinds, code, rule string) *Type {
-	what := describe(n)
+	return t.bad(n, code, "%s", misfitDetail(describe(n), typ, want, rule))
+}
+
+// misfitDetail words that a value, which what describes, may not, or cannot, be of the kinds that are needed. A
+// value without a description gets no advice.
+func misfitDetail(what string, typ *Type, want Kinds, rule string) string {
 	if strings.ContainsRune(what, '…') {
 		what = "x"
 	}
 	kinds, sure := typ.Kinds()
 	wrong := sure &^ want
+	advice := func(wrong Kinds) string {
+		if what == "" {
+			return ""
+		}
+		return hint(wrong, want, what)
+	}
 	switch {
 	case kinds&want == 0 && kinds&KindAny == KindNull:
-		return t.bad(n, code, "%s, not null%s", rule, hint(KindNull, want, what))
+		return fmt.Sprintf("%s, not null%s", rule, advice(KindNull))
 	case kinds&want == 0:
-		return t.bad(n, code, "%s, not %s%s", rule, kinds, hint(kinds, want, what))
+		return fmt.Sprintf("%s, not %s%s", rule, kinds, advice(kinds&^KindNull))
 	case wrong == KindFraction:
-		return t.bad(n, code, "%s, and %s may have a fraction%s", rule, what, hint(wrong, want, what))
+		return fmt.Sprintf("%s, and %s may have a fraction%s", rule, what, advice(wrong))
 	case wrong == KindNull:
-		return t.bad(n, code, "%s, and %s may be null%s", rule, what, hint(wrong, want, what))
+		return fmt.Sprintf("%s, and %s may be null%s", rule, what, advice(wrong))
 	}
-	return t.bad(n, code, "%s, and %s may be %s: ask before what it is, as in type(%s) == \"%s\"", rule, what, wrong, what, (kinds & want).oneName())
+	return fmt.Sprintf("%s, and %s may be %s: ask before what it is, as in type(%s) == \"%s\"", rule, what, wrong, what, (kinds & want).oneName())
 }
 
 // oneName is the first name of the kinds, as type() gives it.

@@ -61,7 +61,9 @@ func compile(src string, chk *Check, alone, inText bool) (*Program, []*Error) {
 	if len(c.errs) == 0 && chk != nil && chk.Type != nil {
 		t := &typer{chk: chk, at: c.at}
 		typ = t.whole(root, inText)
-		c.errs = t.errs
+		if c.errs = t.errs; chk.Lenient && len(t.errs) > 0 {
+			typ, c.errs = anyType, nil
+		}
 	}
 	if len(c.errs) > 0 {
 		slices.SortStableFunc(c.errs, func(a, b *Error) int { return cmp.Compare(a.Offset, b.Offset) })

@@ -68,11 +68,12 @@ func decode(d *dsl.Decoder) saga.Body {
 	if ok && !target.MatchString(name) {
 		d.Fail(d.Own(), "bad_name", "run takes the name of a definition, or one of its versions as name@v3")
 	}
-	if b.target = name; ok {
-		d.Runs(d.Own(), name)
+	input := d.Get("input")
+	if input != nil {
+		b.input = d.Template(input, dsl.Plain)
 	}
-	if n := d.Get("input"); n != nil {
-		b.input = d.Template(n, dsl.Plain)
+	if b.target = name; ok {
+		d.Runs(d.Own(), name, input, b.input)
 	}
 	if n := d.Get("timeout"); n != nil {
 		d.Fail(n, "not_for_kind", "a run has no time-out of its own: give the definition that it runs a `timeout`")

@@ -281,7 +281,7 @@ func TestRestarts(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	r := newRig(t, child, "saga: wrong\nsteps:\n  - {id: sub, run: child, input: {n: x}}\n", "saga: missing\nsteps:\n  - {id: sub, run: nobody}\n", "saga: itself\nsteps:\n  - {id: sub, run: itself}\n",
+	r := newRig(t, "saga: wrong\nsteps:\n  - {id: sub, run: child, input: {n: x}}\n", child, "saga: missing\nsteps:\n  - {id: sub, run: nobody}\n", "saga: itself\nsteps:\n  - {id: sub, run: itself}\n",
 		"saga: old\nsteps:\n  - {id: sub, run: child@v9}\n")
 	for name, code := range map[string]string{"wrong": "invalid_start", "missing": "definition_not_found", "old": "definition_not_found", "itself": "step_failed"} {
 		m := r.ends(r.start(name, "null"), saga.Compensated)
