@@ -128,7 +128,7 @@ type Engine struct {
 	poke    chan struct{} // look for claims and mail now
 	lost    chan string   // nodes whose lease a commit found gone
 
-	renewals, mails, claims, expiries, reaps, strangers, syncs outage
+	renewals, mails, claims, expiries, reaps, strangers, syncs, rivals outage
 
 	stalls stalls // that this node has found
 
@@ -163,6 +163,7 @@ func New(cfg Config) *Engine {
 	e.reaps = told("could not look for tasks whose workers fell silent")
 	e.stalls.looks = told("could not look for what is stalled")
 	e.syncs = told("starts are refused: --require-sync wants each commit on a second machine")
+	e.rivals = told("another server takes writes as an old state of this database: programs that still reach it lose what they commit there")
 	e.strangers = told("could not look for sagas that are this node's and that it does not hold")
 	e.crew = crew{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
@@ -416,6 +417,7 @@ func (e *Engine) renew() error {
 	if l.Node != "" {
 		e.cfg.Meter.Renewed(e.lease.left())
 		e.lease.renewed(l, asked)
+		e.rivals.saw(l.Rival)
 	}
 	if err != nil {
 		e.stats.renewFailed.Add(1)
@@ -426,7 +428,7 @@ func (e *Engine) renew() error {
 
 // relearn starts over as a new node.
 func (e *Engine) relearn(quit <-chan struct{}) {
-	old, timeline := e.lease.node(), e.timeline.Load()
+	timeline := e.timeline.Load()
 	e.cfg.Log.Error("the lease was taken over: dropping all sagas and registering anew")
 	e.identity.Store("")
 	e.lease.end()
@@ -449,23 +451,12 @@ func (e *Engine) relearn(quit <-chan struct{}) {
 		}
 	}
 	if now := e.timeline.Load(); now != timeline {
-		e.failedOver(old, timeline, now)
+		e.cfg.Log.Error("the database has failed over", "timeline_before", timeline, "timeline", now)
+		last := e.tails.take()
+		e.work.Go(func() { e.compare(last) })
 	}
 	e.announce()
 	e.look()
-}
-
-// failedOver sees to what a fail-over leaves. This node holds nothing under its old lease any more, so nobody
-// has to wait for its end.
-func (e *Engine) failedOver(old string, from, to int64) {
-	e.cfg.Log.Error("the database has failed over", "timeline_before", from, "timeline", to)
-	ctx, cancel := context.WithTimeout(e.storeCtx, e.cfg.Lease/3)
-	defer cancel()
-	if err := e.cfg.Store.Release(ctx, old); err != nil {
-		e.cfg.Log.Warn("could not release the lease from before the fail-over; its sagas go on when it ends", "error", err)
-	}
-	last := e.tails.take()
-	e.work.Go(func() { e.compare(last) })
 }
 
 // announce tells the lanes who they are. Claims begin only after that, so that

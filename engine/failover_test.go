@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ type failing struct {
 	lost     atomic.Pointer[uuid.UUID]
 	renewed  atomic.Int64
 	alone    atomic.Bool
+	rival    error
 }
 
 func (s *failing) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (journal.Lease, error) {
@@ -34,7 +37,9 @@ func (s *failing) Renew(ctx context.Context, node string, ttl time.Duration) (jo
 	if s.renewed.Swap(s.timeline.Load()) != s.timeline.Load() {
 		return journal.Lease{}, journal.ErrFenced
 	}
-	return s.Store.Renew(ctx, node, ttl)
+	l, err := s.Store.Renew(ctx, node, ttl)
+	l.Rival = s.rival
+	return l, err
 }
 
 func (s *failing) Records(ctx context.Context, id uuid.UUID, after int64, limit int) ([]journal.Record, error) {
@@ -74,6 +79,35 @@ func TestFailedOver(t *testing.T) {
 	if got := n.Stats().Lost; got != 1 {
 		t.Errorf("%d lost, want one", got)
 	}
+}
+
+// A server beside the database is told of, with what to do about it.
+func TestRival(t *testing.T) {
+	told := make(chan string, 100)
+	store := &failing{Store: memory.New(memory.Config{}), rival: errors.New("stop the old primary")}
+	startNode(t, store, nil, func(c *engine.Config) { c.Log = slog.New(slog.NewTextHandler(lines(told), nil)) })
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case line := <-told:
+			if strings.Contains(line, "stop the old primary") {
+				return
+			}
+		case <-late:
+			t.Fatal("nothing is said of the other server")
+		}
+	}
+}
+
+// lines are what a node logs; what nobody reads is lost.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
 }
 
 // With RequireSync starts are refused while commits do not wait for a second machine.

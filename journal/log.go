@@ -142,6 +142,9 @@ type Lease struct {
 	// Timeline counts the fail-overs of the database as of the registration; 0 where it is not known, or there are none. After one that loses what was
 	// acknowledged, the node is fenced off, and registers on a later timeline.
 	Timeline int64
+	// Rival says which other server takes writes as an earlier state of this database, and what to do about it; nil if none
+	// is known. Nothing is written there by this store.
+	Rival error
 }
 
 // Append is what one saga adds to the log in one transaction.

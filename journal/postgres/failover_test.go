@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +82,10 @@ func TestGoingBack(t *testing.T) {
 	if lease.Timeline != 2 {
 		t.Errorf("registered on timeline %d, want 2", lease.Timeline)
 	}
+	var noted int64
+	if err := connect(t, c.URL).QueryRow(ctx, `SELECT timeline FROM installation`).Scan(&noted); err != nil || noted != 2 {
+		t.Errorf("the installation is noted on timeline %d, %v; want 2", noted, err)
+	}
 	must(t, s.Release(ctx, "before"))
 	if _, err := s.Records(ctx, lost.Saga, 0, 1); !errors.Is(err, journal.ErrNotFound) {
 		t.Errorf("what was lost: %v", err)
@@ -115,6 +120,61 @@ func TestGoingBack(t *testing.T) {
 	other, err := postgres.Open(ctx, c.URL, postgres.Options{})
 	must(t, err)
 	must(t, other.Close())
+}
+
+// A standby is promoted while its primary lives, and the URL names both: who had the database open goes over to the new one, and who opens
+// it later does not begin with the old one, though that takes writes and comes first.
+func TestOldPrimaryLives(t *testing.T) {
+	ctx := t.Context()
+	old := own(t, testpg.Durable...)
+	next, err := old.Standby()
+	must(t, err)
+	t.Cleanup(func() { must(t, next.Stop()) })
+	url := "postgres://postgres@" + old.Host() + "," + next.Host() + "/postgres?sslmode=disable&target_session_attrs=read-write"
+	s, err := postgres.Open(ctx, url, postgres.Options{Migrate: true})
+	must(t, err)
+	defer s.Close()
+	lease, err := s.Register(ctx, "before", time.Hour)
+	must(t, err)
+	if lease.Timeline != 1 {
+		t.Fatalf("registered on timeline %d", lease.Timeline)
+	}
+	must(t, next.Promote(ctx))
+	until(t, "the node is fenced", func() bool {
+		_, err = s.Append(ctx, "before", []journal.Append{started()})
+		return errors.Is(err, journal.ErrFenced)
+	})
+	later, err := postgres.Open(ctx, url, postgres.Options{})
+	must(t, err)
+	defer later.Close()
+	for i, s := range []*postgres.Store{s, later} {
+		node := fmt.Sprint("after-", i)
+		lease, err := s.Register(ctx, node, time.Hour)
+		must(t, err)
+		if lease.Timeline != 2 {
+			t.Errorf("%s is registered on timeline %d, want 2", node, lease.Timeline)
+		}
+		lease, err = s.Renew(ctx, node, time.Hour)
+		must(t, err)
+		if !errors.Is(lease.Rival, postgres.ErrWentBack) || !strings.Contains(lease.Rival.Error(), old.Host()) {
+			t.Errorf("%s: beside it is %v, want the old primary", node, lease.Rival)
+		}
+		for range 5 { // a hint or two may be left from before
+			_, err := connect(t, next.URL).Exec(ctx, `SELECT pg_notify('recourse', '')`)
+			must(t, err)
+			select {
+			case <-s.Hints():
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s does not hear the new primary", node)
+			}
+		}
+	}
+	must(t, old.Halt(testpg.Fast))
+	until(t, "the old primary is gone", func() bool {
+		lease, err := s.Renew(ctx, "after-0", time.Hour)
+		must(t, err)
+		return lease.Rival == nil
+	})
 }
 
 // A role that may not ask which cluster it is works all the same, and nothing is noticed.

@@ -44,7 +44,12 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w", err)
 	}
-	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.registered(node)}, nil
+	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.registered(node)}
+	s.lineage.released(dead...)
+	if err := s.settle(ctx, false); err != nil {
+		return journal.Lease{}, fmt.Errorf("register: %w", err)
+	}
+	return lease, nil
 }
 
 // Renew implements journal.Log.
@@ -68,7 +73,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("renew: %w", err)
 	}
-	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.of(node)}
+	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.of(node), Rival: s.lineage.beside()}
 	if expired {
 		if err := s.takeOver(ctx); err != nil {
 			return lease, fmt.Errorf("take over dead nodes: %w", err)

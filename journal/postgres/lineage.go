@@ -20,13 +20,16 @@ var ErrWentBack = errors.New("this server is not the database that was served be
 // lineage is what is known of the database's history: which cluster it is, by its system
 // identifier, and on which timeline, which grows with each fail-over (PostgreSQL's manual, 26.3.6 Timelines).
 // A server that is behind is refused, so that a node that has seen the new primary never works with the old one again. It
-// is no fence: a node that has not seen the new one yet goes on with the old one.
+// is no fence: a node that has not seen the new one yet goes on with the old one. Where the URL names several servers,
+// each of them is looked at when the database is opened, and from time to time; see lookout.go.
 type lineage struct {
 	mu       sync.Mutex
 	system   string           // "" while it is not known
 	timeline int64            // 0 while it is not known
 	blind    error            // why the server does not say; nil: it does, or was not asked yet
 	nodes    map[string]int64 // node → the timeline that it was registered on
+	rival    error            // what the last look at all servers found
+	moved    chan struct{}    // closed when a later timeline is seen; nil until somebody waits for that
 }
 
 // point is where a connection's server stands.
@@ -45,7 +48,7 @@ const stood = "recourse.timeline"
 
 // check looks at a server before its connection is used.
 func (l *lineage) check(ctx context.Context, conn *pgconn.PgConn) error {
-	results, err := conn.Exec(ctx, stands).ReadAll()
+	at, err := locate(ctx, conn)
 	if untold(err) {
 		l.mu.Lock()
 		l.blind = err
@@ -55,16 +58,24 @@ func (l *lineage) check(ctx context.Context, conn *pgconn.PgConn) error {
 	if err != nil {
 		return err
 	}
+	conn.CustomData()[stood] = at.timeline
+	return l.saw(at)
+}
+
+// locate asks a server where it stands.
+func locate(ctx context.Context, conn *pgconn.PgConn) (point, error) {
+	results, err := conn.Exec(ctx, stands).ReadAll()
+	if err != nil {
+		return point{}, err
+	}
 	if len(results) != 1 || len(results[0].Rows) != 1 {
-		return errors.New("the server does not say where it stands")
+		return point{}, errors.New("the server does not say where it stands")
 	}
 	timeline, err := strconv.ParseInt(string(results[0].Rows[0][1]), 16, 64)
 	if err != nil {
-		return fmt.Errorf("the server's timeline: %w", err)
+		return point{}, fmt.Errorf("the server's timeline: %w", err)
 	}
-	at := point{string(results[0].Rows[0][0]), timeline}
-	conn.CustomData()[stood] = timeline
-	return l.saw(at)
+	return point{string(results[0].Rows[0][0]), timeline}, nil
 }
 
 // untold recognizes a server that does not tell what a lineage asks for: a role without the right, or a
@@ -89,8 +100,22 @@ func (l *lineage) saw(at point) error {
 		return fmt.Errorf("%w: it is on timeline %d, and the database has gone on to timeline %d. It is an old primary that others may still write to: "+
 			"stop it, and make it a standby of the new one (pg_rewind)", ErrWentBack, at.timeline, l.timeline)
 	}
+	if at.timeline > l.timeline && l.moved != nil {
+		close(l.moved)
+		l.moved = nil
+	}
 	l.system, l.timeline = at.system, max(l.timeline, at.timeline)
 	return nil
+}
+
+// later returns a channel that is closed when a later timeline is seen.
+func (l *lineage) later() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.moved == nil {
+		l.moved = make(chan struct{})
+	}
+	return l.moved
 }
 
 // usable tells whether a connection of a pool is of the timeline that was seen last: one to an old primary stays
@@ -113,10 +138,12 @@ func (l *lineage) registered(node string) int64 {
 	return l.timeline
 }
 
-func (l *lineage) released(node string) {
+func (l *lineage) released(nodes ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.nodes, node)
+	for _, node := range nodes {
+		delete(l.nodes, node)
+	}
 }
 
 // fence returns ErrFenced for a node that was registered before the last fail-over: what it knows may have been lost with it.
@@ -134,6 +161,13 @@ func (l *lineage) of(node string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.nodes[node]
+}
+
+// beside is what the last look at all servers found.
+func (l *lineage) beside() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rival
 }
 
 // current looks at the server once more, for a pooler may have gone to another behind a connection, and then at the node.

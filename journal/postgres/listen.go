@@ -39,8 +39,18 @@ func (s *Store) listen(ctx context.Context, cfg *pgx.ConnConfig) {
 	}
 }
 
-// listenOnce listens until the connection breaks, and tells whether it stood.
+// listenOnce listens until the connection breaks, or is to an old primary, and tells whether it stood.
 func (s *Store) listenOnce(ctx context.Context, cfg *pgx.ConnConfig) (stood bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	later := s.lineage.later()
+	s.work.Go(func() {
+		defer cancel()
+		select {
+		case <-later:
+		case <-ctx.Done():
+		}
+	})
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return false

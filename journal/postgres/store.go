@@ -43,8 +43,8 @@ type Store struct {
 	preset  bool // the connections have our settings
 	counted *recount.Kept[journal.Stats]
 	hints   chan struct{}
-	stop    context.CancelFunc // ends the listener
-	done    chan struct{}      // closed when it has ended
+	stop    context.CancelFunc // ends the listener and the lookout
+	work    sync.WaitGroup     // what stop ends
 
 	claims sync.Mutex             // one Claim at a time
 	lost   map[string][]uuid.UUID // node → sagas whose claim may have been committed, see Claim
@@ -94,6 +94,8 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	}
 	writing := cfg.Copy()
 	line := &lineage{}
+	around := newLookout(line, cfg.ConnConfig)
+	around.look(ctx)
 	pgsession.Prepare(cfg.ConnConfig, settings, line.check)
 	both := maps.Clone(settings)
 	maps.Copy(both, planned)
@@ -119,20 +121,15 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), lost: map[string][]uuid.UUID{}, lineage: line}
+	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
 	s.counted = recount.New(s.count)
 	if err := s.settle(ctx, o.ReadOnly); err != nil {
-		close(s.done)
 		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())
 	}
-	if o.ReadOnly || !ours { // a pooler gives the connection that listens to others
-		close(s.done)
-		return s, nil
+	s.work.Go(func() { around.run(listening) })
+	if !o.ReadOnly && ours { // a pooler gives the connection that listens to others
+		s.work.Go(func() { s.listen(listening, cfg.ConnConfig.Copy()) })
 	}
-	go func() {
-		defer close(s.done)
-		s.listen(listening, cfg.ConnConfig.Copy())
-	}()
 	return s, nil
 }
 
@@ -157,7 +154,7 @@ func (s *Store) hint() {
 // Close closes all connections, after the calls under way.
 func (s *Store) Close() error {
 	s.stop()
-	<-s.done
+	s.work.Wait()
 	s.counted.Close()
 	s.pool.Close()
 	s.w.Close()

@@ -1,0 +1,96 @@
+//go:build ha
+
+package crashtest
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/pgha"
+	"recourse/internal/testpg"
+)
+
+// An old primary is back and takes writes, as nothing fences it, and it is the first of the URL: neither the nodes that know the new
+// one nor those that start now write to it, and they say that it is there.
+func TestFailoverOldPrimaryIsBack(t *testing.T) {
+	p := pgha.NewPair(t)
+	synchronous(t, p.Primary, "*") // so that whatever is lost was lost to the old primary
+	f, l := scene(t, onServers(p.URL), 2)
+	l.more(40)
+	l.longest()
+	must(t, p.FailOver(t.Context()))
+	l.more(40)
+	t.Logf("the primary was lost: %v without an acknowledged start", l.longest())
+	must(t, p.Primary.Resume())
+	synchronous(t, p.Primary, "") // it takes writes by itself
+	before := written(t, p.Primary)
+	for range 2 * len(f.up) {
+		if n := f.await(20 * time.Second); n != nil {
+			n.signal(syscall.SIGKILL)
+		}
+		l.more(10)
+	}
+	f.says(t, "another server takes writes", len(f.up))
+	l.verify(t)
+	if after := written(t, p.Primary); after != before {
+		t.Errorf("the old primary has %+v, and had %+v before", after, before)
+	}
+}
+
+// A standby is promoted beside its primary, which lives and takes writes: nodes notice it and go over. What they wrote to the old one
+// until then is lost, and they say what.
+func TestFailoverBesideALivingPrimary(t *testing.T) {
+	p := pgha.NewPair(t)
+	f, l := scene(t, onServers(p.URL), 2)
+	l.more(40)
+	must(t, p.Standby.Promote(t.Context()))
+	f.says(t, "the database has failed over; its journals were compared", len(f.up))
+	before := written(t, p.Primary)
+	l.more(40)
+	if after := written(t, p.Primary); after != before {
+		t.Errorf("the old primary has %+v, and had %+v when all nodes had left it", after, before)
+	}
+	losesATail(t, f, l)
+}
+
+// amount is how much is in a database of what nodes write.
+type amount struct{ sagas, records, nodes int }
+
+func written(t *testing.T, c *testpg.Cluster) (n amount) {
+	t.Helper()
+	err := session(t, c).QueryRow(t.Context(), `SELECT (SELECT count(*) FROM sagas), (SELECT count(*) FROM journal), (SELECT count(*) FROM nodes)`).Scan(&n.sagas, &n.records, &n.nodes)
+	must(t, err)
+	return n
+}
+
+// synchronous says which standbys a server waits for.
+func synchronous(t *testing.T, c *testpg.Cluster, names string) {
+	t.Helper()
+	conn := session(t, c)
+	for _, do := range []string{`ALTER SYSTEM SET synchronous_standby_names = '` + names + `'`, `SELECT pg_reload_conf()`} {
+		_, err := conn.Exec(t.Context(), do)
+		must(t, err)
+	}
+}
+
+func session(t *testing.T, c *testpg.Cluster) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), c.URL)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) }) // the server may be gone
+	return conn
+}
+
+// says waits until nodes have logged a text so often.
+func (f *fleet) says(t *testing.T, text string, times int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); f.count(text) < times; <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nodes have logged %d times, not %d: %s", f.count(text), times, text)
+		}
+	}
+}

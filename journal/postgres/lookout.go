@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/pgsession"
+)
+
+const (
+	lookEvery = 5 * time.Second // between two looks at all servers
+	lookTime  = 3 * time.Second // that each of them has to answer in
+)
+
+// lookout looks at every server that a URL names, not only at the one that is worked with. Two of
+// them may take writes: an old primary that is back, or was cut off while another was promoted. Which of them
+// a connection finds first is chance, so the one on the earlier timeline has to be known as such.
+type lookout struct {
+	lineage *lineage
+	servers []*pgx.ConnConfig // one each; none if the URL names only one
+}
+
+// newLookout takes the servers from the configuration of a URL, to which nothing has been added.
+func newLookout(line *lineage, cfg *pgx.ConnConfig) *lookout {
+	o := &lookout{lineage: line}
+	known := make(map[string]*pgx.ConnConfig)
+	add := func(host string, port uint16, fill func(*pgx.ConnConfig)) {
+		name := net.JoinHostPort(host, strconv.Itoa(int(port)))
+		if known[name] == nil {
+			server := cfg.Copy()
+			server.Host, server.Port, server.Fallbacks = host, port, nil
+			server.ValidateConnect = nil // the URL's choice is not what is asked for here
+			pgsession.Prepare(server, nil)
+			known[name] = server
+			o.servers = append(o.servers, server)
+		}
+		fill(known[name])
+	}
+	add(cfg.Host, cfg.Port, func(c *pgx.ConnConfig) { c.TLSConfig = cfg.TLSConfig })
+	for _, f := range cfg.Fallbacks { // of the same server: without TLS what was tried with it, or the other way round
+		add(f.Host, f.Port, func(c *pgx.ConnConfig) { c.Fallbacks = append(c.Fallbacks, f) })
+	}
+	if len(o.servers) == 1 {
+		o.servers = nil
+	}
+	return o
+}
+
+// look asks all servers at once where they stand. One that does not answer is left out of account.
+func (o *lookout) look(ctx context.Context) {
+	if len(o.servers) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	type primary struct {
+		host string
+		point
+	}
+	var (
+		mu        sync.Mutex
+		primaries []primary
+		asking    sync.WaitGroup
+	)
+	for _, server := range o.servers {
+		asking.Go(func() {
+			conn, err := pgx.ConnectConfig(ctx, server)
+			if err != nil {
+				return
+			}
+			defer conn.Close(ctx)
+			at, err := locate(ctx, conn.PgConn())
+			if err != nil || at.timeline == 0 {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			primaries = append(primaries, primary{net.JoinHostPort(server.Host, strconv.Itoa(int(server.Port))), at})
+		})
+	}
+	asking.Wait()
+	// The one that is ahead comes first: the others are judged by it.
+	slices.SortFunc(primaries, func(a, b primary) int {
+		return cmp.Or(cmp.Compare(b.timeline, a.timeline), cmp.Compare(a.host, b.host))
+	})
+	var rival error
+	for _, p := range primaries {
+		if err := o.lineage.saw(p.point); err != nil {
+			rival = fmt.Errorf("%s: %w", p.host, err)
+		}
+	}
+	o.lineage.mu.Lock()
+	defer o.lineage.mu.Unlock()
+	o.lineage.rival = rival
+}
+
+// run looks until ctx ends.
+func (o *lookout) run(ctx context.Context) {
+	if len(o.servers) == 0 {
+		return
+	}
+	for tick := time.NewTicker(lookEvery); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			o.look(ctx)
+		}
+	}
+}
