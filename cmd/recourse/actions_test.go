@@ -18,6 +18,7 @@ const (
 
 // The example of docs/actions.md, to its end and back.
 func TestActionsExample(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	if out := ok(t, vars, "run", exchange, "--actions", examples, "-i", exchanged); !strings.Contains(out, "refund") {
 		t.Errorf("%s", out)
@@ -42,6 +43,7 @@ func TestActionsExample(t *testing.T) {
 }
 
 func TestActionsLocally(t *testing.T) {
+	t.Parallel()
 	vars := []string{varPrefix + "pay=https://pay.example", varPrefix + "ship=https://ship.example", varPrefix + "mail=https://mail.example"}
 	refund := filepath.Join(examples, "refund.yaml")
 	if out := ok(t, nil, "validate", exchange, refund); strings.Count(out, ": ok\n") != 2 {
@@ -71,6 +73,7 @@ func TestActionsLocally(t *testing.T) {
 
 // apply publishes actions ahead of what uses them; what a version uses is told by its server.
 func TestActionsOnAServer(t *testing.T) {
+	t.Parallel()
 	_, vars := worldFor(t)
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := serve(t, vars, "--database", db)

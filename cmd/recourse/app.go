@@ -21,6 +21,8 @@ type Main struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
+	// Program returns the file that demo and bench run as processes of their own; nil: os.Executable.
+	Program func() (string, error)
 }
 
 // app is what a command runs in.
@@ -38,6 +40,9 @@ type app struct {
 // Run runs the command that Args name until it is done or ctx is. It returns the
 // exit code, one of those in exit.go; what went wrong is on Stderr.
 func (m Main) Run(ctx context.Context) (code int) {
+	if m.Program == nil {
+		m.Program = os.Executable
+	}
 	a := &app{Main: m, ctx: ctx, env: environ(m.Env)}
 	a.config = &configFile{env: a.env}
 	a.tty = terminal(m.Stdout)

@@ -9,6 +9,7 @@ import (
 
 // What publishing warns of is what the server finds: it has the prices of its models, the command line has not.
 func TestApplyWarnsAsTheServer(t *testing.T) {
+	t.Parallel()
 	config := file(t, "c.yaml", "llm:\n  prices: {small: {input: 1, output: 2}}\n")
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"), "--config", config)
 	def := file(t, "d.yaml", "saga: reads\nbudget: 1.00 USD\nsteps:\n  - {id: a, llm: {model: small, prompt: hello}}\n  - {id: b, llm: {model: other, prompt: hello}}\n")

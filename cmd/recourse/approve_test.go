@@ -25,6 +25,7 @@ output: ["${steps.ok.output.data.limit}", "${steps.ok.output.comment}", "${steps
 
 // An approval and a signal, told by the commands' output.
 func TestApproveAndSignal(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "payout.yaml", payout))
 	var told strings.Builder
@@ -80,6 +81,7 @@ func TestApproveAndSignal(t *testing.T) {
 
 // Whoever is too early is told so, and not what the API wants in its body.
 func TestApproveTooEarly(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "late.yaml", "saga: late\nsteps:\n  - {id: go, signal: go}\n  - {id: ok, approval: {title: Go on?}}\n"))
 	id := strings.Fields(ok(t, s.env, "start", "late"))[0]

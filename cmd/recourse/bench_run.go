@@ -31,7 +31,7 @@ func (b *benching) end() {
 
 // spawn starts one of this program's commands as a process.
 func (b *benching) spawn(name string, args ...string) (*process, error) {
-	p, err := spawn(b.app.ctx, b.dir, b.app.Env, name, args...)
+	p, err := b.app.spawn(b.dir, b.app.Env, name, args...)
 	if err == nil {
 		b.processes = append(b.processes, p)
 	}

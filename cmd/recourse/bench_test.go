@@ -27,6 +27,7 @@ func benchDatabase(t *testing.T) map[string]string {
 
 // A short session on both databases: every figure is there, and the ledger is right.
 func TestBench(t *testing.T) {
+	t.Parallel()
 	for name, database := range benchDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			out := ok(t, demoEnv(t), "bench", "--database", database, "--clients", "2", "--rate", "20", "--each", "500ms", "--rounds", "1", "-o", "json")
@@ -49,6 +50,7 @@ func TestBench(t *testing.T) {
 
 // A tiny session of each of the other workloads. Those that go by more than appends run on both databases.
 func TestBenchWorkloads(t *testing.T) {
+	t.Parallel()
 	databases := benchDatabase(t)
 	for _, run := range []struct {
 		store, workload, args string
@@ -166,6 +168,7 @@ func saneList(t *testing.T, out string) {
 
 // No figures without a right ledger, nor without durable commits.
 func TestBenchRefuses(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{
 		"--clients 2 --each 200ms --rounds 1",
 		"--workload wide --sagas 2 --clients 2 --rounds 1",

@@ -17,6 +17,7 @@ import (
 
 // bash with the script answers as it does when Tab is pressed.
 func TestCompletionInBash(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "d.yaml", "saga: asks\nsteps:\n  - {id: sure, approval: {title: Sure?}}\n"))
 	ok(t, s.env, "definitions", "apply", file(t, "e.yaml", "saga: ends\nsteps:\n  - {id: a, set: 1}\n"))
@@ -24,14 +25,6 @@ func TestCompletionInBash(t *testing.T) {
 	waitFor(t, s, id, saga.Waiting)
 	ended := strings.Fields(ok(t, s.env, "start", "ends", "--wait", "10s"))[0]
 
-	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(dir, "recourse")); err != nil {
-		t.Fatal(err)
-	}
 	complete := func(line string, env ...string) []string {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), "bash", "--norc", "-c", `
@@ -40,7 +33,7 @@ COMP_LINE=$1 COMP_POINT=${#1} COMP_WORDS=($1) COMP_CWORD=${#COMP_WORDS[@]}
 complete -p recourse | grep -q -- '-F _recourse' || exit 2
 _recourse
 for answer in "${COMPREPLY[@]}"; do echo "$answer"; done`, "bash", line)
-		c.Env = append(append(os.Environ(), asMain+"=1", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH")), env...)
+		c.Env = append(append(os.Environ(), pathVar(t)), env...)
 		var said strings.Builder
 		c.Stderr = &said
 		out, err := c.Output()
@@ -79,6 +72,7 @@ for answer in "${COMPREPLY[@]}"; do echo "$answer"; done`, "bash", line)
 
 // A server that does not answer in time is not waited for.
 func TestCompletionDoesNotWait(t *testing.T) {
+	t.Parallel()
 	stop := make(chan struct{})
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -100,6 +94,7 @@ func TestCompletionDoesNotWait(t *testing.T) {
 
 // Each shell has a script, which hands the line over.
 func TestCompletionScripts(t *testing.T) {
+	t.Parallel()
 	for shell := range scripts {
 		out := ok(t, nil, "completion", shell)
 		for _, part := range []string{"COMP_LINE", "COMP_POINT", "recourse completion " + shell} {

@@ -18,6 +18,7 @@ import (
 
 // A flag wins over its variable, that over the config file, that over the default.
 func TestPrecedence(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	of := func(name string) string { return filepath.Join(dir, name, "x.db") } // in a directory that is not there: the error names it
 	config := file(t, "c.yaml", "database: "+of("file")+"\negress-allow: [10.0.0.0/8, pay.internal]\nstrict: true\n")
@@ -42,6 +43,7 @@ func TestPrecedence(t *testing.T) {
 }
 
 func TestConfigFileReachesTheServer(t *testing.T) {
+	t.Parallel()
 	config := file(t, "c.yaml", "database: "+filepath.Join(t.TempDir(), "a.db")+"\nstrict: true\nlog-format: json\nnode-lease: 3s\n")
 	s := serve(t, nil, "--config", config)
 	r := run(t, s.env, "definitions", "apply", file(t, "w.yaml", "saga: w\nsteps:\n  - {id: a, http: POST https://x.example/y, body: {}}\n"))
@@ -54,6 +56,7 @@ func TestConfigFileReachesTheServer(t *testing.T) {
 }
 
 func TestBadConfigFiles(t *testing.T) {
+	t.Parallel()
 	for content, says := range map[string]string{
 		"a: [":                                 "config file",
 		"- a":                                  "config file",
@@ -89,6 +92,7 @@ func TestBadConfigFiles(t *testing.T) {
 
 // A definition that names another host than a secret's own does not get the secret: the step is held for a person.
 func TestSecretsStayWithTheirHosts(t *testing.T) {
+	t.Parallel()
 	var came atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))
 	defer other.Close()
@@ -106,6 +110,7 @@ func TestSecretsStayWithTheirHosts(t *testing.T) {
 }
 
 func TestReadVars(t *testing.T) {
+	t.Parallel()
 	path := file(t, "vars.yaml", "pay: https://pay.example\nbig: 9007199254740993\nprice: 19.10\nlist: [1, two, null, true, \"3\"]\nmap: {b: 1, a: {c: 2}}\nover: file\n")
 	got, err := readVars(path, map[string]string{"RECOURSE_VAR_over": "42", "RECOURSE_VAR_new": `{"a":1}`, "OTHER": "x"})
 	if err != nil {
@@ -138,6 +143,7 @@ func TestReadVars(t *testing.T) {
 
 // A secret reaches the other side, and nothing else: not the log, not the journal, not the output.
 func TestSecretsStaySecret(t *testing.T) {
+	t.Parallel()
 	const canary = "canary-7f3a9c51"
 	seen := make(chan string, 8)
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,6 +170,7 @@ func TestSecretsStaySecret(t *testing.T) {
 }
 
 func TestLogIsRedacted(t *testing.T) {
+	t.Parallel()
 	src, err := secrets.New("", []string{"RECOURSE_SECRET_TOKEN=canary-7f3a9c51"})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 // What sagas have cost, from the request to the model to the table: fallbacks count for the model that was asked.
 func TestCosts(t *testing.T) {
+	t.Parallel()
 
 	stub, err := llmstub.New(llmstub.Config{Fault: func(c llmstub.Call) llmstub.Fault {
 		if c.Model == "small" {

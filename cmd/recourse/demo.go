@@ -95,7 +95,7 @@ func (d *demo) up() error {
 	if d.cmd.ForgetKeys {
 		args = append(args, "--key-window", "1ns")
 	}
-	if d.world, err = spawn(d.ctx, d.dir, d.env, "world", args...); err != nil {
+	if d.world, err = d.spawn(d.dir, d.env, "world", args...); err != nil {
 		return err
 	}
 	d.control = world.Control{URL: d.world.url}
@@ -137,7 +137,7 @@ func (d *demo) serve() error {
 	}
 	args = append(args, d.flags...)
 	var err error
-	d.server, err = spawn(d.ctx, d.dir, d.env, "serve", args...)
+	d.server, err = d.spawn(d.dir, d.env, "serve", args...)
 	return err
 }
 

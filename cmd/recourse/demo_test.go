@@ -8,13 +8,14 @@ import (
 	"recourse/internal/testpg"
 )
 
-// demoEnv has the demo run the test's own binary as its server and world.
+// demoEnv gives the demo a directory for its files.
 func demoEnv(t *testing.T) []string {
-	return []string{asMain + "=1", "TMPDIR=" + t.TempDir()}
+	return []string{"TMPDIR=" + t.TempDir()}
 }
 
 // The demo, as users see it: a real crash, real processes, and a ledger that agrees.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	databases := map[string]func(t *testing.T) []string{
 		"its own": func(*testing.T) []string { return nil },
 		"sqlite": func(t *testing.T) []string {
@@ -42,6 +43,7 @@ func TestDemo(t *testing.T) {
 
 // The check at the end can fail: a world that forgets keys charges twice.
 func TestDemoNoticesADoubleCharge(t *testing.T) {
+	t.Parallel()
 	r := run(t, demoEnv(t), "demo", "--once", "--forget-keys")
 	if r.code != exitFailed || !strings.Contains(r.out, "invariant 6") || !strings.Contains(r.out, "invariant 7") || strings.Contains(r.out, "all invariants hold") {
 		t.Errorf("exit %d:\n%s%s", r.code, r.out, r.errOut)
@@ -50,12 +52,13 @@ func TestDemoNoticesADoubleCharge(t *testing.T) {
 
 // A database that was kept is taken up again, with what still waits in it for a person.
 func TestDemoOnAKeptDatabase(t *testing.T) {
+	t.Parallel()
 	database := filepath.Join(t.TempDir(), "demo.db")
 	for range 2 {
 		w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}
 		ctx, interrupt := testContext(t)
 		errs := &safeBuffer{}
-		m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0", "--database", database}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: errs}
+		m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0", "--database", database}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: errs, Program: program(t)}
 		code := make(chan int, 1)
 		go func() { code <- m.Run(ctx) }()
 		select {
@@ -76,9 +79,10 @@ func TestDemoOnAKeptDatabase(t *testing.T) {
 
 // Without --once the server stays up until the program is interrupted, and ends with it.
 func TestDemoStaysUp(t *testing.T) {
+	t.Parallel()
 	w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}
 	ctx, interrupt := testContext(t)
-	m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: &safeBuffer{}}
+	m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: &safeBuffer{}, Program: program(t)}
 	code := make(chan int, 1)
 	go func() { code <- m.Run(ctx) }()
 	<-w.seen

@@ -68,6 +68,7 @@ func read(t *testing.T, path string) []byte {
 
 // The rules, the configuration that names them, and the alerts' own tests are as promtool wants them.
 func TestRules(t *testing.T) {
+	t.Parallel()
 	testprom.Run(t, rules, nil, "check", "rules", "alerts.yaml", "recording.yaml")
 	testprom.Run(t, rules, nil, "test", "rules", "alerts_test.yaml")
 	dir := t.TempDir() // with a key, which the configuration names a file for
@@ -89,6 +90,7 @@ func TestRules(t *testing.T) {
 
 // Every alert says what to do, here and in the manual, and has a test that sees it fire.
 func TestAlertsAreExplained(t *testing.T) {
+	t.Parallel()
 	manual := strings.ToLower(string(read(t, "../../docs/operating.md")))
 	tests := string(read(t, rules+"alerts_test.yaml"))
 	alerts := readRules(t, "alerts.yaml")
@@ -143,6 +145,7 @@ func readDashboard(t *testing.T) (list []panel) {
 
 // The panels' queries can be read by Prometheus, and nothing lies over anything else.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	var list strings.Builder
 	list.WriteString("groups:\n- name: panels\n  rules:\n")
 	seen := make(map[int]bool)
@@ -257,6 +260,7 @@ func scraped(t *testing.T, url, format string) string {
 
 // Every metric that a rule or a panel asks for is one that a server has, and the manual names each one of them and no other.
 func TestMetricsAreThere(t *testing.T) {
+	t.Parallel()
 	text, open := scrape(t)
 	testprom.Run(t, ".", []byte(text), "check", "metrics")
 	once := make(map[string]bool) // OpenMetrics knows a counter without its _total, which no other metric may be called
@@ -319,6 +323,7 @@ var metric = regexp.MustCompile(`\b(recourse|process)_[a-z_]+`)
 
 // The service unit is what systemd understands, and its command line what this program does.
 func TestServiceUnit(t *testing.T) {
+	t.Parallel()
 	unit := string(read(t, "../../deploy/systemd/recourse.service"))
 	const program = "ExecStart=/usr/local/bin/recourse"
 	_, command, ok := strings.Cut(unit, program+" ")

@@ -26,6 +26,7 @@ func says(t *testing.T, report, mark, check, text string) {
 
 // A configuration that is right, with a server on it, is fine.
 func TestDoctorFindsNothing(t *testing.T) {
+	t.Parallel()
 	provider := providerOf(t, "sk-right")
 	sink := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(sink.Close)
@@ -74,6 +75,7 @@ func providerOf(t *testing.T, key string) string {
 
 // Each thing that may be wrong is found, told with what to do, and never with a secret.
 func TestDoctorFinds(t *testing.T) {
+	t.Parallel()
 	provider := providerOf(t, "sk-right")
 	dir := t.TempDir()
 	db := filepath.Join(dir, "a.db")
@@ -145,6 +147,7 @@ func migrated(t *testing.T) string {
 
 // What PostgreSQL is set to is looked at, and how far its tables are.
 func TestDoctorOnPostgres(t *testing.T) {
+	t.Parallel()
 	dsn := testpg.DSN(t)
 	r := run(t, nil, "doctor", "--database", dsn+"&options=-c%20synchronous_commit%3Doff")
 	says(t, r.out, "!", "database", "synchronous_commit is off")
@@ -157,6 +160,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 
 // What a file is like is seen without opening it as a database.
 func TestDoctorOnFiles(t *testing.T) {
+	t.Parallel()
 	db := migrated(t)
 	raw, err := os.ReadFile(db)
 	if err != nil {
@@ -184,6 +188,7 @@ func finding(t *testing.T, look func(*doctor)) checkup {
 
 // Room on the disk, by its limits; where nothing is known of it nothing is said.
 func TestDoctorDisk(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		free         uint64
 		result, text string
@@ -210,6 +215,7 @@ func TestDoctorDisk(t *testing.T) {
 
 // How far the clocks are apart is judged by the limit, and by how long the database took to say its own.
 func TestDoctorClock(t *testing.T) {
+	t.Parallel()
 	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, tt := range []struct {
 		took, ahead time.Duration // of the database's clock, when the question came
@@ -236,6 +242,7 @@ func TestDoctorClock(t *testing.T) {
 
 // The doctor reads this machine's clock and a real PostgreSQL's.
 func TestDoctorClockOfPostgres(t *testing.T) {
+	t.Parallel()
 	dsn := testpg.DSN(t)
 	for ahead, want := range map[time.Duration]string{0: fine, time.Hour: unwise, -time.Hour: unwise} {
 		d := &doctor{cmd: &doctorCmd{}, now: func() time.Time { return time.Now().Add(ahead) }}

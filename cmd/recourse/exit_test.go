@@ -24,6 +24,7 @@ func testContext(t *testing.T) (context.Context, context.CancelFunc) {
 
 // Whatever goes wrong is one line that says what to do, and an exit code.
 func TestMistakes(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +87,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestOneServerPerSQLiteFile(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	serve(t, nil, "--database", db)
 	r := run(t, nil, "serve", "--database", db, "--listen", "127.0.0.1:0")
@@ -95,6 +97,7 @@ func TestOneServerPerSQLiteFile(t *testing.T) {
 }
 
 func TestExitOfStatus(t *testing.T) {
+	t.Parallel()
 	want := map[int]int{
 		http.StatusBadRequest: exitUsage, http.StatusUnauthorized: exitForbidden, http.StatusForbidden: exitForbidden, http.StatusNotFound: exitNotFound,
 		http.StatusConflict: exitConflict, http.StatusPreconditionFailed: exitConflict, http.StatusPreconditionRequired: exitConflict,
@@ -120,6 +123,7 @@ func docPage(t *testing.T, name string) string {
 
 // docs/cli.md has every command with each of its flags, and every exit code; and no others.
 func TestDocumentation(t *testing.T) {
+	t.Parallel()
 	text := docPage(t, "cli.md")
 	k, err := kong.New(&cli{})
 	if err != nil {

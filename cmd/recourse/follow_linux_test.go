@@ -31,6 +31,7 @@ steps:
 `
 
 // A saga followed on a terminal that becomes narrower, while its server is started anew.
+// It is not parallel: another test could take the port.
 func TestShowFollowOnATerminal(t *testing.T) {
 	_, vars := worldFor(t)
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -62,6 +63,7 @@ func TestShowFollowOnATerminal(t *testing.T) {
 
 // Elsewhere it is told line by line, and the exit code is the saga's.
 func TestShowFollow(t *testing.T) {
+	t.Parallel()
 	_, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "f.yaml", "saga: fails\nsteps:\n  - {id: no, fail: not today}\n"))
@@ -84,6 +86,7 @@ func TestShowFollow(t *testing.T) {
 
 // A saga that is run here is drawn alike; an interrupt undoes it, and is told below.
 func TestRunOnATerminal(t *testing.T) {
+	t.Parallel()
 	_, vars := worldFor(t)
 	def := file(t, "r.yaml", `
 saga: here

@@ -59,6 +59,7 @@ func FuzzVars(f *testing.F) {
 }
 
 func TestFuzzVarsCanFail(t *testing.T) {
+	t.Parallel()
 	for name, value := range map[string]string{"a b": "1", "ok": "{", "cut": `"\ud8`, "raw": "\"\xff\""} {
 		read := func(_ string, into map[string]json.RawMessage) error {
 			into[name] = json.RawMessage(value)
@@ -72,6 +73,7 @@ func TestFuzzVarsCanFail(t *testing.T) {
 
 // What has two meanings, or none as JSON, is refused.
 func TestVarsRefused(t *testing.T) {
+	t.Parallel()
 	for _, src := range []string{"a: 1\na: 2\n", "a: {b: 1, b: 2}\n", "a: {? [x] : y}\n", "? [a]\n: 1\n", "a: &x [1]\nb: *x\n", "a: 1\n---\nb: 2\n", "- a\n", "a", ""} {
 		path := filepath.Join(t.TempDir(), "vars.yaml")
 		if err := os.WriteFile(path, []byte(src), 0o600); err != nil {

@@ -15,6 +15,7 @@ const hostileText = `\u001b[2J\u001b]0;owned\u0007\r\u009b2J\u0085`
 
 // What services and clients have written does nothing to a terminal, whichever command shows it.
 func TestHostileText(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	def := file(t, "hostile.yaml", `saga: hostile

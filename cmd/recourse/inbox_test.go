@@ -12,6 +12,7 @@ import (
 
 // Whoever publishes sees the warnings, and the inbox has commands that a shell takes as they are, for each kind.
 func TestInboxCommands(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	def := file(t, "d.yaml", `
 saga: asks
@@ -30,16 +31,8 @@ steps:
 	var id string
 	sh := func(command string) string {
 		t.Helper()
-		dir := t.TempDir()
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(self, filepath.Join(dir, "recourse")); err != nil {
-			t.Fatal(err)
-		}
 		c := exec.CommandContext(t.Context(), "sh", "-e", "-c", command)
-		c.Env = append(append(os.Environ(), s.env...), asMain+"=1", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+		c.Env = append(append(os.Environ(), s.env...), pathVar(t))
 		out, err := c.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, out)
@@ -75,6 +68,7 @@ steps:
 
 // The line that raises a budget names what the step needs: in the definition's currency, beside what is spent and reserved.
 func TestInboxBudgetSuffices(t *testing.T) {
+	t.Parallel()
 	for detail, want := range map[string]string{
 		"it may cost 2 EUR; spent 0, reserved 0 of 1 EUR. Raise it.":              `"2 EUR"`,
 		"it may cost 2.50 JPY; spent 1.25, reserved 0.001 of 3.00 JPY. Raise it.": `"3.751 JPY"`,

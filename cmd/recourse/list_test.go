@@ -18,6 +18,7 @@ import (
 
 // --after and --before become times that the server compares with.
 func TestListByTime(t *testing.T) {
+	t.Parallel()
 	var asked url.Values
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.URL.Query()
@@ -44,6 +45,7 @@ func TestListByTime(t *testing.T) {
 
 // A search goes on by itself, and says where it stopped if it did so before it had looked at all.
 func TestListGoesOn(t *testing.T) {
+	t.Parallel()
 	endless, asked := false, 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch asked++; {
@@ -72,6 +74,7 @@ func TestListGoesOn(t *testing.T) {
 
 // Commands take the beginning of an id, and stay with the saga that it named at first.
 func TestSagaByTheBeginningOfItsID(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "c.yaml", "saga: asks\nsteps: [{id: sure, approval: {title: Sure?}}]\n"))
 	id := strings.Fields(ok(t, s.env, "start", "asks"))[0]
@@ -99,6 +102,7 @@ func TestSagaByTheBeginningOfItsID(t *testing.T) {
 
 // Every command that prints for machines does so as YAML, too, with the same digits.
 func TestYAMLOutput(t *testing.T) {
+	t.Parallel()
 	_, vars := worldFor(t)
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := serve(t, vars, "--database", db)
@@ -132,6 +136,7 @@ func TestYAMLOutput(t *testing.T) {
 
 // show says what a saga waits for.
 func TestShowSaysWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "c.yaml", "saga: asks\nsteps: [{id: sure, approval: {title: Sure?}}]\n"))
 	ok(t, s.env, "definitions", "apply", file(t, "p.yaml", "saga: waits\nsteps:\n  - id: all\n    parallel:\n      - {id: cook, task: kitchen.cook}\n      - {id: child, run: asks}\n      - {id: paid, signal: com.shop.paid, timeout: 2h}\n      - {id: night, sleep: 3d}\n"))

@@ -12,6 +12,7 @@ import (
 )
 
 func TestLLMFlags(t *testing.T) {
+	t.Parallel()
 	own := llm.Provider{Name: "own", BaseURL: "http://own.test/v1", Models: []string{"own-"}}
 	rest := llm.Provider{Name: "rest", BaseURL: "http://rest.test/v1"}
 	open := llm.Provider{Name: "default", BaseURL: llm.OpenAI, APIKey: "k", MaxCompletionTokens: true}
@@ -41,6 +42,7 @@ func TestLLMFlags(t *testing.T) {
 }
 
 func TestLLMConfigFile(t *testing.T) {
+	t.Parallel()
 	got, err := readLLM([]byte(`
 listen: 127.0.0.1:0
 llm:
@@ -72,6 +74,7 @@ llm:
 
 // A saga asks the provider that OpenAI's own variables name, and its key shows nowhere.
 func TestRunAsksAModel(t *testing.T) {
+	t.Parallel()
 	const key = "sk-canary-9d1"
 	s, err := llmstub.New(llmstub.Config{APIKey: key}).Listen("127.0.0.1:0")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	def := file(t, "hello.yaml", hello)
 	input := `{"n":9007199254740993,"city":"LIS"}`
@@ -36,6 +37,7 @@ func TestRun(t *testing.T) {
 
 // A run that waits for a person ends, and its database can be served.
 func TestRunLeavesWhatWaitsInItsDatabase(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	def := file(t, "hello.yaml", hello)
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -81,6 +83,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 
 // The first interrupt undoes what was done.
 func TestRunInterrupted(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -99,6 +102,7 @@ func TestRunInterrupted(t *testing.T) {
 }
 
 func TestValidateAndPlan(t *testing.T) {
+	t.Parallel()
 	good := file(t, "good.yaml", hello)
 	bad := file(t, "bad.yaml", "saga: hello\nstesp: []\nsteps:\n  - id: a\n    htp: GET http://x\n")
 	r := run(t, nil, "validate", good, bad)

@@ -15,18 +15,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/examples/world"
+	"recourse/internal/testprogram"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// asMain makes the test's own binary the program, for those who run it again.
-const asMain = "RECOURSE_TEST_AS_MAIN"
+// program is the program as a file, for what runs it as a process of its own.
+func program(t *testing.T) func() (string, error) {
+	return func() (string, error) { return testprogram.Path(t), nil }
+}
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
-		main() // exits
-	}
-	os.Exit(m.Run())
+// pathVar is PATH with the program first.
+func pathVar(t *testing.T) string {
+	return "PATH=" + filepath.Dir(testprogram.Path(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
 // result is what a run of the program came to.
@@ -44,7 +45,7 @@ func run(t *testing.T, env []string, args ...string) result {
 func runWith(t *testing.T, stdin string, env []string, args ...string) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	m := Main{Args: args, Env: env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errOut}
+	m := Main{Args: args, Env: env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errOut, Program: program(t)}
 	code := m.Run(t.Context())
 	return result{code, out.String(), errOut.String()}
 }

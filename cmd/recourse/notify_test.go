@@ -100,6 +100,7 @@ func (p *pager) await(want map[string]int, log *safeBuffer) {
 // Those who ask for it are told what waits, what failed and what does not move: signed, with links, each once, also when the server
 // was started anew.
 func TestNotifications(t *testing.T) {
+	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) string{
 		"sqlite":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "a.db") },
 		"postgres": func(t *testing.T) string { return testpg.DSN(t) },
@@ -166,6 +167,7 @@ func TestNotifications(t *testing.T) {
 }
 
 func TestBadAddresses(t *testing.T) {
+	t.Parallel()
 	for flag, bad := range map[string][]string{"--public-url": {"sagas.example", "ftp://a", "https://u:p@a", "https://a/?x=1", "https://a/#x"}, "--stalled-after": {"10ms", "x"}} {
 		for _, value := range bad {
 			r := run(t, nil, "serve", "--database", filepath.Join(t.TempDir(), "a.db"), flag, value)

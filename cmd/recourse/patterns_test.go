@@ -44,6 +44,7 @@ var plays = map[string]func(*play){
 
 // No example of the page is untried.
 func TestPatternsPage(t *testing.T) {
+	t.Parallel()
 	defs := patternDefinitions(t)
 	for name := range plays {
 		if defs[name] == "" {
@@ -68,6 +69,7 @@ func TestPatternsPage(t *testing.T) {
 
 // The loop of the page is the example's, which runs against the stub of a model.
 func TestAgentLoopExample(t *testing.T) {
+	t.Parallel()
 	const path = "../../examples/agent-loop.yaml"
 	src, err := os.ReadFile(path)
 	if err != nil {
@@ -311,6 +313,7 @@ func playPayOnce(p *play) {
 }
 
 func TestPatternsPayout(t *testing.T) {
+	t.Parallel()
 	keys := make(map[string]string)
 	p := newPlay(t, func(db string) {
 		for name, role := range map[string]string{"ops": "admin", "shop": "operator", "finance": "approver", "ada": "approver"} {

@@ -11,6 +11,7 @@ import (
 
 // The example that docs/people.md begins with does what the page says, in a shell.
 func TestPeoplePage(t *testing.T) {
+	t.Parallel()
 	page := docPage(t, "people.md")
 	block := func(kind string) string {
 		m := regexp.MustCompile("(?s)```" + kind + "\n(.*?)```").FindStringSubmatch(page)
@@ -21,19 +22,12 @@ func TestPeoplePage(t *testing.T) {
 	}
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	dir := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(dir, "recourse")); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.WriteFile(filepath.Join(dir, "payout.yaml"), []byte(block("yaml")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sh := exec.CommandContext(t.Context(), "sh", "-e", "-c", block("sh"))
 	sh.Dir = dir
-	sh.Env = append(append(os.Environ(), s.env...), asMain+"=1", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	sh.Env = append(append(os.Environ(), s.env...), pathVar(t))
 	out, err := sh.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

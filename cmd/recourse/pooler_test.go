@@ -14,6 +14,7 @@ import (
 
 // Three servers share a database behind PgBouncer, with the URLs that docs/operating.md names: each starts, and serves what the others have begun.
 func TestServeBehindAPooler(t *testing.T) {
+	t.Parallel()
 	for mode, option := range map[string]string{"session": "", "transaction": "&default_query_exec_mode=exec"} {
 		t.Run(mode, func(t *testing.T) {
 			through := testpg.Bouncer(t, testpg.DSN(t), mode) + option
@@ -42,6 +43,7 @@ func TestServeBehindAPooler(t *testing.T) {
 
 // Verify takes a URL that asks for a server that writes.
 func TestVerifyReadWrite(t *testing.T) {
+	t.Parallel()
 	dsn := testpg.DSN(t)
 	filled(t, dsn).stop()
 	for _, attrs := range []string{"read-write", "primary", "any"} {
@@ -52,6 +54,7 @@ func TestVerifyReadWrite(t *testing.T) {
 
 // A database that has no connection left says so, and what to do.
 func TestNoConnectionLeft(t *testing.T) {
+	t.Parallel()
 	dsn := testpg.DSN(t)
 	admin, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {

@@ -28,8 +28,8 @@ const listening = 20 * time.Second
 
 // spawn runs this program with args and returns when it has said where it
 // listens. It ends with us: its stdin is a pipe, whose other end goes when we do.
-func spawn(ctx context.Context, dir string, env []string, name string, args ...string) (*process, error) {
-	self, err := os.Executable()
+func (a *app) spawn(dir string, env []string, name string, args ...string) (*process, error) {
+	self, err := a.Program()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
@@ -61,7 +61,7 @@ func spawn(ctx context.Context, dir string, env []string, name string, args ...s
 		io.Copy(io.Discard, read)
 		p.cmd.Wait() // how it ended shows in what comes next
 	}()
-	return p, p.await(ctx, said)
+	return p, p.await(a.ctx, said)
 }
 
 func (p *process) await(ctx context.Context, said <-chan string) error {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestProgressLine(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		n, of int
 		took  time.Duration
@@ -32,6 +33,7 @@ func TestProgressLine(t *testing.T) {
 
 // A bar is drawn in place, has room on a narrow terminal, and is gone in the end; elsewhere there is none.
 func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
 	p := terminalOf(t, 40, 10)
 	a := &app{Main: Main{Stderr: p.slave, Stdout: io.Discard}, env: map[string]string{"TERM": "xterm"}}
 	bar := a.progress("sagas", 4)
@@ -66,6 +68,7 @@ func TestProgressOnATerminal(t *testing.T) {
 
 // Commands that publish and check leave nothing of their bars behind.
 func TestBarsOfCommands(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	db := dir + "/a.db"
 	code, out, _ := onTerminal(t, 80, nil, "migrate", "up", "--database", db)

@@ -36,6 +36,7 @@ func exported(t *testing.T) (source string, p storytest.Played, forms map[string
 }
 
 func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
+	t.Parallel()
 	source, p, forms := exported(t)
 	def := file(t, "trip.yaml", source)
 	for name, text := range forms {
@@ -64,6 +65,7 @@ func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
 
 // A journal whose hashes are right, but that no saga of the definition can have.
 func TestVerifyReplays(t *testing.T) {
+	t.Parallel()
 	source, p, _ := exported(t)
 	records := p.Records
 	records[2].Path = "elsewhere"

@@ -126,6 +126,7 @@ func (s *screen) text() string {
 }
 
 func TestScreen(t *testing.T) {
+	t.Parallel()
 	s := &screen{columns: 4, rows: 3}
 	s.write("ab\r\ncdefg\x1b[1")
 	s.write("A\r\x1b[Jx\xe2")

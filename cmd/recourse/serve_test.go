@@ -24,6 +24,7 @@ import (
 
 // Stopping lets the attempt under way end: its answer is recorded, not lost.
 func TestServeDrains(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := serve(t, vars, "--database", db)
@@ -60,6 +61,7 @@ func TestServeDrains(t *testing.T) {
 
 // With a key in the database any address will do, and every request needs one.
 func TestServeOnAnOpenAddress(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	secret := strings.TrimSpace(ok(t, nil, "keys", "create", "--database", db, "--role", "admin", "--name", "ops"))
 	s := serve(t, nil, "--database", db, "--listen", "0.0.0.0:0")
@@ -76,6 +78,7 @@ func TestServeOnAnOpenAddress(t *testing.T) {
 
 // Keys that exist are required on a loopback address, too: a proxy on the same machine may bring anybody there.
 func TestServeOnLoopback(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	const forbidden = exitForbidden
 	serveAnd := func(want int, says string, args ...string) {
@@ -107,6 +110,7 @@ func TestServeOnLoopback(t *testing.T) {
 
 // Clients without a key cannot hold a connection or memory with a body that is slow or endless.
 func TestServeBoundsBodies(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	secret := keyIn(t, db)
 	s := serve(t, nil, "--database", db, "--config", file(t, "c.yaml", "limits: {body-time: 1s, unknown-connections: 50}\n"))
@@ -165,6 +169,7 @@ func keyIn(t *testing.T, db string, more ...string) string {
 
 // An expired key does not open an address.
 func TestServeCountsKeysThatWork(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	ok(t, nil, "keys", "create", "--database", db, "--role", "admin", "--name", "ops", "--expires", "1ns")
 	r := run(t, nil, "serve", "--database", db, "--listen", "0.0.0.0:0")
@@ -174,6 +179,7 @@ func TestServeCountsKeysThatWork(t *testing.T) {
 }
 
 func TestServeIsReady(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json", "/"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
@@ -193,6 +199,7 @@ func TestServeIsReady(t *testing.T) {
 
 // A saga is kept after its end as long as its definition says, else as long as the server does.
 func TestServeRetention(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	db := filepath.Join(t.TempDir(), "a.db")
 	src := "saga: NAME\nsteps: [{id: a, set: 1}]\n"
@@ -233,6 +240,7 @@ func TestServeRetention(t *testing.T) {
 }
 
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	up := ok(t, nil, "migrate", "up", "--database", db)
 	if !strings.HasPrefix(up, "at step ") {
@@ -251,6 +259,7 @@ func TestMigrate(t *testing.T) {
 
 // The orders that a saga takes while it waits for a time.
 func TestPauseResumeCancel(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "slow.yaml", slow))
@@ -277,6 +286,7 @@ func TestPauseResumeCancel(t *testing.T) {
 
 // A program that is told to stop while it waits for a server ends.
 func TestFollowInterrupted(t *testing.T) {
+	t.Parallel()
 	_, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "slow.yaml", slow))
@@ -296,6 +306,7 @@ func TestFollowInterrupted(t *testing.T) {
 
 // A state directory belongs to one process at a time, whatever database it serves, and to the next one after it.
 func TestServeStateDir(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	state, other := filepath.Join(dir, "state"), filepath.Join(dir, "b.db")
 	s := serve(t, nil, "--database", filepath.Join(dir, "a.db"), "--state-dir", state)

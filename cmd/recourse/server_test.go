@@ -23,6 +23,7 @@ output: {id: "${steps.book.output.id}", n: "${input.n}"}
 
 // The whole of a saga's life at a server, told by the commands' output.
 func TestCommandsAgainstAServer(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	def := file(t, "hello.yaml", hello)
@@ -109,6 +110,7 @@ func waitWith(t *testing.T, cl *client, id string, want saga.Status) saga.View {
 
 // Numbers come out byte for byte, and an exported journal verifies.
 func TestJSONOutputIsExact(t *testing.T) {
+	t.Parallel()
 	_, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	def := file(t, "hello.yaml", hello)
@@ -138,6 +140,7 @@ func TestJSONOutputIsExact(t *testing.T) {
 }
 
 func TestStartWithAKeyIsOneSaga(t *testing.T) {
+	t.Parallel()
 	_, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", file(t, "hello.yaml", hello))
@@ -153,6 +156,7 @@ func TestStartWithAKeyIsOneSaga(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := serve(t, nil, "--database", db)
 	env := []string{"RECOURSE_DATABASE=" + db}

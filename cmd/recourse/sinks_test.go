@@ -22,6 +22,7 @@ const whsec = "RECOURSE_SECRET_HOOK=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 // An event whose sink is away when it is emitted goes out, signed, after a restart.
 func TestEmittedEventsReachSinks(t *testing.T) {
+	t.Parallel()
 	came := make(chan http.Header, 10)
 	var event struct{ ID, Type, Subject, Source string }
 	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,6 +61,7 @@ func TestEmittedEventsReachSinks(t *testing.T) {
 
 // A server that comes up catches up with the times that it was not there for, and takes events in.
 func TestTriggersStartSagas(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	store, err := sqlite.Open(t.Context(), db, sqlite.Options{Migrate: true})
 	if err != nil {
@@ -95,6 +97,7 @@ func TestTriggersStartSagas(t *testing.T) {
 }
 
 func TestBadSinks(t *testing.T) {
+	t.Parallel()
 	for content, says := range map[string]string{
 		"{name: a}":                                                          "list of {name, url, secrets, types, notify}",
 		"[{name: A, url: https://a.example}]":                                "a sink's name",

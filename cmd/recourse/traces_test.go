@@ -60,6 +60,7 @@ func (c *collecting) is(t *testing.T, want map[string]int) {
 
 // What a program has done is with the collector when it has ended; the collector needs no leave of the steps' rules.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	_, vars := worldFor(t)
 	c := newCollecting(t)
 	def := file(t, "hello.yaml", hello)
@@ -83,6 +84,7 @@ func TestTraces(t *testing.T) {
 }
 
 func TestTracesRefused(t *testing.T) {
+	t.Parallel()
 	def := file(t, "hello.yaml", hello)
 	for _, tt := range []struct {
 		env  []string

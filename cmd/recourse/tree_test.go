@@ -92,11 +92,13 @@ func failing(s saga.Send, _ time.Time) saga.Answer {
 
 // The tree, as it is after each record: what is undone, what waits, and for how long.
 func TestTree(t *testing.T) {
+	t.Parallel()
 	exactly(t, "tree", watching(t, storytest.Play(t, treeSource, storytest.Script{Answer: failing}), 90, 24))
 }
 
 // Blocks, their lanes and iterations; what steps wait for besides time.
 func TestTreeOfBlocks(t *testing.T) {
+	t.Parallel()
 	p := storytest.Play(t, blocksSource, storytest.Script{Answer: func(s saga.Send, at time.Time) saga.Answer {
 		switch {
 		case s.Path == "child":
@@ -112,6 +114,7 @@ func TestTreeOfBlocks(t *testing.T) {
 
 // Of each step that waits it is said for what, with the time that is left.
 func TestWaits(t *testing.T) {
+	t.Parallel()
 	refused := func(saga.Send, time.Time) saga.Answer { return saga.Answer{Sent: true, Status: 401} }
 	tests := []struct {
 		step   string

@@ -61,6 +61,7 @@ var harm = []struct {
 }
 
 func TestVerifyDatabase(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := filled(t, db)
 	live, r := verdictOf(t, "--database", db)
@@ -93,6 +94,7 @@ func TestVerifyDatabase(t *testing.T) {
 }
 
 func TestVerifyDatabaseOnPostgres(t *testing.T) {
+	t.Parallel()
 	dsn := testpg.DSN(t)
 	s := filled(t, dsn)
 	v, r := verdictOf(t, "--database", dsn)
@@ -154,6 +156,7 @@ func (h *hasty) Saga(ctx context.Context, id uuid.UUID) (journal.Head, error) {
 
 // A row and a journal that are read a moment apart need not agree; the second time they do, or the row is left out of account.
 func TestVerifyReadsTwice(t *testing.T) {
+	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
 	s := filled(t, db)
 	id := strings.Fields(ok(t, s.env, "list", "--status", "stuck"))[6]

@@ -99,6 +99,7 @@ const other = "019aa5d0-0000-7000-8000-000000000002"
 
 // Journals come in files, one or several in each, and in directories; each is held against the definition that it names.
 func TestVerifyFindsJournalsAndDefinitions(t *testing.T) {
+	t.Parallel()
 	first, second := pay(t, ""), pay(t, other)
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -157,6 +158,7 @@ func TestVerifyFindsJournalsAndDefinitions(t *testing.T) {
 
 // What the other side says that happened is compared, as far as it says it.
 func TestVerifyComparesALedger(t *testing.T) {
+	t.Parallel()
 	p := pay(t, "")
 	journal, def := file(t, "j.ndjson", p.export(t)), file(t, "pays.yaml", pays)
 	effect, undo := p.lines[0], p.lines[1]
@@ -196,6 +198,7 @@ func TestVerifyComparesALedger(t *testing.T) {
 }
 
 func TestVerifyStartsAndSecrets(t *testing.T) {
+	t.Parallel()
 	p := pay(t, "")
 	journal := file(t, "j.ndjson", p.export(t))
 	started := fmt.Sprintf(`{"id":%q,"input":null,"key":"k"}`, p.played.ID)
@@ -208,6 +211,7 @@ func TestVerifyStartsAndSecrets(t *testing.T) {
 }
 
 func TestVerifyMistakes(t *testing.T) {
+	t.Parallel()
 	p := pay(t, "")
 	journal := file(t, "j.ndjson", p.export(t))
 	junk := file(t, "junk.db", strings.Repeat("this is no database ", 100))

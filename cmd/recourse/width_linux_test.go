@@ -48,6 +48,7 @@ var changingLists = []struct {
 
 // Lists on terminals of several widths: nothing is wrapped, what is cut ends with …; and elsewhere all is there.
 func TestListsHaveTheTerminalsWidth(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
 	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/air", BodyContains: "lost"}, Do: world.Do{After: world.FaultDrop}}); err != nil {
@@ -78,6 +79,7 @@ func TestListsHaveTheTerminalsWidth(t *testing.T) {
 }
 
 // top stays until q is pressed, and leaves the terminal as it was.
+// It is not parallel: another test could take the port.
 func TestTopOnATerminal(t *testing.T) {
 	_, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))

@@ -8,6 +8,7 @@ import (
 
 // What the API says comes out in the words of the command line.
 func TestErrorsSpeakOfCommands(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ body, want string }{
 		{`{"title":"The request is not one that this route takes","detail":"write it as \"2.00 USD\"","errors":[{"pointer":"/budget","code":"bad_budget","detail":"write it as \"2.00 USD\""}]}`,
 			`the budget: write it as "2.00 USD"`},
@@ -33,6 +34,7 @@ func TestErrorsSpeakOfCommands(t *testing.T) {
 
 // No error of a server that a command meets in the tests speaks of the API.
 func TestGoldenFilesSpeakOfCommands(t *testing.T) {
+	t.Parallel()
 	for _, line := range strings.Split(readGolden(t, "server"), "\n") {
 		if strings.HasPrefix(line, "recourse: ") && (strings.Contains(line, "/v1/") || strings.Contains(line, "Idempotency-Key")) {
 			t.Error(line)

@@ -68,6 +68,7 @@ func runPage(t *testing.T, s *serving, input string, want saga.Status) saga.View
 }
 
 func TestExampleWorkers(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	ok(t, s.env, "definitions", "apply", workersDir+"/page.yaml")
 	pages := workers(t, s)
@@ -98,6 +99,7 @@ func TestExampleWorkers(t *testing.T) {
 
 // Workers that take longer than their lease keep it.
 func TestExampleWorkersBeat(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	src, err := os.ReadFile(workersDir + "/page.yaml")
 	if err != nil {

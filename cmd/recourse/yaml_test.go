@@ -12,6 +12,7 @@ import (
 
 // Whatever JSON there is reads back from its YAML as it was: numbers digit by digit, texts that look like something else, too.
 func TestYAMLHoldsTheSame(t *testing.T) {
+	t.Parallel()
 	back := func(t rapid.TB, doc []byte) {
 		t.Helper()
 		text, err := yamlOf(doc)

@@ -62,6 +62,8 @@ var may = map[string][]string{
 	"internal/tracing":           {"engine", "journal", "saga"},
 	"internal/testpg":            {"internal/debian"},
 	"internal/pgha":              {"internal/debian", "internal/testpg"},
+	"internal/testprogram":       {},
+	"internal/flaky":             {"internal/testprogram"},
 	"internal/testprom":          {"internal/debian"},
 	"internal/testchrome":        {"internal/debian"},
 	"internal/page":              {},
@@ -106,11 +108,13 @@ type pkg struct {
 	Dir        string
 	Imports    []string
 	GoFiles    []string
+
+	TestGoFiles, XTestGoFiles []string
 }
 
 func list(t *testing.T) []pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles", module+"/...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,GoFiles,TestGoFiles,XTestGoFiles", module+"/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,6 +252,79 @@ func TestPurityCanFail(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(impure(f)) == 0 {
+			t.Errorf("not noticed: %s", src)
+		}
+	}
+}
+
+// concurrent says what in a file needs the race detector.
+func concurrent(f *ast.File) []string {
+	var found []string
+	for _, imp := range f.Imports {
+		if path, err := strconv.Unquote(imp.Path.Value); err == nil && (path == "sync" || strings.HasPrefix(path, "sync/") || path == "golang.org/x/sync/errgroup") {
+			found = append(found, "imports "+path)
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			found = append(found, "starts a goroutine")
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && n.Sel.Name == "Parallel" && x.Name == "t" {
+				found = append(found, "has parallel tests")
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// `make test` tests pure packages without the race detector, which can find nothing where there are no
+// goroutines. What others do with these packages, it sees in the others' tests.
+func TestUnracedPackages(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(makefile), "\nUNRACED := ")
+	line, _, _ = strings.Cut(line, "\n")
+	unraced := strings.Fields(line)
+	for _, name := range unraced {
+		if !slices.Contains(pure, name) {
+			t.Errorf("the Makefile has %s among UNRACED, which is not one of the pure packages", name)
+		}
+	}
+	if len(unraced) != len(pure) {
+		t.Errorf("UNRACED is %v in the Makefile, and the pure packages are %v", unraced, pure)
+	}
+	for _, p := range list(t) {
+		if !slices.Contains(unraced, strings.TrimPrefix(p.ImportPath, module+"/")) {
+			continue
+		}
+		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range concurrent(f) {
+				t.Errorf("%s/%s %s: it needs the race detector", p.ImportPath, name, c)
+			}
+		}
+	}
+}
+
+func TestConcurrencyIsNoticed(t *testing.T) {
+	for _, src := range []string{
+		"package p; func f() { go f() }",
+		"package p; import \"sync\"; var mu sync.Mutex",
+		"package p; import \"sync/atomic\"; var n atomic.Int64",
+		"package p; func TestX(t *testing.T) { t.Parallel() }",
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "p.go", src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(concurrent(f)) == 0 {
 			t.Errorf("not noticed: %s", src)
 		}
 	}

@@ -11,25 +11,24 @@ import (
 func TestKnownBad(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]struct {
-		program func() (string, error)
-		world   []string
-		env     []string
-		points  []string
-		action  string
-		want    string // in one of the complaints
+		world  []string
+		env    []string
+		points []string
+		action string
+		want   string // in one of the complaints
 	}{
-		"a world that forgets keys": {program: unraced, world: []string{"--key-window", "1ms"},
+		"a world that forgets keys": {world: []string{"--key-window", "1ms"},
 			points: []string{"send.after.do", "commit.before.outcome.do"}, action: "kill", want: "invariant 6"},
-		"attempts of the dead are waited for": {program: mutated, env: []string{"RECOURSE_MUTANT=lost-attempts-forgotten"},
+		"attempts of the dead are waited for": {env: []string{"RECOURSE_MUTANT=lost-attempts-forgotten"},
 			points: []string{"send.after.do", "commit.before.outcome.do"}, action: "kill", want: "has not ended"},
-		"a lost answer to a commit counts as a failure": {program: mutated, env: []string{"RECOURSE_MUTANT=unknown-is-failed"},
+		"a lost answer to a commit counts as a failure": {env: []string{"RECOURSE_MUTANT=unknown-is-failed"},
 			points: []string{"commit.after.outcome.do", "commit.after.intent.do"}, action: "error", want: "has not ended"},
-		"a request leaves before its intent is written": {program: mutated, env: []string{"RECOURSE_MUTANT=send-before-commit"},
+		"a request leaves before its intent is written": {env: []string{"RECOURSE_MUTANT=send-before-commit"},
 			points: []string{"commit.before.intent.do", "commit.before.intent.undo"}, action: "kill", want: "invariant 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			program := mustBuild(t, bad.program)
+			program := struck(t)
 			w := startWorld(t, program, bad.world...)
 			f := startFleet(t, fleetConfig{program: program, db: onPostgres(t), world: w.URL, nodes: 2, lease: time.Second, env: bad.env})
 			l := startLoad(f, w, "1s", foul)
@@ -48,7 +47,7 @@ func TestKnownBad(t *testing.T) {
 
 // The program that is shipped has no points to be armed.
 func TestShippedProgramHasNoPoints(t *testing.T) {
-	program := mustBuild(t, shipped)
+	program := shipped(t)
 	w := startWorld(t, program)
 	f := startFleet(t, fleetConfig{program: program, db: onSQLite(t), world: w.URL, nodes: 1, lease: time.Second,
 		env: []string{"RECOURSE_FAILPOINTS=start.reply=kill,commit.before.started=kill"}})

@@ -15,7 +15,7 @@ import (
 func TestRestartGoesOnAtOnce(t *testing.T) {
 	for name, db := range map[string]func(*testing.T) database{"postgres": onPostgres, "sqlite": onSQLite} {
 		t.Run(name, func(t *testing.T) {
-			program := mustBuild(t, shipped)
+			program := shipped(t)
 			w := startWorld(t, program)
 			f := startFleet(t, fleetConfig{program: program, db: db(t), world: w.URL, nodes: 1})
 			c := newClients(f)

@@ -48,7 +48,7 @@ const rollingLease = 10 * time.Second
 // rolling ends one node after the other by a signal, when all are up.
 func rolling(t *testing.T, sig syscall.Signal, restarts int) (*fleet, *load) {
 	t.Helper()
-	program := mustBuild(t, unraced)
+	program := struck(t)
 	w := startWorld(t, program)
 	// Requests take a while, so that some are under way whenever a node ends.
 	if err := w.AddFault(t.Context(), world.Rule{Match: world.Match{Method: "POST"}, Do: world.Do{LateMS: 40}}); err != nil {

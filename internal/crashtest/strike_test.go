@@ -89,10 +89,7 @@ func TestErrorsAlone(t *testing.T) {
 // scene is a world, nodes and load.
 func scene(t *testing.T, db database, nodes int) (*fleet, *load) {
 	t.Helper()
-	program := mustBuild(t, unraced)
-	if rounds(t) == 1 && nodes > 1 { // where many nodes start many times, the detector takes too long
-		program = mustBuild(t, raced)
-	}
+	program := struck(t)
 	w := startWorld(t, program)
 	f := startFleet(t, fleetConfig{program: program, db: db, world: w.URL, nodes: nodes, lease: time.Second})
 	return f, startLoad(f, w, "1s", foul)

@@ -7,37 +7,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 )
-
-var built = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "recourse-examples") })
-
-// program builds recourse once, and gives the path.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := built()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "recourse")
-	if out, err := exec.Command("go", "build", "-o", path, "recourse/cmd/recourse").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "12"); err != nil { // plays mostly wait
 		panic(err)
 	}
-	code := m.Run()
-	if dir, err := built(); err == nil {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // process is a `recourse serve` that runs.

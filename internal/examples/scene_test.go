@@ -19,6 +19,7 @@ import (
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
 	"recourse/internal/testpg"
+	"recourse/internal/testprogram"
 )
 
 const (
@@ -105,10 +106,7 @@ func (s *scene) file(name, content string) string {
 // start starts the server, on the database as it is.
 func (s *scene) start() {
 	s.t.Helper()
-	path, err := program()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	path := testprogram.Path(s.t)
 	env := []string{"RECOURSE_SECRET_PAY_KEY=" + payKey}
 	for _, name := range []string{"air", "hotels", "pay", "orders", "stock", "shipping", "mail", "search", "cms"} {
 		env = append(env, "RECOURSE_VAR_"+name+"="+s.world.URL+"/"+name)
@@ -215,10 +213,7 @@ func (s *scene) publish(name string, edit ...string) {
 // command runs one of the program's.
 func (s *scene) command(args ...string) (out string, code int) {
 	s.t.Helper()
-	path, err := program()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	path := testprogram.Path(s.t)
 	cmd := exec.Command(path, args...)
 	b, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"recourse/internal/testprogram"
 )
 
 // options say how to run.
@@ -91,7 +93,7 @@ func all(ctx context.Context, out io.Writer, o options, patterns []string) (fail
 // often runs a package's tests, built once.
 func often(ctx context.Context, o options, name, dir, bin string) (result, error) {
 	r := result{name: name, tests: make(map[string]int)}
-	if out, err := exec.CommandContext(ctx, "go", "test", "-race", "-c", "-o", bin, name).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-o", bin}, testprogram.Race, []string{name})...).CombinedOutput(); err != nil {
 		return r, fmt.Errorf("build the tests of %s: %w\n%s", name, err, out)
 	}
 	began := time.Now()

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -13,36 +12,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"recourse/internal/testpg"
+	"recourse/internal/testprogram"
 )
-
-var built = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "recourse-page") })
-
-// program builds recourse once, and gives the path.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := built()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "recourse")
-	if out, err := exec.Command("go", "build", "-o", path, "recourse/cmd/recourse").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := built(); err == nil {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
 
 // databases are where the demo keeps its sagas.
 var databases = map[string]func(*testing.T) string{
@@ -60,10 +36,7 @@ type demo struct {
 // run starts a program of ours and gives what follows a text in its output, once it has said a last word. It is interrupted when the test ends.
 func run(t *testing.T, env []string, before, last string, args ...string) string {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := testprogram.Path(t)
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
 	var log bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"recourse/internal/testchrome"
+	"recourse/internal/testprogram"
 )
 
 // newServer starts a server that wants API keys, with a key of the role admin for the test itself.
@@ -34,10 +35,7 @@ func newKey(t *testing.T, database, role string) (key, id string) {
 
 func keys(t *testing.T, args ...string) []byte {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := testprogram.Path(t)
 	out, err := exec.Command(path, append([]string{"keys"}, args...)...).Output()
 	if err != nil {
 		t.Fatalf("keys %v: %v", args, err)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"recourse/internal/testprogram"
 )
 
 var (
@@ -54,10 +56,7 @@ func TestQuickstart(t *testing.T) {
 // types runs a line of a shell, as somebody types it in another terminal than the demo's.
 func (d *demo) types(dir, line string) {
 	d.t.Helper()
-	path, err := program()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	path := testprogram.Path(d.t)
 	if !strings.HasPrefix(line, "bin/recourse ") {
 		d.t.Errorf("not a command of recourse: %s", line)
 	}
