@@ -176,7 +176,10 @@ func New(cfg Config) *Engine {
 // more, lets attempts under way end for up to Config.Drain, and hands its sagas
 // over. It returns an error if the node cannot be registered.
 func (e *Engine) Run(ctx context.Context) error {
-	if err := e.register(ctx); err != nil {
+	registering, cancel := context.WithTimeout(ctx, registerTime)
+	err := e.register(registering)
+	cancel()
+	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}
 	var loops sync.WaitGroup
@@ -343,6 +346,9 @@ func (e *Engine) running() int {
 	return n
 }
 
+// registerTime bounds the first registration: a commit that waits for a standby which is not there says nothing.
+const registerTime = 15 * time.Second
+
 // register takes a lease under a fresh id, as the successor of what the node was before. Nothing is
 // written under that id until it is noted: whoever finds the note of an earlier one misses nothing.
 func (e *Engine) register(ctx context.Context) error {
@@ -376,6 +382,8 @@ func (e *Engine) checkSync(ctx context.Context) {
 	if !e.cfg.RequireSync {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Lease/3)
+	defer cancel()
 	err := e.cfg.Store.Synchronous(ctx)
 	if err == nil || errors.Is(err, journal.ErrNotSynchronous) {
 		e.alone.Store(err != nil)
@@ -394,15 +402,17 @@ func (e *Engine) keep(quit <-chan struct{}) {
 		case <-quit:
 			return
 		case <-sync.C:
-			ctx, cancel := context.WithTimeout(e.storeCtx, e.cfg.Lease/3)
-			e.checkSync(ctx)
-			cancel()
+			e.checkSync(e.storeCtx)
 		case node := <-e.lost:
 			if node == e.lease.node() {
 				e.relearn(quit)
 			}
 		case <-every.C:
-			if errors.Is(e.renew(), journal.ErrFenced) {
+			err := e.renew()
+			if err != nil || e.alone.Load() { // it is not to take a minute until that is known, or over
+				e.checkSync(e.storeCtx)
+			}
+			if errors.Is(err, journal.ErrFenced) {
 				e.relearn(quit)
 			}
 		}

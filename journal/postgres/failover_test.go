@@ -218,7 +218,7 @@ func TestUnknownWithoutStandby(t *testing.T) {
 		t.Errorf("without a standby: %v", err)
 	}
 	require("nobody")
-	until(t, "commits wait", func() bool { return s.Synchronous(ctx) == nil })
+	until(t, "commits wait for nobody", func() bool { return errors.Is(s.Synchronous(ctx), postgres.ErrNoStandby) })
 	canceller, over := connect(t, c.URL), make(chan struct{})
 	var cancelling sync.WaitGroup
 	cancelling.Go(func() { // as an administrator would

@@ -157,18 +157,3 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
 	}
 	return out, nil
 }
-
-// Synchronous implements journal.Log. That synchronous_commit is remote_write does not do: the standby's machine may lose it.
-func (s *Store) Synchronous(ctx context.Context) error {
-	var names, commit string
-	err := s.w.QueryRow(ctx, `SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit')`).Scan(&names, &commit)
-	switch {
-	case err != nil:
-		return fmt.Errorf("synchronous: %w", err)
-	case names == "":
-		return fmt.Errorf("%w: synchronous_standby_names is empty: name a standby, or turn on your fail-over manager's synchronous mode", journal.ErrNotSynchronous)
-	case commit != "on" && commit != "remote_apply":
-		return fmt.Errorf("%w: synchronous_commit is %s: set it to on for recourse's role", journal.ErrNotSynchronous, commit)
-	}
-	return nil
-}

@@ -104,13 +104,6 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		c.PrepareConn = line.usable
 		c.ConnConfig.OnNotice = noticed
 	}
-	check := migrations.Check
-	if o.Migrate && !o.ReadOnly {
-		check = migrations.Up
-	}
-	if err := check(ctx, migrations.Postgres(dsn, line.check)); err != nil {
-		return nil, fmt.Errorf("open postgres: %w", err)
-	}
 	conns, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open postgres: %w", err)
@@ -123,7 +116,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
 	s.counted = recount.New(s.count)
-	if err := s.settle(ctx, o.ReadOnly); err != nil {
+	if err := s.prepare(ctx, dsn, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())
 	}
 	s.work.Go(func() { around.run(listening) })
@@ -131,6 +124,23 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		s.work.Go(func() { s.listen(listening, cfg.ConnConfig.Copy()) })
 	}
 	return s, nil
+}
+
+// prepare looks at the database that was opened, and brings it up to date.
+func (s *Store) prepare(ctx context.Context, dsn string, o Options) error {
+	check := migrations.Check
+	if o.Migrate && !o.ReadOnly {
+		check = migrations.Up
+	}
+	if !o.ReadOnly {
+		if err := s.awaitStandby(ctx); err != nil {
+			return err
+		}
+	}
+	if err := check(ctx, migrations.Postgres(dsn, s.lineage.check)); err != nil {
+		return err
+	}
+	return s.settle(ctx, o.ReadOnly)
 }
 
 // Ping implements journal.Store: it asks for a lock on no row, which a read-only database refuses.
