@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/compensation"
 	"recourse/examples/world"
 	"recourse/journal"
 	"recourse/saga"
@@ -311,13 +313,57 @@ func TestListFindsWhatIsShown(t *testing.T) {
 		x.until(refused, is(saga.Compensated))
 		paid := x.do("POST", "/v1/sagas", `{"definition": "pay", "input": {"order": "B-18", "amount": 99.50}}`).want(201).saga().ID
 		x.until(paid, is(saga.Succeeded))
+		x.publish("saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.pay}/texts\", in_doubt: retry, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")
+		if err := x.world.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay/texts"}, Do: world.Do{Before: world.FaultStatus, Status: 410, Body: `{"message": "Number gone"}`}}); err != nil {
+			t.Fatal(err)
+		}
+		lost := x.do("POST", "/v1/sagas", `{"definition": "remind"}`).want(201).saga().ID
+		x.until(lost, is(saga.Succeeded))
 		for q, want := range map[string][]string{
+			"http_410": {lost}, "number gone": {lost},
 			"402": {refused}, "step_failed": {refused}, "DECLINED": {refused}, "charge": {refused}, "a-17": {refused}, "1005": {refused}, "gold": {refused},
 			"b-18": {paid}, "r-b-18-ü": {paid}, "99.50": {paid}, "pay": {paid, refused}, "amount": nil, "receipt": nil, "zebra": nil,
 		} {
 			if d := cmp.Diff(want, ids(walk[saga.View](x, "/v1/sagas?q="+url.QueryEscape(q), 50))); d != "" {
 				t.Errorf("%s: %s", q, d)
 			}
+		}
+	})
+}
+
+// A saga that goes on over a step in doubt names it: by itself, in lists, in its last record, and where its end is waited for.
+func TestDoubtsAreNamed(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish("saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.pay}/texts\", in_doubt: fail, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")
+		x.publish("saga: calm\nsteps:\n  - {id: done, set: 1}\n")
+		if err := x.world.AddFault(world.Rule{Match: world.Match{PathPrefix: "/pay/texts"}, Do: world.Do{After: world.FaultStatus, Status: 502}}); err != nil {
+			t.Fatal(err)
+		}
+		begun := x.do("POST", "/v1/sagas", `{"definition": "remind"}`, header{"Prefer", "wait=20"}).want(201).saga()
+		id := begun.ID
+		x.until(id, is(saga.Succeeded))
+		named := func(where string, got []compensation.Residue) {
+			t.Helper()
+			if len(got) != 1 || got[0].Path != "sms" || !strings.HasPrefix(got[0].Why, "it may have happened, and the saga went on without it: HTTP 502 Bad Gateway") {
+				t.Errorf("%s: %+v", where, got)
+			}
+		}
+		named("the answer to the start", begun.Doubts)
+		named("the saga", x.do("GET", "/v1/sagas/"+id, "").want(200).saga().Doubts)
+		list := walk[saga.View](x, "/v1/sagas?definition=remind", 50)
+		if len(list) != 1 {
+			t.Fatalf("%d sagas", len(list))
+		}
+		named("the list", list[0].Doubts)
+		records := walk[journal.Record](x, "/v1/sagas/"+id+"/journal", 50)
+		var end saga.FinishedData
+		if err := json.Unmarshal(records[len(records)-1].Data, &end); err != nil {
+			t.Fatal(err)
+		}
+		named("the last record", end.Doubts)
+		other := x.do("POST", "/v1/sagas", `{"definition": "calm"}`, header{"Prefer", "wait=20"}).want(201)
+		if bytes.Contains(other.Body, []byte("doubts")) {
+			t.Errorf("a saga without a doubt: %s", other.Body)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/compensation"
 	"recourse/engine"
 	"recourse/journal"
 	"recourse/retry"
@@ -26,6 +27,7 @@ type told struct {
 		Reason                                  *saga.Reason
 		Cost                                    *saga.CostView
 		Labels                                  map[string]string
+		Doubts                                  []compensation.Residue
 	}
 }
 
@@ -115,6 +117,7 @@ func TestNotices(t *testing.T) {
 		"failed":                  {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n  - {id: b, http: \"POST http://w/b\"}\n", []saga.Answer{okay, refused}, []string{"recourse.saga.failed "}},
 		"failed at once":          {"saga: x\nsteps:\n  - {id: a, fail: so}\n", nil, []string{"recourse.saga.compensated "}},
 		"succeeded":               {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n", []saga.Answer{okay}, nil},
+		"over a doubt":            {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: fail, on_error: continue, retry: none}\n", []saga.Answer{unsure}, []string{"recourse.saga.in_doubt "}},
 		"a signal is no entry":    {"saga: x\nsteps:\n  - {id: a, signal: paid}\n", nil, nil},
 		"sleeping":                {"saga: x\nsteps:\n  - {id: a, sleep: 1h}\n", nil, nil},
 	} {
@@ -138,8 +141,11 @@ func TestNotices(t *testing.T) {
 					t.Errorf("a notice lacks something: %+v", n)
 				}
 			}
-			if len(tt.want) > 0 && strings.HasPrefix(tt.want[0], "recourse.saga.") && (got[0].Data.Reason == nil || got[0].Data.Cost == nil) {
+			if len(tt.want) > 0 && strings.HasPrefix(tt.want[0], "recourse.saga.") && (got[0].Data.Kind != saga.InboxInDoubt && got[0].Data.Reason == nil || got[0].Data.Cost == nil) {
 				t.Errorf("the end is told without its reason and cost: %+v", got[0].Data)
+			}
+			if of := tt.want; len(of) == 1 && of[0] == "recourse.saga.in_doubt " && (len(got[0].Data.Doubts) != 1 || got[0].Data.Doubts[0].Path != "a" || got[0].Data.Detail != "They may have happened: a.") {
+				t.Errorf("the doubt is not named: %+v", got[0].Data)
 			}
 			// Whoever reads it anew has nothing to tell, whatever else is written.
 			if h, err := b.store.Saga(t.Context(), id); err != nil || h.EndedAt.IsZero() && h.Owner == "" {

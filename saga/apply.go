@@ -253,6 +253,9 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	if err := m.move(s, ev, r); err != nil {
 		return err
 	}
+	if s == &n.do && s.state == failed && s.failure != nil {
+		m.lost = append(m.lost, n)
+	}
 	if n.block != nil && s == &n.do {
 		m.abandon(n.block)
 		if l := n.block.layout.Loop; l == nil || !l.History { // which compensations inside may read

@@ -70,6 +70,7 @@ type Machine struct {
 	steps   map[string]*node // by path; only those that a record touched
 	due     map[string]*node // steps inside blocks that may get their first record now
 	order   []*node          // the touched ones, by their first record
+	lost    []*node          // those that have failed, in their order; a person may have settled one since
 	pivot   *node            // nil: not touched yet
 
 	paused   bool

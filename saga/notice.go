@@ -3,6 +3,7 @@ package saga
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,6 +102,11 @@ func (n *Notices) ended(m *Machine) (list []journal.Event) {
 		}
 		list = n.add(list, m.id, kind, "saga."+kind, d, "", m.at)
 	}
+	if doubts := m.finished.Doubts; len(doubts) > 0 {
+		d := m.notice(InboxInDoubt, "", m.at, "The saga has ended with steps in doubt", "They may have happened: "+pathsOf(doubts)+".")
+		d.Reason, d.Cost, d.Doubts = m.reason, &cost, doubts
+		list = n.add(list, m.id, InboxInDoubt, "saga."+InboxInDoubt, d, "", m.at)
+	}
 	if median, ok := n.median(m); ok {
 		d := m.notice(NoticeOutlier, "", m.at, "The saga has cost more than three times what is usual",
 			"It has cost "+m.account.Spent.String()+", the median of "+m.started.Definition+" is "+median.String()+".")
@@ -108,6 +114,22 @@ func (n *Notices) ended(m *Machine) (list []journal.Event) {
 		list = n.add(list, m.id, NoticeOutlier, "saga."+NoticeOutlier, d, "", m.at)
 	}
 	return list
+}
+
+// maxPathsNamed bounds the steps that a sentence names.
+const maxPathsNamed = 5
+
+// pathsOf names the steps of a list.
+func pathsOf(list []compensation.Residue) string {
+	paths := make([]string, 0, maxPathsNamed)
+	for _, r := range list[:min(len(list), maxPathsNamed)] {
+		paths = append(paths, r.Path)
+	}
+	text := strings.Join(paths, ", ")
+	if more := len(list) - len(paths); more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return text
 }
 
 // median is that of the definition, if the saga has cost far more.
@@ -200,6 +222,7 @@ type notice struct {
 	Reason     *Reason                `json:"reason,omitempty"`
 	Cost       *CostView              `json:"cost,omitempty"`
 	Residual   []compensation.Residue `json:"residual,omitempty"`
+	Doubts     []compensation.Residue `json:"doubts,omitempty"`
 	URL        string                 `json:"url"`
 }
 

@@ -17,9 +17,9 @@ const (
 	maxSearchedDocument = 2048 // of the input, of the output, and of all that is said about the saga
 )
 
-// searchText is what lists search a saga by: its definition, its reason, what the inbox asks about it, the values of
-// its labels, and the strings and numbers of its input and its output, each on a line of its own. All of it is in the
-// saga's journal, so no secret is in it.
+// searchText is the text by which lists find a saga: its definition, its reason, its inbox entries, the failures of steps that it
+// went on without, the values of its labels, and the strings and numbers of its input and its output, each on a line
+// of its own. All of it is in the saga's journal, so no secret is in it.
 func (m *Machine) searchText(inbox []Entry) string {
 	b := make([]byte, 0, 256)
 	b = append(b, m.started.Definition...)
@@ -32,6 +32,14 @@ func (m *Machine) searchText(inbox []Entry) string {
 	}
 	for _, e := range inbox {
 		said.add(e.Title, e.Detail)
+	}
+	for _, n := range m.lost {
+		if said.room <= 0 {
+			break
+		}
+		if f := n.do.failure; n.do.state == failed && f != nil {
+			said.add(f.Code, f.Title, f.Detail)
+		}
 	}
 	input := textLines{b: said.b, room: maxSearchedDocument}
 	input.document(m.started.Input)

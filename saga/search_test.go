@@ -59,3 +59,18 @@ func TestSearchTextIsBounded(t *testing.T) {
 		t.Error("the output is not in it")
 	}
 }
+
+// A step that failed under `on_error: continue` is found by its code and its title, until a person settles it otherwise.
+func TestSearchTextOfLostSteps(t *testing.T) {
+	m := New(&Definition{}, uuid.Nil)
+	m.started.Definition = "book"
+	lost := &node{path: "mail", do: side{state: failed, failure: &Failure{Code: "http_402", Title: "402 Payment Required", Detail: "Card declined"}}}
+	m.lost = []*node{lost}
+	if text := m.searchText(nil); text != "book\nhttp_402\n402 payment required\ncard declined" {
+		t.Errorf("%q", text)
+	}
+	lost.do.state = done
+	if text := m.searchText(nil); text != "book" {
+		t.Errorf("settled: %q", text)
+	}
+}

@@ -119,6 +119,42 @@ steps:
     signal: com.shop.paid
 `
 
+// The page of a saga that went on over a step in doubt names the step, and leads to it; the page of another has no such card.
+func TestSagaNamesDoubts(t *testing.T) {
+	x := newSite(t)
+	x.publish("saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.things}\", in_doubt: fail, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")
+	x.fault(world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/things"}, Times: 1, Do: world.Do{After: world.FaultStatus, Status: 502}})
+	doubtful, sure := x.start("remind", `null`), ""
+	x.becomes(doubtful, saga.Succeeded)
+	sure = x.start("remind", `null`)
+	x.becomes(sure, saga.Succeeded)
+	x.page("/sagas/"+doubtful).want(200).has(`id="doubts"`, "What stays in doubt", `<code>sms</code></a> it may have happened, and the saga went on without it`)
+	x.page("/sagas/"+sure).want(200).lacks(`id="doubts"`, "stays in doubt")
+}
+
+// A signal is offered to the readers whose signal the API takes: those who started the saga, and those who command every one.
+func TestSignalIsOffered(t *testing.T) {
+	x := newSite(t, keysRequired)
+	x.key("boss", "admin")
+	x.publish(slow)
+	x.key("shop", "client")
+	id := x.start("slow", `null`)
+	x.becomes(id, saga.Waiting)
+	send := func() *answer { return x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.paid", "1") }
+	x.page("/sagas/" + id).has("Send a signal…")
+	send().want(202)
+	for role, may := range map[string]bool{"viewer": false, "approver": false, "client": false, "operator": true, "admin": true} {
+		x.key("another "+role, role)
+		if may {
+			x.page("/sagas/" + id).has("Send a signal…")
+			send().want(202)
+		} else {
+			x.page("/sagas/" + id).lacks("Send a signal…")
+			send().want(403)
+		}
+	}
+}
+
 func TestSagaOrders(t *testing.T) {
 	x := newSite(t)
 	x.publish(slow)

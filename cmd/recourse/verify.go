@@ -20,7 +20,7 @@ type verifyCmd struct {
 	outputFlag
 	Files    []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
 	Database string   `placeholder:"FILE|URL" help:"Check the sagas of this database instead; nothing in it changes, and a server may run on it."`
-	Saga     string   `placeholder:"ID" help:"Of a file: the saga's id, if it does not name it, since the hash chain begins with it. Of a database: check this saga only."`
+	Saga     string   `placeholder:"ID" help:"Of a file: the saga's id, if it does not name it, since the hash chain begins with it. Of a database: check this saga only; the first 8 characters of its id are enough."`
 	Since    string   `placeholder:"TIME" help:"Of a database: only sagas started since then, or in the last 24h, 7d."`
 	actionFlags
 	Definitions []string `short:"d" aliases:"definition" sep:"none" placeholder:"FILE|DIR" help:"The definitions that the sagas ran, as they were published; repeatable."`
@@ -180,7 +180,7 @@ func sagaID(text string) (uuid.UUID, error) {
 	}
 	id, err := uuid.FromString(text)
 	if err != nil {
-		return uuid.Nil, exit(exitUsage, fmt.Errorf("--saga %s is not an id", text))
+		return uuid.Nil, exit(exitUsage, fmt.Errorf("--saga %s is not an id: a journal in a file needs the whole id of its saga, since its hashes begin with it", text))
 	}
 	return id, nil
 }

@@ -34,10 +34,6 @@ func (v *verifying) database(cfg invariant.Config) error {
 	if err != nil {
 		return err
 	}
-	id, err := sagaID(v.cmd.Saga)
-	if err != nil {
-		return err
-	}
 	store, err := openReader(v.app.ctx, v.cmd.Database)
 	if err != nil {
 		return err
@@ -46,22 +42,20 @@ func (v *verifying) database(cfg invariant.Config) error {
 	w := &walker{verifying: v, store: store, catalog: catalog.New(store, catalog.Options{Kinds: kinds.All()}), inboxed: make(map[uuid.UUID]bool)}
 	cfg.Nodes = w.leased
 	v.checker = invariant.New(cfg)
-	if err := w.walk(id, since); err != nil {
+	if err := w.walk(since); err != nil {
 		return lockedError(v.cmd.Database, databaseError(v.cmd.Database, err))
 	}
 	return nil
 }
 
 // walk checks one saga, or all that were started since then, newest first.
-func (w *walker) walk(id uuid.UUID, since time.Time) error {
+func (w *walker) walk(since time.Time) error {
 	if err := w.readInbox(); err != nil {
 		return err
 	}
-	if !id.IsNil() {
-		h, err := w.store.Saga(w.app.ctx, id)
-		if errors.Is(err, journal.ErrNotFound) {
-			return exit(exitNotFound, fmt.Errorf("there is no saga %s in the database", id))
-		} else if err != nil {
+	if w.cmd.Saga != "" {
+		h, err := w.named(w.cmd.Saga)
+		if err != nil {
 			return err
 		}
 		return w.one(h)
@@ -90,6 +84,25 @@ func (w *walker) walk(id uuid.UUID, since time.Time) error {
 		return nil
 	}
 	return w.orphans()
+}
+
+// named finds the only saga whose id begins with a text, as the server does.
+func (w *walker) named(text string) (journal.Head, error) {
+	f := journal.Filter{Limit: 2}
+	if len(text) < 8 || !f.Named(text) {
+		return journal.Head{}, exit(exitUsage, fmt.Errorf("--saga %s is not a saga's id, nor its first 8 characters or more", text))
+	}
+	list, err := w.store.Sagas(w.app.ctx, f)
+	switch {
+	case err != nil:
+		return journal.Head{}, err
+	case len(list.Heads) == 0:
+		return journal.Head{}, exit(exitNotFound, fmt.Errorf("there is no saga %s in the database", text))
+	case len(list.Heads) > 1:
+		return journal.Head{}, exit(exitUsage, fmt.Errorf("write more of the id: --saga %s begins those of %s (%s), %s (%s), and maybe others",
+			text, list.Heads[0].ID, list.Heads[0].Definition, list.Heads[1].ID, list.Heads[1].Definition))
+	}
+	return list.Heads[0], nil
 }
 
 // expected is how many sagas there are to check, 0 if that is not known.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,8 +70,25 @@ func TestVerifyDatabase(t *testing.T) {
 	if live.Sagas != 3 || live.Replayed != 3 || live.Live != 2 {
 		t.Errorf("while a server runs: %s", r.out)
 	}
-	if one, r := verdictOf(t, "--database", db, "--saga", strings.Fields(ok(t, s.env, "list", "--status", "succeeded"))[6]); one.Sagas != 1 || r.code != exitOK {
-		t.Errorf("one saga: exit %d: %s%s", r.code, r.out, r.errOut)
+	id := strings.Fields(ok(t, s.env, "list", "--status", "succeeded"))[6]
+	for _, name := range []string{id, id[:30]} {
+		if one, r := verdictOf(t, "--database", db, "--saga", name); one.Sagas != 1 || r.code != exitOK {
+			t.Errorf("one saga, %s: exit %d: %s%s", name, r.code, r.out, r.errOut)
+		}
+	}
+	if r := run(t, nil, "verify", "--database", db, "--saga", id[:7]); r.code != exitUsage || !strings.Contains(r.errOut, "first 8 characters") {
+		t.Errorf("too short: exit %d: %s", r.code, r.errOut)
+	}
+	begins := make(map[string]int) // three sagas of the same minute: at least two share the first 8 characters of their ids
+	for _, one := range verifiedIDs(t, s.env) {
+		if begins[one[:8]]++; begins[one[:8]] == 2 {
+			if r := run(t, nil, "verify", "--database", db, "--saga", one[:8]); r.code != exitUsage || !strings.Contains(r.errOut, "write more of the id") || !strings.Contains(r.errOut, one) {
+				t.Errorf("ambiguous: exit %d: %s", r.code, r.errOut)
+			}
+		}
+	}
+	if len(begins) > 2 {
+		t.Errorf("no two ids begin alike: %v", begins)
 	}
 	if r := run(t, nil, "verify", "--database", db, "--since", "2199-01-01"); r.code != exitNotFound || !strings.Contains(r.errOut, "nothing was checked") {
 		t.Errorf("none: exit %d: %s%s", r.code, r.out, r.errOut)
@@ -91,6 +109,22 @@ func TestVerifyDatabase(t *testing.T) {
 			wants(t, v, r, tt.want...)
 		})
 	}
+}
+
+// verifiedIDs lists the ids of a server's sagas.
+func verifiedIDs(t *testing.T, env []string) []string {
+	t.Helper()
+	var list []struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal([]byte(ok(t, env, "list", "-o", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]string, len(list))
+	for i, one := range list {
+		ids[i] = one.ID
+	}
+	return ids
 }
 
 func TestVerifyDatabaseOnPostgres(t *testing.T) {

@@ -137,5 +137,8 @@ func (s *sim) tellable(id uuid.UUID, records []journal.Record) (must, may []uuid
 	case saga.Failed, saga.Compensated:
 		must = append(must, noticeID(id, "saga."+string(status), string(status)))
 	}
+	if len(m.Doubts()) > 0 {
+		must = append(must, noticeID(id, "saga."+saga.InboxInDoubt, saga.InboxInDoubt))
+	}
 	return must, may
 }

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"recourse/examples/world"
+)
+
+// A saga that went on over a step in doubt says so wherever the command line shows it.
+func TestShowNamesDoubts(t *testing.T) {
+	w, vars := worldFor(t)
+	def := file(t, "d.yaml", "saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.mail}/send\", in_doubt: fail, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")
+	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/mail"}, Times: 2, Do: world.Do{After: world.FaultStatus, Status: 502}}); err != nil {
+		t.Fatal(err)
+	}
+	const doubt = "it may have happened, and the saga went on without it"
+	if out := ok(t, vars, "run", def, "-i", "null"); strings.Count(out, doubt) == 0 {
+		t.Errorf("run: %s", out)
+	}
+	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
+	ok(t, s.env, "definitions", "apply", def)
+	ok(t, s.env, "start", "remind", "--wait", "20s")
+	id := strings.Fields(ok(t, s.env, "list", "--status", "succeeded"))[6]
+	for _, args := range [][]string{{"show", id}, {"journal", id}, {"show", id, "-o", "json"}} {
+		if out := ok(t, s.env, args...); !strings.Contains(out, "sms") || !strings.Contains(out, doubt) {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	if out := ok(t, s.env, "show", id, "--steps"); !strings.Contains(out, "in_doubt") {
+		t.Errorf("the steps: %s", out)
+	}
+}
