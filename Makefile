@@ -97,8 +97,9 @@ START ?= 1
 sim: ## simulate SEEDS runs from seed START, with crashes and faults
 	$(GO) run ./engine/sim/run -seeds $(SEEDS) -start $(START)
 
-mutants: ## switch on one deliberate bug after the other; each has to be noticed by the simulator
-	$(GO) run -tags mutants ./engine/sim/mutants
+SAMPLE ?= 200
+mutants: ## switch on one deliberate bug after the other; the simulator must notice each; SAMPLE seeds give the rate
+	$(GO) run -tags mutants ./engine/sim/mutants -sample $(SAMPLE)
 
 HOURS ?= 2
 soak: ## the same layers for HOURS, with other seeds each time; stops at the first failure
