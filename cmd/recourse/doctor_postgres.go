@@ -53,6 +53,7 @@ func (d *doctor) postgres(ctx context.Context) bool {
 	if _, err := conn.Exec(ctx, `SELECT system_identifier FROM pg_control_system()`); err != nil {
 		d.warn("database", "does not say which cluster it is (pg_control_system): a fail-over that goes back in time is not noticed", "GRANT EXECUTE ON FUNCTION pg_control_system() TO recourse's role")
 	}
+	d.failover(ctx, conn)
 	d.clock(asked, d.now(), there)
 	return true
 }

@@ -156,6 +156,44 @@ func TestDoctorOnPostgres(t *testing.T) {
 	r = run(t, nil, "doctor", "--database", dsn)
 	says(t, r.out, "✓", "database", "takes writes")
 	says(t, r.out, "✓", "clock", "agree")
+	says(t, r.out, "✓", "replication", "there is no standby")
+	if strings.Contains(r.out, "pooler") {
+		t.Errorf("there is no pooler:\n%s", r.out)
+	}
+	for mode, option := range map[string]string{"session": "", "transaction": "&default_query_exec_mode=exec"} {
+		r := run(t, nil, "doctor", "--database", testpg.Bouncer(t, dsn, mode)+option)
+		says(t, r.out, "✓", "pooler", "for pool_mode="+mode)
+	}
+}
+
+// What a fail-over would lose is judged by what commits wait for.
+func TestDoctorReplication(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		is       replication
+		required bool
+		result   string
+		text     string
+	}{
+		{replication{"", "on", 0, 0}, false, fine, "no standby"},
+		{replication{"", "on", 0, 0}, true, broken, "synchronous_standby_names is empty"},
+		{replication{"", "on", 2, 0}, false, unwise, "asynchronous"},
+		{replication{"", "on", 2, 0}, true, broken, "synchronous_standby_names is empty"},
+		{replication{"*", "on", 1, 1}, true, fine, "1 standby is connected"},
+		{replication{"*", "remote_apply", 2, 1}, false, fine, "2 standbys are connected"},
+		{replication{"b", "on", 1, 0}, false, broken, `"b"`},
+		{replication{"*", "remote_write", 1, 1}, false, unwise, "synchronous_commit is remote_write"},
+		{replication{"*", "local", 0, 0}, true, broken, "synchronous_commit is local"},
+	} {
+		f := finding(t, func(d *doctor) {
+			d.cmd = &doctorCmd{}
+			d.cmd.RequireSync = tt.required
+			d.replication(tt.is)
+		})
+		if f.Check != "replication" || f.Result != tt.result || !strings.Contains(f.Text, tt.text) || (f.Mend == "") != (f.Result == fine) {
+			t.Errorf("%+v: %+v", tt.is, f)
+		}
+	}
 }
 
 // What a file is like is seen without opening it as a database.

@@ -169,6 +169,9 @@ func TestOldPrimaryLives(t *testing.T) {
 			}
 		}
 	}
+	if err := postgres.Rival(ctx, url); !errors.Is(err, postgres.ErrWentBack) || !strings.Contains(err.Error(), old.Host()) {
+		t.Errorf("a look at the URL finds %v, want the old primary", err)
+	}
 	must(t, old.Halt(testpg.Fast))
 	until(t, "the old primary is gone", func() bool {
 		lease, err := s.Renew(ctx, "after-0", time.Hour)

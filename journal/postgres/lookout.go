@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"recourse/internal/pgsession"
 )
@@ -52,6 +53,18 @@ func newLookout(line *lineage, cfg *pgx.ConnConfig) *lookout {
 		o.servers = nil
 	}
 	return o
+}
+
+// Rival looks at all servers that a URL names. It returns ErrWentBack, with the server and what to do, if one of them takes
+// writes as an earlier state of the database, or as another one. A URL that cannot be read has none.
+func Rival(ctx context.Context, dsn string) error {
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil
+	}
+	o := newLookout(&lineage{}, cfg.ConnConfig)
+	o.look(ctx)
+	return o.lineage.beside()
 }
 
 // look asks all servers at once where they stand. One that does not answer is left out of account.
