@@ -68,7 +68,7 @@ crash: ## strike the real program at every point, once with -race and ROUNDS tim
 
 ha: ## fail-over by hand and by Patroni, to a standby that is synchronous or lacks the last seconds; restarts after kill -9; poolers
 	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/pgha ./internal/crashtest -run 'Patroni|Failover|TestRestartGoesOnAtOnce'
-	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
+	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestOldPrimaryLives|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
 
 examples: ## the definitions of examples/ with the real program, with faults, and one of them killed twenty times; part of test
 	$(PG) $(GO) test -v -count 1 ./internal/examples

@@ -19,7 +19,7 @@ import (
 // acknowledged stays.
 func TestFailoverRequireSync(t *testing.T) {
 	p := pgha.NewPair(t, "synchronous_standby_names=*")
-	program := mustBuild(t, unraced)
+	program := struck(t)
 	w := startWorld(t, program)
 	f := startFleet(t, fleetConfig{program: program, db: onServers(p.URL), world: w.URL, nodes: 1, lease: time.Second, env: []string{"RECOURSE_REQUIRE_SYNC=true"}})
 	l := startLoad(f, w, "1s", foul)
@@ -51,7 +51,7 @@ func TestFailoverNoStandbyEver(t *testing.T) {
 	c, err := testpg.Start(append([]string{"synchronous_standby_names=nobody"}, testpg.Durable...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, c.Stop()) })
-	program := mustBuild(t, unraced)
+	program := struck(t)
 	for _, args := range [][]string{nil, {"--require-sync"}} {
 		var log bytes.Buffer
 		p, err := spawn(program, nil, &log, slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--database", c.URL}, args)...)
