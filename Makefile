@@ -45,8 +45,9 @@ mutation: ## small changes to the code of MUTATED, one at a time, each of which 
 	$(GO) -C internal/mutation build -o $(CURDIR)/bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
 	@for p in $(MUTATED); do echo "$$p"; $(PG) bin/gremlins unleash --workers 2 --test-cpu 1 --timeout-coefficient 20 --invert-logical --invert-loopctrl --invert-negatives --output-statuses lct $$p || exit 1; done
 
-vet: ## gofmt, go vet (with every build tag), go mod tidy -diff
+vet: ## gofmt, the width of comments, go vet (with every build tag), go mod tidy -diff
 	@off=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$off" ]; then echo "gofmt would change:"; echo "$$off"; exit 1; fi
+	@git ls-files '*.go' | xargs $(GO) run ./internal/commentwidth
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./internal/failpoint/... ./engine ./api ./journal/sqlite ./journal/postgres ./cmd/recourse
 	$(GO) vet -tags ha ./internal/pgha ./internal/crashtest

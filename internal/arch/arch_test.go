@@ -63,6 +63,7 @@ var may = map[string][]string{
 	"internal/testpg":            {"internal/debian"},
 	"internal/pgha":              {"internal/debian", "internal/testpg"},
 	"internal/testprogram":       {},
+	"internal/commentwidth":      {},
 	"internal/flaky":             {"internal/testprogram"},
 	"internal/testprom":          {"internal/debian"},
 	"internal/testchrome":        {"internal/debian"},
@@ -279,8 +280,8 @@ func concurrent(f *ast.File) []string {
 	return found
 }
 
-// `make test` tests pure packages without the race detector, which can find nothing where there are no
-// goroutines. What others do with these packages, it sees in the others' tests.
+// `make test` tests pure packages without the race detector, which can find nothing where there are
+// no goroutines. What others do with these packages, it sees in the others' tests.
 func TestUnracedPackages(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
