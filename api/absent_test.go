@@ -8,7 +8,8 @@ import (
 	"recourse/catalog"
 )
 
-// TestMissingSecret: publishing warns of a secret that the server does not have, and a start is refused before anything is sent.
+// TestMissingSecret: publishing warns of a secret that the server does not have, and a start is
+// refused before anything is sent.
 func TestMissingSecret(t *testing.T) {
 	x := newFixture(t)
 	cfg := x.cfg

@@ -26,10 +26,10 @@ import (
 
 // Engine is what the API needs of whoever runs sagas.
 type Engine interface {
-	// Start makes a saga durable and sets it going. With follow, what it returns
-	// tells the saga's end, if that comes on this node, until it is stopped. Errors: saga.ErrBusy,
-	// saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique with the id of
-	// the saga that has it; journal.ErrNotNewest; ctx's, when it is not known whether the saga was started.
+	// Start makes a saga durable and sets it going. With follow, what it returns tells the saga's
+	// end, if that comes on this node, until it is stopped. Errors: saga.ErrBusy,
+	// saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique with the id of the saga that
+	// has it; journal.ErrNotNewest; ctx's, when it is not known whether the saga was started.
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error)
 	// Post leaves a message for a saga. journal.ErrNotFound.
 	Post(ctx context.Context, m journal.Mail) error
@@ -77,11 +77,12 @@ type Config struct {
 	Vars    map[string]json.RawMessage // the server's; starts pin what their definition reads
 	Log     *slog.Logger               // nil: discard
 
-	// RequireKeys refuses requests without an API key from the first one on. Without it they are refused as soon
-	// as the store has a key; until then anyone who can connect is an admin, and requests that a browser may have
-	// been tricked into are refused.
+	// RequireKeys refuses requests without an API key from the first one on. Without it they are
+	// refused as soon as the store has a key; until then anyone who can connect is an admin, and
+	// requests that a browser may have been tricked into are refused.
 	RequireKeys bool
-	// NoAuth asks nobody for a key, although the store may have some. A key that is sent is looked up all the same.
+	// NoAuth asks nobody for a key, although the store may have some. A key that is sent is looked
+	// up all the same.
 	NoAuth bool
 	// Hosts are names beside loopback ones and IP addresses under which the server
 	// may be addressed while keys are not required.

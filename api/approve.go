@@ -67,7 +67,8 @@ func (o *object) comment() string {
 	return comment
 }
 
-// hasStep is a problem unless the saga has the step, in an iteration that has begun if it is in a loop.
+// hasStep is a problem unless the saga has the step, in an iteration that has begun if it is in a
+// loop.
 func (l *live) hasStep(path string) error {
 	views, err := saga.Steps(l.m, nil)
 	if err != nil {

@@ -216,8 +216,8 @@ func TestApprovers(t *testing.T) {
 	}
 }
 
-// Without keys everybody is taken for an approver, and the record says that nobody knows who it was; four eyes
-// cannot be held then, nor when the saga was started so.
+// Without keys everybody is taken for an approver, and the record says that nobody knows who it
+// was; four eyes cannot be held then, nor when the saga was started so.
 func TestApproveWithoutKeys(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.NoAuth = true })
 	x.publish("saga: who\nsteps:\n  - {id: ok, approval: {title: Yes?, approvers: [finance]}}\n")

@@ -73,8 +73,9 @@ var ErrKeyName = fmt.Errorf("a key's name says whose it is: up to %d characters,
 var ErrBinding = errors.New("only a key of the role client is bound: to sources of events, and to patterns of the definitions whose sagas it signals, " +
 	"such as order-* or, with the signal's name, order-*/payment.settled")
 
-// Bind narrows a key that NewKey has made to events of these sources and to signals that these patterns match: DEFINITION or
-// DEFINITION/SIGNAL, where * stands for any text without a slash (path.Match). Errors: ErrBinding.
+// Bind narrows a key that NewKey has made to events of these sources and to signals that these
+// patterns match: DEFINITION or DEFINITION/SIGNAL, where * stands for any text without a slash
+// (path.Match). Errors: ErrBinding.
 func Bind(k *journal.APIKey, sources, signals []string) error {
 	var b journal.KeyBinding
 	for _, source := range sources {
@@ -101,9 +102,9 @@ func Bind(k *journal.APIKey, sources, signals []string) error {
 	return nil
 }
 
-// NewKey makes an API key of 256 random bits. The name is that of a principal: keys of one name are one caller. Without a name it
-// gets one of its own. The secret is returned once and
-// kept nowhere; the key is ready for journal.Keys.AddKey, but for an expiry the caller may set.
+// NewKey makes an API key of 256 random bits. The name is that of a principal: keys of one name are
+// one caller. Without a name it gets one of its own. The secret is returned once and kept nowhere;
+// the key is ready for journal.Keys.AddKey, but for an expiry the caller may set.
 func NewKey(name, role string) (journal.APIKey, string, error) {
 	if !slices.Contains(Roles, role) {
 		return journal.APIKey{}, "", fmt.Errorf("%w, not %.40q", ErrRole, role)
@@ -131,8 +132,8 @@ func HashKey(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// caller is who makes a request. Callers of one name are the same principal, whichever key they use: journals show the name,
-// and idempotency keys belong to it.
+// caller is who makes a request. Callers of one name are the same principal, whichever key they
+// use: journals show the name, and idempotency keys belong to it.
 type caller struct {
 	name    string
 	role    string
@@ -170,8 +171,8 @@ func (w caller) mayPost(source string) error {
 	return fail("forbidden", "the key %q is bound to other sources than %.200q: use another key, or make one with `recourse keys create --source`", w.name, source)
 }
 
-// maySignal refuses a signal to a saga of the definition that starter has started, unless the caller's key is bound to it, the saga
-// is the caller's own, or the role commands every saga.
+// maySignal refuses a signal to a saga of the definition that starter has started, unless the
+// caller's key is bound to it, the saga is the caller's own, or the role commands every saga.
 func (w caller) maySignal(definition, starter, signal string) error {
 	if w.binding.Narrows() {
 		for _, pattern := range w.binding.Signals {
@@ -263,16 +264,16 @@ func (s *server) identify(call *call) (caller, error) {
 	return caller{name: k.Name, role: k.Role, binding: k.Binding}, nil
 }
 
-// keyLock says whether requests need an API key. It opens never again: a server that has seen a key asks for one until
-// its end, so that revoking the last key lets nobody in.
+// keyLock says whether requests need an API key. It opens never again: a server that has seen a key
+// asks for one until its end, so that revoking the last key lets nobody in.
 type keyLock struct {
 	closed  atomic.Bool
 	mu      sync.Mutex // held by whoever looks for a key
 	lookEnd time.Time  // when the last look ended; under mu
 }
 
-// keysRequired reports whether requests need an API key: since the store has one, be it expired. While the store does
-// not answer, what it said last counts.
+// keysRequired reports whether requests need an API key: since the store has one, be it expired.
+// While the store does not answer, what it said last counts.
 func (s *server) keysRequired(ctx context.Context) bool {
 	l := &s.lock
 	if s.cfg.NoAuth || l.closed.Load() || !l.mu.TryLock() {
@@ -293,8 +294,8 @@ func (s *server) keysRequired(ctx context.Context) bool {
 	return l.closed.Load()
 }
 
-// key looks a key up, for a while. For /metrics the last look counts while the store does not answer, or nobody would see there
-// that it does not.
+// key looks a key up, for a while. For /metrics the last look counts while the store does not
+// answer, or nobody would see there that it does not.
 func (s *server) key(call *call, hash string) (journal.APIKey, error) {
 	patience := s.cfg.Limits.Key
 	scrape := call.route.path == metricsPath
@@ -319,7 +320,8 @@ type scrapers struct {
 // mostScrapers is how many keys are remembered.
 const mostScrapers = 100
 
-// recall takes what came of looking a key up, and gives that, or if the store did not answer what came of it last.
+// recall takes what came of looking a key up, and gives that, or if the store did not answer what
+// came of it last.
 func (r *scrapers) recall(hash string, k journal.APIKey, err error) (journal.APIKey, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

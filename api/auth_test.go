@@ -51,7 +51,8 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
-// Every operation of the contract against every role: it is for those that the document names, and for nobody else.
+// Every operation of the contract against every role: it is for those that the document names, and
+// for nobody else.
 func TestRoles(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
 	doc, err := openapiJSON()
@@ -110,7 +111,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// A key that is bound does what it is bound to, and nothing else; without a binding a client signals its own sagas.
+// A key that is bound does what it is bound to, and nothing else; without a binding a client
+// signals its own sagas.
 func TestBoundKeys(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		bearer := func(name, role string, sources, signals []string) header {
@@ -220,7 +222,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// Keys that exist are required, whatever the server was told when it was made; and a server that has asked for keys goes on.
+// Keys that exist are required, whatever the server was told when it was made; and a server that
+// has asked for keys goes on.
 func TestKeysThatExistAreRequired(t *testing.T) {
 	var refuses, hangs atomic.Bool
 	often := func(c *Config) { c.Limits.KeyLook = 1; c.Store = awayStore{c.Store, &refuses, &hangs} }
@@ -276,8 +279,8 @@ func TestBadKeys(t *testing.T) {
 	})
 }
 
-// Idempotency keys belong to a principal's name: another key of it finds what the first one did, another name never does. And
-// journals name who ordered.
+// Idempotency keys belong to a principal's name: another key of it finds what the first one did,
+// another name never does. And journals name who ordered.
 func TestKeyScopes(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
 	_, a := addKey(x, "admin", time.Time{})
@@ -354,7 +357,8 @@ func TestGuard(t *testing.T) {
 	y.do("GET", "/v1/sagas", "", header{"Host", "recourse.example"}, header{"Authorization", "Bearer " + admin}).want(200)
 }
 
-// awayStore has a database that can go away: looks for keys then fail, or last for as long as they may.
+// awayStore has a database that can go away: looks for keys then fail, or last for as long as they
+// may.
 type awayStore struct {
 	journal.Store
 	refuses, hangs *atomic.Bool
@@ -387,7 +391,8 @@ func (s awayStore) Stats(ctx context.Context) (journal.Stats, error) {
 	return s.Store.Stats(ctx)
 }
 
-// Keys are in the database, and /metrics says that it is away: to whoever had a key that was good when it was last there.
+// Keys are in the database, and /metrics says that it is away: to whoever had a key that was good
+// when it was last there.
 func TestMetricsWithoutTheStore(t *testing.T) {
 	var refuses, hangs atomic.Bool
 	x := newFixture(t, func(c *Config) {

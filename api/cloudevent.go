@@ -20,7 +20,8 @@ import (
 	"recourse/saga"
 )
 
-// The forms in which a CloudEvent comes over HTTP, beside the binary one, whose attributes are headers
+// The forms in which a CloudEvent comes over HTTP, beside the binary one, whose attributes are
+// headers
 // (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md).
 const (
 	typeEvent  = "application/cloudevents+json"
@@ -227,7 +228,8 @@ func (a *attributes) text(name string, most int, required bool, missing string) 
 	return text
 }
 
-// data gives an event's data as JSON: JSON as it is, text as a string, other bytes as {"base64": …}.
+// data gives an event's data as JSON: JSON as it is, text as a string, other bytes as {"base64":
+// …}.
 func (a *attributes) data(name, contentType string, body []byte) json.RawMessage {
 	t, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	t = strings.TrimSpace(t)

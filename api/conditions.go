@@ -11,7 +11,8 @@ import (
 // seqTag is the ETag of a saga: its journal's seq.
 func seqTag(seq int64) string { return `"` + strconv.FormatInt(seq, 10) + `"` }
 
-// tags splits an If-Match or If-None-Match header; weak marks and missing quotes make no difference.
+// tags splits an If-Match or If-None-Match header; weak marks and missing quotes make no
+// difference.
 func tags(header string) []string {
 	var list []string
 	for _, t := range strings.Split(header, ",") {

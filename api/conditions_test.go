@@ -20,7 +20,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// An order names one state of the saga: a list of several is refused, whatever is in it, and nothing is done.
+// An order names one state of the saga: a list of several is refused, whatever is in it, and
+// nothing is done.
 func TestOrdersMatchOneState(t *testing.T) {
 	x := newFixture(t)
 	x.publish(sleepDef)

@@ -39,7 +39,8 @@ type costsQuery struct {
 	before       uuid.UUID // ids from this one on are not counted; nil: up to the newest
 }
 
-// countedTogether are what is counted in one go, whichever of them is asked for: who asks for one, as the page does, often asks for the others.
+// countedTogether are what is counted in one go, whichever of them is asked for: who asks for one,
+// as the page does, often asks for the others.
 var countedTogether = []tally.By{tally.ByDefinition, tally.ByDay, tally.ByModel}
 
 // costs serves GET /v1/costs.
@@ -98,7 +99,8 @@ func (q *query) moment(name string, def time.Time) time.Time {
 	return at
 }
 
-// sumCosts goes through the sagas of the window, the newest first, as far as it may, and groups them in several ways.
+// sumCosts goes through the sagas of the window, the newest first, as far as it may, and groups
+// them in several ways.
 func (s *server) sumCosts(ctx context.Context, q costsQuery, by []tally.By) (costsViews, error) {
 	v := costsView{Since: saga.Time{Time: q.since}, Until: saga.Time{Time: q.until}, Complete: true}
 	tallies := make([]*tally.Tally, len(by))

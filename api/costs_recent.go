@@ -12,10 +12,12 @@ import (
 // costsViews are what sagas have cost, in several groupings.
 type costsViews map[tally.By]costsView
 
-// mostKept is how many answers are kept: what is asked with other times each time is not asked again.
+// mostKept is how many answers are kept: what is asked with other times each time is not asked
+// again.
 const mostKept = 100
 
-// recentCosts keeps answers for a few seconds, as a page that many look at asks the same again and again; and it has one counted at a time.
+// recentCosts keeps answers for a few seconds, as a page that many look at asks the same again and
+// again; and it has one counted at a time.
 type recentCosts struct {
 	turn chan struct{} // holds a value while somebody counts
 
@@ -32,8 +34,8 @@ type keptCosts struct {
 	until time.Time
 }
 
-// views are the answers to a query: those that are kept, or what count gives. That is kept for so long, and longer if it took long: at most a fifth of the
-// time goes into counting the same again.
+// views are the answers to a query: those that are kept, or what count gives. That is kept for so
+// long, and longer if it took long: at most a fifth of the time goes into counting the same again.
 func (r *recentCosts) views(ctx context.Context, query string, now func() time.Time, keep time.Duration, count func() (costsViews, error)) (costsViews, error) {
 	if v := r.find(query, now()); v != nil {
 		return v, nil

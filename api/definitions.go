@@ -175,7 +175,8 @@ func publishMatch(c echo.Context) (string, error) {
 	return list[0], nil
 }
 
-// archive serves DELETE /v1/definitions/{name}. Sagas under way go on, and what uses an action goes on using it.
+// archive serves DELETE /v1/definitions/{name}. Sagas under way go on, and what uses an action goes
+// on using it.
 func (d *documents) archive(c echo.Context) error {
 	name, err := d.name(c)
 	if err != nil {

@@ -181,8 +181,8 @@ func TestPutRefused(t *testing.T) {
 	x.do("PUT", "/v1/definitions/doc", `{"saga": "doc", "steps": [{"id": "a", "set": 1}]}`).want(201)
 }
 
-// An error of type has the shape of any other: where it is, its code, and what would be right, for whoever puts the
-// definition and for whoever asks whether it is right.
+// An error of type has the shape of any other: where it is, its code, and what would be right, for
+// whoever puts the definition and for whoever asks whether it is right.
 func TestTypeErrors(t *testing.T) {
 	x := newFixture(t)
 	x.do("PUT", "/v1/actions/refund", "action: refund\ninput: {amount: decimal}\nhttp: POST http://air.example/refunds\nbody: ${input}\ncompensate: none\n").want(201)

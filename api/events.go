@@ -36,8 +36,9 @@ type refusedStart struct {
 	Errors     []saga.Finding `json:"errors"`
 }
 
-// postEvents serves POST /v1/events. All events of a request are read, and the caller's right to each is
-// checked, before the first is acted on; what was done of one that failed in the middle is not done again when it is repeated.
+// postEvents serves POST /v1/events. All events of a request are read, and the caller's right to
+// each is checked, before the first is acted on; what was done of one that failed in the middle is
+// not done again when it is repeated.
 func (s *server) postEvents(c echo.Context) error {
 	events, err := s.readEvents(c)
 	if err != nil {
@@ -92,8 +93,9 @@ func (s *server) accept(ctx context.Context, e *saga.Event, actor string, recipi
 	return a, err
 }
 
-// recipient is the saga that an event's subject names, if it lives and waits for signals that are called as the event's type
-// is; none else. Errors: forbidden, if the caller may not send it that signal.
+// recipient is the saga that an event's subject names, if it lives and waits for signals that are
+// called as the event's type is; none else. Errors: forbidden, if the caller may not send it that
+// signal.
 func (s *server) recipient(ctx context.Context, e *saga.Event, who caller) (uuid.UUID, error) {
 	id, err := uuid.FromString(e.Subject)
 	if err != nil || id.String() != e.Subject || id.IsNil() {
@@ -127,9 +129,11 @@ func (s *server) recipient(ctx context.Context, e *saga.Event, who caller) (uuid
 	return id, nil
 }
 
-// deliver leaves an event to a saga, as a signal that is called as the event's type is. journal.ErrNotFound.
+// deliver leaves an event to a saga, as a signal that is called as the event's type is.
+// journal.ErrNotFound.
 func (s *server) deliver(ctx context.Context, e *saga.Event, actor string, id uuid.UUID) error {
-	// The message's id is made of the event, so that the event is one signal however often it comes.
+	// The message's id is made of the event, so that the event is one signal however often it
+	// comes.
 	signal := saga.Command{Do: "signal", Name: e.Type, Data: e.Data, Actor: actor}
 	m, err := signal.Mail(uuid.NewV5(id, "event:"+url.QueryEscape(e.Source)+":"+e.ID), id)
 	if err != nil {

@@ -46,7 +46,8 @@ type noted struct{ Engine }
 
 func (noted) Post(context.Context, journal.Mail) error { return nil }
 
-// fuzzed is a server with three sagas, of which one waits for a person, one sleeps and one has ended.
+// fuzzed is a server with three sagas, of which one waits for a person, one sleeps and one has
+// ended.
 func fuzzed(tb testing.TB) (http.Handler, []string) {
 	tb.Helper()
 	store := memory.New(memory.Config{})

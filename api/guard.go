@@ -12,7 +12,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// common are the headers of every answer. Answers share the values, which are never changed in place.
+// common are the headers of every answer. Answers share the values, which are never changed in
+// place.
 var common = http.Header{
 	"X-Content-Type-Options":  {"nosniff"},
 	"X-Frame-Options":         {"DENY"},

@@ -97,7 +97,8 @@ var stores = map[string]func(t testing.TB) journal.Store{
 	},
 }
 
-// eachStore runs a test on every store, on all at once: they share nothing, and a test mostly waits. It returns when all have ended.
+// eachStore runs a test on every store, on all at once: they share nothing, and a test mostly
+// waits. It returns when all have ended.
 func eachStore(t *testing.T, f func(t *testing.T, x *fixture)) {
 	t.Run("on", func(t *testing.T) {
 		for name, open := range stores {

@@ -62,7 +62,8 @@ type unwritable struct{ journal.Store }
 
 func (unwritable) Ping(context.Context) error { return errBroken }
 
-// A database that takes no writes is not up, whoever tries to commit or not; what can be read of it is shown all the same.
+// A database that takes no writes is not up, whoever tries to commit or not; what can be read of it
+// is shown all the same.
 func TestMetricsOfAnUnwritableStore(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.Store = unwritable{c.Store} })
 	a := x.do("GET", "/metrics", "").want(200)
@@ -93,7 +94,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Prometheus asks for OpenMetrics, which knows counters by the end of their names: no sample may be called otherwise there.
+// Prometheus asks for OpenMetrics, which knows counters by the end of their names: no sample may be
+// called otherwise there.
 func TestOpenMetrics(t *testing.T) {
 	x := newFixture(t)
 	doubtful(x)

@@ -21,7 +21,8 @@ var statuses = []string{
 	string(saga.Succeeded), string(saga.Compensated), string(saga.Failed),
 }
 
-// What a cursor of GET /v1/sagas is in: sagas whose ids begin with q come first, and then all that the filter selects.
+// What a cursor of GET /v1/sagas is in: sagas whose ids begin with q come first, and then all that
+// the filter selects.
 const (
 	stageNamed = "named"
 	stageAll   = "all"

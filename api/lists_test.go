@@ -112,7 +112,8 @@ func TestListSagas(t *testing.T) {
 
 const nilID = "00000000-0000-0000-0000-000000000000"
 
-// A list that looks at three sagas at a time says how far it has come, and whoever follows its cursors gets everything.
+// A list that looks at three sagas at a time says how far it has come, and whoever follows its
+// cursors gets everything.
 func TestListLooksBack(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +151,8 @@ func TestListLooksBack(t *testing.T) {
 	}
 }
 
-// A text that ids begin with is a text, too: what has it elsewhere comes behind, and nothing comes twice.
+// A text that ids begin with is a text, too: what has it elsewhere comes behind, and nothing comes
+// twice.
 func TestListByIDAndText(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(sleepDef)
@@ -301,7 +303,8 @@ func TestMistakesAreLogged(t *testing.T) {
 	}
 }
 
-// A text is found wherever lists and pages show it: in what was given, in what came back, and in why it ended.
+// A text is found wherever lists and pages show it: in what was given, in what came back, and in
+// why it ended.
 func TestListFindsWhatIsShown(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: pay\ninput: {order: string, amount: number}\noutput: {receipt: \"R-${input.order}-Ü\"}\nsteps:\n" +
@@ -331,7 +334,8 @@ func TestListFindsWhatIsShown(t *testing.T) {
 	})
 }
 
-// A saga that goes on over a step in doubt names it: by itself, in lists, in its last record, and where its end is waited for.
+// A saga that goes on over a step in doubt names it: by itself, in lists, in its last record, and
+// where its end is waited for.
 func TestDoubtsAreNamed(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.pay}/texts\", in_doubt: fail, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")

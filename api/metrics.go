@@ -15,7 +15,8 @@ import (
 
 const metricsPath = "/metrics"
 
-// metrics are what /metrics shows: requests by route, never by id; sagas, by what the store counts; the engine.
+// metrics are what /metrics shows: requests by route, never by id; sagas, by what the store counts;
+// the engine.
 type metrics struct {
 	handler  http.Handler
 	requests *prometheus.CounterVec

@@ -28,7 +28,8 @@ func (o *object) reason(required bool) string {
 	return reason
 }
 
-// incomplete is err, which says what is wrong with an order's fields, as the problem it is for orders.
+// incomplete is err, which says what is wrong with an order's fields, as the problem it is for
+// orders.
 func (o *object) incomplete() error {
 	if len(o.wrong) == 0 {
 		return nil
@@ -93,8 +94,8 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 		func(h journal.Head) error { return s.answerHead(c, http.StatusAccepted, h) })
 }
 
-// unreadCancel is the answer to a cancel that nobody has taken in: a 202 would promise that the saga
-// does not succeed, and that is not known yet.
+// unreadCancel is the answer to a cancel that nobody has taken in: a 202 would promise that the
+// saga does not succeed, and that is not known yet.
 func unreadCancel() *problem {
 	return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: look at the saga, or cancel again")
 }

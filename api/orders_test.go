@@ -353,7 +353,8 @@ func TestRetryEnded(t *testing.T) {
 	})
 }
 
-// A retry has the budget that its saga had at its end, in money and in tokens, whatever of it was changed meanwhile.
+// A retry has the budget that its saga had at its end, in money and in tokens, whatever of it was
+// changed meanwhile.
 func TestRetryBudget(t *testing.T) {
 	const def = "saga: nap\nbudget: {amount: 5.00 USD, tokens: 1000}\nsteps: [{id: a, sleep: 1h}]\n"
 	for name, tt := range map[string]struct {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// polls are the claims that wait for tasks. Of those that wait for the same types one at a time looks
-// into the store, the one that has waited longest: what looking costs does not grow with the number of workers.
+// polls are the claims that wait for tasks. Of those that wait for the same types one at a time
+// looks into the store, the one that has waited longest: what looking costs does not grow with the
+// number of workers.
 type polls struct {
 	mu    sync.Mutex
 	open  int
@@ -21,8 +22,8 @@ type queue struct {
 	waiting int
 }
 
-// enter joins those who wait for these types, unless too many wait. Sending to turn gets the turn to look, receiving
-// from it gives it on.
+// enter joins those who wait for these types, unless too many wait. Sending to turn gets the turn
+// to look, receiving from it gives it on.
 func (p *polls) enter(types []string, most int) (turn chan struct{}, leave func(), ok bool) {
 	key := strings.Join(types, " ")
 	p.mu.Lock()

@@ -74,7 +74,8 @@ func (s *server) open(ctx context.Context, id uuid.UUID) (ids []string, err erro
 	return ids, err
 }
 
-// view is the saga as its journal has it, but for the quarantine, of which the journal knows nothing.
+// view is the saga as its journal has it, but for the quarantine, of which the journal knows
+// nothing.
 func (l *live) view(ctx context.Context) (saga.View, error) {
 	v := l.m.View()
 	in, err := l.quarantined(ctx)

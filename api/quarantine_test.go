@@ -15,7 +15,8 @@ import (
 	"recourse/saga"
 )
 
-// haunted is a store that gives sagas to nobody but the ghost while it is closed, and that may have records of a later release.
+// haunted is a store that gives sagas to nobody but the ghost while it is closed, and that may have
+// records of a later release.
 type haunted struct {
 	journal.Store
 	closed, later atomic.Bool
@@ -38,7 +39,8 @@ func (g *haunted) Records(ctx context.Context, id uuid.UUID, after int64, limit 
 	return records, err
 }
 
-// quarantine has a parked saga given up by a node that cannot go on with it until it is not tried any more.
+// quarantine has a parked saga given up by a node that cannot go on with it until it is not tried
+// any more.
 func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
 	t.Helper()
 	ctx := t.Context()

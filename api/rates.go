@@ -7,7 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is how many requests a principal may make: one Every so long in the long run, Burst at once. A zero one has no bound.
+// Rate is how many requests a principal may make: one Every so long in the long run, Burst at once.
+// A zero one has no bound.
 type Rate struct {
 	Every time.Duration
 	Burst int // 0: 1
@@ -26,7 +27,8 @@ type buckets struct {
 	of    map[string]*rate.Limiter // by name; of as many as there are names of keys
 }
 
-// wait takes a token for a request, and says how long the principal has to wait if there is none; 0: there was one.
+// wait takes a token for a request, and says how long the principal has to wait if there is none;
+// 0: there was one.
 func (b *buckets) wait(name string, now time.Time) time.Duration {
 	r, named := b.rates.Names[name]
 	if !named {

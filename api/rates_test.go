@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A principal has one bucket however many keys it has, others have theirs; what is refused says when to come again, and does nothing.
+// A principal has one bucket however many keys it has, others have theirs; what is refused says
+// when to come again, and does nothing.
 func TestRates(t *testing.T) {
 	x := newFixture(t, func(c *Config) {
 		c.RequireKeys = true

@@ -31,7 +31,8 @@ func sagaID(c echo.Context) (uuid.UUID, error) {
 	return id, nil
 }
 
-// wholeID has a route's handler see the whole id of the path's saga where a request has only its beginning.
+// wholeID has a route's handler see the whole id of the path's saga where a request has only its
+// beginning.
 func (s *server) wholeID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := s.sagaNamed(c.Request().Context(), param(c, "id"))
@@ -56,8 +57,8 @@ func (s *server) wholeSaga(ctx context.Context, q *query) error {
 	return err
 }
 
-// sagaNamed is the only saga whose id begins with a text; Nil if the text is not an id's beginning in lower case, or is a whole id. Errors:
-// saga_not_found, ambiguous_id.
+// sagaNamed is the only saga whose id begins with a text; Nil if the text is not an id's beginning
+// in lower case, or is a whole id. Errors: saga_not_found, ambiguous_id.
 func (s *server) sagaNamed(ctx context.Context, text string) (uuid.UUID, error) {
 	if !isName(text) || len(text) == len(uuid.Nil.String()) || text != strings.ToLower(text) {
 		return uuid.Nil, nil

@@ -18,7 +18,8 @@ import (
 // startSaga serves POST /v1/sagas.
 func (s *server) startSaga(c echo.Context) error {
 	wait := s.preferWait(c)
-	// A start that waits for the saga's end waits as long for its commit: a start given up earlier may still be committed.
+	// A start that waits for the saga's end waits as long for its commit: a start given up earlier
+	// may still be committed.
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
 	o, err := s.readObject(c, "definition", "version", "input", "budget", "labels")
@@ -189,8 +190,9 @@ func (s *server) byKey(ctx context.Context, b beginning) (*journal.Head, error) 
 	return &head, nil
 }
 
-// answerStart answers with the saga, at its end if the client would wait for that. A saga that was started is durable, so its
-// starter hears of it whatever comes of the wait: if it cannot be read, they get it as it began.
+// answerStart answers with the saga, at its end if the client would wait for that. A saga that was
+// started is durable, so its starter hears of it whatever comes of the wait: if it cannot be read,
+// they get it as it began.
 func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wait time.Duration) error {
 	view, left := begun.View, wait
 	if wait > 0 {
@@ -228,8 +230,8 @@ func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wa
 	return reply(c, http.StatusCreated, view) // as it is new, there is no more to it than its journal
 }
 
-// afterWait reads a saga, and waits for its end for what is left of a wait; reading gets patience besides. A saga that was read once is
-// returned even if it could not be read again.
+// afterWait reads a saga, and waits for its end for what is left of a wait; reading gets patience
+// besides. A saga that was read once is returned even if it could not be read again.
 func (s *server) afterWait(c echo.Context, id uuid.UUID, left, patience time.Duration) (*live, error) {
 	left = max(left, 0)
 	ctx, cancel := context.WithTimeout(c.Request().Context(), left+patience)

@@ -113,7 +113,8 @@ const (
 
 var labelForm = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,62}$`)
 
-// labels reads a map of labels. In a patch null takes a label away, which is "" in what is returned.
+// labels reads a map of labels. In a patch null takes a label away, which is "" in what is
+// returned.
 func (o *object) labels(patch bool) map[string]string {
 	raw := o.fields["labels"]
 	if raw == nil || string(raw) == "null" {

@@ -412,7 +412,8 @@ func (h hurried) Start(ctx context.Context, def *saga.Definition, start journal.
 	return h.Engine.Start(ctx, def, start, data, follow)
 }
 
-// The client of a durable start gets its 201, even if the store cannot be read after the wait or the server stops.
+// The client of a durable start gets its 201, even if the store cannot be read after the wait or
+// the server stops.
 func TestDurableStartIsAnswered(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		var is atomic.Bool

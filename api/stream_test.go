@@ -26,7 +26,8 @@ func (shortStore) Records(_ context.Context, _ uuid.UUID, after int64, limit int
 	return list, nil
 }
 
-// A journal that cannot be read to its end breaks off: a client must not take the half for the whole.
+// A journal that cannot be read to its end breaks off: a client must not take the half for the
+// whole.
 func TestStreamsBreakOff(t *testing.T) {
 	x := newFixture(t)
 	cfg := x.cfg

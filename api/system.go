@@ -9,7 +9,8 @@ import (
 	"recourse/saga"
 )
 
-// systemView is what operators look at beside the counts of sagas: what waits for others, and the node that answers.
+// systemView is what operators look at beside the counts of sagas: what waits for others, and the
+// node that answers.
 type systemView struct {
 	Version string      `json:"version,omitempty"`
 	Now     saga.Time   `json:"now"` // by the store's clock, which all other times go by

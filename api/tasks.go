@@ -58,7 +58,8 @@ type taskView struct {
 	LeaseUntil saga.Time       `json:"lease_until"`
 	LeaseMS    int64           `json:"lease_ms"` // for workers whose clock is another
 	Deadline   saga.Time       `json:"deadline"`
-	// Traceparent is what the worker sends on, or begins its spans from; absent: the task is of an older node.
+	// Traceparent is what the worker sends on, or begins its spans from; absent: the task is of an
+	// older node.
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
@@ -190,7 +191,8 @@ func (s *server) claim(ctx context.Context, r claimRequest) ([]journal.ClaimedTa
 	}
 }
 
-// claimNow takes tasks that are there. Their lease runs from then on, so one that may have taken some is made certain.
+// claimNow takes tasks that are there. Their lease runs from then on, so one that may have taken
+// some is made certain.
 func (s *server) claimNow(ctx context.Context, c journal.TaskClaim) (list []journal.ClaimedTask, err error) {
 	for range maxUnknown {
 		if list, err = s.cfg.Store.ClaimTasks(ctx, c); !errors.Is(err, journal.ErrUnknown) {
@@ -337,7 +339,8 @@ func (o *object) cost() string {
 	return text
 }
 
-// failure reads what went wrong: text, or {code, title, detail}. Too much of it is cut, so that a worker never fails to fail.
+// failure reads what went wrong: text, or {code, title, detail}. Too much of it is cut, so that a
+// worker never fails to fail.
 func (o *object) failure() *saga.Failure {
 	raw := o.raw("error")
 	if raw == nil || string(raw) == "null" {

@@ -17,8 +17,9 @@ const (
 	codeUnknownDefinition = "unknown-definition"
 )
 
-// Absent warns of what a definition names and this server does not have now: secrets, and definitions that its steps run. Publishing
-// does not wait for them, since both may come later. Errors: the store's.
+// Absent warns of what a definition names and this server does not have now: secrets, and
+// definitions that its steps run. Publishing does not wait for them, since both may come later.
+// Errors: the store's.
 func (c *Catalog) Absent(ctx context.Context, def *saga.Definition) ([]saga.Finding, error) {
 	list := c.MissingSecrets(def)
 	for _, run := range def.Runs {
@@ -62,7 +63,8 @@ func (c *Catalog) unrunnable(ctx context.Context, target string) (string, error)
 	return "", fmt.Errorf("definition %s: %w", target, err)
 }
 
-// MissingSecrets lists the secrets of a definition that this server does not have now, and says where it looks for them.
+// MissingSecrets lists the secrets of a definition that this server does not have now, and says
+// where it looks for them.
 func (c *Catalog) MissingSecrets(def *saga.Definition) []saga.Finding {
 	if c.options.Secret == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAbsent: the server knows which secrets and definitions it has, and says so at the line that names one; what comes later is
-// no warning any more.
+// TestAbsent: the server knows which secrets and definitions it has, and says so at the line that
+// names one; what comes later is no warning any more.
 func TestAbsent(t *testing.T) {
 	have := map[string]string{"ONE": "1"}
 	c, _ := newCatalog(t, Options{Secret: func(name string) (string, error) {

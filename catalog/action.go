@@ -10,12 +10,14 @@ import (
 	"recourse/saga/dsl"
 )
 
-// CompileAction checks an action as publishing does, without publishing it. file is the name that errors give.
+// CompileAction checks an action as publishing does, without publishing it. file is the name that
+// errors give.
 func (c *Catalog) CompileAction(file string, src []byte) (*saga.Action, *dsl.Errors) {
 	return dsl.ParseAction(file, src, c.strictly())
 }
 
-// Action returns one version of an action, compiled; version 0 is the newest, archived or not. Errors are Definition's.
+// Action returns one version of an action, compiled; version 0 is the newest, archived or not.
+// Errors are Definition's.
 func (c *Catalog) Action(ctx context.Context, name string, version int) (*saga.Action, error) {
 	d, err := c.store.Document(ctx, ActionKind, name, version)
 	if err != nil {
@@ -33,7 +35,8 @@ func (c *Catalog) loadAction(d journal.Document) (*saga.Action, error) {
 	return a, nil
 }
 
-// resolver finds what one definition that is being compiled names: actions, and definitions that its steps run.
+// resolver finds what one definition that is being compiled names: actions, and definitions that
+// its steps run.
 type resolver struct {
 	ctx     context.Context
 	catalog *Catalog

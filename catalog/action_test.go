@@ -79,7 +79,8 @@ func TestPublishAction(t *testing.T) {
 	}
 }
 
-// A version of a definition uses the same versions of its actions for ever, on every node, and whatever becomes of them.
+// A version of a definition uses the same versions of its actions for ever, on every node, and
+// whatever becomes of them.
 func TestPins(t *testing.T) {
 	c, store := newCatalog(t, Options{})
 	publishAction(t, c, refund("one"))
@@ -229,7 +230,8 @@ func (b *broken) Document(ctx context.Context, kind, name string, version int) (
 	return b.Catalog.Document(ctx, kind, name, version)
 }
 
-// A database that cannot be read is no error of the document, nor does it make the definition unusable.
+// A database that cannot be read is no error of the document, nor does it make the definition
+// unusable.
 func TestBrokenStore(t *testing.T) {
 	whole := memory.New(memory.Config{})
 	c := New(whole, Options{Kinds: kinds.All()})
@@ -260,7 +262,8 @@ func TestLostPins(t *testing.T) {
 	}
 }
 
-// An action that was published before stays usable, whatever later versions of the program find in its types.
+// An action that was published before stays usable, whatever later versions of the program find in
+// its types.
 func TestStoredActionIsTaken(t *testing.T) {
 	store := memory.New(memory.Config{})
 	c := New(store, Options{Kinds: kinds.All()})

@@ -7,8 +7,8 @@ import (
 	"recourse/saga"
 )
 
-// Of compiled definitions the last used ones are kept: so many, and of so much text in sum. Compiled they take some
-// sixteen times as much.
+// Of compiled definitions the last used ones are kept: so many, and of so much text in sum.
+// Compiled they take some sixteen times as much.
 const (
 	cached     = 512
 	cachedText = 16 << 20

@@ -34,7 +34,8 @@ type Options struct {
 	Kinds  []dsl.Kind
 	Strict bool                       // warnings refuse a definition
 	Vars   map[string]json.RawMessage // the server's; nil: not known, so any name passes
-	// Secret gives the value of a secret; an error says how to provide it. nil: not known which there are.
+	// Secret gives the value of a secret; an error says how to provide it. nil: not known which
+	// there are.
 	Secret func(name string) (string, error)
 }
 
@@ -63,8 +64,8 @@ func New(store journal.Catalog, o Options) *Catalog {
 // Kinds lists the step kinds that definitions may use.
 func (c *Catalog) Kinds() []dsl.Kind { return c.options.Kinds }
 
-// Compile checks a definition as publishing it for the first time does, without publishing it. file is
-// the name that errors give. Errors: *dsl.Errors, and the store's.
+// Compile checks a definition as publishing it for the first time does, without publishing it. file
+// is the name that errors give. Errors: *dsl.Errors, and the store's.
 func (c *Catalog) Compile(ctx context.Context, file string, src []byte) (*saga.Definition, error) {
 	return c.compile(file, src, c.strictly(), &resolver{ctx: ctx, catalog: c})
 }
@@ -74,7 +75,8 @@ func (c *Catalog) strictly() dsl.Options {
 	return dsl.Options{Kinds: c.options.Kinds, Strict: c.options.Strict, VarNames: c.names}
 }
 
-// compile compiles a definition with what r finds. One that was published before is not held to what it runs today.
+// compile compiles a definition with what r finds. One that was published before is not held to
+// what it runs today.
 func (c *Catalog) compile(file string, src []byte, o dsl.Options, r *resolver) (*saga.Definition, error) {
 	o.Actions = r.find
 	if !o.Stored {
@@ -129,8 +131,8 @@ func (c *Catalog) Newest(ctx context.Context, name string) (journal.Document, *s
 	return d, def, err
 }
 
-// Recent returns what was a name's newest version when this process last looked, or nil. Start a saga of it as
-// journal.Start.Newest, and if that is refused, ask Newest.
+// Recent returns what was a name's newest version when this process last looked, or nil. Start a
+// saga of it as journal.Start.Newest, and if that is refused, ask Newest.
 func (c *Catalog) Recent(name string) (version int, def *saga.Definition) {
 	if version = c.recent.version(name); version > 0 {
 		def = c.cache.get(name, version)

@@ -11,7 +11,8 @@ import (
 	"recourse/saga/kinds"
 )
 
-// A step that runs a definition is typed by what the definition is when it is published: its input, and what it gives.
+// A step that runs a definition is typed by what the definition is when it is published: its input,
+// and what it gives.
 func TestChildTypes(t *testing.T) {
 	store := memory.New(memory.Config{})
 	c := New(store, Options{Kinds: kinds.All()})

@@ -12,8 +12,9 @@ import (
 	"recourse/saga"
 )
 
-// pinsKind is what pins are kept under: for a definition's text, as a JSON object, the versions of the actions that it
-// uses without naming one. Version 1 of such a document is the truth: whoever writes it first.
+// pinsKind is what pins are kept under: for a definition's text, as a JSON object, the versions of
+// the actions that it uses without naming one. Version 1 of such a document is the truth: whoever
+// writes it first.
 const pinsKind = "pins"
 
 func pinsName(definition, sha256 string) string { return definition + "@" + sha256 }
@@ -34,7 +35,8 @@ func (c *Catalog) readPins(ctx context.Context, name string) (map[string]int, er
 	return pins, nil
 }
 
-// pinned compiles a definition that is to be published as name, and sees to it that its pins are stored.
+// pinned compiles a definition that is to be published as name, and sees to it that its pins are
+// stored.
 func (c *Catalog) pinned(ctx context.Context, name string, src []byte, match string) (*saga.Definition, error) {
 	sum := sha256.Sum256(src)
 	pins := pinsName(name, hex.EncodeToString(sum[:]))
@@ -69,8 +71,8 @@ func (c *Catalog) pinned(ctx context.Context, name string, src []byte, match str
 	}
 }
 
-// publishable reports a mismatch before pins are written, which would stay. One that only shows when the
-// definition itself is stored leaves pins that hold when the same text is published later.
+// publishable reports a mismatch before pins are written, which would stay. One that only shows
+// when the definition itself is stored leaves pins that hold when the same text is published later.
 func (c *Catalog) publishable(ctx context.Context, name, match string) error {
 	if match == "" {
 		return nil

@@ -15,8 +15,9 @@ import (
 // journal.Catalog.Publish. Errors: *dsl.Errors when the document is not a
 // definition called name, journal.ErrMismatch, the store's.
 //
-// Actions that it uses without a version are pinned to their newest ones, before it is stored. A text that has pins keeps
-// them, whoever publishes it when: to have a newer action, change the text.
+// Actions that it uses without a version are pinned to their newest ones, before it is stored. A
+// text that has pins keeps them, whoever publishes it when: to have a newer action, change the
+// text.
 func (c *Catalog) Publish(ctx context.Context, name string, src []byte, match string) (journal.Document, *saga.Definition, bool, error) {
 	def, err := c.pinned(ctx, name, src, match)
 	if err != nil {
@@ -31,7 +32,8 @@ func (c *Catalog) Publish(ctx context.Context, name string, src []byte, match st
 	return d, def, created, nil
 }
 
-// PublishAction compiles an action and stores it as name's newest version, as Publish does a definition.
+// PublishAction compiles an action and stores it as name's newest version, as Publish does a
+// definition.
 func (c *Catalog) PublishAction(ctx context.Context, name string, src []byte, match string) (journal.Document, *saga.Action, bool, error) {
 	a, errs := c.CompileAction(name+".yaml", src)
 	if errs == nil && a.Name != name {

@@ -18,7 +18,8 @@ type Triggered struct {
 	Published  time.Time
 }
 
-// triggered keeps the definitions with triggers as they were when somebody last looked. The zero value has not looked.
+// triggered keeps the definitions with triggers as they were when somebody last looked. The zero
+// value has not looked.
 type triggered struct {
 	mu     sync.Mutex
 	looked time.Time // zero: what is here may be out of date
@@ -35,10 +36,10 @@ type glance struct {
 // page is how many definitions are read at once.
 const page = 100
 
-// Triggered lists the definitions that have triggers and are not archived, by name,
-// as they were no longer ago than age; what this process has published or archived since counts at once.
-// One that this program cannot compile is left out: a newer one has published it, and acts on it.
-// The caller must not change the list. Errors are the store's.
+// Triggered lists the definitions that have triggers and are not archived, by name, as they were no
+// longer ago than age; what this process has published or archived since counts at once. One that
+// this program cannot compile is left out: a newer one has published it, and acts on it. The caller
+// must not change the list. Errors are the store's.
 func (c *Catalog) Triggered(ctx context.Context, age time.Duration) ([]Triggered, error) {
 	t := &c.triggered
 	t.mu.Lock()
@@ -95,7 +96,8 @@ func (c *Catalog) Changed() {
 	c.triggered.looked = time.Time{}
 }
 
-// Archive hides what is published under a name: no new sagas, and no new uses of an action; running ones go on. journal.ErrNotFound.
+// Archive hides what is published under a name: no new sagas, and no new uses of an action; running
+// ones go on. journal.ErrNotFound.
 func (c *Catalog) Archive(ctx context.Context, kind, name string) error {
 	defer c.Changed()
 	return c.store.Archive(ctx, kind, name)

@@ -38,8 +38,8 @@ type Caller interface {
 
 // Streamer is a Caller whose answers come bit by bit.
 type Streamer interface {
-	// Stream is Call, but the attempt's time-out bounds each silence, idle, and not the whole. alive is to
-	// be called whenever something has come.
+	// Stream is Call, but the attempt's time-out bounds each silence, idle, and not the whole.
+	// alive is to be called whenever something has come.
 	Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer
 }
 
@@ -248,11 +248,10 @@ func (e *Engine) Ready() bool {
 // Now is the store's clock, as well as the node knows it: never ahead of it.
 func (e *Engine) Now() time.Time { return e.lease.now() }
 
-// Start makes a saga durable and sets it going; start and data are as saga.Begin
-// has checked them. With follow, what it returns tells the saga's end, until it
-// is stopped. Errors: saga.ErrBusy, saga.ErrUnavailable; journal.ErrStartKey and
-// journal.ErrUnique, with the id of the saga that has it; journal.ErrNotNewest; ctx's, when it is not
-// known whether the saga was started.
+// Start makes a saga durable and sets it going; start and data are as saga.Begin has checked them.
+// With follow, what it returns tells the saga's end, until it is stopped. Errors: saga.ErrBusy,
+// saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique, with the id of the saga that has
+// it; journal.ErrNotNewest; ctx's, when it is not known whether the saga was started.
 func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error) {
 	if e.stopping.Load() {
 		return saga.Begun{}, saga.ErrStopping
@@ -283,8 +282,9 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	return begun, err
 }
 
-// StartAs makes a saga durable under an id that the caller gives, and sets it going. Errors are those of Start;
-// journal.ErrConflict and journal.ErrStartKey also when the saga is there already; journal.ErrParentEnded.
+// StartAs makes a saga durable under an id that the caller gives, and sets it going. Errors are
+// those of Start; journal.ErrConflict and journal.ErrStartKey also when the saga is there already;
+// journal.ErrParentEnded.
 func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
 	if !e.Ready() {
 		return saga.ErrUnavailable
@@ -346,7 +346,8 @@ func (e *Engine) running() int {
 	return n
 }
 
-// registerTime bounds the first registration: a commit that waits for a standby which is not there says nothing.
+// registerTime bounds the first registration: a commit that waits for a standby which is not there
+// says nothing.
 const registerTime = 15 * time.Second
 
 // register takes a lease under a fresh id, as the successor of what the node was before. Nothing is

@@ -61,7 +61,8 @@ type (
 	Leased struct{ Node string }
 	// Tick says that the time has come that Lane.Alarm gave.
 	Tick struct{}
-	// Waits says that a request that Perform asked for has not left yet, or that its answer is coming in: its time-out begins anew.
+	// Waits says that a request that Perform asked for has not left yet, or that its answer is
+	// coming in: its time-out begins anew.
 	Waits struct {
 		ID      uuid.UUID
 		Path    string
@@ -69,11 +70,12 @@ type (
 		Attempt int
 		For     string // what it waits for, as a kind of stall; "": it has left, or is about to
 	}
-	// Watch asks the lane to look for sagas that are stalled. One that twelve Watches in a row, seconds
-	// apart, have found so is given up.
+	// Watch asks the lane to look for sagas that are stalled. One that twelve Watches in a row,
+	// seconds apart, have found so is given up.
 	Watch struct{}
-	// Owned lists those of the lane's sagas that the store said are Node's, but for those that are being
-	// loaded. One that the lane does not hold, two times in a row, is a stranger: it is given up.
+	// Owned lists those of the lane's sagas that the store said are Node's, but for those that are
+	// being loaded. One that the lane does not hold, two times in a row, is a stranger: it is given
+	// up.
 	Owned struct {
 		Node string
 		IDs  []uuid.UUID
@@ -122,8 +124,9 @@ type (
 		View  *saga.View // as it is durable; nil if more than that has happened, or none was asked for
 		Err   error
 	}
-	// Advanced says that a saga's journal has grown, durably, by Records. Machine may be ahead of them. Final is
-	// the machine of one that has ended and been let go: the lane does not touch it any more.
+	// Advanced says that a saga's journal has grown, durably, by Records. Machine may be ahead of
+	// them. Final is the machine of one that has ended and been let go: the lane does not touch it
+	// any more.
 	Advanced struct {
 		ID      uuid.UUID
 		Seq     int64
@@ -131,8 +134,8 @@ type (
 		Machine *saga.Machine
 		Final   *saga.Machine
 	}
-	// TakenOn says that the lane holds a saga that it has read, or been given; Records are its journal so far, Cost what
-	// it has cost by them. Machine may be ahead of them.
+	// TakenOn says that the lane holds a saga that it has read, or been given; Records are its
+	// journal so far, Cost what it has cost by them. Machine may be ahead of them.
 	TakenOn struct {
 		ID      uuid.UUID
 		Records []journal.Record
@@ -151,8 +154,9 @@ type (
 		Claimed journal.Claimed
 		Node    string
 	}
-	// Stalled says that nothing would ever have moved a saga again, which is a bug, and that the lane sees
-	// to it: it gives the saga up, to be read again, or commits what was forgotten. It has not moved since Since.
+	// Stalled says that nothing would ever have moved a saga again, which is a bug, and that the
+	// lane sees to it: it gives the saga up, to be read again, or commits what was forgotten. It
+	// has not moved since Since.
 	Stalled struct {
 		ID    uuid.UUID
 		Path  string // the step, "" for the saga itself
@@ -163,7 +167,8 @@ type (
 	}
 	// Delayed says that a request of a step waits to leave for so long that the step is stalled.
 	Delayed struct{ Stall journal.Stall }
-	// Fenced says that a commit found this node's lease gone and that the lane has dropped everything.
+	// Fenced says that a commit found this node's lease gone and that the lane has dropped
+	// everything.
 	Fenced struct{ Node string }
 )
 

@@ -23,8 +23,8 @@ func (c *LaneConfig) deleteAt(def *saga.Definition, ended time.Time) time.Time {
 	return ended.Add(keep)
 }
 
-// expire deletes the sagas whose retention is over, about every Config.Expire. Every node does: what one is
-// deleting the others pass over.
+// expire deletes the sagas whose retention is over, about every Config.Expire. Every node does:
+// what one is deleting the others pass over.
 func (e *Engine) expire(quit <-chan struct{}) {
 	batch := expireBatch
 	for {
@@ -38,8 +38,9 @@ func (e *Engine) expire(quit <-chan struct{}) {
 	}
 }
 
-// deleteExpired deletes batch after batch until nothing is left, or one fails. It returns how large the next one
-// should be: after a failure smaller, since very long journals take very long to delete.
+// deleteExpired deletes batch after batch until nothing is left, or one fails. It returns how large
+// the next one should be: after a failure smaller, since very long journals take very long to
+// delete.
 func (e *Engine) deleteExpired(batch int) int {
 	for !e.stopping.Load() {
 		ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)

@@ -26,7 +26,8 @@ func (s *crowded) DeleteExpired(_ context.Context, limit int) (int, error) {
 	return n, nil
 }
 
-// Batch follows batch until nothing is left. After a failure batches are smaller, then larger again.
+// Batch follows batch until nothing is left. After a failure batches are smaller, then larger
+// again.
 func TestExpireInBatches(t *testing.T) {
 	s := &crowded{left: 1200, most: 500}
 	e := New(Config{Store: s})

@@ -13,7 +13,8 @@ import (
 	"recourse/saga"
 )
 
-// A row says when its saga may be deleted from the saga's end on: by the definition, else by the node.
+// A row says when its saga may be deleted from the saga's end on: by the definition, else by the
+// node.
 func TestRetentionOfARow(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tt := range []struct{ definition, node, want time.Duration }{
@@ -50,7 +51,8 @@ func TestRetentionOfARow(t *testing.T) {
 	}
 }
 
-// Sagas whose retention is over go, with their keys; others stay. Several nodes that do it at once do no harm.
+// Sagas whose retention is over go, with their keys; others stay. Several nodes that do it at once
+// do no harm.
 func TestExpire(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {

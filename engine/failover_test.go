@@ -56,7 +56,8 @@ func (s *failing) Synchronous(context.Context) error {
 	return nil
 }
 
-// After a fail-over the node registers anew, counts what is gone of what it had acknowledged, and goes on at once: its old lease ends.
+// After a fail-over the node registers anew, counts what is gone of what it had acknowledged, and
+// goes on at once: its old lease ends.
 func TestFailedOver(t *testing.T) {
 	store := &failing{Store: memory.New(memory.Config{})}
 	store.timeline.Store(1)

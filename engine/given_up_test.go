@@ -79,7 +79,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A step whose time-out is shorter than the time between two Watches may wait for its turn for as long as it takes.
+// A step whose time-out is shorter than the time between two Watches may wait for its turn for as
+// long as it takes.
 func TestShortTimeoutsWaitTheirTurn(t *testing.T) {
 	b := newBench(t, oneCall)
 	b.def = compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 1s}\n")
@@ -121,7 +122,8 @@ func (s *hung) Append(ctx context.Context, node string, b []journal.Append) ([]j
 	return s.Store.Append(ctx, node, b)
 }
 
-// A database that hangs does not keep a node from stopping for longer than its drain and ten seconds.
+// A database that hangs does not keep a node from stopping for longer than its drain and ten
+// seconds.
 func TestStopsWhileTheDatabaseHangs(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, sleep: 100ms}\n")
 	store := &hung{Store: memory.New(memory.Config{})}

@@ -141,8 +141,8 @@ func (l *Lane) load(ev Loaded) {
 	if old := l.runs[id]; old != nil {
 		if old.parking() || old.starting() {
 			// The store has it released already and has given it to us again, but the answer to the
-			// release is not in yet. Or a start of it is repeated here, and will be turned away. What
-			// was read may be out of date by then.
+			// release is not in yet. Or a start of it is repeated here, and will be turned away.
+			// What was read may be out of date by then.
 			if !mutant.On("claimed-again-ignored") {
 				old.again = &ev.Claimed
 			}
@@ -301,8 +301,8 @@ func (l *Lane) advance(r *run) error {
 		return nil
 	}
 	for {
-		// The record that ends a saga comes with its row, whatever its size: a child's start that comes
-		// after it must see that the parent has ended.
+		// The record that ends a saga comes with its row, whatever its size: a child's start that
+		// comes after it must see that the parent has ended.
 		if len(r.next.Records) >= l.cfg.MaxRecords && !r.m.Status().Terminal() {
 			r.more = true // go on when these are durable
 			break
@@ -502,7 +502,8 @@ func (l *Lane) flush() {
 	l.try(0)
 }
 
-// fitting returns how many of the queue's appends one commit takes: all that count and bytes allow, and at least one.
+// fitting returns how many of the queue's appends one commit takes: all that count and bytes allow,
+// and at least one.
 func (l *Lane) fitting() int {
 	most, size := min(len(l.queue), l.cfg.MaxBatch), 0
 	for n := range most {

@@ -100,8 +100,8 @@ func (b *bench) claim(node string) engine.Loaded {
 	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records}
 }
 
-// The record that ends a saga comes with its row, however many records there are before it: a child's
-// start that is committed after it sees that its parent has ended.
+// The record that ends a saga comes with its row, however many records there are before it: a
+// child's start that is committed after it sees that its parent has ended.
 func TestEndComesWithItsRow(t *testing.T) {
 	for steps := 20; steps <= 36; steps++ { // a commit takes 16 records
 		src := "saga: x\nsteps:\n"
@@ -342,7 +342,8 @@ steps:
 	}
 }
 
-// large returns a bench with n sagas whose first step has been answered with so many bytes each; nothing of that is committed yet.
+// large returns a bench with n sagas whose first step has been answered with so many bytes each;
+// nothing of that is committed yet.
 func large(t *testing.T, n, bytes int, cfg engine.LaneConfig) (*bench, []uuid.UUID) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	cfg.ParkAfter, cfg.MaxRecords, cfg.Chance = time.Second, 16, func() uint64 { return 0 }
@@ -403,7 +404,8 @@ func TestCommitsAreBoundedByBytes(t *testing.T) {
 	b.ended(ids)
 }
 
-// A batch that the store does not get through in time is split until it does, and every append is repeated as it was.
+// A batch that the store does not get through in time is split until it does, and every append is
+// repeated as it was.
 func TestCommitIsSplit(t *testing.T) {
 	const room = 5 // appends that the store gets through in time
 	b, ids := large(t, 40, 100, engine.LaneConfig{MaxBatch: 100})

@@ -65,8 +65,9 @@ func (l *Lease) Now(local time.Time) time.Time {
 	return l.store.Add(local.Sub(l.origin))
 }
 
-// Latest is the latest that the store's clock may show, which is never before Now. A wait begins at Latest and ends by
-// Now: then it is never shorter than it is to be, although Now jumps forward at a renewal that was quicker than the one before.
+// Latest is the latest that the store's clock may show, which is never before Now. A wait begins at
+// Latest and ends by Now: then it is never shorter than it is to be, although Now jumps forward at
+// a renewal that was quicker than the one before.
 func (l *Lease) Latest(local time.Time) time.Time {
 	if !l.known || mutant.On("node-clock") {
 		return l.Now(local)

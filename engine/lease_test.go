@@ -58,7 +58,8 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// A wait that begins at Latest and ends by Now is never shorter than it is to be by the store's clock, whatever the renewals took.
+// A wait that begins at Latest and ends by Now is never shorter than it is to be by the store's
+// clock, whatever the renewals took.
 func TestLeaseWaitsAreNeverShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const delay = time.Second

@@ -5,14 +5,16 @@ import (
 	"recourse/journal"
 )
 
-// known has what a saga's journal shows taken for told: whoever wrote it has told of it, in the same appends.
+// known has what a saga's journal shows taken for told: whoever wrote it has told of it, in the
+// same appends.
 func (l *Lane) known(r *run) {
 	if l.cfg.Notices != nil && !mutant.On("notices-told-again") {
 		r.told = l.cfg.Notices.All(r.m)
 	}
 }
 
-// notice finds what the saga's next append has to tell of. It may still grow, so this is found anew until it is committed.
+// notice finds what the saga's next append has to tell of. It may still grow, so this is found anew
+// until it is committed.
 func (l *Lane) notice(r *run) {
 	if l.cfg.Notices != nil && len(r.next.Records) > 0 {
 		r.news, r.telling = l.cfg.Notices.Since(r.m, r.told)
@@ -37,7 +39,8 @@ func (l *Lane) workerSilent(r *run, path string) {
 	r.next.Events = append(r.next.Events, l.cfg.Notices.Stalled(s, r.m.At())...)
 }
 
-// maxDelayed is how many requests that wait one Watch of a lane tells of: if the node is short of something, they are many.
+// maxDelayed is how many requests that wait one Watch of a lane tells of: if the node is short of
+// something, they are many.
 const maxDelayed = 100
 
 // delayed are the requests of a saga that wait to leave for too long.

@@ -163,7 +163,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// What asks anew, after a retry, is told anew; what goes on asking is not, whatever happens beside it.
+// What asks anew, after a retry, is told anew; what goes on asking is not, whatever happens beside
+// it.
 func TestNoticesOfOneStep(t *testing.T) {
 	b := noticing(t, "saga: x\nbudget: {amount: 0.10 USD, on_exceed: ask}\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask, cost: 0.01 USD}\n  - {id: b, http: \"POST http://w/b\", cost: 0.20 USD}\n", everyone())
 	id := b.start()
@@ -309,7 +310,8 @@ func TestNoticesFollowTheCommit(t *testing.T) {
 	}
 }
 
-// A request that waits for its turn, or for the lease, for long is a stall; one that has left is not.
+// A request that waits for its turn, or for the lease, for long is a stall; one that has left is
+// not.
 func TestRequestsThatCannotLeave(t *testing.T) {
 	b := noticing(t, oneCall, everyone())
 	id := b.start()

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// An outage of ten minutes, failing ten times a second, is a dozen lines: when it began, each minute, and its end.
+// An outage of ten minutes, failing ten times a second, is a dozen lines: when it began, each
+// minute, and its end.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer

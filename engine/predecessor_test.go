@@ -35,7 +35,8 @@ func (r *registrations) all() [][]string {
 	return slices.Clone(r.list)
 }
 
-// A node that comes after one that is known to have ended has its sagas at once, though the lease is good for an hour.
+// A node that comes after one that is known to have ended has its sagas at once, though the lease
+// is good for an hour.
 func TestPredecessor(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	for name, open := range stores(t) {

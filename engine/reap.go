@@ -14,8 +14,9 @@ import (
 // reapLimit bounds the tasks that one look ends.
 const reapLimit = 100
 
-// reapOnce has the sagas know of up to reapLimit tasks that nobody will end: those whose worker fell silent or took too
-// long, and those that were not wanted any more before anybody had begun them. It says how many there were.
+// reapOnce has the sagas know of up to reapLimit tasks that nobody will end: those whose worker
+// fell silent or took too long, and those that were not wanted any more before anybody had begun
+// them. It says how many there were.
 func reapOnce(ctx context.Context, tasks journal.Tasks) (int, error) {
 	return tasks.ReapTasks(ctx, reapLimit, Reaped)
 }
@@ -33,7 +34,8 @@ func Reaped(t journal.Task, fate journal.Fate) journal.Mail {
 // reapEvery is how long a worker that fell silent may go unnoticed.
 const reapEvery = time.Second
 
-// reap ends the tasks that nobody else will, now and then. Every node does: what one ends is gone for the others.
+// reap ends the tasks that nobody else will, now and then. Every node does: what one ends is gone
+// for the others.
 func (e *Engine) reap(quit <-chan struct{}) {
 	for {
 		select {

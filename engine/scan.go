@@ -14,8 +14,9 @@ import (
 	"recourse/saga"
 )
 
-// claimBatch is how many sagas are claimed at once. On SQLite claims and commits take turns, so after a crash it is as many as a commit has
-// appends: else what is claimed keeps the writer from claiming the rest.
+// claimBatch is how many sagas are claimed at once. On SQLite claims and commits take turns, so
+// after a crash it is as many as a commit has appends: else what is claimed keeps the writer from
+// claiming the rest.
 const claimBatch = 512
 
 // scan looks for mail and for sagas to claim: at every poll, and at every hint.
@@ -93,8 +94,8 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 	return len(claimed)
 }
 
-// loadBatch is how many sagas are read at once, with so many records of each: most have no more. Those
-// that would make it more than Config.MaxBytes are read one by one.
+// loadBatch is how many sagas are read at once, with so many records of each: most have no more.
+// Those that would make it more than Config.MaxBytes are read one by one.
 const loadBatch = 32
 
 // loadAll reads claimed sagas and hands them to their lanes, or leaves it to load.
@@ -133,7 +134,8 @@ func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
 	}
 }
 
-// begin loads a suspect. As there is one suspect in a claim, the next claim is as soon as this one has moved.
+// begin loads a suspect. As there is one suspect in a claim, the next claim is as soon as this one
+// has moved.
 func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
 	grown, stop := e.hub.watch(c.Saga)
 	defer stop()
@@ -178,7 +180,8 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 // recordsPage is how many records are read at once.
 const recordsPage = 1000
 
-// read reads a saga, whose first loadBatch records may be known. What panics over it is as unreadable as what cannot be read.
+// read reads a saga, whose first loadBatch records may be known. What panics over it is as
+// unreadable as what cannot be read.
 func (e *Engine) read(node string, c journal.Claimed, known []journal.Record) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()

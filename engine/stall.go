@@ -14,7 +14,8 @@ import (
 // stallLimit bounds what one look finds of each kind.
 const stallLimit = 500
 
-// shownFor is how many looks, of lanes and in the store, a stall is listed for after it was found last.
+// shownFor is how many looks, of lanes and in the store, a stall is listed for after it was found
+// last.
 const shownFor = 4
 
 // stalls are what the lanes have found since the last look.
@@ -45,8 +46,8 @@ func (s *stalls) take() (list []journal.Stall) {
 	return list
 }
 
-// lookForStalls writes down what is stalled, about every Config.Look. Every node does: what it finds in the store others find as
-// well, and the first one tells of it.
+// lookForStalls writes down what is stalled, about every Config.Look. Every node does: what it
+// finds in the store others find as well, and the first one tells of it.
 func (e *Engine) lookForStalls(quit <-chan struct{}) {
 	for {
 		every := e.cfg.Look

@@ -70,8 +70,8 @@ func (n *noting) tells(t *testing.T) (list []string) {
 	return list
 }
 
-// A saga that is due and that no node takes, and a task that no worker claims, are listed and told of once; what is paused, or
-// not due, is not.
+// A saga that is due and that no node takes, and a task that no worker claims, are listed and told
+// of once; what is paused, or not due, is not.
 func TestStalls(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {

@@ -24,9 +24,9 @@ func (l *Lane) hold(r *run) {
 	delete(l.strange, r.id)
 }
 
-// reconcile gives up the sagas that were strangers at two looks in a row. One look would not do: the
-// list is older than the lane. Nor does the second prove it, and it need not: to give up what is
-// another's does nothing, and what is being loaded meanwhile is claimed once more.
+// reconcile gives up the sagas that were strangers at two looks in a row. One look would not do:
+// the list is older than the lane. Nor does the second prove it, and it need not: to give up what
+// is another's does nothing, and what is being loaded meanwhile is claimed once more.
 func (l *Lane) reconcile(ev Owned) {
 	if ev.Node != l.node || l.draining || mutant.On("strangers-stay") {
 		return

@@ -54,8 +54,9 @@ func owner(t *testing.T, store journal.Store, id uuid.UUID) string {
 	return h.Owner
 }
 
-// A saga that the lane does not hold is given up at the second look in a row, one that it took on meanwhile is not, nor one
-// that it is just parking; and what has come while it is being given up is read again.
+// A saga that the lane does not hold is given up at the second look in a row, one that it took on
+// meanwhile is not, nor one that it is just parking; and what has come while it is being given up
+// is read again.
 func TestReconcile(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
 	b.lease("n1")

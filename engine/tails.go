@@ -16,7 +16,8 @@ import (
 // further behind than this loses more than can be told.
 const tailKept = time.Minute
 
-// tails are the ends of the journals that this node has committed of late, to see what a fail-over has lost of them.
+// tails are the ends of the journals that this node has committed of late, to see what a fail-over
+// has lost of them.
 type tails struct {
 	mu    sync.Mutex
 	last  map[uuid.UUID]tail

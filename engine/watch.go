@@ -67,8 +67,9 @@ func (r *run) stalled(now time.Time) (path, why string) {
 	return "", ""
 }
 
-// watch looks for stalled sagas: an answer, an alarm or a wake-up of theirs was lost, which is a bug
-// of ours. They are given up, to be read again from their journals: what is under way is in doubt then, as after a crash.
+// watch looks for stalled sagas: an answer, an alarm or a wake-up of theirs was lost, which is a
+// bug of ours. They are given up, to be read again from their journals: what is under way is in
+// doubt then, as after a crash.
 func (l *Lane) watch() {
 	l.stalest = time.Time{}
 	// A clock that is set, or a process that stood still: time-outs are reckoned anew.
@@ -115,5 +116,6 @@ func (l *Lane) watch() {
 	}
 }
 
-// Stalest returns when the saga that has not moved for longest did so last, as of the last Watch; zero if there is none.
+// Stalest returns when the saga that has not moved for longest did so last, as of the last Watch;
+// zero if there is none.
 func (l *Lane) Stalest() time.Time { return l.stalest }

@@ -62,7 +62,8 @@ func (b *bench) endsAs(id uuid.UUID, want saga.Status) {
 	}
 }
 
-// An answer that never comes: the attempt is in doubt, the saga goes on, and a late answer is of no use.
+// An answer that never comes: the attempt is in doubt, the saga goes on, and a late answer is of no
+// use.
 func TestLostAnswer(t *testing.T) {
 	b := newBench(t, oneCall)
 	id, send := b.sendOne()

@@ -21,7 +21,8 @@ func Fingerprint(method, path string, body []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// canonical is body as Marshal would write it, the fields of its objects in order, if it is one JSON value.
+// canonical is body as Marshal would write it, the fields of its objects in order, if it is one
+// JSON value.
 func canonical(body []byte) []byte {
 	if unaltered(body) {
 		return body

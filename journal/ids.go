@@ -23,7 +23,8 @@ func firstID(ms int64) (id uuid.UUID) {
 	return id
 }
 
-// FirstID returns the least id that a saga can have that was started at a moment, or later. It is never Nil, which bounds nothing.
+// FirstID returns the least id that a saga can have that was started at a moment, or later. It is
+// never Nil, which bounds nothing.
 func FirstID(at time.Time) uuid.UUID {
 	id := firstID(at.UnixMilli())
 	if id.IsNil() {
@@ -32,8 +33,8 @@ func FirstID(at time.Time) uuid.UUID {
 	return id
 }
 
-// Started narrows a filter to sagas that were started after one time and before another, by the times
-// in their ids. A zero time does not narrow it.
+// Started narrows a filter to sagas that were started after one time and before another, by the
+// times in their ids. A zero time does not narrow it.
 func (f *Filter) Started(after, before time.Time) {
 	if !after.IsZero() {
 		f.from(firstID(after.UnixMilli() + 1))
@@ -43,8 +44,8 @@ func (f *Filter) Started(after, before time.Time) {
 	}
 }
 
-// Named narrows a filter to sagas whose ids begin with a text, written as ids are. It reports whether there can
-// be any, and leaves the filter as it is if not.
+// Named narrows a filter to sagas whose ids begin with a text, written as ids are. It reports
+// whether there can be any, and leaves the filter as it is if not.
 func (f *Filter) Named(text string) bool {
 	const least, most = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 	if len(text) > len(least) {

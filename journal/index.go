@@ -19,26 +19,30 @@ type Index interface {
 	SagaByKey(ctx context.Context, key string) (Head, error)
 	// Sagas lists heads, newest first: in the falling order of their ids.
 	Sagas(ctx context.Context, f Filter) (Listed, error)
-	// Costs lists what sagas have cost, newest first: less of each than Sagas, for whoever goes through many.
+	// Costs lists what sagas have cost, newest first: less of each than Sagas, for whoever goes
+	// through many.
 	Costs(ctx context.Context, f CostFilter) ([]Cost, error)
 	// Inbox lists what waits for people, oldest first.
 	Inbox(ctx context.Context, f InboxFilter) ([]Entry, error)
 	// Delete removes a saga that has ended, with its journal. ErrNotFound if there
 	// is none, ErrLive if it has not ended.
 	Delete(ctx context.Context, id uuid.UUID) error
-	// DeleteExpired removes, as Delete does, up to limit sagas that have ended and whose DeleteAt has passed
-	// by the store's clock, and says how many.
+	// DeleteExpired removes, as Delete does, up to limit sagas that have ended and whose DeleteAt
+	// has passed by the store's clock, and says how many.
 	DeleteExpired(ctx context.Context, limit int) (int, error)
-	// Stats counts. A store of so many sagas that this takes long may answer with what it counted before, see Stats.CountedAt.
+	// Stats counts. A store of so many sagas that this takes long may answer with what it counted
+	// before, see Stats.CountedAt.
 	Stats(ctx context.Context) (Stats, error)
 	// Nodes lists the leases there are, for operators.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
-	// Orphans lists up to limit sagas that have records and no row, by id: there are
-	// none, unless somebody has tampered with the database or restored half of it. It may read the whole journal.
+	// Orphans lists up to limit sagas that have records and no row, by id: there are none, unless
+	// somebody has tampered with the database or restored half of it. It may read the whole
+	// journal.
 	Orphans(ctx context.Context, limit int) ([]uuid.UUID, error)
 }
 
-// Head is a saga as lists show it. Its Row's Inbox is nil: Index.Inbox has the entries. Its Row's Text is empty: it is there to be searched.
+// Head is a saga as lists show it. Its Row's Inbox is nil: Index.Inbox has the entries. Its Row's
+// Text is empty: it is there to be searched.
 type Head struct {
 	ID uuid.UUID
 	Start
@@ -61,16 +65,17 @@ type Filter struct {
 	From       uuid.UUID         // ids from this one on; see Started and Named
 	Before     uuid.UUID         // ids before this one: the cursor, too. Nil: from the newest
 	Limit      int               // 0: all
-	// Look is how many sagas are looked at, unless an index has just what the filter selects: a definition, a label, statuses, or all.
-	// 0: as many as it takes.
+	// Look is how many sagas are looked at, unless an index has just what the filter selects: a
+	// definition, a label, statuses, or all. 0: as many as it takes.
 	Look int
 }
 
 // Listed is what a list has found.
 type Listed struct {
 	Heads []Head
-	// Until is the oldest saga that was looked at, when Filter.Look has ended the list before it was full, and older
-	// ones may be found: the list goes on Before it. Nil: there are no others, or the list is full.
+	// Until is the oldest saga that was looked at, when Filter.Look has ended the list before it
+	// was full, and older ones may be found: the list goes on Before it. Nil: there are no others,
+	// or the list is full.
 	Until uuid.UUID
 }
 
@@ -100,7 +105,8 @@ type Stats struct {
 	Inbox        map[string]int64 // by kind
 	OldestInbox  time.Time        // zero: none
 	OldestDue    time.Time        // of those claimable now; zero: none
-	// Oldest is when the row was written of the live saga that has been longest in a status, by status.
+	// Oldest is when the row was written of the live saga that has been longest in a status, by
+	// status.
 	Oldest      map[string]time.Time
 	Quarantined int64 // see Head.Quarantined
 	// OldestInboxByKind is since when the oldest inbox entry of a kind has waited.

@@ -29,8 +29,8 @@ var (
 	// ErrUnique, for one Append: another live saga of the definition has the same
 	// unique value; it is named in the result.
 	ErrUnique = errors.New("a live saga has this unique value")
-	// ErrNotNewest, for one Append: the start is of a definition's newest version, and that is another by now, or
-	// the definition is archived.
+	// ErrNotNewest, for one Append: the start is of a definition's newest version, and that is
+	// another by now, or the definition is archived.
 	ErrNotNewest = errors.New("the definition has a newer version, or is archived")
 	// ErrParentEnded, for one Append: the start's parent has ended, or is not there. It stays
 	// ended, so this saga never starts.
@@ -66,53 +66,57 @@ type Log interface {
 	// is fenced off, but it may send until it notices: the caller has to be certain.
 	Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (Lease, error)
 
-	// Renew extends the lease, or returns ErrFenced. It also takes over nodes whose
-	// lease has ended by the store's clock: each one's row is deleted and its sagas made
-	// claimable after their Respite, or quarantined, in one transaction that no append of that node overlaps. A node with an append
-	// under way may be left for the next Renew. If only the taking over fails, the error comes
-	// with the lease: the lease holds.
+	// Renew extends the lease, or returns ErrFenced. It also takes over nodes whose lease has ended
+	// by the store's clock: each one's row is deleted and its sagas made claimable after their
+	// Respite, or quarantined, in one transaction that no append of that node overlaps. A node with
+	// an append under way may be left for the next Renew. If only the taking over fails, the error
+	// comes with the lease: the lease holds.
 	Renew(ctx context.Context, node string, ttl time.Duration) (Lease, error)
 
-	// Release ends a lease by choice, and makes the node's sagas claimable at
-	// once. It was no fault of theirs: a claim without progress is not counted, it is as if it had not been.
-	// Releasing a lease that is gone is not an error.
+	// Release ends a lease by choice, and makes the node's sagas claimable at once. It was no fault
+	// of theirs: a claim without progress is not counted, it is as if it had not been. Releasing a
+	// lease that is gone is not an error.
 	Release(ctx context.Context, node string) error
 
-	// Append writes a batch in one transaction that fails with ErrFenced if the
-	// node's row is gone. Appends of a batch are of different sagas and stand or fall
-	// one by one: the result at i belongs to batch[i]. A result's Err is nil,
-	// ErrConflict, ErrStartKey, ErrUnique, ErrNotNewest or ErrParentEnded, in this order if several hold.
+	// Append writes a batch in one transaction that fails with ErrFenced if the node's row is gone.
+	// Appends of a batch are of different sagas and stand or fall one by one: the result at i
+	// belongs to batch[i]. A result's Err is nil, ErrConflict, ErrStartKey, ErrUnique, ErrNotNewest
+	// or ErrParentEnded, in this order if several hold.
 	//
 	// A start with a Parent is written only if the parent's row is there and has no EndedAt, in
 	// the same transaction: no append that ends the parent overlaps it. An earlier append of the
 	// same batch counts, so a start after its parent's end is refused, and one before it is not.
 	// Whatever a parent tells its children with its end therefore finds all of them.
 	//
-	// Fresh records, or a row, are progress: the saga's claims are 0 again. A saga given up without a
-	// row keeps its claims. It is next claimable after its Rest, or it is quarantined: only a message
-	// wakes it, its row's status is StatusStuck, and Halted.Entry is added to its inbox entries, or takes
-	// the place of its like, whose Since stays. The next row replaces all of that.
+	// Fresh records, or a row, are progress: the saga's claims are 0 again. A saga given up without
+	// a row keeps its claims. It is next claimable after its Rest, or it is quarantined: only a
+	// message wakes it, its row's status is StatusStuck, and Halted.Entry is added to its inbox
+	// entries, or takes the place of its like, whose Since stays. The next row replaces all of
+	// that.
 	//
-	// Append is idempotent: records that stand there already with the same hash
-	// count as written, and what came with them is not done a second time. Of records
-	// that stand in part the rest is written, with all that came with it. Giving up,
-	// without records, a saga that is not the node's any more is no error and does nothing. Nor does an append
-	// without records whose Row is of fewer records than the journal has (see Append.Overtaken): it comes late, behind what it was repeated for.
+	// Append is idempotent: records that stand there already with the same hash count as written,
+	// and what came with them is not done a second time. Of records that stand in part the rest is
+	// written, with all that came with it. Giving up, without records, a saga that is not the
+	// node's any more is no error and does nothing. Nor does an append without records whose Row is
+	// of fewer records than the journal has (see Append.Overtaken): it comes late, behind what it
+	// was repeated for.
 	Append(ctx context.Context, node string, batch []Append) ([]Result, error)
 
-	// Claim makes the node the owner of up to limit sagas that nobody owns and whose
-	// WakeAt is due, the longest due first, and returns them. Suspects come last, and at most one of
-	// them: none is kept waiting for ever, and few are claimed together with the one that kills its node.
-	// ErrFenced. After ErrUnknown the next Claim of the node returns the sagas that the lost one may have taken.
+	// Claim makes the node the owner of up to limit sagas that nobody owns and whose WakeAt is due,
+	// the longest due first, and returns them. Suspects come last, and at most one of them: none is
+	// kept waiting for ever, and few are claimed together with the one that kills its node.
+	// ErrFenced. After ErrUnknown the next Claim of the node returns the sagas that the lost one
+	// may have taken.
 	Claim(ctx context.Context, node string, limit int) ([]Claimed, error)
 
 	// Records returns up to limit records of a saga with seq > after, in order.
 	// ErrNotFound if there is no such saga.
 	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]Record, error)
 
-	// Begins returns up to limit of the first records of each of several sagas, in order; not of one moment, as sagas go on. A saga that is not there,
-	// or has no records, is not in the map. Nor are those that are left when the data of what was read is more than so many
-	// bytes: it ends with the saga before. So the map may be empty although there are records.
+	// Begins returns up to limit of the first records of each of several sagas, in order; not of
+	// one moment, as sagas go on. A saga that is not there, or has no records, is not in the map.
+	// Nor are those that are left when the data of what was read is more than so many bytes: it
+	// ends with the saga before. So the map may be empty although there are records.
 	Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]Record, error)
 
 	// Post leaves a message for a saga, durably, wherever it is: owned by this or
@@ -125,8 +129,8 @@ type Log interface {
 	// their ids, up to limit. They stay until an Append consumes them.
 	Mail(ctx context.Context, node string, limit int) ([]Mail, error)
 
-	// Synchronous returns nil if commits wait until a second machine has them, and ErrNotSynchronous with what to set if
-	// they do not.
+	// Synchronous returns nil if commits wait until a second machine has them, and
+	// ErrNotSynchronous with what to set if they do not.
 	Synchronous(ctx context.Context) error
 
 	// Owned returns the ids of up to limit sagas that the node owns, in the order of ids,
@@ -139,11 +143,12 @@ type Lease struct {
 	Node string
 	Now  time.Time     // the store's clock while it answered
 	TTL  time.Duration // from Now on
-	// Timeline counts the fail-overs of the database as of the registration; 0 where it is not known, or there are none. After one that loses what was
-	// acknowledged, the node is fenced off, and registers on a later timeline.
+	// Timeline counts the fail-overs of the database as of the registration; 0 where it is not
+	// known, or there are none. After one that loses what was acknowledged, the node is fenced off,
+	// and registers on a later timeline.
 	Timeline int64
-	// Rival says which other server takes writes as an earlier state of this database, and what to do about it; nil if none
-	// is known. Nothing is written there by this store.
+	// Rival says which other server takes writes as an earlier state of this database, and what to
+	// do about it; nil if none is known. Nothing is written there by this store.
 	Rival error
 }
 
@@ -155,27 +160,32 @@ type Append struct {
 	Row     *Row        // when not nil, replaces the saga's row (but for what Start set)
 	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after its Rest
 	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
-	// Stranger comes with Release and without a Row: the node owns the saga but does not hold it. The
-	// saga is next claimable after its Respite, as if its node had died, and not after its Rest.
+	// Stranger comes with Release and without a Row: the node owns the saga but does not hold it.
+	// The saga is next claimable after its Respite, as if its node had died, and not after its
+	// Rest.
 	Stranger bool
 
-	// What follows comes with records: an append without any that is repeated does it again. A task, and an event for a sink, that is
-	// there already stays as it is even then; one that is gone by then is made anew. The saga of tasks and events is this one, whatever their Saga says.
+	// What follows comes with records: an append without any that is repeated does it again. A
+	// task, and an event for a sink, that is there already stays as it is even then; one that is
+	// gone by then is made anew. The saga of tasks and events is this one, whatever their Saga
+	// says.
 	Tasks    []Task      // work that can be claimed from then on
 	Withdraw []uuid.UUID // of its tasks, these too, those that are not wanted any more: see TaskWithdrawn and TaskLease.Cancel. One that is gone is no error
 	Events   []Event     // for the outbox
-	// Post are messages to other sagas, as Log.Post leaves them; to one that is not there they are dropped. They are posted
-	// behind all else of the batch: a saga that it starts is there.
+	// Post are messages to other sagas, as Log.Post leaves them; to one that is not there they are
+	// dropped. They are posted behind all else of the batch: a saga that it starts is there.
 	Post []Mail
 }
 
-// Overtaken reports whether the append brings only a row, of fewer records than the journal, which ends at last, has: an earlier
-// try of it went through, or none of it is wanted any more. Done now it would put the saga back, and give up one that is under way.
+// Overtaken reports whether the append brings only a row, of fewer records than the journal, which
+// ends at last, has: an earlier try of it went through, or none of it is wanted any more. Done now
+// it would put the saga back, and give up one that is under way.
 func (a *Append) Overtaken(last int64) bool {
 	return len(a.Records) == 0 && a.Start == nil && a.Row != nil && a.Row.Seq > 0 && a.Row.Seq < last
 }
 
-// Size returns about how many bytes a store writes for the append: what can be large, and a flat rate for the rest.
+// Size returns about how many bytes a store writes for the append: what can be large, and a flat
+// rate for the rest.
 func (a *Append) Size() int {
 	n := 512
 	if a.Row != nil {

@@ -32,11 +32,12 @@ type Outbox interface {
 	// EventDelivered forgets an event for a sink. One that is gone is no error.
 	EventDelivered(ctx context.Context, event uuid.UUID, sink string) error
 
-	// EventFailed counts an attempt, and makes the event due again after a wait. One that is gone is no error. After
-	// ErrUnknown the same attempt may be counted twice.
+	// EventFailed counts an attempt, and makes the event due again after a wait. One that is gone
+	// is no error. After ErrUnknown the same attempt may be counted twice.
 	EventFailed(ctx context.Context, event uuid.UUID, sink string, wait time.Duration, why string) error
 
-	// OutboxStats counts the events that wait, by sink, in the order of their names, for metrics and for people.
+	// OutboxStats counts the events that wait, by sink, in the order of their names, for metrics
+	// and for people.
 	OutboxStats(ctx context.Context) ([]OutboxStat, error)
 }
 

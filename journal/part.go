@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Part is a part of a filter that an index may have in the order of lists, by itself: sagas of a definition, with a
-// label, of statuses, or simply all.
+// Part is a part of a filter that an index may have in the order of lists, by itself: sagas of a
+// definition, with a label, of statuses, or simply all.
 type Part struct {
 	Definition string
 	Status     []string // each once

@@ -29,7 +29,8 @@ const (
 // StallKept is how long a stall is remembered that is not found any more, so that it is told once.
 const StallKept = 24 * time.Hour
 
-// Stall is a saga, or a step of one, that does not move and waits neither for a person nor for a time to come.
+// Stall is a saga, or a step of one, that does not move and waits neither for a person nor for a
+// time to come.
 type Stall struct {
 	ID         uuid.UUID // see StallID
 	Saga       uuid.UUID
@@ -48,8 +49,9 @@ func StallID(saga uuid.UUID, kind, path string, since time.Time) uuid.UUID {
 	return uuid.NewV5(saga, "stalled:"+kind+":"+path+":"+strconv.FormatInt(since.UnixMilli(), 10))
 }
 
-// Found completes a stall that a store has found: its ID, and Why. more is, of one that makes no progress, how often it was claimed; of a
-// task, its type; of one in quarantine, the id of its inbox entry. An error means that this is no id.
+// Found completes a stall that a store has found: its ID, and Why. more is, of one that makes no
+// progress, how often it was claimed; of a task, its type; of one in quarantine, the id of its
+// inbox entry. An error means that this is no id.
 func (s Stall) Found(more string) (Stall, error) {
 	s.ID = StallID(s.Saga, s.Kind, s.Path, s.Since)
 	switch s.Kind {
@@ -84,12 +86,15 @@ type StallFilter struct {
 
 // Stalls is where nodes write down what does not move. All times are the store's.
 type Stalls interface {
-	// FindStalls looks for live sagas that are due for longer than after, or were claimed repeatedly and wrote nothing for longer, or are
-	// in quarantine, and for tasks that nobody has claimed for longer than after, but for those of paused sagas: up to limit of each kind, the oldest first.
+	// FindStalls looks for live sagas that are due for longer than after, or were claimed
+	// repeatedly and wrote nothing for longer, or are in quarantine, and for tasks that nobody has
+	// claimed for longer than after, but for those of paused sagas: up to limit of each kind, the
+	// oldest first.
 	FindStalls(ctx context.Context, after time.Duration, limit int) ([]Stall, error)
 
-	// NoteStalls lists stalls for as long as show, and puts the events of those into the outbox that were not known, in one transaction. A stall is known for
-	// StallKept after it was last noted, and as long as its saga is there. It returns how many were not known.
+	// NoteStalls lists stalls for as long as show, and puts the events of those into the outbox
+	// that were not known, in one transaction. A stall is known for StallKept after it was last
+	// noted, and as long as its saga is there. It returns how many were not known.
 	NoteStalls(ctx context.Context, list []Told, show time.Duration) (fresh int, err error)
 
 	// ListStalls lists those that are shown now and whose sagas live, the oldest first.

@@ -26,7 +26,8 @@ type Task struct {
 	Input   json.RawMessage
 	Lease   time.Duration // how long a claim, or a heartbeat, lasts, unless the claim says otherwise. Above 0, in whole milliseconds, as the next
 	Timeout time.Duration // the most that the work may take, from its claim on
-	// Traceparent is where in a trace the task comes from, as W3C Trace Context writes it; "": it is not known.
+	// Traceparent is where in a trace the task comes from, as W3C Trace Context writes it; "": it
+	// is not known.
 	Traceparent string
 }
 
@@ -67,26 +68,29 @@ const TaskKept = 24 * time.Hour
 
 // Tasks is the workers' side of a store. All times are the store's.
 type Tasks interface {
-	// ClaimTasks gives the caller up to Max tasks of the types, the oldest first,
-	// that nobody has claimed and that are not withdrawn. No task is given twice.
-	// Called again with the same Token, as after ErrUnknown, it returns what that token holds of what it got, and no more.
+	// ClaimTasks gives the caller up to Max tasks of the types, the oldest first, that nobody has
+	// claimed and that are not withdrawn. No task is given twice. Called again with the same Token,
+	// as after ErrUnknown, it returns what that token holds of what it got, and no more.
 	ClaimTasks(ctx context.Context, c TaskClaim) ([]ClaimedTask, error)
 
 	// Heartbeat lets the lease run anew, though never beyond the task's Deadline.
 	// ErrTaskLost, also when the lease has run out and nobody has reaped the task yet.
 	Heartbeat(ctx context.Context, task, token uuid.UUID) (TaskLease, error)
 
-	// EndTask ends a task that the lease holds and posts m to its saga, whatever m.Saga says, in one transaction. how is a
-	// fingerprint of what is said of the task: the same lease with the same how may
-	// end it again, for a day, which does nothing; anything else is ErrTaskLost. A saga that is deleted takes its tasks along.
+	// EndTask ends a task that the lease holds and posts m to its saga, whatever m.Saga says, in
+	// one transaction. how is a fingerprint of what is said of the task: the same lease with the
+	// same how may end it again, for a day, which does nothing; anything else is ErrTaskLost. A
+	// saga that is deleted takes its tasks along.
 	EndTask(ctx context.Context, task, token uuid.UUID, how string, m Mail) error
 
-	// ReapTasks ends up to limit tasks that have met a Fate, the longest ago first, and posts the message that
-	// mail makes of each to its saga, in one transaction. mail must not call the store, and may be called anew for the same task, if the transaction is
-	// tried again. It also forgets up to limit tasks that ended more than TaskKept ago. It returns how many met a fate.
+	// ReapTasks ends up to limit tasks that have met a Fate, the longest ago first, and posts the
+	// message that mail makes of each to its saga, in one transaction. mail must not call the
+	// store, and may be called anew for the same task, if the transaction is tried again. It also
+	// forgets up to limit tasks that ended more than TaskKept ago. It returns how many met a fate.
 	ReapTasks(ctx context.Context, limit int, mail func(Task, Fate) Mail) (int, error)
 
-	// TaskStats counts tasks that have not ended by type, for metrics: the type first whose task waits longest.
+	// TaskStats counts tasks that have not ended by type, for metrics: the type first whose task
+	// waits longest.
 	TaskStats(ctx context.Context) ([]TaskStat, error)
 }
 

@@ -35,16 +35,18 @@ type Database struct {
 	exists  string // query: is there a version table
 	// lock keeps other processes from migrating until unlock; nil: the transaction's own lock does.
 	lock func(ctx context.Context) (unlock func() error, err error)
-	// begun is the first statement of a migration's transaction: it waits for the end of any other migration. "": lock does.
+	// begun is the first statement of a migration's transaction: it waits for the end of any other
+	// migration. "": lock does.
 	begun string
 }
 
 // advisoryKey is the lock that a migration's transaction takes on Postgres: "recourse" in ASCII.
 const advisoryKey = "8243104023334515557"
 
-// Postgres names a database by its DSN, pgxpool's options included. Two processes that migrate it at the
-// same time wait for each other on an advisory lock of their transactions. A session's lock would stay
-// behind in a server's connection that a pooler has given to somebody else meanwhile. The checks are of each connection that it makes.
+// Postgres names a database by its DSN, pgxpool's options included. Two processes that migrate it
+// at the same time wait for each other on an advisory lock of their transactions. A session's lock
+// would stay behind in a server's connection that a pooler has given to somebody else meanwhile.
+// The checks are of each connection that it makes.
 func Postgres(dsn string, checks ...pgsession.Check) Database {
 	return Database{
 		dialect: "postgres",
@@ -77,7 +79,8 @@ func SQLite(path string) Database {
 	}
 }
 
-// SQLiteReadOnly names a database by its file for Check and Version, which then change nothing about it.
+// SQLiteReadOnly names a database by its file for Check and Version, which then change nothing
+// about it.
 func SQLiteReadOnly(path string) Database {
 	d := SQLite(path)
 	d.open = func() (*sql.DB, error) {
@@ -91,8 +94,8 @@ func FileURI(path string) string {
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
 }
 
-// Up runs the steps that the database lacks, all in one transaction. Where none is missing it takes no lock. It returns
-// ErrNewer without touching such a database.
+// Up runs the steps that the database lacks, all in one transaction. Where none is missing it takes
+// no lock. It returns ErrNewer without touching such a database.
 func Up(ctx context.Context, d Database) error {
 	return d.run(ctx, func(_, newest int) int { return newest })
 }
@@ -219,8 +222,9 @@ func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int)
 	if err := driver.Lock(); err != nil {
 		return fmt.Errorf("lock the database for migrating: %w", err)
 	}
-	// Another process may have migrated meanwhile. The driver makes the table if there is none, which
-	// also has Postgres look again whether there is: waiting for an advisory lock alone does not.
+	// Another process may have migrated meanwhile. The driver makes the table if there is none,
+	// which also has Postgres look again whether there is: waiting for an advisory lock alone does
+	// not.
 	at, _, err := driver.Version()
 	if err != nil {
 		return err

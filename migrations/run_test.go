@@ -174,7 +174,8 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-// Where nothing is missing, nothing waits for a lock that somebody else has: behind a pooler that may be for ever.
+// Where nothing is missing, nothing waits for a lock that somebody else has: behind a pooler that
+// may be for ever.
 func TestNoLockWithoutNeed(t *testing.T) {
 	x := targets(t)[0]
 	must(t, migrations.Up(t.Context(), x.at))

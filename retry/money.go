@@ -40,7 +40,8 @@ func ParseMoney(s string) (Money, error) {
 	return Amount(m[1], m[2])
 }
 
-// longest is how long a decimal is at most that is read at all. It comes from other sides, and reading millions of digits takes minutes.
+// longest is how long a decimal is at most that is read at all. It comes from other sides, and
+// reading millions of digits takes minutes.
 const longest = 300
 
 // Amount makes money of a decimal and a currency. The decimal may have an
@@ -61,11 +62,12 @@ func CheckCurrency(code string) error {
 	return nil
 }
 
-// most is how many digits a sum may have that Total reads: more than exact keeps, with the zeros of an exponent.
+// most is how many digits a sum may have that Total reads: more than exact keeps, with the zeros of
+// an exponent.
 const most = 100
 
-// Total makes money of what Decimal has written of a sum, which may have more digits than the amounts
-// that it is of. The error is ErrMoney.
+// Total makes money of what Decimal has written of a sum, which may have more digits than the
+// amounts that it is of. The error is ErrMoney.
 func Total(decimal, currency string) (Money, error) {
 	d, err := decimalOf(decimal)
 	if err != nil || d.Form != apd.Finite || d.Sign() < 0 || d.NumDigits() > most || d.Exponent < -most || d.Exponent > 15 {

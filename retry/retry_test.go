@@ -142,7 +142,8 @@ func TestParseMoney(t *testing.T) {
 	}
 }
 
-// What another side reports as its cost may be of any length: it is turned down before its digits are read, which takes minutes of millions.
+// What another side reports as its cost may be of any length: it is turned down before its digits
+// are read, which takes minutes of millions.
 func TestLongAmounts(t *testing.T) {
 	long := strings.Repeat("0", 1000) + "1"
 	if _, err := Amount(long, "USD"); !errors.Is(err, ErrMoney) {

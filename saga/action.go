@@ -7,10 +7,12 @@ import (
 	"recourse/saga/expr"
 )
 
-// ActionInput is the root that an action's templates read as `input`. No name in an expression is like it.
+// ActionInput is the root that an action's templates read as `input`. No name in an expression is
+// like it.
 const ActionInput = "the action's input"
 
-// Action is a compiled action: the body of a step, registered under a name. It is immutable and safe to share.
+// Action is a compiled action: the body of a step, registered under a name. It is immutable and
+// safe to share.
 type Action struct {
 	Name        string
 	Description string
@@ -80,9 +82,10 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 	return nil, f
 }
 
-// given finds what the templates of a step, its compensation or its status query, whose side is s, read as their
-// action's input: what the first intent has recorded, or what `with` gives now. What is part
-// of a step's action, as its compensation may be, sees the input of the step itself. nil: there is no action.
+// given finds what the templates of a step, its compensation or its status query, whose side is s,
+// read as their action's input: what the first intent has recorded, or what `with` gives now. What
+// is part of a step's action, as its compensation may be, sees the input of the step itself. nil:
+// there is no action.
 func (m *Machine) given(n *node, s *side, step *Step, e *env) (json.RawMessage, error) {
 	if step.Use == nil && s != &n.do && n.step.Use != nil {
 		s, step, e = &n.do, n.step, m.env(n)

@@ -50,7 +50,8 @@ type Command struct {
 // CommandMail is the kind of mail that carries a Command.
 const CommandMail = "command"
 
-// Mail makes the message that brings the command to a saga. An error means that some of its data is not JSON.
+// Mail makes the message that brings the command to a saga. An error means that some of its data is
+// not JSON.
 func (o Command) Mail(id, to uuid.UUID) (journal.Mail, error) {
 	data, err := journal.Encode(o)
 	return journal.Mail{ID: id, Saga: to, Kind: CommandMail, Data: data}, err
@@ -67,7 +68,8 @@ type TaskResult struct {
 	Saga      string          `json:"saga,omitempty"` // of a `run`: which saga has ended
 }
 
-// How a worker's attempt, or a saga that another runs, may say that it has ended; see also journal.Fate.
+// How a worker's attempt, or a saga that another runs, may say that it has ended; see also
+// journal.Fate.
 const (
 	TaskCompleted = "completed"
 	TaskFailed    = "failed"
@@ -209,8 +211,8 @@ func (m *Machine) orderRecord(kind journal.Kind, mail uuid.UUID, o Command, reje
 	return r
 }
 
-// unchanged reports whether a step stands as it stood at an earlier seq, and nobody has ordered anything since: others,
-// in branches beside it, may have gone on by themselves.
+// unchanged reports whether a step stands as it stood at an earlier seq, and nobody has ordered
+// anything since: others, in branches beside it, may have gone on by themselves.
 func (m *Machine) unchanged(path string, seq int64) bool {
 	n := m.steps[path]
 	if n == nil || seq > m.seq || m.lastOrder > seq {
@@ -275,7 +277,8 @@ func (m *Machine) people() []string {
 	return paths
 }
 
-// inboxSide returns the step, and the side of it, that waits for a person; nil if none does under this path.
+// inboxSide returns the step, and the side of it, that waits for a person; nil if none does under
+// this path.
 func (m *Machine) inboxSide(path string) (*node, *side) {
 	n := m.steps[path]
 	if n == nil {

@@ -12,8 +12,8 @@ import (
 	"recourse/retry"
 )
 
-// Apply takes the journal's next record in. An error wraps ErrImpossible or
-// ErrUnreadable, and leaves the machine unfit for use. Apply does not check hashes: see journal.Verify.
+// Apply takes the journal's next record in. An error wraps ErrImpossible or ErrUnreadable, and
+// leaves the machine unfit for use. Apply does not check hashes: see journal.Verify.
 func (m *Machine) Apply(r journal.Record) error {
 	if err := m.apply(r); err != nil {
 		return fmt.Errorf("saga %s: record %d (%s %s): %w", m.id, r.Seq, r.Kind, r.Path, err)
@@ -62,8 +62,8 @@ type made struct {
 	value any
 }
 
-// make encodes the data of a record. exact says that reading it back gives value again, but for texts
-// that are not UTF-8: what they have instead is written mended.
+// make encodes the data of a record. exact says that reading it back gives value again, but for
+// texts that are not UTF-8: what they have instead is written mended.
 func (m *Machine) make(value any, exact bool) json.RawMessage {
 	data := encode(value)
 	if exact && !bytes.Contains(data, mended) {

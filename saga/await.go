@@ -21,7 +21,8 @@ import (
 type Await interface {
 	// Await says what is waited for. It is asked once; what it returns is recorded.
 	Await(env expr.Env) (Awaited, error)
-	// Expired says what the step's end is when no message has come until `at`: a failure, or an output.
+	// Expired says what the step's end is when no message has come until `at`: a failure, or an
+	// output.
 	Expired(a Awaited, at time.Time) (json.RawMessage, *Failure)
 }
 
@@ -49,7 +50,8 @@ type ApprovalData struct {
 	Approvers []string        `json:"approvers,omitempty"` // names or roles; empty: everybody who may approve
 	FourEyes  bool            `json:"four_eyes,omitempty"` // not whoever has started the saga
 	Shown     json.RawMessage `json:"shown,omitempty"`
-	// ShownHash is the SHA-256, in hex, of the definition's SHA-256, the title and Shown, a newline between them.
+	// ShownHash is the SHA-256, in hex, of the definition's SHA-256, the title and Shown, a newline
+	// between them.
 	ShownHash string          `json:"shown_hash"`
 	Form      json.RawMessage `json:"form,omitempty"` // a JSON Schema of the data that comes with the approval
 }
@@ -300,7 +302,8 @@ func (m *Machine) task(step *Step, s Send) *journal.Task {
 	return t
 }
 
-// TaskID names the task of an attempt. Nothing else has this id, so it vouches for what it was made of.
+// TaskID names the task of an attempt. Nothing else has this id, so it vouches for what it was made
+// of.
 func TaskID(saga uuid.UUID, path string, way journal.Way, attempt int) uuid.UUID {
 	return uuid.NewV5(saga, "task:"+path+":"+string(way)+":"+strconv.Itoa(attempt))
 }
@@ -321,7 +324,8 @@ func (m *Machine) Unwanted() []uuid.UUID {
 	return list
 }
 
-// settles reports whether what is under way is to tell whether the step has happened, which its undoing has to know.
+// settles reports whether what is under way is to tell whether the step has happened, which its
+// undoing has to know.
 func (m *Machine) settles(n *node) bool {
 	return n.do.doubt && n.needsSettling() && m.nothingUndone() == ""
 }

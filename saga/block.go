@@ -21,11 +21,13 @@ import (
 type Block interface {
 	// Enter decides what runs. It is asked once; what it returns is recorded.
 	Enter(env expr.Env) (Entered, error)
-	// Layout says how the block's groups run, given what was recorded. An error means that this was recorded of another block.
+	// Layout says how the block's groups run, given what was recorded. An error means that this was
+	// recorded of another block.
 	Layout(e Entered) (Layout, error)
 	// Lists returns every list of steps there is inside, in the order of the definition.
 	Lists() [][]*Step
-	// Loops reports whether the lists run once for each iteration: the paths of their steps have its index then.
+	// Loops reports whether the lists run once for each iteration: the paths of their steps have
+	// its index then.
 	Loops() bool
 }
 
@@ -158,7 +160,8 @@ func (n *node) closing() bool {
 	return false
 }
 
-// ending reports whether there is nothing left to go on for: the saga, or a block around the step, fails.
+// ending reports whether there is nothing left to go on for: the saga, or a block around the step,
+// fails.
 func (m *Machine) ending(n *node) bool {
 	return m.reason != nil && !n.in.final || n.closing()
 }
@@ -290,9 +293,9 @@ func (m *Machine) decideBlock(n *node) []Decision {
 // goesOn reports whether the saga goes on although the step fails.
 func (n *node) goesOn() bool { return n.step.Continue || n.in.final || n.contained() }
 
-// settleOpen waits for what is under way in groups whose end is decided: attempts, and
-// queries about attempts in doubt; with whole, for all that is in doubt, since nothing else will come back to
-// it. pending is false when there is nothing of that.
+// settleOpen waits for what is under way in groups whose end is decided: attempts, and queries
+// about attempts in doubt; with whole, for all that is in doubt, since nothing else will come back
+// to it. pending is false when there is nothing of that.
 func (m *Machine) settleOpen(groups []*group, whole bool) (ds []Decision, pending bool) {
 	if mutant.On("siblings-not-awaited") {
 		return nil, false
@@ -519,7 +522,8 @@ func (m *Machine) giveUp(n *node) {
 	n.do.request, n.query.request = nil, nil
 }
 
-// SplitQuery takes apart the path of a record: that of a step, and whether it is about its status query.
+// SplitQuery takes apart the path of a record: that of a step, and whether it is about its status
+// query.
 func SplitQuery(path string) (base string, query bool) {
 	base, query = strings.CutSuffix(path, verifySuffix)
 	if query && strings.HasSuffix(base, "]") { // a step called verify, in a loop

@@ -29,9 +29,9 @@ type Wait interface {
 // Call is the shape of kinds that touch the world: http. Rendering and judging
 // are pure and stand here; performing the request is the engine's [Caller].
 type Call interface {
-	// Request renders the request: env is asked once, and the same values give the
-	// same bytes. Secrets stay references (see expr's sealed rendering).
-	// The caller may change what it gets. An error means that nothing can be sent: the step fails without an effect.
+	// Request renders the request: env is asked once, and the same values give the same bytes.
+	// Secrets stay references (see expr's sealed rendering). The caller may change what it gets. An
+	// error means that nothing can be sent: the step fails without an effect.
 	Request(env expr.Env) (Request, error)
 	// ReadOnly reports whether the request can leave no effect (GET, HEAD), so that
 	// it is never in doubt.
@@ -56,7 +56,8 @@ type Remover interface {
 	Gone(a Answer) bool
 }
 
-// Priced is implemented by calls that know what they cost: llm. An author's `cost` takes the place of their money.
+// Priced is implemented by calls that know what they cost: llm. An author's `cost` takes the place
+// of their money.
 type Priced interface {
 	// Reserve returns the most that an attempt with this request may use.
 	Reserve(r Request) Usage
@@ -65,7 +66,8 @@ type Priced interface {
 	Used(r Request, a Answer) (u Usage, ok bool)
 }
 
-// Modelled is implemented by calls that ask a language model: llm. What they use is counted by model, too.
+// Modelled is implemented by calls that ask a language model: llm. What they use is counted by
+// model, too.
 type Modelled interface {
 	// Model returns the name of the model that a request asks, "" if it names none.
 	Model(r Request) string
@@ -82,8 +84,9 @@ type Usage struct {
 // next model, an answer to be repaired. Such a request has a key of its own.
 type Sequel interface {
 	// Next says how the attempt that follows one with r, which got a and was judged v (not
-	// Succeeded), differs from it: a hint for Follow, as small JSON, which the journal keeps. nil: it does not.
-	// attempt counts from 1. With now the next attempt need not wait, and it is made although the class is Refused.
+	// Succeeded), differs from it: a hint for Follow, as small JSON, which the journal keeps. nil:
+	// it does not. attempt counts from 1. With now the next attempt need not wait, and it is made
+	// although the class is Refused.
 	Next(r Request, a Answer, v Verdict, attempt int) (hint json.RawMessage, now bool)
 	// Follow makes the next request of the last one and the hint.
 	Follow(r Request, hint json.RawMessage) (Request, error)
@@ -95,7 +98,8 @@ type Request struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    json.RawMessage   `json:"body,omitempty"`
-	// Traceparent is set as the request leaves; it is not recorded, nor part of the hash. "": none. Headers win.
+	// Traceparent is set as the request leaves; it is not recorded, nor part of the hash. "": none.
+	// Headers win.
 	Traceparent string `json:"-"`
 }
 

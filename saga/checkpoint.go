@@ -12,7 +12,8 @@ func (m *Machine) early(n *node, way journal.Way, u Usage) bool {
 	return step.Body.(Call).ReadOnly() && u == (Usage{}) && step.Compensate == nil && !step.Pivot && step.InDoubt.Policy != Ask
 }
 
-// Waits reports whether nothing may leave before these records are durable, by the definition's checkpoint.
+// Waits reports whether nothing may leave before these records are durable, by the definition's
+// checkpoint.
 func (m *Machine) Waits(pending []journal.Record) bool {
 	for _, r := range pending {
 		switch r.Kind {

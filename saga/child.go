@@ -14,9 +14,10 @@ import (
 	"recourse/journal"
 )
 
-// A saga that another has started, its parent, does not end when it has reached its goal: it
-// is held, so that it can still be undone, until the parent says that it is released, which the
-// parent does as it ends, or reverted. So a parent that fails undoes its children as it undoes its own steps.
+// A saga that another has started, its parent, does not end when it has reached its goal: it is
+// held, so that it can still be undone, until the parent says that it is released, which the parent
+// does as it ends, or reverted. So a parent that fails undoes its children as it undoes its own
+// steps.
 //
 // A parent that ends has a word for every child that may exist: the child of a step that it went on
 // without is reverted. No child can start after its parent's end (journal.ErrParentEnded), so the
@@ -57,10 +58,12 @@ func (m *Machine) kin(n *node) map[string]any {
 	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth)), "starter": m.Starter()}
 }
 
-// Starter is who has started the saga; of one that another saga runs, who has started the outermost.
+// Starter is who has started the saga; of one that another saga runs, who has started the
+// outermost.
 func (m *Machine) Starter() string { return m.started.Starter() }
 
-// childID makes the id of the saga that a step starts: a UUIDv7 (RFC 9562) of the journal's time, and the same whenever it is made.
+// childID makes the id of the saga that a step starts: a UUIDv7 (RFC 9562) of the journal's time,
+// and the same whenever it is made.
 func (m *Machine) childID(n *node) uuid.UUID {
 	at := m.at
 	if !n.do.firstSent.IsZero() {
@@ -86,8 +89,8 @@ func outside(s *Step) bool {
 	return false
 }
 
-// Respawn lists the requests to other sagas that are under way: sending them again does no harm, and after a
-// crash nobody knows whether they were sent.
+// Respawn lists the requests to other sagas that are under way: sending them again does no harm,
+// and after a crash nobody knows whether they were sent.
 func (m *Machine) Respawn() []Send {
 	var list []Send
 	for _, n := range m.order {
@@ -190,8 +193,9 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 	return list
 }
 
-// disowns reports whether a saga that has ended has the child of a step undone, if there is one: the
-// saga went on although the step had not succeeded, and its own undoing did not come by the step.
+// disowns reports whether a saga that has ended has the child of a step undone, if there is one:
+// the saga went on although the step had not succeeded, and its own undoing did not come by the
+// step.
 func (m *Machine) disowns(n *node) bool {
 	if n.do.state == done || n.step.NoCompensation || mutant.On("all-children-released") {
 		return false
@@ -199,8 +203,8 @@ func (m *Machine) disowns(n *node) bool {
 	return m.finished.Status == Succeeded || n.in.final
 }
 
-// childLeft reports whether the step may have started a saga that has neither told how it failed nor that
-// it is undone: one that a person has settled the step for still waits for a word.
+// childLeft reports whether the step may have started a saga that has neither told how it failed
+// nor that it is undone: one that a person has settled the step for still waits for a word.
 func (n *node) childLeft() bool {
 	undone := n.undo.state == done && n.undo.class == journal.Succeeded
 	return !n.child.IsNil() && !undone && !(n.do.state == failed && n.do.class == journal.Refused)

@@ -64,11 +64,13 @@ type StartedData struct {
 	RetryOf    string                     `json:"retry_of,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Parent     *ParentData                `json:"parent,omitempty"`
-	// Traceparent is where the start came from (see ParseTraceparent); "": the saga has a trace of its own.
+	// Traceparent is where the start came from (see ParseTraceparent); "": the saga has a trace of
+	// its own.
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
-// Starter is who has started the saga; of one that another saga runs, who has started the outermost.
+// Starter is who has started the saga; of one that another saga runs, who has started the
+// outermost.
 func (d StartedData) Starter() string {
 	if d.Parent != nil {
 		return d.Parent.Starter
@@ -123,7 +125,8 @@ type IntentData struct {
 	// ReserveTokens is the most tokens that the attempt may use, both ways together.
 	ReserveTokens int64    `json:"reserve_tokens,omitempty"`
 	Awaited       *Awaited `json:"awaited,omitempty"` // of a wait for a message
-	// Input is what the step's action is given, in the first intent: what the step's templates see later, too.
+	// Input is what the step's action is given, in the first intent: what the step's templates see
+	// later, too.
 	Input json.RawMessage `json:"input,omitempty"`
 }
 

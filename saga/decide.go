@@ -70,15 +70,15 @@ const (
 	codeStatus     = "unexpected_status"
 )
 
-// CodeTooCostly says that checking a value by its schema would take more steps than one check may take, so that it was
-// not checked. As a finding's code it stands alone.
+// CodeTooCostly says that checking a value by its schema would take more steps than one check may
+// take, so that it was not checked. As a finding's code it stands alone.
 const CodeTooCostly = "schema_too_costly"
 
-// Decide says what comes next, in a fixed order. It only reads. The same
-// records give the same decisions, whether they were applied one by one or all at once.
-// Of all that could be appended now, in branches side by side, it says only the first, as the last decision but for
-// the saga's time-out: what follows is decided when that is applied.
-// Records in decisions have no seq, time, node or hash yet: see Seal.
+// Decide says what comes next, in a fixed order. It only reads. The same records give the same
+// decisions, whether they were applied one by one or all at once. Of all that could be appended
+// now, in branches side by side, it says only the first, as the last decision but for the saga's
+// time-out: what follows is decided when that is applied. Records in decisions have no seq, time,
+// node or hash yet: see Seal.
 func (m *Machine) Decide() []Decision {
 	if m.paused {
 		return nil
@@ -544,8 +544,8 @@ func (m *Machine) decideFailing() []Decision {
 	return []Decision{Write{Record: journal.Record{Kind: journal.Compensating, Data: m.make(d, d.Residual == nil)}}}
 }
 
-// resume is how a step that has ended in doubt is settled after all. One that was left behind, because
-// a block around it failed, goes on by its own policy.
+// resume is how a step that has ended in doubt is settled after all. One that was left behind,
+// because a block around it failed, goes on by its own policy.
 func (m *Machine) resume(n *node) Then {
 	again := n.settlesBySending() || n.left && n.step.InDoubt.Policy == RetrySame
 	switch {
@@ -682,8 +682,9 @@ func (m *Machine) decideEnd(status Status) []Decision {
 	return []Decision{Write{Record: journal.Record{Kind: journal.Finished, Data: m.make(d, d.exact())}}}
 }
 
-// doubts names the steps in doubt that the saga has gone on over and that nothing else names: all of a saga that
-// succeeds; else those of `finally`, as what is in doubt before is undone, or in `residual`.
+// doubts names the steps in doubt that the saga has gone on over and that nothing else names: all
+// of a saga that succeeds; else those of `finally`, as what is in doubt before is undone, or in
+// `residual`.
 func (m *Machine) doubts(status Status) []compensation.Residue {
 	var list []compensation.Residue
 	for _, n := range m.order {

@@ -18,7 +18,8 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals rest on.
+// What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals
+// rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
 	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 5, reflect.TypeFor[OutcomeData](): 12} {
 		if n := typ.NumField(); n != fields {

@@ -47,10 +47,12 @@ func (m *Machine) envOf(g *group) *env {
 	return e
 }
 
-// Now implements expr.Journaled: when the step began, which is when the record before it was written.
+// Now implements expr.Journaled: when the step began, which is when the record before it was
+// written.
 func (e *env) Now() string { return e.m.at.UTC().Format(journal.TimeFormat) }
 
-// Draw implements expr.Journaled. Whoever decides anew draws the same; another step, iteration or saga does not.
+// Draw implements expr.Journaled. Whoever decides anew draws the same; another step, iteration or
+// saga does not.
 func (e *env) Draw(n int) [16]byte {
 	h := sha256.New()
 	h.Write([]byte("recourse draw\x00"))

@@ -101,7 +101,8 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 	return out.Bytes()
 }
 
-// next is what to do of what can be done: what goes on at once comes before what waits, and people before timers.
+// next is what to do of what can be done: what goes on at once comes before what waits, and people
+// before timers.
 func next(decisions []saga.Decision) saga.Decision {
 	rank := func(d saga.Decision) int {
 		switch d.(type) {
@@ -183,7 +184,8 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-// FuzzReplayNested does the same to journals with branches, loops, approvals, signals, tasks, children and events.
+// FuzzReplayNested does the same to journals with branches, loops, approvals, signals, tasks,
+// children and events.
 func FuzzReplayNested(f *testing.F) {
 	def := parsed(f, nested)
 	journals := [][]byte{

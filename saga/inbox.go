@@ -11,8 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// CodeSecretMissing is the code of an [Answer] and a failure: a secret is not there, or may not be used where the request
-// has it. Nothing was sent.
+// CodeSecretMissing is the code of an [Answer] and a failure: a secret is not there, or may not be
+// used where the request has it. Nothing was sent.
 const CodeSecretMissing = "secret_missing"
 
 // The kinds of inbox entries.
@@ -37,7 +37,8 @@ type Entry struct {
 	Key     string      `json:"key,omitempty"`
 	SentAt  *Time       `json:"sent_at,omitempty"`
 	Actions []string    `json:"actions"`
-	// Of an approval: what is to be decided, by whom, until when, and the schema of the data that comes with it.
+	// Of an approval: what is to be decided, by whom, until when, and the schema of the data that
+	// comes with it.
 	Shown     json.RawMessage `json:"shown,omitempty"`
 	ShownHash string          `json:"shown_hash,omitempty"`
 	Approvers []string        `json:"approvers,omitempty"`

@@ -35,8 +35,8 @@ finally:
   - {id: e, set: {ids: ["${uuid()}"], at: "${now()}"}}
 `
 
-// Deciding twice, and deciding after a replay, give the same draws and times; no two draws of any steps,
-// iterations or sagas are the same; and a time is that of the record before.
+// Deciding twice, and deciding after a replay, give the same draws and times; no two draws of any
+// steps, iterations or sagas are the same; and a time is that of the record before.
 func TestDrawsAreTheSagasOwn(t *testing.T) {
 	def, errs := dsl.Parse("drawn", []byte(drawn), dsl.Options{Kinds: kinds.All()})
 	if errs != nil {
@@ -120,8 +120,8 @@ func look(t *rapid.T, id uuid.UUID, before time.Time, r journal.Record, seen map
 	}
 }
 
-// Draws are part of what journals mean: a release that drew otherwise would give a step that is decided
-// again other values than before.
+// Draws are part of what journals mean: a release that drew otherwise would give a step that is
+// decided again other values than before.
 func TestDrawsStay(t *testing.T) {
 	def, errs := dsl.Parse("draws.yaml", []byte("saga: x\nsteps: [{id: a, set: \"${[uuid(), random(1000), now()]}\"}]\n"), dsl.Options{Kinds: kinds.All()})
 	if errs != nil {

@@ -55,7 +55,8 @@ func TestLastToken(t *testing.T) {
 	}
 }
 
-// While a saga is cancelled, the child that a step waits for is told so, and in which mode; one that has told its end is not.
+// While a saga is cancelled, the child that a step waits for is told so, and in which mode; one
+// that has told its end is not.
 func TestOrphansAreCancelled(t *testing.T) {
 	for _, mode := range []string{"", "stop"} {
 		p := begun(t, "saga: x\nsteps:\n  - {id: kid, run: child}\n")
@@ -97,8 +98,8 @@ func TestOrphansAreCancelled(t *testing.T) {
 	}
 }
 
-// A request that is sent again over a doubt must have left before the other side may forget its key; one that follows what
-// surely had no effect may leave whenever it does.
+// A request that is sent again over a doubt must have left before the other side may forget its
+// key; one that follows what surely had no effect may leave whenever it does.
 func TestResendEndsWithTheWindow(t *testing.T) {
 	for answer, doubt := range map[string]bool{"503": true, "refused": false} {
 		p := begun(t, "saga: x\nsteps:\n  - {id: pay, http: \"POST https://pay.example/x\", body: {}, key_window: 1m, retry: {initial: 1s, jitter: 0}}\n")

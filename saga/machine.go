@@ -85,7 +85,8 @@ type Machine struct {
 	finished *FinishedData
 	mail     map[string]bool              // orders that records have folded in
 	signals  map[string][]json.RawMessage // that nobody has waited for yet, by name, the oldest first
-	// Of a saga with a parent: it has reached its goal and waits for the parent's word, and which that was.
+	// Of a saga with a parent: it has reached its goal and waits for the parent's word, and which
+	// that was.
 	held, released, reverted bool
 	heldOutput               json.RawMessage
 	lastOrder                int64 // the seq of the last record that a person's order has made
@@ -206,8 +207,8 @@ func (m *Machine) waits(n *node) bool {
 	return false
 }
 
-// hidden reports whether nobody is asked about a step although it waits for a person: the saga, or a block around
-// it, fails without it.
+// hidden reports whether nobody is asked about a step although it waits for a person: the saga, or
+// a block around it, fails without it.
 func (m *Machine) hidden(n *node) bool {
 	if !m.ending(n) || m.reason != nil && m.unsettled() == n {
 		return false
@@ -240,7 +241,8 @@ func (m *Machine) standing(visit func(*node) bool) {
 	m.forward.walk(visit)
 }
 
-// place returns the path of the step that the saga stands at, or of the first of several; "" for none.
+// place returns the path of the step that the saga stands at, or of the first of several; "" for
+// none.
 func (m *Machine) place() (path string) {
 	if m.undoing && m.undone < len(m.plan) {
 		return m.plan[m.undone].path

@@ -22,8 +22,8 @@ type unsure struct {
 	tokens int64
 }
 
-// useModel books what an attempt has used of the model that its request asked. What is not known, cost or
-// tokens, is kept with the side.
+// useModel books what an attempt has used of the model that its request asked. What is not known,
+// cost or tokens, is kept with the side.
 func (m *Machine) useModel(step *Step, s *side, d *OutcomeData, cost retry.Money) {
 	body, ok := step.Body.(Modelled)
 	if !ok || s.request == nil {
@@ -61,7 +61,8 @@ func (m *Machine) bookModel(model string, u modelUse) {
 	m.models[model] = modelUse{so.input + u.input, so.output + u.output, so.spent.Add(u.spent)}
 }
 
-// settleModels books what attempts may have used, once it is known whether they happened, as settleCost does.
+// settleModels books what attempts may have used, once it is known whether they happened, as
+// settleCost does.
 func (m *Machine) settleModels(s *side, happened bool) {
 	for _, u := range s.unsure {
 		if happened {

@@ -41,16 +41,18 @@ func NoticeKind(eventType string) string {
 // outlier is how many times the median a saga costs at least that is one.
 const outlier = 3
 
-// Notices makes the events by which recourse tells of sagas by itself. What happened is told with the append that makes it
-// durable, and under an id that is made of the saga and what it is about.
+// Notices makes the events by which recourse tells of sagas by itself. What happened is told with
+// the append that makes it durable, and under an id that is made of the saga and what it is about.
 type Notices struct {
 	To  map[string][]string // by kind: the names of the sinks that are told
 	URL string              // where the page is, without a slash at its end
-	// Median is what the sagas of a definition cost, mostly; ok is false if that cannot be said yet. It must not block. nil: it never can.
+	// Median is what the sagas of a definition cost, mostly; ok is false if that cannot be said
+	// yet. It must not block. nil: it never can.
 	Median func(definition string) (median retry.Money, ok bool)
 }
 
-// Told is what of a saga was told so far, or was known before anybody could be told. The zero value is nothing.
+// Told is what of a saga was told so far, or was known before anybody could be told. The zero value
+// is nothing.
 type Told struct {
 	open  map[string]bool // what waits for people, or has: it may be passed over for a while, and wait again
 	ended bool
@@ -231,7 +233,8 @@ func (m *Machine) notice(kind, path string, since time.Time, title, detail strin
 		Path: path, Kind: kind, Since: Time{since}, Title: title, Detail: detail}
 }
 
-// add makes the event of a notice for each sink that asks for its kind. about tells it from others of its saga and type.
+// add makes the event of a notice for each sink that asks for its kind. about tells it from others
+// of its saga and type.
 func (n *Notices) add(list []journal.Event, saga uuid.UUID, about, eventType string, d notice, link string, at time.Time) []journal.Event {
 	to := n.To[d.Kind]
 	if len(to) == 0 {

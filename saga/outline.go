@@ -9,8 +9,8 @@ import (
 	"recourse/saga/expr"
 )
 
-// outline is what a plan knows beside the records of its saga, which has values that nobody knows yet: they are
-// placeholders (see [expr.Partial]). nil: the saga is a real one.
+// outline is what a plan knows beside the records of its saga, which has values that nobody knows
+// yet: they are placeholders (see [expr.Partial]). nil: the saga is a real one.
 type outline struct {
 	when  map[string]string // by path: the `when` of a step, which may hold
 	vague map[string]string // by path: what is known of how often a block's steps run, or which of them
@@ -22,7 +22,8 @@ const codeUnknown = "unknown"
 // maybe reports whether a step of a plan may be left out.
 func (o *outline) maybe(n *node) bool { return o != nil && len(o.conditions(n)) > 0 }
 
-// conditions are those under which a step runs, the outermost first, as far as it is open whether they hold.
+// conditions are those under which a step runs, the outermost first, as far as it is open whether
+// they hold.
 func (o *outline) conditions(n *node) []string {
 	var list []string
 	if owner := n.in.owner; owner != nil {
@@ -40,8 +41,8 @@ func (o *outline) conditions(n *node) []string {
 	return list
 }
 
-// BeginPlan is [Begin] for a plan. What the input leaves out although it is required, and vars that are not known here,
-// are placeholders. Findings are about what is there and wrong.
+// BeginPlan is [Begin] for a plan. What the input leaves out although it is required, and vars that
+// are not known here, are placeholders. Findings are about what is there and wrong.
 func BeginPlan(def *Definition, o StartOptions) (StartedData, []Finding) {
 	input, wrong := outlineInput(def, o.Input)
 	o.Vars = maps.Clone(o.Vars)
@@ -60,11 +61,13 @@ func BeginPlan(def *Definition, o StartOptions) (StartedData, []Finding) {
 
 // Filler is implemented by schemas of objects that have defaults.
 type Filler interface {
-	// Fill returns v with the defaults, whether or not it is right otherwise. v itself is not changed.
+	// Fill returns v with the defaults, whether or not it is right otherwise. v itself is not
+	// changed.
 	Fill(v any) any
 }
 
-// outlineInput is the input of a plan: as it is, with a placeholder for each required field that is not there.
+// outlineInput is the input of a plan: as it is, with a placeholder for each required field that is
+// not there.
 func outlineInput(def *Definition, input json.RawMessage) (json.RawMessage, []Finding) {
 	if def.Input == nil {
 		if len(input) == 0 {
@@ -98,7 +101,8 @@ func outlineInput(def *Definition, input json.RawMessage) (json.RawMessage, []Fi
 // codeRequired is the code of a finding about a field that is not there.
 const codeRequired = "required"
 
-// put sets a placeholder where a JSON pointer's tokens lead; at names what v is. false: there is no such place.
+// put sets a placeholder where a JSON pointer's tokens lead; at names what v is. false: there is no
+// such place.
 func put(v any, tokens []string, at string) bool {
 	name := strings.NewReplacer("~1", "/", "~0", "~").Replace(tokens[0])
 	switch v := v.(type) {

@@ -20,15 +20,16 @@ import (
 // maxPlanRecords bounds a plan, as it would bound a saga that goes round in circles.
 const maxPlanRecords = 10_000
 
-// Plan is what a saga would do if every step succeeded with the outputs it was given. What nobody can know before it runs is
-// a placeholder wherever it would be: ‹flight.id› is the field id of the output of step flight, ‹input.name› a field that the
-// input leaves out, and a computed value has its expression in it.
+// Plan is what a saga would do if every step succeeded with the outputs it was given. What nobody
+// can know before it runs is a placeholder wherever it would be: ‹flight.id› is the field id of the
+// output of step flight, ‹input.name› a field that the input leaves out, and a computed value has
+// its expression in it.
 type Plan struct {
 	// Saga is the id that the keys are derived from: the nil UUID. A real saga's keys differ.
 	Saga  string        `json:"saga"`
 	Steps []PlannedStep `json:"steps"`
-	// WorstCase is the sum over the forward steps of attempts × cost: the most that can be spent, or
-	// reserved, if there is a bound; see Notes. The budget, if it is less, is the bound.
+	// WorstCase is the sum over the forward steps of attempts × cost: the most that can be spent,
+	// or reserved, if there is a bound; see Notes. The budget, if it is less, is the bound.
 	WorstCase string `json:"worst_case_cost"`
 	Currency  string `json:"currency,omitempty"`
 	Budget    string `json:"budget,omitempty"`
@@ -78,10 +79,11 @@ type planner struct {
 	undo  bool // Undo is settled: the pivot was reached
 }
 
-// MakePlan drives a saga of def that was started with d (see [BeginPlan]) at a time to its end, each call succeeding at once with the
-// output that stubs give for its path, or with one that is not known. A step whose condition depends on that is listed with
-// the condition, every branch of a switch that may be taken is, and a loop over what is not known has one
-// iteration. An error means that the machine could not follow itself.
+// MakePlan drives a saga of def that was started with d (see [BeginPlan]) at a time to its end,
+// each call succeeding at once with the output that stubs give for its path, or with one that is
+// not known. A step whose condition depends on that is listed with the condition, every branch of a
+// switch that may be taken is, and a loop over what is not known has one iteration. An error means
+// that the machine could not follow itself.
 func MakePlan(def *Definition, d StartedData, stubs map[string]json.RawMessage, at time.Time) (Plan, error) {
 	p := &planner{m: New(def, uuid.Nil), at: at, stubs: stubs,
 		plan: Plan{Saga: uuid.Nil.String(), Steps: []PlannedStep{}, Undo: []string{}, Approvals: []string{}}}
@@ -213,7 +215,8 @@ func (p *planner) output(path string, s *PlannedStep) json.RawMessage {
 	return placeholder(path)
 }
 
-// describe begins the entry of a step and books the most that it may cost; cost is that of an attempt.
+// describe begins the entry of a step and books the most that it may cost; cost is that of an
+// attempt.
 func (p *planner) describe(path string, cost retry.Money) PlannedStep {
 	step := p.m.def.Step(path)
 	s := PlannedStep{Path: path, Kind: step.Kind, Use: step.Use.String(), Pivot: step.Pivot}
@@ -349,7 +352,8 @@ func (p *planner) outcome(r journal.Record) (over bool, err error) {
 	return false, p.write(r)
 }
 
-// ended writes the success of a step whose output is not known, because it is open whether or how often it ran.
+// ended writes the success of a step whose output is not known, because it is open whether or how
+// often it ran.
 func (p *planner) ended(r journal.Record, d OutcomeData) error {
 	if d.Error == nil {
 		d.Output = p.stub(r.Path)
@@ -372,7 +376,8 @@ func failing(f *Failure) string {
 	return "fails: " + f.Error()
 }
 
-// pretend lists a step that cannot be rendered or paid, or that waits for somebody, and has it succeed all the same.
+// pretend lists a step that cannot be rendered or paid, or that waits for somebody, and has it
+// succeed all the same.
 func (p *planner) pretend(path, why string) error {
 	step := p.m.def.Step(path)
 	cost, _ := step.Cost.reserve()

@@ -249,8 +249,8 @@ steps:
 	}
 }
 
-// TestPlanNeedsNoData plans every definition of the examples and the demo with nothing at all: there is a
-// request for every step that sends one, and no step fails.
+// TestPlanNeedsNoData plans every definition of the examples and the demo with nothing at all:
+// there is a request for every step that sends one, and no step fails.
 func TestPlanNeedsNoData(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"../examples/*.yaml", "../cmd/recourse/demo/*.yaml", "dsl/testdata/good/everything.yaml"} {

@@ -132,7 +132,8 @@ func TestAnyHistory(t *testing.T) {
 	}
 }
 
-// rounds is how many times a hundred histories are tried at least: more with RECOURSE_RANDOM_ROUNDS.
+// rounds is how many times a hundred histories are tried at least: more with
+// RECOURSE_RANDOM_ROUNDS.
 func rounds(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("RECOURSE_RANDOM_ROUNDS"), "1"))
@@ -171,7 +172,8 @@ func anyHistory(t *testing.T, def *saga.Definition) {
 			reached[s]++
 		}
 	}
-	// As many rounds as it takes to have seen every status, so that the rarest end, a success, is not missed by chance.
+	// As many rounds as it takes to have seen every status, so that the rarest end, a success, is
+	// not missed by chance.
 	missing := func() (list []saga.Status) {
 		for _, s := range []saga.Status{saga.Succeeded, saga.Compensated, saga.Failed, saga.Stuck, saga.Waiting, saga.PausedStatus, saga.Undoing} {
 			if reached[s] == 0 {

@@ -28,10 +28,11 @@ var update = flag.Bool("update", false, "rewrite the journals of the scenarios")
 // an input, a script of what the world and people do, and the journal that this
 // makes: read the diff of a change to see what it changes for users.
 //
-// A line of the script is `<path> <do|undo|query>: <answer>`, used up by the next
-// request of that path, or `order: {…}`, given when the saga waits for nobody
-// else; in it $shown is the hash that the first approval in the inbox shows. An answer is a status and a body, or a transport code such as
-// `timeout` (sent), `refused` (not sent), with `after=5s` for Retry-After. Without a line the answer is 200 {}.
+// A line of the script is `<path> <do|undo|query>: <answer>`, used up by the next request of that
+// path, or `order: {…}`, given when the saga waits for nobody else; in it $shown is the hash that
+// the first approval in the inbox shows. An answer is a status and a body, or a transport code such
+// as `timeout` (sent), `refused` (not sent), with `after=5s` for Retry-After. Without a line the
+// answer is 200 {}.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.txt")
 	if err != nil || len(files) == 0 {
@@ -146,7 +147,8 @@ func play(t *testing.T, parts map[string]string) *player {
 	return p
 }
 
-// actionsOf finds the actions of a scenario, which are separated by lines of dashes, each in any version.
+// actionsOf finds the actions of a scenario, which are separated by lines of dashes, each in any
+// version.
 func actionsOf(text string) func(string, int) (*saga.Action, error) {
 	return func(name string, version int) (*saga.Action, error) {
 		for doc := range strings.SplitSeq(text, "---\n") {

@@ -10,16 +10,17 @@ import (
 	"recourse/journal"
 )
 
-// How much of a saga searches look in, in bytes: a row is written at each change of status, and a search reads the
-// texts of 1,500 sagas. Names and labels have bounds of their own.
+// How much of a saga searches look in, in bytes: a row is written at each change of status, and a
+// search reads the texts of 1,500 sagas. Names and labels have bounds of their own.
 const (
 	maxSearchedValue    = 512  // of one value of the input, of the output, or of a sentence about the saga
 	maxSearchedDocument = 2048 // of the input, of the output, and of all that is said about the saga
 )
 
-// searchText is the text by which lists find a saga: its definition, its reason, its inbox entries, the failures of steps that it
-// went on without, the values of its labels, and the strings and numbers of its input and its output, each on a line
-// of its own. All of it is in the saga's journal, so no secret is in it.
+// searchText is the text by which lists find a saga: its definition, its reason, its inbox entries,
+// the failures of steps that it went on without, the values of its labels, and the strings and
+// numbers of its input and its output, each on a line of its own. All of it is in the saga's
+// journal, so no secret is in it.
 func (m *Machine) searchText(inbox []Entry) string {
 	b := make([]byte, 0, 256)
 	b = append(b, m.started.Definition...)
@@ -73,7 +74,8 @@ func line[T string | []byte](l *textLines, text T) {
 	}
 }
 
-// document adds the strings and the numbers of valid JSON in the order in which they stand there, without the names of members.
+// document adds the strings and the numbers of valid JSON in the order in which they stand there,
+// without the names of members.
 func (l *textLines) document(raw []byte) {
 	for i := 0; i < len(raw) && l.room > 0; {
 		switch c := raw[i]; {

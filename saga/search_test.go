@@ -39,7 +39,8 @@ func TestSearchTextOfDocuments(t *testing.T) {
 	}
 }
 
-// However large a document, or many of its values, its text is bounded, and begins with what stands first.
+// However large a document, or many of its values, its text is bounded, and begins with what stands
+// first.
 func TestSearchTextIsBounded(t *testing.T) {
 	many := `["first"` + strings.Repeat(`,"some value"`, 10_000) + `]`
 	m := New(&Definition{}, uuid.Nil)
@@ -60,7 +61,8 @@ func TestSearchTextIsBounded(t *testing.T) {
 	}
 }
 
-// A step that failed under `on_error: continue` is found by its code and its title, until a person settles it otherwise.
+// A step that failed under `on_error: continue` is found by its code and its title, until a person
+// settles it otherwise.
 func TestSearchTextOfLostSteps(t *testing.T) {
 	m := New(&Definition{}, uuid.Nil)
 	m.started.Definition = "book"

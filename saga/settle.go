@@ -168,8 +168,9 @@ func (t *settling) verdict(call Call) Verdict {
 	return Verdict{Class: journal.Succeeded, Output: out}
 }
 
-// gone reports whether there was nothing left to undo, whoever has removed it: an earlier attempt whose answer was lost, or
-// somebody else. An author who says in `expect` what counts as success is taken at that word.
+// gone reports whether there was nothing left to undo, whoever has removed it: an earlier attempt
+// whose answer was lost, or somebody else. An author who says in `expect` what counts as success is
+// taken at that word.
 func (t *settling) gone(call Call) bool {
 	r, ok := call.(Remover)
 	return ok && t.s == &t.n.undo && len(t.step.Expect.Status) == 0 && t.step.Expect.That == nil && r.Gone(t.a)
@@ -189,7 +190,8 @@ func broken(call Call, code, title, detail string, damaged bool) Verdict {
 	return v
 }
 
-// mismatch says what is wrong with a body, "" for nothing, and whether it is that it could not be checked.
+// mismatch says what is wrong with a body, "" for nothing, and whether it is that it could not be
+// checked.
 func mismatch(sch Schema, body json.RawMessage) (detail string, tooCostly bool) {
 	value, err := decodeBody(body)
 	if err != nil {
@@ -239,8 +241,8 @@ func (t *settling) result() json.RawMessage {
 	}{t.a.Status, t.a.Headers, body})
 }
 
-// charge books what the attempt is known to have used; what is unknown stays reserved. A request that was turned away has
-// used nothing, unless the answer says what.
+// charge books what the attempt is known to have used; what is unknown stays reserved. A request
+// that was turned away has used nothing, unless the answer says what.
 func (t *settling) charge() {
 	priced, ok := t.step.Body.(Priced)
 	author := t.step.Cost.Fixed != nil || t.step.Cost.From != nil
@@ -274,7 +276,8 @@ func (t *settling) charge() {
 	}
 }
 
-// turnedAway reports whether the other side has answered that it does not do what was asked for: a 4xx, 429 among them.
+// turnedAway reports whether the other side has answered that it does not do what was asked for: a
+// 4xx, 429 among them.
 func (t *settling) turnedAway() bool { return t.a.Status >= 400 && t.a.Status <= 499 }
 
 // cost is what the author's `cost` says, "" when that is unknown.
@@ -430,8 +433,9 @@ func (t *settling) again() bool {
 	return true
 }
 
-// retries reports whether the policy retries what the answer goes by. `on` says which failures of the other side are
-// worth another try. Our own end is none of them, so that only `not_on` keeps what it interrupted from being sent again.
+// retries reports whether the policy retries what the answer goes by. `on` says which failures of
+// the other side are worth another try. Our own end is none of them, so that only `not_on` keeps
+// what it interrupted from being sent again.
 func (t *settling) retries() bool {
 	p := t.step.Retry
 	if t.a.Code == Interrupted {
@@ -508,8 +512,8 @@ func (t *settling) answered() Then {
 	return ThenAnswer
 }
 
-// Open lists the attempts that are under way, as the journal has it, but for those that
-// workers and other sagas have: for a process that has just read the journal, those whose answer is lost.
+// Open lists the attempts that are under way, as the journal has it, but for those that workers and
+// other sagas have: for a process that has just read the journal, those whose answer is lost.
 func (m *Machine) Open() []Attempt {
 	var list []Attempt
 	add := func(path string, way journal.Way, s *side, outside bool) {

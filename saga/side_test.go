@@ -34,7 +34,8 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// What has ended stays ended, but for one thing: a doubt may have to be settled before it is undone.
+// What has ended stays ended, but for one thing: a doubt may have to be settled before it is
+// undone.
 func TestEndedStaysEnded(t *testing.T) {
 	for _, from := range allStates {
 		if !from.ended() {

@@ -44,8 +44,8 @@ type StartOptions struct {
 	Traceparent string
 }
 
-// Begin checks a start against its definition and returns the data of `started`
-// and the unique value ("" for none), or what is wrong with it. Findings' pointers are into the start request.
+// Begin checks a start against its definition and returns the data of `started` and the unique
+// value ("" for none), or what is wrong with it. Findings' pointers are into the start request.
 func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
 	input, wrong := applyInput(def, o.Input)
 	d, more := begun(def, o, input)
@@ -151,7 +151,8 @@ type Begun struct {
 	View  *View           // as it is durable; nil: read it from its journal
 	Ended <-chan *Machine // of one that is followed: gets its machine when it has ended, and is closed when it has left this node before
 	Stop  func()          // ends the following
-	// First is the saga as it began, for whoever cannot read more of it; nil: it was there before. Its times are those of its id.
+	// First is the saga as it began, for whoever cannot read more of it; nil: it was there before.
+	// Its times are those of its id.
 	First func() (View, error)
 }
 

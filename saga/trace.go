@@ -11,7 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// TraceID names a trace, SpanID a span of it, as W3C Trace Context has them. All zeros name nothing.
+// TraceID names a trace, SpanID a span of it, as W3C Trace Context has them. All zeros name
+// nothing.
 type (
 	TraceID [16]byte
 	SpanID  [8]byte
@@ -36,8 +37,8 @@ type Traceparent struct {
 	Flags byte
 }
 
-// ParseTraceparent reads a header. Of a version later than 00 it takes what that version shares with it. ok is false for
-// what the standard has ignored.
+// ParseTraceparent reads a header. Of a version later than 00 it takes what that version shares
+// with it. ok is false for what the standard has ignored.
 func ParseTraceparent(text string) (p Traceparent, ok bool) {
 	const least = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if len(text) < least || text[2] != '-' || text[35] != '-' || text[52] != '-' || strings.ToLower(text[:least]) != text[:least] {
@@ -67,8 +68,9 @@ func (p Traceparent) String() string {
 	return "00-" + p.Trace.String() + "-" + p.Span.String() + "-" + hex.EncodeToString([]byte{p.Flags})
 }
 
-// Trace is where a saga's spans belong. Their ids are made of what its journal says, so that whoever
-// has the saga, whenever, gives the same ones, and a saga that another node goes on with continues its trace.
+// Trace is where a saga's spans belong. Their ids are made of what its journal says, so that
+// whoever has the saga, whenever, gives the same ones, and a saga that another node goes on with
+// continues its trace.
 type Trace struct {
 	Saga   uuid.UUID
 	ID     TraceID
@@ -76,7 +78,8 @@ type Trace struct {
 	Flags  byte
 }
 
-// NewTrace returns the trace of a saga: the one that its start came from, else its own, whose id is the saga's.
+// NewTrace returns the trace of a saga: the one that its start came from, else its own, whose id is
+// the saga's.
 func NewTrace(id uuid.UUID, d StartedData) Trace {
 	if p, ok := ParseTraceparent(d.Traceparent); ok {
 		return Trace{Saga: id, ID: p.Trace, Parent: p.Span, Flags: p.Flags}
@@ -108,7 +111,8 @@ func (t *Trace) span(words ...string) SpanID {
 // At is the traceparent of what leaves from a span.
 func (t *Trace) At(span SpanID) string { return Traceparent{t.ID, span, t.Flags}.String() }
 
-// Traceparent is what goes to the other side with the request, from the attempt's span; "" if the saga's trace is not known.
+// Traceparent is what goes to the other side with the request, from the attempt's span; "" if the
+// saga's trace is not known.
 func (s *Send) Traceparent() string {
 	if s.Trace == nil {
 		return ""

@@ -63,7 +63,8 @@ func TestSpanIDs(t *testing.T) {
 	}
 }
 
-// A start's traceparent is pinned as far as it is one, and nothing of it is in what is sent or hashed.
+// A start's traceparent is pinned as far as it is one, and nothing of it is in what is sent or
+// hashed.
 func TestTraceparentOfStart(t *testing.T) {
 	def := &Definition{Name: "x"}
 	for given, want := range map[string]string{incoming: incoming, "": "", "rubbish": "", "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more": incoming} {

@@ -62,11 +62,13 @@ type Event struct {
 	Subject string          // "": none
 	Time    string          // RFC 3339; "": none
 	Data    json.RawMessage // nil: none
-	// Traceparent is where the event came from (the Distributed Tracing extension); "": it does not say.
+	// Traceparent is where the event came from (the Distributed Tracing extension); "": it does not
+	// say.
 	Traceparent string
 }
 
-// EventFields are the fields of `event` in a trigger; those of a cron trigger are the last one only.
+// EventFields are the fields of `event` in a trigger; those of a cron trigger are the last one
+// only.
 var EventFields = []string{"id", "source", "type", "subject", "data", "time"}
 
 // Root implements expr.Env.

@@ -204,7 +204,8 @@ func (m *Machine) untouched(id string, g *group) StepStatus {
 	return Pending
 }
 
-// passedBy looks for a step among those of one prefix, and reports whether a block around it has left it out.
+// passedBy looks for a step among those of one prefix, and reports whether a block around it has
+// left it out.
 func (m *Machine) passedBy(steps []*Step, id, prefix string, g *group) (left, found bool) {
 	for _, s := range steps {
 		if s.ID == id {
@@ -228,7 +229,8 @@ func (m *Machine) passedBy(steps []*Step, id, prefix string, g *group) (left, fo
 	return false, false
 }
 
-// loopPrefix is the prefix of the iteration of a loop that a group is in, one that nothing has if it is in none.
+// loopPrefix is the prefix of the iteration of a loop that a group is in, one that nothing has if
+// it is in none.
 func loopPrefix(g *group, loop *Step) string {
 	for ; g != nil && g.owner != nil; g = g.owner.in {
 		if g.owner.step == loop {
@@ -278,8 +280,9 @@ type AttemptView struct {
 	Query      bool          `json:"query,omitempty"` // a status query, not the step itself
 }
 
-// Steps returns every step of the definition, in its order, those that were not reached too; steps in loops once for
-// each iteration that has begun. records are those that the machine is made of. An error wraps ErrUnreadable.
+// Steps returns every step of the definition, in its order, those that were not reached too; steps
+// in loops once for each iteration that has begun. records are those that the machine is made of.
+// An error wraps ErrUnreadable.
 func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
 	var s StepLog
 	for _, r := range records {
@@ -290,8 +293,8 @@ func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
 	return s.Steps(m), nil
 }
 
-// StepLog collects what records say of a saga's steps beside what its machine knows, so that a journal that grows is read
-// once. The zero value has read none. It is not safe for concurrent use.
+// StepLog collects what records say of a saga's steps beside what its machine knows, so that a
+// journal that grows is read once. The zero value has read none. It is not safe for concurrent use.
 type StepLog struct {
 	byPath map[string]*told
 }
@@ -305,7 +308,8 @@ type told struct {
 	priced   bool // some cost is known
 }
 
-// Steps lists the steps as Steps does: m has been made of the records that were added. The list is good until more are.
+// Steps lists the steps as Steps does: m has been made of the records that were added. The list is
+// good until more are.
 func (s *StepLog) Steps(m *Machine) []StepView {
 	l := &lister{m: m, log: s, list: make([]StepView, 0, len(m.steps))}
 	l.steps(m.def.Steps, "", false)

@@ -15,7 +15,8 @@ import (
 	"recourse/saga/kinds"
 )
 
-// BenchmarkForeach has so many items go through a loop, so many of them at once. Cost per item should hardly depend on either.
+// BenchmarkForeach has so many items go through a loop, so many of them at once. Cost per item
+// should hardly depend on either.
 func BenchmarkForeach(b *testing.B) {
 	for _, size := range []struct{ items, parallel int }{{100, 1}, {1000, 1}, {10_000, 1}, {1000, 50}, {10_000, 50}, {1000, 1000}} {
 		b.Run(fmt.Sprintf("items=%d/parallel=%d", size.items, size.parallel), func(b *testing.B) {

@@ -14,12 +14,13 @@ import (
 const (
 	// tick is how often it is looked whether a time has come.
 	tick = time.Second
-	// published is how old the list of definitions may be that schedules are taken from: a time passes no
-	// schedule by, as one begins when it was published.
+	// published is how old the list of definitions may be that schedules are taken from: a time
+	// passes no schedule by, as one begins when it was published.
 	published = 10 * time.Second
 	// late is how long after its time a firing is still no catching up.
 	late = time.Minute
-	// MaxCatchUp is how many firings `catch_up: all` catches up with; of more, these and the last one.
+	// MaxCatchUp is how many firings `catch_up: all` catches up with; of more, these and the last
+	// one.
 	MaxCatchUp = 100
 )
 

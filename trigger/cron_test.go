@@ -41,8 +41,8 @@ func TestCronFires(t *testing.T) {
 	r.want("d null", `d {"at":"2026-03-03T08:00:00Z"}`, "d null")
 }
 
-// In the hour that comes twice a time fires twice, once each, on a node that looks and on one that catches up; in the one that is skipped,
-// not at all.
+// In the hour that comes twice a time fires twice, once each, on a node that looks and on one that
+// catches up; in the one that is skipped, not at all.
 func TestCronWhenClocksChange(t *testing.T) {
 	for name, tt := range map[string]struct {
 		published string
@@ -133,7 +133,8 @@ func TestCronTriesAgain(t *testing.T) {
 	r.want("e null", "d null")
 }
 
-// A new version: unchanged times go on, also if triggers stand before them now; new ones begin with it; a start that is refused is passed over.
+// A new version: unchanged times go on, also if triggers stand before them now; new ones begin with
+// it; a start that is refused is passed over.
 func TestCronOfANewVersion(t *testing.T) {
 	r := newRig(t)
 	c := NewCron(r.Starter)

@@ -1,8 +1,9 @@
 // Package trigger starts sagas that nobody asks for one by one: those whose
 // definitions say that an event, or a time, starts them.
 //
-// An event and a time are acted on once: the saga's start has a key that is made of them, which no client can
-// take, so the store knows a repetition, whichever node it comes to and whoever dies in between.
+// An event and a time are acted on once: the saga's start has a key that is made of them, which no
+// client can take, so the store knows a repetition, whichever node it comes to and whoever dies in
+// between.
 package trigger
 
 import (
@@ -135,8 +136,8 @@ func (s *Starter) each(ctx context.Context, t catalog.Triggered, e *saga.Event, 
 	return started, refused, nil
 }
 
-// eventKey is the start key of an event. No client's key has this form: those begin with who the client is. The source is
-// escaped so that no other event's key can be the same.
+// eventKey is the start key of an event. No client's key has this form: those begin with who the
+// client is. The source is escaped so that no other event's key can be the same.
 func eventKey(definition string, trigger int, e *saga.Event) string {
 	return "event:" + definition + ":" + strconv.Itoa(trigger) + ":" + url.QueryEscape(e.Source) + ":" + e.ID
 }
@@ -144,8 +145,8 @@ func eventKey(definition string, trigger int, e *saga.Event) string {
 // maxUnique bounds a saga's unique value, as at other starts.
 const maxUnique = 1024
 
-// start starts the saga of a trigger, or finds the one that was started under the same key. No id and no
-// findings: the trigger does not want it.
+// start starts the saga of a trigger, or finds the one that was started under the same key. No id
+// and no findings: the trigger does not want it.
 func (s *Starter) start(ctx context.Context, t catalog.Triggered, by *saga.Trigger, e *saga.Event, key, actor string) (uuid.UUID, []saga.Finding, error) {
 	id, findings, err := s.begin(ctx, t, by, e, key, actor)
 	if len(findings) == 0 {

@@ -215,7 +215,8 @@ func TestEventOfTheNewestVersion(t *testing.T) {
 	r.want("d null", "e null", `d {"v":2}`)
 }
 
-// An event that a busy node could not act on wholly is acted on when it comes again, each trigger once.
+// An event that a busy node could not act on wholly is acted on when it comes again, each trigger
+// once.
 func TestEventAgainAfterAnError(t *testing.T) {
 	r := newRig(t)
 	r.publish("saga: d\ntriggers: [{event: a}]")

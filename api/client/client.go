@@ -49,8 +49,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (HTTP %d, %s)", e.Title, e.Detail, e.Status, e.Code)
 }
 
-// passing reports whether an error may go away by itself: the server is away, or has too much to do, or a
-// request of the same key is under way.
+// passing reports whether an error may go away by itself: the server is away, or has too much to
+// do, or a request of the same key is under way.
 func passing(err error) bool {
 	var e *Error
 	if errors.As(err, &e) {
@@ -93,12 +93,13 @@ type Start struct {
 	Version    string            `json:"version,omitempty"` // "": the newest
 	Input      any               `json:"input,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	// Key makes the start happen once, however often it is asked for; "" makes one up, for this call.
+	// Key makes the start happen once, however often it is asked for; "" makes one up, for this
+	// call.
 	Key string `json:"-"`
 }
 
-// Start starts a saga. While the server is away it tries again, until ctx is done: there will be one saga. An
-// *Error is a refusal.
+// Start starts a saga. While the server is away it tries again, until ctx is done: there will be
+// one saga. An *Error is a refusal.
 func (c *Client) Start(ctx context.Context, s Start) (*Saga, error) {
 	if s.Key == "" {
 		s.Key = rand.Text()
@@ -174,7 +175,8 @@ func rest(ctx context.Context, n int, err error) error {
 // maxAnswer bounds what is read of an answer: a hundred tasks with their inputs.
 const maxAnswer = 256 << 20
 
-// call sends a request and reads its answer into out; header is names and values. Without content out stays as it is.
+// call sends a request and reads its answer into out; header is names and values. Without content
+// out stays as it is.
 func (c *Client) call(ctx context.Context, method, path string, in, out any, header ...string) error {
 	var body io.Reader
 	if in != nil {

@@ -17,7 +17,8 @@ type Task struct {
 	Step    string `json:"step"` // its path
 	Attempt int    `json:"attempt"`
 	Way     string `json:"way"` // do, or undo
-	// Key is the same for each attempt: send it on as the idempotency key of what the work does, or remember it with the effect.
+	// Key is the same for each attempt: send it on as the idempotency key of what the work does, or
+	// remember it with the effect.
 	Key   string          `json:"key"`
 	Input json.RawMessage `json:"input"`
 
@@ -26,7 +27,8 @@ type Task struct {
 	LeaseMS    int64     `json:"lease_ms"`
 	Deadline   time.Time `json:"deadline"`
 
-	// Traceparent is where in a trace the task comes from (W3C Trace Context): send it on, or begin spans from it. "": nowhere.
+	// Traceparent is where in a trace the task comes from (W3C Trace Context): send it on, or begin
+	// spans from it. "": nowhere.
 	Traceparent string `json:"traceparent"`
 }
 
@@ -60,11 +62,13 @@ func (f *failure) Unwrap() error { return f.err }
 // Retryable says that surely nothing has happened, and that another try may help.
 func Retryable(err error) error { return &failure{Code: "task_failed", Retryable: true, err: err} }
 
-// InDoubt says that something may have happened. It is what an error that says nothing counts as, too.
+// InDoubt says that something may have happened. It is what an error that says nothing counts as,
+// too.
 func InDoubt(err error) error { return &failure{Code: "task_failed", InDoubt: true, err: err} }
 
-// Refuse says that surely nothing has happened, and that there is no use in trying again: the step fails with this
-// code (a small letter, then small letters, digits or _), and what was done before it is undone.
+// Refuse says that surely nothing has happened, and that there is no use in trying again: the step
+// fails with this code (a small letter, then small letters, digits or _), and what was done before
+// it is undone.
 func Refuse(code, format string, args ...any) error {
 	return &failure{Code: code, err: fmt.Errorf(format, args...)}
 }
@@ -85,8 +89,8 @@ type spent struct {
 
 type spentKey struct{}
 
-// Cost says in a handler what its work has cost so far, whatever becomes of it: a decimal such as "0.02", in
-// the saga's currency. The last word counts.
+// Cost says in a handler what its work has cost so far, whatever becomes of it: a decimal such as
+// "0.02", in the saga's currency. The last word counts.
 func Cost(ctx context.Context, decimal string) {
 	if s, ok := ctx.Value(spentKey{}).(*spent); ok {
 		s.mu.Lock()

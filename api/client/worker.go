@@ -18,9 +18,10 @@ import (
 type Worker struct {
 	Client *Client
 	Types  []string // of the tasks that it takes
-	// Handle does the work and returns the step's output, which becomes JSON. An error is told to the saga: see Refuse,
-	// Retryable and InDoubt. Its context ends when the lease is lost, the saga does not want the work any more, the task's
-	// time is over, or the worker stops: context.Cause says which. Handle runs up to Concurrency times at once.
+	// Handle does the work and returns the step's output, which becomes JSON. An error is told to
+	// the saga: see Refuse, Retryable and InDoubt. Its context ends when the lease is lost, the
+	// saga does not want the work any more, the task's time is over, or the worker stops:
+	// context.Cause says which. Handle runs up to Concurrency times at once.
 	Handle func(ctx context.Context, t Task) (any, error)
 
 	Concurrency int           // 1
@@ -39,8 +40,9 @@ const (
 	longInFlight = 2 // times that a claim's key may be found in flight, a second apart
 )
 
-// Run works until ctx is done; then it takes no more tasks, and returns when those under way have ended. While the
-// server is away it tries again. It returns early only when the server refuses it: an *Error.
+// Run works until ctx is done; then it takes no more tasks, and returns when those under way have
+// ended. While the server is away it tries again. It returns early only when the server refuses it:
+// an *Error.
 func (w Worker) Run(ctx context.Context) error {
 	if w.Client == nil || w.Handle == nil || len(w.Types) == 0 {
 		return errors.New("a worker needs a Client, Types and a Handle")
@@ -95,7 +97,8 @@ type running struct {
 
 // claims takes tasks while there is room for them.
 func (r *running) claims(ctx context.Context) error {
-	// A task that is given in an answer on its way is lost with it, so the last claim may still be answered.
+	// A task that is given in an answer on its way is lost with it, so the last claim may still be
+	// answered.
 	polling, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer after(ctx, lastClaim, cut)()
@@ -143,7 +146,8 @@ type claimed struct {
 	repeated bool      // the tasks may have been claimed long before that
 }
 
-// claim waits for up to room tasks. It is repeated under one key, so that what the server has given is not lost with an answer.
+// claim waits for up to room tasks. It is repeated under one key, so that what the server has given
+// is not lost with an answer.
 func (r *running) claim(ctx, polling context.Context, room int) (claimed, error) {
 	in := map[string]any{"types": r.Types, "worker": r.Name, "max": room, "wait": pollWait.String()}
 	if r.Lease > 0 {
@@ -162,8 +166,8 @@ func (r *running) claim(ctx, polling context.Context, room int) (claimed, error)
 			return claimed{}, err
 		}
 		if e, ok := errors.AsType[*Error](err); ok && e.Code == "key_in_flight" {
-			// A server that lives notices that we have gone. One that died leaves the key taken for minutes, and what it gave away
-			// under it comes back when its lease ends.
+			// A server that lives notices that we have gone. One that died leaves the key taken for
+			// minutes, and what it gave away under it comes back when its lease ends.
 			if inFlight++; inFlight == longInFlight {
 				key, inFlight = rand.Text(), 0
 			}
@@ -246,7 +250,8 @@ func failed(f *failure) map[string]any {
 	return in
 }
 
-// keep sends heartbeats until it is stopped. lost ends when the lease is lost, and the handler's context with it.
+// keep sends heartbeats until it is stopped. lost ends when the lease is lost, and the handler's
+// context with it.
 func (r *running) keep(t Task, at time.Time, cancel context.CancelCauseFunc) (lost context.Context, stop func()) {
 	lost, lose := context.WithCancelCause(context.Background())
 	var done sync.WaitGroup

@@ -63,7 +63,8 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// A server that dies with a claim leaves its key in flight for minutes: the worker claims under another.
+// A server that dies with a claim leaves its key in flight for minutes: the worker claims under
+// another.
 func TestClaimUnderAnotherKey(t *testing.T) {
 	r := newRig(t)
 	r.publish(squareDef)

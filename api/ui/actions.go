@@ -86,7 +86,8 @@ func (a *action) see() {
 	a.Seen = hex.EncodeToString(sum[:8])
 }
 
-// actions lists what the reader may order now: nothing that the API would refuse, as far as the page can tell.
+// actions lists what the reader may order now: nothing that the API would refuse, as far as the
+// page can tell.
 func (d *dossier) actions(who who, was *tried) []action {
 	var list []action
 	add := func(may string, ok bool, a action) {
@@ -163,8 +164,9 @@ func (d *dossier) signals() []string {
 	return d.Def.Signals()
 }
 
-// maySignal reports whether the API takes the reader's signals to this saga: of a role that does not command every saga it
-// takes those of whoever has started it. (A key that is bound to signals reads no pages.)
+// maySignal reports whether the API takes the reader's signals to this saga: of a role that does
+// not command every saga it takes those of whoever has started it. (A key that is bound to signals
+// reads no pages.)
 func (d *dossier) maySignal(who who) bool {
 	return who.Can("operate") || d.machine != nil && d.machine.Starter() == who.Name
 }
@@ -195,8 +197,9 @@ func budgetText(c saga.CostView) string {
 // orderTries is how often an order is given whose saga goes on meanwhile.
 const orderTries = 8
 
-// giveOrder serves POST /sagas/{id}/order/{do}. What the reader saw is compared with the saga as of a seq, and the order holds
-// for that seq only: if the saga has gone on in between, it is compared again.
+// giveOrder serves POST /sagas/{id}/order/{do}. What the reader saw is compared with the saga as of
+// a seq, and the order holds for that seq only: if the saga has gone on in between, it is compared
+// again.
 func giveOrder(v *visit) error {
 	do, f := v.r.PathValue("do"), v.posted()
 	for range orderTries {
@@ -223,7 +226,8 @@ func tooFast() *problem {
 		Detail: "Nothing was done. What you saw holds, but each time that it was looked at the saga had gone on before the order came: pause it first, then give the order again."}
 }
 
-// errMoved says that the saga has gone on since it was looked at, so that an order was not carried out.
+// errMoved says that the saga has gone on since it was looked at, so that an order was not carried
+// out.
 var errMoved = errors.New("the saga has gone on")
 
 // asOf has an order hold for a saga as of a seq only.
@@ -286,7 +290,8 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 	return v.done(path("sagas", id), done)
 }
 
-// again starts a saga anew. The same reason again is the same request again: pressed twice, the button starts one saga.
+// again starts a saga anew. The same reason again is the same request again: pressed twice, the
+// button starts one saga.
 func (v *visit) again(d *dossier, at string, body map[string]any, f url.Values) error {
 	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("reason")))
 	var next saga.View

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// axis maps time to places. It is to scale, but for two things: what follows each other at once stands side
-// by side all the same, and long times in which no attempt was under way are cut.
+// axis maps time to places. It is to scale, but for two things: what follows each other at once
+// stands side by side all the same, and long times in which no attempt was under way are cut.
 type axis struct {
 	steps []tick
 }

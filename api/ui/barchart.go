@@ -9,7 +9,8 @@ import (
 	"recourse/internal/costs/tally"
 )
 
-// barChart is a row of bars: an SVG whose parts are sized here, and coloured by their classes. Next to it stands a table with the same numbers.
+// barChart is a row of bars: an SVG whose parts are sized here, and coloured by their classes. Next
+// to it stands a table with the same numbers.
 type barChart struct {
 	Currency string
 	Width    int // of the view box, whose height is 100

@@ -33,7 +33,8 @@ func benchSaga(b *testing.B) (x *site, id string, cfg *Config) {
 	return x, id, cfg
 }
 
-// BenchmarkSagaPage draws the page of a saga of 10,000 steps that nobody has looked at: most of it is reading and following its journal.
+// BenchmarkSagaPage draws the page of a saga of 10,000 steps that nobody has looked at: most of it
+// is reading and following its journal.
 func BenchmarkSagaPage(b *testing.B) {
 	_, id, cfg := benchSaga(b)
 	b.ReportAllocs()

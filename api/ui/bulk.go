@@ -122,7 +122,8 @@ func (p bulkView) Rest() string {
 // Taken is how many were taken, with those that were left out.
 func (p bulkView) Taken() int { return len(p.Entries) + len(p.Left) }
 
-// confirmBulk serves POST /inbox/together: it shows what is about to be decided, and changes nothing.
+// confirmBulk serves POST /inbox/together: it shows what is about to be decided, and changes
+// nothing.
 func confirmBulk(v *visit) error {
 	v.still = true
 	f := v.posted()
@@ -199,7 +200,8 @@ func (v *visit) picked(f url.Values) (list []entry, left []leftOut, err error) {
 	return list, left, nil
 }
 
-// part reads the next entries of a page's group, those behind From, and counts those behind them as far as it looks.
+// part reads the next entries of a page's group, those behind From, and counts those behind them as
+// far as it looks.
 func (v *visit) part(page *bulkView) (list []entry, err error) {
 	kind, definition, _ := strings.Cut(page.Group, "/")
 	from := placeOf(page.From)
@@ -228,7 +230,8 @@ func (v *visit) part(page *bulkView) (list []entry, err error) {
 	return list, nil
 }
 
-// place is an entry's in the inbox, which is ordered by since and id, with the cursor of the API's page that it is on.
+// place is an entry's in the inbox, which is ordered by since and id, with the cursor of the API's
+// page that it is on.
 type place struct {
 	cursor string
 	since  int64 // milliseconds

@@ -211,8 +211,8 @@ func (c *chart) work(l *lane) {
 	}
 }
 
-// fold leaves at most so many lanes: the first and the last, and of those between the ones that did not go well, the
-// latest first. Lanes that stand for the others say how many those are.
+// fold leaves at most so many lanes: the first and the last, and of those between the ones that did
+// not go well, the latest first. Lanes that stand for the others say how many those are.
 func fold(lanes []*lane, most int) []*lane {
 	telling := 0
 	for _, l := range lanes {
@@ -240,8 +240,8 @@ func fold(lanes []*lane, most int) []*lane {
 	return list
 }
 
-// kept says which of n things to show when only so many can be: a few at the beginning, more at the end, and of
-// those between the telling ones, the latest first.
+// kept says which of n things to show when only so many can be: a few at the beginning, more at the
+// end, and of those between the telling ones, the latest first.
 func kept(n, most int, telling func(int) bool) []bool {
 	keep := make([]bool, n)
 	left := most

@@ -18,8 +18,9 @@ type check struct {
 	Curl    string // a line for a shell, with $NAME for each secret; "" if there is none
 }
 
-// checks says how to find out what became of an entry's request: by the definition's own status query, else by a look at
-// the address that the request was sent to. Nothing that it offers can change anything on the other side. of is the entry's saga; nil: it is read.
+// checks says how to find out what became of an entry's request: by the definition's own status
+// query, else by a look at the address that the request was sent to. Nothing that it offers can
+// change anything on the other side. of is the entry's saga; nil: it is read.
 func (v *visit) checks(e entry, of *saga.View) []check {
 	if e.Request == nil || !strings.HasPrefix(e.Request.URL, "http") || e.Kind == saga.InboxApproval || e.Kind == saga.InboxBudget {
 		return nil
@@ -37,8 +38,9 @@ func (v *visit) checks(e entry, of *saga.View) []check {
 		Request: "GET " + e.Request.URL, Curl: curl(look)}}
 }
 
-// verification is the status query of an entry's step as it would be sent; nil if the step has none. What its templates
-// read beside the input, the variables and the key is not known here: then it is shown as it is written.
+// verification is the status query of an entry's step as it would be sent; nil if the step has
+// none. What its templates read beside the input, the variables and the key is not known here: then
+// it is shown as it is written.
 func (v *visit) verification(e entry, of *saga.View) *check {
 	if of == nil {
 		of = &saga.View{}

@@ -88,7 +88,8 @@ func problemOf(w *buffer) *problem {
 	return p
 }
 
-// records reads all of a saga's journal after a seq. Errors are *problem, or say that the answer is no journal.
+// records reads all of a saga's journal after a seq. Errors are *problem, or say that the answer is
+// no journal.
 func (c *client) records(ctx context.Context, id string, after int64) ([]journal.Record, error) {
 	at := path("v1", "sagas", id, "journal") + "?after=" + strconv.FormatInt(after, 10)
 	req, err := c.request(ctx, http.MethodGet, at, nil, http.Header{"Accept": {"application/x-ndjson"}})
@@ -130,7 +131,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), l.err
 }
 
-// grown returns when a saga's journal has records after seq, or when it has waited: what is wrong shows when the page is drawn.
+// grown returns when a saga's journal has records after seq, or when it has waited: what is wrong
+// shows when the page is drawn.
 func (c *client) grown(ctx context.Context, id string, seq int64, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -59,8 +59,8 @@ func (s *schema) types() (list []string, null bool) {
 	return slices.DeleteFunc(list, func(t string) bool { return t == "null" }), null
 }
 
-// formOf makes a form of a schema. A schema that is not an object's is one field of JSON. names sorts an
-// object's fields; nil: by name.
+// formOf makes a form of a schema. A schema that is not an object's is one field of JSON. names
+// sorts an object's fields; nil: by name.
 func formOf(doc json.RawMessage, pointer string, names func(list []string, path ...string)) []*control {
 	var s schema
 	if len(doc) == 0 || json.Unmarshal(doc, &s) != nil {

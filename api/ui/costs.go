@@ -105,7 +105,8 @@ func showCosts(v *visit) error {
 	return v.render("costs", "Cost", page)
 }
 
-// from is when a window begins: of days, with a whole one. To the minute at least, so that many readers ask the same.
+// from is when a window begins: of days, with a whole one. To the minute at least, so that many
+// readers ask the same.
 func from(now time.Time, window time.Duration) time.Time {
 	const day = 24 * time.Hour
 	if window > day {

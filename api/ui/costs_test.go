@@ -139,7 +139,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// On a phone nothing has to be scrolled sideways, a table opens by the keyboard, and a new saga shows by itself.
+// On a phone nothing has to be scrolled sideways, a table opens by the keyboard, and a new saga
+// shows by itself.
 func TestCostsInABrowser(t *testing.T) {
 	x := newSite(t, uncached)
 	x.publish(dear)

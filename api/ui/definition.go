@@ -48,7 +48,8 @@ func (v *visit) document(of, name, version string) (d document, etag string, err
 	return d, r.header.Get("ETag"), nil
 }
 
-// versions lists the versions of a definition, or of an action, the newest first, and says whether there are more.
+// versions lists the versions of a definition, or of an action, the newest first, and says whether
+// there are more.
 func (v *visit) versions(of, name string) (list []document, more bool, err error) {
 	var page struct {
 		Data []document `json:"data"`

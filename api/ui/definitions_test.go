@@ -313,8 +313,8 @@ func TestUnusableDefinition(t *testing.T) {
 	x.page("/definitions/later/start").want(503).has("start it on a server")
 }
 
-// TestDiffShowsItsGaps: a row that stands for lines that are the same is shown. Its class was once that of the link
-// which skips to the content, and which is off the screen until it has the focus.
+// TestDiffShowsItsGaps: a row that stands for lines that are the same is shown. Its class was once
+// that of the link which skips to the content, and which is off the screen until it has the focus.
 func TestDiffShowsItsGaps(t *testing.T) {
 	x := newSite(t)
 	long := "saga: long\nsteps:\n"

@@ -18,7 +18,8 @@ const (
 	around    = 3 // unchanged lines that are shown around a change
 )
 
-// diff compares two texts line by line: the longest common subsequence stays. nil: they are the same.
+// diff compares two texts line by line: the longest common subsequence stays. nil: they are the
+// same.
 func diff(old, new string) []diffLine {
 	a, b := splitLines(old), splitLines(new)
 	head := 0
@@ -70,7 +71,8 @@ func (d *differ) add(mark, text string) {
 	d.lines = append(d.lines, l)
 }
 
-// middle compares what neither begins nor ends alike, by the table of the lengths of common subsequences.
+// middle compares what neither begins nor ends alike, by the table of the lengths of common
+// subsequences.
 func (d *differ) middle(a, b []string) {
 	i, j := 0, 0
 	if len(a)*len(b) <= mostCells {

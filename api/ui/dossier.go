@@ -35,9 +35,11 @@ type dossier struct {
 	now     time.Time
 }
 
-// dossier reads a saga. Errors are the API's, and about the saga itself: what else cannot be read is missing.
+// dossier reads a saga. Errors are the API's, and about the saga itself: what else cannot be read
+// is missing.
 //
-// What follows from the journal is worked out here, as the API does: it would read all of it for every picture.
+// What follows from the journal is worked out here, as the API does: it would read all of it for
+// every picture.
 func (v *visit) dossier(id string) (*dossier, error) {
 	v.let()
 	v.saga = v.shelf.take(id)
@@ -81,7 +83,8 @@ func (v *visit) let() {
 	}
 }
 
-// head reads of a saga whose records cannot be followed what the API says; of one that the API cannot read either, the list of sagas knows something.
+// head reads of a saga whose records cannot be followed what the API says; of one that the API
+// cannot read either, the list of sagas knows something.
 func (v *visit) head(id string, d *dossier) error {
 	_, err := v.api.get(path("v1", "sagas", id), &d.Saga)
 	if !unreadable(err) {
@@ -103,13 +106,15 @@ func (v *visit) head(id string, d *dossier) error {
 	return err
 }
 
-// unreadable reports whether the API says that this program cannot read a saga's journal, or its definition.
+// unreadable reports whether the API says that this program cannot read a saga's journal, or its
+// definition.
 func unreadable(err error) bool {
 	var p *problem
 	return errors.As(err, &p) && (strings.HasSuffix(p.Type, ":journal_unreadable") || strings.HasSuffix(p.Type, ":definition_unusable"))
 }
 
-// follow works out what the records mean. A saga over which the program panics is one that it cannot follow.
+// follow works out what the records mean. A saga over which the program panics is one that it
+// cannot follow.
 func (d *dossier) follow(ctx context.Context, cfg Config, k *followed) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -144,7 +149,8 @@ func (d *dossier) follow(ctx context.Context, cfg Config, k *followed) (err erro
 	return nil
 }
 
-// journal reads what a saga's journal has grown by. A journal that is not what it was is of a database that was restored: all of it is read anew.
+// journal reads what a saga's journal has grown by. A journal that is not what it was is of a
+// database that was restored: all of it is read anew.
 func (v *visit) journal(k *followed) error {
 	if n := len(k.records); n > 0 {
 		last := k.records[n-1]
@@ -189,7 +195,8 @@ func (v *visit) records(id string, after int64, limit int) ([]journal.Record, er
 // ended reports whether nothing more can happen to the saga.
 func (d *dossier) ended() bool { return d.Saga.Status.Terminal() }
 
-// allows reports whether the saga would carry out an order as it is now. Where that is not known, the API decides.
+// allows reports whether the saga would carry out an order as it is now. Where that is not known,
+// the API decides.
 func (d *dossier) allows(c saga.Command) bool {
 	if d.ended() {
 		return false

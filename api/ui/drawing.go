@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// drawing is a definition's graph, as the template draws it: an SVG of boxes, arrows and words, in whole pixels.
+// drawing is a definition's graph, as the template draws it: an SVG of boxes, arrows and words, in
+// whole pixels.
 type drawing struct {
 	Width, Height int
 	Boxes         []box

@@ -24,7 +24,8 @@ func unescapePointer(token string) string {
 
 var numberForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// documentOf is what was typed into a form as a whole, nil for nothing; ok is false if a field holds no JSON where it must.
+// documentOf is what was typed into a form as a whole, nil for nothing; ok is false if a field
+// holds no JSON where it must.
 func documentOf(fields []*control) (doc json.RawMessage, ok bool) {
 	if len(fields) == 1 && strings.Count(fields[0].Pointer, "/") == 1 {
 		return fields[0].json()
@@ -32,8 +33,9 @@ func documentOf(fields []*control) (doc json.RawMessage, ok bool) {
 	return objectOf(fields)
 }
 
-// objectOf is the JSON object of what was typed. What was left empty is left out, so that defaults apply and what is
-// missing is told by the API. Numbers are kept as they were written. ok is false if a field holds no JSON where it must.
+// objectOf is the JSON object of what was typed. What was left empty is left out, so that defaults
+// apply and what is missing is told by the API. Numbers are kept as they were written. ok is false
+// if a field holds no JSON where it must.
 func objectOf(fields []*control) (doc json.RawMessage, ok bool) {
 	var b strings.Builder
 	ok = true

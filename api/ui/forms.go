@@ -22,7 +22,8 @@ type entry struct {
 	saga.Entry
 }
 
-// tried is an order that was given by a form and refused: what was typed is shown again, with the problem beside it.
+// tried is an order that was given by a form and refused: what was typed is shown again, with the
+// problem beside it.
 type tried struct {
 	Do      string // resolve, approve, reject, cancel, …
 	Path    string // of the step; "" for the saga
@@ -30,14 +31,17 @@ type tried struct {
 	Problem *problem
 }
 
-// entryForms is what the templates of templates/forms.html get: one entry, and how somebody may answer it.
+// entryForms is what the templates of templates/forms.html get: one entry, and how somebody may
+// answer it.
 //
-// The forms post to /sagas/{id}/steps/{path}/resolve, …/approve and …/reject. Hidden in them are `etag` (the picture that
-// a resolution is based on: If-Match), `shown_hash` (what an approval approves), `seen` (what that was when it was shown), and `back`, the page to return to when
-// the order was carried out. If it is refused, the saga's page is shown with the form as it was filled in.
+// The forms post to /sagas/{id}/steps/{path}/resolve, …/approve and …/reject. Hidden in them are
+// `etag` (the picture that a resolution is based on: If-Match), `shown_hash` (what an approval
+// approves), `seen` (what that was when it was shown), and `back`, the page to return to when the
+// order was carried out. If it is refused, the saga's page is shown with the form as it was filled
+// in.
 //
-// `{{template "entry-what" .}}` shows what is asked, sent or to be approved; `{{template "entry-answer" .}}` the form, or why there
-// is none. A page makes them with visit.forms.
+// `{{template "entry-what" .}}` shows what is asked, sent or to be approved; `{{template
+// "entry-answer" .}}` the form, or why there is none. A page makes them with visit.forms.
 type entryForms struct {
 	entry
 	Back   string
@@ -46,7 +50,8 @@ type entryForms struct {
 	Checks []check // how to look on the other side; none: the common advice
 }
 
-// forms makes an entry's forms. back is the page to return to; was may be nil, or about something else.
+// forms makes an entry's forms. back is the page to return to; was may be nil, or about something
+// else.
 func (v *visit) forms(e entry, back string, was *tried) entryForms {
 	f := entryForms{entry: e, Back: back, Who: v.who}
 	if was != nil && was.Path == e.Path && slices.Contains([]string{"resolve", "approve", "reject"}, was.Do) {
@@ -61,10 +66,12 @@ func (f entryForms) Approval() bool { return f.Kind == saga.InboxApproval }
 // Budget reports whether the entry asks for more money: the saga's page has the form for that.
 func (f entryForms) Budget() bool { return f.Kind == saga.InboxBudget }
 
-// Program reports whether the saga is in quarantine: nobody can resolve it, the program has to be mended.
+// Program reports whether the saga is in quarantine: nobody can resolve it, the program has to be
+// mended.
 func (f entryForms) Program() bool { return f.Path == "" && !f.Budget() }
 
-// MayDecide reports whether the reader is one of those who may approve. Whether four eyes are asked for the API knows.
+// MayDecide reports whether the reader is one of those who may approve. Whether four eyes are asked
+// for the API knows.
 func (f entryForms) MayDecide() bool {
 	return f.Who.Can("decide") && (!f.Who.KeysRequired || len(f.Approvers) == 0 || slices.Contains(f.Approvers, f.Who.Name) || slices.Contains(f.Approvers, f.Who.Role))
 }
@@ -91,7 +98,8 @@ func (f entryForms) Problem() *problem {
 	return f.Tried.Problem
 }
 
-// Changed is what has changed since it was shown to the reader, whose decision was refused for that; nil: nothing has.
+// Changed is what has changed since it was shown to the reader, whose decision was refused for
+// that; nil: nothing has.
 func (f entryForms) Changed() []diffLine {
 	if f.Tried == nil || !f.Tried.Typed.Has("seen") || !strings.HasSuffix(f.Tried.Problem.Type, ":stale") {
 		return nil
@@ -121,7 +129,8 @@ type outcome struct {
 	Chosen            bool
 }
 
-// Outcomes are the words that the entry's step can be resolved with now, with what follows from each.
+// Outcomes are the words that the entry's step can be resolved with now, with what follows from
+// each.
 func (f entryForms) Outcomes() []outcome {
 	undo := f.Way == "undo"
 	words := map[string]outcome{
@@ -242,7 +251,8 @@ func (v *visit) returns() string {
 	return path("sagas", v.r.PathValue("id"))
 }
 
-// refused shows the saga's page with the form as it was filled in, and why the order was not carried out.
+// refused shows the saga's page with the form as it was filled in, and why the order was not
+// carried out.
 func (v *visit) refused(do, step string, err error) error {
 	var p *problem
 	if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusNotFound {

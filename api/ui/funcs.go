@@ -44,7 +44,8 @@ var funcs = template.FuncMap{
 	"navigation": navigation,
 }
 
-// marks are the signs of statuses, of sagas and of steps: colour alone tells nobody who cannot see it.
+// marks are the signs of statuses, of sagas and of steps: colour alone tells nobody who cannot see
+// it.
 var marks = map[string]string{
 	"running": "▶", "waiting": "…", "paused": "‖", "compensating": "←", "stuck": "!", "succeeded": "✓", "compensated": "↺", "failed": "✗",
 	"pending": "·", notReached: "–", "skipped": "–", "in_doubt": "?", "held": "!", "undoing": "←", "undone": "↺", "undo_failed": "✗",
@@ -82,7 +83,8 @@ func money(amount, currency string) string {
 	return strings.TrimSpace(amount + " " + currency)
 }
 
-// timeOf is a time for <time>: it takes what pages have, time.Time, saga.Time and pointers to them; the zero time if there is none.
+// timeOf is a time for <time>: it takes what pages have, time.Time, saga.Time and pointers to them;
+// the zero time if there is none.
 func timeOf(at any) time.Time {
 	switch at := at.(type) {
 	case time.Time:
@@ -109,8 +111,9 @@ func short(id string) string {
 	return id[:8] + "…" + id[len(id)-6:]
 }
 
-// pretty lays JSON out for reading; its numbers stay as they are. What is nested so deep that it would grow out of all proportion stays
-// as it is: each of its values has the indents of all that it lies in, so that an answer of 4 MB could become a page of gigabytes.
+// pretty lays JSON out for reading; its numbers stay as they are. What is nested so deep that it
+// would grow out of all proportion stays as it is: each of its values has the indents of all that
+// it lies in, so that an answer of 4 MB could become a page of gigabytes.
 func pretty(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if indents(raw) > 4*len(raw)+16<<10 || json.Indent(&b, raw, "", "  ") != nil {
@@ -199,7 +202,8 @@ type link struct {
 	Here                 bool
 }
 
-// navigation makes an entry; under is the template of the page that it leads to, or what its pages' templates begin with.
+// navigation makes an entry; under is the template of the page that it leads to, or what its pages'
+// templates begin with.
 func navigation(f frame, under, to, title string) link {
 	l := link{To: to, Title: title, Go: map[string]string{"sagas": "s", "inbox": "i", "definitions": "d", "costs": "c", "system": "y"}[under]}
 	l.Here = strings.HasPrefix(f.Page, strings.TrimSuffix(under, "s"))

@@ -146,7 +146,8 @@ func (a *artist) step(s *saga.Step, x, y int) (w, h int) {
 	return w, h
 }
 
-// inside draws the lists of a block: up to three that run side by side beside each other, else one under another.
+// inside draws the lists of a block: up to three that run side by side beside each other, else one
+// under another.
 func (a *artist) inside(block saga.Block, g wording, x, y int) (w, h int) {
 	lists := block.Lists()
 	labels := make([]string, len(lists))
@@ -182,7 +183,8 @@ func (a *artist) inside(block saga.Block, g wording, x, y int) (w, h int) {
 	return w, bottom + pad - y
 }
 
-// undo draws what undoes a step, to its left, and returns where the next one's arrow ends: undoing goes back up.
+// undo draws what undoes a step, to its left, and returns where the next one's arrow ends: undoing
+// goes back up.
 func (a *artist) undo(s *saga.Step, x, y, last int) int {
 	c := s.Compensate
 	g := a.outline.steps[s.ID]

@@ -100,7 +100,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// What is drawn lies inside the picture, steps of one list do not overlap, and every step is drawn once.
+// What is drawn lies inside the picture, steps of one list do not overlap, and every step is drawn
+// once.
 func TestGraphHasRoom(t *testing.T) {
 	def := compile(t, everything)
 	d := draw(def, outlineOf(def.Source))

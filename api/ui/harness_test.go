@@ -25,7 +25,8 @@ import (
 	httpkind "recourse/saga/kinds/http"
 )
 
-// site is the page with everything behind it: an API, an engine, a store, a world that steps talk to.
+// site is the page with everything behind it: an API, an engine, a store, a world that steps talk
+// to.
 type site struct {
 	t     testing.TB
 	store journal.Store
@@ -245,7 +246,8 @@ func (a *answer) lacks(texts ...string) *answer {
 	return a
 }
 
-// sameJSON reports whether two documents are the same but for the order of their fields; numbers are as they are written.
+// sameJSON reports whether two documents are the same but for the order of their fields; numbers
+// are as they are written.
 func sameJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	var values [2]any

@@ -135,7 +135,8 @@ func (v *visit) inboxPart(ask url.Values, cursor string) (list []entry, next str
 	return got.Data, got.Next, err
 }
 
-// entries reads a page of the inbox. The API does not filter by definition, so that is done here: next may come with an empty page.
+// entries reads a page of the inbox. The API does not filter by definition, so that is done here:
+// next may come with an empty page.
 func (v *visit) entries(f inboxFilter, cursor string) (list []entry, next string, err error) {
 	ask := url.Values{"limit": {"25"}}
 	if f.Definition != "" {
@@ -219,7 +220,8 @@ func raiseBudget(v *visit) error {
 	return v.done("/inbox?"+v.r.URL.RawQuery, "The budget of saga "+short(id)+" is raised: it goes on.")
 }
 
-// raise changes a saga's budget if it is what the reader has seen, whatever else goes on in the saga.
+// raise changes a saga's budget if it is what the reader has seen, whatever else goes on in the
+// saga.
 func (v *visit) raise(id, seen string, body any) error {
 	at := path("v1", "sagas", id)
 	for range orderTries {

@@ -199,7 +199,8 @@ func pairsOf(list []string) map[string]string {
 	return m
 }
 
-// A decision about something else than what is to be decided is refused, and the difference is shown.
+// A decision about something else than what is to be decided is refused, and the difference is
+// shown.
 func TestInboxStale(t *testing.T) {
 	x := newSite(t)
 	x.publish(approval)
@@ -262,7 +263,8 @@ func TestBulkApprove(t *testing.T) {
 		}
 	}
 	x.post("/inbox/together/run", append(form, "outcome", "approve")...).want(422).has("Nothing was decided")
-	// One of them is decided by somebody else before the form is sent; another is shown otherwise by then.
+	// One of them is decided by somebody else before the form is sent; another is shown otherwise
+	// by then.
 	x.post("/sagas/"+ids[1]+"/steps/ok/reject", x.page("/inbox").hidden("/sagas/"+ids[1]+"/steps/ok/approve")...).want(303)
 	for i := range form {
 		if strings.Contains(form[i], "saga="+ids[2]) {

@@ -17,7 +17,8 @@ const atLeast = 150 * time.Millisecond
 // beat is between two signs of life on a quiet stream.
 const beat = 15 * time.Second
 
-// live serves GET /live?page=…: a page's <main> as server-sent events, again whenever it has changed.
+// live serves GET /live?page=…: a page's <main> as server-sent events, again whenever it has
+// changed.
 func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	target, err := url.Parse(local(r.URL.Query().Get("page")))
 	if err != nil || strings.HasPrefix(target.Path, "/live") {

@@ -7,8 +7,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// outline is what a definition's text says that its compiled form does not keep: how its steps are written, and in
-// which order its input names its fields. A text that cannot be read has an empty one.
+// outline is what a definition's text says that its compiled form does not keep: how its steps are
+// written, and in which order its input names its fields. A text that cannot be read has an empty
+// one.
 type outline struct {
 	steps map[string]wording // by id
 	input *yaml.Node         // input, or input_schema; nil: neither

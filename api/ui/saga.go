@@ -111,7 +111,8 @@ func (v *visit) sagaPage(status int, was *tried) error {
 	return v.renderAs(status, "saga", d.Saga.Definition+" "+short(d.Saga.ID), page)
 }
 
-// forms makes the forms of the saga's inbox entries. It returns why an order was refused, if none of the page's forms is that order's.
+// forms makes the forms of the saga's inbox entries. It returns why an order was refused, if none
+// of the page's forms is that order's.
 func (p *sagaView) forms(v *visit, was *tried) *problem {
 	found := slices.ContainsFunc(p.Actions, func(a action) bool { return a.Tried != nil })
 	for _, e := range p.Entries {
@@ -128,7 +129,8 @@ func (p *sagaView) forms(v *visit, was *tried) *problem {
 	return was.Problem
 }
 
-// asked is how the other side has been asked what became of a request: as its status query did. It is nil if none has left.
+// asked is how the other side has been asked what became of a request: as its status query did. It
+// is nil if none has left.
 func (d *dossier) asked(e entry) []check {
 	for i := len(d.Records) - 1; i >= 0; i-- {
 		step, query := saga.SplitQuery(d.Records[i].Path)
@@ -140,8 +142,9 @@ func (d *dossier) asked(e entry) []check {
 	return nil
 }
 
-// follows has the live stream wait for the saga's next record. What takes long to draw is drawn less often, so that
-// a page costs no more than a part of a processor; attempts under way grow, so those are not waited for as long.
+// follows has the live stream wait for the saga's next record. What takes long to draw is drawn
+// less often, so that a page costs no more than a part of a processor; attempts under way grow, so
+// those are not waited for as long.
 func (v *visit) follows(d *dossier, began time.Time) {
 	if d.ended() {
 		v.still = true

@@ -116,7 +116,8 @@ func rowOf(r journal.Record) journalRow {
 	return row
 }
 
-// summary is what a record of an order or of the end comes to; "" of others, which say it by their kind.
+// summary is what a record of an order or of the end comes to; "" of others, which say it by their
+// kind.
 func summary(r journal.Record) string {
 	var d struct {
 		saga.OrderData
@@ -156,7 +157,8 @@ func rawStep(v *visit) error {
 	return v.pass(path("v1", "sagas", v.r.PathValue("id"), "steps", v.r.PathValue("path")), "application/json", "")
 }
 
-// pass hands an answer of the API on as it comes, for a browser that has a cookie and no key; name is the file to save it in, "" to show it.
+// pass hands an answer of the API on as it comes, for a browser that has a cookie and no key; name
+// is the file to save it in, "" to show it.
 func (v *visit) pass(at, accept, name string) error {
 	if pictureOf(v.r) != nil { // of a live stream: this is no page
 		return &problem{Status: http.StatusNotFound, Title: "This is not a page", Detail: "open it by itself"}

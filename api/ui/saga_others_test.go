@@ -15,7 +15,8 @@ import (
 	"recourse/saga"
 )
 
-// haunted is a store that may give sagas to nobody but the ghost, and may have records of a later release.
+// haunted is a store that may give sagas to nobody but the ghost, and may have records of a later
+// release.
 type haunted struct {
 	journal.Store
 	closed, later atomic.Bool

@@ -20,7 +20,8 @@ type sourceLine struct {
 	Path string          // of the step that begins here
 }
 
-// worst orders statuses of one step in several rounds of a loop: what is shown is what wants attention most.
+// worst orders statuses of one step in several rounds of a loop: what is shown is what wants
+// attention most.
 var worst = []saga.StepStatus{saga.Pending, saga.StepSkipped, saga.StepSucceeded, saga.StepUndone, saga.StepFailed, saga.StepWaiting, saga.StepRunning,
 	saga.StepUndoing, saga.StepUndoFail, saga.StepInDoubt, saga.StepHeld}
 

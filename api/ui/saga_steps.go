@@ -41,7 +41,8 @@ type stepRow struct {
 	Unfold   string // the address of a page that lists them
 }
 
-// notReached is what a step is called that an ended saga has left pending: nothing will come of it any more.
+// notReached is what a step is called that an ended saga has left pending: nothing will come of it
+// any more.
 const notReached = "not_reached"
 
 // attention reports whether a step is one to look at first.
@@ -61,7 +62,8 @@ func (d *dossier) found(find string) []saga.StepView {
 	return slices.DeleteFunc(slices.Clone(d.Steps), func(s saga.StepView) bool { return !strings.Contains(s.Path, find) })
 }
 
-// stepsAt is the address of a saga's page that lists the steps with a text in their paths from one on.
+// stepsAt is the address of a saga's page that lists the steps with a text in their paths from one
+// on.
 func (d *dossier) stepsAt(find string, from int) string {
 	q := url.Values{"from": {itoa(from)}}
 	if find != "" {
@@ -70,7 +72,8 @@ func (d *dossier) stepsAt(find string, from int) string {
 	return path("sagas", d.Saga.ID) + "?" + q.Encode() + "#steps"
 }
 
-// part lists up to so many steps from one on, and gives the addresses of those before and after; "" for none.
+// part lists up to so many steps from one on, and gives the addresses of those before and after; ""
+// for none.
 func (d *dossier) part(find string, from, most int) (rows []stepRow, before, after string) {
 	list := d.found(find)
 	in := nestingOf(d.Def, nil)

@@ -119,7 +119,8 @@ steps:
     signal: com.shop.paid
 `
 
-// The page of a saga that went on over a step in doubt names the step, and leads to it; the page of another has no such card.
+// The page of a saga that went on over a step in doubt names the step, and leads to it; the page of
+// another has no such card.
 func TestSagaNamesDoubts(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.things}\", in_doubt: fail, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")
@@ -132,7 +133,8 @@ func TestSagaNamesDoubts(t *testing.T) {
 	x.page("/sagas/"+sure).want(200).lacks(`id="doubts"`, "stays in doubt")
 }
 
-// A signal is offered to the readers whose signal the API takes: those who started the saga, and those who command every one.
+// A signal is offered to the readers whose signal the API takes: those who started the saga, and
+// those who command every one.
 func TestSignalIsOffered(t *testing.T) {
 	x := newSite(t, keysRequired)
 	x.key("boss", "admin")
@@ -195,7 +197,8 @@ func TestSagaOrders(t *testing.T) {
 	x.post(at+"/order/cancel", "seen", "").want(409).has("has ended as compensated")
 }
 
-// What would be undone has changed since the page was drawn: nothing is done before it was looked at again.
+// What would be undone has changed since the page was drawn: nothing is done before it was looked
+// at again.
 func TestCancelOfAnOldPage(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: two\nsteps:\n  - {id: ok, signal: com.shop.go}\n  - id: made\n    http: POST ${vars.things}\n    in_doubt: retry\n    compensate: {http: \"DELETE ${vars.things}/${output.id}\"}\n  - {id: nap, sleep: 1h}\n")

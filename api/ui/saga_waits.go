@@ -18,7 +18,8 @@ type wait struct {
 // maxWaits is how many waits a page lists.
 const maxWaits = 12
 
-// waits lists what the saga waits for, but for people: those have the inbox's entries. more is how many are left out.
+// waits lists what the saga waits for, but for people: those have the inbox's entries. more is how
+// many are left out.
 func (d *dossier) waits(link func(string) string) (list []wait, more int) {
 	if d.ended() {
 		return nil, 0

@@ -122,7 +122,8 @@ func showSagas(v *visit) error {
 // maxAsks is how much of the inbox a list looks through.
 const maxAsks = 200
 
-// asks says by saga what a person is asked about those of a list that stand still; a list does without what cannot be read.
+// asks says by saga what a person is asked about those of a list that stand still; a list does
+// without what cannot be read.
 func (v *visit) asks(list []saga.View) map[string]string {
 	if !slices.ContainsFunc(list, func(s saga.View) bool { return s.Status == saga.Waiting || s.Status == saga.Stuck }) {
 		return nil

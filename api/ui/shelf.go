@@ -15,14 +15,15 @@ const (
 	shelvedBytes = 32 << 20 // of all their records' data: in memory they take some four times as much
 )
 
-// shelf keeps a few sagas of long journals that were read last: records never change, so that the next picture of the same
-// saga needs only those that came since.
+// shelf keeps a few sagas of long journals that were read last: records never change, so that the
+// next picture of the same saga needs only those that came since.
 type shelf struct {
 	mu   sync.Mutex
 	kept []*followed // the last used at the end
 }
 
-// followed is a saga as far as its journal was read. Who has taken it has it alone until it is given back.
+// followed is a saga as far as its journal was read. Who has taken it has it alone until it is
+// given back.
 type followed struct {
 	id    string
 	shelf *shelf

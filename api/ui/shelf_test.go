@@ -79,7 +79,8 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// tallied is a store that counts the records that are read of it, and may have other hashes than it had.
+// tallied is a store that counts the records that are read of it, and may have other hashes than it
+// had.
 type tallied struct {
 	journal.Store
 	read    atomic.Int64
@@ -155,7 +156,8 @@ func TestPartly(t *testing.T) {
 	}
 }
 
-// A cancel of a saga that has done much names the first and the last steps that would be undone, and what remains is named in part.
+// A cancel of a saga that has done much names the first and the last steps that would be undone,
+// and what remains is named in part.
 func TestMuchToUndo(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: much\nsteps:\n  - id: each\n    foreach: ${[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,68,69,70]}\n    steps:\n" +

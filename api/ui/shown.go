@@ -22,8 +22,8 @@ type pair struct {
 	List  []string // of an array, instead of Value
 }
 
-// Pairs are the properties of what is to be approved, if it is an object of simple values, lists of them, and objects
-// like it; nil otherwise, or if it has too much for a list.
+// Pairs are the properties of what is to be approved, if it is an object of simple values, lists of
+// them, and objects like it; nil otherwise, or if it has too much for a list.
 func (f entryForms) Pairs() []pair {
 	list, ok := properties("", f.Shown, 0)
 	if !ok || len(list) > maxPairs {
@@ -76,7 +76,8 @@ func itemsOf(array json.RawMessage) (list []string, ok bool) {
 	return list, true
 }
 
-// simple reports whether a value is one line of a list: text, a number, true, false, null, or something empty.
+// simple reports whether a value is one line of a list: text, a number, true, false, null, or
+// something empty.
 func simple(value json.RawMessage) bool {
 	value = bytes.TrimSpace(value)
 	return len(value) > 0 && value[0] != '{' && value[0] != '[' || string(value) == "{}" || string(value) == "[]"
@@ -102,7 +103,8 @@ func (f entryForms) Expires() time.Time {
 	return f.ExpiresAt.Time
 }
 
-// About is an approval's detail without the time at which it expires, which a page writes in its own way.
+// About is an approval's detail without the time at which it expires, which a page writes in its
+// own way.
 func (f entryForms) About() string {
 	return strings.TrimSuffix(f.Detail, " It expires at "+f.Expires().UTC().Format(journal.TimeFormat)+".")
 }

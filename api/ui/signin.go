@@ -8,8 +8,9 @@ import (
 	"unicode"
 )
 
-// The reader's API key is kept in a cookie that no script can read and that other sites' requests do not bring along.
-// It is the key itself: so any node can read it, and revoking the key ends every sign-in with it at once.
+// The reader's API key is kept in a cookie that no script can read and that other sites' requests
+// do not bring along. It is the key itself: so any node can read it, and revoking the key ends
+// every sign-in with it at once.
 const keyCookie = "recourse_key"
 
 // keyOf reads the reader's key, "" for none.

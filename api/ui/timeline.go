@@ -36,7 +36,8 @@ type timeline struct {
 	y    int // where the next lane begins
 }
 
-// drawTimeline makes the picture, an SVG; "" of a chart without lanes. link gives the address that a step's bars lead to.
+// drawTimeline makes the picture, an SVG; "" of a chart without lanes. link gives the address that
+// a step's bars lead to.
 func drawTimeline(c *chart, link func(path string) string) template.HTML {
 	if c == nil || len(c.do) == 0 {
 		return ""
@@ -254,8 +255,8 @@ type word struct {
 	left   bool // it stands left of its line
 }
 
-// words places what happened to the saga as a whole, in two rows: what comes close behind another goes below it. What
-// has no room there is left out: the story tells it.
+// words places what happened to the saga as a whole, in two rows: what comes close behind another
+// goes below it. What has no room there is left out: the story tells it.
 func (t *timeline) words() (list []word) {
 	var edges [2]int
 	for _, m := range t.moments {

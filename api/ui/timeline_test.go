@@ -139,7 +139,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// manySteps is a journal of n steps, each of which succeeds but every hundredth, which is in doubt first.
+// manySteps is a journal of n steps, each of which succeeds but every hundredth, which is in doubt
+// first.
 func manySteps(n int) []journal.Record {
 	at := storytest.Begin
 	list := []journal.Record{{Seq: 1, At: at, Kind: journal.Started, Node: "n", Data: json.RawMessage(`{"definition":"many","version":"v1"}`)}}
@@ -163,7 +164,8 @@ func manySteps(n int) []journal.Record {
 	return list
 }
 
-// However long the journal is, the picture can be read: what did not go well is in it, the rest is folded.
+// However long the journal is, the picture can be read: what did not go well is in it, the rest is
+// folded.
 func TestTimelineOfMany(t *testing.T) {
 	for _, tt := range []struct{ steps, lanes, doubts int }{{3, 3, 1}, {36, 36, 1}, {60, fewLanes, 1}, {300, fewLanes, 3}, {10_000, maxLanes, maxLanes / 2}} {
 		n := tt.steps
@@ -226,7 +228,8 @@ func TestTimelineCuts(t *testing.T) {
 	}
 }
 
-// A wait that was given up ends where the saga was cancelled, however long the saga goes on undoing.
+// A wait that was given up ends where the saga was cancelled, however long the saga goes on
+// undoing.
 func TestTimelineOfACancel(t *testing.T) {
 	p := storytest.Play(t, drawn, storytest.Script{Input: `{"pages":[]}`, Orders: map[int64]saga.Command{4: {Do: "cancel", Actor: "ada", Reason: "enough"}},
 		Answer: scripted(map[string][]saga.Answer{"undo flight": {{Sent: false, Code: "dns"}, {Sent: false, Code: "dns"}}})})

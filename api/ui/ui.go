@@ -1,12 +1,13 @@
-// Package ui is the web page: HTML rendered by the server, live over server-sent events, with one small script that
-// it works without.
+// Package ui is the web page: HTML rendered by the server, live over server-sent events, with one
+// small script that it works without.
 //
-// It is a client of the REST interface, in the same process. A page asks what a program would ask, with the
-// reader's own key, so that it can do nothing that the API would not allow, and every order that is given here is checked,
-// journaled and attributed like any other.
+// It is a client of the REST interface, in the same process. A page asks what a program would ask,
+// with the reader's own key, so that it can do nothing that the API would not allow, and every
+// order that is given here is checked, journaled and attributed like any other.
 //
-// A page is a function of a visit in the one list of pages (pages.go), and a template in templates/. What it
-// shows sits in <main>, which the live stream sends again whenever it has changed.
+// A page is a function of a visit in the one list of pages (pages.go), and a template in
+// templates/. What it shows sits in <main>, which the live stream sends again whenever it has
+// changed.
 package ui
 
 import (
@@ -23,7 +24,8 @@ import (
 // Config is what the page is made of. API and Definitions are required.
 type Config struct {
 	API http.Handler // the REST interface
-	// Definitions finds compiled definitions; it is asked only for what the API has let the reader see.
+	// Definitions finds compiled definitions; it is asked only for what the API has let the reader
+	// see.
 	Definitions interface {
 		Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
 	}
@@ -48,7 +50,8 @@ type server struct {
 //go:embed static
 var static embed.FS
 
-// New returns the page in front of the API: requests for pages are answered here, all others go on to it.
+// New returns the page in front of the API: requests for pages are answered here, all others go on
+// to it.
 func New(cfg Config) http.Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -98,7 +101,8 @@ func (s *server) root(page http.Handler) http.Handler {
 	})
 }
 
-// elsewhere is the API, but for a browser that is at an address where nothing is: it gets a page that leads back.
+// elsewhere is the API, but for a browser that is at an address where nothing is: it gets a page
+// that leads back.
 func (s *server) elsewhere() http.Handler {
 	sorry := s.serve(func(*visit) error {
 		return &problem{Status: http.StatusNotFound, Title: "There is nothing at this address", Detail: "check the address, or go on from one of the pages above"}

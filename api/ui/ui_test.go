@@ -234,7 +234,8 @@ func TestTooManyStreams(t *testing.T) {
 	})
 }
 
-// A search that has not looked at everything never says that nothing matches: it says how far it has looked, and leads on.
+// A search that has not looked at everything never says that nothing matches: it says how far it
+// has looked, and leads on.
 func TestSearchGoesOn(t *testing.T) {
 	x := newSite(t, func(a *api.Config, _ *Config) { a.Limits.Listed = 3 })
 	x.publish("saga: buy\ninput: {order: string}\nsteps:\n  - {id: note, set: {a: 1}}\n")

@@ -41,7 +41,8 @@ type who struct {
 	KeysRequired bool     `json:"keys_required"`
 }
 
-// Can reports whether the reader may do this: read, start, cancel, signal, decide, operate, publish.
+// Can reports whether the reader may do this: read, start, cancel, signal, decide, operate,
+// publish.
 func (w who) Can(what string) bool { return slices.Contains(w.May, what) }
 
 // visit makes a visit of a request, not knowing yet who it is.
@@ -49,7 +50,8 @@ func (s *server) visit(w http.ResponseWriter, r *http.Request) *visit {
 	return &visit{server: s, w: w, r: r, api: &client{api: s.cfg.API, ctx: r.Context(), host: r.Host, addr: r.RemoteAddr, key: keyOf(r)}}
 }
 
-// serve is a page's function as a handler: the reader is known before it, and its errors become pages.
+// serve is a page's function as a handler: the reader is known before it, and its errors become
+// pages.
 func (s *server) serve(show func(*visit) error) http.Handler {
 	return headers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := s.visit(w, r)
@@ -179,8 +181,8 @@ func (v *visit) waiting() string {
 	return fmt.Sprint(len(list.Data))
 }
 
-// What has just been done goes to the next page in a cookie: in its address anybody could have it say anything, and it would
-// say so again whenever the address is opened.
+// What has just been done goes to the next page in a cookie: in its address anybody could have it
+// say anything, and it would say so again whenever the address is opened.
 const doneCookie = "recourse_done"
 
 // done goes to a page after an order was carried out, and has it say so.

@@ -18,7 +18,8 @@ type actionFlags struct {
 	Actions []string `sep:"none" placeholder:"FILE|DIR" help:"The actions that the definition uses: files, or a directory, of which the files that are actions count; repeatable."`
 }
 
-// actionSet finds actions by what definitions call them. One from a file stands for each of its versions.
+// actionSet finds actions by what definitions call them. One from a file stands for each of its
+// versions.
 type actionSet struct {
 	list  []*saga.Action
 	files map[string]string                                    // by the action's name
@@ -50,7 +51,8 @@ func (f actionFlags) actions(a *app) (*actionSet, error) {
 	return set, nil
 }
 
-// read takes in an action's file. The error, if there is one, is *dsl.Errors, or that another file has the action already.
+// read takes in an action's file. The error, if there is one, is *dsl.Errors, or that another file
+// has the action already.
 func (s *actionSet) read(file string, src []byte) error {
 	act, errs := dsl.ParseAction(file, src, dsl.Options{Kinds: kinds.All()})
 	if errs != nil {

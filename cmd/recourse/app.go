@@ -21,7 +21,8 @@ type Main struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// Program returns the file that demo and bench run as processes of their own; nil: os.Executable.
+	// Program returns the file that demo and bench run as processes of their own; nil:
+	// os.Executable.
 	Program func() (string, error)
 }
 

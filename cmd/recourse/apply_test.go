@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What publishing warns of is what the server finds: it has the prices of its models, the command line has not.
+// What publishing warns of is what the server finds: it has the prices of its models, the command
+// line has not.
 func TestApplyWarnsAsTheServer(t *testing.T) {
 	t.Parallel()
 	config := file(t, "c.yaml", "llm:\n  prices: {small: {input: 1, output: 2}}\n")
@@ -22,8 +23,8 @@ func TestApplyWarnsAsTheServer(t *testing.T) {
 	}
 }
 
-// Types are held when publishing, before anything is published: against actions and definitions in the same directory,
-// and those of the server.
+// Types are held when publishing, before anything is published: against actions and definitions in
+// the same directory, and those of the server.
 func TestApplyTypes(t *testing.T) {
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	dir := t.TempDir()

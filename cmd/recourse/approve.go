@@ -24,7 +24,8 @@ type approveCmd struct {
 	Yes     bool   `short:"y" help:"Approve without asking."`
 }
 
-// nothing is the hash of what was not shown: it approves nothing, and the server says why there is nothing to approve.
+// nothing is the hash of what was not shown: it approves nothing, and the server says why there is
+// nothing to approve.
 var nothing = strings.Repeat("0", 64)
 
 // Run shows what is asked, and approves exactly that.

@@ -48,7 +48,8 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// A tiny session of each of the other workloads. Those that go by more than appends run on both databases.
+// A tiny session of each of the other workloads. Those that go by more than appends run on both
+// databases.
 func TestBenchWorkloads(t *testing.T) {
 	t.Parallel()
 	databases := benchDatabase(t)

@@ -40,8 +40,8 @@ func (by branches) steps(list []*saga.Step, depth int, loop bool) {
 // block reports whether the step has steps of its own.
 func (by branches) block(path string) bool { return by[saga.StepID(path)].block }
 
-// label is a step's name, below the block that it is in: what runs side by side, or one time after the other,
-// begins with ├. Steps of a loop have their iteration's number.
+// label is a step's name, below the block that it is in: what runs side by side, or one time after
+// the other, begins with ├. Steps of a loop have their iteration's number.
 func (by branches) label(path string) string {
 	b := by[saga.StepID(path)]
 	if b.depth == 0 {

@@ -57,7 +57,8 @@ type outputFlag struct {
 	Output string `short:"o" enum:"text,json,yaml" default:"text" env:"RECOURSE_OUTPUT" help:"text for people; json or yaml for machines (numbers byte for byte)."`
 }
 
-// machine says that a program reads the output: app.raw and app.encoded write it in the form that was asked for.
+// machine says that a program reads the output: app.raw and app.encoded write it in the form that
+// was asked for.
 func (o outputFlag) machine() bool { return o.Output != "text" }
 
 // databaseFlag says where sagas are kept.

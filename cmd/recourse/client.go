@@ -193,7 +193,8 @@ func sagaPath(id string, parts ...string) string {
 	return path
 }
 
-// fullID is the id of the saga that a text names, so that several requests are of the same saga: its beginning may name two a moment later.
+// fullID is the id of the saga that a text names, so that several requests are of the same saga:
+// its beginning may name two a moment later.
 func (c *client) fullID(text string) (string, error) {
 	if len(text) == len(uuid.Nil.String()) {
 		return text, nil
@@ -216,8 +217,8 @@ func pages[T any](c *client, path string, q url.Values, limit int) ([]T, error) 
 	return all, err
 }
 
-// search gets a list until it ends, has limit entries (0: all), or was answered looks times without being full. Then it says how far it has
-// come; else back is zero.
+// search gets a list until it ends, has limit entries (0: all), or was answered looks times without
+// being full. Then it says how far it has come; else back is zero.
 func search[T any](c *client, path string, q url.Values, limit, looks int) (all []T, back time.Time, err error) {
 	for {
 		size := 200

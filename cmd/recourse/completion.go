@@ -56,10 +56,12 @@ func (c *completionCmd) Run(a *app) error {
 	return nil
 }
 
-// completionTime is how long a server may take to name what it has: somebody has pressed a key and waits.
+// completionTime is how long a server may take to name what it has: somebody has pressed a key and
+// waits.
 const completionTime = 700 * time.Millisecond
 
-// completing answers a shell that asks what may come next; ok is false if none asks. It says nothing about what goes wrong.
+// completing answers a shell that asks what may come next; ok is false if none asks. It says
+// nothing about what goes wrong.
 func (a *app) completing(k *kong.Kong) (ok bool) {
 	line := a.env["COMP_LINE"]
 	if line == "" {
@@ -87,7 +89,8 @@ func (a *app) completing(k *kong.Kong) (ok bool) {
 	return true
 }
 
-// argsOf takes a line apart as the library wants it: the words behind the program's name, the last one begun.
+// argsOf takes a line apart as the library wants it: the words behind the program's name, the last
+// one begun.
 func argsOf(line string) complete.Args {
 	words := strings.Fields(line)
 	if strings.HasSuffix(line, " ") || len(words) < 2 {

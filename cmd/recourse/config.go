@@ -14,8 +14,8 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// configFile gives the flags of `serve`, and of `doctor`, their values from the file that
-// --config names: the same names, in YAML; and llm, which has no flag. Flags and variables win over it.
+// configFile gives the flags of `serve`, and of `doctor`, their values from the file that --config
+// names: the same names, in YAML; and llm, which has no flag. Flags and variables win over it.
 type configFile struct {
 	env    map[string]string
 	loaded bool

@@ -90,7 +90,8 @@ func TestBadConfigFiles(t *testing.T) {
 	}
 }
 
-// A definition that names another host than a secret's own does not get the secret: the step is held for a person.
+// A definition that names another host than a secret's own does not get the secret: the step is
+// held for a person.
 func TestSecretsStayWithTheirHosts(t *testing.T) {
 	t.Parallel()
 	var came atomic.Int32

@@ -12,7 +12,8 @@ import (
 	"recourse/saga"
 )
 
-// What sagas have cost, from the request to the model to the table: fallbacks count for the model that was asked.
+// What sagas have cost, from the request to the model to the table: fallbacks count for the model
+// that was asked.
 func TestCosts(t *testing.T) {
 	t.Parallel()
 

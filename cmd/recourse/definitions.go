@@ -105,8 +105,8 @@ func (c *applyCmd) Run(a *app) error {
 	return nil
 }
 
-// checked compiles all files and gives what is to be published: actions first, since definitions use them, and a definition
-// after those that it runs.
+// checked compiles all files and gives what is to be published: actions first, since definitions
+// use them, and a definition after those that it runs.
 func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 	actions := &actionSet{other: cl.action}
 	find := func(name string, version int) (*saga.Action, error) {
@@ -163,8 +163,8 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 	return append(acts, childrenFirst(defs)...), nil
 }
 
-// childrenFirst sorts definitions so that each comes after those that it runs; of a circle, the first comes last. The order is
-// otherwise kept.
+// childrenFirst sorts definitions so that each comes after those that it runs; of a circle, the
+// first comes last. The order is otherwise kept.
 func childrenFirst(defs []publishing) []publishing {
 	byName, seen := make(map[string]publishing, len(defs)), make(map[string]bool, len(defs))
 	for _, d := range defs {

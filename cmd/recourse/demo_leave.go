@@ -39,8 +39,8 @@ func claim(order, amount, complaint string) string {
 	return string(b)
 }
 
-// leave starts the sagas that the demo leaves to whoever tries it: one that was undone after it had cost something, one whose
-// refund is in doubt, and one that waits for a decision.
+// leave starts the sagas that the demo leaves to whoever tries it: one that was undone after it had
+// cost something, one whose refund is in doubt, and one that waits for a decision.
 func (d *demo) leave() error {
 	refused := world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/refunds"}, Times: 1,
 		Do: world.Do{Before: world.FaultStatus, Status: 422, Body: `{"title":"the card has expired","status":422}`}}
@@ -59,7 +59,8 @@ func (d *demo) leave() error {
 	if _, _, err := d.client.await(undone, patience); err != nil {
 		return err
 	}
-	// A database that was kept from an earlier demo may have them: the doubtful one's order may be returned only once.
+	// A database that was kept from an earlier demo may have them: the doubtful one's order may be
+	// returned only once.
 	if kept, err := d.live("order-return"); err != nil || kept {
 		return err
 	}

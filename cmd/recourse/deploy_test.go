@@ -66,7 +66,8 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
-// The rules, the configuration that names them, and the alerts' own tests are as promtool wants them.
+// The rules, the configuration that names them, and the alerts' own tests are as promtool wants
+// them.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	testprom.Run(t, rules, nil, "check", "rules", "alerts.yaml", "recording.yaml")
@@ -199,7 +200,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// scrape has a server run sagas of many fates and returns what /metrics says then, in Prometheus' own format and as OpenMetrics.
+// scrape has a server run sagas of many fates and returns what /metrics says then, in Prometheus'
+// own format and as OpenMetrics.
 func scrape(t *testing.T) (text, open string) {
 	t.Helper()
 	w, vars := worldFor(t)
@@ -258,7 +260,8 @@ func scraped(t *testing.T, url, format string) string {
 	return string(body)
 }
 
-// Every metric that a rule or a panel asks for is one that a server has, and the manual names each one of them and no other.
+// Every metric that a rule or a panel asks for is one that a server has, and the manual names each
+// one of them and no other.
 func TestMetricsAreThere(t *testing.T) {
 	t.Parallel()
 	text, open := scrape(t)

@@ -58,7 +58,8 @@ func (d *doctor) postgres(ctx context.Context) bool {
 	return true
 }
 
-// clock looks at how far the database's time is from this machine's, which was asked for and came at these times.
+// clock looks at how far the database's time is from this machine's, which was asked for and came
+// at these times.
 func (d *doctor) clock(asked, came, there time.Time) {
 	half := came.Sub(asked) / 2 // when the database looked is known to within this
 	if apart := there.Sub(asked.Add(half)).Abs(); apart > clockApart+half {

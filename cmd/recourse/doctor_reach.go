@@ -139,7 +139,8 @@ func (d *doctor) tracesAt() (from, address string) {
 	return "", ""
 }
 
-// traces looks whether whoever takes traces is there. Egress rules are not for it: it is the operator's own.
+// traces looks whether whoever takes traces is there. Egress rules are not for it: it is the
+// operator's own.
 func (d *doctor) traces(ctx context.Context) {
 	from, address := d.tracesAt()
 	if address == "" {

@@ -16,7 +16,8 @@ type replication struct {
 	standbys, synchronous int    // that are connected; of them those that commits wait for, or whose state the role may not see
 }
 
-// failover looks at what a fail-over would lose, at all servers of the URL, and at what is between them and us.
+// failover looks at what a fail-over would lose, at all servers of the URL, and at what is between
+// them and us.
 func (d *doctor) failover(ctx context.Context, conn *pgx.Conn) {
 	var r replication
 	var pid uint32
@@ -58,7 +59,8 @@ func (d *doctor) replication(r replication) {
 	}
 }
 
-// pooler says how the URL takes the pooler that is in between. Which mode that is in it does not tell.
+// pooler says how the URL takes the pooler that is in between. Which mode that is in it does not
+// tell.
 func (d *doctor) pooler(transaction bool) {
 	if transaction {
 		d.ok("pooler", "there is one, and the URL is for pool_mode=transaction")

@@ -251,7 +251,8 @@ func TestDoctorDisk(t *testing.T) {
 	}
 }
 
-// How far the clocks are apart is judged by the limit, and by how long the database took to say its own.
+// How far the clocks are apart is judged by the limit, and by how long the database took to say its
+// own.
 func TestDoctorClock(t *testing.T) {
 	t.Parallel()
 	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

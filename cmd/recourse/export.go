@@ -35,8 +35,9 @@ func readExport(r io.Reader) (export, error) {
 	return list[0], nil
 }
 
-// readExports reads journals: an array of records, {"data": [record]}, or a record
-// a line. Each record may name its saga in a field `saga`; one that does not is of the same saga as the one before.
+// readExports reads journals: an array of records, {"data": [record]}, or a record a line. Each
+// record may name its saga in a field `saga`; one that does not is of the same saga as the one
+// before.
 func readExports(r io.Reader) ([]export, error) {
 	raws, err := values(r)
 	if err != nil {
@@ -83,7 +84,8 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// documents reads JSON documents one after another: records, or pages of them. With an error come those before it.
+// documents reads JSON documents one after another: records, or pages of them. With an error come
+// those before it.
 func documents(d *json.Decoder) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	for {

@@ -99,10 +99,12 @@ func (w *watched) follow(show viewer, records <-chan journal.Record, lost <-chan
 	}
 }
 
-// sameClock is how far two clocks may seem to be apart that are the same: the header has whole seconds.
+// sameClock is how far two clocks may seem to be apart that are the same: the header has whole
+// seconds.
 const sameClock = 2 * time.Second
 
-// clock tells the server's time, by the Date of an answer; this machine's own if it is near that, or nothing is known.
+// clock tells the server's time, by the Date of an answer; this machine's own if it is near that,
+// or nothing is known.
 func (c *client) clock() func() time.Time {
 	resp, err := c.open(call{method: http.MethodGet, path: "/healthz"})
 	if err != nil {

@@ -125,7 +125,8 @@ func (a *app) entry(e inboxEntry) {
 	a.command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
 }
 
-// What a budget's entry says of the step that does not fit: what it may take, and what is spent and reserved.
+// What a budget's entry says of the step that does not fit: what it may take, and what is spent and
+// reserved.
 var (
 	lacksMoney  = regexp.MustCompile(`^it may cost (\S+) (\S+); spent (\S+), reserved (\S+) of `)
 	lacksTokens = regexp.MustCompile(`^it may use (\d+) tokens; used (\d+), reserved (\d+) of `)
@@ -203,7 +204,8 @@ func properties(doc json.RawMessage) (names []string, values map[string]json.Raw
 	return slices.Sorted(maps.Keys(values)), values
 }
 
-// command prints what to type: on a terminal over several lines, as a shell takes it, where one is too narrow.
+// command prints what to type: on a terminal over several lines, as a shell takes it, where one is
+// too narrow.
 func (a *app) command(parts ...string) {
 	line := "  →"
 	for _, part := range parts {
@@ -216,7 +218,8 @@ func (a *app) command(parts ...string) {
 	a.printf("%s\n", line)
 }
 
-// text prints a text below an entry's head: on a terminal broken between words, over so many lines at most.
+// text prints a text below an entry's head: on a terminal broken between words, over so many lines
+// at most.
 func (a *app) text(text string, lines int) {
 	if !a.tty {
 		a.printf("  %s\n", story.Short(text, 600))

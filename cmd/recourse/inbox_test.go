@@ -10,7 +10,8 @@ import (
 	"recourse/saga"
 )
 
-// Whoever publishes sees the warnings, and the inbox has commands that a shell takes as they are, for each kind.
+// Whoever publishes sees the warnings, and the inbox has commands that a shell takes as they are,
+// for each kind.
 func TestInboxCommands(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
@@ -66,7 +67,8 @@ steps:
 	waitFor(t, s, id, saga.Compensated)
 }
 
-// The line that raises a budget names what the step needs: in the definition's currency, beside what is spent and reserved.
+// The line that raises a budget names what the step needs: in the definition's currency, beside
+// what is spent and reserved.
 func TestInboxBudgetSuffices(t *testing.T) {
 	t.Parallel()
 	for detail, want := range map[string]string{

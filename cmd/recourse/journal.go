@@ -21,7 +21,8 @@ type journalCmd struct {
 	Follow bool   `short:"f" help:"Stay until the saga ends."`
 }
 
-// Run prints a journal: as a story, or a record a line with the saga's id in it, which is what `verify` wants.
+// Run prints a journal: as a story, or a record a line with the saga's id in it, which is what
+// `verify` wants.
 func (c *journalCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -64,11 +65,12 @@ var errCut = errors.New("the server's answer was cut off: try again")
 // retryStream is how long to wait before a stream that broke is asked for again.
 const retryStream = 500 * time.Millisecond
 
-// away is how long a server that has answered may be away before its journal is not followed any more.
+// away is how long a server that has answered may be away before its journal is not followed any
+// more.
 const away = time.Minute
 
-// stream shows each record, and those to come if asked, until the saga has ended. A server that goes away
-// meanwhile is waited for: lost is told so, and with "" when it is back.
+// stream shows each record, and those to come if asked, until the saga has ended. A server that
+// goes away meanwhile is waited for: lost is told so, and with "" when it is back.
 func (c *client) stream(id string, follow bool, show func(raw []byte) error, lost func(text string)) error {
 	accept, prefix := "application/x-ndjson", ""
 	if follow {

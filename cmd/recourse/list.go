@@ -66,7 +66,8 @@ func (c *listCmd) Run(a *app) error {
 	return err
 }
 
-// maxLooks is how often one command has the server look further back for what an index has not, at 1,500 sagas each.
+// maxLooks is how often one command has the server look further back for what an index has not, at
+// 1,500 sagas each.
 const maxLooks = 200
 
 // rawSagas prints a table of sagas as the server gave them.
@@ -84,7 +85,8 @@ func (a *app) rawSagas(raw []json.RawMessage) error {
 // roomy is how wide a terminal is that has room for times in full.
 const roomy = 110
 
-// sagas prints a table of sagas. On a narrow terminal it says how old they are instead of when they were started, and rounds what they cost.
+// sagas prints a table of sagas. On a narrow terminal it says how old they are instead of when they
+// were started, and rounds what they cost.
 func (a *app) sagas(list []saga.View) {
 	columns := []column{{head: "SAGA"}, {head: "DEFINITION", least: 8}, {head: "STATUS"}, {head: "STARTED"}, {head: "COST", extra: true}, {head: "WHY", least: 6, extra: true}}
 	short := a.tty && a.columns() < roomy

@@ -89,7 +89,8 @@ func (t *tree) height(columns int) int {
 	return n
 }
 
-// windowed leaves steps out of a drawing that is higher than the terminal: those far from what moves.
+// windowed leaves steps out of a drawing that is higher than the terminal: those far from what
+// moves.
 func windowed(rows []row, height int) []row {
 	if len(rows) <= height {
 		return rows

@@ -15,8 +15,9 @@ type llmFlags struct {
 	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"Its API key; better set in the environment."`
 }
 
-// config adds the flags' provider to those of the config file. It takes the place of the file's own default provider
-// if the flags name its base URL; a key alone goes to no other base URL than the one that it is for.
+// config adds the flags' provider to those of the config file. It takes the place of the file's own
+// default provider if the flags name its base URL; a key alone goes to no other base URL than the
+// one that it is for.
 func (f llmFlags) config(c llm.Config) (llm.Config, error) {
 	own := llm.Provider{Name: "default", BaseURL: f.LLMBaseURL, APIKey: llm.Secret(f.LLMAPIKey)}
 	if own.BaseURL == "" {

@@ -97,8 +97,8 @@ func (p *pager) await(want map[string]int, log *safeBuffer) {
 	}
 }
 
-// Those who ask for it are told what waits, what failed and what does not move: signed, with links, each once, also when the server
-// was started anew.
+// Those who ask for it are told what waits, what failed and what does not move: signed, with links,
+// each once, also when the server was started anew.
 func TestNotifications(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) string{

@@ -24,7 +24,8 @@ type serverStats struct {
 	} `json:"nodes"`
 }
 
-// The statuses of sagas that have not ended, those that need somebody first; and of those that have.
+// The statuses of sagas that have not ended, those that need somebody first; and of those that
+// have.
 var (
 	urgent = []string{string(saga.Stuck), string(saga.Undoing)}
 	usual  = []string{string(saga.Running), string(saga.Waiting), string(saga.PausedStatus)}
@@ -145,7 +146,8 @@ func (o *overview) lookSteps() error {
 // blocks are the kinds of steps that have steps of their own.
 var blocks = []string{"switch", "parallel", "foreach", "repeat"}
 
-// standsAt names the step that a saga stands at, with how many others are under way beside it; or else the next one.
+// standsAt names the step that a saga stands at, with how many others are under way beside it; or
+// else the next one.
 func standsAt(list []saga.StepView) string {
 	text, next, others := "", "", 0
 	for _, s := range list {

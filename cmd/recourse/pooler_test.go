@@ -12,7 +12,8 @@ import (
 	"recourse/saga"
 )
 
-// Three servers share a database behind PgBouncer, with the URLs that docs/operating.md names: each starts, and serves what the others have begun.
+// Three servers share a database behind PgBouncer, with the URLs that docs/operating.md names: each
+// starts, and serves what the others have begun.
 func TestServeBehindAPooler(t *testing.T) {
 	t.Parallel()
 	for mode, option := range map[string]string{"session": "", "transaction": "&default_query_exec_mode=exec"} {

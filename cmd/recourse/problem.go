@@ -20,7 +20,8 @@ type problem struct {
 	Step   string         `json:"step"`
 }
 
-// Error implements error, in the words of the command line: in one line, and one more for each finding that it does not tell.
+// Error implements error, in the words of the command line: in one line, and one more for each
+// finding that it does not tell.
 func (p *problem) Error() string {
 	if len(p.Errors) == 1 && p.Errors[0].Detail == p.Detail && p.Errors[0].Pointer != "" && p.Errors[0].Line == 0 {
 		return inCommands(p.Errors[0].Pointer + ": " + p.Detail)

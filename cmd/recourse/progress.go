@@ -9,8 +9,8 @@ import (
 	"recourse/internal/story"
 )
 
-// progress is a line on a terminal that says how far long work is, how fast it goes and how long it still takes.
-// It is on Stderr, and nowhere if that is no terminal.
+// progress is a line on a terminal that says how far long work is, how fast it goes and how long it
+// still takes. It is on Stderr, and nowhere if that is no terminal.
 type progress struct {
 	app   *app
 	what  string // "sagas"

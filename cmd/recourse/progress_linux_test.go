@@ -31,7 +31,8 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// A bar is drawn in place, has room on a narrow terminal, and is gone in the end; elsewhere there is none.
+// A bar is drawn in place, has room on a narrow terminal, and is gone in the end; elsewhere there
+// is none.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	p := terminalOf(t, 40, 10)

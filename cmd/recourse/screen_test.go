@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// screen is as much of a terminal as the program needs: lines that wrap, and the cursor's ways (ECMA-48).
+// screen is as much of a terminal as the program needs: lines that wrap, and the cursor's ways
+// (ECMA-48).
 type screen struct {
 	columns, rows int
 	lines         [][]rune

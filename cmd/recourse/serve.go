@@ -67,8 +67,9 @@ func (r *retention) UnmarshalText(text []byte) error {
 	return err
 }
 
-// lanes is how many lanes a database is worth. SQLite writes one transaction at a time. Each lane commits by
-// itself, so more of them mean smaller batches: only what its one core cannot do is worth another.
+// lanes is how many lanes a database is worth. SQLite writes one transaction at a time. Each lane
+// commits by itself, so more of them mean smaller batches: only what its one core cannot do is
+// worth another.
 func (c *serveCmd) lanes() int {
 	switch {
 	case c.Lanes > 0:
@@ -79,15 +80,16 @@ func (c *serveCmd) lanes() int {
 	return 1
 }
 
-// A heap with so little alive may grow to five times that before it is collected; a larger one to twice.
+// A heap with so little alive may grow to five times that before it is collected; a larger one to
+// twice.
 const (
 	smallHeap = 64 << 20
 	seldom    = 400
 	often     = 100
 )
 
-// collectSeldom has garbage collected seldom while little is alive, until the program is to stop, unless GOGC says how
-// often: a server's live heap is small beside what its requests use and drop.
+// collectSeldom has garbage collected seldom while little is alive, until the program is to stop,
+// unless GOGC says how often: a server's live heap is small beside what its requests use and drop.
 func (a *app) collectSeldom() {
 	if a.env["GOGC"] != "" {
 		return
@@ -200,8 +202,8 @@ func (c *serveCmd) Run(a *app) error {
 	return c.serve(ctx, a, n, vars, keys, limits, log)
 }
 
-// stateDir takes the directory that the node leaves to its successor; nil without one. Nothing gives
-// it up before the engine has ended, unless the process ends.
+// stateDir takes the directory that the node leaves to its successor; nil without one. Nothing
+// gives it up before the engine has ended, unless the process ends.
 func (c *serveCmd) stateDir() (*statedir.Dir, error) {
 	if c.StateDir == "" {
 		return nil, nil
@@ -215,7 +217,8 @@ func (c *serveCmd) stateDir() (*statedir.Dir, error) {
 	return d, nil
 }
 
-// page is where people reach this server, without a slash at the end; "" if that is where it listens.
+// page is where people reach this server, without a slash at the end; "" if that is where it
+// listens.
 func (c *serveCmd) page() (string, error) {
 	if c.PublicURL == "" {
 		return "", nil
@@ -233,8 +236,8 @@ type access struct {
 	says     string // for whoever starts the server
 }
 
-// access refuses an address that other machines reach while no key is good. An expired key counts elsewhere: a server that
-// asks for keys must not stop asking because the last one has expired.
+// access refuses an address that other machines reach while no key is good. An expired key counts
+// elsewhere: a server that asks for keys must not stop asking because the last one has expired.
 func (c *serveCmd) access(ctx context.Context, store journal.Store) (access, error) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {

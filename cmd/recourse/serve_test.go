@@ -76,7 +76,8 @@ func TestServeOnAnOpenAddress(t *testing.T) {
 	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
 }
 
-// Keys that exist are required on a loopback address, too: a proxy on the same machine may bring anybody there.
+// Keys that exist are required on a loopback address, too: a proxy on the same machine may bring
+// anybody there.
 func TestServeOnLoopback(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -304,7 +305,8 @@ func TestFollowInterrupted(t *testing.T) {
 	}
 }
 
-// A state directory belongs to one process at a time, whatever database it serves, and to the next one after it.
+// A state directory belongs to one process at a time, whatever database it serves, and to the next
+// one after it.
 func TestServeStateDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

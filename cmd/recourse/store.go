@@ -92,7 +92,8 @@ func databaseError(database string, err error) error {
 	return err
 }
 
-// full recognizes too_many_connections, of a server, a database or a role, and what poolers say instead.
+// full recognizes too_many_connections, of a server, a database or a role, and what poolers say
+// instead.
 func full(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "53300" || strings.Contains(e.Message, "no more connections allowed"))

@@ -55,7 +55,8 @@ func clean(row []string) []string {
 	return list
 }
 
-// fitted lays a table out in a width: extra columns go first, then the widest of those that may be cut.
+// fitted lays a table out in a width: extra columns go first, then the widest of those that may be
+// cut.
 func fitted(columns []column, rows [][]string, width int) []string {
 	all := append([][]string{heads(columns)}, rows...)
 	widths := make([]int, len(columns))

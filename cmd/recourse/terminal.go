@@ -33,8 +33,8 @@ func (a *app) size(variable string, usual int, of func(columns, rows int) int) i
 	return usual
 }
 
-// wrapped breaks a text between words into lines of a width, each behind an indent; the last one of so many ends
-// with … if there is more.
+// wrapped breaks a text between words into lines of a width, each behind an indent; the last one of
+// so many ends with … if there is more.
 func wrapped(text, indent string, width, lines int) string {
 	room := max(width-utf8.RuneCountInString(indent), 20)
 	var out []string

@@ -58,7 +58,8 @@ func (c *collecting) is(t *testing.T, want map[string]int) {
 	c.names = map[string]int{}
 }
 
-// What a program has done is with the collector when it has ended; the collector needs no leave of the steps' rules.
+// What a program has done is with the collector when it has ended; the collector needs no leave of
+// the steps' rules.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)

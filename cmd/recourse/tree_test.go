@@ -53,7 +53,8 @@ steps:
   - {id: child, run: other}
 `
 
-// watching draws a played saga on a screen, as it is after each record, and tells what there is to see when it changes.
+// watching draws a played saga on a screen, as it is after each record, and tells what there is to
+// see when it changes.
 func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -79,7 +80,8 @@ func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 	return told.String()
 }
 
-// failing is another side on which pay is refused, and the first attempt at everything else is lost.
+// failing is another side on which pay is refused, and the first attempt at everything else is
+// lost.
 func failing(s saga.Send, _ time.Time) saga.Answer {
 	switch {
 	case s.Path == "pay":
@@ -163,7 +165,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// following is the record that comes next, unless the saga waits. Without an answer no request ends.
+// following is the record that comes next, unless the saga waits. Without an answer no request
+// ends.
 func following(t *testing.T, m *saga.Machine, answer func(saga.Send, time.Time) saga.Answer) (journal.Record, bool) {
 	t.Helper()
 	for _, at := range m.Open() {

@@ -70,13 +70,15 @@ func (c *validateCmd) Run(a *app) error {
 	return nil
 }
 
-// childSet finds the definitions that others run, without a version: a file does not say which it will be.
+// childSet finds the definitions that others run, without a version: a file does not say which it
+// will be.
 type childSet struct {
 	list  map[string]*saga.Definition
 	other func(name string, version int) *saga.Definition // asked for what no file has; nil: nobody
 }
 
-// childrenOf reads the definitions among some files. One with an error is not there: it is reported where it is read for itself.
+// childrenOf reads the definitions among some files. One with an error is not there: it is reported
+// where it is read for itself.
 func childrenOf(files []string, sources [][]byte, o dsl.Options) *childSet {
 	set := &childSet{list: make(map[string]*saga.Definition)}
 	for i, src := range sources {

@@ -15,7 +15,8 @@ import (
 	"recourse/saga/dsl"
 )
 
-// verifyCmd checks journals, offline or in their database, against their definitions and the other side's ledger.
+// verifyCmd checks journals, offline or in their database, against their definitions and the other
+// side's ledger.
 type verifyCmd struct {
 	outputFlag
 	Files    []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
@@ -107,7 +108,8 @@ func (c *verifyCmd) config(a *app) (invariant.Config, error) {
 	return cfg, err
 }
 
-// definitionSet compiles definitions and gives them by their SHA-256. Actions among the files are there for them to use.
+// definitionSet compiles definitions and gives them by their SHA-256. Actions among the files are
+// there for them to use.
 func (a *app) definitionSet(paths []string, actions *actionSet) (map[string]*saga.Definition, error) {
 	set := make(map[string]*saga.Definition)
 	if len(paths) == 0 {

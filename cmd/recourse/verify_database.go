@@ -149,7 +149,8 @@ func (w *walker) readInbox() error {
 	}
 }
 
-// one checks a saga. What looks wrong is read once more: the saga may have gone on between its row and its journal.
+// one checks a saga. What looks wrong is read once more: the saga may have gone on between its row
+// and its journal.
 func (w *walker) one(h journal.Head) error {
 	for try := 1; ; try++ {
 		s, err := w.read(h)
@@ -211,7 +212,8 @@ func (w *walker) read(h journal.Head) (invariant.Saga, error) {
 	return s, nil
 }
 
-// row reads a saga's row with its inbox entries. That of a saga that had ended when it was listed stays as it was.
+// row reads a saga's row with its inbox entries. That of a saga that had ended when it was listed
+// stays as it was.
 func (w *walker) row(h journal.Head) (journal.Head, error) {
 	var err error
 	if h.EndedAt.IsZero() {
@@ -232,7 +234,8 @@ func (w *walker) row(h journal.Head) (journal.Head, error) {
 
 var errChanged = errors.New("was changed in the database")
 
-// define finds the definition that the journal is pinned to: in the catalog, or among --definitions. lacking says why there is none.
+// define finds the definition that the journal is pinned to: in the catalog, or among
+// --definitions. lacking says why there is none.
 func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err error) {
 	d, ok := ran(s.Records)
 	if !ok {
@@ -256,7 +259,8 @@ func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err err
 	return d, nil, nil
 }
 
-// leased reports whether a node has a lease, by the leases that were read last; a node that was not there then is asked for again.
+// leased reports whether a node has a lease, by the leases that were read last; a node that was not
+// there then is asked for again.
 func (w *walker) leased(node string) bool {
 	if w.leases[node] {
 		return true

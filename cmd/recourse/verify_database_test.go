@@ -164,7 +164,8 @@ func alter(t *testing.T, driver, name, query string) {
 	}
 }
 
-// hasty is a store whose sagas go on while they are read: for so many reads the last record is not there yet, or the row changes.
+// hasty is a store whose sagas go on while they are read: for so many reads the last record is not
+// there yet, or the row changes.
 type hasty struct {
 	journal.Store
 	lags, moves int
@@ -188,7 +189,8 @@ func (h *hasty) Saga(ctx context.Context, id uuid.UUID) (journal.Head, error) {
 	return head, err
 }
 
-// A row and a journal that are read a moment apart need not agree; the second time they do, or the row is left out of account.
+// A row and a journal that are read a moment apart need not agree; the second time they do, or the
+// row is left out of account.
 func TestVerifyReadsTwice(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")

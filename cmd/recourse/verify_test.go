@@ -97,7 +97,8 @@ func wants(t *testing.T, v verdict, r result, invariants ...int) {
 
 const other = "019aa5d0-0000-7000-8000-000000000002"
 
-// Journals come in files, one or several in each, and in directories; each is held against the definition that it names.
+// Journals come in files, one or several in each, and in directories; each is held against the
+// definition that it names.
 func TestVerifyFindsJournalsAndDefinitions(t *testing.T) {
 	t.Parallel()
 	first, second := pay(t, ""), pay(t, other)

@@ -75,7 +75,8 @@ func (w *watched) timer(by map[string]wait, d saga.WakeAt) {
 	}
 }
 
-// others says for whose word a step waits that is under way: a worker's, another saga's, a signal's sender's.
+// others says for whose word a step waits that is under way: a worker's, another saga's, a signal's
+// sender's.
 func (w *watched) others(v saga.StepView) string {
 	step := w.def.Step(v.Path)
 	if v.Status != saga.StepWaiting && v.Status != saga.StepRunning || step == nil {

@@ -46,7 +46,8 @@ var changingLists = []struct {
 	{regexp.MustCompile(`( )+10:00:00\n`), " 10:00:00\n"},
 }
 
-// Lists on terminals of several widths: nothing is wrapped, what is cut ends with …; and elsewhere all is there.
+// Lists on terminals of several widths: nothing is wrapped, what is cut ends with …; and elsewhere
+// all is there.
 func TestListsHaveTheTerminalsWidth(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)

@@ -32,7 +32,8 @@ var flagOf = map[string]string{
 	"status": "--status", "saga": "--saga", "kind": "--kind", "q": "--query", "label": "--label", "started_after": "--after", "started_before": "--before",
 }
 
-// place is where a finding is: a JSON pointer into the body (/input/city), or a parameter (?status).
+// place is where a finding is: a JSON pointer into the body (/input/city), or a parameter
+// (?status).
 var place = regexp.MustCompile(`(^|\s)([/?])([a-z_]+)([./][^:\s]*)?:`)
 
 // versions is what the API says of a version that is not there.

@@ -10,7 +10,8 @@ import (
 	"recourse/journal"
 )
 
-// Whatever JSON there is reads back from its YAML as it was: numbers digit by digit, texts that look like something else, too.
+// Whatever JSON there is reads back from its YAML as it was: numbers digit by digit, texts that
+// look like something else, too.
 func TestYAMLHoldsTheSame(t *testing.T) {
 	t.Parallel()
 	back := func(t rapid.TB, doc []byte) {

@@ -224,7 +224,8 @@ func (s *sim) liveForward(id uuid.UUID, path string) bool {
 	return false
 }
 
-// Transcripts tells which faults struck, and the journals of the sagas at fault, a line a record, for the eye.
+// Transcripts tells which faults struck, and the journals of the sagas at fault, a line a record,
+// for the eye.
 func (r Result) Transcripts() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "faults that struck:\n%s\n", strings.Join(r.Story, "\n"))

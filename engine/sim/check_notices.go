@@ -33,8 +33,9 @@ type asking struct {
 	kind, path string
 }
 
-// noticed remembers what was committed: the entries that wait for people, and the notices. A notice that comes a second time comes with the very
-// records that it came with before, or of an entry that was passed over meanwhile, by a node that cannot know.
+// noticed remembers what was committed: the entries that wait for people, and the notices. A notice
+// that comes a second time comes with the very records that it came with before, or of an entry
+// that was passed over meanwhile, by a node that cannot know.
 func (s *sim) noticed(batch []journal.Append, results []journal.Result) {
 	for i, a := range batch {
 		if i >= len(results) || results[i].Err != nil {
@@ -75,8 +76,8 @@ func (s *sim) stood(id uuid.UUID, records int64, notice uuid.UUID) bool {
 		slices.ContainsFunc(m.Inbox(), func(e saga.Entry) bool { return noticeID(id, "inbox."+e.Kind, e.ID.String()) == notice })
 }
 
-// checkNotices: whatever was committed that somebody is to be told of has one notice in the outbox, and nothing else has any. It takes
-// from waiting what it knows of.
+// checkNotices: whatever was committed that somebody is to be told of has one notice in the outbox,
+// and nothing else has any. It takes from waiting what it knows of.
 func (s *sim) checkNotices(waiting map[uuid.UUID][]journal.Delivery, journals map[uuid.UUID][]journal.Record) {
 	budgets := make(map[asking]bool) // whose entries change their ids with each record
 	for _, list := range waiting {   // any order
@@ -108,7 +109,8 @@ func (s *sim) checkNotices(waiting map[uuid.UUID][]journal.Delivery, journals ma
 	}
 }
 
-// tellable lists the notices that a journal has to have, and those that it may have: of what waited for a person between two records.
+// tellable lists the notices that a journal has to have, and those that it may have: of what waited
+// for a person between two records.
 func (s *sim) tellable(id uuid.UUID, records []journal.Record) (must, may []uuid.UUID) {
 	if len(records) == 0 {
 		return nil, nil

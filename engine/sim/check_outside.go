@@ -70,7 +70,8 @@ func (s *sim) checkOutbox(journals map[uuid.UUID][]journal.Record) {
 	}
 }
 
-// checkTasks: no task outlives its saga, each attempt ends as its worker said or as the store found, and by nobody else's word.
+// checkTasks: no task outlives its saga, each attempt ends as its worker said or as the store
+// found, and by nobody else's word.
 func (s *sim) checkTasks(def *saga.Definition, id uuid.UUID, records []journal.Record) {
 	for _, r := range records {
 		if _, query := saga.SplitQuery(r.Path); query || r.Kind != journal.Outcome || r.Attempt == 0 {

@@ -465,7 +465,8 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 	n.tell(c.Saga, ev)
 }
 
-// findStrangers looks for sagas that are the node's and that it does not hold, as engine's shell does.
+// findStrangers looks for sagas that are the node's and that it does not hold, as engine's shell
+// does.
 func (n *node) findStrangers() {
 	node := n.lease.Node()
 	if node == "" || n.leaves || !n.lease.Valid(n.local()) {

@@ -222,8 +222,8 @@ func (sc Script) String() string {
 	return string(b)
 }
 
-// reduce takes away whatever is not needed for bad to hold, in ever smaller pieces
-// (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", without its complements).
+// reduce takes away whatever is not needed for bad to hold, in ever smaller pieces (Zeller and
+// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", without its complements).
 func reduce[T any](list []T, bad func([]T) bool) []T {
 	for piece := len(list); piece > 0; piece /= 2 {
 		for at := 0; at < len(list); {

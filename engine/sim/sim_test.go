@@ -52,7 +52,8 @@ func TestKnownBad(t *testing.T) {
 	}
 }
 
-// The same seed is the same run, to the hash of the last record; and so is the script that it leaves.
+// The same seed is the same run, to the hash of the last record; and so is the script that it
+// leaves.
 func TestDeterministic(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		a := Run(seed, Options{})

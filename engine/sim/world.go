@@ -181,7 +181,8 @@ func (w *theWorld) del(u *url.URL, send saga.Send) saga.Answer {
 	return a
 }
 
-// undo takes back an effect: what a key did, or will have done; or the one with that id. undone is its id, "" if nothing was left to undo.
+// undo takes back an effect: what a key did, or will have done; or the one with that id. undone is
+// its id, "" if nothing was left to undo.
 func (w *theWorld) undo(own, path, key, id string) (a saga.Answer, undone string) {
 	if st := w.keys[own]; st != nil {
 		return st.answer, ""

@@ -31,7 +31,8 @@ type Call struct {
 	Body   json.RawMessage
 }
 
-// Fault is what goes wrong with a request. The zero Fault is nothing. What is billed was answered, at least in part.
+// Fault is what goes wrong with a request. The zero Fault is nothing. What is billed was answered,
+// at least in part.
 type Fault struct {
 	Status     int           // instead of an answer, this status
 	Code       string        // with this error code
@@ -94,7 +95,8 @@ func New(cfg Config) *Stub {
 	return s
 }
 
-// ServeHTTP implements http.Handler. A connection that is to break is broken by a panic with http.ErrAbortHandler, which a server answers by closing it.
+// ServeHTTP implements http.Handler. A connection that is to break is broken by a panic with
+// http.ErrAbortHandler, which a server answers by closing it.
 func (s *Stub) ServeHTTP(rw http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(rw, r) }
 
 // Close ends delays and silences.
@@ -191,7 +193,8 @@ func (s *Stub) check(r *http.Request, q *question, f Fault) (status int, code, w
 	return 0, "", ""
 }
 
-// answer gives what was answered under the key, or makes an answer; not ok if the key was used for another body.
+// answer gives what was answered under the key, or makes an answer; not ok if the key was used for
+// another body.
 func (s *Stub) answer(c Call, q *question, f Fault) (a reply, replayed, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +249,8 @@ func writeJSON(rw http.ResponseWriter, status int, v any) {
 	_, _ = rw.Write(encode(v)) // the client has gone: there is no one left to tell
 }
 
-// encode gives v as JSON. What the stub writes is made of text, ints and JSON that was valid when it came in, so that a failure is a bug.
+// encode gives v as JSON. What the stub writes is made of text, ints and JSON that was valid when
+// it came in, so that a failure is a bug.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -80,8 +80,8 @@ func (d Do) deliver(rw http.ResponseWriter, r *http.Request, a answer, done <-ch
 	}
 }
 
-// drop closes the connection without a byte, by a reset if asked. The body was read, so that a plain close is an
-// orderly one.
+// drop closes the connection without a byte, by a reset if asked. The body was read, so that a
+// plain close is an orderly one.
 func drop(rw http.ResponseWriter, reset bool) {
 	conn, _, err := http.NewResponseController(rw).Hijack()
 	if err != nil {

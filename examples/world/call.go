@@ -33,7 +33,8 @@ type call struct {
 	entries  []int64 // of the ledger: the request, then its effects
 }
 
-// readCall reads the request. The call is good for the ledger also when there is an error, which is about the body.
+// readCall reads the request. The call is good for the ledger also when there is an error, which is
+// about the body.
 func readCall(o *operation, r *http.Request) (*call, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	sum := sha256.Sum256(body)
@@ -84,7 +85,8 @@ func (c *call) entry(k Kind) Entry {
 		BodySHA256: c.sum, Fault: c.fault}
 }
 
-// fields is a JSON object with its values as they came in, so that a number stays the literal it was.
+// fields is a JSON object with its values as they came in, so that a number stays the literal it
+// was.
 type fields map[string]json.RawMessage
 
 // errBody is wrapped by what fields reads refuse.
@@ -115,7 +117,8 @@ func (f fields) needs(names ...string) error {
 	return nil
 }
 
-// amount refuses a field that is no plain amount: a number, or a string that holds one, that is not negative.
+// amount refuses a field that is no plain amount: a number, or a string that holds one, that is not
+// negative.
 func (f fields) amount(name string) error {
 	var n json.Number
 	if err := json.Unmarshal(f[name], &n); err != nil || n == "" || strings.HasPrefix(n.String(), "-") {

@@ -18,8 +18,8 @@ type Control struct {
 	Client *http.Client // nil for http.DefaultClient
 }
 
-// Ledger gets the ledger's entries with N > after. A positive wait (at most a minute) holds the answer until there is
-// one; none by then is no error.
+// Ledger gets the ledger's entries with N > after. A positive wait (at most a minute) holds the
+// answer until there is one; none by then is no error.
 func (c Control) Ledger(ctx context.Context, after int64, wait time.Duration) (Ledger, error) {
 	q := url.Values{"after": {strconv.FormatInt(after, 10)}, "wait": {wait.String()}}
 	var l Ledger

@@ -108,8 +108,8 @@ func (k *collection) find(s *state, c *call) answer {
 	return reply(http.StatusOK, map[string]any{"count": len(found), k.list: found})
 }
 
-// undoByKey undoes what was made under a key, and bars the key, so that a request that is still on its way comes to
-// nothing. It answers 200 either way.
+// undoByKey undoes what was made under a key, and bars the key, so that a request that is still on
+// its way comes to nothing. It answers 200 either way.
 func (k *collection) undoByKey(s *state, c *call) answer {
 	key := c.query.Get(k.keyName)
 	if key == "" {

@@ -49,7 +49,8 @@ func fromHere(r *http.Request) bool {
 	return err == nil && ip != nil && ip.IsLoopback()
 }
 
-// getLedger gives the entries with n > after. With wait it holds the answer until there is one, or for that long.
+// getLedger gives the entries with n > after. With wait it holds the answer until there is one, or
+// for that long.
 func (w *World) getLedger(r *http.Request) answer {
 	after, wait := int64(0), time.Duration(0)
 	var err error

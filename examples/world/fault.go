@@ -52,8 +52,8 @@ type Match struct {
 	Key          string `json:"key,omitempty"` // the idempotency key, from header or body
 }
 
-// Do is what a rule does to a request. At most one of Before and After is set. Delays do not end when the client goes:
-// a request that left its client may still take effect.
+// Do is what a rule does to a request. At most one of Before and After is set. Delays do not end
+// when the client goes: a request that left its client may still take effect.
 type Do struct {
 	LateMS     int    `json:"late_ms,omitempty"`     // the request is held up before the service sees it: its key is free meanwhile
 	DelayMS    int    `json:"delay_ms,omitempty"`    // the service takes this long before the effect: its key is in flight, 409
@@ -152,7 +152,8 @@ func (m Match) matches(c *call) bool {
 		(m.Key == "" || m.Key == c.key)
 }
 
-// choose counts the request and gives what the first rule that fires does to it; the zero Do if none fires.
+// choose counts the request and gives what the first rule that fires does to it; the zero Do if
+// none fires.
 func choose(rules []*FaultState, c *call) Do {
 	for _, f := range rules {
 		if !f.Rule.Match.matches(c) {

@@ -49,7 +49,8 @@ func biggerThan(size int) func(testing.TB, response, error) {
 	}
 }
 
-// Each fault, on a network: what the client sees, what the ledger says, and that the key finds the effect afterwards.
+// Each fault, on a network: what the client sees, what the ledger says, and that the key finds the
+// effect afterwards.
 func TestFaults(t *testing.T) {
 	tests := []struct {
 		name    string

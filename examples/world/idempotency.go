@@ -16,7 +16,8 @@ type claim struct {
 	at     time.Time // of the answer
 }
 
-// keys are the claims of all services. Its owner's lock guards it: an effect and its claim change under the same lock.
+// keys are the claims of all services. Its owner's lock guards it: an effect and its claim change
+// under the same lock.
 type keys struct {
 	window time.Duration // how long an answer is remembered; 0 for ever
 	claims map[scope]*claim
@@ -26,8 +27,9 @@ func newKeys(window time.Duration) keys {
 	return keys{window: window, claims: make(map[scope]*claim)}
 }
 
-// take claims the call's key. ok is true when the caller may go on to the effect, and must then settle; otherwise the
-// answer is the stored one, 409 while the first request is at work, or 422 for another request under the same key.
+// take claims the call's key. ok is true when the caller may go on to the effect, and must then
+// settle; otherwise the answer is the stored one, 409 while the first request is at work, or 422
+// for another request under the same key.
 func (k keys) take(c *call, now time.Time) (a answer, ok bool) {
 	at := c.scope()
 	if at.key == "" {

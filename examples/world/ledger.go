@@ -149,8 +149,9 @@ func (l Ledger) Balance() Balances {
 // ErrLedgerLine is wrapped by ReadLedger's errors about lines that are no entries.
 var ErrLedgerLine = errors.New("not a ledger entry: read a file that the world wrote, from its start")
 
-// ReadLedger reads what Config.LedgerTo was written: NDJSON, an entry at arrival and the same n again when its answer is
-// known. The later line of an n stands. A last line without an end, as a killed process leaves it, is left out.
+// ReadLedger reads what Config.LedgerTo was written: NDJSON, an entry at arrival and the same n
+// again when its answer is known. The later line of an n stands. A last line without an end, as a
+// killed process leaves it, is left out.
 func ReadLedger(r io.Reader) (Ledger, error) {
 	var l Ledger
 	at := make(map[int64]int)

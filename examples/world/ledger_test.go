@@ -108,8 +108,8 @@ func TestLedgerThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Whatever is asked in whatever order under whatever faults: one effect a key at most, an undo undoes once, and the
-// balance is that of what was answered or dropped.
+// Whatever is asked in whatever order under whatever faults: one effect a key at most, an undo
+// undoes once, and the balance is that of what was answered or dropped.
 func TestLedgerProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := world.New(world.Config{})

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// service serves one operation: the ledger first, then what the rule that fires says, then the effect, then the answer.
+// service serves one operation: the ledger first, then what the rule that fires says, then the
+// effect, then the answer.
 func (w *World) service(o *operation) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		s := w.state()
@@ -42,7 +43,8 @@ func (w *World) unknown(rw http.ResponseWriter, r *http.Request) {
 	w.service(unknown(r.URL.Path)).ServeHTTP(rw, r)
 }
 
-// run carries the call out as do says and gives the answer; late if the world closed before there was one.
+// run carries the call out as do says and gives the answer; late if the world closed before there
+// was one.
 func (w *World) run(s *state, c *call, do Do) (a answer, late bool) {
 	if !w.wait(do.LateMS) {
 		return answer{}, true

@@ -96,7 +96,8 @@ func totalled(f fields) error {
 
 func amounting(f fields) error { return f.amount("amount") }
 
-// linked gives a label its address. It follows from the order, for an id is only known when the label is made.
+// linked gives a label its address. It follows from the order, for an id is only known when the
+// label is made.
 func linked(f fields) error {
 	var order string
 	if json.Unmarshal(f["order"], &order) != nil {
@@ -126,7 +127,8 @@ func returnable(_ *state, c *call) answer {
 	})
 }
 
-// published gives a page its address, which follows from its title, as a label's does from its order.
+// published gives a page its address, which follows from its title, as a label's does from its
+// order.
 func published(f fields) error {
 	var title string
 	if json.Unmarshal(f["title"], &title) != nil {

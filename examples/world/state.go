@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// state is all that the world remembers. Reset replaces it as a whole, so that a request still under way ends in the
-// past that it came from.
+// state is all that the world remembers. Reset replaces it as a whole, so that a request still
+// under way ends in the past that it came from.
 type state struct {
 	mu      sync.Mutex
 	now     func() time.Time
@@ -53,7 +53,8 @@ func newState(cfg Config, out io.Writer, base int64) *state {
 	}
 }
 
-// arrive records the request and gives what a rule does to it. The error is the ledger's: nothing may be done then.
+// arrive records the request and gives what a rule does to it. The error is the ledger's: nothing
+// may be done then.
 func (s *state) arrive(c *call) (Do, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,8 @@ func (s *state) admit(c *call) (a answer, ok bool) {
 	return s.keys.take(c, s.now())
 }
 
-// perform does what the call asks. The effect, its ledger entries and its key change under one lock.
+// perform does what the call asks. The effect, its ledger entries and its key change under one
+// lock.
 func (s *state) perform(c *call) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +117,8 @@ func gone() answer {
 		"this key was undone before the request arrived, so nothing may be made under it: use a new key if it should be")
 }
 
-// made records an effect. A name makes or replaces the resource of that name; without, the effect's id is its name.
+// made records an effect. A name makes or replaces the resource of that name; without, the effect's
+// id is its name.
 func (s *state) made(c *call, of *collection, name string, shown fields) {
 	e := &effect{id: s.newID(of.prefix), of: of, shown: shown}
 	if name == "" {

@@ -38,7 +38,8 @@ func createThing(s *state, c *call) answer {
 	return reply(http.StatusCreated, f)
 }
 
-// putThing makes the thing of that name, or replaces it: 201 and 200. Deleting it undoes all that replaced each other.
+// putThing makes the thing of that name, or replaces it: 201 and 200. Deleting it undoes all that
+// replaced each other.
 func putThing(s *state, c *call) answer {
 	f, err := echo(c)
 	if err != nil {

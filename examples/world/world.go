@@ -19,7 +19,8 @@ type Config struct {
 	Now       func() time.Time  // nil for time.Now
 }
 
-// World is the services, their ledger and their faults. It is an http.Handler, safe for concurrent use.
+// World is the services, their ledger and their faults. It is an http.Handler, safe for concurrent
+// use.
 type World struct {
 	cfg  Config
 	mux  *http.ServeMux
@@ -51,8 +52,8 @@ func New(cfg Config) *World {
 	return w
 }
 
-// ServeHTTP serves one request. A dropped answer needs a ResponseWriter that can be hijacked; for another it panics with
-// http.ErrAbortHandler, which a server answers by closing the connection.
+// ServeHTTP serves one request. A dropped answer needs a ResponseWriter that can be hijacked; for
+// another it panics with http.ErrAbortHandler, which a server answers by closing the connection.
 func (w *World) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if !w.enter() {
 		drop(rw, false)
@@ -66,8 +67,9 @@ func (w *World) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.mux.ServeHTTP(rw, r)
 }
 
-// Close ends hanging, delayed and slow requests without an answer (the delayed ones without an effect), and waits for
-// all requests to end. Those that come later are dropped, and not in the ledger.
+// Close ends hanging, delayed and slow requests without an answer (the delayed ones without an
+// effect), and waits for all requests to end. Those that come later are dropped, and not in the
+// ledger.
 func (w *World) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -92,8 +94,9 @@ func (w *World) state() *state {
 	return w.past
 }
 
-// Reset forgets effects, keys, rules and tokens, and goes back to the Config; the ledger is empty and its numbers go on.
-// A request under way is not in the new ledger, and has no effect that can be seen.
+// Reset forgets effects, keys, rules and tokens, and goes back to the Config; the ledger is empty
+// and its numbers go on. A request under way is not in the new ledger, and has no effect that can
+// be seen.
 func (w *World) Reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +109,8 @@ func (w *World) Reset() {
 	old.book.wake()
 }
 
-// AddFault adds a rule. Its error wraps ErrRule and says what makes no sense; the rule is not added then.
+// AddFault adds a rule. Its error wraps ErrRule and says what makes no sense; the rule is not added
+// then.
 func (w *World) AddFault(r Rule) error {
 	r, err := r.normal()
 	if err != nil {
@@ -122,7 +126,8 @@ func (w *World) AddFault(r Rule) error {
 // Faults gives the rules in the order they were added, with their counts.
 func (w *World) Faults() []FaultState { return w.state().faults() }
 
-// ClearFaults heals the world: no rule is left. Requests that a rule has already met go on as it says.
+// ClearFaults heals the world: no rule is left. Requests that a rule has already met go on as it
+// says.
 func (w *World) ClearFaults() {
 	s := w.state()
 	s.mu.Lock()
@@ -152,7 +157,8 @@ func (w *World) Ledger() Ledger {
 // Balance is that of the ledger.
 func (w *World) Balance() Balances { return w.Ledger().Balance() }
 
-// Await waits until holds is true of the ledger, and gives that ledger; or the context's error. It asks after each change.
+// Await waits until holds is true of the ledger, and gives that ledger; or the context's error. It
+// asks after each change.
 func (w *World) Await(ctx context.Context, holds func(Ledger) bool) (Ledger, error) {
 	for {
 		s := w.state()

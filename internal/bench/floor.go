@@ -109,7 +109,8 @@ func (f *Floor) send(ctx context.Context, id uuid.UUID, s *Send, effect string) 
 	return answer.ID, err
 }
 
-// appender is group commit and nothing else: what arrives while a commit is under way is the next one.
+// appender is group commit and nothing else: what arrives while a commit is under way is the next
+// one.
 type appender struct {
 	w       writer
 	queue   chan *entry

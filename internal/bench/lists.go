@@ -127,8 +127,8 @@ type listed struct {
 	Back time.Time `json:"looked_back_to"`
 }
 
-// right fails unless an answer has the rows that it must have, in order. It may have fewer only if it goes on, and has looked
-// back to those that it leaves out.
+// right fails unless an answer has the rows that it must have, in order. It may have fewer only if
+// it goes on, and has looked back to those that it leaves out.
 func (p *listed) right(l list, want []uuid.UUID) error {
 	for i, v := range p.Data {
 		if !l.match(mixed{v.Definition, v.Status, v.Labels}) {

@@ -153,15 +153,16 @@ type answer struct {
 	saga   struct{ ID, Status string } // what there is of it in the body
 }
 
-// text returns the first text under a name: a saga's id and status come before anything that could hold such names, and
-// reading all of the answer would cost a part of what is measured beside it.
+// text returns the first text under a name: a saga's id and status come before anything that could
+// hold such names, and reading all of the answer would cost a part of what is measured beside it.
 func text(body []byte, name string) string {
 	_, rest, _ := bytes.Cut(body, []byte(`"`+name+`":"`))
 	value, _, _ := bytes.Cut(rest, []byte(`"`))
 	return string(value)
 }
 
-// start sends one start, under a key of its own; wait is whether the answer is to come at the saga's end.
+// start sends one start, under a key of its own; wait is whether the answer is to come at the
+// saga's end.
 func (l *Load) start(ctx context.Context, v Variant, wait bool) (a answer, err error) {
 	n := l.n.Add(1)
 	body := fmt.Appendf(nil, `{"definition":%q,"input":{"trip":"%s-%d"}}`, v.Name(), l.run, n)

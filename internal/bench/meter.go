@@ -110,7 +110,8 @@ func (d *database) durable(ctx context.Context) error {
 }
 
 // before reads all meters ahead of a run; commits is where the program shows its count. Asking for
-// that may count a whole table: it comes before the CPU is read, so that the run does not pay for it.
+// that may count a whole table: it comes before the CPU is read, so that the run does not pay for
+// it.
 func (d *database) before(ctx context.Context, program, stub Process, commits tallyOf) (reading, error) {
 	var r reading
 	err := d.counts(ctx, &r, program, commits)

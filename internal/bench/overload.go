@@ -17,7 +17,8 @@ type OverloadReport struct {
 	Runs []OverloadRun `json:"runs"`
 }
 
-// OverloadRun is one flood of starts. Rates are of starts, latencies of the answers to accepted ones.
+// OverloadRun is one flood of starts. Rates are of starts, latencies of the answers to accepted
+// ones.
 type OverloadRun struct {
 	Sustainable float64 `json:"sustainable_per_s"` // sagas of a closed loop
 	Asked       float64 `json:"asked_per_s"`       // twice that
@@ -46,9 +47,9 @@ type OverloadConfig struct {
 	Progress     Progress
 }
 
-// Overload finds the rate of booking3 that the engine sustains, and then starts twice as
-// many. It fails if a start is answered anything but 201, or 429 or 503 with Retry-After, if a
-// saga that was accepted does not succeed with its effects made once, or if one that was refused is there.
+// Overload finds the rate of booking3 that the engine sustains, and then starts twice as many. It
+// fails if a start is answered anything but 201, or 429 or 503 with Retry-After, if a saga that was
+// accepted does not succeed with its effects made once, or if one that was refused is there.
 func Overload(ctx context.Context, c OverloadConfig) (*OverloadReport, error) {
 	if err := publish(ctx, c.Engine, Succeeds.Name(), Succeeds.Definition(c.Stub.URL)); err != nil {
 		return nil, err

@@ -14,7 +14,8 @@ import (
 // uiRows is how many rows a page of the web page's list has.
 const uiRows = 50
 
-// uiPages are the lists that are asked for as the web page, too, by their names, with what the page calls their query.
+// uiPages are the lists that are asked for as the web page, too, by their names, with what the page
+// calls their query.
 var uiPages = []struct{ list, query string }{
 	{"first page", ""},
 	{"status", "?status=compensated"},
@@ -61,7 +62,8 @@ func (c *ListConfig) pages(ctx context.Context, engine Process, all []list, newe
 	return append(runs, run), err
 }
 
-// inPage fails unless the rows are the first of those that there must be. There may be fewer only if the page leads on to older ones.
+// inPage fails unless the rows are the first of those that there must be. There may be fewer only
+// if the page leads on to older ones.
 func inPage(body string, rows [][]string, want []uuid.UUID) error {
 	for i, r := range rows {
 		if i >= len(want) || r[1] != want[i].String() {

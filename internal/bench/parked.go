@@ -105,7 +105,8 @@ func (c *ParkedConfig) fill(ctx context.Context) (s Seeded, due time.Time, err e
 				return Seed{Definition: "parked", Input: `{"until":"1d"}`}
 			}
 			if due.IsZero() {
-				// Time to seed these, for the server to start and to come to rest, and to read its memory.
+				// Time to seed these, for the server to start and to come to rest, and to read its
+				// memory.
 				perSaga := time.Since(began) / time.Duration(max(i, 1))
 				if i < 1000 {
 					perSaga = time.Millisecond

@@ -89,7 +89,8 @@ func Recover(ctx context.Context, c RecoverConfig) (*RecoverReport, error) {
 	// Doubt is settled at once: by the same key, without a pause that would be the definition's.
 	// Requests wait for those held back before them, which must not become time-outs.
 	const policy = "defaults: {in_doubt: retry, timeout: 10m, retry: {initial: 1ms, jitter: 0}}\n"
-	// The many begin with a step that makes no request: those held back would take every turn to send from those of first steps.
+	// The many begin with a step that makes no request: those held back would take every turn to
+	// send from those of first steps.
 	many := "saga: recover\n" + policy + "steps:\n  - {id: s1, set: seat}\n" + posts(c.Stub.URL, 2, 3, seat)
 	slow := "saga: recover-slow\n" + policy + "steps:\n" + posts(c.Slow.URL, 1, 5, seat)
 	r := &RecoverReport{Session: Session{Workload: "recover", Rounds: 1}}

@@ -1,4 +1,5 @@
-// Package costs knows what sagas of a definition typically cost, without asking the store each time.
+// Package costs knows what sagas of a definition typically cost, without asking the store each
+// time.
 package costs
 
 import (
@@ -36,8 +37,9 @@ type Source interface {
 	Costs(ctx context.Context, f journal.CostFilter) ([]journal.Cost, error)
 }
 
-// Typical knows the median cost of each definition's sagas that ended last. It learns of definitions by what it is asked for, and by what
-// ends on this node, which it sees as an [engine.Observer]; what ends on others it reads from the store, each minute.
+// Typical knows the median cost of each definition's sagas that ended last. It learns of
+// definitions by what it is asked for, and by what ends on this node, which it sees as an
+// [engine.Observer]; what ends on others it reads from the store, each minute.
 type Typical struct {
 	source Source
 	log    *slog.Logger
@@ -71,9 +73,10 @@ func NewTypical(source Source, log *slog.Logger) *Typical {
 		medians: make(map[string]retry.Money), known: make(map[string]map[uuid.UUID]sample)}
 }
 
-// Median returns what a saga of the definition typically costs: the median of the last 200 that have ended, in the currency
-// of the newest. ok is false while fewer than 20 are known, and if they have no currency, as nothing of them costs anything. It never
-// blocks: a definition that is asked for the first time is looked for within the next second.
+// Median returns what a saga of the definition typically costs: the median of the last 200 that
+// have ended, in the currency of the newest. ok is false while fewer than 20 are known, and if they
+// have no currency, as nothing of them costs anything. It never blocks: a definition that is asked
+// for the first time is looked for within the next second.
 func (t *Typical) Median(definition string) (median retry.Money, ok bool) {
 	t.mu.RLock()
 	m, known := t.medians[definition]

@@ -44,7 +44,8 @@ func (s *shelf) Costs(_ context.Context, f journal.CostFilter) (page []journal.C
 
 var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// put has n sagas of a definition end, a second after each other, which cost 1, 2, … in a currency; every live one stays.
+// put has n sagas of a definition end, a second after each other, which cost 1, 2, … in a currency;
+// every live one stays.
 func (s *shelf) put(definition string, n int, currency string, live int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,8 @@ func TestNeverBlocks(t *testing.T) {
 	typ.Grew(engine.Growth{Saga: uuid.Nil, Machine: played.Machine})
 }
 
-// Run looks each second for what was asked for, and each minute for what has ended elsewhere. A store that is away is asked again.
+// Run looks each second for what was asked for, and each minute for what has ended elsewhere. A
+// store that is away is asked again.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{err: errors.New("the disk is gone")}

@@ -13,8 +13,8 @@ func shipped(t *testing.T) string {
 	return testprogram.Path(t)
 }
 
-// struck builds the program with points to be armed and with bugs to be switched on, neither of which does anything
-// unless a node's environment says so.
+// struck builds the program with points to be armed and with bugs to be switched on, neither of
+// which does anything unless a node's environment says so.
 func struck(t *testing.T) string {
 	t.Helper()
 	flags := []string{"-tags=failpoints,mutants"}

@@ -36,7 +36,8 @@ type run struct {
 // reach is how long a point may take to be reached. The load has to pass every point.
 const reach = 45 * time.Second
 
-// strike has every point struck so many times, in an order that follows from the seed, as does the action that is first.
+// strike has every point struck so many times, in an order that follows from the seed, as does the
+// action that is first.
 func strike(f *fleet, points []point, rounds int, freeze bool, seed int) *campaign {
 	c := &campaign{t: f.t, fleet: f, busy: make(map[string]bool), seen: make(map[string]bool), count: make(map[string]int)}
 	for at, p := range points {

@@ -101,7 +101,8 @@ func (e evidence) check() []string {
 	return wrong
 }
 
-// expected is how a saga has to end whatever strikes, as retries and people see to it; "" where it depends.
+// expected is how a saga has to end whatever strikes, as retries and people see to it; "" where it
+// depends.
 func expected(s invariant.Saga) string {
 	if !s.Head.Parent.IsNil() {
 		return "" // as its parent does

@@ -34,8 +34,8 @@ func TestFailoverSynchronous(t *testing.T) {
 	l.verify(t)
 }
 
-// With an asynchronous standby the tail of the journals is lost, with starts that were acknowledged. Every saga that is left
-// ends, and nodes say what is gone.
+// With an asynchronous standby the tail of the journals is lost, with starts that were
+// acknowledged. Every saga that is left ends, and nodes say what is gone.
 func TestFailoverThatLosesATail(t *testing.T) {
 	p := pgha.NewPair(t)
 	f, l := scene(t, onServers(p.URL), 2)

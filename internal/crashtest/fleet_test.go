@@ -124,8 +124,8 @@ func (f *fleet) died(i int, p *process) bool {
 	return f.closing
 }
 
-// expected reports whether a node ended as it should: killed, told to (the second time it drops everything), or by an
-// injected error as it started.
+// expected reports whether a node ended as it should: killed, told to (the second time it drops
+// everything), or by an injected error as it started.
 func (f *fleet) expected(i int, p *process) bool {
 	switch p.ended() {
 	case "signal: killed":
@@ -201,7 +201,8 @@ func (f *fleet) freeze(p *process) {
 	p.signal(syscall.SIGCONT)
 }
 
-// frozen is how long a node is frozen: its lease ends, others look each third of theirs, and take it over.
+// frozen is how long a node is frozen: its lease ends, others look each third of theirs, and take
+// it over.
 func (f *fleet) frozen() time.Duration { return f.cfg.lease + f.cfg.lease*2/3 }
 
 // close ends the nodes, and looks at what they logged.

@@ -20,8 +20,8 @@ type load struct {
 	help   sync.WaitGroup // people: they go on until all sagas have ended
 }
 
-// startLoad has clients start sagas, each the next one when the last has ended or taken its time. They do it as
-// one of them says, until its context ends.
+// startLoad has clients start sagas, each the next one when the last has ended or taken its time.
+// They do it as one of them says, until its context ends.
 func startLoad(f *fleet, w *world.Control, timeout string, one func(l *load, ctx context.Context, who int)) *load {
 	l := &load{clients: newClients(f), world: w}
 	l.timeout = timeout
@@ -157,7 +157,8 @@ func (l *load) more(starts int) {
 	l.t.Errorf("fewer than %d starts were acknowledged", want)
 }
 
-// settle ends the load and the weather; people stay until every saga has ended. It returns those that have not.
+// settle ends the load and the weather; people stay until every saga has ended. It returns those
+// that have not.
 func (l *load) settle(within time.Duration) (left []string) {
 	l.t.Helper()
 	l.stop()

@@ -14,8 +14,9 @@ import (
 	"recourse/internal/testpg"
 )
 
-// An old primary is back and takes writes, as nothing fences it, and it is the first of the URL: neither the nodes that know the new
-// one nor those that start now write to it, and they say that it is there.
+// An old primary is back and takes writes, as nothing fences it, and it is the first of the URL:
+// neither the nodes that know the new one nor those that start now write to it, and they say that
+// it is there.
 func TestFailoverOldPrimaryIsBack(t *testing.T) {
 	p := pgha.NewPair(t)
 	synchronous(t, p.Primary, "*") // so that whatever is lost was lost to the old primary
@@ -41,8 +42,8 @@ func TestFailoverOldPrimaryIsBack(t *testing.T) {
 	}
 }
 
-// A standby is promoted beside its primary, which lives and takes writes: nodes notice it and go over. What they wrote to the old one
-// until then is lost, and they say what.
+// A standby is promoted beside its primary, which lives and takes writes: nodes notice it and go
+// over. What they wrote to the old one until then is lost, and they say what.
 func TestFailoverBesideALivingPrimary(t *testing.T) {
 	p := pgha.NewPair(t)
 	f, l := scene(t, onServers(p.URL), 2)

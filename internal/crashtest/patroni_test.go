@@ -8,7 +8,8 @@ import (
 	"recourse/internal/pgha"
 )
 
-// Patroni in synchronous mode: the loss of the leader, and a switchover, lose nothing that was acknowledged.
+// Patroni in synchronous mode: the loss of the leader, and a switchover, lose nothing that was
+// acknowledged.
 func TestPatroniSynchronous(t *testing.T) {
 	ctx := t.Context()
 	c := pgha.NewPatroni(t, 3, true)
@@ -28,8 +29,8 @@ func TestPatroniSynchronous(t *testing.T) {
 	l.verify(t)
 }
 
-// Patroni without synchronous mode: the loss of the leader loses the end of what was acknowledged, and nodes say what; what is left
-// ends.
+// Patroni without synchronous mode: the loss of the leader loses the end of what was acknowledged,
+// and nodes say what; what is left ends.
 func TestPatroniThatLosesATail(t *testing.T) {
 	c := pgha.NewPatroni(t, 2, false)
 	f, l := scene(t, onServers(c.URL), 2)

@@ -34,7 +34,8 @@ func common() []point {
 		point{name: "drain", calm: true, lead: stopOne})
 }
 
-// ofPostgres are those of one database only: within its transactions, and where nodes take over from each other.
+// ofPostgres are those of one database only: within its transactions, and where nodes take over
+// from each other.
 func ofPostgres() []point {
 	return []point{{name: "tx.sent"}, {name: "claim.locked"}, {name: "append.sorted", lead: loseAnAnswer},
 		{name: "takeover.fenced", lead: killOne}, {name: "relearn", lead: freezeOne}}

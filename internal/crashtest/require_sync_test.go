@@ -15,8 +15,8 @@ import (
 	"recourse/internal/testpg"
 )
 
-// With --require-sync and a standby that dies, starts are refused until it is back, and the node says what to do. What was
-// acknowledged stays.
+// With --require-sync and a standby that dies, starts are refused until it is back, and the node
+// says what to do. What was acknowledged stays.
 func TestFailoverRequireSync(t *testing.T) {
 	p := pgha.NewPair(t, "synchronous_standby_names=*")
 	program := struck(t)

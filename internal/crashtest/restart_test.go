@@ -11,7 +11,8 @@ import (
 )
 
 // The only node is killed with kill -9 and started again, on the default lease of 15 s: it goes on
-// with what it had under way as soon as it is up, as its state directory shows that its predecessor has ended.
+// with what it had under way as soon as it is up, as its state directory shows that its predecessor
+// has ended.
 func TestRestartGoesOnAtOnce(t *testing.T) {
 	for name, db := range map[string]func(*testing.T) database{"postgres": onPostgres, "sqlite": onSQLite} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +35,8 @@ func TestRestartGoesOnAtOnce(t *testing.T) {
 	}
 }
 
-// restarted kills the node while the answer to a request is missing, and returns how long it takes until the request is repeated.
+// restarted kills the node while the answer to a request is missing, and returns how long it takes
+// until the request is repeated.
 func restarted(t *testing.T, f *fleet, c *clients, w *world.Control, n int) time.Duration {
 	t.Helper()
 	if err := w.AddFault(t.Context(), world.Rule{Match: world.Match{PathPrefix: "/pay/charges", Method: "POST"}, Times: 1, Do: world.Do{After: world.FaultHang}}); err != nil {

@@ -81,7 +81,8 @@ func fair(l *load, ctx context.Context, who int) {
 	}
 }
 
-// disturbed returns what shows that a node did not end as it should: attempts in doubt, and sagas that waited for a lease to end.
+// disturbed returns what shows that a node did not end as it should: attempts in doubt, and sagas
+// that waited for a lease to end.
 func disturbed(e evidence) (wrong []string) {
 	moved := 0
 	for _, s := range e.sagas {

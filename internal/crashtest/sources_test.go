@@ -83,8 +83,9 @@ steps:
   - {id: last, when: input.n % 2 == 0, fail: not today}
 `}
 
-// text is a source as it is published, with the time that an attempt may take. A crash uses up an attempt, and a node
-// that is killed at each start has a dozen of them within seconds: there are enough.
+// text is a source as it is published, with the time that an attempt may take. A crash uses up an
+// attempt, and a node that is killed at each start has a dozen of them within seconds: there are
+// enough.
 func text(source, timeout string) string {
 	source = strings.Replace(source, "\n", "\ninput: {n: integer}\n", 1)
 	return strings.NewReplacer("RETRY", "timeout: "+timeout+", in_doubt: retry, retry: {attempts: 30, initial: 20ms, max: 300ms}",

@@ -22,7 +22,8 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// Three nodes on one Postgres, struck at every point, with load: nothing is lost, nothing happens twice.
+// Three nodes on one Postgres, struck at every point, with load: nothing is lost, nothing happens
+// twice.
 func TestStrikePostgres(t *testing.T) {
 	t.Parallel()
 	points, rounds := append(common(), ofPostgres()...), rounds(t)

@@ -1,4 +1,5 @@
-// Package debian installs what tests need and a machine lacks, where that can be done: as root, on Debian and its kin.
+// Package debian installs what tests need and a machine lacks, where that can be done: as root, on
+// Debian and its kin.
 package debian
 
 import (
@@ -13,8 +14,9 @@ import (
 // ErrCannot says that this is not root, or that there is no apt-get.
 var ErrCannot = errors.New("only root can install packages, with apt-get")
 
-// Install installs packages without what they merely recommend, and starts no service of theirs. Several
-// processes may ask at once: one installs after the other. Errors are ErrCannot, and apt-get's own words.
+// Install installs packages without what they merely recommend, and starts no service of theirs.
+// Several processes may ask at once: one installs after the other. Errors are ErrCannot, and
+// apt-get's own words.
 func Install(packages ...string) error {
 	apt, err := exec.LookPath("apt-get")
 	if os.Geteuid() != 0 || err != nil {
@@ -36,7 +38,8 @@ func Install(packages ...string) error {
 	return nil
 }
 
-// Lock waits until no other process of ours uses apt-get, which does not wait by itself. It is ours until unlock.
+// Lock waits until no other process of ours uses apt-get, which does not wait by itself. It is ours
+// until unlock.
 func Lock() (unlock func(), err error) {
 	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "recourse-apt.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

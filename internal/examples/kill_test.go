@@ -31,8 +31,8 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// TestResearchKilled has the server of a research saga killed twenty times, wherever it is: mostly with
-// completions, searches, pages or the publication in flight. The saga does not notice.
+// TestResearchKilled has the server of a research saga killed twenty times, wherever it is: mostly
+// with completions, searches, pages or the publication in flight. The saga does not notice.
 func TestResearchKilled(t *testing.T) {
 	t.Parallel()
 	for name, database := range databases {
@@ -100,8 +100,9 @@ func killed(t *testing.T, database string) {
 	}
 }
 
-// goOn waits until so many more attempts of the saga have succeeded, or it has ended or waits for a person, who
-// approves if approve says so. It gives how long the journal is, and whether the saga has ended.
+// goOn waits until so many more attempts of the saga have succeeded, or it has ended or waits for a
+// person, who approves if approve says so. It gives how long the journal is, and whether the saga
+// has ended.
 func (s *scene) goOn(ctx context.Context, id string, outcomes int, approve bool) (seq int64, ended bool) {
 	s.t.Helper()
 	before := -1
@@ -128,7 +129,8 @@ func (s *scene) goOn(ctx context.Context, id string, outcomes int, approve bool)
 	return 0, false
 }
 
-// keys counts the completions by their keys, and how often one was answered again. None may be billed twice.
+// keys counts the completions by their keys, and how often one was answered again. None may be
+// billed twice.
 func (s *scene) keys() (keys, replayed int) {
 	s.t.Helper()
 	billed := make(map[string]int)

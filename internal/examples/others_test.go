@@ -62,13 +62,15 @@ func (k *sink) types(t *testing.T, want ...string) {
 	}
 }
 
-// fetcher is the worker of the research saga. It remembers under which keys it was to fetch which page.
+// fetcher is the worker of the research saga. It remembers under which keys it was to fetch which
+// page.
 type fetcher struct {
 	mu   sync.Mutex
 	keys map[string]map[string]int // by URL and key: how often
 }
 
-// fetch runs the worker until the test ends. fail, if there is one, says what goes wrong with a page the n-th time.
+// fetch runs the worker until the test ends. fail, if there is one, says what goes wrong with a
+// page the n-th time.
 func (s *scene) fetch(fail func(url string, n int) error) *fetcher {
 	f := &fetcher{keys: make(map[string]map[string]int)}
 	ctx, stop := context.WithCancel(context.Background())
@@ -110,7 +112,8 @@ func (f *fetcher) note(url, key string) (n int) {
 	return n
 }
 
-// pages counts the pages that were to be fetched, and how often beyond once that was. Each has to have one key.
+// pages counts the pages that were to be fetched, and how often beyond once that was. Each has to
+// have one key.
 func (f *fetcher) pages(t *testing.T) (pages, again int) {
 	t.Helper()
 	f.mu.Lock()

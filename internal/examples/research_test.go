@@ -19,7 +19,8 @@ var published = map[string]int{"cms publish": 1}
 const (
 	report = `{"page":"https://cms.example/tea"}`
 	told   = "com.acme.research.published"
-	// completions are those of a plain run: a plan, twelve summaries, three views, a draft, its critique, and a revision.
+	// completions are those of a plain run: a plan, twelve summaries, three views, a draft, its
+	// critique, and a revision.
 	completions = 1 + 12 + 3 + 3
 )
 
@@ -112,8 +113,9 @@ var research = []play{
 		faults: []world.Rule{onPath("/cms", 0, status(403))}, people: approving, check: fetched},
 }
 
-// remains wants so many fetched pages to remain, and nothing else: nothing undoes what a worker did for `fetch`, and
-// nobody but its author knows that there is nothing to undo. So the saga is `failed`.
+// remains wants so many fetched pages to remain, and nothing else: nothing undoes what a worker did
+// for `fetch`, and nobody but its author knows that there is nothing to undo. So the saga is
+// `failed`.
 func (s *scene) remains(v *client.Saga, pages int) {
 	s.t.Helper()
 	var view struct{ Residual []struct{ Path string } }
@@ -163,8 +165,8 @@ func busy() func(llmstub.Call) llmstub.Fault {
 	}
 }
 
-// billed compares what the saga has counted with the model's bills, and other costs: to the last digit. When it is
-// settled nothing is reserved.
+// billed compares what the saga has counted with the model's bills, and other costs: to the last
+// digit. When it is settled nothing is reserved.
 func (s *scene) billed(v *client.Saga, other string, settled bool) {
 	s.t.Helper()
 	var view struct {

@@ -33,7 +33,8 @@ var databases = map[string]func(*testing.T) string{
 	"postgres": func(t *testing.T) string { return testpg.DSN(t) },
 }
 
-// prices are those of the models that the examples name, in USD for a million tokens of input and output.
+// prices are those of the models that the examples name, in USD for a million tokens of input and
+// output.
 var prices = map[string][2]string{
 	"gpt-5-mini": {"0.25", "2.00"}, "claude-haiku-4-5": {"1.00", "5.00"}, "claude-sonnet-5": {"3.00", "15.00"}, "gpt-5": {"1.25", "10.00"},
 }

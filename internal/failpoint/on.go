@@ -27,7 +27,8 @@ import (
 // Enabled reports whether the program was built with failpoints.
 const Enabled = true
 
-// ErrInjected is wrapped by the errors that points return. They pass for a database that does not answer.
+// ErrInjected is wrapped by the errors that points return. They pass for a database that does not
+// answer.
 var ErrInjected = fmt.Errorf("injected by a failpoint: %w", syscall.ECONNREFUSED)
 
 var (

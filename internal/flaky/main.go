@@ -1,8 +1,10 @@
-// Command flaky runs the tests of packages many times, with -race, every other time beside other load, and prints a line for each package:
+// Command flaky runs the tests of packages many times, with -race, every other time beside other
+// load, and prints a line for each package:
 //
 //	go run ./internal/flaky [-runs 20] [-most 30m] [-logs DIR] [packages]
 //
-// A test that fails in any run is named, and the run's output is kept in DIR. It exits 1 if one did.
+// A test that fails in any run is named, and the run's output is kept in DIR. It exits 1 if one
+// did.
 package main
 
 import (
@@ -131,7 +133,8 @@ func often(ctx context.Context, o options, name, dir, bin string) (result, error
 	return r, nil
 }
 
-// failures names the tests that a verbose output says have failed, without those that only contain them. A run that was cut off names the test that it was in.
+// failures names the tests that a verbose output says have failed, without those that only contain
+// them. A run that was cut off names the test that it was in.
 func failures(out []byte) (names []string) {
 	last := ""
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {

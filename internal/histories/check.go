@@ -155,8 +155,8 @@ func (c *checker) start(o Op) {
 	}
 }
 
-// mayBegin notes a start whose answer was lost. It may have begun the saga at any
-// time since, so of several the earliest says all: a checker that tries them in every order would never end.
+// mayBegin notes a start whose answer was lost. It may have begun the saga at any time since, so of
+// several the earliest says all: a checker that tries them in every order would never end.
 func (c *checker) mayBegin(s *Saga, o Op) {
 	for i, h := range c.history[s] {
 		if !h.Input.(event).mayBegin {

@@ -27,7 +27,8 @@ import (
 	"recourse/saga/kinds"
 )
 
-// trip has all that orders can meet: waits, a step that a person settles, a budget, a point of no return.
+// trip has all that orders can meet: waits, a step that a person settles, a budget, a point of no
+// return.
 const trip = `saga: trip
 input: {n: integer}
 budget: {amount: 5.00 USD}

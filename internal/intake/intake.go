@@ -1,5 +1,5 @@
-// Package intake bounds what requests take of a server before it knows who makes them: the time in which a body has to come, and the
-// connections that nobody has shown an API key on.
+// Package intake bounds what requests take of a server before it knows who makes them: the time in
+// which a body has to come, and the connections that nobody has shown an API key on.
 //
 //	limits := intake.New(intake.Config{})
 //	limits.Guard(server)            // an http.Server that has its handler
@@ -59,8 +59,8 @@ func New(cfg Config) *Intake {
 	return &Intake{cfg: cfg, unknown: list.New(), visits: make(map[net.Conn]*visitor)}
 }
 
-// Guard holds a server, which has its handler and does not serve yet, to the bounds. It sets the server's
-// ConnContext and ConnState.
+// Guard holds a server, which has its handler and does not serve yet, to the bounds. It sets the
+// server's ConnContext and ConnState.
 func (in *Intake) Guard(s *http.Server) {
 	s.Handler = in.Handler(s.Handler)
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
@@ -75,16 +75,16 @@ func (in *Intake) Guard(s *http.Server) {
 
 type visitorKey struct{}
 
-// Known says that it is known who makes a request: its connection is not closed for the sake of others any more. ctx is the
-// request's; one that does not come from a guarded server is no matter.
+// Known says that it is known who makes a request: its connection is not closed for the sake of
+// others any more. ctx is the request's; one that does not come from a guarded server is no matter.
 func Known(ctx context.Context) {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok && !v.known.Swap(true) {
 		v.in.forget(v)
 	}
 }
 
-// arrived takes a connection in. Of too many unknown ones the oldest is closed: whoever has a key shows it at once, so what stays is
-// what dawdles.
+// arrived takes a connection in. Of too many unknown ones the oldest is closed: whoever has a key
+// shows it at once, so what stays is what dawdles.
 func (in *Intake) arrived(c net.Conn) *visitor {
 	v := &visitor{in: in, conn: c}
 	in.mu.Lock()
@@ -125,8 +125,9 @@ func (in *Intake) drop(v *visitor) {
 	}
 }
 
-// Handler bounds the time in which the bodies of requests come, and reads no more of one when it has been answered. What next does
-// after a body has come to its end, such as a long poll or a stream, has no bound here.
+// Handler bounds the time in which the bodies of requests come, and reads no more of one when it
+// has been answered. What next does after a body has come to its end, such as a long poll or a
+// stream, has no bound here.
 func (in *Intake) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -157,7 +158,8 @@ func (in *Intake) patience(length int64) time.Duration {
 	return in.cfg.Read + time.Duration(length)*time.Second/time.Duration(in.cfg.Rate)
 }
 
-// body is a request's body. At its end the connection's deadline is lifted: what comes then is the handler's time.
+// body is a request's body. At its end the connection's deadline is lifted: what comes then is the
+// handler's time.
 type body struct {
 	io.ReadCloser
 	conn  *http.ResponseController
@@ -173,7 +175,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer ends the connection of a request that is answered before its body has come: else net/http reads some of that first.
+// answer ends the connection of a request that is answered before its body has come: else net/http
+// reads some of that first.
 type answer struct {
 	http.ResponseWriter
 	body  *body

@@ -57,7 +57,8 @@ func read(t *testing.T, r *bufio.Reader) (status int, text string) {
 
 const half = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhalf"
 
-// A body that does not come is given up; a handler that has read its body takes as long as it likes, and the connection is used again.
+// A body that does not come is given up; a handler that has read its body takes as long as it
+// likes, and the connection is used again.
 func TestBodiesComeInTime(t *testing.T) {
 	go1 := make(chan struct{})
 	at := start(t, Config{Read: 30 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +94,8 @@ func TestBodiesComeInTime(t *testing.T) {
 	}
 }
 
-// A request that is refused for its headers is answered at once, though its body has not come and has time.
+// A request that is refused for its headers is answered at once, though its body has not come and
+// has time.
 func TestRefusedBeforeTheBody(t *testing.T) {
 	at := start(t, Config{Read: time.Hour}, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	_, r := send(t, at, half)
@@ -105,7 +107,8 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 	}
 }
 
-// Of too many connections that nobody is known on the oldest is closed; those of whom it is known stay.
+// Of too many connections that nobody is known on the oldest is closed; those of whom it is known
+// stay.
 func TestUnknownConnections(t *testing.T) {
 	at := start(t, Config{Unknown: 3}, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {

@@ -15,7 +15,8 @@ type asked struct {
 	by    int64     // the seq of the record that decided it; 0: none yet
 }
 
-// approvals is invariant 16: an approval is decided once at most, in time, on what was shown, by somebody who may.
+// approvals is invariant 16: an approval is decided once at most, in time, on what was shown, by
+// somebody who may.
 func (c *look) approvals(t *tale) {
 	open := make(map[string]*asked)
 	for i, r := range t.Records {

@@ -39,7 +39,8 @@ func (c *look) round(t *tale, n *told, list []sent, p retry.Policy) {
 	}
 }
 
-// gap checks that an attempt waited as long as the outcome before it said, and that this was as long as the other side asked for.
+// gap checks that an attempt waited as long as the outcome before it said, and that this was as
+// long as the other side asked for.
 func (c *look) gap(before, s *sent) {
 	r := before.outcome
 	if r == nil || before.result.RetryAt == nil || before.result.Then != saga.ThenRetry {

@@ -20,8 +20,8 @@ type account struct {
 	asked           map[string]bool     // status queries that gave an answer last, by their step's path
 }
 
-// budget is invariant 15, by an account of its own: what forward intents reserve
-// and outcomes settle stays within the budget at every prefix, until undoing begins, which is exempt.
+// budget is invariant 15, by an account of its own: what forward intents reserve and outcomes
+// settle stays within the budget at every prefix, until undoing begins, which is exempt.
 func (c *look) budget(t *tale) {
 	limit, ok := t.limit()
 	if !ok {
@@ -108,8 +108,8 @@ func amount(decimal string) retry.Money {
 	return m
 }
 
-// tokens is invariant 15 for a budget of tokens: an attempt begins only if it fits. What an answer says
-// that it has used counts, even beyond what was reserved.
+// tokens is invariant 15 for a budget of tokens: an attempt begins only if it fits. What an answer
+// says that it has used counts, even beyond what was reserved.
 func (c *look) tokens(t *tale) {
 	limit := int64(0)
 	if t.Definition != nil && t.Definition.Budget != nil {

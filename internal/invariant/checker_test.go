@@ -17,7 +17,8 @@ import (
 
 var stranger = uuid.FromStringOrNil("019aa5d0-0000-7000-8000-00000000000f")
 
-// told is what a Checker must catch by what it is told beside the journals; without harm it catches nothing.
+// told is what a Checker must catch by what it is told beside the journals; without harm it catches
+// nothing.
 var told = []struct {
 	name string
 	n    int
@@ -88,7 +89,8 @@ func rested(s *invariant.Saga, _ *good) invariant.Config {
 	return invariant.Config{Nodes: func(node string) bool { return node == "node-1" }, Now: m.At()}
 }
 
-// A saga that the nodes have given up on waits for a person, though its journal says that it could go on.
+// A saga that the nodes have given up on waits for a person, though its journal says that it could
+// go on.
 func TestQuarantinedIsNoViolation(t *testing.T) {
 	g := games["backing off"](t)
 	s := g.saga()
@@ -122,7 +124,8 @@ func TestCatchesWhatItIsTold(t *testing.T) {
 	}
 }
 
-// What may be so at any moment of a saga's life is no violation: neither in a journal that goes on, nor in a ledger that knows more or less.
+// What may be so at any moment of a saga's life is no violation: neither in a journal that goes on,
+// nor in a ledger that knows more or less.
 func TestEveryPrefixIsFine(t *testing.T) {
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,8 @@ var (
 	oneProgram = need{"to know that all nodes ran this program", func(c *Checker) bool { return c.cfg.OneProgram }}
 )
 
-// needs says what each rule rests on: must is what it does nothing without, also is what it does less without.
+// needs says what each rule rests on: must is what it does nothing without, also is what it does
+// less without.
 var needs = map[int]struct{ must, also []need }{
 	1:  {must: []need{starts}},
 	2:  {also: []need{definition}},

@@ -29,7 +29,8 @@ func (c *Checker) effects() {
 	}
 }
 
-// asked is another part of invariant 6: `ask` sends nothing again while it is not known what the last send did.
+// asked is another part of invariant 6: `ask` sends nothing again while it is not known what the
+// last send did.
 func (c *look) asked(t *tale) {
 	for _, n := range t.order {
 		if n.step == nil || len(n.do) < 2 || n.step.InDoubt.Policy != saga.Ask {

@@ -105,7 +105,8 @@ func (c *look) residual(t *tale) {
 	}
 }
 
-// doubted is the part of invariant 11 about sagas that succeed: what stands of a step that did not is named in `doubts`.
+// doubted is the part of invariant 11 about sagas that succeed: what stands of a step that did not
+// is named in `doubts`.
 func (c *look) doubted(t *tale) {
 	if t.ended() != saga.Succeeded {
 		return

@@ -14,13 +14,15 @@ type Ledger struct {
 	Complete bool
 	// RequestsOnly says that it does not tell what took effect.
 	RequestsOnly bool
-	// Keyless names services that take no notice of keys: there, sending again was the author's choice.
+	// Keyless names services that take no notice of keys: there, sending again was the author's
+	// choice.
 	Keyless map[string]bool
 	// Covers reports whether requests to a URL are in the ledger. Nil: all are.
 	Covers func(url string) bool
 	// Skew is how far the other side's clock may be behind the database's.
 	Skew time.Duration
-	// Until is when the ledger was written: what sagas did that went on later may be missing in it. Zero: nothing is.
+	// Until is when the ledger was written: what sagas did that went on later may be missing in it.
+	// Zero: nothing is.
 	Until time.Time
 }
 
@@ -73,7 +75,8 @@ func (l *ledger) of(key string) *underKey {
 	return nothing
 }
 
-// made counts what requests with these keys did: effects, or undos where undoing is what the step is for.
+// made counts what requests with these keys did: effects, or undos where undoing is what the step
+// is for.
 func (l *ledger) made(keys []string) int {
 	n, other := 0, 0
 	for _, key := range keys {

@@ -14,7 +14,8 @@ type loop struct {
 	over  map[string]bool // and of those that have ended: what was in doubt there may be settled later
 }
 
-// loops is the part of invariant 14 about them: no more iterations under way than `max_parallel` allows, at every prefix.
+// loops is the part of invariant 14 about them: no more iterations under way than `max_parallel`
+// allows, at every prefix.
 func (c *look) loops(t *tale) {
 	running := make(map[string]*loop)
 	for i, r := range t.Records {

@@ -44,7 +44,8 @@ func (c *look) owners(t *tale) {
 	}
 }
 
-// outside reports whether others than the intent's node perform the attempt: workers, and other sagas.
+// outside reports whether others than the intent's node perform the attempt: workers, and other
+// sagas.
 func (t *tale) outside(r journal.Record, d *saga.IntentData) bool {
 	path, query := saga.SplitQuery(r.Path)
 	if query {

@@ -9,7 +9,8 @@ import (
 	"recourse/saga"
 )
 
-// awake is invariant 12 for a saga at rest: it has ended, waits for a person, or has a wake-up that is not overdue.
+// awake is invariant 12 for a saga at rest: it has ended, waits for a person, or has a wake-up that
+// is not overdue.
 func (c *look) awake(t *tale) {
 	if t.machine == nil || t.brokenAt != nil || c.cfg.Clock.IsZero() {
 		return // invariant 2 is broken already, or the saga may be under way
@@ -44,9 +45,9 @@ func (c *look) awake(t *tale) {
 	}
 }
 
-// row is the other half of it: what the row says follows from the journal, and
-// somebody looks after a saga that has not ended: a node with a lease, or the row's wake-up. The row of a saga
-// that a node owns is written now and then only.
+// row is the other half of it: what the row says follows from the journal, and somebody looks after
+// a saga that has not ended: a node with a lease, or the row's wake-up. The row of a saga that a
+// node owns is written now and then only.
 func (c *look) row(t *tale) {
 	h := t.Head
 	if h == nil || t.machine == nil || t.brokenAt != nil {

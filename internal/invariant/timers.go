@@ -17,7 +17,8 @@ type waiting struct {
 // resend is the timer of a record that only notes the time before a request is sent again.
 const resend = "resend"
 
-// timers is invariant 13: a timer fires at most once for each time that it was set, for that time, and not before it.
+// timers is invariant 13: a timer fires at most once for each time that it was set, for that time,
+// and not before it.
 func (c *look) timers(t *tale) {
 	set := make(map[waiting]time.Time)
 	for i, r := range t.Records {

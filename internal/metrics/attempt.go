@@ -13,7 +13,8 @@ import (
 // codeBudget is the code of a failure for want of money.
 const codeBudget = "budget_exhausted"
 
-// slow is from when on an attempt that succeeded is worth an exemplar, which costs as much as the rest of its counting.
+// slow is from when on an attempt that succeeded is worth an exemplar, which costs as much as the
+// rest of its counting.
 const slow = time.Second
 
 // ofModels is the kind of step whose answers say how many tokens they took.
@@ -120,7 +121,8 @@ func (r *reader) undo(rec journal.Record) {
 	}
 }
 
-// decided looks for what it says of a doubt, or of an undoing; blocks decide much more, which is not looked into.
+// decided looks for what it says of a doubt, or of an undoing; blocks decide much more, which is
+// not looked into.
 func (r *reader) decided(rec journal.Record) {
 	s := sideOf(rec)
 	if !r.t.doubts[s] {
@@ -147,7 +149,8 @@ func (r *reader) settle(s side, by string) {
 	}
 }
 
-// decode reads a record's data. What it cannot read is not counted: the journal's readers say what is wrong with it.
+// decode reads a record's data. What it cannot read is not counted: the journal's readers say what
+// is wrong with it.
 func decode[T any](rec journal.Record) (d T) {
 	if json.Unmarshal(rec.Data, &d) != nil {
 		var none T

@@ -37,7 +37,8 @@ func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
 	return families
 }
 
-// read gives what metrics show: counters by name and labels, and of histograms how much was observed. Zeros are left out.
+// read gives what metrics show: counters by name and labels, and of histograms how much was
+// observed. Zeros are left out.
 func read(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	out := make(map[string]float64)
@@ -92,7 +93,8 @@ func exemplars(t *testing.T, c prometheus.Collector) map[string]map[string]strin
 	return out
 }
 
-// script answers requests by the last part of their URL's path, one answer after the other; the last one stays.
+// script answers requests by the last part of their URL's path, one answer after the other; the
+// last one stays.
 type script struct {
 	mu      sync.Mutex
 	answers map[string][]saga.Answer

@@ -12,12 +12,13 @@ import (
 
 // Config is what Metrics are made of.
 type Config struct {
-	// Median is what a saga of a definition costs, typically; false: not known. It is asked by the engine's lanes, so it
-	// returns at once. nil: no saga counts as an outlier.
+	// Median is what a saga of a definition costs, typically; false: not known. It is asked by the
+	// engine's lanes, so it returns at once. nil: no saga counts as an outlier.
 	Median func(definition string) (retry.Money, bool)
 }
 
-// Metrics counts. Make one with New; it is an engine.Observer, an engine.Meter and a prometheus.Collector.
+// Metrics counts. Make one with New; it is an engine.Observer, an engine.Meter and a
+// prometheus.Collector.
 type Metrics struct {
 	cfg Config
 	all []prometheus.Collector

@@ -144,7 +144,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Sagas' times and costs, doubts, and attempts that did not succeed name the saga they come from, and its trace.
+// Sagas' times and costs, doubts, and attempts that did not succeed name the saga they come from,
+// and its trace.
 func TestExemplars(t *testing.T) {
 	def := compile(t, "saga: dear\nsteps:\n  - {id: a, http: POST http://x/a, cost: 0.25 EUR, retry: {attempts: 2, initial: 1ms}}\n")
 	m := metrics.New(metrics.Config{})

@@ -14,7 +14,8 @@ type names struct {
 
 func newNames(most int) *names { return &names{most: most, all: make(map[string]bool)} }
 
-// label gives a name, or "other" when there are as many already as there may be. fresh says that it was not there before.
+// label gives a name, or "other" when there are as many already as there may be. fresh says that it
+// was not there before.
 func (n *names) label(name string) (label string, fresh bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"recourse/retry"
 )
 
-// tale is what is remembered of a saga while this node has it. The engine tells of one saga in order, so that only the
-// list of tales needs a lock.
+// tale is what is remembered of a saga while this node has it. The engine tells of one saga in
+// order, so that only the list of tales needs a lock.
 type tale struct {
 	began  time.Time
 	open   map[side]attempt

@@ -1,10 +1,10 @@
 // Package outbox delivers events to sinks: each at least once, in the form of a
 // structured CloudEvent, signed as Standard Webhooks describe (https://www.standardwebhooks.com).
 //
-// What is to be delivered stands in the journal's outbox, from where any node may
-// take it for a while. A delivery that fails is tried again, at first after five seconds, in the end once a
-// day, for as long as the event is there: nothing is given up unless the sink answers 410 Gone.
-// Each sink has workers and a queue of its own, so that a slow one holds up no other.
+// What is to be delivered stands in the journal's outbox, from where any node may take it for a
+// while. A delivery that fails is tried again, at first after five seconds, in the end once a day,
+// for as long as the event is there: nothing is given up unless the sink answers 410 Gone. Each
+// sink has workers and a queue of its own, so that a slow one holds up no other.
 package outbox
 
 import (
@@ -19,7 +19,8 @@ import (
 	"recourse/journal"
 )
 
-// Config is what an Outbox is made of. Store, Dial and Secret are required; zero fields take the defaults beside them.
+// Config is what an Outbox is made of. Store, Dial and Secret are required; zero fields take the
+// defaults beside them.
 type Config struct {
 	Store  journal.Outbox
 	Sinks  []Sink
@@ -28,7 +29,8 @@ type Config struct {
 	Secret func(name string) (string, error)
 	Now    func() time.Time // time.Now: of signatures
 	Log    *slog.Logger     // discard
-	// Delivered is told of each event that a sink has taken, how old it was: by the workers, so it returns at once. nil: nobody.
+	// Delivered is told of each event that a sink has taken, how old it was: by the workers, so it
+	// returns at once. nil: nobody.
 	Delivered func(sink string, age time.Duration)
 
 	UserAgent string
@@ -42,8 +44,9 @@ const (
 	room   = 10 * batch  // that wait in memory for one sink
 	lease  = time.Minute // for which they are claimed
 	margin = 5 * time.Second
-	// overrun is how long it takes to look further while a sink is behind: what it has no room for is leased
-	// in vain, so that others' events come to light. Some 60,000 of one sink can be in the way before others wait.
+	// overrun is how long it takes to look further while a sink is behind: what it has no room for
+	// is leased in vain, so that others' events come to light. Some 60,000 of one sink can be in
+	// the way before others wait.
 	overrun = 100 * time.Millisecond
 	grace   = 5 * time.Second // for requests under way when stopping
 )

@@ -51,7 +51,8 @@ func (s *Sink) gets(event json.RawMessage) bool {
 	return err == nil && slices.ContainsFunc(s.Types, func(p string) bool { return saga.MatchEvent(p, head.Type) })
 }
 
-// between is how long a failed delivery waits for the next: 5 s, three times as long each time, up to an hour: what the server tells of doubts and approvals is to come soon after an outage.
+// between is how long a failed delivery waits for the next: 5 s, three times as long each time, up
+// to an hour: what the server tells of doubts and approvals is to come soon after an outage.
 var between = retry.Policy{Initial: 5 * time.Second, Max: time.Hour, Factor: 3000, Jitter: 200}
 
 // local is the longest wait after a failure that this server's configuration is the reason of.
@@ -168,7 +169,8 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 	resp, err := w.client.Do(req)
 	switch {
 	case err != nil && connected.Load() && !answered.Load() && req.Context().Err() == nil:
-		// Whatever came before the request was sent is no answer to it either, and net/http's words for that are of its insides.
+		// Whatever came before the request was sent is no answer to it either, and net/http's words
+		// for that are of its insides.
 		return result{why: "the connection ended without an answer to this request"}
 	case err != nil:
 		return result{why: w.reason(err)}
@@ -186,7 +188,8 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 // maxWhy bounds why a delivery failed, in characters: what the sink has sent may be in it.
 const maxWhy = 300
 
-// reason says in one line why there was no answer, without the URL, which may have a password in it.
+// reason says in one line why there was no answer, without the URL, which may have a password in
+// it.
 func (w *worker) reason(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err

@@ -33,7 +33,8 @@ type demo struct {
 	key string // an API key, if the server wants one
 }
 
-// run starts a program of ours and gives what follows a text in its output, once it has said a last word. It is interrupted when the test ends.
+// run starts a program of ours and gives what follows a text in its output, once it has said a last
+// word. It is interrupted when the test ends.
 func run(t *testing.T, env []string, before, last string, args ...string) string {
 	t.Helper()
 	path := testprogram.Path(t)

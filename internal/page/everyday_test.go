@@ -61,7 +61,8 @@ func onAPhone(t *testing.T, d *demo, saga string) {
 	longLabel(t, d, w)
 }
 
-// A label as long as they may be is all there, and so is what stands beside it, on a phone and on a desk.
+// A label as long as they may be is all there, and so is what stands beside it, on a phone and on a
+// desk.
 func longLabel(t *testing.T, d *demo, phone *testchrome.Window) {
 	d.publish("labelled", "saga: %s\nsteps: [{id: word, signal: word}]\n")
 	d.rest("POST", "/v1/sagas", `{"definition":"labelled","labels":{"order":"A-1","note":"`+strings.Repeat("on and ", 30)+`on"}}`, nil)

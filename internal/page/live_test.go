@@ -17,7 +17,8 @@ steps:
         signal: word
 `
 
-// stays marks the page and gives the condition that it is still that one: it has not been loaded again.
+// stays marks the page and gives the condition that it is still that one: it has not been loaded
+// again.
 func stays(w *testchrome.Window) string {
 	w.Until("the page is marked", `window.marked = true`)
 	return `window.marked === true`
@@ -50,7 +51,8 @@ func listGrows(t *testing.T, d *demo) {
 	w.Until("nothing was loaded again", same)
 }
 
-// What somebody types stays while the page around it changes, and so does the focus; the end is shown when it comes.
+// What somebody types stays while the page around it changes, and so does the focus; the end is
+// shown when it comes.
 func typeWhileItGrows(t *testing.T, d *demo) {
 	d.publish("growing", pair)
 	id := d.start("growing", "{}")

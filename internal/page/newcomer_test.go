@@ -6,8 +6,8 @@ import (
 	"recourse/internal/testchrome"
 )
 
-// Somebody who has never seen it finds out why a saga was undone and what it cost, settles a step in doubt, and
-// approves a refund: with the mouse, and with the keyboard alone.
+// Somebody who has never seen it finds out why a saga was undone and what it cost, settles a step
+// in doubt, and approves a refund: with the mouse, and with the keyboard alone.
 func TestNewcomer(t *testing.T) {
 	for name, database := range databases {
 		for _, way := range []string{"mouse", "keyboard"} {

@@ -13,7 +13,8 @@ import (
 	"recourse/internal/testchrome"
 )
 
-// pictures are those of docs/images, each taken light and dark: where, and what has to be there first.
+// pictures are those of docs/images, each taken light and dark: where, and what has to be there
+// first.
 var pictures = []struct {
 	name, path string
 	shows      []string
@@ -40,7 +41,8 @@ var looks = []struct {
 // A picture larger than this makes a page of docs slow to read.
 const largest = 200 << 10
 
-// `make pictures` takes the pictures of docs anew: RECOURSE_PICTURES is where they go. Without it they go nowhere that lasts.
+// `make pictures` takes the pictures of docs anew: RECOURSE_PICTURES is where they go. Without it
+// they go nowhere that lasts.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("RECOURSE_PICTURES")

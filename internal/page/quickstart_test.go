@@ -16,7 +16,8 @@ var (
 	yamlOf  = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 )
 
-// Every command of docs/quickstart.md works, in its order, against the demo; and so does its definition.
+// Every command of docs/quickstart.md works, in its order, against the demo; and so does its
+// definition.
 func TestQuickstart(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/quickstart.md")

@@ -58,7 +58,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// shell runs a script in a directory and gives its lines as they come. It, and all that it has left in the background, is interrupted when the test ends.
+// shell runs a script in a directory and gives its lines as they come. It, and all that it has left
+// in the background, is interrupted when the test ends.
 func shell(t *testing.T, dir, script string, env ...string) *bufio.Scanner {
 	t.Helper()
 	cmd := exec.Command("bash", "-c", script)
@@ -82,7 +83,8 @@ func shell(t *testing.T, dir, script string, env ...string) *bufio.Scanner {
 	return bufio.NewScanner(read)
 }
 
-// Every command of the README works on a clean clone, in its order, as it is written but for the ports: pasted, none waits for another but as the commands themselves do.
+// Every command of the README works on a clean clone, in its order, as it is written but for the
+// ports: pasted, none waits for another but as the commands themselves do.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")

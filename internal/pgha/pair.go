@@ -1,6 +1,7 @@
-// Package pgha gives tests PostgreSQL databases that fail over, on the loopback interface: a primary
-// with a standby that the test promotes, and members that Patroni promotes, with etcd. Neither
-// skips: without the programs, and without the right to install them, tests fail and say what to install.
+// Package pgha gives tests PostgreSQL databases that fail over, on the loopback interface: a
+// primary with a standby that the test promotes, and members that Patroni promotes, with etcd.
+// Neither skips: without the programs, and without the right to install them, tests fail and say
+// what to install.
 package pgha
 
 import (

@@ -45,8 +45,9 @@ type Member struct {
 // wait bounds how long the cluster may take until it is as it is waited for.
 const wait = 2 * time.Minute
 
-// NewPatroni starts a cluster of so many members, until tb ends, and waits until all of them replicate. In synchronous mode a
-// commit is acknowledged when a second member has it, and only such a member is promoted.
+// NewPatroni starts a cluster of so many members, until tb ends, and waits until all of them
+// replicate. In synchronous mode a commit is acknowledged when a second member has it, and only
+// such a member is promoted.
 func NewPatroni(tb testing.TB, members int, synchronous bool) *Patroni {
 	tb.Helper()
 	c := &Patroni{synchronous: synchronous}
@@ -116,7 +117,8 @@ func (c *Patroni) startEtcd(tb testing.TB, program string) (address string, err 
 	return ports[0], nil
 }
 
-// configuration is a member's. The keys of dcs are the cluster's: whoever is first writes them into etcd.
+// configuration is a member's. The keys of dcs are the cluster's: whoever is first writes them into
+// etcd.
 const configuration = `scope: recourse
 name: %[1]s
 restapi: {listen: "%[2]s", connect_address: "%[2]s"}
@@ -172,7 +174,8 @@ func (m *Member) Resume() (err error) {
 	return err
 }
 
-// Kill ends a member as the loss of its machine would: Patroni and PostgreSQL, by the kernel, without a word.
+// Kill ends a member as the loss of its machine would: Patroni and PostgreSQL, by the kernel,
+// without a word.
 func (m *Member) Kill() error { return m.kill() }
 
 func (m *Member) kill() error {
@@ -181,7 +184,8 @@ func (m *Member) kill() error {
 	}
 	p := m.process
 	m.process = nil
-	// PostgreSQL first, as it holds Patroni's output open; its Patroni has no time to start it again.
+	// PostgreSQL first, as it holds Patroni's output open; its Patroni has no time to start it
+	// again.
 	first, err := os.ReadFile(filepath.Join(m.dir, "data", "postmaster.pid"))
 	if err == nil {
 		line, _, _ := bytes.Cut(first, []byte("\n"))
@@ -263,7 +267,8 @@ func (c *Patroni) until(ctx context.Context, what string, ok func([]member) bool
 	}
 }
 
-// Whole waits until all members run and follow one leader. In synchronous mode one of them is synchronous.
+// Whole waits until all members run and follow one leader. In synchronous mode one of them is
+// synchronous.
 func (c *Patroni) Whole(ctx context.Context) error {
 	return c.until(ctx, "not all members run", func(list []member) bool {
 		roles := make(map[string]int)
@@ -305,7 +310,8 @@ func (c *Patroni) named(name string) *Member {
 	return nil
 }
 
-// Switchover has the leader hand over to a member that is as far as it is, and returns when that one leads.
+// Switchover has the leader hand over to a member that is as far as it is, and returns when that
+// one leads.
 func (c *Patroni) Switchover(ctx context.Context) error {
 	from, err := c.Leader(ctx)
 	if err != nil {

@@ -22,9 +22,9 @@ var atStart = []string{"application_name", "client_encoding", "datestyle", "inte
 
 // Prepare has the connections of a configuration looked at, and then set their parameters by a
 // statement: PgBouncer refuses a client that brings others than atStart when it connects. So the
-// server chosen by target_session_attrs is judged as it is, and not by what we make of it. Parameters of
-// the configuration go before the given ones. A configuration for poolers that work by
-// transaction, see Pooled, sets nothing: another client would meet it.
+// server chosen by target_session_attrs is judged as it is, and not by what we make of it.
+// Parameters of the configuration go before the given ones. A configuration for poolers that work
+// by transaction, see Pooled, sets nothing: another client would meet it.
 func Prepare(cfg *pgx.ConnConfig, params map[string]string, checks ...Check) {
 	late := make(map[string]string)
 	if !Pooled(cfg) {

@@ -9,7 +9,8 @@ import (
 	"recourse/internal/testpg"
 )
 
-// The session has the parameters of the URL, ours where it has none, and sends at its start only those that poolers take.
+// The session has the parameters of the URL, ours where it has none, and sends at its start only
+// those that poolers take.
 func TestPrepare(t *testing.T) {
 	dsn := testpg.DSN(t) + `&statement_timeout=5s&application_name=me&my.text=it%27s%5C`
 	cfg, err := pgx.ParseConfig(dsn)

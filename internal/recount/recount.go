@@ -10,7 +10,8 @@ import (
 const (
 	// many is from how many things counted on a count is kept. Fewer are counted each time anew.
 	many = 50_000
-	// often is for how many times as long as it took a count is kept: so counting takes two hundredths of the time, at most.
+	// often is for how many times as long as it took a count is kept: so counting takes two
+	// hundredths of the time, at most.
 	often = 50
 )
 
@@ -35,8 +36,8 @@ func New[T any](count func(context.Context) (T, int64, error)) *Kept[T] {
 	return &Kept[T]{count: count, ctx: ctx, stop: stop}
 }
 
-// Get returns the count of now, or the one that is kept. One that is too old is still returned, while it is counted
-// anew for those who ask later; should that fail, it stays.
+// Get returns the count of now, or the one that is kept. One that is too old is still returned,
+// while it is counted anew for those who ask later; should that fail, it stays.
 func (k *Kept[T]) Get(ctx context.Context) (T, error) {
 	k.mu.Lock()
 	if !k.kept {

@@ -21,7 +21,8 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// Of many things the first count is waited for. Later ones are made behind who asks, who gets what was counted before.
+// Of many things the first count is waited for. Later ones are made behind who asks, who gets what
+// was counted before.
 func TestMany(t *testing.T) {
 	asked, answers := make(chan struct{}), make(chan int64)
 	k := New(func(ctx context.Context) (int64, int64, error) {

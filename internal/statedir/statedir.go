@@ -88,8 +88,8 @@ func (d *Dir) read() (n note, err error) {
 // Predecessor is the node that had the directory before and has ended; "" if none is known.
 func (d *Dir) Predecessor() string { return d.last }
 
-// Name notes the id of the node that has the directory from now on. The note needs no fsync: after a
-// crash of the machine it would be of another boot.
+// Name notes the id of the node that has the directory from now on. The note needs no fsync: after
+// a crash of the machine it would be of another boot.
 func (d *Dir) Name(node string) error {
 	text, err := json.Marshal(note{Node: node, Boot: d.boot})
 	if err != nil {

@@ -74,7 +74,8 @@ func (t *Teller) key(r journal.Record) string {
 	return "a new " + text
 }
 
-// Place writes a URL without what does not matter to a reader: its scheme, and the host if it is this machine.
+// Place writes a URL without what does not matter to a reader: its scheme, and the host if it is
+// this machine.
 func Place(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {

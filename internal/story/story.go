@@ -218,7 +218,8 @@ func Short(s string, limit int) string {
 	return string(out)
 }
 
-// Harmless makes a text one line that a terminal only shows: services and clients have written parts of it.
+// Harmless makes a text one line that a terminal only shows: services and clients have written
+// parts of it.
 func Harmless(s string) string { return strings.Map(harmless, s) }
 
 // harmless is a space for what a terminal acts on: controls, those of C1 too.

@@ -9,14 +9,16 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// Key presses keys: characters, or those of chromedp's kb. It waits until the page is all there, and hears them.
+// Key presses keys: characters, or those of chromedp's kb. It waits until the page is all there,
+// and hears them.
 func (w *Window) Key(keys string) {
 	w.tb.Helper()
 	w.Until("the page is there", `document.readyState === "complete"`)
 	w.do("press a key", chromedp.KeyEvent(keys, raw))
 }
 
-// raw presses a key as keyboards do: what a page does instead of typing a character keeps it from being typed.
+// raw presses a key as keyboards do: what a page does instead of typing a character keeps it from
+// being typed.
 func raw(k *input.DispatchKeyEventParams) {
 	if k.Type == kb.KeyDown {
 		k.Type = input.DispatchKeyEventTypeRawKeyDown

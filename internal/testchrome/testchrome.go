@@ -1,6 +1,8 @@
-// Package testchrome gives tests a real browser, Chromium without a window, to read pages as people do.
+// Package testchrome gives tests a real browser, Chromium without a window, to read pages as people
+// do.
 //
-// Tests never skip: without Chromium they fail and say what to install; as root, on Debian, it is installed for them.
+// Tests never skip: without Chromium they fail and say what to install; as root, on Debian, it is
+// installed for them.
 package testchrome
 
 import (
@@ -50,8 +52,8 @@ type Look struct {
 	NoScript      bool
 }
 
-// Open opens a window of a browser of its own. It is closed when tb ends, which fails if a page has broken its
-// own security policy, or a script of it has thrown.
+// Open opens a window of a browser of its own. It is closed when tb ends, which fails if a page has
+// broken its own security policy, or a script of it has thrown.
 func Open(tb testing.TB, look Look) *Window {
 	tb.Helper()
 	path, err := binary()

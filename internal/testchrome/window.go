@@ -16,8 +16,8 @@ import (
 // patience is how long something may take to show.
 const patience = 20 * time.Second
 
-// Window is a browser's window. Its methods do what people do, find things by what they are called, wait until they are
-// there, and fail the test if they do not come.
+// Window is a browser's window. Its methods do what people do, find things by what they are called,
+// wait until they are there, and fail the test if they do not come.
 type Window struct {
 	tb   testing.TB
 	ctx  context.Context
@@ -142,7 +142,8 @@ const (
 	fields   = `input:not([type=hidden], [type=radio], [type=checkbox]), textarea`
 )
 
-// control is a function of the page: the first control that is shown and called so, exactly rather than in part.
+// control is a function of the page: the first control that is shown and called so, exactly rather
+// than in part.
 func control(kinds, name string) string {
 	return `(() => { const called = ` + called + `, want = ` + quote(strings.ToLower(name)) + `;
 		const all = [...document.querySelectorAll(` + quote(kinds) + `)].filter(e => e.checkVisibility && e.checkVisibility());
@@ -166,7 +167,8 @@ func (w *Window) at(kinds, name string) (x, y float64) {
 	}
 }
 
-// A live page may move between the moment that something is found on it and the click: somebody would click again.
+// A live page may move between the moment that something is found on it and the click: somebody
+// would click again.
 const tries = 5
 
 // clicked reports whether what was found last has been clicked.
@@ -222,7 +224,8 @@ func (w *Window) Choose(label, option string) {
 		if (!o) return false; s.value = o.value; s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true})); return true; })()`)
 }
 
-// Date chooses a day, YYYY-MM-DD, in the field that is called so. How one is typed depends on where the browser is from.
+// Date chooses a day, YYYY-MM-DD, in the field that is called so. How one is typed depends on where
+// the browser is from.
 func (w *Window) Date(label, day string) {
 	w.tb.Helper()
 	w.Until(fmt.Sprintf("%q is a field for a date", label), `(e => { if (!e) return false; e.value = `+quote(day)+`; e.dispatchEvent(new Event("input", {bubbles: true})); return e.value !== ""; })(`+control("input[type=date]", label)+`)`)

@@ -16,9 +16,10 @@ import (
 	"recourse/internal/debian"
 )
 
-// Bouncer starts a PgBouncer on the loopback interface ahead of the server of a URL, with a pool_mode, and
-// returns the URL of the same database through it. It takes no startup parameters that PgBouncer does not take by itself. It
-// is installed by apt-get if there is none and this is root, and runs as an unprivileged user until tb ends, or this process does.
+// Bouncer starts a PgBouncer on the loopback interface ahead of the server of a URL, with a
+// pool_mode, and returns the URL of the same database through it. It takes no startup parameters
+// that PgBouncer does not take by itself. It is installed by apt-get if there is none and this is
+// root, and runs as an unprivileged user until tb ends, or this process does.
 func Bouncer(tb testing.TB, dsn, mode string) string {
 	tb.Helper()
 	program, err := bouncer()

@@ -34,9 +34,9 @@ var Settings = []string{"fsync=off", "synchronous_commit=off", "full_page_writes
 // startTimeout bounds how long the server may take until it answers.
 const startTimeout = 60 * time.Second
 
-// Start makes a cluster in a new directory and starts its server, installing PostgreSQL
-// by apt-get if there is none and this is root. The server stops with Stop, or when this process dies. It has Settings;
-// settings, name=value, come on top.
+// Start makes a cluster in a new directory and starts its server, installing PostgreSQL by apt-get
+// if there is none and this is root. The server stops with Stop, or when this process dies. It has
+// Settings; settings, name=value, come on top.
 func Start(settings ...string) (*Cluster, error) {
 	bin, err := Binaries()
 	if err != nil {
@@ -131,7 +131,8 @@ func ready(bin string, port int) error {
 	}
 }
 
-// Binaries finds the directory of PostgreSQL's programs, installing them if there are none and this is root.
+// Binaries finds the directory of PostgreSQL's programs, installing them if there are none and this
+// is root.
 func Binaries() (string, error) {
 	if dir, ok := installed(); ok {
 		return dir, nil

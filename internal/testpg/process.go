@@ -22,8 +22,8 @@ type Process struct {
 }
 
 // keeper is the shell script that is the parent of the process. It reads from a pipe of ours: when
-// our process dies, the pipe closes, and the script stops its child and deletes the directory. A line
-// in the pipe names another signal to stop it with, and the directory stays then.
+// our process dies, the pipe closes, and the script stops its child and deletes the directory. A
+// line in the pipe names another signal to stop it with, and the directory stays then.
 const keeper = `dir=$1; shift; "$@" & pid=$!; if read -r sig; then kill -$sig $pid; wait $pid; else kill -INT $pid; wait $pid; cd /; rm -rf "$dir"; fi`
 
 // Spawn starts a program in a directory that TempDir made, as the directory's user.

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Standby makes a cluster that follows this one by streaming replication, until Promote or CutOff. Whether the
-// primary waits for it is the primary's setting: synchronous_standby_names=*.
+// Standby makes a cluster that follows this one by streaming replication, until Promote or CutOff.
+// Whether the primary waits for it is the primary's setting: synchronous_standby_names=*.
 func (c *Cluster) Standby(settings ...string) (*Cluster, error) {
 	return create(c.bin, settings, func(s *Cluster) error {
 		from := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", c.port)

@@ -77,7 +77,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// Processes that ask at the same time get the same file; what a killed one has left behind harms nobody.
+// Processes that ask at the same time get the same file; what a killed one has left behind harms
+// nobody.
 func TestPathAtOnce(t *testing.T) {
 	s := module(t, "one")
 	first := path(t, s)

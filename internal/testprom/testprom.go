@@ -1,7 +1,9 @@
-// Package testprom gives tests promtool, Prometheus' own judge of rules, configurations and metrics.
+// Package testprom gives tests promtool, Prometheus' own judge of rules, configurations and
+// metrics.
 //
-// It takes the one that is installed, or else Debian's: that is unpacked into the user's cache directory, so that no
-// daemon comes with it. Tests never skip: without promtool they fail and say what to install.
+// It takes the one that is installed, or else Debian's: that is unpacked into the user's cache
+// directory, so that no daemon comes with it. Tests never skip: without promtool they fail and say
+// what to install.
 package testprom
 
 import (
@@ -22,8 +24,8 @@ const advice = "no promtool found: install Prometheus (apt-get install prometheu
 
 var promtool = sync.OnceValues(find)
 
-// Run runs promtool in a directory, with what it reads from its standard input, and fails the test unless it is
-// content, without a warning. It returns what promtool says.
+// Run runs promtool in a directory, with what it reads from its standard input, and fails the test
+// unless it is content, without a warning. It returns what promtool says.
 func Run(tb testing.TB, dir string, stdin []byte, args ...string) string {
 	tb.Helper()
 	tool, err := promtool()

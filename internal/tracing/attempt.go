@@ -98,8 +98,8 @@ func (a *attempt) describe(out *span, r request) {
 	}
 }
 
-// address says where a request went: host and path, with references to secrets as they stand in the journal, and
-// nothing of its query.
+// address says where a request went: host and path, with references to secrets as they stand in the
+// journal, and nothing of its query.
 func address(url string) []attribute.KeyValue {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {

@@ -29,7 +29,8 @@ type answer struct {
 	} `json:"result"`
 }
 
-// chat describes an attempt of an llm step, as OpenTelemetry's conventions for generative AI have it.
+// chat describes an attempt of an llm step, as OpenTelemetry's conventions for generative AI have
+// it.
 func (a *attempt) chat(out *span, r request) {
 	var asked completion
 	_ = json.Unmarshal(r.Body, &asked) // what cannot be read is left out

@@ -16,8 +16,8 @@ import (
 	"recourse/saga"
 )
 
-// Wanted reports whether spans are to be exported: an endpoint is given, or OpenTelemetry's own variables name one, and they do
-// not say otherwise.
+// Wanted reports whether spans are to be exported: an endpoint is given, or OpenTelemetry's own
+// variables name one, and they do not say otherwise.
 func Wanted(endpoint string, env map[string]string) bool {
 	if strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") || env["OTEL_TRACES_EXPORTER"] == "none" {
 		return false
@@ -25,9 +25,10 @@ func Wanted(endpoint string, env map[string]string) bool {
 	return endpoint != "" || env["OTEL_EXPORTER_OTLP_ENDPOINT"] != "" || env["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] != ""
 }
 
-// Exporter returns an exporter to a collector that speaks OTLP over HTTP with Protobuf. endpoint is its base URL, such as
-// http://127.0.0.1:4318; "": as OTEL_EXPORTER_OTLP_ENDPOINT says. The other OTEL_EXPORTER_OTLP_ variables
-// of the process count: headers, certificates, time-outs, compression. An error says what is wrong with the endpoint.
+// Exporter returns an exporter to a collector that speaks OTLP over HTTP with Protobuf. endpoint is
+// its base URL, such as http://127.0.0.1:4318; "": as OTEL_EXPORTER_OTLP_ENDPOINT says. The other
+// OTEL_EXPORTER_OTLP_ variables of the process count: headers, certificates, time-outs,
+// compression. An error says what is wrong with the endpoint.
 func Exporter(ctx context.Context, endpoint string) (sdk.SpanExporter, error) {
 	var o []otlptracehttp.Option
 	if endpoint != "" {
@@ -40,8 +41,9 @@ func Exporter(ctx context.Context, endpoint string) (sdk.SpanExporter, error) {
 	return otlptracehttp.New(ctx, o...)
 }
 
-// Sampler reads OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG. The default is parentbased_always_on: all but the traces that their caller does
-// not record. An error says what is wrong with the variables.
+// Sampler reads OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG. The default is
+// parentbased_always_on: all but the traces that their caller does not record. An error says what
+// is wrong with the variables.
 func Sampler(env map[string]string) (func(*saga.Trace) bool, error) {
 	name, arg := env["OTEL_TRACES_SAMPLER"], env["OTEL_TRACES_SAMPLER_ARG"]
 	base, byParent := strings.CutPrefix(name, "parentbased_")

@@ -90,8 +90,9 @@ const (
 	maxPause   = 5 * time.Second
 )
 
-// send repeats the export while the collector cannot be reached, as when it is restarted; the exporter itself repeats only what a collector
-// that answers asks it to. Whoever stops does not wait for one that is away.
+// send repeats the export while the collector cannot be reached, as when it is restarted; the
+// exporter itself repeats only what a collector that answers asks it to. Whoever stops does not
+// wait for one that is away.
 func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := t.cfg.Export.ExportSpans(ctx, batch)
@@ -108,8 +109,8 @@ func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
 	}
 }
 
-// Shutdown exports what is queued, and ends the Tracer; at ctx's end it gives up and drops the rest, and says so. It is called once, when the
-// engine has ended.
+// Shutdown exports what is queued, and ends the Tracer; at ctx's end it gives up and drops the
+// rest, and says so. It is called once, when the engine has ended.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	close(t.quit)
 	late := context.AfterFunc(ctx, t.stop)

@@ -116,7 +116,8 @@ func show(v *common.AnyValue) string {
 	return fmt.Sprint(v)
 }
 
-// tree draws spans below their parents, each with some attributes, and ! for an error. Those whose parent is missing come at the end.
+// tree draws spans below their parents, each with some attributes, and ! for an error. Those whose
+// parent is missing come at the end.
 func tree(spans []*otlp.Span, keys ...string) string {
 	slices.SortStableFunc(spans, func(a, b *otlp.Span) int {
 		return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) // in the same millisecond as they ended
@@ -159,7 +160,8 @@ func tree(spans []*otlp.Span, keys ...string) string {
 	return b.String()
 }
 
-// world answers requests by their method and path, the next time with the next status, and 201 without one.
+// world answers requests by their method and path, the next time with the next status, and 201
+// without one.
 type world struct {
 	*httptest.Server
 	mu     sync.Mutex

@@ -50,7 +50,8 @@ func add(list *[]note, n note) {
 	}
 }
 
-// Bounds of what services have written, in bytes of a text and in texts of a list: a collector refuses a request that is too large, with all spans in it.
+// Bounds of what services have written, in bytes of a text and in texts of a list: a collector
+// refuses a request that is too large, with all spans in it.
 const (
 	maxText = 4 << 10
 	maxList = 16
@@ -72,7 +73,8 @@ func text(attrs []attribute.KeyValue, key, value string) []attribute.KeyValue {
 	return append(attrs, attribute.String(key, value))
 }
 
-// builder makes spans with the SDK, which collects them in batch as they end. One goroutine uses it.
+// builder makes spans with the SDK, which collects them in batch as they end. One goroutine uses
+// it.
 type builder struct {
 	tracer trace.Tracer
 	batch  []sdk.ReadOnlySpan

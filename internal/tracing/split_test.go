@@ -52,7 +52,8 @@ func (s *sink) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error 
 
 func (s *sink) Shutdown(context.Context) error { return nil }
 
-// told gives a tracer what it is told of a saga: what was there, then what is new, in one commit for each record.
+// told gives a tracer what it is told of a saga: what was there, then what is new, in one commit
+// for each record.
 func told(t *testing.T, p storytest.Played, before, after []journal.Record) []sdk.ReadOnlySpan {
 	t.Helper()
 	s := &sink{}
@@ -120,8 +121,8 @@ finally:
   - {id: bye, http: "POST http://w/bye", body: {}}
 `
 
-// Wherever a saga goes from one node to another, both export together what one would have: each span once, and the same.
-// In each trace all spans but the first have their parent.
+// Wherever a saga goes from one node to another, both export together what one would have: each
+// span once, and the same. In each trace all spans but the first have their parent.
 func TestSplit(t *testing.T) {
 	names := map[string]int{}
 	for seed := range uint64(25) {
@@ -174,7 +175,8 @@ func played(t *testing.T) storytest.Played {
 	}})
 }
 
-// A collector that hangs holds nobody up: what does not fit is dropped, and counted, and stopping takes no longer than it may.
+// A collector that hangs holds nobody up: what does not fit is dropped, and counted, and stopping
+// takes no longer than it may.
 func TestHangs(t *testing.T) {
 	p := played(t)
 	total := int64(len(told(t, p, nil, p.Records)))
@@ -215,7 +217,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A collector that is away for a moment gets the spans when it is back; who stops does not wait for one that stays away.
+// A collector that is away for a moment gets the spans when it is back; who stops does not wait for
+// one that stays away.
 func TestAway(t *testing.T) {
 	p := played(t)
 	s := &sink{}

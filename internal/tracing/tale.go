@@ -13,7 +13,8 @@ import (
 	"recourse/saga"
 )
 
-// tale is what is known of a saga that is under way: when it began, and its steps that are not over.
+// tale is what is known of a saga that is under way: when it began, and its steps that are not
+// over.
 type tale struct {
 	t      *Tracer
 	trace  saga.Trace

@@ -1,9 +1,10 @@
-// Package tracing tells an OpenTelemetry collector what sagas do: one trace per saga, with a span for the saga, for
-// each step, for each undoing, and for each attempt.
+// Package tracing tells an OpenTelemetry collector what sagas do: one trace per saga, with a span
+// for the saga, for each step, for each undoing, and for each attempt.
 //
-// Spans are made of the journal's records, with their times, and their ids of what the journal says ([saga.Trace]). So
-// a saga that another node goes on with continues its trace: that node reads the records, and exports what was
-// not over by then. Nothing of a request or an answer is exported but where it went and how it ended.
+// Spans are made of the journal's records, with their times, and their ids of what the journal says
+// ([saga.Trace]). So a saga that another node goes on with continues its trace: that node reads the
+// records, and exports what was not over by then. Nothing of a request or an answer is exported but
+// where it went and how it ended.
 package tracing
 
 import (
@@ -135,5 +136,6 @@ func (t *Tracer) begin(g engine.Growth) *tale {
 // Exported counts the spans that the collector has taken.
 func (t *Tracer) Exported() int64 { return t.exported.Load() }
 
-// Dropped counts the spans that were not exported: there was no room for them, or the collector did not take them.
+// Dropped counts the spans that were not exported: there was no room for them, or the collector did
+// not take them.
 func (t *Tracer) Dropped() int64 { return t.dropped.Load() }

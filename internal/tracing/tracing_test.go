@@ -33,7 +33,8 @@ func spanOf(t *testing.T, spans []*otlp.Span, id saga.SpanID) *otlp.Span {
 	return found
 }
 
-// One saga with retries, blocks, a failure and an undo is one trace, whose spans are below what they belong to.
+// One saga with retries, blocks, a failure and an undo is one trace, whose spans are below what
+// they belong to.
 func TestOneTrace(t *testing.T) {
 	c, w := newReceiver(t), newWorld(t, map[string][]int{"POST /hotel": {429}, "POST /pay": {422}})
 	r := newRig(t, llm.Config{}, strings.ReplaceAll(`
@@ -123,7 +124,8 @@ steps:
 	}
 }
 
-// A node dies with a request under way, and another goes on: it is the same trace, whose spans come once and whole.
+// A node dies with a request under way, and another goes on: it is the same trace, whose spans come
+// once and whole.
 func TestTakenOver(t *testing.T) {
 	c, w := newReceiver(t), newWorld(t, map[string][]int{})
 	w.hangs = "POST /b"
@@ -171,7 +173,8 @@ steps:
 	}
 }
 
-// What people do, and what is waited for, are events; a saga that was parked meanwhile is whole all the same.
+// What people do, and what is waited for, are events; a saga that was parked meanwhile is whole all
+// the same.
 func TestPeople(t *testing.T) {
 	c, w := newReceiver(t), newWorld(t, map[string][]int{"POST /pay": {500}})
 	r := newRig(t, llm.Config{}, strings.ReplaceAll(`

@@ -100,8 +100,8 @@ func openStore(t *testing.T, dsn string, conns int32) *postgres.Store {
 	return s
 }
 
-// Whatever befalls a commit of whatever kind: the caller learns what the contract says, and doing the same again
-// leads to the same as if nothing had happened.
+// Whatever befalls a commit of whatever kind: the caller learns what the contract says, and doing
+// the same again leads to the same as if nothing had happened.
 func TestEveryCommit(t *testing.T) {
 	for _, op := range operations {
 		t.Run(op.method+"/"+op.name, func(t *testing.T) {
@@ -142,7 +142,8 @@ func (w *wired) count(op operation) (points [wiretest.Connect + 1]int, err error
 	return points, errors.Join(err, a.finished(w.store))
 }
 
-// strike has a fault befall an operation on s, does it again, and says how often the fault struck and what is wrong.
+// strike has a fault befall an operation on s, does it again, and says how often the fault struck
+// and what is wrong.
 func (w *wired) strike(s journal.Store, op operation, f wiretest.Fault) (struck int, err error) {
 	a := op.make(w.bench)
 	if err := w.store.Ping(context.Background()); err != nil { // a live connection is in the pool
@@ -176,8 +177,8 @@ func (w *wired) strike(s journal.Store, op operation, f wiretest.Fault) (struck 
 	return struck, a.finished(w.bench)
 }
 
-// passing are the methods that pass over rows that are locked, and leave them for the next time. The server holds those of a
-// connection that broke until it has noticed.
+// passing are the methods that pass over rows that are locked, and leave them for the next time.
+// The server holds those of a connection that broke until it has noticed.
 var passing = []string{"Renew", "Claim", "DeleteExpired", "Sweep", "ClaimTasks", "ReapTasks", "ClaimEvents"}
 
 // untilStruck gives a call up once a fault has struck that leaves it without an answer.
@@ -211,7 +212,8 @@ func limited(limit time.Duration, do func(context.Context) error) error {
 	return do(ctx)
 }
 
-// told checks what the caller was told when the fault struck: an error that is not ErrUnknown says that nothing was done.
+// told checks what the caller was told when the fault struck: an error that is not ErrUnknown says
+// that nothing was done.
 func (a attempt) told(s journal.Store, got error, f wiretest.Fault) error {
 	done, err := a.done(s)
 	switch {
@@ -262,7 +264,8 @@ func (a attempt) finished(s journal.Store) error {
 	return err
 }
 
-// Every method of a store is in the list of those that write, or of those that do not and then makes no commit.
+// Every method of a store is in the list of those that write, or of those that do not and then
+// makes no commit.
 func TestEveryMethodIsListed(t *testing.T) {
 	listed := slices.Clone(reading)
 	for _, op := range operations {

@@ -15,7 +15,8 @@ import (
 	"recourse/journal"
 )
 
-// A server whose connections are all cut while nobody looks answers as ever, or that its database is away: it is no mistake of its own.
+// A server whose connections are all cut while nobody looks answers as ever, or that its database
+// is away: it is no mistake of its own.
 func TestReadingOnCutConnections(t *testing.T) {
 	t.Parallel()
 	dsn := testpg.DSN(t)
@@ -42,7 +43,8 @@ func TestReadingOnCutConnections(t *testing.T) {
 	}
 }
 
-// A connection that broke while it had statements to forget says so in a way that can be told from a mistake.
+// A connection that broke while it had statements to forget says so in a way that can be told from
+// a mistake.
 func TestBrokenConnectionIsNamed(t *testing.T) {
 	w := wire(t)
 	for _, tt := range []struct {

@@ -11,7 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// taskOperations are those of tasks, of the outbox and of schedules, and the appends that have something for them.
+// taskOperations are those of tasks, of the outbox and of schedules, and the appends that have
+// something for them.
 var taskOperations = []operation{
 	{"Append", "a task and an event", func(b *bench) attempt {
 		a := b.begun()

@@ -47,8 +47,8 @@ func (l *leases) end() time.Time {
 	return l.until
 }
 
-// silenced has a node with many requests ready to leave lose its database without a word, and returns what arrived between the end of
-// its lease and the database's return.
+// silenced has a node with many requests ready to leave lose its database without a word, and
+// returns what arrived between the end of its lease and the database's return.
 func silenced(t *testing.T, lie time.Duration) (late []string) {
 	dsn := testpg.DSN(t)
 	p, through := by(t, dsn, toxicWire)

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// left waits until no goroutines are left but those of the test's own tools, and says which ones are.
+// left waits until no goroutines are left but those of the test's own tools, and says which ones
+// are.
 func left(patience time.Duration) (err error) {
 	tools := []goleak.Option{
 		goleak.IgnoreAnyFunction("testing.(*M).Run"), goleak.IgnoreAnyFunction("testing.tRunner"),

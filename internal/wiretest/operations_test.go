@@ -109,7 +109,8 @@ func (b *bench) appending(done func(journal.Store) (bool, error), batch ...journ
 	}}
 }
 
-// journals wants so many records in each of the sagas once they are done, and none or fewer before, all alike.
+// journals wants so many records in each of the sagas once they are done, and none or fewer before,
+// all alike.
 func journals(want int, sagas ...uuid.UUID) func(journal.Store) (bool, error) {
 	return func(s journal.Store) (bool, error) {
 		done := 0

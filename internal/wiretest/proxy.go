@@ -33,7 +33,8 @@ const (
 	Refuse               // the server's answer is an error, with Fault.Code
 )
 
-// Fault is one thing that goes wrong. The zero Fault closes the connection at the next commit, before the server sees it.
+// Fault is one thing that goes wrong. The zero Fault closes the connection at the next commit,
+// before the server sees it.
 type Fault struct {
 	At    Point
 	Match string // strikes only where this is in the SQL; "" is everywhere
@@ -45,7 +46,8 @@ type Fault struct {
 	Fatal bool   // of Refuse: severity FATAL, and the connection is closed
 }
 
-// Proxy forwards connections to a Postgres server. Its methods may be called at any time from any goroutine.
+// Proxy forwards connections to a Postgres server. Its methods may be called at any time from any
+// goroutine.
 type Proxy struct {
 	l      net.Listener
 	target string
@@ -62,8 +64,8 @@ type Proxy struct {
 	tried [Connect + 1]atomic.Int64 // by Point, since New
 }
 
-// New listens on a free loopback port for connections to the server that dsn, a URL, names. It returns the URL by
-// way of the proxy. Close it.
+// New listens on a free loopback port for connections to the server that dsn, a URL, names. It
+// returns the URL by way of the proxy. Close it.
 func New(dsn string) (p *Proxy, through string, err error) {
 	u, err := url.Parse(dsn)
 	if err != nil || u.Host == "" {
@@ -118,7 +120,8 @@ func (p *Proxy) Struck() int {
 	return p.struck
 }
 
-// Tried is how many of these there were so far: commits, reading transactions' included, statements, or connections.
+// Tried is how many of these there were so far: commits, reading transactions' included,
+// statements, or connections.
 func (p *Proxy) Tried(at Point) int { return int(p.tried[at].Load()) }
 
 // Deliver lets go what Late has held back since Arm, and what it will hold until the next Arm.

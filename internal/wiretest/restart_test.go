@@ -10,8 +10,9 @@ import (
 	"recourse/internal/wiretest/rig"
 )
 
-// Postgres stops and starts again under two nodes at work, several times: nothing is lost or done twice, clients are told to
-// come back, and the nodes go on by themselves. Once the nodes' leases end while it is away.
+// Postgres stops and starts again under two nodes at work, several times: nothing is lost or done
+// twice, clients are told to come back, and the nodes go on by themselves. Once the nodes' leases
+// end while it is away.
 func TestPostgresStopped(t *testing.T) {
 	t.Parallel()
 	c, err := testpg.Start(testpg.Durable...)

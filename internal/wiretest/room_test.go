@@ -14,7 +14,8 @@ import (
 	"recourse/internal/wiretest/rig"
 )
 
-// readOnly has a database take no writes, or take them again, on connections that are new from now on; there are no others.
+// readOnly has a database take no writes, or take them again, on connections that are new from now
+// on; there are no others.
 func readOnly(t *testing.T, dsn, value string) {
 	t.Helper()
 	ctx := t.Context()
@@ -46,8 +47,8 @@ func turnedAway(t *testing.T, n *rig.Node) {
 	})
 }
 
-// While Postgres takes no writes, a server under load turns starts away and lets its lease end. It loses nothing, and goes on by
-// itself once there is room.
+// While Postgres takes no writes, a server under load turns starts away and lets its lease end. It
+// loses nothing, and goes on by itself once there is room.
 func TestServerWithoutRoom(t *testing.T) {
 	full := wiretest.Fault{Do: wiretest.Refuse, Code: "53100", Times: -1}
 	for _, tt := range []struct {

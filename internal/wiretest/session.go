@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// session is one connection. One goroutine takes the client's messages in, up to each point where it waits for
-// answers, and one brings the answers back.
+// session is one connection. One goroutine takes the client's messages in, up to each point where
+// it waits for answers, and one brings the answers back.
 type session struct {
 	p              *Proxy
 	client, server net.Conn
@@ -213,7 +213,8 @@ func (s *session) failed(u *unit) byte {
 	return 'I'
 }
 
-// hold keeps a unit back until its client has gone. A late one then reaches the server when it is let go.
+// hold keeps a unit back until its client has gone. A late one then reaches the server when it is
+// let go.
 func (s *session) hold(u *unit, f *Fault) {
 	release := s.p.released()
 	s.p.hold(1)

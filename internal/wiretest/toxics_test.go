@@ -68,8 +68,8 @@ func poison(t *testing.T, p *toxiproxy.Proxy, x toxic, streams ...string) (heal 
 	return func() { p.Toxics.ResetToxics(context.Background()) }
 }
 
-// Between one of two nodes and its database the wire is bad for a while: nothing is lost or done twice, the other
-// node goes on meanwhile, and this one by itself afterwards.
+// Between one of two nodes and its database the wire is bad for a while: nothing is lost or done
+// twice, the other node goes on meanwhile, and this one by itself afterwards.
 func TestToxicDatabaseWire(t *testing.T) {
 	for _, x := range wireToxics {
 		t.Run(x.name, func(t *testing.T) {
@@ -107,7 +107,8 @@ func TestToxicStepWire(t *testing.T) {
 			l := sys.Load(3)
 			streams := []string{"upstream", "downstream"}
 			if x.name == "limit_data" {
-				// A few answers. The world's ledger does not tell a request that was cut from one with another body.
+				// A few answers. The world's ledger does not tell a request that was cut from one
+				// with another body.
 				x.attributes, streams = `{"bytes":900}`, streams[1:]
 			}
 			heal := poison(t, p, x, streams...)

@@ -60,7 +60,8 @@ func (s *session) unit() (*unit, error) {
 	}
 }
 
-// judge sees whether the unit, begun outside of a transaction or within one, makes something durable.
+// judge sees whether the unit, begun outside of a transaction or within one, makes something
+// durable.
 func (u *unit) judge(outside bool) {
 	for _, q := range u.sql {
 		switch w := word(q); {

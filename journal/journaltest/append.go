@@ -443,7 +443,8 @@ func replayedRelease(b *bench) {
 	}
 }
 
-// A try that was given up may arrive after the one that went through, and after the saga has gone on under the same node.
+// A try that was given up may arrive after the one that went through, and after the saga has gone
+// on under the same node.
 func overtakenRelease(b *bench) {
 	saga, hash := b.started()
 	give := journal.Append{Saga: saga, Row: row("parked"), Release: true}

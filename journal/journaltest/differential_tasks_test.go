@@ -11,7 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// more draws what an append has for others than its saga. Tasks and events have ids of their saga's, as in life.
+// more draws what an append has for others than its saga. Tasks and events have ids of their
+// saga's, as in life.
 func (w *world) more(a *journal.Append) {
 	switch rapid.IntRange(0, 9).Draw(w.T, "more") {
 	case 0, 1:

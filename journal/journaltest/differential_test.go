@@ -107,8 +107,9 @@ func newWorld(t *rapid.T, open []named) *world {
 	return w
 }
 
-// clear ends what earlier runs have left, so that later ones need not claim it over and over. All of it is woken: what rests
-// would come due in the midst of a later run, and not at the same moment in each store.
+// clear ends what earlier runs have left, so that later ones need not claim it over and over. All
+// of it is woken: what rests would come due in the midst of a later run, and not at the same moment
+// in each store.
 func (w *world) clear(s journal.Store) error {
 	list, err := s.Sagas(w.ctx, journal.Filter{Limit: 1 << 20})
 	for _, h := range list.Heads {
@@ -262,7 +263,8 @@ func (w *world) step() {
 	}
 }
 
-// die ends the node, and another takes over: because the lease has ended, or because it knows of the end.
+// die ends the node, and another takes over: because the lease has ended, or because it knows of
+// the end.
 func (w *world) die() {
 	dead := w.node
 	w.node += "+"

@@ -167,7 +167,8 @@ func (b *bench) mixed(n int) (ids []uuid.UUID, find func(func(i int) bool) []uui
 	}
 }
 
-// looks walks lists that may look at few sagas at a time. They find the same as those that may look at all.
+// looks walks lists that may look at few sagas at a time. They find the same as those that may look
+// at all.
 func looks(b *bench) {
 	ids, find := b.mixed(40)
 	for _, tt := range []struct {
@@ -262,7 +263,8 @@ func looksByIndex(b *bench) {
 	}
 }
 
-// retexted gives a saga one text after the other. Case does not matter, in any script, and nothing else is alike.
+// retexted gives a saga one text after the other. Case does not matter, in any script, and nothing
+// else is alike.
 func retexted(b *bench) {
 	saga, hash := b.started()
 	b.ok(journal.Append{Saga: saga, Row: ended()})

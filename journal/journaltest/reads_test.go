@@ -137,8 +137,9 @@ func (w *world) interrupted() {
 	for i := range batch {
 		batch[i].Post = slices.DeleteFunc(batch[i].Post, func(m journal.Mail) bool {
 			return slices.ContainsFunc(batch, func(a journal.Append) bool {
-				// A start that waits for another's end gets its mail in a second transaction, which may not come about. And what is
-				// folded in before it is posted is folded in by the second try, if that has no records to tell it from the first.
+				// A start that waits for another's end gets its mail in a second transaction, which
+				// may not come about. And what is folded in before it is posted is folded in by the
+				// second try, if that has no records to tell it from the first.
 				return a.Start != nil && a.Saga == m.Saga || slices.Contains(a.Mail, m.ID)
 			})
 		})

@@ -33,7 +33,8 @@ type Options struct {
 // Subject is a store under test.
 type Subject struct {
 	Store journal.Store
-	// Again opens the same database as another process would; nil if that cannot be. Closed by the suite.
+	// Again opens the same database as another process would; nil if that cannot be. Closed by the
+	// suite.
 	Again func(t *testing.T) journal.Store
 	// Advance moves the store's clock; nil where the clock is real: the suite waits for it then.
 	Advance func(time.Duration)

@@ -106,7 +106,8 @@ func (b *bench) tick() time.Time {
 	return b.now()
 }
 
-// runOut claims tasks, which are all that there are of their type, and waits until their leases have run out.
+// runOut claims tasks, which are all that there are of their type, and waits until their leases
+// have run out.
 func (b *bench) runOut(tasks ...journal.Task) []journal.ClaimedTask {
 	b.Helper()
 	_, got := b.claimTasks(tasks[0].Type, len(tasks), len(tasks))
@@ -824,7 +825,8 @@ func hintTasks(b *bench) {
 	b.hinted("the end's mail")
 }
 
-// ForgetsTasks tests that a store forgets tasks that ended long ago, not sooner. later lets time pass. It closes the store.
+// ForgetsTasks tests that a store forgets tasks that ended long ago, not sooner. later lets time
+// pass. It closes the store.
 func ForgetsTasks(t *testing.T, s journal.Store, later func(time.Duration)) {
 	b := &bench{T: t, Store: s, ctx: t.Context()}
 	defer func() { b.must(s.Close()) }()

@@ -83,15 +83,16 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 	}
 }
 
-// confirm writes, where a batch was found to be there already: its commit may be here and not on the standby that it should have waited
-// for. A commit that waits for the standby comes behind it, so the batch is safe when it has gone through.
+// confirm writes, where a batch was found to be there already: its commit may be here and not on
+// the standby that it should have waited for. A commit that waits for the standby comes behind it,
+// so the batch is safe when it has gone through.
 func (s *Store) confirm(ctx context.Context, node string) error {
 	_, err := s.exec(ctx, `UPDATE nodes SET expires_at = expires_at WHERE id = $1`, node)
 	return err
 }
 
-// regular tells a batch whose shape the database's checks suffice for. They see no part of the batch itself, so a
-// start whose parent starts or ends in it is not regular.
+// regular tells a batch whose shape the database's checks suffice for. They see no part of the
+// batch itself, so a start whose parent starts or ends in it is not regular.
 func regular(batch []part) bool {
 	born := parents(batch)
 	for i := range batch {
@@ -108,8 +109,9 @@ func regular(batch []part) bool {
 	return true
 }
 
-// commit writes the batch in one transaction, or nothing of it: errContested if an append does
-// not follow what is there. Most batches are one statement, which costs the database half of what a handful does.
+// commit writes the batch in one transaction, or nothing of it: errContested if an append does not
+// follow what is there. Most batches are one statement, which costs the database half of what a
+// handful does.
 func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	halted, err := s.haltedIn(ctx, node, batch)
 	if err != nil {
@@ -143,8 +145,8 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	return err
 }
 
-// simple tells a batch whose parts do not build upon each other: each row is written once, and no unique value may
-// be set free for another saga.
+// simple tells a batch whose parts do not build upon each other: each row is written once, and no
+// unique value may be set free for another saga.
 func simple(batch []part) bool {
 	takes, frees := false, false
 	for i := range batch {
@@ -158,7 +160,8 @@ func simple(batch []part) bool {
 	return !takes || !frees
 }
 
-// bounds reports whether the append starts or ends its saga: which sagas can be its children hangs on it.
+// bounds reports whether the append starts or ends its saga: which sagas can be its children hangs
+// on it.
 func (a *part) bounds() bool {
 	return a.Start != nil || a.Row != nil && !a.Row.EndedAt.IsZero()
 }
@@ -175,16 +178,20 @@ func parents(batch []part) []pgtype.UUID {
 	return slices.Compact(list)
 }
 
-// held fails unless the node has its lease, the starts are of what they say is newest and their parents live, and every saga that is not new
-// belongs to the node and has the record that the append follows, and none behind those that a row alone is of. It begins to count the claims anew of those that records are written to without a row:
-// changedSagas, which does so for rows, goes by what this leaves.
+// held fails unless the node has its lease, the starts are of what they say is newest and their
+// parents live, and every saga that is not new belongs to the node and has the record that the
+// append follows, and none behind those that a row alone is of. It begins to count the claims anew
+// of those that records are written to without a row: changedSagas, which does so for rows, goes by
+// what this leaves.
 //
-// That the lease is looked at in the same statement as the sagas does no harm: who takes it over frees its
-// sagas in the transaction that deletes it, which must have ended before this statement began, or waits for this one. An earlier
-// try of the node's own may end meanwhile: records of both meet in the primary key, and changedSagas looks at the owner once more.
+// That the lease is looked at in the same statement as the sagas does no harm: who takes it over
+// frees its sagas in the transaction that deletes it, which must have ended before this statement
+// began, or waits for this one. An earlier try of the node's own may end meanwhile: records of both
+// meet in the primary key, and changedSagas looks at the owner once more.
 //
-// The parents' rows are locked FOR SHARE, in the order of their ids. What ends a parent updates its row, so it comes before
-// this, and is seen, or it waits for this to be committed, and finds the child. (FOR KEY SHARE would not conflict with it.)
+// The parents' rows are locked FOR SHARE, in the order of their ids. What ends a parent updates its
+// row, so it comes before this, and is seen, or it waits for this to be committed, and finds the
+// child. (FOR KEY SHARE would not conflict with it.)
 func held(node string, batch []part) stmt {
 	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // none of them NULL, of which nothing would be true or false
 	names, versions := newest(batch)
@@ -211,7 +218,8 @@ func held(node string, batch []part) stmt {
 	if len(sagas) == 0 && len(names) == 0 && len(born) == 0 {
 		return fence(node)
 	}
-	// Sub-selects for a value are never made into joins: one look into an index each, whatever the planner believes.
+	// Sub-selects for a value are never made into joins: one look into an index each, whatever the
+	// planner believes.
 	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`,
 		`parents AS (SELECT id FROM sagas WHERE id = ANY($8) AND ended_at IS NULL ORDER BY id FOR SHARE)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
 			1 / (count(*) = cardinality($2::uuid[]) AND cardinality($5::text[]) = (SELECT count(*) FROM unnest($5::text[], $6::int[]) AS d (name, version)

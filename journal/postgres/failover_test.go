@@ -40,8 +40,8 @@ func started() journal.Append {
 		Row: &journal.Row{Status: "running", Seq: 1, UpdatedAt: time.UnixMilli(1)}}
 }
 
-// After a fail-over the store fences the nodes that were registered before it, and never works with the old primary again; nor does it
-// with another cluster.
+// After a fail-over the store fences the nodes that were registered before it, and never works with
+// the old primary again; nor does it with another cluster.
 func TestGoingBack(t *testing.T) {
 	ctx := t.Context()
 	c := own(t)
@@ -122,8 +122,9 @@ func TestGoingBack(t *testing.T) {
 	must(t, other.Close())
 }
 
-// A standby is promoted while its primary lives, and the URL names both: who had the database open goes over to the new one, and who opens
-// it later does not begin with the old one, though that takes writes and comes first.
+// A standby is promoted while its primary lives, and the URL names both: who had the database open
+// goes over to the new one, and who opens it later does not begin with the old one, though that
+// takes writes and comes first.
 func TestOldPrimaryLives(t *testing.T) {
 	ctx := t.Context()
 	old := own(t, testpg.Durable...)
@@ -199,7 +200,8 @@ func TestUntold(t *testing.T) {
 	}
 }
 
-// A commit that stopped waiting for its standby is unknown, however often it is repeated, until one has reached the standby.
+// A commit that stopped waiting for its standby is unknown, however often it is repeated, until one
+// has reached the standby.
 func TestUnknownWithoutStandby(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -202,8 +202,8 @@ func TestParkingSeesMailCommittedMeanwhile(t *testing.T) {
 	}
 }
 
-// A park without records that is repeated, as its answer was lost, does not take the saga from the node that has
-// taken it on meanwhile.
+// A park without records that is repeated, as its answer was lost, does not take the saga from the
+// node that has taken it on meanwhile.
 func TestLateParkLeavesTheNextOwner(t *testing.T) {
 	dsn := testpg.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
@@ -241,8 +241,8 @@ func TestLateParkLeavesTheNextOwner(t *testing.T) {
 	}
 }
 
-// Sagas of two nodes that post to each other, while workers end tasks that the sagas withdraw, do not wait in a circle: the database would
-// find out after a second only, and end one of them.
+// Sagas of two nodes that post to each other, while workers end tasks that the sagas withdraw, do
+// not wait in a circle: the database would find out after a second only, and end one of them.
 func TestPostsCross(t *testing.T) {
 	dsn := testpg.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})

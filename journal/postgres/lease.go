@@ -13,8 +13,9 @@ import (
 	"recourse/journal"
 )
 
-// leases counts the node's: 1, or 0. The lock lets the lease be renewed meanwhile, but the row not be deleted before this
-// transaction ends: a taker waits for it, and an append that comes after the taker finds no row.
+// leases counts the node's: 1, or 0. The lock lets the lease be renewed meanwhile, but the row not
+// be deleted before this transaction ends: a taker waits for it, and an append that comes after the
+// taker finds no row.
 const leases = `SELECT count(*) FROM (SELECT 1 FROM nodes WHERE id = $1 FOR KEY SHARE) n`
 
 // fence fails with ErrFenced if the node's row is gone.
@@ -98,7 +99,8 @@ func (s *Store) takeOver(ctx context.Context) error {
 
 // end deletes the nodes that a condition selects and frees their sagas, and says whether there were
 // any. The sagas are looked for by a statement of their own, after the delete: an append that the
-// delete had to wait for, or came just behind, may have made some that an earlier snapshot does not show.
+// delete had to wait for, or came just behind, may have made some that an earlier snapshot does not
+// show.
 func end(ctx context.Context, t pgx.Tx, where string, args ...any) (freed bool, err error) {
 	rows, err := t.Query(ctx, `DELETE FROM nodes WHERE `+where+` RETURNING id`, args...)
 	if err != nil {

@@ -13,15 +13,16 @@ import (
 	"recourse/journal"
 )
 
-// ErrWentBack says that the server that was reached is not the database as it was seen before: it is an old primary, or
-// another database. Nothing is read from it or written to it.
+// ErrWentBack says that the server that was reached is not the database as it was seen before: it
+// is an old primary, or another database. Nothing is read from it or written to it.
 var ErrWentBack = errors.New("this server is not the database that was served before")
 
 // lineage is what is known of the database's history: which cluster it is, by its system
-// identifier, and on which timeline, which grows with each fail-over (PostgreSQL's manual, 26.3.6 Timelines).
-// A server that is behind is refused, so that a node that has seen the new primary never works with the old one again. It
-// is no fence: a node that has not seen the new one yet goes on with the old one. Where the URL names several servers,
-// each of them is looked at when the database is opened, and from time to time; see lookout.go.
+// identifier, and on which timeline, which grows with each fail-over (PostgreSQL's manual, 26.3.6
+// Timelines). A server that is behind is refused, so that a node that has seen the new primary
+// never works with the old one again. It is no fence: a node that has not seen the new one yet goes
+// on with the old one. Where the URL names several servers, each of them is looked at when the
+// database is opened, and from time to time; see lookout.go.
 type lineage struct {
 	mu       sync.Mutex
 	system   string           // "" while it is not known
@@ -38,8 +39,8 @@ type point struct {
 	timeline int64 // 0: of a standby
 }
 
-// stands asks for it in one round trip. WAL's file names begin with the timeline; pg_control_checkpoint
-// tells the last checkpoint's, which may be the one before.
+// stands asks for it in one round trip. WAL's file names begin with the timeline;
+// pg_control_checkpoint tells the last checkpoint's, which may be the one before.
 const stands = `SELECT (SELECT system_identifier FROM pg_control_system()),
 	CASE WHEN pg_is_in_recovery() THEN '0' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END`
 
@@ -78,8 +79,8 @@ func locate(ctx context.Context, conn *pgconn.PgConn) (point, error) {
 	return point{string(results[0].Rows[0][0]), timeline}, nil
 }
 
-// untold recognizes a server that does not tell what a lineage asks for: a role without the right, or a
-// server that only speaks PostgreSQL's protocol.
+// untold recognizes a server that does not tell what a lineage asks for: a role without the right,
+// or a server that only speaks PostgreSQL's protocol.
 func untold(err error) bool {
 	switch code(err) {
 	case "42501", "42883", "0A000": // insufficient_privilege, undefined_function, feature_not_supported
@@ -118,8 +119,8 @@ func (l *lineage) later() <-chan struct{} {
 	return l.moved
 }
 
-// usable tells whether a connection of a pool is of the timeline that was seen last: one to an old primary stays
-// open when another is promoted.
+// usable tells whether a connection of a pool is of the timeline that was seen last: one to an old
+// primary stays open when another is promoted.
 func (l *lineage) usable(_ context.Context, conn *pgx.Conn) (bool, error) {
 	timeline, known := conn.PgConn().CustomData()[stood].(int64)
 	l.mu.Lock()
@@ -146,7 +147,8 @@ func (l *lineage) released(nodes ...string) {
 	}
 }
 
-// fence returns ErrFenced for a node that was registered before the last fail-over: what it knows may have been lost with it.
+// fence returns ErrFenced for a node that was registered before the last fail-over: what it knows
+// may have been lost with it.
 func (l *lineage) fence(node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +172,8 @@ func (l *lineage) beside() error {
 	return l.rival
 }
 
-// current looks at the server once more, for a pooler may have gone to another behind a connection, and then at the node.
+// current looks at the server once more, for a pooler may have gone to another behind a connection,
+// and then at the node.
 func (s *Store) current(ctx context.Context, node string) error {
 	conn, err := s.w.Acquire(ctx)
 	if err != nil {
@@ -183,7 +186,8 @@ func (s *Store) current(ctx context.Context, node string) error {
 	return s.lineage.fence(node)
 }
 
-// settle compares what was seen with the database's own row, and brings the row up to date unless the store only reads.
+// settle compares what was seen with the database's own row, and brings the row up to date unless
+// the store only reads.
 func (s *Store) settle(ctx context.Context, readOnly bool) error {
 	var system string
 	var timeline int64

@@ -15,8 +15,9 @@ import (
 	"recourse/journal"
 )
 
-// way is an index that has sagas in the order of their ids: all, or those that are alike in the index's other columns. The planner takes
-// what it looks for to be spread evenly, and would look through all sagas by their ids for what only old ones have: so the order is by all columns.
+// way is an index that has sagas in the order of their ids: all, or those that are alike in the
+// index's other columns. The planner takes what it looks for to be spread evenly, and would look
+// through all sagas by their ids for what only old ones have: so the order is by all columns.
 type way struct {
 	table   string
 	columns []string // what the index begins with, and the id
@@ -80,8 +81,8 @@ func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed
 	return out, err
 }
 
-// farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and says until
-// where that is: Nil for the end.
+// farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and
+// says until where that is: Nil for the end.
 func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, until uuid.UUID, err error) {
 	for i, p := range f.Parts() {
 		w := waysTo(&p)
@@ -102,7 +103,8 @@ func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, unt
 	return best, until, nil
 }
 
-// reach is the query for the oldest of f.Look sagas; there are no rows if there are fewer. Several ways share them.
+// reach is the query for the oldest of f.Look sagas; there are no rows if there are fewer. Several
+// ways share them.
 func (w *ways) reach(c *conditions, f *journal.Filter) string {
 	each := max(f.Look/len(w.each), 1)
 	parts := make([]string, len(w.each))
@@ -118,9 +120,9 @@ func (w *ways) reach(c *conditions, f *journal.Filter) string {
 // room is how many sagas may come into what is looked at after it was measured.
 const room = 1000
 
-// list is the query for the list. What is left of the filter is looked for in the sagas that an index has, and never
-// in another index, which may have far more than what is looked at here: that is what a LIMIT or OFFSET within says, and the LIMIT that
-// the order of the index is to be kept.
+// list is the query for the list. What is left of the filter is looked for in the sagas that an
+// index has, and never in another index, which may have far more than what is looked at here: that
+// is what a LIMIT or OFFSET within says, and the LIMIT that the order of the index is to be kept.
 func (w *ways) list(c *conditions, f *journal.Filter) (string, error) {
 	if err := c.left(&w.rest); err != nil {
 		return "", err

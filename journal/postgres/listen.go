@@ -39,7 +39,8 @@ func (s *Store) listen(ctx context.Context, cfg *pgx.ConnConfig) {
 	}
 }
 
-// listenOnce listens until the connection breaks, or is to an old primary, and tells whether it stood.
+// listenOnce listens until the connection breaks, or is to an old primary, and tells whether it
+// stood.
 func (s *Store) listenOnce(ctx context.Context, cfg *pgx.ConnConfig) (stood bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -22,8 +22,9 @@ const (
 )
 
 // lookout looks at every server that a URL names, not only at the one that is worked with. Two of
-// them may take writes: an old primary that is back, or was cut off while another was promoted. Which of them
-// a connection finds first is chance, so the one on the earlier timeline has to be known as such.
+// them may take writes: an old primary that is back, or was cut off while another was promoted.
+// Which of them a connection finds first is chance, so the one on the earlier timeline has to be
+// known as such.
 type lookout struct {
 	lineage *lineage
 	servers []*pgx.ConnConfig // one each; none if the URL names only one
@@ -55,8 +56,9 @@ func newLookout(line *lineage, cfg *pgx.ConnConfig) *lookout {
 	return o
 }
 
-// Rival looks at all servers that a URL names. It returns ErrWentBack, with the server and what to do, if one of them takes
-// writes as an earlier state of the database, or as another one. A URL that cannot be read has none.
+// Rival looks at all servers that a URL names. It returns ErrWentBack, with the server and what to
+// do, if one of them takes writes as an earlier state of the database, or as another one. A URL
+// that cannot be read has none.
 func Rival(ctx context.Context, dsn string) error {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"recourse/journal"
 )
 
-// The parts of a statement that leaves messages, which are the rows of a: the sagas that are there get them, and are woken.
-// Their rows are locked before: parking a saga waits, or has been done and is seen.
+// The parts of a statement that leaves messages, which are the rows of a: the sagas that are there
+// get them, and are woken. Their rows are locked before: parking a saga waits, or has been done and
+// is seen.
 const (
 	postedMail = `posted AS (INSERT INTO mail (saga_id, id, kind, data) SELECT s.id, a.id, a.kind, a.data FROM a JOIN sagas s ON s.id = a.saga_id
 		ON CONFLICT DO NOTHING RETURNING saga_id)`
@@ -47,8 +48,8 @@ func postedBy(_ string, batch []part) (stmt, error) {
 	return post(mail), nil
 }
 
-// lockedBy locks the sagas of a batch that posts to others or withdraws tasks, those others, and the parents of its starts,
-// which held would else lock after them, out of order.
+// lockedBy locks the sagas of a batch that posts to others or withdraws tasks, those others, and
+// the parents of its starts, which held would else lock after them, out of order.
 func lockedBy(batch []part) (stmt, bool) {
 	if !slices.ContainsFunc(batch, func(p part) bool { return len(p.Post) > 0 || len(p.Withdraw) > 0 }) {
 		return stmt{}, false
@@ -63,8 +64,9 @@ func lockedBy(batch []part) (stmt, bool) {
 	return stmt{query: lockSagas, args: []any{sagas}}, true
 }
 
-// handOver leaves messages for sagas that are yet to be made to the appends that make them. If the transaction of ready is the last
-// that this process does, they are lost: a start that waits for an end of its own batch is rare enough, and its mail rarer.
+// handOver leaves messages for sagas that are yet to be made to the appends that make them. If the
+// transaction of ready is the last that this process does, they are lost: a start that waits for an
+// end of its own batch is rare enough, and its mail rarer.
 func handOver(ready, later []part) {
 	makes := make(map[uuid.UUID]*part, len(later))
 	for i := range later {

@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// merged makes one statement of several that do not build upon each other: the first, with the others beside it. All
-// see the same snapshot; those that write are carried out whatever the first reads, unless it fails.
+// merged makes one statement of several that do not build upon each other: the first, with the
+// others beside it. All see the same snapshot; those that write are carried out whatever the first
+// reads, unless it fails.
 func merged(stmts []stmt) stmt {
 	out := stmt{fails: map[string]error{}}
 	var key strings.Builder

@@ -13,7 +13,8 @@ import (
 	"recourse/journal"
 )
 
-// fill makes many sagas: most have ended, some are due, few are suspects. Those that failed are the oldest.
+// fill makes many sagas: most have ended, some are due, few are suspects. Those that failed are the
+// oldest.
 const fill = `
 	INSERT INTO sagas (id, definition, version, sha256, start_hash, status, labels, wake_at, updated_at, ended_at, owner, claims)
 	SELECT lpad(to_hex(i), 32, '0')::uuid, CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END, 1, '', '',
@@ -28,8 +29,8 @@ const fill = `
 	INSERT INTO outbox (id, sink, saga_id, made_at, due_at) SELECT lpad(to_hex(i), 32, '0')::uuid, 's', lpad(to_hex(i), 32, '0')::uuid, i, i FROM generate_series(1, 10000) i;
 	ANALYZE`
 
-// What is asked all the time, and the lists that people look at, go by the indexes that are there for them, whether
-// the planner has counted the sagas, or believes that there are none.
+// What is asked all the time, and the lists that people look at, go by the indexes that are there
+// for them, whether the planner has counted the sagas, or believes that there are none.
 func TestPlans(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(ctx, testpg.DSN(t), Options{Migrate: true})
@@ -119,7 +120,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// pages fails unless the pages of lists have each saga once, the newest first, however they are found.
+// pages fails unless the pages of lists have each saga once, the newest first, however they are
+// found.
 func pages(t *testing.T, s *Store) {
 	t.Helper()
 	for _, tt := range []struct {

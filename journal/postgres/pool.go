@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// pool is a pgxpool.Pool whose errors can be told apart. That a connection was found dead the driver says in words
-// only; here it is goneError, for who does not know this driver.
+// pool is a pgxpool.Pool whose errors can be told apart. That a connection was found dead the
+// driver says in words only; here it is goneError, for who does not know this driver.
 type pool struct{ *pgxpool.Pool }
 
 func (p pool) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {

@@ -48,10 +48,12 @@ const unnestRows = `unnest($1::uuid[], $2::bool[], $3::bool[], $4::text[], $5::t
 
 const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary, search_text`
 
-// changedSagas updates the rows of sagas that were there before, and clears the inbox of those that get a new row. Whether mail lies there is asked of the
-// locked row's newest version: a message posted while the saga was being parked keeps it awake. So is whose it is: an earlier try of this batch, whose
-// answer was lost, may have given the saga up just now, and another node may have it. (An = would be looked for in the index of owners.)
-// The rows are in the order of their ids, and so are their locks: a start of another batch locks parents in that order.
+// changedSagas updates the rows of sagas that were there before, and clears the inbox of those that
+// get a new row. Whether mail lies there is asked of the locked row's newest version: a message
+// posted while the saga was being parked keeps it awake. So is whose it is: an earlier try of this
+// batch, whose answer was lost, may have given the saga up just now, and another node may have it.
+// (An = would be looked for in the index of owners.) The rows are in the order of their ids, and so
+// are their locks: a start of another batch locks parents in that order.
 func changedSagas(node string, batch []part) (stmt, error) {
 	var changed []*part
 	for i := range batch {

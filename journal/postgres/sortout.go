@@ -28,7 +28,8 @@ type standingSaga struct {
 }
 
 // sortOut answers the appends that what stands there settles, and returns the others: those to be
-// written next, cut down to what is missing, and those whose answer hangs on an earlier one of the batch.
+// written next, cut down to what is missing, and those whose answer hangs on an earlier one of the
+// batch.
 func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []journal.Result) (ready, later []part, err error) {
 	have, err := s.standing(ctx, node, batch)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"recourse/journal"
 )
 
-// What each kind of stall is found by, after so long: its saga's id, definition, version and labels, the path, since when, and what
-// Stall.Found takes. Indexes say which are due, suspects, in quarantine, or wait for a worker; of these the oldest are looked at.
+// What each kind of stall is found by, after so long: its saga's id, definition, version and
+// labels, the path, since when, and what Stall.Found takes. Indexes say which are due, suspects, in
+// quarantine, or wait for a worker; of these the oldest are looked at.
 var (
 	unclaimed = sql(`SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
 		WHERE owner IS NULL AND wake_at <= {now} - $1::bigint AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT $2`)
@@ -65,7 +66,8 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 	return out, nil
 }
 
-// noteStalls lists stalls. They are gone through in the order of their ids, so that nodes that note the same ones do not block each other in a circle.
+// noteStalls lists stalls. They are gone through in the order of their ids, so that nodes that note
+// the same ones do not block each other in a circle.
 var noteStalls = sql(`INSERT INTO stalls AS f (id, saga_id, kind, path, since, why, until)
 	SELECT g.id, g.saga_id, g.kind, g.path, g.since, g.why, {now} + $7 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::text[])
 		g (id, saga_id, kind, path, since, why) JOIN sagas s ON s.id = g.saga_id ORDER BY g.id

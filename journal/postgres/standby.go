@@ -9,15 +9,18 @@ import (
 	"recourse/journal"
 )
 
-// ErrNoStandby says that commits wait for a standby, and that none is there: each of them waits until one comes.
+// ErrNoStandby says that commits wait for a standby, and that none is there: each of them waits
+// until one comes.
 var ErrNoStandby = errors.New("commits wait for a synchronous standby, and none is connected")
 
-// replication is what decides what a commit waits for. Of the standbys a role sees at least that they are connected; their
-// state only with pg_read_all_stats, so one whose state is not shown counts.
+// replication is what decides what a commit waits for. Of the standbys a role sees at least that
+// they are connected; their state only with pg_read_all_stats, so one whose state is not shown
+// counts.
 const replication = `SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit'),
 	(SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum'))`
 
-// Synchronous implements journal.Log. That synchronous_commit is remote_write does not do: the standby's machine may lose it.
+// Synchronous implements journal.Log. That synchronous_commit is remote_write does not do: the
+// standby's machine may lose it.
 func (s *Store) Synchronous(ctx context.Context) error {
 	names, commit, standbys, err := s.replication(ctx)
 	switch {
@@ -47,8 +50,8 @@ const (
 	standbyPause = 200 * time.Millisecond // between two looks for one
 )
 
-// awaitStandby returns ErrNoStandby where each commit would wait without a word, once it has waited itself
-// for a while. What else is wrong shows by what comes after.
+// awaitStandby returns ErrNoStandby where each commit would wait without a word, once it has waited
+// itself for a while. What else is wrong shows by what comes after.
 func (s *Store) awaitStandby(ctx context.Context) error {
 	for began := time.Now(); ; {
 		names, commit, standbys, err := s.replication(ctx)

@@ -31,8 +31,9 @@ import (
 type Options struct {
 	Migrate  bool  // run missing migrations; false: refuse such a database
 	MaxConns int32 // of those that read, and of those that write; 0: what the DSN says (pool_max_conns), or pgx's default
-	// ReadOnly opens the database for looking at only: its transactions refuse to write (not behind a
-	// pooler, see above), and a login that may only read will do. There are no hints. Migrate is left out of account.
+	// ReadOnly opens the database for looking at only: its transactions refuse to write (not behind
+	// a pooler, see above), and a login that may only read will do. There are no hints. Migrate is
+	// left out of account.
 	ReadOnly bool
 }
 
@@ -61,13 +62,15 @@ var settings = map[string]string{
 	"lock_timeout":                        "10s",
 	"idle_in_transaction_session_timeout": "10s",
 	"application_name":                    "recourse",
-	// What is read is short, or is not waited for: compiling takes longer than it saves, 60 ms for a list of nodes
-	// that takes 0.1 ms, wherever the planner's costs are wrong because a table has just grown.
+	// What is read is short, or is not waited for: compiling takes longer than it saves, 60 ms for
+	// a list of nodes that takes 0.1 ms, wherever the planner's costs are wrong because a table has
+	// just grown.
 	"jit": "off",
 }
 
-// planned has the statements that write planned once, and to look into an index for each row that they are given, whatever
-// the planner believes of tables that it has not counted yet: it has seen them empty.
+// planned has the statements that write planned once, and to look into an index for each row that
+// they are given, whatever the planner believes of tables that it has not counted yet: it has seen
+// them empty.
 var planned = map[string]string{
 	"plan_cache_mode":  "force_generic_plan",
 	"enable_seqscan":   "off",

@@ -46,7 +46,8 @@ var insertTasks = sql(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, 
 	SELECT a.*, {now} FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::text[], $8::bytea[], $9::bigint[], $10::bigint[], $11::text[]) a
 	ON CONFLICT DO NOTHING`)
 
-// withdrawn marks tasks that are not wanted any more. Those that nobody has claimed meet their fate at once.
+// withdrawn marks tasks that are not wanted any more. Those that nobody has claimed meet their fate
+// at once.
 func withdrawn(_ string, batch []part) (stmt, error) {
 	var saga, task []pgtype.UUID
 	for i := range batch {
@@ -75,13 +76,14 @@ func scanTask(row pgx.CollectableRow, t *journal.Task, more ...any) error {
 	return err
 }
 
-// runsUntil is when a task meets its fate. It is said so that no index has it: where the planner believes that there are no tasks, it
-// would look through all that are under way for the one that it is given.
+// runsUntil is when a task meets its fate. It is said so that no index has it: where the planner
+// believes that there are no tasks, it would look through all that are under way for the one that
+// it is given.
 const runsUntil = `CASE WHEN ended_at IS NULL THEN until END`
 
 var (
-	// claimTasks claims under a token that is new. Each type has its own order in the index; what is too much of all types is
-	// locked until the commit, and left.
+	// claimTasks claims under a token that is new. Each type has its own order in the index; what
+	// is too much of all types is locked until the commit, and left.
 	claimTasks = sql(`WITH clock AS MATERIALIZED (SELECT ` + nowMS + ` AS now), found AS MATERIALIZED (
 			SELECT t.id, t.made_at FROM unnest($1::text[]) AS w (type) CROSS JOIN LATERAL (
 				SELECT id, made_at FROM tasks WHERE type = w.type AND token IS NULL AND NOT withdrawn ORDER BY made_at, id LIMIT $2::int FOR UPDATE SKIP LOCKED
@@ -100,8 +102,8 @@ var (
 	oldTasks   = sql(`DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE ended_at < {now} - $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`)
 )
 
-// ClaimTasks implements journal.Tasks. An earlier try with the same token may have yet to end: this one waits for it, as what that
-// one gets is what there is to get.
+// ClaimTasks implements journal.Tasks. An earlier try with the same token may have yet to end: this
+// one waits for it, as what that one gets is what there is to get.
 func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) (out []journal.ClaimedTask, err error) {
 	types := slices.Compact(slices.Sorted(slices.Values(c.Types)))
 	for i := range types {
@@ -148,7 +150,8 @@ func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal
 	return l, nil
 }
 
-// EndTask implements journal.Tasks. As for all that changes a task and its saga, the saga is locked first.
+// EndTask implements journal.Tasks. As for all that changes a task and its saga, the saga is locked
+// first.
 func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Mail) error {
 	err := s.transact(ctx, []stmt{
 		{query: `SELECT 1 FROM sagas WHERE id = (SELECT saga_id FROM tasks WHERE id = $1) FOR UPDATE`, args: []any{id(task)}},
@@ -174,7 +177,8 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 	return nil
 }
 
-// ReapTasks implements journal.Tasks. What has met its fate is looked for first, and looked at again once its sagas are locked.
+// ReapTasks implements journal.Tasks. What has met its fate is looked for first, and looked at
+// again once its sagas are locked.
 func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.Fate) journal.Mail) (n int, err error) {
 	limit = max(limit, 0)
 	err = s.tx(ctx, func(t pgx.Tx) error {

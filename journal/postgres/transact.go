@@ -93,8 +93,9 @@ func (s *Store) writing(ctx context.Context, f func(*pgxpool.Conn) error) error 
 // unwaited is where a connection has it that a commit of its stopped waiting for its standby.
 const unwaited = "recourse.unwaited"
 
-// noticed hears that a commit stopped waiting for the standby that it is to wait for, as somebody cancelled it.
-// The server says so in a warning, and that it has committed. (The function is named, as the text is in the server's language.)
+// noticed hears that a commit stopped waiting for the standby that it is to wait for, as somebody
+// cancelled it. The server says so in a warning, and that it has committed. (The function is named,
+// as the text is in the server's language.)
 func noticed(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Routine == "SyncRepWaitForLSN" {
 		conn.CustomData()[unwaited] = n.Message
@@ -122,7 +123,8 @@ func single(ctx context.Context, conn *pgxpool.Conn, st stmt) error {
 	sent := conn.SendBatch(ctx, b)
 	failpoint.Hit("tx.sent")
 	err := result(sent, st)
-	// The server commits when it has told the result: only its word that it is ready again says that it did.
+	// The server commits when it has told the result: only its word that it is ready again says
+	// that it did.
 	if ready := sent.Close(); err == nil {
 		err = ready
 	}

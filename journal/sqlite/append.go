@@ -29,8 +29,9 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 	return results, nil
 }
 
-// appendAll does a batch. Its appends are of different sagas: what stands is read for all of them first, and
-// the records go in behind, and what they post to others last. Their rows are written one after the other: an end may free what a start takes.
+// appendAll does a batch. Its appends are of different sagas: what stands is read for all of them
+// first, and the records go in behind, and what they post to others last. Their rows are written
+// one after the other: an end may free what a start takes.
 func (t *tx) appendAll(node string, now int64, batch []journal.Append, results []journal.Result) error {
 	if err := t.fence(node); err != nil {
 		return err
@@ -122,7 +123,8 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 	return a.Records[standing:], err
 }
 
-// start makes a saga, unless its key or its unique value is taken, its version is not the newest, or its parent has ended.
+// start makes a saga, unless its key or its unique value is taken, its version is not the newest,
+// or its parent has ended.
 func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journal.Result, error) {
 	if _, err := t.missing(a, 0); err != nil || a.Start == nil {
 		return journal.Result{Err: journal.ErrConflict}, nil
@@ -150,7 +152,8 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 	if err != nil {
 		return journal.Result{}, err
 	}
-	// OR FAIL for the reason that insertQuery has: the table has a trigger, of which SQLite takes that it may fail halfway.
+	// OR FAIL for the reason that insertQuery has: the table has a trigger, of which SQLite takes
+	// that it may fail halfway.
 	n, err := t.exec(`INSERT OR FAIL INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value,
 		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, owner, search_text)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
@@ -217,7 +220,8 @@ func (t *tx) taken(a *journal.Append) (res journal.Result, err error) {
 	return res, err
 }
 
-// change writes what came with records of a saga that is there: one UPDATE of what changes, as each column costs its indexes.
+// change writes what came with records of a saga that is there: one UPDATE of what changes, as each
+// column costs its indexes.
 func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) error {
 	saga := a.Saga.Bytes()
 	var set []string

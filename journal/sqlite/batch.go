@@ -9,8 +9,8 @@ import (
 	"recourse/journal"
 )
 
-// A statement for many rows costs less than many statements, but the driver's time for one grows with the
-// square of its arguments.
+// A statement for many rows costs less than many statements, but the driver's time for one grows
+// with the square of its arguments.
 const (
 	standingRows = 32
 	insertRows   = 4
@@ -92,7 +92,8 @@ func (w *wanted) add(saga uuid.UUID, records []journal.Record) {
 
 var insertOne, insertMany = insertQuery(1), insertQuery(insertRows)
 
-// insertQuery says OR FAIL as an error rolls everything back: SQLite would keep a copy of each page to take back the one statement.
+// insertQuery says OR FAIL as an error rolls everything back: SQLite would keep a copy of each page
+// to take back the one statement.
 func insertQuery(n int) string {
 	row := "(" + strings.Repeat(", ?", insertArgs)[2:] + ")"
 	return `INSERT OR FAIL INTO journal (saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash) VALUES ` +

@@ -13,8 +13,8 @@ import (
 	"recourse/journal"
 )
 
-// Batches of all sizes, of starts and of steps with unlike numbers of records, write just what they say; and the
-// rows of a batch are written in its order.
+// Batches of all sizes, of starts and of steps with unlike numbers of records, write just what they
+// say; and the rows of a batch are written in its order.
 func TestBatches(t *testing.T) {
 	ctx := t.Context()
 	s := opened(t)
@@ -116,7 +116,8 @@ func TestBatchOrder(t *testing.T) {
 	}
 }
 
-// A record that cannot be inserted leaves nothing of its batch, whatever went before it in its statement.
+// A record that cannot be inserted leaves nothing of its batch, whatever went before it in its
+// statement.
 func TestBatchFails(t *testing.T) {
 	ctx := t.Context()
 	s := opened(t)

@@ -28,8 +28,8 @@ type version struct {
 	version    int
 }
 
-// newest returns ErrNotNewest unless a start's version is its definition's newest, and not archived. A transaction that starts
-// sagas changes no document, so it asks once for each.
+// newest returns ErrNotNewest unless a start's version is its definition's newest, and not
+// archived. A transaction that starts sagas changes no document, so it asks once for each.
 func (t *tx) newest(st *journal.Start) error {
 	v := version{st.Definition, st.Version}
 	if t.found[v] {

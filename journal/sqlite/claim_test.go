@@ -48,7 +48,8 @@ func orphan(t testing.TB, s *Store) {
 	}
 }
 
-// What a Claim of no known end may have taken is claimed once more, whether it took it or not, and counted once.
+// What a Claim of no known end may have taken is claimed once more, whether it took it or not, and
+// counted once.
 func TestClaimAfterUnknown(t *testing.T) {
 	s := opened(t)
 	ids := started(t, s, 3, 1)
@@ -98,7 +99,8 @@ func TestBegins(t *testing.T) {
 	}
 }
 
-// BenchmarkTakeOn claims the sagas of a node that is dead and reads their journals, as the engine does it.
+// BenchmarkTakeOn claims the sagas of a node that is dead and reads their journals, as the engine
+// does it.
 func BenchmarkTakeOn(b *testing.B) {
 	const sagas, claim, read = 2048, 256, 32
 	s := opened(b)

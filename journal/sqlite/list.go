@@ -12,7 +12,8 @@ import (
 	"recourse/journal"
 )
 
-// way is an index that has sagas in the order of their ids: all, or those that are alike in something.
+// way is an index that has sagas in the order of their ids: all, or those that are alike in
+// something.
 type way struct {
 	from  string // FROM where the id alone will do
 	join  string // what brings the saga's row to it
@@ -21,8 +22,9 @@ type way struct {
 	args  []any
 }
 
-// ways are indexes that have together what one part of a filter selects, and what is left of the filter. None of
-// what is left is ever looked for in another index: it may have far more than what is looked at here.
+// ways are indexes that have together what one part of a filter selects, and what is left of the
+// filter. None of what is left is ever looked for in another index: it may have far more than what
+// is looked at here.
 type ways struct {
 	each []way
 	left conditions
@@ -61,8 +63,8 @@ func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed
 	return out, err
 }
 
-// farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and says until
-// where that is: Nil for the end.
+// farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and
+// says until where that is: Nil for the end.
 func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, until uuid.UUID, err error) {
 	for i, p := range f.Parts() {
 		w, err := waysTo(&p)
@@ -86,7 +88,8 @@ func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, unt
 	return best, until, nil
 }
 
-// reach is the query for the oldest of f.Look sagas, NULL if there are fewer. Several ways share them.
+// reach is the query for the oldest of f.Look sagas, NULL if there are fewer. Several ways share
+// them.
 func (w *ways) reach(f *journal.Filter) (string, []any) {
 	each := max(f.Look/len(w.each), 1)
 	var parts []string

@@ -15,8 +15,9 @@ import (
 	"recourse/journal"
 )
 
-// Claim implements journal.Log. After a COMMIT whose end is not known, the next Claim takes the same sagas,
-// whether they are the node's by then or still nobody's: they would stay the node's without its knowing.
+// Claim implements journal.Log. After a COMMIT whose end is not known, the next Claim takes the
+// same sagas, whether they are the node's by then or still nobody's: they would stay the node's
+// without its knowing.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	s.claims.Lock()
 	defer s.claims.Unlock()
@@ -96,7 +97,8 @@ func due(which string) string {
 	return `rowid IN (SELECT rowid FROM sagas WHERE owner IS NULL AND wake_at <= ? AND ` + which + ` ORDER BY wake_at, id LIMIT +?)`
 }
 
-// take claims sagas by one of these statements and returns them with their mail, the longest due first.
+// take claims sagas by one of these statements and returns them with their mail, the longest due
+// first.
 func (t *tx) take(query string, args ...any) ([]journal.Claimed, error) {
 	type taken struct {
 		journal.Claimed
@@ -216,7 +218,8 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 	return nil
 }
 
-// post leaves a message for its saga. It is not fresh if it was left before, or there is no such saga.
+// post leaves a message for its saga. It is not fresh if it was left before, or there is no such
+// saga.
 func (t *tx) post(now int64, m *journal.Mail) (fresh bool, err error) {
 	saga := m.Saga.Bytes()
 	n, err := t.exec(`INSERT INTO mail (saga_id, id, kind, data) SELECT id, ?, ?, ? FROM sagas WHERE id = ? ON CONFLICT DO NOTHING`,

@@ -12,7 +12,8 @@ import (
 // quarantined is what journal.Head.Quarantined says, in SQL.
 var quarantined = fmt.Sprintf(`claims >= %d AND status = '%s' AND ended_at IS NULL`, journal.QuarantineAfter, journal.StatusStuck)
 
-// free takes sagas from their owners. They are claimable after the rest that their claims ask for; those without one are quarantined.
+// free takes sagas from their owners. They are claimable after the rest that their claims ask for;
+// those without one are quarantined.
 func (t *tx) free(now int64, rest func(claims int) (time.Duration, bool), where string, args ...any) error {
 	halted, err := t.halted(now, where, args)
 	if err != nil {

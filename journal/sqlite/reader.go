@@ -5,9 +5,10 @@ import (
 	"database/sql"
 )
 
-// read runs a query whose statement is kept, so its text has to be one of few. database/sql prepares it once for each connection
-// that reads, and closes it with the connection. Statements that are kept say LIMIT +?: SQLite plans by the value of a LIMIT ?, and
-// compiles the statement anew each time it is run.
+// read runs a query whose statement is kept, so its text has to be one of few. database/sql
+// prepares it once for each connection that reads, and closes it with the connection. Statements
+// that are kept say LIMIT +?: SQLite plans by the value of a LIMIT ?, and compiles the statement
+// anew each time it is run.
 func (s *Store) read(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	st, err := s.prepare(ctx, query)
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 // Options are what Open may be told.
 type Options struct {
 	Migrate bool // run missing migrations; false: refuse such a database
-	// ReadOnly opens the file for looking at only: it has to be there, nothing about it changes, and
-	// methods that write fail. A server may run on it. Migrate is left out of account.
+	// ReadOnly opens the file for looking at only: it has to be there, nothing about it changes,
+	// and methods that write fail. A server may run on it. Migrate is left out of account.
 	ReadOnly bool
 	Readers  int              // connections that read; 0: 4
 	Now      func() time.Time // the store's clock; nil: time.Now
@@ -96,8 +96,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Ping implements journal.Store: it commits a row that is gone again, for a disk that is full shows at the commit, not before. Pings soon
-// after one that went through take theirs back instead: whoever asks often must not keep the disk busy.
+// Ping implements journal.Store: it commits a row that is gone again, for a disk that is full shows
+// at the commit, not before. Pings soon after one that went through take theirs back instead:
+// whoever asks often must not keep the disk busy.
 func (s *Store) Ping(ctx context.Context) error {
 	err := s.w.do(ctx, func(t *tx) error {
 		if _, err := t.exec(`INSERT INTO nodes (id, expires_at) VALUES ('ping', 0)`); err != nil {

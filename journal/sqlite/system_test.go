@@ -14,8 +14,8 @@ import (
 	"recourse/journal"
 )
 
-// With a disk that is full, or a file that cannot be written, for a while, a server under load turns starts away, loses nothing,
-// and goes on by itself.
+// With a disk that is full, or a file that cannot be written, for a while, a server under load
+// turns starts away, loses nothing, and goes on by itself.
 func TestServerWithoutRoom(t *testing.T) {
 	for _, tt := range []struct {
 		name, breaks, mends string

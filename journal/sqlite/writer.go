@@ -73,7 +73,8 @@ func (w *writer) transact(ctx context.Context, f func(*tx) error) error {
 	defer func() { w.turn <- conn }()
 	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts, found: map[version]bool{}}
 	_, err := t.exec(`BEGIN IMMEDIATE`)
-	// From here on it is short and ends in any case: to watch for a caller that goes costs the driver a goroutine for each statement.
+	// From here on it is short and ends in any case: to watch for a caller that goes costs the
+	// driver a goroutine for each statement.
 	t.ctx = context.WithoutCancel(ctx)
 	if err != nil {
 		// A caller that goes just now makes an error of a BEGIN that went through.

@@ -6,8 +6,8 @@ import (
 	"recourse/saga"
 )
 
-// The keys of an action beside those of its kind, in the order of the reference: the
-// document's own, and those that a step has, too. The latter a step that uses the action may override.
+// The keys of an action beside those of its kind, in the order of the reference: the document's
+// own, and those that a step has, too. The latter a step that uses the action may override.
 var (
 	actionOwnKeys   = []string{"action", "description", "input", "input_schema", "secrets"}
 	actionStepKeys  = []string{"output", "expect", "retry", "timeout", "deadline", "cost", "idempotency", "in_doubt", "key_window", "compensate"}

@@ -98,8 +98,8 @@ func (p *parser) kind(n *Node, what string, extra []string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// meantKind finds the key of a map without a kind that was meant for one: that which is most like a kind's name, or else the first
-// that nothing knows. nil: there is none.
+// meantKind finds the key of a map without a kind that was meant for one: that which is most like a
+// kind's name, or else the first that nothing knows. nil: there is none.
 func (p *parser) meantKind(n *Node, extra []string) (*Node, string) {
 	var first *Node
 	name := ""

@@ -90,7 +90,8 @@ func timed(src string) (*dsl.Errors, time.Duration) {
 	return errs, cpu() - begin
 }
 
-// TestLong holds the limits to a saga of as many steps as there may be, with a body and a compensation each.
+// TestLong holds the limits to a saga of as many steps as there may be, with a body and a
+// compensation each.
 func TestLong(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("saga: long\ndefaults: {in_doubt: retry}\nsteps:\n")

@@ -69,7 +69,8 @@ func (d *Decoder) Typed(n *Node, at Place, kinds expr.Kinds, rule string) *expr.
 	return d.p.typedTemplate(n, d.s, at, want{kinds, expr.CodeWrongType, rule})
 }
 
-// Gives says what the step's output is, unless the author writes one. Without it, it is the answer's body.
+// Gives says what the step's output is, unless the author writes one. Without it, it is the
+// answer's body.
 func (d *Decoder) Gives(t *expr.Type) {
 	if d.own != nil {
 		d.own.gives = t
@@ -98,8 +99,9 @@ func (d *Decoder) Duration(n *Node, least time.Duration) (time.Duration, bool) {
 }
 
 // Schema compiles a schema as `expect.schema` has it: JSON Schema, or the shorthand. ask is what to
-// show the other side: of the shorthand, a form with closed objects, since whoever is asked for fields
-// needs to know that there are no more; check takes more, since other sides add some. nil, nil after an error.
+// show the other side: of the shorthand, a form with closed objects, since whoever is asked for
+// fields needs to know that there are no more; check takes more, since other sides add some. nil,
+// nil after an error.
 func (d *Decoder) Schema(n *Node) (check saga.Schema, ask json.RawMessage) {
 	own := d.p.answerSchema(n)
 	if own == nil {
@@ -161,10 +163,12 @@ func (d *Decoder) Inside() *Decoder {
 	return &in
 }
 
-// Ends says that the steps of a branch never end well, so that where this step has, the branch's condition does not hold.
+// Ends says that the steps of a branch never end well, so that where this step has, the branch's
+// condition does not hold.
 func (d *Decoder) Ends(condition *expr.Program) { d.own.ends = append(d.own.ends, condition) }
 
-// Exclude says that what the decoder reads from here on is reached only where a condition does not hold.
+// Exclude says that what the decoder reads from here on is reached only where a condition does not
+// hold.
 func (d *Decoder) Exclude(condition *expr.Program) { d.s.assume(condition, false) }
 
 // Beside compiles one step that runs inside this one, beside others.
@@ -199,8 +203,8 @@ func (d *Decoder) Body(n *Node) []*saga.Step {
 	return steps
 }
 
-// Runs notes that the step runs a definition, and holds the step's input to it. input may be nil, and t, which is
-// input compiled, too: then the definition is given nothing.
+// Runs notes that the step runs a definition, and holds the step's input to it. input may be nil,
+// and t, which is input compiled, too: then the definition is given nothing.
 func (d *Decoder) Runs(n *Node, target string, input *Node, t *expr.Template) {
 	p := d.p
 	p.def.Runs = append(p.def.Runs, mention(n, target))

@@ -13,7 +13,8 @@ import (
 	"recourse/saga/kinds"
 )
 
-// meant are the warnings of examples that are right, and that the example keeps: what it is there to show.
+// meant are the warnings of examples that are right, and that the example keeps: what it is there
+// to show.
 var meant = map[string][]string{
 	"travel.yaml":     {"model-output-feeds-write-without-approval"}, // a model writes to the traveller
 	"agent-loop.yaml": {"model-output-feeds-write-without-approval"}, // so does its note

@@ -23,13 +23,15 @@ const (
 type reading struct {
 	outputs map[string]bool // of steps
 	items   map[string]bool // of loops around
-	// Of a loop, outputs are those that its list reads, and made those that its own output reads; own says that this reads the items.
+	// Of a loop, outputs are those that its list reads, and made those that its own output reads;
+	// own says that this reads the items.
 	made  map[string]bool
 	own   bool
 	scope *scope
 }
 
-// reads notes what a template of a step reads. Conditions are not asked: they choose a way, and nothing of them is sent.
+// reads notes what a template of a step reads. Conditions are not asked: they choose a way, and
+// nothing of them is sent.
 func (p *parser) reads(s *scope, refs []expr.Ref) {
 	id := s.step()
 	if id == "" || s.undo || s.event != nil {

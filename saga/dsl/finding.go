@@ -11,7 +11,8 @@ import (
 	"recourse/saga"
 )
 
-// maxFindings bounds what is said of a value that breaks a schema: services and clients may send hundreds of thousands of fields.
+// maxFindings bounds what is said of a value that breaks a schema: services and clients may send
+// hundreds of thousands of fields.
 const maxFindings = 100
 
 // findings flattens what the validator says to its leaves.

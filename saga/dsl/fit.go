@@ -9,9 +9,10 @@ import (
 	"recourse/saga/expr"
 )
 
-// fits reports where a template gives what the schema of whoever takes it refuses: an action, a definition that is run, or the
-// definition that a trigger starts. place names the taker's input in messages. n is the template's node, at the one
-// to report at when there is none; then nothing is given, which is an empty object.
+// fits reports where a template gives what the schema of whoever takes it refuses: an action, a
+// definition that is run, or the definition that a trigger starts. place names the taker's input in
+// messages. n is the template's node, at the one to report at when there is none; then nothing is
+// given, which is an empty object.
 func (p *parser) fits(place string, taker saga.Schema, at, n *Node, t *expr.Template) {
 	if s, ok := taker.(*schema); ok {
 		p.fitsType(place, s, takenType(s.doc), at, n, t)
@@ -75,8 +76,8 @@ func (r *fitReport) report(pointer, detail string) {
 	r.fail(n, "bad_input", text)
 }
 
-// constants judges what is constant. A JSON Schema may ask for one thing because of another, so it judges only what is
-// constant as a whole.
+// constants judges what is constant. A JSON Schema may ask for one thing because of another, so it
+// judges only what is constant as a whole.
 func (r *fitReport) constants(s *schema) {
 	var open []string
 	var given any = map[string]any{}
@@ -97,7 +98,8 @@ func (r *fitReport) constants(s *schema) {
 	r.told = told
 }
 
-// constants is a template's value with null for what is open: the places, as pointers, are added to open.
+// constants is a template's value with null for what is open: the places, as pointers, are added to
+// open.
 func constants(n *Node, at string, open *[]string) any {
 	switch {
 	case n.Form == List:

@@ -29,8 +29,8 @@ func (p *parser) inputs(root *Node) *expr.Type {
 	return expr.Any()
 }
 
-// short compiles the shorthand of what is given to us, which is closed and filled with null for what is absent, or of
-// what others answer.
+// short compiles the shorthand of what is given to us, which is closed and filled with null for
+// what is absent, or of what others answer.
 func (p *parser) short(n *Node, given bool) *schema {
 	if !p.declared(n) {
 		return nil

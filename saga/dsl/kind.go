@@ -47,7 +47,8 @@ const (
 	ByDecision                // failing is what it is for
 )
 
-// Undoes is implemented by bodies that bring the compensation of their steps, unless the author writes one.
+// Undoes is implemented by bodies that bring the compensation of their steps, unless the author
+// writes one.
 type Undoes interface{ Undo() *saga.Compensation }
 
 // KeyCarrier is implemented by bodies that care where the idempotency key goes.

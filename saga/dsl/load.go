@@ -12,8 +12,9 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Limits of a document, as docs/definitions.md states them. They hold what a hostile one can cost: what takes the compiler a
-// step for each step, or far more than a value in a template does, has limits of its own.
+// Limits of a document, as docs/definitions.md states them. They hold what a hostile one can cost:
+// what takes the compiler a step for each step, or far more than a value in a template does, has
+// limits of its own.
 const (
 	MaxBytes    = 2 << 20
 	MaxNodes    = 200_000
@@ -85,7 +86,8 @@ const (
 	tooManyDeclared = "schemas, vars and secrets have more than 10000 values between them: fetch the data in a step, or check less"
 )
 
-// declared counts the values of a schema, of vars or of secrets, and reports when there are too many.
+// declared counts the values of a schema, of vars or of secrets, and reports when there are too
+// many.
 func (p *parser) declared(n *Node) bool {
 	was := p.declares
 	p.declares += n.size()

@@ -28,11 +28,13 @@ type Options struct {
 	// Stored says that the document was published before: what it names on the
 	// server may have gone since, which is no error of the document's any more.
 	Stored bool
-	// Actions finds an action that a step uses; version 0 is for the step to go without one: the newest, or the one that the
-	// definition is pinned to. An error says what to do. nil: there are none.
+	// Actions finds an action that a step uses; version 0 is for the step to go without one: the
+	// newest, or the one that the definition is pinned to. An error says what to do. nil: there are
+	// none.
 	Actions func(name string, version int) (*saga.Action, error)
-	// Children finds a definition that a step runs, to type the step by it; version 0 is the newest. It returns nil for one that is
-	// not known, whose input and output may then be anything. A nil func knows none.
+	// Children finds a definition that a step runs, to type the step by it; version 0 is the
+	// newest. It returns nil for one that is not known, whose input and output may then be
+	// anything. A nil func knows none.
 	Children func(name string, version int) *saga.Definition
 }
 
@@ -65,9 +67,9 @@ type parser struct {
 	defaults defaults
 }
 
-// Parse compiles a definition. file is the name used in errors. Either the
-// definition is nil or the errors are; all errors of the document, of more than MaxErrors
-// the first that were found, are reported at once, by position. Warnings are in the definition, unless o.Strict.
+// Parse compiles a definition. file is the name used in errors. Either the definition is nil or the
+// errors are; all errors of the document, of more than MaxErrors the first that were found, are
+// reported at once, by position. Warnings are in the definition, unless o.Strict.
 //
 // JSON is YAML here. The definition's SHA256 is of src as given.
 func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
@@ -117,7 +119,8 @@ func (p *parser) compile(document func(root *Node)) {
 	}
 }
 
-// add keeps an error. What finds the next one, and words it, costs: a document that has so many is not read to its end.
+// add keeps an error. What finds the next one, and words it, costs: a document that has so many is
+// not read to its end.
 func (p *parser) add(f saga.Finding) {
 	p.errs = append(p.errs, f)
 	if len(p.errs) == MaxErrors {

@@ -2,9 +2,9 @@ package dsl
 
 import "strings"
 
-// items counts what separates items: the commas of flow collections, the - and ? and :
-// that begin those of block ones; and anchors, aliases and tags. It does so roughly: it knows quotes, comments and block
-// scalars well enough that only a document with that many items reaches the limit. It is
+// items counts what separates items: the commas of flow collections, the - and ? and : that begin
+// those of block ones; and anchors, aliases and tags. It does so roughly: it knows quotes, comments
+// and block scalars well enough that only a document with that many items reaches the limit. It is
 // here because the parser builds the whole tree before anyone can count its nodes.
 func items(text string, limit int) (count, at int) {
 	p := prescan{text: text}

@@ -16,8 +16,8 @@ import (
 // to judge one small value by one small schema: a microsecond.
 const MaxSchemaSteps = 200_000
 
-// perValue is how many more steps each value of the data allows: large data is judged as long as the
-// work grows with the data, and not with the ways through the schema.
+// perValue is how many more steps each value of the data allows: large data is judged as long as
+// the work grows with the data, and not with the ways through the schema.
 const perValue = 2
 
 // schemaCost knows what it costs to judge values by one schema. It is immutable.
@@ -33,8 +33,8 @@ type schemaCost struct {
 	count     int                             // schemas
 }
 
-// newSchemaCost walks all that the roots refer to: a compiled schema, and its $dynamicAnchors, which
-// the compiler does not show otherwise. The error says which part is of another draft.
+// newSchemaCost walks all that the roots refer to: a compiled schema, and its $dynamicAnchors,
+// which the compiler does not show otherwise. The error says which part is of another draft.
 func newSchemaCost(roots []*jsonschema.Schema) (*schemaCost, error) {
 	c := &schemaCost{
 		constants: make(map[*jsonschema.Schema]int),
@@ -123,7 +123,8 @@ type budget struct {
 // large reports whether more was spent than small data may cost.
 func (b *budget) large() bool { return b.most-b.left > MaxSchemaSteps }
 
-// visit pays for the judgement of v by s. chain is how many schemas have come to v by reference before.
+// visit pays for the judgement of v by s. chain is how many schemas have come to v by reference
+// before.
 func (b *budget) visit(s *jsonschema.Schema, v any, chain int) {
 	b.left -= 1 + chain/8 + b.size(v)
 	if s == nil || s.Bool != nil || b.left < 0 || chain > b.cost.count { // the validator finds a circle by itself
@@ -358,5 +359,6 @@ func instructions(pattern string) int {
 var tooCostly = saga.Finding{Code: saga.CodeTooCostly, Detail: "checking this value by its schema takes too many steps: the alternatives (anyOf, oneOf) of a recursive schema multiply with each level; " +
 	"send less or flatter data, or give alternatives that hold each other different types"}
 
-// tooLarge is what is said of a value that breaks its schema and is so large that a list of what is wrong would fill the memory.
+// tooLarge is what is said of a value that breaks its schema and is so large that a list of what is
+// wrong would fill the memory.
 var tooLarge = saga.Finding{Code: "schema", Detail: "the value breaks its schema, and is too large to say where"}

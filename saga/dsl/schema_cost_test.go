@@ -136,7 +136,8 @@ func nested(open, end string, depth int) string {
 	return strings.Repeat(open, depth) + "1" + strings.Repeat(end, depth)
 }
 
-// TestSchemaTooCostly has schemas of a few hundred bytes, for which the validator takes 2^depth steps or more.
+// TestSchemaTooCostly has schemas of a few hundred bytes, for which the validator takes 2^depth
+// steps or more.
 func TestSchemaTooCostly(t *testing.T) {
 	const two = `{"$defs":{"n":{"anyOf":[{"type":"object","properties":{"c":{"$ref":"#/$defs/n"}},"required":["x"]},{"type":"object","properties":{"c":{"$ref":"#/$defs/n"}}},{"type":"integer"}]}},"$ref":"#/$defs/n"}`
 	const object, array = `{"c":`, `[`
@@ -162,7 +163,8 @@ func TestSchemaTooCostly(t *testing.T) {
 	}
 }
 
-// TestSchemaAffordable has values that are large, or schemas that are intricate, and that are judged all the same.
+// TestSchemaAffordable has values that are large, or schemas that are intricate, and that are
+// judged all the same.
 func TestSchemaAffordable(t *testing.T) {
 	tree := `{"$defs":{"e":{"oneOf":[{"type":"string"},{"type":"number"},{"type":"object","required":["op","l","r"],"properties":{"op":{"enum":["+","-"]},"l":{"$ref":"#/$defs/e"},"r":{"$ref":"#/$defs/e"}}}]}},"$ref":"#/$defs/e"}`
 	sum := "1"

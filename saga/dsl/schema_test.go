@@ -28,7 +28,8 @@ func value(tb testing.TB, text string) any {
 	return v
 }
 
-// However much is wrong with a value, and however long the names in it are, what is said of it is not long.
+// However much is wrong with a value, and however long the names in it are, what is said of it is
+// not long.
 func TestApplyMuch(t *testing.T) {
 	def, errs := dsl.Parse("x", []byte("saga: x\ninput: {list: '[integer]?'}\nsteps: [{id: a, set: 1}]\n"), dsl.Options{Kinds: kinds.All()})
 	if errs != nil {

@@ -6,10 +6,10 @@ import (
 	"recourse/saga/expr"
 )
 
-// schemaType is what a JSON Schema says of a value, as far as types go; what it does not say is any. filled says that
-// the value has the schema's defaults (see fill). strict says that the author knows which fields may be absent: who
-// sends the value sends what is not required or does not, where for an answer a schema without `required`
-// may only have forgotten it.
+// schemaType is what a JSON Schema says of a value, as far as types go; what it does not say is
+// any. filled says that the value has the schema's defaults (see fill). strict says that the author
+// knows which fields may be absent: who sends the value sends what is not required or does not,
+// where for an answer a schema without `required` may only have forgotten it.
 func schemaType(doc any, filled, strict bool) *expr.Type {
 	r := &schemaReader{doc: doc, refs: map[string]*expr.Type{}, strict: strict}
 	return r.read(doc, filled)
@@ -156,7 +156,8 @@ func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *
 	return t.OfFields(fields, rest)
 }
 
-// asksMore reports whether a schema requires fields because of others, so that one that is not required may still be known to be there.
+// asksMore reports whether a schema requires fields because of others, so that one that is not
+// required may still be known to be there.
 func asksMore(rules map[string]any) bool {
 	for _, word := range []string{"if", "allOf", "anyOf", "oneOf", "not", "$ref", "$dynamicRef", "dependentRequired", "dependentSchemas", "minProperties"} {
 		if rules[word] != nil {

@@ -157,7 +157,8 @@ func (p *parser) judgeStep(s *scope, id string) error {
 	return refuse("%q (line %d) is in another branch, which does not run when this one does", id, other.Line)
 }
 
-// suggestStep names a step that may be meant: one that is visible, else any. Among very many something is always near.
+// suggestStep names a step that may be meant: one that is visible, else any. Among very many
+// something is always near.
 func (p *parser) suggestStep(id string, s *scope) string {
 	if len(p.written) > 1000 {
 		return ""

@@ -22,7 +22,8 @@ var shorthandTypes = map[string]map[string]any{
 	"any":      {},
 }
 
-// shorthand compiles the short form of a schema. Objects are closed or not; what may be absent is filled with null or not.
+// shorthand compiles the short form of a schema. Objects are closed or not; what may be absent is
+// filled with null or not.
 type shorthand struct {
 	*parser
 	closed, filled bool

@@ -83,7 +83,8 @@ func (p *parser) pattern(n *Node) string {
 	return text
 }
 
-// cron reads the keys that say when. Time zones are those of the machine's or the program's own database.
+// cron reads the keys that say when. Time zones are those of the machine's or the program's own
+// database.
 func (p *parser) cron(n, spec *Node) *saga.Cron {
 	zone, catchUp := time.UTC, saga.CatchLast
 	if v := n.Get("timezone"); v != nil {

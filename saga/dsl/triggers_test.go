@@ -40,7 +40,8 @@ func TestTriggers(t *testing.T) {
 	}
 }
 
-// At the change to summer time a time that there is not is passed over; in autumn one that comes twice comes twice.
+// At the change to summer time a time that there is not is passed over; in autumn one that comes
+// twice comes twice.
 func TestCronAcrossTimeChanges(t *testing.T) {
 	for _, tt := range []struct{ cron, zone, from, want string }{
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z 2026-03-31T00:30:00Z"},

@@ -5,8 +5,9 @@ import (
 	"recourse/saga/expr"
 )
 
-// typed has expressions typed by what is known in a scope. A document that was published before is taken as it is: what a later
-// version of the program knows better must not stop the sagas that run by it.
+// typed has expressions typed by what is known in a scope. A document that was published before is
+// taken as it is: what a later version of the program knows better must not stop the sagas that run
+// by it.
 func (p *parser) typed(c *expr.Check, s *scope) *expr.Check {
 	c.Lenient = p.options.Stored
 	c.Type = func(root string) *expr.Type { return p.root(s, root) }
@@ -30,7 +31,8 @@ var (
 
 var otherField = expr.Any().With(expr.KindAbsent, false)
 
-// eventType is `event` in a trigger, as saga.Event has it: of a cron trigger there is only the time.
+// eventType is `event` in a trigger, as saga.Event has it: of a cron trigger there is only the
+// time.
 func eventType(cron bool) *expr.Type {
 	maybe := someText.With(expr.KindNull, true)
 	if cron {
@@ -74,8 +76,9 @@ func (p *parser) root(s *scope, name string) *expr.Type {
 	return nil
 }
 
-// stepType is what steps.<id> is when it is read in a scope. A step that was skipped, that failed or that lies in a branch that was
-// not taken has null as its output: whether it did, the reader may know by other means.
+// stepType is what steps.<id> is when it is read in a scope. A step that was skipped, that failed
+// or that lies in a branch that was not taken has null as its output: whether it did, the reader
+// may know by other means.
 func (p *parser) stepType(s *scope, id string) *expr.Type {
 	output := p.output(id)
 	if s.end || s.undo {
@@ -122,7 +125,8 @@ func (p *parser) conclude(step *saga.Step, s *scope) {
 	p.outputs[step.ID] = t
 }
 
-// pass notes what is known in the list of a step where it has ended well: of one that cannot, that it was skipped.
+// pass notes what is known in the list of a step where it has ended well: of one that cannot, that
+// it was skipped.
 func (s *scope) pass(step *saga.Step, in *scope) {
 	switch {
 	case step.Continue:
@@ -151,7 +155,8 @@ func (s *scope) assume(prog *expr.Program, holds bool) {
 	}
 }
 
-// fact is what is known of a path, which a loop's variable hides. Nothing that the steps have found is known in finally.
+// fact is what is known of a path, which a loop's variable hides. Nothing that the steps have found
+// is known in finally.
 func (s *scope) fact(path string) expr.Kinds {
 	keep := ^expr.Kinds(0)
 	for ; s != nil; s = s.parent {

@@ -11,8 +11,9 @@ import (
 	"recourse/saga/dsl"
 )
 
-// TestTypes holds the definitions of testdata/types to what is said of each. They are right but for their types, so that
-// without these (as a document that was published before is read) each passes, and fails when it runs.
+// TestTypes holds the definitions of testdata/types to what is said of each. They are right but for
+// their types, so that without these (as a document that was published before is read) each passes,
+// and fails when it runs.
 func TestTypes(t *testing.T) {
 	files := glob(t, "testdata/types/*.yaml")
 	if len(files) < 20 {

@@ -11,8 +11,8 @@ import (
 
 var actionRef = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62})(?:@([1-9][0-9]{0,8}))?$`)
 
-// Use makes the step that is decoded one of an action's, and gives the action's body; nil after an error. name is
-// `refund` or `refund@3`, with, which may be nil, what the action is given.
+// Use makes the step that is decoded one of an action's, and gives the action's body; nil after an
+// error. name is `refund` or `refund@3`, with, which may be nil, what the action is given.
 func (d *Decoder) Use(name, with *Node) saga.Body {
 	p := d.p
 	at := Plain
@@ -83,7 +83,8 @@ func (p *parser) used(n *Node) *saga.Action {
 	return a
 }
 
-// adopt gives the step what the action sets, as far as the place has the key; the rest is as for any step of its kind.
+// adopt gives the step what the action sets, as far as the place has the key; the rest is as for
+// any step of its kind.
 func (d *Decoder) adopt(a *saga.Action, with *expr.Template) {
 	to, from := d.into, a.Step
 	to.Kind, to.Timeout = from.Kind, d.p.timeout(d.p.kinds[from.Kind])

@@ -68,7 +68,8 @@ func TestUseOverrides(t *testing.T) {
 	}
 }
 
-// In a compensation and in a status query an action brings its request, and what has a meaning there.
+// In a compensation and in a status query an action brings its request, and what has a meaning
+// there.
 func TestUseElsewhere(t *testing.T) {
 	d := mustParse(t, `saga: x
 vars: {pay: https://pay.example}

@@ -147,7 +147,8 @@ func (p *parser) duration(n *Node, least time.Duration) (time.Duration, bool) {
 	return d, true
 }
 
-// ParseRetention reads how long sagas are kept after their end: a duration of at least a minute, or forever.
+// ParseRetention reads how long sagas are kept after their end: a duration of at least a minute, or
+// forever.
 func ParseRetention(s string) (time.Duration, error) {
 	if s == "forever" {
 		return saga.Forever, nil

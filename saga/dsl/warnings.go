@@ -33,8 +33,8 @@ func (w *warner) say(s *saga.Step, key, code, detail string) {
 	w.warns = append(w.warns, finding(n, code, detail))
 }
 
-// ahead is what the steps after a point have, innermost list first: the first step of each sort, branches included, nil for
-// none. Nobody looks beyond the pivot, after which nothing is undone.
+// ahead is what the steps after a point have, innermost list first: the first step of each sort,
+// branches included, nil for none. Nobody looks beyond the pivot, after which nothing is undone.
 type ahead struct{ any, fallible, decides *saga.Step }
 
 // before is what is ahead of a step's beginning.
@@ -69,8 +69,8 @@ func contained(s *saga.Step) bool {
 	return err == nil && layout.Loop != nil && layout.Loop.Collect
 }
 
-// ahead gives what is ahead of each step of a list and, last, of its end. In a block that contains failures the saga goes on when one
-// of the steps fails.
+// ahead gives what is ahead of each step of a list and, last, of its end. In a block that contains
+// failures the saga goes on when one of the steps fails.
 func (w *warner) ahead(steps []*saga.Step, after ahead, contained bool) []ahead {
 	list := make([]ahead, len(steps)+1)
 	list[len(steps)] = after
@@ -102,8 +102,8 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted, contain bool) {
 	}
 }
 
-// beside is what may come after a step inside a block: where its lists run side by side, or several times, the rest of the
-// block, too, unless a block around it contains failures.
+// beside is what may come after a step inside a block: where its lists run side by side, or several
+// times, the rest of the block, too, unless a block around it contains failures.
 func (w *warner) beside(s *saga.Step, rest ahead, contain bool) ahead {
 	if w.kinds[s.Kind].OneOf {
 		return rest
@@ -149,8 +149,8 @@ func (w *warner) blind(s *saga.Step) {
 	}
 }
 
-// paid looks at what a step and its compensation cost by the server's prices. Their currency is the definition's, unless an amount
-// has said another.
+// paid looks at what a step and its compensation cost by the server's prices. Their currency is the
+// definition's, unless an amount has said another.
 func (w *warner) paid(s *saga.Step) {
 	w.priced(s, s)
 	if s.Compensate != nil {
@@ -196,8 +196,8 @@ func (w *warner) irreversible(s *saga.Step, rest ahead, pivoted bool) {
 	}
 }
 
-// moveAhead says where the check that follows a step belongs. What is written before the step, or is the step, follows it in the next
-// iteration of a loop, or runs in a branch beside it.
+// moveAhead says where the check that follows a step belongs. What is written before the step, or
+// is the step, follows it in the next iteration of a loop, or runs in a branch beside it.
 func (w *warner) moveAhead(s, check *saga.Step) string {
 	if before(w.written[s.ID], w.written[check.ID]) && s != check {
 		return "comes after it: move the check ahead"

@@ -18,16 +18,17 @@ type Check struct {
 	// Journaled allows now(), uuid() and random(n): the journal keeps what is computed here, and
 	// the environment is a [Journaled].
 	Journaled bool
-	// Type gives what is known of a root's value; nil is any. An expression that fails by type is then an error,
-	// with the code that it would have when it runs. A nil func asks for no types.
+	// Type gives what is known of a root's value; nil is any. An expression that fails by type is
+	// then an error, with the code that it would have when it runs. A nil func asks for no types.
 	Type func(root string) *Type
-	// Lenient says that an expression that fails by type is no error: nothing is known of its value.
+	// Lenient says that an expression that fails by type is no error: nothing is known of its
+	// value.
 	Lenient bool
-	// Fact gives what conditions around the expression have said of a path (see [Program.Facts]): the kinds that it may
-	// still be of. A nil func knows of none.
+	// Fact gives what conditions around the expression have said of a path (see [Program.Facts]):
+	// the kinds that it may still be of. A nil func knows of none.
 	Fact func(path string) Kinds
-	// Want is what the value must be, as far as types are known; 0: anything. Rule says so, in an error with the code
-	// WantCode.
+	// Want is what the value must be, as far as types are known; 0: anything. Rule says so, in an
+	// error with the code WantCode.
 	Want           Kinds
 	Rule, WantCode string
 }

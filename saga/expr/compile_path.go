@@ -158,8 +158,8 @@ func (c *compiler) member(n *ast.MemberNode) node {
 	return c.access(n, start)
 }
 
-// access compiles one step of a path, and notes where it begins. start is the compiled root, or nil when
-// the path does not start at a name.
+// access compiles one step of a path, and notes where it begins. start is the compiled root, or nil
+// when the path does not start at a name.
 func (c *compiler) access(n ast.Node, start node) node {
 	out := c.step(n, start)
 	c.place(out, n)

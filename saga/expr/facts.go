@@ -84,7 +84,8 @@ func (t *typer) there(object node, name string) []fact {
 	return append(something(key, ^(KindNull|KindAbsent)), fact{key + separator + name, ^KindAbsent})
 }
 
-// something says that the value at a path is of one of the kinds, so that all on the way there is something.
+// something says that the value at a path is of one of the kinds, so that all on the way there is
+// something.
 func something(key string, keep Kinds) []fact {
 	facts := []fact{{key, keep}}
 	for i := strings.LastIndex(key, separator); i > 0; i = strings.LastIndex(key[:i], separator) {
@@ -118,9 +119,10 @@ func (t *typer) typeIs(n *binaryNode) (key string, kinds Kinds) {
 // probeFuel bounds the trial of a condition.
 const probeFuel = 2000
 
-// notNothing finds out by trial what a condition says of the one path that it reads: if it cannot hold when there is null
-// somewhere on the way, or no such field, then when it holds there is something. A condition that fails to evaluate ends the
-// step, so that nothing is reached by it either.
+// notNothing finds out by trial what a condition says of the one path that it reads: if it cannot
+// hold when there is null somewhere on the way, or no such field, then when it holds there is
+// something. A condition that fails to evaluate ends the step, so that nothing is reached by it
+// either.
 func (t *typer) notNothing(cond node, holds bool) []fact {
 	r := &reader{typer: t}
 	r.read(cond, len(t.elems))
@@ -144,7 +146,8 @@ func (t *typer) notNothing(cond node, holds bool) []fact {
 	return facts
 }
 
-// canHold tries a condition where the path that it reads has these names, with a value behind them, and no more.
+// canHold tries a condition where the path that it reads has these names, with a value behind them,
+// and no more.
 func (t *typer) canHold(cond node, holds bool, path node, names []string, value any) bool {
 	for i := len(names) - 1; i >= 0; i-- {
 		value = map[string]any{names[i]: value}
@@ -168,7 +171,8 @@ func (t *typer) canHold(cond node, holds bool, path node, names []string, value 
 	return !ok || !slices.Contains(refusals, e.Code)
 }
 
-// refusals are the codes of evaluations that fail because of their values, whenever and wherever they run.
+// refusals are the codes of evaluations that fail because of their values, whenever and wherever
+// they run.
 var refusals = []string{CodeMissingField, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue}
 
 // rootOf is where a path begins.

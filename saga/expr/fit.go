@@ -15,8 +15,8 @@ type Misfit struct {
 // maxFits bounds the comparisons of one value: the parts of two schemas may be shared.
 const maxFits = 2000
 
-// Misfits lists the places where the template's value is not of type want, or where a schema allows that it
-// is not. A value of which nothing is known fits everywhere.
+// Misfits lists the places where the template's value is not of type want, or where a schema allows
+// that it is not. A value of which nothing is known fits everywhere.
 func (t *Template) Misfits(want *Type) []Misfit {
 	f := fitter{left: maxFits}
 	f.template(t, want.present(), "")
@@ -63,7 +63,8 @@ func (f *fitter) template(t *Template, want *Type, at string) {
 	}
 }
 
-// wanted is the type of a field that is given. It reports a field that the wanted object does not have.
+// wanted is the type of a field that is given. It reports a field that the wanted object does not
+// have.
 func (f *fitter) wanted(want *Type, name, at string) (*Type, bool) {
 	w := want.field(name)
 	if w.kinds != KindAbsent {

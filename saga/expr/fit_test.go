@@ -33,8 +33,8 @@ func ofType(v any, typ *Type) bool {
 	return true
 }
 
-// TestFitsAreSound holds a template without a misfit to giving no value that breaks the wanted type, and one with a misfit to
-// giving such a value.
+// TestFitsAreSound holds a template without a misfit to giving no value that breaks the wanted
+// type, and one with a misfit to giving such a value.
 func TestFitsAreSound(t *testing.T) {
 	fits, misfits, proven := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {

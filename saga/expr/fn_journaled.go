@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// Journaled is an [Env] for a value that is computed once and kept, as a set step's output is in the
-// journal: its expressions may ask for the time and for chance (see [Check]). It is as pure as
+// Journaled is an [Env] for a value that is computed once and kept, as a set step's output is in
+// the journal: its expressions may ask for the time and for chance (see [Check]). It is as pure as
 // any other: asked again, it gives the same.
 type Journaled interface {
 	Env
 	// Now is the time that now() gives: RFC 3339, in UTC, with milliseconds.
 	Now() string
-	// Draw gives 16 bytes that nobody can guess beforehand, others for every n. n counts the draws of
-	// one evaluation, or of one template's rendering, from 0.
+	// Draw gives 16 bytes that nobody can guess beforehand, others for every n. n counts the draws
+	// of one evaluation, or of one template's rendering, from 0.
 	Draw(n int) [16]byte
 }
 
@@ -58,7 +58,8 @@ func fnNow(c *call) (any, error) {
 	return env.Now(), nil
 }
 
-// fnUUID writes a draw as a UUID of version 8 (RFC 9562, section 5.8): it is not random to one who can repeat it.
+// fnUUID writes a draw as a UUID of version 8 (RFC 9562, section 5.8): it is not random to one who
+// can repeat it.
 func fnUUID(c *call) (any, error) {
 	b, err := c.draw()
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// function is one entry of the language's library: what it takes holds when it is compiled and when it runs.
+// function is one entry of the language's library: what it takes holds when it is compiled and when
+// it runs.
 type function struct {
 	usage    string // how it is called, for errors
 	takes    []param
@@ -140,7 +141,8 @@ func functionNames() []string {
 	return names
 }
 
-// call is one call of a function: its arguments, evaluated, maybe Raw, each of the kinds that it takes.
+// call is one call of a function: its arguments, evaluated, maybe Raw, each of the kinds that it
+// takes.
 type call struct {
 	*state
 	name string

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// typer infers the types of a compiled expression, and finds what fails by type whatever the values are, or for
-// a value that a schema allows. It follows the evaluator node by node: what is an error here has the code and
-// the words of the error there.
+// typer infers the types of a compiled expression, and finds what fails by type whatever the values
+// are, or for a value that a schema allows. It follows the evaluator node by node: what is an error
+// here has the code and the words of the error there.
 type typer struct {
 	chk   *Check
 	at    map[node]int // where a node begins in the source
@@ -173,8 +173,8 @@ func (t *typer) misfit(n node, typ *Type, want Kinds, code, rule string) *Type {
 	return t.bad(n, code, "%s", misfitDetail(describe(n), typ, want, rule))
 }
 
-// misfitDetail words that a value, which what describes, may not, or cannot, be of the kinds that are needed. A
-// value without a description gets no advice.
+// misfitDetail words that a value, which what describes, may not, or cannot, be of the kinds that
+// are needed. A value without a description gets no advice.
 func misfitDetail(what string, typ *Type, want Kinds, rule string) string {
 	if strings.ContainsRune(what, '…') {
 		what = "x"

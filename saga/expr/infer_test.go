@@ -71,7 +71,8 @@ func drawValue(t *rapid.T, typ *Type) any {
 	return nil
 }
 
-// drawExpr draws an expression, whose value may be needed as one of the kinds; often it fails by type.
+// drawExpr draws an expression, whose value may be needed as one of the kinds; often it fails by
+// type.
 func drawExpr(t *rapid.T, depth int, inside bool) string {
 	path := func() string {
 		roots := []string{"input", "item"}
@@ -137,7 +138,8 @@ func drawCondition(t *rapid.T, depth int, inside bool, path func() string) strin
 // byType are the codes of evaluations that fail by type.
 var byType = map[string]bool{CodeWrongType: true, CodeNotABool: true, CodeNotText: true, CodeMissingField: true}
 
-// TestTypesAreSound holds what is compiled with types to not failing by type, whatever the values are.
+// TestTypesAreSound holds what is compiled with types to not failing by type, whatever the values
+// are.
 func TestTypesAreSound(t *testing.T) {
 	taken, ran, narrowed := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -43,7 +43,8 @@ func Compile(src string, chk *Check) (*Program, []*Error) {
 	return p, errs
 }
 
-// compile is Compile; alone says that a secret may be the whole expression, inText that the value stands in a text.
+// compile is Compile; alone says that a secret may be the whole expression, inText that the value
+// stands in a text.
 func compile(src string, chk *Check, alone, inText bool) (*Program, []*Error) {
 	p, err := parse(src)
 	if err != nil {

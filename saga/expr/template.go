@@ -88,8 +88,9 @@ type Piece struct {
 	Encoded bool // path() or urlencode() gave it: it is fit for a URL as it is
 }
 
-// Pieces renders each part of a scalar made by [ParseText] as text, for a place where they are not simply
-// joined, such as a URL. A value that has no form in text is a not_text error, and a secret a secret_in_plain error.
+// Pieces renders each part of a scalar made by [ParseText] as text, for a place where they are not
+// simply joined, such as a URL. A value that has no form in text is a not_text error, and a secret
+// a secret_in_plain error.
 func (t *Template) Pieces(env Env) ([]Piece, error) {
 	s := newState(env)
 	out := make([]Piece, 0, len(t.Parts()))

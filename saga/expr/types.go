@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Kinds is a set of the types that a value may have. A number is a KindInteger or a KindFraction: the
-// first counts and indexes, and 1.0 is one. KindAbsent is a field that is not there.
+// Kinds is a set of the types that a value may have. A number is a KindInteger or a KindFraction:
+// the first counts and indexes, and 1.0 is one. KindAbsent is a field that is not there.
 type Kinds uint16
 
 // The kinds, and the sets that operators and functions take.
@@ -28,10 +28,10 @@ const (
 
 // Type is what is known of a value before there is one. It is immutable.
 //
-// A type is a set of kinds. Those that a schema declares, or that an expression surely may give, are
-// sure: a place that does not take one of them is an error. The others are unsure: nobody has said that
-// they occur, so a place is an error only if it takes none of the kinds there are. A value of which
-// nothing is known may be anything, all of it unsure, so it is refused nowhere.
+// A type is a set of kinds. Those that a schema declares, or that an expression surely may give,
+// are sure: a place that does not take one of them is an error. The others are unsure: nobody has
+// said that they occur, so a place is an error only if it takes none of the kinds there are. A
+// value of which nothing is known may be anything, all of it unsure, so it is refused nowhere.
 type Type struct {
 	kinds, unsure Kinds
 	items         *Type            // of a list
@@ -61,7 +61,8 @@ func Any() *Type { return anyType }
 // Never is the type of what there is no value of.
 func Never() *Type { return noType }
 
-// Exactly is the type of a value that may be of each of the kinds; of what is in it nothing is known.
+// Exactly is the type of a value that may be of each of the kinds; of what is in it nothing is
+// known.
 func Exactly(kinds Kinds) *Type { return &Type{kinds: kinds, items: anyType, rest: anyField} }
 
 // Items is the type of a list.
@@ -100,7 +101,8 @@ func (t *Type) With(kinds Kinds, sure bool) *Type {
 	return &out
 }
 
-// Only is t when it is known that the value is one of the kinds. What contradicts t is any: no value gets there.
+// Only is t when it is known that the value is one of the kinds. What contradicts t is any: no
+// value gets there.
 func (t *Type) Only(kinds Kinds) *Type {
 	if t.kinds&^kinds == 0 {
 		return t
@@ -137,7 +139,8 @@ func (t *Type) Doubted() *Type {
 // present is t for a field that is there.
 func (t *Type) present() *Type { return t.Only(KindAny) }
 
-// field is the type of a field of an object of type t, KindAbsent among its kinds if it may be missing.
+// field is the type of a field of an object of type t, KindAbsent among its kinds if it may be
+// missing.
 func (t *Type) field(name string) *Type {
 	if t.lookup != nil {
 		if f := t.lookup(name); f != nil {
@@ -186,18 +189,19 @@ func (k Kinds) String() string {
 	return strings.Join(names, " or ")
 }
 
-// maxUnion bounds the types that are looked into to join two: schemas share parts, and may hold many.
+// maxUnion bounds the types that are looked into to join two: schemas share parts, and may hold
+// many.
 const maxUnion = 500
 
-// Union is the type of a value that is either of type a or of type b. Where doubted, the reader may know which of them it is
-// by other means: what only one of them may be is unsure.
+// Union is the type of a value that is either of type a or of type b. Where doubted, the reader may
+// know which of them it is by other means: what only one of them may be is unsure.
 func Union(a, b *Type, doubted bool) *Type {
 	j := joiner{left: maxUnion, doubted: doubted, fields: doubted}
 	return j.join(a, b)
 }
 
-// Alternative is the type of a value that fits one of two schemas. It may be of any kind that one of them allows, but which
-// fields it then has, a reader may know by another field.
+// Alternative is the type of a value that fits one of two schemas. It may be of any kind that one
+// of them allows, but which fields it then has, a reader may know by another field.
 func Alternative(a, b *Type) *Type {
 	j := joiner{left: maxUnion, fields: true}
 	return j.join(a, b)

@@ -8,20 +8,23 @@ import (
 	"strings"
 )
 
-// Partial is an [Env] in which some values are not known yet, as in a plan of a saga that has not run. Such a value is a
-// placeholder: text that [Placeholder] made. It travels as an ordinary JSON string, so it can be recorded and read
-// again. Expressions carry it along: a field of it, text with it inside, a list or an object that contains it. What
-// has to look at its value, such as an operator or a condition, gives a placeholder of its own, or [ErrUnknown].
+// Partial is an [Env] in which some values are not known yet, as in a plan of a saga that has not
+// run. Such a value is a placeholder: text that [Placeholder] made. It travels as an ordinary JSON
+// string, so it can be recorded and read again. Expressions carry it along: a field of it, text
+// with it inside, a list or an object that contains it. What has to look at its value, such as an
+// operator or a condition, gives a placeholder of its own, or [ErrUnknown].
 type Partial interface {
 	Env
 	Partial() bool
 }
 
-// ErrUnknown says that a value depends on one that is not known yet. Only evaluations in a [Partial] environment give it.
+// ErrUnknown says that a value depends on one that is not known yet. Only evaluations in a
+// [Partial] environment give it.
 var ErrUnknown = errors.New("the value is not known before the saga runs")
 
-// The marks around the name in a placeholder. Unicode sets these two code points aside for use within a program
-// (noncharacters, chapter 23.7 of the standard), so data has no reason to contain them; outside a Partial environment they mean nothing.
+// The marks around the name in a placeholder. Unicode sets these two code points aside for use
+// within a program (noncharacters, chapter 23.7 of the standard), so data has no reason to contain
+// them; outside a Partial environment they mean nothing.
 const (
 	markOpen  = "\uFDD0"
 	markClose = "\uFDD1"
@@ -33,7 +36,8 @@ func IsPartial(env Env) bool {
 	return ok && p.Partial()
 }
 
-// Placeholder is the value of what is not known; name is how people are told of it, such as flight.id.
+// Placeholder is the value of what is not known; name is how people are told of it, such as
+// flight.id.
 func Placeholder(name string) string { return markOpen + name + markClose }
 
 // HasPlaceholder reports whether there is a placeholder in a text or JSON document.
@@ -46,7 +50,8 @@ func ShowPlaceholders[T ~string | ~[]byte](text T) T {
 	return T(strings.NewReplacer(markOpen, "‹", markClose, "›").Replace(string(text)))
 }
 
-// Unknown reports whether a rendered JSON value is, or contains, text that is not known, and gives the text. It is never so outside a [Partial] environment.
+// Unknown reports whether a rendered JSON value is, or contains, text that is not known, and gives
+// the text. It is never so outside a [Partial] environment.
 func Unknown(env Env, doc json.RawMessage) (text string, ok bool) {
 	if !IsPartial(env) {
 		return "", false

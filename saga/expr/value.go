@@ -45,8 +45,8 @@ type JSONObject interface {
 // verbatim, compacted, with its keys in their order and its numbers as written.
 type Raw json.RawMessage
 
-// encoded is text from path() or urlencode(), which is fit for a URL as it is. It reads as a string; only
-// [Template.Pieces] tells it from one.
+// encoded is text from path() or urlencode(), which is fit for a URL as it is. It reads as a
+// string; only [Template.Pieces] tells it from one.
 type encoded string
 
 // Secret is what the root secrets gives: a reference by name, never the value.

@@ -215,7 +215,8 @@ func action(name string, version int) (*saga.Action, error) {
 	return a, nil
 }
 
-// TestNoKeyTwice holds kinds to not taking a name that all steps have, but for those that a kind may give a meaning of its own.
+// TestNoKeyTwice holds kinds to not taking a name that all steps have, but for those that a kind
+// may give a meaning of its own.
 func TestNoKeyTwice(t *testing.T) {
 	for _, k := range kinds.All() {
 		for _, key := range append([]dsl.Key{{Name: k.Name}}, k.Keys...) {

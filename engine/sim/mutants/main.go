@@ -74,7 +74,8 @@ func main() {
 	}
 }
 
-// hunt simulates n seeds from start, and returns the first that notices something, 0 for none, and how many do.
+// hunt simulates n seeds from start, and returns the first that notices something, 0 for none, and
+// how many do.
 func hunt(start, n int64) (first, hits int64) {
 	var next, count atomic.Int64
 	next.Store(start)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Figure writes an amount for people: cents, or three digits of what is less than one; "-" if there is none.
+// Figure writes an amount for people: cents, or three digits of what is less than one; "-" if there
+// is none.
 func Figure(amount string) string {
 	r, ok := new(big.Rat).SetString(amount)
 	if !ok {

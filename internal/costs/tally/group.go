@@ -59,7 +59,8 @@ type dear struct {
 	spent retry.Money
 }
 
-// dearest keeps a saga if it is among the dearest. Of those that cost the same the first to come stay.
+// dearest keeps a saga if it is among the dearest. Of those that cost the same the first to come
+// stay.
 func (g *group) dearest(d dear) {
 	at := len(g.top)
 	for at > 0 && g.top[at-1].spent.Cmp(d.spent) < 0 {
@@ -94,7 +95,8 @@ func (g *group) sum(wasted bool) Group {
 	return sum
 }
 
-// Median returns the middle one of amounts of one currency, of an even number the lower of both, and sorts them; ok is false if there are none.
+// Median returns the middle one of amounts of one currency, of an even number the lower of both,
+// and sorts them; ok is false if there are none.
 func Median(amounts []retry.Money) (m retry.Money, ok bool) {
 	if len(amounts) == 0 {
 		return m, false
@@ -115,7 +117,8 @@ func Above(median retry.Money) retry.Money {
 	return m
 }
 
-// decades counts the decades from 1 to the leading digit of a positive amount: 2 of 345, -3 of 0.0015.
+// decades counts the decades from 1 to the leading digit of a positive amount: 2 of 345, -3 of
+// 0.0015.
 func decades(m retry.Money) int {
 	whole, places, _ := strings.Cut(m.Decimal(), ".")
 	if whole != "0" {

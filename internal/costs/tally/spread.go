@@ -16,7 +16,8 @@ type Bucket struct {
 // mostBuckets is how many buckets a distribution has at most.
 const mostBuckets = 20
 
-// ladders are the steps of a decade that buckets can have, nearly even on a logarithmic scale: preferred numbers, the finest first.
+// ladders are the steps of a decade that buckets can have, nearly even on a logarithmic scale:
+// preferred numbers, the finest first.
 var ladders = [][]string{
 	{"1", "1.1", "1.2", "1.3", "1.5", "1.6", "1.8", "2", "2.2", "2.4", "2.7", "3", "3.3", "3.6", "3.9", "4.3", "4.7", "5.1", "5.6", "6.2", "6.8", "7.5", "8.2", "9.1"},
 	{"1", "1.2", "1.5", "1.8", "2.2", "2.7", "3.3", "3.9", "4.7", "5.6", "6.8", "8.2"},
@@ -25,8 +26,8 @@ var ladders = [][]string{
 	{"1"},
 }
 
-// spread distributes amounts, sorted, over buckets of the finest ladder that does with few of them. What costs nothing
-// is in one of its own. nil if nothing costs anything.
+// spread distributes amounts, sorted, over buckets of the finest ladder that does with few of them.
+// What costs nothing is in one of its own. nil if nothing costs anything.
 func spread(sorted []retry.Money) []Bucket {
 	free := 0
 	for free < len(sorted) && sorted[free].IsZero() {

@@ -1,5 +1,5 @@
-// Package tally adds up what sagas have cost, in groups. It is exact: what it sums and compares are decimals, and a median is
-// an amount that some saga has cost.
+// Package tally adds up what sagas have cost, in groups. It is exact: what it sums and compares are
+// decimals, and a median is an amount that some saga has cost.
 package tally
 
 import (
@@ -39,7 +39,8 @@ type place struct{ key, currency string }
 // New returns a tally of nothing.
 func New(by By) *Tally { return &Tally{by: by, groups: make(map[place]*group)} }
 
-// Add counts one saga in each tally. An error wraps saga.ErrUnreadable: then the tallies are of no use any more.
+// Add counts one saga in each tally. An error wraps saga.ErrUnreadable: then the tallies are of no
+// use any more.
 func Add(c journal.Cost, tallies ...*Tally) error {
 	var sum struct{ Cost saga.CostView }
 	if len(c.Summary) > 0 {
@@ -121,8 +122,9 @@ func amount(decimal, currency string) (retry.Money, error) {
 	return retry.Total(decimal, currency)
 }
 
-// Groups returns at most limit groups, 0 for all, and how many are left out. Days are in their order; of the others the dearest come
-// first, for each currency. With buckets every group has the distribution of its sagas' costs.
+// Groups returns at most limit groups, 0 for all, and how many are left out. Days are in their
+// order; of the others the dearest come first, for each currency. With buckets every group has the
+// distribution of its sagas' costs.
 func (t *Tally) Groups(limit int, buckets bool) (list []Group, leftOut int) {
 	all := make([]*group, 0, len(t.groups))
 	for _, g := range t.groups { // any order

@@ -87,7 +87,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Of costs 0.01 to 0.20 the median is 0.10: what costs more than 0.30 is an outlier, live ones too, and ten are named.
+// Of costs 0.01 to 0.20 the median is 0.10: what costs more than 0.30 is an outlier, live ones too,
+// and ten are named.
 func TestOutliers(t *testing.T) {
 	var all []journal.Cost
 	for n := 1; n <= 20; n++ {
@@ -179,7 +180,8 @@ func amounts(t *testing.T, decimals []string) (list []retry.Money) {
 	return list
 }
 
-// What other sides report may add up to more digits than one amount may have: one such saga hides no other's cost.
+// What other sides report may add up to more digits than one amount may have: one such saga hides
+// no other's cost.
 func TestManyDigits(t *testing.T) {
 	const spent = "999999999999999999999999999999000000000000001.000000000001"
 	got := sum(t, ByDefinition, cost(1, "a", usd(spent), false), cost(2, "a", usd("1"), false))

@@ -37,7 +37,8 @@ func main() {
 	os.Exit(status)
 }
 
-// run returns the command's exit status, 128 + n if signal n ended it, and 1 with an error of its own.
+// run returns the command's exit status, 128 + n if signal n ended it, and 1 with an error of its
+// own.
 func run(settings, args []string) (status int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)

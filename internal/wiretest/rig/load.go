@@ -16,7 +16,8 @@ import (
 	"recourse/internal/invariant"
 )
 
-// Load is clients that start sagas, one after the other, each again under the same key until it is acknowledged.
+// Load is clients that start sagas, one after the other, each again under the same key until it is
+// acknowledged.
 type Load struct {
 	sys  *System
 	quit chan struct{}
@@ -91,7 +92,8 @@ func (l *Load) start(client *http.Client, n *Node, key, definition string) bool 
 	return true
 }
 
-// Start sends one start. away: the answer was 503 with a time to come back. An answer that is neither is an error.
+// Start sends one start. away: the answer was 503 with a time to come back. An answer that is
+// neither is an error.
 func Start(client *http.Client, url, key, definition string) (id uuid.UUID, away bool, err error) {
 	req, err := http.NewRequestWithContext(context.Background(), "POST", url+"/v1/sagas", strings.NewReader(`{"definition":"`+definition+`","input":{}}`))
 	if err != nil {

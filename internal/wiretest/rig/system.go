@@ -92,8 +92,8 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// New publishes the definitions in the nodes' database, which store reaches whatever happens. steps is where nodes
-// find the world; "" is its own address.
+// New publishes the definitions in the nodes' database, which store reaches whatever happens. steps
+// is where nodes find the world; "" is its own address.
 func New(t *testing.T, store journal.Store, w *world.Server, steps string) *System {
 	t.Helper()
 	if steps == "" {
@@ -127,7 +127,8 @@ func World(t *testing.T, cfg world.Config) *world.Server {
 	return w
 }
 
-// Add starts a node on a store and waits until it is ready. What cfg says of times and numbers holds, but for Drain and Poll.
+// Add starts a node on a store and waits until it is ready. What cfg says of times and numbers
+// holds, but for Drain and Poll.
 func (sys *System) Add(store journal.Store, cfg engine.Config) *Node {
 	t := sys.t
 	t.Helper()

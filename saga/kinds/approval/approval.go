@@ -178,8 +178,9 @@ func oneLine(text string) string {
 	return string(line)
 }
 
-// straight leaves out what turns the direction of the text behind it (Unicode's embeddings, overrides and isolates): with such a character
-// in a customer's name, "pay 19.00" behind it would be shown as "00.91 yap".
+// straight leaves out what turns the direction of the text behind it (Unicode's embeddings,
+// overrides and isolates): with such a character in a customer's name, "pay 19.00" behind it would
+// be shown as "00.91 yap".
 func straight(r rune) rune {
 	if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
 		return -1
@@ -187,7 +188,8 @@ func straight(r rune) rune {
 	return r
 }
 
-// named reads who may decide: a name, or a list of some. An empty list is refused rather than taken for everybody.
+// named reads who may decide: a name, or a list of some. An empty list is refused rather than taken
+// for everybody.
 func named(doc json.RawMessage) ([]string, error) {
 	var one string
 	if json.Unmarshal(doc, &one) == nil && one != "" {

@@ -23,7 +23,8 @@ const (
 // Name is the form of a sink's name.
 var Name = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 
-// Kind describes the kind. sinks are the names of those that the server has; nil: they are not known, so that any name passes.
+// Kind describes the kind. sinks are the names of those that the server has; nil: they are not
+// known, so that any name passes.
 func Kind(sinks []string) dsl.Kind {
 	return dsl.Kind{
 		Name:  "emit",

@@ -76,7 +76,8 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// The types of the server's own events cannot be emitted: they tell what sagas did, and nobody else may.
+// The types of the server's own events cannot be emitted: they tell what sagas did, and nobody else
+// may.
 func TestOwnEventsAreReserved(t *testing.T) {
 	if _, errs := parse("emit: recourse.saga.failed", nil, false); errs == nil || errs.List[0].Code != "bad_event" || !strings.Contains(errs.Error(), "the server's own") {
 		t.Errorf("published: %v", errs)

@@ -18,7 +18,8 @@ const (
 	inQuery
 )
 
-// places finds where each part stands. A value never changes that: only literal text begins a path or a query.
+// places finds where each part stands. A value never changes that: only literal text begins a path
+// or a query.
 func places(parts []expr.Part) []place {
 	out, at := make([]place, len(parts)), front
 	for i, p := range parts {
@@ -66,8 +67,8 @@ func (b *Body) address(env expr.Env) (string, error) {
 	return sealed + sep + strings.Join(params, "&"), nil
 }
 
-// location renders the URL as written: in the path an expression is one segment, or, of path(), several; in the query
-// it is one component.
+// location renders the URL as written: in the path an expression is one segment, or, of path(),
+// several; in the query it is one component.
 func (b *Body) location(env expr.Env) (string, error) {
 	if b.url.IsConst() {
 		return b.url.Text(env)
@@ -103,8 +104,8 @@ func (b *Body) location(env expr.Env) (string, error) {
 	return text, nil
 }
 
-// checkSegments refuses data, which stands between from and to, whose segments would lead to another route: empty ones, and
-// dots that appear only when they are decoded twice.
+// checkSegments refuses data, which stands between from and to, whose segments would lead to
+// another route: empty ones, and dots that appear only when they are decoded twice.
 func checkSegments(text string, from, to int) error {
 	from = strings.LastIndexByte(text[:from], '/') + 1
 	if end := strings.IndexAny(text[to:], "/?"); end >= 0 {
@@ -144,7 +145,8 @@ func (b *Body) check(text string, env expr.Env) error {
 	return nil
 }
 
-// checkAddress refuses what data or variables could have made of a URL. Its details do not show them.
+// checkAddress refuses what data or variables could have made of a URL. Its details do not show
+// them.
 func checkAddress(text string) error {
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return unsendable("the URL has a space, a backslash or a control character in it: look at the variable it begins with")
@@ -169,8 +171,8 @@ func errDots() error {
 	return unsendable("the URL's path has a . or .. in it, which would lead to another path, encoded or not: check such data before, or send it in the query")
 }
 
-// hasDots reports whether a decoded path has a segment . or .. in it. Backslashes and encoded slashes count: there are
-// servers and proxies that decode them before they choose a route.
+// hasDots reports whether a decoded path has a segment . or .. in it. Backslashes and encoded
+// slashes count: there are servers and proxies that decode them before they choose a route.
 func hasDots(path string) bool {
 	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if segment == "." || segment == ".." {

@@ -59,7 +59,8 @@ func (d *Dialer) open(ctx context.Context, o origin) (*wire, error) {
 	return newWire(conn, tcp), nil
 }
 
-// DialTLS connects to addr and greets it: what comes is HTTP/1.1 over TLS. It suits net/http's Transport; errors are a [*DialError].
+// DialTLS connects to addr and greets it: what comes is HTTP/1.1 over TLS. It suits net/http's
+// Transport; errors are a [*DialError].
 func (d *Dialer) DialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	tcp, err := d.Dial(ctx, network, addr)
 	if err != nil {
@@ -84,7 +85,8 @@ func (d *Dialer) secure(ctx context.Context, tcp net.Conn, addr string) (net.Con
 	return conn, nil
 }
 
-// Dial connects to addr, if the guard allows it. It suits net/http's Transport; errors are a [*DialError].
+// Dial connects to addr, if the guard allows it. It suits net/http's Transport; errors are a
+// [*DialError].
 func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	nd := net.Dialer{Timeout: d.timeout, Resolver: d.resolver, ControlContext: d.guard.Control(addr)}
 	conn, err := nd.DialContext(ctx, network, d.resolve.of(addr))

@@ -83,7 +83,8 @@ func (p *pool) enter(ctx context.Context, o origin) (*line, error) {
 	return nil, ctx.Err()
 }
 
-// leave gives the place back and, unless it is nil, a connection whose last answer was read to its end.
+// leave gives the place back and, unless it is nil, a connection whose last answer was read to its
+// end.
 func (p *pool) leave(l *line, w *wire) {
 	p.mu.Lock()
 	if w != nil {
@@ -98,7 +99,8 @@ func (p *pool) leave(l *line, w *wire) {
 	<-l.slots
 }
 
-// unuse notes that a call is done with l, which is forgotten when it is of no more use. p.mu is held.
+// unuse notes that a call is done with l, which is forgotten when it is of no more use. p.mu is
+// held.
 func (p *pool) unuse(l *line) {
 	l.users--
 	p.forget(l)

@@ -25,8 +25,8 @@ type outgoing struct {
 	secret []string // headers with secrets in them
 }
 
-// ownHeader reports whether a header, by its canonical name, is set by the HTTP client itself; a definition that sets
-// one could smuggle a second request past a proxy, or hang the call.
+// ownHeader reports whether a header, by its canonical name, is set by the HTTP client itself; a
+// definition that sets one could smuggle a second request past a proxy, or hang the call.
 func ownHeader(name string) bool {
 	switch name {
 	case "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
@@ -147,8 +147,8 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 	return header, nil
 }
 
-// Basic credentials stand in a request as Basic base64(user:password), so that a journal shows which secrets they are made of: the
-// user and the password are encoded when the secrets are in.
+// Basic credentials stand in a request as Basic base64(user:password), so that a journal shows
+// which secrets they are made of: the user and the password are encoded when the secrets are in.
 const (
 	basicOpen  = "Basic base64("
 	basicClose = ")"

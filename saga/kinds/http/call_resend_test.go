@@ -158,7 +158,8 @@ func TestLargeRequestsReuse(t *testing.T) {
 	}
 }
 
-// TestClosedConnectionsAreNotUsed: one that the other side closed, or on which it spoke unasked, is not written to.
+// TestClosedConnectionsAreNotUsed: one that the other side closed, or on which it spoke unasked, is
+// not written to.
 func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	for name, script := range map[string]func(int, *net.TCPConn) bool{
 		"closed":  sayAndClose(ok200),
@@ -186,7 +187,8 @@ func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsAreClosed: not only when the next request would use them, and nothing stays of an origin.
+// TestIdleConnectionsAreClosed: not only when the next request would use them, and nothing stays of
+// an origin.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	c := newCaller(t, CallerConfig{})
 	s := serveWire(t, say(ok200))

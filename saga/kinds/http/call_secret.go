@@ -93,7 +93,8 @@ func (r *Redactor) Text(s string) string {
 // maxDetail bounds what is said of a call that went wrong, in bytes.
 const maxDetail = 480
 
-// Detail redacts what is said of a call that went wrong, and then shortens it: the other way round, a part of a secret could stay.
+// Detail redacts what is said of a call that went wrong, and then shortens it: the other way round,
+// a part of a secret could stay.
 func (r *Redactor) Detail(s string) string { return clip(r.Text(s), maxDetail) }
 
 // JSON redacts the strings (names too) of a valid JSON document; numbers and

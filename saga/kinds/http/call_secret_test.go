@@ -193,7 +193,8 @@ func TestKnownSecretsAreRedacted(t *testing.T) {
 	}
 }
 
-// TestBasicCredentialsAreRedacted: an answer that brings the header back does not put it into the journal, in neither form.
+// TestBasicCredentialsAreRedacted: an answer that brings the header back does not put it into the
+// journal, in neither form.
 func TestBasicCredentialsAreRedacted(t *testing.T) {
 	encoded := base64.StdEncoding.EncodeToString([]byte("ada:tok-1234567"))
 	s := serveWire(t, say(response(200, "Content-Type: application/json\r\nX-Echo: Basic "+encoded, `{"you":"Basic `+encoded+`","key":"tok-1234567"}`)))

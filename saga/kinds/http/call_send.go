@@ -100,7 +100,8 @@ func beforeSend(e *DialError) string {
 	return "no connection: " + root(e.Err)
 }
 
-// root is the innermost error's text: outer ones repeat addresses and URLs. The other side's words may be in it, at any length.
+// root is the innermost error's text: outer ones repeat addresses and URLs. The other side's words
+// may be in it, at any length.
 func root(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the other side closed the connection"

@@ -124,7 +124,8 @@ func TestTLSReused(t *testing.T) {
 	}
 }
 
-// TestTLSTimeout: a call ends at its time, though the other side does not read, not even a farewell.
+// TestTLSTimeout: a call ends at its time, though the other side does not read, not even a
+// farewell.
 func TestTLSTimeout(t *testing.T) {
 	done := make(chan bool)
 	defer close(done)

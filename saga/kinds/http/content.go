@@ -10,8 +10,8 @@ import (
 	"recourse/saga/expr"
 )
 
-// encodeSealed encodes sealed text, by percentEncode or the like, except its references to secrets, whose
-// values the caller encodes when it puts them in. Encoded text has no ${ of its own.
+// encodeSealed encodes sealed text, by percentEncode or the like, except its references to secrets,
+// whose values the caller encodes when it puts them in. Encoded text has no ${ of its own.
 func encodeSealed(sealed string, encode func(string) string) string {
 	var b strings.Builder
 	for sealed != "" {
@@ -69,7 +69,8 @@ func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage
 	return quoteJSON(form), nil
 }
 
-// encodeForm makes a form of a sealed object, in its order. What is nested has brackets in its name, as Stripe, PHP and Rails read it.
+// encodeForm makes a form of a sealed object, in its order. What is nested has brackets in its
+// name, as Stripe, PHP and Rails read it.
 func encodeForm(doc json.RawMessage, encode func(string) string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(string(doc)))
 	d.UseNumber()
@@ -86,8 +87,9 @@ func encodeForm(doc json.RawMessage, encode func(string) string) (string, error)
 	return strings.Join(out, "&"), nil
 }
 
-// formField reads the next value, which name is the name of, and gives say each field in it: a[b] of a map in a map, a[0][b] of a map
-// in a list, a[b][] of a list in a map. A list at the top repeats its name as it is written, so that it may end in []. null is left out.
+// formField reads the next value, which name is the name of, and gives say each field in it: a[b]
+// of a map in a map, a[0][b] of a map in a list, a[b][] of a list in a map. A list at the top
+// repeats its name as it is written, so that it may end in []. null is left out.
 func formField(d *json.Decoder, name string, say func(string, any)) error {
 	t, err := d.Token()
 	if err != nil {

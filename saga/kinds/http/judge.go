@@ -22,12 +22,14 @@ func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
 	return saga.Verdict{Class: class, Error: Failed(r, a, b.origin)}
 }
 
-// Gone implements saga.Remover: a DELETE of what is not there has nothing left to do (RFC 9110, sections 15.5.5 and 15.5.11).
+// Gone implements saga.Remover: a DELETE of what is not there has nothing left to do (RFC 9110,
+// sections 15.5.5 and 15.5.11).
 func (b *Body) Gone(a saga.Answer) bool {
 	return b.method == "DELETE" && a.Code == "" && (a.Status == 404 || a.Status == 410)
 }
 
-// Class classifies an answer by its status and code alone. readOnly says that the request leaves no effect.
+// Class classifies an answer by its status and code alone. readOnly says that the request leaves no
+// effect.
 func Class(a saga.Answer, readOnly bool) journal.Class {
 	doubt := journal.InDoubt
 	if readOnly {
@@ -79,7 +81,8 @@ func byStatus(status int, doubt journal.Class) journal.Class {
 	return doubt
 }
 
-// Failed words what went wrong. Its title has the host, or origin if r has none, never a path, a query or a user.
+// Failed words what went wrong. Its title has the host, or origin if r has none, never a path, a
+// query or a user.
 func Failed(r saga.Request, a saga.Answer, origin string) *saga.Failure {
 	host := origin
 	if u, err := url.Parse(r.URL); err == nil && u.Host != "" {

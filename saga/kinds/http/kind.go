@@ -45,7 +45,8 @@ func Kind() dsl.Kind {
 	}
 }
 
-// Body is an http step: its shape is [saga.Call]. It does not change; it remembers a URL that it has checked.
+// Body is an http step: its shape is [saga.Call]. It does not change; it remembers a URL that it
+// has checked.
 type Body struct {
 	method  string
 	url     *expr.Template

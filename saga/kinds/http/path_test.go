@@ -14,7 +14,8 @@ import (
 	"recourse/saga"
 )
 
-// TestPathIsEncoded holds the contract's rule: an expression in the path is one segment, and one in the query one component.
+// TestPathIsEncoded holds the contract's rule: an expression in the path is one segment, and one in
+// the query one component.
 func TestPathIsEncoded(t *testing.T) {
 	tests := []struct{ name, target, input, want string }{
 		{"a slash and a query", "DELETE https://a.example/bookings/${input}", `"a/b?x=1"`, "https://a.example/bookings/a%2Fb%3Fx%3D1"},
@@ -47,8 +48,8 @@ func TestPathIsEncoded(t *testing.T) {
 	}
 }
 
-// TestPathRefusesAnotherRoute covers data that would lead elsewhere even when it is encoded: many servers and
-// proxies decode %2F and %5C, and resolve dots and empty segments, before they route.
+// TestPathRefusesAnotherRoute covers data that would lead elsewhere even when it is encoded: many
+// servers and proxies decode %2F and %5C, and resolve dots and empty segments, before they route.
 func TestPathRefusesAnotherRoute(t *testing.T) {
 	for _, input := range []string{"../refunds/1", "..", ".", "a/../../refunds", `..\refunds`, `a\..`, "./x", "x/.", "", "/", `//\`, "a\x00", "a\r\nb", "\x7f"} {
 		for _, target := range []string{"https://a.example/x/${input}", "https://a.example/x/${input}?y=1", "https://a.example/x/${urlencode(input)}/y", "https://a.example/x/${path(input)}/y"} {

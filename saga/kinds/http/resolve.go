@@ -12,13 +12,13 @@ import (
 // ErrResolve is what [ParseResolve] wraps when an entry is unusable.
 var ErrResolve = errors.New("not usable in --resolve")
 
-// Resolve says at which address a host and port are reached, instead of where their name leads to. The
-// request and TLS keep the name, and the [Guard] judges the address, as it does one that a name server gave.
-// The keys are host:port, lower case, without a trailing dot.
+// Resolve says at which address a host and port are reached, instead of where their name leads to.
+// The request and TLS keep the name, and the [Guard] judges the address, as it does one that a name
+// server gave. The keys are host:port, lower case, without a trailing dot.
 type Resolve map[string]netip.AddrPort
 
-// ParseResolve reads entries such as pay.example:443=127.0.0.1:8443; an address without a port keeps the
-// host's. All bad entries are reported at once; each error wraps [ErrResolve].
+// ParseResolve reads entries such as pay.example:443=127.0.0.1:8443; an address without a port
+// keeps the host's. All bad entries are reported at once; each error wraps [ErrResolve].
 func ParseResolve(entries []string) (Resolve, error) {
 	all := make(Resolve, len(entries))
 	var errs []error

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestResolve: a name leads elsewhere; TLS and the request keep it, and the guard judges where it leads.
+// TestResolve: a name leads elsewhere; TLS and the request keep it, and the guard judges where it
+// leads.
 func TestResolve(t *testing.T) {
 	url, conf := serveTLS(t, tls.VersionTLS13, func(conn *tls.Conn, _ *held) {
 		answering(conn, func() { _, _ = conn.Write([]byte(ok200)) })

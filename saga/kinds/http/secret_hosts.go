@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// SecretHosts says which hosts a secret may go to, so that a definition that names another host cannot have it. The
-// zero value lets all go anywhere. It is immutable and safe for concurrent use.
+// SecretHosts says which hosts a secret may go to, so that a definition that names another host
+// cannot have it. The zero value lets all go anywhere. It is immutable and safe for concurrent use.
 type SecretHosts struct {
 	of   map[string][]secretHost
 	rest []secretHost // of the secrets that are not named
@@ -28,9 +28,10 @@ type secretHost struct {
 // AllSecrets stands for the secrets that are not named themselves.
 const AllSecrets = "*"
 
-// NewSecretHosts reads, for each secret's name or [AllSecrets], where it may go: a host name, *.name for all
-// names below it, or an address, each with or without a port. Those that an empty list is for go nowhere. Secrets that are
-// not named go anywhere, unless AllSecrets is. All bad entries are reported at once.
+// NewSecretHosts reads, for each secret's name or [AllSecrets], where it may go: a host name,
+// *.name for all names below it, or an address, each with or without a port. Those that an empty
+// list is for go nowhere. Secrets that are not named go anywhere, unless AllSecrets is. All bad
+// entries are reported at once.
 func NewSecretHosts(of map[string][]string) (*SecretHosts, error) {
 	h := &SecretHosts{of: make(map[string][]secretHost, len(of))}
 	var errs []error

@@ -70,7 +70,8 @@ func TestBadSecretHosts(t *testing.T) {
 	}
 }
 
-// A secret leaves for the hosts that it is bound to, wherever in the request it stands, and for no other.
+// A secret leaves for the hosts that it is bound to, wherever in the request it stands, and for no
+// other.
 func TestSecretsAreBound(t *testing.T) {
 	s := serveWire(t, say(ok200))
 	u, err := url.Parse(s.url)

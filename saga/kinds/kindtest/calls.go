@@ -20,8 +20,8 @@ const (
 	maxRush = 64       // attempts in a row that do not wait
 )
 
-// calls holds a call that reads its answers, knows its price or has sequels to their contracts, over
-// answers that came, came broken, or did not come.
+// calls holds a call that reads its answers, knows its price or has sequels to their contracts,
+// over answers that came, came broken, or did not come.
 func (s Suite) calls(t *testing.T, call saga.Call, env expr.MapEnv) {
 	t.Helper()
 	r, err := call.Request(env)
@@ -67,7 +67,8 @@ func (s Suite) calls(t *testing.T, call saga.Call, env expr.MapEnv) {
 	}
 }
 
-// answers are those that any call has to live with, and the suite's own, whole and in each state of disrepair.
+// answers are those that any call has to live with, and the suite's own, whole and in each state of
+// disrepair.
 func (s Suite) answers() []saga.Answer {
 	bodies := []json.RawMessage{nil, json.RawMessage(`null`), json.RawMessage(`"text"`), json.RawMessage(`[]`), json.RawMessage(`{}`), json.RawMessage(`{"error":"no"}`),
 		json.RawMessage(`{"error":{"code":429,"message":"later"}}`), json.RawMessage(`{"usage":{"prompt_tokens":-1,"completion_tokens":1}}`)}
@@ -127,7 +128,8 @@ func priced(t *testing.T, p saga.Priced, r saga.Request, a saga.Answer, at strin
 	}
 }
 
-// sequel goes on from a failure as long as the kind wants to go on at once, with the same answer each time: that has to end.
+// sequel goes on from a failure as long as the kind wants to go on at once, with the same answer
+// each time: that has to end.
 func sequel(t *testing.T, call saga.Call, q saga.Sequel, r saga.Request, a saga.Answer, at string) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {

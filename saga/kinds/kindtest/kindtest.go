@@ -27,7 +27,8 @@ type Suite struct {
 	Bad map[string]string
 	// Env is what the good steps are evaluated in.
 	Env expr.MapEnv
-	// Answers are bodies that a kind which reads its answers takes for success, with each good step.
+	// Answers are bodies that a kind which reads its answers takes for success, with each good
+	// step.
 	Answers []string
 	// Odd are other bodies that the kind meets, with a status of 200.
 	Odd []string

@@ -28,8 +28,9 @@ type CallerConfig struct {
 	HTTP http.CallerConfig // Guard, Known, UserAgent, Now, DialTimeout, TLS, Resolver and Resolve count, as they do for http steps
 }
 
-// Caller performs requests of llm steps. One call sends its request at most once, on a connection of its own, so that net/http
-// has no kept one to find dead and send again. It is safe for concurrent use.
+// Caller performs requests of llm steps. One call sends its request at most once, on a connection
+// of its own, so that net/http has no kept one to find dead and send again. It is safe for
+// concurrent use.
 type Caller struct {
 	cfg       CallerConfig
 	transport *nethttp.Transport
@@ -56,12 +57,14 @@ func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 	return c.Stream(ctx, r, DefaultTimeout, func() {})
 }
 
-// Stream performs a request and reads its answer as it comes. It ends with the code timeout after a silence longer than
-// idle, before the first byte or between any two, after an hour in all, or at ctx's deadline; when ctx is cancelled the code is interrupted or not_sent. alive is
-// called whenever something has come.
+// Stream performs a request and reads its answer as it comes. It ends with the code timeout after a
+// silence longer than idle, before the first byte or between any two, after an hour in all, or at
+// ctx's deadline; when ctx is cancelled the code is interrupted or not_sent. alive is called
+// whenever something has come.
 //
-// The answer's body is one chat.completion, with what had come of it when the code is not "": its usage counts.
-// The key of a provider goes to that provider only, and does not appear in the answer.
+// The answer's body is one chat.completion, with what had come of it when the code is not "": its
+// usage counts. The key of a provider goes to that provider only, and does not appear in the
+// answer.
 func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer {
 	to := c.cfg.LLM.owner(r.URL)
 	if to == nil {
@@ -177,7 +180,8 @@ func read(ctx context.Context, a *saga.Answer, contentType string, in io.Reader,
 	return why
 }
 
-// streams reports whether a body is a stream of events: by its type, or by how it begins when that says nothing.
+// streams reports whether a body is a stream of events: by its type, or by how it begins when that
+// says nothing.
 func streams(contentType string, body *bufio.Reader) bool {
 	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	switch strings.TrimSpace(media) {

@@ -280,7 +280,8 @@ func TestSentOnce(t *testing.T) {
 	}
 }
 
-// A whole step: an answer that breaks the schema is repaired, and each request is billed under a key of its own.
+// A whole step: an answer that breaks the schema is repaired, and each request is billed under a
+// key of its own.
 func TestRepairAgainstStub(t *testing.T) {
 	s := start(t, llmstub.Config{APIKey: canary, Fault: func(c llmstub.Call) llmstub.Fault { return llmstub.Fault{BadSchema: c.Number == 1} }})
 	cfg := priced(s.URL + "/v1")

@@ -15,7 +15,8 @@ import (
 // OpenAI is the base URL of the provider that there is without a configuration.
 const OpenAI = "https://api.openai.com/v1"
 
-// Config says whom to ask for completions, and what they cost. The zero Config is OpenAI, without a key and without prices.
+// Config says whom to ask for completions, and what they cost. The zero Config is OpenAI, without a
+// key and without prices.
 type Config struct {
 	Providers []Provider       // none: OpenAI
 	Prices    map[string]Price // by the name of the model, as steps write it
@@ -30,8 +31,8 @@ type Provider struct {
 	BaseURL string   // with its version, without /chat/completions: https://api.openai.com/v1
 	APIKey  Secret   // sent as Authorization: Bearer; empty: none
 	Models  []string // it serves models whose name begins with one of these; none: all that no other provider names
-	// MaxCompletionTokens says that the bound of the answer is called max_completion_tokens, as newer models of OpenAI
-	// want it, and not max_tokens, as all others have it.
+	// MaxCompletionTokens says that the bound of the answer is called max_completion_tokens, as
+	// newer models of OpenAI want it, and not max_tokens, as all others have it.
 	MaxCompletionTokens bool
 }
 
@@ -129,7 +130,8 @@ func (c Config) owner(address string) *Provider {
 	return nil
 }
 
-// ProviderAt is the name of the provider that a request goes to; "" if it has none, or there is no such provider.
+// ProviderAt is the name of the provider that a request goes to; "" if it has none, or there is no
+// such provider.
 func (c Config) ProviderAt(address string) string {
 	if p := c.owner(address); p != nil {
 		return p.Name

@@ -1,8 +1,9 @@
-// Package llm is the step kind that asks a language model: OpenAI-compatible chat completions over HTTP.
+// Package llm is the step kind that asks a language model: OpenAI-compatible chat completions over
+// HTTP.
 //
-// Its pure half says what to ask, what an answer means and costs, and whom to ask next; its other half, the
-// [Caller], reads the answer as it streams in. A completion leaves nothing to undo, so it is never in doubt; what it
-// costs is reserved before it leaves.
+// Its pure half says what to ask, what an answer means and costs, and whom to ask next; its other
+// half, the [Caller], reads the answer as it streams in. A completion leaves nothing to undo, so it
+// is never in doubt; what it costs is reserved before it leaves.
 package llm
 
 import (
@@ -27,7 +28,8 @@ const (
 	DefaultMaxTokens = 1024
 )
 
-// Kind describes the kind, as the configuration makes it. It panics if the configuration does not pass [Config.Check].
+// Kind describes the kind, as the configuration makes it. It panics if the configuration does not
+// pass [Config.Check].
 func Kind(cfg Config) dsl.Kind {
 	t := newTariff(cfg)
 	return dsl.Kind{
@@ -76,7 +78,8 @@ func (b *Body) ReadOnly() bool { return true }
 // Records implements saga.Reader: an answer cannot be had again.
 func (b *Body) Records() bool { return true }
 
-// CarriesKey implements dsl.KeyCarrier. Providers refuse fields and parameters that they do not know.
+// CarriesKey implements dsl.KeyCarrier. Providers refuse fields and parameters that they do not
+// know.
 func (b *Body) CarriesKey(in, name string) error {
 	switch idempotency.In(in) {
 	case idempotency.Body, idempotency.Query:

@@ -62,9 +62,9 @@ const (
 	bytesPerToken = 3
 )
 
-// Reserve implements saga.Priced: the estimated tokens of the prompt, and max_tokens. A token is taken to be three bytes
-// of UTF-8, which is more tokens than models make of prose, code and tables in any script; text without any sense, such as
-// base64, can have more.
+// Reserve implements saga.Priced: the estimated tokens of the prompt, and max_tokens. A token is
+// taken to be three bytes of UTF-8, which is more tokens than models make of prose, code and tables
+// in any script; text without any sense, such as base64, can have more.
 func (b *Body) Reserve(r saga.Request) saga.Usage {
 	c, _, err := opened(r)
 	if err != nil {
@@ -89,7 +89,8 @@ func length(m json.RawMessage) int {
 	return len(doc.Content)
 }
 
-// Used implements saga.Priced. Whatever says what was used is believed: errors and answers that were cut, too.
+// Used implements saga.Priced. Whatever says what was used is believed: errors and answers that
+// were cut, too.
 func (b *Body) Used(r saga.Request, a saga.Answer) (saga.Usage, bool) {
 	if !a.Sent {
 		return saga.Usage{}, true
@@ -102,8 +103,8 @@ func (b *Body) Used(r saga.Request, a saga.Answer) (saga.Usage, bool) {
 	return saga.Usage{Cost: b.cost(c.Model, used.Input, used.Output), Input: used.Input, Output: used.Output}, true
 }
 
-// Model implements saga.Modelled: the name that the step has for it, which its price goes by. The answer's own name may be
-// another, of a dated version.
+// Model implements saga.Modelled: the name that the step has for it, which its price goes by. The
+// answer's own name may be another, of a dated version.
 func (b *Body) Model(r saga.Request) string {
 	var doc struct{ Model string }
 	if json.Unmarshal(r.Body, &doc) != nil {
@@ -122,7 +123,8 @@ type usage struct {
 // maxUsage is more than any request uses, and little enough to count with.
 const maxUsage = 1_000_000_000
 
-// usageOf finds the usage in an answer's body, or in the error that it is; nil for none that can be read.
+// usageOf finds the usage in an answer's body, or in the error that it is; nil for none that can be
+// read.
 func usageOf(body json.RawMessage) *usage {
 	var doc struct {
 		Usage json.RawMessage

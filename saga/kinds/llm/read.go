@@ -131,8 +131,8 @@ func (b *Body) costs(out *output, r saga.Request) {
 	}
 }
 
-// parse reads the JSON of an answer, bare or in a fence, and checks it; wrong says what is wrong with it,
-// tooCostly that this is the check itself.
+// parse reads the JSON of an answer, bare or in a fence, and checks it; wrong says what is wrong
+// with it, tooCostly that this is the check itself.
 func (b *Body) parse(text string) (value json.RawMessage, wrong string, tooCostly bool) {
 	plain := http.NewRedactor(nil)
 	doc, code, why := http.EncodeBody("application/json", []byte(text), plain)

@@ -120,7 +120,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestSequels plays answers to a list of models, one after the other, and says whom each request asks and whether it waits.
+// TestSequels plays answers to a list of models, one after the other, and says whom each request
+// asks and whether it waits.
 func TestSequels(t *testing.T) {
 	answers := map[string]saga.Answer{
 		"busy":     {Sent: true, Status: 429},

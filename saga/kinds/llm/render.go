@@ -44,14 +44,16 @@ type completion struct {
 
 func (c *completion) limit() int64 { return c.MaxTokens + c.MaxCompletionTokens }
 
-// course is where a request stands in the order of fallback. It travels in a header that no provider sees.
+// course is where a request stands in the order of fallback. It travels in a header that no
+// provider sees.
 type course struct {
 	Next     []string `json:"next,omitempty"`     // the models after this one
 	Fresh    int      `json:"fresh,omitempty"`    // how many of them have not been asked
 	Repaired bool     `json:"repaired,omitempty"` // the request asks for a repair
 }
 
-// Request implements saga.Call. An error is a *saga.Failure or an *expr.EvalError and means that nothing can be sent.
+// Request implements saga.Call. An error is a *saga.Failure or an *expr.EvalError and means that
+// nothing can be sent.
 func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	env = http.Once(env)
 	c := completion{MaxTokens: DefaultMaxTokens}
@@ -108,7 +110,8 @@ func opened(r saga.Request) (c completion, at course, err error) {
 	return c, at, nil
 }
 
-// seal writes a document as requests stand in a journal, where ${secrets.X} refers to a secret (see [expr.Unseal]): no prompt can forge one.
+// seal writes a document as requests stand in a journal, where ${secrets.X} refers to a secret (see
+// [expr.Unseal]): no prompt can forge one.
 func seal(doc []byte) json.RawMessage {
 	return json.RawMessage(strings.ReplaceAll(string(doc), "${", "$${"))
 }

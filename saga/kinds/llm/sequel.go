@@ -12,7 +12,8 @@ import (
 // maxQuoted bounds what a request for a repair quotes of the bad answer.
 const maxQuoted = 16 << 10
 
-// hint is what the next request has that the last one had not: another model, or a repair to ask for.
+// hint is what the next request has that the last one had not: another model, or a repair to ask
+// for.
 type hint struct {
 	Model  string  `json:"model,omitempty"`
 	Course *course `json:"course,omitempty"`
@@ -24,11 +25,13 @@ type repair struct {
 	Problem string `json:"problem"`
 }
 
-// Next implements saga.Sequel. After a failure that may pass, the next model of the list is asked, the first time round
-// at once; a model that does not exist, or is too small, is left out for good, as long as there is one that was not
-// asked; an answer that breaks the schema is sent back once to be repaired.
+// Next implements saga.Sequel. After a failure that may pass, the next model of the list is asked,
+// the first time round at once; a model that does not exist, or is too small, is left out for good,
+// as long as there is one that was not asked; an answer that breaks the schema is sent back once to
+// be repaired.
 //
-// An attempt that we interrupted ourselves says nothing about the model: the same request leaves again, with the same key.
+// An attempt that we interrupted ourselves says nothing about the model: the same request leaves
+// again, with the same key.
 func (b *Body) Next(r saga.Request, a saga.Answer, v saga.Verdict, _ int) (json.RawMessage, bool) {
 	_, at, err := opened(r)
 	if err != nil || v.Error == nil {

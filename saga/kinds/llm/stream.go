@@ -11,7 +11,8 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// Bounds of an answer: of what is kept of it, or is one event, and of the stream, which has an envelope around each word.
+// Bounds of an answer: of what is kept of it, or is one event, and of the stream, which has an
+// envelope around each word.
 const (
 	maxBody   = 8 << 20
 	maxStream = 256 << 20
@@ -22,9 +23,10 @@ var (
 	errBroken   = errors.New("an event of the stream is no JSON object")
 )
 
-// events reads server-sent events (the WHATWG's, section 9.2.6) and gives the data of each to take, until the end of in, or the first error, which is returned.
-// Comments, other fields and events without data are passed over. An event that the end of in cuts off still counts: some
-// providers do not end the last one.
+// events reads server-sent events (the WHATWG's, section 9.2.6) and gives the data of each to take,
+// until the end of in, or the first error, which is returned. Comments, other fields and events
+// without data are passed over. An event that the end of in cuts off still counts: some providers
+// do not end the last one.
 func events(in io.Reader, take func(data []byte) error) error {
 	all := lines{in: bufio.NewReaderSize(in, 16<<10)}
 	var data []byte
@@ -64,7 +66,8 @@ func events(in io.Reader, take func(data []byte) error) error {
 	}
 }
 
-// lines reads lines that end in \n, \r or \r\n. It asks for no byte beyond the end of a line, which may be long in coming.
+// lines reads lines that end in \n, \r or \r\n. It asks for no byte beyond the end of a line, which
+// may be long in coming.
 type lines struct {
 	in *bufio.Reader
 	cr bool // the last line ended in \r: a \n would belong to it
@@ -124,7 +127,8 @@ type piece struct {
 	Refusal string
 }
 
-// take adds the data of one event, or of several that were written as one. It is io.EOF after the last.
+// take adds the data of one event, or of several that were written as one. It is io.EOF after the
+// last.
 func (s *assembly) take(data []byte) error {
 	if err := s.add(data); !errors.Is(err, errBroken) {
 		return err
@@ -174,8 +178,8 @@ func set(to *string, text string) {
 	}
 }
 
-// keep takes a part of a chunk, or what stands for it when it is what a journal would not take: nested too deep, half a surrogate
-// pair, not UTF-8.
+// keep takes a part of a chunk, or what stands for it when it is what a journal would not take:
+// nested too deep, half a surrogate pair, not UTF-8.
 func keep(to *json.RawMessage, doc, otherwise json.RawMessage) {
 	if len(doc) == 0 || string(doc) == "null" {
 		return

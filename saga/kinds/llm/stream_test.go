@@ -101,7 +101,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// FuzzStream holds the reader of streams to giving a JSON document whatever comes, the same however it is chopped.
+// FuzzStream holds the reader of streams to giving a JSON document whatever comes, the same however
+// it is chopped.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n"))
 	f.Add([]byte(": x\r\rdata:{\"usage\":{\"prompt_tokens\":1},\"error\":\"\\ud800\"}\r\n\r\n"))

@@ -18,14 +18,16 @@ import (
 type Definitions interface {
 	// Definition returns a version; an error wrapping journal.ErrNotFound if there is none.
 	Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
-	// Newest returns the newest version; an error wrapping journal.ErrNotFound if there is none, or it takes no new sagas.
+	// Newest returns the newest version; an error wrapping journal.ErrNotFound if there is none, or
+	// it takes no new sagas.
 	Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error)
 }
 
 // Engine starts sagas and carries messages.
 type Engine interface {
-	// StartAs starts a saga under an id that the caller gives. Errors are those of a start; journal.ErrStartKey
-	// and journal.ErrConflict mean that it is there already, journal.ErrParentEnded that it never will be.
+	// StartAs starts a saga under an id that the caller gives. Errors are those of a start;
+	// journal.ErrStartKey and journal.ErrConflict mean that it is there already,
+	// journal.ErrParentEnded that it never will be.
 	StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
 	// Post leaves a message for a saga.
 	Post(ctx context.Context, m journal.Mail) error
@@ -46,7 +48,8 @@ type Caller struct {
 	Vars        map[string]json.RawMessage // the server's
 }
 
-// Call performs a request. When the saga will tell its end itself, the answer's code is saga.Spawned.
+// Call performs a request. When the saga will tell its end itself, the answer's code is
+// saga.Spawned.
 func (c *Caller) Call(ctx context.Context, req saga.Request) saga.Answer {
 	id := uuid.FromStringOrNil(req.Headers[HeaderSaga])
 	parent := uuid.FromStringOrNil(req.Headers[HeaderParent])

@@ -72,7 +72,8 @@ func lossyRig(t *testing.T, n int64, definitions ...string) *rig {
 	return r
 }
 
-// The start's answer is lost, the parent fails at once: its child, which is still at work, is undone.
+// The start's answer is lost, the parent fails at once: its child, which is still at work, is
+// undone.
 func TestRevertAtWork(t *testing.T) {
 	r := lossyRig(t, 1, child, "saga: p1\nsteps:\n  - {id: sub, run: child, input: {n: 1}, retry: none}\n")
 	r.both(r.start("p1", "null"))
@@ -86,7 +87,8 @@ func TestContinues(t *testing.T) {
 	}
 }
 
-// A start that comes after its parent's end is refused for good: nobody would tell the child what becomes of it.
+// A start that comes after its parent's end is refused for good: nobody would tell the child what
+// becomes of it.
 func TestParentEnded(t *testing.T) {
 	r := newRig(t, child, "saga: over\nsteps: [{id: a, set: 1}]\n")
 	id := r.start("over", "null")
@@ -103,7 +105,8 @@ func TestParentEnded(t *testing.T) {
 	}
 }
 
-// After a restart the child cannot be read for a moment: that does not mean that it was not started.
+// After a restart the child cannot be read for a moment: that does not mean that it was not
+// started.
 func TestBlind(t *testing.T) {
 	r := newRig(t, child, "saga: p3\nsteps:\n  - id: both\n    parallel:\n      - {id: sub, run: child, input: {n: 1}, retry: none}\n      - {id: beside, sleep: 500ms}\n")
 	id := r.start("p3", "null")

@@ -81,7 +81,8 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// Undo implements dsl.Undoes: a child is undone through its own compensations. Reverting it twice is the same as once.
+// Undo implements dsl.Undoes: a child is undone through its own compensations. Reverting it twice
+// is the same as once.
 func (b *Body) Undo() *saga.Compensation {
 	return &saga.Compensation{
 		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9, KeyWindow: math.MaxInt64}, // the saga never forgets

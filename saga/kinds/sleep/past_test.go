@@ -11,7 +11,8 @@ import (
 	"recourse/saga/kinds/sleep"
 )
 
-// A time before the year 0, which RFC 3339 can only say with an offset, is past as others are: it is recorded as a time that is read again.
+// A time before the year 0, which RFC 3339 can only say with an offset, is past as others are: it
+// is recorded as a time that is read again.
 func TestDueLongAgo(t *testing.T) {
 	def, errs := dsl.Parse("t", []byte("saga: x\nsteps:\n  - id: a\n    sleep: ${input}\n"), dsl.Options{Kinds: []dsl.Kind{sleep.Kind()}})
 	if errs != nil {

@@ -72,8 +72,8 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// Enter implements saga.Block: the first branch that holds, -1 for none. In a plan it may be open which: Items then has the places of all
-// that may be the one, in their order.
+// Enter implements saga.Block: the first branch that holds, -1 for none. In a plan it may be open
+// which: Items then has the places of all that may be the one, in their order.
 func (b *Body) Enter(env expr.Env) (saga.Entered, error) {
 	at := -1
 	var may []json.RawMessage
