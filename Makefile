@@ -10,7 +10,7 @@ PG      := $(GO) run ./internal/testpg/run --
 # The race detector looks at everything but SQLite, which is C translated to Go and five times slower with it.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0'
 
-.PHONY: help run build test flaky mutation vet prove crash ha examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build test flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,8 +68,18 @@ crash: ## strike the real program at every point, once with -race and ROUNDS tim
 	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/crashtest
 
 ha: ## fail-over by hand and by Patroni, to a standby that is synchronous or lacks the last seconds; restarts after kill -9; poolers
-	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/pgha ./internal/crashtest -run 'Patroni|Failover|TestRestartGoesOnAtOnce'
+	$(GO) test -tags ha -v -count 1 -timeout 30m ./internal/pgha
+	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/crashtest -run 'TestPatroni|TestFailover|TestRestartGoesOnAtOnce'
 	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestOldPrimaryLives|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
+
+IMAGE ?= recourse
+CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt
+container: ## an image IMAGE of the program alone, with buildah, whose version is shown by running it
+	rm -rf bin/container && mkdir -p bin/container/state
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/container/ ./cmd/recourse
+	cp $(CERTIFICATES) bin/container/ca-certificates.crt
+	buildah bud --isolation chroot -f deploy/Containerfile -t $(IMAGE) bin/container
+	c=$$(buildah from $(IMAGE)) && buildah run --isolation chroot $$c -- /usr/local/bin/recourse version; status=$$?; buildah rm $$c >/dev/null; exit $$status
 
 examples: ## the definitions of examples/ with the real program, with faults, and one of them killed twenty times; part of test
 	$(PG) $(GO) test -v -count 1 ./internal/examples
