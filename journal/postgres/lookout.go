@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"recourse/internal/pgsession"
@@ -34,21 +35,22 @@ type lookout struct {
 func newLookout(line *lineage, cfg *pgx.ConnConfig) *lookout {
 	o := &lookout{lineage: line}
 	known := make(map[string]*pgx.ConnConfig)
-	add := func(host string, port uint16, fill func(*pgx.ConnConfig)) {
-		name := net.JoinHostPort(host, strconv.Itoa(int(port)))
-		if known[name] == nil {
-			server := cfg.Copy()
-			server.Host, server.Port, server.Fallbacks = host, port, nil
-			server.ValidateConnect = nil // the URL's choice is not what is asked for here
-			pgsession.Prepare(server, nil)
-			known[name] = server
-			o.servers = append(o.servers, server)
+	add := func(f *pgconn.FallbackConfig) {
+		name := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port)))
+		if server := known[name]; server != nil { // without TLS what is tried with it, or the other way round
+			server.Fallbacks = append(server.Fallbacks, f)
+			return
 		}
-		fill(known[name])
+		server := cfg.Copy()
+		server.Host, server.Port, server.TLSConfig, server.Fallbacks = f.Host, f.Port, f.TLSConfig, nil
+		server.ValidateConnect = nil // the URL's choice is not what is asked for here
+		pgsession.Prepare(server, nil)
+		known[name] = server
+		o.servers = append(o.servers, server)
 	}
-	add(cfg.Host, cfg.Port, func(c *pgx.ConnConfig) { c.TLSConfig = cfg.TLSConfig })
-	for _, f := range cfg.Fallbacks { // of the same server: without TLS what was tried with it, or the other way round
-		add(f.Host, f.Port, func(c *pgx.ConnConfig) { c.Fallbacks = append(c.Fallbacks, f) })
+	add(&pgconn.FallbackConfig{Host: cfg.Host, Port: cfg.Port, TLSConfig: cfg.TLSConfig})
+	for _, f := range cfg.Fallbacks {
+		add(f)
 	}
 	if len(o.servers) == 1 {
 		o.servers = nil
