@@ -79,7 +79,7 @@ func (c *Patroni) start(tb testing.TB, members int) error {
 			return err
 		}
 		tb.Cleanup(func() {
-			if err := errors.Join(m.kill(), os.RemoveAll(m.dir)); err != nil {
+			if err := errors.Join(m.Kill(), os.RemoveAll(m.dir)); err != nil {
 				tb.Errorf("pgha: stop member %s: %v", m.Name, err)
 			}
 		})
