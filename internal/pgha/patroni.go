@@ -175,10 +175,8 @@ func (m *Member) Resume() (err error) {
 }
 
 // Kill ends a member as the loss of its machine would: Patroni and PostgreSQL, by the kernel,
-// without a word.
-func (m *Member) Kill() error { return m.kill() }
-
-func (m *Member) kill() error {
+// without a word. Killing twice is killing once.
+func (m *Member) Kill() error {
 	if m.process == nil {
 		return nil
 	}
