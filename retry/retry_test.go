@@ -115,6 +115,17 @@ func TestAfter(t *testing.T) {
 	}
 }
 
+func TestLeft(t *testing.T) {
+	for _, tt := range []struct {
+		attempts, made int
+		want           bool
+	}{{4, 0, true}, {4, 3, true}, {4, 4, false}, {4, 5, false}, {1, 0, true}, {1, 1, false}, {0, 0, true}, {0, 1_000_000, true}} {
+		if got := (Policy{Attempts: tt.attempts}).Left(tt.made); got != tt.want {
+			t.Errorf("of %d attempts, with %d made, one is left: %t", tt.attempts, tt.made, got)
+		}
+	}
+}
+
 func money(t testing.TB, s string) Money {
 	t.Helper()
 	m, err := ParseMoney(s)
@@ -151,6 +162,43 @@ func TestLongAmounts(t *testing.T) {
 	}
 	if _, err := Total(long, "USD"); !errors.Is(err, ErrMoney) {
 		t.Errorf("Total: %v, want ErrMoney", err)
+	}
+}
+
+// Each bound of an amount and of a sum: the last decimal that is read, and the first that is not.
+func TestAmountBounds(t *testing.T) {
+	nines := func(n int) string { return strings.Repeat("9", n) }
+	for _, tt := range []struct {
+		read      func(decimal, currency string) (Money, error)
+		good, bad string
+	}{
+		{Amount, nines(30), nines(31)},
+		{Amount, "1e-30", "1e-31"},
+		{Amount, "1e15", "1e16"},
+		{Amount, "0", "-1"},
+		{Total, nines(100), nines(101)},
+		{Total, "1e-100", "1e-101"},
+		{Total, "1e15", "1e16"},
+		{Total, "0", "-1"},
+		{Total, "0." + strings.Repeat("0", 98) + "1", "0." + strings.Repeat("0", 298) + "1"},
+		{Total, strings.Repeat("0", longest-1) + "1", strings.Repeat("0", longest) + "1"},
+	} {
+		if _, err := tt.read(tt.good, "USD"); err != nil {
+			t.Errorf("%.40s is refused: %v", tt.good, err)
+		}
+		if _, err := tt.read(tt.bad, "USD"); !errors.Is(err, ErrMoney) {
+			t.Errorf("%.40s: %v, want ErrMoney", tt.bad, err)
+		}
+	}
+}
+
+// Equal amounts leave nothing, in the digits that they are written in.
+func TestSubtractAll(t *testing.T) {
+	if got := money(t, "2.00 USD").Sub(money(t, "2.00 USD")).String(); got != "0.00 USD" {
+		t.Errorf("2.00 - 2.00 = %s", got)
+	}
+	if got := money(t, "2.00 USD").Sub(money(t, "2.01 USD")).String(); got != "0 USD" {
+		t.Errorf("2.00 - 2.01 = %s", got)
 	}
 }
 
