@@ -315,7 +315,7 @@ func TestSagaOfRoles(t *testing.T) {
 	x.publish(slow)
 	id := x.start("slow", `null`)
 	x.becomes(id, saga.Waiting)
-	for role, want := range map[string]string{"viewer": "", "client": "signal cancel", "approver": "", "operator": "pause budget signal cancel"} {
+	for role, want := range map[string]string{"viewer": "", "client": "cancel", "approver": "", "operator": "pause budget signal cancel"} {
 		x.key("a "+role, role)
 		a := x.page("/sagas/" + id).want(200)
 		var got []string
