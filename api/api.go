@@ -61,6 +61,11 @@ type EngineStats struct {
 	Strangers     int64
 	Lost          int64
 	Starting      int
+	AnswerBytes   int64
+	AnswersWait   int
+	SagaBytes     int64
+	MaxAnswers    int64
+	MaxSagas      int64
 	MaxRunning    int
 	MaxCalls      int
 	MaxStarts     int

@@ -147,6 +147,11 @@ var engineDescs = []struct {
 	{engineDesc("sagas_given_up_total", "Sagas that this node could not go on with and gave up; they rest and are tried again."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.GivenUp) }},
 	{prometheus.NewDesc("recourse_acknowledged_lost_total", "Sagas of which a fail-over of the database has lost records that this node had acknowledged.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Lost) }},
 	{engineDesc("strangers_released_total", "Sagas that the database said were this node's and that it did not hold; they were released, and go on."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Strangers) }},
+	{engineDesc("answer_bytes", "Bytes of services' answers that are being read, or whose outcome is not durable yet."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswerBytes) }},
+	{engineDesc("answer_bytes_limit", "How many bytes of answers there may be at once, but for one answer more."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxAnswers) }},
+	{engineDesc("answers_waiting", "Answers that wait for memory to be read."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswersWait) }},
+	{engineDesc("saga_bytes", "Bytes of the records of the sagas in memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.SagaBytes) }},
+	{engineDesc("saga_bytes_limit", "Beyond how many bytes larger sagas leave memory between two steps."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxSagas) }},
 	{engineDesc("requests_under_way", "Requests of steps under way."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
 }
 

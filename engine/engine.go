@@ -20,6 +20,7 @@ import (
 
 	"recourse/internal/failpoint"
 	"recourse/internal/failpoint/brittle"
+	"recourse/internal/quota"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -74,8 +75,17 @@ type Config struct {
 	MaxStarts  int           // 2,000 starts that wait for their commit
 	StartBytes int           // 64 MiB of input of starts that wait for their commit
 	MaxCalls   int           // 1,000 requests under way
-	MaxBatch   int           // 512 appends in a commit
-	MaxBytes   int           // 8 MiB of appends in a commit, unless it has only one
+	// AnswerBytes bounds the answers of requests that are being read, or whose outcome is not
+	// durable yet: 32 MiB, and one answer more. An answer of up to quota.Free bytes is not counted.
+	// Another that finds no room waits with its connection open, and its time-out with it. It takes
+	// about four times as much memory as it has bytes.
+	AnswerBytes int
+	// SagaBytes bounds the records of the sagas in memory: 128 MiB. While there are more, the
+	// larger sagas leave memory between two steps, and are read again one after the other. A saga
+	// whose records are more by themselves still goes on.
+	SagaBytes int
+	MaxBatch  int // 512 appends in a commit
+	MaxBytes  int // 8 MiB of appends in a commit, unless it has only one
 	// RequireSync refuses starts while commits do not wait for a second machine, see journal.Log.
 	RequireSync bool
 	SyncEvery   time.Duration // 1m: between looks for that
@@ -97,6 +107,8 @@ func (c *Config) defaults() {
 	set(&c.MaxStarts, 2000)
 	set(&c.StartBytes, 64<<20)
 	set(&c.MaxCalls, 1000)
+	set(&c.AnswerBytes, 32<<20)
+	set(&c.SagaBytes, 128<<20)
 	set(&c.MaxBatch, 512)
 	set(&c.MaxBytes, 8<<20)
 	if c.Meter == nil {
@@ -124,7 +136,9 @@ type Engine struct {
 	health  *health
 	stats   counters
 	calls   chan struct{} // a token for each request under way
+	answers *quota.Pool   // the memory of answers that are being read, or are not durable yet
 	loaders chan struct{} // a token for each journal being read
+	large   chan struct{} // a token for each journal that is read by itself, or waits for memory to be read
 	poke    chan struct{} // look for claims and mail now
 	lost    chan string   // nodes whose lease a commit found gone
 
@@ -153,7 +167,7 @@ func New(cfg Config) *Engine {
 	cfg.defaults()
 	health := &health{Store: brittle.Store(cfg.Store), after: min(cfg.Lease, ailingFor)}
 	cfg.Store = health
-	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), loaders: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
+	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.storeCtx, e.cancelStore = context.WithCancel(context.Background())
 	e.identity.Store("")
@@ -336,6 +350,15 @@ func (e *Engine) look() {
 
 func (e *Engine) laneOf(id uuid.UUID) *laneLoop {
 	return e.lanes[e.laneNumber(id)]
+}
+
+// heldBytes is about how much the sagas take that are in memory, or on their way.
+func (e *Engine) heldBytes() int64 {
+	n := e.loading.bytes.Load()
+	for _, l := range e.lanes {
+		n += l.bytes.Load()
+	}
+	return n
 }
 
 func (e *Engine) running() int {

@@ -41,6 +41,7 @@ type (
 		Attempt int
 		Answer  saga.Answer
 		At      time.Time // when it came, at the latest (Lease.Latest): what is to follow after a while waits from then on; zero: now
+		Memory  any       // names the memory that the answer takes, for Freed; nil: too little to be counted
 	}
 	// Mailed brings messages for a saga of this node, in order. Bringing one twice does no harm.
 	Mailed struct {
@@ -117,6 +118,9 @@ type (
 		Permit *Permit // which must hold, too
 		Send   saga.Send
 	}
+	// Freed gives back the memory of an Answered: what came of the answer is durable, or thrown
+	// away. It comes once.
+	Freed struct{ Memory any }
 	// Replied answers a StartSaga.
 	Replied struct {
 		Reply any
@@ -174,6 +178,7 @@ type (
 
 func (Commit) effect()   {}
 func (Perform) effect()  {}
+func (Freed) effect()    {}
 func (Replied) effect()  {}
 func (Advanced) effect() {}
 func (TakenOn) effect()  {}

@@ -22,6 +22,7 @@ type LaneConfig struct {
 	MaxBatch   int           // appends in one commit
 	MaxBytes   int           // of all appends in one commit, by journal.Append.Size, unless it has only one; 0: any
 	MaxRecords int           // records that one saga adds to one commit
+	MaxHeld    int           // bytes of records of all sagas in the lane; of more than that the larger ones leave memory between two steps. 0: any
 	Chance     func() uint64 // even draws, for jitter
 	Notices    *saga.Notices // who is told of what happens to sagas; nil: nobody
 	StallAfter time.Duration // how long a request may wait before it leaves until its step is stalled; 0: for ever
@@ -49,6 +50,7 @@ type Lane struct {
 	alarms   alarms
 	stalest  time.Time
 	strange  map[uuid.UUID]bool // owned by the last Owned, and not held since
+	held     int                // bytes of records of its sagas
 	now      time.Time
 	out      []Effect
 }
@@ -60,6 +62,9 @@ func NewLane(cfg LaneConfig) *Lane {
 
 // Len returns how many sagas the lane holds.
 func (l *Lane) Len() int { return len(l.runs) }
+
+// Held returns about how many bytes the lane's sagas take: those of the data of their records.
+func (l *Lane) Held() int { return l.held }
 
 // Alarm returns when the lane wants its next Tick; zero: it does not.
 func (l *Lane) Alarm() time.Time { return l.alarms.next() }
@@ -162,6 +167,9 @@ func (l *Lane) load(ev Loaded) {
 			return err
 		}
 		r.m, r.shown = m, m.Status()
+		for i := range ev.Records {
+			l.grow(r, &ev.Records[i])
+		}
 		l.known(r)
 		if r.shown == saga.Running {
 			r.shown = saga.Waiting // parked as it may have been, its row is written anew
@@ -189,7 +197,11 @@ func (l *Lane) load(ev Loaded) {
 func (l *Lane) answer(ev Answered) {
 	r := l.runs[ev.ID]
 	if r == nil || r.broken != nil {
+		l.free(ev.Memory)
 		return
+	}
+	if ev.Memory != nil {
+		r.answers = append(r.answers, ev.Memory)
 	}
 	ours := r.called(ev.Path, ev.Way, ev.Attempt) != nil
 	r.uncall(ev.Path, ev.Way, ev.Attempt)
@@ -203,6 +215,10 @@ func (l *Lane) answer(ev Answered) {
 	}
 	l.guard(r, func() error {
 		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
+		if errors.Is(err, saga.ErrStale) && ev.Memory != nil { // nothing came of it that would be committed
+			r.answers = r.answers[:len(r.answers)-1]
+			l.free(ev.Memory)
+		}
 		switch {
 		case errors.Is(err, saga.ErrStale) && !ours:
 			return nil
@@ -286,6 +302,8 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 		r.next.Records = make([]journal.Record, 0, 2) // an outcome and the next intent
 	}
 	r.next.Records = append(r.next.Records, rec)
+	l.grow(r, &rec)
+	r.steps = r.steps || rec.Kind == journal.Outcome
 	if !mutant.On("posts-forgotten") {
 		r.next.Post = append(r.next.Post, r.m.Posts(rec)...)
 	}
@@ -340,7 +358,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 	for _, d := range decisions {
 		switch d := d.(type) {
 		case saga.Dispatch:
-			if l.draining {
+			if l.draining || l.crowded(r) {
 				r.held = true
 				continue
 			}
@@ -374,6 +392,20 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// grow counts the bytes that a record takes in memory.
+func (l *Lane) grow(r *run, rec *journal.Record) {
+	r.size += len(rec.Data)
+	l.held += len(rec.Data)
+}
+
+// crowded reports whether a saga that could go on has to leave memory before: there is too much in
+// it, and the saga has its share of that at least. Whoever has memory claims it again and goes on
+// with its next step. It leaves only if an attempt of its has ended here, so that all sagas go on
+// even if none fits, and nothing of it is under way.
+func (l *Lane) crowded(r *run) bool {
+	return l.cfg.MaxHeld > 0 && l.held > l.cfg.MaxHeld && r.steps && r.open == 0 && r.size*len(l.runs) >= l.held
 }
 
 // perform has a request leave, and remembers that it is under way.
@@ -490,12 +522,13 @@ func (l *Lane) flush() {
 	}
 	n := l.fitting()
 	l.flight = append([]*run(nil), l.queue[:n]...)
-	l.queue = append(l.queue[:0], l.queue[n:]...)
+	l.queue = slices.Delete(l.queue, 0, n) // which forgets the runs: they can be large
 	l.batch = make([]journal.Append, n)
 	for i, r := range l.flight {
 		r.queued, r.flying = false, true
 		r.tell()
 		r.sent, r.sending, r.next, r.sends = r.next, r.sends, journal.Append{Saga: r.id}, nil
+		r.answered, r.answers = r.answers, nil
 		l.batch[i] = r.sent
 	}
 	l.part = n
@@ -555,6 +588,8 @@ func (l *Lane) committed(ev Committed) {
 
 // durable lets out what waited for a saga's commit.
 func (l *Lane) durable(r *run, res journal.Result) {
+	l.free(r.answered...)
+	r.answered = nil
 	if res.Err != nil && !mutant.On("conflicts-ignored") {
 		if r.reply != nil {
 			l.emit(Replied{Reply: r.reply, ID: res.Saga, Err: res.Err})
@@ -683,13 +718,26 @@ func (l *Lane) drain() {
 	}
 }
 
+// free gives back memory of answers.
+func (l *Lane) free(memory ...any) {
+	for _, m := range memory {
+		if m != nil && !mutant.On("memory-not-freed") {
+			l.emit(Freed{Memory: m})
+		}
+	}
+}
+
 // drop forgets a saga.
 func (l *Lane) drop(r *run, why error) {
 	delete(l.runs, r.id)
+	l.held -= r.size
 	r.permit.revoke()
 	if r.queued {
 		l.queue = slices.DeleteFunc(l.queue, func(q *run) bool { return q == r })
 	}
+	l.free(r.answers...)
+	l.free(r.answered...)
+	r.answers, r.answered = nil, nil
 	l.emit(Dropped{ID: r.id, Err: why, Trace: r.trace()})
 	if r.again != nil && l.node != "" {
 		l.emit(Reload{Claimed: *r.again, Node: l.node})
@@ -719,7 +767,8 @@ func (l *Lane) setAside(r *run, err error) {
 		return
 	}
 	r.permit.revoke()
-	r.broken, r.more, r.sends, r.news = err, false, nil, nil
+	l.free(r.answers...)
+	r.broken, r.more, r.sends, r.news, r.answers = err, false, nil, nil, nil
 	r.next = journal.Append{Saga: r.id, Release: true, Stranger: err == ErrStranger}
 	l.enqueue(r)
 }

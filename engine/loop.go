@@ -13,6 +13,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/failpoint"
+	"recourse/internal/quota"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -26,6 +27,7 @@ type laneLoop struct {
 	quit   chan struct{}
 	empty  chan struct{} // closed when the lane has drained
 	held   atomic.Int64  // sagas in the lane
+	bytes  atomic.Int64  // Lane.Held
 
 	outage     outage
 	committing atomic.Pointer[time.Time] // when the commit under way was first tried; nil: there is none
@@ -35,7 +37,7 @@ type laneLoop struct {
 func newLaneLoop(e *Engine) *laneLoop {
 	return &laneLoop{
 		e: e,
-		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxBytes: e.cfg.MaxBytes, MaxRecords: 256, Chance: chance,
+		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxBytes: e.cfg.MaxBytes, MaxRecords: 256, MaxHeld: e.cfg.SagaBytes / e.cfg.Lanes, Chance: chance,
 			Notices: e.cfg.Notices, StallAfter: e.cfg.StallAfter}),
 		events: make(chan Event, 4096),
 		commit: make(chan Commit, 1),
@@ -69,6 +71,10 @@ func (l *laneLoop) run() {
 			l.do(eff)
 		}
 		l.held.Store(int64(l.lane.Len()))
+		l.bytes.Store(int64(l.lane.Held()))
+		if loaded, ok := ev.(Loaded); ok {
+			l.e.loading.bytes.Add(-int64(size(loaded.Records)))
+		}
 		if len(l.lane.flight) == 0 {
 			l.committing.Store(nil)
 		}
@@ -97,6 +103,8 @@ func (l *laneLoop) do(eff Effect) {
 		l.commit <- eff
 	case Perform:
 		e.crew.do(func() { l.perform(eff) })
+	case Freed:
+		eff.Memory.(*quota.Account).Close()
 	case Replied:
 		eff.Reply.(chan Replied) <- eff
 	case TakenOn:
@@ -193,6 +201,7 @@ func (l *laneLoop) perform(p Perform) {
 	e := l.e
 	l.turn(p)
 	defer func() { <-e.calls }()
+	var memory any
 	answer := saga.Answer{Code: "not_sent", Detail: "the node stopped before its lease could be renewed"}
 	if p.Send.Lives {
 		answer = saga.Answer{Code: saga.Spawned} // it may have been sent before
@@ -205,10 +214,14 @@ func (l *laneLoop) perform(p Perform) {
 	case !p.Send.Until.IsZero() && e.Now().After(p.Send.Until):
 		answer.Detail = "the other side may have forgotten the key by now"
 	default:
-		answer = l.call(p)
+		account := e.answers.Open()
+		answer = l.call(p, account)
+		if account.Held() > 0 {
+			memory = account
+		}
 	}
 	select {
-	case l.events <- Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: answer, At: e.lease.latest()}:
+	case l.events <- Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: answer, At: e.lease.latest(), Memory: memory}:
 	case <-l.quit:
 	}
 }
@@ -277,8 +290,9 @@ func (l *laneLoop) leased(p Perform) bool {
 	return false
 }
 
-// call performs a request. A caller that panics may have sent it.
-func (l *laneLoop) call(p Perform) (answer saga.Answer) {
+// call performs a request, and reserves the memory that its answer takes in the account. A caller
+// that panics may have sent it.
+func (l *laneLoop) call(p Perform, memory *quota.Account) (answer saga.Answer) {
 	s := p.Send
 	defer func() {
 		if v := recover(); v != nil {
@@ -295,18 +309,61 @@ func (l *laneLoop) call(p Perform) (answer saga.Answer) {
 	}
 	l.e.stats.sent.Add(1)
 	s.Request.Traceparent = s.Traceparent()
+	ctx := quota.NewContext(l.e.callCtx, memory)
 	if streamer, ok := caller.(Streamer); ok {
-		answer = streamer.Stream(l.e.callCtx, s.Request, s.Timeout, l.pulse(p))
-	} else {
-		ctx, cancel := context.WithTimeout(l.e.callCtx, s.Timeout)
-		answer = caller.Call(ctx, s.Request)
+		ctx, cancel := context.WithCancel(ctx)
+		memory.OnWait(l.waitsForMemory(p, cancel))
+		answer = streamer.Stream(ctx, s.Request, s.Timeout, l.pulse(p))
 		cancel()
+	} else {
+		ctx := withPausableTimeout(ctx, s.Timeout)
+		memory.OnWait(ctx.pause)
+		memory.OnWait(l.waitsForMemory(p, ctx.cancel))
+		answer = caller.Call(ctx, s.Request)
+		ctx.cancel()
 	}
 	if err := failpoint.Err("send.after."+sendPoint(s), nil); err != nil {
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
 	}
 	return answer
 }
+
+// waitsForMemory tells the lane now and then that an answer waits for memory to be read, so that
+// its request is not taken for unanswered, and that it does not any longer. It ends the wait of an
+// answer that nobody wants any more.
+func (l *laneLoop) waitsForMemory(p Perform, cancel func()) func(bool) {
+	var over chan struct{}
+	return func(waits bool) {
+		if !waits {
+			close(over)
+			return
+		}
+		over = make(chan struct{})
+		l.e.work.Go(func() {
+			told := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter, p.Send.Timeout) / 2)
+			defer told.Stop()
+			wanted := time.NewTicker(wantedPoll)
+			defer wanted.Stop()
+			for {
+				select {
+				case <-over:
+					l.waits(p, "")
+					return
+				case <-told.C:
+					l.waits(p, journal.StallNoMemory)
+				case <-wanted.C:
+					if !p.Permit.Valid() {
+						cancel()
+					}
+				}
+			}
+		})
+	}
+}
+
+// wantedPoll is how often an answer that waits for memory looks whether its saga is still the
+// node's.
+const wantedPoll = 200 * time.Millisecond
 
 // pulse tells the lane now and then that an answer is still coming in.
 func (l *laneLoop) pulse(p Perform) func() {

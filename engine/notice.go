@@ -50,7 +50,10 @@ func (l *Lane) delayed(r *run) (late []journal.Stall) {
 			continue
 		}
 		why := "The node has as many requests under way as it may. See which steps keep theirs open for long, or add a node."
-		if c.held == journal.StallNoLease {
+		switch c.held {
+		case journal.StallNoMemory:
+			why = "Its answer has come, and the node has no memory left to read it in: others are being read, or wait for the database. Look at how long commits take, or raise --answer-memory."
+		case journal.StallNoLease:
 			why = "Its node cannot renew its lease in the database, and sends nothing until it has. Look at the node's log, and at the database."
 		}
 		late = append(late, r.m.Stall(c.held, c.path, c.begun, why))

@@ -19,11 +19,13 @@ type run struct {
 	id uuid.UUID
 	m  *saga.Machine
 
-	next  journal.Append // what it has added and is not being committed yet
-	sends []saga.Send    // to leave when next is durable
+	next    journal.Append // what it has added and is not being committed yet
+	sends   []saga.Send    // to leave when next is durable
+	answers []any          // Answered.Memory of the answers that next is made of
 
-	sent    journal.Append // what is being committed
-	sending []saga.Send    // to leave when sent is durable
+	sent     journal.Append // what is being committed
+	sending  []saga.Send    // to leave when sent is durable
+	answered []any          // as answers, of sent
 
 	queued, flying bool
 	more           bool // it has more to do at once
@@ -31,6 +33,8 @@ type run struct {
 	held           bool // it would send, but the lane is draining
 	broken         error
 	again          *journal.Claimed // the store has given it to us once more while it was being given up
+	size           int              // bytes of the data of its records
+	steps          bool             // an attempt of its has ended since it was taken in
 	open           int              // attempts whose answers this process will get
 	calls          []call           // those of them that have left, or are about to
 	moved          time.Time        // when its journal grew, or was read, last

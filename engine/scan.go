@@ -10,6 +10,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/failpoint"
+	"recourse/internal/quota"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -113,7 +114,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 		begins = nil // whatever it is, load meets it again and sees to it
 	}
 	for _, c := range claimed {
-		if known := begins[c.Saga]; known != nil {
+		if known := begins[c.Saga]; known != nil && size(known) <= quota.Free {
 			if ev, err := e.read(node, c, known); err == nil {
 				e.loaded(quit, ev)
 				continue
@@ -126,6 +127,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 // loaded hands a saga to its lane.
 func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
 	defer e.loading.end(ev.Claimed.Saga)
+	e.loading.bytes.Add(int64(size(ev.Records)))
 	failpoint.Hit("load.after")
 	ev.At = e.lease.latest()
 	select {
@@ -154,6 +156,9 @@ const loadTries = 8
 // load reads a claimed saga and hands it to its lane. While the store does not
 // answer it tries again: the saga is this node's.
 func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
+	e.large <- struct{}{}
+	defer func() { <-e.large }()
+	e.awaitMemory(quit, node)
 	for try := 1; ; try++ {
 		ev, err := e.read(node, c, nil)
 		if err == nil || try == loadTries {
@@ -175,6 +180,29 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 			return
 		}
 	}
+}
+
+// memoryPoll is how often a journal that waits for memory to be read looks for it.
+const memoryPoll = 20 * time.Millisecond
+
+// awaitMemory waits until the sagas in memory take less than they may, or node is not this node any
+// more.
+func (e *Engine) awaitMemory(quit <-chan struct{}, node string) {
+	for e.heldBytes() > int64(e.cfg.SagaBytes) && e.node() == node {
+		select {
+		case <-quit:
+			return
+		case <-time.After(memoryPoll):
+		}
+	}
+}
+
+// size is how many bytes the data of records has.
+func size(records []journal.Record) (n int) {
+	for i := range records {
+		n += len(records[i].Data)
+	}
+	return n
 }
 
 // recordsPage is how many records are read at once.

@@ -39,6 +39,11 @@ type Stats struct {
 	Strangers     int64         // sagas that were this node's and that it did not hold, see ErrStranger
 	Lost          int64         // sagas of which a fail-over has lost what this node had acknowledged
 	Starting      int           // starts that wait for their commit
+	AnswerBytes   int64         // of answers that are being read, or whose outcome is not durable yet
+	AnswersWait   int           // answers that wait to be read
+	SagaBytes     int64         // of the records of sagas in memory
+	MaxAnswers    int64         // Config.AnswerBytes
+	MaxSagas      int64         // Config.SagaBytes
 	MaxRunning    int           // Config's
 	MaxCalls      int           // Config's
 	MaxStarts     int           // Config's
@@ -57,6 +62,8 @@ func (e *Engine) Stats() Stats {
 		StartsRefused: c.refused.Load(), GivenUp: c.givenUp.Load(), Strangers: c.strangers.Load(), Lost: c.lost.Load(), Starting: int(e.starting.Load()),
 		MaxRunning: e.cfg.MaxRunning, MaxCalls: e.cfg.MaxCalls, MaxStarts: e.cfg.MaxStarts,
 	}
+	answers := e.answers.Usage()
+	st.AnswerBytes, st.AnswersWait, st.SagaBytes, st.MaxAnswers, st.MaxSagas = answers.Used, answers.Waiting, e.heldBytes(), answers.Size, int64(e.cfg.SagaBytes)
 	for _, l := range e.lanes {
 		if at := l.committing.Load(); at != nil {
 			st.CommitAge = max(st.CommitAge, time.Since(*at))

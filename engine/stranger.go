@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -90,6 +91,7 @@ type loading struct {
 	mu    sync.Mutex
 	sagas map[uuid.UUID]int // how often each is being loaded
 	n     int
+	bytes atomic.Int64 // of records that have been read and are not in their lanes yet
 }
 
 func (l *loading) begin(claimed ...journal.Claimed) {

@@ -61,11 +61,19 @@ func digest(saga uuid.UUID, prev []byte, r *Record) []byte {
 	text(string(r.Class))
 	text(r.Node)
 	num(int64(len(r.Data)))
+	defer func() {
+		if *canonical = buf; cap(buf) <= keptBuffer {
+			canonicals.Put(canonical)
+		}
+	}()
+	if len(r.Data) > keptBuffer { // too large for a copy
+		h := sha256.New()
+		h.Write(buf)
+		h.Write(r.Data)
+		return h.Sum(nil)
+	}
 	buf = append(buf, r.Data...)
 	sum := sha256.Sum256(buf)
-	if *canonical = buf; cap(buf) <= keptBuffer {
-		canonicals.Put(canonical)
-	}
 	return sum[:]
 }
 

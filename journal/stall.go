@@ -23,6 +23,7 @@ const (
 	StallWorkerSilent = "worker_silent" // its task's worker let the lease run out. It is told, and not listed: the step goes on
 	StallNoSlot       = "no_slot"       // its request waits until one more may be under way
 	StallNoLease      = "no_lease"      // its request waits for its node's lease to be renewed
+	StallNoMemory     = "no_memory"     // its answer waits for memory to be read
 	StallUnanswered   = "unanswered"    // its request is unanswered long after its time-out
 )
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/compensation"
 	"recourse/journal"
 )
 
@@ -21,7 +22,7 @@ func TestDense(t *testing.T) {
 // What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals
 // rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
-	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 5, reflect.TypeFor[OutcomeData](): 12} {
+	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 5, reflect.TypeFor[OutcomeData](): 12, reflect.TypeFor[FinishedData](): 6} {
 		if n := typ.NumField(); n != fields {
 			t.Fatalf("%s has %d fields, %d are tested", typ, n, fields)
 		}
@@ -51,11 +52,16 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 			outcome.Error, outcome.Found = &Failure{Code: text(), Title: text(), Detail: text()}, &found
 			outcome.Tokens = &TokensView{Input: r.Int64N(9), Output: r.Int64N(9)}
 		}
+		finished := FinishedData{Status: Status(text()), Output: doc()}
+		if r.IntN(2) == 0 {
+			finished.Reason, finished.OutputError = &Reason{Code: text(), Title: text()}, &Failure{Code: text()}
+			finished.Residual, finished.Doubts = []compensation.Residue{{Path: text()}}[:r.IntN(2)], []compensation.Residue{{Path: text()}}[:r.IntN(2)]
+		}
 		var awaited *Awaited
 		if r.IntN(4) == 0 {
 			awaited = &Awaited{Signal: text(), Approval: &ApprovalData{Title: text(), Approvers: []string{text()}, Shown: doc(), ShownHash: text()}}
 		}
-		for _, v := range []encoder{IntentData{Request: request, RequestHash: text(), Reserve: text(), WakeAt: at(), ReserveTokens: r.Int64N(2) * 900, Awaited: awaited, Input: doc()}, outcome} {
+		for _, v := range []encoder{IntentData{Request: request, RequestHash: text(), Reserve: text(), WakeAt: at(), ReserveTokens: r.Int64N(2) * 900, Awaited: awaited, Input: doc()}, outcome, finished} {
 			want, err := journal.Encode(v)
 			if err != nil {
 				t.Fatal(err)

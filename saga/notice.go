@@ -186,6 +186,8 @@ func stallTitle(kind string) string {
 		return "The step's worker fell silent"
 	case journal.StallNoSlot, journal.StallNoLease:
 		return "The step's request cannot leave"
+	case journal.StallNoMemory:
+		return "The step's answer waits to be read"
 	case journal.StallUnanswered:
 		return "The step's request is not answered"
 	}

@@ -38,6 +38,8 @@ type nodeOptions struct {
 	Strict      bool
 	Sinks       []outbox.Sink // nil: not known, so that definitions may name any, and nothing is delivered
 	Lanes       int
+	AnswerBytes int // see engine.Config; 0: its default
+	SagaBytes   int // likewise
 	Lease       time.Duration
 	State       *statedir.Dir // nil: none. The node closes it at its end
 	RequireSync bool          // see engine.Config
@@ -97,7 +99,7 @@ func newNode(o nodeOptions) (*node, error) {
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Observers: observers, Log: o.Log,
 		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
-		Lanes:   o.Lanes, Lease: o.Lease, RequireSync: o.RequireSync, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
+		Lanes:   o.Lanes, AnswerBytes: o.AnswerBytes, SagaBytes: o.SagaBytes, Lease: o.Lease, RequireSync: o.RequireSync, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
 		Meter: n.metrics, Predecessor: predecessor, Registered: registered,
 	})
 	runner.Engine = n.engine

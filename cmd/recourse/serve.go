@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"recourse/api"
@@ -51,6 +53,8 @@ type serveCmd struct {
 	PublicURL    string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"Where people reach this server, for the links in notifications; default: http:// and --listen."`
 	StalledAfter time.Duration `default:"5m" env:"RECOURSE_STALLED_AFTER" help:"How long what is due may stand still until it is listed, and told of, as stalled; at least 1s. Default ${default}."`
 	Lanes        int           `env:"RECOURSE_LANES" placeholder:"N" help:"How many commits may be under way at once, and how many cores the sagas' own logic uses; default: 1 on SQLite, half the cores on Postgres, 8 at most."`
+	AnswerMemory byteSize      `default:"32MiB" env:"RECOURSE_ANSWER_MEMORY" placeholder:"SIZE" help:"Bytes of services' answers that are read at once, or wait for their commit; others wait to be read. They take about four times as much memory. At least 8MiB. Default ${default}."`
+	SagaMemory   byteSize      `default:"128MiB" env:"RECOURSE_SAGA_MEMORY" placeholder:"SIZE" help:"Bytes of the records of sagas in memory; beyond them larger sagas leave memory between two steps. At least 8MiB. Default ${default}."`
 	DebugListen  string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Where Go's profiles are served (/debug/pprof/), without a key; default: nowhere."`
 	LogLevel     string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
 	LogFormat    string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
@@ -67,6 +71,22 @@ func (r *retention) UnmarshalText(text []byte) error {
 	return err
 }
 
+// byteSize is a number of bytes, such as 32MiB.
+type byteSize int
+
+// leastMemory is what answers, and sagas, have at least: the largest answer of a model.
+const leastMemory = 8 << 20
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *byteSize) UnmarshalText(text []byte) error {
+	n, err := humanize.ParseBytes(string(text))
+	if err != nil || n < leastMemory || n > math.MaxInt {
+		return fmt.Errorf("write a size of at least 8MiB, such as 64MiB or 1GiB, not %q", text)
+	}
+	*b = byteSize(n)
+	return nil
+}
+
 // lanes is how many lanes a database is worth. SQLite writes one transaction at a time. Each lane
 // commits by itself, so more of them mean smaller batches: only what its one core cannot do is
 // worth another.
@@ -80,26 +100,28 @@ func (c *serveCmd) lanes() int {
 	return 1
 }
 
-// A heap with so little alive may grow to five times that before it is collected; a larger one to
-// twice.
+// A heap with little alive may grow to five times that before it is collected, one with more to
+// smallHeap, and a large one to twice what is alive.
 const (
-	smallHeap = 64 << 20
 	seldom    = 400
-	often     = 100
+	smallHeap = 320 << 20
 )
 
 // collectSeldom has garbage collected seldom while little is alive, until the program is to stop,
-// unless GOGC says how often: a server's live heap is small beside what its requests use and drop.
+// unless GOGC or GOMEMLIMIT says how often: a server's live heap is small beside what its requests
+// use and drop. The limit on memory does it, so that a heap that grows quickly is collected in
+// time.
 func (a *app) collectSeldom() {
-	if a.env["GOGC"] != "" {
+	if a.env["GOGC"] != "" || a.env["GOMEMLIMIT"] != "" {
 		return
 	}
 	debug.SetGCPercent(seldom)
+	debug.SetMemoryLimit(smallHeap)
 	go func() {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		every := time.NewTicker(time.Second)
 		defer every.Stop()
-		now := seldom
+		now := int64(smallHeap)
 		for {
 			select {
 			case <-a.ctx.Done():
@@ -107,12 +129,9 @@ func (a *app) collectSeldom() {
 			case <-every.C:
 			}
 			metrics.Read(live)
-			want := seldom
-			if live[0].Value.Uint64() > smallHeap {
-				want = often
-			}
+			want := max(smallHeap, 2*int64(live[0].Value.Uint64()))
 			if want != now {
-				debug.SetGCPercent(want)
+				debug.SetMemoryLimit(want)
 				now = want
 			}
 		}
@@ -184,7 +203,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
-		Lanes: c.lanes(), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
+		Lanes: c.lanes(), AnswerBytes: int(c.AnswerMemory), SagaBytes: int(c.SagaMemory), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
 	if err != nil {
 		return err
 	}

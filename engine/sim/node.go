@@ -32,6 +32,7 @@ type node struct {
 	former string            // the node that its next registration comes after; "" if it does not know
 	taken  []journal.Claimed // by a claim whose answer was lost
 	leaves bool              // it has been told to stop
+	memory answerMemory      // of answers
 	loads  map[uuid.UUID]int // how often each saga is on its way to its lane
 }
 
@@ -68,13 +69,15 @@ func (n *node) now(epoch int, do func()) {
 func (n *node) boot() {
 	n.alive, n.leaves = true, false
 	n.epoch++
-	n.lanes, n.lease, n.taken, n.loads = nil, engine.Lease{}, nil, make(map[uuid.UUID]int)
+	n.lanes, n.lease, n.taken, n.loads, n.memory = nil, engine.Lease{}, nil, make(map[uuid.UUID]int), answerMemory{epoch: n.epoch}
 	if !n.noted {
 		n.former = ""
 	}
 	maxBytes := []int{0, 2 << 10, 8 << 10}[n.s.result.Seed%3] // of a commit: one or two appends, or a few
+	n.memory.answers = []int{1, 4, 1 << 20}[n.s.result.Seed%3]
+	maxHeld := []int{0, 8 << 10, 0, 2 << 10, 0}[n.s.result.Seed%5] // of all sagas in a lane: a few, or one or two
 	for range lanes {
-		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, Chance: n.s.rng.Uint64, Notices: notices()}))
+		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxHeld: maxHeld, Chance: n.s.rng.Uint64, Notices: notices()}))
 	}
 	n.register()
 	n.every(ttl/3, n.renew)
@@ -220,6 +223,8 @@ func (n *node) do(i int, eff engine.Effect) {
 		}
 	case engine.Perform:
 		n.later(n.s.between(0, time.Millisecond), func() { n.perform(eff) })
+	case engine.Freed:
+		n.freed(eff.Memory.(int))
 	case engine.Replied:
 		if eff.Err == nil {
 			n.s.acked[eff.ID] = true
@@ -328,7 +333,9 @@ func (n *node) perform(p engine.Perform) {
 	}
 	answered := func(a saga.Answer) {
 		n.later(0, func() {
-			n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a, At: n.lease.Latest(n.local())})
+			n.read(p, func(memory any) {
+				n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a, At: n.lease.Latest(n.local()), Memory: memory})
+			})
 		})
 	}
 	local := n.local()
@@ -343,8 +350,12 @@ func (n *node) perform(p engine.Perform) {
 	if n.s.now.After(n.s.expires[p.Node]) {
 		n.s.violate(p.ID, "3: %s was sent after the node's lease had ended", p.Send.Path)
 	}
-	if p.Send.Kind == "run" {
-		n.spawn(p.Send, answered)
+	if p.Send.Kind == "run" { // whose answers are small
+		n.spawn(p.Send, func(a saga.Answer) {
+			n.later(0, func() {
+				n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a, At: n.lease.Latest(n.local())})
+			})
+		})
 		return
 	}
 	n.request(p.Send, answered)

@@ -32,7 +32,7 @@ var may = map[string][]string{
 	"saga":           {"internal/mutant", "compensation", "idempotency", "journal", "retry", "saga/expr"},
 	"saga/expr":      {},
 	"saga/dsl":       {"saga", "saga/expr", "journal", "idempotency", "retry"},
-	"saga/kinds":     {"saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
+	"saga/kinds":     {"internal/quota", "saga", "saga/dsl", "saga/expr", "journal", "retry", "idempotency"},
 	"trigger":        {"catalog", "journal", "saga"},
 	"catalog":        {"journal", "saga", "saga/dsl"},
 	"internal/story": {"journal", "saga", "retry"},
@@ -43,7 +43,7 @@ var may = map[string][]string{
 	"journal/journaltest": {"journal"},
 	"migrations":          {"internal/pgsession"},
 
-	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant"},
+	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant", "internal/quota"},
 	"engine/sim": {"*"},
 	"api":        {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},

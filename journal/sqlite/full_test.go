@@ -24,8 +24,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	pages := func(pragma string) {
 		t.Helper()
-		conn := <-s.w.turn
-		defer func() { s.w.turn <- conn }()
+		conn := turnOf(t, s)
+		defer s.w.turns.give(conn)
 		if _, err := conn.ExecContext(ctx, pragma); err != nil {
 			t.Fatal(err)
 		}

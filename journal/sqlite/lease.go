@@ -49,7 +49,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, _ 
 // Renew implements journal.Log. There is no other node to take over: Register left none.
 func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
 	var now int64
-	err := s.w.do(ctx, func(t *tx) error {
+	err := s.w.doFirst(ctx, func(t *tx) error {
 		now = s.clock()
 		n, err := t.exec(`UPDATE nodes SET expires_at = ? WHERE id = ?`, now+ttl.Milliseconds(), node)
 		if err == nil && n == 0 {

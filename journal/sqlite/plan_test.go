@@ -37,8 +37,8 @@ func TestPlans(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	conn := <-s.w.turn
-	defer func() { s.w.turn <- conn }()
+	conn := turnOf(t, s)
+	defer s.w.turns.give(conn)
 	plan := func(query string, args ...any) string {
 		t.Helper()
 		rows, err := conn.QueryContext(ctx, `EXPLAIN QUERY PLAN `+query, args...)

@@ -38,8 +38,8 @@ func TestServerWithoutRoom(t *testing.T) {
 			})
 			writer := func(query string) {
 				t.Helper()
-				conn := <-s.w.turn
-				defer func() { s.w.turn <- conn }()
+				conn := turnOf(t, s)
+				defer s.w.turns.give(conn)
 				if _, err := conn.ExecContext(ctx, query); err != nil {
 					t.Fatal(err)
 				}

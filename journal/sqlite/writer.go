@@ -20,7 +20,7 @@ var errClosed = errors.New("sqlite store is closed")
 // failed, when SQLite may still be inside the transaction.
 type writer struct {
 	db    *sql.DB
-	turn  chan *sql.Conn // holds the connection while nobody writes
+	turns turns
 	stmts map[string]*sql.Stmt
 }
 
@@ -34,18 +34,15 @@ func openWriter(ctx context.Context, dsn string) (*writer, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	w := &writer{db: db, turn: make(chan *sql.Conn, 1), stmts: map[string]*sql.Stmt{}}
-	w.turn <- conn
-	return w, nil
+	return &writer{db: db, turns: turns{conn: conn}, stmts: map[string]*sql.Stmt{}}, nil
 }
 
 // close waits for the write under way and closes the connection.
 func (w *writer) close() error {
-	conn, ok := <-w.turn
-	if !ok {
+	conn := w.turns.close()
+	if conn == nil {
 		return nil
 	}
-	close(w.turn)
 	var err error
 	for _, st := range w.stmts {
 		err = errors.Join(err, st.Close())
@@ -56,23 +53,22 @@ func (w *writer) close() error {
 // do runs f in a transaction and commits it, or rolls it back if f fails. A failed
 // COMMIT is ErrUnknown unless SQLite says that it was refused.
 func (w *writer) do(ctx context.Context, f func(*tx) error) error {
-	return withState(w.transact(ctx, f))
+	return withState(w.transact(ctx, false, f))
 }
 
-func (w *writer) transact(ctx context.Context, f func(*tx) error) error {
-	var conn *sql.Conn
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case c, ok := <-w.turn:
-		if !ok {
-			return errClosed
-		}
-		conn = c
+// doFirst is do, before all others that wait.
+func (w *writer) doFirst(ctx context.Context, f func(*tx) error) error {
+	return withState(w.transact(ctx, true, f))
+}
+
+func (w *writer) transact(ctx context.Context, urgent bool, f func(*tx) error) error {
+	conn, err := w.turns.take(ctx, urgent)
+	if err != nil {
+		return err
 	}
-	defer func() { w.turn <- conn }()
+	defer w.turns.give(conn)
 	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts, found: map[version]bool{}}
-	_, err := t.exec(`BEGIN IMMEDIATE`)
+	_, err = t.exec(`BEGIN IMMEDIATE`)
 	// From here on it is short and ends in any case: to watch for a caller that goes costs the
 	// driver a goroutine for each statement.
 	t.ctx = context.WithoutCancel(ctx)

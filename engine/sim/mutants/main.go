@@ -22,7 +22,7 @@ import (
 
 // names are the bugs, by what they do.
 var names = []string{
-	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored", "part-is-whole",
+	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored", "part-is-whole", "memory-not-freed",
 	"no-fence", "dead-node-keeps-its-sagas", "claimed-again-ignored", "strangers-stay", "lease-outlived", "node-clock",
 	"timers-only-in-memory", "alarms-forgotten", "timers-fire-early", "mail-thrown-away",
 	"key-per-attempt", "undo-under-the-forward-key", "key-window-ignored",

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"recourse/internal/quota"
 	"recourse/retry"
 	"recourse/saga"
 )
@@ -55,12 +56,13 @@ func (c *Caller) read(ctx context.Context, resp *nethttp.Response) (body []byte,
 	// members could be sent for ever.
 	raw := &boundedReader{r: resp.Body, left: limit + maxErrorBody}
 	var r io.Reader = raw
+	expected := resp.ContentLength
 	if enc := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); enc == "gzip" || enc == "x-gzip" {
-		r = &gunzip{raw: raw}
+		r, expected = &gunzip{raw: raw}, -1
 	} else if enc != "" && enc != "identity" {
 		return nil, "body_invalid", "the body is encoded as " + printable(enc) + ", which is not understood: only gzip is asked for"
 	}
-	body, err := io.ReadAll(io.LimitReader(r, limit+1))
+	body, err := quota.ReadAll(ctx, r, limit, expected)
 	switch {
 	case int64(len(body)) > limit || errors.Is(err, errTooMuch):
 		return body[:min(int64(len(body)), limit)], "body_too_large", "the body is larger than the limit"

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"recourse/internal/quota"
 	"recourse/retry"
 	"recourse/saga"
 	"recourse/saga/kinds/http"
@@ -90,6 +91,13 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 		return saga.Answer{Sent: sent, Code: code, Detail: redact.Detail(host(r.URL) + ": " + why)}
 	}
 	defer resp.Body.Close()
+	quota.FromContext(ctx).OnWait(func(waits bool) { // which is no silence of the provider's
+		if waits {
+			silence.Stop()
+		} else {
+			silence.Reset(idle)
+		}
+	})
 	in := &pulse{resp.Body, func() { silence.Reset(idle); alive() }}
 	silence.Reset(idle)
 	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: http.KeptHeaders(resp.Header, redact),
@@ -165,7 +173,7 @@ func read(ctx context.Context, a *saga.Answer, contentType string, in io.Reader,
 	if a.Status >= 200 && a.Status <= 299 && streams(contentType, body) {
 		return readStream(ctx, a, body, redact)
 	}
-	text, err := io.ReadAll(io.LimitReader(body, maxBody+1))
+	text, err := quota.ReadAll(ctx, body, maxBody, -1)
 	switch {
 	case len(text) > maxBody:
 		a.Code, why = "body_too_large", errTooLarge.Error()
@@ -196,8 +204,10 @@ func streams(contentType string, body *bufio.Reader) bool {
 
 func readStream(ctx context.Context, a *saga.Answer, body io.Reader, redact *http.Redactor) (why string) {
 	limited := &io.LimitedReader{R: body, N: maxStream}
-	s := &assembly{}
-	err := events(limited, s.take)
+	account := quota.FromContext(ctx)
+	reserve := func(bytes int) error { return account.Reserve(ctx, int64(bytes)) }
+	s := &assembly{reserve: reserve}
+	err := events(limited, reserve, s.take)
 	switch {
 	case s.whole() && !errors.Is(err, errTooLarge): // nothing that matters can be missing but its usage
 	case errors.Is(err, errTooLarge) || limited.N <= 0:
@@ -210,6 +220,7 @@ func readStream(ctx context.Context, a *saga.Answer, body io.Reader, redact *htt
 		a.Code, why = broken(ctx, err)
 	}
 	a.Body = redact.JSON(s.document())
+	account.Shrink(int64(len(a.Body)))
 	return why
 }
 

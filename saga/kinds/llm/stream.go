@@ -26,9 +26,9 @@ var (
 // events reads server-sent events (the WHATWG's, section 9.2.6) and gives the data of each to take,
 // until the end of in, or the first error, which is returned. Comments, other fields and events
 // without data are passed over. An event that the end of in cuts off still counts: some providers
-// do not end the last one.
-func events(in io.Reader, take func(data []byte) error) error {
-	all := lines{in: bufio.NewReaderSize(in, 16<<10)}
+// do not end the last one. reserve is asked before an event takes so many bytes.
+func events(in io.Reader, reserve func(bytes int) error, take func(data []byte) error) error {
+	all := lines{in: bufio.NewReaderSize(in, 16<<10), reserve: reserve}
 	var data []byte
 	dispatch := func() error {
 		if len(data) == 0 {
@@ -56,6 +56,9 @@ func events(in io.Reader, take func(data []byte) error) error {
 			if len(data) > maxBody {
 				return errTooLarge
 			}
+			if err := reserve(2 * len(data)); err != nil { // the data, and what is made of it
+				return err
+			}
 		}
 		if err != nil {
 			if e := dispatch(); e != nil && errors.Is(err, io.EOF) {
@@ -69,8 +72,9 @@ func events(in io.Reader, take func(data []byte) error) error {
 // lines reads lines that end in \n, \r or \r\n. It asks for no byte beyond the end of a line, which
 // may be long in coming.
 type lines struct {
-	in *bufio.Reader
-	cr bool // the last line ended in \r: a \n would belong to it
+	in      *bufio.Reader
+	cr      bool                  // the last line ended in \r: a \n would belong to it
+	reserve func(bytes int) error // asked before a line takes so many bytes
 }
 
 // next gives a line without its end. What comes ahead of an error is a line, too.
@@ -97,11 +101,15 @@ func (l *lines) next() ([]byte, error) {
 		if len(text) > maxBody {
 			return nil, errTooLarge
 		}
+		if err := l.reserve(2 * len(text)); err != nil { // a slice that grows has room for the next bytes, too
+			return nil, err
+		}
 	}
 }
 
 // assembly is a completion that arrives in chunks.
 type assembly struct {
+	reserve           func(bytes int) error // asked before it takes so many bytes
 	id, model, finish string
 	content, refusal  strings.Builder
 	usage, fault      json.RawMessage
@@ -161,6 +169,10 @@ func (s *assembly) add(data []byte) error {
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue
+		}
+		more := len(choice.Delta.Content) + len(choice.Message.Content) + len(choice.Delta.Refusal) + len(choice.Message.Refusal)
+		if err := s.reserve(2 * (s.content.Len() + s.refusal.Len() + more)); err != nil {
+			return err
 		}
 		s.content.WriteString(string(choice.Delta.Content + choice.Message.Content))
 		s.refusal.WriteString(choice.Delta.Refusal + choice.Message.Refusal)

@@ -39,7 +39,7 @@ func TestEvents(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for how, in := range map[string]io.Reader{"whole": strings.NewReader(tt.in), "by bytes": iotest.OneByteReader(strings.NewReader(tt.in)), "with its end": iotest.DataErrReader(strings.NewReader(tt.in))} {
 				var got []string
-				err := events(in, func(data []byte) error { got = append(got, string(data)); return nil })
+				err := events(in, func(int) error { return nil }, func(data []byte) error { got = append(got, string(data)); return nil })
 				if diff := cmp.Diff(tt.want, got); diff != "" || !errors.Is(err, io.EOF) {
 					t.Errorf("%s: %v, events (-want +got):\n%s", how, err, diff)
 				}

@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		only := new(sql.Conn)
+		turns := &turns{conn: only}
+		conn, err := turns.take(t.Context(), false)
+		if conn != only || err != nil {
+			t.Fatal(conn, err)
+		}
+		var mu sync.Mutex
+		var order []string
+		wait := func(name string, urgent bool, within time.Duration) {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				defer cancel()
+				conn, err := turns.take(ctx, urgent)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					order = append(order, name+" leaves")
+					return
+				}
+				order = append(order, name)
+				turns.give(conn)
+			}()
+			synctest.Wait()
+		}
+		wait("commit", false, time.Hour)
+		wait("impatient", true, time.Second)
+		wait("claim", false, time.Hour)
+		wait("renewal", true, time.Hour)
+		time.Sleep(time.Minute)
+		turns.give(conn)
+		synctest.Wait()
+		if want := []string{"impatient leaves", "renewal", "commit", "claim"}; !slices.Equal(order, want) {
+			t.Errorf("the turns were %v, want %v", order, want)
+		}
+	})
+}
+
+// Whoever takes turns, leaves the line and closes it meanwhile, the connection is with one at a
+// time, and it is not lost.
+func TestTurnsAreNotLost(t *testing.T) {
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			turns := &turns{conn: new(sql.Conn)}
+			var having atomic.Int32
+			var all sync.WaitGroup
+			for i := range uint64(20) {
+				rng := rand.New(rand.NewPCG(seed, i))
+				all.Go(func() {
+					for range 20 {
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(20))*time.Millisecond)
+						conn, err := turns.take(ctx, rng.IntN(4) == 0)
+						if err == nil {
+							if having.Add(1) != 1 {
+								t.Errorf("seed %d: two have the connection", seed)
+							}
+							time.Sleep(time.Duration(rng.IntN(3)) * time.Millisecond)
+							having.Add(-1)
+							turns.give(conn)
+						}
+						cancel()
+					}
+				})
+			}
+			all.Wait()
+			if turns.close() == nil {
+				t.Errorf("seed %d: the connection is lost", seed)
+			}
+			if _, err := turns.take(t.Context(), false); !errors.Is(err, errClosed) || turns.close() != nil {
+				t.Errorf("seed %d: %v after it was closed", seed, err)
+			}
+		})
+	}
+}
+
+// A renewal does not stand in line behind what other methods write.
+func TestRenewalComesFirst(t *testing.T) {
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "db"), Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Register(t.Context(), "node", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	conn := turnOf(t, s)
+	line := func(of *[]chan *sql.Conn) int {
+		s.w.turns.mu.Lock()
+		defer s.w.turns.mu.Unlock()
+		return len(*of)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := s.Append(t.Context(), "node", nil); err != nil {
+			t.Error(err)
+		}
+	})
+	all.Go(func() {
+		if _, err := s.Renew(t.Context(), "node", time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+	for late := time.Now().Add(10 * time.Second); line(&s.w.turns.others) != 1 || line(&s.w.turns.urgent) != 1; {
+		if time.Now().After(late) {
+			s.w.turns.give(conn)
+			t.Fatal("want the append in one line, and the renewal in the one that comes first")
+		}
+		runtime.Gosched()
+	}
+	s.w.turns.give(conn)
+	all.Wait()
+}
+
+// turnOf takes the connection that writes.
+func turnOf(t *testing.T, s *Store) *sql.Conn {
+	t.Helper()
+	conn, err := s.w.turns.take(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
