@@ -133,9 +133,11 @@ func (s *largeService) asked() map[string]int {
 // succeeded waits until so many sagas have ended, all of them as a success.
 func (c *clients) succeeded(want int, within time.Duration) {
 	c.t.Helper()
-	var stats struct{ Sagas map[string]int }
+	type counts struct{ Sagas map[string]int }
+	var stats counts
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); <-time.After(200 * time.Millisecond) {
 		if status, body := c.request("GET", "/v1/stats", nil); status == http.StatusOK {
+			stats = counts{}
 			if err := json.Unmarshal(body, &stats); err != nil {
 				c.t.Fatal(err)
 			}
