@@ -30,7 +30,7 @@ func TestManyLargeAnswers(t *testing.T) {
 	for name, db := range map[string]func(*testing.T) database{"postgres": onPostgres, "sqlite": onSQLite} {
 		t.Run(name, func(t *testing.T) {
 			remote := newLargeService(t, largeSagas)
-			f := startFleet(t, fleetConfig{program: mustBuild(t, shipped), db: db(t), world: remote.url, nodes: 1})
+			f := startFleet(t, fleetConfig{program: shipped(t), db: db(t), world: remote.url, nodes: 1})
 			c := newClients(f)
 			c.http.Timeout = largeWithin // the machine is busy
 			status, body := c.request("PUT", "/v1/definitions/large", []byte(`saga: large
