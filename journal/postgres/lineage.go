@@ -191,7 +191,11 @@ func (s *Store) current(ctx context.Context, node string) error {
 func (s *Store) settle(ctx context.Context, readOnly bool) error {
 	var system string
 	var timeline int64
-	err := s.pool.QueryRow(ctx, `SELECT system::text, timeline FROM installation`).Scan(&system, &timeline)
+	db := s.w // its connections have just been used, where a node registers
+	if readOnly {
+		db = s.pool
+	}
+	err := db.QueryRow(ctx, `SELECT system::text, timeline FROM installation`).Scan(&system, &timeline)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
