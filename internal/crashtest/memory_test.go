@@ -20,7 +20,7 @@ const (
 	largeSagas  = 256              // sagas whose answers arrive at once
 	answerSize  = 4<<20 - 64       // of each: as large as an http step takes
 	memoryLimit = 600 << 20        // of the process, with its database's cache and all
-	largeWithin = 15 * time.Minute // on a machine that is busy with other things; alone it is half a minute
+	largeWithin = 15 * time.Minute // on a machine that is busy with other things, too
 )
 
 // 256 requests are answered with 4 MiB each at the same moment. The node reads what it has memory
