@@ -126,9 +126,7 @@ func (a *Account) Shrink(total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if total < a.held {
-		p.used -= a.held - total
-		a.held = total
-		p.admit()
+		p.release(a, a.held-total)
 	}
 }
 
@@ -140,9 +138,15 @@ func (a *Account) Close() {
 	p := a.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used -= a.held
-	a.held = 0
-	if p.excess == a {
+	p.release(a, a.held)
+}
+
+// release takes bytes back from an account and admits the accounts that wait for them. An account
+// that holds nothing gives up its right to exceed the pool, for nobody waits for it.
+func (p *Pool) release(a *Account, bytes int64) {
+	p.used -= bytes
+	a.held -= bytes
+	if a.held == 0 && p.excess == a {
 		p.excess = nil
 	}
 	p.admit()
@@ -188,9 +192,7 @@ func (p *Pool) forgo(w *waiter) {
 			return
 		}
 	}
-	w.account.held -= w.more
-	p.used -= w.more
-	p.admit()
+	p.release(w.account, w.more)
 }
 
 type contextKey struct{}

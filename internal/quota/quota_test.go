@@ -57,6 +57,17 @@ func TestNoDeadlock(t *testing.T) {
 	})
 }
 
+// A reader that was let in beyond the pool, and whose answer turned out to be small, leaves its place
+// to the next one although its account stays open.
+func TestSmallAnswerGivesUpItsExcess(t *testing.T) {
+	p := New(mib)
+	holder, excess := p.Open(), p.Open()
+	reserve(t, holder, mib)
+	reserve(t, excess, mib)
+	excess.Shrink(Free)
+	reserve(t, p.Open(), 2*mib)
+}
+
 func TestFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(mib)
