@@ -1,7 +1,7 @@
 // Command flaky runs the tests of packages many times, with -race, every other time beside other
 // load, and prints a line for each package:
 //
-//	go run ./internal/flaky [-runs 20] [-most 30m] [-logs DIR] [packages]
+//	go run ./internal/flaky [-runs 20] [-most 30m] [-logs DIR] [-unraced "NAMES"] [packages]
 //
 // A test that fails in any run is named, and the run's output is kept in DIR. It exits 1 if one
 // did.
@@ -34,6 +34,7 @@ type options struct {
 	runs int           // of each package
 	most time.Duration // that a package may take before its next run is left out, and that one run may take
 	logs string        // the directory that outputs of failed runs go to
+	pure []string      // packages without goroutines, whose tests the race detector only slows down
 }
 
 // result is what came of a package's runs.
@@ -50,6 +51,10 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 20, "how many times to run each package, every other time beside other load")
 	flag.DurationVar(&o.most, "most", 30*time.Minute, "no further run of a package begins after so long")
 	flag.StringVar(&o.logs, "logs", filepath.Join(os.TempDir(), "recourse-flaky"), "where the outputs of failed runs go")
+	flag.Func("unraced", "packages to test without -race, separated by spaces", func(names string) error {
+		o.pure = strings.Fields(names)
+		return nil
+	})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -95,7 +100,11 @@ func all(ctx context.Context, out io.Writer, o options, patterns []string) (fail
 // often runs a package's tests, built once.
 func often(ctx context.Context, o options, name, dir, bin string) (result, error) {
 	r := result{name: name, tests: make(map[string]int)}
-	if out, err := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-o", bin}, testprogram.Race, []string{name})...).CombinedOutput(); err != nil {
+	race := testprogram.Race
+	if slices.Contains(o.pure, name) {
+		race = nil
+	}
+	if out, err := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-o", bin}, race, []string{name})...).CombinedOutput(); err != nil {
 		return r, fmt.Errorf("build the tests of %s: %w\n%s", name, err, out)
 	}
 	began := time.Now()
