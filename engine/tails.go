@@ -24,7 +24,8 @@ type tails struct {
 	swept time.Time
 }
 
-// tail is a journal's last record, as it was acknowledged. It stands for all before it, see docs/decisions/0012.
+// tail is a journal's last record, as it was acknowledged. It stands for all before it, see
+// docs/decisions/0012.
 type tail struct {
 	seq  int64
 	hash []byte

@@ -57,8 +57,8 @@ func TestNoDeadlock(t *testing.T) {
 	})
 }
 
-// A reader that was let in beyond the pool, and whose answer turned out to be small, leaves its place
-// to the next one although its account stays open.
+// A reader that was let in beyond the pool, and whose answer turned out to be small, leaves its
+// place to the next one although its account stays open.
 func TestSmallAnswerGivesUpItsExcess(t *testing.T) {
 	p := New(mib)
 	holder, excess := p.Open(), p.Open()

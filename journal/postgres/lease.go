@@ -47,7 +47,8 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 	}
 	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.registered(node)}
 	s.lineage.released(dead...)
-	// The node is registered, so that an error from here on is none that means that nothing was written.
+	// The node is registered, so that an error from here on is none that means that nothing was
+	// written.
 	if err := retry(ctx, func() error { return s.settle(ctx, false) }); err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w: %w", journal.ErrUnknown, err)
 	}
