@@ -66,5 +66,6 @@ func TestNewestGivesUp(t *testing.T) {
 		if err := <-other; err != nil {
 			t.Errorf("the other got %v", err)
 		}
+		time.Sleep(2 * time.Second) // of the bubble: the look for the one that gave up ends, too
 	})
 }

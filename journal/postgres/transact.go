@@ -247,7 +247,7 @@ func within(ctx context.Context, conn *pgxpool.Conn, f func(pgx.Tx) error) error
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		_ = t.Rollback(ctx) // if it fails the connection is closed, which does the same
-		return err
+		return gone(err)
 	}
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, t.Rollback(context.WithoutCancel(ctx)))

@@ -1,0 +1,33 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/testpg"
+)
+
+// A connection that is found dead in the middle of a transaction is told by its SQLSTATE, as one
+// that is found dead before.
+func TestConnectionDiesWithinATransaction(t *testing.T) {
+	s, err := Open(t.Context(), testpg.DSN(t), Options{Migrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	err = s.tx(t.Context(), func(tx pgx.Tx) error {
+		if err := tx.Conn().Close(context.Background()); err != nil {
+			return err
+		}
+		_, err := tx.Exec(t.Context(), `SELECT 1`)
+		return err
+	})
+	var state interface{ SQLState() string }
+	if !errors.As(err, &state) || !strings.HasPrefix(state.SQLState(), "08") {
+		t.Errorf("got %v, want an error of class 08, connection exception", err)
+	}
+}
