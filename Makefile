@@ -64,6 +64,7 @@ prove: ## what shows the promises at full size: sim, mutants, crash and fuzz; CI
 	$(MAKE) --no-print-directory mutants
 	RECOURSE_RANDOM_ROUNDS=$(ROUNDS) $(GO) test -count 1 -timeout 6h -run 'TestAnyHistory' ./saga
 	$(MAKE) --no-print-directory crash
+	RECOURSE_LARGE_ANSWERS=256 $(PG) $(GO) test -v -count 1 -timeout 1h -run 'TestManyLargeAnswers' ./internal/crashtest
 	$(MAKE) --no-print-directory fuzz
 
 ROUNDS ?= 20
