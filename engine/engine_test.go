@@ -134,7 +134,7 @@ func (n *node) start(def *saga.Definition, input string, vars map[string]string)
 	if wrong != nil {
 		n.t.Fatalf("begin: %v", wrong)
 	}
-	for range 100 {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		begun, err := n.Start(n.t.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Unique: unique}, data, false)
 		id := begun.ID
 		if errors.Is(err, saga.ErrUnavailable) {

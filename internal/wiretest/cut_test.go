@@ -57,7 +57,8 @@ func TestBrokenConnectionIsNamed(t *testing.T) {
 		{"a transaction", func() error { _, _, err := w.store.Publish(t.Context(), document("d", "d"), ""); return err }},
 		{"a ping", func() error { return w.store.Ping(t.Context()) }},
 	} {
-		if err := tt.read(); err != nil && !errors.Is(err, journal.ErrNotFound) {
+		// The connections that were cut for the one before may still be in the pool that writes.
+		if err := tt.read(); err != nil && !lost(err) && !errors.Is(err, journal.ErrNotFound) {
 			t.Fatal(err)
 		}
 		// A refusal makes the driver forget the statement. The listener may meet it instead, as it

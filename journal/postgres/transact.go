@@ -77,7 +77,7 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 func (s *Store) writing(ctx context.Context, f func(*pgxpool.Conn) error) error {
 	conn, err := s.w.Acquire(ctx)
 	if err != nil {
-		return err
+		return gone(err)
 	}
 	defer conn.Release()
 	if err := ctx.Err(); err != nil {
