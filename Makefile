@@ -31,20 +31,21 @@ listed   = $(shell $(GO) list $(PKGS))
 unraced  = $(filter $(addprefix recourse/,$(UNRACED)),$(listed))
 longest  = $(foreach p,$(LONGEST),$(filter recourse/$(p),$(listed)))
 raced    = $(longest) $(filter-out $(unraced) $(longest),$(listed))
-test: vet ## everything, with -race where there are goroutines, on SQLite and on a real Postgres (found, started or installed)
+test: vet ## run every test, on SQLite and a real Postgres; with -race where there are goroutines
 	$(if $(unraced),$(GO) test -vet=off $(unraced))
 	$(if $(strip $(raced)),$(PG) $(GO) test -vet=off $(RACE) -p 3 -timeout 25m $(raced))
 
 FLAKY_RUNS ?= 20
 FLAKY_PKGS ?= ./...
-flaky: ## every package's tests FLAKY_RUNS times, with -race as in test, every other time beside other load; a line each, with the tests that failed
+# Every other run has other load beside it.
+flaky: ## run each package's tests FLAKY_RUNS times, and list the tests that failed
 	$(PG) $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) -unraced "$(addprefix recourse/,$(UNRACED))" $(FLAKY_PKGS)
 
 MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./journal ./saga ./api
 # Of api the files that say who may do what, and what a person's decision does: all of them would take a day.
 MUTATED_OF_API := auth guard orders approve resolve
 NOT_OF_API = $(patsubst api/%,-E ^%,$(filter-out $(MUTATED_OF_API:%=api/%.go) api/%_test.go,$(wildcard api/*.go)))
-mutation: ## small changes to the code of MUTATED, one at a time, each of which the package's tests have to notice; those that live are listed
+mutation: ## change the code of MUTATED in small ways; list the changes that no test notices
 	$(GO) -C internal/mutation build -o $(CURDIR)/bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
 	@for p in $(MUTATED); do echo "$$p"; [ $$p = ./api ] && not="$(NOT_OF_API)" || not=; \
 	  $(PG) bin/gremlins unleash --workers 2 --test-cpu 1 --timeout-coefficient 20 --invert-logical --invert-loopctrl --invert-negatives --output-statuses lct -E / $$not $$p || exit 1; done
@@ -69,11 +70,11 @@ prove: ## what shows the promises at full size: sim, mutants, crash and fuzz; CI
 
 ROUNDS ?= 20
 # Fail-over, restarts and large answers have no rounds: they are in test and ha.
-crash: ## strike the real program at every point, once with -race and ROUNDS times: kill, freeze, errors; random kills; rolling restarts
+crash: ## kill, freeze and fail the real program at every point, once with -race and ROUNDS times
 	RECOURSE_CRASH_RACE=1 $(PG) $(GO) test -v -count 1 -timeout 1h ./internal/crashtest -run 'TestStrike|TestErrorsAlone|TestRandomKills'
 	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/crashtest -skip 'TestFailover|TestRestartGoesOnAtOnce|TestManyLargeAnswers'
 
-ha: ## fail-over by hand and by Patroni, to a standby that is synchronous or lacks the last seconds; restarts after kill -9; poolers
+ha: ## test failover by hand and by Patroni, restarts after kill -9, and poolers
 	$(GO) test -tags ha -v -count 1 -timeout 30m ./internal/pgha
 	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/crashtest -run 'TestPatroni|TestFailover|TestRestartGoesOnAtOnce'
 	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestOldPrimaryLives|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
@@ -85,7 +86,8 @@ container: ## an image IMAGE of the program alone, with buildah, whose version i
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/container/ ./cmd/recourse
 	cp $(CERTIFICATES) bin/container/ca-certificates.crt
 	buildah bud --isolation chroot -f deploy/Containerfile -t $(IMAGE) bin/container
-	c=$$(buildah from $(IMAGE)) && buildah run --isolation chroot $$c -- /usr/local/bin/recourse version; status=$$?; buildah rm $$c >/dev/null; exit $$status
+	c=$$(buildah from $(IMAGE)) && buildah run --isolation chroot $$c -- /usr/local/bin/recourse version; \
+	  status=$$?; buildah rm $$c >/dev/null; exit $$status
 
 examples: ## the definitions of examples/ with the real program, with faults, and one of them killed twenty times; part of test
 	$(PG) $(GO) test -v -count 1 ./internal/examples

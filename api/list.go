@@ -21,8 +21,8 @@ var statuses = []string{
 	string(saga.Succeeded), string(saga.Compensated), string(saga.Failed),
 }
 
-// What a cursor of GET /v1/sagas is in: sagas whose ids begin with q come first, and then all that
-// the filter selects.
+// The stages of a cursor of GET /v1/sagas. The list begins with the sagas whose ids begin with q;
+// all sagas that the filter selects follow.
 const (
 	stageNamed = "named"
 	stageAll   = "all"

@@ -58,7 +58,7 @@ func TestChildTypes(t *testing.T) {
 	}
 	taken(parent("kid", "{n: 1}", ".sum"))
 
-	// What was published before is not held to what its children are now.
+	// Stored versions are not checked against today's definitions of their children.
 	fresh := New(store, Options{Kinds: kinds.All()})
 	for version := 1; ; version++ {
 		def, err := fresh.Definition(t.Context(), "doc", version)

@@ -22,7 +22,9 @@ type LaneConfig struct {
 	MaxBatch   int           // appends in one commit
 	MaxBytes   int           // of all appends in one commit, by journal.Append.Size, unless it has only one; 0: any
 	MaxRecords int           // records that one saga adds to one commit
-	MaxHeld    int           // bytes of records of all sagas in the lane; of more than that the larger ones leave memory between two steps. 0: any
+	// MaxHeld bounds the bytes of records of all sagas in the lane; 0: no bound. Above it, the
+	// larger sagas leave memory between two steps.
+	MaxHeld    int
 	Chance     func() uint64 // even draws, for jitter
 	Notices    *saga.Notices // who is told of what happens to sagas; nil: nobody
 	StallAfter time.Duration // how long a request may wait before it leaves until its step is stalled; 0: for ever

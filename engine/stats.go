@@ -8,7 +8,8 @@ import (
 // counters are what the engine counts of itself.
 type counters struct {
 	commits, appends, failed, renewFailed, sent, stalled, expired, refused, givenUp, strangers, lost atomic.Int64
-	commitTime                                                                                       atomic.Int64 // nanoseconds
+
+	commitTime atomic.Int64 // nanoseconds
 }
 
 func (c *counters) committed(appends int, took time.Duration, err error) {

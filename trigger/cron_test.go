@@ -148,7 +148,8 @@ func TestCronOfANewVersion(t *testing.T) {
 	r.fire(c, "2026-03-02T09:31:01Z")
 	r.fire(c, "2026-03-02T10:00:00Z")
 	r.want(`d {"v":1}`, `d {"v":2}`, `d {"v":0}`)
-	r.publish("saga: d\ninput: {v: email}\ntriggers: [{cron: '30 * * * *', input: {v: '${event.time}'}}]") // no address: each start is refused
+	// A time is no address, so that each start is refused.
+	r.publish("saga: d\ninput: {v: email}\ntriggers: [{cron: '30 * * * *', input: {v: '${event.time}'}}]")
 	r.fire(c, "2026-03-02T10:30:00Z")
 	r.publish("saga: d\ntriggers: [{cron: '30 * * * *', input: {v: 4}}]")
 	r.fire(c, "2026-03-02T10:30:30Z")

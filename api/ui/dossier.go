@@ -38,8 +38,8 @@ type dossier struct {
 // dossier reads a saga. Errors are the API's, and about the saga itself: what else cannot be read
 // is missing.
 //
-// What follows from the journal is worked out here, as the API does: it would read all of it for
-// every picture.
+// dossier derives a saga's page from its journal, as the API derives its answers. Calls to the API
+// would read the whole journal again for each picture.
 func (v *visit) dossier(id string) (*dossier, error) {
 	v.let()
 	v.saga = v.shelf.take(id)

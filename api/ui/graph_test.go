@@ -100,8 +100,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// What is drawn lies inside the picture, steps of one list do not overlap, and every step is drawn
-// once.
+// Every step is drawn once and lies inside the picture, and steps of one list do not overlap.
 func TestGraphHasRoom(t *testing.T) {
 	def := compile(t, everything)
 	d := draw(def, outlineOf(def.Source))

@@ -197,8 +197,8 @@ func TestSagaOrders(t *testing.T) {
 	x.post(at+"/order/cancel", "seen", "").want(409).has("has ended as compensated")
 }
 
-// What would be undone has changed since the page was drawn: nothing is done before it was looked
-// at again.
+// A cancel from a page that shows an older compensation plan does nothing: the person has to look
+// at the new plan first.
 func TestCancelOfAnOldPage(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: two\nsteps:\n  - {id: ok, signal: com.shop.go}\n  - id: made\n    http: POST ${vars.things}\n    in_doubt: retry\n    compensate: {http: \"DELETE ${vars.things}/${output.id}\"}\n  - {id: nap, sleep: 1h}\n")

@@ -181,8 +181,8 @@ func (v *visit) waiting() string {
 	return fmt.Sprint(len(list.Data))
 }
 
-// What has just been done goes to the next page in a cookie: in its address anybody could have it
-// say anything, and it would say so again whenever the address is opened.
+// doneCookie carries the notice of a finished command to the next page. In that page's address
+// anybody could forge the notice, and it would appear each time the address is opened.
 const doneCookie = "recourse_done"
 
 // done goes to a page after an order was carried out, and has it say so.

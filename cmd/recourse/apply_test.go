@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What publishing warns of is what the server finds: it has the prices of its models, the command
-// line has not.
+// The warnings of publishing are the server's: it knows the prices of its models, which the command
+// line does not.
 func TestApplyWarnsAsTheServer(t *testing.T) {
 	t.Parallel()
 	config := file(t, "c.yaml", "llm:\n  prices: {small: {input: 1, output: 2}}\n")

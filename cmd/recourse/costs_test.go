@@ -12,8 +12,8 @@ import (
 	"recourse/saga"
 )
 
-// What sagas have cost, from the request to the model to the table: fallbacks count for the model
-// that was asked.
+// The costs of sagas arrive in the table as the models reported them. A fallback counts for the
+// model that was asked.
 func TestCosts(t *testing.T) {
 	t.Parallel()
 

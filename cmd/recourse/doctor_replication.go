@@ -10,10 +10,14 @@ import (
 	"recourse/journal/postgres"
 )
 
-// replication is what a fail-over of PostgreSQL depends on.
+// replication is what a failover of PostgreSQL depends on.
 type replication struct {
-	names, commit         string // synchronous_standby_names, synchronous_commit
-	standbys, synchronous int    // that are connected; of them those that commits wait for, or whose state the role may not see
+	names    string // synchronous_standby_names
+	commit   string // synchronous_commit
+	standbys int    // connected standbys
+	// synchronous counts the connected standbys that commits wait for, and those whose state the
+	// role may not see.
+	synchronous int
 }
 
 // failover looks at what a fail-over would lose, at all servers of the URL, and at what is between

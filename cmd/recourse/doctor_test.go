@@ -166,7 +166,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 	}
 }
 
-// What a fail-over would lose is judged by what commits wait for.
+// The doctor judges how much a failover could lose by the standbys that commits wait for.
 func TestDoctorReplication(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

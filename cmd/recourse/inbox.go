@@ -125,8 +125,8 @@ func (a *app) entry(e inboxEntry) {
 	a.command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
 }
 
-// What a budget's entry says of the step that does not fit: what it may take, and what is spent and
-// reserved.
+// These match the text of a budget's inbox entry: the most that the step may take, and the amounts
+// that are spent and reserved.
 var (
 	lacksMoney  = regexp.MustCompile(`^it may cost (\S+) (\S+); spent (\S+), reserved (\S+) of `)
 	lacksTokens = regexp.MustCompile(`^it may use (\d+) tokens; used (\d+), reserved (\d+) of `)

@@ -10,8 +10,8 @@ import (
 	"recourse/saga"
 )
 
-// Whoever publishes sees the warnings, and the inbox has commands that a shell takes as they are,
-// for each kind.
+// Publishing shows the warnings, and each kind of inbox entry has a command that a shell takes as
+// it is.
 func TestInboxCommands(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))

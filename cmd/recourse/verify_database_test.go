@@ -79,7 +79,8 @@ func TestVerifyDatabase(t *testing.T) {
 	if r := run(t, nil, "verify", "--database", db, "--saga", id[:7]); r.code != exitUsage || !strings.Contains(r.errOut, "first 8 characters") {
 		t.Errorf("too short: exit %d: %s", r.code, r.errOut)
 	}
-	begins := make(map[string]int) // three sagas of the same minute: at least two share the first 8 characters of their ids
+	// Of three sagas of the same minute at least two share the first 8 characters of their ids.
+	begins := make(map[string]int)
 	for _, one := range verifiedIDs(t, s.env) {
 		if begins[one[:8]]++; begins[one[:8]] == 2 {
 			if r := run(t, nil, "verify", "--database", db, "--saga", one[:8]); r.code != exitUsage || !strings.Contains(r.errOut, "write more of the id") || !strings.Contains(r.errOut, one) {

@@ -35,7 +35,8 @@ func Spawn(dir, program string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command("/bin/sh", append([]string{"-c", keeper, "sh", dir, program}, args...)...)}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // a Ctrl-C is ours to handle
-	p.cmd.WaitDelay = 5 * time.Second                                       // a child of the program may hold its output open
+	// A child of the program may hold its output open.
+	p.cmd.WaitDelay = 5 * time.Second
 	if p.keep, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,5 @@
--- Which cluster the database lives on, and on which of its timelines it was seen: a server that is behind is not worked with.
+-- The cluster that the database lives on, and the latest timeline that it was seen on. Nodes refuse
+-- a server on an earlier timeline.
 CREATE TABLE installation (
     one      boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (one),
     id       uuid    NOT NULL,
