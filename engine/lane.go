@@ -149,7 +149,7 @@ func (l *Lane) load(ev Loaded) {
 		if old.parking() || old.starting() {
 			// The store has it released already and has given it to us again, but the answer to the
 			// release is not in yet. Or a start of it is repeated here, and will be turned away.
-			// What was read may be out of date by then.
+			// The records that were read may be out of date by then.
 			if !mutant.On("claimed-again-ignored") {
 				old.again = &ev.Claimed
 			}
@@ -403,9 +403,9 @@ func (l *Lane) grow(r *run, rec *journal.Record) {
 }
 
 // crowded reports whether a saga that could go on has to leave memory before: there is too much in
-// it, and the saga has its share of that at least. Whoever has memory claims it again and goes on
-// with its next step. It leaves only if an attempt of its has ended here, so that all sagas go on
-// even if none fits, and nothing of it is under way.
+// it, and the saga has its share of that at least. A node that has memory claims it again and goes
+// on with its next step. It leaves only if an attempt of its has ended here, so that all sagas go
+// on even if none fits, and nothing of it is under way.
 func (l *Lane) crowded(r *run) bool {
 	return l.cfg.MaxHeld > 0 && l.held > l.cfg.MaxHeld && r.steps && r.open == 0 && r.size*len(l.runs) >= l.held
 }

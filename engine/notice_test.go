@@ -163,8 +163,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// What asks anew, after a retry, is told anew; what goes on asking is not, whatever happens beside
-// it.
+// A step that asks again after a retry is announced again. A step that is still asking is not,
+// whatever other steps do.
 func TestNoticesOfOneStep(t *testing.T) {
 	b := noticing(t, "saga: x\nbudget: {amount: 0.10 USD, on_exceed: ask}\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask, cost: 0.01 USD}\n  - {id: b, http: \"POST http://w/b\", cost: 0.20 USD}\n", everyone())
 	id := b.start()

@@ -16,18 +16,16 @@ type Growth struct {
 }
 
 // Observer sees what this node's sagas do, as it becomes durable: the source of metrics, traces and
-// whatever else is told of sagas that need not be told exactly once. What it sees follows the
-// journal: a saga that another node takes on is seen by that node's observers from there on, so a
-// fact is seen by one node, mostly; a record whose commit's answer was lost with its node is seen
-// by none.
+// whatever else is told of sagas that need not be told exactly once. Its calls follow the journal:
+// a saga that another node takes on is seen by that node's observers from there on, so a fact is
+// seen by one node, mostly; a record whose commit's answer was lost with its node is seen by none.
 //
 // Its methods are called by the lanes' own goroutines, at the same time for different sagas, in
 // order for one. They take what they want and return: whatever blocks here holds up every saga of
 // the lane. They must not panic.
 type Observer interface {
 	// TakenOn says that this node goes on with a saga, and gives its journal so far, which others
-	// may have seen already. What is written from here on comes by Grew. Sagas that start here come
-	// by Grew alone.
+	// may have seen already. Later records come by Grew. Sagas that start here come by Grew alone.
 	TakenOn(Growth)
 	// Grew says what one commit has added to a saga's journal.
 	Grew(Growth)

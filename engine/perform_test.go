@@ -22,8 +22,8 @@ func (n *sends) Call(context.Context, saga.Request) saga.Answer {
 }
 
 // Nothing leaves without the lease under which its intent was written, or once the other side may
-// have forgotten the key of an attempt in doubt. What does not leave is answered as surely not
-// sent, or is the next owner's.
+// have forgotten the key of an attempt in doubt. A request that does not leave is answered as
+// surely not sent, or is the next owner's.
 func TestNothingLeavesTooLate(t *testing.T) {
 	now := time.Now()
 	lease := func(node string, from time.Time) Lease {

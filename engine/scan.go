@@ -208,8 +208,8 @@ func size(records []journal.Record) (n int) {
 // recordsPage is how many records are read at once.
 const recordsPage = 1000
 
-// read reads a saga, whose first loadBatch records may be known. What panics over it is as
-// unreadable as what cannot be read.
+// read reads a saga, whose first loadBatch records may be known. A saga that makes its reader panic
+// counts as unreadable.
 func (e *Engine) read(node string, c journal.Claimed, known []journal.Record) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()

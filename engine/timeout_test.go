@@ -103,7 +103,7 @@ func TestAnswersWaitForMemory(t *testing.T) {
 	})
 }
 
-// What a lane has committed is let go: its sagas may be large.
+// A lane keeps no reference to committed sagas in its queue: they may be large.
 func TestQueueForgets(t *testing.T) {
 	l := NewLane(LaneConfig{MaxBatch: 2})
 	l.node = "n1"

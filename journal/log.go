@@ -165,10 +165,10 @@ type Append struct {
 	// Rest.
 	Stranger bool
 
-	// What follows comes with records: an append without any that is repeated does it again. A
-	// task, and an event for a sink, that is there already stays as it is even then; one that is
-	// gone by then is made anew. The saga of tasks and events is this one, whatever their Saga
-	// says.
+	// The fields below come with records: an append without records that is repeated applies them
+	// again. A task, and an event for a sink, that is there already stays as it is even then; one
+	// that is gone by then is made anew. The saga of tasks and events is this one, whatever their
+	// Saga says.
 	Tasks    []Task      // work that can be claimed from then on
 	Withdraw []uuid.UUID // of its tasks, these too, those that are not wanted any more: see TaskWithdrawn and TaskLease.Cancel. One that is gone is no error
 	Events   []Event     // for the outbox

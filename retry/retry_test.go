@@ -153,8 +153,8 @@ func TestParseMoney(t *testing.T) {
 	}
 }
 
-// What another side reports as its cost may be of any length: it is turned down before its digits
-// are read, which takes minutes of millions.
+// The cost that a remote service reports may be of any length: one that is too long is rejected
+// before its digits are read, which takes minutes for millions of them.
 func TestLongAmounts(t *testing.T) {
 	long := strings.Repeat("0", 1000) + "1"
 	if _, err := Amount(long, "USD"); !errors.Is(err, ErrMoney) {

@@ -83,9 +83,9 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 }
 
 // given finds what the templates of a step, its compensation or its status query, whose side is s,
-// read as their action's input: what the first intent has recorded, or what `with` gives now. What
-// is part of a step's action, as its compensation may be, sees the input of the step itself. nil:
-// there is no action.
+// read as their action's input: what the first intent has recorded, or what `with` gives now. A
+// compensation that is part of the step's action sees the input of the step itself, and so does a
+// status query. nil: there is no action.
 func (m *Machine) given(n *node, s *side, step *Step, e *env) (json.RawMessage, error) {
 	if step.Use == nil && s != &n.do && n.step.Use != nil {
 		s, step, e = &n.do, n.step, m.env(n)

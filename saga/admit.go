@@ -68,7 +68,7 @@ type TaskResult struct {
 	Saga      string          `json:"saga,omitempty"` // of a `run`: which saga has ended
 }
 
-// How a worker's attempt, or a saga that another runs, may say that it has ended; see also
+// These are the ends that a worker's attempt, or a saga that another runs, may report; see also
 // journal.Fate.
 const (
 	TaskCompleted = "completed"

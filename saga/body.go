@@ -66,8 +66,8 @@ type Priced interface {
 	Used(r Request, a Answer) (u Usage, ok bool)
 }
 
-// Modelled is implemented by calls that ask a language model: llm. What they use is counted by
-// model, too.
+// Modelled is implemented by calls that ask a language model: llm. Their usage is counted by model,
+// too.
 type Modelled interface {
 	// Model returns the name of the model that a request asks, "" if it names none.
 	Model(r Request) string

@@ -64,8 +64,8 @@ func StepID(path string) string {
 }
 
 // Checkpoint says how much of a saga's progress may be lost with the process that runs it, and is
-// then done again. Whatever may leave an effect, or costs something, waits for its commit all the
-// same.
+// then done again. A request that may leave an effect, or costs something, waits for its commit all
+// the same.
 type Checkpoint string
 
 // The checkpoints.

@@ -19,8 +19,8 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// What encodes itself does so byte for byte as journal.Encode would, which the hashes of journals
-// rest on.
+// Types that encode themselves do so byte for byte as journal.Encode would, which the hashes of
+// journals rest on.
 func TestEncodeLikeTheJournal(t *testing.T) {
 	for typ, fields := range map[reflect.Type]int{reflect.TypeFor[IntentData](): 7, reflect.TypeFor[Request](): 5, reflect.TypeFor[OutcomeData](): 12, reflect.TypeFor[FinishedData](): 6} {
 		if n := typ.NumField(); n != fields {

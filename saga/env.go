@@ -51,7 +51,7 @@ func (m *Machine) envOf(g *group) *env {
 // written.
 func (e *env) Now() string { return e.m.at.UTC().Format(journal.TimeFormat) }
 
-// Draw implements expr.Journaled. Whoever decides anew draws the same; another step, iteration or
+// Draw implements expr.Journaled. A repeated decision draws the same; another step, iteration or
 // saga does not.
 func (e *env) Draw(n int) [16]byte {
 	h := sha256.New()

@@ -22,8 +22,8 @@ type unsure struct {
 	tokens int64
 }
 
-// useModel books what an attempt has used of the model that its request asked. What is not known,
-// cost or tokens, is kept with the side.
+// useModel books what an attempt has used of the model that its request asked. An unknown cost, or
+// number of tokens, is kept with the side.
 func (m *Machine) useModel(step *Step, s *side, d *OutcomeData, cost retry.Money) {
 	body, ok := step.Body.(Modelled)
 	if !ok || s.request == nil {

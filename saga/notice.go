@@ -41,8 +41,9 @@ func NoticeKind(eventType string) string {
 // outlier is how many times the median a saga costs at least that is one.
 const outlier = 3
 
-// Notices makes the events by which recourse tells of sagas by itself. What happened is told with
-// the append that makes it durable, and under an id that is made of the saga and what it is about.
+// Notices makes the events by which recourse tells of sagas by itself. An event goes with the
+// append that makes its cause durable, under an id that is made of the saga and the event's
+// subject.
 type Notices struct {
 	To  map[string][]string // by kind: the names of the sinks that are told
 	URL string              // where the page is, without a slash at its end

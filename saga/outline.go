@@ -41,8 +41,8 @@ func (o *outline) conditions(n *node) []string {
 	return list
 }
 
-// BeginPlan is [Begin] for a plan. What the input leaves out although it is required, and vars that
-// are not known here, are placeholders. Findings are about what is there and wrong.
+// BeginPlan is [Begin] for a plan. Required fields that the input leaves out, and vars that are not
+// known here, are placeholders. Findings are about what is there and wrong.
 func BeginPlan(def *Definition, o StartOptions) (StartedData, []Finding) {
 	input, wrong := outlineInput(def, o.Input)
 	o.Vars = maps.Clone(o.Vars)

@@ -20,10 +20,10 @@ import (
 // maxPlanRecords bounds a plan, as it would bound a saga that goes round in circles.
 const maxPlanRecords = 10_000
 
-// Plan is what a saga would do if every step succeeded with the outputs it was given. What nobody
-// can know before it runs is a placeholder wherever it would be: ‹flight.id› is the field id of the
-// output of step flight, ‹input.name› a field that the input leaves out, and a computed value has
-// its expression in it.
+// Plan is what a saga would do if every step succeeded with the outputs it was given. A value that
+// nobody can know before it runs is a placeholder wherever it would be: ‹flight.id› is the field id
+// of the output of step flight, ‹input.name› a field that the input leaves out, and a computed
+// value has its expression in it.
 type Plan struct {
 	// Saga is the id that the keys are derived from: the nil UUID. A real saga's keys differ.
 	Saga  string        `json:"saga"`

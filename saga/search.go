@@ -10,8 +10,9 @@ import (
 	"recourse/journal"
 )
 
-// How much of a saga searches look in, in bytes: a row is written at each change of status, and a
-// search reads the texts of 1,500 sagas. Names and labels have bounds of their own.
+// These limits say how much of a saga searches look in, in bytes: a row is written at each change
+// of status, and a search reads the texts of 1,500 sagas. Names and labels have bounds of their
+// own.
 const (
 	maxSearchedValue    = 512  // of one value of the input, of the output, or of a sentence about the saga
 	maxSearchedDocument = 2048 // of the input, of the output, and of all that is said about the saga

@@ -34,8 +34,8 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// What has ended stays ended, but for one thing: a doubt may have to be settled before it is
-// undone.
+// A side that has ended stays ended, with one exception: a doubt may have to be settled before it
+// is undone.
 func TestEndedStaysEnded(t *testing.T) {
 	for _, from := range allStates {
 		if !from.ended() {

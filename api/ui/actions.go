@@ -197,9 +197,9 @@ func budgetText(c saga.CostView) string {
 // orderTries is how often an order is given whose saga goes on meanwhile.
 const orderTries = 8
 
-// giveOrder serves POST /sagas/{id}/order/{do}. What the reader saw is compared with the saga as of
-// a seq, and the order holds for that seq only: if the saga has gone on in between, it is compared
-// again.
+// giveOrder serves POST /sagas/{id}/order/{do}. The state that the reader saw is compared with the
+// saga as of a seq, and the order holds for that seq only: if the saga has gone on in between, it
+// is compared again.
 func giveOrder(v *visit) error {
 	do, f := v.r.PathValue("do"), v.posted()
 	for range orderTries {

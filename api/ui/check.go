@@ -39,8 +39,8 @@ func (v *visit) checks(e entry, of *saga.View) []check {
 }
 
 // verification is the status query of an entry's step as it would be sent; nil if the step has
-// none. What its templates read beside the input, the variables and the key is not known here: then
-// it is shown as it is written.
+// none. Templates can read values besides the input, the variables and the key, which are not known
+// here: then the query is shown as it is written.
 func (v *visit) verification(e entry, of *saga.View) *check {
 	if of == nil {
 		of = &saga.View{}

@@ -33,9 +33,9 @@ func documentOf(fields []*control) (doc json.RawMessage, ok bool) {
 	return objectOf(fields)
 }
 
-// objectOf is the JSON object of what was typed. What was left empty is left out, so that defaults
-// apply and what is missing is told by the API. Numbers are kept as they were written. ok is false
-// if a field holds no JSON where it must.
+// objectOf is the JSON object of what was typed. Empty fields are left out, so that defaults apply
+// and the API reports missing values. Numbers are kept as they were written. ok is false if a field
+// holds no JSON where it must.
 func objectOf(fields []*control) (doc json.RawMessage, ok bool) {
 	var b strings.Builder
 	ok = true

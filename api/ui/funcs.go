@@ -111,9 +111,9 @@ func short(id string) string {
 	return id[:8] + "…" + id[len(id)-6:]
 }
 
-// pretty lays JSON out for reading; its numbers stay as they are. What is nested so deep that it
-// would grow out of all proportion stays as it is: each of its values has the indents of all that
-// it lies in, so that an answer of 4 MB could become a page of gigabytes.
+// pretty lays JSON out for reading; its numbers stay as they are. A document nested so deep that it
+// would grow out of all proportion stays as it is: each of its values has the indents of everything
+// around it, so that an answer of 4 MB could become a page of gigabytes.
 func pretty(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if indents(raw) > 4*len(raw)+16<<10 || json.Indent(&b, raw, "", "  ") != nil {

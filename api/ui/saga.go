@@ -142,9 +142,9 @@ func (d *dossier) asked(e entry) []check {
 	return nil
 }
 
-// follows has the live stream wait for the saga's next record. What takes long to draw is drawn
-// less often, so that a page costs no more than a part of a processor; attempts under way grow, so
-// those are not waited for as long.
+// follows has the live stream wait for the saga's next record. A page that takes long to draw is
+// drawn less often, so that it costs no more than a part of a processor; attempts under way grow,
+// so those are not waited for as long.
 func (v *visit) follows(d *dossier, began time.Time) {
 	if d.ended() {
 		v.still = true

@@ -22,8 +22,8 @@ type shelf struct {
 	kept []*followed // the last used at the end
 }
 
-// followed is a saga as far as its journal was read. Who has taken it has it alone until it is
-// given back.
+// followed is a saga as far as its journal was read. A request that has taken it has it alone until
+// it is given back.
 type followed struct {
 	id    string
 	shelf *shelf

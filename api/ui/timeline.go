@@ -256,7 +256,7 @@ type word struct {
 }
 
 // words places what happened to the saga as a whole, in two rows: what comes close behind another
-// goes below it. What has no room there is left out: the story tells it.
+// goes below it. A word that has no room there is left out: the story tells it.
 func (t *timeline) words() (list []word) {
 	var edges [2]int
 	for _, m := range t.moments {

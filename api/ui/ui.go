@@ -6,7 +6,7 @@
 // order that is given here is checked, journaled and attributed like any other.
 //
 // A page is a function of a visit in the one list of pages (pages.go), and a template in
-// templates/. What it shows sits in <main>, which the live stream sends again whenever it has
+// templates/. The content of a page is in <main>, which the live stream sends again whenever it has
 // changed.
 package ui
 

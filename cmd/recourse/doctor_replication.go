@@ -63,8 +63,8 @@ func (d *doctor) replication(r replication) {
 	}
 }
 
-// pooler says how the URL takes the pooler that is in between. Which mode that is in it does not
-// tell.
+// pooler says how the URL takes the pooler that is in between. It does not tell which mode the
+// pooler is in.
 func (d *doctor) pooler(transaction bool) {
 	if transaction {
 		d.ok("pooler", "there is one, and the URL is for pool_mode=transaction")

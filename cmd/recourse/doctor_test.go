@@ -251,8 +251,8 @@ func TestDoctorDisk(t *testing.T) {
 	}
 }
 
-// How far the clocks are apart is judged by the limit, and by how long the database took to say its
-// own.
+// The difference between the clocks is judged by the limit, and by how long the database took to
+// answer with its time.
 func TestDoctorClock(t *testing.T) {
 	t.Parallel()
 	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

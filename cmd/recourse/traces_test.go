@@ -58,8 +58,8 @@ func (c *collecting) is(t *testing.T, want map[string]int) {
 	c.names = map[string]int{}
 }
 
-// What a program has done is with the collector when it has ended; the collector needs no leave of
-// the steps' rules.
+// The collector has all spans of a program when the program has ended. The rules for the addresses
+// of steps do not apply to the collector.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)

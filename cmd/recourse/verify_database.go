@@ -149,7 +149,7 @@ func (w *walker) readInbox() error {
 	}
 }
 
-// one checks a saga. What looks wrong is read once more: the saga may have gone on between its row
+// one checks a saga. A saga that looks wrong is read once more: it may have gone on between its row
 // and its journal.
 func (w *walker) one(h journal.Head) error {
 	for try := 1; ; try++ {

@@ -13,8 +13,8 @@ import (
 
 const workersDir = "../../examples/workers"
 
-// worker runs one of the example workers, which are programs of their own, until stop. What it
-// needs has to be there.
+// worker runs one of the example workers, which are programs of their own, until stop. The test
+// fails if the worker's interpreter is missing.
 func worker(t *testing.T, s *serving, more []string, name string, args ...string) (stop func()) {
 	t.Helper()
 	path, err := exec.LookPath(name)

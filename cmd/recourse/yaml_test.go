@@ -10,8 +10,8 @@ import (
 	"recourse/journal"
 )
 
-// Whatever JSON there is reads back from its YAML as it was: numbers digit by digit, texts that
-// look like something else, too.
+// Every JSON document reads back from its YAML unchanged: numbers digit by digit, and also texts
+// that look like something else.
 func TestYAMLHoldsTheSame(t *testing.T) {
 	t.Parallel()
 	back := func(t rapid.TB, doc []byte) {

@@ -31,8 +31,8 @@ type Call struct {
 	Body   json.RawMessage
 }
 
-// Fault is what goes wrong with a request. The zero Fault is nothing. What is billed was answered,
-// at least in part.
+// Fault is what goes wrong with a request. The zero Fault is nothing. Billed requests were
+// answered, at least in part.
 type Fault struct {
 	Status     int           // instead of an answer, this status
 	Code       string        // with this error code
@@ -249,8 +249,8 @@ func writeJSON(rw http.ResponseWriter, status int, v any) {
 	_, _ = rw.Write(encode(v)) // the client has gone: there is no one left to tell
 }
 
-// encode gives v as JSON. What the stub writes is made of text, ints and JSON that was valid when
-// it came in, so that a failure is a bug.
+// encode gives v as JSON. The stub's answers are made of text, ints and JSON that was valid when it
+// came in, so that a failure is a bug.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -31,7 +31,7 @@ func problem(status int, title, detail string) answer {
 	return a
 }
 
-// encode gives v as JSON. What the world answers is made of strings, ints and JSON that was valid
+// encode gives v as JSON. The world's answers are made of strings, ints and JSON that was valid
 // when it came in, so that a failure is a bug.
 func encode(v any) []byte {
 	var b bytes.Buffer

@@ -108,8 +108,8 @@ func TestLedgerThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Whatever is asked in whatever order under whatever faults: one effect a key at most, an undo
-// undoes once, and the balance is that of what was answered or dropped.
+// With any requests in any order under any faults, a key has one effect at most, an undo undoes
+// once, and the balance is that of the requests that were answered or dropped.
 func TestLedgerProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := world.New(world.Config{})

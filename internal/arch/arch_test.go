@@ -281,7 +281,7 @@ func concurrent(f *ast.File) []string {
 }
 
 // `make test` tests pure packages without the race detector, which can find nothing where there are
-// no goroutines. What others do with these packages, it sees in the others' tests.
+// no goroutines. It checks the use of these packages by others in the others' tests.
 func TestUnracedPackages(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {

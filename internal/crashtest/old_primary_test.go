@@ -43,7 +43,7 @@ func TestFailoverOldPrimaryIsBack(t *testing.T) {
 }
 
 // A standby is promoted beside its primary, which lives and takes writes: nodes notice it and go
-// over. What they wrote to the old one until then is lost, and they say what.
+// over. Their writes to the old one until then are lost, and they say which.
 func TestFailoverBesideALivingPrimary(t *testing.T) {
 	p := pgha.NewPair(t)
 	f, l := scene(t, onServers(p.URL), 2)

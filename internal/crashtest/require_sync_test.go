@@ -16,7 +16,7 @@ import (
 )
 
 // With --require-sync and a standby that dies, starts are refused until it is back, and the node
-// says what to do. What was acknowledged stays.
+// says what to do. Acknowledged starts are kept.
 func TestFailoverRequireSync(t *testing.T) {
 	p := pgha.NewPair(t, "synchronous_standby_names=*")
 	program := struck(t)

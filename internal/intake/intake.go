@@ -126,7 +126,7 @@ func (in *Intake) drop(v *visitor) {
 }
 
 // Handler bounds the time in which the bodies of requests come, and reads no more of one when it
-// has been answered. What next does after a body has come to its end, such as a long poll or a
+// has been answered. The time that next takes after the end of a body, as for a long poll or a
 // stream, has no bound here.
 func (in *Intake) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

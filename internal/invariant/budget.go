@@ -108,8 +108,8 @@ func amount(decimal string) retry.Money {
 	return m
 }
 
-// tokens is invariant 15 for a budget of tokens: an attempt begins only if it fits. What an answer
-// says that it has used counts, even beyond what was reserved.
+// tokens is invariant 15 for a budget of tokens: an attempt begins only if it fits. The usage that
+// an answer reports counts, even beyond what was reserved.
 func (c *look) tokens(t *tale) {
 	limit := int64(0)
 	if t.Definition != nil && t.Definition.Budget != nil {

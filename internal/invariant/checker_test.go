@@ -124,8 +124,8 @@ func TestCatchesWhatItIsTold(t *testing.T) {
 	}
 }
 
-// What may be so at any moment of a saga's life is no violation: neither in a journal that goes on,
-// nor in a ledger that knows more or less.
+// States that are allowed at any moment of a saga's life are no violation: neither in a journal
+// that goes on, nor in a ledger that knows more or less.
 func TestEveryPrefixIsFine(t *testing.T) {
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {

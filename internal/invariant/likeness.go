@@ -30,8 +30,8 @@ func likenessOf(key string, r *saga.Request) likeness {
 // sealed reports whether a text may hold a reference to a secret.
 func sealed(s string) bool { return strings.Contains(s, "${") || strings.Contains(s, "%7B") }
 
-// matches reports whether the entry is of a request that looks like p. What the ledger leaves out
-// is not compared.
+// matches reports whether the entry is of a request that looks like p. Fields that the ledger
+// leaves out are not compared.
 func (p *likeness) matches(e *world.Entry) bool {
 	return (p.key == e.Key || e.Key == "") && (e.Method == "" || p.method == e.Method) && (p.uri == "" || e.Path == "" || p.uri == e.Path) &&
 		(p.sum == "" || e.BodySHA256 == "" || p.sum == e.BodySHA256)

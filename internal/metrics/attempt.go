@@ -149,8 +149,8 @@ func (r *reader) settle(s side, by string) {
 	}
 }
 
-// decode reads a record's data. What it cannot read is not counted: the journal's readers say what
-// is wrong with it.
+// decode reads a record's data. A record that it cannot read is not counted: the journal's readers
+// say what is wrong with it.
 func decode[T any](rec journal.Record) (d T) {
 	if json.Unmarshal(rec.Data, &d) != nil {
 		var none T

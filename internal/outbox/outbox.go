@@ -1,7 +1,7 @@
 // Package outbox delivers events to sinks: each at least once, in the form of a
 // structured CloudEvent, signed as Standard Webhooks describe (https://www.standardwebhooks.com).
 //
-// What is to be delivered stands in the journal's outbox, from where any node may take it for a
+// Events to be delivered are in the journal's outbox, from where any node may take them for a
 // while. A delivery that fails is tried again, at first after five seconds, in the end once a day,
 // for as long as the event is there: nothing is given up unless the sink answers 410 Gone. Each
 // sink has workers and a queue of its own, so that a slow one holds up no other.

@@ -252,8 +252,8 @@ func (p putOff) EventFailed(ctx context.Context, id uuid.UUID, sink string, wait
 	return p.Outbox.EventFailed(ctx, id, sink, wait, why)
 }
 
-// Whatever a sink refuses an event with, 410 apart, the event is kept; Retry-After counts with any
-// of it when it is the longer wait, and not when the backoff is.
+// An event is kept after any refusal by its sink but 410. Retry-After counts with each of them if
+// it is a longer wait than the backoff.
 func TestRefusals(t *testing.T) {
 	for _, status := range []int{301, 400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 501, 503} {
 		for after, want := range map[string][2]time.Duration{ // the shortest and the longest wait
@@ -327,10 +327,9 @@ func TestCannotSend(t *testing.T) {
 	}
 }
 
-// What a sink sends instead of an answer is told in one line that is not long, and that a terminal
-// can show. A broken answer of a sink is told in short and without control characters. One that
-// comes before the request is no answer to it; whether net/http reads it before it sends, or after,
-// is chance. Either way the event is not delivered.
+// A sink's broken answer is reported in one short line without control characters, which a terminal
+// can show. One that comes before the request is no answer to it; whether net/http reads it before
+// it sends, or after, is chance. Either way the event is not delivered.
 func TestBrokenAnswer(t *testing.T) {
 	for name, early := range map[string]bool{"to the request": false, "before the request": true} {
 		t.Run(name, func(t *testing.T) {
@@ -395,8 +394,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// What the server tells by itself goes to sinks that ask for it, and what sagas emit to those that
-// do not only ask for that.
+// Events of the server itself go to the sinks that ask for them, and events that sagas emit go to
+// the sinks that do not ask only for the server's.
 func TestNotify(t *testing.T) {
 	all := []string{"com.a", "com.b", "recourse.inbox.approval", "recourse.saga.failed", "recourse.step.stalled", "recourse.saga.stalled", "recourse.later"}
 	for name, tt := range map[string]struct {
@@ -450,8 +449,8 @@ type forgetful struct{ journal.Outbox }
 
 func (forgetful) EventDelivered(context.Context, uuid.UUID, string) error { return io.ErrUnexpectedEOF }
 
-// What a process has sent when it dies goes out once more, under the same id; what it has not sent
-// goes out.
+// Events that a process has sent when it dies are sent once more, under the same id; events that it
+// has not sent are sent, too.
 func TestRestart(t *testing.T) {
 	c := newClock()
 	s, r := c.store(), newReceiver(t, nil)

@@ -169,8 +169,8 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 	resp, err := w.client.Do(req)
 	switch {
 	case err != nil && connected.Load() && !answered.Load() && req.Context().Err() == nil:
-		// Whatever came before the request was sent is no answer to it either, and net/http's words
-		// for that are of its insides.
+		// Data that came before the request was sent is no answer to it either, and net/http's
+		// words for that are of its insides.
 		return result{why: "the connection ended without an answer to this request"}
 	case err != nil:
 		return result{why: w.reason(err)}

@@ -51,8 +51,8 @@ func listGrows(t *testing.T, d *demo) {
 	w.Until("nothing was loaded again", same)
 }
 
-// What somebody types stays while the page around it changes, and so does the focus; the end is
-// shown when it comes.
+// The text that somebody types stays while the page around it changes, and so does the focus; the
+// saga's end is shown when it comes.
 func typeWhileItGrows(t *testing.T, d *demo) {
 	d.publish("growing", pair)
 	id := d.start("growing", "{}")

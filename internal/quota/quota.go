@@ -181,7 +181,7 @@ func (p *Pool) grant(e *list.Element) {
 	close(w.ready)
 }
 
-// forgo ends a wait. What came at the same moment is given back.
+// forgo ends a wait. Memory that was granted at the same moment is given back.
 func (p *Pool) forgo(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -138,7 +138,7 @@ func TestShrinkLetsOthersIn(t *testing.T) {
 	}
 }
 
-// Whatever readers do, all of them come to an end, the pool is exceeded by one of them at most, and
+// All readers come to an end, whatever they do; the pool is exceeded by one of them at most, and
 // nothing stays used.
 func TestAnyReaders(t *testing.T) {
 	const most = 8 * Free

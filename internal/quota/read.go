@@ -7,7 +7,8 @@ import (
 
 // ReadAll reads r to its end, and reserves what it reads in the context's account. expected is how
 // long r says that it is, -1 if it does not. It reads limit+1 bytes at most, so that the caller can
-// tell what is too long. What was read comes with an error, too, which is r's or the context's.
+// tell what is too long. It returns the bytes read with an error, too, which is r's or the
+// context's.
 func ReadAll(ctx context.Context, r io.Reader, limit, expected int64) ([]byte, error) {
 	account := FromContext(ctx)
 	most := limit + 1

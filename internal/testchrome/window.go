@@ -224,8 +224,8 @@ func (w *Window) Choose(label, option string) {
 		if (!o) return false; s.value = o.value; s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true})); return true; })()`)
 }
 
-// Date chooses a day, YYYY-MM-DD, in the field that is called so. How one is typed depends on where
-// the browser is from.
+// Date chooses a day, YYYY-MM-DD, in the field that is called so. It sets the value by script,
+// because the keys for a date depend on the browser's locale.
 func (w *Window) Date(label, day string) {
 	w.tb.Helper()
 	w.Until(fmt.Sprintf("%q is a field for a date", label), `(e => { if (!e) return false; e.value = `+quote(day)+`; e.dispatchEvent(new Event("input", {bubbles: true})); return e.value !== ""; })(`+control("input[type=date]", label)+`)`)

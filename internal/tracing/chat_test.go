@@ -73,8 +73,7 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// What a provider, or a client, has written at length does not make spans so large that a collector
-// refuses them.
+// Long texts of a provider or a client do not make spans so large that a collector refuses them.
 func TestLongTexts(t *testing.T) {
 	long := strings.Repeat("é", 50_000)
 	choice := map[string]any{"finish_reason": long, "message": map[string]string{"content": "yes"}}

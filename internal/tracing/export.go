@@ -91,8 +91,8 @@ const (
 )
 
 // send repeats the export while the collector cannot be reached, as when it is restarted; the
-// exporter itself repeats only what a collector that answers asks it to. Whoever stops does not
-// wait for one that is away.
+// exporter itself repeats only what a collector that answers asks it to. Shutdown does not wait for
+// one that is away.
 func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := t.cfg.Export.ExportSpans(ctx, batch)

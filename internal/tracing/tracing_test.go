@@ -173,8 +173,8 @@ steps:
 	}
 }
 
-// What people do, and what is waited for, are events; a saga that was parked meanwhile is whole all
-// the same.
+// Actions of people, and waits, are events of spans; the trace of a saga that was parked meanwhile
+// is complete all the same.
 func TestPeople(t *testing.T) {
 	c, w := newReceiver(t), newWorld(t, map[string][]int{"POST /pay": {500}})
 	r := newRig(t, llm.Config{}, strings.ReplaceAll(`

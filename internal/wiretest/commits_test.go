@@ -100,8 +100,8 @@ func openStore(t *testing.T, dsn string, conns int32) *postgres.Store {
 	return s
 }
 
-// Whatever befalls a commit of whatever kind: the caller learns what the contract says, and doing
-// the same again leads to the same as if nothing had happened.
+// With every fault at every commit of every operation, the caller learns what the contract says,
+// and doing the same again leads to the same as if nothing had happened.
 func TestEveryCommit(t *testing.T) {
 	for _, op := range operations {
 		t.Run(op.method+"/"+op.name, func(t *testing.T) {

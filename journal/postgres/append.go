@@ -189,9 +189,9 @@ func parents(batch []part) []pgtype.UUID {
 // began, or waits for this one. An earlier try of the node's own may end meanwhile: records of both
 // meet in the primary key, and changedSagas looks at the owner once more.
 //
-// The parents' rows are locked FOR SHARE, in the order of their ids. What ends a parent updates its
-// row, so it comes before this, and is seen, or it waits for this to be committed, and finds the
-// child. (FOR KEY SHARE would not conflict with it.)
+// The parents' rows are locked FOR SHARE, in the order of their ids. A transaction that ends a
+// parent updates its row, so it comes before this one, and is seen, or it waits for this one to be
+// committed, and finds the child. (FOR KEY SHARE would not conflict with it.)
 func held(node string, batch []part) stmt {
 	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // none of them NULL, of which nothing would be true or false
 	names, versions := newest(batch)

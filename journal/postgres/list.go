@@ -120,9 +120,9 @@ func (w *ways) reach(c *conditions, f *journal.Filter) string {
 // room is how many sagas may come into what is looked at after it was measured.
 const room = 1000
 
-// list is the query for the list. What is left of the filter is looked for in the sagas that an
-// index has, and never in another index, which may have far more than what is looked at here: that
-// is what a LIMIT or OFFSET within says, and the LIMIT that the order of the index is to be kept.
+// list is the query for the list. The rest of the filter is applied to the sagas that one index
+// gives, and never by another index, which may have far more than are looked at here: that is what
+// a LIMIT or OFFSET within says, and the LIMIT that the order of the index is to be kept.
 func (w *ways) list(c *conditions, f *journal.Filter) (string, error) {
 	if err := c.left(&w.rest); err != nil {
 		return "", err

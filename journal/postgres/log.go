@@ -50,8 +50,8 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	return out, nil
 }
 
-// claimable chooses sagas; suspects have an index of their own. What is locked is not looked for in
-// a join, whose order and limit the planner may change.
+// claimable chooses sagas; suspects have an index of their own. Rows to lock are not chosen in a
+// join, whose order and limit the planner may change.
 var claimable = sql(`WITH suspect AS (
 		SELECT id, wake_at FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + suspected + `
 		ORDER BY wake_at, id LIMIT LEAST($1::int, 1) FOR UPDATE SKIP LOCKED

@@ -23,9 +23,9 @@ const (
 )
 
 // lookout looks at every server that a URL names, not only at the one that is worked with. Two of
-// them may take writes: an old primary that is back, or was cut off while another was promoted.
-// Which of them a connection finds first is chance, so the one on the earlier timeline has to be
-// known as such.
+// them may take writes: an old primary that is back, or was cut off while another was promoted. A
+// connection finds one of them first at random, so the one on the earlier timeline has to be known
+// as such.
 type lookout struct {
 	lineage *lineage
 	servers []*pgx.ConnConfig // one each; none if the URL names only one

@@ -29,8 +29,8 @@ const fill = `
 	INSERT INTO outbox (id, sink, saga_id, made_at, due_at) SELECT lpad(to_hex(i), 32, '0')::uuid, 's', lpad(to_hex(i), 32, '0')::uuid, i, i FROM generate_series(1, 10000) i;
 	ANALYZE`
 
-// What is asked all the time, and the lists that people look at, go by the indexes that are there
-// for them, whether the planner has counted the sagas, or believes that there are none.
+// Frequent queries, and the lists that people look at, use the indexes that are there for them,
+// whether the planner has counted the sagas, or believes that there are none.
 func TestPlans(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(ctx, testpg.DSN(t), Options{Migrate: true})

@@ -16,7 +16,7 @@ import (
 
 // Begin implements journal.Requests.
 func (s *Store) Begin(ctx context.Context, key, fingerprint string, ttl time.Duration) (r journal.Reply, fresh bool, err error) {
-	// What stood in the way of the reservation may be abandoned before it is read: then it is tried
+	// An existing reservation of the key may be abandoned before it is read: then Begin tries
 	// again.
 	for try := 0; try < maxTries; try++ {
 		n, err := s.exec(ctx, sql(`INSERT INTO requests (key, fingerprint, done, status, expires_at) VALUES ($1, $2, false, 0, {now} + $3)

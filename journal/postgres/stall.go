@@ -12,9 +12,9 @@ import (
 	"recourse/journal"
 )
 
-// What each kind of stall is found by, after so long: its saga's id, definition, version and
-// labels, the path, since when, and what Stall.Found takes. Indexes say which are due, suspects, in
-// quarantine, or wait for a worker; of these the oldest are looked at.
+// These queries find each kind of stall after so long. They select its saga's id, definition,
+// version and labels, the path, since when, and the argument of Stall.Found. Indexes say which are
+// due, suspects, in quarantine, or wait for a worker; of these the oldest are looked at.
 var (
 	unclaimed = sql(`SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
 		WHERE owner IS NULL AND wake_at <= {now} - $1::bigint AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT $2`)

@@ -51,7 +51,7 @@ const (
 )
 
 // awaitStandby returns ErrNoStandby where each commit would wait without a word, once it has waited
-// itself for a while. What else is wrong shows by what comes after.
+// itself for a while. Any other fault shows in the statements that follow.
 func (s *Store) awaitStandby(ctx context.Context) error {
 	for began := time.Now(); ; {
 		names, commit, standbys, err := s.replication(ctx)

@@ -62,7 +62,7 @@ var settings = map[string]string{
 	"lock_timeout":                        "10s",
 	"idle_in_transaction_session_timeout": "10s",
 	"application_name":                    "recourse",
-	// What is read is short, or is not waited for: compiling takes longer than it saves, 60 ms for
+	// Queries are short, or nobody waits for them: compiling takes longer than it saves, 60 ms for
 	// a list of nodes that takes 0.1 ms, wherever the planner's costs are wrong because a table has
 	// just grown.
 	"jit": "off",

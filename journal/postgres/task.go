@@ -177,8 +177,8 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 	return nil
 }
 
-// ReapTasks implements journal.Tasks. What has met its fate is looked for first, and looked at
-// again once its sagas are locked.
+// ReapTasks implements journal.Tasks. It first looks for tasks that have met their fate, and looks
+// at them again once their sagas are locked.
 func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.Fate) journal.Mail) (n int, err error) {
 	limit = max(limit, 0)
 	err = s.tx(ctx, func(t pgx.Tx) error {

@@ -48,8 +48,8 @@ func orphan(t testing.TB, s *Store) {
 	}
 }
 
-// What a Claim of no known end may have taken is claimed once more, whether it took it or not, and
-// counted once.
+// Sagas that a Claim of unknown outcome may have taken are claimed once more, whether it took them
+// or not, and counted once.
 func TestClaimAfterUnknown(t *testing.T) {
 	s := opened(t)
 	ids := started(t, s, 3, 1)

@@ -24,8 +24,8 @@ const fill = `
 	INSERT INTO outbox (id, sink, saga_id, made_at, due_at) SELECT CAST(format('%016d', i) AS BLOB), 's', CAST(format('%016d', i) AS BLOB), i, i FROM n;
 	ANALYZE`
 
-// What is asked all the time, and the lists that people look at, go by the indexes that are there
-// for them, whether the planner has counted the sagas or not.
+// Frequent queries, and the lists that people look at, use the indexes that are there for them,
+// whether the planner has counted the sagas or not.
 func TestPlans(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(ctx, filepath.Join(t.TempDir(), "test.db"), Options{Migrate: true})

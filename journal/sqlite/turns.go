@@ -80,7 +80,7 @@ func (t *turns) give(conn *sql.Conn) {
 	t.conn = conn
 }
 
-// close waits for the connection and keeps it; nil if it is closed already. Who waits gets
+// close waits for the connection and keeps it; nil if it is closed already. All that still wait get
 // errClosed.
 func (t *turns) close() *sql.Conn {
 	conn, err := t.take(context.Background(), true)

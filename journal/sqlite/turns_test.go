@@ -54,8 +54,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// Whoever takes turns, leaves the line and closes it meanwhile, the connection is with one at a
-// time, and it is not lost.
+// The connection is with one caller at a time, and is not lost, while others take turns, leave the
+// line and close it.
 func TestTurnsAreNotLost(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {

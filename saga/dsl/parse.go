@@ -119,7 +119,7 @@ func (p *parser) compile(document func(root *Node)) {
 	}
 }
 
-// add keeps an error. What finds the next one, and words it, costs: a document that has so many is
+// add keeps an error. Finding and wording the next one costs time: a document that has so many is
 // not read to its end.
 func (p *parser) add(f saga.Finding) {
 	p.errs = append(p.errs, f)

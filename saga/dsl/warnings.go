@@ -196,8 +196,8 @@ func (w *warner) irreversible(s *saga.Step, rest ahead, pivoted bool) {
 	}
 }
 
-// moveAhead says where the check that follows a step belongs. What is written before the step, or
-// is the step, follows it in the next iteration of a loop, or runs in a branch beside it.
+// moveAhead says where the check that follows a step belongs. A check that is written before the
+// step, or is the step, follows it in the next iteration of a loop, or runs in a branch beside it.
 func (w *warner) moveAhead(s, check *saga.Step) string {
 	if before(w.written[s.ID], w.written[check.ID]) && s != check {
 		return "comes after it: move the check ahead"

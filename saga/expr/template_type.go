@@ -1,7 +1,7 @@
 package expr
 
-// Type is what is known of the template's value. What its expressions are was inferred when they
-// were compiled.
+// Type is what is known of the template's value. The types of its expressions were inferred when
+// they were compiled.
 func (t *Template) Type() *Type {
 	if t == nil {
 		return Exactly(KindNull)

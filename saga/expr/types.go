@@ -101,8 +101,8 @@ func (t *Type) With(kinds Kinds, sure bool) *Type {
 	return &out
 }
 
-// Only is t when it is known that the value is one of the kinds. What contradicts t is any: no
-// value gets there.
+// Only is t when it is known that the value is one of the kinds. The result is any if the kinds
+// contradict t: no value gets there.
 func (t *Type) Only(kinds Kinds) *Type {
 	if t.kinds&^kinds == 0 {
 		return t

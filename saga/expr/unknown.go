@@ -11,8 +11,8 @@ import (
 // Partial is an [Env] in which some values are not known yet, as in a plan of a saga that has not
 // run. Such a value is a placeholder: text that [Placeholder] made. It travels as an ordinary JSON
 // string, so it can be recorded and read again. Expressions carry it along: a field of it, text
-// with it inside, a list or an object that contains it. What has to look at its value, such as an
-// operator or a condition, gives a placeholder of its own, or [ErrUnknown].
+// with it inside, a list or an object that contains it. An operation that has to look at its value,
+// such as an operator or a condition, gives a placeholder of its own, or [ErrUnknown].
 type Partial interface {
 	Env
 	Partial() bool

@@ -31,8 +31,8 @@ func main() {
 	}
 }
 
-// announce is the work itself. What it returns is the step's output; an error that says nothing
-// leaves the step in doubt.
+// announce is the work itself. Its result is the step's output; an error that says nothing leaves
+// the step in doubt.
 func announce(_ context.Context, t client.Task) (any, error) {
 	var in struct {
 		Name, File string

@@ -27,7 +27,7 @@ var ladders = [][]string{
 }
 
 // spread distributes amounts, sorted, over buckets of the finest ladder that does with few of them.
-// What costs nothing is in one of its own. nil if nothing costs anything.
+// Amounts of zero are in a bucket of their own. The result is nil if nothing costs anything.
 func spread(sorted []retry.Money) []Bucket {
 	free := 0
 	for free < len(sorted) && sorted[free].IsZero() {

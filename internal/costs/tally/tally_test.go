@@ -180,8 +180,8 @@ func amounts(t *testing.T, decimals []string) (list []retry.Money) {
 	return list
 }
 
-// What other sides report may add up to more digits than one amount may have: one such saga hides
-// no other's cost.
+// Costs that remote services report may add up to more digits than one amount may have: one such
+// saga hides no other's cost.
 func TestManyDigits(t *testing.T) {
 	const spent = "999999999999999999999999999999000000000000001.000000000001"
 	got := sum(t, ByDefinition, cost(1, "a", usd(spent), false), cost(2, "a", usd("1"), false))

@@ -127,8 +127,8 @@ func World(t *testing.T, cfg world.Config) *world.Server {
 	return w
 }
 
-// Add starts a node on a store and waits until it is ready. What cfg says of times and numbers
-// holds, but for Drain and Poll.
+// Add starts a node on a store and waits until it is ready. The times and numbers in cfg hold, but
+// for Drain and Poll.
 func (sys *System) Add(store journal.Store, cfg engine.Config) *Node {
 	t := sys.t
 	t.Helper()

@@ -69,7 +69,7 @@ func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage
 	return quoteJSON(form), nil
 }
 
-// encodeForm makes a form of a sealed object, in its order. What is nested has brackets in its
+// encodeForm makes a form of a sealed object, in its order. A nested value has brackets in its
 // name, as Stripe, PHP and Rails read it.
 func encodeForm(doc json.RawMessage, encode func(string) string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(string(doc)))

@@ -89,8 +89,8 @@ func length(m json.RawMessage) int {
 	return len(doc.Content)
 }
 
-// Used implements saga.Priced. Whatever says what was used is believed: errors and answers that
-// were cut, too.
+// Used implements saga.Priced. It believes every answer that reports usage, also errors and answers
+// that were cut.
 func (b *Body) Used(r saga.Request, a saga.Answer) (saga.Usage, bool) {
 	if !a.Sent {
 		return saga.Usage{}, true
