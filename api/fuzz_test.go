@@ -62,7 +62,7 @@ func fuzzed(tb testing.TB) (http.Handler, []string) {
 			tb.Error(err)
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); !eng.Ready(); {
+	for deadline := time.Now().Add(time.Minute); !eng.Ready(); {
 		if time.Now().After(deadline) {
 			tb.Fatal("the engine does not get ready")
 		}
@@ -76,7 +76,7 @@ func fuzzed(tb testing.TB) (http.Handler, []string) {
 	for n, want := range []saga.Status{saga.Stuck, saga.Waiting, saga.Succeeded} {
 		w := serveOne(h, "POST", "/v1/sagas", fmt.Appendf(nil, `{"definition":"waiter","input":{"n":%d}}`, n+1), nil)
 		var v saga.View
-		for deadline := time.Now().Add(10 * time.Second); v.Status != want; w = serveOne(h, "GET", "/v1/sagas/"+v.ID, nil, nil) {
+		for deadline := time.Now().Add(time.Minute); v.Status != want; w = serveOne(h, "GET", "/v1/sagas/"+v.ID, nil, nil) {
 			if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || time.Now().After(deadline) {
 				tb.Fatalf("saga %d is not %s: %s", n+1, want, w.Body)
 			}

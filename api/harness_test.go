@@ -155,7 +155,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 		caller.Close()
 		store.Close()
 	})
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !eng.Ready() {

@@ -101,7 +101,7 @@ func TestJournalRefused(t *testing.T) {
 // events opens an event stream and gives what arrives, until it ends or enough says so.
 func events(t *testing.T, url, last string, enough func(journal.Record) bool) (list []journal.Record, comments int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if err != nil {

@@ -134,7 +134,7 @@ func (n *node) start(def *saga.Definition, input string, vars map[string]string)
 	if wrong != nil {
 		n.t.Fatalf("begin: %v", wrong)
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		begun, err := n.Start(n.t.Context(), def, journal.Start{Definition: def.Name, Version: 1, SHA256: def.SHA256, Unique: unique}, data, false)
 		id := begun.ID
 		if errors.Is(err, saga.ErrUnavailable) {
@@ -155,7 +155,7 @@ func (n *node) await(def *saga.Definition, id uuid.UUID, what string, want func(
 	n.t.Helper()
 	grown, stop := n.Watch(id)
 	defer stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		records, err := n.store.Records(context.Background(), id, 0, 100_000)
 		if err != nil {

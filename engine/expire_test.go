@@ -102,7 +102,7 @@ func TestExpire(t *testing.T) {
 // gone waits until nothing is left of a saga.
 func (n *node) gone(id uuid.UUID) {
 	n.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {
 		_, err := n.store.Saga(context.Background(), id)
 		if errors.Is(err, journal.ErrNotFound) {
 			break

@@ -75,7 +75,7 @@ func (n *node) order(id uuid.UUID, do string) {
 func (n *node) head(id uuid.UUID, what string, want func(journal.Head) bool) journal.Head {
 	n.t.Helper()
 	var h journal.Head
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		var err error
 		if h, err = n.store.Saga(context.Background(), id); err != nil {
 			n.t.Fatal(err)

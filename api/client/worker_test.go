@@ -82,7 +82,7 @@ func TestClaimUnderAnotherKey(t *testing.T) {
 	r.wire.Store(&wire)
 	r.run(client.Worker{Handle: square})
 	id := r.square(3)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if s, err := r.Wait(ctx, id); err != nil || string(s.Output) != `{"square":9}` {
 		t.Errorf("%+v, %v", s, err)

@@ -100,7 +100,7 @@ func newSiteOn(t testing.TB, store journal.Store, more ...setup) *site {
 // until waits for something to hold.
 func (x *site) until(what string, holds func() bool) {
 	x.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

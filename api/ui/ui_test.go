@@ -197,7 +197,7 @@ func TestLiveList(t *testing.T) {
 	}()
 	await := func(text string) {
 		t.Helper()
-		for deadline := time.After(20 * time.Second); ; {
+		for deadline := time.After(time.Minute); ; {
 			select {
 			case l, ok := <-lines:
 				if !ok {

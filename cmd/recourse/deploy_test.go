@@ -231,7 +231,7 @@ func scrape(t *testing.T) (text, open string) {
 	waitFor(t, s, settled, saga.Succeeded)
 	must(t, w.AddFault(unheard))
 	start("doubt", saga.Stuck)
-	deadline, tick := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for {
 		text = scraped(t, s.url, "text/plain")

@@ -10,7 +10,7 @@ import (
 // until waits until the screen shows a text, looking each time that something is drawn.
 func (p *pty) until(t *testing.T, text string) {
 	t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(time.Minute)
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for !strings.Contains(p.shown(), text) {

@@ -143,7 +143,7 @@ func TestShowSaysWhatIsWaitedFor(t *testing.T) {
 	id := strings.Fields(ok(t, s.env, "start", "waits"))[0]
 	waitFor(t, s, id, saga.Waiting)
 	var list []saga.View
-	for deadline := time.Now().Add(20 * time.Second); len(list) == 0; { // the child starts after its parent has begun to wait
+	for deadline := time.Now().Add(time.Minute); len(list) == 0; { // the child starts after its parent has begun to wait
 		if err := json.Unmarshal([]byte(ok(t, s.env, "list", "-d", "asks", "-o", "json")), &list); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%v, %v", list, err)
 		}

@@ -83,7 +83,7 @@ func (p *pager) counts() (types map[string]int, twice bool) {
 
 func (p *pager) await(want map[string]int, log *safeBuffer) {
 	p.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		types, twice := p.counts()
 		if cmp.Equal(types, want) && !twice {

@@ -186,7 +186,7 @@ func TestHangEndsWithTheClient(t *testing.T) {
 
 func mustAwait(t testing.TB, w *world.World, holds func(world.Ledger) bool) world.Ledger {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	l, err := w.Await(ctx, holds)
 	if err != nil {

@@ -46,7 +46,7 @@ func newSink(t *testing.T) *sink {
 func (k *sink) types(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 		got = nil
 		k.mu.Lock()
 		for _, e := range k.got {

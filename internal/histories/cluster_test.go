@@ -154,7 +154,7 @@ func (c *cluster) begin(place int) {
 	cat := catalog.New(n.store, catalog.Options{Kinds: kinds.All()})
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop = stop
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		eng := engine.New(engine.Config{Store: n.store, Definitions: cat, Callers: map[string]engine.Caller{"http": c.others}, Log: log,
 			Lease: time.Second, Drain: 200 * time.Millisecond, Poll: 10 * time.Millisecond, ParkAfter: 50 * time.Millisecond})
 		ended := make(chan error, 1)

@@ -63,7 +63,7 @@ func (r *receiver) next(t *testing.T) got {
 	select {
 	case g := <-r.came:
 		return g
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the sink gets nothing")
 		return got{}
 	}
@@ -135,7 +135,7 @@ func deliver(t *testing.T, cfg Config) (o *Outbox, stop func()) {
 // until waits for what the outbox's bookkeeping shows.
 func until(t *testing.T, s journal.Outbox, what string, holds func([]journal.OutboxStat) bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		st, err := s.OutboxStats(context.WithoutCancel(t.Context()))
 		if err != nil {
@@ -276,7 +276,7 @@ func TestRefusals(t *testing.T) {
 				if wait < want[0] || wait > want[1] {
 					t.Errorf("%d with Retry-After %q: it waits for %v, want %v", status, after, wait, want)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("%d: the event is not put off", status)
 			}
 			stop()

@@ -73,7 +73,7 @@ func run(t *testing.T, env []string, before, last string, args ...string) string
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			_ = cmd.Process.Kill()
 			t.Errorf("%v did not end:\n%s", args, &log)
 		}
@@ -160,7 +160,7 @@ func (d *demo) ends(id string) {
 // becomes waits until a saga has one of these statuses.
 func (d *demo) becomes(id string, statuses ...string) {
 	d.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	var s one
 	for !slices.Contains(statuses, s.Status) {
 		if time.Now().After(deadline) {

@@ -14,7 +14,7 @@ import (
 )
 
 // patience is how long something may take to show.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Window is a browser's window. Its methods do what people do, find things by what they are called,
 // wait until they are there, and fail the test if they do not come.

@@ -75,9 +75,9 @@ func TestChat(t *testing.T) {
 
 // Long texts of a provider or a client do not make spans so large that a collector refuses them.
 func TestLongTexts(t *testing.T) {
-	long := strings.Repeat("é", 50_000)
+	long := strings.Repeat("é", 7_000)
 	choice := map[string]any{"finish_reason": long, "message": map[string]string{"content": "yes"}}
-	body, err := json.Marshal(map[string]any{"id": long, "model": long, "choices": slices.Repeat([]any{choice}, 30), "usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1}})
+	body, err := json.Marshal(map[string]any{"id": long, "model": long, "choices": slices.Repeat([]any{choice}, 60), "usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func newReceiver(t *testing.T) *receiver {
 // await waits until the root of a saga has come, and gives the spans of its trace.
 func (c *receiver) await(t *testing.T, id uuid.UUID) []*otlp.Span {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); <-time.After(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); <-time.After(5 * time.Millisecond) {
 		c.mu.Lock()
 		spans := slices.Clone(c.spans)
 		c.mu.Unlock()
@@ -294,7 +294,7 @@ func (r *rig) node(c *receiver) *node {
 		cancel()
 		<-done
 		caller.Close()
-		flush, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		flush, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := n.tracer.Shutdown(flush); err != nil {
 			r.t.Error(err)
@@ -339,7 +339,7 @@ func (n *node) order(id uuid.UUID, c saga.Command) {
 // reaches waits until a saga's row has a status.
 func (r *rig) reaches(id uuid.UUID, status saga.Status) {
 	r.t.Helper()
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); <-time.After(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); <-time.After(5 * time.Millisecond) {
 		if h, err := r.store.Saga(r.t.Context(), id); err == nil && h.Status == string(status) {
 			return
 		}

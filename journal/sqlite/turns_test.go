@@ -118,7 +118,7 @@ func TestRenewalComesFirst(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for late := time.Now().Add(10 * time.Second); line(&s.w.turns.others) != 1 || line(&s.w.turns.urgent) != 1; {
+	for late := time.Now().Add(time.Minute); line(&s.w.turns.others) != 1 || line(&s.w.turns.urgent) != 1; {
 		if time.Now().After(late) {
 			s.w.turns.give(conn)
 			t.Fatal("want the append in one line, and the renewal in the one that comes first")

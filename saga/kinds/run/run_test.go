@@ -112,7 +112,7 @@ func (r *rig) start(name, input string) uuid.UUID {
 func (r *rig) await(id uuid.UUID, what string, ok func(*saga.Machine) bool) *saga.Machine {
 	r.t.Helper()
 	var m *saga.Machine
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		m = r.machine(id)
 		if m != nil && ok(m) {
 			return m
