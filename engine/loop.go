@@ -312,15 +312,15 @@ func (l *laneLoop) call(p Perform, memory *quota.Account) (answer saga.Answer) {
 	ctx := quota.NewContext(l.e.callCtx, memory)
 	if streamer, ok := caller.(Streamer); ok {
 		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
 		memory.OnWait(l.waitsForMemory(p, cancel))
 		answer = streamer.Stream(ctx, s.Request, s.Timeout, l.pulse(p))
-		cancel()
 	} else {
 		ctx := withPausableTimeout(ctx, s.Timeout)
+		defer ctx.cancel()
 		memory.OnWait(ctx.pause)
 		memory.OnWait(l.waitsForMemory(p, ctx.cancel))
 		answer = caller.Call(ctx, s.Request)
-		ctx.cancel()
 	}
 	if err := failpoint.Err("send.after."+sendPoint(s), nil); err != nil {
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
@@ -338,7 +338,8 @@ func (l *laneLoop) waitsForMemory(p Perform, cancel func()) func(bool) {
 			close(over)
 			return
 		}
-		over = make(chan struct{})
+		ended := make(chan struct{}) // of this wait: an answer may wait more than once
+		over = ended
 		l.e.work.Go(func() {
 			told := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter, p.Send.Timeout) / 2)
 			defer told.Stop()
@@ -346,7 +347,7 @@ func (l *laneLoop) waitsForMemory(p Perform, cancel func()) func(bool) {
 			defer wanted.Stop()
 			for {
 				select {
-				case <-over:
+				case <-ended:
 					l.waits(p, "")
 					return
 				case <-told.C:

@@ -331,11 +331,12 @@ func (n *node) perform(p engine.Perform) {
 	if n.lease.Node() != p.Node || !p.Permit.Valid() {
 		return
 	}
+	tell := func(a saga.Answer, memory any) {
+		n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a, At: n.lease.Latest(n.local()), Memory: memory})
+	}
 	answered := func(a saga.Answer) {
 		n.later(0, func() {
-			n.read(p, func(memory any) {
-				n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a, At: n.lease.Latest(n.local()), Memory: memory})
-			})
+			n.read(p, func(memory any) { tell(a, memory) })
 		})
 	}
 	local := n.local()
@@ -352,9 +353,7 @@ func (n *node) perform(p engine.Perform) {
 	}
 	if p.Send.Kind == "run" { // whose answers are small
 		n.spawn(p.Send, func(a saga.Answer) {
-			n.later(0, func() {
-				n.tell(p.ID, engine.Answered{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a, At: n.lease.Latest(n.local())})
-			})
+			n.later(0, func() { tell(a, nil) })
 		})
 		return
 	}
