@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/internal/pgsync"
 	"recourse/internal/testpg"
 )
 
@@ -170,20 +171,20 @@ func TestDoctorOnPostgres(t *testing.T) {
 func TestDoctorReplication(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		is       replication
+		is       pgsync.Replication
 		required bool
 		result   string
 		text     string
 	}{
-		{replication{"", "on", 0, 0}, false, fine, "no standby"},
-		{replication{"", "on", 0, 0}, true, broken, "synchronous_standby_names is empty"},
-		{replication{"", "on", 2, 0}, false, unwise, "asynchronous"},
-		{replication{"", "on", 2, 0}, true, broken, "synchronous_standby_names is empty"},
-		{replication{"*", "on", 1, 1}, true, fine, "1 standby is connected"},
-		{replication{"*", "remote_apply", 2, 1}, false, fine, "2 standbys are connected"},
-		{replication{"b", "on", 1, 0}, false, broken, `"b"`},
-		{replication{"*", "remote_write", 1, 1}, false, unwise, "synchronous_commit is remote_write"},
-		{replication{"*", "local", 0, 0}, true, broken, "synchronous_commit is local"},
+		{pgsync.Replication{Commit: "on"}, false, fine, "no standby"},
+		{pgsync.Replication{Commit: "on"}, true, broken, "synchronous_standby_names is empty"},
+		{pgsync.Replication{Commit: "on", Standbys: 2}, false, unwise, "asynchronous"},
+		{pgsync.Replication{Commit: "on", Standbys: 2}, true, broken, "synchronous_standby_names is empty"},
+		{pgsync.Replication{Names: "*", Commit: "on", Standbys: 1, Synchronous: 1}, true, fine, "1 standby is connected"},
+		{pgsync.Replication{Names: "*", Commit: "remote_apply", Standbys: 2, Synchronous: 1}, false, fine, "2 standbys are connected"},
+		{pgsync.Replication{Names: "b", Commit: "on", Standbys: 1}, false, broken, `"b"`},
+		{pgsync.Replication{Names: "*", Commit: "remote_write", Standbys: 1, Synchronous: 1}, false, unwise, "synchronous_commit is remote_write"},
+		{pgsync.Replication{Names: "*", Commit: "local"}, true, broken, "synchronous_commit is local"},
 	} {
 		f := finding(t, func(d *doctor) {
 			d.cmd = &doctorCmd{}

@@ -39,7 +39,7 @@ var may = map[string][]string{
 
 	"journal/memory":      {"internal/mutant", "journal"},
 	"journal/sqlite":      {"journal", "migrations", "internal/failpoint", "internal/recount"},
-	"journal/postgres":    {"journal", "migrations", "internal/failpoint", "internal/pgsession", "internal/recount"},
+	"journal/postgres":    {"journal", "migrations", "internal/failpoint", "internal/pgsession", "internal/pgsync", "internal/recount"},
 	"journal/journaltest": {"journal"},
 	"migrations":          {"internal/pgsession"},
 
@@ -57,6 +57,7 @@ var may = map[string][]string{
 	"internal/debian":            {},
 	"internal/recount":           {},
 	"internal/pgsession":         {},
+	"internal/pgsync":            {},
 	"internal/statedir":          {},
 	"internal/metrics":           {"engine", "journal", "retry", "saga"},
 	"internal/tracing":           {"engine", "journal", "saga"},
@@ -86,7 +87,7 @@ var pure = []string{"saga", "saga/expr", "saga/dsl", "compensation", "retry", "i
 // outside says which package may import which library, where that is limited.
 var outside = map[string][]string{
 	"github.com/labstack/echo":              {"api"},
-	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/pgsession", "internal/testpg", "internal/wiretest", "internal/bench", "cmd"},
+	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/pgsession", "internal/pgsync", "internal/testpg", "internal/wiretest", "internal/bench", "cmd"},
 	"modernc.org/sqlite":                    {"journal/sqlite", "migrations", "internal/bench"},
 	"github.com/expr-lang/expr":             {"saga/expr"},
 	"go.yaml.in/yaml":                       {"saga/dsl", "cmd", "api"},

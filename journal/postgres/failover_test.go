@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/pgsync"
 	"recourse/internal/testpg"
 	"recourse/journal"
 	"recourse/journal/postgres"
@@ -223,7 +224,7 @@ func TestUnknownWithoutStandby(t *testing.T) {
 		t.Errorf("without a standby: %v", err)
 	}
 	require("nobody")
-	until(t, "commits wait for nobody", func() bool { return errors.Is(s.Synchronous(ctx), postgres.ErrNoStandby) })
+	until(t, "commits wait for nobody", func() bool { return errors.Is(s.Synchronous(ctx), pgsync.ErrNoStandby) })
 	canceller, over := connect(t, c.URL), make(chan struct{})
 	var cancelling sync.WaitGroup
 	cancelling.Go(func() { // as an administrator would

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"recourse/internal/pgsession"
+	"recourse/internal/pgsync"
 	"recourse/internal/recount"
 	"recourse/journal"
 	"recourse/migrations"
@@ -136,7 +137,7 @@ func (s *Store) prepare(ctx context.Context, dsn string, o Options) error {
 		check = migrations.Up
 	}
 	if !o.ReadOnly {
-		if err := s.awaitStandby(ctx); err != nil {
+		if err := pgsync.Await(ctx, s.w); err != nil {
 			return err
 		}
 	}
