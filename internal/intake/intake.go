@@ -22,8 +22,12 @@ import (
 type Config struct {
 	Read    time.Duration // 10s: for a request's body, besides what its length takes at Rate
 	Rate    int64         // 64 KiB: bytes of a body in each second more
-	Unknown int           // 1,000: connections on which nobody has been recognized yet
+	Unknown int           // 1,000: connections older than Grace on which nobody is recognized yet
+	Grace   time.Duration // 5s: what clients that arrive all at once have to be recognized
 }
+
+// burst times Config.Unknown is the number of unknown connections of any age.
+const burst = 10
 
 // longest is the body that a request of unknown length, or of a longer one, gets time for.
 const longest = 16 << 20
@@ -42,6 +46,7 @@ type visitor struct {
 	in    *Intake
 	conn  net.Conn
 	known atomic.Bool
+	came  time.Time
 	place *list.Element // nil: it is not in the list; under the intake's mu
 }
 
@@ -55,6 +60,9 @@ func New(cfg Config) *Intake {
 	}
 	if cfg.Unknown <= 0 {
 		cfg.Unknown = 1000
+	}
+	if cfg.Grace <= 0 {
+		cfg.Grace = 5 * time.Second
 	}
 	return &Intake{cfg: cfg, unknown: list.New(), visits: make(map[net.Conn]*visitor)}
 }
@@ -83,21 +91,26 @@ func Known(ctx context.Context) {
 	}
 }
 
-// arrived takes a connection in. Of too many unknown ones the oldest is closed: whoever has a key
-// shows it at once, so what stays is what dawdles.
+// arrived takes a connection in. Of too many unknown ones the oldest are closed: a client that has
+// a key shows it at once, so they have delayed their request. A thousand clients that connect in
+// the same instant have not, which is what the grace is for.
 func (in *Intake) arrived(c net.Conn) *visitor {
-	v := &visitor{in: in, conn: c}
+	v := &visitor{in: in, conn: c, came: time.Now()}
 	in.mu.Lock()
 	v.place = in.unknown.PushBack(v)
 	in.visits[c] = v
-	var oldest *visitor
-	if in.unknown.Len() > in.cfg.Unknown {
-		oldest = in.unknown.Front().Value.(*visitor)
+	var late []*visitor
+	for n := in.unknown.Len(); n > in.cfg.Unknown; n-- {
+		oldest := in.unknown.Front().Value.(*visitor)
+		if v.came.Sub(oldest.came) < in.cfg.Grace && n <= burst*in.cfg.Unknown {
+			break
+		}
 		in.drop(oldest)
+		late = append(late, oldest)
 	}
 	in.mu.Unlock()
-	if oldest != nil {
-		_ = oldest.conn.Close() // its request fails where it reads or writes next
+	for _, v := range late {
+		_ = v.conn.Close() // its request fails where it reads or writes next
 	}
 	return v
 }

@@ -110,7 +110,7 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 // Of too many connections that nobody is known on the oldest is closed; those of whom it is known
 // stay.
 func TestUnknownConnections(t *testing.T) {
-	at := start(t, Config{Unknown: 3}, func(w http.ResponseWriter, r *http.Request) {
+	at := start(t, Config{Unknown: 3, Grace: 1}, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			Known(r.Context())
 		}
@@ -130,6 +130,37 @@ func TestUnknownConnections(t *testing.T) {
 	}
 	if status, _ := read(t, kr); status != 200 {
 		t.Errorf("the known connection: %d", status)
+	}
+}
+
+// Clients that arrive all at once are not closed for being many, up to ten times the bound.
+func TestUnknownConnectionsOfABurst(t *testing.T) {
+	at := start(t, Config{Unknown: 3, Grace: time.Hour}, func(http.ResponseWriter, *http.Request) {})
+	var conns []net.Conn
+	var answers []*bufio.Reader
+	for range 3 * burst {
+		c, r := send(t, at, "GET / HT")
+		conns, answers = append(conns, c), append(answers, r)
+	}
+	finish := func(i int) error {
+		if _, err := io.WriteString(conns[i], "TP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(answers[i], nil)
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	for i := range conns {
+		if err := finish(i); err != nil {
+			t.Errorf("connection %d: %v", i, err)
+		}
+	}
+	_, r := send(t, at, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	read(t, r)
+	if _, err := answers[0].ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Errorf("the oldest of one too many: %v", err)
 	}
 }
 
