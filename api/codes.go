@@ -36,6 +36,7 @@ var codes = map[code]entry{
 	"archived":               {http.StatusConflict, "The definition is archived"},
 	"unique_taken":           {http.StatusConflict, "A live saga has the same unique value"},
 	"saga_live":              {http.StatusConflict, "The saga has not ended"},
+	"parent_live":            {http.StatusConflict, "The saga's parent has not ended"},
 	"saga_succeeded":         {http.StatusConflict, "The saga has succeeded"},
 	"key_in_flight":          {http.StatusConflict, "A request with this Idempotency-Key is under way"},
 	"terminal":               {http.StatusConflict, "The saga has ended"},

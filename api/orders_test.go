@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gofrs/uuid/v5"
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/examples/world"
@@ -380,6 +381,33 @@ func TestRetryBudget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A child that has ended is kept for its parent, which may still ask for it.
+func TestDeleteChild(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		x.publish(sleepDef)
+		parent := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
+		doc, def, err := x.cfg.Catalog.Newest(t.Context(), "nap")
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _, wrong := saga.Begin(def, saga.StartOptions{Version: doc.Version})
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
+		child := uuid.Must(uuid.NewV7())
+		start := journal.Start{Definition: "nap", Version: doc.Version, SHA256: def.SHA256, Parent: uuid.FromStringOrNil(parent)}
+		if err := x.eng.StartAs(t.Context(), child, def, start, data); err != nil {
+			t.Fatal(err)
+		}
+		x.do("POST", "/v1/sagas/"+child.String()+"/cancel", "").want(202)
+		x.until(child.String(), is(saga.Compensated))
+		x.do("DELETE", "/v1/sagas/"+child.String(), "").problem(409, "parent_live")
+		x.do("POST", "/v1/sagas/"+parent+"/cancel", "").want(202)
+		x.until(parent, is(saga.Compensated))
+		x.do("DELETE", "/v1/sagas/"+child.String(), "").want(204)
+	})
 }
 
 func TestDelete(t *testing.T) {

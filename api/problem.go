@@ -128,6 +128,8 @@ func asProblem(err error) *problem {
 		return fail("precondition_failed", "read the definition again, then publish with If-Match of its ETag; nothing was published")
 	case errors.Is(err, journal.ErrLive):
 		return fail("saga_live", "only a saga that has ended can be deleted: cancel it first")
+	case errors.Is(err, journal.ErrParentLive):
+		return fail("parent_live", "the saga that started this one may still have to undo it: delete this one after its parent's end")
 	case errors.Is(err, journal.ErrNotFound):
 		return fail("not_found", "check the path: what it names is not there")
 	case errors.Is(err, saga.ErrBusy):

@@ -25,10 +25,14 @@ type Index interface {
 	// Inbox lists what waits for people, oldest first.
 	Inbox(ctx context.Context, f InboxFilter) ([]Entry, error)
 	// Delete removes a saga that has ended, with its journal. ErrNotFound if there
-	// is none, ErrLive if it has not ended.
+	// is none, ErrLive if it has not ended, ErrParentLive if its parent has not.
+	//
+	// A saga whose parent's row is there and has no EndedAt is never removed. So if a parent that
+	// has not ended does not find its child, that child is not committed.
 	Delete(ctx context.Context, id uuid.UUID) error
 	// DeleteExpired removes, as Delete does, up to limit sagas that have ended and whose DeleteAt
-	// has passed by the store's clock, and says how many.
+	// has passed by the store's clock, and says how many. It passes over those whose parent has
+	// not ended.
 	DeleteExpired(ctx context.Context, limit int) (int, error)
 	// Stats counts. A store of so many sagas that this takes long may answer with what it counted
 	// before, see Stats.CountedAt.

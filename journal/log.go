@@ -39,6 +39,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrLive, at Delete: the saga has not ended.
 	ErrLive = errors.New("the saga has not ended")
+	// ErrParentLive, at Delete: the saga has ended, and its parent has not.
+	ErrParentLive = errors.New("the saga that started this one has not ended")
 	// ErrMismatch, at Publish: the newest version is not the expected one.
 	ErrMismatch = errors.New("the newest version is not the expected one")
 	// ErrInUse, at Register: another process has this database to itself.

@@ -17,6 +17,7 @@ var indexTests = []test{
 	{"a walk of the inbox finds all, once", walkInbox},
 	{"delete", deletes},
 	{"delete what has expired", deletesExpired},
+	{"a child is not deleted before its parent's end", deletesChild},
 	{"stats", stats},
 	{"ping and close", pingAndClose},
 }
@@ -160,6 +161,35 @@ func deletesExpired(b *bench) {
 	})
 	_, err = b.Saga(b.ctx, live.Saga)
 	b.wantErr(err, journal.ErrNotFound)
+}
+
+func deletesChild(b *bench) {
+	parent, hash := b.started()
+	over := func() journal.Append {
+		a := childOf(parent)
+		a.Row, a.Release = ended(), true
+		a.Row.DeleteAt = b.now().Add(-time.Hour)
+		return a
+	}
+	child, other, alone := over(), over(), over()
+	alone.Start.Parent = uuid.Nil
+	b.ok(child, other, alone)
+	expire := func(limit, want int) {
+		b.Helper()
+		n, err := b.DeleteExpired(b.ctx, limit)
+		b.must(err)
+		diff(b, "deleted", n, want)
+	}
+	expire(1, 1) // the limit counts what is deleted, and not what is passed over
+	expire(10, 0)
+	_, err := b.Saga(b.ctx, alone.Saga)
+	b.wantErr(err, journal.ErrNotFound)
+	b.wantErr(b.Delete(b.ctx, child.Saga), journal.ErrParentLive)
+	b.head(child.Saga)
+	b.ok(end(parent, hash))
+	b.must(b.Delete(b.ctx, child.Saga))
+	b.must(b.Delete(b.ctx, parent))
+	expire(10, 1) // a parent that is deleted has ended
 }
 
 func stats(b *bench) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
+	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -82,6 +83,8 @@ func (s *Store) Delete(ctx context.Context, id uuid.UUID) error {
 		return fmt.Errorf("delete %s: %w", id, journal.ErrNotFound)
 	case g.head.EndedAt.IsZero():
 		return fmt.Errorf("delete %s: %w", id, journal.ErrLive)
+	case s.awaited(g):
+		return fmt.Errorf("delete %s: %w", id, journal.ErrParentLive)
 	}
 	s.remove(g)
 	return nil
@@ -96,7 +99,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 	defer unlock()
 	now := s.clock()
 	expired := s.sorted(func(g *saga) bool {
-		return !g.head.EndedAt.IsZero() && !g.head.DeleteAt.IsZero() && !g.head.DeleteAt.After(now)
+		return !g.head.EndedAt.IsZero() && !g.head.DeleteAt.IsZero() && !g.head.DeleteAt.After(now) && !s.awaited(g)
 	})
 	slices.SortStableFunc(expired, func(a, b *saga) int { return a.head.DeleteAt.Compare(b.head.DeleteAt) })
 	expired = first(expired, limit)
@@ -104,6 +107,11 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 		s.remove(g)
 	}
 	return len(expired), nil
+}
+
+// awaited reports whether the saga has a parent that has not ended, and may still ask for it.
+func (s *Store) awaited(g *saga) bool {
+	return s.live(g.head.Parent) && !mutant.On("child-deleted-early")
 }
 
 // remove forgets a saga and all that is its own.

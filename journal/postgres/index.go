@@ -125,11 +125,16 @@ func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Ent
 	return out, nil
 }
 
+// parentLives is whether a saga's parent has not ended: NULL if there is none. As a sub-select for
+// a value it is one look into an index, and no join. What it says does not change from false to
+// true, so no lock is needed.
+const parentLives = `(SELECT p.ended_at IS NULL FROM sagas p WHERE p.id = sagas.parent)`
+
 // Delete implements journal.Index.
 func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 	err := s.tx(ctx, func(t pgx.Tx) error {
-		var live bool
-		err := t.QueryRow(ctx, `SELECT ended_at IS NULL FROM sagas WHERE id = $1 FOR UPDATE`, id(saga)).Scan(&live)
+		var live, parentLive bool
+		err := t.QueryRow(ctx, `SELECT ended_at IS NULL, `+parentLives+` IS TRUE FROM sagas WHERE id = $1 FOR UPDATE`, id(saga)).Scan(&live, &parentLive)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return journal.ErrNotFound
@@ -137,6 +142,8 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 			return err
 		case live:
 			return journal.ErrLive
+		case parentLive:
+			return journal.ErrParentLive
 		}
 		return remove(ctx, t, []pgtype.UUID{id(saga)})
 	})
@@ -146,7 +153,7 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 	return nil
 }
 
-var expired = sql(`SELECT id FROM sagas WHERE delete_at <= {now} AND ended_at IS NOT NULL ORDER BY delete_at LIMIT $1 FOR UPDATE SKIP LOCKED`)
+var expired = sql(`SELECT id FROM sagas WHERE delete_at <= {now} AND ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE ORDER BY delete_at LIMIT $1 FOR UPDATE SKIP LOCKED`)
 
 // DeleteExpired implements journal.Index.
 func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error) {

@@ -118,11 +118,16 @@ func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Ent
 	return out, nil
 }
 
+// parentLives is whether a saga's parent has not ended: NULL if there is none. As a sub-select for
+// a value it is one look into an index, and no join. What it says does not change from false to
+// true, so no lock is needed.
+const parentLives = `(SELECT p.ended_at IS NULL FROM sagas p WHERE p.id = sagas.parent)`
+
 // Delete implements journal.Index.
 func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 	err := s.w.do(ctx, func(t *tx) error {
-		var live bool
-		err := t.row(`SELECT ended_at IS NULL FROM sagas WHERE id = ?`, []any{saga.Bytes()}, &live)
+		var live, parentLive bool
+		err := t.row(`SELECT ended_at IS NULL, `+parentLives+` IS TRUE FROM sagas WHERE id = ?`, []any{saga.Bytes()}, &live, &parentLive)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return journal.ErrNotFound
@@ -130,6 +135,8 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 			return err
 		case live:
 			return journal.ErrLive
+		case parentLive:
+			return journal.ErrParentLive
 		}
 		return t.remove(saga)
 	})
@@ -139,7 +146,7 @@ func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
 	return nil
 }
 
-const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ended_at IS NOT NULL ORDER BY delete_at LIMIT +?`
+const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ended_at IS NOT NULL AND ` + parentLives + ` IS NOT TRUE ORDER BY delete_at LIMIT +?`
 
 // DeleteExpired implements journal.Index.
 func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
