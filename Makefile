@@ -22,9 +22,9 @@ run: ## play the demo: sagas that succeed, fail, are undone, and survive a crash
 build: ## build bin/recourse, and bin/world for playing with it
 	$(GO) build -trimpath -o bin/ ./cmd/recourse ./examples/world/cmd/world
 
-# Pure packages start no goroutines (internal/arch sees to that): the race detector has nothing to find in their tests,
-# and makes them ten times slower.
-UNRACED := compensation idempotency retry saga saga/dsl saga/expr
+# The pure packages and the simulation start no goroutines (internal/arch sees to that): the race detector has nothing to
+# find in their tests, and makes them ten times slower.
+UNRACED := compensation idempotency retry saga saga/dsl saga/expr engine/sim
 # The packages that take longest begin first, so that none of them is left at the end while a core idles.
 LONGEST := internal/crashtest cmd/recourse api internal/wiretest journal/sqlite journal/postgres
 listed   = $(shell $(GO) list $(PKGS))

@@ -3,7 +3,6 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	"recourse/engine"
@@ -336,8 +335,10 @@ steps:
 output: {x: "${steps.x.output.id}"}
 `}
 
-// definitions compiles the sources, once: they are immutable.
-var definitions = sync.OnceValue(func() map[string]*saga.Definition {
+// definitions are the sources compiled. They are immutable, so that simulations can share them.
+var definitions = compile(sources)
+
+func compile(sources []string) map[string]*saga.Definition {
 	defs := make(map[string]*saga.Definition)
 	for _, src := range sources {
 		def, errs := dsl.Parse("sim", []byte(src), dsl.Options{Kinds: kinds.All()})
@@ -347,7 +348,7 @@ var definitions = sync.OnceValue(func() map[string]*saga.Definition {
 		defs[def.Name] = def
 	}
 	return defs
-})
+}
 
 // names are the definitions that clients start.
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",

@@ -123,7 +123,7 @@ func Play(sc Script, o Options) Result {
 
 func play(sc Script, d dice, o Options) Result {
 	s := &sim{
-		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions(),
+		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions,
 		acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), told: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
