@@ -24,7 +24,7 @@ func scanDocument(row pgx.CollectableRow) (journal.Document, error) {
 // Publish implements journal.Catalog. The name's row, made if need be, is locked: publishers of one
 // name wait for each other.
 func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (v journal.Document, created bool, err error) {
-	err = s.tx(ctx, func(t pgx.Tx) error {
+	err = s.tx(ctx, func(t session) error {
 		_, err := t.Exec(ctx, `INSERT INTO document_names (kind, name, newest, archived) VALUES ($1, $2, 0, false) ON CONFLICT DO NOTHING`, d.Kind, d.Name)
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (
 	return v, created, nil
 }
 
-func addVersion(ctx context.Context, t pgx.Tx, d *journal.Document, version int) error {
+func addVersion(ctx context.Context, t session, d *journal.Document, version int) error {
 	source := d.Source
 	if source == nil {
 		source = []byte{}

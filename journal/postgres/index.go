@@ -132,7 +132,7 @@ const parentLives = `(SELECT p.ended_at IS NULL FROM sagas p WHERE p.id = sagas.
 
 // Delete implements journal.Index.
 func (s *Store) Delete(ctx context.Context, saga uuid.UUID) error {
-	err := s.tx(ctx, func(t pgx.Tx) error {
+	err := s.tx(ctx, func(t session) error {
 		var live, parentLive bool
 		err := t.QueryRow(ctx, `SELECT ended_at IS NULL, `+parentLives+` IS TRUE FROM sagas WHERE id = $1 FOR UPDATE`, id(saga)).Scan(&live, &parentLive)
 		switch {
@@ -157,7 +157,7 @@ var expired = sql(`SELECT id FROM sagas WHERE delete_at <= {now} AND ended_at IS
 
 // DeleteExpired implements journal.Index.
 func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error) {
-	err = s.tx(ctx, func(t pgx.Tx) error {
+	err = s.tx(ctx, func(t session) error {
 		rows, err := t.Query(ctx, expired, max(limit, 0))
 		if err != nil {
 			return err
@@ -175,7 +175,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error)
 }
 
 // remove deletes sagas, whose rows are locked, with all that is their own.
-func remove(ctx context.Context, t pgx.Tx, sagas []pgtype.UUID) error {
+func remove(ctx context.Context, t session, sagas []pgtype.UUID) error {
 	b := &pgx.Batch{}
 	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ANY($1)`, `DELETE FROM mail WHERE saga_id = ANY($1)`,
 		`DELETE FROM inbox WHERE saga_id = ANY($1)`, `DELETE FROM tasks WHERE saga_id = ANY($1)`, `DELETE FROM stalls WHERE saga_id = ANY($1)`, `DELETE FROM sagas WHERE id = ANY($1)`} {

@@ -27,7 +27,7 @@ func fence(node string) stmt {
 func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, dead ...string) (journal.Lease, error) {
 	var now int64
 	freed := false
-	err := s.tx(ctx, func(t pgx.Tx) (err error) {
+	err := s.tx(ctx, func(t session) (err error) {
 		// The dead come first, as they may have to be waited for, and the lease begins behind that.
 		if len(dead) > 0 {
 			if freed, err = end(ctx, t, `id = ANY($1)`, dead); err != nil {
@@ -89,7 +89,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 // next time, rather than waited for with our own lease running.
 func (s *Store) takeOver(ctx context.Context) error {
 	freed := false
-	err := s.tx(ctx, func(t pgx.Tx) (err error) {
+	err := s.tx(ctx, func(t session) (err error) {
 		freed, err = end(ctx, t, sql(`id IN (SELECT id FROM nodes WHERE expires_at < {now} ORDER BY id FOR UPDATE SKIP LOCKED)`))
 		return err
 	})
@@ -103,7 +103,7 @@ func (s *Store) takeOver(ctx context.Context) error {
 // any. The sagas are looked for by a statement of their own, after the delete: an append that the
 // delete had to wait for, or came just behind, may have made some that an earlier snapshot does not
 // show.
-func end(ctx context.Context, t pgx.Tx, where string, args ...any) (freed bool, err error) {
+func end(ctx context.Context, t session, where string, args ...any) (freed bool, err error) {
 	rows, err := t.Query(ctx, `DELETE FROM nodes WHERE `+where+` RETURNING id`, args...)
 	if err != nil {
 		return false, err

@@ -179,8 +179,8 @@ func (s *Store) current(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
-	if err := s.lineage.check(ctx, conn.Conn().PgConn()); err != nil {
+	defer conn.release()
+	if err := conn.raw(func(c *pgconn.PgConn) error { return s.lineage.check(ctx, c) }); err != nil {
 		return err
 	}
 	return s.lineage.fence(node)

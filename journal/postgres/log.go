@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
@@ -30,7 +29,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	var chosen []uuid.UUID
 	err := retry(ctx, func() error {
 		out = nil
-		return s.writing(ctx, func(conn *pgxpool.Conn) (err error) {
+		return s.writing(ctx, func(conn connection) (err error) {
 			defer rollback(ctx, conn)
 			chosen, err = s.choose(ctx, conn, node, limit)
 			if err != nil || len(chosen) == 0 {
@@ -61,7 +60,7 @@ var claimable = sql(`WITH suspect AS (
 	) SELECT id FROM (SELECT id, wake_at, 0 AS last FROM others UNION ALL SELECT id, wake_at, 1 FROM suspect) c ORDER BY last, wake_at, id`)
 
 // choose begins a transaction and locks what is to be claimed, the longest due first.
-func (s *Store) choose(ctx context.Context, conn *pgxpool.Conn, node string, limit int) (chosen []uuid.UUID, err error) {
+func (s *Store) choose(ctx context.Context, conn connection, node string, limit int) (chosen []uuid.UUID, err error) {
 	again := s.lost[node]
 	f := fence(node)
 	b := &pgx.Batch{}
@@ -96,7 +95,7 @@ func (s *Store) choose(ctx context.Context, conn *pgxpool.Conn, node string, lim
 }
 
 // take makes the node the owner of what was chosen and commits.
-func (s *Store) take(ctx context.Context, conn *pgxpool.Conn, node string, chosen []uuid.UUID) ([]journal.Claimed, error) {
+func (s *Store) take(ctx context.Context, conn connection, node string, chosen []uuid.UUID) ([]journal.Claimed, error) {
 	at := make(map[uuid.UUID]int, len(chosen))
 	out := make([]journal.Claimed, len(chosen))
 	for i, u := range chosen {
@@ -196,7 +195,7 @@ func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int)
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("first records: %w", gone(err))
+		return nil, fmt.Errorf("first records: %w", err)
 	}
 	return out, nil
 }

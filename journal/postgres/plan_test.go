@@ -171,7 +171,7 @@ func generic(t *testing.T, s *Store, query, args string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Release()
+	defer conn.release()
 	if _, err := conn.Exec(t.Context(), `PREPARE planned AS `+query); err != nil {
 		t.Fatal(err)
 	}

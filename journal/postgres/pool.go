@@ -8,27 +8,98 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// pool is a pgxpool.Pool whose errors can be told apart. That a connection was found dead the
-// driver says in words only; here it is goneError, for who does not know this driver.
-type pool struct{ *pgxpool.Pool }
-
-func (p pool) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {
-	rows, err := p.Pool.Query(ctx, query, args...)
-	return rows, gone(err)
+// pool is a pgxpool.Pool whose errors can be told apart, in all that is run on it: see session.
+type pool struct {
+	session
+	conns *pgxpool.Pool
 }
 
-func (p pool) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
-	return row{p.Pool.QueryRow(ctx, query, args...)}
+func newPool(conns *pgxpool.Pool) pool { return pool{session{conns}, conns} }
+
+// Acquire lends a connection, until its release.
+func (p pool) Acquire(ctx context.Context) (connection, error) {
+	lent, err := p.conns.Acquire(ctx)
+	if err != nil {
+		return connection{}, gone(err)
+	}
+	return connection{session{lent}, lent}, nil
 }
 
-func (p pool) Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error) {
-	tag, err := p.Pool.Exec(ctx, query, args...)
+// Close closes all connections, after what is run on them.
+func (p pool) Close() { p.conns.Close() }
+
+// connection is one that a pool has lent.
+type connection struct {
+	session
+	lent *pgxpool.Conn
+}
+
+// release gives the connection back.
+func (c connection) release() { c.lent.Release() }
+
+// begin begins a transaction. All but its end is run on the session.
+func (c connection) begin(ctx context.Context) (pgx.Tx, session, error) {
+	t, err := c.lent.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	return t, session{t}, gone(err)
+}
+
+// raw lends f what the driver has of the connection.
+func (c connection) raw(f func(*pgconn.PgConn) error) error { return gone(f(c.lent.Conn().PgConn())) }
+
+// querier is a pool, a connection, or a transaction of the driver's.
+type querier interface {
+	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// session is where statements are run. The driver says only in words that a connection was found
+// dead; here the error is a goneError, for callers that do not know this driver. It may come late,
+// with the rows of a query or the results of a batch.
+type session struct{ querier }
+
+func (s session) Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error) {
+	tag, err := s.querier.Exec(ctx, query, args...)
 	return tag, gone(err)
 }
 
-type row struct{ pgx.Row }
+func (s session) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {
+	rows, err := s.querier.Query(ctx, query, args...)
+	return foundRows{rows}, gone(err)
+}
 
-func (r row) Scan(dest ...any) error { return gone(r.Row.Scan(dest...)) }
+func (s session) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
+	return foundRow{s.querier.QueryRow(ctx, query, args...)}
+}
+
+func (s session) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return batchResults{s.querier.SendBatch(ctx, b)}
+}
+
+type foundRows struct{ pgx.Rows }
+
+func (r foundRows) Err() error { return gone(r.Rows.Err()) }
+
+type foundRow struct{ pgx.Row }
+
+func (r foundRow) Scan(dest ...any) error { return gone(r.Row.Scan(dest...)) }
+
+type batchResults struct{ pgx.BatchResults }
+
+func (r batchResults) Exec() (pgconn.CommandTag, error) {
+	tag, err := r.BatchResults.Exec()
+	return tag, gone(err)
+}
+
+func (r batchResults) Query() (pgx.Rows, error) {
+	rows, err := r.BatchResults.Query()
+	return foundRows{rows}, gone(err)
+}
+
+func (r batchResults) QueryRow() pgx.Row { return foundRow{r.BatchResults.QueryRow()} }
+
+func (r batchResults) Close() error { return gone(r.BatchResults.Close()) }
 
 // goneError is an error of a connection that was dead before it was used.
 type goneError struct{ error }

@@ -48,17 +48,13 @@ func (s *Store) haltedIn(ctx context.Context, node string, batch []part) ([]jour
 	}
 	var found []journal.Halted
 	err := retry(ctx, func() (err error) {
-		found, err = halted(ctx, s.w, `s.id = ANY($1) AND s.owner = $2`, saga, node)
+		found, err = halted(ctx, s.w.session, `s.id = ANY($1) AND s.owner = $2`, saga, node)
 		return err
 	})
 	return found, err
 }
 
-type querier interface {
-	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
-}
-
-func halted(ctx context.Context, q querier, where string, args ...any) ([]journal.Halted, error) {
+func halted(ctx context.Context, q session, where string, args ...any) ([]journal.Halted, error) {
 	rows, err := q.Query(ctx, sql(`SELECT s.id, s.definition, s.claims, coalesce(j.seq, 0), j.at, {now} FROM sagas s
 		LEFT JOIN LATERAL (SELECT seq, at FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1) j ON true
 		WHERE `+halting+` AND `+where), args...)
@@ -94,7 +90,7 @@ func quarantine(sagas []journal.Halted) stmt {
 }
 
 // free takes the sagas of dead nodes from them.
-func free(ctx context.Context, t pgx.Tx, dead []string) error {
+func free(ctx context.Context, t session, dead []string) error {
 	sagas, err := halted(ctx, t, `s.owner = ANY($1)`, dead)
 	if err != nil {
 		return err

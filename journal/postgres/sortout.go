@@ -233,7 +233,7 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Release()
+	defer conn.release()
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		rollback(ctx, conn)
 		return nil, err

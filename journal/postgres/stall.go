@@ -61,7 +61,7 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 		})
 	}
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return nil, fmt.Errorf("find stalls: %w", gone(err))
+		return nil, fmt.Errorf("find stalls: %w", err)
 	}
 	return out, nil
 }
@@ -88,7 +88,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.D
 		stall, saga = append(stall, id(f.ID)), append(saga, id(f.Saga))
 		kind, path, why, since = append(kind, f.Kind), append(path, f.Path), append(why, clean(f.Why)), append(since, f.Since.UnixMilli())
 	}
-	err = s.tx(ctx, func(t pgx.Tx) error {
+	err = s.tx(ctx, func(t session) error {
 		fresh = 0
 		var news []part
 		rows, err := t.Query(ctx, noteStalls, stall, saga, kind, path, since, why, show.Milliseconds())

@@ -64,7 +64,7 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 	b.Queue(`SELECT count(*) FROM sagas WHERE ` + quarantined).QueryRow(func(r pgx.Row) error { return r.Scan(&out.Quarantined) })
 	err = s.pool.SendBatch(ctx, b).Close()
 	out.CountedAt = toTime(now)
-	return out, n, gone(err)
+	return out, n, err
 }
 
 // live is all in one index.

@@ -118,7 +118,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open postgres: %w", err)
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Store{pool: pool{conns}, w: pool{writers}, preset: ours, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
+	s := &Store{pool: newPool(conns), w: newPool(writers), preset: ours, hints: make(chan struct{}, 1), stop: stop, lost: map[string][]uuid.UUID{}, lineage: line}
 	s.counted = recount.New(s.count)
 	if err := s.prepare(ctx, dsn, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())

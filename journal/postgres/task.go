@@ -181,7 +181,7 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 // at them again once their sagas are locked.
 func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.Fate) journal.Mail) (n int, err error) {
 	limit = max(limit, 0)
-	err = s.tx(ctx, func(t pgx.Tx) error {
+	err = s.tx(ctx, func(t session) error {
 		n = 0
 		rows, err := t.Query(ctx, fatedTasks, limit)
 		if err != nil {
@@ -212,7 +212,7 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 	return n, nil
 }
 
-func reap(ctx context.Context, t pgx.Tx, tasks, sagas []pgtype.UUID, mail func(journal.Task, journal.Fate) journal.Mail) (int, error) {
+func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, mail func(journal.Task, journal.Fate) journal.Mail) (int, error) {
 	if _, err := t.Exec(ctx, lockSagas, sagas); err != nil {
 		return 0, err
 	}

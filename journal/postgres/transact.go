@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"recourse/internal/failpoint"
 	"recourse/journal"
@@ -56,7 +55,7 @@ func (s *Store) transact(ctx context.Context, stmts []stmt) error {
 }
 
 func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
-	return s.writing(ctx, func(conn *pgxpool.Conn) error {
+	return s.writing(ctx, func(conn connection) error {
 		b := &pgx.Batch{}
 		b.Queue(begin)
 		for _, st := range stmts {
@@ -74,17 +73,17 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 }
 
 // writing lends f a connection that writes, unless the caller has gone.
-func (s *Store) writing(ctx context.Context, f func(*pgxpool.Conn) error) error {
+func (s *Store) writing(ctx context.Context, f func(connection) error) error {
 	conn, err := s.w.Acquire(ctx)
 	if err != nil {
-		return gone(err)
+		return err
 	}
-	defer conn.Release()
+	defer conn.release()
 	if err := ctx.Err(); err != nil {
 		return err // nothing was sent
 	}
 	err = f(conn)
-	if here := alone(conn.Conn().PgConn()); err == nil {
+	if here := conn.raw(alone); err == nil {
 		err = here
 	}
 	return err
@@ -114,10 +113,10 @@ func alone(conn *pgconn.PgConn) error {
 
 // once runs a statement as its own transaction, in one round trip; otherwise as transact does.
 func (s *Store) once(ctx context.Context, st stmt) error {
-	return retry(ctx, func() error { return s.writing(ctx, func(conn *pgxpool.Conn) error { return single(ctx, conn, st) }) })
+	return retry(ctx, func() error { return s.writing(ctx, func(conn connection) error { return single(ctx, conn, st) }) })
 }
 
-func single(ctx context.Context, conn *pgxpool.Conn, st stmt) error {
+func single(ctx context.Context, conn connection, st stmt) error {
 	b := &pgx.Batch{}
 	b.Queue(st.text(), st.args...)
 	sent := conn.SendBatch(ctx, b)
@@ -178,8 +177,8 @@ func result(br pgx.BatchResults, st stmt) error {
 
 // rollback ends a transaction that failed, so that the pool keeps the connection. If it
 // cannot, the pool closes the connection, which ends the transaction as well.
-func rollback(ctx context.Context, conn *pgxpool.Conn) {
-	if conn.Conn().IsClosed() || conn.Conn().PgConn().TxStatus() == 'I' {
+func rollback(ctx context.Context, conn connection) {
+	if c := conn.lent.Conn(); c.IsClosed() || c.PgConn().TxStatus() == 'I' {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -231,23 +230,23 @@ func retry(ctx context.Context, f func() error) error {
 }
 
 // tx runs f in a transaction, for what is not worth a pipeline.
-func (s *Store) tx(ctx context.Context, f func(pgx.Tx) error) error {
+func (s *Store) tx(ctx context.Context, f func(session) error) error {
 	return retry(ctx, func() error {
-		return s.writing(ctx, func(conn *pgxpool.Conn) error { return within(ctx, conn, f) })
+		return s.writing(ctx, func(conn connection) error { return within(ctx, conn, f) })
 	})
 }
 
 // within runs f in a transaction of a connection.
-func within(ctx context.Context, conn *pgxpool.Conn, f func(pgx.Tx) error) error {
-	t, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+func within(ctx context.Context, conn connection, f func(session) error) error {
+	t, on, err := conn.begin(ctx)
 	if err != nil {
-		return gone(err)
+		return err
 	}
-	if err := f(t); err != nil {
+	if err := f(on); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		_ = t.Rollback(ctx) // if it fails the connection is closed, which does the same
-		return gone(err)
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return errors.Join(err, t.Rollback(context.WithoutCancel(ctx)))
@@ -264,7 +263,7 @@ func within(ctx context.Context, conn *pgxpool.Conn, f func(pgx.Tx) error) error
 // exec runs one statement that writes, as its own transaction.
 func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
 	err = retry(ctx, func() error {
-		return s.writing(ctx, func(conn *pgxpool.Conn) error {
+		return s.writing(ctx, func(conn connection) error {
 			tag, err := conn.Exec(ctx, query, args...)
 			if err != nil {
 				return outcome(err, true)

@@ -19,8 +19,8 @@ func TestConnectionDiesWithinATransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	err = s.tx(t.Context(), func(tx pgx.Tx) error {
-		if err := tx.Conn().Close(context.Background()); err != nil {
+	err = s.tx(t.Context(), func(tx session) error {
+		if err := tx.querier.(pgx.Tx).Conn().Close(context.Background()); err != nil {
 			return err
 		}
 		_, err := tx.Exec(t.Context(), `SELECT 1`)
