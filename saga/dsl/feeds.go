@@ -19,15 +19,16 @@ const (
 	Person                // somebody's word on what was shown
 )
 
-// reading is what the templates of a step read.
+// reading is what the templates of a step read, of a loop those of what it runs over.
 type reading struct {
 	outputs map[string]bool // of steps
-	items   map[string]bool // of loops around
-	// Of a loop, outputs are those that its list reads, and made those that its own output reads;
-	// own says that this reads the items.
-	made  map[string]bool
-	own   bool
-	scope *scope
+	items   map[string]bool // of loops around; in result, of the loop itself, too
+	scope   *scope
+	result  *reading // what a loop's own output reads; nil: it has none
+}
+
+func newReading() *reading {
+	return &reading{outputs: map[string]bool{}, items: map[string]bool{}}
 }
 
 // reads notes what a template of a step reads. Conditions are not asked: they choose a way, and
@@ -39,22 +40,24 @@ func (p *parser) reads(s *scope, refs []expr.Ref) {
 	}
 	r := p.readings[id]
 	if r == nil {
-		r = &reading{outputs: map[string]bool{}, items: map[string]bool{}, made: map[string]bool{}}
+		r = newReading()
 		p.readings[id] = r
 	}
 	r.scope = s
+	if s.loop == id {
+		if r.result == nil {
+			r.result = newReading()
+		}
+		r = r.result
+	}
 	for _, ref := range refs {
 		loop := s.loopOf(ref.Root)
 		switch {
-		case ref.Root == "steps" && len(ref.Path) > 0 && s.loop == id:
-			r.made[ref.Path[0]] = true
 		case ref.Root == "steps" && len(ref.Path) > 0:
 			r.outputs[ref.Path[0]] = true
 		case loop == "" || ref.Root == "index":
 		case ref.Root == "history": // what the iterations before have given
 			r.outputs[loop] = true
-		case loop == id:
-			r.own = true
 		default:
 			r.items[loop] = true
 		}
@@ -108,17 +111,13 @@ func (w *warner) source(s *saga.Step, models map[string]*saga.Step) *saga.Step {
 	case Model:
 		return s
 	case Made:
+		r := w.readings[s.ID]
 		block, ok := s.Body.(saga.Block)
-		if !ok {
-			return w.read(s.ID, models)
-		}
-		if r := w.readings[s.ID]; r != nil && block.Loops() {
-			if m := w.first(r.made, models); m != nil {
-				return m
-			}
-			if r.own { // what it runs over does not get into its output otherwise
-				return w.first(r.outputs, models)
-			}
+		switch {
+		case !ok:
+			return w.read(r, models)
+		case r != nil && r.result != nil:
+			return w.read(r.result, models)
 		}
 		for _, list := range block.Lists() {
 			for _, inner := range list {
@@ -147,15 +146,14 @@ func (w *warner) earlier(a, b *saga.Step) *saga.Step {
 	return a
 }
 
-// read is the step whose model's words a step's templates read: the first by its place.
-func (w *warner) read(id string, models map[string]*saga.Step) *saga.Step {
-	r := w.readings[id]
+// read is the step whose model's words a reading has: the first by its place. r may be nil.
+func (w *warner) read(r *reading, models map[string]*saga.Step) *saga.Step {
 	if r == nil {
 		return nil
 	}
 	first := w.first(r.outputs, models)
 	for loop := range r.items { // any order
-		first = w.earlier(first, w.read(loop, models))
+		first = w.earlier(first, w.read(w.readings[loop], models))
 	}
 	return first
 }
@@ -168,7 +166,7 @@ func (w *warner) fed(s *saga.Step) {
 	if w.models == nil {
 		w.models = w.words()
 	}
-	m := w.read(s.ID, w.models)
+	m := w.read(w.readings[s.ID], w.models)
 	if m == nil || w.agreed(m, s) {
 		return
 	}
