@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"recourse/journal"
 	"recourse/saga"
@@ -41,11 +39,10 @@ func (c *Catalog) Absent(ctx context.Context, def *saga.Definition) ([]saga.Find
 
 // unrunnable says why a step cannot run a definition, "" if it can.
 func (c *Catalog) unrunnable(ctx context.Context, target string) (string, error) {
-	name, version, pinned := strings.Cut(target, "@")
+	name, version, _ := saga.RunTarget(target)
 	var err error
-	if pinned {
-		n, _ := strconv.Atoi(strings.TrimPrefix(version, "v"))
-		_, err = c.store.Document(ctx, Kind, name, n)
+	if version > 0 {
+		_, err = c.store.Document(ctx, Kind, name, version)
 	} else {
 		var d journal.Document
 		if d, err = c.lookup.newest(ctx, name); err == nil && d.Archived {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,7 @@ func TestApplyWarnsAsTheServer(t *testing.T) {
 // Types are held when publishing, before anything is published: against actions and definitions in
 // the same directory, and those of the server.
 func TestApplyTypes(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	dir := t.TempDir()
 	put := func(name, src string) {
@@ -64,5 +66,41 @@ func TestApplyTypes(t *testing.T) {
 	put("above.yaml", parent("n: 1"))
 	if r := run(t, s.env, "definitions", "apply", above); r.code != exitUsage || !strings.Contains(r.errOut, `there is no field "n"`) {
 		t.Errorf("against the server's: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// apply does not warn of a definition that it publishes a moment later, as in a circle, even if it
+// is archived until then. Nor does it hold a definition to the types of an archived one.
+func TestApplyOfACircle(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
+	runs := func(name, target string) string {
+		return file(t, name+".yaml", "saga: "+name+"\ninput: {n: integer = 1}\nsteps:\n  - {id: r, run: "+target+"}\n")
+	}
+	ping, pong, others := runs("ping", "pong"), runs("pong", "ping"), runs("others", "pong@v9")
+	r := run(t, s.env, "definitions", "apply", ping, pong, others)
+	if r.code != exitOK || strings.Count(r.errOut, "unknown-definition") != 1 || !strings.Contains(r.errOut, "no definition pong@v9") {
+		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	for _, name := range []string{"ping", "pong"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, s.url+"/v1/definitions/"+name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNoContent {
+			t.Fatalf("archive %s: %d", name, resp.StatusCode)
+		}
+	}
+	caller := file(t, "caller.yaml", "saga: caller\nsteps:\n  - {id: r, run: ping, input: {n: x}}\n")
+	if r := run(t, s.env, "definitions", "apply", caller); r.code != exitOK || !strings.Contains(r.errOut, "ping is archived") {
+		t.Errorf("an archived one: exit %d: %s%s", r.code, r.out, r.errOut)
+	}
+	if r := run(t, s.env, "definitions", "apply", ping, pong); r.code != exitOK || strings.Contains(r.errOut, "unknown-definition") {
+		t.Errorf("published again: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 }

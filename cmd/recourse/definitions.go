@@ -35,6 +35,7 @@ type document struct {
 	CreatedAt saga.Time         `json:"created_at"`
 	Warnings  []saga.Finding    `json:"warnings"`
 	Actions   map[string]string `json:"actions,omitempty"`
+	Archived  bool              `json:"archived,omitempty"`
 	Source    string            `json:"source,omitempty"`
 }
 
@@ -68,7 +69,7 @@ func (c *applyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	list, said := make([]applied, len(todo)), make([][]saga.Finding, len(todo))
+	list := make([]applied, len(todo))
 	progress := a.progress("published", len(todo))
 	defer progress.end()
 	for i, p := range todo {
@@ -78,7 +79,11 @@ func (c *applyCmd) Run(a *app) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
-		said[i] = d.Warnings // the server's: it knows the prices of its models, its sinks and its secrets
+		for _, w := range d.Warnings { // the server's: it knows its models' prices, its sinks and its secrets
+			if !p.runsLater(w, todo[i+1:]) {
+				a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
+			}
+		}
 		list[i] = applied{File: p.file, Kind: p.kind, Name: d.Name, Version: d.Version, Changed: created}
 		if !c.machine() {
 			state, name := "unchanged", d.Name
@@ -91,18 +96,23 @@ func (c *applyCmd) Run(a *app) error {
 			a.printf("%s  %s %s %s\n", p.file, name, d.Version, state)
 		}
 	}
-	for i, p := range todo {
-		for _, w := range said[i] {
-			if w.Code == "unknown-definition" && slices.ContainsFunc(todo[i+1:], func(o publishing) bool { return strings.Contains(w.Detail, "no definition "+o.name+":") }) {
-				continue // published a moment later
-			}
-			a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
-		}
-	}
 	if c.machine() {
 		return a.encoded(list)
 	}
 	return nil
+}
+
+// runsLater reports whether a warning says that the server does not have a definition that is
+// still to be published.
+func (p publishing) runsLater(w saga.Finding, rest []publishing) bool {
+	if w.Code != "unknown-definition" {
+		return false
+	}
+	return slices.ContainsFunc(p.runs, func(run saga.Mention) bool {
+		name, version, _ := saga.RunTarget(run.Name)
+		return run.At.Pointer == w.Pointer && version == 0 &&
+			slices.ContainsFunc(rest, func(o publishing) bool { return o.kind == "definition" && o.name == name })
+	})
 }
 
 // checked compiles all files and gives what is to be published: actions first, since definitions
@@ -158,7 +168,7 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 		defs[i].name, defs[i].runs = def.Name, def.Runs
 	}
 	if bad {
-		return nil, exit(exitUsage, errors.New("nothing was published: mend the errors above first"))
+		return nil, exit(exitUsage, errors.New("nothing was published: fix the errors above first"))
 	}
 	return append(acts, childrenFirst(defs)...), nil
 }
@@ -191,7 +201,8 @@ func childrenFirst(defs []publishing) []publishing {
 	return out
 }
 
-// child returns a dsl.Options.Children that asks the server once for each definition.
+// child returns a dsl.Options.Children that asks the server once for each definition. As on the
+// server, the newest version of an archived one is not known.
 func (c *client) child() func(name string, version int) *saga.Definition {
 	found := make(map[string]*saga.Definition)
 	return func(name string, version int) *saga.Definition {
@@ -201,7 +212,10 @@ func (c *client) child() func(name string, version int) *saga.Definition {
 		}
 		def, known := found[path]
 		if !known {
-			def = c.definitionAt(path, name)
+			var d document
+			if _, err := c.get(path, &d); err == nil && (version > 0 || !d.Archived) {
+				def = c.compiled(d)
+			}
 			found[path] = def
 		}
 		return def

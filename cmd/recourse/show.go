@@ -146,22 +146,22 @@ func (c *client) journal(id string) ([]journal.Record, error) {
 
 // definition gets a version, compiled; nil if this program cannot: then a story is told without it.
 func (c *client) definition(name, version string) *saga.Definition {
-	return c.definitionAt("/v1/definitions/"+url.PathEscape(name)+"/versions/"+url.PathEscape(version), name)
-}
-
-// definitionAt gets what is published at a path, compiled.
-func (c *client) definitionAt(path, name string) *saga.Definition {
 	var d document
-	if _, err := c.get(path, &d); err != nil {
+	if _, err := c.get("/v1/definitions/"+url.PathEscape(name)+"/versions/"+url.PathEscape(version), &d); err != nil {
 		return nil
 	}
+	return c.compiled(d)
+}
+
+// compiled compiles a published version; nil if this program cannot.
+func (c *client) compiled(d document) *saga.Definition {
 	actions := func(name string, version int) (*saga.Action, error) {
 		if version == 0 {
 			version, _ = strconv.Atoi(strings.TrimPrefix(d.Actions[name], "v"))
 		}
 		return c.action(name, version)
 	}
-	def, errs := dsl.Parse(name, []byte(d.Source), dsl.Options{Kinds: kinds.All(), Actions: actions, Stored: true})
+	def, errs := dsl.Parse(d.Name, []byte(d.Source), dsl.Options{Kinds: kinds.All(), Actions: actions, Stored: true})
 	if errs != nil {
 		return nil
 	}

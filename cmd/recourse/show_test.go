@@ -10,6 +10,7 @@ import (
 
 // A saga that went on over a step in doubt says so wherever the command line shows it.
 func TestShowNamesDoubts(t *testing.T) {
+	t.Parallel()
 	w, vars := worldFor(t)
 	def := file(t, "d.yaml", "saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.mail}/send\", in_doubt: fail, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")
 	if err := w.AddFault(world.Rule{Match: world.Match{PathPrefix: "/mail"}, Times: 2, Do: world.Do{After: world.FaultStatus, Status: 502}}); err != nil {
