@@ -37,7 +37,8 @@ func (b *buckets) wait(name string, now time.Time) time.Duration {
 	if r.Every <= 0 {
 		return 0
 	}
-	b.mu.Lock()
+	b.mu.Lock() // until the token is back: a reservation that comes between would keep it
+	defer b.mu.Unlock()
 	l := b.of[name]
 	if l == nil {
 		l = rate.NewLimiter(rate.Every(r.Every), max(r.Burst, 1))
@@ -46,7 +47,6 @@ func (b *buckets) wait(name string, now time.Time) time.Duration {
 		}
 		b.of[name] = l
 	}
-	b.mu.Unlock()
 	token := l.ReserveN(now, 1)
 	delay := token.DelayFrom(now)
 	if delay > 0 {

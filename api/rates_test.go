@@ -3,6 +3,7 @@ package api
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -48,6 +49,27 @@ func TestRates(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("waits %v, want %v", got, want)
 			break
+		}
+	}
+}
+
+// However many requests are refused at once, they take no token from the one that comes later.
+func TestRefusedRequestsTakeNoToken(t *testing.T) {
+	now := time.Unix(0, 0)
+	for range 10 {
+		b := buckets{rates: Rates{Each: Rate{Every: time.Second}}}
+		b.wait("a", now)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 10_000 {
+					b.wait("a", now)
+				}
+			})
+		}
+		all.Wait()
+		if wait := b.wait("a", now.Add(time.Second)); wait > 0 {
+			t.Fatalf("a request a second later waits for %v", wait)
 		}
 	}
 }
