@@ -75,13 +75,14 @@ func TestBadConfigFiles(t *testing.T) {
 		"database: [a.db, \"b,\"]":             "list of texts",
 		"limits: {reads: 1}":                   "unknown field",
 		"limits: {body-time: 1ms}":             "at least 1s",
-		"limits: {requests: {per-second: -1}}": "more than 0",
-		"limits: {keys: {crm: {burst: 5}}}":    "keys: crm",
-		"limits: {unknown-connections: -1}":    "at least 1",
-		"secret-hosts: [a]":                    "PAY_KEY: [pay.example]",
-		"secret-hosts: {A: a}":                 "PAY_KEY: [pay.example]",
-		"secret-hosts: {a: [b]}":               "capital letters",
-		"secret-hosts: {A: [b/c]}":             `secret-hosts: A: "b/c": write a host name`,
+		"limits: {requests: {per-second: -1}}": "at least 0.00001",
+		"limits: {keys: {a: {per-second: 1e-99}}}": "keys: a: write per-second",
+		"limits: {keys: {crm: {burst: 5}}}":        "keys: crm",
+		"limits: {unknown-connections: -1}":        "at least 1",
+		"secret-hosts: [a]":                        "PAY_KEY: [pay.example]",
+		"secret-hosts: {A: a}":                     "PAY_KEY: [pay.example]",
+		"secret-hosts: {a: [b]}":                   "capital letters",
+		"secret-hosts: {A: [b/c]}":                 `secret-hosts: A: "b/c": write a host name`,
 	} {
 		r := run(t, nil, "serve", "--config", file(t, "c.yaml", content))
 		if r.code != exitUsage || !strings.Contains(r.errOut, says) {

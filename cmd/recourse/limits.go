@@ -67,12 +67,16 @@ func readLimits(path string) (requestLimits, error) {
 	return l, nil
 }
 
+// leastRate is the least per-second: about one request a day. A time.Duration would not hold what a
+// much smaller one stands for.
+const leastRate = 0.00001
+
 func (r rateFile) rate() (api.Rate, error) {
-	if r.PerSecond < 0 || r.Burst < 0 || r.Burst > 0 && r.PerSecond == 0 {
-		return api.Rate{}, fmt.Errorf("per-second is more than 0, or there is no bound, and burst at least 1")
-	}
-	if r.PerSecond == 0 {
+	switch {
+	case r == rateFile{}:
 		return api.Rate{}, nil
+	case r.PerSecond < leastRate || r.Burst < 0:
+		return api.Rate{}, fmt.Errorf("write per-second as a number of at least %.5f, and burst, if you want to give it, as at least 1; {} stands for no limit", leastRate)
 	}
 	burst := r.Burst
 	if burst == 0 {
