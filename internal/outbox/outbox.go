@@ -2,9 +2,9 @@
 // structured CloudEvent, signed as Standard Webhooks describe (https://www.standardwebhooks.com).
 //
 // Events to be delivered are in the journal's outbox, from where any node may take them for a
-// while. A delivery that fails is tried again, at first after five seconds, in the end once a day,
-// for as long as the event is there: nothing is given up unless the sink answers 410 Gone. Each
-// sink has workers and a queue of its own, so that a slow one holds up no other.
+// while. A delivery that fails is tried again, at first after five seconds, in the end about once
+// an hour, for as long as the event is there: nothing is given up unless the sink answers 410 Gone.
+// Each sink has workers and a queue of its own, so that a slow one holds up no other.
 package outbox
 
 import (
