@@ -138,7 +138,7 @@ func TestFailures(t *testing.T) {
 // A worker whose lease is lost is stopped, and what it says then changes nothing.
 func TestLeaseLost(t *testing.T) {
 	r := newRig(t)
-	r.publish(squareDef)
+	r.publish(beating("1s"))
 	cause := make(chan error, 1)
 	r.run(client.Worker{Handle: func(ctx context.Context, task client.Task) (any, error) {
 		r.ahead.Add(int64(2 * time.Second))
@@ -158,7 +158,7 @@ func TestLeaseLost(t *testing.T) {
 // The task's time is over, however diligent the heartbeats.
 func TestDeadline(t *testing.T) {
 	r := newRig(t)
-	r.publish(strings.Replace(squareDef, "timeout: 1h", "timeout: 200ms", 1))
+	r.publish(strings.Replace(beating("1s"), "timeout: 1h", "timeout: 200ms", 1))
 	cause := make(chan error, 1)
 	r.run(client.Worker{Handle: func(ctx context.Context, task client.Task) (any, error) {
 		<-ctx.Done()
@@ -173,7 +173,7 @@ func TestDeadline(t *testing.T) {
 
 func TestUnwanted(t *testing.T) {
 	r := newRig(t)
-	r.publish(squareDef)
+	r.publish(beating("6s"))
 	cause, begun := make(chan error, 1), make(chan string, 1)
 	r.run(client.Worker{Handle: func(ctx context.Context, task client.Task) (any, error) {
 		begun <- task.Saga
