@@ -12,19 +12,19 @@ import (
 
 var (
 	descSagas   = prometheus.NewDesc("recourse_sagas", "Sagas by status.", []string{"status"}, nil)
-	descInbox   = prometheus.NewDesc("recourse_inbox_entries", "What waits for a person, by kind.", []string{"kind"}, nil)
-	descWaiting = prometheus.NewDesc("recourse_inbox_oldest_seconds", "How long the oldest inbox entry of a kind has waited; 0 for none.", []string{"kind"}, nil)
-	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "How long the longest due saga has waited for a node; 0 for none.", nil, nil)
-	descOldest  = prometheus.NewDesc("recourse_oldest_seconds", "How long the oldest live saga of a status has stood in it; 0 for none.", []string{"status"}, nil)
-	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not tried any more until an order.", nil, nil)
-	descStalled = prometheus.NewDesc("recourse_stalled_sagas", "Sagas that do not move and wait neither for a person nor for a time to come.", nil, nil)
-	descStalls  = prometheus.NewDesc("recourse_stalled_steps", "Steps that do not move, by what they lack.", []string{"kind"}, nil)
-	descTasks   = prometheus.NewDesc("recourse_tasks", "Tasks by type: waiting for a worker, or claimed by one.", []string{"type", "state"}, nil)
-	descTask    = prometheus.NewDesc("recourse_task_oldest_seconds", "How long the task of a type that waits longest has waited for a worker; 0 for none.", []string{"type"}, nil)
-	descEvents  = prometheus.NewDesc("recourse_outbox_events", "Events that wait to be delivered, by sink.", []string{"sink"}, nil)
-	descBehind  = prometheus.NewDesc("recourse_outbox_oldest_seconds", "How long the oldest event of a sink has waited.", []string{"sink"}, nil)
-	descNodes   = prometheus.NewDesc("recourse_nodes", "Nodes whose leases hold.", nil, nil)
-	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store answered this scrape and takes writes.", nil, nil)
+	descInbox   = prometheus.NewDesc("recourse_inbox_entries", "Inbox entries, by kind.", []string{"kind"}, nil)
+	descWaiting = prometheus.NewDesc("recourse_inbox_oldest_seconds", "Age of the oldest inbox entry of a kind; 0 for none.", []string{"kind"}, nil)
+	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "Time that the longest overdue saga has waited for a node; 0 for none.", nil, nil)
+	descOldest  = prometheus.NewDesc("recourse_oldest_seconds", "Time that a live saga has been in its status, the longest for each status; 0 for none.", []string{"status"}, nil)
+	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not retried until somebody resumes them.", nil, nil)
+	descStalled = prometheus.NewDesc("recourse_stalled_sagas", "Sagas that make no progress, although they are not waiting for a person or a timer.", nil, nil)
+	descStalls  = prometheus.NewDesc("recourse_stalled_steps", "Steps that make no progress, by what they lack.", []string{"kind"}, nil)
+	descTasks   = prometheus.NewDesc("recourse_tasks", "Tasks by type and state: waiting for a worker, or claimed by one.", []string{"type", "state"}, nil)
+	descTask    = prometheus.NewDesc("recourse_task_oldest_seconds", "Age of the oldest task of a type that no worker has claimed; 0 for none.", []string{"type"}, nil)
+	descEvents  = prometheus.NewDesc("recourse_outbox_events", "Undelivered events, by sink.", []string{"sink"}, nil)
+	descBehind  = prometheus.NewDesc("recourse_outbox_oldest_seconds", "Age of the oldest undelivered event of a sink.", []string{"sink"}, nil)
+	descNodes   = prometheus.NewDesc("recourse_nodes", "Nodes with a valid lease.", nil, nil)
+	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store responded to this scrape and accepts writes.", nil, nil)
 )
 
 // storeCollector counts sagas when it is asked.
@@ -129,30 +129,30 @@ var engineDescs = []struct {
 	kind prometheus.ValueType
 	of   func(EngineStats) float64
 }{
-	{engineDesc("commits_total", "Commits that went through."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Commits) }},
-	{engineDesc("appends_total", "Appends in those commits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Appends) }},
-	{engineDesc("commits_failed_total", "Commits that did not go through and were repeated."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.CommitsFailed) }},
+	{engineDesc("commits_total", "Successful commits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Commits) }},
+	{engineDesc("appends_total", "Appends in successful commits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Appends) }},
+	{engineDesc("commits_failed_total", "Commits that failed and were repeated."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.CommitsFailed) }},
 	{engineDesc("lease_renewals_failed_total", "Renewals of the node's lease that failed."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RenewsFailed) }},
-	{engineDesc("requests_sent_total", "Requests of steps that were sent."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RequestsSent) }},
-	{engineDesc("sagas_in_memory", "Sagas that this node runs."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Running) }},
-	{engineDesc("stalled_total", "Sagas that nothing would have moved again: read again from their journals. Each is a bug."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Stalled) }},
-	{engineDesc("commit_age_seconds", "Age of the commit under way, from its first try; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.CommitAge.Seconds() }},
-	{engineDesc("stalest_seconds", "How long the saga in memory that has not moved for longest has not; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.Stalest.Seconds() }},
-	{prometheus.NewDesc("recourse_expired_sagas_total", "Sagas that this node has deleted because their retention was over.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Expired) }},
-	{engineDesc("sagas_in_memory_limit", "How many sagas this node runs at most."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxRunning) }},
-	{engineDesc("requests_limit", "How many requests of steps may be under way at most."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxCalls) }},
-	{engineDesc("starts_waiting", "Starts that wait for their commit."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Starting) }},
-	{engineDesc("starts_limit", "How many starts may wait for their commit."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxStarts) }},
-	{engineDesc("starts_refused_total", "Starts refused because the node had as much to do as it takes: clients got 429."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.StartsRefused) }},
-	{engineDesc("sagas_given_up_total", "Sagas that this node could not go on with and gave up; they rest and are tried again."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.GivenUp) }},
-	{prometheus.NewDesc("recourse_acknowledged_lost_total", "Sagas of which a fail-over of the database has lost records that this node had acknowledged.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Lost) }},
-	{engineDesc("strangers_released_total", "Sagas that the database said were this node's and that it did not hold; they were released, and go on."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Strangers) }},
-	{engineDesc("answer_bytes", "Bytes of services' answers that are being read, or whose outcome is not durable yet."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswerBytes) }},
-	{engineDesc("answer_bytes_limit", "How many bytes of answers there may be at once, but for one answer more."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxAnswers) }},
-	{engineDesc("answers_waiting", "Answers that wait for memory to be read."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswersWait) }},
+	{engineDesc("requests_sent_total", "Requests of steps sent."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.RequestsSent) }},
+	{engineDesc("sagas_in_memory", "Sagas in this node's memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Running) }},
+	{engineDesc("stalled_total", "Sagas that nothing would have woken, reloaded from their journals. Each of them is a bug in recourse."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Stalled) }},
+	{engineDesc("commit_age_seconds", "Age of the commit in flight, from its first attempt; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.CommitAge.Seconds() }},
+	{engineDesc("stalest_seconds", "Time since the last progress of the least recently active saga in memory; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.Stalest.Seconds() }},
+	{prometheus.NewDesc("recourse_expired_sagas_total", "Sagas that this node deleted at the end of their retention.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Expired) }},
+	{engineDesc("sagas_in_memory_limit", "Maximum of sagas in this node's memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxRunning) }},
+	{engineDesc("requests_limit", "Maximum of requests of steps in flight."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxCalls) }},
+	{engineDesc("starts_waiting", "Starts waiting for their commit."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Starting) }},
+	{engineDesc("starts_limit", "Maximum of starts waiting for their commit."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxStarts) }},
+	{engineDesc("starts_refused_total", "Starts refused with 429 because the node was at its limits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.StartsRefused) }},
+	{engineDesc("sagas_given_up_total", "Sagas that this node could not run. They are retried after a pause."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.GivenUp) }},
+	{prometheus.NewDesc("recourse_acknowledged_lost_total", "Sagas that lost records in a failover of the database, although this node had acknowledged them.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Lost) }},
+	{engineDesc("strangers_released_total", "Sagas that this node owned in the database without having them in memory. They were released, and continue."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Strangers) }},
+	{engineDesc("answer_bytes", "Bytes of responses that are being read, or whose outcome is not durable yet."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswerBytes) }},
+	{engineDesc("answer_bytes_limit", "Maximum of bytes of responses; one response may exceed it."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxAnswers) }},
+	{engineDesc("answers_waiting", "Responses waiting for memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswersWait) }},
 	{engineDesc("saga_bytes", "Bytes of the records of the sagas in memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.SagaBytes) }},
-	{engineDesc("saga_bytes_limit", "Beyond how many bytes larger sagas leave memory between two steps."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxSagas) }},
-	{engineDesc("requests_under_way", "Requests of steps under way."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
+	{engineDesc("saga_bytes_limit", "Bytes of records from which larger sagas leave memory between two steps."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxSagas) }},
+	{engineDesc("requests_under_way", "Requests of steps in flight."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
 }
 
 func engineDesc(name, help string) *prometheus.Desc {
@@ -185,7 +185,7 @@ type OutboxStats struct {
 	Dropped   int64 // the sink had gone
 }
 
-var descDeliveries = prometheus.NewDesc("recourse_outbox_deliveries_total", "Attempts to deliver events, by sink and by what came of them.", []string{"sink", "result"}, nil)
+var descDeliveries = prometheus.NewDesc("recourse_outbox_deliveries_total", "Attempts to deliver events, by sink and result.", []string{"sink", "result"}, nil)
 
 // outboxCollector shows an outbox's counts.
 type outboxCollector struct{ stats func() []OutboxStats }

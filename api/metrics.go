@@ -26,9 +26,9 @@ type metrics struct {
 
 func newMetrics(cfg Config) *metrics {
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_http_requests_total", Help: "Requests answered."}, []string{"method", "route", "status"}),
-		limited:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_http_rate_limited_total", Help: "Requests refused because their principal makes too many, by its role."}, []string{"role"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "recourse_http_request_seconds", Help: "Time until a request was answered.",
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_http_requests_total", Help: "HTTP requests, by status of the response."}, []string{"method", "route", "status"}),
+		limited:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "recourse_http_rate_limited_total", Help: "Requests refused because their key's name was over its rate limit, by role."}, []string{"role"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "recourse_http_request_seconds", Help: "Time from an HTTP request to its response.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"method", "route"}),
 	}
 	for _, role := range Roles { // so that there is a 0 before there is a 1
