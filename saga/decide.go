@@ -165,7 +165,11 @@ func (m *Machine) decideReady(n *node) []Decision {
 		}
 		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: out})
 	case Wait:
-		due, err := body.Due(env, m.at)
+		from := m.at
+		if mutant.On("sleep-cut-short") {
+			from = m.created
+		}
+		due, err := body.Due(env, from)
 		if err != nil {
 			return m.refuse(n, asFailure(n.step.Kind, err))
 		}

@@ -137,6 +137,21 @@ var bad = []struct {
 		woke(t, s).Path = "hotel"
 		reseal(s)
 	}},
+	{"a sleep is cut short from its beginning on", 13, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		for i := range s.Records {
+			switch r := &s.Records[i]; {
+			case r.Path == "some[0].nap" && r.Kind == journal.Intent:
+				edit(t, r, func(d *saga.IntentData) { d.WakeAt.Time = d.WakeAt.Add(-time.Millisecond) })
+			case r.Path == "some[0].nap" && r.Kind == journal.Woke:
+				edit(t, r, func(d *saga.WokeData) { d.Due.Time = d.Due.Add(-time.Millisecond) })
+			}
+		}
+		reseal(s)
+	}},
+	{"an approval has less time than its timeout", 13, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+		edit(t, record(t, s, journal.Intent, "ok", 0), func(d *saga.IntentData) { d.WakeAt.Time = d.WakeAt.Add(-time.Millisecond) })
+		reseal(s)
+	}},
 	{"too many attempts", 14, "lost", func(t *testing.T, s *invariant.Saga, _ *good) {
 		first, last := record(t, s, journal.Intent, "flight", 1), record(t, s, journal.Intent, "flight", 2)
 		for range 2 {

@@ -18,7 +18,7 @@ type waiting struct {
 const resend = "resend"
 
 // timers is invariant 13: a timer fires at most once for each time that it was set, for that time,
-// and not before it.
+// and not before it. A wait whose duration is constant is set for that long.
 func (c *look) timers(t *tale) {
 	set := make(map[waiting]time.Time)
 	for i, r := range t.Records {
@@ -30,9 +30,51 @@ func (c *look) timers(t *tale) {
 		case *saga.WokeData:
 			c.fired(t, r, d, set)
 		default:
+			c.waits(t, i)
 			t.arm(i, set)
 		}
 	}
+}
+
+// waits compares the end of a wait, as the record that begins it says it, with the definition: it
+// counts from the record before.
+func (c *look) waits(t *tale, i int) {
+	r := t.Records[i]
+	d, ok := t.data[i].(*saga.IntentData)
+	if !ok || d.WakeAt == nil || t.Definition == nil || i == 0 {
+		return
+	}
+	step := t.Definition.Step(r.Path)
+	if step == nil {
+		return
+	}
+	begun := t.Records[i-1].At
+	var due time.Time
+	switch body := step.Body.(type) {
+	case saga.Wait:
+		var env noValues
+		end, err := body.Due(&env, begun)
+		if err != nil || env.asked {
+			return
+		}
+		due = end.Truncate(time.Millisecond)
+	case saga.Await:
+		due = begun.Add(step.Timeout)
+	default:
+		return
+	}
+	if !d.WakeAt.Equal(due) {
+		c.say(13, r.Seq, "record %d has step %s wait until %s, and its wait ends at %s", r.Seq, r.Path, stamp(d.WakeAt.Time), stamp(due))
+	}
+}
+
+// noValues is the environment of a constant. It notes whether something was asked for after all.
+type noValues struct{ asked bool }
+
+// Root implements expr.Env.
+func (e *noValues) Root(string) (any, bool) {
+	e.asked = true
+	return nil, false
 }
 
 // arm notes the time that a record has its step wait for.

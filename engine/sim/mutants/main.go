@@ -24,7 +24,7 @@ import (
 var names = []string{
 	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored", "part-is-whole", "memory-not-freed",
 	"no-fence", "dead-node-keeps-its-sagas", "claimed-again-ignored", "strangers-stay", "lease-outlived", "node-clock",
-	"timers-only-in-memory", "alarms-forgotten", "timers-fire-early", "mail-thrown-away",
+	"timers-only-in-memory", "alarms-forgotten", "timers-fire-early", "sleep-cut-short", "mail-thrown-away",
 	"key-per-attempt", "undo-under-the-forward-key", "key-window-ignored",
 	"doubt-is-failure", "doubt-is-not-sticky", "skip-steps-in-doubt", "ask-sends-again", "verify-without-margin", "absent-is-found", "no-answer-settles",
 	"undo-forwards", "undo-before-the-answer", "undo-unsettled", "give-up-undoing", "pivot-forgotten", "cancel-forgotten",

@@ -17,7 +17,7 @@ func Kind() dsl.Kind {
 	return dsl.Kind{
 		Name:   "sleep",
 		Value:  json.RawMessage(`{"type": "string", "minLength": 1}`),
-		Doc:    "Waits for a duration (`5m`, counted from when the step begins) or until a timestamp (RFC 3339). The saga uses no memory meanwhile. The output is null.",
+		Doc:    "Waits for a duration (`5m`, counted from the record before it in the journal) or until a timestamp (RFC 3339). The saga uses no memory meanwhile. The output is null.",
 		Decode: decode,
 	}
 }
