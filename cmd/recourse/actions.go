@@ -15,7 +15,7 @@ import (
 
 // actionFlags name the actions that a definition in a file uses.
 type actionFlags struct {
-	Actions []string `sep:"none" placeholder:"FILE|DIR" help:"The actions that the definition uses: files, or a directory, of which the files that are actions count; repeatable."`
+	Actions []string `sep:"none" placeholder:"FILE|DIR" help:"The actions that the definition uses: files, or a directory, in which only actions are read; repeatable."`
 }
 
 // actionSet finds actions by what definitions call them. One from a file stands for each of its

@@ -68,7 +68,7 @@ func (a *app) dispatch() error {
 	var c cli
 	k, err := kong.New(&c,
 		kong.Name("recourse"),
-		kong.Description("Runs sagas: steps with side effects that either reach their goal or are undone."),
+		kong.Description("Run sagas: steps with side effects that either all succeed or are undone."),
 		kong.Writers(a.Stdout, a.Stderr),
 		kong.Exit(func(code int) { panic(earlyExit(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),

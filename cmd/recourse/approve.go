@@ -18,10 +18,10 @@ type approveCmd struct {
 	serverFlags
 	outputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
-	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
-	Data    string `placeholder:"JSON" help:"What its form asks for: JSON, @FILE or -."`
-	Comment string `short:"m" help:"What there is to say about it; it goes into the journal."`
-	Yes     bool   `short:"y" help:"Approve without asking."`
+	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
+	Data    string `placeholder:"JSON" help:"Values for the request's form: JSON, @FILE or - for stdin."`
+	Comment string `short:"m" help:"Comment, for the journal."`
+	Yes     bool   `short:"y" help:"Approve without a prompt."`
 }
 
 // nothing is the hash of what was not shown: it approves nothing, and the server says why there is
@@ -66,8 +66,8 @@ type rejectCmd struct {
 	serverFlags
 	outputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
-	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
-	Comment string `short:"m" help:"Why; it goes into the journal."`
+	Step    string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
+	Comment string `short:"m" help:"Reason, for the journal."`
 }
 
 // Run rejects.
@@ -167,8 +167,8 @@ type signalCmd struct {
 	serverFlags
 	outputFlag
 	Saga    string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
-	Name    string `arg:"" help:"The signal's name, as a step of the definition waits for it."`
-	Payload string `arg:"" optional:"" help:"JSON, @FILE or -; null without it."`
+	Name    string `arg:"" help:"The signal's name, as in the definition's signal step."`
+	Payload string `arg:"" optional:"" help:"JSON, @FILE or - for stdin. Default: null."`
 	Key     string `placeholder:"KEY" help:"An idempotency key: the same signal under the same key is one signal."`
 }
 

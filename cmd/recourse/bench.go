@@ -21,18 +21,18 @@ import (
 
 type benchCmd struct {
 	outputFlag
-	Workload string        `default:"booking3" enum:"booking3,wide,start,long,parked,recover,list,overload" help:"What to measure: booking3, wide, start, long, parked, recover, list or overload; default ${default}."`
-	Database string        `default:"" env:"RECOURSE_BENCH_DATABASE" placeholder:"FILE|URL" help:"A SQLite file to make, or postgres://… whose user may create databases; default: a SQLite file in a temporary directory."`
-	Quick    bool          `help:"Within a minute: shorter runs, fewer rounds, fewer sagas."`
-	Clients  []int         `help:"booking3, wide, start: how many sagas at once; default 1,32,256, of wide 256. overload: of the closed loop that finds the rate; default 256."`
-	Rate     int           `help:"booking3: also start this many sagas a second, whether or not earlier ones have ended."`
-	Each     time.Duration `help:"booking3, start: how long each run takes; default 5s. overload: how long starts come; default 20s."`
-	Rounds   int           `help:"booking3, wide, start, long: how many rounds; default 5, of long 3."`
-	Sagas    int           `help:"wide, parked, recover, list: how many sagas; default 1000, 1000000, 10000, 1000000."`
-	Steps    int           `help:"long: how many steps the saga has; default 10000, the most there can be."`
-	Wake     int           `help:"parked: how many of the sagas wake; default 10000."`
-	Times    int           `help:"list: how often each list is asked for, unless that takes longer than 10s; default 50."`
-	Cheat    bool          `hidden:"" help:"Have the other side book some effects twice, to see that it is noticed."`
+	Workload string        `default:"booking3" enum:"booking3,wide,start,long,parked,recover,list,overload" help:"Workload: booking3, wide, start, long, parked, recover, list or overload; default ${default}."`
+	Database string        `default:"" env:"RECOURSE_BENCH_DATABASE" placeholder:"FILE|URL" help:"A SQLite file to create, or postgres://… with a user who may create databases. Default: a SQLite file in a temporary directory."`
+	Quick    bool          `help:"Finish within a minute: shorter runs, fewer rounds, fewer sagas."`
+	Clients  []int         `help:"booking3, wide, start: number of concurrent sagas; default 1,32,256, for wide 256. overload: of the closed loop that finds the rate; default 256."`
+	Rate     int           `help:"booking3: also start this many sagas per second, whether or not earlier ones have ended."`
+	Each     time.Duration `help:"booking3, start: duration of each run; default 5s. overload: duration of the load; default 20s."`
+	Rounds   int           `help:"booking3, wide, start, long: number of rounds; default 5, for long 3."`
+	Sagas    int           `help:"wide, parked, recover, list: number of sagas; default 1000, 1000000, 10000, 1000000."`
+	Steps    int           `help:"long: number of steps of the saga; default 10000, the maximum."`
+	Wake     int           `help:"parked: number of sagas that wake; default 10000."`
+	Times    int           `help:"list: number of requests for each list, unless they take longer than 10s; default 50."`
+	Cheat    bool          `hidden:"" help:"Have the simulated services record some effects twice, to see that the check reports it."`
 }
 
 // benchSize is how much a workload does.

@@ -14,8 +14,8 @@ import (
 
 // benchStubCmd is the other side, as a process of its own.
 type benchStubCmd struct {
-	Delay time.Duration `help:"How long each answer takes."`
-	Cheat bool          `help:"Book some effects twice."`
+	Delay time.Duration `help:"Duration of each response."`
+	Cheat bool          `help:"Record some effects twice."`
 }
 
 // Run serves until stdin ends.

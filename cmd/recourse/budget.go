@@ -14,9 +14,9 @@ type budgetCmd struct {
 	outputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
 	Amount string `arg:"" optional:"" help:"What it may cost in all, such as \"2.00 USD\"."`
-	Tokens int64  `placeholder:"N" help:"How many tokens it may use in all."`
-	Reason string `short:"r" help:"Why; it goes into the journal."`
-	IfSeq  int64  `placeholder:"SEQ" help:"Only if the journal's seq is this: what you looked at is what you decide on. Default: the seq now."`
+	Tokens int64  `placeholder:"N" help:"Total tokens that the saga may use."`
+	Reason string `short:"r" help:"Reason, for the journal."`
+	IfSeq  int64  `placeholder:"SEQ" help:"Decide only if the saga's seq is still this one, so that nothing has changed since you looked. Default: the current seq."`
 }
 
 // Run replaces what the saga may cost. What is not named stays as it is.

@@ -2,59 +2,59 @@ package main
 
 // cli is the grammar of the command line.
 type cli struct {
-	Demo     demoCmd     `cmd:"" help:"See it work: everything embedded, five stories, a crash and a recovery."`
+	Demo     demoCmd     `cmd:"" help:"Run a demo: five sagas with simulated services, a crash and a recovery."`
 	Serve    serveCmd    `cmd:"" help:"Run the server."`
-	Run      runCmd      `cmd:"" help:"Run one saga here, without a server."`
-	Validate validateCmd `cmd:"" help:"Check definitions."`
-	Plan     planCmd     `cmd:"" help:"Show what a saga would send, without sending it."`
+	Run      runCmd      `cmd:"" help:"Run one saga in this process, without a server."`
+	Validate validateCmd `cmd:"" help:"Validate definitions."`
+	Plan     planCmd     `cmd:"" help:"Show the requests that a saga would send, without sending them."`
 
 	Start   startCmd   `cmd:"" help:"Start a saga on a server."`
 	List    listCmd    `cmd:"" help:"List sagas."`
-	Top     topCmd     `cmd:"" help:"Watch what a server is at."`
-	Show    showCmd    `cmd:"" help:"Show a saga and tell its story."`
+	Top     topCmd     `cmd:"" help:"Watch a server's sagas live."`
+	Show    showCmd    `cmd:"" help:"Show a saga and its history."`
 	Journal journalCmd `cmd:"" help:"Print or follow a saga's journal."`
-	Costs   costsCmd   `cmd:"" help:"Show what sagas have cost."`
-	Inbox   inboxCmd   `cmd:"" help:"List what waits for a person."`
-	Stalled stalledCmd `cmd:"" help:"List what does not move, and why."`
-	Approve approveCmd `cmd:"" help:"Approve what a saga asks."`
-	Reject  rejectCmd  `cmd:"" help:"Reject what a saga asks."`
+	Costs   costsCmd   `cmd:"" help:"Show the costs of sagas."`
+	Inbox   inboxCmd   `cmd:"" help:"List the inbox: sagas that need a person."`
+	Stalled stalledCmd `cmd:"" help:"List stalled sagas and steps, with their reasons."`
+	Approve approveCmd `cmd:"" help:"Approve a saga's request."`
+	Reject  rejectCmd  `cmd:"" help:"Reject a saga's request."`
 	Signal  signalCmd  `cmd:"" help:"Send a saga a signal."`
-	Resolve resolveCmd `cmd:"" help:"Settle a step that waits for a person."`
-	Retry   retryCmd   `cmd:"" help:"Retry what waits for a person, or an ended saga as a new one."`
-	Cancel  cancelCmd  `cmd:"" help:"Cancel a saga: what it did is undone."`
-	Pause   pauseCmd   `cmd:"" help:"Let a saga do nothing more for now."`
-	Resume  resumeCmd  `cmd:"" help:"Let a paused saga go on."`
-	Budget  budgetCmd  `cmd:"" help:"Set what a saga may cost."`
+	Resolve resolveCmd `cmd:"" help:"Resolve a step that needs a person."`
+	Retry   retryCmd   `cmd:"" help:"Retry a step that needs a person, or an ended saga as a new one."`
+	Cancel  cancelCmd  `cmd:"" help:"Cancel a saga and undo its steps."`
+	Pause   pauseCmd   `cmd:"" help:"Pause a saga."`
+	Resume  resumeCmd  `cmd:"" help:"Resume a paused saga."`
+	Budget  budgetCmd  `cmd:"" help:"Set a saga's budget."`
 
 	Definitions definitionsCmd `cmd:"" help:"Publish and list definitions."`
 
-	Replay replayCmd `cmd:"" help:"Tell the story of an exported journal, offline."`
-	Verify verifyCmd `cmd:"" help:"Check exported journals, or a database, against their definitions and the other side's ledger."`
+	Replay replayCmd `cmd:"" help:"Show the history of an exported journal, offline."`
+	Verify verifyCmd `cmd:"" help:"Check exported journals, or a database, against their definitions and the ledgers of remote services."`
 
-	Doctor  doctorCmd  `cmd:"" help:"Check a configuration, its database, and what it needs around it."`
-	Migrate migrateCmd `cmd:"" help:"Bring a database's schema up to date, or look at it."`
-	Keys    keysCmd    `cmd:"" help:"Make, list and revoke API keys, in the database."`
+	Doctor  doctorCmd  `cmd:"" help:"Check a configuration, its database and its environment."`
+	Migrate migrateCmd `cmd:"" help:"Migrate a database's schema, or show its version."`
+	Keys    keysCmd    `cmd:"" help:"Create, list and revoke API keys in the database."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 
-	Completion completionCmd `cmd:"" help:"Print a script that makes a shell complete commands, flags, names and ids."`
+	Completion completionCmd `cmd:"" help:"Print a shell script that completes commands, flags, names and ids."`
 
-	Bench benchCmd `cmd:"" help:"Measure what a saga costs beside the requests that it makes."`
+	Bench benchCmd `cmd:"" help:"Measure the overhead of a saga compared with its requests."`
 
-	World worldCmd `cmd:"" hidden:"" help:"Run the demo's world."`
+	World worldCmd `cmd:"" hidden:"" help:"Run the simulated services of the demo."`
 
-	BenchStub  benchStubCmd  `cmd:"" hidden:"" help:"Run the other side of a benchmark."`
-	BenchFloor benchFloorCmd `cmd:"" hidden:"" help:"Run the floor of a benchmark."`
+	BenchStub  benchStubCmd  `cmd:"" hidden:"" help:"Run the remote service of a benchmark."`
+	BenchFloor benchFloorCmd `cmd:"" hidden:"" help:"Run the yardstick of a benchmark."`
 }
 
 // serverFlags say which server a command talks to.
 type serverFlags struct {
 	Server string `default:"http://127.0.0.1:8080" env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default ${default}."`
-	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server asks for one; better set in the environment."`
+	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }
 
 // outputFlag says for whom the output is.
 type outputFlag struct {
-	Output string `short:"o" enum:"text,json,yaml" default:"text" env:"RECOURSE_OUTPUT" help:"text for people; json or yaml for machines (numbers byte for byte)."`
+	Output string `short:"o" enum:"text,json,yaml" default:"text" env:"RECOURSE_OUTPUT" help:"text for people, json or yaml for programs (numbers keep their digits)."`
 }
 
 // machine says that a program reads the output: app.raw and app.encoded write it in the form that

@@ -18,7 +18,7 @@ type costsCmd struct {
 	serverFlags
 	outputFlag
 	By         string `default:"definition" placeholder:"WHAT" help:"definition, day, model, or label.NAME; default ${default}."`
-	Since      string `default:"7d" placeholder:"DURATION|TIME" help:"Only sagas started since then: 7d, 24h, or 2026-11-21T08:00:00Z. Default ${default}."`
+	Since      string `default:"7d" placeholder:"DURATION|TIME" help:"Only sagas started since this time: 7d, 24h, or 2026-11-21T08:00:00Z. Default ${default}."`
 	Definition string `short:"d" placeholder:"NAME" help:"Only sagas of this definition."`
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 type definitionsCmd struct {
-	Apply applyCmd           `cmd:"" help:"Publish every action and definition in a directory, or single files, actions first; unchanged ones stay as they are."`
+	Apply applyCmd           `cmd:"" help:"Publish the actions and definitions in directories or files. Unchanged ones get no new version."`
 	List  listDefinitionsCmd `cmd:"" help:"List the newest version of each definition."`
 }
 

@@ -22,12 +22,12 @@ import (
 var demoFiles embed.FS
 
 type demoCmd struct {
-	Once     bool   `help:"Play the stories and exit; otherwise the server stays up to be tried."`
-	Listen   string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the server listens; another port if this one is taken."`
-	Database string `placeholder:"FILE|URL" help:"Where sagas are kept; without it, in a SQLite file that is deleted in the end."`
-	APIKey   string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"An API key of the role admin, if --database has keys; better set in the environment."`
+	Once     bool   `help:"Exit after the sagas have run. Otherwise the server stays up."`
+	Listen   string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address to listen on; another port is used if this one is taken."`
+	Database string `placeholder:"FILE|URL" help:"Database for the sagas. Default: a SQLite file that is deleted at the end."`
+	APIKey   string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"An API key with the role admin, if --database has keys. Prefer the environment variable."`
 	tracesFlag
-	ForgetKeys bool `hidden:"" help:"The world forgets keys at once, which the check at the end must notice."`
+	ForgetKeys bool `hidden:"" help:"The simulated services forget idempotency keys at once; the check at the end must report it."`
 }
 
 // demo is the demo under way.

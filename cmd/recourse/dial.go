@@ -11,8 +11,8 @@ import (
 
 // dialFlags say how steps, models and sinks are reached.
 type dialFlags struct {
-	CAFile  string   `name:"ca-file" env:"RECOURSE_CA_FILE" placeholder:"FILE" help:"Certificates (PEM) of authorities to trust besides the system's."`
-	Resolve []string `env:"RECOURSE_RESOLVE" placeholder:"HOST:PORT=ADDRESS" help:"Reach a host and port at this address, with another port or not, for tests; repeatable."`
+	CAFile  string   `name:"ca-file" env:"RECOURSE_CA_FILE" placeholder:"FILE" help:"Certificates (PEM) of additional authorities to trust."`
+	Resolve []string `env:"RECOURSE_RESOLVE" placeholder:"HOST:PORT=ADDRESS" help:"Connect to this address instead of a host and port, for tests; repeatable."`
 }
 
 // apply adds what the flags say to how calls are made.

@@ -16,8 +16,8 @@ import (
 type doctorCmd struct {
 	serveCmd
 	outputFlag
-	Server string `env:"RECOURSE_SERVER" placeholder:"URL" help:"Look at the server there, too."`
-	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if that server asks for one; better set in the environment."`
+	Server string `env:"RECOURSE_SERVER" placeholder:"URL" help:"Check the server, too."`
+	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }
 
 // What a check comes to.

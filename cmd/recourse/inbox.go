@@ -20,8 +20,8 @@ import (
 type inboxCmd struct {
 	serverFlags
 	outputFlag
-	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only of this kind: approval, in_doubt, stuck, held or budget."`
-	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only of this saga."`
+	Kind string `enum:",approval,in_doubt,stuck,held,budget" default:"" help:"Only this kind: approval, in_doubt, stuck, held or budget."`
+	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only entries of this saga."`
 }
 
 // inboxEntry is an entry as the API shows it.

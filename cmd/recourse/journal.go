@@ -18,7 +18,7 @@ type journalCmd struct {
 	serverFlags
 	outputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
-	Follow bool   `short:"f" help:"Stay until the saga ends."`
+	Follow bool   `short:"f" help:"Follow the saga until it ends."`
 }
 
 // Run prints a journal: as a story, or a record a line with the saga's id in it, which is what

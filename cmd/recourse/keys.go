@@ -14,7 +14,7 @@ import (
 )
 
 type keysCmd struct {
-	Create createKeyCmd `cmd:"" help:"Make a key; it is printed once and kept only as a hash."`
+	Create createKeyCmd `cmd:"" help:"Create a key. It is printed once, and stored only as a hash."`
 	List   listKeysCmd  `cmd:"" help:"List keys, without their secrets."`
 	Revoke revokeKeyCmd `cmd:"" help:"Delete a key: it stops working at once."`
 }
@@ -42,10 +42,10 @@ type createKeyCmd struct {
 	databaseFlag
 	outputFlag
 	Role    string        `required:"" enum:"viewer,client,worker,approver,operator,admin" help:"viewer, client, worker, approver, operator or admin."`
-	Name    string        `help:"Whose it is; journals show it, and keys of one name are one caller. Without it, a name of its own."`
-	Source  []string      `sep:"none" placeholder:"SOURCE" help:"Bind the key: it posts events of this CloudEvents source; repeatable."`
-	Signal  []string      `sep:"none" placeholder:"DEFINITION[/SIGNAL]" help:"Bind the key: it signals sagas of these definitions (order-*), or only with this signal (order-*/paid); repeatable."`
-	Expires time.Duration `help:"How long it is good for, such as 2160h; without it, until it is revoked."`
+	Name    string        `help:"Name of the key's owner, for journals. Keys with the same name are one client. Default: a unique name."`
+	Source  []string      `sep:"none" placeholder:"SOURCE" help:"Restrict the key to events of this CloudEvents source; repeatable."`
+	Signal  []string      `sep:"none" placeholder:"DEFINITION[/SIGNAL]" help:"Restrict the key to signals for these definitions (order-*), or to one signal (order-*/paid); repeatable."`
+	Expires time.Duration `help:"Validity, such as 2160h. Default: until it is revoked."`
 }
 
 // Run makes a key. The database is made too, so that a first key can be there before `serve`.
@@ -113,7 +113,7 @@ func (c *listKeysCmd) Run(a *app) error {
 
 type revokeKeyCmd struct {
 	databaseFlag
-	ID string `arg:"" help:"The key's id, as list shows it."`
+	ID string `arg:"" help:"The key's id, as keys list prints it."`
 }
 
 // Run revokes a key.

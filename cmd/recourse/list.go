@@ -14,13 +14,13 @@ import (
 type listCmd struct {
 	serverFlags
 	outputFlag
-	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only of this definition."`
-	Status     string   `short:"s" completion-predictor:"status" placeholder:"STATUS" help:"Only of this status, or several with commas."`
-	Label      []string `short:"l" sep:"none" placeholder:"K=V" help:"Only with this label; repeatable."`
-	Query      string   `short:"q" placeholder:"TEXT" help:"Found in the id's beginning, the definition, labels, the reason, the input or the output."`
-	After      string   `placeholder:"TIME" help:"Only started after this time, or in the last 24h, 7d."`
-	Before     string   `placeholder:"TIME" help:"Only started before this time, or longer ago than 24h, 7d."`
-	Limit      int      `default:"50" help:"The most to list, newest first; 0 for all."`
+	Definition string   `short:"d" completion-predictor:"definition" placeholder:"NAME" help:"Only entries of this definition."`
+	Status     string   `short:"s" completion-predictor:"status" placeholder:"STATUS" help:"Only this status, or several, separated by commas."`
+	Label      []string `short:"l" sep:"none" placeholder:"K=V" help:"Only sagas with this label; repeatable."`
+	Query      string   `short:"q" placeholder:"TEXT" help:"Text to search for in the beginning of the id, the definition, labels, reason, input and output."`
+	After      string   `placeholder:"TIME" help:"Only sagas started after this time, or in the last 24h or 7d."`
+	Before     string   `placeholder:"TIME" help:"Only sagas started before this time, or more than 24h or 7d ago."`
+	Limit      int      `default:"50" help:"Maximum to list, newest first; 0 for all."`
 }
 
 // Run lists sagas.

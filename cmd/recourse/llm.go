@@ -11,8 +11,8 @@ import (
 
 // llmFlags say who serves language models, unless the config file names others for some.
 type llmFlags struct {
-	LLMBaseURL string `name:"llm-base-url" env:"RECOURSE_LLM_BASE_URL,OPENAI_BASE_URL" placeholder:"URL" help:"The OpenAI-compatible provider of llm steps; default OpenAI."`
-	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"Its API key; better set in the environment."`
+	LLMBaseURL string `name:"llm-base-url" env:"RECOURSE_LLM_BASE_URL,OPENAI_BASE_URL" placeholder:"URL" help:"Base URL of the OpenAI-compatible provider for llm steps. Default: OpenAI."`
+	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"The server's API key. Prefer the environment variable."`
 }
 
 // config adds the flags' provider to those of the config file. It takes the place of the file's own

@@ -8,9 +8,9 @@ import (
 )
 
 type migrateCmd struct {
-	Up     migrateUpCmd     `cmd:"" help:"Run the migrations that are missing; serve does it by itself."`
-	Status migrateStatusCmd `cmd:"" help:"Say at which step the database stands; exit 1 if it is not this program's."`
-	Down   migrateDownCmd   `cmd:"" help:"Undo the last steps. Sagas are lost with the first one."`
+	Up     migrateUpCmd     `cmd:"" help:"Run the missing migrations. serve does this at its start."`
+	Status migrateStatusCmd `cmd:"" help:"Print the version of the schema; exit 1 if it is not this program's."`
+	Down   migrateDownCmd   `cmd:"" help:"Undo the last migrations. Undoing the first one deletes all sagas."`
 }
 
 type migrateUpCmd struct{ databaseFlag }
@@ -62,8 +62,8 @@ func (c *migrateStatusCmd) Run(a *app) error {
 
 type migrateDownCmd struct {
 	databaseFlag
-	Steps int  `required:"" help:"How many steps to undo."`
-	Force bool `help:"Yes, sagas may be lost."`
+	Steps int  `required:"" help:"Number of migrations to undo."`
+	Force bool `help:"Confirm that sagas may be deleted."`
 }
 
 // Run undoes migrations.

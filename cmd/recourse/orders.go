@@ -12,12 +12,12 @@ type resolveCmd struct {
 	serverFlags
 	outputFlag
 	Saga      string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
-	Step      string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox shows it."`
+	Step      string `arg:"" completion-predictor:"step" help:"The step's path, as the inbox prints it."`
 	Outcome   string `required:"" enum:"succeeded,failed,retry,skip,compensated" help:"succeeded, failed, retry, skip or compensated."`
-	SetOutput string `name:"set-output" placeholder:"JSON" help:"With succeeded: the step's output, for the steps behind it. JSON, @FILE or -."`
-	NewKey    bool   `help:"With retry, after a definite failure: send under a new key."`
-	Reason    string `short:"r" required:"" help:"Why; it goes into the journal."`
-	IfSeq     int64  `placeholder:"SEQ" help:"Only if the journal's seq is this: what you looked at is what you decide on. Default: the seq now."`
+	SetOutput string `name:"set-output" placeholder:"JSON" help:"With succeeded: the step's output, for later steps. JSON, @FILE or - for stdin."`
+	NewKey    bool   `help:"With retry, after a definite failure: send under a new idempotency key."`
+	Reason    string `short:"r" required:"" help:"Reason, for the journal."`
+	IfSeq     int64  `placeholder:"SEQ" help:"Decide only if the saga's seq is still this one, so that nothing has changed since you looked. Default: the current seq."`
 }
 
 // Run settles the step.
@@ -87,9 +87,9 @@ type retryCmd struct {
 	serverFlags
 	outputFlag
 	Saga   string `arg:"" completion-predictor:"saga" help:"The saga's id, or its first 8 characters or more."`
-	From   string `placeholder:"STEP" help:"The step that waits, to be sure that it is this one."`
-	NewKey bool   `help:"After a definite failure: send under a new key."`
-	Reason string `short:"r" required:"" help:"Why; it goes into the journal."`
+	From   string `placeholder:"STEP" help:"The step that needs a person. The command fails if it is another one."`
+	NewKey bool   `help:"Send under a new idempotency key, after a definite failure."`
+	Reason string `short:"r" required:"" help:"Reason, for the journal."`
 }
 
 // Run retries.
@@ -108,8 +108,8 @@ type cancelCmd struct {
 	serverFlags
 	outputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
-	Mode   string `enum:"compensate,stop" default:"compensate" help:"compensate: undo what was done. stop: leave it."`
-	Reason string `short:"r" help:"Why; it goes into the journal."`
+	Mode   string `enum:"compensate,stop" default:"compensate" help:"compensate: undo the saga's steps. stop: leave their effects."`
+	Reason string `short:"r" help:"Reason, for the journal."`
 }
 
 // Run cancels.
@@ -121,7 +121,7 @@ type pauseCmd struct {
 	serverFlags
 	outputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
-	Reason string `short:"r" help:"Why; it goes into the journal."`
+	Reason string `short:"r" help:"Reason, for the journal."`
 }
 
 // Run pauses.
@@ -133,7 +133,7 @@ type resumeCmd struct {
 	serverFlags
 	outputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
-	Reason string `short:"r" help:"Why; it goes into the journal."`
+	Reason string `short:"r" help:"Reason, for the journal."`
 }
 
 // Run resumes.

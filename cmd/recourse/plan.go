@@ -17,9 +17,9 @@ type planCmd struct {
 	actionFlags
 	File  string   `arg:"" help:"A definition; - is stdin."`
 	Input string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
-	Stub  []string `sep:"none" placeholder:"PATH=JSON" help:"The output that a step is taken to have; repeatable."`
-	Var   []string `sep:"none" placeholder:"NAME=TEXT" help:"A var, besides RECOURSE_VAR_<name>; repeatable."`
-	Vars  string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars."`
+	Stub  []string `sep:"none" placeholder:"PATH=JSON" help:"The assumed output of a step; repeatable."`
+	Var   []string `sep:"none" placeholder:"NAME=TEXT" help:"A variable, in addition to RECOURSE_VAR_<name>; repeatable."`
+	Vars  string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables."`
 }
 
 // Run shows what would be sent, step by step.

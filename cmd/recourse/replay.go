@@ -15,8 +15,8 @@ import (
 type journalFile struct {
 	actionFlags
 	File       string `arg:"" help:"An exported journal: NDJSON, an array, or a page of the API; - is stdin."`
-	Saga       string `placeholder:"ID" help:"The saga's id, if the file does not name it: the hash chain begins with it."`
-	Definition string `short:"d" placeholder:"FILE" help:"The definition that the saga ran, as it was published."`
+	Saga       string `placeholder:"ID" help:"The saga's id, if the file does not contain it. The hash chain starts with it."`
+	Definition string `short:"d" placeholder:"FILE" help:"The definition of the saga, as it was published."`
 }
 
 // read reads the file.
@@ -60,7 +60,7 @@ func pinned(ex export, def *saga.Definition) error {
 
 type replayCmd struct {
 	journalFile
-	At int64 `placeholder:"SEQ" help:"Stop behind this record."`
+	At int64 `placeholder:"SEQ" help:"Stop after this record."`
 }
 
 // Run tells the story, and what comes next.

@@ -21,11 +21,11 @@ type runCmd struct {
 	actionFlags
 	File        string   `arg:"" help:"A definition; - is stdin."`
 	Input       string   `short:"i" placeholder:"JSON" help:"The input: JSON, @FILE, or - for stdin."`
-	Database    string   `placeholder:"FILE|URL" help:"Keep the saga there; without it, it lives in memory and is gone with the program."`
-	Var         []string `sep:"none" placeholder:"NAME=TEXT" help:"A var, besides RECOURSE_VAR_<name>; repeatable."`
-	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars."`
+	Database    string   `placeholder:"FILE|URL" help:"Keep the saga in this database. Default: in memory, for this run only."`
+	Var         []string `sep:"none" placeholder:"NAME=TEXT" help:"A variable, in addition to RECOURSE_VAR_<name>; repeatable."`
+	Vars        string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables."`
 	SecretDir   string   `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
-	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses and this machine; repeatable."`
+	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"Host or network that steps may call, in addition to public addresses and this machine; repeatable."`
 	tracesFlag
 	dialFlags
 	llmFlags

@@ -34,31 +34,31 @@ import (
 
 type serveCmd struct {
 	databaseFlag
-	Listen      string   `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on; another than loopback needs API keys. Default ${default}."`
-	NoAuth      bool     `name:"no-auth" env:"RECOURSE_NO_AUTH" help:"Ask for no API key although the database has some; only on a loopback address."`
-	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"What steps may reach besides public addresses; repeatable."`
+	Listen      string   `default:"127.0.0.1:8080" env:"RECOURSE_LISTEN" placeholder:"HOST:PORT" help:"Address to listen on. Any address but loopback requires API keys. Default ${default}."`
+	NoAuth      bool     `name:"no-auth" env:"RECOURSE_NO_AUTH" help:"Require no API key although the database has some; only on a loopback address."`
+	EgressAllow []string `env:"RECOURSE_EGRESS_ALLOW" placeholder:"HOST|CIDR" help:"Host or network that steps may call, in addition to public addresses; repeatable."`
 	dialFlags
 	SecretDir string `env:"RECOURSE_SECRET_DIR" placeholder:"DIR" help:"Directory with a file for each secret, besides RECOURSE_SECRET_<NAME>."`
-	Vars      string `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of vars, besides RECOURSE_VAR_<name>."`
+	Vars      string `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables, in addition to RECOURSE_VAR_<name>."`
 	llmFlags
 	tracesFlag
-	TraceURL     traceURL      `env:"RECOURSE_TRACE_URL" placeholder:"URL" help:"Address of a trace, with {trace_id} for its id, that pages link to. Default: no links."`
-	Config       string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file with these flags' names and values; flags and variables win."`
-	Strict       bool          `env:"RECOURSE_STRICT" help:"Warnings refuse a definition."`
-	NodeLease    time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"How long after this node's death another takes its sagas over."`
-	StateDir     string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A directory of this process alone, on a local disk, by which its next start knows that this one has ended and goes on with its sagas at once. Default: none, its sagas wait for the end of the lease."`
+	TraceURL     traceURL      `env:"RECOURSE_TRACE_URL" placeholder:"URL" help:"URL of a trace, with {trace_id} for its id, for links on the web page. Default: no links."`
+	Config       string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file of flag names and values; flags and environment variables take precedence."`
+	Strict       bool          `env:"RECOURSE_STRICT" help:"Refuse definitions with warnings."`
+	NodeLease    time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"Time after which another node takes over the sagas of a node that died."`
+	StateDir     string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A local directory for this process only. After a crash, the next process with this directory resumes its sagas at once. Default: none; the sagas wait until the lease expires."`
 	RequireSync  bool          `name:"require-sync" env:"RECOURSE_REQUIRE_SYNC" help:"Refuse starts while the database's commits do not wait for a synchronous standby."`
-	Drain        time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"How long requests under way may take when stopping."`
-	Retention    retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"How long sagas are kept after their end whose definition does not say, at least 1m; or forever. Default ${default}."`
-	PublicURL    string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"Where people reach this server, for the links in notifications; default: http:// and --listen."`
-	StalledAfter time.Duration `default:"5m" env:"RECOURSE_STALLED_AFTER" help:"How long what is due may stand still until it is listed, and told of, as stalled; at least 1s. Default ${default}."`
-	Lanes        int           `env:"RECOURSE_LANES" placeholder:"N" help:"How many commits may be under way at once, and how many cores the sagas' own logic uses; default: 1 on SQLite, half the cores on Postgres, 8 at most."`
-	AnswerMemory byteSize      `default:"32MiB" env:"RECOURSE_ANSWER_MEMORY" placeholder:"SIZE" help:"Bytes of services' answers that are read at once, or wait for their commit; others wait to be read. They take about four times as much memory. At least 8MiB. Default ${default}."`
-	SagaMemory   byteSize      `default:"128MiB" env:"RECOURSE_SAGA_MEMORY" placeholder:"SIZE" help:"Bytes of the records of sagas in memory; beyond them larger sagas leave memory between two steps. At least 8MiB. Default ${default}."`
-	DebugListen  string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Where Go's profiles are served (/debug/pprof/), without a key; default: nowhere."`
+	Drain        time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"Time for requests in flight to finish when stopping."`
+	Retention    retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"Time that ended sagas are kept if their definition has no retention; at least 1m, or forever. Default ${default}."`
+	PublicURL    string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"This server's URL for people, for links in notifications. Default: http:// and --listen."`
+	StalledAfter time.Duration `default:"5m" env:"RECOURSE_STALLED_AFTER" help:"Time without progress after which a due saga or step is reported as stalled; at least 1s. Default ${default}."`
+	Lanes        int           `env:"RECOURSE_LANES" placeholder:"N" help:"Number of commits that may be in flight at once, and of cores that run the sagas' logic. Default: 1 on SQLite; half the cores on Postgres, at most 8."`
+	AnswerMemory byteSize      `default:"32MiB" env:"RECOURSE_ANSWER_MEMORY" placeholder:"SIZE" help:"Limit for the bytes of responses that are being read, or wait for their commit; further responses wait. They take about four times as much memory. At least 8MiB. Default ${default}."`
+	SagaMemory   byteSize      `default:"128MiB" env:"RECOURSE_SAGA_MEMORY" placeholder:"SIZE" help:"Limit for the bytes of records of sagas in memory; above it, larger sagas leave memory between two steps. At least 8MiB. Default ${default}."`
+	DebugListen  string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Address for Go's profiles (/debug/pprof/), without an API key. Default: none."`
 	LogLevel     string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
 	LogFormat    string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
-	WhileStdin   bool          `hidden:"" help:"Stop when stdin ends: whoever started this is gone."`
+	WhileStdin   bool          `hidden:"" help:"Stop at the end of stdin, when the parent process has exited."`
 }
 
 // retention is how long sagas are kept after their end, as definitions write it.

@@ -10,8 +10,8 @@ import (
 type stalledCmd struct {
 	serverFlags
 	outputFlag
-	Kind string `placeholder:"KIND" help:"Only of this kind, such as unclaimed or no_worker."`
-	Saga string `placeholder:"ID" help:"Only of this saga."`
+	Kind string `placeholder:"KIND" help:"Only this kind, such as unclaimed or no_worker."`
+	Saga string `placeholder:"ID" help:"Only entries of this saga."`
 }
 
 // stall is what does not move, as the API shows it.

@@ -18,8 +18,8 @@ type startCmd struct {
 	DefVersion string        `name:"version" placeholder:"vN" help:"A version other than the newest."`
 	Label      []string      `short:"l" sep:"none" placeholder:"K=V" help:"A label; repeatable."`
 	Budget     string        `placeholder:"AMOUNT" help:"Replaces the definition's budget, such as \"2.00 USD\"."`
-	Key        string        `placeholder:"KEY" help:"Idempotency key: the same start again gives the same saga."`
-	Wait       time.Duration `help:"Wait for the end, for so long; exit 1 unless it succeeds."`
+	Key        string        `placeholder:"KEY" help:"Idempotency key: repeating the start with the same key returns the same saga."`
+	Wait       time.Duration `help:"Wait up to this time for the saga's end; exit 1 unless it succeeds."`
 }
 
 // startRequest is the body of a start.

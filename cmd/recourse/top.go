@@ -13,8 +13,8 @@ import (
 
 type topCmd struct {
 	serverFlags
-	Once  bool          `help:"Print it once."`
-	Every time.Duration `default:"2s" help:"How often it is refreshed; default ${default}."`
+	Once  bool          `help:"Print it once and exit."`
+	Every time.Duration `default:"2s" help:"Time between two refreshes; default ${default}."`
 }
 
 // What a terminal is told: another screen without a cursor, and back.

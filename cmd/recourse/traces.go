@@ -15,7 +15,7 @@ import (
 
 // tracesFlag says where spans go.
 type tracesFlag struct {
-	OTLPEndpoint string `name:"otlp-endpoint" env:"RECOURSE_OTLP_ENDPOINT" placeholder:"URL" help:"OpenTelemetry collector that gets traces, over OTLP/HTTP, such as http://127.0.0.1:4318; OTEL_EXPORTER_OTLP_ENDPOINT works too. Default: none."`
+	OTLPEndpoint string `name:"otlp-endpoint" env:"RECOURSE_OTLP_ENDPOINT" placeholder:"URL" help:"OpenTelemetry collector for traces, over OTLP/HTTP, such as http://127.0.0.1:4318. OTEL_EXPORTER_OTLP_ENDPOINT works, too. Default: none."`
 }
 
 // tracer returns what exports spans, nil if nobody is to get them.

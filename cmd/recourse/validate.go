@@ -13,7 +13,7 @@ type validateCmd struct {
 	outputFlag
 	actionFlags
 	Files  []string `arg:"" name:"file" help:"Definitions and actions; - is stdin. Definitions may use the actions and run the definitions among them."`
-	Strict bool     `help:"Warnings are errors."`
+	Strict bool     `help:"Treat warnings as errors."`
 }
 
 // validated is what was found in a file, as POST /v1/validate answers it.

@@ -20,19 +20,19 @@ import (
 type verifyCmd struct {
 	outputFlag
 	Files    []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
-	Database string   `placeholder:"FILE|URL" help:"Check the sagas of this database instead; nothing in it changes, and a server may run on it."`
-	Saga     string   `placeholder:"ID" help:"Of a file: the saga's id, if it does not name it, since the hash chain begins with it. Of a database: check this saga only; the first 8 characters of its id are enough."`
-	Since    string   `placeholder:"TIME" help:"Of a database: only sagas started since then, or in the last 24h, 7d."`
+	Database string   `placeholder:"FILE|URL" help:"Check the sagas of this database; read-only, also while servers use it."`
+	Saga     string   `placeholder:"ID" help:"With a file: the saga's id, if the file does not contain it; the hash chain starts with it. With --database: check only this saga; the first 8 characters of its id suffice."`
+	Since    string   `placeholder:"TIME" help:"With --database: check only sagas started since this time, or in the last 24h or 7d."`
 	actionFlags
-	Definitions []string `short:"d" aliases:"definition" sep:"none" placeholder:"FILE|DIR" help:"The definitions that the sagas ran, as they were published; repeatable."`
-	Ledger      string   `placeholder:"FILE" help:"What the other side says that happened; docs/cli.md has the format."`
-	LedgerOf    []string `sep:"none" placeholder:"URL" help:"The ledger is of the service whose URLs begin like this; repeatable. Default: of every service that the sagas call."`
-	LedgerUntil string   `placeholder:"TIME" help:"When the ledger was written; default: when its file was."`
-	Complete    bool     `help:"Every write in the ledger came from these sagas: one that did not is a violation."`
-	Keyless     []string `sep:"none" placeholder:"SERVICE" help:"A service of the ledger that takes no notice of keys; repeatable."`
-	Skew        string   `default:"2s" placeholder:"SPAN" help:"How far the ledger's clock may be behind the database's; default ${default}."`
-	Starts      string   `placeholder:"FILE" help:"Acknowledged starts, as start -o json prints them: each has to be there."`
-	Canaries    string   `placeholder:"FILE" help:"Secrets, one a line, that no journal may hold."`
+	Definitions []string `short:"d" aliases:"definition" sep:"none" placeholder:"FILE|DIR" help:"The definitions of the sagas, as they were published; repeatable."`
+	Ledger      string   `placeholder:"FILE" help:"The remote service's ledger of effects; docs/cli.md has the format."`
+	LedgerOf    []string `sep:"none" placeholder:"URL" help:"URL prefix of the service whose ledger this is; repeatable. Default: every service that the sagas call."`
+	LedgerUntil string   `placeholder:"TIME" help:"Time at which the ledger was written; default: the file's modification time."`
+	Complete    bool     `help:"Report every write in the ledger that is not from these sagas."`
+	Keyless     []string `sep:"none" placeholder:"SERVICE" help:"A service of the ledger that ignores idempotency keys; repeatable."`
+	Skew        string   `default:"2s" placeholder:"SPAN" help:"Time that the ledger's clock may be behind the database's; default ${default}."`
+	Starts      string   `placeholder:"FILE" help:"A file of acknowledged starts, as start -o json prints them; each of them must exist."`
+	Canaries    string   `placeholder:"FILE" help:"A file of secrets, one per line, that no journal may contain."`
 }
 
 // Run checks what can be checked with what was given.

@@ -12,7 +12,7 @@ import (
 // worldCmd runs the demo's world as its own process, so that killing the server leaves it be.
 type worldCmd struct {
 	Listen    string        `default:"127.0.0.1:0"`
-	KeyWindow time.Duration `help:"How long the world remembers a key; 0: for ever. A short one breaks its promise, for tests."`
+	KeyWindow time.Duration `help:"Time that the world remembers an idempotency key; 0: forever. A short time breaks the world's promise, for tests."`
 }
 
 // Run serves the world until stdin ends, which is when the demo is gone.
