@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"recourse/catalog"
 )
@@ -29,8 +30,14 @@ func TestMissingSecret(t *testing.T) {
 			t.Errorf("publishing does not say %s: %s", want, body)
 		}
 	}
-	if body := y.do("POST", "/v1/validate", src).want(200).Body; !strings.Contains(string(body), `"missing-secret"`) {
-		t.Errorf("validating does not warn: %s", body)
+	// Whoever may not publish does not learn which secrets there are.
+	_, admin := addKey(x, "admin", time.Time{})
+	_, viewer := addKey(x, "viewer", time.Time{})
+	for key, told := range map[string]bool{admin: true, viewer: false} {
+		body := string(y.do("POST", "/v1/validate", src, header{"Authorization", "Bearer " + key}).want(200).Body)
+		if strings.Contains(body, `"missing-secret"`) != told || !strings.Contains(body, `"unknown-definition"`) {
+			t.Errorf("validating, told of secrets %v: %s", told, body)
+		}
 	}
 	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}).problem(422, "invalid_start")
 	have = true

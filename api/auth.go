@@ -41,8 +41,8 @@ const (
 	opKnown   operation = "known"   // for everyone who has a key
 	opRead    operation = "read"    // see sagas, definitions, the inbox
 	opStart   operation = "start"   // start and plan sagas
-	opCancel  operation = "cancel"  // cancel them
-	opSignal  operation = "signal"  // send them signals
+	opCancel  operation = "cancel"  // cancel them: see mayCommand
+	opSignal  operation = "signal"  // send them signals: see maySignal
 	opEvents  operation = "events"  // post events, which start sagas and reach those that wait for them
 	opDecide  operation = "decide"  // approve and reject
 	opOperate operation = "operate" // every other order
@@ -182,12 +182,22 @@ func (w caller) maySignal(definition, starter, signal string) error {
 		}
 		return fail("forbidden", "the key %q is not bound to the signal %.130q of %s: `recourse keys create --signal '%s/…'` makes one that is", w.name, signal, definition, definition)
 	}
-	if starter == w.name || slices.Contains(allowed[w.role], opOperate) {
+	return w.mayCommand(starter, ", or one that is bound to the definition (`recourse keys create --role client --signal "+definition+"`)")
+}
+
+// mayCommand refuses a command to a saga that starter has started, unless it is the caller's own,
+// or the role commands every saga. instead is what else the caller can do, besides using another
+// key.
+func (w caller) mayCommand(starter, instead string) error {
+	if starter == w.name || w.commandsAll() {
 		return nil
 	}
-	return fail("forbidden", "%q has started the saga, and the key %q, of the role %s, is of somebody else: use a key of the role operator, "+
-		"or one that is bound to the definition (`recourse keys create --role client --signal %s`)", starter, w.name, w.role, definition)
+	return fail("forbidden", "%q has started the saga, and the key %q has the role %s, which commands only its own: use a key of the role operator, or one named %q%s",
+		starter, w.name, w.role, starter, instead)
 }
+
+// commandsAll reports whether the caller commands every saga, whoever started it.
+func (w caller) commandsAll() bool { return slices.Contains(w.may(), opOperate) }
 
 func callerOf(c echo.Context) caller { return c.(*call).who }
 

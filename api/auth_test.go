@@ -191,6 +191,40 @@ func TestBoundKeys(t *testing.T) {
 	})
 }
 
+// A client cancels its own sagas; every other is for operators.
+func TestClientsCancelTheirOwn(t *testing.T) {
+	eachStore(t, func(t *testing.T, x *fixture) {
+		_, admin := addKey(x, "admin", time.Time{})
+		x.auth = "Bearer " + admin
+		x.publish("saga: waits\nsteps: [{id: n, signal: never}]\n")
+		ann, again, bob, desk := keyOf(x, "ann", "client"), keyOf(x, "ann", "client"), keyOf(x, "bob", "client"), keyOf(x, "desk", "operator")
+		for _, tt := range []struct {
+			who    header
+			body   string
+			status int
+		}{
+			{bob, `{}`, 403},
+			{bob, `{"mode": "stop"}`, 403},
+			{ann, `{}`, 202},
+			{again, `{}`, 202},
+			{desk, `{}`, 202},
+		} {
+			id := x.do("POST", "/v1/sagas", `{"definition": "waits"}`, ann).want(201).saga().ID
+			a := x.do("POST", "/v1/sagas/"+id+"/cancel", tt.body, tt.who)
+			if a.Status != tt.status {
+				t.Errorf("%v cancels: %d %s, want %d", tt.who, a.Status, a.Body, tt.status)
+			}
+			if tt.status == 403 {
+				a.problem(403, "forbidden")
+				if v := x.do("GET", "/v1/sagas/"+id, "", ann).saga(); v.Status.Terminal() || v.Reason != nil {
+					t.Errorf("it was refused, and the saga is %s", v.Status)
+				}
+			}
+		}
+		x.do("POST", "/v1/sagas/"+uuid.Must(uuid.NewV7()).String()+"/cancel", `{}`, bob).problem(404, "saga_not_found")
+	})
+}
+
 func TestBind(t *testing.T) {
 	for _, tt := range []struct {
 		role             string

@@ -86,8 +86,8 @@ func (s *server) definitions() *documents {
 
 // warnings are a definition's own, and those about what this server does not have.
 func (s *server) warnings(ctx context.Context, def *saga.Definition) ([]saga.Finding, error) {
-	absent, err := s.cfg.Catalog.Absent(ctx, def)
-	return slices.Concat(def.Warnings, absent), err
+	absent, err := s.cfg.Catalog.MissingDefinitions(ctx, def)
+	return slices.Concat(def.Warnings, s.cfg.Catalog.MissingSecrets(def), absent), err
 }
 
 func (s *server) actions() *documents {

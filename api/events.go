@@ -111,22 +111,29 @@ func (s *server) recipient(ctx context.Context, e *saga.Event, who caller) (uuid
 	if err != nil || !slices.Contains(def.Signals(), e.Type) {
 		return uuid.Nil, err
 	}
-	first, err := s.cfg.Store.Records(ctx, id, 0, 1)
+	starter, err := s.starter(ctx, id)
 	if errors.Is(err, journal.ErrNotFound) {
 		return uuid.Nil, nil
 	} else if err != nil {
 		return uuid.Nil, err
 	}
-	var started saga.StartedData
-	if len(first) == 1 {
-		if err := json.Unmarshal(first[0].Data, &started); err != nil {
-			return uuid.Nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
-		}
-	}
-	if err := who.maySignal(head.Definition, started.Starter(), e.Type); err != nil {
+	if err := who.maySignal(head.Definition, starter, e.Type); err != nil {
 		return uuid.Nil, err
 	}
 	return id, nil
+}
+
+// starter reads from a saga's first record who has started it, even if the rest cannot be read.
+func (s *server) starter(ctx context.Context, id uuid.UUID) (string, error) {
+	first, err := s.cfg.Store.Records(ctx, id, 0, 1)
+	if err != nil || len(first) == 0 {
+		return "", err
+	}
+	var started saga.StartedData
+	if err := json.Unmarshal(first[0].Data, &started); err != nil {
+		return "", fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
+	}
+	return started.Starter(), nil
 }
 
 // deliver leaves an event to a saga, as a signal that is called as the event's type is.

@@ -46,6 +46,19 @@ func (s *server) cancel(c echo.Context) error {
 	if cmd.Mode != "" && cmd.Mode != "compensate" && cmd.Mode != "stop" {
 		o.bad("/mode", "bad_mode", "mode is compensate (the default: undo what was done) or stop (leave it)")
 	}
+	if who := callerOf(c); !who.commandsAll() {
+		id, err := sagaID(c)
+		if err != nil {
+			return err
+		}
+		starter, err := s.starter(c.Request().Context(), id)
+		if err != nil {
+			return sagaError(id, err)
+		}
+		if err := who.mayCommand(starter, ""); err != nil {
+			return err
+		}
+	}
 	return s.orderSaga(c, o, cmd)
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
@@ -53,6 +54,11 @@ func (s *server) check(c echo.Context, src []byte) ([]saga.Finding, error) {
 	def, err := s.cfg.Catalog.Compile(c.Request().Context(), "definition.yaml", src)
 	if err != nil {
 		return nil, err
+	}
+	if !slices.Contains(callerOf(c).may(), opPublish) {
+		// Which secrets the server has is for those who could publish the document.
+		absent, err := s.cfg.Catalog.MissingDefinitions(c.Request().Context(), def)
+		return slices.Concat(def.Warnings, absent), err
 	}
 	return s.warnings(c.Request().Context(), def)
 }

@@ -9,17 +9,17 @@ import (
 	"recourse/saga"
 )
 
-// Codes of what [Catalog.Absent] finds.
+// Codes of the warnings about what the server does not have. Publishing does not wait for it, since
+// it may come later.
 const (
 	codeMissingSecret     = "missing-secret"
 	codeUnknownDefinition = "unknown-definition"
 )
 
-// Absent warns of what a definition names and this server does not have now: secrets, and
-// definitions that its steps run. Publishing does not wait for them, since both may come later.
-// Errors: the store's.
-func (c *Catalog) Absent(ctx context.Context, def *saga.Definition) ([]saga.Finding, error) {
-	list := c.MissingSecrets(def)
+// MissingDefinitions lists the definitions that a definition's steps run and that this server does
+// not have now, or has archived. Errors: the store's.
+func (c *Catalog) MissingDefinitions(ctx context.Context, def *saga.Definition) ([]saga.Finding, error) {
+	var list []saga.Finding
 	for _, run := range def.Runs {
 		if run.Name == def.Name {
 			continue

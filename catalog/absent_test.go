@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,11 +32,11 @@ steps:
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := c.Absent(t.Context(), def)
+		found, err := c.MissingDefinitions(t.Context(), def)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range found {
+		for _, f := range slices.Concat(c.MissingSecrets(def), found) {
 			word, _, _ := strings.Cut(f.Detail, ":")
 			list = append(list, f.Code+" "+f.Pointer+" "+word)
 		}

@@ -107,10 +107,10 @@ func (d *dossier) actions(who who, was *tried) []action {
 		Then: []string{"Nothing more is sent until somebody resumes the saga. Attempts under way end, and what they answer is kept."}, UnderWay: d.open()})
 	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
 		Then: []string{"The budget is what you write here, in place of " + budgetText(d.Saga.Cost) + ". What waits for money goes on."}})
-	add("signal", !d.ended() && len(d.signals()) > 0 && d.maySignal(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
+	add("signal", !d.ended() && len(d.signals()) > 0 && d.mayCommand(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
 		Then: []string{"The step that waits for it goes on with the payload. If none waits yet, it is kept until one does."}})
 	cancel := d.turning(action{Do: "cancel", Title: "Cancel", Danger: true, Modes: true, Reason: "optional"}, false)
-	add("cancel", d.allows(saga.Command{Do: "cancel"}), cancel)
+	add("cancel", d.allows(saga.Command{Do: "cancel"}) && d.mayCommand(who), cancel)
 	forced := d.turning(action{Do: "compensate", Title: "Undo it", Danger: true, Reason: "required"}, true)
 	same := d.allows(saga.Command{Do: "cancel"}) && slices.Equal(cancel.Undo, forced.Undo)
 	add("operate", !same && d.allows(saga.Command{Do: "compensate"}), forced)
@@ -164,10 +164,10 @@ func (d *dossier) signals() []string {
 	return d.Def.Signals()
 }
 
-// maySignal reports whether the API takes the reader's signals to this saga: of a role that does
-// not command every saga it takes those of whoever has started it. (A key that is bound to signals
-// reads no pages.)
-func (d *dossier) maySignal(who who) bool {
+// mayCommand reports whether the API takes the reader's signals to this saga, and its cancel: of a
+// role that does not command every saga it takes those of whoever has started it. (A key that is
+// bound to signals reads no pages.) Of a saga that cannot be read only the API knows who that is.
+func (d *dossier) mayCommand(who who) bool {
 	return who.Can("operate") || d.machine != nil && d.machine.Starter() == who.Name
 }
 

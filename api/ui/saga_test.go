@@ -133,9 +133,9 @@ func TestSagaNamesDoubts(t *testing.T) {
 	x.page("/sagas/"+sure).want(200).lacks(`id="doubts"`, "stays in doubt")
 }
 
-// A signal is offered to the readers whose signal the API takes: those who started the saga, and
-// those who command every one.
-func TestSignalIsOffered(t *testing.T) {
+// A signal and a cancel are offered to the readers from whom the API takes them: those who started
+// the saga, and those who command every one.
+func TestCommandsAreOffered(t *testing.T) {
 	x := newSite(t, keysRequired)
 	x.key("boss", "admin")
 	x.publish(slow)
@@ -143,16 +143,17 @@ func TestSignalIsOffered(t *testing.T) {
 	id := x.start("slow", `null`)
 	x.becomes(id, saga.Waiting)
 	send := func() *answer { return x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.paid", "1") }
-	x.page("/sagas/" + id).has("Send a signal…")
+	x.page("/sagas/"+id).has("Send a signal…", "Cancel…")
 	send().want(202)
 	for role, may := range map[string]bool{"viewer": false, "approver": false, "client": false, "operator": true, "admin": true} {
 		x.key("another "+role, role)
 		if may {
-			x.page("/sagas/" + id).has("Send a signal…")
+			x.page("/sagas/"+id).has("Send a signal…", "Cancel…")
 			send().want(202)
 		} else {
-			x.page("/sagas/" + id).lacks("Send a signal…")
+			x.page("/sagas/"+id).lacks("Send a signal…", "Cancel…")
 			send().want(403)
+			x.rest("POST", "/v1/sagas/"+id+"/cancel", "{}").want(403)
 		}
 	}
 }
@@ -315,7 +316,7 @@ func TestSagaOfRoles(t *testing.T) {
 	x.publish(slow)
 	id := x.start("slow", `null`)
 	x.becomes(id, saga.Waiting)
-	for role, want := range map[string]string{"viewer": "", "client": "cancel", "approver": "", "operator": "pause budget signal cancel"} {
+	for role, want := range map[string]string{"viewer": "", "client": "", "approver": "", "operator": "pause budget signal cancel"} {
 		x.key("a "+role, role)
 		a := x.page("/sagas/" + id).want(200)
 		var got []string
