@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gofrs/uuid/v5"
-
 	"recourse/api"
 	"recourse/journal"
 )
@@ -113,25 +111,43 @@ func (c *listKeysCmd) Run(a *app) error {
 
 type revokeKeyCmd struct {
 	databaseFlag
-	ID string `arg:"" help:"The key's id, as keys list prints it."`
+	ID string `arg:"" help:"The key's id, as keys list prints it, or its first 8 characters or more."`
 }
 
 // Run revokes a key.
 func (c *revokeKeyCmd) Run(a *app) error {
-	id, err := uuid.FromString(c.ID)
-	if err != nil {
-		return exit(exitUsage, fmt.Errorf("%s is not a key's id: `recourse keys list` shows them", c.ID))
-	}
 	store, err := openStore(a.ctx, c.Database, false)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	if err := store.RevokeKey(a.ctx, id); errors.Is(err, journal.ErrNotFound) {
-		return exit(exitNotFound, fmt.Errorf("there is no key %s", id))
-	} else if err != nil {
+	keys, err := store.ListKeys(a.ctx)
+	if err != nil {
+		return fmt.Errorf("list keys: %w", err)
+	}
+	k, err := keyNamed(keys, c.ID)
+	if err != nil {
+		return err
+	}
+	if err := store.RevokeKey(a.ctx, k.ID); err != nil && !errors.Is(err, journal.ErrNotFound) { // revoked meanwhile
 		return fmt.Errorf("revoke the key: %w", err)
 	}
-	a.printf("%s revoked\n", id)
+	a.printf("%s (%s) revoked\n", k.ID, k.Name)
 	return nil
+}
+
+// keyNamed finds the only key whose id begins with a text.
+func keyNamed(keys []journal.APIKey, text string) (journal.APIKey, error) {
+	if len(text) < 8 || !new(journal.Filter).Named(text) {
+		return journal.APIKey{}, exit(exitUsage, fmt.Errorf("%s is not a key's id, nor its first 8 characters or more: `recourse keys list` shows them", text))
+	}
+	keys = slices.DeleteFunc(keys, func(k journal.APIKey) bool { return !strings.HasPrefix(k.ID.String(), strings.ToLower(text)) })
+	switch len(keys) {
+	case 0:
+		return journal.APIKey{}, exit(exitNotFound, fmt.Errorf("there is no key %s: `recourse keys list` shows them", text))
+	case 1:
+		return keys[0], nil
+	}
+	return journal.APIKey{}, exit(exitUsage, fmt.Errorf("nothing was revoked: write more of the id, since %s begins those of %s (%s), %s (%s), and maybe others",
+		text, keys[0].ID, keys[0].Name, keys[1].ID, keys[1].Name))
 }

@@ -2,11 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/examples/world"
+	"recourse/journal"
 	"recourse/saga"
 )
 
@@ -171,11 +176,43 @@ func TestKeys(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, env, "keys", "list", "-o", "json")), &list); err != nil || len(list) != 1 {
 		t.Fatalf("keys: %v, %v", list, err)
 	}
-	ok(t, env, "keys", "revoke", list[0].ID)
+	for text, want := range map[string]string{list[0].ID[:7]: "first 8 characters", "dashboard": "first 8 characters"} {
+		if r := run(t, env, "keys", "revoke", text); r.code != exitUsage || !strings.Contains(r.errOut, want) {
+			t.Errorf("revoke %s: exit %d: %s", text, r.code, r.errOut)
+		}
+	}
+	ok(t, viewer, "list")
+	if out := ok(t, env, "keys", "revoke", list[0].ID[:13]); out != list[0].ID+" (dashboard) revoked\n" {
+		t.Errorf("%q", out)
+	}
 	if r := run(t, viewer, "list"); r.code != exitForbidden {
 		t.Errorf("a revoked key: exit %d: %s", r.code, r.errOut)
 	}
 	if r := run(t, env, "keys", "revoke", list[0].ID); r.code != exitNotFound {
 		t.Errorf("revoked twice: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// The beginning of an id stands for a key only if it is that of no other.
+func TestKeyNamed(t *testing.T) {
+	t.Parallel()
+	key := func(id string) journal.APIKey {
+		return journal.APIKey{ID: uuid.FromStringOrNil(id), Name: "of " + id[9:13]}
+	}
+	keys := []journal.APIKey{key("019aa5d0-0000-7000-8000-000000000001"), key("019aa5d0-0001-7000-8000-000000000002"), key("019bb5d0-0002-7000-8000-000000000003")}
+	for text, want := range map[string]string{
+		"019bb5d0":                              "of 0002",
+		"019AA5D0-0001":                         "of 0001",
+		"019aa5d0-0000-7000-8000-000000000001":  "of 0000",
+		"019aa5d0":                              "write more of the id",
+		"019cc5d0":                              "there is no key",
+		"019bb5d":                               "first 8 characters",
+		"":                                      "first 8 characters",
+		"019aa5d0-0000-7000-8000-000000000001x": "first 8 characters",
+	} {
+		k, err := keyNamed(slices.Clone(keys), text)
+		if got := k.Name + fmt.Sprint(err); !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
 	}
 }
