@@ -1,42 +1,23 @@
 package engine_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/engine"
+	"recourse/internal/testbuffer"
 	"recourse/journal"
 	"recourse/journal/memory"
 )
 
-// buffer is a log that may be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // Lines about a saga name its trace.
 func TestLogNamesTheTrace(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: h, http: \"POST http://w/hold\", timeout: 1m}\n")
-	d, log := &diary{hold: make(chan struct{})}, &buffer{}
+	d, log := &diary{hold: make(chan struct{})}, &testbuffer.Buffer{}
 	defer close(d.hold)
 	n := startNode(t, memory.New(memory.Config{}), definitions{"x": def}, func(c *engine.Config) {
 		c.Callers, c.Log, c.Drain = map[string]engine.Caller{"http": d}, slog.New(slog.NewJSONHandler(log, nil)), 1

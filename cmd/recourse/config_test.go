@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/internal/secrets"
+	"recourse/internal/testbuffer"
 	"recourse/saga"
 )
 
@@ -180,7 +181,7 @@ func TestLogIsRedacted(t *testing.T) {
 	if _, err := src.Get("TOKEN"); err != nil {
 		t.Fatal(err)
 	}
-	var out safeBuffer
+	var out testbuffer.Buffer
 	log, err := newLog(&out, "json", "info", src)
 	if err != nil {
 		t.Fatal(err)

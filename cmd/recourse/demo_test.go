@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"recourse/internal/testbuffer"
 	"recourse/internal/testpg"
 )
 
@@ -57,7 +58,7 @@ func TestDemoOnAKeptDatabase(t *testing.T) {
 	for range 2 {
 		w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}
 		ctx, interrupt := testContext(t)
-		errs := &safeBuffer{}
+		errs := &testbuffer.Buffer{}
 		m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0", "--database", database}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: errs, Program: program(t)}
 		code := make(chan int, 1)
 		go func() { code <- m.Run(ctx) }()
@@ -82,7 +83,7 @@ func TestDemoStaysUp(t *testing.T) {
 	t.Parallel()
 	w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}
 	ctx, interrupt := testContext(t)
-	m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: &safeBuffer{}, Program: program(t)}
+	m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: &testbuffer.Buffer{}, Program: program(t)}
 	code := make(chan int, 1)
 	go func() { code <- m.Run(ctx) }()
 	<-w.seen

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"recourse/examples/world"
+	"recourse/internal/testbuffer"
 )
 
 func TestRun(t *testing.T) {
@@ -68,13 +69,13 @@ steps:
 
 // lineWriter tells when a line with a text has been written.
 type lineWriter struct {
-	safeBuffer
+	testbuffer.Buffer
 	text string
 	seen chan struct{}
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
-	n, err := w.safeBuffer.Write(p)
+	n, err := w.Buffer.Write(p)
 	if bytes.Contains(p, []byte(w.text)) {
 		close(w.seen)
 	}
@@ -88,7 +89,7 @@ func TestRunInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := &lineWriter{text: "sleeps until", seen: make(chan struct{})}
-	m := Main{Args: []string{"run", file(t, "slow.yaml", slow)}, Env: vars, Stdin: strings.NewReader(""), Stdout: out, Stderr: &safeBuffer{}}
+	m := Main{Args: []string{"run", file(t, "slow.yaml", slow)}, Env: vars, Stdin: strings.NewReader(""), Stdout: out, Stderr: &testbuffer.Buffer{}}
 	code := make(chan int, 1)
 	go func() { code <- m.Run(ctx) }()
 	<-out.seen

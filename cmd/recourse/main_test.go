@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/examples/world"
+	"recourse/internal/testbuffer"
 	"recourse/internal/testprogram"
 )
 
@@ -66,7 +67,7 @@ type serving struct {
 	says string   // about keys
 	env  []string // for commands that talk to it
 	stop func() int
-	log  *safeBuffer
+	log  *testbuffer.Buffer
 }
 
 // serve starts the program's server on a free port.
@@ -74,7 +75,7 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	read, write := io.Pipe()
-	s := &serving{log: &safeBuffer{}}
+	s := &serving{log: &testbuffer.Buffer{}}
 	m := Main{Args: append([]string{"serve", "--listen", "127.0.0.1:0", "--egress-allow", "127.0.0.1"}, args...), Env: env,
 		Stdin: strings.NewReader(""), Stdout: write, Stderr: s.log}
 	ended := make(chan int, 1)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/testbuffer"
 	"recourse/internal/testpg"
 	"recourse/saga"
 )
@@ -81,7 +82,7 @@ func (p *pager) counts() (types map[string]int, twice bool) {
 	return types, p.all != len(p.came)
 }
 
-func (p *pager) await(want map[string]int, log *safeBuffer) {
+func (p *pager) await(want map[string]int, log *testbuffer.Buffer) {
 	p.t.Helper()
 	deadline := time.After(time.Minute)
 	for {

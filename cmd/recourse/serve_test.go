@@ -17,6 +17,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/examples/world"
+	"recourse/internal/testbuffer"
 	"recourse/journal"
 	"recourse/journal/sqlite"
 	"recourse/saga"
@@ -295,7 +296,7 @@ func TestFollowInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := &lineWriter{text: "sleeps until", seen: make(chan struct{})}
-	m := Main{Args: []string{"journal", id, "--follow"}, Env: s.env, Stdin: strings.NewReader(""), Stdout: out, Stderr: &safeBuffer{}}
+	m := Main{Args: []string{"journal", id, "--follow"}, Env: s.env, Stdin: strings.NewReader(""), Stdout: out, Stderr: &testbuffer.Buffer{}}
 	code := make(chan int, 1)
 	go func() { code <- m.Run(ctx) }()
 	<-out.seen

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"recourse/internal/testbuffer"
 	"recourse/saga"
 )
 
@@ -21,7 +22,7 @@ func worker(t *testing.T, s *serving, more []string, name string, args ...string
 	if err != nil {
 		t.Fatalf("the example workers need %s: %v", name, err)
 	}
-	var log safeBuffer
+	var log testbuffer.Buffer
 	c := exec.Command(path, args...)
 	c.Env = append(append(os.Environ(), s.env...), more...)
 	c.Stdout, c.Stderr = &log, &log

@@ -1,7 +1,6 @@
 package histories_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -14,6 +13,7 @@ import (
 
 	"recourse/catalog"
 	"recourse/internal/histories"
+	"recourse/internal/testbuffer"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds"
@@ -46,13 +46,13 @@ func TestHistories(t *testing.T) {
 
 func history(t *testing.T, stores []journal.Store) {
 	dir := t.ArtifactDir() // outlives the test if that is asked for, with -artifacts
-	var log safeBuffer
+	var log testbuffer.Buffer
 	c := newCluster(t, setup{stores: stores, others: others{moody: true}, log: &log})
 	l := &load{t: t, cluster: c, recorder: histories.NewRecorder(), slots: slots(100), hasty: 12}
 	t.Cleanup(func() {
 		if t.Failed() {
 			path := filepath.Join(dir, "nodes.log")
-			if err := os.WriteFile(path, log.Bytes(), 0o644); err != nil {
+			if err := os.WriteFile(path, []byte(log.String()), 0o644); err != nil {
 				t.Error(err)
 			}
 			t.Logf("the nodes' log: %s", path)
@@ -168,24 +168,4 @@ func tally(ops []histories.Op, truth *histories.Truth) string {
 		ends[string(s.End())]++
 	}
 	return fmt.Sprintf("%d requests %v\nanswers %v\n%d sagas %v", len(ops), kinds, answers, len(truth.Sagas), ends)
-}
-
-// safeBuffer is a buffer for several writers.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-// Bytes returns what was written.
-func (b *safeBuffer) Bytes() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return bytes.Clone(b.b.Bytes())
 }

@@ -1,7 +1,6 @@
 package testpg
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,16 +8,17 @@ import (
 	"os/exec"
 	"os/user"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
+
+	"recourse/internal/testbuffer"
 )
 
 // Process is a server's process. It ends with ours, in whatever way ours ends.
 type Process struct {
 	cmd  *exec.Cmd
 	keep io.WriteCloser // while it is open the process runs
-	log  output
+	log  testbuffer.Buffer
 }
 
 // keeper is the shell script that is the parent of the process. It reads from a pipe of ours: when
@@ -62,24 +62,6 @@ func (p *Process) wait() error {
 
 // Log is what the process has written.
 func (p *Process) Log() string { return p.log.String() }
-
-// output is a buffer that is read while a process writes to it.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
 
 // TempDir makes a directory of the user that servers run as.
 func TempDir() (string, error) {

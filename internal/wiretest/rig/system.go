@@ -4,7 +4,6 @@
 package rig
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"recourse/engine"
 	"recourse/examples/world"
 	"recourse/internal/invariant"
+	"recourse/internal/testbuffer"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
@@ -71,25 +71,7 @@ type Node struct {
 	Engine *engine.Engine
 	URL    string // of the API
 	Stop   func() // may be called twice
-	log    *lines
-}
-
-// lines is a log that several goroutines write.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log    *testbuffer.Buffer
 }
 
 // New publishes the definitions in the nodes' database, which store reaches whatever happens. steps
@@ -137,7 +119,7 @@ func (sys *System) Add(store journal.Store, cfg engine.Config) *Node {
 		t.Fatal(err)
 	}
 	caller := kindhttp.NewCaller(kindhttp.CallerConfig{Guard: guard})
-	n := &Node{log: new(lines)}
+	n := &Node{log: new(testbuffer.Buffer)}
 	log := slog.New(slog.NewTextHandler(n.log, nil))
 	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: sys.vars})
 	cfg.Store, cfg.Definitions, cfg.Callers, cfg.Log = store, cat, map[string]engine.Caller{"http": caller}, log
