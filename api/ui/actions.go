@@ -102,13 +102,13 @@ func (d *dossier) actions(who who, was *tried) []action {
 		list = append(list, a)
 	}
 	add("operate", d.allows(saga.Command{Do: "resume"}) || d.quarantined(), action{Do: "resume", Title: "Resume", Reason: "optional",
-		Then: []string{"The saga goes on where it stopped."}})
+		Then: []string{"The saga continues where it stopped."}})
 	add("operate", d.allows(saga.Command{Do: "pause"}), action{Do: "pause", Title: "Pause", Reason: "optional",
-		Then: []string{"Nothing more is sent until somebody resumes the saga. Attempts under way end, and what they answer is kept."}, UnderWay: d.open()})
+		Then: []string{"No request is sent until somebody resumes the saga. Attempts in flight end, and their responses are kept."}, UnderWay: d.open()})
 	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
-		Then: []string{"The budget is what you write here, in place of " + budgetText(d.Saga.Cost) + ". What waits for money goes on."}})
+		Then: []string{"The new budget replaces " + budgetText(d.Saga.Cost) + ". Steps that wait for it continue."}})
 	add("signal", !d.ended() && len(d.signals()) > 0 && d.mayCommand(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
-		Then: []string{"The step that waits for it goes on with the payload. If none waits yet, it is kept until one does."}})
+		Then: []string{"The step that waits for the signal continues with the payload. If no step waits yet, the signal is kept until one does."}})
 	cancel := d.turning(action{Do: "cancel", Title: "Cancel", Danger: true, Modes: true, Reason: "optional"}, false)
 	add("cancel", d.allows(saga.Command{Do: "cancel"}) && d.mayCommand(who), cancel)
 	forced := d.turning(action{Do: "compensate", Title: "Undo it", Danger: true, Reason: "required"}, true)
@@ -117,14 +117,14 @@ func (d *dossier) actions(who who, was *tried) []action {
 	add("operate", d.ended() && d.Saga.Status != saga.Succeeded, action{Do: "retry", Title: "Run it again", Reason: "required",
 		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}})
 	add("operate", d.ended(), action{Do: "delete", Title: "Delete", Danger: true,
-		Then: []string{"The saga and its journal are gone for good, for everybody. What it did elsewhere stays as it is."}})
+		Then: []string{"The saga and its journal are deleted permanently. Its effects in other services remain."}})
 	return list
 }
 
 // turning fills in what follows when the saga turns back now.
 func (d *dossier) turning(a action, forced bool) action {
 	if d.machine == nil {
-		a.Then = []string{"What has happened is undone, as far as the definition says how. This program cannot read the saga, so it cannot say which steps those are."}
+		a.Then = []string{"The saga's steps are undone as its definition says. This program cannot read the saga, so it cannot list them."}
 		return a
 	}
 	undo, left := d.machine.Undoable(forced)
@@ -134,12 +134,12 @@ func (d *dossier) turning(a action, forced bool) action {
 	}
 	switch {
 	case len(undo) == 0:
-		a.Then = []string{"The saga goes to its end. There is nothing to undo."}
+		a.Then = []string{"The saga ends. There is nothing to undo."}
 		a.Modes = a.Modes && len(a.UnderWay) > 0 // what is under way may turn out to need it
 	case forced && !d.allows(saga.Command{Do: "cancel"}):
-		a.Then = []string{"The saga has passed its point of no return. It turns back all the same, and " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
+		a.Then = []string{"The saga has passed its pivot. It is undone all the same: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	default:
-		a.Then = []string{"The saga turns back, and " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
+		a.Then = []string{"The saga is undone: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	}
 	return a
 }
@@ -222,8 +222,8 @@ func giveOrder(v *visit) error {
 
 // tooFast is why an order was not given whose saga went on each time.
 func tooFast() *problem {
-	return &problem{Status: http.StatusConflict, Title: "The saga goes on too fast for this order",
-		Detail: "Nothing was done. What you saw holds, but each time that it was looked at the saga had gone on before the order came: pause it first, then give the order again."}
+	return &problem{Status: http.StatusConflict, Title: "The saga changes too fast for this command",
+		Detail: "Nothing was done. Each time the command arrived, the saga had already changed. Pause it, then repeat the command."}
 }
 
 // errMoved says that the saga has gone on since it was looked at, so that an order was not carried
@@ -253,7 +253,7 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 		body["reason"] = why
 	}
 	method, done := http.MethodPost, map[string]string{
-		"pause": "The saga is paused.", "resume": "The saga goes on.", "cancel": "The saga is cancelled: it turns back.", "compensate": "The saga turns back."}[do]
+		"pause": "The saga is paused.", "resume": "The saga is resumed.", "cancel": "The saga is cancelled, and is being undone.", "compensate": "The saga is being undone."}[do]
 	switch do {
 	case "pause", "resume": // which are the same whatever has happened
 	case "compensate":
@@ -261,7 +261,7 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 	case "cancel":
 		header = asSeen
 		if f.Get("mode") == "stop" {
-			done = "The saga is cancelled, and nothing is undone."
+			done = "The saga is cancelled. Nothing is undone."
 		}
 		if f.Has("mode") {
 			body["mode"] = f.Get("mode")
@@ -279,7 +279,7 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 		}
 		return v.done("/", "Saga "+id+" is deleted.")
 	default:
-		return &problem{Status: http.StatusNotFound, Title: "There is no such order", Detail: "go back to the saga, and use what it offers"}
+		return &problem{Status: http.StatusNotFound, Title: "No such command", Detail: "go back to the saga, and use one of its commands"}
 	}
 	if _, err := v.api.send(method, at, body, header, nil); err != nil {
 		if hasMoved(err) {
@@ -300,7 +300,7 @@ func (v *visit) again(d *dossier, at string, body map[string]any, f url.Values) 
 		return v.refused("retry", "", err)
 	}
 	if r.header.Get("Idempotency-Replayed") != "" {
-		return v.done(path("sagas", next.ID), "This is the saga that was started for the same reason before. To run it once more, give another reason.")
+		return v.done(path("sagas", next.ID), "This saga was started before for the same reason. To start another one, give another reason.")
 	}
 	return v.done(path("sagas", next.ID), "This is the new saga: "+d.Saga.Definition+" runs again.")
 }

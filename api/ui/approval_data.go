@@ -30,7 +30,7 @@ func (v *visit) data(id, step string) (json.RawMessage, error) {
 			fill(fields, v.posted())
 			doc, ok := documentOf(fields)
 			if !ok {
-				return nil, &problem{Status: http.StatusUnprocessableEntity, Title: "This is no JSON", Detail: "mend what is marked below; nothing was decided"}
+				return nil, &problem{Status: http.StatusUnprocessableEntity, Title: "This is not JSON", Detail: "fix the marked fields; nothing was decided"}
 			}
 			return doc, nil
 		}
@@ -70,7 +70,7 @@ func namesOf(schema json.RawMessage) (names []string) {
 // jsonOf takes a text for JSON, or says what is wrong with it.
 func jsonOf(name, text string) (json.RawMessage, error) {
 	if !json.Valid([]byte(text)) {
-		return nil, &problem{Status: 422, Title: "This is no JSON", Detail: name + " is written as JSON: text in double quotes, such as \"paid\", or an object, such as {\"id\": \"ch_1\"}"}
+		return nil, &problem{Status: 422, Title: "This is not JSON", Detail: name + " is written as JSON: text in double quotes, such as \"paid\", or an object, such as {\"id\": \"ch_1\"}"}
 	}
 	return json.RawMessage(text), nil
 }

@@ -140,10 +140,10 @@ func confirmBulk(v *visit) error {
 		}
 	}
 	if len(list) == 0 && page.Group != "" {
-		return &problem{Status: http.StatusUnprocessableEntity, Title: "None of them waits any more", Detail: "go back to the inbox: it shows what does"}
+		return &problem{Status: http.StatusUnprocessableEntity, Title: "None of these entries is in the inbox any longer", Detail: "go back to the inbox for its current entries"}
 	}
 	if len(list) == 0 {
-		return &problem{Status: http.StatusUnprocessableEntity, Title: "Nothing is ticked that still waits", Detail: "go back to the inbox, and tick entries of one kind and one definition"}
+		return &problem{Status: http.StatusUnprocessableEntity, Title: "No entry is selected, or none of them is in the inbox any longer", Detail: "go back to the inbox, and select entries of one kind and one definition"}
 	}
 	page.Kind, page.Definition, page.Approval = list[0].Kind, list[0].Definition, list[0].Kind == saga.InboxApproval
 	page.Title = kindTitles[page.Kind]

@@ -16,7 +16,7 @@ func runBulk(v *visit) error {
 	page := bulkView{Kind: f.Get("kind"), Definition: f.Get("definition"), Back: "/inbox?" + queryOf(f.Get("back")), Outcome: f.Get("outcome"), Reason: f.Get("reason")}
 	page.Title, page.Approval = kindTitles[page.Kind], page.Kind == saga.InboxApproval
 	if page.Outcome == "" || strings.TrimSpace(page.Reason) == "" {
-		return &problem{Status: http.StatusUnprocessableEntity, Title: "Say what, and why", Detail: "go back, choose what follows for all of them, and give a reason: it goes into each saga's journal. Nothing was decided."}
+		return &problem{Status: http.StatusUnprocessableEntity, Title: "Choose a decision and give a reason", Detail: "go back and enter both; the reason goes into each saga's journal. Nothing was decided."}
 	}
 	v.api.ctx = context.WithoutCancel(v.r.Context()) // all of them, even if the reader goes
 	for n, text := range f["item"] {
@@ -60,12 +60,12 @@ func (v *visit) decideOne(i item, page bulkView, key string) result {
 	answer, err := v.api.send(http.MethodPost, path("v1", "sagas", i.saga, "steps", i.path, do), body, header, nil)
 	switch {
 	case err != nil && !errors.As(err, &r.Problem):
-		r.Problem = &problem{Title: "It is not known whether it was done", Detail: err.Error()}
+		r.Problem = &problem{Title: "Unknown whether it was done", Detail: err.Error()}
 	case err == nil && answer.status == http.StatusAccepted:
 		r.Note = "ordered; no node has read the order yet"
 	}
 	if p := r.Problem; p != nil && p.Status == http.StatusPreconditionFailed {
-		p.Title, p.Detail = "It has changed since you looked", "nothing was done: look at the saga"
+		p.Title, p.Detail = "It has changed since you opened the page", "nothing was done: look at the saga"
 	}
 	return r
 }

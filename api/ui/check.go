@@ -34,7 +34,7 @@ func (v *visit) checks(e entry, of *saga.View) []check {
 			look.Headers[name] = value
 		}
 	}
-	return []check{{Says: "The definition has no status query. If the other side lists what it has under the same address, look there for the key " + e.Key + ", or for what the request would have made.",
+	return []check{{Says: "The definition has no status query. If the remote service lists its resources under the same address, look there for the key " + e.Key + ", or for what the request would have made.",
 		Request: "GET " + e.Request.URL, Curl: curl(look)}}
 }
 

@@ -73,7 +73,7 @@ func showCosts(v *visit) error {
 	}
 	window, err := time.ParseDuration(page.Within)
 	if err != nil || window <= 0 {
-		return &problem{Status: 400, Title: "No such window", Detail: "choose one that the page offers, or write hours, such as within=48h"}
+		return &problem{Status: 400, Title: "No such period", Detail: "choose one from the page, or write hours, such as within=48h"}
 	}
 	ask := url.Values{"since": {from(v.cfg.Now(), window).Format(time.RFC3339)}}
 	if page.Definition != "" {

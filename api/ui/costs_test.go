@@ -34,7 +34,7 @@ func (x *site) spend(prices ...string) (last string) {
 
 func TestCosts(t *testing.T) {
 	x := newSite(t, uncached)
-	x.page("/costs").want(200).has("No saga was started in this time").lacks("<svg")
+	x.page("/costs").want(200).has("No saga was started in this period").lacks("<svg")
 	x.publish(dear)
 	x.publish(quick)
 	x.becomes(x.start("quick", `{}`), saga.Succeeded)
@@ -42,14 +42,14 @@ func TestCosts(t *testing.T) {
 	today := time.Now().UTC().Format(time.DateOnly)
 	all := x.page("/costs").want(200)
 	all.has("0.905 USD", "by 6 sagas", `aria-current="page" data-go="c"`, `href="/costs?within=168h&amp;definition=dear"`, `href="/sagas/`+id+`"`, "5.0 ×", today+": 0.905 USD, 5 sagas").
-		lacks("What a saga costs", "By language model", "too many sagas")
+		lacks("Cost per saga", "By language model", "too many sagas")
 	if n := strings.Count(all.body, "<rect"); n < 8 { // a field for each of seven days, and a bar
 		t.Errorf("%d bars in\n%s", n, all.body)
 	}
 	one := x.page("/costs?within=24h&definition=dear").want(200)
-	one.has("Cost of dear", "What a saga costs", "three times the median 0.30 USD", `<line class="median"`, `<line class="above"`, `class="over"`, "0.1 to 0.11 USD: 4 sagas").lacks("quick</a>")
-	x.page("/costs?definition=none").want(200).has("No saga was started in this time of none", "<option selected>none</option>")
-	x.page("/costs?within=soon").want(400).has("No such window")
+	one.has("Cost of dear", "Cost per saga", "three times the median 0.30 USD", `<line class="median"`, `<line class="above"`, `class="over"`, "0.1 to 0.11 USD: 4 sagas").lacks("quick</a>")
+	x.page("/costs?definition=none").want(200).has("No saga was started in this period of none", "<option selected>none</option>")
+	x.page("/costs?within=soon").want(400).has("No such period")
 	x.page("/costs?within=-1h").want(400)
 }
 
@@ -164,7 +164,7 @@ func TestCostsInABrowser(t *testing.T) {
 	w.Key("j")
 	w.Until("the first row has the focus", `document.activeElement.innerText === "dear"`)
 	w.Enter()
-	w.Sees("What a saga costs", "3 sagas")
+	w.Sees("Cost per saga", "3 sagas")
 	w.TabTo(short(x.spend("0.90")))
 	w.Sees("4 sagas")
 }

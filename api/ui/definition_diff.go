@@ -15,7 +15,7 @@ func showDiff(v *visit) error {
 	v.still = true
 	name, q := v.r.PathValue("name"), v.r.URL.Query()
 	if q.Get("from") == "" || q.Get("to") == "" {
-		return &problem{Status: 400, Title: "Which versions?", Detail: "name two of them: /definitions/" + url.PathEscape(name) + "/diff?from=v1&to=v2"}
+		return &problem{Status: 400, Title: "Two versions are needed", Detail: "name two of them: /definitions/" + url.PathEscape(name) + "/diff?from=v1&to=v2"}
 	}
 	page := diffView{Name: name}
 	var err error

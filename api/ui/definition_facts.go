@@ -36,10 +36,10 @@ func factsOf(def *saga.Definition) []fact {
 		add("Time-out", took(def.Timeout)+" for the whole saga; past it, it is cancelled and undone")
 	}
 	if def.Unique != nil {
-		add("One at a time", "only one saga with the same value of `unique` is under way")
+		add("One at a time", "only one live saga per value of `unique`")
 	}
 	if def.Stop {
-		add("On failure", "it stops: nothing is undone")
+		add("On failure", "the saga stops, and nothing is undone")
 	}
 	if def.Checkpoint != "" && def.Checkpoint != saga.CheckpointStep {
 		add("Checkpoint", string(def.Checkpoint))

@@ -29,7 +29,7 @@ triggers:
 
 func TestDefinitions(t *testing.T) {
 	x := newSite(t)
-	x.page("/definitions").want(200).has("Nothing is published yet")
+	x.page("/definitions").want(200).has("No definitions are published")
 	x.page("/definitions?tab=actions").want(200).has("No actions are published")
 	x.publish(odd)
 	x.publish(quick)
@@ -40,13 +40,13 @@ func TestDefinitions(t *testing.T) {
 	id := x.start("odd", `{}`)
 	x.until("it waits for a person", func() bool { return len(x.saga(id).Open) > 0 })
 	x.page("/definitions").want(200).has(`href="/definitions/odd"`, "1 warning", `href="/?definition=odd">1</a>`, `href="/definitions/quick"`, "v2", "Publish…")
-	a := x.page("/definitions/odd").want(200).has("blind-retry", `href="#L5"`, `<li id="L5"`, "0 6 * * *", "1 saga under way", "DELETE ${vars.things}", "waits for a person to decide", "Start a saga…", "New version…", "Archive…",
+	a := x.page("/definitions/odd").want(200).has("blind-retry", `href="#L5"`, `<li id="L5"`, "0 6 * * *", "1 live saga", "DELETE ${vars.things}", "waits for a person to decide", "Start a saga…", "New version…", "Archive…",
 		"4 times, from 1 s up to 1 min apart", "&lt;script&gt;")
 	a.lacks("<script>alert", "<b>sure", "<img src=x")
 	x.page("/definitions/quick?version=v1").want(200).has("not the newest", "set: {a: 1}", `href="?version=v2"`).lacks("a: 2")
 	x.page("/definitions/quick").want(200).has(`/definitions/quick/diff?from=v1&amp;to=v2`)
 	x.page("/definitions/quick/diff?from=v1&to=v2").want(200).has(`class="went"`, "set: {a: 1}", `class="come"`, "set: {a: 2}")
-	x.page("/definitions/quick/diff?from=v1&to=v1").want(200).has("They say the same")
+	x.page("/definitions/quick/diff?from=v1&to=v1").want(200).has("The versions are equal")
 	x.page("/definitions/quick/diff").want(400).has("name two of them")
 	x.page("/definitions/quick?version=v9").want(404)
 	x.page("/definitions/nothing").want(404)
@@ -55,7 +55,7 @@ func TestDefinitions(t *testing.T) {
 	if to := x.post("/definitions/odd/archive", "sure", "odd").want(303).header.Get("Location"); to != "/definitions/odd" {
 		t.Errorf("sent to %s", to)
 	}
-	x.page("/definitions").want(200).has("Archived: no new sagas start of it.", "Archived, with sagas under way", `href="/definitions/odd"`)
+	x.page("/definitions").want(200).has("Archived: no new sagas start of it.", "Archived, with live sagas", `href="/definitions/odd"`)
 	x.page("/definitions/odd").want(200).has(`<span class="tag">archived</span>`).lacks("Archive…")
 }
 
@@ -147,7 +147,7 @@ func TestStartForm(t *testing.T) {
 	if first != again || !strings.HasPrefix(first, "/sagas/") {
 		t.Errorf("sent to %s, then to %s", first, again)
 	}
-	x.page(again).want(200).has("had started before")
+	x.page(again).want(200).has("was started before")
 	v := x.saga(strings.TrimPrefix(first, "/sagas/"))
 	const want = `{"order":"o-7","amount":12345678901234567890.10,"way":7,"fast":true,"day":"2026-02-01","a/b":"say \"<b>\"","who":{"name":"Ada","age":36,"deep":{"x":"y"}},"tags":["a","b"],"count":3}`
 	if !sameJSON(t, want, string(v.Input)) || !strings.Contains(string(v.Input), `:12345678901234567890.10`) {
@@ -162,7 +162,7 @@ func TestStartForm(t *testing.T) {
 			form[i] = "o-8"
 		}
 	}
-	a = x.post("/definitions/payout/start", form...).want(422).has("has started a saga before")
+	a = x.post("/definitions/payout/start", form...).want(422).has("has already started a saga")
 	if a.hidden("/definitions/payout/start")[3] == form[3] {
 		t.Error("the form keeps a key that is used up")
 	}
@@ -207,7 +207,7 @@ func TestPlan(t *testing.T) {
 	x.publish(payout)
 	form := x.page("/definitions/payout/start").want(200).hidden("/definitions/payout/start")
 	a := x.post("/definitions/payout/start", append(form, "/input/order", "o-1", "/input/amount", "19.10", "/input/a~1b", "x", "do", "plan")...).want(200)
-	a.has("Nothing was sent", "POST "+x.world.URL+"/things", "19.10", "1.00 EUR", "0.25 × 4", "wait for a person: ok", "If it fails, it undoes", "/things/‹write.id›", `value="19.10"`)
+	a.has("Nothing was sent", "POST "+x.world.URL+"/things", "19.10", "1.00 EUR", "0.25 × 4", "wait for a person: ok", "If it fails, these steps are undone", "/things/‹write.id›", `value="19.10"`)
 	x.post("/definitions/payout/start", append(form, "/input/order", "o-1", "/input/amount", "19.10", "/input/a~1b", "x", "stubs", `{"write": {"id": "th_7"}}`, "do", "plan")...).want(200).
 		has("DELETE " + x.world.URL + "/things/th_7").lacks("‹write.id›")
 	x.post("/definitions/payout/start", append(form, "stubs", `{"write"`, "do", "plan")...).want(422).has(`id="wrong-stubs"`)
@@ -260,8 +260,8 @@ func TestPublish(t *testing.T) {
 	form := x.page("/publish?definition=fresh").want(200).hidden("/publish")
 	x.publish(strings.Replace(mended, "a: 1", "a: 9", 1))
 	next := strings.Replace(mended, "a: 1", "a: 3", 1)
-	form = x.post("/publish", append(form, "source", next, "do", "publish")...).want(412).has("Somebody has published v2 meanwhile", "a: 9", "a: 3").hidden("/publish")
-	x.post("/publish", append(form, "source", next, "do", "check")...).want(200).has("What it changes in v2")
+	form = x.post("/publish", append(form, "source", next, "do", "publish")...).want(412).has("v2 was published in the meantime", "a: 9", "a: 3").hidden("/publish")
+	x.post("/publish", append(form, "source", next, "do", "check")...).want(200).has("Changes since v2")
 	x.post("/publish", append(form, "source", next, "do", "publish")...).want(303)
 	x.page("/definitions/fresh").want(200).has("a: 3", "v3")
 	x.post("/publish", append(form[:1:1], "fresh", "etag", "*", "source", next, "do", "publish")...).want(303)
@@ -308,9 +308,9 @@ func TestUnusableDefinition(t *testing.T) {
 	if _, _, err := x.store.Publish(t.Context(), journal.Document{Kind: journal.Definition, Name: "later", SHA256: hex.EncodeToString(sum[:]), Source: source}, ""); err != nil {
 		t.Fatal(err)
 	}
-	x.page("/definitions").want(200).has("this server cannot use it")
-	x.page("/definitions/later").want(200).has("This server cannot use it", "beam: up").lacks("Start a saga…")
-	x.page("/definitions/later/start").want(503).has("start it on a server")
+	x.page("/definitions").want(200).has("this server cannot run it")
+	x.page("/definitions/later").want(200).has("This server cannot run it", "beam: up").lacks("Start a saga…")
+	x.page("/definitions/later/start").want(503).has("start the saga on a server")
 }
 
 // TestDiffShowsItsGaps: a row that stands for lines that are the same is shown. Its class was once

@@ -134,23 +134,23 @@ type outcome struct {
 func (f entryForms) Outcomes() []outcome {
 	undo := f.Way == "undo"
 	words := map[string]outcome{
-		"succeeded":   {Title: "It did happen", Then: "The step counts as succeeded, and the saga goes on with the output that you give.", Output: "its output, as later steps read it"},
-		"failed":      {Title: "It did not happen", Then: "The step counts as failed, without an effect: what was done before it is undone, unless the definition says otherwise."},
-		"retry":       {Title: "Send it again", Then: "The same request goes out with the same key, at once.", NewKey: f.Kind == saga.InboxStuck && !undo},
-		"skip":        {Title: "Leave it", Then: "The saga goes on without the step."},
-		"compensated": {Title: "I have undone it by hand", Then: "The step counts as failed, and as undone: what was done before it is undone, too."},
+		"succeeded":   {Title: "It did happen", Then: "The step counts as succeeded, and the saga continues with the output that you enter.", Output: "the step's output, as later steps read it"},
+		"failed":      {Title: "It did not happen", Then: "The step counts as failed, without an effect. The steps before it are undone, unless the definition says otherwise."},
+		"retry":       {Title: "Send it again", Then: "The same request is sent at once, with the same key.", NewKey: f.Kind == saga.InboxStuck && !undo},
+		"skip":        {Title: "Leave it", Then: "The saga continues without the step."},
+		"compensated": {Title: "I have undone it by hand", Then: "The step counts as failed and undone. The steps before it are undone, too."},
 	}
 	if undo {
-		words["retry"] = outcome{Title: "Undo it again", Then: "The same request goes out with the same key; with JSON below, a new request under a new key.", Output: "another input for the undo's templates"}
-		words["compensated"] = outcome{Title: "I have undone it by hand", Then: "The step counts as undone, and undoing goes on."}
-		words["skip"] = outcome{Title: "Leave its effect", Then: "The effect remains, and the saga ends as failed, with this step among what is left."}
+		words["retry"] = outcome{Title: "Undo it again", Then: "The same request is sent with the same key. If you enter JSON below, a new request is sent under a new key.", Output: "another input for the undo's templates"}
+		words["compensated"] = outcome{Title: "I have undone it by hand", Then: "The step counts as undone, and the saga continues to undo its other steps."}
+		words["skip"] = outcome{Title: "Leave its effect", Then: "The effect remains. The saga ends as failed, and lists this step among the remaining effects."}
 	}
 	if f.Kind == saga.InboxHeld {
-		words["retry"] = outcome{Title: "The credentials are mended: send it again", Then: words["retry"].Then}
+		words["retry"] = outcome{Title: "The credentials are fixed: send it again", Then: words["retry"].Then}
 	}
 	if f.Kind == saga.InboxInDoubt {
 		o := words["skip"]
-		o.Then = "The saga goes on without knowing. If it is undone later, the step is undone, too."
+		o.Then = "The saga continues, although the step stays in doubt. If the saga is undone later, the step is undone, too."
 		words["skip"] = o
 	}
 	var list []outcome
@@ -191,7 +191,7 @@ func resolveStep(v *visit) error {
 	text := strings.TrimSpace(f.Get("output"))
 	if text == "" && f.Get("outcome") == "succeeded" { // the API takes that, and what reads the output fails later
 		return v.refused("resolve", v.r.PathValue("path"), &problem{Status: http.StatusUnprocessableEntity, Title: "The step's output is missing",
-			Detail: "Nothing was resolved. Write what the other side shows, as later steps read it, such as {\"id\": \"ch_1\"}; or null, if nothing reads it."})
+			Detail: "Nothing was resolved. Enter the result that the remote service shows, as later steps read it, such as {\"id\": \"ch_1\"}; or null, if nothing reads it."})
 	}
 	if text != "" {
 		doc, err := jsonOf("output", text)
@@ -259,7 +259,7 @@ func (v *visit) refused(do, step string, err error) error {
 		return err
 	}
 	if p.Status == http.StatusPreconditionFailed {
-		p.Title, p.Detail = "The saga has changed since you looked", "Nothing was done. This is how it stands now: look again, then decide."
+		p.Title, p.Detail = "The saga has changed since you opened the page", "Nothing was done. The page now shows the current state: check it, then decide."
 	}
 	return v.sagaPage(p.Status, &tried{Do: do, Path: step, Typed: v.posted(), Problem: p})
 }

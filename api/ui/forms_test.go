@@ -95,11 +95,11 @@ func TestResolve(t *testing.T) {
 
 	// What is refused is shown with what was typed, and changes nothing.
 	x.post(to, append(fields, "outcome", "succeeded", "output", `{"id":`, "reason", "seen on the account")...).want(422).
-		has("This is no JSON", "seen on the account", `value="succeeded" required checked`, " open>")
+		has("This is not JSON", "seen on the account", `value="succeeded" required checked`, " open>")
 	x.post(to, append(fields, "outcome", "succeeded", "output", "null")...).want(422).has("say why")
 	x.post(to, append(fields, "outcome", "succeeded", "reason", "seen on the account")...).want(422).has("The step&#39;s output is missing", "or null, if nothing reads it")
 	x.post(to, append(fields, "outcome", "compensated", "new_key", "1", "reason", "no")...).want(422).has("new_key goes with the outcome retry")
-	x.post(to, "etag", "1", "outcome", "failed", "reason", "from an old page").want(412).has("The saga has changed since you looked", "from an old page")
+	x.post(to, "etag", "1", "outcome", "failed", "reason", "from an old page").want(412).has("The saga has changed since you opened the page", "from an old page")
 	x.post(at+"/steps/nothing/resolve", append(fields, "outcome", "failed", "reason", "no")...).want(404)
 	x.becomes(id, saga.Stuck)
 

@@ -217,7 +217,7 @@ func raiseBudget(v *visit) error {
 		v.still = true
 		return v.inbox(p.Status, &tried{Do: "budget", Typed: f, Problem: p})
 	}
-	return v.done("/inbox?"+v.r.URL.RawQuery, "The budget of saga "+short(id)+" is raised: it goes on.")
+	return v.done("/inbox?"+v.r.URL.RawQuery, "The budget of saga "+short(id)+" is raised, and the saga continues.")
 }
 
 // raise changes a saga's budget if it is what the reader has seen, whatever else goes on in the
@@ -230,7 +230,7 @@ func (v *visit) raise(id, seen string, body any) error {
 			return err
 		}
 		if budgetText(view.Cost) != seen {
-			return &problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you looked", Detail: "Nothing was done. This is how it stands now: look again, then decide."}
+			return &problem{Status: http.StatusPreconditionFailed, Title: "The budget has changed since you opened the page", Detail: "Nothing was done. The page now shows the current state: check it, then decide."}
 		}
 		if _, err := v.api.send(http.MethodPatch, at, body, asOf(view.Seq), nil); !hasMoved(err) {
 			return err

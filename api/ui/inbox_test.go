@@ -66,8 +66,8 @@ func (x *site) waits(id string) string {
 
 func TestInboxEmpty(t *testing.T) {
 	x := newSite(t)
-	x.page("/inbox").want(200).has("Nothing waits for anybody", "turn up here").lacks("Decide together")
-	x.page("/inbox?kind=approval").want(200).has("Nothing that matches")
+	x.page("/inbox").want(200).has("Inbox is empty", "appear here").lacks("Decide together")
+	x.page("/inbox?kind=approval").want(200).has("No matching entries")
 	x.page("/inbox?kind=odd").want(400).has("there is no kind")
 	x.page("/inbox?saga=odd").want(400).has("a saga&#39;s id")
 }
@@ -90,7 +90,7 @@ func TestInboxInDoubt(t *testing.T) {
 		t.Errorf("sent to %s", got)
 	}
 	x.becomes(id, saga.Succeeded)
-	x.page("/inbox").want(200).has("Nothing waits for anybody")
+	x.page("/inbox").want(200).has("Inbox is empty")
 }
 
 func TestInboxStuck(t *testing.T) {
@@ -111,7 +111,7 @@ func TestInboxHeld(t *testing.T) {
 	x.rule(status("POST", "/things", 401))
 	id := x.start("asks", `{"n": 1}`)
 	x.waits(id)
-	a := x.page("/inbox?saga="+id).want(200).has("refuses the credentials of step reserve", "held credentials", "The credentials are mended", `<b>1</b>`)
+	a := x.page("/inbox?saga="+id).want(200).has("refuses the credentials of step reserve", "held credentials", "The credentials are fixed", `<b>1</b>`)
 	to := "/sagas/" + id + "/steps/reserve/resolve"
 	x.post(to, append(a.hidden(to), "outcome", "retry", "reason", "a new key is in place")...).want(303)
 	x.becomes(id, saga.Succeeded)
@@ -122,7 +122,7 @@ func TestInboxBudget(t *testing.T) {
 	x.publish(asks)
 	id := x.start("asks", `{"n": 6}`)
 	x.waits(id)
-	a := x.page("/inbox?definition=asks").want(200).has("Raise the budget…", "0.10 EUR", "1.00 EUR", "goes on as soon as what it may cost fits into it")
+	a := x.page("/inbox?definition=asks").want(200).has("Raise the budget…", "0.10 EUR", "1.00 EUR", "continues as soon as its maximum cost fits into it")
 	form := a.hidden("/inbox/budget")
 	x.post("/inbox/budget", append(form, "amount", "4.00 EUR", "reason", "it is worth it")...).want(303)
 	x.until("the write is made", func() bool { return x.saga(id).Cost.Spent != "0.10" })
@@ -137,7 +137,7 @@ func TestInboxBudgetRefused(t *testing.T) {
 	x.post("/inbox/budget", append(form, "reason", "x")...).want(409).has(`<details class="action" id="raise-`, " open>", "the budget needs an amount")
 	x.post("/inbox/budget", append(form, "amount", "much", "reason", "it is <b>worth</b> it")...).want(422).has("not an amount of money", `value="much"`, "it is &lt;b&gt;worth")
 	x.post("/inbox/budget", append(form, "amount", "0.01 EUR", "reason", "x")...).want(409).has("cannot be below what is spent")
-	x.post("/inbox/budget", "saga", id, "seen", "0.90 EUR", "amount", "5.00 EUR", "reason", "x").want(412).has("The budget has changed since you looked", `value="5.00 EUR"`)
+	x.post("/inbox/budget", "saga", id, "seen", "0.90 EUR", "amount", "5.00 EUR", "reason", "x").want(412).has("The budget has changed since you opened the page", `value="5.00 EUR"`)
 	if b := x.saga(id).Cost.Budget; b != "1.00" {
 		t.Errorf("the budget is %s", b)
 	}
@@ -170,7 +170,7 @@ func TestInboxBudgetMeanwhile(t *testing.T) {
 	x.post("/inbox/budget", append(form, "amount", "1.60 EUR", "reason", "r")...).want(412)
 	form = x.page("/inbox").want(200).hidden("/inbox/budget")
 	m.before = func(string) { signal() }
-	x.post("/inbox/budget", append(form, "amount", "1.60 EUR", "reason", "r")...).want(409).has("The saga goes on too fast")
+	x.post("/inbox/budget", append(form, "amount", "1.60 EUR", "reason", "r")...).want(409).has("The saga changes too fast")
 	if b := x.saga(id).Cost.Budget; b != "1.50" {
 		t.Errorf("the budget is %s", b)
 	}
@@ -181,7 +181,7 @@ func TestInboxApproval(t *testing.T) {
 	x.publish(approval)
 	id := x.start("approval", `{"amount": 12}`)
 	x.waits(id)
-	a := x.page("/inbox").want(200).has("Pay 12 EUR?", "Exactly what is approved", `&#34;amount&#34;: 12`, "Ada &amp; &lt;script&gt;").lacks("<script>alert")
+	a := x.page("/inbox").want(200).has("Pay 12 EUR?", "Exact JSON that is approved", `&#34;amount&#34;: 12`, "Ada &amp; &lt;script&gt;").lacks("<script>alert")
 	to := "/sagas/" + id + "/steps/ok/approve"
 	a.has(pairsOf(a.hidden(to))["shown_hash"])
 	x.post(to, append(a.hidden(to), "/data/limit", "12345678901234567890", "comment", "fine")...).want(303)
@@ -210,7 +210,7 @@ func TestInboxStale(t *testing.T) {
 	seen := x.page("/inbox").want(200).hidden("/sagas/" + other + "/steps/ok/approve")
 	to := "/sagas/" + id + "/steps/ok/approve"
 	a := x.post(to, append(seen, "/data/limit", "5", "comment", "as I saw it")...).want(409)
-	a.has("What has changed since it was shown to you", `<tr class="went"><td class="n">2</td><td class="n"></td><td class="m">-</td><td><code>  &#34;amount&#34;: 12,`,
+	a.has("Changes since you opened this page", `<tr class="went"><td class="n">2</td><td class="n"></td><td class="m">-</td><td><code>  &#34;amount&#34;: 12,`,
 		`<tr class="come"><td class="n"></td><td class="n">2</td><td class="m">&#43;</td><td><code>  &#34;amount&#34;: 13,`, "as I saw it").lacks("<script>alert")
 	if len(x.saga(id).Open) != 1 {
 		t.Fatal("it was decided")
@@ -249,11 +249,11 @@ func TestBulkApprove(t *testing.T) {
 	x.rule(status("POST", "/things", 401))
 	held := x.start("asks", `{"n": 1}`)
 	ticks = append(ticks, "entry", held+"/"+x.waits(held), "back", "/inbox?kind=approval")
-	x.page("/inbox").want(200).has("those ticked…", "all of approval · nod…", `value="`+ticks[1]+`"`).lacks("all of held")
+	x.page("/inbox").want(200).has("selected…", "all of approval · nod…", `value="`+ticks[1]+`"`).lacks("all of held")
 
 	x.post("/sagas/"+ids[3]+"/steps/ok/reject", x.page("/inbox").hidden("/sagas/"+ids[3]+"/steps/ok/approve")...).want(303)
 	a, form := x.together(ticks...)
-	a.has("Decide 3 entries together", "Nothing has been done yet", "Pay 100?", "&#34;n&#34;: 102", "2 entries are left out", "it is of another kind", "it does not wait any more", "Exactly what is shown above").lacks("Pay 103?")
+	a.has("Decide 3 entries together", "Nothing has been done yet", "Pay 100?", "&#34;n&#34;: 102", "2 entries are left out", "it is of another kind", "it does not wait any more", "Approves exactly what is shown above").lacks("Pay 103?")
 	if n := len(itemForm.FindAllString(a.body, -1)); n != 3 {
 		t.Fatalf("the page is about %d entries", n)
 	}
@@ -296,7 +296,7 @@ func TestBulkResolve(t *testing.T) {
 		ids = append(ids, id)
 	}
 	a, form := x.together("group", "in_doubt/charge")
-	a.has("Decide 3 entries together", "It did not happen", "POST "+x.world.URL+"/things", "Together they have no output")
+	a.has("Decide 3 entries together", "It did not happen", "POST "+x.world.URL+"/things", "A joint decision has no output")
 	to := "/sagas/" + ids[1] + "/steps/charge/resolve"
 	x.post(to, append(x.page("/inbox").hidden(to), "outcome", "succeeded", "output", "null", "reason", "this one is there")...).want(303)
 	x.becomes(ids[1], saga.Succeeded)
@@ -305,7 +305,7 @@ func TestBulkResolve(t *testing.T) {
 	for i, id := range ids {
 		x.becomes(id, want[i])
 	}
-	x.post("/inbox/together", "entry", ids[0]+"/"+ids[0]).want(422).has("Nothing is ticked that still waits")
+	x.post("/inbox/together", "entry", ids[0]+"/"+ids[0]).want(422).has("No entry is selected, or none of them is in the inbox any longer")
 }
 
 // All of a group is decided in parts, and nobody can take a part for all.
@@ -335,9 +335,9 @@ func TestBulkOfMany(t *testing.T) {
 		return list
 	}
 	a, form := x.together("group", "approval/nod")
-	first := of(a.has("Decide 100 entries together", "These are the first 100", "350 behind them are not among them"))
+	first := of(a.has("Decide 100 entries together", "These are the first 100", "350 more are not included"))
 	to := form[slices.Index(form, "to")+1]
-	second := of(x.post("/inbox/together", "group", "approval/nod", "from", to).want(200).has("These are the next 100", "250 behind them"))
+	second := of(x.post("/inbox/together", "group", "approval/nod", "from", to).want(200).has("These are the next 100", "250 more are not"))
 	if len(first) != 100 || len(second) != 100 || slices.ContainsFunc(second, func(id string) bool { return slices.Contains(first, id) }) {
 		t.Errorf("%d and %d entries", len(first), len(second))
 	}
@@ -347,10 +347,10 @@ func TestBulkOfMany(t *testing.T) {
 		}
 		a = x.post("/inbox/together/run", append(form, "outcome", "approve", "reason", "the list of Monday")...).want(200)
 		if part == 5 {
-			a.has("50 done", "No more of them wait").lacks("still wait")
+			a.has("50 done", "There are no further entries").lacks("still wait")
 			break
 		}
-		a.has("100 done", fmt.Sprintf("%d of them still wait", many-100*part))
+		a.has("100 done", fmt.Sprintf("%d more entries", many-100*part))
 		a = x.post("/inbox/together", a.hidden("/inbox/together")...).want(200)
 		form = a.hidden("/inbox/together/run")
 	}
@@ -358,7 +358,7 @@ func TestBulkOfMany(t *testing.T) {
 		t.Errorf("%d were never shown", len(ids))
 	}
 	x.until("only the others wait", func() bool { return strings.Contains(x.page("/inbox").body, fmt.Sprintf("<b>%d</b>", many/10)) })
-	x.post("/inbox/together", "group", "approval/nod").want(422).has("None of them waits any more")
+	x.post("/inbox/together", "group", "approval/nod").want(422).has("None of these entries is in the inbox any longer")
 }
 
 // More than can be decided together may be ticked: those that are left out are named.

@@ -43,7 +43,7 @@ func showPublish(v *visit) error {
 		page = publishView{Name: name, Action: of == "actions", Newest: d.Version, ETag: etag, Source: d.Source, Archived: d.Archived}
 	}
 	if !v.who.Can("publish") {
-		return &problem{Status: http.StatusForbidden, Title: "Your key's role may not publish", Detail: "ask somebody whose key has the role admin"}
+		return &problem{Status: http.StatusForbidden, Title: "Your role may not publish", Detail: "ask somebody with the role admin"}
 	}
 	return v.render("definition-publish", page.title(), page)
 }
@@ -114,7 +114,7 @@ func (v *visit) put(page *publishView) error {
 	if name == "" {
 		m := named.FindStringSubmatch(page.Source)
 		if m == nil {
-			page.Problem = &problem{Title: "The text has no name", Detail: "it begins with saga: and a name, or with action: and a name"}
+			page.Problem = &problem{Title: "The source has no name", Detail: "start it with saga: and a name, or action: and a name"}
 			return v.renderAs(http.StatusUnprocessableEntity, "definition-publish", page.title(), page)
 		}
 		name, page.Action = m[2], m[1] == "action"
@@ -137,7 +137,7 @@ func (v *visit) put(page *publishView) error {
 	}
 	notice := "Published as " + d.Version + ": sagas that start from now on run it, those under way keep theirs."
 	if r.status == http.StatusOK {
-		notice = "Nothing has changed: " + d.Version + " says the same."
+		notice = "Nothing was published: " + d.Version + " is the same."
 	}
 	return v.done("/"+of+"/"+url.PathEscape(name), notice)
 }
@@ -150,7 +150,7 @@ func (v *visit) outrun(page *publishView, name string) error {
 	}
 	title := "There is a " + name + " already"
 	if page.Newest != "" {
-		title = "Somebody has published " + d.Version + " meanwhile"
+		title = d.Version + " was published in the meantime"
 	}
 	page.Problem = &problem{Title: title, Detail: "nothing was published. Below is what your text would change in " + d.Version + ": mend it, or publish it all the same."}
 	page.Name, page.Newest, page.ETag, page.Changes = name, d.Version, etag, diff(d.Source, page.Source)

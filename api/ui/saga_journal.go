@@ -50,7 +50,7 @@ func showJournal(v *visit) error {
 	}
 	after, err := strconv.ParseInt("0"+q.Get("after"), 10, 64)
 	if err != nil {
-		return &problem{Status: 400, Title: "There is no such page", Detail: "after is the number of a record"}
+		return &problem{Status: 400, Title: "No such page", Detail: "after must be the number of a record"}
 	}
 	here := path("sagas", id, "journal")
 	own := url.Values{}
@@ -161,7 +161,7 @@ func rawStep(v *visit) error {
 // is the file to save it in, "" to show it.
 func (v *visit) pass(at, accept, name string) error {
 	if pictureOf(v.r) != nil { // of a live stream: this is no page
-		return &problem{Status: http.StatusNotFound, Title: "This is not a page", Detail: "open it by itself"}
+		return &problem{Status: http.StatusNotFound, Title: "This is not an HTML page", Detail: "open it by itself"}
 	}
 	req, err := v.api.request(v.r.Context(), http.MethodGet, at, nil, http.Header{"Accept": {accept}})
 	if err != nil {

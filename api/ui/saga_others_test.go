@@ -81,9 +81,9 @@ func TestSagaQuarantined(t *testing.T) {
 	g.later.Store(false)
 
 	g.quarantine(t, u)
-	x.page(at).want(200).has("The saga makes no progress", "the program has to be mended", "Resume…", "nap")
+	x.page(at).want(200).has("The saga makes no progress", "recourse or the definition has to be fixed", "Resume…", "nap")
 	g.later.Store(true)
-	a := x.page(at).want(200).has("The saga makes no progress", "This program cannot read the saga", "cannot say which steps", "Resume…", "Cancel…")
+	a := x.page(at).want(200).has("The saga makes no progress", "This program cannot read the saga", "cannot list them", "Resume…", "Cancel…")
 	x.post(at+"/order/resume", a.hidden(at+"/order/resume")...).want(303)
 	x.post(at+"/order/cancel", append(a.hidden(at+"/order/cancel"), "mode", "compensate")...).want(503).has("no node has read it yet")
 }
@@ -112,7 +112,7 @@ func TestRaiseBudget(t *testing.T) {
 	id := x.start("dear", `null`)
 	x.until("it asks for money", func() bool { return len(x.saga(id).Open) > 0 })
 	at := "/sagas/" + id
-	a := x.page(at).want(200).has(`href="`+at+`#do-budget"`, "in place of 1.00 EUR")
+	a := x.page(at).want(200).has(`href="`+at+`#do-budget"`, "The new budget replaces 1.00 EUR")
 	x.post(at+"/order/budget", append(a.hidden(at+"/order/budget"), "amount", "2.00", "reason", "it is worth it")...).want(303)
 	x.becomes(id, saga.Succeeded)
 	x.page(at).has("1.50 EUR", "of a budget of <b>2.00 EUR</b>", "it is worth it")

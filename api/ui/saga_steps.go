@@ -186,13 +186,13 @@ func (r stepRow) short() stepRow {
 func advice(s saga.StepView, asked bool) string {
 	switch {
 	case asked:
-		return "It waits for a person: what was sent, and what can be said about it, is at the top of this page."
+		return "The step needs a person. The request and the possible decisions are at the top of this page."
 	case s.Status == saga.StepInDoubt:
-		return "Its effect may or may not have happened. Nobody has to do anything: it is sent again with the same key, or the other side is asked."
+		return "Its effect may or may not have happened. Nobody has to act: the request is repeated with the same key, or the remote service is asked."
 	case s.Status == saga.StepUndoFail:
-		return "Its effect is not undone. Undo it by hand on the other side, where the request below was sent; its key is how to find it there."
+		return "Its effect is not undone. Undo it by hand in the remote service that got the request below, where you can find it by its key."
 	case s.Status == saga.StepWaiting && len(s.Attempts) > 0:
-		return "It is tried again by itself, after the wait."
+		return "It is retried automatically, after the wait."
 	}
 	return ""
 }
@@ -229,7 +229,7 @@ func showStep(v *visit) error {
 	name := v.r.PathValue("path")
 	at := slices.IndexFunc(d.Steps, func(s saga.StepView) bool { return s.Path == name })
 	if at < 0 {
-		return &problem{Status: 404, Title: "The saga has no such step", Detail: "it may be in a round of a loop that has not begun; the saga's page lists its steps"}
+		return &problem{Status: 404, Title: "No such step", Detail: "the saga's page lists its steps; an iteration of a loop that has not begun has none yet"}
 	}
 	v.follows(d, time.Now())
 	row := d.row(d.Steps[at], 0)

@@ -68,7 +68,7 @@ func TestSagaSucceeded(t *testing.T) {
 		t.Error("the page of a saga that has ended is live")
 	}
 	x.page("/sagas/" + id + "?step=make").want(200).has(`id="step-each[0].make"`).lacks(`id="step-first"`)
-	x.page("/sagas/" + id + "?step=zzz").want(200).has("No step has that in its path")
+	x.page("/sagas/" + id + "?step=zzz").want(200).has("contains this text")
 	x.page("/sagas/"+id+"/steps/each%5B1%5D.make").want(200).has("each[1].make", "succeeded")
 	x.page("/sagas/" + id + "/steps/none").want(404)
 	x.page("/sagas/" + id + "/steps/first/step.json").want(200).has(`"path":"first"`)
@@ -83,7 +83,7 @@ func TestSagaUndone(t *testing.T) {
 	x.fault(world.Rule{Match: world.Match{Method: "PUT", PathPrefix: "/things"}, Do: world.Do{Before: world.FaultStatus, Status: 402, Body: `{"title":"no funds"}`}})
 	id := x.start("flow", `{"items": [1], "title": "t"}`)
 	x.becomes(id, saga.Failed) // left has no compensation
-	x.page("/sagas/"+id).want(200).has(`<b>Failed</b> because <a href="#step-last"><code>last</code></a> failed:`, "What remains", "is declared to need no compensation",
+	x.page("/sagas/"+id).want(200).has(`<b>Failed</b> because <a href="#step-last"><code>last</code></a> failed:`, "Remaining effects", "is declared to need no compensation",
 		"undone, the latest first", "↺ first", "turns back", "Run it again…")
 
 	to := "/sagas/" + id + "/order/retry"
@@ -129,7 +129,7 @@ func TestSagaNamesDoubts(t *testing.T) {
 	x.becomes(doubtful, saga.Succeeded)
 	sure = x.start("remind", `null`)
 	x.becomes(sure, saga.Succeeded)
-	x.page("/sagas/"+doubtful).want(200).has(`id="doubts"`, "What stays in doubt", `<code>sms</code></a> it may have happened, and the saga went on without it`)
+	x.page("/sagas/"+doubtful).want(200).has(`id="doubts"`, "Steps in doubt", `<code>sms</code></a> it may have happened, and the saga went on without it`)
 	x.page("/sagas/"+sure).want(200).lacks(`id="doubts"`, "stays in doubt")
 }
 
@@ -182,15 +182,15 @@ func TestSagaOrders(t *testing.T) {
 	old := x.page(at).hidden(at + "/order/budget")
 	order("budget", "amount", "3.50").want(303)
 	x.page(at).has("3.50 EUR")
-	x.post(at+"/order/budget", append(old, "amount", "4.00")...).want(412).has("The saga has changed since you looked", "4.00", "3.50 EUR")
+	x.post(at+"/order/budget", append(old, "amount", "4.00")...).want(412).has("The saga has changed since you opened the page", "4.00", "3.50 EUR")
 
-	order("signal", "name", "com.shop.paid", "payload", `{"a":`).want(422).has("This is no JSON")
+	order("signal", "name", "com.shop.paid", "payload", `{"a":`).want(422).has("This is not JSON")
 	order("signal", "name", "com.shop.nothing").want(422).has("no step of slow waits for a signal")
 	order("signal", "name", "com.shop.paid", "payload", `{"a": 1}`).want(303)
 	x.page(at).has("signal com.shop.paid")
 
 	x.post(at + "/order/levitate").want(404)
-	x.post(at+"/order/compensate", "seen", "of another page", "reason", "r").want(412).has("The saga has changed since you looked") // which is not offered beside cancel
+	x.post(at+"/order/compensate", "seen", "of another page", "reason", "r").want(412).has("The saga has changed since you opened the page") // which is not offered beside cancel
 	order("cancel", "mode", "odd").want(422)
 	order("cancel", "mode", "compensate", "reason", "changed my mind").want(303)
 	x.becomes(id, saga.Compensated)
@@ -211,7 +211,7 @@ func TestCancelOfAnOldPage(t *testing.T) {
 	x.until("made is done", func() bool {
 		return strings.Contains(x.rest("GET", "/v1/sagas/"+id+"/steps/nap", "").body, `"waiting"`)
 	})
-	x.post(at+"/order/cancel", append(old, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you looked", "typed", "1 step is undone")
+	x.post(at+"/order/cancel", append(old, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you opened the page", "typed", "1 step is undone")
 	x.becomes(id, saga.Waiting)
 	x.post(at+"/order/cancel", append(x.page(at).hidden(at+"/order/cancel"), "mode", "stop")...).want(303)
 	x.becomes(id, saga.Failed)
@@ -276,7 +276,7 @@ func TestOrdersHoldForWhatWasSeen(t *testing.T) {
 			return strings.Contains(x.rest("GET", "/v1/sagas/"+id+"/steps/nap", "").body, `"waiting"`)
 		})
 	})
-	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you looked", "typed", "1 step is undone")
+	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you opened the page", "typed", "1 step is undone")
 	if v := x.saga(id); v.Status != saga.Waiting || tries != 1 {
 		t.Errorf("it is %s after %d orders", v.Status, tries)
 	}
@@ -290,7 +290,7 @@ func TestOrdersHoldForWhatWasSeen(t *testing.T) {
 
 	seen = form("cancel")
 	meddle(1000, func() { grow("com.shop.go") })
-	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(409).has("The saga goes on too fast for this order", "pause it first", "typed")
+	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(409).has("The saga changes too fast for this command", "Pause it, then repeat", "typed")
 	if v := x.saga(id); v.Status != saga.Waiting || tries != orderTries {
 		t.Errorf("it is %s after %d orders", v.Status, tries)
 	}
@@ -303,7 +303,7 @@ func TestSagaPastPivot(t *testing.T) {
 	id := x.start("pivoted", `null`)
 	x.becomes(id, saga.Waiting)
 	at := "/sagas/" + id
-	a := x.page(at).has("Undo it…", "passed its point of no return").lacks("Cancel…")
+	a := x.page(at).has("Undo it…", "passed its pivot").lacks("Cancel…")
 	x.post(at+"/order/cancel", "mode", "compensate").want(409).has("point of no return")
 	x.post(at+"/order/compensate", a.hidden(at+"/order/compensate")...).want(422)
 	x.post(at+"/order/compensate", append(a.hidden(at+"/order/compensate"), "reason", "wrong person")...).want(303)

@@ -168,7 +168,7 @@ func TestMuchToUndo(t *testing.T) {
 	a := x.page(at).want(200).has("70 steps are undone", `<li value="1"><code>each[69].make</code></li>`, "… 10 more …", `<li value="70"><code>each[0].make</code></li>`).lacks("<code>each[25].make</code></li>")
 	x.post(at+"/order/cancel", append(a.hidden(at+"/order/cancel"), "mode", "stop")...).want(303)
 	x.becomes(id, saga.Failed)
-	x.page(at).want(200).has("What remains", "and 10 more", `<code>each[0].make</code></a>`)
+	x.page(at).want(200).has("Remaining effects", "and 10 more", `<code>each[0].make</code></a>`)
 }
 
 // A journal is read as it comes, in whatever pieces, and what is no record is an error.
@@ -228,7 +228,7 @@ func TestPartsOfSteps(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("it lists %d steps, want %d: %v", len(got), len(want), got)
 	}
-	x.page("/sagas/"+id+"?step=inner&from=120").want(200).has("each[3].inner", `rel="prev">Before`).lacks(`id="step-told"`)
+	x.page("/sagas/"+id+"?step=inner&from=120").want(200).has("each[3].inner", `rel="prev">Previous`).lacks(`id="step-told"`)
 	x.page("/sagas/" + id + "?from=99999").want(200).has("There are no more steps")
 }
 

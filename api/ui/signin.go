@@ -58,7 +58,7 @@ func signIn(v *visit) error {
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, signInBody)
 	_ = http.NewResponseController(v.w).SetReadDeadline(time.Now().Add(signInTime))
 	if err := v.r.ParseForm(); err != nil {
-		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "it is larger than a key, or did not come to its end: go back, and paste the key again"}
+		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "it is too large for a key, or was cut off: go back, and paste the key again"}
 	}
 	_ = http.NewResponseController(v.w).SetReadDeadline(time.Time{})
 	key, to := strings.TrimSpace(v.r.PostFormValue("key")), local(v.r.PostFormValue("to"))
@@ -68,7 +68,7 @@ func signIn(v *visit) error {
 	var p *problem
 	switch {
 	case key == "":
-		return v.renderAs(http.StatusUnprocessableEntity, "sign-in", "Sign in", signInView{To: to, Why: "Paste an API key: it begins with rk_.", Need: true})
+		return v.renderAs(http.StatusUnprocessableEntity, "sign-in", "Sign in", signInView{To: to, Why: "Paste an API key; it begins with rk_.", Need: true})
 	case errors.As(err, &p) && p.Status == http.StatusUnauthorized:
 		return v.renderAs(http.StatusUnauthorized, "sign-in", "Sign in", signInView{To: to, Why: p.Detail, Need: true})
 	case err != nil:

@@ -49,7 +49,7 @@ type plannedUndo struct {
 // showStart serves GET /definitions/{name}/start?version=v2.
 func showStart(v *visit) error {
 	if !v.who.Can("start") {
-		return &problem{Status: http.StatusForbidden, Title: "Your key's role may not start sagas", Detail: "ask somebody whose key has the role client, operator or admin"}
+		return &problem{Status: http.StatusForbidden, Title: "Your role may not start sagas", Detail: "ask somebody with the role client, operator or admin"}
 	}
 	page, err := v.startForm(v.r.URL.Query().Get("version"))
 	if err != nil {
@@ -77,7 +77,7 @@ func (v *visit) startForm(version string) (*startView, error) {
 	case err != nil && !errors.Is(err, saga.ErrUnusable):
 		return nil, err
 	case err != nil:
-		return nil, &problem{Status: http.StatusServiceUnavailable, Title: "This server cannot use the definition", Detail: "start it on a server that runs the release which published it"}
+		return nil, &problem{Status: http.StatusServiceUnavailable, Title: "This server cannot run the definition", Detail: "start the saga on a server with the release that published it"}
 	}
 	o := outlineOf(def.Source)
 	page.Fields = formOf(dsl.Document(def.Input), "/input", o.order)
@@ -109,7 +109,7 @@ func startSaga(v *visit) error {
 	fill(page.Fields, form)
 	body, ok := page.request(form.Get("do") == "plan")
 	if !ok {
-		return v.startAgain(page, &problem{Status: http.StatusUnprocessableEntity, Title: "The input is not complete", Detail: "nothing was started or sent: mend what is marked below"})
+		return v.startAgain(page, &problem{Status: http.StatusUnprocessableEntity, Title: "The input is incomplete", Detail: "nothing was started or sent: fix the marked fields"})
 	}
 	if form.Get("do") == "plan" {
 		var plan saga.Plan
@@ -127,7 +127,7 @@ func startSaga(v *visit) error {
 	}
 	notice := "Started."
 	if r.header.Get("Idempotency-Replayed") != "" {
-		notice = "This is the saga that the form had started before."
+		notice = "This saga was started before, by the same form."
 	}
 	return v.done("/sagas/"+begun.ID, notice)
 }
@@ -168,7 +168,7 @@ func (v *visit) startRefused(page *startView, err error) error {
 	}
 	if strings.HasSuffix(p.Type, ":idempotency_key_reused") {
 		again := *p
-		again.Title, again.Detail = "This form has started a saga before", "it had another input then. To start one more, with what stands here now, press Start again."
+		again.Title, again.Detail = "This form has already started a saga", "its input was different. To start another saga with the current input, press Start again."
 		if page.Key, err = newKey(); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (v *visit) startAgain(page *startView, p *problem) error {
 	told := *p
 	told.Errors = blame(page.Fields, p.Errors)
 	if len(p.Errors) > 0 {
-		told.Detail = "Nothing was started or sent. Mend what is marked below."
+		told.Detail = "Nothing was started or sent. Fix the marked fields."
 	}
 	page.Problem = &told
 	return v.renderAs(p.Status, "definition-start", "Start "+page.Name, page)

@@ -9,12 +9,12 @@ import (
 
 func TestSystem(t *testing.T) {
 	x := newSite(t)
-	x.page("/system").want(200).has("Nothing is overdue, stalled or quarantined", "this one", "No task waits for a worker", "All sagas have ended", `aria-current="page" data-go="y"`, "Nothing has stalled")
+	x.page("/system").want(200).has("Nothing is overdue, stalled or quarantined", "this one", "No tasks.", "All sagas have ended", `aria-current="page" data-go="y"`, "No stalled sagas")
 	x.publish("saga: ask\nsteps:\n  - {id: fetch, task: page.fetch, when: input.work}\n  - {id: ok, approval: {title: Sure?}}\n")
 	x.becomes(x.start("ask", `{"work": false}`), saga.Waiting)
 	x.start("ask", `{"work": true}`)
 	x.until("both wait", func() bool { return strings.Contains(x.page("/system").want(200).body, `<tr id="task-page.fetch">`) })
-	x.page("/system").want(200).has(`href="/?status=waiting"`, `href="/inbox?kind=approval"`, `href="/?definition=ask"`, "A commit takes")
+	x.page("/system").want(200).has(`href="/?status=waiting"`, `href="/inbox?kind=approval"`, `href="/?definition=ask"`, "Commit duration")
 }
 
 // What is wrong is said first, with where to look.
@@ -37,12 +37,12 @@ func TestSystemAlerts(t *testing.T) {
 		"a task of type page.fetch has waited 1 h: is a worker running?",
 		`<a href="#outbox">1 event waits for the sink audit: does it answer?</a>`,
 		"2.3 ms", "for 2.5 appends", "HTTP &lt;503&gt;", "(2 tries failed)", "(1 dropped)", "pages[3].fetch", "no worker has claimed it",
-		"each is a bug, please report it", "they are counted now and then",
+		"each of them is a bug; please report it", "updated from time to time",
 	).lacks("type fresh", "sink crm:", "Nothing is overdue")
 	x = canned(t, map[string]string{
 		"/v1/stats":   `{"sagas": {}, "live": {}, "inbox": {}, "oldest_at": {}, "quarantined": 1, "nodes": []}`,
 		"/v1/system":  `{"now": "2026-01-03T12:00:00Z", "tasks": [], "outbox": []}`,
 		"/v1/stalled": `{"data": []}`,
 	})
-	x.page("/system").want(200).has("1 saga made no progress, time and again, and is not tried any more until somebody resumes it", "No node has a lease", "Nothing has stalled").lacks("A commit takes", "Lanes", "now and then")
+	x.page("/system").want(200).has("1 saga made no progress, time and again, and is not tried any more until somebody resumes it", "No node has a lease", "No stalled sagas").lacks("Commit duration", "Lanes", "now and then")
 }

@@ -105,7 +105,7 @@ func (s *server) root(page http.Handler) http.Handler {
 // that leads back.
 func (s *server) elsewhere() http.Handler {
 	sorry := s.serve(func(*visit) error {
-		return &problem{Status: http.StatusNotFound, Title: "There is nothing at this address", Detail: "check the address, or go on from one of the pages above"}
+		return &problem{Status: http.StatusNotFound, Title: "Page not found", Detail: "check the address, or choose one of the pages above"}
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {

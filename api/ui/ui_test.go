@@ -131,8 +131,8 @@ func TestSignIn(t *testing.T) {
 // An address where nothing is leads a reader back; programs get the API's word for it.
 func TestNothingThere(t *testing.T) {
 	x := newSite(t)
-	for _, path := range []string{"/nonsense", "/sagas/no-such-saga", "/definitions/none"} {
-		x.page(path).want(404).has("<h1>There is no", `href="/"`, "<nav").lacks("urn:recourse")
+	for path, title := range map[string]string{"/nonsense": "Page not found", "/sagas/no-such-saga": "There is no", "/definitions/none": "There is no"} {
+		x.page(path).want(404).has("<h1>"+title, `href="/"`, "<nav").lacks("urn:recourse")
 	}
 	req := x.request("GET", "/nonsense", nil)
 	req.Header.Set("Accept", "*/*")
@@ -250,7 +250,7 @@ func TestSearchGoesOn(t *testing.T) {
 		if strings.Contains(a.body, `id="saga-`+oldest+`"`) {
 			break
 		}
-		m := regexp.MustCompile(`<a href="([^"]+)" rel="next">Search older sagas</a>`).FindStringSubmatch(a.has("Nothing matches among those started since").lacks("Nothing matches.").body)
+		m := regexp.MustCompile(`<a href="([^"]+)" rel="next">Search older sagas</a>`).FindStringSubmatch(a.has("Nothing matches among the sagas started since").lacks("Nothing matches.").body)
 		if m == nil || pages > 3 {
 			t.Fatalf("page %d does not lead on: %s", pages, a.body)
 		}

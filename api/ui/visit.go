@@ -218,7 +218,7 @@ func (v *visit) sorry(err error) {
 	var p *problem
 	if !errors.As(err, &p) {
 		v.cfg.Log.Error("a page failed", "page", v.r.URL.Path, "error", err)
-		p = &problem{Status: http.StatusInternalServerError, Title: "The page failed", Detail: "the server's log says why; please report it"}
+		p = &problem{Status: http.StatusInternalServerError, Title: "The page failed", Detail: "the server's log has the reason; please report it"}
 	}
 	if p.Status == http.StatusUnauthorized {
 		if pictureOf(v.r) != nil {

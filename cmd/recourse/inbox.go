@@ -67,7 +67,7 @@ func (c *inboxCmd) Run(a *app) error {
 		return err
 	}
 	if len(list) == 0 {
-		a.printf("Nothing waits for a person.\n")
+		a.printf("Inbox is empty.\n")
 	}
 	for i, e := range list {
 		if i > 0 {

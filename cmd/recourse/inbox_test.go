@@ -59,7 +59,7 @@ steps:
 	if out := sh(line("recourse budget")); !strings.Contains(out, "of 5.00 EUR") {
 		t.Errorf("raised: %s", out)
 	}
-	if out := ok(t, s.env, "inbox", "--saga", id, "--kind", "budget"); !strings.Contains(out, "Nothing waits") {
+	if out := ok(t, s.env, "inbox", "--saga", id, "--kind", "budget"); !strings.Contains(out, "Inbox is empty") {
 		t.Errorf("the line that the inbox prints does not suffice: %s", out)
 	}
 	approve()

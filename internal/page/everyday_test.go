@@ -46,9 +46,9 @@ func onAPhone(t *testing.T, d *demo, saga string) {
 		{"/sagas/" + saga + "/steps/label", "labels"},
 		{"/inbox", "Inbox"},
 		{"/definitions", "order-return"},
-		{"/definitions/booking", "How it goes"},
+		{"/definitions/booking", "Steps"},
 		{"/definitions/booking/start", "traveller"},
-		{"/publish?definition=booking", "The text"},
+		{"/publish?definition=booking", "Source"},
 		{"/costs", "Spent"},
 		{"/system", "Nodes"},
 		{"/sagas/no-such-saga", "Back to the sagas"},
@@ -82,9 +82,9 @@ func withoutScript(t *testing.T, d *demo, doubtful string) {
 	w.Sees("It is not known whether step refund has happened")
 	w.Click("Resolve refund")
 	w.Click("retry")
-	w.Fill("Why", "the provider honours keys")
+	w.Fill("Reason", "the provider honours keys")
 	w.Click("Resolve the step")
-	w.Sees("Nothing that matches")
+	w.Sees("No matching entries")
 	d.ends(doubtful)
 
 	asking := d.ask()
@@ -92,7 +92,7 @@ func withoutScript(t *testing.T, d *demo, doubtful string) {
 	w.Sees("Refund 12.00 USD")
 	w.Fill("Comment", "it is known")
 	w.Click("Approve")
-	w.Sees("Nothing that matches")
+	w.Sees("No matching entries")
 	d.ends(asking)
 }
 
@@ -132,16 +132,16 @@ func publish(t *testing.T, d *demo) {
 	w := testchrome.Open(t, testchrome.Look{})
 	w.Go(d.url + "/definitions")
 	w.Click("Publish…")
-	w.Fill("The text", "saga: nap\nsteps:\n- id: rest\n  sleep: a while\n")
+	w.Fill("Source", "saga: nap\nsteps:\n- id: rest\n  sleep: a while\n")
 	w.Click("Publish")
 	w.Sees("1 error: nothing was published")
 	w.Click("line 4")
 	w.Until("the line is found", `location.hash === "#L4" && document.querySelector("#L4.wrong")`)
-	w.Fill("The text", "saga: nap\nsteps:\n- id: rest\n  sleep: 1ms\n")
+	w.Fill("Source", "saga: nap\nsteps:\n- id: rest\n  sleep: 1ms\n")
 	w.Click("Check")
 	w.Sees("No errors")
 	w.Click("Publish")
-	w.Sees("How it goes", "1 step")
+	w.Sees("Steps", "1 step")
 	w.Click("Start a saga")
 	w.Click("Start")
 	w.Sees("nap", "succeeded")
@@ -196,7 +196,7 @@ func byKeys(t *testing.T, d *demo) {
 	w.Key("k")
 	w.Until("the first has it again", rowHasFocus+"0")
 	w.Enter()
-	w.Sees("The story")
+	w.Sees("History")
 	w.Back()
 	w.Until("the list is back", `location.pathname === "/" && document.getElementById("sagas")`)
 	w.Key("/")

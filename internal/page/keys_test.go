@@ -69,7 +69,7 @@ func TestKeys(t *testing.T) {
 
 	signIn(viewer)
 	w.Until("it is where they wanted to go", `location.pathname === "/inbox"`)
-	w.Sees("Shall it go on?", "a-viewer", "Your role, viewer, does not decide this")
+	w.Sees("Shall it go on?", "a-viewer", "Your role, viewer, may not decide this")
 	for _, page := range []string{"/inbox", "/sagas/" + saga, "/definitions", "/definitions/asks"} {
 		w.Go(d.url + page)
 		w.Sees("a-viewer")

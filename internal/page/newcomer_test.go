@@ -43,7 +43,7 @@ func newcomer(t *testing.T, d *demo, w *testchrome.Window, h hands) {
 	w.Sees("It is not known whether step refund has happened", "Refund 39.90 USD for order A-2003?")
 	h.Use("Resolve refund")
 	h.Pick("retry")
-	h.Write("Why", "the provider honours keys")
+	h.Write("Reason", "the provider honours keys")
 	h.Use("Resolve the step")
 	d.ends(doubtful.ID)
 	w.Lacks("It is not known whether step refund has happened")
@@ -52,5 +52,5 @@ func newcomer(t *testing.T, d *demo, w *testchrome.Window, h hands) {
 	h.Write("Comment", "the switch is known to get hot")
 	h.Use("Approve")
 	d.ends(asking.ID)
-	w.Sees("Nothing waits")
+	w.Sees("Inbox is empty")
 }

@@ -21,10 +21,10 @@ var pictures = []struct {
 	top        string // what the picture begins with, a selector; without it, the page's top
 }{
 	{"sagas", "/", []string{"refund-claim", "compensated", "stuck"}, ""},
-	{"undone", "/sagas/{undone}", []string{"the card has expired", "What happened, over time"}, ""},
-	{"cost-of-one", "/sagas/{undone}", []string{"spent", "tokens read"}, "#cost"},
+	{"undone", "/sagas/{undone}", []string{"the card has expired", "Timeline"}, ""},
+	{"cost-of-one", "/sagas/{undone}", []string{"spent", "tokens in"}, "#cost"},
 	{"inbox", "/inbox", []string{"It is not known whether step refund has happened", "Refund 39.90 USD"}, ""},
-	{"definition", "/definitions/booking", []string{"How it goes"}, ""},
+	{"definition", "/definitions/booking", []string{"Steps"}, ""},
 	{"costs", "/costs", []string{"gpt-5-mini"}, ""},
 	{"system", "/system", []string{"Nodes", "Inbox"}, ""},
 }
