@@ -142,7 +142,7 @@ func (a *app) collectSeldom() {
 func (c *serveCmd) Run(a *app) error {
 	a.collectSeldom()
 	if c.RequireSync && !isPostgres(c.Database) {
-		return exit(exitUsage, errors.New("--require-sync needs PostgreSQL: a SQLite file is on one machine"))
+		return exit(exitUsage, errors.New("--require-sync needs PostgreSQL, since a SQLite file has no standby: leave it out, or set --database to a postgres:// URL"))
 	}
 	if c.NodeLease < time.Second || c.Drain < 0 || c.Lanes < 0 {
 		return exit(exitUsage, errors.New("--node-lease is at least 1s, --drain at least 0s, --lanes at least 1"))

@@ -40,7 +40,7 @@ func IsAction(src []byte) (is bool) {
 
 // actionDocument compiles the whole tree.
 func (p *parser) actionDocument(root *Node) {
-	p.names = slices.DeleteFunc(p.names, func(name string) bool { return p.kinds[name].Fails != ByAccident })
+	p.names = slices.DeleteFunc(p.senders(), func(name string) bool { return p.kinds[name].Fails != ByAccident }) // an action does not use another
 	if root.Form != Map {
 		p.expect(root, "an action: a map with at least action and one of "+quoted(p.names))
 		return
@@ -50,7 +50,7 @@ func (p *parser) actionDocument(root *Node) {
 	p.input = p.inputs(root)
 	p.declareSecrets(root.Get("secrets"))
 	s := (&scope{ids: map[string]bool{}}).child()
-	step := p.body(root, s, "an action", ActionKeys())
+	step := p.body(root, s, "an action", p.names, ActionKeys())
 	if step == nil {
 		return
 	}

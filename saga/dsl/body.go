@@ -11,14 +11,14 @@ import (
 
 // body compiles what a step, a compensation and a verify have in common: exactly
 // one kind with its keys, and expect, timeout, deadline, cost, idempotency and
-// key_window. extra are the other keys this place has. nil means that there is no
-// kind to go by, which is reported.
-func (p *parser) body(n *Node, s *scope, what string, extra []string) *saga.Step {
+// key_window. kinds are those to choose from, and extra the other keys this place has. nil means
+// that there is no kind to go by, which is reported.
+func (p *parser) body(n *Node, s *scope, what string, kinds, extra []string) *saga.Step {
 	if n.Form != Map {
-		p.expect(n, what+" as a map with one of "+quoted(p.names))
+		p.expect(n, what+" as a map with one of "+quoted(kinds))
 		return nil
 	}
-	kind, ok := p.kind(n, what, extra)
+	kind, ok := p.kind(n, what, kinds, extra)
 	if !ok {
 		return nil
 	}
@@ -71,8 +71,14 @@ func (p *parser) timeout(kind Kind) time.Duration {
 	return kind.Timeout
 }
 
-// kind finds the one key of the map that is a kind.
-func (p *parser) kind(n *Node, what string, extra []string) (Kind, bool) {
+// senders lists the kinds that may send a request.
+func (p *parser) senders() []string {
+	return slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return !p.kinds[name].Sends })
+}
+
+// kind finds the one key of the map that is a kind. Of another kind than kinds lists, others report
+// what is wrong with it.
+func (p *parser) kind(n *Node, what string, kinds, extra []string) (Kind, bool) {
 	var found []Entry
 	for _, e := range n.Entries {
 		if _, ok := p.kinds[e.Name()]; ok {
@@ -83,14 +89,14 @@ func (p *parser) kind(n *Node, what string, extra []string) (Kind, bool) {
 	case 1:
 		return p.kinds[found[0].Name()], true
 	case 0:
-		at, got := p.meantKind(n, extra)
-		switch hint := Suggest(got, p.names); {
+		at, got := p.meantKind(n, kinds, extra)
+		switch hint := Suggest(got, kinds); {
 		case at == nil:
-			p.fail(n, "no_kind", fmt.Sprintf("%s needs exactly one of %s", what, quoted(p.names)))
+			p.fail(n, "no_kind", fmt.Sprintf("%s needs exactly one of %s", what, quoted(kinds)))
 		case hint != "":
 			p.fail(at, "no_kind", fmt.Sprintf("there is no kind of step %q%s", clip(got, 60), hint))
 		default:
-			p.fail(at, "no_kind", fmt.Sprintf("there is no kind of step %q: %s needs exactly one of %s", clip(got, 60), what, quoted(p.names)))
+			p.fail(at, "no_kind", fmt.Sprintf("there is no kind of step %q: %s needs exactly one of %s", clip(got, 60), what, quoted(kinds)))
 		}
 		return Kind{}, false
 	}
@@ -100,14 +106,14 @@ func (p *parser) kind(n *Node, what string, extra []string) (Kind, bool) {
 
 // meantKind finds the key of a map without a kind that was meant for one: that which is most like a
 // kind's name, or else the first that nothing knows. nil: there is none.
-func (p *parser) meantKind(n *Node, extra []string) (*Node, string) {
+func (p *parser) meantKind(n *Node, kinds, extra []string) (*Node, string) {
 	var first *Node
 	name := ""
 	for _, e := range n.Entries {
 		if contains(extra, e.Name()) || slices.ContainsFunc(p.names, func(kind string) bool { return p.kinds[kind].has(e.Name()) }) {
 			continue
 		}
-		if Suggest(e.Name(), p.names) != "" {
+		if Suggest(e.Name(), kinds) != "" {
 			return e.Key, e.Name()
 		}
 		if first == nil {

@@ -18,7 +18,7 @@ func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 		return
 	}
 	undo := s.undoing()
-	body := p.body(n, undo, "compensate", compensateKeys)
+	body := p.body(n, undo, "compensate", p.senders(), compensateKeys)
 	if body == nil {
 		return
 	}

@@ -94,7 +94,7 @@ var verifyKeys = []string{"found", "output", "after", "expect", "timeout"}
 
 // verify reads a status query: a read-only call and what its answer means.
 func (p *parser) verify(n *Node, s *scope) *saga.Verify {
-	call := p.body(n, s, "verify", verifyKeys)
+	call := p.body(n, s, "verify", p.senders(), verifyKeys)
 	if call == nil {
 		return nil
 	}

@@ -39,7 +39,7 @@ func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
 		names := s.properties(e.SchemaURL)
 		slices.Sort(k.Properties)
 		for _, name := range k.Properties[:min(len(k.Properties), max(maxFindings-len(*list), 0))] {
-			add(at+"/"+escapeToken(name), "unknown_field", "there is no field "+strconv.Quote(clip(name, 60))+Suggest(name, names))
+			add(at+"/"+escapeToken(name), "unknown_field", "there is no field "+strconv.Quote(clip(name, 60))+orOnly(name, names))
 		}
 	case *kind.Format:
 		add(at, "format", noSuch(k))

@@ -22,6 +22,9 @@ type Kind struct {
 	Doc string
 	// Timeout is the default of `timeout`, of one attempt; 0: none.
 	Timeout time.Duration
+	// Sends says that a step of this kind may send a request, as actions, compensations and status
+	// queries do.
+	Sends bool
 	// Fails says how a step of this kind may fail, which the warnings go by.
 	Fails Failing
 	// Output says whose words the step's output is, which the warnings go by, too.

@@ -152,7 +152,7 @@ func (p *parser) judgeStep(s *scope, id string) error {
 	case p.loops[id] != "":
 		return refuse("%q (line %d) runs once for each iteration of %q, which gives what its iterations give: steps.%s.output", id, other.Line, p.loops[id], p.loops[id])
 	case before(p.written[s.step()], other):
-		return refuse("%q (line %d) runs later than this: move it ahead, or this behind it", id, other.Line)
+		return refuse("%q (line %d) runs later than this: move it before this step, or this step after it", id, other.Line)
 	}
 	return refuse("%q (line %d) is in another branch, which does not run when this one does", id, other.Line)
 }

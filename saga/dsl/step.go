@@ -52,7 +52,7 @@ func (p *parser) step(n *Node, list *scope) *saga.Step {
 		when = p.condition(v, s, Plain)
 		s.assume(when, true)
 	}
-	step := p.body(n, s, "a step", stepKeys)
+	step := p.body(n, s, "a step", p.names, stepKeys)
 	if step == nil {
 		p.reveal(n, list)
 		return nil

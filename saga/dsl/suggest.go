@@ -44,6 +44,14 @@ func editDistance(a, b string, limit int) int {
 	return prev[len(b)]
 }
 
+// orOnly is what Suggest says of a name that is none of names, or else which there are.
+func orOnly(got string, names []string) string {
+	if hint := Suggest(got, names); hint != "" || len(names) == 0 {
+		return hint
+	}
+	return ", only " + quoted(names)
+}
+
 // quoted writes a list of names for a sentence: "a", "b" or "c".
 func quoted(names []string) string {
 	switch len(names) {

@@ -27,7 +27,7 @@ func (p *parser) known(n *Node, what string, keys []string) bool {
 	ok := true
 	for _, e := range n.Entries {
 		if !slices.Contains(keys, e.Name()) {
-			p.fail(e.Key, "unknown_key", fmt.Sprintf("%s has no key %q%s", what, clip(e.Name(), 60), Suggest(e.Name(), keys)))
+			p.fail(e.Key, "unknown_key", fmt.Sprintf("%s has no key %q%s", what, clip(e.Name(), 60), orOnly(e.Name(), keys)))
 			ok = false
 		}
 	}

@@ -200,9 +200,9 @@ func (w *warner) irreversible(s *saga.Step, rest ahead, pivoted bool) {
 // step, or is the step, follows it in the next iteration of a loop, or runs in a branch beside it.
 func (w *warner) moveAhead(s, check *saga.Step) string {
 	if before(w.written[s.ID], w.written[check.ID]) && s != check {
-		return "comes after it: move the check ahead"
+		return "comes after it: move the check before it"
 	}
-	return "comes after it in the next iteration, or runs beside it: do the checks in a loop or branch of their own ahead, or have a loop go on with on_item_error: collect"
+	return "comes after it in the next iteration, or runs alongside it: do the checks before it, in a loop or branch of their own, or let the loop go on with on_item_error: collect"
 }
 
 // Fallible is implemented by bodies whose kind does not say by itself how they may fail: repeat.

@@ -70,9 +70,11 @@ func (f *fitter) wanted(want *Type, name, at string) (*Type, bool) {
 	if w.kinds != KindAbsent {
 		return w.present(), true
 	}
-	hint := ""
-	if near := nearest(name, want.names()); near != "" {
+	names, hint := want.names(), ""
+	if near := nearest(name, names); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
+	} else if len(names) > 0 {
+		hint = ", only " + quotedNames(names)
 	}
 	f.bad(at+"/"+escapeToken(name), "there is no field %q%s", clip(name), hint)
 	return nil, false

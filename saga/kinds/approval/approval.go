@@ -119,7 +119,7 @@ func (b *Body) onTimeout(d *dsl.Decoder, n *dsl.Node) {
 	case !ok:
 		return
 	case d.Get("timeout") == nil:
-		d.Fail(n, "missing_key", "on_timeout needs a timeout: without one an approval waits for ever")
+		d.Fail(n, "missing_key", "on_timeout needs a timeout: without one an approval waits forever")
 	case word == "approve" && b.form != nil:
 		if _, findings := b.Decide(nil); len(findings) > 0 {
 			d.Fail(n, "needs_data", "on_timeout: approve gives no data, but the form needs some: make its fields optional, or give them defaults")

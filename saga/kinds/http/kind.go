@@ -40,6 +40,7 @@ func Kind() dsl.Kind {
 		Doc: "Sends one HTTP request: `METHOD url`, with `query`, `headers`, `body` and `auth`. The output is the parsed body; " +
 			"`result` is `{status, headers, body}`. GET and HEAD leave no effect, so they are never in doubt.",
 		Timeout: DefaultTimeout,
+		Sends:   true,
 		Fails:   dsl.ByAccident,
 		Decode:  decode,
 	}

@@ -43,6 +43,7 @@ func Kind(cfg Config) dsl.Kind {
 		Doc: "Asks a language model: `model` (a name, or a list in order of fallback), `prompt` or `messages`, `system`, `schema`, `max_tokens`, " +
 			"`temperature`. The output is `{text, json, model, finish_reason, usage, cost}`. Nothing is left to undo, so it is never in doubt.",
 		Timeout: DefaultTimeout,
+		Sends:   true,
 		Fails:   dsl.ByAccident,
 		Decode:  func(d *dsl.Decoder) saga.Body { return decode(d, t) },
 	}

@@ -49,6 +49,7 @@ func Kind() dsl.Kind {
 			"`input` is any value for it. A worker that is silent for longer than `heartbeat` (default 30s), or takes longer than `timeout` (default 10m, from its claim on), " +
 			"is taken for lost: the task is in doubt, as it may have been done. The output is what the worker returned.",
 		Timeout: DefaultTimeout,
+		Sends:   true,
 		Fails:   dsl.ByAccident,
 		Decode:  decode,
 	}
