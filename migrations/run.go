@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"recourse/internal/pgsession"
+	"recourse/internal/pgsync"
 )
 
 // Errors of Up and Check.
@@ -38,6 +39,9 @@ type Database struct {
 	// begun is the first statement of a migration's transaction: it waits for the end of any other
 	// migration. "": lock does.
 	begun string
+	// ready is called when a step is missing; an error ends the migration before it begins. nil:
+	// nothing keeps a commit waiting.
+	ready func(context.Context, *sql.DB) error
 }
 
 // advisoryKey is the lock that a migration's transaction takes on Postgres: "recourse" in ASCII.
@@ -62,7 +66,18 @@ func Postgres(dsn string, checks ...pgsession.Check) Database {
 		},
 		exists: `SELECT to_regclass('schema_migrations') IS NOT NULL`,
 		begun:  `SELECT pg_advisory_xact_lock(` + advisoryKey + `)`,
+		ready:  awaitStandby,
 	}
+}
+
+// awaitStandby returns pgsync.ErrNoStandby where the commit would wait forever, after a while.
+func awaitStandby(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Raw(func(driver any) error { return pgsync.Await(ctx, driver.(*stdlib.Conn).Conn()) })
 }
 
 // SQLite names a database by its file. Two processes that migrate it at the
@@ -95,12 +110,13 @@ func FileURI(path string) string {
 }
 
 // Up runs the steps that the database lacks, all in one transaction. Where none is missing it takes
-// no lock. It returns ErrNewer without touching such a database.
+// no lock. It returns ErrNewer without touching such a database, and pgsync.ErrNoStandby, with what
+// to do, where the commit would wait for a standby that has not come for ten seconds.
 func Up(ctx context.Context, d Database) error {
 	return d.run(ctx, func(_, newest int) int { return newest })
 }
 
-// Down undoes the last steps. All sagas go with the first one.
+// Down undoes the last steps. All sagas go with the first one. Its errors are those of Up.
 func Down(ctx context.Context, d Database, steps int) error {
 	if steps <= 0 {
 		return fmt.Errorf("migrate down: %d steps: name at least one", steps)
@@ -198,6 +214,11 @@ func (d Database) run(ctx context.Context, to func(at, newest int) int) (err err
 	}
 	if err := newer(at, newest); err != nil || to(at, newest) == at {
 		return err
+	}
+	if d.ready != nil {
+		if err := d.ready(ctx, db); err != nil {
+			return err
+		}
 	}
 	if d.lock != nil {
 		unlock, err := d.lock(ctx)

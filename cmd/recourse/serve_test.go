@@ -241,24 +241,6 @@ func TestServeRetention(t *testing.T) {
 	}
 }
 
-func TestMigrate(t *testing.T) {
-	t.Parallel()
-	db := filepath.Join(t.TempDir(), "a.db")
-	up := ok(t, nil, "migrate", "up", "--database", db)
-	if !strings.HasPrefix(up, "at step ") {
-		t.Errorf("up: %s", up)
-	}
-	ok(t, nil, "migrate", "status", "--database", db)
-	ok(t, nil, "migrate", "down", "--steps", "1", "--force", "--database", db)
-	if r := run(t, nil, "migrate", "status", "--database", db); r.code != exitFailed || !strings.Contains(r.errOut, "recourse migrate up") {
-		t.Errorf("behind: exit %d: %s", r.code, r.errOut)
-	}
-	if r := run(t, nil, "keys", "list", "--database", db); r.code != exitFailed || !strings.Contains(r.errOut, "recourse migrate up") {
-		t.Errorf("keys of a database that is behind: exit %d: %s", r.code, r.errOut)
-	}
-	serve(t, nil, "--database", db) // migrates by itself
-}
-
 // The orders that a saga takes while it waits for a time.
 func TestPauseResumeCancel(t *testing.T) {
 	t.Parallel()

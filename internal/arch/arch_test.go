@@ -41,7 +41,7 @@ var may = map[string][]string{
 	"journal/sqlite":      {"journal", "migrations", "internal/failpoint", "internal/recount"},
 	"journal/postgres":    {"journal", "migrations", "internal/failpoint", "internal/pgsession", "internal/pgsync", "internal/recount"},
 	"journal/journaltest": {"journal"},
-	"migrations":          {"internal/pgsession"},
+	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
 	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant", "internal/quota"},
 	"engine/sim": {"*"},

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"recourse/internal/testpg"
+)
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "a.db")
+	up := ok(t, nil, "migrate", "up", "--database", db)
+	if !strings.HasPrefix(up, "at step ") {
+		t.Errorf("up: %s", up)
+	}
+	ok(t, nil, "migrate", "status", "--database", db)
+	ok(t, nil, "migrate", "down", "--steps", "1", "--force", "--database", db)
+	if r := run(t, nil, "migrate", "status", "--database", db); r.code != exitFailed || !strings.Contains(r.errOut, "recourse migrate up") {
+		t.Errorf("behind: exit %d: %s", r.code, r.errOut)
+	}
+	if r := run(t, nil, "keys", "list", "--database", db); r.code != exitFailed || !strings.Contains(r.errOut, "recourse migrate up") {
+		t.Errorf("keys of a database that is behind: exit %d: %s", r.code, r.errOut)
+	}
+	serve(t, nil, "--database", db) // migrates by itself
+}
+
+// A migration whose commit would wait for a standby that is not there does not begin: the program
+// says what to do. One that has nothing to do waits for nobody.
+func TestMigrateWithoutStandby(t *testing.T) {
+	t.Parallel()
+	c, err := testpg.Start(testpg.Durable...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	empty, migrated := c.URL+"&dbname=empty", c.URL+"&dbname=migrated"
+	conn, err := pgx.Connect(t.Context(), c.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	do := func(statement string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(`CREATE DATABASE empty`)
+	do(`CREATE DATABASE migrated`)
+	at := ok(t, nil, "migrate", "up", "--database", migrated)
+	do(`ALTER SYSTEM SET synchronous_standby_names = 'nobody'`)
+	do(`SELECT pg_reload_conf()`)
+	for deadline := time.Now().Add(time.Minute); ; {
+		var names string
+		if err := conn.QueryRow(t.Context(), `SHOW synchronous_standby_names`).Scan(&names); err != nil {
+			t.Fatal(err)
+		}
+		if names == "nobody" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server does not take its new setting")
+		}
+	}
+
+	var both sync.WaitGroup
+	for _, args := range [][]string{{"migrate", "up", "--database", empty}, {"migrate", "down", "--steps", "1", "--force", "--database", migrated}} {
+		both.Go(func() {
+			ended := time.AfterFunc(time.Minute, func() { // what waits forever is told to go on alone
+				t.Errorf("%v waits without a word", args)
+				cancelWaits(t, c.URL)
+			})
+			defer ended.Stop()
+			r := run(t, nil, args...)
+			if r.code != exitFailed || !strings.Contains(r.errOut, `"nobody"`) || !strings.Contains(r.errOut, "start the standby, or empty that setting") {
+				t.Errorf("%v: exit %d: %s%s", args, r.code, r.out, r.errOut)
+			}
+		})
+	}
+	both.Wait()
+	if t.Failed() { // a migration would wait again
+		return
+	}
+	if again := ok(t, nil, "migrate", "up", "--database", migrated); again != at {
+		t.Errorf("migrated: %s, want %s", again, at)
+	}
+	if r := run(t, nil, "migrate", "status", "--database", empty); r.code != exitFailed || !strings.Contains(r.out, "at step 0,") {
+		t.Errorf("empty: exit %d: %s", r.code, r.out)
+	}
+}
+
+// cancelWaits ends the waits of commits for a standby.
+func cancelWaits(t *testing.T, url string) {
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(context.Background(), `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`); err != nil {
+		t.Error(err)
+	}
+}
