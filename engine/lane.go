@@ -305,6 +305,12 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 	}
 	r.next.Records = append(r.next.Records, rec)
 	l.grow(r, &rec)
+	if rec.Kind == journal.Compensating {
+		// It comes with a row, whatever its append's size: a child's start that comes after it must
+		// see that its parent is being undone.
+		row := r.m.Row()
+		r.next.Row, r.rewrite = &row, true
+	}
 	r.steps = r.steps || rec.Kind == journal.Outcome
 	if !mutant.On("posts-forgotten") {
 		r.next.Post = append(r.next.Post, r.m.Posts(rec)...)

@@ -128,6 +128,41 @@ func TestEndComesWithItsRow(t *testing.T) {
 	}
 }
 
+// The record that begins the undoing comes with a row that has the reason, however many records
+// there are before and after it: a child's start that is committed after it is refused.
+func TestUndoingComesWithItsRow(t *testing.T) {
+	for steps := range 17 { // a commit takes 16 records
+		src := "saga: x\nsteps:\n"
+		for i := range steps {
+			src += fmt.Sprintf("  - {id: s%d, set: 1}\n", i)
+		}
+		src += "  - {id: no, fail: x}\nfinally:\n"
+		for i := range 20 {
+			src += fmt.Sprintf("  - {id: f%d, set: 1}\n", i)
+		}
+		b := newBench(t, src)
+		b.lease("n1")
+		id := b.start()
+		for undoing, ended := false, false; !ended; {
+			b.handle(b.append())
+			records, err := b.store.Records(t.Context(), id, 0, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			head, err := b.store.Saga(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records {
+				undoing, ended = undoing || r.Kind == journal.Compensating, ended || r.Kind == journal.Finished
+			}
+			if undoing && head.Reason == "" {
+				t.Fatalf("%d steps: it is being undone, and its row of record %d of %d has no reason", steps, head.Seq, len(records))
+			}
+		}
+	}
+}
+
 // The store has a saga released and gives it to the same node again, before the
 // lane has the answer to the release: the lane has it read again instead of forgetting it.
 func TestClaimedAgainBeforeTheReleaseIsAnswered(t *testing.T) {

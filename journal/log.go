@@ -32,9 +32,9 @@ var (
 	// ErrNotNewest, for one Append: the start is of a definition's newest version, and that is
 	// another by now, or the definition is archived.
 	ErrNotNewest = errors.New("the definition has a newer version, or is archived")
-	// ErrParentEnded, for one Append: the start's parent has ended, or is not there. It stays
-	// ended, so this saga never starts.
-	ErrParentEnded = errors.New("the saga that starts this one has ended")
+	// ErrParentEnded, for one Append: the start's parent has ended, is not there, or has a Reason
+	// and the start is not Final. None of it changes, so this saga never starts.
+	ErrParentEnded = errors.New("the saga that starts this one has ended, or is being undone")
 	// ErrNotFound: no such saga, definition, version or key.
 	ErrNotFound = errors.New("not found")
 	// ErrLive, at Delete: the saga has not ended.
@@ -85,10 +85,12 @@ type Log interface {
 	// belongs to batch[i]. A result's Err is nil, ErrConflict, ErrStartKey, ErrUnique, ErrNotNewest
 	// or ErrParentEnded, in this order if several hold.
 	//
-	// A start with a Parent is written only if the parent's row is there and has no EndedAt, in
-	// the same transaction: no append that ends the parent overlaps it. An earlier append of the
-	// same batch counts, so a start after its parent's end is refused, and one before it is not.
-	// Whatever a parent tells its children with its end therefore finds all of them.
+	// A start with a Parent is written only if the parent's row is there, has no EndedAt and,
+	// unless the start is Final, no Reason, in the same transaction: no append that ends the
+	// parent, or gives its row a Reason, overlaps it. An earlier append of the same batch counts,
+	// so a start after its parent's end is refused, and one before it is not. Whatever a parent
+	// tells its children with its end therefore finds all of them. And if a parent looks for a
+	// child after its row has a Reason, and does not find it, there never will be one.
 	//
 	// Fresh records, or a row, are progress: the saga's claims are 0 again. A saga given up without
 	// a row keeps its claims. It is next claimable after its Rest, or it is quarantined: only a
@@ -243,6 +245,7 @@ type Start struct {
 	Hash       string    // fingerprint of the start request, compared by the caller when Key is taken
 	Unique     string    // the definition's unique value; "" for none. Unique among its live sagas
 	Parent     uuid.UUID // the saga that starts this one; it is to be live when the row is made, else ErrParentEnded. Nil for none
+	Final      bool      // a step of the parent's finally starts it: the parent may have a Reason. Not kept
 	RetryOf    uuid.UUID
 	ForkedFrom uuid.UUID
 	CreatedAt  time.Time
@@ -252,7 +255,7 @@ type Start struct {
 // It is written when the status changes, not at each step.
 type Row struct {
 	Status    string
-	Reason    string // the code, "" for none
+	Reason    string // the code of why the saga will not reach its goal, "" for none. Once given, it stays
 	Labels    map[string]string
 	WakeAt    time.Time       // zero: only mail wakes it. Used while nobody owns it
 	Summary   json.RawMessage // the rest of what a list shows: reason, cost, residual

@@ -224,6 +224,7 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	}
 	s.reserved = retry.Money{}
 	m.tokens.settle(s, d.Tokens)
+	n.neverStarted = d.NeverStarted != ""
 	s.class, s.status, s.failure = r.Class, d.StatusCode, d.Error
 	if d.RetryAt != nil {
 		s.retryAt = d.RetryAt.Time

@@ -122,7 +122,8 @@ type node struct {
 	// given replaces output in the compensation's templates: an operator's word.
 	given json.RawMessage
 	// child is the saga that the step has started last; the nil UUID: none.
-	child uuid.UUID
+	child        uuid.UUID
+	neverStarted bool // its undo has found that there is no such saga
 	// awaited is what a step that waits for a message waits for.
 	awaited *Awaited
 }

@@ -129,6 +129,8 @@ type Verdict struct {
 	Class  journal.Class
 	Output json.RawMessage // the kind's default output, on success
 	Error  *Failure        // otherwise
+	// Settles says of a refusal that no earlier attempt has had an effect either, and none will.
+	Settles bool
 }
 
 // Failure says why something failed.

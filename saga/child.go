@@ -22,6 +22,11 @@ import (
 // A parent that ends has a word for every child that may exist: the child of a step that it went on
 // without is reverted. No child can start after its parent's end (journal.ErrParentEnded), so the
 // word reaches all of them.
+//
+// Nor can a child start, except one of `finally`, once its parent's row has a reason, which it has
+// together with the record that begins the undoing. And a child is kept as long as its parent lives
+// (journal.Index.Delete). So if a parent undoes a step in doubt and does not find the child, the
+// child never started and never will, and the step is undone.
 
 // Spawner is implemented by calls that another saga performs: run, and its undoing. An
 // attempt is under way until that saga tells what has become of it.
@@ -32,6 +37,9 @@ type Spawner interface {
 
 // Spawned is the code of the answer to a request to another saga that will tell by itself.
 const Spawned = "spawned"
+
+// NoSaga is the code of the answer to a request to undo a saga that is not there.
+const NoSaga = "saga_not_found"
 
 // MaxDepth is how deep sagas may start others.
 const MaxDepth = 16
@@ -55,7 +63,7 @@ func (m *Machine) kin(n *node) map[string]any {
 	if p := m.started.Parent; p != nil {
 		depth += p.Depth
 	}
-	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth)), "starter": m.Starter()}
+	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth)), "starter": m.Starter(), "final": n.in.final}
 }
 
 // Starter is who has started the saga; of one that another saga runs, who has started the
@@ -184,7 +192,7 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 	for _, n := range m.order {
 		switch {
 		case !n.childLeft():
-		case m.disowns(n):
+		case m.disowns(n), n.neverStarted: // the look may have been at a database that was left behind
 			list = append(list, m.post(n.child, "revert", Command{Do: "revert", Reason: "its parent has ended as " + string(m.finished.Status) + " without it"}))
 		default:
 			list = append(list, m.post(n.child, "release", Command{Do: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
@@ -206,7 +214,7 @@ func (m *Machine) disowns(n *node) bool {
 // childLeft reports whether the step may have started a saga that has neither told how it failed
 // nor that it is undone: one that a person has settled the step for still waits for a word.
 func (n *node) childLeft() bool {
-	undone := n.undo.state == done && n.undo.class == journal.Succeeded
+	undone := n.undo.state == done && n.undo.class == journal.Succeeded && !n.neverStarted
 	return !n.child.IsNil() && !undone && !(n.do.state == failed && n.do.class == journal.Refused)
 }
 

@@ -163,6 +163,8 @@ type OutcomeData struct {
 	Event      json.RawMessage `json:"event,omitempty"`  // of an emit: what was sent out
 	// AlreadyGone says of an undo by DELETE that there was nothing left to remove.
 	AlreadyGone bool `json:"already_gone,omitempty"`
+	// NeverStarted is the id of a saga that was to be undone, and was never started.
+	NeverStarted string `json:"never_started,omitempty"`
 }
 
 // exact reports whether reading back what the data is written as surely gives

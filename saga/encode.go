@@ -97,6 +97,7 @@ func (d OutcomeData) encode() json.RawMessage {
 	if d.AlreadyGone {
 		b = strconv.AppendBool(field(b, "already_gone"), true)
 	}
+	b = textField(b, "never_started", d.NeverStarted)
 	return object(b, 0)
 }
 

@@ -116,6 +116,10 @@ func (t *settling) verdict(call Call) Verdict {
 		t.d.AlreadyGone = true
 		return Verdict{Class: journal.Succeeded, Output: json.RawMessage("null")}
 	}
+	if t.neverStarted() {
+		t.d.NeverStarted = t.n.child.String()
+		return Verdict{Class: journal.Succeeded, Output: json.RawMessage("null")}
+	}
 	expected := t.a.Code == "" && t.a.Status > 0 && t.step.Expect.Holds(t.a.Status)
 	if !expected {
 		if t.a.Code == "" && t.a.Status >= 200 && t.a.Status <= 299 {
@@ -174,6 +178,12 @@ func (t *settling) verdict(call Call) Verdict {
 func (t *settling) gone(call Call) bool {
 	r, ok := call.(Remover)
 	return ok && t.s == &t.n.undo && len(t.step.Expect.Status) == 0 && t.step.Expect.That == nil && r.Gone(t.a)
+}
+
+// neverStarted reports whether the saga that is to be undone was never started: it is not there,
+// and the step that was to start it has not succeeded.
+func (t *settling) neverStarted() bool {
+	return t.s == &t.n.undo && t.a.Code == NoSaga && t.n.do.state != done
 }
 
 // broken is the verdict on an answer that came, but is not what was expected: a
@@ -347,9 +357,9 @@ func (t *settling) names() []string {
 func (t *settling) do() journal.Class {
 	class := t.judge()
 	doubt := t.s.doubt || class == journal.InDoubt
-	if class == journal.Refused && t.s.doubt && !mutant.On("doubt-is-not-sticky") {
-		// Doubt is sticky: an earlier attempt may have had its effect, and this
-		// answer does not tell. 409 says that it is being worked on.
+	if class == journal.Refused && t.s.doubt && !t.v.Settles && !mutant.On("doubt-is-not-sticky") {
+		// Doubt is sticky: an earlier attempt may have had its effect, and most
+		// answers do not tell. 409 says that it is being worked on.
 		class = journal.InDoubt
 		if t.a.Status != 409 {
 			t.d.Then = t.unsettled()

@@ -22,9 +22,7 @@ func (s *sim) violate(id uuid.UUID, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !id.IsNil() {
 		text = "saga " + id.String() + ": " + text
-		if records, err := s.store.Records(ctx, id, 0, 1<<20); err == nil {
-			s.result.Journals[id] = records
-		}
+		s.result.Journals[id] = s.records(id)
 	}
 	s.result.Violations = append(s.result.Violations, text)
 }
@@ -53,7 +51,7 @@ func (s *sim) over() bool {
 
 // check compares the journals with each other and with the ledger.
 func (s *sim) check() {
-	heads := s.heads()
+	heads := s.everything()
 	seen := make(map[uuid.UUID]bool)
 	digest := sha256.New()
 	var sagas []invariant.Saga
@@ -62,10 +60,7 @@ func (s *sim) check() {
 	for _, h := range heads {
 		seen[h.ID] = true
 		s.result.Statuses[saga.Status(h.Status)]++
-		records, err := s.store.Records(ctx, h.ID, 0, 1<<20)
-		if err != nil {
-			panic(err)
-		}
+		records := s.records(h.ID)
 		m := s.checkSaga(h, records)
 		if len(records) > 0 {
 			digest.Write(records[len(records)-1].Hash)

@@ -168,12 +168,8 @@ func (s *sim) childAt(parent uuid.UUID, path string) *journal.Head {
 
 // parentOf tells which step has started a saga; the zero value: a client has.
 func (s *sim) parentOf(h journal.Head) saga.ParentData {
-	records, err := s.store.Records(ctx, h.ID, 0, 1)
-	if err != nil || len(records) == 0 {
-		panic(err)
-	}
 	var d saga.StartedData
-	mustRead(records[0], &d)
+	mustRead(s.records(h.ID)[0], &d)
 	if d.Parent == nil {
 		return saga.ParentData{}
 	}

@@ -459,18 +459,18 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 		return
 	}
 	ev := engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition], At: n.lease.Latest(n.local())}
-	if n.s.fault(LoadFailed, n.name) {
+	records, err := n.s.store.Records(ctx, c.Saga, 0, 1<<20)
+	if err != nil && !errors.Is(err, journal.ErrNotFound) { // it has been deleted meanwhile
+		panic(err)
+	}
+	if n.s.fault(LoadFailed, n.name) || err != nil {
 		if try < loadTries {
 			n.later(min(50*time.Millisecond<<try, 2*time.Second), func() { n.load(node, c, try+1) })
 			return
 		}
 		ev.Err = errRead
-	} else {
-		var err error
-		if ev.Records, err = n.s.store.Records(ctx, c.Saga, 0, 1<<20); err != nil {
-			panic(err)
-		}
 	}
+	ev.Records = records
 	n.loads[c.Saga]--
 	n.tell(c.Saga, ev)
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,7 +147,7 @@ func (s *sim) mail(id uuid.UUID, c saga.Command) journal.Mail {
 }
 
 func (s *sim) deliver(m journal.Mail) {
-	if err := s.store.Post(ctx, m); err != nil {
+	if err := s.store.Post(ctx, m); err != nil && !errors.Is(err, journal.ErrNotFound) { // it has been deleted meanwhile
 		panic(err)
 	}
 }

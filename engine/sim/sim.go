@@ -74,6 +74,7 @@ type sim struct {
 	expires map[string]time.Time // of each lease, by the store's clock
 
 	forgotten map[uuid.UUID]bool // sagas that a node has claimed and never heard of
+	gone      map[uuid.UUID]deleted
 
 	result Result
 }
@@ -124,7 +125,7 @@ func Play(sc Script, o Options) Result {
 func play(sc Script, d dice, o Options) Result {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions,
-		acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), told: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), expires: make(map[string]time.Time),
+		acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), told: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
@@ -138,6 +139,7 @@ func play(sc Script, d dice, o Options) Result {
 	s.hire()
 	s.load(sc)
 	s.gather()
+	s.expire()
 	s.run(faulty)
 	s.heal()
 	s.run(patience)

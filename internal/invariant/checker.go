@@ -37,13 +37,15 @@ type Checker struct {
 	sagas, records, undefined, rows, later, live int
 	started                                      map[uuid.UUID]bool // of those in starts
 	sends                                        []intended
+	born                                         map[uuid.UUID]bool // the sagas that others have started
+	unborn                                       []unborn
 	found                                        []Violation
 	foreign                                      int
 }
 
 // New returns a Checker that has seen nothing yet.
 func New(cfg Config) *Checker {
-	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), starts: make(map[uuid.UUID][]Start)}
+	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), born: make(map[uuid.UUID]bool), starts: make(map[uuid.UUID][]Start)}
 	if cfg.Ledger != nil {
 		c.ledger = newLedger(cfg.Ledger)
 	}
@@ -69,6 +71,8 @@ type Verdict struct {
 	later      bool // it went on after the ledger was written
 	live       bool // it has not ended
 	sends      []intended
+	child      bool // another saga has started it
+	unborn     []unborn
 }
 
 // Look checks one saga by itself. It changes nothing: a saga that went on while
@@ -85,6 +89,10 @@ func (c *Checker) Add(v Verdict) {
 	c.records += v.records
 	c.found = append(c.found, v.Violations...)
 	c.sends = append(c.sends, v.sends...)
+	c.unborn = append(c.unborn, v.unborn...)
+	if v.child {
+		c.born[v.saga] = true
+	}
 	if !v.defined {
 		c.undefined++
 	}
@@ -106,6 +114,7 @@ func (c *Checker) Add(v Verdict) {
 // invariant and saga. Nothing may be added after it.
 func (c *Checker) End() []Violation {
 	c.eachStart()
+	c.eachUnborn()
 	if c.ledger != nil {
 		c.eachSend()
 		c.effects()
@@ -143,6 +152,7 @@ func (c *look) all(s Saga) {
 	c.chain(t)
 	c.unread(t)
 	c.begun(t)
+	c.children(t)
 	c.owners(t)
 	c.timers(t)
 	c.cancelled(t)

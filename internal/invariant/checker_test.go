@@ -11,8 +11,10 @@ import (
 
 	"recourse/examples/world"
 	"recourse/internal/invariant"
+	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
+	"recourse/saga/kinds/run"
 )
 
 var stranger = uuid.FromStringOrNil("019aa5d0-0000-7000-8000-00000000000f")
@@ -101,6 +103,47 @@ func TestQuarantinedIsNoViolation(t *testing.T) {
 	}
 	s.Head.Claims = 0
 	catches(t, 12, check(cfg, s))
+}
+
+// A step is undone because its saga was never started: so there is no such saga, whichever of the
+// two is seen first.
+func TestNeverStarted(t *testing.T) {
+	child := stranger
+	parent := storytest.Play(t, "saga: p\nsteps:\n  - {id: sub, run: kid, retry: none}\n", storytest.Script{Answer: func(s saga.Send, _ time.Time) saga.Answer {
+		if s.Way == journal.Undo {
+			return saga.Answer{Code: saga.NoSaga, Headers: map[string]string{"final": "true"}}
+		}
+		child = uuid.FromStringOrNil(s.Request.Headers[run.HeaderSaga])
+		return saga.Answer{Sent: true, Code: "connection"}
+	}})
+	kid := storytest.Play(t, "saga: kid\nsteps:\n  - {id: a, set: 1}\n", storytest.Script{})
+	sagas := []invariant.Saga{
+		{ID: parent.ID, Definition: parent.Def, Records: parent.Records},
+		{ID: child, Definition: kid.Def, Records: kid.Records},
+	}
+	edit(t, &sagas[1].Records[0], func(d *saga.StartedData) {
+		d.Parent = &saga.ParentData{Saga: parent.ID.String(), Path: "sub", Depth: 1}
+	})
+	reseal(&sagas[1])
+	for range 2 {
+		for _, all := range []bool{false, true} {
+			c := invariant.New(invariant.Config{})
+			for _, s := range sagas {
+				if all || s.ID == parent.ID {
+					c.Add(c.Look(s))
+				}
+			}
+			got := c.End()
+			if !all {
+				for _, v := range got {
+					t.Errorf("before anything was harmed: %v", v)
+				}
+				continue
+			}
+			catches(t, 8, got)
+		}
+		slices.Reverse(sagas)
+	}
 }
 
 func check(cfg invariant.Config, s invariant.Saga) []invariant.Violation {

@@ -104,8 +104,11 @@ func (t *Teller) outcome(r journal.Record) []Line {
 		return t.answered(step, r, d)
 	case r.Class == journal.Succeeded && r.Way == journal.Undo:
 		text := "undone"
-		if d.AlreadyGone {
+		switch {
+		case d.AlreadyGone:
 			text = "undone: it was already gone"
+		case d.NeverStarted != "":
+			text = "undone: saga " + d.NeverStarted + " was never started"
 		}
 		return t.one("↺", r.Path, text+t.how(r, d), Back)
 	case r.Class == journal.Succeeded:

@@ -25,6 +25,8 @@ var appendTests = []test{
 	{"a start whose parent has ended", parentEnded},
 	{"a parent's end and its child's start in one batch", parentEndsInBatch},
 	{"a parent's end beside its child's start", parentEndsBeside},
+	{"a start whose parent is being undone", parentUndone},
+	{"a parent's undoing beside its child's start", parentUndoneBeside},
 	{"a unique value that is taken", uniqueValue},
 	{"a unique value freed and taken in one batch", uniqueHandedOver},
 	{"a start key twice in one batch", startKeyTwice},
@@ -308,6 +310,69 @@ func parentEndsInBatch(b *bench) {
 	diff(b, "mail", b.mail(b.node), []journal.Mail{word})
 	family := begin(newID())
 	b.ok(family, childOf(family.Saga))
+}
+
+// undoing is the append that gives a saga of one record a reason.
+func undoing(saga uuid.UUID, hash []byte) journal.Append {
+	r := rowOf("compensating", 2)
+	r.Reason = "step_failed"
+	return journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: r}
+}
+
+func parentUndone(b *bench) {
+	parent, hash := b.started()
+	first := childOf(parent)
+	b.ok(first)
+	undo, before, after, final := undoing(parent, hash), childOf(parent), childOf(parent), childOf(parent)
+	final.Start.Final = true
+	for range 2 { // a repetition answers the same
+		got := b.append(before, undo, after, final)
+		b.must(got[0].Err)
+		b.must(got[1].Err)
+		b.wantErr(got[2].Err, journal.ErrParentEnded)
+		b.must(got[3].Err)
+	}
+	late, last := childOf(parent), childOf(parent)
+	last.Start.Final = true
+	got := b.append(late, last)
+	b.wantErr(got[0].Err, journal.ErrParentEnded)
+	b.must(got[1].Err)
+	_, err := b.Saga(b.ctx, late.Saga)
+	b.wantErr(err, journal.ErrNotFound)
+	if b.head(last.Saga).Final {
+		b.Error("a saga's row says that it is final")
+	}
+	b.ok(first) // what stands stands
+	ends := journal.Append{Saga: parent, Row: rowEnded(2), Release: true}
+	ends.Row.Reason = "step_failed"
+	b.ok(ends)
+	final = childOf(parent)
+	final.Start.Final = true
+	b.wantErr(b.append(final)[0].Err, journal.ErrParentEnded)
+}
+
+// A child that its parent does not find, after its undoing is durable, never starts.
+func parentUndoneBeside(b *bench) {
+	for range 20 {
+		parent, hash := b.started()
+		child := childOf(parent)
+		started := make(chan journal.Result)
+		go func() {
+			got, err := b.Store.Append(b.ctx, b.node, []journal.Append{child})
+			if err != nil {
+				got = []journal.Result{{Err: err}}
+			}
+			started <- got[0]
+		}()
+		b.ok(undoing(parent, hash))
+		_, err := b.Saga(b.ctx, child.Saga)
+		if res := <-started; res.Err == nil {
+			b.must(err)
+		} else {
+			b.wantErr(res.Err, journal.ErrParentEnded)
+			b.wantErr(err, journal.ErrNotFound)
+		}
+	}
 }
 
 // Whatever a parent posts with its end reaches every child that there is then or ever will be.

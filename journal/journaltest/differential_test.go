@@ -336,7 +336,7 @@ func (w *world) batch() []journal.Append {
 		if rapid.Bool().Draw(w.T, "start") {
 			a.Start, from = w.start(), 0
 			if rapid.IntRange(0, 3).Draw(w.T, "child") == 0 {
-				a.Start.Parent = w.pick(w.sagas, "parent")
+				a.Start.Parent, a.Start.Final = w.pick(w.sagas, "parent"), rapid.Bool().Draw(w.T, "final")
 			}
 		}
 		a.Records = records[from:rapid.IntRange(from, len(records)).Draw(w.T, "to")]
@@ -372,6 +372,9 @@ func (w *world) row(saga uuid.UUID) *journal.Row {
 	}
 	if rapid.Bool().Draw(w.T, "inbox") {
 		r.Inbox = []journal.Entry{{ID: saga, Kind: "approval", Path: "s", Since: time.UnixMilli(11)}}
+	}
+	if rapid.IntRange(0, 3).Draw(w.T, "fails") == 0 {
+		r.Reason = "step_failed"
 	}
 	if rapid.IntRange(0, 3).Draw(w.T, "ends") == 0 {
 		r.EndedAt = time.UnixMilli(8)

@@ -81,11 +81,11 @@ func (s *Store) start(node string, a *journal.Append) (res journal.Result, done 
 	if a.Start.Newest && !s.newest(a.Start) {
 		return journal.Result{Err: journal.ErrNotNewest}, false
 	}
-	if !a.Start.Parent.IsNil() && !s.live(a.Start.Parent) && !mutant.On("parent-not-checked") {
+	if !a.Start.Parent.IsNil() && !s.bears(a.Start) {
 		return journal.Result{Err: journal.ErrParentEnded}, false
 	}
 	g.head = journal.Head{ID: a.Saga, Start: *a.Start, Owner: node}
-	g.head.Newest = false
+	g.head.Newest, g.head.Final = false, false
 	g.head.CreatedAt = milli(a.Start.CreatedAt)
 	s.sagas[a.Saga] = g
 	if a.Start.Key != "" {
@@ -93,6 +93,14 @@ func (s *Store) start(node string, a *journal.Append) (res journal.Result, done 
 	}
 	s.apply(g, a, a.Records)
 	return journal.Result{}, true
+}
+
+// bears reports whether the start's parent may have one more child.
+func (s *Store) bears(st *journal.Start) bool {
+	if !s.live(st.Parent) {
+		return mutant.On("parent-not-checked")
+	}
+	return st.Final || s.sagas[st.Parent].head.Reason == "" || mutant.On("undoing-not-checked")
 }
 
 // live reports whether a saga is there and has not ended.

@@ -92,9 +92,9 @@ func (s *Store) confirm(ctx context.Context, node string) error {
 }
 
 // regular tells a batch whose shape the database's checks suffice for. They see no part of the
-// batch itself, so a start whose parent starts or ends in it is not regular.
+// batch itself, so a start whose parent starts, ends or gets a reason in it is not regular.
 func regular(batch []part) bool {
-	born := parents(batch)
+	born, _ := parents(batch)
 	for i := range batch {
 		a := &batch[i]
 		if len(born) > 0 && a.bounds() && slices.Contains(born, id(a.Saga)) {
@@ -160,29 +160,35 @@ func simple(batch []part) bool {
 	return !takes || !frees
 }
 
-// bounds reports whether the append starts or ends its saga: which sagas can be its children hangs
-// on it.
+// bounds reports whether the append starts or ends its saga, or may give it a reason: which sagas
+// can be its children hangs on it.
 func (a *part) bounds() bool {
-	return a.Start != nil || a.Row != nil && !a.Row.EndedAt.IsZero()
+	return a.Start != nil || a.Row != nil && (!a.Row.EndedAt.IsZero() || a.Row.Reason != "")
 }
 
-// parents lists the parents of a batch's starts by their ids, each once; never nil.
-func parents(batch []part) []pgtype.UUID {
-	list := []pgtype.UUID{}
+// parents lists the parents of a batch's starts by their ids, each once, and those of them that may
+// have no reason, as some start of theirs is not final; never nil.
+func parents(batch []part) (all, whole []pgtype.UUID) {
+	all, whole = []pgtype.UUID{}, []pgtype.UUID{}
 	for i := range batch {
-		if st := batch[i].Start; st != nil && !st.Parent.IsNil() {
-			list = append(list, id(st.Parent))
+		st := batch[i].Start
+		if st == nil || st.Parent.IsNil() {
+			continue
+		}
+		all = append(all, id(st.Parent))
+		if !st.Final {
+			whole = append(whole, id(st.Parent))
 		}
 	}
-	slices.SortFunc(list, byID)
-	return slices.Compact(list)
+	slices.SortFunc(all, byID)
+	return slices.Compact(all), whole
 }
 
 // held fails unless the node has its lease, the starts are of what they say is newest and their
-// parents live, and every saga that is not new belongs to the node and has the record that the
-// append follows, and none behind those that a row alone is of. It begins to count the claims anew
-// of those that records are written to without a row: changedSagas, which does so for rows, goes by
-// what this leaves.
+// parents may have them, and every saga that is not new belongs to the node and has the record that
+// the append follows, and none behind those that a row alone is of. It begins to count the claims
+// anew of those that records are written to without a row: changedSagas, which does so for rows,
+// goes by what this leaves.
 //
 // That the lease is looked at in the same statement as the sagas does no harm: who takes it over
 // frees its sagas in the transaction that deletes it, which must have ended before this statement
@@ -190,12 +196,13 @@ func parents(batch []part) []pgtype.UUID {
 // meet in the primary key, and changedSagas looks at the owner once more.
 //
 // The parents' rows are locked FOR SHARE, in the order of their ids. A transaction that ends a
-// parent updates its row, so it comes before this one, and is seen, or it waits for this one to be
-// committed, and finds the child. (FOR KEY SHARE would not conflict with it.)
+// parent, or gives it a reason, updates its row, so it comes before this one, and is seen, or it
+// waits for this one to be committed, and finds the child. (FOR KEY SHARE would not conflict with
+// it.)
 func held(node string, batch []part) stmt {
 	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // none of them NULL, of which nothing would be true or false
 	names, versions := newest(batch)
-	born := parents(batch)
+	born, whole := parents(batch)
 	for i := range batch {
 		a := &batch[i]
 		if a.Start != nil {
@@ -221,7 +228,7 @@ func held(node string, batch []part) stmt {
 	// Sub-selects for a value are never made into joins: one look into an index each, whatever the
 	// planner believes.
 	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`,
-		`parents AS (SELECT id FROM sagas WHERE id = ANY($8) AND ended_at IS NULL ORDER BY id FOR SHARE)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
+		`parents AS (SELECT id FROM sagas WHERE id = ANY($8) AND ended_at IS NULL AND (reason = '' OR NOT id = ANY($9)) ORDER BY id FOR SHARE)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
 			1 / (count(*) = cardinality($2::uuid[]) AND cardinality($5::text[]) = (SELECT count(*) FROM unnest($5::text[], $6::int[]) AS d (name, version)
 				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version)
 				AND cardinality($8::uuid[]) = (SELECT count(*) FROM parents))::int
@@ -229,7 +236,7 @@ func held(node string, batch []part) stmt {
 		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $1
 		AND (a.before = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before) IS NOT NULL)
 		AND (a.of = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.of + 1) IS NULL)`,
-		args: []any{node, sagas, before, fresh, names, versions, rows, born}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
+		args: []any{node, sagas, before, fresh, names, versions, rows, born, whole}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
 }
 
 // newest lists the versions that starts say are the newest of their definitions, each once.

@@ -54,7 +54,7 @@ func lockedBy(batch []part) (stmt, bool) {
 	if !slices.ContainsFunc(batch, func(p part) bool { return len(p.Post) > 0 || len(p.Withdraw) > 0 }) {
 		return stmt{}, false
 	}
-	sagas := parents(batch)
+	sagas, _ := parents(batch)
 	for i := range batch {
 		sagas = append(sagas, id(batch[i].Saga))
 		for _, m := range batch[i].Post {

@@ -19,7 +19,7 @@ type standing struct {
 	keys    map[string]uuid.UUID
 	uniques map[[2]string]uuid.UUID // definition, value → the live saga
 	newest  map[string]int          // definition, if it is not archived → version
-	parents map[uuid.UUID]bool      // of the starts, those that live
+	parents map[uuid.UUID]string    // of the starts, those that live, and their reasons
 }
 
 type standingSaga struct {
@@ -140,11 +140,10 @@ func (h *standing) start(p *part, claimed map[[2]string]bool, ending, bounded ma
 	if st.Newest && h.newest[st.Definition] != st.Version {
 		return journal.Result{Err: journal.ErrNotNewest}, false, true
 	}
-	switch {
-	case st.Parent.IsNil():
-	case bounded[st.Parent]:
+	if !st.Parent.IsNil() && bounded[st.Parent] {
 		return res, true, false
-	case !h.parents[st.Parent]:
+	}
+	if reason, live := h.parents[st.Parent]; !st.Parent.IsNil() && (!live || reason != "" && !st.Final) {
 		return journal.Result{Err: journal.ErrParentEnded}, false, true
 	}
 	return res, false, false
@@ -176,7 +175,7 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 		}
 	}
 	h := &standing{fenced: true, sagas: map[uuid.UUID]standingSaga{}, hashes: map[uuid.UUID]map[int64][]byte{},
-		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}, newest: map[string]int{}, parents: map[uuid.UUID]bool{}}
+		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}, newest: map[string]int{}, parents: map[uuid.UUID]string{}}
 	b := &pgx.Batch{}
 	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
 	b.Queue(`SELECT NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`, node).QueryRow(func(r pgx.Row) error { return r.Scan(&h.fenced) })
@@ -220,10 +219,12 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 		})
 		return err
 	})
-	b.Queue(`SELECT id FROM sagas WHERE id = ANY($1) AND ended_at IS NULL`, parents(batch)).Query(func(rows pgx.Rows) error {
+	born, _ := parents(batch)
+	b.Queue(`SELECT id, reason FROM sagas WHERE id = ANY($1) AND ended_at IS NULL`, born).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
-		_, err := pgx.ForEachRow(rows, []any{&u}, func() error {
-			h.parents[u.Bytes] = true
+		var reason string
+		_, err := pgx.ForEachRow(rows, []any{&u, &reason}, func() error {
+			h.parents[u.Bytes] = reason
 			return nil
 		})
 		return err

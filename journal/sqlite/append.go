@@ -124,7 +124,7 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 }
 
 // start makes a saga, unless its key or its unique value is taken, its version is not the newest,
-// or its parent has ended.
+// or its parent has ended or is being undone.
 func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journal.Result, error) {
 	if _, err := t.missing(a, 0); err != nil || a.Start == nil {
 		return journal.Result{Err: journal.ErrConflict}, nil
@@ -194,7 +194,7 @@ func (t *tx) startable(st *journal.Start) error {
 		return nil
 	}
 	var one int
-	err := t.row(`SELECT 1 FROM sagas WHERE id = ? AND ended_at IS NULL`, []any{st.Parent.Bytes()}, &one)
+	err := t.row(`SELECT 1 FROM sagas WHERE id = ? AND ended_at IS NULL AND (? OR reason = '')`, []any{st.Parent.Bytes(), st.Final}, &one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrParentEnded
 	}

@@ -31,7 +31,7 @@ var names = []string{
 	"no-budget", "retry-after-ignored", "attempts-without-end",
 	"siblings-not-awaited", "left-behind-is-failure", "limit-ignored",
 	"task-expiry-settles", "withdrawn-task-forgotten", "approval-twice", "signal-twice", "events-forgotten", "notices-forgotten", "notices-told-again",
-	"child-not-reverted", "posts-forgotten", "parent-not-checked", "all-children-released", "doubts-forgotten", "respawn-forgotten", "late-release",
+	"child-not-reverted", "posts-forgotten", "parent-not-checked", "undoing-not-checked", "child-deleted-early", "all-children-released", "doubts-forgotten", "respawn-forgotten", "late-release",
 }
 
 func main() {

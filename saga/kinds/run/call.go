@@ -62,6 +62,10 @@ func (c *Caller) Call(ctx context.Context, req saga.Request) saga.Answer {
 	return c.start(ctx, id, parent, req)
 }
 
+// parentEnded is the code of a start that is refused by its parent's state. The saga was not there
+// then, so no earlier attempt has started it, and none will.
+const parentEnded = "parent_ended"
+
 // recordsPage is how many records are read at once.
 const recordsPage = 1000
 
@@ -91,7 +95,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 	if len(findings) > 0 {
 		return refused("invalid_start", "%s v%d does not take this start: %s: %s", name, version, findings[0].Pointer, findings[0].Detail)
 	}
-	err = c.Engine.StartAs(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent}, data)
+	err = c.Engine.StartAs(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent, Final: req.Headers[HeaderFinal] != ""}, data)
 	switch {
 	case err == nil, errors.Is(err, journal.ErrStartKey):
 		return saga.Answer{Sent: true, Code: saga.Spawned}
@@ -102,7 +106,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 	case errors.Is(err, journal.ErrUnique):
 		return saga.Answer{Code: "unique_taken", Detail: "another live saga of " + name + " has the unique value " + unique}
 	case errors.Is(err, journal.ErrParentEnded):
-		return refused("parent_ended", "saga %s, whose step this is, has ended", parent)
+		return refused(parentEnded, "saga %s, whose step this is, has ended or is being undone", parent)
 	case errors.Is(err, saga.ErrUnavailable):
 		return saga.Answer{Code: "not_started", Detail: err.Error()}
 	}
@@ -159,7 +163,7 @@ func (c *Caller) machine(ctx context.Context, head journal.Head, err error) (*sa
 func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 	head, err := c.Sagas.Saga(ctx, id)
 	if errors.Is(err, journal.ErrNotFound) {
-		return refused("saga_not_found", "saga %s is gone", id)
+		return refused(saga.NoSaga, "there is no saga %s", id)
 	}
 	m, err := c.machine(ctx, head, err)
 	if err != nil {

@@ -30,6 +30,7 @@ const (
 	HeaderPath   = "recourse-path"
 	HeaderDepth  = "recourse-depth"
 	HeaderStart  = "recourse-starter"
+	HeaderFinal  = "recourse-final" // of a step of its parent's finally
 )
 
 var target = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}(@v?[1-9][0-9]{0,8})?$`)
@@ -104,6 +105,9 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	if kin.starter != "" {
 		r.Headers[HeaderStart] = kin.starter
 	}
+	if kin.final {
+		r.Headers[HeaderFinal] = "true"
+	}
 	if b.input != nil {
 		if r.Body, err = b.input.JSON(env); err != nil {
 			return saga.Request{}, err
@@ -116,6 +120,7 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 type kin struct {
 	id, parent, path, starter string
 	depth                     int64
+	final                     bool
 }
 
 func kinOf(env expr.Env) (kin, error) {
@@ -129,6 +134,7 @@ func kinOf(env expr.Env) (kin, error) {
 	k.parent, _ = fields["parent"].(string)
 	k.path, _ = fields["path"].(string)
 	k.starter, _ = fields["starter"].(string)
+	k.final, _ = fields["final"].(bool)
 	if n, ok := fields["depth"].(json.Number); ok {
 		k.depth, _ = n.Int64()
 	}
@@ -185,6 +191,7 @@ func judge(a saga.Answer) saga.Verdict {
 		if a.Headers["final"] == "" {
 			v.Class = journal.Transient
 		}
+		v.Settles = a.Code == parentEnded
 	case a.Headers[saga.HeaderInDoubt] != "" || a.Headers["final"] == "" && a.Headers[saga.HeaderTold] == "":
 		v.Class = journal.InDoubt
 	}

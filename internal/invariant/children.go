@@ -1,0 +1,38 @@
+package invariant
+
+import (
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+	"recourse/saga"
+)
+
+// unborn is a saga that, as another's journal says, was never started.
+type unborn struct {
+	id     uuid.UUID
+	parent uuid.UUID
+	path   string // of the parent's step
+	seq    int64  // of the parent's record that says so
+}
+
+// children notes whether the saga is a child, and which children of its own it says were never
+// started.
+func (c *look) children(t *tale) {
+	c.v.child = t.started().Parent != nil
+	for i, r := range t.Records {
+		d, ok := t.data[i].(*saga.OutcomeData)
+		if ok && r.Way == journal.Undo && d.NeverStarted != "" {
+			c.v.unborn = append(c.v.unborn, unborn{id: uuid.FromStringOrNil(d.NeverStarted), parent: t.ID, path: r.Path, seq: r.Seq})
+		}
+	}
+}
+
+// eachUnborn is the part of invariant 8 about steps that are undone because their saga was never
+// started: there is no such saga.
+func (c *Checker) eachUnborn() {
+	for _, u := range c.unborn {
+		if c.born[u.id] {
+			c.found = append(c.found, Violation{N: 8, Saga: u.parent, Seq: u.seq, Text: "step " + u.path + " is undone because saga " + u.id.String() + " was never started, and there is that saga"})
+		}
+	}
+}
