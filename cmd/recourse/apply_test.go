@@ -83,17 +83,8 @@ func TestApplyOfACircle(t *testing.T) {
 		t.Errorf("exit %d: %s%s", r.code, r.out, r.errOut)
 	}
 	for _, name := range []string{"ping", "pong"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, s.url+"/v1/definitions/"+name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusNoContent {
-			t.Fatalf("archive %s: %d", name, resp.StatusCode)
+		if status := s.status(t, http.MethodDelete, "/v1/definitions/"+name); status != http.StatusNoContent {
+			t.Fatalf("archive %s: %d", name, status)
 		}
 	}
 	caller := file(t, "caller.yaml", "saga: caller\nsteps:\n  - {id: r, run: ping, input: {n: x}}\n")

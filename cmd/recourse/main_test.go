@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -68,6 +69,21 @@ type serving struct {
 	env  []string // for commands that talk to it
 	stop func() int
 	log  *testbuffer.Buffer
+}
+
+// status sends a request without a body, and gives the status of the answer.
+func (s *serving) status(t *testing.T, method, path string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 // serve starts the program's server on a free port.

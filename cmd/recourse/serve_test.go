@@ -184,17 +184,8 @@ func TestServeIsReady(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json", "/"} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %s", path, resp.Status)
+		if status := s.status(t, http.MethodGet, path); status != http.StatusOK {
+			t.Errorf("%s: %d", path, status)
 		}
 	}
 }
