@@ -77,7 +77,7 @@ crash: ## kill, freeze and fail the real program at every point, once with -race
 ha: ## test failover by hand and by Patroni, restarts after kill -9, and poolers
 	$(GO) test -tags ha -v -count 1 -timeout 30m ./internal/pgha
 	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/crashtest -run 'TestPatroni|TestFailover|TestRestartGoesOnAtOnce'
-	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestOldPrimaryLives|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
+	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestMemory|TestOldPrimaryLives|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
 
 IMAGE ?= recourse
 CERTIFICATES ?= /etc/ssl/certs/ca-certificates.crt

@@ -28,6 +28,7 @@ import (
 	"recourse/internal/secrets"
 	"recourse/internal/statedir"
 	"recourse/journal"
+	"recourse/journal/postgres"
 	"recourse/saga/dsl"
 	"recourse/trigger"
 )
@@ -185,7 +186,7 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	store, err := openStore(a.ctx, c.Database, true)
+	store, err := c.store(a.ctx, state, log)
 	if err != nil {
 		return err
 	}
@@ -234,6 +235,30 @@ func (c *serveCmd) stateDir() (*statedir.Dir, error) {
 		return nil, exit(exitUsage, fmt.Errorf("--state-dir %s cannot be used; name a directory on a local disk that this user may write: %w", c.StateDir, err))
 	}
 	return d, nil
+}
+
+// store opens the database. A PostgreSQL that the state directory knows must not have gone back in
+// time, nor be another.
+func (c *serveCmd) store(ctx context.Context, state *statedir.Dir, log *slog.Logger) (s journal.Store, err error) {
+	defer func() {
+		if err != nil && state != nil {
+			_ = state.Close() // no node has begun
+		}
+	}()
+	if state == nil || !isPostgres(c.Database) {
+		return openStore(ctx, c.Database, true)
+	}
+	last, err := state.Database()
+	if err != nil {
+		return nil, exit(exitUsage, fmt.Errorf("--state-dir %s: what it says of the database cannot be read, remove that file if the database is the right one: %w", c.StateDir, err))
+	}
+	keep := func(system string, timeline int64) {
+		if err := state.NoteDatabase(statedir.Database{System: system, Timeline: timeline}); err != nil {
+			log.Warn("could not note which database this is: the next start of this node may take an old primary for it", "error", err)
+		}
+	}
+	return openPostgres(ctx, c.Database, postgres.Options{Migrate: true,
+		Memory: postgres.Memory{System: last.System, Timeline: last.Timeline, Keep: keep, Place: state.DatabaseFile()}})
 }
 
 // page is where people reach this server, without a slash at the end; "" if that is where it

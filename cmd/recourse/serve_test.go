@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 
 	"recourse/examples/world"
 	"recourse/internal/testbuffer"
+	"recourse/internal/testpg"
 	"recourse/journal"
 	"recourse/journal/sqlite"
 	"recourse/saga"
@@ -302,5 +304,45 @@ func TestServeStateDir(t *testing.T) {
 	r = run(t, nil, "serve", "--listen", "127.0.0.1:0", "--database", filepath.Join(dir, "c.db"), "--state-dir", other)
 	if r.code != exitUsage || !strings.Contains(r.errOut, "name a directory") {
 		t.Errorf("a file for a state directory: exit %d: %s", r.code, r.errOut)
+	}
+}
+
+// A node that has just started does not take an old primary for its database, which its state
+// directory knows, until it is told to.
+func TestServeRemembersItsDatabase(t *testing.T) {
+	t.Parallel()
+	dsn, state := testpg.DSN(t), filepath.Join(t.TempDir(), "state")
+	args := []string{"--database", dsn, "--state-dir", state}
+	if code := serve(t, nil, args...).stop(); code != exitOK {
+		t.Fatalf("exit %d", code)
+	}
+	known := filepath.Join(state, "database")
+	text, err := os.ReadFile(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at struct {
+		System   string `json:"system"`
+		Timeline int64  `json:"timeline"`
+	}
+	if err := json.Unmarshal(text, &at); err != nil || at.System == "" || at.Timeline == 0 {
+		t.Fatalf("%s says %s, %v", known, text, err)
+	}
+	at.Timeline++ // as if another server had been promoted since
+	if text, err = json.Marshal(at); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(known, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, nil, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	if r.code != exitFailed || !strings.Contains(r.errOut, "pg_rewind") || !strings.Contains(r.errOut, "remove "+known) || strings.Contains(r.errOut, "refuses the login") {
+		t.Errorf("an old primary: exit %d: %s", r.code, r.errOut)
+	}
+	if err := os.Remove(known); err != nil {
+		t.Fatal(err)
+	}
+	if code := serve(t, nil, args...).stop(); code != exitOK {
+		t.Errorf("on purpose: exit %d", code)
 	}
 }

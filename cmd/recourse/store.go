@@ -25,16 +25,20 @@ func isPostgres(database string) bool {
 // openStore opens the database. With migrate it is brought up to date first.
 func openStore(ctx context.Context, database string, migrate bool) (journal.Store, error) {
 	if isPostgres(database) {
-		s, err := postgres.Open(ctx, database, postgres.Options{Migrate: migrate})
-		if err != nil {
-			return nil, databaseError(database, err)
-		}
-		return s, nil
+		return openPostgres(ctx, database, postgres.Options{Migrate: migrate})
 	}
 	if err := fileUsable(database, migrate); err != nil {
 		return nil, err
 	}
 	s, err := sqlite.Open(ctx, database, sqlite.Options{Migrate: migrate})
+	if err != nil {
+		return nil, databaseError(database, err)
+	}
+	return s, nil
+}
+
+func openPostgres(ctx context.Context, database string, o postgres.Options) (journal.Store, error) {
+	s, err := postgres.Open(ctx, database, o)
 	if err != nil {
 		return nil, databaseError(database, err)
 	}
@@ -79,6 +83,8 @@ func databaseError(database string, err error) error {
 	switch {
 	case errors.Is(err, migrations.ErrNewer), errors.Is(err, migrations.ErrBehind):
 		return err
+	case errors.Is(err, postgres.ErrWentBack):
+		return exit(exitFailed, errors.New(wentBack(err)))
 	case errors.As(err, &config):
 		return exit(exitUsage, errors.New("--database is not a PostgreSQL URL: write postgres://user:password@host:5432/name"))
 	case full(err):
@@ -97,6 +103,17 @@ func databaseError(database string, err error) error {
 func full(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "53300" || strings.Contains(e.Message, "no more connections allowed"))
+}
+
+// wentBack is what an error says of a server that went back in time, with its address. The driver
+// puts each server that was tried on a line of its own.
+func wentBack(err error) string {
+	for _, line := range strings.Split(err.Error(), "\n") {
+		if strings.Contains(line, postgres.ErrWentBack.Error()) {
+			return strings.Replace(strings.TrimSpace(line), "ValidateConnect failed: ", "", 1)
+		}
+	}
+	return lastLine(err)
 }
 
 func lastLine(err error) string {

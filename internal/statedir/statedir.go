@@ -1,6 +1,6 @@
 // Package statedir holds the directory that a node's process leaves to the next one.
 //
-// Its one file, "node", names the node and is locked (flock(2)) for as long as its process lives;
+// Its file "node" names the node and is locked (flock(2)) for as long as its process lives;
 // the kernel drops the lock when the process ends, in whatever way. Whoever gets the lock therefore
 // knows that the node named there has ended, and may have its sagas at once instead of waiting for
 // the end of its lease.
@@ -8,6 +8,9 @@
 // A lock is a proof only under the kernel that holds both processes. A volume that has moved to
 // another machine, or a network file system, may grant it while the earlier process lives. So the
 // file names the boot of the machine as well, and a node of another boot is no known predecessor.
+//
+// Its file "database" says where a PostgreSQL database stood in its history when it was seen last,
+// so that the next process does not take an old primary for it.
 package statedir
 
 import (

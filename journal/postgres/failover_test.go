@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -259,4 +260,62 @@ func TestUnknownWithoutStandby(t *testing.T) {
 		out, err := s.Append(ctx, "n", []journal.Append{a})
 		return err == nil && out[0].Err == nil
 	})
+}
+
+// A store that begins after a fail-over refuses the old primary behind an address that names one
+// server, if it is told what was seen before; so it does with another cluster.
+func TestMemory(t *testing.T) {
+	ctx := t.Context()
+	c := own(t)
+	memory := postgres.Memory{Place: "the-file"}
+	var kept []int64
+	memory.Keep = func(system string, timeline int64) {
+		memory.System, memory.Timeline = system, timeline
+		kept = append(kept, timeline)
+	}
+	begin := func() error {
+		s, err := postgres.Open(ctx, c.URL, postgres.Options{Migrate: true, Memory: memory})
+		if err != nil {
+			return err
+		}
+		_, err = s.Register(ctx, uuid.Must(uuid.NewV7()).String(), time.Hour)
+		return errors.Join(err, s.Close())
+	}
+	must(t, begin())
+	must(t, c.Halt(testpg.Fast))
+	standby, err := c.Branch()
+	must(t, err)
+	old, err := c.Exchange(standby)
+	must(t, err)
+	must(t, c.ResumePromoted())
+	must(t, begin())
+	must(t, begin())
+	if !slices.Equal(kept, []int64{1, 2}) || memory.System == "" {
+		t.Fatalf("kept timelines %v of system %q, want each once", kept, memory.System)
+	}
+
+	must(t, c.Halt(testpg.Fast))
+	_, err = c.Exchange(old)
+	must(t, err)
+	must(t, c.Resume())
+	if err := begin(); !errors.Is(err, postgres.ErrWentBack) || !strings.Contains(err.Error(), "pg_rewind") || !strings.Contains(err.Error(), "remove the-file") {
+		t.Errorf("the old primary: %v", err)
+	}
+	known := memory
+	memory.System = "1"
+	if err := begin(); !errors.Is(err, postgres.ErrWentBack) || !strings.Contains(err.Error(), "DELETE FROM installation") || !strings.Contains(err.Error(), "remove the-file") {
+		t.Errorf("another cluster: %v", err)
+	}
+	memory.System, memory.Timeline = "", 0 // the file is removed
+	must(t, begin())
+	if memory.System != known.System || memory.Timeline != 1 {
+		t.Errorf("kept system %s, timeline %d", memory.System, memory.Timeline)
+	}
+
+	_, err = connect(t, c.URL).Exec(ctx, `UPDATE installation SET system = system + 1`)
+	must(t, err)
+	memory.System, memory.Timeline = "", 0
+	if err := begin(); !errors.Is(err, postgres.ErrWentBack) || memory.System != "" {
+		t.Errorf("a database that is refused: %v, and it is kept as %q", err, memory.System)
+	}
 }

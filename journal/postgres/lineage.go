@@ -17,6 +17,19 @@ import (
 // is an old primary, or another database. Nothing is read from it or written to it.
 var ErrWentBack = errors.New("this server is not the database that was served before")
 
+// Memory is what is known of a database beyond the life of one process. With it Open returns
+// ErrWentBack for a server of another system, or on an earlier timeline, as a store that is open
+// does.
+type Memory struct {
+	System   string // the system identifier that was seen last; "": none was
+	Timeline int64  // the latest that was seen; 0: none was
+	// Keep is told both when the database is opened and each time that they change. nil: nothing is
+	// kept.
+	Keep func(system string, timeline int64)
+	// Place is the file that keeps them, for errors to name.
+	Place string
+}
+
 // lineage is what is known of the database's history: which cluster it is, by its system
 // identifier, and on which timeline, which grows with each fail-over (PostgreSQL's manual, 26.3.6
 // Timelines). A server that is behind is refused, so that a node that has seen the new primary
@@ -25,6 +38,8 @@ var ErrWentBack = errors.New("this server is not the database that was served be
 // database is opened, and from time to time; see lookout.go.
 type lineage struct {
 	mu       sync.Mutex
+	memory   Memory           // what was kept last
+	agreed   bool             // the database's own row agrees with what was seen, so that it may be kept
 	system   string           // "" while it is not known
 	timeline int64            // 0 while it is not known
 	blind    error            // why the server does not say; nil: it does, or was not asked yet
@@ -95,18 +110,47 @@ func (l *lineage) saw(at point) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.system != "" && at.system != l.system:
+		forget := ""
+		if l.memory.Place != "" {
+			forget = " remove " + l.memory.Place + " on each node,"
+		}
 		return fmt.Errorf("%w: its system identifier is %s, and the database's is %s. If it was restored or upgraded to another cluster on purpose, stop all nodes, "+
-			"run DELETE FROM installation there, and start them again; otherwise mend --database", ErrWentBack, at.system, l.system)
+			"run DELETE FROM installation there,%s and start them again; otherwise mend --database", ErrWentBack, at.system, l.system, forget)
 	case at.timeline != 0 && at.timeline < l.timeline:
+		forget := ""
+		if l.memory.Place != "" {
+			forget = ". If it was restored from a backup on purpose, stop all nodes, remove " + l.memory.Place + " on each, and start them again"
+		}
 		return fmt.Errorf("%w: it is on timeline %d, and the database has gone on to timeline %d. It is an old primary that others may still write to: "+
-			"stop it, and make it a standby of the new one (pg_rewind)", ErrWentBack, at.timeline, l.timeline)
+			"stop it, and make it a standby of the new one (pg_rewind)%s", ErrWentBack, at.timeline, l.timeline, forget)
 	}
 	if at.timeline > l.timeline && l.moved != nil {
 		close(l.moved)
 		l.moved = nil
 	}
 	l.system, l.timeline = at.system, max(l.timeline, at.timeline)
+	l.keep()
 	return nil
+}
+
+// agree says that the database's own row agrees with what was seen. Before that nothing is kept: a
+// database that is refused, as --database names the wrong one, leaves no trace.
+func (l *lineage) agree() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.agreed = true
+	l.keep()
+}
+
+// keep has the memory hold what is known. The caller holds the lock: nobody uses a server before it
+// is kept where that stands.
+func (l *lineage) keep() {
+	m := &l.memory
+	if !l.agreed || m.Keep == nil || m.System == l.system && m.Timeline == l.timeline {
+		return
+	}
+	m.System, m.Timeline = l.system, l.timeline
+	m.Keep(m.System, m.Timeline)
 }
 
 // later returns a channel that is closed when a later timeline is seen.
@@ -210,6 +254,7 @@ func (s *Store) settle(ctx context.Context, readOnly bool) error {
 			return err
 		}
 	}
+	s.lineage.agree()
 	if readOnly || seen == (point{system, timeline}) {
 		return nil
 	}

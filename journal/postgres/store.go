@@ -36,6 +36,7 @@ type Options struct {
 	// a pooler, see above), and a login that may only read will do. There are no hints. Migrate is
 	// left out of account.
 	ReadOnly bool
+	Memory   Memory // the zero value: nothing is known from before
 }
 
 // Store implements journal.Store.
@@ -97,7 +98,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		cfg.ConnConfig.RuntimeParams["default_transaction_read_only"] = "on"
 	}
 	writing := cfg.Copy()
-	line := &lineage{}
+	line := &lineage{memory: o.Memory, system: o.Memory.System, timeline: o.Memory.Timeline}
 	around := newLookout(line, cfg.ConnConfig)
 	around.look(ctx)
 	pgsession.Prepare(cfg.ConnConfig, settings, line.check)
