@@ -168,7 +168,7 @@ func (w caller) mayPost(source string) error {
 	if !w.binding.Narrows() || slices.Contains(w.binding.Sources, source) {
 		return nil
 	}
-	return fail("forbidden", "the key %q is bound to other sources than %.200q: use another key, or make one with `recourse keys create --source`", w.name, source)
+	return fail("forbidden", "the key %q may not post events of the source %.200q: use another key, or create one with `recourse keys create --source`", w.name, source)
 }
 
 // maySignal refuses a signal to a saga of the definition that starter has started, unless the
@@ -216,10 +216,10 @@ func (s *server) authorize(k *call) error {
 		return err
 	}
 	if op != opKnown && who.binding.Narrows() && !slices.Contains(who.may(), op) {
-		return fail("forbidden", "the key %q is bound: it does nothing but what it is bound to; GET /v1/whoami says what", who.name)
+		return fail("forbidden", "the key %q is restricted: GET /v1/whoami lists what it may do", who.name)
 	}
 	if op != opKnown && !slices.Contains(who.may(), op) {
-		return fail("forbidden", "the key %q has the role %s, which may not %s: use a key of another role", who.name, who.role, op)
+		return fail("forbidden", "the key %q has the role %s, which may not %s: use a key with another role", who.name, who.role, op)
 	}
 	k.who = who
 	return nil

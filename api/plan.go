@@ -39,7 +39,7 @@ func (s *server) plan(c echo.Context) error {
 	}
 	data, findings := saga.BeginPlan(def, options)
 	if len(findings) > 0 {
-		return fail("invalid_plan", "mend what `errors` names: a start would be refused too").with(findings...)
+		return fail("invalid_plan", "fix the fields in `errors`: a start would be refused, too").with(findings...)
 	}
 	plan, err := saga.MakePlan(def, data, stubs, s.cfg.Engine.Now())
 	if err != nil {

@@ -78,7 +78,7 @@ func (p *problem) after(seconds int) *problem {
 
 // invalid is a request whose fields are wrong.
 func invalid(findings ...saga.Finding) *problem {
-	p := fail("invalid_request", "mend what `errors` names and send it again").with(findings...)
+	p := fail("invalid_request", "fix the fields in `errors` and send the request again").with(findings...)
 	if len(findings) == 1 {
 		p.Detail = findings[0].Detail
 	}
@@ -145,7 +145,7 @@ func asProblem(err error) *problem {
 	case storeAway(err):
 		return fail("unavailable", "the database does not answer: send the same request again, with the same Idempotency-Key").after(1)
 	}
-	return fail("internal", "the server's log says more; sending the same request again, with the same Idempotency-Key, is safe")
+	return fail("internal", "the server's log has the details; sending the same request again, with the same Idempotency-Key, is safe")
 }
 
 // storeAway reports whether an error comes of a database that cannot be reached, or
@@ -172,9 +172,9 @@ func asHTTP(h *echo.HTTPError) *problem {
 	case http.StatusMethodNotAllowed:
 		return fail("method_not_allowed", "use one of the methods in the Allow header")
 	case http.StatusRequestEntityTooLarge:
-		return fail("body_too_large", "send less")
+		return fail("body_too_large", "send a smaller request")
 	}
-	return fail("internal", "the server's log says more")
+	return fail("internal", "the server's log has the details")
 }
 
 // respondError writes an error as a problem; what is the server's fault is logged.

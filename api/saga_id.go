@@ -81,5 +81,5 @@ func (s *server) sagaNamed(ctx context.Context, text string) (uuid.UUID, error) 
 	if len(list.Heads) > maxCandidates {
 		named = append(named, "and others")
 	}
-	return uuid.Nil, fail("ambiguous_id", "write more of the id: %s begins those of %s", text, strings.Join(named, ", "))
+	return uuid.Nil, fail("ambiguous_id", "send more characters of the id: %s is the beginning of %s", text, strings.Join(named, ", "))
 }

@@ -140,7 +140,7 @@ func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, repl
 		findings = append(findings, saga.Finding{Code: saga.CodeSecretMissing, Detail: f.Detail})
 	}
 	if len(findings) > 0 {
-		return saga.Begun{}, false, fail("invalid_start", "mend what `errors` names; nothing was started, and the Idempotency-Key is still free").with(findings...)
+		return saga.Begun{}, false, fail("invalid_start", "fix the fields in `errors`; nothing was started, and the Idempotency-Key is still free").with(findings...)
 	}
 	begun, err = s.cfg.Engine.Start(ctx, b.def, journal.Start{
 		Definition: b.def.Name, Version: b.version, Newest: b.newest, SHA256: b.def.SHA256,

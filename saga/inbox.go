@@ -56,26 +56,26 @@ func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
 	switch s.state {
 	case asking:
 		e.Kind = InboxInDoubt
-		e.Title = "It is not known whether step " + n.path + " has happened"
-		e.Detail = "Look on the other side for its key, then resolve the step: succeeded (with its output), failed, or retry to send the same request with the same key again."
+		e.Title = "It is unknown whether step " + n.path + " has happened"
+		e.Detail = "Look up its key in the remote service, then resolve the step: succeeded (with its output), failed, or retry to send the same request with the same key again."
 		e.Actions = []string{"succeeded", "failed", "retry", "skip", "compensated"}
 	case holding:
 		e.Kind = InboxHeld
-		e.Title = "The other side refuses the credentials of step " + n.path
-		e.Detail = "Mend the credentials, then resolve the step with retry."
+		e.Title = "The remote service rejects the credentials of step " + n.path
+		e.Detail = "Fix the credentials, then resolve the step with retry."
 		if f := s.failure; f != nil && f.Code == CodeSecretMissing {
 			e.Title = "A secret of step " + n.path + " is missing or cannot be used: nothing was sent"
 			e.Detail = "Provide the secret on the server, then resolve the step with retry."
 		}
 		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
 		if s.doubt {
-			e.Detail += " An earlier attempt may have happened: look on the other side before you resolve it as anything else."
+			e.Detail += " An earlier attempt may have had an effect: check in the remote service before you resolve it as anything else."
 			e.Actions = append(e.Actions, "compensated")
 		}
 	default:
 		e.Kind = InboxStuck
-		e.Title = "Step " + n.path + " has failed after the pivot: the saga can only go forward"
-		e.Detail = "Mend the cause and retry; or resolve it as succeeded (with its output), skip it, or fail the saga and leave its effects."
+		e.Title = "Step " + n.path + " has failed after the pivot, so the saga cannot be undone"
+		e.Detail = "Fix the cause and retry; or resolve it as succeeded (with its output), skip it, or fail the saga and leave its effects."
 		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
 	}
 	if n.block != nil { // its steps have run: it cannot begin again
@@ -85,7 +85,7 @@ func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
 		e.Actions = []string{"retry", "compensated", "skip"}
 		if s.state != holding {
 			e.Title = "Undoing step " + n.path + " was refused"
-			e.Detail = "Mend the cause and retry; or undo it by hand and resolve it as compensated; or skip it, which leaves its effect and ends the saga as failed."
+			e.Detail = "Fix the cause and retry; or undo it by hand and resolve it as compensated; or skip it, which leaves its effect and ends the saga as failed."
 		}
 	}
 	if s.failure != nil {

@@ -73,7 +73,7 @@ func TestClaimUnderAnotherKey(t *testing.T) {
 		if key := req.Header.Get("Idempotency-Key"); strings.HasSuffix(req.URL.Path, "/claim") {
 			if dead.CompareAndSwap(nil, &key) || *dead.Load() == key {
 				w.WriteHeader(http.StatusConflict)
-				w.Write([]byte(`{"type":"urn:recourse:problem:key_in_flight","title":"A request with this Idempotency-Key is under way","status":409}`))
+				w.Write([]byte(`{"type":"urn:recourse:problem:key_in_flight","title":"A request with this Idempotency-Key is in flight","status":409}`))
 				return
 			}
 		}

@@ -89,7 +89,7 @@ func TestResolve(t *testing.T) {
 	x.becomes(id, saga.Stuck)
 	at := "/sagas/" + id
 	to := at + "/steps/charge/resolve"
-	a := x.page(at).want(200).has("It is not known whether step charge has happened", "POST http", "It did happen", "&lt;b&gt;x&lt;/b&gt;", "Resolve the step").
+	a := x.page(at).want(200).has("It is unknown whether step charge has happened", "POST http", "It did happen", "&lt;b&gt;x&lt;/b&gt;", "Resolve the step").
 		lacks("<b>x</b>")
 	fields := a.hidden(to)
 

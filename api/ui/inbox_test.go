@@ -81,7 +81,7 @@ func TestInboxInDoubt(t *testing.T) {
 	e := x.waits(id)
 	key := idempotency.Key(uuid.FromStringOrNil(id), "reserve", journal.Do, 0)
 	at := x.world.URL + "/things?ref=" + key + "&amp;n=2"
-	a := x.page("/inbox").want(200).has(`id="`+e+`"`, "It is not known whether step reserve has happened", `href="/sagas/`+id+`"`, "POST "+x.world.URL+"/things", key,
+	a := x.page("/inbox").want(200).has(`id="`+e+`"`, "It is unknown whether step reserve has happened", `href="/sagas/`+id+`"`, "POST "+x.world.URL+"/things", key,
 		"The definition&#39;s own status query", "it did happen if result.body.count &gt; 0", "GET "+at, "curl -sS &#39;"+at+"&#39;", `&#34;$PAY_KEY&#34;`, "It did happen", "It did not happen").
 		lacks("sesame")
 	to := "/sagas/" + id + "/steps/reserve/resolve"
@@ -111,7 +111,7 @@ func TestInboxHeld(t *testing.T) {
 	x.rule(status("POST", "/things", 401))
 	id := x.start("asks", `{"n": 1}`)
 	x.waits(id)
-	a := x.page("/inbox?saga="+id).want(200).has("refuses the credentials of step reserve", "held credentials", "The credentials are fixed", `<b>1</b>`)
+	a := x.page("/inbox?saga="+id).want(200).has("rejects the credentials of step reserve", "held credentials", "The credentials are fixed", `<b>1</b>`)
 	to := "/sagas/" + id + "/steps/reserve/resolve"
 	x.post(to, append(a.hidden(to), "outcome", "retry", "reason", "a new key is in place")...).want(303)
 	x.becomes(id, saga.Succeeded)
@@ -403,7 +403,7 @@ func TestInboxByRole(t *testing.T) {
 			}
 			items := x.post("/inbox/together", "group", "approval/nod").want(200).hidden("/inbox/together/run")
 			x.key("the desk", role)
-			a := x.page("/inbox").want(200).has("Pay 0?", "refuses the credentials")
+			a := x.page("/inbox").want(200).has("Pay 0?", "rejects the credentials")
 			offered := func(what string, on bool) {
 				t.Helper()
 				if got := strings.Contains(a.body, what); got != on {

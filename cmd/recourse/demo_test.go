@@ -29,7 +29,7 @@ func TestDemo(t *testing.T) {
 			out := ok(t, demoEnv(t), append([]string{"demo", "--once"}, database(t)...)...)
 			for _, want := range []string{
 				"undoing hotel, then flight",
-				"another process takes the saga over",
+				"another process takes over the saga",
 				"attempt 2, the same key",
 				"resolve refund as succeeded",
 				"all invariants hold",
@@ -93,7 +93,7 @@ func TestDemoStaysUp(t *testing.T) {
 	if out := ok(t, env, "list"); strings.Count(out, "booking") != 4 {
 		t.Errorf("list: %s", out)
 	}
-	if out := ok(t, env, "inbox"); !strings.Contains(out, "in_doubt  It is not known whether step refund has happened") || !strings.Contains(out, "approval  Refund 39.90 USD") {
+	if out := ok(t, env, "inbox"); !strings.Contains(out, "in_doubt  It is unknown whether step refund has happened") || !strings.Contains(out, "approval  Refund 39.90 USD") {
 		t.Errorf("inbox: %s", out)
 	}
 	if out := ok(t, env, "list", "-d", "refund-claim", "-s", "compensated"); !strings.Contains(out, "0.02004") {

@@ -13,7 +13,7 @@ var spoken = strings.NewReplacer(
 	"Raise the budget of the saga (PATCH), or cancel it.", "Raise its budget, or cancel it.",
 	"Approve or reject it, with the hash of what is shown here.", "Approve or reject it.",
 	"start a new one with `retry`", "start a new one with `recourse retry`",
-	"mend what `errors` names", "mend what is named below",
+	"fix the fields in `errors`", "fix the fields named below",
 	"leave `from` out", "leave --from out",
 	"new_key", "--new-key",
 	"send the same request again, with the same Idempotency-Key", "give the same command again, with the same --key",
@@ -22,7 +22,7 @@ var spoken = strings.NewReplacer(
 	"The Idempotency-Key", "The --key",
 	"this Idempotency-Key", "this --key",
 	"Idempotency-Key", "--key",
-	"The request is not one that this route takes", "The command is not right",
+	"The request is invalid", "The command is invalid",
 )
 
 // flagOf names the flags and arguments that become fields and parameters of requests.

@@ -10,10 +10,10 @@ import (
 func TestErrorsSpeakOfCommands(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ body, want string }{
-		{`{"title":"The request is not one that this route takes","detail":"write it as \"2.00 USD\"","errors":[{"pointer":"/budget","code":"bad_budget","detail":"write it as \"2.00 USD\""}]}`,
+		{`{"title":"The request is invalid","detail":"write it as \"2.00 USD\"","errors":[{"pointer":"/budget","code":"bad_budget","detail":"write it as \"2.00 USD\""}]}`,
 			`the budget: write it as "2.00 USD"`},
-		{`{"title":"The start does not suit the definition","detail":"mend what ` + "`errors`" + ` names; nothing was started, and the Idempotency-Key is still free","errors":[{"pointer":"/input/city/name","code":"required","detail":"\"name\" is missing"}]}`,
-			"The start does not suit the definition: mend what is named below; nothing was started, and the --key is still free\n  --input city.name: required: \"name\" is missing"},
+		{`{"title":"The start does not match the definition","detail":"fix the fields in ` + "`errors`" + `; nothing was started, and the Idempotency-Key is still free","errors":[{"pointer":"/input/city/name","code":"required","detail":"\"name\" is missing"}]}`,
+			"The start does not match the definition: fix the fields named below; nothing was started, and the --key is still free\n  --input city.name: required: \"name\" is missing"},
 		{`{"title":"x","detail":"there is no status \"nope\"","errors":[{"pointer":"?status","code":"bad_status","detail":"there is no status \"nope\""}]}`, `--status: there is no status "nope"`},
 		{`{"title":"x","detail":"new_key goes with the outcome retry","errors":[{"pointer":"/new_key","code":"bad_field","detail":"new_key goes with the outcome retry"}]}`,
 			"--new-key: --new-key goes with the outcome retry"},

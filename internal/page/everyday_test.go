@@ -79,7 +79,7 @@ func longLabel(t *testing.T, d *demo, phone *testchrome.Window) {
 func withoutScript(t *testing.T, d *demo, doubtful string) {
 	w := testchrome.Open(t, testchrome.Look{NoScript: true})
 	w.Go(d.url + "/inbox?saga=" + doubtful)
-	w.Sees("It is not known whether step refund has happened")
+	w.Sees("It is unknown whether step refund has happened")
 	w.Click("Resolve refund")
 	w.Click("retry")
 	w.Fill("Reason", "the provider honours keys")

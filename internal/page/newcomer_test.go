@@ -40,13 +40,13 @@ func newcomer(t *testing.T, d *demo, w *testchrome.Window, h hands) {
 
 	// What happened is not known: send it again under the same key.
 	h.Use("Inbox")
-	w.Sees("It is not known whether step refund has happened", "Refund 39.90 USD for order A-2003?")
+	w.Sees("It is unknown whether step refund has happened", "Refund 39.90 USD for order A-2003?")
 	h.Use("Resolve refund")
 	h.Pick("retry")
 	h.Write("Reason", "the provider honours keys")
 	h.Use("Resolve the step")
 	d.ends(doubtful.ID)
-	w.Lacks("It is not known whether step refund has happened")
+	w.Lacks("It is unknown whether step refund has happened")
 
 	// A refund wants an approval.
 	h.Write("Comment", "the switch is known to get hot")

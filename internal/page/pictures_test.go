@@ -23,7 +23,7 @@ var pictures = []struct {
 	{"sagas", "/", []string{"refund-claim", "compensated", "stuck"}, ""},
 	{"undone", "/sagas/{undone}", []string{"the card has expired", "Timeline"}, ""},
 	{"cost-of-one", "/sagas/{undone}", []string{"spent", "tokens in"}, "#cost"},
-	{"inbox", "/inbox", []string{"It is not known whether step refund has happened", "Refund 39.90 USD"}, ""},
+	{"inbox", "/inbox", []string{"It is unknown whether step refund has happened", "Refund 39.90 USD"}, ""},
 	{"definition", "/definitions/booking", []string{"Steps"}, ""},
 	{"costs", "/costs", []string{"gpt-5-mini"}, ""},
 	{"system", "/system", []string{"Nodes", "Inbox"}, ""},

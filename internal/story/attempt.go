@@ -173,7 +173,7 @@ func (t *Teller) failed(r journal.Record, d saga.OutcomeData) string {
 // of what went wrong; the line of the intent has it already. Other errors are told as they are.
 func cause(d saga.OutcomeData) string {
 	if d.Error.Code == saga.Interrupted {
-		return "its process stopped before the answer came"
+		return "its process stopped before the response came"
 	}
 	title, _, named := strings.Cut(d.Error.Title, " (")
 	if d.StatusCode > 0 || !named {
@@ -191,16 +191,16 @@ func (t *Teller) next(d saga.OutcomeData) string {
 	switch d.Then {
 	case saga.ThenRetry:
 		if d.RetryAt == nil || !d.RetryAt.After(t.now) {
-			return " — again at once"
+			return " — retries at once"
 		}
-		return " — again in " + span(d.RetryAt.Sub(t.now))
+		return " — retries in " + span(d.RetryAt.Sub(t.now))
 	case saga.ThenVerify:
 		if d.RetryAt != nil && d.RetryAt.After(t.now) {
-			return " — asks the other side in " + span(d.RetryAt.Sub(t.now))
+			return " — checks the remote service in " + span(d.RetryAt.Sub(t.now))
 		}
-		return " — asks the other side"
+		return " — checks the remote service"
 	case saga.ThenAsk, saga.ThenHold, saga.ThenStick:
-		return " — waits in the inbox for a person"
+		return " — needs a person (inbox)"
 	case saga.ThenDoubt:
 		return " — ends in doubt"
 	}
@@ -211,9 +211,9 @@ func (t *Teller) next(d saga.OutcomeData) string {
 func (t *Teller) answered(step string, r journal.Record, d saga.OutcomeData) []Line {
 	switch {
 	case d.Found != nil && *d.Found:
-		return t.one("✓", step, "the other side has it: it did happen"+t.how(r, d), Good)
+		return t.one("✓", step, "the remote service has it: it did happen"+t.how(r, d), Good)
 	case d.Found != nil:
-		return t.one("✓", step, "the other side does not have it: it did not happen"+t.how(r, d), Good)
+		return t.one("✓", step, "the remote service does not have it: it did not happen"+t.how(r, d), Good)
 	}
 	return t.one("?", step, "status query: "+t.failed(r, d), Doubt)
 }

@@ -35,7 +35,7 @@ func (t *Teller) decided(r journal.Record) []Line {
 		if d.Error != nil {
 			return t.one("✗", "", "its output could not be computed: "+d.Error.Error(), Doubt)
 		}
-		return t.one("·", "", strings.TrimRight("reaches its goal, and holds until its parent has ended "+result(d.Output), " "), Plain)
+		return t.one("·", "", strings.TrimRight("has succeeded, and waits for its parent's end "+result(d.Output), " "), Plain)
 	}
 	after := t.next(saga.OutcomeData{Then: d.Then})
 	switch {
@@ -107,7 +107,7 @@ func (t *Teller) order(r journal.Record) []Line {
 		text += " — “" + Short(d.Reason, 90) + "”"
 	}
 	if d.Rejected != nil {
-		return t.one("✗", "", text+": turned down, "+Short(d.Rejected.Error(), 110), Bad)
+		return t.one("✗", "", text+": refused, "+Short(d.Rejected.Error(), 110), Bad)
 	}
 	return t.one("☞", "", text, Strong)
 }

@@ -52,7 +52,7 @@ func (t *Teller) Tell(r journal.Record) []Line {
 	t.now = r.At
 	var lines []Line
 	if t.node != "" && r.Node != t.node {
-		lines = append(lines, t.line("⚡", "", "another process takes the saga over from its journal", Strong))
+		lines = append(lines, t.line("⚡", "", "another process takes over the saga from its journal", Strong))
 	}
 	t.node = r.Node
 	return append(lines, t.tell(r)...)
@@ -89,7 +89,7 @@ func (t *Teller) tell(r journal.Record) []Line {
 		return t.outcome(r)
 	case journal.Skipped:
 		if r.Way == journal.Undo {
-			return t.one("–", r.Path, "needs no undoing: the compensation's `when` is false", Dimmed)
+			return t.one("–", r.Path, "not undone: the compensation's `when` is false", Dimmed)
 		}
 		return t.one("–", r.Path, "skipped: its `when` is false", Dimmed)
 	case journal.Decided:
@@ -143,9 +143,9 @@ func (t *Teller) woke(r journal.Record) []Line {
 		return bad
 	}
 	if r.Path == "" {
-		return t.one("✗", "", "the saga's time-out has passed", Bad)
+		return t.one("✗", "", "the saga's timeout has passed", Bad)
 	}
-	what := map[string]string{"backoff": "the wait is over", "sleep": "wakes up", "verify": "late enough to ask the other side",
+	what := map[string]string{"backoff": "the wait is over", "sleep": "wakes up", "verify": "time to check the remote service",
 		"approval": "nobody has decided in time", "signal": "no signal has come in time"}[d.Timer]
 	if what == "" {
 		what = d.Timer + " is due"

@@ -211,7 +211,7 @@ func TestTold(t *testing.T) {
 		name, want string
 		record     journal.Record
 	}{
-		{"a saga that another runs", "reaches its goal, and holds until its parent has ended", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":1}`)}},
+		{"a saga that another runs", "has succeeded, and waits for its parent's end", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":1}`)}},
 		{"an expression that fails", "refused: `when` could not be evaluated: null is no boolean: input.memo: at 1:3", journal.Record{Kind: journal.Outcome, Path: "pay", Way: journal.Do, Class: journal.Refused,
 			Data: json.RawMessage(`{"error":{"code":"expression_error","title":"` + "`when`" + ` could not be evaluated","detail":"null is no boolean: input.memo: at 1:3"},"then":"fail"}`)}},
 		{"an undo of what is gone", "undone: it was already gone (HTTP 404)", journal.Record{Kind: journal.Outcome, Path: "pay", Way: journal.Undo, Class: journal.Succeeded, Data: json.RawMessage(`{"status_code":404,"output":null,"already_gone":true}`)}},
@@ -260,7 +260,7 @@ func TestTellHolding(t *testing.T) {
 	}, false); err != nil {
 		t.Fatal(err)
 	}
-	if want := "holds until its parent has ended → bk_1"; !strings.Contains(b.String(), want) {
+	if want := "waits for its parent's end → bk_1"; !strings.Contains(b.String(), want) {
 		t.Errorf("no %q in\n%s", want, b.String())
 	}
 }

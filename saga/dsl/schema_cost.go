@@ -357,7 +357,7 @@ func instructions(pattern string) int {
 
 // tooCostly is what is said of a value that costs too much to judge.
 var tooCostly = saga.Finding{Code: saga.CodeTooCostly, Detail: "checking this value by its schema takes too many steps: the alternatives (anyOf, oneOf) of a recursive schema multiply with each level; " +
-	"send less or flatter data, or give alternatives that hold each other different types"}
+	"send smaller or flatter data, or give alternatives that hold each other different types"}
 
 // tooLarge is what is said of a value that breaks its schema and is so large that a list of what is
 // wrong would fill the memory.
