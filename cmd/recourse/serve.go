@@ -47,7 +47,7 @@ type serveCmd struct {
 	Config       string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file of flag names and values; flags and environment variables take precedence."`
 	Strict       bool          `env:"RECOURSE_STRICT" help:"Refuse definitions with warnings."`
 	NodeLease    time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"Time after which another node takes over the sagas of a node that died."`
-	StateDir     string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A local directory for this process only. After a crash, the next process with this directory resumes its sagas at once. Default: none; the sagas wait until the lease expires."`
+	StateDir     string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A local directory for this process only. After a crash, the next process with this directory resumes its sagas at once. A start on PostgreSQL also refuses an old primary that it knows to be one. Default: none; the sagas wait until the lease expires."`
 	RequireSync  bool          `name:"require-sync" env:"RECOURSE_REQUIRE_SYNC" help:"Refuse starts while the database's commits do not wait for a synchronous standby."`
 	Drain        time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"Time for requests in flight to finish when stopping."`
 	Retention    retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"Time that ended sagas are kept if their definition has no retention; at least 1m, or forever. Default ${default}."`
