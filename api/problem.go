@@ -87,7 +87,7 @@ func invalid(findings ...saga.Finding) *problem {
 
 // badDocument says what is wrong with a definition, or an action.
 func badDocument(as code, errs *dsl.Errors) *problem {
-	return fail(as, "mend what `errors` lists; nothing was published or sent").with(errs.Findings()...)
+	return fail(as, "fix what `errors` lists; nothing was published or sent").with(errs.Findings()...)
 }
 
 // refused turns a saga's refusal of an order into a problem.

@@ -152,7 +152,7 @@ func (v *visit) outrun(page *publishView, name string) error {
 	if page.Newest != "" {
 		title = d.Version + " was published in the meantime"
 	}
-	page.Problem = &problem{Title: title, Detail: "nothing was published. Below is what your text would change in " + d.Version + ": mend it, or publish it all the same."}
+	page.Problem = &problem{Title: title, Detail: "nothing was published. Below is what your text would change in " + d.Version + ": correct it, or publish it anyway."}
 	page.Name, page.Newest, page.ETag, page.Changes = name, d.Version, etag, diff(d.Source, page.Source)
 	return v.renderAs(http.StatusPreconditionFailed, "definition-publish", page.title(), page)
 }

@@ -117,7 +117,7 @@ func person(e saga.Entry) string {
 	case saga.InboxInDoubt:
 		return "waits for somebody who finds out whether it happened"
 	}
-	return "waits for somebody who mends it"
+	return "needs somebody to fix it"
 }
 
 // span writes how long something still takes.

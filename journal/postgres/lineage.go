@@ -115,7 +115,7 @@ func (l *lineage) saw(at point) error {
 			forget = " remove " + l.memory.Place + " on each node,"
 		}
 		return fmt.Errorf("%w: its system identifier is %s, and the database's is %s. If it was restored or upgraded to another cluster on purpose, stop all nodes, "+
-			"run DELETE FROM installation there,%s and start them again; otherwise mend --database", ErrWentBack, at.system, l.system, forget)
+			"run DELETE FROM installation there,%s and start them again; otherwise correct --database", ErrWentBack, at.system, l.system, forget)
 	case at.timeline != 0 && at.timeline < l.timeline:
 		forget := ""
 		if l.memory.Place != "" {
