@@ -36,7 +36,7 @@ func (d *doctor) failover(ctx context.Context, conn *pgx.Conn) {
 func (d *doctor) replication(r pgsync.Replication) {
 	const check = "replication"
 	switch {
-	case r.Durable() && r.Missing():
+	case r.Missing():
 		d.wrong(check, fmt.Sprintf("commits wait for a synchronous standby (synchronous_standby_names is %q), and none is connected", r.Names), pgsync.Advice)
 	case r.Durable():
 		d.ok(check, "commits wait for a synchronous standby; %s connected", count(r.Standbys, "standby")+map[bool]string{true: " is", false: " are"}[r.Standbys == 1])

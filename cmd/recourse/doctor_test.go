@@ -184,6 +184,7 @@ func TestDoctorReplication(t *testing.T) {
 		{pgsync.Replication{Names: "*", Commit: "remote_apply", Standbys: 2, Synchronous: 1}, false, fine, "2 standbys are connected"},
 		{pgsync.Replication{Names: "b", Commit: "on", Standbys: 1}, false, broken, `"b"`},
 		{pgsync.Replication{Names: "*", Commit: "remote_write", Standbys: 1, Synchronous: 1}, false, unwise, "synchronous_commit is remote_write"},
+		{pgsync.Replication{Names: "*", Commit: "remote_write"}, false, broken, "none is connected"},
 		{pgsync.Replication{Names: "*", Commit: "local"}, true, broken, "synchronous_commit is local"},
 	} {
 		f := finding(t, func(d *doctor) {
