@@ -84,6 +84,9 @@ type Config struct {
 	// larger sagas leave memory between two steps, and are read again one after the other. A saga
 	// whose records are more by themselves still goes on.
 	SagaBytes int
+	// MailBytes bounds the messages to sagas that have been read and are not durable in their
+	// journals yet: 8 MiB, and one message more. The others stay in the store meanwhile.
+	MailBytes int
 	MaxBatch  int // 512 appends in a commit
 	MaxBytes  int // 8 MiB of appends in a commit, unless it has only one
 	// RequireSync refuses starts while commits do not wait for a second machine, see journal.Log.
@@ -109,6 +112,7 @@ func (c *Config) defaults() {
 	set(&c.MaxCalls, 1000)
 	set(&c.AnswerBytes, 32<<20)
 	set(&c.SagaBytes, 128<<20)
+	set(&c.MailBytes, 8<<20)
 	set(&c.MaxBatch, 512)
 	set(&c.MaxBytes, 8<<20)
 	if c.Meter == nil {
@@ -137,9 +141,11 @@ type Engine struct {
 	stats   counters
 	calls   chan struct{} // a token for each request under way
 	answers *quota.Pool   // the memory of answers that are being read, or are not durable yet
+	mail    mailroom      // the memory of messages that are not durable in their sagas' journals yet
 	loaders chan struct{} // a token for each journal being read
 	large   chan struct{} // a token for each journal that is read by itself, or waits for memory to be read
 	poke    chan struct{} // look for claims and mail now
+	more    chan struct{} // look for mail now
 	lost    chan string   // nodes whose lease a commit found gone
 
 	renewals, mails, claims, expiries, reaps, strangers, syncs, rivals outage
@@ -167,7 +173,7 @@ func New(cfg Config) *Engine {
 	cfg.defaults()
 	health := &health{Store: brittle.Store(cfg.Store), after: min(cfg.Lease, ailingFor)}
 	cfg.Store = health
-	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), poke: make(chan struct{}, 1), lost: make(chan string, 1)}
+	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), poke: make(chan struct{}, 1), more: make(chan struct{}, 1), mail: mailroom{m: NewMailroom(cfg.MailBytes)}, lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.storeCtx, e.cancelStore = context.WithCancel(context.Background())
 	e.identity.Store("")
@@ -348,13 +354,21 @@ func (e *Engine) look() {
 	}
 }
 
+// goOn has the rest of the mail read, now that there is room.
+func (e *Engine) goOn() {
+	select {
+	case e.more <- struct{}{}:
+	default:
+	}
+}
+
 func (e *Engine) laneOf(id uuid.UUID) *laneLoop {
 	return e.lanes[e.laneNumber(id)]
 }
 
 // heldBytes is about how much the sagas take that are in memory, or on their way.
 func (e *Engine) heldBytes() int64 {
-	n := e.loading.bytes.Load()
+	n := e.loading.bytes.Load() + int64(e.mail.used())
 	for _, l := range e.lanes {
 		n += l.bytes.Load()
 	}

@@ -30,6 +30,8 @@ type (
 		Node    string
 		Def     *saga.Definition
 		Records []journal.Record
+		Mail    []journal.Mail // that waits for it, in order
+		Memory  any            // as Mailed's; nil: there is no mail
 		Err     error
 		At      time.Time // as Answered's, for what the mail brings
 	}
@@ -45,9 +47,10 @@ type (
 	}
 	// Mailed brings messages for a saga of this node, in order. Bringing one twice does no harm.
 	Mailed struct {
-		ID   uuid.UUID
-		Mail []journal.Mail
-		At   time.Time // as Answered's
+		ID     uuid.UUID
+		Mail   []journal.Mail
+		At     time.Time // as Answered's
+		Memory any       // names the memory that the messages take, for Freed; nil: it is not counted
 	}
 	// Committed answers the Commit of that number: with a result for each append, or
 	// with an error for all.
@@ -118,8 +121,8 @@ type (
 		Permit *Permit // which must hold, too
 		Send   saga.Send
 	}
-	// Freed gives back the memory of an Answered: what came of the answer is durable, or thrown
-	// away. It comes once.
+	// Freed gives back the memory of an Answered, a Mailed or a Loaded: what came of the answer, or
+	// of the messages, is durable, or thrown away. It comes once.
 	Freed struct{ Memory any }
 	// Replied answers a StartSaga.
 	Replied struct {

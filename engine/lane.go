@@ -82,9 +82,7 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 	case Answered:
 		l.answer(ev)
 	case Mailed:
-		if r := l.runs[ev.ID]; r != nil {
-			l.guard(r, func() error { return l.fold(r, ev.Mail, ev.At) })
-		}
+		l.mailed(ev)
 	case Committed:
 		if ev.Number == l.number && len(l.flight) > 0 {
 			l.committed(ev)
@@ -143,9 +141,11 @@ func (l *Lane) start(ev StartSaga) {
 func (l *Lane) load(ev Loaded) {
 	id := ev.Claimed.Saga
 	if ev.Node != l.node {
+		l.free(ev.Memory)
 		return // claimed under an earlier lease, which another node has taken over
 	}
 	if old := l.runs[id]; old != nil {
+		l.free(ev.Memory)
 		if old.parking() || old.starting() {
 			// The store has it released already and has given it to us again, but the answer to the
 			// release is not in yet. Or a start of it is repeated here, and will be turned away.
@@ -159,6 +159,7 @@ func (l *Lane) load(ev Loaded) {
 	r := &run{id: id, moved: l.now}
 	r.next.Saga = id
 	l.hold(r)
+	r.keep(ev.Memory)
 	if ev.Err != nil {
 		l.setAside(r, ev.Err)
 		return
@@ -192,7 +193,7 @@ func (l *Lane) load(ev Loaded) {
 			r.open++
 			l.perform(r, s)
 		}
-		return l.fold(r, ev.Claimed.Mail, ev.At)
+		return l.fold(r, ev.Mail, ev.At)
 	})
 }
 
@@ -202,9 +203,7 @@ func (l *Lane) answer(ev Answered) {
 		l.free(ev.Memory)
 		return
 	}
-	if ev.Memory != nil {
-		r.answers = append(r.answers, ev.Memory)
-	}
+	r.keep(ev.Memory)
 	ours := r.called(ev.Path, ev.Way, ev.Attempt) != nil
 	r.uncall(ev.Path, ev.Way, ev.Attempt)
 	if ev.Answer.Code == saga.Spawned { // the other saga tells by itself
@@ -218,7 +217,7 @@ func (l *Lane) answer(ev Answered) {
 	l.guard(r, func() error {
 		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
 		if errors.Is(err, saga.ErrStale) && ev.Memory != nil { // nothing came of it that would be committed
-			r.answers = r.answers[:len(r.answers)-1]
+			r.memory = r.memory[:len(r.memory)-1]
 			l.free(ev.Memory)
 		}
 		switch {
@@ -246,11 +245,24 @@ func (l *Lane) settle(r *run, path string, way journal.Way, attempt int, a saga.
 	return l.write(r, rec)
 }
 
+// mailed takes messages in, and their memory until they are durable.
+func (l *Lane) mailed(ev Mailed) {
+	r := l.runs[ev.ID]
+	if r == nil || r.parking() { // whoever claims it next gets them
+		l.free(ev.Memory)
+		return
+	}
+	taken := len(r.next.Mail)
+	r.keep(ev.Memory)
+	l.guard(r, func() error { return l.fold(r, ev.Mail, ev.At) })
+	if n := len(r.memory); n > 0 && ev.Memory != nil && len(r.next.Mail) == taken { // all were taken before
+		r.memory = r.memory[:n-1]
+		l.free(ev.Memory)
+	}
+}
+
 // fold takes messages into the journal, then goes on.
 func (l *Lane) fold(r *run, mail []journal.Mail, at time.Time) error {
-	if r.parking() {
-		return nil // whoever claims it next gets them
-	}
 	for _, m := range mail {
 		if r.took(m.ID) {
 			continue
@@ -536,7 +548,7 @@ func (l *Lane) flush() {
 		r.queued, r.flying = false, true
 		r.tell()
 		r.sent, r.sending, r.next, r.sends = r.next, r.sends, journal.Append{Saga: r.id}, nil
-		r.answered, r.answers = r.answers, nil
+		r.flown, r.memory = r.memory, nil
 		l.batch[i] = r.sent
 	}
 	l.part = n
@@ -596,8 +608,8 @@ func (l *Lane) committed(ev Committed) {
 
 // durable lets out what waited for a saga's commit.
 func (l *Lane) durable(r *run, res journal.Result) {
-	l.free(r.answered...)
-	r.answered = nil
+	l.free(r.flown...)
+	r.flown = nil
 	if res.Err != nil && !mutant.On("conflicts-ignored") {
 		if r.reply != nil {
 			l.emit(Replied{Reply: r.reply, ID: res.Saga, Err: res.Err})
@@ -726,7 +738,7 @@ func (l *Lane) drain() {
 	}
 }
 
-// free gives back memory of answers.
+// free gives back memory of answers and messages.
 func (l *Lane) free(memory ...any) {
 	for _, m := range memory {
 		if m != nil && !mutant.On("memory-not-freed") {
@@ -743,9 +755,9 @@ func (l *Lane) drop(r *run, why error) {
 	if r.queued {
 		l.queue = slices.DeleteFunc(l.queue, func(q *run) bool { return q == r })
 	}
-	l.free(r.answers...)
-	l.free(r.answered...)
-	r.answers, r.answered = nil, nil
+	l.free(r.memory...)
+	l.free(r.flown...)
+	r.memory, r.flown = nil, nil
 	l.emit(Dropped{ID: r.id, Err: why, Trace: r.trace()})
 	if r.again != nil && l.node != "" {
 		l.emit(Reload{Claimed: *r.again, Node: l.node})
@@ -775,8 +787,8 @@ func (l *Lane) setAside(r *run, err error) {
 		return
 	}
 	r.permit.revoke()
-	l.free(r.answers...)
-	r.broken, r.more, r.sends, r.news, r.answers = err, false, nil, nil, nil
+	l.free(r.memory...)
+	r.broken, r.more, r.sends, r.news, r.memory = err, false, nil, nil, nil
 	r.next = journal.Append{Saga: r.id, Release: true, Stranger: err == ErrStranger}
 	l.enqueue(r)
 }

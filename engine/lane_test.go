@@ -97,7 +97,11 @@ func (b *bench) claim(node string) engine.Loaded {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records}
+	mail, err := b.store.Mail(context.Background(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records, Mail: mail}
 }
 
 // The record that ends a saga comes with its row, however many records there are before it: a

@@ -75,6 +75,9 @@ func (l *laneLoop) run() {
 		if loaded, ok := ev.(Loaded); ok {
 			l.e.loading.bytes.Add(-int64(size(loaded.Records)))
 		}
+		if _, ok := ev.(Committed); ok && l.e.mail.rest() {
+			l.e.goOn()
+		}
 		if len(l.lane.flight) == 0 {
 			l.committing.Store(nil)
 		}
@@ -104,7 +107,12 @@ func (l *laneLoop) do(eff Effect) {
 	case Perform:
 		e.crew.do(func() { l.perform(eff) })
 	case Freed:
-		eff.Memory.(*quota.Account).Close()
+		switch m := eff.Memory.(type) {
+		case *quota.Account:
+			m.Close()
+		case Delivery:
+			e.mail.done(m)
+		}
 	case Replied:
 		eff.Reply.(chan Replied) <- eff
 	case TakenOn:

@@ -57,7 +57,7 @@ func TestReapOnce(t *testing.T) {
 	reap(2)
 	reap(0)
 
-	mail, err := s.Mail(t.Context(), "n", 10)
+	mail, err := s.Mail(t.Context(), []uuid.UUID{id}, 10, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,13 @@ type run struct {
 	id uuid.UUID
 	m  *saga.Machine
 
-	next    journal.Append // what it has added and is not being committed yet
-	sends   []saga.Send    // to leave when next is durable
-	answers []any          // Answered.Memory of the answers that next is made of
+	next   journal.Append // what it has added and is not being committed yet
+	sends  []saga.Send    // to leave when next is durable
+	memory []any          // of the answers and messages that next is made of, for Freed
 
-	sent     journal.Append // what is being committed
-	sending  []saga.Send    // to leave when sent is durable
-	answered []any          // as answers, of sent
+	sent    journal.Append // what is being committed
+	sending []saga.Send    // to leave when sent is durable
+	flown   []any          // as memory, of sent
 
 	queued, flying bool
 	more           bool // it has more to do at once
@@ -54,6 +54,13 @@ type run struct {
 // empty reports whether there is nothing to append.
 func (r *run) empty() bool {
 	return len(r.next.Records) == 0 && r.next.Row == nil && len(r.next.Mail) == 0 && len(r.next.Withdraw) == 0 && len(r.next.Post) == 0 && !r.next.Release
+}
+
+// keep holds the memory of an answer or of messages until what comes of it is durable; nil: none.
+func (r *run) keep(memory any) {
+	if memory != nil {
+		r.memory = append(r.memory, memory)
+	}
 }
 
 // trace is where the saga's spans belong; nil if it could not be read.

@@ -25,41 +25,22 @@ func (e *Engine) scan(quit <-chan struct{}) {
 	every := time.NewTicker(e.cfg.Poll)
 	defer every.Stop()
 	for {
+		claims := true
 		select {
 		case <-quit:
 			return
 		case <-every.C:
 		case <-e.poke:
+		case <-e.more:
+			claims = false
 		case <-e.cfg.Store.Hints():
 		}
 		if e.node() == "" || !e.lease.valid() {
 			continue
 		}
 		e.deliver()
-		for !e.stopping.Load() && e.claim(quit) == claimBatch {
+		for claims && !e.stopping.Load() && e.claim(quit) == claimBatch {
 		}
-	}
-}
-
-// deliver hands the lanes the mail of this node's sagas.
-func (e *Engine) deliver() {
-	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
-	defer cancel()
-	mail, err := e.cfg.Store.Mail(ctx, e.node(), 1000)
-	e.mails.saw(err)
-	if err != nil {
-		return
-	}
-	bySaga := make(map[uuid.UUID][]journal.Mail)
-	var order []uuid.UUID
-	for _, m := range mail {
-		if bySaga[m.Saga] == nil {
-			order = append(order, m.Saga)
-		}
-		bySaga[m.Saga] = append(bySaga[m.Saga], m)
-	}
-	for _, id := range order {
-		e.laneOf(id).events <- Mailed{ID: id, Mail: bySaga[id], At: e.lease.latest()}
 	}
 }
 
@@ -96,26 +77,39 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 }
 
 // loadBatch is how many sagas are read at once, with so many records of each: most have no more.
-// Those that would make it more than Config.MaxBytes are read one by one.
+// Those that are large, or whose messages are, are read one by one.
 const loadBatch = 32
 
 // loadAll reads claimed sagas and hands them to their lanes, or leaves it to load.
 func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Claimed) {
 	ids := make([]uuid.UUID, len(claimed))
+	var addressed []uuid.UUID
 	for i, c := range claimed {
 		ids[i] = c.Saga
+		if c.Messages > 0 {
+			addressed = append(addressed, c.Saga)
+		}
 	}
 	e.loaders <- struct{}{}
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	begins, err := e.cfg.Store.Begins(ctx, ids, loadBatch, e.cfg.MaxBytes)
+	var mail []journal.Mail
+	if err == nil && len(addressed) > 0 {
+		mail, err = e.cfg.Store.Mail(ctx, addressed, mailPage, loadBatch*quota.Free)
+	}
 	cancel()
 	<-e.loaders
 	if err != nil {
 		begins = nil // whatever it is, load meets it again and sees to it
 	}
+	messages := make(map[uuid.UUID][]journal.Mail, len(addressed))
+	for _, m := range mail {
+		messages[m.Saga] = append(messages[m.Saga], m)
+	}
 	for _, c := range claimed {
-		if known := begins[c.Saga]; known != nil && size(known) <= quota.Free {
-			if ev, err := e.read(node, c, known); err == nil {
+		known, mail := begins[c.Saga], messages[c.Saga]
+		if known != nil && len(mail) >= c.Messages && size(known)+mailSize(mail) <= quota.Free {
+			if ev, err := e.read(node, c, known, mail); err == nil {
 				e.loaded(quit, ev)
 				continue
 			}
@@ -128,6 +122,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
 	defer e.loading.end(ev.Claimed.Saga)
 	e.loading.bytes.Add(int64(size(ev.Records)))
+	ev.Memory = e.mail.load(ev.Claimed, ev.Mail)
 	failpoint.Hit("load.after")
 	ev.At = e.lease.latest()
 	select {
@@ -160,7 +155,7 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 	defer func() { <-e.large }()
 	e.awaitMemory(quit, node)
 	for try := 1; ; try++ {
-		ev, err := e.read(node, c, nil)
+		ev, err := e.read(node, c, nil, nil)
 		if err == nil || try == loadTries {
 			if err != nil {
 				ev.Err = err
@@ -208,9 +203,9 @@ func size(records []journal.Record) (n int) {
 // recordsPage is how many records are read at once.
 const recordsPage = 1000
 
-// read reads a saga, whose first loadBatch records may be known. A saga that makes its reader panic
-// counts as unreadable.
-func (e *Engine) read(node string, c journal.Claimed, known []journal.Record) (ev Loaded, err error) {
+// read reads a saga, whose first loadBatch records may be known, and its messages with them. A saga
+// that makes its reader panic counts as unreadable.
+func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, mail []journal.Mail) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()
 	defer func() {
@@ -237,6 +232,11 @@ func (e *Engine) read(node string, c journal.Claimed, known []journal.Record) (e
 		ev.Records = append(ev.Records, page...)
 		if len(page) < recordsPage {
 			break
+		}
+	}
+	if ev.Mail = mail; known == nil && c.Messages > 0 {
+		if ev.Mail, err = e.cfg.Store.Mail(ctx, []uuid.UUID{c.Saga}, mailPage, e.cfg.MailBytes); err != nil {
+			return ev, err
 		}
 	}
 	ev.Err = journal.Verify(c.Saga, nil, 1, ev.Records)

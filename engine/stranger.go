@@ -122,6 +122,18 @@ func (l *loading) len() int {
 	return l.n
 }
 
+// otherBoxes are those of the mailboxes whose sagas are not on their way.
+func (l *loading) otherBoxes(boxes []journal.Mailbox) (out []journal.Mailbox) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range boxes {
+		if l.sagas[b.Saga] == 0 {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 // others are those of the sagas that are not on their way.
 func (l *loading) others(sagas []uuid.UUID) (out []uuid.UUID) {
 	l.mu.Lock()

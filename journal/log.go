@@ -123,15 +123,23 @@ type Log interface {
 	// ends with the saga before. So the map may be empty although there are records.
 	Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]Record, error)
 
-	// Post leaves a message for a saga, durably, wherever it is: owned by this or
-	// another node (which gets it from Mail) or by nobody (it becomes claimable at
-	// once). ErrNotFound if there is no such saga. Posting the same id twice is the
-	// same as once, also when the message was consumed in between.
+	// Post leaves a message for a saga, durably, wherever it is: owned by this or another node
+	// (which finds it by Mailboxes) or by nobody (it becomes claimable at once). ErrNotFound if
+	// there is no such saga. Posting the same id twice is the same as once, also when the message
+	// was consumed in between.
 	Post(ctx context.Context, m Mail) error
 
-	// Mail returns the messages of sagas that the node owns, in the order of
-	// their ids, up to limit. They stay until an Append consumes them.
-	Mail(ctx context.Context, node string, limit int) ([]Mail, error)
+	// Mailboxes returns up to limit of the sagas that the node owns and that messages wait for, in
+	// the order of ids, those after the given one (Nil: from the first). Each page is of its own
+	// moment.
+	Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]Mailbox, error)
+
+	// Mail returns the messages that wait for sagas, whoever owns them: those of one saga after the
+	// other, in the order of the sagas' ids and then of the messages'. It stops at limit, and
+	// before a message with which the data of all would be more than so many bytes; but the first
+	// message is returned however large it is. Messages stay until an Append consumes them: a call
+	// after that returns those that come next.
+	Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]Mail, error)
 
 	// Synchronous returns nil if commits wait until a second machine has them, and
 	// ErrNotSynchronous with what to set if they do not.
@@ -273,14 +281,20 @@ type Result struct {
 	Saga uuid.UUID // on ErrStartKey and ErrUnique: who has it
 }
 
-// Claimed is a saga that the node owns from now on, with all its mail.
+// Claimed is a saga that the node owns from now on.
 type Claimed struct {
 	Saga       uuid.UUID
 	Definition string
 	Version    int
 	Claims     int       // since it last made progress, this one included
 	Due        time.Time // since when it could have been claimed
-	Mail       []Mail
+	Messages   int       // that waited for it at the claim, see Log.Mail
+}
+
+// Mailbox says how many messages wait for a saga.
+type Mailbox struct {
+	Saga     uuid.UUID
+	Messages int
 }
 
 // Mail is a message to a saga: an operator's wish, a signal, a result.

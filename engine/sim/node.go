@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,6 +34,7 @@ type node struct {
 	taken  []journal.Claimed // by a claim whose answer was lost
 	leaves bool              // it has been told to stop
 	memory answerMemory      // of answers
+	mail   *engine.Mailroom
 	loads  map[uuid.UUID]int // how often each saga is on its way to its lane
 }
 
@@ -75,6 +77,7 @@ func (n *node) boot() {
 	}
 	maxBytes := []int{0, 2 << 10, 8 << 10}[n.s.result.Seed%3] // of a commit: one or two appends, or a few
 	n.memory.answers = []int{1, 4, 1 << 20}[n.s.result.Seed%3]
+	n.mail = engine.NewMailroom(n.mailBytes())
 	maxHeld := []int{0, 8 << 10, 0, 2 << 10, 0}[n.s.result.Seed%5] // of all sagas in a lane: a few, or one or two
 	for range lanes {
 		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxHeld: maxHeld, Chance: n.s.rng.Uint64, Notices: notices()}))
@@ -86,6 +89,9 @@ func (n *node) boot() {
 	n.every(reapEvery, n.reap)
 	n.every(look, n.findStrangers)
 }
+
+// mailBytes bounds the messages on their way: one, or a few.
+func (n *node) mailBytes() int { return []int{1, 1 << 10, 1 << 20, 300}[n.s.result.Seed%4] }
 
 // die ends the process; another one begins after a while.
 func (n *node) die(pause time.Duration) {
@@ -224,7 +230,14 @@ func (n *node) do(i int, eff engine.Effect) {
 	case engine.Perform:
 		n.later(n.s.between(0, time.Millisecond), func() { n.perform(eff) })
 	case engine.Freed:
-		n.freed(eff.Memory.(int))
+		switch m := eff.Memory.(type) {
+		case int:
+			n.freed(m)
+		case engine.Delivery:
+			if !n.mail.Done(m) {
+				n.s.violate(m.Saga, "12: memory of %d messages was given back that were not on their way", m.Messages)
+			}
+		}
 	case engine.Replied:
 		if eff.Err == nil {
 			n.s.acked[eff.ID] = true
@@ -285,6 +298,9 @@ func (n *node) commit(i int, c engine.Commit) {
 	answer := func(results []journal.Result, err error) {
 		n.later(n.s.between(0, slow), func() {
 			n.handle(i, engine.Committed{Number: c.Number, Results: results, Err: err})
+			if n.mail.Rest() {
+				n.later(0, func() { n.readMail(n.lease.Node()) })
+			}
 		})
 	}
 	unknown := fmt.Errorf("simulated: %w", journal.ErrUnknown)
@@ -409,15 +425,7 @@ func (n *node) scan() {
 		n.stop()
 		return
 	}
-	mail, err := n.s.store.Mail(ctx, node, 100)
-	if err != nil {
-		panic(err)
-	}
-	for _, m := range mail {
-		n.later(n.s.between(0, time.Millisecond), func() {
-			n.tell(m.Saga, engine.Mailed{ID: m.Saga, Mail: []journal.Mail{m}, At: n.lease.Latest(n.local())})
-		})
-	}
+	n.readMail(node)
 	if n.leaves {
 		return
 	}
@@ -434,6 +442,7 @@ func (n *node) scan() {
 	claimed := n.taken
 	n.taken = nil
 	if len(claimed) == 0 {
+		var err error
 		if claimed, err = n.s.store.Claim(ctx, node, 10); errors.Is(err, journal.ErrFenced) {
 			return
 		} else if err != nil {
@@ -447,6 +456,30 @@ func (n *node) scan() {
 	for _, c := range claimed {
 		n.loads[c.Saga]++
 		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(node, c, 1) })
+	}
+}
+
+// readMail brings the lanes the messages that there is room for, as engine's shell does.
+func (n *node) readMail(node string) {
+	boxes, err := n.s.store.Mailboxes(ctx, node, uuid.Nil, 1<<20)
+	if err != nil {
+		panic(err)
+	}
+	boxes = slices.DeleteFunc(boxes, func(b journal.Mailbox) bool { return n.loads[b.Saga] > 0 })
+	for _, sagas := range n.mail.Look(boxes) {
+		for len(sagas) > 0 && n.mail.Room() > 0 {
+			mail, err := n.s.store.Mail(ctx, sagas, 100, n.mail.Room())
+			if err != nil {
+				panic(err)
+			}
+			sagas = sagas[slices.Index(sagas, mail[len(mail)-1].Saga)+1:]
+			for _, ev := range n.mail.Send(mail, time.Time{}) {
+				n.later(n.s.between(0, time.Millisecond), func() {
+					ev.At = n.lease.Latest(n.local())
+					n.tell(ev.ID, ev)
+				})
+			}
+		}
 	}
 }
 
@@ -469,9 +502,12 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 			return
 		}
 		ev.Err = errRead
+	} else if ev.Mail, err = n.s.store.Mail(ctx, []uuid.UUID{c.Saga}, 100, n.mailBytes()); err != nil {
+		panic(err)
 	}
 	ev.Records = records
 	n.loads[c.Saga]--
+	ev.Memory = n.mail.Load(c, ev.Mail)
 	n.tell(c.Saga, ev)
 }
 

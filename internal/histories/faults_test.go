@@ -152,11 +152,18 @@ func (f *faulty) Post(ctx context.Context, m journal.Mail) error {
 	return f.writes(ctx, true, func(ctx context.Context) error { return f.Store.Post(ctx, m) })
 }
 
-func (f *faulty) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
+func (f *faulty) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
 	if err := f.reads(); err != nil {
 		return nil, err
 	}
-	return f.Store.Mail(ctx, node, limit)
+	return f.Store.Mailboxes(ctx, node, after, limit)
+}
+
+func (f *faulty) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
+	if err := f.reads(); err != nil {
+		return nil, err
+	}
+	return f.Store.Mail(ctx, sagas, limit, bytes)
 }
 
 func (f *faulty) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {

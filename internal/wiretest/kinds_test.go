@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"recourse/journal"
 )
 
 // reading are the methods of a store that write nothing.
-var reading = []string{"Records", "Begins", "Mail", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Nodes", "Orphans", "Document", "Documents", "Versions",
+var reading = []string{"Records", "Begins", "Mailboxes", "Mail", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Nodes", "Orphans", "Document", "Documents", "Versions",
 	"Costs", "FindStalls", "ListStalls", "Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
 
 // operations are all that write, in all the ways that take other statements.
@@ -334,8 +336,8 @@ func claiming(b *bench) attempt {
 					if c.Saga != saga {
 						continue
 					}
-					if len(c.Mail) != 1 || c.Mail[0].ID != m.ID {
-						return fmt.Errorf("claimed with mail %v", c.Mail)
+					if mail, err := s.Mail(ctx, []uuid.UUID{saga}, 10, 1<<20); err != nil || c.Messages != 1 || len(mail) != 1 || mail[0].ID != m.ID {
+						return fmt.Errorf("claimed with %d messages: %v, %v", c.Messages, mail, err)
 					}
 					handed = true
 				}

@@ -152,14 +152,8 @@ func head(saga uuid.UUID, done func(journal.Head) (bool, error)) func(journal.St
 
 // waiting counts the mail that lies for a saga of the bench's node.
 func (b *bench) waiting(saga uuid.UUID) (int, error) {
-	mail, err := b.Mail(context.Background(), b.node, 10_000)
-	n := 0
-	for _, m := range mail {
-		if m.Saga == saga {
-			n++
-		}
-	}
-	return n, err
+	mail, err := b.Mail(context.Background(), []uuid.UUID{saga}, 10_000, 1<<30)
+	return len(mail), err
 }
 
 func (b *bench) leases(node string) (bool, error) {

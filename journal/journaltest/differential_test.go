@@ -128,7 +128,11 @@ func (w *world) clear(s journal.Store) error {
 		var batch []journal.Append
 		for _, c := range left {
 			a := journal.Append{Saga: c.Saga, Row: &journal.Row{Status: "left", EndedAt: time.UnixMilli(1)}, Release: true}
-			for _, m := range c.Mail {
+			mail, err := s.Mail(w.ctx, []uuid.UUID{c.Saga}, 1<<20, 1<<30)
+			if err != nil {
+				return err
+			}
+			for _, m := range mail {
 				a.Mail = append(a.Mail, m.ID)
 			}
 			batch = append(batch, a)
@@ -407,10 +411,17 @@ func (w *world) claim(s journal.Store) (any, error) {
 	}
 }
 
-// waiting is the mail of this run's sagas.
+// waiting is the mail of this run's sagas that are the node's.
 func (w *world) waiting(s journal.Store) (any, error) {
-	got, err := s.Mail(w.ctx, w.node, 1<<20)
-	return append([]journal.Mail(nil), slices.DeleteFunc(got, func(m journal.Mail) bool { return !slices.Contains(w.sagas, m.Saga) })...), err
+	boxes, err := s.Mailboxes(w.ctx, w.node, uuid.Nil, 1<<20)
+	boxes = slices.DeleteFunc(boxes, func(b journal.Mailbox) bool { return !slices.Contains(w.sagas, b.Saga) })
+	sagas := make([]uuid.UUID, len(boxes))
+	for i := range boxes {
+		sagas[i] = boxes[i].Saga
+	}
+	all, err2 := s.Mail(w.ctx, sagas, 1<<20, 1<<30)
+	some, err3 := s.Mail(w.ctx, sagas, 3, 2)
+	return [][]journal.Mail{append([]journal.Mail(nil), all...), append([]journal.Mail(nil), some...)}, errors.Join(err, err2, err3)
 }
 
 // own are this run's, in order.

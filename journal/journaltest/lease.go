@@ -228,8 +228,8 @@ func anotherProcess(b *bench) {
 	b.must(err)
 	claimed, err := other.Claim(b.ctx, "other", 10)
 	b.must(err)
-	if len(claimed) != 1 || claimed[0].Saga != saga || len(claimed[0].Mail) != 1 {
-		b.Errorf("claimed %+v, want %s with its message", claimed, saga)
+	if len(claimed) != 1 || claimed[0].Saga != saga || claimed[0].Messages != 1 {
+		b.Errorf("claimed %+v, want %s with a message", claimed, saga)
 	}
 }
 

@@ -2,6 +2,7 @@ package journaltest
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 
 var mailTests = []test{
 	{"in the order of ids, until consumed", mailOrder},
+	{"bounded by count and by bytes", mailBounds},
+	{"mailboxes", mailboxes},
 	{"the same message twice", postTwice},
 	{"the same message consumed twice", foldTwice},
 	{"to no saga", postNowhere},
@@ -47,13 +50,95 @@ func mailOrder(b *bench) {
 	}
 	diff(b, "mail", idsOf(b.mail(b.node)), ids)
 	diff(b, "data", string(b.mail(b.node)[0].Data), `"a\u0000"`)
-	some, err := b.Mail(b.ctx, b.node, 2)
-	b.must(err)
-	diff(b, "two of it", idsOf(some), ids[:2])
 	b.ok(journal.Append{Saga: one, Mail: []uuid.UUID{ids[0], newID()}})
 	diff(b, "mail", idsOf(b.mail(b.node)), ids[1:])
 	b.ok(journal.Append{Saga: two, Mail: []uuid.UUID{ids[1], ids[3], ids[2]}}) // the last is another saga's
 	diff(b, "mail", idsOf(b.mail(b.node)), ids[2:3])
+}
+
+// mailBounds: however much waits, a caller gets as much as it has asked for, and the rest later.
+func mailBounds(b *bench) {
+	var sagas []uuid.UUID
+	for range 40 { // more than a statement asks for
+		saga, _ := b.started()
+		sagas = append(sagas, saga)
+	}
+	slices.SortFunc(sagas, compareID)
+	const large = 100_000
+	var want []journal.Mail
+	for i, saga := range sagas {
+		for size := range 2 + i%2 {
+			m := journal.Mail{ID: newID(), Saga: saga, Kind: "signal", Data: []byte(`"` + strings.Repeat("x", large*size) + `"`)}
+			b.must(b.Post(b.ctx, m))
+			want = append(want, m)
+		}
+	}
+	asked := slices.Clone(sagas)
+	slices.Reverse(asked)
+	got := func(limit, bytes int) []journal.Mail {
+		b.Helper()
+		out, err := b.Mail(b.ctx, asked, limit, bytes)
+		b.must(err)
+		return out
+	}
+	diff(b, "all", got(1000, 1<<30), want)
+	diff(b, "up to a limit", got(90, 1<<30), want[:90])
+	diff(b, "none", got(0, 1<<30), nil)
+	const two = 2*large + 3*2 + 2 // the small ones of two sagas, and their large ones
+	diff(b, "just as many bytes", got(1000, two), want[:4])
+	diff(b, "a byte less", got(1000, two-1), want[:3])
+	diff(b, "the first is small", got(1000, 0), want[:1])
+	for rest := want; len(rest) > 0; { // page by page, as messages are consumed
+		page := got(7, 3*large)
+		diff(b, "the next page", page, rest[:len(page)])
+		sum := 0
+		for _, m := range page {
+			sum += len(m.Data)
+			b.ok(journal.Append{Saga: m.Saga, Mail: []uuid.UUID{m.ID}})
+		}
+		if len(page) == 0 || len(page) > 7 || sum > 3*large && len(page) > 1 {
+			b.Fatalf("a page has %d messages of %d bytes", len(page), sum)
+		}
+		rest = rest[len(page):]
+	}
+	saga := sagas[20]
+	m := journal.Mail{ID: newID(), Saga: saga, Kind: "signal", Data: want[len(want)-1].Data}
+	b.must(b.Post(b.ctx, m))
+	diff(b, "one that is larger than all may be", got(1000, 1), []journal.Mail{m})
+	diff(b, "none of no saga", b.mailOf(newID()), nil)
+}
+
+func mailboxes(b *bench) {
+	var want []journal.Mailbox
+	for n := range 4 {
+		saga, _ := b.started()
+		for range n {
+			b.post(saga)
+		}
+		if n > 0 {
+			want = append(want, journal.Mailbox{Saga: saga, Messages: n})
+		}
+	}
+	b.post(b.parked(time.Time{})) // nobody's
+	slices.SortFunc(want, func(x, y journal.Mailbox) int { return compareID(x.Saga, y.Saga) })
+	for at := range want {
+		after := uuid.Nil
+		if at > 0 {
+			after = want[at-1].Saga
+		}
+		got, err := b.Mailboxes(b.ctx, b.node, after, 2)
+		b.must(err)
+		diff(b, "a page", got, want[at:min(at+2, len(want))])
+	}
+	b.ok(journal.Append{Saga: want[0].Saga, Mail: []uuid.UUID{b.mailOf(want[0].Saga)[0].ID}})
+	if want[0].Messages--; want[0].Messages == 0 {
+		want = want[1:]
+	}
+	for node, want := range map[string][]journal.Mailbox{b.node: want, "ghost": nil, "": nil} {
+		got, err := b.Mailboxes(b.ctx, node, uuid.Nil, 10)
+		b.must(err)
+		diff(b, "of node "+node, got, want)
+	}
 }
 
 func postTwice(b *bench) {
@@ -126,7 +211,8 @@ func appendPosts(b *bench) {
 	diff(b, "mail", b.mail(b.node), []journal.Mail{toOne, toTwo})
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", claimed, []journal.Claimed{{Saga: parked, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toParked}}}, whenever)
+	diff(b, "claimed", claimed, []journal.Claimed{{Saga: parked, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}, whenever)
+	diff(b, "mail", b.mail(b.node), []journal.Mail{toOne, toTwo, toParked})
 	b.ok(journal.Append{Saga: one, Records: chain(one, hash, 2, 1), Mail: []uuid.UUID{toOne.ID}})
 	b.ok(journal.Append{Saga: a.Saga, Post: []journal.Mail{toOne, toTwo}}) // each was posted before
 	b.must(b.Post(b.ctx, toTwo))
@@ -160,9 +246,10 @@ func appendPostsInBatch(b *bench) {
 	diff(b, "mail", b.mail(b.node), []journal.Mail{toSecond})
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
+	diff(b, "mail of those claimed", b.mail(b.node), []journal.Mail{toChild, toSecond, toHolder})
 	byID := func(x, y journal.Claimed) int { return slices.Compare(x.Saga[:], y.Saga[:]) }
-	want := []journal.Claimed{{Saga: child.Saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toChild}},
-		{Saga: holder, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{toHolder}}}
+	want := []journal.Claimed{{Saga: child.Saga, Definition: "trip", Version: 3, Claims: 1, Messages: 1},
+		{Saga: holder, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}
 	slices.SortFunc(claimed, byID)
 	slices.SortFunc(want, byID)
 	diff(b, "claimed", claimed, want, whenever)
@@ -190,7 +277,8 @@ func parkWithMail(b *bench) {
 	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: far, Release: true, Mail: []uuid.UUID{first.ID}})
 	got, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{second}}}, whenever)
+	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}, whenever)
+	diff(b, "mail", b.mail(b.node), []journal.Mail{second})
 	b.ok(journal.Append{Saga: saga, Row: far, Release: true, Mail: []uuid.UUID{second.ID}})
 	diff(b, "claimed without mail", b.claim(b.node, 10), nil)
 }
@@ -244,12 +332,13 @@ func (b *bench) raceParking(post func(journal.Mail) error) {
 		b.must(err)
 		var batch []journal.Append
 		for _, c := range claimed {
-			if len(c.Mail) == 0 {
-				b.Fatalf("saga %s is claimable without mail", c.Saga)
+			mail := b.mailOf(c.Saga)
+			if c.Messages == 0 || len(mail) < c.Messages {
+				b.Fatalf("saga %s is claimable with %d messages, of which there are %d", c.Saga, c.Messages, len(mail))
 			}
 			a := journal.Append{Saga: c.Saga, Row: row("parked"), Release: true}
 			a.Row.WakeAt = far
-			for _, m := range c.Mail {
+			for _, m := range mail {
 				a.Mail = append(a.Mail, m.ID)
 			}
 			got = append(got, a.Mail...)

@@ -125,8 +125,8 @@ func (w *world) ghost() {
 	w.all("ghost's renewal", func(s journal.Store) (any, error) { return s.Renew(w.ctx, "ghost", time.Hour) })
 	w.all("ghost's release", func(s journal.Store) (any, error) { return nil, s.Release(w.ctx, "ghost") })
 	w.all("ghost's mail", func(s journal.Store) (any, error) {
-		mail, err := s.Mail(w.ctx, "ghost", 10)
-		return len(mail), err
+		boxes, err := s.Mailboxes(w.ctx, "ghost", uuid.Nil, 10)
+		return len(boxes), err
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -213,12 +214,33 @@ func (b *bench) post(saga uuid.UUID) journal.Mail {
 	return m
 }
 
+// mail is what waits for a node's sagas, in the order of the messages' ids.
 func (b *bench) mail(node string) []journal.Mail {
 	b.Helper()
-	out, err := b.Mail(b.ctx, node, 1000)
+	boxes, err := b.Mailboxes(b.ctx, node, uuid.Nil, 1000)
 	b.must(err)
+	var sagas []uuid.UUID
+	counted := 0
+	for _, box := range boxes {
+		sagas, counted = append(sagas, box.Saga), counted+box.Messages
+	}
+	out := b.mailOf(sagas...)
+	if len(out) != counted {
+		b.Errorf("%d messages in mailboxes that count %d", len(out), counted)
+	}
 	return out
 }
+
+// mailOf is what waits for sagas, in the order of the messages' ids.
+func (b *bench) mailOf(sagas ...uuid.UUID) []journal.Mail {
+	b.Helper()
+	out, err := b.Mail(b.ctx, sagas, 1000, 1<<30)
+	b.must(err)
+	slices.SortFunc(out, func(x, y journal.Mail) int { return compareID(x.ID, y.ID) })
+	return out
+}
+
+func compareID(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
 // drain takes the hints of what was done so far.
 func (b *bench) drain() {

@@ -375,7 +375,8 @@ func endTask(b *bench) {
 	m.Saga = a.Saga
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Mail: []journal.Mail{m}}}, whenever)
+	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}, whenever)
+	diff(b, "its mail", b.mail(b.node), []journal.Mail{m})
 	second := result(a.Saga)
 	b.must(b.EndTask(b.ctx, got[1].ID, token, "done", second))
 	diff(b, "mail of an owner", b.mail(b.node), []journal.Mail{m, second})
@@ -501,7 +502,8 @@ func reapTasks(b *bench) {
 	diff(b, "reaped", all, want)
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Mail: mail}}, whenever)
+	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Messages: len(mail)}}, whenever)
+	diff(b, "mail", b.mail(b.node), mail)
 }
 
 func reapLost(b *bench) {

@@ -213,7 +213,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 		g.head.Owner = node
 		g.head.Claims++
 		out = append(out, journal.Claimed{Saga: g.head.ID, Definition: g.head.Definition,
-			Version: g.head.Version, Claims: g.head.Claims, Due: g.head.WakeAt, Mail: copyMail(g.mail)})
+			Version: g.head.Version, Claims: g.head.Claims, Due: g.head.WakeAt, Messages: len(g.mail)})
 	}
 	return out, nil
 }

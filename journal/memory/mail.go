@@ -42,19 +42,40 @@ func (s *Store) leave(m journal.Mail) bool {
 	return true
 }
 
+// Mailboxes implements journal.Log.
+func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
+	unlock, err := s.enter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("mailboxes: %w", err)
+	}
+	defer unlock()
+	var out []journal.Mailbox
+	for _, g := range s.sorted(func(g *saga) bool {
+		return node != "" && g.head.Owner == node && len(g.mail) > 0 && compareID(g.head.ID, after) > 0
+	}) {
+		out = append(out, journal.Mailbox{Saga: g.head.ID, Messages: len(g.mail)})
+	}
+	return first(out, limit), nil
+}
+
 // Mail implements journal.Log.
-func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
+func (s *Store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("mail: %w", err)
 	}
 	defer unlock()
 	var out []journal.Mail
-	for _, g := range s.sorted(func(g *saga) bool { return g.head.Owner == node && len(g.mail) > 0 }) {
-		out = append(out, copyMail(g.mail)...)
+	for _, g := range s.sorted(func(g *saga) bool { return slices.Contains(sagas, g.head.ID) }) {
+		for _, m := range g.mail {
+			if bytes -= len(m.Data); len(out) >= limit || len(out) > 0 && bytes < 0 {
+				return out, nil
+			}
+			m.Data = slices.Clone(m.Data)
+			out = append(out, m)
+		}
 	}
-	slices.SortStableFunc(out, func(a, b journal.Mail) int { return compareID(a.ID, b.ID) })
-	return first(out, limit), nil
+	return out, nil
 }
 
 // Owned implements journal.Log.
@@ -84,15 +105,4 @@ func (g *saga) fold(ids []uuid.UUID) {
 			g.folded[id] = true
 		}
 	}
-}
-
-func copyMail(mail []journal.Mail) []journal.Mail {
-	if len(mail) == 0 {
-		return nil
-	}
-	out := slices.Clone(mail)
-	for i := range out {
-		out[i].Data = slices.Clone(out[i].Data)
-	}
-	return out
 }

@@ -102,23 +102,15 @@ func (s *Store) take(ctx context.Context, conn connection, node string, chosen [
 		at[u], out[i].Saga = i, u
 	}
 	b := &pgx.Batch{}
-	b.Queue(`UPDATE sagas SET owner = $1, claims = claims + (owner IS NULL)::int WHERE id = ANY($2) RETURNING id, definition, version, claims, coalesce(wake_at, 0)`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
+	b.Queue(`UPDATE sagas SET owner = $1, claims = claims + (owner IS NULL)::int WHERE id = ANY($2) RETURNING id, definition, version, claims, coalesce(wake_at, 0), mail`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
 		var c journal.Claimed
 		var due int64
-		_, err := pgx.ForEachRow(rows, []any{&u, &c.Definition, &c.Version, &c.Claims, &due}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&u, &c.Definition, &c.Version, &c.Claims, &due, &c.Messages}, func() error {
 			c.Saga, c.Due = u.Bytes, toTime(due)
 			out[at[u.Bytes]] = c
 			return nil
 		})
-		return err
-	})
-	b.Queue(mailColumns+` FROM mail m WHERE m.saga_id = ANY($1) AND NOT m.folded ORDER BY m.id`, ids(chosen)).Query(func(rows pgx.Rows) error {
-		mail, err := collect(rows, scanMail)
-		for _, m := range mail {
-			c := &out[at[m.Saga]]
-			c.Mail = append(c.Mail, m)
-		}
 		return err
 	})
 	var committed string
@@ -233,31 +225,6 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 	}
 	s.notify(ctx)
 	return nil
-}
-
-const mailColumns = `SELECT m.id, m.saga_id, m.kind, m.data`
-
-func scanMail(row pgx.CollectableRow) (journal.Mail, error) {
-	var m journal.Mail
-	var u, saga pgtype.UUID
-	var data []byte
-	err := row.Scan(&u, &saga, &m.Kind, &data)
-	m.ID, m.Saga, m.Data = u.Bytes, saga.Bytes, data
-	return m, err
-}
-
-// Mail implements journal.Log.
-func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
-	rows, err := s.w.Query(ctx, mailColumns+` FROM sagas s JOIN mail m ON m.saga_id = s.id
-		WHERE s.owner = $1 AND s.mail > 0 AND NOT m.folded ORDER BY m.id, m.saga_id LIMIT $2`, node, max(limit, 0))
-	if err != nil {
-		return nil, fmt.Errorf("mail: %w", err)
-	}
-	out, err := collect(rows, scanMail)
-	if err != nil {
-		return nil, fmt.Errorf("mail: %w", err)
-	}
-	return out, nil
 }
 
 // Owned implements journal.Log.

@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"context"
+	"fmt"
 	"slices"
 
 	"github.com/gofrs/uuid/v5"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"recourse/journal"
@@ -84,4 +87,50 @@ func handOver(ready, later []part) {
 		}
 		ready[i].Post = slices.DeleteFunc(slices.Clone(ready[i].Post), waits)
 	}
+}
+
+const mailboxes = `SELECT id, mail FROM sagas WHERE owner = $1 AND mail > 0 AND id > $2 ORDER BY id LIMIT $3`
+
+// Mailboxes implements journal.Log.
+func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
+	rows, err := s.w.Query(ctx, mailboxes, node, id(after), max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("mailboxes: %w", err)
+	}
+	out, err := collect(rows, func(row pgx.CollectableRow) (b journal.Mailbox, err error) {
+		var u pgtype.UUID
+		err = row.Scan(&u, &b.Messages)
+		b.Saga = u.Bytes
+		return b, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mailboxes: %w", err)
+	}
+	return out, nil
+}
+
+// mailQuery sums the messages up, which reads no data that is large, and then reads what fits.
+const mailQuery = `SELECT id, saga_id, kind, data FROM (
+		SELECT id, saga_id, kind, data, row_number() OVER w AS n, sum(coalesce(octet_length(data), 0)) OVER w AS bytes FROM (
+			SELECT id, saga_id, kind, data FROM mail WHERE saga_id = ANY($1::uuid[]) AND NOT folded ORDER BY saga_id, id LIMIT $2
+		) m WINDOW w AS (ORDER BY saga_id, id ROWS UNBOUNDED PRECEDING)
+	) m WHERE n = 1 OR bytes <= $3::bigint ORDER BY saga_id, id`
+
+// Mail implements journal.Log.
+func (s *Store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
+	rows, err := s.w.Query(ctx, mailQuery, ids(sagas), max(limit, 0), bytes)
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
+	out, err := collect(rows, func(row pgx.CollectableRow) (journal.Mail, error) {
+		var m journal.Mail
+		var u, saga pgtype.UUID
+		err := row.Scan(&u, &saga, &m.Kind, (*[]byte)(&m.Data))
+		m.ID, m.Saga = u.Bytes, saga.Bytes
+		return m, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mail: %w", err)
+	}
+	return out, nil
 }

@@ -76,6 +76,9 @@ func TestPlans(t *testing.T) {
 		uses(state+": tasks that nobody claims", generic(t, s, unworked, "1, 1"), "tasks_waiting")
 		st := post(nil)
 		uses(state+": mail", generic(t, s, st.text(), "NULL, NULL, NULL, NULL"), "sagas_pkey")
+		uses(state+": mailboxes", generic(t, s, mailboxes, "'node', NULL, 1"), "sagas_mail")
+		uses(state+": mail of sagas", generic(t, s, mailQuery, "NULL, 1, 1"), "mail_pkey")
+		uses(state+": mail of sagas", generic(t, s, mailQuery, "NULL, 1, 1"), "(saga_id = ANY ($1))")
 		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
 	}
 	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")

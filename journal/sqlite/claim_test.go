@@ -70,7 +70,7 @@ func TestClaimAfterUnknown(t *testing.T) {
 	var got []uuid.UUID
 	for _, c := range again {
 		got = append(got, c.Saga)
-		if c.Claims != 1 || c.Definition != "trip" || c.Version != 3 || len(c.Mail) > 0 != (c.Saga == m.Saga) {
+		if c.Claims != 1 || c.Definition != "trip" || c.Version != 3 || c.Messages > 0 != (c.Saga == m.Saga) {
 			t.Errorf("claimed %+v", c)
 		}
 	}

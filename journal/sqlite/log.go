@@ -97,54 +97,20 @@ func due(which string) string {
 	return `rowid IN (SELECT rowid FROM sagas WHERE owner IS NULL AND wake_at <= ? AND ` + which + ` ORDER BY wake_at, id LIMIT +?)`
 }
 
-// take claims sagas by one of these statements and returns them with their mail, the longest due
-// first.
-func (t *tx) take(query string, args ...any) ([]journal.Claimed, error) {
-	type taken struct {
-		journal.Claimed
-		due  int64
-		mail int
-	}
-	var all []taken
-	err := t.query(query, args, func(scan func(...any) error) error {
-		var c taken
-		err := scan(idInto{&c.Saga}, &c.Definition, &c.Version, &c.Claims, &c.due, &c.mail)
-		all = append(all, c)
+// take claims sagas by one of these statements and returns them, the longest due first.
+func (t *tx) take(query string, args ...any) (out []journal.Claimed, err error) {
+	err = t.query(query, args, func(scan func(...any) error) error {
+		var c journal.Claimed
+		var due int64
+		err := scan(idInto{&c.Saga}, &c.Definition, &c.Version, &c.Claims, &due, &c.Messages)
+		c.Due = toTime(due)
+		out = append(out, c)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(all, func(a, b taken) int {
-		return cmp.Or(cmp.Compare(a.due, b.due), bytes.Compare(a.Saga[:], b.Saga[:]))
+	slices.SortFunc(out, func(a, b journal.Claimed) int {
+		return cmp.Or(a.Due.Compare(b.Due), bytes.Compare(a.Saga[:], b.Saga[:]))
 	})
-	out := make([]journal.Claimed, len(all))
-	for i, c := range all {
-		if c.mail > 0 {
-			if c.Mail, err = t.mail(c.Saga); err != nil {
-				return nil, err
-			}
-		}
-		out[i] = c.Claimed
-		out[i].Due = toTime(c.due)
-	}
-	return out, nil
-}
-
-// mail lists the messages of a saga that are not yet folded in.
-func (t *tx) mail(saga uuid.UUID) (out []journal.Mail, err error) {
-	err = t.query(`SELECT id, saga_id, kind, data FROM mail WHERE saga_id = ? AND folded = 0 ORDER BY id`,
-		[]any{saga.Bytes()}, func(scan func(...any) error) error { return scanMail(scan, &out) })
 	return out, err
-}
-
-func scanMail(scan func(...any) error, into *[]journal.Mail) error {
-	var m journal.Mail
-	var data []byte
-	err := scan(idInto{&m.ID}, idInto{&m.Saga}, &m.Kind, &data)
-	m.Data = data
-	*into = append(*into, m)
-	return err
 }
 
 // Records implements journal.Log.
@@ -229,20 +195,6 @@ func (t *tx) post(now int64, m *journal.Mail) (fresh bool, err error) {
 			wake_at = CASE WHEN owner IS NULL THEN min(?, coalesce(wake_at, ?)) ELSE wake_at END WHERE id = ?`, now, now, saga)
 	}
 	return fresh, err
-}
-
-// Mail implements journal.Log.
-func (s *Store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
-	rows, err := s.read(ctx, `SELECT m.id, m.saga_id, m.kind, m.data FROM sagas s JOIN mail m ON m.saga_id = s.id
-		WHERE s.owner = ? AND s.mail > 0 AND m.folded = 0 ORDER BY m.id, m.saga_id LIMIT +?`, node, max(limit, 0))
-	if err != nil {
-		return nil, fmt.Errorf("mail: %w", err)
-	}
-	var out []journal.Mail
-	if err := walk(rows, func(scan func(...any) error) error { return scanMail(scan, &out) }); err != nil {
-		return nil, fmt.Errorf("mail: %w", err)
-	}
-	return out, nil
 }
 
 // Owned implements journal.Log.

@@ -88,6 +88,8 @@ func TestPlans(t *testing.T) {
 			{"what they change", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INTEGER PRIMARY KEY (rowid=?)"},
 			{"a claim once more", plan(retake, "node", []byte{1}, "node"), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id=?)"},
 			{"first records", plan(beginsQuery, make([]any, beginsRows+1)...), "SEARCH journal USING PRIMARY KEY (saga_id=? AND seq<?)"},
+			{"mailboxes", sorts(plan(mailboxes, "node", []byte{1}, 1)), "SEARCH sagas USING INDEX sagas_mail (owner=?)"},
+			{"mail of sagas", plan(mailQuery, make([]any, mailSagas+1)...), "SEARCH mail USING PRIMARY KEY (saga_id=?)"},
 			{"those in quarantine", plan(`SELECT count(*) FROM sagas WHERE ` + quarantined), "SEARCH sagas USING INDEX sagas_live (status=?)"},
 			{"what has expired", plan(expired, 1, 1), "SEARCH sagas USING INDEX sagas_delete (delete_at<?)"},
 			{"tasks to claim", plan(waitingTasks, "a", 1), "SEARCH tasks USING INDEX tasks_waiting (type=?)"},

@@ -120,12 +120,17 @@ func (s store) Claim(ctx context.Context, node string, limit int) ([]journal.Cla
 	return out, err
 }
 
-// Mail implements journal.Log. The point behind it is passed when there was some.
-func (s store) Mail(ctx context.Context, node string, limit int) ([]journal.Mail, error) {
+// Mailboxes implements journal.Log.
+func (s store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
 	if err := failpoint.Err("mail.before", nil); err != nil {
 		return nil, err
 	}
-	out, err := s.Store.Mail(ctx, node, limit)
+	return s.Store.Mailboxes(ctx, node, after, limit)
+}
+
+// Mail implements journal.Log. The point behind it is passed when there was some.
+func (s store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
+	out, err := s.Store.Mail(ctx, sagas, limit, bytes)
 	if err == nil && len(out) > 0 {
 		err = failpoint.Err("mail.after", nil)
 	}

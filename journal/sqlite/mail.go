@@ -1,0 +1,81 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gofrs/uuid/v5"
+
+	"recourse/journal"
+)
+
+const mailboxes = `SELECT id, mail FROM sagas WHERE owner = ? AND mail > 0 AND id > ? ORDER BY id LIMIT +?`
+
+// Mailboxes implements journal.Log.
+func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
+	rows, err := s.read(ctx, mailboxes, node, after.Bytes(), max(limit, 0))
+	if err != nil {
+		return nil, fmt.Errorf("mailboxes: %w", err)
+	}
+	var out []journal.Mailbox
+	err = walk(rows, func(scan func(...any) error) error {
+		var b journal.Mailbox
+		err := scan(idInto{&b.Saga}, &b.Messages)
+		out = append(out, b)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mailboxes: %w", err)
+	}
+	return out, nil
+}
+
+// mailSagas is how many sagas one statement asks for: see standingRows.
+const mailSagas = 32
+
+var mailQuery = `SELECT id, saga_id, kind, data FROM mail WHERE saga_id IN (?` + strings.Repeat(`, ?`, mailSagas-1) + `) AND folded = 0 ORDER BY saga_id, id LIMIT +?`
+
+// Mail implements journal.Log. Rows are read one by one, and no more of them than are returned, and
+// one.
+func (s *Store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
+	var out []journal.Mail
+	for some := range slices.Chunk(slices.SortedFunc(slices.Values(sagas), compareID), mailSagas) {
+		err := s.mail(ctx, some, limit, &bytes, &out)
+		if err != nil && !errors.Is(err, errEnough) {
+			return nil, fmt.Errorf("mail: %w", err)
+		}
+		if err != nil || len(out) >= limit {
+			break
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) mail(ctx context.Context, sagas []uuid.UUID, limit int, bytes *int, out *[]journal.Mail) error {
+	args := make([]any, mailSagas+1) // a place that is not taken stays NULL, which no id is
+	for i, id := range sagas {
+		args[i] = id.Bytes()
+	}
+	args[mailSagas] = max(limit-len(*out), 0)
+	rows, err := s.read(ctx, mailQuery, args...)
+	if err != nil {
+		return err
+	}
+	return walk(rows, func(scan func(...any) error) error {
+		var m journal.Mail
+		if err := scan(idInto{&m.ID}, idInto{&m.Saga}, &m.Kind, (*[]byte)(&m.Data)); err != nil {
+			return err
+		}
+		if *bytes -= len(m.Data); *bytes < 0 && len(*out) > 0 {
+			return errEnough
+		}
+		*out = append(*out, m)
+		return nil
+	})
+}
+
+func compareID(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
