@@ -33,16 +33,17 @@ func TestMissingSecret(t *testing.T) {
 	// Whoever may not publish does not learn which secrets there are.
 	_, admin := addKey(x, "admin", time.Time{})
 	_, viewer := addKey(x, "viewer", time.Time{})
+	as := header{"Authorization", "Bearer " + admin} // keys that exist are required
 	for key, told := range map[string]bool{admin: true, viewer: false} {
 		body := string(y.do("POST", "/v1/validate", src, header{"Authorization", "Bearer " + key}).want(200).Body)
 		if strings.Contains(body, `"missing-secret"`) != told || !strings.Contains(body, `"unknown-definition"`) {
 			t.Errorf("validating, told of secrets %v: %s", told, body)
 		}
 	}
-	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}).problem(422, "invalid_start")
+	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}, as).problem(422, "invalid_start")
 	have = true
-	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}).want(201)
-	if body := y.do("GET", "/v1/definitions/paid", "").want(200).Body; strings.Contains(string(body), `"missing-secret"`) {
+	y.do("POST", "/v1/sagas", `{"definition": "paid"}`, header{"Idempotency-Key", "k"}, as).want(201)
+	if body := y.do("GET", "/v1/definitions/paid", "", as).want(200).Body; strings.Contains(string(body), `"missing-secret"`) {
 		t.Errorf("the secret is there, and yet: %s", body)
 	}
 }

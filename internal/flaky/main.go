@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"recourse/internal/testprogram"
@@ -56,7 +57,7 @@ func main() {
 		return nil
 	})
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	patterns := flag.Args()
 	if len(patterns) == 0 {

@@ -336,7 +336,7 @@ func claiming(b *bench) attempt {
 					if c.Saga != saga {
 						continue
 					}
-					if mail, err := s.Mail(ctx, []uuid.UUID{saga}, 10, 1<<20); err != nil || c.Messages != 1 || len(mail) != 1 || mail[0].ID != m.ID {
+					if mail, err := b.Mail(context.Background(), []uuid.UUID{saga}, 10, 1<<20); err != nil || c.Messages != 1 || len(mail) != 1 || mail[0].ID != m.ID {
 						return fmt.Errorf("claimed with %d messages: %v, %v", c.Messages, mail, err)
 					}
 					handed = true
