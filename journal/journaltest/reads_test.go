@@ -135,6 +135,9 @@ func (w *world) ghost() {
 func (w *world) interrupted() {
 	batch := w.batch()
 	for i := range batch {
+		if st := batch[i].Start; st != nil && slices.ContainsFunc(batch[i+1:], func(a journal.Append) bool { return a.Start != nil && a.Saga == st.Parent }) {
+			st.Parent = uuid.Nil // which is not there for the first try, and may be for the second
+		}
 		batch[i].Post = slices.DeleteFunc(batch[i].Post, func(m journal.Mail) bool {
 			return slices.ContainsFunc(batch, func(a journal.Append) bool {
 				// A start that waits for another's end gets its mail in a second transaction, which
