@@ -163,6 +163,9 @@ func (w caller) may() []operation {
 	return bound
 }
 
+// can reports whether the caller may do op.
+func (w caller) can(op operation) bool { return slices.Contains(w.may(), op) }
+
 // mayPost refuses an event of a source that the caller's key is not bound to.
 func (w caller) mayPost(source string) error {
 	if !w.binding.Narrows() || slices.Contains(w.binding.Sources, source) {
@@ -197,7 +200,7 @@ func (w caller) mayCommand(starter, instead string) error {
 }
 
 // commandsAll reports whether the caller commands every saga, whoever started it.
-func (w caller) commandsAll() bool { return slices.Contains(w.may(), opOperate) }
+func (w caller) commandsAll() bool { return w.can(opOperate) }
 
 func callerOf(c echo.Context) caller { return c.(*call).who }
 
@@ -215,10 +218,10 @@ func (s *server) authorize(k *call) error {
 	if err := s.limited(who); err != nil {
 		return err
 	}
-	if op != opKnown && who.binding.Narrows() && !slices.Contains(who.may(), op) {
+	if op != opKnown && who.binding.Narrows() && !who.can(op) {
 		return fail("forbidden", "the key %q is restricted: GET /v1/whoami lists what it may do", who.name)
 	}
-	if op != opKnown && !slices.Contains(who.may(), op) {
+	if op != opKnown && !who.can(op) {
 		return fail("forbidden", "the key %q has the role %s, which may not %s: use a key with another role", who.name, who.role, op)
 	}
 	k.who = who

@@ -55,7 +55,7 @@ func (s *server) check(c echo.Context, src []byte) ([]saga.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(callerOf(c).may(), opPublish) {
+	if !callerOf(c).can(opPublish) {
 		// Which secrets the server has is for those who could publish the document.
 		absent, err := s.cfg.Catalog.MissingDefinitions(c.Request().Context(), def)
 		return slices.Concat(def.Warnings, absent), err
