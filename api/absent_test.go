@@ -30,7 +30,7 @@ func TestMissingSecret(t *testing.T) {
 			t.Errorf("publishing does not say %s: %s", want, body)
 		}
 	}
-	// Whoever may not publish does not learn which secrets there are.
+	// A key that may not publish is not told which secrets there are.
 	_, admin := addKey(x, "admin", time.Time{})
 	_, viewer := addKey(x, "viewer", time.Time{})
 	as := header{"Authorization", "Bearer " + admin} // keys that exist are required

@@ -190,7 +190,8 @@ func TestSagaOrders(t *testing.T) {
 	x.page(at).has("signal com.shop.paid")
 
 	x.post(at + "/order/levitate").want(404)
-	x.post(at+"/order/compensate", "seen", "of another page", "reason", "r").want(412).has("The saga has changed since you opened the page") // which is not offered beside cancel
+	// The page does not offer it beside cancel; the route is there all the same.
+	x.post(at+"/order/compensate", "seen", "of another page", "reason", "r").want(412).has("The saga has changed since you opened the page")
 	order("cancel", "mode", "odd").want(422)
 	order("cancel", "mode", "compensate", "reason", "changed my mind").want(303)
 	x.becomes(id, saga.Compensated)

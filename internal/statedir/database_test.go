@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What was noted of the database is there for the next process, until the file is removed.
+// The directory keeps what a process notes about its database for the next one, until somebody
+// removes the file.
 func TestDatabase(t *testing.T) {
 	dir := t.TempDir()
 	d := open(t, dir)

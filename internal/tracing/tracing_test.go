@@ -165,7 +165,8 @@ steps:
 		t.Errorf("b was tried by %s, then by %s", by, then)
 	}
 	exported := func() int64 { return one.tracer.Exported() + two.tracer.Exported() }
-	for until := time.Now().Add(time.Minute); exported() < int64(len(spans)) && time.Now().Before(until); { // they are counted when the answer is in
+	// They are counted when the collector's response is in.
+	for until := time.Now().Add(time.Minute); exported() < int64(len(spans)) && time.Now().Before(until); {
 		<-time.After(5 * time.Millisecond)
 	}
 	if one.tracer.Exported() == 0 || exported() != int64(len(spans)) {

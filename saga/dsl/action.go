@@ -40,7 +40,8 @@ func IsAction(src []byte) (is bool) {
 
 // actionDocument compiles the whole tree.
 func (p *parser) actionDocument(root *Node) {
-	p.names = slices.DeleteFunc(p.senders(), func(name string) bool { return p.kinds[name].Fails != ByAccident }) // an action does not use another
+	// An action does not use another one.
+	p.names = slices.DeleteFunc(p.senders(), func(name string) bool { return p.kinds[name].Fails != ByAccident })
 	if root.Form != Map {
 		p.expect(root, "an action: a map with at least action and one of "+quoted(p.names))
 		return

@@ -56,8 +56,8 @@ func (r *rig) undone(id uuid.UUID, path string) *saga.OutcomeData {
 	return nil
 }
 
-// Nobody knows whether the child was started, and it was not: the parent is undone without a
-// person, and its journal says so.
+// The response to a child's start is lost, and the store has no such child: the parent is undone
+// without a person, and its journal says so.
 func TestNeverStarted(t *testing.T) {
 	r, u := unheardRig(t, child, "saga: p\nsteps:\n  - {id: a, http: \"POST http://w/a\", body: {}, compensate: {http: \"DELETE http://w/a\"}}\n  - {id: sub, run: child, input: {n: 1}, retry: none}\n")
 	id := r.start("p", "null")
