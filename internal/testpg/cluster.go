@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"recourse/internal/debian"
@@ -47,7 +48,7 @@ func Start(settings ...string) (*Cluster, error) {
 
 // create makes a cluster whose files fill makes, and starts its server.
 func create(bin string, settings []string, fill func(*Cluster) error) (*Cluster, error) {
-	dir, err := TempDir()
+	dir, err := tempDir(memory(settings))
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +64,19 @@ func create(bin string, settings []string, fill func(*Cluster) error) (*Cluster,
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
+}
+
+// memory is a file system in memory with much room, where one is mounted and nobody named another
+// place by TMPDIR; "": none, or the settings want commits on a disk. A database is some hundred
+// files, and tests make and delete one each: on a disk's file system that can be most of their
+// time.
+func memory(settings []string) string {
+	const shm, room = "/dev/shm", 4 << 30
+	var fs syscall.Statfs_t
+	if slices.Contains(settings, "fsync=on") || os.Getenv("TMPDIR") != "" || syscall.Statfs(shm, &fs) != nil || uint64(fs.Bavail)*uint64(fs.Bsize) < room {
+		return ""
+	}
+	return shm
 }
 
 func (c *Cluster) initialize() error {

@@ -64,8 +64,11 @@ func (p *Process) wait() error {
 func (p *Process) Log() string { return p.log.String() }
 
 // TempDir makes a directory of the user that servers run as.
-func TempDir() (string, error) {
-	dir, err := os.MkdirTemp("", "testpg-")
+func TempDir() (string, error) { return tempDir("") }
+
+// tempDir makes one in a directory; "": where os.TempDir says.
+func tempDir(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, "testpg-")
 	if err != nil {
 		return "", err
 	}
