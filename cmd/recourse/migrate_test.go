@@ -59,19 +59,8 @@ func TestMigrateWithoutStandby(t *testing.T) {
 	do(`CREATE DATABASE empty`)
 	do(`CREATE DATABASE migrated`)
 	at := ok(t, nil, "migrate", "up", "--database", migrated)
-	do(`ALTER SYSTEM SET synchronous_standby_names = 'nobody'`)
-	do(`SELECT pg_reload_conf()`)
-	for deadline := time.Now().Add(time.Minute); ; {
-		var names string
-		if err := conn.QueryRow(t.Context(), `SHOW synchronous_standby_names`).Scan(&names); err != nil {
-			t.Fatal(err)
-		}
-		if names == "nobody" {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not take its new setting")
-		}
+	if err := c.WaitFor(t.Context(), "nobody"); err != nil {
+		t.Fatal(err)
 	}
 
 	var both sync.WaitGroup
@@ -79,7 +68,9 @@ func TestMigrateWithoutStandby(t *testing.T) {
 		both.Go(func() {
 			ended := time.AfterFunc(time.Minute, func() { // what waits forever is told to go on alone
 				t.Errorf("%v waits without a word", args)
-				cancelWaits(t, c.URL)
+				if err := c.CancelWaits(context.Background()); err != nil {
+					t.Error(err)
+				}
 			})
 			defer ended.Stop()
 			r := run(t, nil, args...)
@@ -97,18 +88,5 @@ func TestMigrateWithoutStandby(t *testing.T) {
 	}
 	if r := run(t, nil, "migrate", "status", "--database", empty); r.code != exitFailed || !strings.Contains(r.out, "at step 0,") {
 		t.Errorf("empty: exit %d: %s", r.code, r.out)
-	}
-}
-
-// cancelWaits ends the waits of commits for a standby.
-func cancelWaits(t *testing.T, url string) {
-	conn, err := pgx.Connect(context.Background(), url)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer conn.Close(context.Background())
-	if _, err := conn.Exec(context.Background(), `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`); err != nil {
-		t.Error(err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // it is there.
 func TestFailoverOldPrimaryIsBack(t *testing.T) {
 	p := pgha.NewPair(t)
-	synchronous(t, p.Primary, "*") // so that whatever is lost was lost to the old primary
+	must(t, p.Primary.WaitFor(t.Context(), "*")) // so that whatever is lost was lost to the old primary
 	f, l := scene(t, onServers(p.URL), 2)
 	l.more(40)
 	l.longest()
@@ -27,7 +27,7 @@ func TestFailoverOldPrimaryIsBack(t *testing.T) {
 	l.more(40)
 	t.Logf("the primary was lost: %v without an acknowledged start", l.longest())
 	must(t, p.Primary.Resume())
-	synchronous(t, p.Primary, "") // it takes writes by itself
+	must(t, p.Primary.WaitFor(t.Context(), "")) // it takes writes by itself
 	before := written(t, p.Primary)
 	for range 2 * len(f.up) {
 		if n := f.await(20 * time.Second); n != nil {
@@ -66,16 +66,6 @@ func written(t *testing.T, c *testpg.Cluster) (n amount) {
 	err := session(t, c).QueryRow(t.Context(), `SELECT (SELECT count(*) FROM sagas), (SELECT count(*) FROM journal), (SELECT count(*) FROM nodes)`).Scan(&n.sagas, &n.records, &n.nodes)
 	must(t, err)
 	return n
-}
-
-// synchronous says which standbys a server waits for.
-func synchronous(t *testing.T, c *testpg.Cluster, names string) {
-	t.Helper()
-	conn := session(t, c)
-	for _, do := range []string{`ALTER SYSTEM SET synchronous_standby_names = '` + names + `'`, `SELECT pg_reload_conf()`} {
-		_, err := conn.Exec(t.Context(), do)
-		must(t, err)
-	}
 }
 
 func session(t *testing.T, c *testpg.Cluster) *pgx.Conn {

@@ -32,16 +32,54 @@ func (c *Cluster) Promote(ctx context.Context) error {
 	})
 }
 
+// WaitFor sets which standbys commits wait for (synchronous_standby_names; "": none), and returns
+// when the server goes by it.
+func (c *Cluster) WaitFor(ctx context.Context, names string) error {
+	return session(ctx, c.URL, func(conn *pgx.Conn) error {
+		if err := reload(ctx, conn, `ALTER SYSTEM SET synchronous_standby_names = '`+names+`'`); err != nil {
+			return err
+		}
+		for {
+			var now string
+			if err := conn.QueryRow(ctx, `SHOW synchronous_standby_names`).Scan(&now); err != nil || now == names {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(5 * time.Millisecond): // between two looks
+			}
+		}
+	})
+}
+
+// CancelWaits ends the waits of commits for a standby, as an administrator would. The commits are
+// there, and nobody else may have them.
+func (c *Cluster) CancelWaits(ctx context.Context) error {
+	return session(ctx, c.URL, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
+		return err
+	})
+}
+
+// reload sets something and has the server read it.
+func reload(ctx context.Context, conn *pgx.Conn, set string) error {
+	for _, do := range []string{set, `SELECT pg_reload_conf()`} {
+		if _, err := conn.Exec(ctx, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CutOff ends a standby's replication: what the primary commits from then on is not there.
 func (c *Cluster) CutOff(ctx context.Context) error { return CutOff(ctx, c.URL) }
 
 // CutOff ends the replication of the standby at a URL, whatever keeps its configuration.
 func CutOff(ctx context.Context, url string) error {
 	return session(ctx, url, func(conn *pgx.Conn) error {
-		for _, do := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
-			if _, err := conn.Exec(ctx, do); err != nil {
-				return err
-			}
+		if err := reload(ctx, conn, `ALTER SYSTEM SET primary_conninfo = ''`); err != nil {
+			return err
 		}
 		for receivers := 1; receivers > 0; {
 			if err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_wal_receiver`).Scan(&receivers); err != nil {

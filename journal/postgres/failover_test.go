@@ -213,29 +213,21 @@ func TestUnknownWithoutStandby(t *testing.T) {
 	defer s.Close()
 	_, err = s.Register(ctx, "n", time.Hour)
 	must(t, err)
-	conn := connect(t, c.URL)
-	require := func(names string) {
-		t.Helper()
-		for _, do := range []string{`ALTER SYSTEM SET synchronous_standby_names = '` + names + `'`, `SELECT pg_reload_conf()`} {
-			_, err := conn.Exec(ctx, do)
-			must(t, err)
-		}
-	}
 	if err := s.Synchronous(ctx); !errors.Is(err, journal.ErrNotSynchronous) {
 		t.Errorf("without a standby: %v", err)
 	}
-	require("nobody")
+	must(t, c.WaitFor(ctx, "nobody"))
 	until(t, "commits wait for nobody", func() bool { return errors.Is(s.Synchronous(ctx), pgsync.ErrNoStandby) })
-	canceller, over := connect(t, c.URL), make(chan struct{})
+	over := make(chan struct{})
 	var cancelling sync.WaitGroup
-	cancelling.Go(func() { // as an administrator would
+	cancelling.Go(func() {
 		for {
 			select {
 			case <-over:
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
-			if _, err := canceller.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`); err != nil {
+			if err := c.CancelWaits(ctx); err != nil {
 				t.Errorf("cancel: %v", err)
 				return
 			}
@@ -255,7 +247,7 @@ func TestUnknownWithoutStandby(t *testing.T) {
 	if _, err := s.Claim(ctx, "n", 1); err != nil {
 		t.Errorf("a claim of nothing: %v", err)
 	}
-	require("")
+	must(t, c.WaitFor(ctx, ""))
 	until(t, "it is known", func() bool {
 		out, err := s.Append(ctx, "n", []journal.Append{a})
 		return err == nil && out[0].Err == nil
