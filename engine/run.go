@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"container/heap"
 	"maps"
 	"slices"
@@ -84,7 +83,7 @@ func (r *run) took(id uuid.UUID) bool {
 
 // sorted lists runs in a fixed order, so that the same events have the same effects.
 func sorted(runs map[uuid.UUID]*run) []*run {
-	return slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return bytes.Compare(a.id[:], b.id[:]) })
+	return slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return journal.CompareID(a.id, b.id) })
 }
 
 // alarms is a heap of times at which sagas want to be looked at. An alarm that
@@ -118,7 +117,7 @@ func (a alarms) Less(i, j int) bool {
 	if !a[i].at.Equal(a[j].at) {
 		return a[i].at.Before(a[j].at)
 	}
-	return bytes.Compare(a[i].id[:], a[j].id[:]) < 0
+	return journal.CompareID(a[i].id, a[j].id) < 0
 }
 func (a alarms) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -94,11 +93,11 @@ func (l *Lane) watch() {
 			found = append(found, r)
 		}
 	}
-	slices.SortFunc(late, func(a, b journal.Stall) int { return cmp.Or(a.Since.Compare(b.Since), bytes.Compare(a.ID[:], b.ID[:])) })
+	slices.SortFunc(late, func(a, b journal.Stall) int { return cmp.Or(a.Since.Compare(b.Since), journal.CompareID(a.ID, b.ID)) })
 	for _, s := range late[:min(len(late), maxDelayed)] {
 		l.emit(Delayed{Stall: s})
 	}
-	slices.SortFunc(found, func(a, b *run) int { return bytes.Compare(a.id[:], b.id[:]) })
+	slices.SortFunc(found, func(a, b *run) int { return journal.CompareID(a.id, b.id) })
 	for _, r := range found {
 		path, why := r.stalled(l.now)
 		l.emit(Stalled{ID: r.id, Path: path, Since: r.moved, Why: why, Stall: r.stall(path, why), Trace: r.trace()})

@@ -8,6 +8,9 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
+// CompareID orders ids by their bytes, as every list does: UUIDv7s by their time.
+func CompareID(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
+
 // IDTime is the time in a UUIDv7: of a saga's id, when its start was taken in.
 func IDTime(id uuid.UUID) time.Time {
 	var ms [8]byte
@@ -75,14 +78,14 @@ func next(id uuid.UUID) uuid.UUID {
 }
 
 func (f *Filter) from(id uuid.UUID) {
-	if bytes.Compare(id[:], f.From[:]) > 0 {
+	if CompareID(id, f.From) > 0 {
 		f.From = id
 	}
 }
 
 // Older narrows a filter to sagas before an id, as a cursor does; Nil does not narrow it.
 func (f *Filter) Older(id uuid.UUID) {
-	if !id.IsNil() && (f.Before.IsNil() || bytes.Compare(id[:], f.Before[:]) < 0) {
+	if !id.IsNil() && (f.Before.IsNil() || CompareID(id, f.Before) < 0) {
 		f.Before = id
 	}
 }

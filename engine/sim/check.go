@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -224,7 +223,7 @@ func (s *sim) liveForward(id uuid.UUID, path string) bool {
 func (r Result) Transcripts() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "faults that struck:\n%s\n", strings.Join(r.Story, "\n"))
-	ids := slices.SortedFunc(maps.Keys(r.Journals), func(x, y uuid.UUID) int { return bytes.Compare(x[:], y[:]) })
+	ids := slices.SortedFunc(maps.Keys(r.Journals), journal.CompareID)
 	for _, id := range ids {
 		fmt.Fprintf(&b, "saga %s:\n", id)
 		for _, rec := range r.Journals[id] {

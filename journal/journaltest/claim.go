@@ -1,7 +1,6 @@
 package journaltest
 
 import (
-	"bytes"
 	"slices"
 	"sync"
 	"time"
@@ -133,7 +132,7 @@ func owned(b *bench) {
 	b.parked(b.now().Add(time.Hour)) // nobody's
 	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{parked})
 	want = append(want, parked)
-	slices.SortFunc(want, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(want, journal.CompareID)
 	page := func(node string, after uuid.UUID, limit int) []uuid.UUID {
 		b.Helper()
 		got, err := b.Owned(b.ctx, node, after, limit)

@@ -1,7 +1,6 @@
 package journaltest
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -73,7 +72,7 @@ func walkInbox(b *bench) {
 		if c := x.Since.Compare(y.Since); c != 0 {
 			return c
 		}
-		return bytes.Compare(x.ID[:], y.ID[:])
+		return journal.CompareID(x.ID, y.ID)
 	})
 	var got []journal.Entry
 	for f := (journal.InboxFilter{Limit: 5}); ; f.After = got[len(got)-1] {

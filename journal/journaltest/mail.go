@@ -63,7 +63,7 @@ func mailBounds(b *bench) {
 		saga, _ := b.started()
 		sagas = append(sagas, saga)
 	}
-	slices.SortFunc(sagas, compareID)
+	slices.SortFunc(sagas, journal.CompareID)
 	const large = 100_000
 	var want []journal.Mail
 	for i, saga := range sagas {
@@ -120,7 +120,7 @@ func mailboxes(b *bench) {
 		}
 	}
 	b.post(b.parked(time.Time{})) // nobody's
-	slices.SortFunc(want, func(x, y journal.Mailbox) int { return compareID(x.Saga, y.Saga) })
+	slices.SortFunc(want, func(x, y journal.Mailbox) int { return journal.CompareID(x.Saga, y.Saga) })
 	for at := range want {
 		after := uuid.Nil
 		if at > 0 {

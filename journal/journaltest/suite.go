@@ -236,11 +236,9 @@ func (b *bench) mailOf(sagas ...uuid.UUID) []journal.Mail {
 	b.Helper()
 	out, err := b.Mail(b.ctx, sagas, 1000, 1<<30)
 	b.must(err)
-	slices.SortFunc(out, func(x, y journal.Mail) int { return compareID(x.ID, y.ID) })
+	slices.SortFunc(out, func(x, y journal.Mail) int { return journal.CompareID(x.ID, y.ID) })
 	return out
 }
-
-func compareID(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
 // drain takes the hints of what was done so far.
 func (b *bench) drain() {

@@ -17,7 +17,7 @@ func (s *Store) Costs(ctx context.Context, f journal.CostFilter) ([]journal.Cost
 	defer unlock()
 	found := s.sorted(func(g *saga) bool {
 		h := &g.head
-		return (f.Definition == "" || f.Definition == h.Definition) && compareID(h.ID, f.From) >= 0 && (f.Before.IsNil() || compareID(h.ID, f.Before) < 0)
+		return (f.Definition == "" || f.Definition == h.Definition) && journal.CompareID(h.ID, f.From) >= 0 && (f.Before.IsNil() || journal.CompareID(h.ID, f.Before) < 0)
 	})
 	slices.Reverse(found)
 	var out []journal.Cost

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -67,7 +66,7 @@ func compareEntry(a, b journal.Entry) int {
 	if c := milli(a.Since).Compare(milli(b.Since)); c != 0 {
 		return c
 	}
-	return bytes.Compare(a.ID[:], b.ID[:])
+	return journal.CompareID(a.ID, b.ID)
 }
 
 // Delete implements journal.Index.

@@ -17,7 +17,7 @@ func (s *Store) Sagas(ctx context.Context, f journal.Filter) (journal.Listed, er
 	}
 	defer unlock()
 	between := s.sorted(func(g *saga) bool {
-		return compareID(g.head.ID, f.From) >= 0 && (f.Before.IsNil() || compareID(g.head.ID, f.Before) < 0)
+		return journal.CompareID(g.head.ID, f.From) >= 0 && (f.Before.IsNil() || journal.CompareID(g.head.ID, f.Before) < 0)
 	})
 	slices.Reverse(between)
 	var out journal.Listed

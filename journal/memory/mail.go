@@ -29,7 +29,7 @@ func (s *Store) leave(m journal.Mail) bool {
 	if g == nil {
 		return false
 	}
-	at, waiting := slices.BinarySearchFunc(g.mail, m.ID, func(have journal.Mail, id uuid.UUID) int { return compareID(have.ID, id) })
+	at, waiting := slices.BinarySearchFunc(g.mail, m.ID, func(have journal.Mail, id uuid.UUID) int { return journal.CompareID(have.ID, id) })
 	if waiting || g.folded[m.ID] {
 		return true
 	}
@@ -51,7 +51,7 @@ func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, lim
 	defer unlock()
 	var out []journal.Mailbox
 	for _, g := range s.sorted(func(g *saga) bool {
-		return node != "" && g.head.Owner == node && len(g.mail) > 0 && compareID(g.head.ID, after) > 0
+		return node != "" && g.head.Owner == node && len(g.mail) > 0 && journal.CompareID(g.head.ID, after) > 0
 	}) {
 		out = append(out, journal.Mailbox{Saga: g.head.ID, Messages: len(g.mail)})
 	}
@@ -87,11 +87,11 @@ func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit i
 	defer unlock()
 	var out []uuid.UUID
 	for _, g := range s.sagas {
-		if node != "" && g.head.Owner == node && compareID(g.head.ID, after) > 0 {
+		if node != "" && g.head.Owner == node && journal.CompareID(g.head.ID, after) > 0 {
 			out = append(out, g.head.ID)
 		}
 	}
-	slices.SortFunc(out, compareID)
+	slices.SortFunc(out, journal.CompareID)
 	return first(out, limit), nil
 }
 

@@ -42,7 +42,7 @@ func (s *Store) addEvents(a *journal.Append) {
 // sortedEvents returns all events by a time of theirs.
 func (s *Store) sortedEvents(at func(*event) time.Time) []*event {
 	return slices.SortedFunc(maps.Values(s.outbox), func(a, b *event) int {
-		return cmp.Or(at(a).Compare(at(b)), compareID(a.ID, b.ID), strings.Compare(a.Sink, b.Sink))
+		return cmp.Or(at(a).Compare(at(b)), journal.CompareID(a.ID, b.ID), strings.Compare(a.Sink, b.Sink))
 	})
 }
 

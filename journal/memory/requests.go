@@ -109,7 +109,7 @@ func (s *Store) AddKey(ctx context.Context, k journal.APIKey) error {
 		if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
 			return c
 		}
-		return compareID(a.ID, b.ID)
+		return journal.CompareID(a.ID, b.ID)
 	})
 	return nil
 }

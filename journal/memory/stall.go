@@ -18,7 +18,7 @@ type stall struct {
 }
 
 func olderStall(a, b journal.Stall) int {
-	return cmp.Or(a.Since.Compare(b.Since), compareID(a.ID, b.ID))
+	return cmp.Or(a.Since.Compare(b.Since), journal.CompareID(a.ID, b.ID))
 }
 
 // FindStalls implements journal.Stalls.

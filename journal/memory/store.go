@@ -134,11 +134,9 @@ func (s *Store) sorted(keep func(*saga) bool) []*saga {
 			out = append(out, g)
 		}
 	}
-	slices.SortFunc(out, func(a, b *saga) int { return compareID(a.head.ID, b.head.ID) })
+	slices.SortFunc(out, func(a, b *saga) int { return journal.CompareID(a.head.ID, b.head.ID) })
 	return out
 }
-
-func compareID(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
 func copyHead(h journal.Head) journal.Head {
 	h.Labels = maps.Clone(h.Labels)

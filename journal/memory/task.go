@@ -83,7 +83,7 @@ func (s *Store) sortedTasks(keep func(*task) bool) []*task {
 			out = append(out, t)
 		}
 	}
-	slices.SortFunc(out, func(a, b *task) int { return cmp.Or(a.made.Compare(b.made), compareID(a.ID, b.ID)) })
+	slices.SortFunc(out, func(a, b *task) int { return cmp.Or(a.made.Compare(b.made), journal.CompareID(a.ID, b.ID)) })
 	return out
 }
 
@@ -158,7 +158,7 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 	slices.SortStableFunc(met, func(a, b *task) int {
 		_, atA := a.fate(now)
 		_, atB := b.fate(now)
-		return cmp.Or(atA.Compare(atB), compareID(a.ID, b.ID))
+		return cmp.Or(atA.Compare(atB), journal.CompareID(a.ID, b.ID))
 	})
 	met = first(met, limit)
 	for _, t := range met {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -64,7 +63,7 @@ func (s *Store) ClaimEvents(ctx context.Context, limit int, lease time.Duration)
 		return nil, fmt.Errorf("claim events: %w", err)
 	}
 	slices.SortFunc(found, func(a, b due) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), bytes.Compare(a.ID[:], b.ID[:]), strings.Compare(a.Sink, b.Sink))
+		return cmp.Or(cmp.Compare(a.at, b.at), journal.CompareID(a.ID, b.ID), strings.Compare(a.Sink, b.Sink))
 	})
 	out := make([]journal.Delivery, len(found))
 	for i, d := range found {

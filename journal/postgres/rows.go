@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 
@@ -61,7 +60,7 @@ func changedSagas(node string, batch []part) (stmt, error) {
 			changed = append(changed, a)
 		}
 	}
-	slices.SortFunc(changed, func(a, b *part) int { return bytes.Compare(a.Saga[:], b.Saga[:]) })
+	slices.SortFunc(changed, func(a, b *part) int { return journal.CompareID(a.Saga, b.Saga) })
 	var c rows
 	var strangers []bool
 	for _, a := range changed {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -108,7 +107,7 @@ func (t *tx) take(query string, args ...any) (out []journal.Claimed, err error) 
 		return err
 	})
 	slices.SortFunc(out, func(a, b journal.Claimed) int {
-		return cmp.Or(a.Due.Compare(b.Due), bytes.Compare(a.Saga[:], b.Saga[:]))
+		return cmp.Or(a.Due.Compare(b.Due), journal.CompareID(a.Saga, b.Saga))
 	})
 	return out, err
 }

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +42,7 @@ var mailQuery = `SELECT id, saga_id, kind, data FROM mail WHERE saga_id IN (?` +
 // one.
 func (s *Store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
 	var out []journal.Mail
-	for some := range slices.Chunk(slices.SortedFunc(slices.Values(sagas), compareID), mailSagas) {
+	for some := range slices.Chunk(slices.SortedFunc(slices.Values(sagas), journal.CompareID), mailSagas) {
 		err := s.mail(ctx, some, limit, &bytes, &out)
 		if err != nil && !errors.Is(err, errEnough) {
 			return nil, fmt.Errorf("mail: %w", err)
@@ -77,5 +76,3 @@ func (s *Store) mail(ctx context.Context, sagas []uuid.UUID, limit int, bytes *i
 		return nil
 	})
 }
-
-func compareID(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }

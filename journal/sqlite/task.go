@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -101,7 +100,7 @@ func (t *tx) claimTasks(now int64, c *journal.TaskClaim) error {
 			return err
 		}
 	}
-	slices.SortFunc(found, func(a, b waiting) int { return cmp.Or(cmp.Compare(a.made, b.made), bytes.Compare(a.id[:], b.id[:])) })
+	slices.SortFunc(found, func(a, b waiting) int { return cmp.Or(cmp.Compare(a.made, b.made), journal.CompareID(a.id, b.id)) })
 	var lease any
 	if c.Lease > 0 {
 		lease = c.Lease.Milliseconds()
