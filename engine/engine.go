@@ -141,7 +141,7 @@ type Engine struct {
 	stats   counters
 	calls   chan struct{} // a token for each request under way
 	answers *quota.Pool   // the memory of answers that are being read, or are not durable yet
-	mail    mailroom      // the memory of messages that are not durable in their sagas' journals yet
+	mail    *Mailroom     // the memory of messages that are not durable in their sagas' journals yet
 	loaders chan struct{} // a token for each journal being read
 	large   chan struct{} // a token for each journal that is read by itself, or waits for memory to be read
 	poke    chan struct{} // look for claims and mail now
@@ -173,7 +173,7 @@ func New(cfg Config) *Engine {
 	cfg.defaults()
 	health := &health{Store: brittle.Store(cfg.Store), after: min(cfg.Lease, ailingFor)}
 	cfg.Store = health
-	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), poke: make(chan struct{}, 1), more: make(chan struct{}, 1), mail: mailroom{m: NewMailroom(cfg.MailBytes)}, lost: make(chan string, 1)}
+	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), poke: make(chan struct{}, 1), more: make(chan struct{}, 1), mail: NewMailroom(cfg.MailBytes), lost: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.storeCtx, e.cancelStore = context.WithCancel(context.Background())
 	e.identity.Store("")
@@ -347,17 +347,13 @@ func (e *Engine) Post(ctx context.Context, m journal.Mail) error {
 // nodes make no sound: poll as well.
 func (e *Engine) Watch(id uuid.UUID) (grown <-chan struct{}, stop func()) { return e.hub.watch(id) }
 
-func (e *Engine) look() {
-	select {
-	case e.poke <- struct{}{}:
-	default:
-	}
-}
+// look has a scan begin at once.
+func (e *Engine) look() { nudge(e.poke) }
 
-// goOn has the rest of the mail read, now that there is room.
-func (e *Engine) goOn() {
+// nudge sends a value to a channel that has room for one, unless it holds one already.
+func nudge(c chan<- struct{}) {
 	select {
-	case e.more <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -368,7 +364,7 @@ func (e *Engine) laneOf(id uuid.UUID) *laneLoop {
 
 // heldBytes is about how much the sagas take that are in memory, or on their way.
 func (e *Engine) heldBytes() int64 {
-	n := e.loading.bytes.Load() + int64(e.mail.used())
+	n := e.loading.bytes.Load() + int64(e.mail.Used())
 	for _, l := range e.lanes {
 		n += l.bytes.Load()
 	}

@@ -216,14 +216,12 @@ func (l *Lane) answer(ev Answered) {
 	}
 	l.guard(r, func() error {
 		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
-		if errors.Is(err, saga.ErrStale) && ev.Memory != nil { // nothing came of it that would be committed
-			r.memory = r.memory[:len(r.memory)-1]
-			l.free(ev.Memory)
-		}
 		switch {
-		case errors.Is(err, saga.ErrStale) && !ours:
-			return nil
-		case errors.Is(err, saga.ErrStale): // a message has told first
+		case errors.Is(err, saga.ErrStale): // a message has told first, or it is an earlier life's
+			l.giveBack(r, ev.Memory)
+			if !ours {
+				return nil
+			}
 		case err != nil:
 			return err
 		}
@@ -255,9 +253,8 @@ func (l *Lane) mailed(ev Mailed) {
 	taken := len(r.next.Mail)
 	r.keep(ev.Memory)
 	l.guard(r, func() error { return l.fold(r, ev.Mail, ev.At) })
-	if n := len(r.memory); n > 0 && ev.Memory != nil && len(r.next.Mail) == taken { // all were taken before
-		r.memory = r.memory[:n-1]
-		l.free(ev.Memory)
+	if len(r.next.Mail) == taken { // all were taken before
+		l.giveBack(r, ev.Memory)
 	}
 }
 
@@ -744,6 +741,15 @@ func (l *Lane) free(memory ...any) {
 		if m != nil && !mutant.On("memory-not-freed") {
 			l.emit(Freed{Memory: m})
 		}
+	}
+}
+
+// giveBack frees the memory that r keeps since last, if it keeps any: nothing came of it that would
+// be committed. nil: there was none.
+func (l *Lane) giveBack(r *run, memory any) {
+	if n := len(r.memory); n > 0 && memory != nil {
+		r.memory = r.memory[:n-1]
+		l.free(memory)
 	}
 }
 

@@ -75,8 +75,8 @@ func (l *laneLoop) run() {
 		if loaded, ok := ev.(Loaded); ok {
 			l.e.loading.bytes.Add(-int64(size(loaded.Records)))
 		}
-		if _, ok := ev.(Committed); ok && l.e.mail.rest() {
-			l.e.goOn()
+		if _, ok := ev.(Committed); ok && l.e.mail.Rest() {
+			nudge(l.e.more) // now that there is room
 		}
 		if len(l.lane.flight) == 0 {
 			l.committing.Store(nil)
@@ -111,7 +111,7 @@ func (l *laneLoop) do(eff Effect) {
 		case *quota.Account:
 			m.Close()
 		case Delivery:
-			e.mail.done(m)
+			e.mail.Done(m)
 		}
 	case Replied:
 		eff.Reply.(chan Replied) <- eff

@@ -2,10 +2,10 @@ package engine_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -17,45 +17,73 @@ import (
 // what had to be left behind is looked for again.
 func TestMailroom(t *testing.T) {
 	sagas := []uuid.UUID{{1}, {2}, {3}}
-	message := func(saga uuid.UUID, bytes int) journal.Mail {
-		return journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: saga, Data: json.RawMessage(strings.Repeat("x", bytes))}
-	}
-	look := func(m *engine.Mailroom, boxes ...journal.Mailbox) []uuid.UUID {
-		groups := m.Look(boxes)
-		return slices.Concat(groups[0], groups[1])
-	}
-	want := func(what string, got, want []uuid.UUID) {
-		t.Helper()
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v are to be read, want %v", what, got, want)
+	var stored []journal.Mail
+	for i, sizes := range [][]int{{10, 20}, {90, 1, 1}, {1}} {
+		for _, n := range sizes {
+			stored = append(stored, journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: sagas[i], Data: json.RawMessage(strings.Repeat("x", n))})
 		}
 	}
 	boxes := []journal.Mailbox{{Saga: sagas[0], Messages: 2}, {Saga: sagas[1], Messages: 3}, {Saga: sagas[2], Messages: 1}}
 	m := engine.NewMailroom(100)
-	want("first", look(m, boxes...), sagas)
-	if m.Rest() || m.Room() != 100 {
-		t.Errorf("rest %v, room %d; want none left behind, and room for 100", m.Rest(), m.Room())
+	// deliver expects what is read, with the room for it, and returns what is sent.
+	deliver := func(what string, boxes []journal.Mailbox, want ...string) (sent []engine.Mailed) {
+		t.Helper()
+		var got []string
+		read := func(sagas []uuid.UUID, limit, bytes int) (out []journal.Mail, err error) {
+			numbers, size := "", 0
+			for _, saga := range sagas {
+				numbers += fmt.Sprint(saga[0], " ")
+			}
+			got = append(got, fmt.Sprint(numbers, "of ", bytes))
+			for _, mail := range stored {
+				if !slices.Contains(sagas, mail.Saga) {
+					continue
+				}
+				if size += len(mail.Data); len(out) > 0 && (len(out) == limit || size > bytes) {
+					break
+				}
+				out = append(out, mail)
+			}
+			return out, nil
+		}
+		if err := m.Deliver(boxes, read, func(ev engine.Mailed) { sent = append(sent, ev) }); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: read %q, want %q", what, got, want)
+		}
+		return sent
 	}
-	sent := m.Send([]journal.Mail{message(sagas[0], 10), message(sagas[0], 20), message(sagas[1], 90)}, time.Time{})
-	if len(sent) != 2 || len(sent[0].Mail) != 2 || sent[1].ID != sagas[1] || m.Used() != 120 || m.Room() != 0 {
-		t.Errorf("sent %+v, %d bytes on their way and room for %d", sent, m.Used(), m.Room())
+
+	sent := deliver("as much as there is room for", boxes, "1 2 3 of 100", "2 3 of 70")
+	if len(sent) != 2 || sent[0].ID != sagas[0] || len(sent[0].Mail) != 2 || sent[1].ID != sagas[1] || len(sent[1].Mail) != 1 || m.Used() != 120 {
+		t.Errorf("sent %+v, %d bytes on their way", sent, m.Used())
 	}
 	if !m.Rest() {
 		t.Error("two of a saga's messages, and all of another's, are left behind, and it does not say so")
 	}
-	want("those without any on their way", look(m, boxes...), sagas[2:])
+	deliver("without room", boxes)
+	if !m.Rest() {
+		t.Error("a saga's messages are left behind for want of room, and it does not say so")
+	}
 	first, second := sent[0].Memory.(engine.Delivery), sent[1].Memory.(engine.Delivery)
-	if !m.Done(first) || m.Done(first) || m.Room() != 10 {
-		t.Errorf("room for %d once the first are durable, want 10; and no memory is given back twice", m.Room())
+	if !m.Done(first) || m.Done(first) || m.Used() != 90 {
+		t.Errorf("%d bytes on their way once the first are durable, want 90; and no memory is given back twice", m.Used())
 	}
 	m.Done(second)
-	want("after the saga that was served last", look(m, boxes...), []uuid.UUID{sagas[2], sagas[0], sagas[1]})
+	sent = deliver("after the saga that was served last", boxes, "3 of 100", "1 2 of 99", "2 of 69")
+	if len(sent) != 3 || m.Used() != 121 {
+		t.Errorf("sent %+v, %d bytes on their way; want some for each saga", sent, m.Used())
+	}
+	for _, s := range sent {
+		m.Done(s.Memory.(engine.Delivery))
+	}
 
-	loaded := m.Load(journal.Claimed{Saga: sagas[2], Messages: 2}, []journal.Mail{message(sagas[2], 1)})
+	loaded := m.Load(journal.Claimed{Saga: sagas[2], Messages: 2}, stored[5:])
 	if !m.Rest() || m.Used() != 1 {
 		t.Errorf("rest %v, %d bytes; want the second message of the saga that is loaded left behind, and one byte", m.Rest(), m.Used())
 	}
-	look(m, journal.Mailbox{Saga: sagas[2], Messages: 1})
+	deliver("what is on its way", []journal.Mailbox{{Saga: sagas[2], Messages: 1}})
 	if m.Rest() {
 		t.Error("it says that there is more than what is on its way")
 	}

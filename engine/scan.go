@@ -122,7 +122,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
 	defer e.loading.end(ev.Claimed.Saga)
 	e.loading.bytes.Add(int64(size(ev.Records)))
-	ev.Memory = e.mail.load(ev.Claimed, ev.Mail)
+	ev.Memory = e.mail.Load(ev.Claimed, ev.Mail)
 	failpoint.Hit("load.after")
 	ev.At = e.lease.latest()
 	select {

@@ -69,8 +69,10 @@ func (e *Engine) findStrangers(quit <-chan struct{}) error {
 		}
 	}
 	byLane := make([][]uuid.UUID, len(e.lanes))
-	for _, id := range e.loading.others(owned) {
-		byLane[e.laneNumber(id)] = append(byLane[e.laneNumber(id)], id)
+	for _, id := range owned {
+		if n := e.laneNumber(id); !e.loading.has(id) {
+			byLane[n] = append(byLane[n], id)
+		}
 	}
 	for i, l := range e.lanes {
 		select {
@@ -122,26 +124,9 @@ func (l *loading) len() int {
 	return l.n
 }
 
-// otherBoxes are those of the mailboxes whose sagas are not on their way.
-func (l *loading) otherBoxes(boxes []journal.Mailbox) (out []journal.Mailbox) {
+// has reports whether a saga is on its way.
+func (l *loading) has(saga uuid.UUID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, b := range boxes {
-		if l.sagas[b.Saga] == 0 {
-			out = append(out, b)
-		}
-	}
-	return out
-}
-
-// others are those of the sagas that are not on their way.
-func (l *loading) others(sagas []uuid.UUID) (out []uuid.UUID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, id := range sagas {
-		if l.sagas[id] == 0 {
-			out = append(out, id)
-		}
-	}
-	return out
+	return l.sagas[saga] > 0
 }

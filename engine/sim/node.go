@@ -466,20 +466,16 @@ func (n *node) readMail(node string) {
 		panic(err)
 	}
 	boxes = slices.DeleteFunc(boxes, func(b journal.Mailbox) bool { return n.loads[b.Saga] > 0 })
-	for _, sagas := range n.mail.Look(boxes) {
-		for len(sagas) > 0 && n.mail.Room() > 0 {
-			mail, err := n.s.store.Mail(ctx, sagas, 100, n.mail.Room())
-			if err != nil {
-				panic(err)
-			}
-			sagas = sagas[slices.Index(sagas, mail[len(mail)-1].Saga)+1:]
-			for _, ev := range n.mail.Send(mail, time.Time{}) {
-				n.later(n.s.between(0, time.Millisecond), func() {
-					ev.At = n.lease.Latest(n.local())
-					n.tell(ev.ID, ev)
-				})
-			}
-		}
+	err = n.mail.Deliver(boxes, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
+		return n.s.store.Mail(ctx, sagas, limit, bytes)
+	}, func(ev engine.Mailed) {
+		n.later(n.s.between(0, time.Millisecond), func() {
+			ev.At = n.lease.Latest(n.local())
+			n.tell(ev.ID, ev)
+		})
+	})
+	if err != nil {
+		panic(err)
 	}
 }
 
