@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -64,8 +62,7 @@ func TestContractCatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route, Options: &openapi3filter.Options{IncludeResponseStatus: true}}
-		err = openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: tt.status,
-			Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader([]byte(tt.body))), Options: in.Options})
+		err = router.response(in, tt.status, http.Header{"Content-Type": {"application/json"}}, []byte(tt.body))
 		if (err == nil) != tt.ok {
 			t.Errorf("%d %s: %v", tt.status, tt.body, err)
 		}
