@@ -7,8 +7,9 @@ BIN     := bin/recourse
 
 PG      := $(GO) run ./internal/testpg/run --
 
-# The race detector looks at everything but SQLite, which is C translated to Go and five times slower with it.
-RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0'
+# The race detector looks at everything but SQLite, which is C translated to Go and five times slower with it, and what parses
+# command lines, which has no goroutines and is built anew by each test that runs a command.
+RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
 .PHONY: help run build test flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
 
@@ -26,14 +27,14 @@ build: ## build bin/recourse, and bin/world for playing with it
 # find in their tests, and makes them ten times slower.
 UNRACED := compensation idempotency retry saga saga/dsl saga/expr engine/sim
 # The packages that take longest begin first, so that none of them is left at the end while a core idles.
-LONGEST := internal/crashtest cmd/recourse api internal/wiretest journal/sqlite journal/postgres
+LONGEST := internal/crashtest cmd/recourse internal/page internal/examples api api/ui internal/wiretest journal/postgres journal/sqlite journal/journaltest internal/tracing
 listed   = $(shell $(GO) list $(PKGS))
 unraced  = $(filter $(addprefix recourse/,$(UNRACED)),$(listed))
 longest  = $(foreach p,$(LONGEST),$(filter recourse/$(p),$(listed)))
 raced    = $(longest) $(filter-out $(unraced) $(longest),$(listed))
 test: vet ## run every test, on SQLite and a real Postgres; with -race where there are goroutines
 	$(if $(unraced),$(GO) test -vet=off $(unraced))
-	$(if $(strip $(raced)),$(PG) $(GO) test -vet=off $(RACE) -p 3 -timeout 25m $(raced))
+	$(if $(strip $(raced)),$(PG) $(GO) test -vet=off $(RACE) -p 4 -timeout 25m $(raced))
 
 FLAKY_RUNS ?= 20
 FLAKY_PKGS ?= ./...
