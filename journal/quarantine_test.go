@@ -32,7 +32,7 @@ func TestRests(t *testing.T) {
 	}
 }
 
-// The indexes of migration 002 have these numbers in them: another needs a new migration.
+// The indexes of the schema contain these numbers: to change one needs a migration.
 func TestNumbersOfTheSchema(t *testing.T) {
 	if SuspectAfter != 2 || QuarantineAfter != 8 {
 		t.Errorf("SuspectAfter = %d, QuarantineAfter = %d: the schema's indexes are for 2 and 8", SuspectAfter, QuarantineAfter)

@@ -32,6 +32,7 @@ var (
 // Database is where to migrate.
 type Database struct {
 	dialect string
+	source  fs.FS // in a directory named after the dialect
 	open    func() (*sql.DB, error)
 	exists  string // query: is there a version table
 	// lock keeps other processes from migrating until unlock; nil: the transaction's own lock does.
@@ -54,6 +55,7 @@ const advisoryKey = "8243104023334515557"
 func Postgres(dsn string, checks ...pgsession.Check) Database {
 	return Database{
 		dialect: "postgres",
+		source:  FS,
 		open: func() (*sql.DB, error) {
 			pool, err := pgxpool.ParseConfig(dsn) // which knows the pool's options too
 			if err != nil {
@@ -86,6 +88,7 @@ func awaitStandby(ctx context.Context, db *sql.DB) error {
 func SQLite(path string) Database {
 	return Database{
 		dialect: "sqlite",
+		source:  FS,
 		open: func() (*sql.DB, error) {
 			return sql.Open("sqlite", FileURI(path)+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 		},
@@ -180,7 +183,7 @@ func (d Database) version(ctx context.Context, db *sql.DB) (at, newest int, err 
 
 // newest is the highest number among the dialect's steps.
 func (d Database) newest() (int, error) {
-	entries, err := fs.ReadDir(FS, d.dialect)
+	entries, err := fs.ReadDir(d.source, d.dialect)
 	if err != nil {
 		return 0, err
 	}
@@ -258,7 +261,7 @@ func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int)
 	if err := newer(at, newest); err != nil {
 		return err
 	}
-	src, err := iofs.New(FS, d.dialect)
+	src, err := iofs.New(d.source, d.dialect)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ var taskOperations = []operation{
 		n := next(a)
 		n.Withdraw = []uuid.UUID{t.ID}
 		return b.appending(func(s journal.Store) (bool, error) {
-			return b.along(s, a.Saga, `SELECT count(*) FROM tasks WHERE id = $1 AND withdrawn AND until IS NOT NULL`, 1, t.ID.String())
+			return b.along(s, a.Saga, `SELECT count(*) FROM tasks WHERE id = $1 AND withdrawn AND ends_at IS NOT NULL`, 1, t.ID.String())
 		}, n)
 	}},
 	{"Append", "mail to another saga", func(b *bench) attempt {
@@ -35,7 +35,7 @@ var taskOperations = []operation{
 		n := next(a)
 		n.Post = []journal.Mail{{ID: newID(), Saga: other, Kind: "signal"}, {ID: newID(), Saga: newID(), Kind: "signal"}}
 		return b.appending(func(s journal.Store) (bool, error) {
-			return b.along(s, a.Saga, `SELECT mail FROM sagas WHERE id = $1`, 1, other.String())
+			return b.along(s, a.Saga, `SELECT pending_messages FROM sagas WHERE id = $1`, 1, other.String())
 		}, n)
 	}},
 	{"ClaimTasks", "a task", func(b *bench) attempt {
@@ -61,7 +61,7 @@ var taskOperations = []operation{
 	}},
 	{"Heartbeat", "a task's", func(b *bench) attempt {
 		_, t, token := b.claimed()
-		_, err := b.conn.Exec(context.Background(), `UPDATE tasks SET until = until - 60000 WHERE id = $1`, t.ID.String())
+		_, err := b.conn.Exec(context.Background(), `UPDATE tasks SET ends_at = ends_at - 60000 WHERE id = $1`, t.ID.String())
 		must(err)
 		var until time.Time
 		return attempt{
@@ -71,7 +71,7 @@ var taskOperations = []operation{
 				return err
 			},
 			done: func(journal.Store) (bool, error) {
-				return b.counted(`SELECT count(*) FROM tasks WHERE id = $1 AND until > $2`, t.ID.String(), time.Now().Add(ttl-30*time.Second).UnixMilli())
+				return b.counted(`SELECT count(*) FROM tasks WHERE id = $1 AND ends_at > $2`, t.ID.String(), time.Now().Add(ttl-30*time.Second).UnixMilli())
 			},
 			right: func() error {
 				if time.Until(until) < ttl-time.Minute {
@@ -120,7 +120,7 @@ var taskOperations = []operation{
 		return attempt{
 			do: func(ctx context.Context, s journal.Store) error { _, err := s.ClaimEvents(ctx, 100, ttl); return err },
 			done: func(journal.Store) (bool, error) {
-				return b.counted(`SELECT count(*) FROM outbox WHERE id = $1 AND due_at > made_at`, e.String())
+				return b.counted(`SELECT count(*) FROM outbox WHERE id = $1 AND due_at > created_at`, e.String())
 			},
 		}
 	}},

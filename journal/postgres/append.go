@@ -304,10 +304,10 @@ func foldedMail(_ string, batch []part) (stmt, error) {
 		return stmt{}, nil
 	}
 	return stmt{with: []string{`gone AS (
-			UPDATE mail m SET folded = true, data = NULL FROM unnest($1::uuid[], $2::uuid[]) AS a (saga_id, id)
-			WHERE m.saga_id = a.saga_id AND m.id = a.id AND NOT m.folded RETURNING m.saga_id
+			UPDATE messages m SET applied = true, data = NULL FROM unnest($1::uuid[], $2::uuid[]) AS a (saga_id, id)
+			WHERE m.saga_id = a.saga_id AND m.id = a.id AND NOT m.applied RETURNING m.saga_id
 		)`, `counted AS (SELECT saga_id, count(*)::int AS n FROM gone GROUP BY saga_id)`},
-		query: `UPDATE sagas s SET mail = s.mail - c.n FROM counted c WHERE s.id = c.saga_id`, args: []any{saga, mail}}, nil
+		query: `UPDATE sagas s SET pending_messages = s.pending_messages - c.n FROM counted c WHERE s.id = c.saga_id`, args: []any{saga, mail}}, nil
 }
 
 // newInbox inserts the entries; changedSagas has cleared those that they replace.

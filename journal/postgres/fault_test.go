@@ -175,9 +175,9 @@ func TestParkingSeesMailCommittedMeanwhile(t *testing.T) {
 	conn, saga, mail := connect(t, dsn), a.Saga.String(), uuid.Must(uuid.NewV7())
 	tx, err := conn.Begin(ctx)
 	must(t, err)
-	_, err = tx.Exec(ctx, `INSERT INTO mail (saga_id, id, kind) VALUES ($1, $2, 'signal')`, saga, mail.String())
+	_, err = tx.Exec(ctx, `INSERT INTO messages (saga_id, id, kind) VALUES ($1, $2, 'signal')`, saga, mail.String())
 	must(t, err)
-	_, err = tx.Exec(ctx, `UPDATE sagas SET mail = mail + 1 WHERE id = $1`, saga)
+	_, err = tx.Exec(ctx, `UPDATE sagas SET pending_messages = pending_messages + 1 WHERE id = $1`, saga)
 	must(t, err)
 	parked := make(chan error, 1)
 	go func() {

@@ -177,7 +177,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error)
 // remove deletes sagas, whose rows are locked, with all that is their own.
 func remove(ctx context.Context, t session, sagas []pgtype.UUID) error {
 	b := &pgx.Batch{}
-	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ANY($1)`, `DELETE FROM mail WHERE saga_id = ANY($1)`,
+	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ANY($1)`, `DELETE FROM messages WHERE saga_id = ANY($1)`,
 		`DELETE FROM inbox WHERE saga_id = ANY($1)`, `DELETE FROM tasks WHERE saga_id = ANY($1)`, `DELETE FROM stalls WHERE saga_id = ANY($1)`, `DELETE FROM sagas WHERE id = ANY($1)`} {
 		b.Queue(q, sagas)
 	}

@@ -102,7 +102,7 @@ func (s *Store) take(ctx context.Context, conn connection, node string, chosen [
 		at[u], out[i].Saga = i, u
 	}
 	b := &pgx.Batch{}
-	b.Queue(`UPDATE sagas SET owner = $1, claims = claims + (owner IS NULL)::int WHERE id = ANY($2) RETURNING id, definition, version, claims, coalesce(wake_at, 0), mail`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
+	b.Queue(`UPDATE sagas SET owner = $1, claims = claims + (owner IS NULL)::int WHERE id = ANY($2) RETURNING id, definition, version, claims, coalesce(wake_at, 0), pending_messages`, node, ids(chosen)).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
 		var c journal.Claimed
 		var due int64
@@ -212,8 +212,8 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 		},
 	}, {
 		query: sql(`WITH posted AS (
-				INSERT INTO mail (saga_id, id, kind, data) SELECT id, $2, $3, $4 FROM sagas WHERE id = $1 ON CONFLICT DO NOTHING RETURNING 1
-			) UPDATE sagas SET mail = mail + 1, wake_at = CASE WHEN owner IS NULL THEN LEAST({now}, wake_at) ELSE wake_at END
+				INSERT INTO messages (saga_id, id, kind, data) SELECT id, $2, $3, $4 FROM sagas WHERE id = $1 ON CONFLICT DO NOTHING RETURNING 1
+			) UPDATE sagas SET pending_messages = pending_messages + 1, wake_at = CASE WHEN owner IS NULL THEN LEAST({now}, wake_at) ELSE wake_at END
 			WHERE id = $1 AND EXISTS (SELECT 1 FROM posted)`),
 		args: []any{id(m.Saga), id(m.ID), m.Kind, []byte(m.Data)},
 	}})

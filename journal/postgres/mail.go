@@ -16,12 +16,12 @@ import (
 // get them, and are woken. Their rows are locked before: parking a saga waits, or has been done and
 // is seen.
 const (
-	postedMail = `posted AS (INSERT INTO mail (saga_id, id, kind, data) SELECT s.id, a.id, a.kind, a.data FROM a JOIN sagas s ON s.id = a.saga_id
+	postedMail = `posted AS (INSERT INTO messages (saga_id, id, kind, data) SELECT s.id, a.id, a.kind, a.data FROM a JOIN sagas s ON s.id = a.saga_id
 		ON CONFLICT DO NOTHING RETURNING saga_id)`
 	countedMail = `fresh AS (SELECT saga_id, count(*)::int AS n FROM posted GROUP BY saga_id)`
 )
 
-var postMail = sql(`UPDATE sagas s SET mail = s.mail + f.n, wake_at = CASE WHEN s.owner IS NULL THEN LEAST({now}, s.wake_at) ELSE s.wake_at END
+var postMail = sql(`UPDATE sagas s SET pending_messages = s.pending_messages + f.n, wake_at = CASE WHEN s.owner IS NULL THEN LEAST({now}, s.wake_at) ELSE s.wake_at END
 	FROM fresh f WHERE s.id = f.saga_id`)
 
 // lockSagas locks sagas in one order, whoever does it, so that nobody waits in a circle.
@@ -89,7 +89,7 @@ func handOver(ready, later []part) {
 	}
 }
 
-const mailboxes = `SELECT id, mail FROM sagas WHERE owner = $1 AND mail > 0 AND id > $2 ORDER BY id LIMIT $3`
+const mailboxes = `SELECT id, pending_messages FROM sagas WHERE owner = $1 AND pending_messages > 0 AND id > $2 ORDER BY id LIMIT $3`
 
 // Mailboxes implements journal.Log.
 func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
@@ -112,7 +112,7 @@ func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, lim
 // mailQuery sums the messages up, which reads no data that is large, and then reads what fits.
 const mailQuery = `SELECT id, saga_id, kind, data FROM (
 		SELECT id, saga_id, kind, data, row_number() OVER w AS n, sum(coalesce(octet_length(data), 0)) OVER w AS bytes FROM (
-			SELECT id, saga_id, kind, data FROM mail WHERE saga_id = ANY($1::uuid[]) AND NOT folded ORDER BY saga_id, id LIMIT $2
+			SELECT id, saga_id, kind, data FROM messages WHERE saga_id = ANY($1::uuid[]) AND NOT applied ORDER BY saga_id, id LIMIT $2
 		) m WINDOW w AS (ORDER BY saga_id, id ROWS UNBOUNDED PRECEDING)
 	) m WHERE n = 1 OR bytes <= $3::bigint ORDER BY saga_id, id`
 

@@ -32,14 +32,14 @@ func newEvents(_ string, batch []part) (stmt, error) {
 	return stmt{query: insertEvents, args: []any{event, sink, saga, data}}, nil
 }
 
-var insertEvents = sql(`INSERT INTO outbox (id, sink, saga_id, data, made_at, due_at)
+var insertEvents = sql(`INSERT INTO outbox (id, sink, saga_id, data, created_at, due_at)
 	SELECT a.*, c.now, c.now FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) a, (SELECT ` + nowMS + ` AS now) c
 	ON CONFLICT DO NOTHING`)
 
 var claimEvents = sql(`WITH due AS MATERIALIZED (
 		SELECT id, sink, due_at FROM outbox WHERE due_at <= {now} ORDER BY due_at, id, sink LIMIT $1 FOR UPDATE SKIP LOCKED
 	) UPDATE outbox o SET due_at = {now} + $2 FROM due WHERE o.id = due.id AND o.sink = due.sink
-	RETURNING due.due_at, o.id, o.sink, o.saga_id, o.data, o.attempts, o.made_at`)
+	RETURNING due.due_at, o.id, o.sink, o.saga_id, o.data, o.attempts, o.created_at`)
 
 // ClaimEvents implements journal.Outbox.
 func (s *Store) ClaimEvents(ctx context.Context, limit int, lease time.Duration) ([]journal.Delivery, error) {
@@ -82,7 +82,7 @@ func (s *Store) EventDelivered(ctx context.Context, event uuid.UUID, sink string
 
 // EventFailed implements journal.Outbox.
 func (s *Store) EventFailed(ctx context.Context, event uuid.UUID, sink string, wait time.Duration, why string) error {
-	_, err := s.exec(ctx, sql(`UPDATE outbox SET attempts = attempts + 1, due_at = {now} + $3, failed_at = {now}, why = $4 WHERE id = $1 AND sink = $2`),
+	_, err := s.exec(ctx, sql(`UPDATE outbox SET attempts = attempts + 1, due_at = {now} + $3, failed_at = {now}, error = $4 WHERE id = $1 AND sink = $2`),
 		id(event), sink, wait.Milliseconds(), clean(why))
 	if err != nil {
 		return fmt.Errorf("event failed: %w", err)
@@ -92,8 +92,8 @@ func (s *Store) EventFailed(ctx context.Context, event uuid.UUID, sink string, w
 
 // OutboxStats implements journal.Outbox.
 func (s *Store) OutboxStats(ctx context.Context) ([]journal.OutboxStat, error) {
-	rows, err := s.pool.Query(ctx, `SELECT sink, count(*), min(made_at), coalesce(max(last), '') FROM (
-			SELECT sink, made_at, first_value(why) OVER (PARTITION BY sink ORDER BY failed_at DESC NULLS LAST, id DESC) AS last FROM outbox
+	rows, err := s.pool.Query(ctx, `SELECT sink, count(*), min(created_at), coalesce(max(last), '') FROM (
+			SELECT sink, created_at, first_value(error) OVER (PARTITION BY sink ORDER BY failed_at DESC NULLS LAST, id DESC) AS last FROM outbox
 		) o GROUP BY sink ORDER BY sink COLLATE "C"`)
 	if err != nil {
 		return nil, fmt.Errorf("outbox stats: %w", err)

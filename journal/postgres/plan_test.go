@@ -22,11 +22,11 @@ const fill = `
 		CASE WHEN i % 3 = 0 THEN '{}' WHEN i < 20 THEN '{"batch": "pilot"}' ELSE '{"tier": "standard"}' END::jsonb,
 		CASE WHEN i % 5 = 0 THEN i END, i, CASE WHEN i % 5 <> 0 THEN i END, CASE WHEN i % 10 = 0 THEN 'node' END, CASE WHEN i % 5000 = 0 THEN 2 ELSE 0 END
 	FROM generate_series(1, 30000) i;
-	INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, lease, timeout, made_at, token, until, ended_at)
+	INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, lease, timeout, created_at, token, ends_at, ended_at)
 	SELECT lpad(to_hex(i), 32, '0')::uuid, lpad(to_hex(i), 32, '0')::uuid, '', '', 1, '', 'a', 1, 1, i,
 		CASE WHEN i % 10 > 0 THEN lpad(to_hex(i), 32, '0')::uuid END, CASE WHEN i % 10 > 0 THEN i END, CASE WHEN i % 10 > 1 THEN i END
 	FROM generate_series(1, 10000) i;
-	INSERT INTO outbox (id, sink, saga_id, made_at, due_at) SELECT lpad(to_hex(i), 32, '0')::uuid, 's', lpad(to_hex(i), 32, '0')::uuid, i, i FROM generate_series(1, 10000) i;
+	INSERT INTO outbox (id, sink, saga_id, created_at, due_at) SELECT lpad(to_hex(i), 32, '0')::uuid, 's', lpad(to_hex(i), 32, '0')::uuid, i, i FROM generate_series(1, 10000) i;
 	ANALYZE`
 
 // Frequent queries, and the lists that people look at, use the indexes that are there for them,
@@ -67,7 +67,7 @@ func TestPlans(t *testing.T) {
 		uses(state+": a heartbeat", generic(t, s, heartbeat, "NULL, NULL"), "Index Scan using tasks_pkey")
 		uses(state+": an end", generic(t, s, `WITH `+endTask+` SELECT 1 FROM ended`, "NULL, NULL, ''"), "Index Scan using tasks_pkey")
 		uses(state+": fates once more", generic(t, s, fatedAgain, "NULL"), "tasks_pkey")
-		uses(state+": tasks that met a fate", generic(t, s, fatedTasks, "1"), "Index Scan using tasks_until")
+		uses(state+": tasks that met a fate", generic(t, s, fatedTasks, "1"), "Index Scan using tasks_ends_at")
 		uses(state+": tasks that ended", generic(t, s, oldTasks, "1, 1"), "Index Scan using tasks_ended")
 		uses(state+": events that are due", generic(t, s, claimEvents, "1, 1"), "Index Scan using outbox_due")
 		uses(state+": what is due and not claimed", generic(t, s, unclaimed, "1, 1"), "Index Scan using sagas_due")
@@ -76,13 +76,13 @@ func TestPlans(t *testing.T) {
 		uses(state+": tasks that nobody claims", generic(t, s, unworked, "1, 1"), "tasks_waiting")
 		st := post(nil)
 		uses(state+": mail", generic(t, s, st.text(), "NULL, NULL, NULL, NULL"), "sagas_pkey")
-		uses(state+": mailboxes", generic(t, s, mailboxes, "'node', NULL, 1"), "sagas_mail")
-		uses(state+": mail of sagas", generic(t, s, mailQuery, "NULL, 1, 1"), "mail_pkey")
+		uses(state+": mailboxes", generic(t, s, mailboxes, "'node', NULL, 1"), "sagas_pending_messages")
+		uses(state+": mail of sagas", generic(t, s, mailQuery, "NULL, 1, 1"), "messages_pkey")
 		uses(state+": mail of sagas", generic(t, s, mailQuery, "NULL, 1, 1"), "(saga_id = ANY ($1))")
 		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
 	}
 	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")
-	uses("tasks under way", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_until")
+	uses("tasks under way", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_ends_at")
 	uses("those in quarantine", text(t, s.pool, `EXPLAIN SELECT count(*) FROM sagas WHERE `+quarantined), "sagas_live")
 	pages(t, s)
 	for _, tt := range []struct {

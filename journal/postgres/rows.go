@@ -89,7 +89,7 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 		claims = CASE WHEN a.has THEN 0 ELSE s.claims END,
 		wake_at = CASE WHEN a.stranger AND NOT a.has THEN {now} + ` + cases(journal.Respite) + `
 			WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
-			WHEN a.release AND s.mail > 0 THEN LEAST({now}, a.wake_at)
+			WHEN a.release AND s.pending_messages > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
 		FROM ` + unnestRows + `, $15::bool[]) AS a (` + rowNames + `, stranger) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $14 RETURNING s.id, a.has)`)
 

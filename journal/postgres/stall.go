@@ -22,9 +22,9 @@ var (
 			SELECT *, (SELECT at FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1) AS at FROM sagas s
 			WHERE owner IS NULL AND wake_at IS NOT NULL AND ` + suspected + ` AND ended_at IS NULL
 		) s WHERE at <= {now} - $1::bigint ORDER BY wake_at, id LIMIT $2`)
-	unworked = sql(`SELECT s.id, s.definition, s.version, s.labels, t.path, t.made_at, t.type FROM (
-			SELECT saga_id, path, made_at, type FROM tasks WHERE token IS NULL AND NOT withdrawn AND made_at <= {now} - $1::bigint ORDER BY made_at, id LIMIT $2
-		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.made_at`)
+	unworked = sql(`SELECT s.id, s.definition, s.version, s.labels, t.path, t.created_at, t.type FROM (
+			SELECT saga_id, path, created_at, type FROM tasks WHERE token IS NULL AND NOT withdrawn AND created_at <= {now} - $1::bigint ORDER BY created_at, id LIMIT $2
+		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.created_at`)
 	quarantinedSince = sql(`SELECT s.id, s.definition, s.version, s.labels, '', i.since, i.id::text
 		FROM (SELECT * FROM sagas WHERE ` + quarantined + ` LIMIT $2) s JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= {now} - $1::bigint ORDER BY i.since`)
 )
@@ -68,10 +68,10 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 
 // noteStalls lists stalls. They are gone through in the order of their ids, so that nodes that note
 // the same ones do not block each other in a circle.
-var noteStalls = sql(`INSERT INTO stalls AS f (id, saga_id, kind, path, since, why, until)
-	SELECT g.id, g.saga_id, g.kind, g.path, g.since, g.why, {now} + $7 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::text[])
-		g (id, saga_id, kind, path, since, why) JOIN sagas s ON s.id = g.saga_id ORDER BY g.id
-	ON CONFLICT (id) DO UPDATE SET until = excluded.until, why = excluded.why RETURNING f.id, f.xmax = 0`)
+var noteStalls = sql(`INSERT INTO stalls AS f (id, saga_id, kind, path, since, detail, shown_until)
+	SELECT g.id, g.saga_id, g.kind, g.path, g.since, g.detail, {now} + $7 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::text[])
+		g (id, saga_id, kind, path, since, detail) JOIN sagas s ON s.id = g.saga_id ORDER BY g.id
+	ON CONFLICT (id) DO UPDATE SET shown_until = excluded.shown_until, detail = excluded.detail RETURNING f.id, f.xmax = 0`)
 
 // NoteStalls implements journal.Stalls.
 func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.Duration) (fresh int, err error) {
@@ -116,7 +116,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.D
 				return err
 			}
 		}
-		_, err = t.Exec(ctx, sql(`DELETE FROM stalls WHERE until < {now} - $1::bigint`), journal.StallKept.Milliseconds())
+		_, err = t.Exec(ctx, sql(`DELETE FROM stalls WHERE shown_until < {now} - $1::bigint`), journal.StallKept.Milliseconds())
 		return err
 	})
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.D
 // ListStalls implements journal.Stalls.
 func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) ([]journal.Stall, error) {
 	c := &conditions{}
-	c.where = append(c.where, sql(`f.until > {now}`), `s.ended_at IS NULL`)
+	c.where = append(c.where, sql(`f.shown_until > {now}`), `s.ended_at IS NULL`)
 	if f.Kind != "" {
 		c.and(`f.kind = ?`, f.Kind)
 	}
@@ -138,7 +138,7 @@ func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) ([]journa
 	if !f.After.ID.IsNil() {
 		c.and(`(f.since, f.id) > (?, ?)`, f.After.Since.UnixMilli(), id(f.After.ID))
 	}
-	query := `SELECT f.id, f.saga_id, s.definition, s.version, f.kind, f.path, f.since, f.why FROM stalls f JOIN sagas s ON s.id = f.saga_id` +
+	query := `SELECT f.id, f.saga_id, s.definition, s.version, f.kind, f.path, f.since, f.detail FROM stalls f JOIN sagas s ON s.id = f.saga_id` +
 		c.String() + ` ORDER BY f.since, f.id` + c.limit(f.Limit)
 	rows, err := s.pool.Query(ctx, query, c.args...)
 	if err != nil {
@@ -158,4 +158,4 @@ func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) ([]journa
 }
 
 // stalled counts what ListStalls lists.
-var stalled = sql(`SELECT f.kind, count(*) FROM stalls f JOIN sagas s ON s.id = f.saga_id WHERE f.until > {now} AND s.ended_at IS NULL GROUP BY f.kind`)
+var stalled = sql(`SELECT f.kind, count(*) FROM stalls f JOIN sagas s ON s.id = f.saga_id WHERE f.shown_until > {now} AND s.ended_at IS NULL GROUP BY f.kind`)

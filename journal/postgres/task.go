@@ -42,7 +42,7 @@ func newTasks(_ string, batch []part) (stmt, error) {
 	return stmt{query: insertTasks, args: []any{task, saga, path, way, attempt, key, kind, input, lease, timeout, traceparent}}, nil
 }
 
-var insertTasks = sql(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, made_at)
+var insertTasks = sql(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, created_at)
 	SELECT a.*, {now} FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::text[], $8::bytea[], $9::bigint[], $10::bigint[], $11::text[]) a
 	ON CONFLICT DO NOTHING`)
 
@@ -58,7 +58,7 @@ func withdrawn(_ string, batch []part) (stmt, error) {
 	if len(task) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{query: sql(`UPDATE tasks t SET withdrawn = true, until = CASE WHEN t.token IS NULL THEN {now} ELSE t.until END
+	return stmt{query: sql(`UPDATE tasks t SET withdrawn = true, ends_at = CASE WHEN t.token IS NULL THEN {now} ELSE t.ends_at END
 		FROM unnest($1::uuid[], $2::uuid[]) AS a (saga_id, id) WHERE t.id = a.id AND t.saga_id = a.saga_id AND t.ended_at IS NULL AND NOT t.withdrawn`),
 		args: []any{saga, task}}, nil
 }
@@ -79,26 +79,26 @@ func scanTask(row pgx.CollectableRow, t *journal.Task, more ...any) error {
 // runsUntil is when a task meets its fate. It is said so that no index has it: where the planner
 // believes that there are no tasks, it would look through all that are under way for the one that
 // it is given.
-const runsUntil = `CASE WHEN ended_at IS NULL THEN until END`
+const runsUntil = `CASE WHEN ended_at IS NULL THEN ends_at END`
 
 var (
 	// claimTasks claims under a token that is new. Each type has its own order in the index; what
 	// is too much of all types is locked until the commit, and left.
 	claimTasks = sql(`WITH clock AS MATERIALIZED (SELECT ` + nowMS + ` AS now), found AS MATERIALIZED (
-			SELECT t.id, t.made_at FROM unnest($1::text[]) AS w (type) CROSS JOIN LATERAL (
-				SELECT id, made_at FROM tasks WHERE type = w.type AND token IS NULL AND NOT withdrawn ORDER BY made_at, id LIMIT $2::int FOR UPDATE SKIP LOCKED
+			SELECT t.id, t.created_at FROM unnest($1::text[]) AS w (type) CROSS JOIN LATERAL (
+				SELECT id, created_at FROM tasks WHERE type = w.type AND token IS NULL AND NOT withdrawn ORDER BY created_at, id LIMIT $2::int FOR UPDATE SKIP LOCKED
 			) t WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE token = $3)
 		), chosen AS (
-			SELECT id FROM found ORDER BY made_at, id LIMIT $2::int
-		) UPDATE tasks t SET token = $3, worker = $4, held_for = coalesce($5::bigint, t.lease), deadline = clock.now + t.timeout,
-			until = clock.now + LEAST(coalesce($5::bigint, t.lease), t.timeout) FROM chosen c, clock WHERE t.id = c.id`)
-	heldTasks = sql(`SELECT ` + taskColumns + `, worker, until, deadline FROM tasks WHERE token = $1 AND ` + runsUntil + ` > {now} ORDER BY made_at, id`)
-	heartbeat = sql(`UPDATE tasks SET until = LEAST({now} + held_for, deadline) WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND ` + runsUntil + ` > {now}
-		RETURNING until, withdrawn`)
-	endTask = sql(`ended AS (UPDATE tasks SET ended_at = {now}, how = $3, input = NULL
+			SELECT id FROM found ORDER BY created_at, id LIMIT $2::int
+		) UPDATE tasks t SET token = $3, worker = $4, claim_lease = coalesce($5::bigint, t.lease), deadline = clock.now + t.timeout,
+			ends_at = clock.now + LEAST(coalesce($5::bigint, t.lease), t.timeout) FROM chosen c, clock WHERE t.id = c.id`)
+	heldTasks = sql(`SELECT ` + taskColumns + `, worker, ends_at, deadline FROM tasks WHERE token = $1 AND ` + runsUntil + ` > {now} ORDER BY created_at, id`)
+	heartbeat = sql(`UPDATE tasks SET ends_at = LEAST({now} + claim_lease, deadline) WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND ` + runsUntil + ` > {now}
+		RETURNING ends_at, withdrawn`)
+	endTask = sql(`ended AS (UPDATE tasks SET ended_at = {now}, result = $3, input = NULL
 		WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND ` + runsUntil + ` > {now} RETURNING saga_id)`)
-	fatedAgain = sql(`SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE id = ANY($1) AND ` + runsUntil + ` <= {now} ORDER BY until, id FOR UPDATE`)
-	fatedTasks = sql(`SELECT id, saga_id FROM tasks WHERE until <= {now} AND ended_at IS NULL ORDER BY until, id LIMIT $1`)
+	fatedAgain = sql(`SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE id = ANY($1) AND ` + runsUntil + ` <= {now} ORDER BY ends_at, id FOR UPDATE`)
+	fatedTasks = sql(`SELECT id, saga_id FROM tasks WHERE ends_at <= {now} AND ended_at IS NULL ORDER BY ends_at, id LIMIT $1`)
 	oldTasks   = sql(`DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE ended_at < {now} - $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`)
 )
 
@@ -160,7 +160,7 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 			query: postMail, args: []any{id(task), id(token), clean(how), id(m.ID), m.Kind, []byte(m.Data)},
 		},
 		{
-			query: `SELECT 1 FROM tasks WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND how = $3`, args: []any{id(task), id(token), clean(how)},
+			query: `SELECT 1 FROM tasks WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND result = $3`, args: []any{id(task), id(token), clean(how)},
 			scan: func(r pgx.Row) error {
 				var one int
 				return r.Scan(&one)
@@ -249,8 +249,8 @@ func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, mail func(
 
 // Those that have ended are many more, and not looked at.
 const taskStats = `SELECT type, sum(waiting)::int, sum(claimed)::int, min(oldest) FROM (
-		SELECT type, count(*) AS waiting, 0 AS claimed, min(made_at) AS oldest FROM tasks WHERE token IS NULL AND NOT withdrawn GROUP BY type
-		UNION ALL SELECT type, 0, count(*), NULL FROM tasks WHERE until IS NOT NULL AND ended_at IS NULL AND token IS NOT NULL GROUP BY type
+		SELECT type, count(*) AS waiting, 0 AS claimed, min(created_at) AS oldest FROM tasks WHERE token IS NULL AND NOT withdrawn GROUP BY type
+		UNION ALL SELECT type, 0, count(*), NULL FROM tasks WHERE ends_at IS NOT NULL AND ended_at IS NULL AND token IS NOT NULL GROUP BY type
 	) t GROUP BY type ORDER BY min(oldest) NULLS LAST, type COLLATE "C"`
 
 // TaskStats implements journal.Tasks.

@@ -234,7 +234,7 @@ func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) er
 		return err
 	}
 	if folded > 0 {
-		set, args = append(set, `mail = mail - ?`), append(args, folded)
+		set, args = append(set, `pending_messages = pending_messages - ?`), append(args, folded)
 	}
 	if r := a.Row; r != nil {
 		l, err := labels(r.Labels)
@@ -296,7 +296,7 @@ func (t *tx) bring(now int64, a *journal.Append, w *wanted) error {
 func (t *tx) fold(saga []byte, mail []uuid.UUID) (int64, error) {
 	var folded int64
 	for _, m := range mail {
-		n, err := t.exec(`UPDATE mail SET folded = 1, data = NULL WHERE saga_id = ? AND id = ? AND folded = 0`, saga, m.Bytes())
+		n, err := t.exec(`UPDATE messages SET applied = 1, data = NULL WHERE saga_id = ? AND id = ? AND applied = 0`, saga, m.Bytes())
 		if err != nil {
 			return 0, err
 		}

@@ -173,7 +173,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 
 // remove deletes a saga with all that is its own.
 func (t *tx) remove(saga uuid.UUID) error {
-	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ?`, `DELETE FROM mail WHERE saga_id = ?`,
+	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ?`, `DELETE FROM messages WHERE saga_id = ?`,
 		`DELETE FROM inbox WHERE saga_id = ?`, `DELETE FROM tasks WHERE saga_id = ?`, `DELETE FROM stalls WHERE saga_id = ?`, `DELETE FROM sagas WHERE id = ?`} {
 		if _, err := t.exec(q, saga.Bytes()); err != nil {
 			return err

@@ -89,7 +89,7 @@ var (
 // taking makes a node the owner of sagas. It says OR FAIL for the reason that insertQuery has.
 func taking(which string) string {
 	return `UPDATE OR FAIL sagas SET owner = ?, claims = claims + (owner IS NULL) WHERE ` + which +
-		` RETURNING id, definition, version, claims, coalesce(wake_at, 0), mail`
+		` RETURNING id, definition, version, claims, coalesce(wake_at, 0), pending_messages`
 }
 
 func due(which string) string {
@@ -187,10 +187,10 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 // saga.
 func (t *tx) post(now int64, m *journal.Mail) (fresh bool, err error) {
 	saga := m.Saga.Bytes()
-	n, err := t.exec(`INSERT INTO mail (saga_id, id, kind, data) SELECT id, ?, ?, ? FROM sagas WHERE id = ? ON CONFLICT DO NOTHING`,
+	n, err := t.exec(`INSERT INTO messages (saga_id, id, kind, data) SELECT id, ?, ?, ? FROM sagas WHERE id = ? ON CONFLICT DO NOTHING`,
 		m.ID.Bytes(), m.Kind, blob(m.Data), saga)
 	if fresh = n > 0; fresh {
-		_, err = t.exec(`UPDATE sagas SET mail = mail + 1,
+		_, err = t.exec(`UPDATE sagas SET pending_messages = pending_messages + 1,
 			wake_at = CASE WHEN owner IS NULL THEN min(?, coalesce(wake_at, ?)) ELSE wake_at END WHERE id = ?`, now, now, saga)
 	}
 	return fresh, err

@@ -12,7 +12,7 @@ import (
 	"recourse/journal"
 )
 
-const mailboxes = `SELECT id, mail FROM sagas WHERE owner = ? AND mail > 0 AND id > ? ORDER BY id LIMIT +?`
+const mailboxes = `SELECT id, pending_messages FROM sagas WHERE owner = ? AND pending_messages > 0 AND id > ? ORDER BY id LIMIT +?`
 
 // Mailboxes implements journal.Log.
 func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
@@ -36,7 +36,7 @@ func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, lim
 // mailSagas is how many sagas one statement asks for: see standingRows.
 const mailSagas = 32
 
-var mailQuery = `SELECT id, saga_id, kind, data FROM mail WHERE saga_id IN (?` + strings.Repeat(`, ?`, mailSagas-1) + `) AND folded = 0 ORDER BY saga_id, id LIMIT +?`
+var mailQuery = `SELECT id, saga_id, kind, data FROM messages WHERE saga_id IN (?` + strings.Repeat(`, ?`, mailSagas-1) + `) AND applied = 0 ORDER BY saga_id, id LIMIT +?`
 
 // Mail implements journal.Log. Rows are read one by one, and no more of them than are returned, and
 // one.

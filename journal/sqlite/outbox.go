@@ -13,7 +13,7 @@ import (
 func (t *tx) addEvents(now int64, a *journal.Append) error {
 	for i := range a.Events {
 		e := &a.Events[i]
-		_, err := t.exec(`INSERT INTO outbox (id, sink, saga_id, data, made_at, due_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		_, err := t.exec(`INSERT INTO outbox (id, sink, saga_id, data, created_at, due_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			e.ID.Bytes(), e.Sink, a.Saga.Bytes(), blob(e.Data), now, now)
 		if err != nil {
 			return err
@@ -22,7 +22,7 @@ func (t *tx) addEvents(now int64, a *journal.Append) error {
 	return nil
 }
 
-const dueEvents = `SELECT id, sink, saga_id, data, attempts, made_at FROM outbox WHERE due_at <= ? ORDER BY due_at, id, sink LIMIT +?`
+const dueEvents = `SELECT id, sink, saga_id, data, attempts, created_at FROM outbox WHERE due_at <= ? ORDER BY due_at, id, sink LIMIT +?`
 
 // ClaimEvents implements journal.Outbox.
 func (s *Store) ClaimEvents(ctx context.Context, limit int, lease time.Duration) (out []journal.Delivery, err error) {
@@ -63,7 +63,7 @@ func (s *Store) EventDelivered(ctx context.Context, event uuid.UUID, sink string
 // EventFailed implements journal.Outbox.
 func (s *Store) EventFailed(ctx context.Context, event uuid.UUID, sink string, wait time.Duration, why string) error {
 	now := s.clock()
-	_, err := s.change(ctx, `UPDATE outbox SET attempts = attempts + 1, due_at = ?, failed_at = ?, why = ? WHERE id = ? AND sink = ?`,
+	_, err := s.change(ctx, `UPDATE outbox SET attempts = attempts + 1, due_at = ?, failed_at = ?, error = ? WHERE id = ? AND sink = ?`,
 		now+wait.Milliseconds(), now, why, event.Bytes(), sink)
 	if err != nil {
 		return fmt.Errorf("event failed: %w", err)
@@ -73,8 +73,8 @@ func (s *Store) EventFailed(ctx context.Context, event uuid.UUID, sink string, w
 
 // OutboxStats implements journal.Outbox.
 func (s *Store) OutboxStats(ctx context.Context) (out []journal.OutboxStat, err error) {
-	rows, err := s.r.QueryContext(ctx, `SELECT sink, count(*), min(made_at), coalesce(max(last), '') FROM (
-			SELECT sink, made_at, first_value(why) OVER (PARTITION BY sink ORDER BY failed_at DESC NULLS LAST, id DESC) AS last FROM outbox
+	rows, err := s.r.QueryContext(ctx, `SELECT sink, count(*), min(created_at), coalesce(max(last), '') FROM (
+			SELECT sink, created_at, first_value(error) OVER (PARTITION BY sink ORDER BY failed_at DESC NULLS LAST, id DESC) AS last FROM outbox
 		) GROUP BY sink ORDER BY sink`)
 	if err != nil {
 		return nil, fmt.Errorf("outbox stats: %w", err)

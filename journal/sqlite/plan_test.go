@@ -17,11 +17,11 @@ const fill = `
 	SELECT CAST(format('%016d', i) AS BLOB), iif(i % 2 = 0, 'even', 'odd'), 1, '', '', iif(i % 5 = 0, 'waiting', 'succeeded'),
 		iif(i % 5 = 0, i, NULL), i, iif(i % 5 = 0, NULL, i), iif(i % 10 = 0, 'node', NULL), iif(i % 5000 = 0, 2, 0) FROM n;
 	WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-	INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, lease, timeout, made_at, token, until, ended_at)
+	INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, lease, timeout, created_at, token, ends_at, ended_at)
 	SELECT CAST(format('%016d', i) AS BLOB), CAST(format('%016d', i) AS BLOB), '', '', 1, '', 'a', 1, 1, i,
 		iif(i % 10 = 0, NULL, CAST(format('%016d', i) AS BLOB)), iif(i % 10 = 0, NULL, i), iif(i % 10 < 2, NULL, i) FROM n;
 	WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
-	INSERT INTO outbox (id, sink, saga_id, made_at, due_at) SELECT CAST(format('%016d', i) AS BLOB), 's', CAST(format('%016d', i) AS BLOB), i, i FROM n;
+	INSERT INTO outbox (id, sink, saga_id, created_at, due_at) SELECT CAST(format('%016d', i) AS BLOB), 's', CAST(format('%016d', i) AS BLOB), i, i FROM n;
 	ANALYZE`
 
 // Frequent queries, and the lists that people look at, use the indexes that are there for them,
@@ -88,16 +88,16 @@ func TestPlans(t *testing.T) {
 			{"what they change", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INTEGER PRIMARY KEY (rowid=?)"},
 			{"a claim once more", plan(retake, "node", []byte{1}, "node"), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id=?)"},
 			{"first records", plan(beginsQuery, make([]any, beginsRows+1)...), "SEARCH journal USING PRIMARY KEY (saga_id=? AND seq<?)"},
-			{"mailboxes", sorts(plan(mailboxes, "node", []byte{1}, 1)), "SEARCH sagas USING INDEX sagas_mail (owner=?)"},
-			{"mail of sagas", plan(mailQuery, make([]any, mailSagas+1)...), "SEARCH mail USING PRIMARY KEY (saga_id=?)"},
+			{"mailboxes", sorts(plan(mailboxes, "node", []byte{1}, 1)), "SEARCH sagas USING INDEX sagas_pending_messages (owner=?)"},
+			{"mail of sagas", plan(mailQuery, make([]any, mailSagas+1)...), "SEARCH messages USING PRIMARY KEY (saga_id=?)"},
 			{"those in quarantine", plan(`SELECT count(*) FROM sagas WHERE ` + quarantined), "SEARCH sagas USING INDEX sagas_live (status=?)"},
 			{"what has expired", plan(expired, 1, 1), "SEARCH sagas USING INDEX sagas_delete (delete_at<?)"},
 			{"tasks to claim", plan(waitingTasks, "a", 1), "SEARCH tasks USING INDEX tasks_waiting (type=?)"},
 			{"tasks under a token", sorts(plan(heldTasks, []byte{1}, 1)), "SEARCH tasks USING INDEX tasks_token (token=?)"},
-			{"tasks that met a fate", plan(fatedTasks, 1, 1), "SEARCH tasks USING INDEX tasks_until (until<?)"},
+			{"tasks that met a fate", plan(fatedTasks, 1, 1), "SEARCH tasks USING INDEX tasks_ends_at (ends_at<?)"},
 			{"tasks that ended", plan(oldTasks, 1, 1), "USING COVERING INDEX tasks_ended (ended_at<?)"},
 			{"tasks of all types that wait", taskPlan, "SCAN tasks USING INDEX tasks_waiting"},
-			{"tasks of all types under way", taskPlan, "tasks USING INDEX tasks_until"},
+			{"tasks of all types under way", taskPlan, "tasks USING INDEX tasks_ends_at"},
 			{"tasks of a saga", plan(`DELETE FROM tasks WHERE saga_id = ?`, []byte{1}), "SEARCH tasks USING INDEX tasks_saga (saga_id=?)"},
 			{"events that are due", plan(dueEvents, 1, 1), "SEARCH outbox USING INDEX outbox_due (due_at<?)"},
 			{"what is due and not claimed", plan(unclaimed, 1, 1), "SEARCH sagas USING INDEX sagas_due (wake_at<?)"},

@@ -18,9 +18,9 @@ var (
 			SELECT *, (SELECT at FROM journal WHERE saga_id = s.id ORDER BY seq DESC LIMIT 1) AS at FROM sagas s
 			WHERE owner IS NULL AND wake_at IS NOT NULL AND ` + suspect + ` AND ended_at IS NULL
 		) WHERE at <= ?1 ORDER BY wake_at, id LIMIT +?2`
-	unworked = `SELECT s.id, s.definition, s.version, s.labels, t.path, t.made_at, t.type FROM (
-			SELECT saga_id, path, made_at, type FROM tasks WHERE token IS NULL AND NOT withdrawn AND made_at <= ?1 ORDER BY made_at, id LIMIT +?2
-		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.made_at`
+	unworked = `SELECT s.id, s.definition, s.version, s.labels, t.path, t.created_at, t.type FROM (
+			SELECT saga_id, path, created_at, type FROM tasks WHERE token IS NULL AND NOT withdrawn AND created_at <= ?1 ORDER BY created_at, id LIMIT +?2
+		) t JOIN sagas s ON s.id = t.saga_id WHERE s.status <> 'paused' AND s.ended_at IS NULL ORDER BY t.created_at`
 	quarantinedSince = `SELECT s.id, s.definition, s.version, s.labels, '', i.since, lower(hex(i.id))
 		FROM (SELECT * FROM sagas WHERE ` + quarantined + ` LIMIT +?2) s JOIN inbox i ON i.saga_id = s.id AND i.path = '' WHERE i.since <= ?1 ORDER BY i.since`
 )
@@ -71,14 +71,14 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.D
 		until := now + show.Milliseconds()
 		for i := range list {
 			f := &list[i]
-			known, err := t.exec(`UPDATE stalls SET until = ?, why = ? WHERE id = ?`, until, f.Why, f.ID.Bytes())
+			known, err := t.exec(`UPDATE stalls SET shown_until = ?, detail = ? WHERE id = ?`, until, f.Why, f.ID.Bytes())
 			if err != nil || known > 0 {
 				if err != nil {
 					return err
 				}
 				continue
 			}
-			n, err := t.exec(`INSERT INTO stalls (id, saga_id, kind, path, since, why, until) SELECT ?, id, ?, ?, ?, ?, ? FROM sagas WHERE id = ?`,
+			n, err := t.exec(`INSERT INTO stalls (id, saga_id, kind, path, since, detail, shown_until) SELECT ?, id, ?, ?, ?, ?, ? FROM sagas WHERE id = ?`,
 				f.ID.Bytes(), f.Kind, f.Path, f.Since.UnixMilli(), f.Why, until, f.Saga.Bytes())
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.D
 				return err
 			}
 		}
-		_, err := t.exec(`DELETE FROM stalls WHERE until < ?`, now-journal.StallKept.Milliseconds())
+		_, err := t.exec(`DELETE FROM stalls WHERE shown_until < ?`, now-journal.StallKept.Milliseconds())
 		return err
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.D
 // ListStalls implements journal.Stalls.
 func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) (out []journal.Stall, err error) {
 	c := &conditions{}
-	c.and(`f.until > ?`, s.clock())
+	c.and(`f.shown_until > ?`, s.clock())
 	c.and(`s.ended_at IS NULL`)
 	if f.Kind != "" {
 		c.and(`f.kind = ?`, f.Kind)
@@ -114,7 +114,7 @@ func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) (out []jo
 	if !f.After.ID.IsNil() {
 		c.and(`(f.since, f.id) > (?, ?)`, f.After.Since.UnixMilli(), f.After.ID.Bytes())
 	}
-	rows, err := s.r.QueryContext(ctx, `SELECT f.id, f.saga_id, s.definition, s.version, f.kind, f.path, f.since, f.why
+	rows, err := s.r.QueryContext(ctx, `SELECT f.id, f.saga_id, s.definition, s.version, f.kind, f.path, f.since, f.detail
 		FROM stalls f JOIN sagas s ON s.id = f.saga_id`+c.String()+` ORDER BY f.since, f.id LIMIT ?`, append(c.args, all(f.Limit))...)
 	if err != nil {
 		return nil, fmt.Errorf("stalls: %w", err)
@@ -134,4 +134,4 @@ func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) (out []jo
 }
 
 // stalled counts what ListStalls lists.
-const stalled = `SELECT f.kind, count(*) FROM stalls f JOIN sagas s ON s.id = f.saga_id WHERE f.until > ? AND s.ended_at IS NULL GROUP BY f.kind`
+const stalled = `SELECT f.kind, count(*) FROM stalls f JOIN sagas s ON s.id = f.saga_id WHERE f.shown_until > ? AND s.ended_at IS NULL GROUP BY f.kind`

@@ -17,7 +17,7 @@ import (
 func (t *tx) addTasks(now int64, a *journal.Append) error {
 	for i := range a.Tasks {
 		w := &a.Tasks[i]
-		_, err := t.exec(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, made_at)
+		_, err := t.exec(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, type, input, lease, timeout, traceparent, created_at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 			w.ID.Bytes(), a.Saga.Bytes(), w.Path, string(w.Way), w.Attempt, w.Key, w.Type, blob(w.Input), w.Lease.Milliseconds(), w.Timeout.Milliseconds(), w.Traceparent, now)
 		if err != nil {
@@ -29,7 +29,7 @@ func (t *tx) addTasks(now int64, a *journal.Append) error {
 
 func (t *tx) withdraw(now int64, a *journal.Append) error {
 	for _, id := range a.Withdraw {
-		_, err := t.exec(`UPDATE tasks SET withdrawn = 1, until = iif(token IS NULL, ?, until) WHERE id = ? AND saga_id = ? AND ended_at IS NULL AND NOT withdrawn`,
+		_, err := t.exec(`UPDATE tasks SET withdrawn = 1, ends_at = iif(token IS NULL, ?, ends_at) WHERE id = ? AND saga_id = ? AND ended_at IS NULL AND NOT withdrawn`,
 			now, id.Bytes(), a.Saga.Bytes())
 		if err != nil {
 			return err
@@ -39,9 +39,9 @@ func (t *tx) withdraw(now int64, a *journal.Append) error {
 }
 
 const (
-	waitingTasks = `SELECT id, made_at FROM tasks WHERE type = ? AND token IS NULL AND NOT withdrawn ORDER BY made_at, id LIMIT +?`
-	heldTasks    = `SELECT ` + taskColumns + `, worker, until, deadline FROM tasks WHERE token = ? AND ended_at IS NULL AND until > ? ORDER BY made_at, id`
-	fatedTasks   = `SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE until <= ? AND ended_at IS NULL ORDER BY until, id LIMIT +?`
+	waitingTasks = `SELECT id, created_at FROM tasks WHERE type = ? AND token IS NULL AND NOT withdrawn ORDER BY created_at, id LIMIT +?`
+	heldTasks    = `SELECT ` + taskColumns + `, worker, ends_at, deadline FROM tasks WHERE token = ? AND ended_at IS NULL AND ends_at > ? ORDER BY created_at, id`
+	fatedTasks   = `SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE ends_at <= ? AND ended_at IS NULL ORDER BY ends_at, id LIMIT +?`
 	oldTasks     = `DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks WHERE ended_at < ? ORDER BY ended_at LIMIT +?)`
 	taskColumns  = `id, saga_id, path, way, attempt, key, type, input, lease, timeout, coalesce(traceparent, '')`
 )
@@ -106,8 +106,8 @@ func (t *tx) claimTasks(now int64, c *journal.TaskClaim) error {
 		lease = c.Lease.Milliseconds()
 	}
 	for _, w := range found[:min(len(found), max(c.Max, 0))] {
-		_, err := t.exec(`UPDATE tasks SET token = ?, worker = ?, held_for = coalesce(?, lease), deadline = ? + timeout,
-			until = ? + min(coalesce(?, lease), timeout) WHERE id = ?`, c.Token.Bytes(), c.Worker, lease, now, now, lease, w.id.Bytes())
+		_, err := t.exec(`UPDATE tasks SET token = ?, worker = ?, claim_lease = coalesce(?, lease), deadline = ? + timeout,
+			ends_at = ? + min(coalesce(?, lease), timeout) WHERE id = ?`, c.Token.Bytes(), c.Worker, lease, now, now, lease, w.id.Bytes())
 		if err != nil {
 			return err
 		}
@@ -120,8 +120,8 @@ func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal
 	var until int64
 	err = s.w.do(ctx, func(t *tx) error {
 		now := s.clock()
-		return lost(t.row(`UPDATE tasks SET until = min(? + held_for, deadline) WHERE id = ? AND token = ? AND ended_at IS NULL AND until > ?
-			RETURNING until, withdrawn`, []any{now, task.Bytes(), token.Bytes(), now}, &until, &l.Cancel))
+		return lost(t.row(`UPDATE tasks SET ends_at = min(? + claim_lease, deadline) WHERE id = ? AND token = ? AND ended_at IS NULL AND ends_at > ?
+			RETURNING ends_at, withdrawn`, []any{now, task.Bytes(), token.Bytes(), now}, &until, &l.Cancel))
 	})
 	if err != nil {
 		return journal.TaskLease{}, fmt.Errorf("heartbeat of task %s: %w", task, err)
@@ -142,11 +142,11 @@ func lost(err error) error {
 func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Mail) error {
 	err := s.w.do(ctx, func(t *tx) error {
 		now := s.clock()
-		err := t.row(`UPDATE tasks SET ended_at = ?, how = ?, input = NULL WHERE id = ? AND token = ? AND ended_at IS NULL AND until > ? RETURNING saga_id`,
+		err := t.row(`UPDATE tasks SET ended_at = ?, result = ?, input = NULL WHERE id = ? AND token = ? AND ended_at IS NULL AND ends_at > ? RETURNING saga_id`,
 			[]any{now, how, task.Bytes(), token.Bytes(), now}, idInto{&m.Saga})
 		if errors.Is(err, sql.ErrNoRows) {
 			var done int
-			return lost(t.row(`SELECT 1 FROM tasks WHERE id = ? AND token = ? AND how = ?`, []any{task.Bytes(), token.Bytes(), how}, &done))
+			return lost(t.row(`SELECT 1 FROM tasks WHERE id = ? AND token = ? AND result = ?`, []any{task.Bytes(), token.Bytes(), how}, &done))
 		}
 		if err != nil {
 			return err
@@ -207,8 +207,8 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 
 // Those that have ended are many more, and not looked at.
 const taskStats = `SELECT type, sum(waiting), sum(claimed), min(oldest) AS oldest FROM (
-		SELECT type, count(*) AS waiting, 0 AS claimed, min(made_at) AS oldest FROM tasks WHERE token IS NULL AND NOT withdrawn GROUP BY type
-		UNION ALL SELECT type, 0, count(*), NULL FROM tasks WHERE until IS NOT NULL AND ended_at IS NULL AND token IS NOT NULL GROUP BY type
+		SELECT type, count(*) AS waiting, 0 AS claimed, min(created_at) AS oldest FROM tasks WHERE token IS NULL AND NOT withdrawn GROUP BY type
+		UNION ALL SELECT type, 0, count(*), NULL FROM tasks WHERE ends_at IS NOT NULL AND ended_at IS NULL AND token IS NOT NULL GROUP BY type
 	) GROUP BY type ORDER BY 4 NULLS LAST, type`
 
 // TaskStats implements journal.Tasks.

@@ -1,5 +1,14 @@
--- Times are milliseconds since 1970 by the database's clock, except where a column says otherwise.
--- Payloads are bytea: jsonb refuses \u0000, drops duplicate keys and rewrites numbers.
+-- docs/format.md says what each table is for. Times are milliseconds since 1970 by the database's clock, except where a
+-- column says otherwise. Payloads are bytea: jsonb refuses \u0000, drops duplicate keys and rewrites numbers.
+
+-- The cluster that the database lives on, and the latest timeline that it was seen on. Nodes refuse a server on an earlier
+-- timeline.
+CREATE TABLE installation (
+    one      boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (one),
+    id       uuid    NOT NULL,
+    system   bigint  NOT NULL,
+    timeline bigint  NOT NULL
+);
 
 CREATE TABLE nodes (
     id         text   NOT NULL PRIMARY KEY,
@@ -7,39 +16,68 @@ CREATE TABLE nodes (
 );
 
 CREATE TABLE sagas (
-    id           uuid    NOT NULL PRIMARY KEY,
-    definition   text    NOT NULL,
-    version      integer NOT NULL,
-    sha256       text    NOT NULL,
-    start_key    text    NULL,
-    start_hash   text    NOT NULL,
-    unique_value text    NULL,
-    parent       uuid    NULL,
-    retry_of     uuid    NULL,
-    forked_from  uuid    NULL,
-    created_at   bigint  NULL, -- by the starter's clock
-    status       text    NOT NULL DEFAULT '',
-    reason       text    NOT NULL DEFAULT '',
-    labels       jsonb   NOT NULL DEFAULT '{}',
-    wake_at      bigint  NULL, -- null: only mail wakes it
-    summary      bytea   NULL,
-    seq          bigint  NOT NULL DEFAULT 0,
-    updated_at   bigint  NULL, -- by the writer's clock
-    ended_at     bigint  NULL, -- by the writer's clock
-    owner        text    NULL,
-    mail         integer NOT NULL DEFAULT 0 -- messages not yet folded in
+    id               uuid    NOT NULL PRIMARY KEY,
+    definition       text    NOT NULL,
+    version          integer NOT NULL,
+    sha256           text    NOT NULL,
+    start_key        text    NULL,
+    start_hash       text    NOT NULL,
+    unique_value     text    NULL,
+    parent           uuid    NULL,
+    retry_of         uuid    NULL,
+    forked_from      uuid    NULL,
+    created_at       bigint  NULL, -- by the starter's clock
+    status           text    NOT NULL DEFAULT '',
+    reason           text    NOT NULL DEFAULT '',
+    labels           jsonb   NOT NULL DEFAULT '{}',
+    wake_at          bigint  NULL, -- null: only a message wakes the saga
+    summary          bytea   NULL,
+    seq              bigint  NOT NULL DEFAULT 0,
+    updated_at       bigint  NULL, -- by the writer's clock
+    ended_at         bigint  NULL, -- by the writer's clock
+    owner            text    NULL,
+    pending_messages integer NOT NULL DEFAULT 0, -- messages that are not applied yet
+    claims           integer NOT NULL DEFAULT 0, -- claims since the saga last made progress
+    delete_at        bigint  NULL, -- when an ended saga may be deleted: by the writer's clock, compared with the database's
+    search_text      text    NOT NULL DEFAULT '' -- what searches look in, in lower case; last, as lists read the columns before it
 );
+-- An index on sagas costs every start and every end, so there are as few as possible.
 CREATE UNIQUE INDEX sagas_start_key ON sagas (start_key) WHERE start_key IS NOT NULL;
-CREATE UNIQUE INDEX sagas_unique_value ON sagas (definition, unique_value)
-    WHERE unique_value IS NOT NULL AND ended_at IS NULL;
-CREATE INDEX sagas_due ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL;
+CREATE UNIQUE INDEX sagas_unique_value ON sagas (definition, unique_value) WHERE unique_value IS NOT NULL AND ended_at IS NULL;
+-- A saga with two or more claims without progress is claimed apart from the others.
+CREATE INDEX sagas_due ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND claims < 2;
+CREATE INDEX sagas_suspect ON sagas (wake_at, id) WHERE owner IS NULL AND wake_at IS NOT NULL AND claims >= 2;
 CREATE INDEX sagas_owner ON sagas (owner) WHERE owner IS NOT NULL;
-CREATE INDEX sagas_mail ON sagas (owner) WHERE owner IS NOT NULL AND mail > 0;
+CREATE INDEX sagas_pending_messages ON sagas (owner) WHERE owner IS NOT NULL AND pending_messages > 0;
 CREATE INDEX sagas_definition ON sagas (definition, id);
 CREATE INDEX sagas_status ON sagas (status, id);
-CREATE INDEX sagas_labels ON sagas USING gin (labels jsonb_path_ops);
+-- The counts of live sagas are read from this index alone.
+CREATE INDEX sagas_live ON sagas (status, definition, updated_at) WHERE ended_at IS NULL;
+CREATE INDEX sagas_delete ON sagas (delete_at) WHERE delete_at IS NOT NULL AND ended_at IS NOT NULL;
 
--- Insert-only. The primary key is the compare-and-swap against double writers.
+-- Labels of sagas in the order of lists, so that a list by label is as fast as one by status. A value has at most 256
+-- characters. Triggers write them with the saga's row.
+CREATE TABLE saga_labels (
+    name    text NOT NULL,
+    value   text NOT NULL,
+    saga_id uuid NOT NULL,
+    PRIMARY KEY (name, value, saga_id)
+);
+CREATE FUNCTION relabel() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        DELETE FROM saga_labels g USING jsonb_each_text(OLD.labels) l WHERE g.name = l.key AND g.value = l.value AND g.saga_id = OLD.id;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        INSERT INTO saga_labels (name, value, saga_id) SELECT l.key, l.value, NEW.id FROM jsonb_each_text(NEW.labels) l;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER sagas_labelled AFTER INSERT ON sagas FOR EACH ROW WHEN (NEW.labels <> '{}') EXECUTE FUNCTION relabel();
+CREATE TRIGGER sagas_relabelled AFTER UPDATE OF labels ON sagas FOR EACH ROW WHEN (OLD.labels <> NEW.labels) EXECUTE FUNCTION relabel();
+CREATE TRIGGER sagas_unlabelled AFTER DELETE ON sagas FOR EACH ROW WHEN (OLD.labels <> '{}') EXECUTE FUNCTION relabel();
+
+-- The journal is insert-only. Its primary key is the compare-and-swap against a second writer.
 CREATE TABLE journal (
     saga_id    uuid    NOT NULL,
     seq        bigint  NOT NULL,
@@ -57,13 +95,13 @@ CREATE TABLE journal (
     PRIMARY KEY (saga_id, seq)
 );
 
--- A folded message keeps its id without its data, so that posting it again stays the same as once.
-CREATE TABLE mail (
+-- An applied message keeps its id and loses its data, so that sending it again changes nothing.
+CREATE TABLE messages (
     saga_id uuid    NOT NULL,
     id      uuid    NOT NULL,
     kind    text    NOT NULL,
     data    bytea   NULL,
-    folded  boolean NOT NULL DEFAULT false,
+    applied boolean NOT NULL DEFAULT false,
     PRIMARY KEY (saga_id, id)
 );
 
@@ -78,7 +116,70 @@ CREATE TABLE inbox (
 );
 CREATE INDEX inbox_since ON inbox (since, id);
 
--- One row per published name: what serializes publishing it.
+-- Work for workers. An ended task stays for a day without its input, so that ending it again changes nothing.
+CREATE TABLE tasks (
+    id          uuid    NOT NULL PRIMARY KEY,
+    saga_id     uuid    NOT NULL,
+    path        text    NOT NULL,
+    way         text    NOT NULL,
+    attempt     integer NOT NULL,
+    key         text    NOT NULL,
+    type        text    NOT NULL,
+    input       bytea   NULL,
+    lease       bigint  NOT NULL, -- in milliseconds, as the other durations
+    timeout     bigint  NOT NULL,
+    created_at  bigint  NOT NULL,
+    withdrawn   boolean NOT NULL DEFAULT false,
+    token       uuid    NULL, -- of its claim; null: nobody has claimed it
+    worker      text    NULL,
+    claim_lease bigint  NULL, -- the lease that the claim asked for, or else the task's own
+    ends_at     bigint  NULL, -- when the store ends it: at the end of its lease, or when it was withdrawn unclaimed
+    deadline    bigint  NULL,
+    ended_at    bigint  NULL,
+    result      text    NULL, -- what its worker has reported; null: the store has ended it
+    traceparent text    NULL  -- the trace that its worker continues
+);
+CREATE INDEX tasks_saga ON tasks (saga_id);
+CREATE INDEX tasks_waiting ON tasks (type, created_at, id) WHERE token IS NULL AND NOT withdrawn;
+CREATE INDEX tasks_token ON tasks (token) WHERE token IS NOT NULL;
+CREATE INDEX tasks_ends_at ON tasks (ends_at, id) WHERE ends_at IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX tasks_ended ON tasks (ended_at) WHERE ended_at IS NOT NULL;
+
+-- Events until they are delivered, one row for each sink. They outlive their saga.
+CREATE TABLE outbox (
+    id         uuid    NOT NULL,
+    sink       text    NOT NULL,
+    saga_id    uuid    NOT NULL,
+    data       bytea   NULL,
+    created_at bigint  NOT NULL,
+    due_at     bigint  NOT NULL,
+    attempts   integer NOT NULL DEFAULT 0, -- failed ones
+    failed_at  bigint  NULL,               -- the last one
+    error      text    NULL,               -- of the last one
+    PRIMARY KEY (id, sink)
+);
+CREATE INDEX outbox_due ON outbox (due_at, id, sink);
+
+-- Sagas and steps that make no progress. A row is shown until shown_until and kept for a while longer, so that each is
+-- reported once.
+CREATE TABLE stalls (
+    id          uuid   NOT NULL PRIMARY KEY,
+    saga_id     uuid   NOT NULL,
+    kind        text   NOT NULL,
+    path        text   NOT NULL, -- empty: the saga itself
+    since       bigint NOT NULL,
+    detail      text   NOT NULL,
+    shown_until bigint NOT NULL
+);
+CREATE INDEX stalls_saga ON stalls (saga_id);
+CREATE INDEX stalls_shown_until ON stalls (shown_until);
+
+CREATE TABLE schedules (
+    name     text   NOT NULL PRIMARY KEY,
+    fired_at bigint NOT NULL
+);
+
+-- Definitions and actions: one row for each published name, which publishing locks.
 CREATE TABLE document_names (
     kind     text    NOT NULL,
     name     text    NOT NULL,
@@ -97,6 +198,7 @@ CREATE TABLE documents (
     PRIMARY KEY (kind, name, version)
 );
 
+-- Responses that are kept for clients' Idempotency-Keys.
 CREATE TABLE requests (
     key         text    NOT NULL PRIMARY KEY,
     fingerprint text    NOT NULL,

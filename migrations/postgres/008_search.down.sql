@@ -1,1 +1,0 @@
-ALTER TABLE sagas DROP COLUMN search_text;

@@ -1,4 +1,0 @@
-DROP TRIGGER sagas_unlabelled;
-DROP TRIGGER sagas_relabelled;
-DROP TRIGGER sagas_labelled;
-DROP TABLE saga_labels;
