@@ -449,7 +449,10 @@ func (n *node) scan() {
 			panic(err)
 		}
 		if len(claimed) > 0 && n.s.fault(ClaimUnknown, n.name) {
-			n.taken = claimed // as the contract of Claim has it, the next one returns them
+			n.taken = claimed           // as the contract of Claim has it, the next one returns them
+			for _, c := range claimed { // until then, this node does not hold what it owns
+				n.s.forgotten[c.Saga] = true
+			}
 			return
 		}
 	}
