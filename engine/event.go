@@ -78,11 +78,17 @@ type (
 	// seconds apart, have found so is given up.
 	Watch struct{}
 	// Owned lists those of the lane's sagas that the store said are Node's, but for those that are
-	// being loaded. One that the lane does not hold, two times in a row, is a stranger: it is given
-	// up.
+	// being loaded. One that the lane does not hold, two times in a row, is a stranger.
 	Owned struct {
 		Node string
 		IDs  []uuid.UUID
+	}
+	// Stranger says how far the journal of a saga goes that the lane called a stranger, and that
+	// the store still said was Node's. The lane gives it up unless it has it by now.
+	Stranger struct {
+		ID   uuid.UUID
+		Node string
+		Seq  int64 // of the last record
 	}
 	// Drain asks the lane to begin nothing more and to give its sagas up as their attempts end.
 	Drain struct{}
@@ -91,6 +97,7 @@ type (
 func (StartSaga) event() {}
 func (Loaded) event()    {}
 func (Owned) event()     {}
+func (Stranger) event()  {}
 func (Answered) event()  {}
 func (Mailed) event()    {}
 func (Committed) event() {}
@@ -161,6 +168,12 @@ type (
 		Claimed journal.Claimed
 		Node    string
 	}
+	// Estranged says that a saga is a stranger: it is Node's by its row, and the lane does not hold
+	// it. It wants Stranger in return.
+	Estranged struct {
+		ID   uuid.UUID
+		Node string
+	}
 	// Stalled says that nothing would ever have moved a saga again, which is a bug, and that the
 	// lane sees to it: it gives the saga up, to be read again, or commits what was forgotten. It
 	// has not moved since Since.
@@ -179,14 +192,15 @@ type (
 	Fenced struct{ Node string }
 )
 
-func (Commit) effect()   {}
-func (Perform) effect()  {}
-func (Freed) effect()    {}
-func (Replied) effect()  {}
-func (Advanced) effect() {}
-func (TakenOn) effect()  {}
-func (Dropped) effect()  {}
-func (Reload) effect()   {}
-func (Stalled) effect()  {}
-func (Delayed) effect()  {}
-func (Fenced) effect()   {}
+func (Commit) effect()    {}
+func (Perform) effect()   {}
+func (Freed) effect()     {}
+func (Replied) effect()   {}
+func (Advanced) effect()  {}
+func (TakenOn) effect()   {}
+func (Dropped) effect()   {}
+func (Reload) effect()    {}
+func (Estranged) effect() {}
+func (Stalled) effect()   {}
+func (Delayed) effect()   {}
+func (Fenced) effect()    {}

@@ -108,6 +108,8 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 		l.watch()
 	case Owned:
 		l.reconcile(ev)
+	case Stranger:
+		l.giveUpStranger(ev)
 	case Drain:
 		l.drain()
 	}

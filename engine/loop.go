@@ -145,6 +145,8 @@ func (l *laneLoop) do(eff Effect) {
 	case Reload:
 		e.loading.begin(eff.Claimed)
 		e.work.Go(func() { e.load(l.quit, eff.Node, eff.Claimed) })
+	case Estranged:
+		e.work.Go(func() { e.inspect(l.quit, eff) })
 	case Stalled:
 		e.stats.stalled.Add(1)
 		e.about(eff.ID, eff.Trace).Error("a saga was stalled: it is read again from its journal; please report this", "step", eff.Path, "since", eff.Since, "why", eff.Why)

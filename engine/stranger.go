@@ -25,9 +25,8 @@ func (l *Lane) hold(r *run) {
 	delete(l.strange, r.id)
 }
 
-// reconcile gives up the sagas that were strangers at two looks in a row. One look would not do:
-// the list is older than the lane. Nor does the second prove it, and it need not: to give up what
-// is another's does nothing, and what is being loaded meanwhile is claimed once more.
+// reconcile finds the sagas that were strangers at two looks in a row. One look would not do: the
+// list is older than the lane.
 func (l *Lane) reconcile(ev Owned) {
 	if ev.Node != l.node || l.draining || mutant.On("strangers-stay") {
 		return
@@ -37,14 +36,25 @@ func (l *Lane) reconcile(ev Owned) {
 		switch {
 		case l.runs[id] != nil:
 		case l.strange[id]:
-			r := &run{id: id, moved: l.now}
-			l.hold(r)
-			l.setAside(r, ErrStranger)
+			l.emit(Estranged{ID: id, Node: l.node})
 		default:
 			strange[id] = true
 		}
 	}
 	l.strange = strange
+}
+
+// giveUpStranger gives a stranger up as of the last record that it had. Two looks do not prove that
+// the node does not hold it, and they need not: to give up what is another's does nothing, and what
+// is being loaded meanwhile is claimed once more.
+func (l *Lane) giveUpStranger(ev Stranger) {
+	if ev.Node != l.node || l.draining || l.runs[ev.ID] != nil {
+		return
+	}
+	r := &run{id: ev.ID, moved: l.now}
+	l.hold(r)
+	l.setAside(r, ErrStranger)
+	r.next.Seq = ev.Seq
 }
 
 // ownedPage is how many ids of its sagas a node reads at once.
@@ -81,6 +91,47 @@ func (e *Engine) findStrangers(quit <-chan struct{}) error {
 		}
 	}
 	return nil
+}
+
+// inspect reads how far a stranger's journal goes, and tells its lane. If it cannot, the next looks
+// find the stranger again.
+func (e *Engine) inspect(quit <-chan struct{}, eff Estranged) {
+	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
+	defer cancel()
+	seq, err := LastSeq(ctx, e.cfg.Store, eff.ID, eff.Node)
+	if err != nil {
+		e.cfg.Log.Warn("could not read a saga that is this node's and that it does not hold; it will try again", "saga", eff.ID, "error", err)
+		return
+	}
+	if seq == 0 {
+		return
+	}
+	select {
+	case e.laneOf(eff.ID).events <- Stranger{ID: eff.ID, Node: eff.Node, Seq: seq}:
+	case <-quit:
+	}
+}
+
+// LastSeq returns the seq of the last record of a saga that a node owns; 0: it does not own it.
+func LastSeq(ctx context.Context, store journal.Store, id uuid.UUID, node string) (int64, error) {
+	head, err := store.Saga(ctx, id)
+	if err != nil || head.Owner != node {
+		if errors.Is(err, journal.ErrNotFound) {
+			err = nil
+		}
+		return 0, err
+	}
+	const page = 100
+	for last := head.Seq; ; {
+		records, err := store.Records(ctx, id, last, page)
+		if err != nil {
+			return 0, err
+		}
+		last += int64(len(records))
+		if len(records) < page {
+			return last, nil
+		}
+	}
 }
 
 // laneNumber is which lane a saga runs in. The last bytes of a UUIDv7 are random.

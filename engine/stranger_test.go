@@ -61,7 +61,16 @@ func TestReconcile(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
 	b.lease("n1")
 	id := b.start()
-	owned := func(node string, ids ...uuid.UUID) { b.handle(engine.Owned{Node: node, IDs: ids}) }
+	owned := func(node string, ids ...uuid.UUID) {
+		b.handle(engine.Owned{Node: node, IDs: ids})
+		for _, eff := range take[engine.Estranged](b) {
+			seq, err := engine.LastSeq(t.Context(), b.store, eff.ID, eff.Node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.handle(engine.Stranger{ID: eff.ID, Node: eff.Node, Seq: seq})
+		}
+	}
 	none := func(what string) {
 		t.Helper()
 		if got := take[engine.Commit](b); len(got) > 0 {

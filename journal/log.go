@@ -101,9 +101,9 @@ type Log interface {
 	// Append is idempotent: records that stand there already with the same hash count as written,
 	// and what came with them is not done a second time. Of records that stand in part the rest is
 	// written, with all that came with it. Giving up, without records, a saga that is not the
-	// node's any more is no error and does nothing. Nor does an append without records whose Row is
-	// of fewer records than the journal has (see Append.Overtaken): it comes late, behind what it
-	// was repeated for.
+	// node's any more is no error and does nothing. Nor does an append without records that
+	// comes after fewer of them than the journal has (see Append.Overtaken): it comes late, after
+	// what it was repeated for.
 	Append(ctx context.Context, node string, batch []Append) ([]Result, error)
 
 	// Claim makes the node the owner of up to limit sagas that nobody owns and whose WakeAt is due,
@@ -176,6 +176,10 @@ type Append struct {
 	// The saga is next claimable after its Respite, as if its node had died, and not after its
 	// Rest.
 	Stranger bool
+	// Seq comes with Stranger: the seq of the journal's last record when the node saw that it does
+	// not hold the saga. If the journal has more, the append was repeated and comes late: the saga
+	// is held again, and the append does nothing.
+	Seq int64
 
 	// The fields below come with records: an append without records that is repeated applies them
 	// again. A task, and an event for a sink, that is there already stays as it is even then; one
@@ -189,12 +193,21 @@ type Append struct {
 	Post []Mail
 }
 
-// Overtaken reports whether the append brings only a row, of fewer records than the journal, which
-// ends at last, has: an earlier try of it went through, or none of it is wanted any more. Done now
-// it would put the saga back, and give up one that is under way.
-func (a *Append) Overtaken(last int64) bool {
-	return len(a.Records) == 0 && a.Start == nil && a.Row != nil && a.Row.Seq > 0 && a.Row.Seq < last
+// Of returns the seq of the record that an append without records comes after; 0: any.
+func (a *Append) Of() int64 {
+	switch {
+	case len(a.Records) > 0 || a.Start != nil:
+		return 0
+	case a.Row != nil:
+		return a.Row.Seq
+	}
+	return a.Seq
 }
+
+// Overtaken reports whether the append has no records and comes after fewer of them than the
+// journal has, which ends at last: an earlier try of it went through, or it is not wanted any
+// longer. Done now it would put the saga back, and give up one that its node runs.
+func (a *Append) Overtaken(last int64) bool { return a.Of() > 0 && a.Of() < last }
 
 // Size returns about how many bytes a store writes for the append: what can be large, and a flat
 // rate for the rest.

@@ -253,6 +253,16 @@ func (n *node) do(i int, eff engine.Effect) {
 		if errors.Is(eff.Err, engine.ErrStranger) && !n.s.forgotten[eff.ID] {
 			n.s.violate(eff.ID, "12: its node had forgotten it, and no fault made it so")
 		}
+	case engine.Estranged:
+		n.later(n.s.between(0, 10*time.Millisecond), func() {
+			seq, err := engine.LastSeq(ctx, n.s.store, eff.ID, eff.Node)
+			if err != nil {
+				panic(err)
+			}
+			if seq > 0 {
+				n.tell(eff.ID, engine.Stranger{ID: eff.ID, Node: eff.Node, Seq: seq})
+			}
+		})
 	case engine.Stalled:
 		n.s.violate(eff.ID, "12: nothing would have moved it: %s", eff.Why)
 	case engine.Reload:

@@ -521,6 +521,16 @@ func overtakenRelease(b *bench) {
 	if h := b.head(saga); h.Owner != b.node || h.Seq != 2 || h.Status != "running" {
 		b.Errorf("a release of %d records took effect after %d: %+v", give.Row.Seq, h.Seq, h)
 	}
+	stranger := journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1}
+	b.ok(stranger)
+	if h := b.head(saga); h.Owner != b.node {
+		b.Errorf("a stranger of %d records was released after %d: %+v", stranger.Seq, h.Seq, h)
+	}
+	stranger.Seq = 2
+	b.ok(stranger)
+	if h := b.head(saga); h.Owner != "" {
+		b.Errorf("a stranger was not released: %+v", h)
+	}
 }
 
 func bigBatch(b *bench) {

@@ -176,17 +176,17 @@ func givenUpByAStranger(b *bench) {
 		b.claimed(saga)
 		from := b.now()
 		b.drain()
-		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true})
+		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1})
 		rest, _ := journal.Respite(claims)
 		b.rests(saga, from, rest)
 		if rest == 0 {
 			b.hinted("a saga that was given up")
 		}
-		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true}) // is not the node's any more
+		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1}) // is not the node's any more
 	}
 	b.post(saga)
 	b.claimed(saga)
-	b.ok(journal.Append{Saga: saga, Release: true, Stranger: true})
+	b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1})
 	b.quarantined(saga, journal.QuarantineAfter)
 }
 

@@ -186,9 +186,9 @@ func parents(batch []part) (all, whole []pgtype.UUID) {
 
 // held fails unless the node has its lease, the starts are of what they say is newest and their
 // parents may have them, and every saga that is not new belongs to the node and has the record that
-// the append follows, and none behind those that a row alone is of. It begins to count the claims
-// anew of those that records are written to without a row: changedSagas, which does so for rows,
-// goes by what this leaves.
+// the append follows, and none after the one that an append without records comes after. It begins
+// to count the claims anew of those that records are written to without a row: changedSagas, which
+// does so for rows, goes by what this leaves.
 //
 // That the lease is looked at in the same statement as the sagas does no harm: who takes it over
 // frees its sagas in the transaction that deletes it, which must have ended before this statement
@@ -210,10 +210,7 @@ func held(node string, batch []part) stmt {
 		}
 		sagas = append(sagas, id(a.Saga))
 		if len(a.Records) == 0 {
-			before, rows = append(before, 0), append(rows, 0)
-			if a.Row != nil {
-				rows[len(rows)-1] = a.Row.Seq
-			}
+			before, rows = append(before, 0), append(rows, a.Of())
 			continue
 		}
 		rows = append(rows, 0)
