@@ -39,7 +39,8 @@ var changingLists = []struct {
 	pattern *regexp.Regexp
 	with    string
 }{
-	{regexp.MustCompile(`\b\d\d[sm] `), "0s  "}, // in a column
+	{regexp.MustCompile(`\b\d{1,2}[sm] ago\b`), "0s ago"}, // in a sentence
+	{regexp.MustCompile(`\b\d\d[sm] `), "0s  "},           // in a column
 	{regexp.MustCompile(`\b\d{1,2}[sm]\b`), "0s"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "10:00:00"},
 	{regexp.MustCompile(`[0-9a-f]{8}( \d+ sagas?)`), "01234567$1"},
