@@ -1,16 +1,16 @@
 #!/bin/sh
-# Publishes pages into a directory, and takes them back: a worker in sh, with curl and sed and nothing else.
+# Publishes pages into a directory, and unpublishes them: a worker in sh that uses curl, sed and awk.
 #
-# RECOURSE_SERVER and RECOURSE_API_KEY say where the server is, PAGES which directory. SLOW is how many seconds a page
-# shall take, to see heartbeats. sed is no JSON parser: this takes the fields in the order in which the server writes
-# them, and refuses any input that is not of the plain form it expects. With jq it would be shorter, and take all.
+# RECOURSE_SERVER is the server's URL, RECOURSE_API_KEY its key, PAGES the directory. SLOW is the number of seconds that
+# each page takes, to see heartbeats. sed is not a JSON parser: this script reads the fields in the order in which the
+# server writes them, and refuses input of any other form. With jq it would be shorter, and accept any input.
 set -u
 server=${RECOURSE_SERVER:-http://127.0.0.1:8080}
 pages=${PAGES:-./pages}
 stopping=
 trap 'stopping=yes' TERM INT
 
-# post PATH BODY [KEY]: prints the answer and, on the last line, its status: 000 when there was none.
+# post PATH BODY [KEY]: prints the response and, on the last line, its status: 000 if there was none.
 post() {
 	{
 		echo 'Content-Type: application/json'
@@ -19,7 +19,7 @@ post() {
 	} | curl -s --max-time 30 -H @- -w '\n%{http_code}\n' --data-binary "$2" "$server$1"
 }
 
-# insist PATH BODY [KEY]: posts until there is an answer that will not change; sets status and answer.
+# insist PATH BODY [KEY]: posts until the response is final; sets status and answer.
 insist() {
 	pause=1
 	while :; do
@@ -36,7 +36,7 @@ insist() {
 	done
 }
 
-# field NAME: a field of the task ahead of its input, where all is the server's own.
+# field NAME: a field of the task before its input; the server alone writes these fields.
 field() {
 	printf '%s\n' "$answer" | sed -n '1s/^{"data":\[{\("[a-z]*":\("[^"]*"\|[0-9]*\),\)*"'"$1"'":"\([^"]*\)".*/\3/p'
 }
@@ -71,7 +71,7 @@ work() {
 mkdir -p "$pages" || exit
 n=0
 while [ -z "$stopping" ]; do
-	n=$((n + 1)) # one key for all tries of a claim: what it has taken does not get lost with an answer
+	n=$((n + 1)) # all tries of a claim have the same key, so a lost response does not lose tasks
 	insist /v1/tasks/claim '{"types":["page.publish","page.unpublish"],"worker":"publish.sh","wait":"5s"}' "publish.sh-$$-$(date +%s)-$n"
 	case $status in
 	200) ;;
@@ -83,7 +83,7 @@ while [ -z "$stopping" ]; do
 		;;
 	esac
 	id=$(field id) type=$(field type)
-	# After the input nothing stands that is not the server's, so the last lease is the task's own.
+	# Only the server writes the fields after the input, so the last lease is the task's own.
 	lease=$(printf '%s\n' "$answer" | sed -n '1s/.*"lease":"\([A-Za-z0-9_-]*\)","lease_until":.*/\1/p')
 	ms=$(printf '%s\n' "$answer" | sed -n '1s/.*"lease_ms":\([0-9]*\).*/\1/p')
 	name=$(printf '%s\n' "$answer" | sed -n '1s/.*"input":{"name":"\([a-z0-9][a-z0-9-]*\)"},"lease":"[^"]*","lease_until":.*/\1/p')

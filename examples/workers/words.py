@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Counts the words of pages: a worker in Python, with nothing but its standard library.
+"""Counts the words of pages: a worker in Python that uses only the standard library.
 
-RECOURSE_SERVER and RECOURSE_API_KEY say where the server is. SLOW is how many seconds a page shall take, to see heartbeats.
+RECOURSE_SERVER is the server's URL, RECOURSE_API_KEY its key. SLOW is the number of seconds that each page takes, to see heartbeats.
 """
 
 import json
@@ -22,7 +22,7 @@ stopping = threading.Event()
 
 
 class Failed(Exception):
-    """The work was not done. Without a flag: surely not, and there is no use in trying again."""
+    """The work was not done. Without a flag, it surely had no effect, and a retry would not help."""
 
     def __init__(self, code, detail, retryable=False, in_doubt=False):
         super().__init__(detail)
@@ -34,7 +34,7 @@ class Failed(Exception):
 
 
 def post(path, body, timeout, key=None):
-    """Sends a request; returns the status and the answer. OSError: it is not known what became of it."""
+    """Sends a request; returns the status and the response. After an OSError, the result is unknown."""
     headers = {"Content-Type": "application/json"}
     if API_KEY:
         headers["Authorization"] = "Bearer " + API_KEY
@@ -50,9 +50,9 @@ def post(path, body, timeout, key=None):
 
 
 def insist(path, body, timeout, give_up, key=None):
-    """Sends a request again while the server is away or busy, until give_up is set.
+    """Repeats a request while the server is unavailable or busy, until give_up is set.
 
-    A key that stays in flight was a dead server's: the next try has another.
+    If a key stays in flight, its server has died: the next try has a new key.
     """
     pause, in_flight = 0.1, 0
     while True:
@@ -74,7 +74,7 @@ def insist(path, body, timeout, give_up, key=None):
 
 
 class Keeper(threading.Thread):
-    """Keeps a task by heartbeats, at a third of the lease, until it is stopped or the lease is lost."""
+    """Sends a heartbeat every third of the lease, until it is stopped or the lease is lost."""
 
     def __init__(self, task):
         super().__init__(daemon=True)
@@ -121,7 +121,7 @@ def work(task):
         what, body = "complete", {"output": count(task, keeper)}
     except Failed as failed:
         what, body = "fail", failed.said
-    except Exception as error:  # whether anything has happened is not known
+    except Exception as error:  # the work may have had an effect
         what, body = "fail", Failed("task_failed", repr(error), in_doubt=True).said
     if keeper.lost.is_set():
         print("lost", task["id"], file=sys.stderr, flush=True)
@@ -135,11 +135,11 @@ def work(task):
 
 
 def main():
-    for sign in (signal.SIGINT, signal.SIGTERM):  # the task under way is ended first
+    for sign in (signal.SIGINT, signal.SIGTERM):  # the task in flight is completed first
         signal.signal(sign, lambda *_: stopping.set())
     claim = {"types": ["page.count"], "worker": f"words.py:{os.getpid()}", "wait": "20s"}
     while not stopping.is_set():
-        # One key for all tries of a claim: what it has taken does not get lost with an answer.
+        # All tries of a claim have the same key, so a lost response does not lose tasks.
         status, answer = insist("/v1/tasks/claim", claim, 40, stopping, str(uuid.uuid4()))
         if status == 200:
             for task in answer["data"]:
