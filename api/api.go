@@ -32,7 +32,7 @@ type Engine interface {
 	// has it; journal.ErrNotNewest; ctx's, when it is not known whether the saga was started.
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error)
 	// Post leaves a message for a saga. journal.ErrNotFound.
-	Post(ctx context.Context, m journal.Mail) error
+	Send(ctx context.Context, m journal.Message) error
 	// Watch returns a channel that gets a value after a saga's journal may have
 	// grown; only a hint over a poll. stop ends it.
 	Watch(id uuid.UUID) (grown <-chan struct{}, stop func())
@@ -111,7 +111,7 @@ type Limits struct {
 	KeyLook   time.Duration // 1s: between looks for a first API key, while there is none
 	Wait      time.Duration // 60s: the most that `Prefer: wait`, and a claim of tasks, waits
 	Started   time.Duration // 3s: for reading a saga after its start and the wait for its end; then its starter gets it as it began
-	Order     time.Duration // 10s: how long an order waits to be carried out
+	Command   time.Duration // 10s: how long an order waits to be carried out
 	Poll      time.Duration // 100ms: between looks at a journal that another node writes
 	Heartbeat time.Duration // 15s: between comments on a quiet event stream
 	Polls     int           // 1,000: claims that may wait for tasks at once
@@ -129,7 +129,7 @@ func (l *Limits) defaults() {
 	set(&l.KeyLook, time.Second)
 	set(&l.Wait, 60*time.Second)
 	set(&l.Started, 3*time.Second)
-	set(&l.Order, 10*time.Second)
+	set(&l.Command, 10*time.Second)
 	set(&l.Poll, 100*time.Millisecond)
 	set(&l.Heartbeat, 15*time.Second)
 	set(&l.Polls, 1000)

@@ -28,7 +28,7 @@ func (s *server) decide(c echo.Context, do string) error {
 		return err
 	}
 	who := callerOf(c)
-	cmd := saga.Command{Do: do, Path: param(c, "path"), Reason: o.comment(), Data: o.raw("data"), Shown: o.str("shown"),
+	cmd := saga.Command{Kind: do, Path: param(c, "path"), Reason: o.comment(), Data: o.raw("data"), Shown: o.str("shown"),
 		Actor: who.name, Role: who.role, Trusted: who.isAnonymous()}
 	if err := o.incomplete(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (l *live) hasStep(path string) error {
 
 // decision is what somebody has decided about an approval.
 type decision struct {
-	saga.OrderData
+	saga.CommandData
 	at time.Time
 }
 
@@ -101,7 +101,7 @@ func (l *live) decision(path string) (d *decision, expired bool) {
 			expired = true
 		case journal.Operator:
 			d := decision{at: r.At}
-			if json.Unmarshal(r.Data, &d.OrderData) == nil && d.Rejected == nil && (d.Do == "approve" || d.Do == "reject") {
+			if json.Unmarshal(r.Data, &d.CommandData) == nil && d.Rejected == nil && (d.Kind == "approve" || d.Kind == "reject") {
 				return &d, false
 			}
 		}
@@ -122,17 +122,17 @@ func (l *live) decided(cmd saga.Command, err error) error {
 		return fail("expired", "nobody had decided when the time was over: see the step for what followed").of(l.id).at(cmd.Path)
 	case d == nil:
 		return err
-	case d.Do == cmd.Do && d.Actor == cmd.Actor && (cmd.Shown == "" || cmd.Shown == d.Shown || d.Shown == "") && l.sameData(cmd, d.Output):
+	case d.Kind == cmd.Kind && d.Actor == cmd.Actor && (cmd.Shown == "" || cmd.Shown == d.Shown || d.Shown == "") && l.sameData(cmd, d.Output):
 		return nil
 	}
-	did := map[string]string{"approve": "approved", "reject": "rejected"}[d.Do]
+	did := map[string]string{"approve": "approved", "reject": "rejected"}[d.Kind]
 	return fail("decided", "%s has %s it, at %s: a decision stands", d.Actor, did, d.at.UTC().Format(journal.TimeFormat)).of(l.id).at(cmd.Path)
 }
 
 // sameData reports whether a decision brings the data of the one that was recorded.
 func (l *live) sameData(cmd saga.Command, recorded json.RawMessage) bool {
 	data := cmd.Data
-	if body, ok := l.def.Step(cmd.Path).Body.(saga.Approver); ok && cmd.Do == "approve" {
+	if body, ok := l.def.Step(cmd.Path).Body.(saga.Approver); ok && cmd.Kind == "approve" {
 		data, _ = body.Decide(data)
 	}
 	return equalJSON(data, recorded)

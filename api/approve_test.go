@@ -325,7 +325,7 @@ func TestDecisionNotReadInTime(t *testing.T) {
 	x.publish("saga: who\nsteps:\n  - {id: ok, approval: {title: Yes?}}\n")
 	v, e := asked(x, `{"definition": "who"}`, 1)
 	cfg := x.cfg
-	cfg.Limits.Order = time.Millisecond
+	cfg.Limits.Command = time.Millisecond
 	cfg.Engine = silent{cfg.Engine}
 	y := *x
 	y.url = serve(t, cfg)

@@ -152,7 +152,7 @@ var engineDescs = []struct {
 	{engineDesc("answers_waiting", "Responses waiting for memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswersWait) }},
 	{engineDesc("saga_bytes", "Bytes of the records of the sagas in memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.SagaBytes) }},
 	{engineDesc("saga_bytes_limit", "Bytes of records from which larger sagas leave memory between two steps."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxSagas) }},
-	{engineDesc("requests_under_way", "Requests of steps in flight."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
+	{engineDesc("requests_in_flight", "Requests of steps in flight."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},
 }
 
 func engineDesc(name, help string) *prometheus.Desc {

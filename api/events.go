@@ -141,10 +141,10 @@ func (s *server) starter(ctx context.Context, id uuid.UUID) (string, error) {
 func (s *server) deliver(ctx context.Context, e *saga.Event, actor string, id uuid.UUID) error {
 	// The message's id is made of the event, so that the event is one signal however often it
 	// comes.
-	signal := saga.Command{Do: "signal", Name: e.Type, Data: e.Data, Actor: actor}
-	m, err := signal.Mail(uuid.NewV5(id, "event:"+url.QueryEscape(e.Source)+":"+e.ID), id)
+	signal := saga.Command{Kind: "signal", Name: e.Type, Data: e.Data, Actor: actor}
+	m, err := signal.Message(uuid.NewV5(id, "event:"+url.QueryEscape(e.Source)+":"+e.ID), id)
 	if err != nil {
 		return err
 	}
-	return s.cfg.Engine.Post(ctx, m)
+	return s.cfg.Engine.Send(ctx, m)
 }

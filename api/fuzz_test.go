@@ -44,7 +44,7 @@ func (dumb) Call(context.Context, saga.Request) saga.Answer {
 // noted is an engine that takes mail without anyone reading it.
 type noted struct{ Engine }
 
-func (noted) Post(context.Context, journal.Mail) error { return nil }
+func (noted) Send(context.Context, journal.Message) error { return nil }
 
 // fuzzed is a server with three sagas, of which one waits for a person, one sleeps and one has
 // ended.
@@ -71,7 +71,7 @@ func fuzzed(tb testing.TB) (http.Handler, []string) {
 	if _, _, _, err := cat.Publish(ctx, "waiter", []byte(waiter), ""); err != nil {
 		tb.Fatal(err)
 	}
-	h := New(Config{Store: store, Catalog: cat, Engine: noted{eng}, Limits: Limits{Order: time.Millisecond, Wait: time.Millisecond}})
+	h := New(Config{Store: store, Catalog: cat, Engine: noted{eng}, Limits: Limits{Command: time.Millisecond, Wait: time.Millisecond}})
 	var ids []string
 	for n, want := range []saga.Status{saga.Stuck, saga.Waiting, saga.Succeeded} {
 		w := serveOne(h, "POST", "/v1/sagas", fmt.Appendf(nil, `{"definition":"waiter","input":{"n":%d}}`, n+1), nil)

@@ -388,4 +388,4 @@ func serve(t *testing.T, cfg Config) string {
 // silent is an engine that loses the mail.
 type silent struct{ Engine }
 
-func (silent) Post(context.Context, journal.Mail) error { return nil }
+func (silent) Send(context.Context, journal.Message) error { return nil }

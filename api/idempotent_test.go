@@ -18,10 +18,10 @@ type gate struct {
 	open    chan struct{}
 }
 
-func (g gate) Post(ctx context.Context, m journal.Mail) error {
+func (g gate) Send(ctx context.Context, m journal.Message) error {
 	g.arrived <- struct{}{}
 	<-g.open
-	return g.Engine.Post(ctx, m)
+	return g.Engine.Send(ctx, m)
 }
 
 func TestKeyInFlight(t *testing.T) {
@@ -114,7 +114,7 @@ func TestKeyLifetime(t *testing.T) {
 
 type panicking struct{ Engine }
 
-func (panicking) Post(context.Context, journal.Mail) error { panic("post") }
+func (panicking) Send(context.Context, journal.Message) error { panic("post") }
 
 // ownRequests keeps replies in another store, with its own clock.
 type ownRequests struct {

@@ -77,7 +77,7 @@ func (s *server) listSagas(c echo.Context) error {
 // sagaPage lists up to f.Limit sagas.
 func (s *server) sagaPage(ctx context.Context, f journal.Filter, stage string) (p sagaPage, err error) {
 	limit := f.Limit
-	f.Limit, f.Look = limit+1, s.cfg.Limits.Listed
+	f.Limit, f.MaxScanned = limit+1, s.cfg.Limits.Listed
 	list, err := s.cfg.Store.Sagas(ctx, f)
 	if err != nil {
 		return p, err
@@ -89,8 +89,8 @@ func (s *server) sagaPage(ctx context.Context, f journal.Filter, stage string) (
 		}
 	}
 	p.page = cut(views, limit, func(last saga.View) string { return pack("sagas", stage, last.ID) })
-	if !list.Until.IsNil() {
-		p.Next, p.LookedBackTo = pack("sagas", stage, list.Until.String()), instant(journal.IDTime(list.Until))
+	if !list.ScannedTo.IsNil() {
+		p.Next, p.LookedBackTo = pack("sagas", stage, list.ScannedTo.String()), instant(journal.IDTime(list.ScannedTo))
 	}
 	return p, nil
 }

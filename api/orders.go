@@ -42,7 +42,7 @@ func (s *server) cancel(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Do: "cancel", Mode: o.str("mode"), Reason: o.reason(false)}
+	cmd := saga.Command{Kind: "cancel", Mode: o.str("mode"), Reason: o.reason(false)}
 	if cmd.Mode != "" && cmd.Mode != "compensate" && cmd.Mode != "stop" {
 		o.bad("/mode", "bad_mode", "mode is compensate (the default: undo what was done) or stop (leave it)")
 	}
@@ -59,7 +59,7 @@ func (s *server) cancel(c echo.Context) error {
 			return err
 		}
 	}
-	return s.orderSaga(c, o, cmd)
+	return s.commandSaga(c, o, cmd)
 }
 
 func (s *server) pause(c echo.Context) error  { return s.reasonOnly(c, "pause", false) }
@@ -72,11 +72,11 @@ func (s *server) reasonOnly(c echo.Context, do string, required bool) error {
 	if err != nil {
 		return err
 	}
-	return s.orderSaga(c, o, saga.Command{Do: do, Reason: o.reason(required)})
+	return s.commandSaga(c, o, saga.Command{Kind: do, Reason: o.reason(required)})
 }
 
 // orderSaga gives an order whose fields are o, and answers with the saga.
-func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
+func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error {
 	if err := o.incomplete(); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 	err = s.orQuarantined(ctx, id, func() (err error) {
 		l, err = s.load(ctx, id)
 		return err
-	}, func(h journal.Head) error { return s.orderUnread(c, h, cmd) })
+	}, func(h journal.Head) error { return s.commandUnread(c, h, cmd) })
 	if err != nil || l == nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *server) orderSaga(c echo.Context, o *object, cmd saga.Command) error {
 	if err != nil {
 		return err
 	}
-	if !done && cmd.Do == "cancel" {
+	if !done && cmd.Kind == "cancel" {
 		return unreadCancel().of(l.id)
 	}
 	return s.orQuarantined(ctx, id, func() error { return l.answer(c, http.StatusAccepted) },
@@ -114,12 +114,12 @@ func unreadCancel() *problem {
 }
 
 // mailOf makes an order's message.
-func (s *server) mailOf(id uuid.UUID, cmd saga.Command) (journal.Mail, error) {
+func (s *server) messageOf(id uuid.UUID, cmd saga.Command) (journal.Message, error) {
 	mail, err := uuid.NewV7AtTime(s.cfg.Engine.Now()) // ids order the mail, whichever node posts it
 	if err != nil {
-		return journal.Mail{}, err
+		return journal.Message{}, err
 	}
-	return cmd.Mail(mail, id)
+	return cmd.Message(mail, id)
 }
 
 // order has the saga carry out a command, and says whether it has. It has not
@@ -134,26 +134,26 @@ func (l *live) order(c echo.Context, cmd saga.Command) (bool, error) {
 func (l *live) send(c echo.Context, cmd saga.Command) (mail uuid.UUID, done bool, err error) {
 	ctx := c.Request().Context()
 	cmd.Actor = callerOf(c).name
-	m, err := l.s.mailOf(l.id, cmd)
+	m, err := l.s.messageOf(l.id, cmd)
 	if err != nil {
 		return mail, false, err
 	}
 	// The saga decides again when the order is read; this only spares the way there.
 	mail = m.ID
 	wakes := false
-	if _, err := l.m.Admit(mail, cmd); err != nil {
+	if _, err := l.m.Validate(mail, cmd); err != nil {
 		if wakes = l.wakes(ctx, cmd, err); !wakes {
 			return mail, false, asProblem(err).of(l.id).at(cmd.Path)
 		}
 	}
-	if err := l.s.cfg.Engine.Post(ctx, m); err != nil {
+	if err := l.s.cfg.Engine.Send(ctx, m); err != nil {
 		return mail, false, sagaError(l.id, err)
 	}
-	done, err = l.await(ctx, l.s.cfg.Limits.Order, func() bool { return l.m.Folded(mail) || l.ended() })
+	done, err = l.await(ctx, l.s.cfg.Limits.Command, func() bool { return l.m.Applied(mail) || l.ended() })
 	if err != nil || !done {
 		return mail, false, err
 	}
-	if !l.m.Folded(mail) {
+	if !l.m.Applied(mail) {
 		return mail, false, refused(saga.Failure{Code: "terminal", Title: "the saga has ended as " + string(l.m.Status()), Detail: "it ended before it read the order; a saga that has ended never changes"}).of(l.id)
 	}
 	if why := l.rejection(mail); why != nil && !(wakes && why.Code == notPaused) {
@@ -168,8 +168,8 @@ func (l *live) rejection(mail uuid.UUID) *saga.Failure {
 		r := l.records[i]
 		switch r.Kind {
 		case journal.Operator, journal.Cancelled, journal.Paused, journal.Resumed:
-			var d saga.OrderData
-			if json.Unmarshal(r.Data, &d) == nil && d.Mail == mail.String() {
+			var d saga.CommandData
+			if json.Unmarshal(r.Data, &d) == nil && d.Message == mail.String() {
 				return d.Rejected
 			}
 		}

@@ -457,7 +457,7 @@ func TestOrderNotReadInTime(t *testing.T) {
 	x.publish(sleepDef)
 	id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
 	cfg := x.cfg
-	cfg.Limits.Order = 1
+	cfg.Limits.Command = 1
 	cfg.Engine = silent{cfg.Engine}
 	y := *x
 	y.url = serve(t, cfg)

@@ -102,7 +102,7 @@ func (l *live) quarantined(ctx context.Context) (bool, error) {
 // quarantine is tried once more for any message, and `resume` is the one that is for that.
 func (l *live) wakes(ctx context.Context, cmd saga.Command, err error) bool {
 	var no *saga.Refusal
-	if cmd.Do != "resume" || !errors.As(err, &no) || no.Code != notPaused {
+	if cmd.Kind != "resume" || !errors.As(err, &no) || no.Code != notPaused {
 		return false
 	}
 	in, err := l.quarantined(ctx)
@@ -112,16 +112,16 @@ func (l *live) wakes(ctx context.Context, cmd saga.Command, err error) bool {
 const notPaused = "not_paused"
 
 // orderUnread gives an order to a saga that this server cannot read: another may.
-func (s *server) orderUnread(c echo.Context, h journal.Head, cmd saga.Command) error {
+func (s *server) commandUnread(c echo.Context, h journal.Head, cmd saga.Command) error {
 	cmd.Actor = callerOf(c).name
-	m, err := s.mailOf(h.ID, cmd)
+	m, err := s.messageOf(h.ID, cmd)
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Engine.Post(c.Request().Context(), m); err != nil {
+	if err := s.cfg.Engine.Send(c.Request().Context(), m); err != nil {
 		return sagaError(h.ID, err)
 	}
-	if cmd.Do == "cancel" {
+	if cmd.Kind == "cancel" {
 		return unreadCancel().of(h.ID)
 	}
 	return s.answerHead(c, http.StatusAccepted, h)

@@ -51,7 +51,7 @@ func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
 	}
 	g.closed.Store(true)
 	for range journal.QuarantineAfter {
-		must(g.Post(ctx, journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMail, Data: []byte(`{"do":"resume"}`)}))
+		must(g.Send(ctx, journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: []byte(`{"command":"resume"}`)}))
 		claimed, err := g.Claim(ctx, ghost, 10)
 		must(err)
 		if len(claimed) != 1 || claimed[0].Saga != id {
@@ -68,7 +68,7 @@ func napping(t *testing.T) (*fixture, *haunted, string) {
 	t.Helper()
 	g := &haunted{Store: stores["memory"](t)}
 	x := newFixtureOn(t, g)
-	x.cfg.Limits.Order = 100 * time.Millisecond
+	x.cfg.Limits.Command = 100 * time.Millisecond
 	x.url = serve(t, x.cfg)
 	if _, err := g.Register(t.Context(), ghost, time.Hour); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestQuarantineUnreadable(t *testing.T) {
 	if err != nil || len(claimed) != 1 {
 		t.Fatalf("claimed %+v, %v: want the order to wake it", claimed, err)
 	}
-	mail, err := g.Mail(t.Context(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
+	mail, err := g.Messages(t.Context(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestQuarantineUnreadable(t *testing.T) {
 		if err := json.Unmarshal(m.Data, &cmd); err != nil {
 			t.Fatal(err)
 		}
-		orders = append(orders, cmd.Do)
+		orders = append(orders, cmd.Kind)
 	}
 	if !slices.Equal(orders, []string{"cancel", "resume"}) {
 		t.Errorf("orders: %v", orders)

@@ -17,7 +17,7 @@ func (s *server) resolve(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Do: "resolve", Path: param(c, "path"), Outcome: o.str("outcome"), Output: o.raw("output"), NewKey: o.flag("new_key"), Reason: o.reason(true)}
+	cmd := saga.Command{Kind: "resolve", Path: param(c, "path"), Outcome: o.str("outcome"), Output: o.raw("output"), NewKey: o.flag("new_key"), Reason: o.reason(true)}
 	switch cmd.Outcome {
 	case "succeeded", "failed", "retry", "skip", "compensated":
 	case "":
@@ -62,7 +62,7 @@ func (s *server) patchSaga(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Do: "patch", Budget: o.budget(), Labels: o.labels(true), Reason: o.reason(false)}
+	cmd := saga.Command{Kind: "patch", Budget: o.budget(), Labels: o.labels(true), Reason: o.reason(false)}
 	if cmd.Budget == nil && cmd.Labels == nil && len(o.wrong) == 0 {
 		o.bad("", "missing_field", "give a budget, labels or both")
 	}

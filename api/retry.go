@@ -16,7 +16,7 @@ func (s *server) retry(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Do: "retry", Path: o.str("from"), NewKey: o.flag("new_key"), Reason: o.reason(true)}
+	cmd := saga.Command{Kind: "retry", Path: o.str("from"), NewKey: o.flag("new_key"), Reason: o.reason(true)}
 	if err := o.incomplete(); err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (s *server) signal(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := saga.Command{Do: "signal", Name: param(c, "name"), Data: payload}
+	cmd := saga.Command{Kind: "signal", Name: param(c, "name"), Data: payload}
 	if known := l.def.Signals(); !slices.Contains(known, cmd.Name) {
 		return unknownSignal(l.def.Name, cmd.Name, known).of(l.id)
 	}

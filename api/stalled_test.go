@@ -25,7 +25,7 @@ func TestStalled(t *testing.T) {
 				f.Path = "a"
 			}
 			f.ID = journal.StallID(id, f.Kind, f.Path, f.Since)
-			if _, err := x.store.NoteStalls(t.Context(), []journal.Told{{Stall: f}}, time.Hour); err != nil {
+			if _, err := x.store.NoteStalls(t.Context(), []journal.StallNotice{{Stall: f}}, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 			want = append(want, stalledView{ID: f.ID.String(), Saga: id.String(), Definition: "tasks", Version: "v1", Kind: kind, Path: f.Path, Since: saga.Time{Time: f.Since}, Why: "so"})

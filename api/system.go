@@ -24,7 +24,7 @@ type engineView struct {
 	Node            string `json:"node,omitempty"` // left out while it has no lease
 	Lanes           int    `json:"lanes"`
 	Running         int    `json:"sagas_in_memory"`
-	Calls           int    `json:"requests_under_way"`
+	Calls           int    `json:"requests_in_flight"`
 	RequestsSent    int64  `json:"requests_sent"`
 	Commits         int64  `json:"commits"`
 	Appends         int64  `json:"appends"`

@@ -297,7 +297,7 @@ func (s *server) completeTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	r := saga.TaskResult{Fate: saga.TaskCompleted, Output: o.raw("output"), Cost: o.cost()}
+	r := saga.TaskResult{Outcome: saga.TaskCompleted, Output: o.raw("output"), Cost: o.cost()}
 	if len(r.Output) > maxOutput {
 		return fail("body_too_large", "an output has at most %d bytes: store it elsewhere, and return where", maxOutput)
 	}
@@ -313,7 +313,7 @@ func (s *server) failTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	r := saga.TaskResult{Fate: saga.TaskFailed, Error: o.failure(), Retryable: o.flag("retryable"), InDoubt: o.flag("in_doubt"), Cost: o.cost()}
+	r := saga.TaskResult{Outcome: saga.TaskFailed, Error: o.failure(), Retryable: o.flag("retryable"), InDoubt: o.flag("in_doubt"), Cost: o.cost()}
 	if r.Retryable && r.InDoubt {
 		o.bad("/retryable", "bad_field", "retryable says that surely nothing has happened, in_doubt that something may have: send one of them; what is in doubt is tried again as the step's in_doubt says")
 	}
@@ -395,7 +395,7 @@ func (s *server) endTask(c echo.Context, o *object, r saga.TaskResult) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.mailOf(l.saga, saga.Command{Do: "task", Path: l.path, Way: l.way, Attempt: l.attempt, Actor: callerOf(c).name, Task: &r})
+	m, err := s.messageOf(l.saga, saga.Command{Kind: "task", Path: l.path, Way: l.way, Attempt: l.attempt, Actor: callerOf(c).name, Task: &r})
 	if err != nil {
 		return err
 	}
@@ -406,5 +406,5 @@ func (s *server) endTask(c echo.Context, o *object, r saga.TaskResult) error {
 	if err != nil {
 		return err
 	}
-	return reply(c, http.StatusOK, map[string]string{"id": id.String(), "fate": r.Fate})
+	return reply(c, http.StatusOK, map[string]string{"id": id.String(), "outcome": r.Outcome})
 }

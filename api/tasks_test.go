@@ -90,7 +90,7 @@ func TestTask(t *testing.T) {
 			t.Errorf("heartbeat %+v", beat)
 		}
 		done := `, "output": {"words": 9007199254740993, "price": 19.10}, "cost": "0.02"`
-		if a := x.tell(got, "complete", done).want(200); string(a.Body) != `{"fate":"completed","id":"`+got.ID+`"}`+"\n" {
+		if a := x.tell(got, "complete", done).want(200); string(a.Body) != `{"id":"`+got.ID+`","outcome":"completed"}`+"\n" {
 			t.Errorf("%s", a.Body)
 		}
 		end := x.until(id, is(saga.Succeeded))

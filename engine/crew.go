@@ -7,7 +7,7 @@ import (
 
 // crew runs tasks on goroutines that it keeps, as many as there are tasks at once: a new goroutine
 // would grow its stack anew for each request.
-type crew struct {
+type goroutinePool struct {
 	tasks chan func()
 	quit  chan struct{}
 	all   *sync.WaitGroup
@@ -18,7 +18,7 @@ type crew struct {
 const maxIdle = 256
 
 // do runs f at once, on a goroutine that all counts. It is not called any more when quit is closed.
-func (c *crew) do(f func()) {
+func (c *goroutinePool) do(f func()) {
 	select {
 	case c.tasks <- f:
 	default:
@@ -26,7 +26,7 @@ func (c *crew) do(f func()) {
 	}
 }
 
-func (c *crew) work(f func()) {
+func (c *goroutinePool) work(f func()) {
 	for {
 		f()
 		if c.idle.Add(1) > maxIdle {

@@ -70,7 +70,7 @@ type Config struct {
 	Expire     time.Duration // 1m: between looks for sagas whose retention is over, give or take a quarter
 	Watch      time.Duration // 5s: between looks for stalled sagas; they are given up after twelve
 	StallAfter time.Duration // 5m: how long what is due may stand still until it is stalled
-	Look       time.Duration // 15s, or a quarter of StallAfter if that is less: between looks for what is stalled in the store, give or take a quarter
+	StallScan  time.Duration // 15s, or a quarter of StallAfter if that is less: between looks for what is stalled in the store, give or take a quarter
 	MaxRunning int           // 10,000 sagas in memory
 	MaxStarts  int           // 2,000 starts that wait for their commit
 	StartBytes int           // 64 MiB of input of starts that wait for their commit
@@ -86,9 +86,9 @@ type Config struct {
 	SagaBytes int
 	// MailBytes bounds the messages to sagas that have been read and are not durable in their
 	// journals yet: 8 MiB, and one message more. The others stay in the store meanwhile.
-	MailBytes int
-	MaxBatch  int // 512 appends in a commit
-	MaxBytes  int // 8 MiB of appends in a commit, unless it has only one
+	MessageBytes int
+	MaxBatch     int // 512 appends in a commit
+	MaxBytes     int // 8 MiB of appends in a commit, unless it has only one
 	// RequireSync refuses starts while commits do not wait for a second machine, see journal.Log.
 	RequireSync bool
 	SyncEvery   time.Duration // 1m: between looks for that
@@ -104,7 +104,7 @@ func (c *Config) defaults() {
 	set(&c.Expire, time.Minute)
 	set(&c.Watch, 5*time.Second)
 	set(&c.StallAfter, 5*time.Minute)
-	set(&c.Look, min(15*time.Second, c.StallAfter/4))
+	set(&c.StallScan, min(15*time.Second, c.StallAfter/4))
 	set(&c.SyncEvery, time.Minute)
 	set(&c.MaxRunning, 10_000)
 	set(&c.MaxStarts, 2000)
@@ -112,7 +112,7 @@ func (c *Config) defaults() {
 	set(&c.MaxCalls, 1000)
 	set(&c.AnswerBytes, 32<<20)
 	set(&c.SagaBytes, 128<<20)
-	set(&c.MailBytes, 8<<20)
+	set(&c.MessageBytes, 8<<20)
 	set(&c.MaxBatch, 512)
 	set(&c.MaxBytes, 8<<20)
 	if c.Meter == nil {
@@ -139,16 +139,16 @@ type Engine struct {
 	hub     hub
 	health  *health
 	stats   counters
-	calls   chan struct{} // a token for each request under way
-	answers *quota.Pool   // the memory of answers that are being read, or are not durable yet
-	mail    *Mailroom     // the memory of messages that are not durable in their sagas' journals yet
-	loaders chan struct{} // a token for each journal being read
-	large   chan struct{} // a token for each journal that is read by itself, or waits for memory to be read
-	poke    chan struct{} // look for claims and mail now
-	more    chan struct{} // look for mail now
-	lost    chan string   // nodes whose lease a commit found gone
+	calls   chan struct{}  // a token for each request under way
+	answers *quota.Pool    // the memory of answers that are being read, or are not durable yet
+	window  *MessageWindow // the memory of messages that are not durable in their sagas' journals yet
+	loaders chan struct{}  // a token for each journal being read
+	large   chan struct{}  // a token for each journal that is read by itself, or waits for memory to be read
+	wake    chan struct{}  // look for claims and mail now
+	more    chan struct{}  // look for mail now
+	fenced  chan string    // nodes whose lease a commit found gone
 
-	renewals, mails, claims, expiries, reaps, strangers, syncs, rivals outage
+	renewals, messageReads, claims, expiries, reaps, strangers, syncs, rivals outage
 
 	stalls stalls // that this node has found
 
@@ -165,7 +165,7 @@ type Engine struct {
 	starting    atomic.Int64   // starts that wait for their commit
 	startBytes  atomic.Int64   // and their input
 	work        sync.WaitGroup // calls and loads
-	crew        crew           // who does the calls
+	workers     goroutinePool  // who does the calls
 }
 
 // New returns an engine that does nothing until Run.
@@ -173,19 +173,19 @@ func New(cfg Config) *Engine {
 	cfg.defaults()
 	health := &health{Store: brittle.Store(cfg.Store), after: min(cfg.Lease, ailingFor)}
 	cfg.Store = health
-	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), poke: make(chan struct{}, 1), more: make(chan struct{}, 1), mail: NewMailroom(cfg.MailBytes), lost: make(chan string, 1)}
+	e := &Engine{cfg: cfg, health: health, former: cfg.Predecessor, calls: make(chan struct{}, cfg.MaxCalls), answers: quota.New(int64(cfg.AnswerBytes)), loaders: make(chan struct{}, 8), large: make(chan struct{}, 8), wake: make(chan struct{}, 1), more: make(chan struct{}, 1), window: NewMessageWindow(cfg.MessageBytes), fenced: make(chan string, 1)}
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.storeCtx, e.cancelStore = context.WithCancel(context.Background())
 	e.identity.Store("")
 	told := func(what string) outage { return outage{what: what, log: cfg.Log, level: slog.LevelWarn} }
-	e.renewals, e.mails, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
+	e.renewals, e.messageReads, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
 	e.expiries = told("could not delete sagas whose retention is over; they stay until it can be done")
 	e.reaps = told("could not look for tasks whose workers fell silent")
-	e.stalls.looks = told("could not look for what is stalled")
+	e.stalls.scans = told("could not look for what is stalled")
 	e.syncs = told("starts are refused: --require-sync wants each commit on a second machine")
 	e.rivals = told("another server takes writes as an old state of this database: programs that still reach it lose what they commit there")
 	e.strangers = told("could not look for sagas that are this node's and that it does not hold")
-	e.crew = crew{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
+	e.workers = goroutinePool{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
 	}
@@ -223,7 +223,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		close(l.quit)
 	}
 	loops.Wait()
-	close(e.crew.quit)
+	close(e.workers.quit)
 	e.work.Wait()
 	release, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -295,7 +295,7 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	if follow {
 		begun.Ended, begun.Stop = e.hub.start(id)
 	}
-	begun.View, begun.ID, err = e.admit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data, View: !follow})
+	begun.View, begun.ID, err = e.submit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data, View: !follow})
 	if err != nil {
 		begun.Stop()
 	}
@@ -309,11 +309,11 @@ func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition
 	if !e.Ready() {
 		return saga.ErrUnavailable
 	}
-	_, _, err := e.admit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data})
+	_, _, err := e.submit(ctx, id, StartSaga{ID: id, Def: def, Start: start, Data: data})
 	return err
 }
 
-func (e *Engine) admit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.View, uuid.UUID, error) {
+func (e *Engine) submit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.View, uuid.UUID, error) {
 	reply := make(chan Replied, 1)
 	s.Reply = reply
 	select {
@@ -334,11 +334,11 @@ func (e *Engine) admit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.Vi
 
 // Post leaves a message for a saga, wherever it runs, and has this node look for
 // it. Errors are the store's.
-func (e *Engine) Post(ctx context.Context, m journal.Mail) error {
-	if err := e.cfg.Store.Post(ctx, m); err != nil {
+func (e *Engine) Send(ctx context.Context, m journal.Message) error {
+	if err := e.cfg.Store.Send(ctx, m); err != nil {
 		return err
 	}
-	e.look()
+	e.wakeScanner()
 	return nil
 }
 
@@ -348,7 +348,7 @@ func (e *Engine) Post(ctx context.Context, m journal.Mail) error {
 func (e *Engine) Watch(id uuid.UUID) (grown <-chan struct{}, stop func()) { return e.hub.watch(id) }
 
 // look has a scan begin at once.
-func (e *Engine) look() { nudge(e.poke) }
+func (e *Engine) wakeScanner() { nudge(e.wake) }
 
 // nudge sends a value to a channel that has room for one, unless it holds one already.
 func nudge(c chan<- struct{}) {
@@ -363,8 +363,8 @@ func (e *Engine) laneOf(id uuid.UUID) *laneLoop {
 }
 
 // heldBytes is about how much the sagas take that are in memory, or on their way.
-func (e *Engine) heldBytes() int64 {
-	n := e.loading.bytes.Load() + int64(e.mail.Used())
+func (e *Engine) sagaBytes() int64 {
+	n := e.loading.bytes.Load() + int64(e.window.Used())
 	for _, l := range e.lanes {
 		n += l.bytes.Load()
 	}
@@ -374,7 +374,7 @@ func (e *Engine) heldBytes() int64 {
 func (e *Engine) running() int {
 	n := 0
 	for _, l := range e.lanes {
-		n += int(l.held.Load())
+		n += int(l.running.Load())
 	}
 	return n
 }
@@ -422,7 +422,7 @@ func (e *Engine) checkSync(ctx context.Context) {
 	if err == nil || errors.Is(err, journal.ErrNotSynchronous) {
 		e.alone.Store(err != nil)
 	}
-	e.syncs.saw(err)
+	e.syncs.observe(err)
 }
 
 // keep renews the lease, and takes a new one when it is lost.
@@ -437,9 +437,9 @@ func (e *Engine) keep(quit <-chan struct{}) {
 			return
 		case <-sync.C:
 			e.checkSync(e.storeCtx)
-		case node := <-e.lost:
+		case node := <-e.fenced:
 			if node == e.lease.node() {
-				e.relearn(quit)
+				e.reregister(quit)
 			}
 		case <-every.C:
 			err := e.renew()
@@ -447,7 +447,7 @@ func (e *Engine) keep(quit <-chan struct{}) {
 				e.checkSync(e.storeCtx)
 			}
 			if errors.Is(err, journal.ErrFenced) {
-				e.relearn(quit)
+				e.reregister(quit)
 			}
 		}
 	}
@@ -461,17 +461,17 @@ func (e *Engine) renew() error {
 	if l.Node != "" {
 		e.cfg.Meter.Renewed(e.lease.left())
 		e.lease.renewed(l, asked)
-		e.rivals.saw(l.Rival)
+		e.rivals.observe(l.Rival)
 	}
 	if err != nil {
 		e.stats.renewFailed.Add(1)
 	}
-	e.renewals.saw(err, "lease_left", e.lease.left().Round(time.Millisecond))
+	e.renewals.observe(err, "lease_left", e.lease.left().Round(time.Millisecond))
 	return err
 }
 
 // relearn starts over as a new node.
-func (e *Engine) relearn(quit <-chan struct{}) {
+func (e *Engine) reregister(quit <-chan struct{}) {
 	timeline := e.timeline.Load()
 	e.cfg.Log.Error("the lease was taken over: dropping all sagas and registering anew")
 	e.identity.Store("")
@@ -496,11 +496,11 @@ func (e *Engine) relearn(quit <-chan struct{}) {
 	}
 	if now := e.timeline.Load(); now != timeline {
 		e.cfg.Log.Error("the database has failed over", "timeline_before", timeline, "timeline", now)
-		last := e.tails.take()
+		last := e.tails.drain()
 		e.work.Go(func() { e.compare(last) })
 	}
 	e.announce()
-	e.look()
+	e.wakeScanner()
 }
 
 // announce tells the lanes who they are. Claims begin only after that, so that
@@ -517,4 +517,4 @@ func (e *Engine) announce() {
 func (e *Engine) node() string { return e.identity.Load().(string) }
 
 // chance is the jitter's source.
-func chance() uint64 { return rand.Uint64() }
+func random() uint64 { return rand.Uint64() }

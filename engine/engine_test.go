@@ -335,11 +335,11 @@ steps:
 	if err != nil || len(inbox) != 1 || inbox[0].Kind != saga.InboxInDoubt {
 		t.Fatalf("inbox: %+v, %v", inbox, err)
 	}
-	command, err := json.Marshal(saga.Command{Do: "resolve", Path: "pay", Outcome: "succeeded", Output: json.RawMessage(`{"id":"x"}`), Reason: "seen"})
+	command, err := json.Marshal(saga.Command{Kind: "resolve", Path: "pay", Outcome: "succeeded", Output: json.RawMessage(`{"id":"x"}`), Reason: "seen"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: command}); err != nil {
+	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: command}); err != nil {
 		t.Fatal(err)
 	}
 	n.ended(def, id, saga.Succeeded)

@@ -26,14 +26,14 @@ type (
 	// Loaded brings a saga that this node has claimed, under the lease of Node. With
 	// Err it could not be read: the lane gives it up without touching it.
 	Loaded struct {
-		Claimed journal.Claimed
-		Node    string
-		Def     *saga.Definition
-		Records []journal.Record
-		Mail    []journal.Mail // that waits for it, in order
-		Memory  any            // as Mailed's; nil: there is no mail
-		Err     error
-		At      time.Time // as Answered's, for what the mail brings
+		Claimed  journal.Claimed
+		Node     string
+		Def      *saga.Definition
+		Records  []journal.Record
+		Messages []journal.Message // that waits for it, in order
+		Memory   any               // as Mailed's; nil: there is no mail
+		Err      error
+		At       time.Time // as Answered's, for what the mail brings
 	}
 	// Answered brings the answer to a request that Perform asked for.
 	Answered struct {
@@ -46,11 +46,11 @@ type (
 		Memory  any       // names the memory that the answer takes, for Freed; nil: too little to be counted
 	}
 	// Mailed brings messages for a saga of this node, in order. Bringing one twice does no harm.
-	Mailed struct {
-		ID     uuid.UUID
-		Mail   []journal.Mail
-		At     time.Time // as Answered's
-		Memory any       // names the memory that the messages take, for Freed; nil: it is not counted
+	Received struct {
+		ID       uuid.UUID
+		Messages []journal.Message
+		At       time.Time // as Answered's
+		Memory   any       // names the memory that the messages take, for Freed; nil: it is not counted
 	}
 	// Committed answers the Commit of that number: with a result for each append, or
 	// with an error for all.
@@ -99,7 +99,7 @@ func (Loaded) event()    {}
 func (Owned) event()     {}
 func (Stranger) event()  {}
 func (Answered) event()  {}
-func (Mailed) event()    {}
+func (Received) event()  {}
 func (Committed) event() {}
 func (LeaseLost) event() {}
 func (Leased) event()    {}
@@ -150,7 +150,7 @@ type (
 	}
 	// TakenOn says that the lane holds a saga that it has read, or been given; Records are its
 	// journal so far, Cost what it has cost by them. Machine may be ahead of them.
-	TakenOn struct {
+	Acquired struct {
 		ID      uuid.UUID
 		Records []journal.Record
 		Machine *saga.Machine
@@ -197,7 +197,7 @@ func (Perform) effect()   {}
 func (Freed) effect()     {}
 func (Replied) effect()   {}
 func (Advanced) effect()  {}
-func (TakenOn) effect()   {}
+func (Acquired) effect()  {}
 func (Dropped) effect()   {}
 func (Reload) effect()    {}
 func (Estranged) effect() {}

@@ -48,11 +48,11 @@ func (e *Engine) deleteExpired(batch int) int {
 		cancel()
 		if err != nil {
 			if e.storeCtx.Err() == nil {
-				e.expiries.saw(err)
+				e.expiries.observe(err)
 			}
 			return max(batch/8, 1)
 		}
-		e.expiries.saw(nil)
+		e.expiries.observe(nil)
 		e.stats.expired.Add(int64(n))
 		if n < batch {
 			break

@@ -23,7 +23,7 @@ func TestRetentionOfARow(t *testing.T) {
 		{saga.Forever, 30 * day, 0}, {saga.Forever, saga.Forever, 0},
 	} {
 		b := newBench(t, "saga: x\nsteps: [{id: nap, sleep: 1h}]\n")
-		b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, Retention: tt.node, MaxBatch: 8, MaxRecords: 16, Chance: func() uint64 { return 0 }})
+		b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, Retention: tt.node, MaxBatch: 8, MaxRecords: 16, Random: func() uint64 { return 0 }})
 		b.def.Retention = tt.definition
 		head := func(id uuid.UUID) journal.Head {
 			h, err := b.store.Saga(t.Context(), id)

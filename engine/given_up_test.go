@@ -54,7 +54,7 @@ func TestGivenUpWhileItWaits(t *testing.T) {
 	until(t, "the slot is taken", func() bool { return len(d.sent()) == 1 })
 	id := n.start(x, "null", nil)
 	// A message that nobody can read makes the node give the saga up.
-	if err := n.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: json.RawMessage(`"?"`)}); err != nil {
+	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: json.RawMessage(`"?"`)}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the saga is given up", func() bool {

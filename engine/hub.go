@@ -54,7 +54,7 @@ func (h *hub) watch(id uuid.UUID) (<-chan struct{}, func()) {
 }
 
 // gone tells a saga's starter that its end will not be seen here.
-func (h *hub) gone(id uuid.UUID) {
+func (h *hub) released(id uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ch := h.starters[id]; ch != nil {

@@ -24,10 +24,10 @@ type LaneConfig struct {
 	MaxRecords int           // records that one saga adds to one commit
 	// MaxHeld bounds the bytes of records of all sagas in the lane; 0: no bound. Above it, the
 	// larger sagas leave memory between two steps.
-	MaxHeld    int
-	Chance     func() uint64 // even draws, for jitter
-	Notices    *saga.Notices // who is told of what happens to sagas; nil: nobody
-	StallAfter time.Duration // how long a request may wait before it leaves until its step is stalled; 0: for ever
+	MaxSagaBytes int
+	Random       func() uint64 // even draws, for jitter
+	Notices      *saga.Notices // who is told of what happens to sagas; nil: nobody
+	StallAfter   time.Duration // how long a request may wait before it leaves until its step is stalled; 0: for ever
 }
 
 // Lane runs the sagas that hash to it. It is the engine's logic: an event
@@ -52,7 +52,7 @@ type Lane struct {
 	alarms   alarms
 	stalest  time.Time
 	strange  map[uuid.UUID]bool // owned by the last Owned, and not held since
-	held     int                // bytes of records of its sagas
+	bytes    int                // bytes of records of its sagas
 	now      time.Time
 	out      []Effect
 }
@@ -66,7 +66,7 @@ func NewLane(cfg LaneConfig) *Lane {
 func (l *Lane) Len() int { return len(l.runs) }
 
 // Held returns about how many bytes the lane's sagas take: those of the data of their records.
-func (l *Lane) Held() int { return l.held }
+func (l *Lane) Bytes() int { return l.bytes }
 
 // Alarm returns when the lane wants its next Tick; zero: it does not.
 func (l *Lane) Alarm() time.Time { return l.alarms.next() }
@@ -81,8 +81,8 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 		l.load(ev)
 	case Answered:
 		l.answer(ev)
-	case Mailed:
-		l.mailed(ev)
+	case Received:
+		l.receive(ev)
 	case Committed:
 		if ev.Number == l.number && len(l.flight) > 0 {
 			l.committed(ev)
@@ -95,13 +95,13 @@ func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 		for _, id := range l.alarms.due(now) {
 			if r := l.runs[id]; r != nil && r.broken == nil {
 				r.alarm = time.Time{}
-				l.guard(r, func() error { return l.advance(r) })
+				l.isolate(r, func() error { return l.advance(r) })
 			}
 		}
 	case Waits:
 		if r := l.runs[ev.ID]; r != nil {
 			if c := r.called(ev.Path, ev.Way, ev.Attempt); c != nil {
-				c.until, r.watches, c.held = now.Add(c.timeout), 0, ev.For
+				c.until, r.watches, c.waitsFor = now.Add(c.timeout), 0, ev.For
 			}
 		}
 	case Watch:
@@ -131,8 +131,8 @@ func (l *Lane) start(ev StartSaga) {
 	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the time of `started`
 	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, view: ev.View, moved: l.now}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
-	l.hold(r)
-	l.guard(r, func() error {
+	l.add(r)
+	l.isolate(r, func() error {
 		if err := l.write(r, r.m.Start(ev.Data)); err != nil {
 			return err
 		}
@@ -160,13 +160,13 @@ func (l *Lane) load(ev Loaded) {
 	}
 	r := &run{id: id, moved: l.now}
 	r.next.Saga = id
-	l.hold(r)
+	l.add(r)
 	r.keep(ev.Memory)
 	if ev.Err != nil {
-		l.setAside(r, ev.Err)
+		l.giveUp(r, ev.Err)
 		return
 	}
-	l.guard(r, func() error {
+	l.isolate(r, func() error {
 		m, err := saga.Replay(ev.Def, id, ev.Records)
 		if err != nil {
 			return err
@@ -179,12 +179,12 @@ func (l *Lane) load(ev Loaded) {
 		if r.shown == saga.Running {
 			r.shown = saga.Waiting // parked as it may have been, its row is written anew
 		}
-		l.emit(TakenOn{ID: id, Records: ev.Records, Machine: m, Cost: m.Cost()})
-		for _, a := range m.Open() {
+		l.emit(Acquired{ID: id, Records: ev.Records, Machine: m, Cost: m.Cost()})
+		for _, a := range m.InFlight() {
 			if mutant.On("lost-attempts-forgotten") {
 				break
 			}
-			if err := l.settle(r, a.Path, a.Way, a.Number, saga.Lost(), l.now); err != nil {
+			if err := l.recordOutcome(r, a.Path, a.Way, a.Number, saga.InterruptedAnswer(), l.now); err != nil {
 				return err
 			}
 		}
@@ -192,10 +192,10 @@ func (l *Lane) load(ev Loaded) {
 			if mutant.On("respawn-forgotten") {
 				break
 			}
-			r.open++
+			r.inFlight++
 			l.perform(r, s)
 		}
-		return l.fold(r, ev.Mail, ev.At)
+		return l.apply(r, ev.Messages, ev.At)
 	})
 }
 
@@ -210,14 +210,14 @@ func (l *Lane) answer(ev Answered) {
 	r.uncall(ev.Path, ev.Way, ev.Attempt)
 	if ev.Answer.Code == saga.Spawned { // the other saga tells by itself
 		if ours {
-			r.open--
+			r.inFlight--
 		}
 		r.withdrawn = nil // it is there now, so it gets what came too early for it
-		l.guard(r, func() error { return l.advance(r) })
+		l.isolate(r, func() error { return l.advance(r) })
 		return
 	}
-	l.guard(r, func() error {
-		err := l.settle(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
+	l.isolate(r, func() error {
+		err := l.recordOutcome(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
 		switch {
 		case errors.Is(err, saga.ErrStale): // a message has told first, or it is an earlier life's
 			l.giveBack(r, ev.Memory)
@@ -227,18 +227,18 @@ func (l *Lane) answer(ev Answered) {
 		case err != nil:
 			return err
 		}
-		r.open--
+		r.inFlight--
 		return l.advance(r)
 	})
 }
 
 // settle records an attempt's answer. at is when it came, at the latest.
-func (l *Lane) settle(r *run, path string, way journal.Way, attempt int, a saga.Answer, at time.Time) error {
+func (l *Lane) recordOutcome(r *run, path string, way journal.Way, attempt int, a saga.Answer, at time.Time) error {
 	if at.Before(l.now) {
 		at = l.now
 	}
 	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond) // what waits from then on does not begin early
-	rec, err := r.m.Settle(path, way, attempt, a, at, l.cfg.Chance())
+	rec, err := r.m.RecordOutcome(path, way, attempt, a, at, l.cfg.Random())
 	if err != nil {
 		return err
 	}
@@ -246,31 +246,31 @@ func (l *Lane) settle(r *run, path string, way journal.Way, attempt int, a saga.
 }
 
 // mailed takes messages in, and their memory until they are durable.
-func (l *Lane) mailed(ev Mailed) {
+func (l *Lane) receive(ev Received) {
 	r := l.runs[ev.ID]
 	if r == nil || r.parking() { // whoever claims it next gets them
 		l.free(ev.Memory)
 		return
 	}
-	taken := len(r.next.Mail)
+	taken := len(r.next.Applied)
 	r.keep(ev.Memory)
-	l.guard(r, func() error { return l.fold(r, ev.Mail, ev.At) })
-	if len(r.next.Mail) == taken { // all were taken before
+	l.isolate(r, func() error { return l.apply(r, ev.Messages, ev.At) })
+	if len(r.next.Applied) == taken { // all were taken before
 		l.giveBack(r, ev.Memory)
 	}
 }
 
 // fold takes messages into the journal, then goes on.
-func (l *Lane) fold(r *run, mail []journal.Mail, at time.Time) error {
+func (l *Lane) apply(r *run, mail []journal.Message, at time.Time) error {
 	for _, m := range mail {
-		if r.took(m.ID) {
+		if r.applies(m.ID) {
 			continue
 		}
-		r.next.Mail = append(r.next.Mail, m.ID)
+		r.next.Applied = append(r.next.Applied, m.ID)
 		if mutant.On("mail-thrown-away") {
 			continue
 		}
-		if r.m.Folded(m.ID) || r.m.Status().Terminal() {
+		if r.m.Applied(m.ID) || r.m.Status().Terminal() {
 			continue
 		}
 		var c saga.Command
@@ -279,10 +279,10 @@ func (l *Lane) fold(r *run, mail []journal.Mail, at time.Time) error {
 		}
 		if c.Task != nil {
 			if c.Attempt == 0 { // of another saga
-				c.Attempt = r.m.OpenAttempt(c.Path, c.Way, c.Task.Saga)
+				c.Attempt = r.m.InFlightAttempt(c.Path, c.Way, c.Task.Saga)
 			}
-			switch err := l.settle(r, c.Path, c.Way, c.Attempt, c.Task.Answer(), at); {
-			case err == nil && c.Task.Fate == string(journal.TaskExpired):
+			switch err := l.recordOutcome(r, c.Path, c.Way, c.Attempt, c.Task.Answer(), at); {
+			case err == nil && c.Task.Outcome == string(journal.TaskExpired):
 				l.workerSilent(r, c.Path)
 			case err != nil && !errors.Is(err, saga.ErrStale):
 				return err
@@ -290,7 +290,7 @@ func (l *Lane) fold(r *run, mail []journal.Mail, at time.Time) error {
 			continue
 		}
 		c.At = l.now
-		rec, err := r.m.Admit(m.ID, c)
+		rec, err := r.m.Validate(m.ID, c)
 		var no *saga.Refusal
 		if errors.As(err, &no) {
 			rec = r.m.Reject(m.ID, c, no)
@@ -324,7 +324,7 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 	}
 	r.steps = r.steps || rec.Kind == journal.Outcome
 	if !mutant.On("posts-forgotten") {
-		r.next.Post = append(r.next.Post, r.m.Posts(rec)...)
+		r.next.Messages = append(r.next.Messages, r.m.Messages(rec)...)
 	}
 	r.moved, r.watches = l.now, 0
 	return nil
@@ -349,7 +349,7 @@ func (l *Lane) advance(r *run) error {
 			return err
 		}
 		if !wrote {
-			l.settleDown(r)
+			l.park(r)
 			break
 		}
 	}
@@ -363,7 +363,7 @@ func (l *Lane) advance(r *run) error {
 
 // step carries out the first decision that can be carried out now.
 func (l *Lane) step(r *run) (wrote bool, err error) {
-	r.held = false
+	r.yielded = false
 	decisions := r.m.Decide()
 	for _, d := range decisions {
 		now := l.now
@@ -378,7 +378,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 		switch d := d.(type) {
 		case saga.Dispatch:
 			if l.draining || l.crowded(r) {
-				r.held = true
+				r.yielded = true
 				continue
 			}
 			if d.Send.Attempt > 1 && l.now.Sub(r.m.At()) > resendAfter {
@@ -392,7 +392,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 				r.next.Tasks = append(r.next.Tasks, *d.Task)
 				return true, nil
 			}
-			r.open++
+			r.inFlight++
 			if d.Early && !l.waits(r) {
 				l.perform(r, d.Send)
 				return true, nil
@@ -416,7 +416,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 // grow counts the bytes that a record takes in memory.
 func (l *Lane) grow(r *run, rec *journal.Record) {
 	r.size += len(rec.Data)
-	l.held += len(rec.Data)
+	l.bytes += len(rec.Data)
 }
 
 // crowded reports whether a saga that could go on has to leave memory before: there is too much in
@@ -424,7 +424,7 @@ func (l *Lane) grow(r *run, rec *journal.Record) {
 // on with its next step. It leaves only if an attempt of its has ended here, so that all sagas go
 // on even if none fits, and nothing of it is under way.
 func (l *Lane) crowded(r *run) bool {
-	return l.cfg.MaxHeld > 0 && l.held > l.cfg.MaxHeld && r.steps && r.open == 0 && r.size*len(l.runs) >= l.held
+	return l.cfg.MaxSagaBytes > 0 && l.bytes > l.cfg.MaxSagaBytes && r.steps && r.inFlight == 0 && r.size*len(l.runs) >= l.bytes
 }
 
 // perform has a request leave, and remembers that it is under way.
@@ -453,7 +453,7 @@ func resendData(now time.Time) json.RawMessage {
 
 // settleDown decides how a saga waits that has nothing to do at once: in memory,
 // with an alarm; or as a row, when the wait is long or has no end.
-func (l *Lane) settleDown(r *run) {
+func (l *Lane) park(r *run) {
 	r.more = false
 	for _, task := range r.m.Unwanted() {
 		if !slices.Contains(r.withdrawn, task) {
@@ -464,23 +464,23 @@ func (l *Lane) settleDown(r *run) {
 	for _, m := range r.m.Orphaned() {
 		if !slices.Contains(r.withdrawn, m.ID) {
 			r.withdrawn = append(r.withdrawn, m.ID)
-			r.next.Post = append(r.next.Post, m)
+			r.next.Messages = append(r.next.Messages, m)
 		}
 	}
-	status, asks := r.m.Status(), r.m.Asks()
+	status, asks := r.m.Status(), r.m.InboxRevision()
 	wake := r.m.WakeAt()
 	soon := !wake.IsZero() && wake.Sub(l.now) <= l.cfg.ParkAfter
 	switch {
-	case r.open > 0 || (soon && !l.draining && !r.held):
+	case r.inFlight > 0 || (soon && !l.draining && !r.yielded):
 		l.alarm(r, wake)
-		if shown(status) == shown(r.shown) && asks == r.asks && !r.rewrite && r.next.Start == nil {
+		if shown(status) == shown(r.shown) && asks == r.inboxRevision && !r.rewrite && r.next.Start == nil {
 			return
 		}
 	case status.Terminal():
 		r.next.Release = true
 	default:
 		r.next.Release = true
-		if r.held {
+		if r.yielded {
 			wake = l.now // another node goes on at once
 		}
 	}
@@ -492,7 +492,7 @@ func (l *Lane) settleDown(r *run) {
 			row.WakeAt = time.Time{}
 		}
 	}
-	r.next.Row, r.shown, r.asks, r.rewrite = &row, status, asks, false
+	r.next.Row, r.shown, r.inboxRevision, r.rewrite = &row, status, asks, false
 }
 
 // alarm has a saga that stays in memory looked at when its next wait is over. For a far one it
@@ -545,9 +545,9 @@ func (l *Lane) flush() {
 	l.batch = make([]journal.Append, n)
 	for i, r := range l.flight {
 		r.queued, r.flying = false, true
-		r.tell()
+		r.announce()
 		r.sent, r.sending, r.next, r.sends = r.next, r.sends, journal.Append{Saga: r.id}, nil
-		r.flown, r.memory = r.memory, nil
+		r.committing, r.memory = r.memory, nil
 		l.batch[i] = r.sent
 	}
 	l.part = n
@@ -607,8 +607,8 @@ func (l *Lane) committed(ev Committed) {
 
 // durable lets out what waited for a saga's commit.
 func (l *Lane) durable(r *run, res journal.Result) {
-	l.free(r.flown...)
-	r.flown = nil
+	l.free(r.committing...)
+	r.committing = nil
 	if res.Err != nil && !mutant.On("conflicts-ignored") {
 		if r.reply != nil {
 			l.emit(Replied{Reply: r.reply, ID: res.Saga, Err: res.Err})
@@ -617,7 +617,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		}
 		if r.broken == nil {
 			// If the row is still this node's, nobody else would ever look at it: give it up.
-			l.setAside(r, res.Err)
+			l.giveUp(r, res.Err)
 			return
 		}
 		l.drop(r, r.broken)
@@ -666,7 +666,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 	case released:
 		l.drop(r, nil)
 	case r.more:
-		l.guard(r, func() error { return l.advance(r) })
+		l.isolate(r, func() error { return l.advance(r) })
 	default:
 		l.enqueue(r)
 	}
@@ -731,8 +731,8 @@ func (l *Lane) forget() {
 func (l *Lane) drain() {
 	l.draining = true
 	for _, r := range sorted(l.runs) {
-		if r.open == 0 {
-			l.guard(r, func() error { return l.advance(r) })
+		if r.inFlight == 0 {
+			l.isolate(r, func() error { return l.advance(r) })
 		}
 	}
 }
@@ -758,14 +758,14 @@ func (l *Lane) giveBack(r *run, memory any) {
 // drop forgets a saga.
 func (l *Lane) drop(r *run, why error) {
 	delete(l.runs, r.id)
-	l.held -= r.size
+	l.bytes -= r.size
 	r.permit.revoke()
 	if r.queued {
 		l.queue = slices.DeleteFunc(l.queue, func(q *run) bool { return q == r })
 	}
 	l.free(r.memory...)
-	l.free(r.flown...)
-	r.memory, r.flown = nil, nil
+	l.free(r.committing...)
+	r.memory, r.committing = nil, nil
 	l.emit(Dropped{ID: r.id, Err: why, Trace: r.trace()})
 	if r.again != nil && l.node != "" {
 		l.emit(Reload{Claimed: *r.again, Node: l.node})
@@ -775,20 +775,20 @@ func (l *Lane) drop(r *run, why error) {
 // guard runs a saga's own logic. What it cannot read, or what breaks it, is set
 // aside without a record being written: neither a later program's journal nor a
 // bug of ours may stop the sagas beside it.
-func (l *Lane) guard(r *run, f func() error) {
+func (l *Lane) isolate(r *run, f func() error) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.setAside(r, fmt.Errorf("panic: %v", p))
+			l.giveUp(r, fmt.Errorf("panic: %v", p))
 		}
 	}()
 	if err := f(); err != nil {
-		l.setAside(r, err)
+		l.giveUp(r, err)
 	}
 }
 
 // setAside gives a saga up without a record: its row becomes claimable later, by
 // whichever node can go on with it.
-func (l *Lane) setAside(r *run, err error) {
+func (l *Lane) giveUp(r *run, err error) {
 	if r.next.Start != nil {
 		l.emit(Replied{Reply: r.reply, Err: err})
 		l.drop(r, err)

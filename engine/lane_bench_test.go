@@ -33,7 +33,7 @@ steps:
 			if wrong != nil {
 				b.Fatal(wrong)
 			}
-			lane := engine.NewLane(engine.LaneConfig{ParkAfter: time.Minute, MaxBatch: 256, MaxRecords: 256, Chance: func() uint64 { return 0 }})
+			lane := engine.NewLane(engine.LaneConfig{ParkAfter: time.Minute, MaxBatch: 256, MaxRecords: 256, Random: func() uint64 { return 0 }})
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 			lane.Handle(now, engine.Leased{Node: "node-1"})
 			headers := map[string]string{"content-type": "application/json", "date": "Thu, 01 Jan 2026 00:00:00 GMT", "content-length": "12"}

@@ -31,7 +31,7 @@ type bench struct {
 func newBench(t *testing.T, src string) *bench {
 	b := &bench{t: t, def: compile(t, src), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	b.store = memory.New(memory.Config{Now: func() time.Time { return b.now }})
-	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: func() uint64 { return 0 }})
+	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Random: func() uint64 { return 0 }})
 	return b
 }
 
@@ -97,11 +97,11 @@ func (b *bench) claim(node string) engine.Loaded {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	mail, err := b.store.Mail(context.Background(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
+	mail, err := b.store.Messages(context.Background(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records, Mail: mail}
+	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records, Messages: mail}
 }
 
 // The record that ends a saga comes with its row, however many records there are before it: a
@@ -328,11 +328,11 @@ func TestSetAsideRests(t *testing.T) {
 				return err == nil && h.Owner == ""
 			})
 			d.broken.Store(true)
-			command, err := json.Marshal(saga.Command{Do: "pause"})
+			command, err := json.Marshal(saga.Command{Kind: "pause"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := n.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: command}); err != nil {
+			if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: command}); err != nil {
 				t.Fatal(err)
 			}
 			var h journal.Head
@@ -340,12 +340,12 @@ func TestSetAsideRests(t *testing.T) {
 				if h, err = store.Saga(t.Context(), id); err != nil {
 					t.Fatal(err)
 				}
-				if d.loads.Load() > 0 && h.Owner == "" && h.WakeAt.After(time.Now().Add(journal.SetAside/2)) && h.WakeAt.Before(time.Now().Add(2*journal.SetAside)) {
+				if d.loads.Load() > 0 && h.Owner == "" && h.WakeAt.After(time.Now().Add(journal.FirstRetryDelay/2)) && h.WakeAt.Before(time.Now().Add(2*journal.FirstRetryDelay)) {
 					return
 				}
 				<-time.After(5 * time.Millisecond)
 			}
-			t.Errorf("after %d loads it wakes at %v, owner %q: want it to rest for %v", d.loads.Load(), h.WakeAt, h.Owner, journal.SetAside)
+			t.Errorf("after %d loads it wakes at %v, owner %q: want it to rest for %v", d.loads.Load(), h.WakeAt, h.Owner, journal.FirstRetryDelay)
 		})
 	}
 }
@@ -385,7 +385,7 @@ steps:
 // nothing of that is committed yet.
 func large(t *testing.T, n, bytes int, cfg engine.LaneConfig) (*bench, []uuid.UUID) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
-	cfg.ParkAfter, cfg.MaxRecords, cfg.Chance = time.Second, 16, func() uint64 { return 0 }
+	cfg.ParkAfter, cfg.MaxRecords, cfg.Random = time.Second, 16, func() uint64 { return 0 }
 	b.lane = engine.NewLane(cfg)
 	b.lease("n1")
 	var ids []uuid.UUID
@@ -520,7 +520,7 @@ func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 // A wait after an answer begins at the latest time at which the answer may have come.
 func TestRetryAfterIsKept(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"GET http://w/a\", retry: 3}\n")
-	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Hour, MaxBatch: 8, MaxRecords: 16, Chance: func() uint64 { return 0 }})
+	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Hour, MaxBatch: 8, MaxRecords: 16, Random: func() uint64 { return 0 }})
 	b.lease("n1")
 	b.start()
 	b.handle(b.append())

@@ -20,14 +20,14 @@ import (
 
 // laneLoop is the goroutines around one lane.
 type laneLoop struct {
-	e      *Engine
-	lane   *Lane
-	events chan Event
-	commit chan Commit
-	quit   chan struct{}
-	empty  chan struct{} // closed when the lane has drained
-	held   atomic.Int64  // sagas in the lane
-	bytes  atomic.Int64  // Lane.Held
+	e       *Engine
+	lane    *Lane
+	events  chan Event
+	commit  chan Commit
+	quit    chan struct{}
+	empty   chan struct{} // closed when the lane has drained
+	running atomic.Int64  // sagas in the lane
+	bytes   atomic.Int64  // Lane.Held
 
 	outage     outage
 	committing atomic.Pointer[time.Time] // when the commit under way was first tried; nil: there is none
@@ -37,7 +37,7 @@ type laneLoop struct {
 func newLaneLoop(e *Engine) *laneLoop {
 	return &laneLoop{
 		e: e,
-		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxBytes: e.cfg.MaxBytes, MaxRecords: 256, MaxHeld: e.cfg.SagaBytes / e.cfg.Lanes, Chance: chance,
+		lane: NewLane(LaneConfig{ParkAfter: e.cfg.ParkAfter, Retention: e.cfg.Retention, MaxBatch: e.cfg.MaxBatch, MaxBytes: e.cfg.MaxBytes, MaxRecords: 256, MaxSagaBytes: e.cfg.SagaBytes / e.cfg.Lanes, Random: random,
 			Notices: e.cfg.Notices, StallAfter: e.cfg.StallAfter}),
 		events: make(chan Event, 4096),
 		commit: make(chan Commit, 1),
@@ -70,12 +70,12 @@ func (l *laneLoop) run() {
 		for _, eff := range l.lane.Handle(now, ev) {
 			l.do(eff)
 		}
-		l.held.Store(int64(l.lane.Len()))
-		l.bytes.Store(int64(l.lane.Held()))
+		l.running.Store(int64(l.lane.Len()))
+		l.bytes.Store(int64(l.lane.Bytes()))
 		if loaded, ok := ev.(Loaded); ok {
 			l.e.loading.bytes.Add(-int64(size(loaded.Records)))
 		}
-		if _, ok := ev.(Committed); ok && l.e.mail.Rest() {
+		if _, ok := ev.(Committed); ok && l.e.window.MorePending() {
 			nudge(l.e.more) // now that there is room
 		}
 		if len(l.lane.flight) == 0 {
@@ -105,19 +105,19 @@ func (l *laneLoop) do(eff Effect) {
 		}
 		l.commit <- eff
 	case Perform:
-		e.crew.do(func() { l.perform(eff) })
+		e.workers.do(func() { l.perform(eff) })
 	case Freed:
 		switch m := eff.Memory.(type) {
 		case *quota.Account:
 			m.Close()
 		case Delivery:
-			e.mail.Done(m)
+			e.window.Done(m)
 		}
 	case Replied:
 		eff.Reply.(chan Replied) <- eff
-	case TakenOn:
+	case Acquired:
 		for _, o := range e.cfg.Observers {
-			o.TakenOn(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records, Cost: eff.Cost})
+			o.Acquired(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records, Cost: eff.Cost})
 		}
 	case Advanced:
 		e.hub.advanced(eff)
@@ -125,12 +125,12 @@ func (l *laneLoop) do(eff Effect) {
 			e.tails.add(eff.ID, eff.Records[len(eff.Records)-1], time.Now())
 		}
 		for _, o := range e.cfg.Observers {
-			o.Grew(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records})
+			o.Appended(Growth{Saga: eff.ID, Machine: eff.Machine, Records: eff.Records})
 		}
 	case Dropped:
-		e.hub.gone(eff.ID)
+		e.hub.released(eff.ID)
 		for _, o := range e.cfg.Observers {
-			o.Gone(eff.ID)
+			o.Released(eff.ID)
 		}
 		if errors.Is(eff.Err, ErrStranger) {
 			e.stats.strangers.Add(1)
@@ -157,7 +157,7 @@ func (l *laneLoop) do(eff Effect) {
 		e.stalls.found(eff.Stall)
 	case Fenced:
 		select {
-		case e.lost <- eff.Node:
+		case e.fenced <- eff.Node:
 		default:
 		}
 	}
@@ -194,9 +194,9 @@ func (l *laneLoop) commits() {
 		if err == nil {
 			l.e.cfg.Meter.Committed(len(c.Batch), took)
 		}
-		l.outage.saw(err, "appends", len(c.Batch))
-		if err == nil && slices.ContainsFunc(c.Batch, func(a journal.Append) bool { return len(a.Post) > 0 }) {
-			l.e.look() // it may be for a saga of this node, or one that nobody runs
+		l.outage.observe(err, "appends", len(c.Batch))
+		if err == nil && slices.ContainsFunc(c.Batch, func(a journal.Append) bool { return len(a.Messages) > 0 }) {
+			l.e.wakeScanner() // it may be for a saga of this node, or one that nobody runs
 		}
 		select {
 		case l.events <- Committed{Number: c.Number, Results: results, Err: err}:

@@ -14,15 +14,15 @@ import (
 // durable in their journals yet, so that they never take more memory than they may. Like Lane it
 // does nothing by itself, so that a simulator can drive the very same code. Deliver is for one
 // goroutine at a time; the rest of it is for several.
-type Mailroom struct {
+type MessageWindow struct {
 	limit int // bytes that may be on their way
 
-	mu    sync.Mutex
-	used  int               // bytes that are
-	sagas map[uuid.UUID]int // how many messages are on their way to each saga
-	boxes map[uuid.UUID]int // how many wait for it, as of the last look
-	last  uuid.UUID         // the saga that was served last
-	rest  bool              // see Rest
+	mu          sync.Mutex
+	used        int               // bytes that are
+	sagas       map[uuid.UUID]int // how many messages are on their way to each saga
+	waiting     map[uuid.UUID]int // how many wait for it, as of the last look
+	last        uuid.UUID         // the saga that was served last
+	morePending bool              // see Rest
 }
 
 // Delivery is the Memory of messages for one saga.
@@ -32,26 +32,26 @@ type Delivery struct {
 }
 
 // NewMailroom returns a mailroom that has so many bytes on their way at most, and one message more.
-func NewMailroom(bytes int) *Mailroom {
-	return &Mailroom{limit: bytes, sagas: make(map[uuid.UUID]int)}
+func NewMessageWindow(bytes int) *MessageWindow {
+	return &MessageWindow{limit: bytes, sagas: make(map[uuid.UUID]int)}
 }
 
 // mailPage is how many messages are read at once, and for how many sagas.
-const mailPage = 1000
+const messagePage = 1000
 
 // Deliver reads messages of the mailboxes, which are in the order of their sagas, as far as there
 // is room for them, and sends them to their lanes. It passes over sagas that have messages on their
 // way. read is journal.Log.Mail, and its errors are returned; Deliver fills in all of a Mailed but
 // At, and its Delivery comes back to Done.
-func (m *Mailroom) Deliver(boxes []journal.Mailbox, read func(sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error), send func(Mailed)) error {
-	for _, sagas := range m.look(boxes) {
+func (m *MessageWindow) Deliver(boxes []journal.Recipient, read func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error), send func(Received)) error {
+	for _, sagas := range m.plan(boxes) {
 		for len(sagas) > 0 {
 			room := m.room()
 			if room == 0 {
 				return nil
 			}
-			asked := sagas[:min(len(sagas), mailPage)]
-			mail, err := read(asked, mailPage, room)
+			asked := sagas[:min(len(sagas), messagePage)]
+			mail, err := read(asked, messagePage, room)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func (m *Mailroom) Deliver(boxes []journal.Mailbox, read func(sagas []uuid.UUID,
 				served = slices.Index(asked, mail[len(mail)-1].Saga) + 1
 			}
 			sagas = sagas[served:]
-			for _, ev := range m.post(mail) {
+			for _, ev := range m.deliveries(mail) {
 				send(ev)
 			}
 		}
@@ -71,14 +71,14 @@ func (m *Mailroom) Deliver(boxes []journal.Mailbox, read func(sagas []uuid.UUID,
 // look begins a look at the mailboxes. It returns the sagas whose messages are to be read, in two
 // groups, each in the same order: those after the saga that was served last come first, so that
 // none waits for ever because others always have messages.
-func (m *Mailroom) look(boxes []journal.Mailbox) (groups [2][]uuid.UUID) {
+func (m *MessageWindow) plan(boxes []journal.Recipient) (groups [2][]uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.rest, m.boxes = false, make(map[uuid.UUID]int, len(boxes))
+	m.morePending, m.waiting = false, make(map[uuid.UUID]int, len(boxes))
 	for _, b := range boxes {
-		m.boxes[b.Saga] = b.Messages
+		m.waiting[b.Saga] = b.Messages
 		if n := m.sagas[b.Saga]; n > 0 {
-			m.rest = m.rest || b.Messages > n
+			m.morePending = m.morePending || b.Messages > n
 			continue
 		}
 		group := &groups[0]
@@ -91,18 +91,18 @@ func (m *Mailroom) look(boxes []journal.Mailbox) (groups [2][]uuid.UUID) {
 }
 
 // room is how many bytes of messages may be read now. 0: none, until some are durable.
-func (m *Mailroom) room() int {
+func (m *MessageWindow) room() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.used >= m.limit {
-		m.rest = true
+		m.morePending = true
 	}
 	return max(m.limit-m.used, 0)
 }
 
 // post notes that messages of the last look are on their way, which follow each other by saga, and
 // returns the events that bring them there.
-func (m *Mailroom) post(mail []journal.Mail) (out []Mailed) {
+func (m *MessageWindow) deliveries(mail []journal.Message) (out []Received) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(mail) > 0 {
@@ -111,7 +111,7 @@ func (m *Mailroom) post(mail []journal.Mail) (out []Mailed) {
 			n++
 		}
 		m.last = mail[0].Saga
-		out = append(out, Mailed{ID: m.last, Mail: mail[:n:n], Memory: m.take(mail[:n], m.boxes[m.last])})
+		out = append(out, Received{ID: m.last, Messages: mail[:n:n], Memory: m.reserve(mail[:n], m.waiting[m.last])})
 		mail = mail[n:]
 	}
 	return out
@@ -119,27 +119,27 @@ func (m *Mailroom) post(mail []journal.Mail) (out []Mailed) {
 
 // Load notes that a saga that was claimed is on its way with messages of its own, and returns their
 // Loaded.Memory.
-func (m *Mailroom) Load(c journal.Claimed, mail []journal.Mail) any {
+func (m *MessageWindow) Load(c journal.Claimed, mail []journal.Message) any {
 	if len(mail) == 0 {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.take(mail, c.Messages)
+	return m.reserve(mail, c.Messages)
 }
 
 // take notes that messages of one saga are on their way, of so many that wait for it.
-func (m *Mailroom) take(mail []journal.Mail, waiting int) Delivery {
-	d := Delivery{Saga: mail[0].Saga, Messages: len(mail), Bytes: mailSize(mail)}
+func (m *MessageWindow) reserve(mail []journal.Message, waiting int) Delivery {
+	d := Delivery{Saga: mail[0].Saga, Messages: len(mail), Bytes: messageBytes(mail)}
 	m.used += d.Bytes
 	m.sagas[d.Saga] += d.Messages
-	m.rest = m.rest || waiting > d.Messages
+	m.morePending = m.morePending || waiting > d.Messages
 	return d
 }
 
 // Done notes that what came of messages is durable, or that nothing came of them. It reports
 // whether they were on their way.
-func (m *Mailroom) Done(d Delivery) bool {
+func (m *MessageWindow) Done(d Delivery) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sagas[d.Saga] < d.Messages || m.used < d.Bytes {
@@ -154,14 +154,14 @@ func (m *Mailroom) Done(d Delivery) bool {
 
 // Rest reports whether the last look left messages behind because others were on their way: the
 // next look finds them when those are durable.
-func (m *Mailroom) Rest() bool {
+func (m *MessageWindow) MorePending() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.rest
+	return m.morePending
 }
 
 // Used returns how many bytes are on their way.
-func (m *Mailroom) Used() int {
+func (m *MessageWindow) Used() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used
@@ -171,32 +171,32 @@ func (m *Mailroom) Used() int {
 func (e *Engine) deliver() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 	defer cancel()
-	e.mails.saw(e.readMail(ctx))
+	e.messageReads.observe(e.readMessages(ctx))
 }
 
-func (e *Engine) readMail(ctx context.Context) error {
-	var boxes []journal.Mailbox
+func (e *Engine) readMessages(ctx context.Context) error {
+	var boxes []journal.Recipient
 	for after := uuid.Nil; ; after = boxes[len(boxes)-1].Saga {
-		page, err := e.cfg.Store.Mailboxes(ctx, e.node(), after, mailPage)
+		page, err := e.cfg.Store.Recipients(ctx, e.node(), after, messagePage)
 		if err != nil {
 			return err
 		}
-		if boxes = append(boxes, page...); len(page) < mailPage {
+		if boxes = append(boxes, page...); len(page) < messagePage {
 			break
 		}
 	}
 	// Loading a saga brings its messages.
-	boxes = slices.DeleteFunc(boxes, func(b journal.Mailbox) bool { return e.loading.has(b.Saga) })
-	return e.mail.Deliver(boxes, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
-		return e.cfg.Store.Mail(ctx, sagas, limit, bytes)
-	}, func(ev Mailed) {
+	boxes = slices.DeleteFunc(boxes, func(b journal.Recipient) bool { return e.loading.has(b.Saga) })
+	return e.window.Deliver(boxes, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
+		return e.cfg.Store.Messages(ctx, sagas, limit, bytes)
+	}, func(ev Received) {
 		ev.At = e.lease.latest()
 		e.laneOf(ev.ID).events <- ev
 	})
 }
 
 // mailSize is how many bytes the data of messages has.
-func mailSize(mail []journal.Mail) (n int) {
+func messageBytes(mail []journal.Message) (n int) {
 	for i := range mail {
 		n += len(mail[i].Data)
 	}

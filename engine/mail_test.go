@@ -17,19 +17,19 @@ import (
 // what had to be left behind is looked for again.
 func TestMailroom(t *testing.T) {
 	sagas := []uuid.UUID{{1}, {2}, {3}}
-	var stored []journal.Mail
+	var stored []journal.Message
 	for i, sizes := range [][]int{{10, 20}, {90, 1, 1}, {1}} {
 		for _, n := range sizes {
-			stored = append(stored, journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: sagas[i], Data: json.RawMessage(strings.Repeat("x", n))})
+			stored = append(stored, journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: sagas[i], Data: json.RawMessage(strings.Repeat("x", n))})
 		}
 	}
-	boxes := []journal.Mailbox{{Saga: sagas[0], Messages: 2}, {Saga: sagas[1], Messages: 3}, {Saga: sagas[2], Messages: 1}}
-	m := engine.NewMailroom(100)
+	boxes := []journal.Recipient{{Saga: sagas[0], Messages: 2}, {Saga: sagas[1], Messages: 3}, {Saga: sagas[2], Messages: 1}}
+	m := engine.NewMessageWindow(100)
 	// deliver expects what is read, with the room for it, and returns what is sent.
-	deliver := func(what string, boxes []journal.Mailbox, want ...string) (sent []engine.Mailed) {
+	deliver := func(what string, boxes []journal.Recipient, want ...string) (sent []engine.Received) {
 		t.Helper()
 		var got []string
-		read := func(sagas []uuid.UUID, limit, bytes int) (out []journal.Mail, err error) {
+		read := func(sagas []uuid.UUID, limit, bytes int) (out []journal.Message, err error) {
 			numbers, size := "", 0
 			for _, saga := range sagas {
 				numbers += fmt.Sprint(saga[0], " ")
@@ -46,7 +46,7 @@ func TestMailroom(t *testing.T) {
 			}
 			return out, nil
 		}
-		if err := m.Deliver(boxes, read, func(ev engine.Mailed) { sent = append(sent, ev) }); err != nil {
+		if err := m.Deliver(boxes, read, func(ev engine.Received) { sent = append(sent, ev) }); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got, want) {
@@ -56,14 +56,14 @@ func TestMailroom(t *testing.T) {
 	}
 
 	sent := deliver("as much as there is room for", boxes, "1 2 3 of 100", "2 3 of 70")
-	if len(sent) != 2 || sent[0].ID != sagas[0] || len(sent[0].Mail) != 2 || sent[1].ID != sagas[1] || len(sent[1].Mail) != 1 || m.Used() != 120 {
+	if len(sent) != 2 || sent[0].ID != sagas[0] || len(sent[0].Messages) != 2 || sent[1].ID != sagas[1] || len(sent[1].Messages) != 1 || m.Used() != 120 {
 		t.Errorf("sent %+v, %d bytes on their way", sent, m.Used())
 	}
-	if !m.Rest() {
+	if !m.MorePending() {
 		t.Error("two of a saga's messages, and all of another's, are left behind, and it does not say so")
 	}
 	deliver("without room", boxes)
-	if !m.Rest() {
+	if !m.MorePending() {
 		t.Error("a saga's messages are left behind for want of room, and it does not say so")
 	}
 	first, second := sent[0].Memory.(engine.Delivery), sent[1].Memory.(engine.Delivery)
@@ -80,11 +80,11 @@ func TestMailroom(t *testing.T) {
 	}
 
 	loaded := m.Load(journal.Claimed{Saga: sagas[2], Messages: 2}, stored[5:])
-	if !m.Rest() || m.Used() != 1 {
-		t.Errorf("rest %v, %d bytes; want the second message of the saga that is loaded left behind, and one byte", m.Rest(), m.Used())
+	if !m.MorePending() || m.Used() != 1 {
+		t.Errorf("rest %v, %d bytes; want the second message of the saga that is loaded left behind, and one byte", m.MorePending(), m.Used())
 	}
-	deliver("what is on its way", []journal.Mailbox{{Saga: sagas[2], Messages: 1}})
-	if m.Rest() {
+	deliver("what is on its way", []journal.Recipient{{Saga: sagas[2], Messages: 1}})
+	if m.MorePending() {
 		t.Error("it says that there is more than what is on its way")
 	}
 	if !m.Done(loaded.(engine.Delivery)) || m.Used() != 0 || m.Load(journal.Claimed{}, nil) != nil {
@@ -98,23 +98,23 @@ func TestMemoryOfMessagesIsFreed(t *testing.T) {
 	b := newBench(t, twoRequests)
 	b.lease("n1")
 	id, _ := b.sent()
-	m := journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: json.RawMessage(`{"do":"signal","name":"nobody waits for it"}`)}
+	m := journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: json.RawMessage(`{"command":"signal","name":"nobody waits for it"}`)}
 	want := func(what string, want ...string) {
 		t.Helper()
 		if got := b.freed(); !slices.Equal(got, want) {
 			t.Errorf("%s: freed %v, want %v", what, got, want)
 		}
 	}
-	b.handle(engine.Mailed{ID: id, Mail: []journal.Mail{m}, Memory: "first"})
+	b.handle(engine.Received{ID: id, Messages: []journal.Message{m}, Memory: "first"})
 	want("not durable")
-	b.handle(engine.Mailed{ID: id, Mail: []journal.Mail{m}, Memory: "again"})
+	b.handle(engine.Received{ID: id, Messages: []journal.Message{m}, Memory: "again"})
 	want("taken before", "again")
 	b.handle(b.append())
 	want("durable", "first")
-	b.handle(engine.Mailed{ID: uuid.Must(uuid.NewV4()), Mail: []journal.Mail{m}, Memory: "stranger's"})
+	b.handle(engine.Received{ID: uuid.Must(uuid.NewV4()), Messages: []journal.Message{m}, Memory: "stranger's"})
 	want("of a saga that is not held", "stranger's")
 	m.ID = uuid.Must(uuid.NewV7())
-	b.handle(engine.Mailed{ID: id, Mail: []journal.Mail{m}, Memory: "lost"})
+	b.handle(engine.Received{ID: id, Messages: []journal.Message{m}, Memory: "lost"})
 	b.handle(engine.LeaseLost{})
 	want("lease lost", "lost")
 	b.handle(engine.Loaded{Claimed: journal.Claimed{Saga: id}, Node: "n0", Memory: "of an earlier lease"})

@@ -108,7 +108,7 @@ func TestMemoryOfAnswersIsFreed(t *testing.T) {
 // ones are not disturbed.
 func TestLargeSagasLeaveMemory(t *testing.T) {
 	b := newBench(t, twoRequests)
-	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, MaxHeld: 10_000, Chance: func() uint64 { return 0 }})
+	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, MaxSagaBytes: 10_000, Random: func() uint64 { return 0 }})
 	b.lease("n1")
 	smallID, small := b.sent()
 	_, large := b.sent()
@@ -120,7 +120,7 @@ func TestLargeSagasLeaveMemory(t *testing.T) {
 	if dropped := take[engine.Dropped](b); len(dropped) != 1 || dropped[0].ID != large.ID || dropped[0].Err != nil {
 		t.Errorf("dropped %v, want the large saga, parked", dropped)
 	}
-	if held := b.lane.Held(); held <= 0 || held > 2000 {
+	if held := b.lane.Bytes(); held <= 0 || held > 2000 {
 		t.Errorf("the lane holds %d bytes, want those of the small saga", held)
 	}
 
@@ -142,7 +142,7 @@ func TestLargeSagasLeaveMemory(t *testing.T) {
 		b.handle(b.append())
 	}
 	b.ended([]uuid.UUID{large.ID, smallID})
-	if held := b.lane.Held(); held != 0 {
+	if held := b.lane.Bytes(); held != 0 {
 		t.Errorf("the lane is empty and holds %d bytes", held)
 	}
 }

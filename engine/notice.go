@@ -9,7 +9,7 @@ import (
 // same appends.
 func (l *Lane) known(r *run) {
 	if l.cfg.Notices != nil && !mutant.On("notices-told-again") {
-		r.told = l.cfg.Notices.All(r.m)
+		r.announced = l.cfg.Notices.All(r.m)
 	}
 }
 
@@ -17,14 +17,14 @@ func (l *Lane) known(r *run) {
 // until it is committed.
 func (l *Lane) notice(r *run) {
 	if l.cfg.Notices != nil && len(r.next.Records) > 0 {
-		r.news, r.telling = l.cfg.Notices.Since(r.m, r.told)
+		r.news, r.announcing = l.cfg.Notices.Since(r.m, r.announced)
 	}
 }
 
 // tell puts the news into what is about to be committed.
-func (r *run) tell() {
+func (r *run) announce() {
 	if len(r.next.Records) > 0 && r.broken == nil && !mutant.On("notices-forgotten") {
-		r.next.Events, r.told = append(r.next.Events, r.news...), r.telling
+		r.next.Events, r.announced = append(r.next.Events, r.news...), r.announcing
 	}
 	r.news = nil
 }
@@ -46,17 +46,17 @@ const maxDelayed = 100
 // delayed are the requests of a saga that wait to leave for too long.
 func (l *Lane) delayed(r *run) (late []journal.Stall) {
 	for _, c := range r.calls {
-		if l.cfg.StallAfter <= 0 || c.held == "" || l.now.Sub(c.begun) < l.cfg.StallAfter {
+		if l.cfg.StallAfter <= 0 || c.waitsFor == "" || l.now.Sub(c.begun) < l.cfg.StallAfter {
 			continue
 		}
 		why := "The node has as many requests under way as it may. See which steps keep theirs open for long, or add a node."
-		switch c.held {
+		switch c.waitsFor {
 		case journal.StallNoMemory:
 			why = "Its answer has come, and the node has no memory left to read it in: others are being read, or wait for the database. Look at how long commits take, or raise --answer-memory."
 		case journal.StallNoLease:
 			why = "Its node cannot renew its lease in the database, and sends nothing until it has. Look at the node's log, and at the database."
 		}
-		late = append(late, r.m.Stall(c.held, c.path, c.begun, why))
+		late = append(late, r.m.Stall(c.waitsFor, c.path, c.begun, why))
 	}
 	return late
 }

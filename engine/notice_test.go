@@ -49,7 +49,7 @@ func noticing(t *testing.T, src string, n *saga.Notices) *bench {
 }
 
 func (b *bench) newLane(n *saga.Notices) *engine.Lane {
-	return engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Chance: func() uint64 { return 0 }, Notices: n, StallAfter: time.Minute})
+	return engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Random: func() uint64 { return 0 }, Notices: n, StallAfter: time.Minute})
 }
 
 // commit carries out commits until none is wanted, and returns what they tell.
@@ -149,7 +149,7 @@ func TestNotices(t *testing.T) {
 			}
 			// Whoever reads it anew has nothing to tell, whatever else is written.
 			if h, err := b.store.Saga(t.Context(), id); err != nil || h.EndedAt.IsZero() && h.Owner == "" {
-				if err := b.store.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMail, Data: json.RawMessage(`{"do":"pause"}`)}); err != nil {
+				if err := b.store.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: json.RawMessage(`{"command":"pause"}`)}); err != nil {
 					t.Fatal(err)
 				}
 				b.lane = b.newLane(everyone())
@@ -188,9 +188,9 @@ func TestNoticesOfOneStep(t *testing.T) {
 	}
 	post := func(c saga.Command) {
 		b.t.Helper()
-		m, err := c.Mail(uuid.Must(uuid.NewV7()), id)
+		m, err := c.Message(uuid.Must(uuid.NewV7()), id)
 		if err == nil {
-			err = b.store.Post(t.Context(), m)
+			err = b.store.Send(t.Context(), m)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -202,15 +202,15 @@ func TestNoticesOfOneStep(t *testing.T) {
 		t.Fatal(d)
 	}
 	seen[got[0].id] = true
-	post(saga.Command{Do: "patch", Labels: map[string]string{"team": "a"}})
+	post(saga.Command{Kind: "patch", Labels: map[string]string{"team": "a"}})
 	want("a label")
-	post(saga.Command{Do: "resolve", Path: "a", Outcome: "retry", Reason: "again"})
+	post(saga.Command{Kind: "resolve", Path: "a", Outcome: "retry", Reason: "again"})
 	want("a retry")
 	b.answers(id, unsure)
 	want("in doubt again", "recourse.inbox.in_doubt a")
-	post(saga.Command{Do: "resolve", Path: "a", Outcome: "succeeded", Output: json.RawMessage(`{}`), Reason: "looked"})
+	post(saga.Command{Kind: "resolve", Path: "a", Outcome: "succeeded", Output: json.RawMessage(`{}`), Reason: "looked"})
 	want("the budget", "recourse.inbox.budget b")
-	post(saga.Command{Do: "patch", Labels: map[string]string{"team": "b"}})
+	post(saga.Command{Kind: "patch", Labels: map[string]string{"team": "b"}})
 	want("another label") // although the entry's id is another one now
 }
 
@@ -220,7 +220,7 @@ func TestWorkerSilent(t *testing.T) {
 	id := b.start()
 	b.commit()
 	m := engine.Reaped(journal.Task{Saga: id, Path: "a", Way: journal.Do, Attempt: 1}, journal.TaskExpired)
-	if err := b.store.Post(t.Context(), m); err != nil {
+	if err := b.store.Send(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	b.handle(b.claim("n1"))

@@ -26,9 +26,9 @@ type Growth struct {
 type Observer interface {
 	// TakenOn says that this node goes on with a saga, and gives its journal so far, which others
 	// may have seen already. Later records come by Grew. Sagas that start here come by Grew alone.
-	TakenOn(Growth)
+	Acquired(Growth)
 	// Grew says what one commit has added to a saga's journal.
-	Grew(Growth)
+	Appended(Growth)
 	// Gone says that this node holds the saga no more: it has ended, is parked, or another's.
-	Gone(saga uuid.UUID)
+	Released(saga uuid.UUID)
 }

@@ -16,7 +16,7 @@ type outage struct {
 
 	mu     sync.Mutex
 	since  time.Time // zero: none
-	told   time.Time
+	logged time.Time
 	failed int
 }
 
@@ -24,7 +24,7 @@ type outage struct {
 const againAfter = time.Minute
 
 // saw takes in how a try went; more is told beside the error.
-func (o *outage) saw(err error, more ...any) {
+func (o *outage) observe(err error, more ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
@@ -38,9 +38,9 @@ func (o *outage) saw(err error, more ...any) {
 	o.failed++
 	if o.since.IsZero() {
 		o.since = now
-	} else if now.Sub(o.told) < againAfter {
+	} else if now.Sub(o.logged) < againAfter {
 		return
 	}
-	o.told = now
+	o.logged = now
 	o.log.Log(context.Background(), o.level, o.what, append([]any{"error", err, "failures", o.failed, "since", o.since.UTC().Format(time.RFC3339)}, more...)...)
 }

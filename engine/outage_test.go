@@ -16,13 +16,13 @@ func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		o := outage{what: "could not commit", log: slog.New(slog.NewTextHandler(&b, nil)), level: slog.LevelError}
-		o.saw(nil)
+		o.observe(nil)
 		for range 6000 {
-			o.saw(errors.New("no answer"))
+			o.observe(errors.New("no answer"))
 			time.Sleep(100 * time.Millisecond)
 		}
-		o.saw(nil)
-		o.saw(nil)
+		o.observe(nil)
+		o.observe(nil)
 		lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 		if len(lines) != 11 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[10], "works again") || !strings.Contains(lines[10], "failures=6000") {
 			t.Errorf("%d lines:\n%s", len(lines), b.String())

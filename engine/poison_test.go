@@ -62,11 +62,11 @@ func (fine) Call(context.Context, saga.Request) saga.Answer {
 // order posts one.
 func (n *node) order(id uuid.UUID, do string) {
 	n.t.Helper()
-	data, err := json.Marshal(saga.Command{Do: do})
+	data, err := json.Marshal(saga.Command{Kind: do})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if err := n.Post(context.Background(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: data}); err != nil {
+	if err := n.Send(context.Background(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: data}); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -120,7 +120,7 @@ func TestPoison(t *testing.T) {
 			})
 			id := n.start(poison, "null", nil)
 			n.head(id, "set aside", func(h journal.Head) bool {
-				return h.Owner == "" && h.Claims == 0 && h.WakeAt.After(time.Now().Add(journal.SetAside/2))
+				return h.Owner == "" && h.Claims == 0 && h.WakeAt.After(time.Now().Add(journal.FirstRetryDelay/2))
 			})
 			n.order(id, "resume")
 			n.exhaust(id)

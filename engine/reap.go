@@ -22,9 +22,9 @@ func reapOnce(ctx context.Context, tasks journal.Tasks) (int, error) {
 }
 
 // Reaped is what a task's saga is told.
-func Reaped(t journal.Task, fate journal.Fate) journal.Mail {
-	word := saga.Command{Do: "task", Path: t.Path, Way: t.Way, Attempt: t.Attempt, Task: &saga.TaskResult{Fate: string(fate)}}
-	m, err := word.Mail(uuid.Must(uuid.NewV7()), t.Saga) // crypto/rand never fails
+func Reaped(t journal.Task, fate journal.TaskEnd) journal.Message {
+	word := saga.Command{Kind: "task", Path: t.Path, Way: t.Way, Attempt: t.Attempt, Task: &saga.TaskResult{Outcome: string(fate)}}
+	m, err := word.Message(uuid.Must(uuid.NewV7()), t.Saga) // crypto/rand never fails
 	if err != nil {
 		panic(err) // it holds nothing that cannot be written
 	}
@@ -49,10 +49,10 @@ func (e *Engine) reap(quit <-chan struct{}) {
 			n, err = reapOnce(ctx, e.cfg.Store)
 			cancel()
 			if e.storeCtx.Err() == nil {
-				e.reaps.saw(err)
+				e.reaps.observe(err)
 			}
 			if n > 0 {
-				e.look()
+				e.wakeScanner()
 			}
 		}
 	}

@@ -57,7 +57,7 @@ func TestReapOnce(t *testing.T) {
 	reap(2)
 	reap(0)
 
-	mail, err := s.Mail(t.Context(), []uuid.UUID{id}, 10, 1<<20)
+	mail, err := s.Messages(t.Context(), []uuid.UUID{id}, 10, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +73,14 @@ func TestReapOnce(t *testing.T) {
 		got[c.Path] = c
 	}
 	want := map[string]saga.Command{
-		"pages[3].fetch": {Do: "task", Path: "pages[3].fetch", Way: journal.Undo, Attempt: 2, Task: &saga.TaskResult{Fate: "expired"}},
-		"b":              {Do: "task", Path: "b", Way: journal.Do, Attempt: 1, Task: &saga.TaskResult{Fate: "withdrawn"}},
+		"pages[3].fetch": {Kind: "task", Path: "pages[3].fetch", Way: journal.Undo, Attempt: 2, Task: &saga.TaskResult{Outcome: "expired"}},
+		"b":              {Kind: "task", Path: "b", Way: journal.Do, Attempt: 1, Task: &saga.TaskResult{Outcome: "withdrawn"}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 	for fate, a := range map[string]saga.Answer{"expired": {Sent: true, Code: "heartbeat_lost"}, "withdrawn": {Code: "withdrawn"}} {
-		if got := (&saga.TaskResult{Fate: fate}).Answer(); got.Sent != a.Sent || got.Code != a.Code {
+		if got := (&saga.TaskResult{Outcome: fate}).Answer(); got.Sent != a.Sent || got.Code != a.Code {
 			t.Errorf("%s: %+v", fate, got)
 		}
 	}
@@ -89,7 +89,7 @@ func TestReapOnce(t *testing.T) {
 // away is a store that does not answer.
 type away struct{ journal.Tasks }
 
-func (away) ReapTasks(context.Context, int, func(journal.Task, journal.Fate) journal.Mail) (int, error) {
+func (away) ReapTasks(context.Context, int, func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
 	return 0, errors.New("away")
 }
 

@@ -22,29 +22,29 @@ type run struct {
 	sends  []saga.Send    // to leave when next is durable
 	memory []any          // of the answers and messages that next is made of, for Freed
 
-	sent    journal.Append // what is being committed
-	sending []saga.Send    // to leave when sent is durable
-	flown   []any          // as memory, of sent
+	sent       journal.Append // what is being committed
+	sending    []saga.Send    // to leave when sent is durable
+	committing []any          // as memory, of sent
 
 	queued, flying bool
 	more           bool // it has more to do at once
 	rewrite        bool // its row is out of date
-	held           bool // it would send, but the lane is draining
+	yielded        bool // it would send, but the lane is draining
 	broken         error
 	again          *journal.Claimed // the store has given it to us once more while it was being given up
 	size           int              // bytes of the data of its records
 	steps          bool             // an attempt of its has ended since it was taken in
-	open           int              // attempts whose answers this process will get
+	inFlight       int              // attempts whose answers this process will get
 	calls          []call           // those of them that have left, or are about to
 	moved          time.Time        // when its journal grew, or was read, last
 	permit         Permit           // of its requests to leave
 	watches        int              // in a row that found it stalled
 	shown          saga.Status
-	asks           int         // Machine.Asks, as the row has it
+	inboxRevision  int         // Machine.Asks, as the row has it
 	withdrawn      []uuid.UUID // tasks that were said to be unwanted, and messages that cancel children
 	alarm          time.Time
-	told           saga.Told       // with what was committed, or is being committed
-	telling        saga.Told       // with next
+	announced      saga.Announced  // with what was committed, or is being committed
+	announcing     saga.Announced  // with next
 	news           []journal.Event // that tell what next brings about
 	reply          any             // of its start
 	view           bool            // and it is to have a view
@@ -52,7 +52,7 @@ type run struct {
 
 // empty reports whether there is nothing to append.
 func (r *run) empty() bool {
-	return len(r.next.Records) == 0 && r.next.Row == nil && len(r.next.Mail) == 0 && len(r.next.Withdraw) == 0 && len(r.next.Post) == 0 && !r.next.Release
+	return len(r.next.Records) == 0 && r.next.Row == nil && len(r.next.Applied) == 0 && len(r.next.Withdraw) == 0 && len(r.next.Messages) == 0 && !r.next.Release
 }
 
 // keep holds the memory of an answer or of messages until what comes of it is durable; nil: none.
@@ -77,8 +77,8 @@ func (r *run) parking() bool { return r.next.Release || r.sent.Release }
 func (r *run) starting() bool { return r.next.Start != nil || r.sent.Start != nil }
 
 // took reports whether a message is being folded in already.
-func (r *run) took(id uuid.UUID) bool {
-	return slices.Contains(r.next.Mail, id) || slices.Contains(r.sent.Mail, id)
+func (r *run) applies(id uuid.UUID) bool {
+	return slices.Contains(r.next.Applied, id) || slices.Contains(r.sent.Applied, id)
 }
 
 // sorted lists runs in a fixed order, so that the same events have the same effects.
@@ -133,9 +133,9 @@ func (a *alarms) Pop() any {
 
 // Permit says whether a saga's requests may still leave. The lane takes it back
 // when it gives the saga up: what has not left by then is another's affair.
-type Permit struct{ gone atomic.Bool }
+type Permit struct{ revoked atomic.Bool }
 
 // Valid reports whether a request may leave.
-func (p *Permit) Valid() bool { return !p.gone.Load() }
+func (p *Permit) Valid() bool { return !p.revoked.Load() }
 
-func (p *Permit) revoke() { p.gone.Store(true) }
+func (p *Permit) revoke() { p.revoked.Store(true) }

@@ -30,7 +30,7 @@ func (e *Engine) scan(quit <-chan struct{}) {
 		case <-quit:
 			return
 		case <-every.C:
-		case <-e.poke:
+		case <-e.wake:
 		case <-e.more:
 			claims = false
 		case <-e.cfg.Store.Hints():
@@ -55,7 +55,7 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 	defer cancel()
 	claimed, err := e.cfg.Store.Claim(ctx, node, room)
-	e.claims.saw(err)
+	e.claims.observe(err)
 	if err != nil {
 		return 0
 	}
@@ -93,22 +93,22 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 	e.loaders <- struct{}{}
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	begins, err := e.cfg.Store.Begins(ctx, ids, loadBatch, e.cfg.MaxBytes)
-	var mail []journal.Mail
+	var mail []journal.Message
 	if err == nil && len(addressed) > 0 {
-		mail, err = e.cfg.Store.Mail(ctx, addressed, mailPage, loadBatch*quota.Free)
+		mail, err = e.cfg.Store.Messages(ctx, addressed, messagePage, loadBatch*quota.Free)
 	}
 	cancel()
 	<-e.loaders
 	if err != nil {
 		begins = nil // whatever it is, load meets it again and sees to it
 	}
-	messages := make(map[uuid.UUID][]journal.Mail, len(addressed))
+	messages := make(map[uuid.UUID][]journal.Message, len(addressed))
 	for _, m := range mail {
 		messages[m.Saga] = append(messages[m.Saga], m)
 	}
 	for _, c := range claimed {
 		known, mail := begins[c.Saga], messages[c.Saga]
-		if known != nil && len(mail) >= c.Messages && size(known)+mailSize(mail) <= quota.Free {
+		if known != nil && len(mail) >= c.Messages && size(known)+messageBytes(mail) <= quota.Free {
 			if ev, err := e.read(node, c, known, mail); err == nil {
 				e.loaded(quit, ev)
 				continue
@@ -122,7 +122,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
 	defer e.loading.end(ev.Claimed.Saga)
 	e.loading.bytes.Add(int64(size(ev.Records)))
-	ev.Memory = e.mail.Load(ev.Claimed, ev.Mail)
+	ev.Memory = e.window.Load(ev.Claimed, ev.Messages)
 	failpoint.Hit("load.after")
 	ev.At = e.lease.latest()
 	select {
@@ -139,7 +139,7 @@ func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
 	e.load(quit, node, c)
 	select {
 	case <-grown:
-		e.look()
+		e.wakeScanner()
 	case <-time.After(e.cfg.Poll): // a scan looks by itself then
 	case <-quit:
 	}
@@ -183,7 +183,7 @@ const memoryPoll = 20 * time.Millisecond
 // awaitMemory waits until the sagas in memory take less than they may, or node is not this node any
 // more.
 func (e *Engine) awaitMemory(quit <-chan struct{}, node string) {
-	for e.heldBytes() > int64(e.cfg.SagaBytes) && e.node() == node {
+	for e.sagaBytes() > int64(e.cfg.SagaBytes) && e.node() == node {
 		select {
 		case <-quit:
 			return
@@ -205,7 +205,7 @@ const recordsPage = 1000
 
 // read reads a saga, whose first loadBatch records may be known, and its messages with them. A saga
 // that makes its reader panic counts as unreadable.
-func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, mail []journal.Mail) (ev Loaded, err error) {
+func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, mail []journal.Message) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()
 	defer func() {
@@ -234,8 +234,8 @@ func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, ma
 			break
 		}
 	}
-	if ev.Mail = mail; known == nil && c.Messages > 0 {
-		if ev.Mail, err = e.cfg.Store.Mail(ctx, []uuid.UUID{c.Saga}, mailPage, e.cfg.MailBytes); err != nil {
+	if ev.Messages = mail; known == nil && c.Messages > 0 {
+		if ev.Messages, err = e.cfg.Store.Messages(ctx, []uuid.UUID{c.Saga}, messagePage, e.cfg.MessageBytes); err != nil {
 			return ev, err
 		}
 	}

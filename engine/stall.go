@@ -20,7 +20,7 @@ const shownFor = 4
 
 // stalls are what the lanes have found since the last look.
 type stalls struct {
-	looks outage
+	scans outage
 
 	mu  sync.Mutex
 	new map[uuid.UUID]journal.Stall
@@ -36,7 +36,7 @@ func (s *stalls) found(f journal.Stall) {
 }
 
 // take returns what was found, and forgets it.
-func (s *stalls) take() (list []journal.Stall) {
+func (s *stalls) drain() (list []journal.Stall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.new {
@@ -50,7 +50,7 @@ func (s *stalls) take() (list []journal.Stall) {
 // finds in the store others find as well, and the first one tells of it.
 func (e *Engine) lookForStalls(quit <-chan struct{}) {
 	for {
-		every := e.cfg.Look
+		every := e.cfg.StallScan
 		select {
 		case <-quit:
 			return
@@ -60,10 +60,10 @@ func (e *Engine) lookForStalls(quit <-chan struct{}) {
 			continue
 		}
 		if err := e.noteStalls(); e.storeCtx.Err() == nil {
-			e.stalls.looks.saw(err)
+			e.stalls.scans.observe(err)
 		}
 		if err := e.findStrangers(quit); e.storeCtx.Err() == nil {
-			e.strangers.saw(err)
+			e.strangers.observe(err)
 		}
 	}
 }
@@ -72,20 +72,20 @@ func (e *Engine) lookForStalls(quit <-chan struct{}) {
 func (e *Engine) noteStalls() error {
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	defer cancel()
-	own := e.stalls.take()
+	own := e.stalls.drain()
 	list, err := e.cfg.Store.FindStalls(ctx, e.cfg.StallAfter, stallLimit)
 	list = append(list, own...) // what this node has found itself is told of even if the store finds nothing
 	if len(list) == 0 {
 		return err
 	}
-	told := make([]journal.Told, len(list))
+	told := make([]journal.StallNotice, len(list))
 	for i, f := range list {
 		told[i].Stall = f
 		if e.cfg.Notices != nil {
 			told[i].Events = e.cfg.Notices.Stalled(f, e.Now())
 		}
 	}
-	fresh, noted := e.cfg.Store.NoteStalls(ctx, told, shownFor*max(e.cfg.Look, e.cfg.Watch))
+	fresh, noted := e.cfg.Store.NoteStalls(ctx, told, shownFor*max(e.cfg.StallScan, e.cfg.Watch))
 	if noted != nil {
 		for _, f := range own {
 			e.stalls.found(f)

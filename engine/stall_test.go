@@ -23,7 +23,7 @@ type noting struct {
 	times atomic.Int64
 }
 
-func (n *noting) NoteStalls(ctx context.Context, list []journal.Told, show time.Duration) (int, error) {
+func (n *noting) NoteStalls(ctx context.Context, list []journal.StallNotice, show time.Duration) (int, error) {
 	defer n.times.Add(1)
 	return n.Store.NoteStalls(ctx, list, show)
 }
@@ -93,9 +93,9 @@ func TestStalls(t *testing.T) {
 			for _, name := range []string{"long", "asks", "work", "idle"} {
 				ids[name] = first.start(defs[name], "null", nil)
 			}
-			m, err := saga.Command{Do: "pause"}.Mail(uuid.Must(uuid.NewV7()), ids["idle"])
+			m, err := saga.Command{Kind: "pause"}.Message(uuid.Must(uuid.NewV7()), ids["idle"])
 			if err == nil {
-				err = first.Post(t.Context(), m)
+				err = first.Send(t.Context(), m)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -147,7 +147,7 @@ func TestQuarantineIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range journal.QuarantineAfter {
-		if err := store.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "odd"}); err != nil {
+		if err := store.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "odd"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := store.Claim(t.Context(), "unlucky", 1); err != nil {

@@ -64,7 +64,7 @@ func (e *Engine) Stats() Stats {
 		MaxRunning: e.cfg.MaxRunning, MaxCalls: e.cfg.MaxCalls, MaxStarts: e.cfg.MaxStarts,
 	}
 	answers := e.answers.Usage()
-	st.AnswerBytes, st.AnswersWait, st.SagaBytes, st.MaxAnswers, st.MaxSagas = answers.Used, answers.Waiting, e.heldBytes(), answers.Size, int64(e.cfg.SagaBytes)
+	st.AnswerBytes, st.AnswersWait, st.SagaBytes, st.MaxAnswers, st.MaxSagas = answers.Used, answers.Waiting, e.sagaBytes(), answers.Size, int64(e.cfg.SagaBytes)
 	for _, l := range e.lanes {
 		if at := l.committing.Load(); at != nil {
 			st.CommitAge = max(st.CommitAge, time.Since(*at))

@@ -20,7 +20,7 @@ import (
 var ErrStranger = errors.New("the database says that this saga is the node's, and the node does not hold it")
 
 // hold takes a run in.
-func (l *Lane) hold(r *run) {
+func (l *Lane) add(r *run) {
 	l.runs[r.id] = r
 	delete(l.strange, r.id)
 }
@@ -52,8 +52,8 @@ func (l *Lane) giveUpStranger(ev Stranger) {
 		return
 	}
 	r := &run{id: ev.ID, moved: l.now}
-	l.hold(r)
-	l.setAside(r, ErrStranger)
+	l.add(r)
+	l.giveUp(r, ErrStranger)
 	r.next.Seq = ev.Seq
 }
 

@@ -35,7 +35,7 @@ func TestStrangers(t *testing.T) {
 			store.times.Store(2)
 			t.Cleanup(func() { _ = store.Close() })
 			def := compile(t, "saga: nap\nsteps:\n  - {id: a, sleep: 50ms}\n")
-			n := startNode(t, store, definitions{"nap": def}, func(c *engine.Config) { c.Look, c.ParkAfter = 20*time.Millisecond, time.Millisecond })
+			n := startNode(t, store, definitions{"nap": def}, func(c *engine.Config) { c.StallScan, c.ParkAfter = 20*time.Millisecond, time.Millisecond })
 			id := n.start(def, "null", nil)
 			n.ended(def, id, saga.Succeeded)
 			if got := n.Stats(); got.Strangers != 2 || got.GivenUp != 0 {

@@ -51,7 +51,7 @@ func (t *tails) add(saga uuid.UUID, r journal.Record, now time.Time) {
 }
 
 // take returns them all, and forgets them.
-func (t *tails) take() map[uuid.UUID]tail {
+func (t *tails) drain() map[uuid.UUID]tail {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	last := t.last

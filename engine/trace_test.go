@@ -24,7 +24,7 @@ func TestLogNamesTheTrace(t *testing.T) {
 	})
 	id := n.start(def, "null", nil)
 	// A message that nobody can read makes the node give the saga up.
-	if err := n.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: json.RawMessage(`"?"`)}); err != nil {
+	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: json.RawMessage(`"?"`)}); err != nil {
 		t.Fatal(err)
 	}
 	want := `"saga":"` + id.String() + `","trace_id":"` + strings.ReplaceAll(id.String(), "-", "") + `"`

@@ -19,13 +19,13 @@ const jumpAfter = 30 * time.Second
 
 // call is an attempt under way, from when its intent was durable.
 type call struct {
-	path    string
-	way     journal.Way
-	attempt int
-	timeout time.Duration
-	until   time.Time // when it should have been answered
-	begun   time.Time // when it was to leave
-	held    string    // what it waits for before it leaves, see Waits.For
+	path     string
+	way      journal.Way
+	attempt  int
+	timeout  time.Duration
+	until    time.Time // when it should have been answered
+	begun    time.Time // when it was to leave
+	waitsFor string    // what it waits for before it leaves, see Waits.For
 }
 
 // calling remembers an attempt that leaves at now.
@@ -102,7 +102,7 @@ func (l *Lane) watch() {
 		path, why := r.stalled(l.now)
 		l.emit(Stalled{ID: r.id, Path: path, Since: r.moved, Why: why, Stall: r.stall(path, why), Trace: r.trace()})
 		r.watches = 0
-		l.guard(r, func() error {
+		l.isolate(r, func() error {
 			if r.empty() {
 				row := r.m.Row()
 				row.WakeAt = l.now

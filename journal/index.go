@@ -71,7 +71,7 @@ type Filter struct {
 	Limit      int               // 0: all
 	// Look is how many sagas are looked at, unless an index has just what the filter selects: a
 	// definition, a label, statuses, or all. 0: as many as it takes.
-	Look int
+	MaxScanned int
 }
 
 // Listed is what a list has found.
@@ -80,7 +80,7 @@ type Listed struct {
 	// Until is the oldest saga that was looked at, when Filter.Look has ended the list before it
 	// was full, and older ones may be found: the list goes on Before it. Nil: there are no others,
 	// or the list is full.
-	Until uuid.UUID
+	ScannedTo uuid.UUID
 }
 
 // Entry is something that waits for a person.

@@ -127,19 +127,19 @@ type Log interface {
 	// (which finds it by Mailboxes) or by nobody (it becomes claimable at once). ErrNotFound if
 	// there is no such saga. Posting the same id twice is the same as once, also when the message
 	// was consumed in between.
-	Post(ctx context.Context, m Mail) error
+	Send(ctx context.Context, m Message) error
 
 	// Mailboxes returns up to limit of the sagas that the node owns and that messages wait for, in
 	// the order of ids, those after the given one (Nil: from the first). Each page is of its own
 	// moment.
-	Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]Mailbox, error)
+	Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]Recipient, error)
 
 	// Mail returns the messages that wait for sagas, whoever owns them: those of one saga after the
 	// other, in the order of the sagas' ids and then of the messages'. It stops at limit, and
 	// before a message with which the data of all would be more than so many bytes; but the first
 	// message is returned however large it is. Messages stay until an Append consumes them: a call
 	// after that returns those that come next.
-	Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]Mail, error)
+	Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]Message, error)
 
 	// Synchronous returns nil if commits wait until a second machine has them, and
 	// ErrNotSynchronous with what to set if they do not.
@@ -171,7 +171,7 @@ type Append struct {
 	Records []Record    // consecutive; the first one follows what is committed. May be empty
 	Row     *Row        // when not nil, replaces the saga's row (but for what Start set)
 	Release bool        // the node gives the saga up: Row.WakeAt says when it is next claimable; without a Row, after its Rest
-	Mail    []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
+	Applied []uuid.UUID // messages that these records have folded in, or that were turned down; deleted
 	// Stranger comes with Release and without a Row: the node owns the saga but does not hold it.
 	// The saga is next claimable after its Respite, as if its node had died, and not after its
 	// Rest.
@@ -190,7 +190,7 @@ type Append struct {
 	Events   []Event     // for the outbox
 	// Post are messages to other sagas, as Log.Post leaves them; to one that is not there they are
 	// dropped. They are posted behind all else of the batch: a saga that it starts is there.
-	Post []Mail
+	Messages []Message
 }
 
 // Of returns the seq of the record that an append without records comes after; 0: any.
@@ -228,8 +228,8 @@ func (a *Append) Size() int {
 	for i := range a.Events {
 		n += 128 + len(a.Events[i].Data)
 	}
-	for i := range a.Post {
-		n += 128 + len(a.Post[i].Data)
+	for i := range a.Messages {
+		n += 128 + len(a.Messages[i].Data)
 	}
 	return n
 }
@@ -242,13 +242,13 @@ func (a *Append) Due() bool {
 // Pause returns how long the saga is not claimed after an append that gives it up without a row.
 func (a *Append) Pause() func(claims int) (rest time.Duration, ok bool) {
 	if a.Stranger {
-		return Respite
+		return TakeoverDelay
 	}
-	return Rest
+	return RetryDelay
 }
 
 // Wakes reports whether the append brings work to others than its node: tasks, or mail.
-func (a *Append) Wakes() bool { return len(a.Tasks) > 0 || len(a.Post) > 0 }
+func (a *Append) Wakes() bool { return len(a.Tasks) > 0 || len(a.Messages) > 0 }
 
 // TakesUnique reports whether the append starts a saga that has its unique value
 // from then on: one that ends as it starts never has it.
@@ -305,13 +305,13 @@ type Claimed struct {
 }
 
 // Mailbox says how many messages wait for a saga.
-type Mailbox struct {
+type Recipient struct {
 	Saga     uuid.UUID
 	Messages int
 }
 
 // Mail is a message to a saga: an operator's wish, a signal, a result.
-type Mail struct {
+type Message struct {
 	ID   uuid.UUID // UUIDv7: ids order the mail
 	Saga uuid.UUID
 	Kind string

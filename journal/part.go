@@ -12,30 +12,30 @@ type Part struct {
 	Status     []string // each once
 	Label      string   // its name
 	Value      string   // the label's
-	Rest       Filter   // what is left of the filter
+	Remaining  Filter   // what is left of the filter
 }
 
 // Parts lists the parts of a filter: at least one.
 func (f *Filter) Parts() []Part {
 	var out []Part
 	for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
-		p := Part{Label: name, Value: f.Labels[name], Rest: *f}
-		p.Rest.Labels = maps.Clone(f.Labels)
-		delete(p.Rest.Labels, name)
+		p := Part{Label: name, Value: f.Labels[name], Remaining: *f}
+		p.Remaining.Labels = maps.Clone(f.Labels)
+		delete(p.Remaining.Labels, name)
 		out = append(out, p)
 	}
 	if f.Definition != "" {
-		p := Part{Definition: f.Definition, Rest: *f}
-		p.Rest.Definition = ""
+		p := Part{Definition: f.Definition, Remaining: *f}
+		p.Remaining.Definition = ""
 		out = append(out, p)
 	}
 	if len(f.Status) > 0 {
-		p := Part{Status: slices.Compact(slices.Sorted(slices.Values(f.Status))), Rest: *f}
-		p.Rest.Status = nil
+		p := Part{Status: slices.Compact(slices.Sorted(slices.Values(f.Status))), Remaining: *f}
+		p.Remaining.Status = nil
 		out = append(out, p)
 	}
 	if len(out) == 0 {
-		out = append(out, Part{Rest: *f})
+		out = append(out, Part{Remaining: *f})
 	}
 	return out
 }

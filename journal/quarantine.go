@@ -25,22 +25,22 @@ const (
 
 // SetAside is how long a saga rests that its node gave up, for the first time, without saying why
 // in its row: the node could not go on with it.
-const SetAside = time.Minute
+const FirstRetryDelay = time.Minute
 
-const maxRest = time.Hour
+const maxRetryDelay = time.Hour
 
 // Rest is how long a saga rests that was given up without a row: SetAside, twice as
 // long each further time, an hour at most. ok is false when it is to be quarantined instead.
-func Rest(claims int) (rest time.Duration, ok bool) {
+func RetryDelay(claims int) (rest time.Duration, ok bool) {
 	if claims >= QuarantineAfter {
 		return 0, false
 	}
-	return min(SetAside<<max(claims-1, 0), maxRest), true
+	return min(FirstRetryDelay<<max(claims-1, 0), maxRetryDelay), true
 }
 
 // Respite is how long a saga rests whose node died: not at all at first, since most have no part in
 // it, then 1 s, 4 s, 16 s and 64 s. ok is false when it is to be quarantined instead.
-func Respite(claims int) (rest time.Duration, ok bool) {
+func TakeoverDelay(claims int) (rest time.Duration, ok bool) {
 	switch {
 	case claims >= QuarantineAfter:
 		return 0, false

@@ -14,8 +14,8 @@ func TestRests(t *testing.T) {
 		rest func(int) (time.Duration, bool)
 		want []string
 	}{
-		"given up": {Rest, []string{"1m0s", "1m0s", "2m0s", "4m0s", "8m0s", "16m0s", "32m0s", "1h0m0s", "quarantine", "quarantine"}},
-		"died":     {Respite, []string{"0s", "0s", "0s", "0s", "1s", "4s", "16s", "1m4s", "quarantine", "quarantine"}},
+		"given up": {RetryDelay, []string{"1m0s", "1m0s", "2m0s", "4m0s", "8m0s", "16m0s", "32m0s", "1h0m0s", "quarantine", "quarantine"}},
+		"died":     {TakeoverDelay, []string{"0s", "0s", "0s", "0s", "1s", "4s", "16s", "1m4s", "quarantine", "quarantine"}},
 	} {
 		var got []string
 		for claims := range tt.want {

@@ -72,7 +72,7 @@ func (s Stall) Found(more string) (Stall, error) {
 }
 
 // Told is a stall with the events that tell of it.
-type Told struct {
+type StallNotice struct {
 	Stall
 	Events []Event // for the outbox, if the stall was not known; they are of its saga, whatever they say
 }
@@ -96,7 +96,7 @@ type Stalls interface {
 	// NoteStalls lists stalls for as long as show, and puts the events of those into the outbox
 	// that were not known, in one transaction. A stall is known for StallKept after it was last
 	// noted, and as long as its saga is there. It returns how many were not known.
-	NoteStalls(ctx context.Context, list []Told, show time.Duration) (fresh int, err error)
+	NoteStalls(ctx context.Context, list []StallNotice, show time.Duration) (fresh int, err error)
 
 	// ListStalls lists those that are shown now and whose sagas live, the oldest first.
 	ListStalls(ctx context.Context, f StallFilter) ([]Stall, error)

@@ -55,12 +55,12 @@ type TaskLease struct {
 }
 
 // Fate is how a task ended that no worker has ended.
-type Fate string
+type TaskEnd string
 
 // The fates.
 const (
-	TaskExpired   Fate = "expired"   // claimed, and its lease or its Timeout ran out: it may have happened
-	TaskWithdrawn Fate = "withdrawn" // withdrawn before anybody had claimed it: surely nothing happened
+	TaskExpired   TaskEnd = "expired"   // claimed, and its lease or its Timeout ran out: it may have happened
+	TaskWithdrawn TaskEnd = "withdrawn" // withdrawn before anybody had claimed it: surely nothing happened
 )
 
 // TaskKept is how long a task that has ended is remembered.
@@ -81,13 +81,13 @@ type Tasks interface {
 	// one transaction. how is a fingerprint of what is said of the task: the same lease with the
 	// same how may end it again, for a day, which does nothing; anything else is ErrTaskLost. A
 	// saga that is deleted takes its tasks along.
-	EndTask(ctx context.Context, task, token uuid.UUID, how string, m Mail) error
+	EndTask(ctx context.Context, task, token uuid.UUID, how string, m Message) error
 
 	// ReapTasks ends up to limit tasks that have met a Fate, the longest ago first, and posts the
 	// message that mail makes of each to its saga, in one transaction. mail must not call the
 	// store, and may be called anew for the same task, if the transaction is tried again. It also
 	// forgets up to limit tasks that ended more than TaskKept ago. It returns how many met a fate.
-	ReapTasks(ctx context.Context, limit int, mail func(Task, Fate) Mail) (int, error)
+	ReapTasks(ctx context.Context, limit int, mail func(Task, TaskEnd) Message) (int, error)
 
 	// TaskStats counts tasks that have not ended by type, for metrics: the type first whose task
 	// waits longest.

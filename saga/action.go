@@ -86,12 +86,12 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 // read as their action's input: what the first intent has recorded, or what `with` gives now. A
 // compensation that is part of the step's action sees the input of the step itself, and so does a
 // status query. nil: there is no action.
-func (m *Machine) given(n *node, s *side, step *Step, e *env) (json.RawMessage, error) {
-	if step.Use == nil && s != &n.do && n.step.Use != nil {
-		s, step, e = &n.do, n.step, m.env(n)
+func (m *Machine) actionInput(n *node, s *track, step *Step, e *env) (json.RawMessage, error) {
+	if step.Use == nil && s != &n.forward && n.step.Use != nil {
+		s, step, e = &n.forward, n.step, m.env(n)
 	}
-	if step.Use == nil || s.given != nil {
-		return s.given, nil
+	if step.Use == nil || s.actionInput != nil {
+		return s.actionInput, nil
 	}
 	return step.Use.input(e)
 }

@@ -20,7 +20,7 @@ const Anonymous = "anonymous"
 
 // Command is a person's wish for a saga, as its mail carries it.
 type Command struct {
-	Do      string            `json:"do"` // cancel, pause, resume, retry, compensate, resolve, patch, approve, reject, signal
+	Kind    string            `json:"command"` // cancel, pause, resume, retry, compensate, resolve, patch, approve, reject, signal
 	Path    string            `json:"path,omitempty"`
 	Mode    string            `json:"mode,omitempty"`    // of cancel: compensate (default) or stop
 	Outcome string            `json:"outcome,omitempty"` // of resolve: succeeded, failed, retry, skip, compensated
@@ -48,18 +48,18 @@ type Command struct {
 }
 
 // CommandMail is the kind of mail that carries a Command.
-const CommandMail = "command"
+const CommandMessage = "command"
 
 // Mail makes the message that brings the command to a saga. An error means that some of its data is
 // not JSON.
-func (o Command) Mail(id, to uuid.UUID) (journal.Mail, error) {
+func (o Command) Message(id, to uuid.UUID) (journal.Message, error) {
 	data, err := journal.Encode(o)
-	return journal.Mail{ID: id, Saga: to, Kind: CommandMail, Data: data}, err
+	return journal.Message{ID: id, Saga: to, Kind: CommandMessage, Data: data}, err
 }
 
 // TaskResult is how a worker's attempt has ended.
 type TaskResult struct {
-	Fate      string          `json:"fate"` // completed, failed, expired, withdrawn
+	Outcome   string          `json:"outcome"` // completed, failed, expired, withdrawn
 	Output    json.RawMessage `json:"output,omitempty"`
 	Error     *Failure        `json:"error,omitempty"`
 	Retryable bool            `json:"retryable,omitempty"`
@@ -84,7 +84,7 @@ const (
 
 // Headers of that answer.
 const (
-	HeaderTold      = "told"      // "true": whoever did the work has told it
+	HeaderReported  = "told"      // "true": whoever did the work has told it
 	HeaderRetryable = "retryable" // "true"
 	HeaderInDoubt   = "in-doubt"  // "true"
 	HeaderCost      = "cost"      // a decimal
@@ -92,11 +92,11 @@ const (
 
 // Answer is the result as the answer to the attempt's request.
 func (t *TaskResult) Answer() Answer {
-	a := Answer{Sent: true, Headers: map[string]string{HeaderTold: "true"}}
+	a := Answer{Sent: true, Headers: map[string]string{HeaderReported: "true"}}
 	if t.Cost != "" {
 		a.Headers[HeaderCost] = t.Cost
 	}
-	switch t.Fate {
+	switch t.Outcome {
 	case TaskCompleted:
 		a.Status, a.Body = 200, t.Output
 	case string(journal.TaskExpired):
@@ -139,7 +139,7 @@ func refusal(code, title, detail string) *Refusal {
 
 // Admit turns an order into the record that carries it out, or returns a
 // *Refusal. mail is the order's id. It only reads.
-func (m *Machine) Admit(mail uuid.UUID, o Command) (journal.Record, error) {
+func (m *Machine) Validate(mail uuid.UUID, o Command) (journal.Record, error) {
 	if m.finished != nil {
 		return journal.Record{}, refusal("terminal", "the saga has ended as "+string(m.finished.Status), "a saga that has ended never changes; start a new one with `retry`")
 	}
@@ -149,9 +149,9 @@ func (m *Machine) Admit(mail uuid.UUID, o Command) (journal.Record, error) {
 	}
 	kind := journal.Operator
 	var err *Refusal
-	switch o.Do {
+	switch o.Kind {
 	case "cancel":
-		kind, err = journal.Cancelled, m.admitCancel(o)
+		kind, err = journal.Cancelled, m.validateCancel(o)
 	case "pause":
 		kind = journal.Paused
 		if m.paused {
@@ -163,39 +163,39 @@ func (m *Machine) Admit(mail uuid.UUID, o Command) (journal.Record, error) {
 			err = refusal("not_paused", "the saga is not paused", "")
 		}
 	case "compensate":
-		err = m.admitEnd()
+		err = m.validateTurn()
 	case "retry":
-		err = m.admitRetry(&o)
+		err = m.validateRetry(&o)
 	case "resolve":
-		err = m.admitResolve(o)
+		err = m.validateResolve(o)
 	case "patch":
-		err = m.admitPatch(o)
+		err = m.validatePatch(o)
 	case "release", "revert":
-		err = m.admitParent(o.Do)
+		err = m.validateParent(o.Kind)
 	case "approve", "reject":
-		err = m.admitDecision(&o)
+		err = m.validateDecision(&o)
 	case "signal":
-		if err = m.admitSignal(o); err == nil {
-			return journal.Record{Kind: journal.Signalled, Data: encode(SignalData{Mail: mail.String(), Name: o.Name, Payload: o.Data, Actor: o.Actor})}, nil
+		if err = m.validateSignal(o); err == nil {
+			return journal.Record{Kind: journal.Signalled, Data: encode(SignalData{Message: mail.String(), Name: o.Name, Payload: o.Data, Actor: o.Actor})}, nil
 		}
 	default:
-		err = refusal("unknown_order", "there is no order "+o.Do, "")
+		err = refusal("unknown_command", "there is no command "+o.Kind, "")
 	}
 	if err != nil {
 		return journal.Record{}, err
 	}
-	return m.orderRecord(kind, mail, o, nil), nil
+	return m.commandRecord(kind, mail, o, nil), nil
 }
 
 // Reject makes the record of an order that is not carried out.
 func (m *Machine) Reject(mail uuid.UUID, o Command, why *Refusal) journal.Record {
-	return m.orderRecord(journal.Operator, mail, o, &why.Failure)
+	return m.commandRecord(journal.Operator, mail, o, &why.Failure)
 }
 
-func (m *Machine) orderRecord(kind journal.Kind, mail uuid.UUID, o Command, rejected *Failure) journal.Record {
-	d := OrderData{Mail: mail.String(), Do: o.Do, Actor: o.Actor, Reason: o.Reason, Mode: o.Mode, Outcome: o.Outcome,
+func (m *Machine) commandRecord(kind journal.Kind, mail uuid.UUID, o Command, rejected *Failure) journal.Record {
+	d := CommandData{Message: mail.String(), Kind: o.Kind, Actor: o.Actor, Reason: o.Reason, Mode: o.Mode, Outcome: o.Outcome,
 		Output: o.Output, NewKey: o.NewKey, Budget: o.Budget, Labels: o.Labels, Rejected: rejected}
-	if o.Do == "approve" || o.Do == "reject" {
+	if o.Kind == "approve" || o.Kind == "reject" {
 		d.Output, d.Shown, d.Role = o.Data, o.Shown, o.Role
 	}
 	r := journal.Record{Kind: kind, Path: o.Path, Data: encode(d)}
@@ -215,14 +215,14 @@ func (m *Machine) orderRecord(kind journal.Kind, mail uuid.UUID, o Command, reje
 // anything since: others, in branches beside it, may have gone on by themselves.
 func (m *Machine) unchanged(path string, seq int64) bool {
 	n := m.steps[path]
-	if n == nil || seq > m.seq || m.lastOrder > seq {
+	if n == nil || seq > m.seq || m.lastCommand > seq {
 		return false
 	}
-	return n.do.since <= seq && n.undo.since <= seq && n.query.since <= seq
+	return n.forward.since <= seq && n.compensation.since <= seq && n.statusCheck.since <= seq
 }
 
 // admitEnd refuses what would turn round a saga that is on its way back, or at its end.
-func (m *Machine) admitEnd() *Refusal {
+func (m *Machine) validateTurn() *Refusal {
 	switch {
 	case m.undoing || m.reason != nil:
 		return refusal("compensating", "the saga is on its way to its end already", "")
@@ -232,21 +232,21 @@ func (m *Machine) admitEnd() *Refusal {
 	return nil
 }
 
-func (m *Machine) admitCancel(o Command) *Refusal {
+func (m *Machine) validateCancel(o Command) *Refusal {
 	if o.Mode != "" && o.Mode != "compensate" && o.Mode != "stop" {
 		return refusal("bad_mode", "mode is compensate or stop", "")
 	}
-	if err := m.admitEnd(); err != nil {
+	if err := m.validateTurn(); err != nil {
 		return err
 	}
-	if m.pivoted || m.pivotOpen() {
+	if m.pivoted || m.pivotInFlight() {
 		return refusal("past_pivot", "the saga has reached its point of no return", "it only goes forward from here; `compensate` undoes what can be undone all the same")
 	}
 	return nil
 }
 
 // admitRetry looks for the step that waits for a person.
-func (m *Machine) admitRetry(o *Command) *Refusal {
+func (m *Machine) validateRetry(o *Command) *Refusal {
 	waiting := m.people()
 	switch {
 	case len(waiting) == 0:
@@ -256,14 +256,14 @@ func (m *Machine) admitRetry(o *Command) *Refusal {
 	case o.Path == "":
 		o.Path = waiting[0]
 	}
-	n, s := m.inboxSide(o.Path)
+	n, s := m.findInInbox(o.Path)
 	if s == nil {
 		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "these do: "+list(waiting))
 	}
 	if n.block != nil {
 		return refusal("bad_outcome", "a block cannot begin again", "resolve step "+o.Path+" as succeeded, with its output, failed or skip")
 	}
-	return m.admitNewKey(s, o.NewKey)
+	return m.validateNewKey(s, o.NewKey)
 }
 
 // people lists the paths of the steps that wait for a person to retry or resolve them.
@@ -279,14 +279,14 @@ func (m *Machine) people() []string {
 
 // inboxSide returns the step, and the side of it, that waits for a person; nil if none does under
 // this path.
-func (m *Machine) inboxSide(path string) (*node, *side) {
+func (m *Machine) findInInbox(path string) (*node, *track) {
 	n := m.steps[path]
 	if n == nil {
 		return nil, nil
 	}
-	s := m.asked(n)
+	s := m.inboxTrack(n)
 	if m.undoing && m.undone < len(m.plan) && m.plan[m.undone] == n {
-		s = &n.undo
+		s = &n.compensation
 	}
 	if !s.state.inbox() {
 		return nil, nil
@@ -294,7 +294,7 @@ func (m *Machine) inboxSide(path string) (*node, *side) {
 	return n, s
 }
 
-func (m *Machine) admitNewKey(s *side, newKey bool) *Refusal {
+func (m *Machine) validateNewKey(s *track, newKey bool) *Refusal {
 	if newKey && s.doubt {
 		return refusal("in_doubt", "the step is in doubt, so it is not safe to send it under a new key",
 			"a new key is for a definite failure: resolve the step as failed first, if you know that it did not happen")
@@ -302,18 +302,18 @@ func (m *Machine) admitNewKey(s *side, newKey bool) *Refusal {
 	return nil
 }
 
-func (m *Machine) admitResolve(o Command) *Refusal {
-	n, s := m.inboxSide(o.Path)
+func (m *Machine) validateResolve(o Command) *Refusal {
+	n, s := m.findInInbox(o.Path)
 	if s == nil || !slices.Contains(m.people(), o.Path) {
 		return refusal("not_waiting", "step "+o.Path+" does not wait for a person", "")
 	}
-	undo := s == &n.undo
+	undo := s == &n.compensation
 	switch o.Outcome {
 	case "retry":
 		if n.block != nil && !undo {
 			return refusal("bad_outcome", "a block cannot begin again: resolve it as succeeded, with its output, failed or skip", "")
 		}
-		return m.admitNewKey(s, o.NewKey || undo && o.Output != nil)
+		return m.validateNewKey(s, o.NewKey || undo && o.Output != nil)
 	case "skip":
 		return nil
 	case "succeeded", "failed":
@@ -330,7 +330,7 @@ func (m *Machine) admitResolve(o Command) *Refusal {
 	return refusal("bad_outcome", "outcome is succeeded, failed, retry, skip or compensated", "")
 }
 
-func (m *Machine) admitPatch(o Command) *Refusal {
+func (m *Machine) validatePatch(o Command) *Refusal {
 	if o.Budget == nil {
 		return nil
 	}
@@ -368,12 +368,12 @@ func (m *Machine) currency() string {
 }
 
 // applyOrder carries out what a person ordered.
-func (m *Machine) applyOrder(r journal.Record) error {
-	var d OrderData
+func (m *Machine) applyCommand(r journal.Record) error {
+	var d CommandData
 	if err := read(r, &d); err != nil {
 		return err
 	}
-	m.mail[d.Mail], m.lastOrder = true, r.Seq
+	m.applied[d.Message], m.lastCommand = true, r.Seq
 	if d.Rejected != nil {
 		return nil
 	}
@@ -389,13 +389,13 @@ func (m *Machine) applyOrder(r journal.Record) error {
 			return nil
 		}
 		m.stop = d.Mode == "stop"
-		m.reason = m.ordered("cancelled", "the saga was cancelled", d)
+		m.reason = m.operatorReason("cancelled", "the saga was cancelled", d)
 		return nil
 	}
-	switch d.Do {
+	switch d.Kind {
 	case "compensate":
 		m.forced = true
-		m.reason = m.ordered("operator", "an operator had the saga undone", d)
+		m.reason = m.operatorReason("operator", "an operator had the saga undone", d)
 		return nil
 	case "patch":
 		labels := maps.Clone(m.labels)
@@ -412,7 +412,7 @@ func (m *Machine) applyOrder(r journal.Record) error {
 	case "revert":
 		m.reverted, m.forced = true, true
 		if m.reason == nil {
-			m.reason = m.ordered("operator", "its parent was undone", d)
+			m.reason = m.operatorReason("operator", "its parent was undone", d)
 		}
 		return nil
 	case "approve", "reject":
@@ -423,51 +423,51 @@ func (m *Machine) applyOrder(r journal.Record) error {
 	case "resolve":
 		return m.applyResolve(r, d)
 	}
-	return fmt.Errorf("%w: order %q", ErrUnreadable, d.Do)
+	return fmt.Errorf("%w: order %q", ErrUnreadable, d.Kind)
 }
 
-func (m *Machine) ordered(code, title string, d OrderData) *Reason {
-	return &Reason{Code: code, Title: title, Step: m.place(), Detail: d.Reason}
+func (m *Machine) operatorReason(code, title string, d CommandData) *Reason {
+	return &Reason{Code: code, Title: title, Step: m.currentPath(), Detail: d.Reason}
 }
 
-func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
-	n, s := m.inboxSide(r.Path)
+func (m *Machine) applyResolve(r journal.Record, d CommandData) error {
+	n, s := m.findInInbox(r.Path)
 	if s == nil {
 		return fmt.Errorf("%w: step %q does not wait for a person", ErrImpossible, r.Path)
 	}
-	if s == &n.query {
+	if s == &n.statusCheck {
 		return m.resolveQuery(n, r, d)
 	}
-	undo := s == &n.undo
+	undo := s == &n.compensation
 	var ev event
 	switch d.Outcome {
 	case "retry":
 		newKey := d.NewKey
 		if undo && d.Output != nil {
-			n.given, newKey = d.Output, true // another request must not go under the old key
+			n.override, newKey = d.Output, true // another request must not go under the old key
 		}
 		s.again(newKey)
-		s.allowed = s.state != holding // mending credentials says nothing about a doubt
+		s.allowed = s.state != awaitingCredentials // mending credentials says nothing about a doubt
 		ev = evAgain
 	case "succeeded":
-		ev, s.doubt, n.output = evSettle, false, d.Output
+		ev, s.doubt, n.output = evResolve, false, d.Output
 		m.settleCost(s, true)
 	case "compensated":
 		m.settleCost(s, s.doubt)
 		s.doubt = false
-		ev = evSettle
+		ev = evResolve
 		if !undo {
-			ev, n.undo.state = evGiveUp, done
+			ev, n.compensation.state = evGiveUp, done
 			s.failure = &Failure{Code: "operator", Title: "an operator has undone step " + n.path + " by hand", Detail: d.Reason}
 		}
 	case "failed":
 		ev, s.doubt = evGiveUp, false
 		m.settleCost(s, false)
-		if s.failure == nil || s.state != sticking {
+		if s.failure == nil || s.state != blocked {
 			s.failure = &Failure{Code: "operator", Title: "an operator found that step " + n.path + " did not happen", Detail: d.Reason}
 		}
 	case "skip":
-		ev = evLetLie
+		ev = evSkipByPerson
 		if undo {
 			m.residual = append(m.residual, residue(n, d.Reason))
 		}
@@ -483,13 +483,13 @@ func (m *Machine) applyResolve(r journal.Record, d OrderData) error {
 
 // resolveQuery resolves a step whose status query was refused its credentials:
 // a retry asks again, any other word is about the step itself.
-func (m *Machine) resolveQuery(n *node, r journal.Record, d OrderData) error {
+func (m *Machine) resolveQuery(n *node, r journal.Record, d CommandData) error {
 	if d.Outcome == "retry" {
-		n.query.again(false)
-		return m.move(&n.query, evAgain, r)
+		n.statusCheck.again(false)
+		return m.move(&n.statusCheck, evAgain, r)
 	}
-	n.query.state = failed
-	if err := m.move(&n.do, evAsk, r); err != nil {
+	n.statusCheck.state = failed
+	if err := m.move(&n.forward, evAwaitResolution, r); err != nil {
 		return err
 	}
 	return m.applyResolve(r, d)

@@ -48,7 +48,7 @@ func (m *Machine) apply(r journal.Record) error {
 	case journal.Compensating:
 		return m.applyCompensating(r)
 	case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
-		return m.applyOrder(r)
+		return m.applyCommand(r)
 	case journal.Finished:
 		return m.applyFinished(r)
 	}
@@ -100,33 +100,33 @@ func read(r journal.Record, into any) error {
 const verifySuffix = ".verify"
 
 // sideOf returns the step and the side that a record of a step is about.
-func (m *Machine) sideOf(path string, way journal.Way) (*node, *side, error) {
+func (m *Machine) trackOf(path string, way journal.Way) (*node, *track, error) {
 	base, query := SplitQuery(path)
 	n, err := m.locate(base)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case query:
-		return n, &n.query, nil
+		return n, &n.statusCheck, nil
 	case way == journal.Undo:
 		if !m.undoing || m.undone >= len(m.plan) || m.plan[m.undone] != n {
 			return nil, nil, fmt.Errorf("%w: %s is not what is undone next", ErrImpossible, path)
 		}
-		return n, &n.undo, nil
+		return n, &n.compensation, nil
 	case m.undoing && !n.in.final:
 		return nil, nil, fmt.Errorf("%w: forward work after undoing began", ErrImpossible)
 	}
-	return n, &n.do, nil
+	return n, &n.forward, nil
 }
 
 func (m *Machine) applyStep(r journal.Record) error {
 	switch {
 	case r.Kind == journal.Decided && r.Path == "":
-		return m.applyHeld(r)
+		return m.applyAwaitParent(r)
 	case r.Kind == journal.Decided && strings.HasSuffix(r.Path, "]"):
 		return m.applyIteration(r)
 	}
-	n, s, err := m.sideOf(r.Path, r.Way)
+	n, s, err := m.trackOf(r.Path, r.Way)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (m *Machine) applyStep(r journal.Record) error {
 	return nil
 }
 
-func (m *Machine) applyIntent(n *node, s *side, r journal.Record) error {
+func (m *Machine) applyIntent(n *node, s *track, r journal.Record) error {
 	var d IntentData
 	if err := take(m, r, &d); err != nil {
 		return err
@@ -170,13 +170,13 @@ func (m *Machine) applyIntent(n *node, s *side, r journal.Record) error {
 	if d.Request == nil {
 		return fmt.Errorf("%w: an intent without a request", ErrUnreadable)
 	}
-	if sp, ok := n.step.Body.(Spawner); ok && s == &n.do {
+	if sp, ok := n.step.Body.(Spawner); ok && s == &n.forward {
 		n.child = sp.Child(*d.Request)
 	}
 	s.attempts, s.generation, s.key = r.Attempt, r.Generation, r.Key
-	s.request, s.hash, s.sentAt, s.allowed, s.hint = d.Request, d.RequestHash, r.At, false, nil
+	s.request, s.hash, s.sentAt, s.allowed, s.retryState = d.Request, d.RequestHash, r.At, false, nil
 	if d.Input != nil {
-		s.given = d.Input
+		s.actionInput = d.Input
 	}
 	if s.firstSent.IsZero() {
 		s.firstSent = r.At
@@ -189,26 +189,26 @@ func (m *Machine) applyIntent(n *node, s *side, r journal.Record) error {
 		}
 		s.reserved = reserve
 		m.account.Reserve(reserve)
-		m.underway = m.underway.Add(reserve)
+		m.inFlight = m.inFlight.Add(reserve)
 	}
 	s.reservedTokens = d.ReserveTokens
 	m.tokens.reserve(d.ReserveTokens)
 	return m.move(s, evIntent, r)
 }
 
-func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
+func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	var d OutcomeData
 	if err := take(m, r, &d); err != nil {
 		return err
 	}
-	ev, ok := thenEvent[d.Then]
+	ev, ok := nextEvent[d.Next]
 	if !ok {
-		return fmt.Errorf("%w: then %q", ErrUnreadable, d.Then)
+		return fmt.Errorf("%w: then %q", ErrUnreadable, d.Next)
 	}
-	if s.state == open && r.Attempt != s.attempts {
+	if s.state == inFlight && r.Attempt != s.attempts {
 		return fmt.Errorf("%w: outcome of attempt %d while %d is under way", ErrImpossible, r.Attempt, s.attempts)
 	}
-	m.underway = m.underway.Sub(s.reserved)
+	m.inFlight = m.inFlight.Sub(s.reserved)
 	var cost retry.Money
 	if d.Cost != "" {
 		var err error
@@ -219,7 +219,7 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	} else if !s.reserved.IsZero() {
 		s.unknown = s.unknown.Add(s.reserved)
 	}
-	if s != &n.query { // which asks no model
+	if s != &n.statusCheck { // which asks no model
 		m.useModel(m.stepOf(n, r.Way), s, &d, cost)
 	}
 	s.reserved = retry.Money{}
@@ -234,19 +234,19 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	switch {
 	case r.Class == journal.InDoubt:
 		s.doubt = true
-	case d.Then == ThenDone || d.Then == ThenFail:
+	case d.Next == NextDone || d.Next == NextFail:
 		s.doubt = false
 	}
-	if s != &n.query && ev == evDone && r.Way != journal.Undo {
+	if s != &n.statusCheck && ev == evDone && r.Way != journal.Undo {
 		n.output = d.Output
-		m.take(n)
+		m.consumeSignal(n)
 	}
-	if d.Next != nil && ev == evRetry { // another request, which must not go under the old key
-		s.hint, s.key = d.Next, ""
+	if d.RetryState != nil && ev == evRetry { // another request, which must not go under the old key
+		s.retryState, s.key = d.RetryState, ""
 		s.generation++
 	}
-	if s == &n.query && d.Found != nil {
-		n.query.found = *d.Found
+	if s == &n.statusCheck && d.Found != nil {
+		n.statusCheck.found = *d.Found
 		if *d.Found {
 			n.output = d.Output
 		}
@@ -254,16 +254,16 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 	if err := m.move(s, ev, r); err != nil {
 		return err
 	}
-	if s == &n.do && s.state == failed && s.failure != nil {
-		m.lost = append(m.lost, n)
+	if s == &n.forward && s.state == failed && s.failure != nil {
+		m.failedSteps = append(m.failedSteps, n)
 	}
-	if n.block != nil && s == &n.do {
+	if n.block != nil && s == &n.forward {
 		m.abandon(n.block)
 		if l := n.block.layout.Loop; l == nil || !l.History { // which compensations inside may read
 			n.block.outputs = nil
 		}
 	}
-	if s == &n.do && ev == evVerify {
+	if s == &n.forward && ev == evVerify {
 		n.ask(s.retryAt, r)
 	}
 	return nil
@@ -272,35 +272,35 @@ func (m *Machine) applyOutcome(n *node, s *side, r journal.Record) error {
 // ask begins a round of status queries. Their attempts go on counting, so that
 // the answer to an older query is never taken for that of a newer one.
 func (n *node) ask(from time.Time, r journal.Record) {
-	n.query = side{state: backoff, retryAt: from, attempts: n.query.attempts, base: n.query.attempts, since: r.Seq, sinceAt: r.At}
+	n.statusCheck = track{state: backoff, retryAt: from, attempts: n.statusCheck.attempts, base: n.statusCheck.attempts, since: r.Seq, sinceAt: r.At}
 }
 
-func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
+func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 	var d DecidedData
 	if err := read(r, &d); err != nil {
 		return err
 	}
 	if d.Branch != nil || d.Enter {
-		if err := m.move(s, evChoose, r); err != nil {
+		if err := m.move(s, evEnter, r); err != nil {
 			return err
 		}
 		return m.begin(n, Entered{Branch: d.Branch, Items: d.Items})
 	}
-	ev, ok := thenEvent[d.Then]
+	ev, ok := nextEvent[d.Next]
 	if !ok {
-		return fmt.Errorf("%w: then %q", ErrUnreadable, d.Then)
+		return fmt.Errorf("%w: then %q", ErrUnreadable, d.Next)
 	}
-	switch d.Then {
-	case ThenDone:
+	switch d.Next {
+	case NextDone:
 		s.doubt, n.output, s.class = false, d.Output, journal.Succeeded
 		m.settleCost(s, true)
-	case ThenFail, ThenStick, ThenRetry:
+	case NextFail, NextBlock, NextRetry:
 		// Only a query that gave an answer settles: it said that nothing happened.
-		if d.By == string(VerifyIt) && (n.query.state == done || mutant.On("no-answer-settles")) {
+		if d.By == string(VerifyIt) && (n.statusCheck.state == done || mutant.On("no-answer-settles")) {
 			s.doubt = false
 			m.settleCost(s, false)
 		}
-	case ThenVerify:
+	case NextVerify:
 		n.ask(r.At, r)
 	}
 	if s.retryAt.Before(r.At) { // else it was left behind in a wait, which still counts
@@ -310,18 +310,18 @@ func (m *Machine) applyDecided(n *node, s *side, r journal.Record) error {
 }
 
 // advance moves the groups on when a step has ended, and notes what its end means for the saga.
-func (m *Machine) advance(n *node, s *side) {
-	if !s.state.ended() || s == &n.query {
+func (m *Machine) advance(n *node, s *track) {
+	if !s.state.ended() || s == &n.statusCheck {
 		return
 	}
-	if s == &n.undo {
+	if s == &n.compensation {
 		m.undone++
 		s.request = nil
 		return
 	}
 	g := n.in
 	if s.state != doubted { // which may have to be sent again
-		n.do.request, n.query.request = nil, nil
+		n.forward.request, n.statusCheck.request = nil, nil
 	}
 	if n.step.Pivot && s.state == done && !mutant.On("pivot-forgotten") {
 		m.pivoted = true
@@ -345,13 +345,13 @@ func (m *Machine) advance(n *node, s *side) {
 func (m *Machine) failure(n *node) *Reason {
 	deepest := n.deepest()
 	r := &Reason{Code: "step_failed", Step: deepest.path, Title: "step " + deepest.path + " failed"}
-	if f := deepest.do.failure; f != nil {
+	if f := deepest.forward.failure; f != nil {
 		r.Title, r.Detail, r.Error = f.Title, f.Detail, f.Code
 		if f.Code == codeBudget || f.Code == codeRejected {
 			r.Code = f.Code
 		}
 	}
-	if deepest.do.state == doubted && r.Code != codeBudget {
+	if deepest.forward.state == doubted && r.Code != codeBudget {
 		r.Title = "step " + deepest.path + " ended in doubt: " + r.Title
 	}
 	return r
@@ -360,11 +360,11 @@ func (m *Machine) failure(n *node) *Reason {
 func (m *Machine) applyWoke(r journal.Record) error {
 	if r.Path == "" {
 		if m.reason == nil {
-			m.reason = &Reason{Code: "timeout", Title: "the saga's time-out of " + Duration(m.def.Timeout) + " has passed", Step: m.place()}
+			m.reason = &Reason{Code: "timeout", Title: "the saga's time-out of " + Duration(m.def.Timeout) + " has passed", Step: m.currentPath()}
 		}
 		return nil
 	}
-	_, s, err := m.sideOf(r.Path, r.Way)
+	_, s, err := m.trackOf(r.Path, r.Way)
 	if err != nil {
 		return err
 	}
@@ -387,7 +387,7 @@ func (m *Machine) applyCompensating(r journal.Record) error {
 		}
 		m.plan = append(m.plan, n)
 	}
-	for _, n := range m.order {
+	for _, n := range m.touched {
 		m.giveUp(n)
 	}
 	return nil

@@ -85,19 +85,19 @@ func (m *Machine) decideAwait(n *node, body Await, env *env) []Decision {
 func (m *Machine) decideAwaiting(n *node) []Decision {
 	var ds []Decision
 	if a := n.awaited.Approval; a != nil {
-		ds = append(ds, m.holdApproval(n, a)...)
+		ds = append(ds, m.escalateApproval(n, a)...)
 	} else if early := m.signals[n.awaited.Signal]; len(early) > 0 {
 		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: early[0]})
 	}
-	if !n.do.retryAt.IsZero() {
-		ds = append(ds, n.do.wake(n.path, journal.Do, n.step.Kind)...)
+	if !n.forward.retryAt.IsZero() {
+		ds = append(ds, n.forward.wake(n.path, journal.Do, n.step.Kind)...)
 	}
 	return ds
 }
 
 // take uses up the signal that a step has waited for.
-func (m *Machine) take(n *node) {
-	if n.awaited == nil || n.do.state != awaiting || n.awaited.Signal == "" {
+func (m *Machine) consumeSignal(n *node) {
+	if n.awaited == nil || n.forward.state != awaiting || n.awaited.Signal == "" {
 		return
 	}
 	if early := m.signals[n.awaited.Signal]; len(early) > 0 && !mutant.On("signal-twice") {
@@ -114,8 +114,8 @@ func (m *Machine) decideExpired(n *node) []Decision {
 	return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: out})
 }
 
-func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
-	e := m.entry(n, &n.do, journal.Do)
+func (m *Machine) escalateApproval(n *node, a *ApprovalData) []Decision {
+	e := m.entry(n, &n.forward, journal.Do)
 	e.Kind, e.Title, e.Detail = InboxApproval, a.Title, "Approve or reject it, with the hash of what is shown here."
 	who := "whoever"
 	if name := m.Starter(); name != "" && name != Anonymous {
@@ -125,12 +125,12 @@ func (m *Machine) holdApproval(n *node, a *ApprovalData) []Decision {
 	if a.FourEyes {
 		e.Detail += " Not by " + who + " has started the saga."
 	}
-	if !n.do.retryAt.IsZero() {
-		e.ExpiresAt = &Time{n.do.retryAt}
-		e.Detail += " It expires at " + n.do.retryAt.UTC().Format(journal.TimeFormat) + "."
+	if !n.forward.retryAt.IsZero() {
+		e.ExpiresAt = &Time{n.forward.retryAt}
+		e.Detail += " It expires at " + n.forward.retryAt.UTC().Format(journal.TimeFormat) + "."
 	}
 	e.Actions = []string{"approve", "reject"}
-	return []Decision{Hold{e}}
+	return []Decision{Escalate{e}}
 }
 
 // Approval is what a decided approval step gives. All its fields are always there: a later step
@@ -144,21 +144,21 @@ type Approval struct {
 }
 
 // admitDecision looks whether somebody may decide an approval now. It fills in the form's defaults.
-func (m *Machine) admitDecision(o *Command) *Refusal {
+func (m *Machine) validateDecision(o *Command) *Refusal {
 	n := m.steps[o.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
 		return refusal("not_waiting", "step "+o.Path+" does not wait for an approval", "")
 	}
 	a := n.awaited.Approval
 	switch {
-	case n.do.state == done && mutant.On("approval-twice"):
-	case n.do.state != awaiting || m.undoing && !n.in.final || m.ending(n):
+	case n.forward.state == done && mutant.On("approval-twice"):
+	case n.forward.state != awaiting || m.undoing && !n.in.final || m.ending(n):
 		return refusal("decided", "the approval of step "+o.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
-	case !n.do.retryAt.IsZero() && o.At.Truncate(time.Millisecond).After(n.do.retryAt):
-		return refusal("decided", "the approval of step "+o.Path+" has expired", "nobody had decided by "+n.do.retryAt.UTC().Format(journal.TimeFormat))
+	case !n.forward.retryAt.IsZero() && o.At.Truncate(time.Millisecond).After(n.forward.retryAt):
+		return refusal("decided", "the approval of step "+o.Path+" has expired", "nobody had decided by "+n.forward.retryAt.UTC().Format(journal.TimeFormat))
 	case o.Shown != "" && o.Shown != a.ShownHash:
 		return refusal("stale", "what was shown is not what is to be decided", "read the inbox entry again: it shows "+a.ShownHash)
-	case o.Shown == "" && o.Do == "approve":
+	case o.Shown == "" && o.Kind == "approve":
 		r := refusal("shown_missing", "an approval names what it approves", "send `shown`: the hash that the inbox entry has as shown_hash")
 		r.Invalid, r.Findings = true, []Finding{{Pointer: "/shown", Code: "missing_field", Detail: r.Detail}}
 		return r
@@ -171,7 +171,7 @@ func (m *Machine) admitDecision(o *Command) *Refusal {
 	case !o.Trusted && len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):
 		return &Refusal{Forbidden: true, Failure: Failure{Code: "not_approver", Title: "this approval is for others", Detail: "it can be decided by " + list(a.Approvers)}}
 	}
-	if o.Do != "approve" {
+	if o.Kind != "approve" {
 		return nil
 	}
 	body, ok := n.step.Body.(Approver)
@@ -216,7 +216,7 @@ func list(names []string) string {
 }
 
 // applyApproval takes in what somebody has decided.
-func (m *Machine) applyApproval(r journal.Record, d OrderData) error {
+func (m *Machine) applyApproval(r journal.Record, d CommandData) error {
 	n := m.steps[r.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
 		return fmt.Errorf("%w: step %q does not wait for an approval", ErrImpossible, r.Path)
@@ -226,26 +226,26 @@ func (m *Machine) applyApproval(r journal.Record, d OrderData) error {
 	if d.Reason != "" {
 		given.Comment = &d.Reason
 	}
-	if d.Do == "reject" {
+	if d.Kind == "reject" {
 		given.Decision = "rejected"
-		ev = thenEvent[m.endFailed(n)]
-		n.do.failure = &Failure{Code: codeRejected, Title: "step " + n.path + " was rejected by " + d.Actor, Detail: d.Reason}
+		ev = nextEvent[m.endFailed(n)]
+		n.forward.failure = &Failure{Code: codeRejected, Title: "step " + n.path + " was rejected by " + d.Actor, Detail: d.Reason}
 	}
-	if err := m.move(&n.do, ev, r); err != nil {
+	if err := m.move(&n.forward, ev, r); err != nil {
 		return err
 	}
-	n.do.class = journal.Succeeded
+	n.forward.class = journal.Succeeded
 	if ev != evDone {
-		n.do.class = journal.Refused
+		n.forward.class = journal.Refused
 	}
 	n.output = encode(given)
-	m.advance(n, &n.do)
+	m.advance(n, &n.forward)
 	return nil
 }
 
 // SignalData is the data of `signalled`.
 type SignalData struct {
-	Mail    string          `json:"mail"`
+	Message string          `json:"message"`
 	Name    string          `json:"name"`
 	Payload json.RawMessage `json:"payload,omitempty"`
 	Actor   string          `json:"actor,omitempty"`
@@ -254,7 +254,7 @@ type SignalData struct {
 // maxSignals bounds the signals that nobody has waited for yet, of all names together.
 const maxSignals = 1000
 
-func (m *Machine) admitSignal(o Command) *Refusal {
+func (m *Machine) validateSignal(o Command) *Refusal {
 	kept := 0
 	for _, early := range m.signals { // any order
 		kept += len(early)
@@ -273,7 +273,7 @@ func (m *Machine) applySignal(r journal.Record) error {
 	if err := read(r, &d); err != nil {
 		return err
 	}
-	m.mail[d.Mail] = true
+	m.applied[d.Message] = true
 	if m.signals == nil {
 		m.signals = make(map[string][]json.RawMessage)
 	}
@@ -316,8 +316,8 @@ func (m *Machine) Unwanted() []uuid.UUID {
 	}
 	var list []uuid.UUID
 	m.forward.walk(func(n *node) bool {
-		if _, ok := n.step.Body.(Queued); ok && n.do.state == open && m.ending(n) && !m.settles(n) {
-			list = append(list, TaskID(m.id, n.path, journal.Do, n.do.attempts))
+		if _, ok := n.step.Body.(Queued); ok && n.forward.state == inFlight && m.ending(n) && !m.settles(n) {
+			list = append(list, TaskID(m.id, n.path, journal.Do, n.forward.attempts))
 		}
 		return true
 	})
@@ -327,7 +327,7 @@ func (m *Machine) Unwanted() []uuid.UUID {
 // settles reports whether what is under way is to tell whether the step has happened, which its
 // undoing has to know.
 func (m *Machine) settles(n *node) bool {
-	return n.do.doubt && n.needsSettling() && m.nothingUndone() == ""
+	return n.forward.doubt && n.needsSettling() && m.nothingUndone() == ""
 }
 
 // Announce is the shape of kinds that tell others something, and do not wait for them: emit.

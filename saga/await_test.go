@@ -23,7 +23,7 @@ func TestTooManySignals(t *testing.T) {
 	p := &player{t: t, def: def, m: saga.New(def, uuid.Must(uuid.FromString("01920000-0000-7000-8000-000000000001")))}
 	p.write(p.m.Start(saga.StartedData{Definition: "x", Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null")}))
 	for n := range 1001 {
-		r, err := p.m.Admit(uuid.NewV5(p.m.ID(), strconv.Itoa(n)), saga.Command{Do: "signal", Name: "paid"})
+		r, err := p.m.Validate(uuid.NewV5(p.m.ID(), strconv.Itoa(n)), saga.Command{Kind: "signal", Name: "paid"})
 		var no *saga.Refusal
 		switch {
 		case n < 1000 && err != nil:
@@ -50,7 +50,7 @@ func TestFourEyesOfChildren(t *testing.T) {
 	e := p.m.Inbox()[0]
 	for who, want := range map[string]string{"ann": "four_eyes", "bob": ""} {
 		got := ""
-		_, err := p.m.Admit(uuid.NewV5(p.m.ID(), who), saga.Command{Do: "approve", Path: "ok", Shown: e.ShownHash, Actor: who, Role: "approver"})
+		_, err := p.m.Validate(uuid.NewV5(p.m.ID(), who), saga.Command{Kind: "approve", Path: "ok", Shown: e.ShownHash, Actor: who, Role: "approver"})
 		if no := (*saga.Refusal)(nil); errors.As(err, &no) {
 			got = no.Code
 		}
@@ -70,10 +70,10 @@ func TestApprovalTooLate(t *testing.T) {
 	p.write(p.m.Start(saga.StartedData{Definition: "x", Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null"), Actor: "ann"}))
 	for len(p.m.Inbox()) == 0 && p.step() {
 	}
-	c := saga.Command{Do: "approve", Path: "ok", Shown: p.m.Inbox()[0].ShownHash, Actor: "bob", Role: "approver"}
+	c := saga.Command{Kind: "approve", Path: "ok", Shown: p.m.Inbox()[0].ShownHash, Actor: "bob", Role: "approver"}
 	for after, ok := range map[time.Duration]bool{time.Minute: true, time.Minute + time.Millisecond: false} {
 		c.At = p.m.At().Add(after)
-		if _, err := p.m.Admit(uuid.NewV5(p.m.ID(), "bob"), c); (err == nil) != ok {
+		if _, err := p.m.Validate(uuid.NewV5(p.m.ID(), "bob"), c); (err == nil) != ok {
 			t.Errorf("after %v: %v", after, err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestRevertedOnTheWay(t *testing.T) {
 		p.write(p.m.Start(saga.StartedData{Definition: "x", Version: 1, SHA256: def.SHA256, Input: json.RawMessage("null"),
 			Parent: &saga.ParentData{Saga: "01920000-0000-7000-8000-000000000002", Path: "child", Depth: 1}}))
 		p.step()
-		r, err := p.m.Admit(uuid.NewV5(p.m.ID(), do), saga.Command{Do: do})
+		r, err := p.m.Validate(uuid.NewV5(p.m.ID(), do), saga.Command{Kind: do})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func (g *group) walk(visit func(*node) bool) bool {
 	switch {
 	case g.cur == nil:
 		return true
-	case g.cur.do.state != chosen:
+	case g.cur.forward.state != entered:
 		return visit(g.cur)
 	}
 	for _, inner := range g.cur.block.active {
@@ -108,19 +108,19 @@ func (g *group) iteration() string { return strings.TrimSuffix(g.prefix, ".") }
 
 // node is one step of this saga.
 type node struct {
-	step   *Step
-	path   string
-	in     *group
-	first  int64 // the seq of its first record
-	do     side
-	undo   side
-	query  side   // the status query of `verify`
-	block  *block // of a block that was entered
-	output json.RawMessage
-	passed bool // its group has moved on, or is no more
-	left   bool // a block around it has failed before it had ended
+	step         *Step
+	path         string
+	in           *group
+	first        int64 // the seq of its first record
+	forward      track
+	compensation track
+	statusCheck  track  // the status query of `verify`
+	block        *block // of a block that was entered
+	output       json.RawMessage
+	passed       bool // its group has moved on, or is no more
+	abandoned    bool // a block around it has failed before it had ended
 	// given replaces output in the compensation's templates: an operator's word.
-	given json.RawMessage
+	override json.RawMessage
 	// child is the saga that the step has started last; the nil UUID: none.
 	child        uuid.UUID
 	neverStarted bool // its undo has found that there is no such saga
@@ -131,18 +131,18 @@ type node struct {
 // block is the running part of a step that has steps of its own.
 type block struct {
 	Entered
-	layout  Layout
-	begun   int               // how many groups have begun
-	active  []*group          // those whose end has not been taken in
-	outputs []json.RawMessage // of the groups that have ended well, by index
-	lost    []LostItem        // iterations that were left out
-	broken  *node             // the step whose failure ends the block
-	failure *Failure          // or what else does
-	ended   bool              // no iteration follows: `until` holds
+	layout       Layout
+	begun        int               // how many groups have begun
+	active       []*group          // those whose end has not been taken in
+	outputs      []json.RawMessage // of the groups that have ended well, by index
+	skippedItems []SkippedItem     // iterations that were left out
+	broken       *node             // the step whose failure ends the block
+	failure      *Failure          // or what else does
+	ended        bool              // no iteration follows: `until` holds
 }
 
 // LostItem is an iteration that failed and was left out, because of on_item_error: collect.
-type LostItem struct {
+type SkippedItem struct {
 	Index   int     `json:"index"`
 	Error   Failure `json:"error"`
 	InDoubt bool    `json:"in_doubt"` // it may have happened all the same
@@ -222,7 +222,7 @@ func (m *Machine) groupOver(g *group) {
 	if g.owner == nil {
 		if g.broken != nil && m.reason == nil {
 			m.reason = m.failure(g.broken)
-			m.asks++
+			m.inboxRevision++
 		}
 		return
 	}
@@ -231,7 +231,7 @@ func (m *Machine) groupOver(g *group) {
 	if g.broken != nil && (l == nil || !l.Collect) {
 		if b.broken == nil {
 			b.broken = g.broken
-			m.asks++ // nobody is asked any more about what is left behind
+			m.inboxRevision++ // nobody is asked any more about what is left behind
 		}
 		b.drop(g)
 		return
@@ -268,13 +268,13 @@ func decides(ds []Decision) bool {
 func (m *Machine) decideBlock(n *node) []Decision {
 	b := n.block
 	if b.closing() {
-		if ds, pending := m.settleOpen(b.active, n.goesOn()); pending {
+		if ds, pending := m.settleInFlight(b.active, n.goesOn()); pending {
 			return ds
 		}
 		if b.failure != nil {
-			return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: b.failure, Then: m.endFailed(n)})
+			return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: b.failure, Next: m.endFailed(n)})
 		}
-		return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: b.broken.cause(), Then: ThenFail})
+		return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: b.broken.cause(), Next: NextFail})
 	}
 	if len(b.active) == 0 {
 		return m.endBlock(n)
@@ -297,20 +297,20 @@ func (n *node) goesOn() bool { return n.step.Continue || n.in.final || n.contain
 // settleOpen waits for what is under way in groups whose end is decided: attempts, and queries
 // about attempts in doubt; with whole, for all that is in doubt, since nothing else will come back
 // to it. pending is false when there is nothing of that.
-func (m *Machine) settleOpen(groups []*group, whole bool) (ds []Decision, pending bool) {
+func (m *Machine) settleInFlight(groups []*group, whole bool) (ds []Decision, pending bool) {
 	if mutant.On("siblings-not-awaited") {
 		return nil, false
 	}
 	for _, g := range groups {
 		g.walk(func(n *node) bool {
-			switch n.do.state {
-			case open:
+			switch n.forward.state {
+			case inFlight:
 				pending = true
 			case checking:
 				pending = true
 				ds = append(ds, m.decideStep(n)...)
 			default:
-				if whole && n.do.doubt && !n.do.state.ended() {
+				if whole && n.forward.doubt && !n.forward.state.ended() {
 					pending = true
 					ds = append(ds, m.decideStep(n)...)
 				}
@@ -331,7 +331,7 @@ func (m *Machine) endIteration(g *group) Decision {
 	if g.broken != nil {
 		d.Error = g.broken.cause()
 	} else {
-		d.Output, d.Until, d.Error = m.iterated(g, l)
+		d.Output, d.Last, d.Error = m.iterated(g, l)
 	}
 	return Write{Record: journal.Record{Kind: journal.Decided, Path: g.iteration(), Way: journal.Do, Data: encode(d)}}
 }
@@ -372,7 +372,7 @@ func (m *Machine) applyIteration(r journal.Record) error {
 		return err
 	}
 	n := m.steps[owner]
-	if n == nil || n.block == nil || n.do.state != chosen || n.block.layout.Loop == nil || n.block.closing() {
+	if n == nil || n.block == nil || n.forward.state != entered || n.block.layout.Loop == nil || n.block.closing() {
 		return fmt.Errorf("%w: %q is no loop that runs", ErrImpossible, owner)
 	}
 	b := n.block
@@ -388,12 +388,12 @@ func (m *Machine) applyIteration(r journal.Record) error {
 			b.outputs[g.index] = json.RawMessage("null")
 		}
 	case b.layout.Loop.Collect:
-		b.lost = append(b.lost, LostItem{Index: g.index, Error: *d.Error, InDoubt: g.broken != nil && g.broken.deepest().do.state == doubted})
+		b.skippedItems = append(b.skippedItems, SkippedItem{Index: g.index, Error: *d.Error, InDoubt: g.broken != nil && g.broken.deepest().forward.state == doubted})
 	default:
 		b.failure = d.Error
-		m.asks++
+		m.inboxRevision++
 	}
-	b.ended = b.ended || d.Until != nil && *d.Until
+	b.ended = b.ended || d.Last != nil && *d.Last
 	b.drop(g)
 	g.release()
 	m.fill(n)
@@ -410,8 +410,8 @@ func (n *node) deepest() *node {
 
 // cause is why the step failed.
 func (n *node) cause() *Failure {
-	if n.do.failure != nil {
-		return n.do.failure
+	if n.forward.failure != nil {
+		return n.forward.failure
 	}
 	return &Failure{Code: "step_failed", Title: "step " + n.path + " failed"}
 }
@@ -423,7 +423,7 @@ func (g *group) release() {
 		return
 	}
 	for _, n := range g.nodes {
-		n.output, n.do.given = nil, nil
+		n.output, n.forward.actionInput = nil, nil
 	}
 	g.nodes = nil
 }
@@ -489,7 +489,7 @@ func (m *Machine) abandon(b *block) {
 			continue
 		}
 		delete(m.due, n.path)
-		g.cur, n.passed, n.left = nil, true, true
+		g.cur, n.passed, n.abandoned = nil, true, true
 		if n.first == 0 {
 			continue
 		}
@@ -503,24 +503,24 @@ func (m *Machine) abandon(b *block) {
 
 // giveUp marks a step that the saga does not go on with.
 func (m *Machine) giveUp(n *node) {
-	if n.do.state.ended() {
+	if n.forward.state.ended() {
 		return
 	}
-	if n.do.state.inbox() || n.do.state == awaiting || n.query.state.inbox() {
-		m.asks++
+	if n.forward.state.inbox() || n.forward.state == awaiting || n.statusCheck.state.inbox() {
+		m.inboxRevision++
 	}
-	if n.do.doubt && !mutant.On("left-behind-is-failure") {
-		n.do.state = doubted
-		n.query.request = nil
+	if n.forward.doubt && !mutant.On("left-behind-is-failure") {
+		n.forward.state = doubted
+		n.statusCheck.request = nil
 		return
 	}
-	switch n.do.state {
+	switch n.forward.state {
 	case sleeping, woken, awaiting, expired: // it only waited: nothing has failed, and nothing has happened
-		n.do.state = skipped
+		n.forward.state = skipped
 	default:
-		n.do.state = failed
+		n.forward.state = failed
 	}
-	n.do.request, n.query.request = nil, nil
+	n.forward.request, n.statusCheck.request = nil, nil
 }
 
 // SplitQuery takes apart the path of a record: that of a step, and whether it is about its status

@@ -130,7 +130,7 @@ type Verdict struct {
 	Output json.RawMessage // the kind's default output, on success
 	Error  *Failure        // otherwise
 	// Settles says of a refusal that no earlier attempt has had an effect either, and none will.
-	Settles bool
+	SettlesDoubt bool
 }
 
 // Failure says why something failed.

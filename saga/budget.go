@@ -10,19 +10,19 @@ import (
 type tokens struct {
 	budget   int64 // 0: no limit
 	reserved int64
-	underway int64 // the part of reserved that is of attempts under way
+	inFlight int64 // the part of reserved that is of attempts under way
 	input    int64
 	output   int64
 }
 
 func (t *tokens) reserve(n int64) {
 	t.reserved += n
-	t.underway += n
+	t.inFlight += n
 }
 
 // settle books what an attempt has used; nil: nobody knows, it stays reserved.
-func (t *tokens) settle(s *side, used *TokensView) {
-	t.underway -= s.reservedTokens
+func (t *tokens) settle(s *track, used *TokensView) {
+	t.inFlight -= s.reservedTokens
 	if used == nil {
 		s.unknownTokens += s.reservedTokens
 	} else {
@@ -75,12 +75,12 @@ func (m *Machine) fits(u Usage) bool {
 
 // mayFit reports whether it would, if what is under way turned out to cost nothing.
 func (m *Machine) mayFit(u Usage) bool {
-	if m.underway.IsZero() && m.tokens.underway == 0 {
+	if m.inFlight.IsZero() && m.tokens.inFlight == 0 {
 		return false
 	}
 	account := m.account
-	account.Reserved = account.Reserved.Sub(m.underway)
-	return account.Fits(u.Cost) && m.tokens.fit(u.Input+u.Output, m.tokens.underway)
+	account.Reserved = account.Reserved.Sub(m.inFlight)
+	return account.Fits(u.Cost) && m.tokens.fit(u.Input+u.Output, m.tokens.inFlight)
 }
 
 // why says what keeps an attempt from being paid.

@@ -27,7 +27,7 @@ func (m *Machine) Waits(pending []journal.Record) bool {
 		switch {
 		case n == nil:
 			return true
-		case m.def.Checkpoint == CheckpointPhase && n.in.owner == nil && n.do.state.ended():
+		case m.def.Checkpoint == CheckpointPhase && n.in.owner == nil && n.forward.state.ended():
 			return true
 		case m.def.Checkpoint == CheckpointDecision && (r.Kind == journal.Decided || m.def.Decides[n.step.ID] || n.awaited != nil):
 			return true

@@ -56,7 +56,7 @@ type ParentData struct {
 // kin is the root `child`, which kinds see and templates cannot name: who a step has to do with.
 func (m *Machine) kin(n *node) map[string]any {
 	id := n.child
-	if id.IsNil() || n.do.state == ready { // of this generation
+	if id.IsNil() || n.forward.state == ready { // of this generation
 		id = m.childID(n)
 	}
 	depth := 1
@@ -74,10 +74,10 @@ func (m *Machine) Starter() string { return m.started.Starter() }
 // and the same whenever it is made.
 func (m *Machine) childID(n *node) uuid.UUID {
 	at := m.at
-	if !n.do.firstSent.IsZero() {
-		at = n.do.firstSent
+	if !n.forward.firstSent.IsZero() {
+		at = n.forward.firstSent
 	}
-	sum := sha256.Sum256(slices.Concat(m.id[:], []byte(n.path+":"+strconv.Itoa(n.do.generation))))
+	sum := sha256.Sum256(slices.Concat(m.id[:], []byte(n.path+":"+strconv.Itoa(n.forward.generation))))
 	var id uuid.UUID
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(at.UnixMilli()))
@@ -101,47 +101,47 @@ func outside(s *Step) bool {
 // and after a crash nobody knows whether they were sent.
 func (m *Machine) Respawn() []Send {
 	var list []Send
-	for _, n := range m.order {
+	for _, n := range m.touched {
 		if _, ok := n.step.Body.(Spawner); !ok {
 			continue
 		}
-		if n.do.state == open {
-			list = append(list, m.resend(n, &n.do, journal.Do))
+		if n.forward.state == inFlight {
+			list = append(list, m.resend(n, &n.forward, journal.Do))
 		}
-		if n.undo.state == open {
-			list = append(list, m.resend(n, &n.undo, journal.Undo))
+		if n.compensation.state == inFlight {
+			list = append(list, m.resend(n, &n.compensation, journal.Undo))
 		}
 	}
 	return list
 }
 
-func (m *Machine) resend(n *node, s *side, way journal.Way) Send {
+func (m *Machine) resend(n *node, s *track, way journal.Way) Send {
 	step := m.stepOf(n, way)
 	return Send{Path: n.path, Way: way, Attempt: s.attempts, Generation: s.generation, Key: s.key, Kind: step.Kind, Request: *s.request, Timeout: step.Timeout, Trace: &m.trace, Lives: true}
 }
 
 // OpenAttempt returns the number of the attempt for which a step waits for a saga, 0 for none.
-func (m *Machine) OpenAttempt(path string, way journal.Way, child string) int {
+func (m *Machine) InFlightAttempt(path string, way journal.Way, child string) int {
 	n := m.steps[path]
 	if n == nil || n.child.String() != child {
 		return 0
 	}
-	s := &n.do
+	s := &n.forward
 	if way == journal.Undo {
-		s = &n.undo
+		s = &n.compensation
 	}
-	if s.state != open {
+	if s.state != inFlight {
 		return 0
 	}
 	return s.attempts
 }
 
 // decideHeld tells the parent that the goal is reached, and waits for its word.
-func (m *Machine) decideHeld() []Decision {
-	if m.held {
+func (m *Machine) decideAwaitParent() []Decision {
+	if m.awaitingParent {
 		return nil
 	}
-	d := DecidedData{By: byParent, Then: ThenHold}
+	d := DecidedData{By: byParent, Next: NextAwaitParent}
 	d.Output, d.Error = m.result()
 	return []Decision{Write{Record: journal.Record{Kind: journal.Decided, Data: encode(d)}}}
 }
@@ -150,16 +150,16 @@ func (m *Machine) decideHeld() []Decision {
 const byParent = "parent"
 
 // Told is what the saga's parent is told of it now; nil: nothing yet, or there is no parent.
-func (m *Machine) Told() *TaskResult {
+func (m *Machine) Report() *TaskResult {
 	switch {
 	case m.started.Parent == nil:
 		return nil
-	case m.finished == nil && m.held && !m.reverted:
-		return &TaskResult{Fate: TaskCompleted, Output: m.heldOutput}
+	case m.finished == nil && m.awaitingParent && !m.reverted:
+		return &TaskResult{Outcome: TaskCompleted, Output: m.outputForParent}
 	case m.finished == nil:
 		return nil
 	case m.finished.Status == Succeeded, m.reverted && m.finished.Status == Compensated:
-		return &TaskResult{Fate: TaskCompleted, Output: m.heldOutput}
+		return &TaskResult{Outcome: TaskCompleted, Output: m.outputForParent}
 	}
 	f := &Failure{Code: "child_failed", Title: "saga " + m.id.String() + " of " + m.started.Definition + " did not reach its goal"}
 	if r := m.finished.Reason; r != nil {
@@ -171,31 +171,31 @@ func (m *Machine) Told() *TaskResult {
 			f.Detail += "; " + left.Path + " remains: " + left.Why
 		}
 	}
-	return &TaskResult{Fate: TaskFailed, Error: f, InDoubt: m.finished.Status == Failed && !m.reverted}
+	return &TaskResult{Outcome: TaskFailed, Error: f, InDoubt: m.finished.Status == Failed && !m.reverted}
 }
 
 // Posts lists the messages to other sagas that go with a record, which was applied last.
-func (m *Machine) Posts(r journal.Record) []journal.Mail {
-	var list []journal.Mail
-	if told := m.Told(); told != nil && (r.Kind == journal.Finished && (m.reverted || !m.held) || r.Kind == journal.Decided && r.Path == "") {
+func (m *Machine) Messages(r journal.Record) []journal.Message {
+	var list []journal.Message
+	if told := m.Report(); told != nil && (r.Kind == journal.Finished && (m.reverted || !m.awaitingParent) || r.Kind == journal.Decided && r.Path == "") {
 		way := journal.Do
 		if m.reverted {
 			way = journal.Undo
 		}
 		parent := uuid.FromStringOrNil(m.started.Parent.Saga)
 		told.Saga = m.id.String()
-		list = append(list, m.post(parent, "told:"+string(way), Command{Do: "task", Path: m.started.Parent.Path, Way: way, Task: told}))
+		list = append(list, m.message(parent, "told:"+string(way), Command{Kind: "task", Path: m.started.Parent.Path, Way: way, Task: told}))
 	}
 	if r.Kind != journal.Finished {
 		return list
 	}
-	for _, n := range m.order {
+	for _, n := range m.touched {
 		switch {
 		case !n.childLeft():
 		case m.disowns(n), n.neverStarted: // the look may have been at a database that was left behind
-			list = append(list, m.post(n.child, "revert", Command{Do: "revert", Reason: "its parent has ended as " + string(m.finished.Status) + " without it"}))
+			list = append(list, m.message(n.child, "revert", Command{Kind: "revert", Reason: "its parent has ended as " + string(m.finished.Status) + " without it"}))
 		default:
-			list = append(list, m.post(n.child, "release", Command{Do: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
+			list = append(list, m.message(n.child, "release", Command{Kind: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
 		}
 	}
 	return list
@@ -205,7 +205,7 @@ func (m *Machine) Posts(r journal.Record) []journal.Mail {
 // the saga went on although the step had not succeeded, and its own undoing did not come by the
 // step.
 func (m *Machine) disowns(n *node) bool {
-	if n.do.state == done || n.step.NoCompensation || mutant.On("all-children-released") {
+	if n.forward.state == done || n.step.NoCompensation || mutant.On("all-children-released") {
 		return false
 	}
 	return m.finished.Status == Succeeded || n.in.final
@@ -214,29 +214,29 @@ func (m *Machine) disowns(n *node) bool {
 // childLeft reports whether the step may have started a saga that has neither told how it failed
 // nor that it is undone: one that a person has settled the step for still waits for a word.
 func (n *node) childLeft() bool {
-	undone := n.undo.state == done && n.undo.class == journal.Succeeded && !n.neverStarted
-	return !n.child.IsNil() && !undone && !(n.do.state == failed && n.do.class == journal.Refused)
+	undone := n.compensation.state == done && n.compensation.class == journal.Succeeded && !n.neverStarted
+	return !n.child.IsNil() && !undone && !(n.forward.state == failed && n.forward.class == journal.Refused)
 }
 
 // post makes a message to another saga, the same whenever it is made.
-func (m *Machine) post(to uuid.UUID, what string, c Command) journal.Mail {
+func (m *Machine) message(to uuid.UUID, what string, c Command) journal.Message {
 	c.Actor = "saga " + m.id.String()
-	return journal.Mail{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: CommandMail, Data: encode(c)}
+	return journal.Message{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: CommandMessage, Data: encode(c)}
 }
 
 // Orphaned lists the messages that cancel children whose work would be of no use any more.
-func (m *Machine) Orphaned() []journal.Mail {
+func (m *Machine) Orphaned() []journal.Message {
 	if m.undoing || m.finished != nil {
 		return nil
 	}
-	var list []journal.Mail
+	var list []journal.Message
 	m.forward.walk(func(n *node) bool {
-		if _, ok := n.step.Body.(Spawner); ok && n.do.state == open && m.ending(n) {
-			c := Command{Do: "cancel", Reason: "its parent does not need it any more"}
+		if _, ok := n.step.Body.(Spawner); ok && n.forward.state == inFlight && m.ending(n) {
+			c := Command{Kind: "cancel", Reason: "its parent does not need it any more"}
 			if m.stop {
 				c.Mode = "stop"
 			}
-			list = append(list, m.post(n.child, "cancel", c))
+			list = append(list, m.message(n.child, "cancel", c))
 		}
 		return true
 	})
@@ -245,22 +245,22 @@ func (m *Machine) Orphaned() []journal.Mail {
 
 // admitParent lets the parent's word through, once. It may come before the saga has reached its
 // goal: a parent whose start of it ended in doubt does not wait for it.
-func (m *Machine) admitParent(do string) *Refusal {
+func (m *Machine) validateParent(do string) *Refusal {
 	if m.started.Parent == nil || m.reverted || m.released || do == "release" && m.reason != nil {
-		return refusal("not_held", "the saga does not wait for its parent", "")
+		return refusal("not_awaiting_parent", "the saga does not wait for its parent", "")
 	}
 	return nil
 }
 
 // applyHeld takes in that a child has reached its goal.
-func (m *Machine) applyHeld(r journal.Record) error {
+func (m *Machine) applyAwaitParent(r journal.Record) error {
 	var d DecidedData
 	if err := read(r, &d); err != nil {
 		return err
 	}
-	m.held, m.heldOutput = true, d.Output
-	if m.heldOutput == nil {
-		m.heldOutput = json.RawMessage("null")
+	m.awaitingParent, m.outputForParent = true, d.Output
+	if m.outputForParent == nil {
+		m.outputForParent = json.RawMessage("null")
 	}
 	return nil
 }

@@ -21,15 +21,15 @@ saga: x
 steps:
   - {id: a, task: work, retry: 3, in_doubt: retry, compensate: {http: "DELETE http://w/${output.id}"}}
 `, "null")
-	lost := saga.TaskResult{Fate: "expired"}
+	lost := saga.TaskResult{Outcome: "expired"}
 	s := h.open[0]
 	h.open = nil
-	r, err := h.m.Settle(s.Path, s.Way, s.Attempt, lost.Answer(), h.now, 1<<63)
+	r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, lost.Answer(), h.now, 1<<63)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.write(r)
-	if err := h.do(saga.Command{Do: "cancel"}); err != nil {
+	if err := h.do(saga.Command{Kind: "cancel"}); err != nil {
 		t.Fatal(err)
 	}
 	h.wait()
@@ -74,9 +74,9 @@ steps:
       - {id: c, http: "POST http://w/c", body: {}, compensate: none}
 `, "null")
 	h.reply("pay", "timeout")
-	asks := h.m.Asks()
+	asks := h.m.InboxRevision()
 	h.reply("b", "422 {}")
-	t.Logf("status %s inbox %d asks changed %v", h.m.Status(), len(h.m.Inbox()), asks != h.m.Asks())
+	t.Logf("status %s inbox %d asks changed %v", h.m.Status(), len(h.m.Inbox()), asks != h.m.InboxRevision())
 	if h.m.Status() == saga.Stuck && len(h.m.Inbox()) == 0 {
 		t.Errorf("stuck, but the inbox is empty")
 	}
@@ -105,7 +105,7 @@ steps:
 		for k := 0; len(h.open) > 0; k++ {
 			h.reply(h.open[0].Path, `200 {"cost":0}`)
 			h.m.Status()
-			h.m.Asks()
+			h.m.InboxRevision()
 			h.m.WakeAt()
 			if time.Since(began) > 60*time.Second {
 				t.Fatalf("%d items: %d done after a minute", n, k)
@@ -135,7 +135,7 @@ func (h *hand) wait() bool {
 
 func (h *hand) do(c saga.Command) error {
 	h.mail++
-	r, err := h.m.Admit(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c)
+	r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c)
 	if err != nil {
 		return err
 	}

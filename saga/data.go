@@ -130,22 +130,23 @@ type IntentData struct {
 	Input json.RawMessage `json:"input,omitempty"`
 }
 
-// Then is what follows an outcome. It is decided once, when the outcome is
-// written, and recorded, so that replaying needs no policy.
-type Then string
+// Next says what follows an outcome. It is decided once, when the outcome is written, and recorded,
+// so that replaying a journal needs no policy.
+type Next string
 
-// What may follow.
+// The values of Next.
 const (
-	ThenDone   Then = ""       // the step has succeeded, or is undone
-	ThenRetry  Then = "retry"  // again, at RetryAt
-	ThenVerify Then = "verify" // ask the other side, from RetryAt on
-	ThenAsk    Then = "ask"    // the inbox: in doubt
-	ThenHold   Then = "hold"   // the inbox: credentials
-	ThenStick  Then = "stick"  // the inbox: failed where nothing may be undone, or an undo was refused
-	ThenFail   Then = "fail"   // the step has failed: surely no effect
-	ThenDoubt  Then = "doubt"  // the step has ended in doubt
-	ThenAnswer Then = "answer" // of a verify query: it gave an answer, see Found
-	ThenUnsure Then = "unsure" // of a verify query: it gave none
+	NextDone             Next = ""                  // the step has succeeded, or is undone
+	NextRetry            Next = "retry"             // another attempt at RetryAt
+	NextVerify           Next = "verify"            // a status check from RetryAt on
+	NextAwaitResolution  Next = "await_resolution"  // the inbox: a person resolves the doubt
+	NextAwaitCredentials Next = "await_credentials" // the inbox: a person fixes the credentials
+	NextBlock            Next = "block"             // the inbox: failed after the pivot, or a compensation was refused
+	NextFail             Next = "fail"              // the step has failed and surely has no effect
+	NextInDoubt          Next = "in_doubt"          // the step has ended in doubt
+	NextConclusive       Next = "conclusive"        // of a status check: it found out, see Found
+	NextInconclusive     Next = "inconclusive"      // of a status check: it found out nothing
+	NextAwaitParent      Next = "await_parent"      // a child has reached its goal and waits for its parent
 )
 
 // OutcomeData is the data of `outcome`.
@@ -156,11 +157,11 @@ type OutcomeData struct {
 	Output     json.RawMessage `json:"output,omitempty"`
 	Cost       string          `json:"cost,omitempty"` // what it cost; absent: unknown, the reservation stays
 	RetryAt    *Time           `json:"retry_at,omitempty"`
-	Then       Then            `json:"then,omitempty"`
-	Found      *bool           `json:"found,omitempty"`  // of a verify query
-	Tokens     *TokensView     `json:"tokens,omitempty"` // absent: unknown, the reservation stays
-	Next       json.RawMessage `json:"next,omitempty"`   // what makes the next attempt's request another one
-	Event      json.RawMessage `json:"event,omitempty"`  // of an emit: what was sent out
+	Next       Next            `json:"next,omitempty"`
+	Found      *bool           `json:"found,omitempty"`       // of a verify query
+	Tokens     *TokensView     `json:"tokens,omitempty"`      // absent: unknown, the reservation stays
+	RetryState json.RawMessage `json:"retry_state,omitempty"` // what makes the next attempt's request another one
+	Event      json.RawMessage `json:"event,omitempty"`       // of an emit: what was sent out
 	// AlreadyGone says of an undo by DELETE that there was nothing left to remove.
 	AlreadyGone bool `json:"already_gone,omitempty"`
 	// NeverStarted is the id of a saga that was to be undone, and was never started.
@@ -170,7 +171,7 @@ type OutcomeData struct {
 // exact reports whether reading back what the data is written as surely gives
 // the same: times are written in milliseconds, and raw JSON without spaces.
 func (d OutcomeData) exact() bool {
-	return d.RetryAt == nil && dense(d.Result) && dense(d.Output) && dense(d.Next) && dense(d.Event)
+	return d.RetryAt == nil && dense(d.Result) && dense(d.Output) && dense(d.RetryState) && dense(d.Event)
 }
 
 // DecidedData is the data of `decided`.
@@ -178,10 +179,10 @@ type DecidedData struct {
 	Branch *int              `json:"branch,omitempty"` // of a switch; -1: none
 	Enter  bool              `json:"enter,omitempty"`  // of another block
 	Items  []json.RawMessage `json:"items,omitempty"`  // of a foreach
-	Until  *bool             `json:"until,omitempty"`  // of an iteration: whether it is the last
+	Last   *bool             `json:"last,omitempty"`   // of an iteration: whether it is the last
 	Error  *Failure          `json:"error,omitempty"`  // of an iteration that has failed
 	By     string            `json:"by,omitempty"`     // what settled a doubt: verify, key_window
-	Then   Then              `json:"then,omitempty"`
+	Next   Next              `json:"next,omitempty"`
 	Output json.RawMessage   `json:"output,omitempty"`
 	Detail string            `json:"detail,omitempty"`
 }
@@ -221,11 +222,11 @@ type Reason struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// OrderData is the data of the records that a person's order makes: cancelled,
+// CommandData is the data of the records that a command makes: cancelled,
 // paused, resumed, operator. An order that came too late is an operator record with Rejected.
-type OrderData struct {
-	Mail     string            `json:"mail"`
-	Do       string            `json:"do"`
+type CommandData struct {
+	Message  string            `json:"message"`
+	Kind     string            `json:"command"`
 	Actor    string            `json:"actor,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	Mode     string            `json:"mode,omitempty"`

@@ -54,12 +54,12 @@ type WakeAt struct {
 }
 
 // Hold says: this waits for a person. The entry is for the inbox.
-type Hold struct{ Entry Entry }
+type Escalate struct{ Entry Entry }
 
 func (Dispatch) decision() {}
 func (Write) decision()    {}
 func (WakeAt) decision()   {}
-func (Hold) decision()     {}
+func (Escalate) decision() {}
 
 // Codes of failures that the machine itself gives.
 const (
@@ -97,12 +97,12 @@ func (m *Machine) decide() []Decision {
 	case m.reason != nil:
 		return m.decideFailing()
 	case m.forward.over() && m.started.Parent != nil && !m.released:
-		return m.decideHeld()
+		return m.decideAwaitParent()
 	case m.forward.over():
 		return m.decideEnd(Succeeded)
 	}
 	ds := m.decideGroup(m.forward)
-	if m.def.Timeout > 0 && !m.pivoted && !m.pivotOpen() {
+	if m.def.Timeout > 0 && !m.pivoted && !m.pivotInFlight() {
 		if m.timeout == nil {
 			m.timeout = wake("", "", "timeout", m.created.Add(m.def.Timeout))
 		}
@@ -112,23 +112,23 @@ func (m *Machine) decide() []Decision {
 }
 
 // pivotOpen reports whether the pivot may be happening: from its intent on.
-func (m *Machine) pivotOpen() bool {
+func (m *Machine) pivotInFlight() bool {
 	p := m.pivot
-	return p != nil && !p.do.state.ended() && (p.do.doubt || p.do.state == open)
+	return p != nil && !p.forward.state.ended() && (p.forward.doubt || p.forward.state == inFlight)
 }
 
 // decideStep goes forward with a step.
 func (m *Machine) decideStep(n *node) []Decision {
-	switch n.do.state {
+	switch n.forward.state {
 	case ready:
 		return m.decideReady(n)
 	case backoff:
-		return n.do.wake(n.path, journal.Do, "backoff")
+		return n.forward.wake(n.path, journal.Do, "backoff")
 	case sleeping:
-		return n.do.wake(n.path, journal.Do, "sleep")
+		return n.forward.wake(n.path, journal.Do, "sleep")
 	case woken:
 		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: json.RawMessage("null")})
-	case chosen:
+	case entered:
 		return m.decideBlock(n)
 	case awaiting:
 		return m.decideAwaiting(n)
@@ -136,8 +136,8 @@ func (m *Machine) decideStep(n *node) []Decision {
 		return m.decideExpired(n)
 	case checking:
 		return m.decideQuery(n)
-	case asking, holding, sticking:
-		return m.hold(n, &n.do, journal.Do)
+	case awaitingResolution, awaitingCredentials, blocked:
+		return m.escalate(n, &n.forward, journal.Do)
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (m *Machine) decideReady(n *node) []Decision {
 	case Announce:
 		return m.announce(n, body, env)
 	case Call:
-		return m.decideCall(n, &n.do, journal.Do)
+		return m.decideCall(n, &n.forward, journal.Do)
 	}
 	return m.refuse(n, &Failure{Code: "unknown_kind", Title: "this program cannot run a step of kind " + n.step.Kind})
 }
@@ -205,7 +205,7 @@ func (m *Machine) lastOutput(g *group) json.RawMessage {
 }
 
 // decideCall sends the next attempt of a call, if its request can be made and paid.
-func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
+func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	step := m.stepOf(n, way)
 	if s.doubt && !s.allowed && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) && !mutant.On("key-window-ignored") {
 		return m.windowOver(n, way)
@@ -218,7 +218,7 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 	if mutant.On("key-per-attempt") {
 		request, generation = nil, s.attempts
 	}
-	if request == nil || s.hint != nil {
+	if request == nil || s.retryState != nil {
 		var err error
 		if request, key, given, err = m.render(n, generation, way); err != nil {
 			return m.refuseWay(n, way, asFailure("request", err))
@@ -226,7 +226,7 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 		hash = request.Hash()
 	}
 	d := IntentData{Request: request, RequestHash: hash}
-	if step.Use != nil && s.given == nil {
+	if step.Use != nil && s.actionInput == nil {
 		d.Input = given
 	}
 	reserve := step.reserve(*request)
@@ -256,7 +256,7 @@ func (m *Machine) decideCall(n *node, s *side, way journal.Way) []Decision {
 
 // until is when sending again is not safe any more: the zero time if it does not
 // matter, because nothing was sent before that may have had its effect.
-func (s *side) until(step *Step) time.Time {
+func (s *track) until(step *Step) time.Time {
 	if !s.doubt || s.allowed || mutant.On("key-window-ignored") {
 		return time.Time{}
 	}
@@ -273,14 +273,14 @@ func (m *Machine) stepOf(n *node, way journal.Way) *Step {
 
 // render makes the request and its key, and gives what its action is given.
 func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, string, json.RawMessage, error) {
-	step, s := m.stepOf(n, way), &n.do
+	step, s := m.stepOf(n, way), &n.forward
 	env := m.env(n)
 	if way == journal.Undo {
-		s = &n.undo
+		s = &n.compensation
 		env.key, env.output, env.hasOutput, env.err = n.forwardKey(m), n.compensable(), true, m.reason
 	}
 	var err error
-	if env.given, err = m.given(n, s, step, env); err != nil {
+	if env.actionInput, err = m.actionInput(n, s, step, env); err != nil {
 		return nil, "", nil, err
 	}
 	key := idempotency.Key(m.id, n.path, way, generation)
@@ -306,42 +306,42 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 	if err := r.place(step.Idempotency, key, m.outline != nil); err != nil {
 		return nil, "", nil, err
 	}
-	return &r, key, env.given, nil
+	return &r, key, env.actionInput, nil
 }
 
 // request renders the request of a step, or makes it of the one before.
-func (m *Machine) request(s *side, step *Step, env *env) (Request, error) {
-	if s.hint != nil && s.request != nil {
-		return step.Body.(Sequel).Follow(*s.request, s.hint)
+func (m *Machine) request(s *track, step *Step, env *env) (Request, error) {
+	if s.retryState != nil && s.request != nil {
+		return step.Body.(Sequel).Follow(*s.request, s.retryState)
 	}
 	return step.Body.(Call).Request(env)
 }
 
 // forwardKey is the key that the step's own requests carried.
 func (n *node) forwardKey(m *Machine) string {
-	if n.do.key != "" {
-		return n.do.key
+	if n.forward.key != "" {
+		return n.forward.key
 	}
-	return idempotency.Key(m.id, n.path, journal.Do, n.do.generation)
+	return idempotency.Key(m.id, n.path, journal.Do, n.forward.generation)
 }
 
 // compensable is the step's output as its compensation sees it.
 func (n *node) compensable() json.RawMessage {
-	if n.given != nil {
-		return n.given
+	if n.override != nil {
+		return n.override
 	}
 	return n.output
 }
 
 // windowOver turns from sending again to asking: the other side may have forgotten the key.
 func (m *Machine) windowOver(n *node, way journal.Way) []Decision {
-	then := ThenAsk
+	then := NextAwaitResolution
 	if way == journal.Undo {
-		then = ThenStick
+		then = NextBlock
 	} else if n.step.InDoubt.Policy == VerifyIt {
-		then = ThenVerify
+		then = NextVerify
 	}
-	return m.decided(n, way, DecidedData{By: "key_window", Then: then,
+	return m.decided(n, way, DecidedData{By: "key_window", Next: then,
 		Detail: "the other side may have forgotten the key, so sending again is not safe"})
 }
 
@@ -352,7 +352,7 @@ func (m *Machine) raises() map[string]bool {
 	}
 	paths := make(map[string]bool)
 	for _, d := range m.decide() {
-		if h, hold := d.(Hold); hold && h.Entry.Kind == InboxBudget {
+		if h, hold := d.(Escalate); hold && h.Entry.Kind == InboxBudget {
 			paths[h.Entry.Path] = true
 		}
 	}
@@ -364,33 +364,33 @@ func (m *Machine) asksForRaise() bool { return m.def.Budget != nil && m.def.Budg
 
 // overBudget follows when an attempt does not fit into the budget. As long as others are
 // under way, and would leave room enough if they cost nothing, it waits for what they really cost.
-func (m *Machine) overBudget(n *node, s *side, reserve Usage) []Decision {
+func (m *Machine) overBudget(n *node, s *track, reserve Usage) []Decision {
 	m.short = true
 	if m.mayFit(reserve) {
 		return nil
 	}
 	f := &Failure{Code: codeBudget, Title: "the budget does not cover step " + n.path, Detail: m.why(reserve)}
 	if m.asksForRaise() {
-		return m.holdBudget(n, f)
+		return m.escalateBudget(n, f)
 	}
 	if s.doubt {
-		return m.outcome(n, journal.Do, journal.InDoubt, OutcomeData{Error: f, Then: m.endInDoubt(n)})
+		return m.outcome(n, journal.Do, journal.InDoubt, OutcomeData{Error: f, Next: m.endInDoubt(n)})
 	}
 	return m.refuse(n, f)
 }
 
 // decideQuery asks the other side whether a step in doubt has happened.
 func (m *Machine) decideQuery(n *node) []Decision {
-	q, v := &n.query, n.step.InDoubt.Verify
+	q, v := &n.statusCheck, n.step.InDoubt.Verify
 	path := n.path + verifySuffix
 	switch q.state {
 	case backoff:
 		return q.wake(path, journal.Do, "verify")
 	case ready:
 		env := m.env(n)
-		env.key = n.do.key
-		given, err := m.given(n, q, v.Call, env)
-		env.given = given
+		env.key = n.forward.key
+		given, err := m.actionInput(n, q, v.Call, env)
+		env.actionInput = given
 		var r Request
 		if err == nil {
 			r, err = v.Call.Body.(Call).Request(env)
@@ -398,60 +398,60 @@ func (m *Machine) decideQuery(n *node) []Decision {
 		if err != nil {
 			f := asFailure("verify", err)
 			return []Decision{Write{Record: journal.Record{Kind: journal.Outcome, Path: path, Way: journal.Do, Class: journal.Refused,
-				Data: encode(OutcomeData{Error: f, Then: ThenUnsure})}}}
+				Data: encode(OutcomeData{Error: f, Next: NextInconclusive})}}}
 		}
 		d := IntentData{Request: &r, RequestHash: r.Hash()}
-		if v.Call.Use != nil && q.given == nil {
+		if v.Call.Use != nil && q.actionInput == nil {
 			d.Input = given
 		}
 		rec := journal.Record{Kind: journal.Intent, Path: path, Way: journal.Do, Attempt: q.attempts + 1,
 			Data: encode(d)}
 		return []Decision{Dispatch{Intent: rec, Send: Send{Path: path, Way: journal.Do, Attempt: rec.Attempt, Kind: v.Call.Kind, Request: r, Timeout: v.Call.Timeout, Trace: &m.trace}}}
-	case holding:
-		return m.hold(n, q, journal.Do)
+	case awaitingCredentials:
+		return m.escalate(n, q, journal.Do)
 	case done:
 		if q.found {
-			return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Then: ThenDone, Output: n.output})
+			return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Next: NextDone, Output: n.output})
 		}
-		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Then: m.afterAbsent(n), Detail: "the other side says that it has not happened"})
+		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Next: m.afterAbsent(n), Detail: "the other side says that it has not happened"})
 	case failed:
-		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Then: m.otherwise(n), Detail: "the status query gave no answer"})
+		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Next: m.otherwise(n), Detail: "the status query gave no answer"})
 	}
 	return nil
 }
 
 // afterAbsent is what follows when the query says that nothing happened: it is
 // as if the attempt had failed on its way.
-func (m *Machine) afterAbsent(n *node) Then {
+func (m *Machine) afterAbsent(n *node) Next {
 	switch {
 	case m.ending(n):
-		return ThenFail // the saga, or a block in it, is on its way back: there is nothing left to send for
-	case n.step.Retry.Left(n.do.round()):
-		return ThenRetry
+		return NextFail // the saga, or a block in it, is on its way back: there is nothing left to send for
+	case n.step.Retry.Left(n.forward.round()):
+		return NextRetry
 	}
 	return m.endFailed(n)
 }
 
-func (m *Machine) otherwise(n *node) Then {
+func (m *Machine) otherwise(n *node) Next {
 	switch n.step.InDoubt.Otherwise {
 	case RetrySame:
-		if n.step.Retry.Left(n.do.round()) && !idempotency.Expired(n.do.firstSent, m.at, n.step.KeyWindow) {
-			return ThenRetry
+		if n.step.Retry.Left(n.forward.round()) && !idempotency.Expired(n.forward.firstSent, m.at, n.step.KeyWindow) {
+			return NextRetry
 		}
 		return m.endInDoubt(n)
 	case Fail:
 		return m.endInDoubt(n)
 	}
-	return ThenAsk
+	return NextAwaitResolution
 }
 
 // endFailed is how a step ends that surely had no effect: after the pivot there
 // is no way back, so it waits for a person instead.
-func (m *Machine) endFailed(n *node) Then {
+func (m *Machine) endFailed(n *node) Next {
 	if m.pivoted && m.reason == nil && !n.goesOn() {
-		return ThenStick
+		return NextBlock
 	}
-	return ThenFail
+	return NextFail
 }
 
 // contained reports whether a block around the step lets the saga go on when the step fails.
@@ -466,20 +466,20 @@ func (n *node) contained() bool {
 
 // endInDoubt is how a step ends whose doubt nothing has settled: for a person,
 // where going on by itself would leave an effect that cannot be undone right.
-func (m *Machine) endInDoubt(n *node) Then {
+func (m *Machine) endInDoubt(n *node) Next {
 	switch {
 	case mutant.On("doubt-is-failure"):
-		return ThenFail
+		return NextFail
 	case n.step.Pivot:
-		return ThenAsk
+		return NextAwaitResolution
 	case n.needsSettling() && m.reason != nil:
-		return ThenAsk
+		return NextAwaitResolution
 	case n.needsSettling() && !n.goesOn() && !n.settlesBySending():
-		return ThenAsk
+		return NextAwaitResolution
 	case m.pivoted && m.reason == nil && !n.goesOn():
-		return ThenAsk
+		return NextAwaitResolution
 	}
-	return ThenDoubt
+	return NextInDoubt
 }
 
 // settlesBySending reports whether the step, which by its policy ended in doubt
@@ -498,17 +498,17 @@ func (n *node) needsSettling() bool {
 
 // refuse ends a step that surely has no effect.
 func (m *Machine) refuse(n *node, f *Failure) []Decision {
-	if n.do.doubt {
-		return m.outcome(n, journal.Do, journal.InDoubt, OutcomeData{Error: f, Then: m.endInDoubt(n)})
+	if n.forward.doubt {
+		return m.outcome(n, journal.Do, journal.InDoubt, OutcomeData{Error: f, Next: m.endInDoubt(n)})
 	}
-	return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: f, Then: m.endFailed(n)})
+	return m.outcome(n, journal.Do, journal.Refused, OutcomeData{Error: f, Next: m.endFailed(n)})
 }
 
 func (m *Machine) refuseWay(n *node, way journal.Way, f *Failure) []Decision {
 	if way == journal.Do {
 		return m.refuse(n, f)
 	}
-	return m.outcome(n, way, journal.Refused, OutcomeData{Error: f, Then: ThenStick})
+	return m.outcome(n, way, journal.Refused, OutcomeData{Error: f, Next: NextBlock})
 }
 
 func (m *Machine) outcome(n *node, way journal.Way, class journal.Class, d OutcomeData) []Decision {
@@ -531,12 +531,12 @@ func woke(path string, way journal.Way, timer string, due time.Time) journal.Rec
 // begin: nothing under way, and nothing in doubt that its compensation must know about.
 func (m *Machine) decideFailing() []Decision {
 	if n := m.unsettled(); n != nil {
-		if n.do.state == doubted {
-			return m.decided(n, journal.Do, DecidedData{By: "undo", Then: m.resume(n), Detail: "its compensation needs its output"})
+		if n.forward.state == doubted {
+			return m.decided(n, journal.Do, DecidedData{By: "undo", Next: m.resume(n), Detail: "its compensation needs its output"})
 		}
 		return m.decideStep(n)
 	}
-	if ds, pending := m.settleOpen([]*group{m.forward}, false); pending && !mutant.On("undo-before-the-answer") {
+	if ds, pending := m.settleInFlight([]*group{m.forward}, false); pending && !mutant.On("undo-before-the-answer") {
 		return ds // answers come first
 	}
 	d := CompensatingData{Reason: *m.reason, Plan: []string{}}
@@ -550,15 +550,15 @@ func (m *Machine) decideFailing() []Decision {
 
 // resume is how a step that has ended in doubt is settled after all. One that was left behind,
 // because a block around it failed, goes on by its own policy.
-func (m *Machine) resume(n *node) Then {
-	again := n.settlesBySending() || n.left && n.step.InDoubt.Policy == RetrySame
+func (m *Machine) resume(n *node) Next {
+	again := n.settlesBySending() || n.abandoned && n.step.InDoubt.Policy == RetrySame
 	switch {
-	case again && n.step.Retry.Left(n.do.round()) && !idempotency.Expired(n.do.firstSent, m.at, n.step.KeyWindow):
-		return ThenRetry
-	case n.left && n.step.InDoubt.Policy == VerifyIt:
-		return ThenVerify
+	case again && n.step.Retry.Left(n.forward.round()) && !idempotency.Expired(n.forward.firstSent, m.at, n.step.KeyWindow):
+		return NextRetry
+	case n.abandoned && n.step.InDoubt.Policy == VerifyIt:
+		return NextVerify
 	}
-	return ThenAsk
+	return NextAwaitResolution
 }
 
 // unsettled returns a step in doubt whose compensation cannot be rendered
@@ -567,9 +567,9 @@ func (m *Machine) unsettled() *node {
 	if m.nothingUndone() != "" || mutant.On("undo-unsettled") {
 		return nil
 	}
-	for i := len(m.order) - 1; i >= 0; i-- {
-		n := m.order[i]
-		if n.do.doubt && n.do.state != done && n.do.state != skipped && n.needsSettling() {
+	for i := len(m.touched) - 1; i >= 0; i-- {
+		n := m.touched[i]
+		if n.forward.doubt && n.forward.state != done && n.forward.state != skipped && n.needsSettling() {
 			return n
 		}
 	}
@@ -595,7 +595,7 @@ func (m *Machine) nothingUndone() string {
 func (m *Machine) effects() []compensation.Effect {
 	var list []compensation.Effect
 	kept := m.nothingUndone()
-	for _, n := range m.order {
+	for _, n := range m.touched {
 		class, ok := n.effect()
 		if !ok || n.in.final {
 			continue
@@ -623,11 +623,11 @@ func (n *node) effect() (journal.Class, bool) {
 		return "", false
 	}
 	switch {
-	case n.undo.state == done: // an operator said so
+	case n.compensation.state == done: // an operator said so
 		return "", false
-	case n.do.doubt && n.do.state != done:
+	case n.forward.doubt && n.forward.state != done:
 		return journal.InDoubt, !mutant.On("skip-steps-in-doubt")
-	case n.do.state != done:
+	case n.forward.state != done:
 		return "", false
 	case ok && !call.ReadOnly():
 		return journal.Succeeded, true
@@ -640,12 +640,12 @@ func (m *Machine) decideUndo() []Decision {
 		return m.decideEnd(m.endStatus())
 	}
 	n := m.plan[m.undone]
-	switch n.undo.state {
+	switch n.compensation.state {
 	case ready:
-		if c := n.step.Compensate; c.When != nil && n.undo.attempts == 0 {
+		if c := n.step.Compensate; c.When != nil && n.compensation.attempts == 0 {
 			env := m.env(n)
 			env.output, env.hasOutput, env.err = n.compensable(), true, m.reason
-			env.given, _ = m.given(n, &n.undo, &c.Step, env) // what is missing then, `when` meets
+			env.actionInput, _ = m.actionInput(n, &n.compensation, &c.Step, env) // what is missing then, `when` meets
 			yes, err := c.When.Bool(env)
 			if err != nil {
 				return m.refuseWay(n, journal.Undo, expressionFailure("compensate.when", err))
@@ -654,11 +654,11 @@ func (m *Machine) decideUndo() []Decision {
 				return []Decision{Write{Record: journal.Record{Kind: journal.Skipped, Path: n.path, Way: journal.Undo}}}
 			}
 		}
-		return m.decideCall(n, &n.undo, journal.Undo)
+		return m.decideCall(n, &n.compensation, journal.Undo)
 	case backoff:
-		return n.undo.wake(n.path, journal.Undo, "backoff")
-	case asking, holding, sticking:
-		return m.hold(n, &n.undo, journal.Undo)
+		return n.compensation.wake(n.path, journal.Undo, "backoff")
+	case awaitingResolution, awaitingCredentials, blocked:
+		return m.escalate(n, &n.compensation, journal.Undo)
 	}
 	return nil
 }
@@ -691,8 +691,8 @@ func (m *Machine) decideEnd(status Status) []Decision {
 // `residual`.
 func (m *Machine) doubts(status Status) []compensation.Residue {
 	var list []compensation.Residue
-	for _, n := range m.order {
-		if !n.do.doubt || n.do.state == done || status != Succeeded && !n.in.final || mutant.On("doubts-forgotten") {
+	for _, n := range m.touched {
+		if !n.forward.doubt || n.forward.state == done || status != Succeeded && !n.in.final || mutant.On("doubts-forgotten") {
 			continue
 		}
 		list = append(list, compensation.Residue{Path: n.path, Why: m.whyDoubted(n)})
@@ -702,7 +702,7 @@ func (m *Machine) doubts(status Status) []compensation.Residue {
 
 func (m *Machine) whyDoubted(n *node) string {
 	why := "it may have happened, and the saga went on without it"
-	if f := n.do.failure; f != nil {
+	if f := n.forward.failure; f != nil {
 		why += ": " + f.Title
 	}
 	if !n.child.IsNil() && !n.step.NoCompensation {

@@ -85,14 +85,14 @@ func (d OutcomeData) encode() json.RawMessage {
 	if d.RetryAt != nil {
 		b = append(field(b, "retry_at"), encode(d.RetryAt)...)
 	}
-	b = textField(b, "then", string(d.Then))
+	b = textField(b, "next", string(d.Next))
 	if d.Found != nil {
 		b = strconv.AppendBool(field(b, "found"), *d.Found)
 	}
 	if d.Tokens != nil {
 		b = append(field(b, "tokens"), encode(d.Tokens)...)
 	}
-	b = rawField(b, "next", d.Next)
+	b = rawField(b, "retry_state", d.RetryState)
 	b = rawField(b, "event", d.Event)
 	if d.AlreadyGone {
 		b = strconv.AppendBool(field(b, "already_gone"), true)

@@ -47,7 +47,7 @@ func TestEncodeLikeTheJournal(t *testing.T) {
 			}
 		}
 		found := r.IntN(2) == 0
-		outcome := OutcomeData{StatusCode: r.IntN(3) * 201, Result: doc(), Output: doc(), Cost: text(), RetryAt: at(), Then: Then(text()), Next: doc(), Event: doc(), AlreadyGone: r.IntN(2) == 0, NeverStarted: text()}
+		outcome := OutcomeData{StatusCode: r.IntN(3) * 201, Result: doc(), Output: doc(), Cost: text(), RetryAt: at(), Next: Next(text()), RetryState: doc(), Event: doc(), AlreadyGone: r.IntN(2) == 0, NeverStarted: text()}
 		if r.IntN(2) == 0 {
 			outcome.Error, outcome.Found = &Failure{Code: text(), Title: text(), Detail: text()}, &found
 			outcome.Tokens = &TokensView{Input: r.Int64N(9), Output: r.Int64N(9)}

@@ -13,15 +13,15 @@ var _ expr.Journaled = (*env)(nil)
 
 // env is what a template of one step sees.
 type env struct {
-	m         *Machine
-	n         *node   // nil: the definition's output
-	g         *group  // whose templates these are; nil: the definition's
-	answer    *Answer // nil: there is none, or no complete one
-	key       string
-	output    json.RawMessage
-	hasOutput bool
-	err       *Reason
-	given     json.RawMessage // what an action's templates read as their input
+	m           *Machine
+	n           *node   // nil: the definition's output
+	g           *group  // whose templates these are; nil: the definition's
+	answer      *Answer // nil: there is none, or no complete one
+	key         string
+	output      json.RawMessage
+	hasOutput   bool
+	err         *Reason
+	actionInput json.RawMessage // what an action's templates read as their input
 }
 
 // env returns what the forward templates of n see. In `finally` that includes
@@ -92,7 +92,7 @@ func (e *env) Root(name string) (any, bool) {
 	case "child":
 		return e.m.kin(e.n), true
 	case ActionInput:
-		return raw(e.given), e.given != nil
+		return raw(e.actionInput), e.actionInput != nil
 	}
 	return e.loop(name)
 }
@@ -140,7 +140,7 @@ func (m *Machine) about() map[string]any {
 	for k, v := range m.labels { // any order
 		labels[k] = v
 	}
-	status := m.status(m.stands)
+	status := m.status(m.waitsForOthers)
 	if m.reason == nil && m.forward.over() {
 		status = Succeeded
 	} else if m.undoing && m.undone == len(m.plan) {
@@ -178,10 +178,10 @@ func (s stepsRoot) Field(id string) (any, bool) {
 		return map[string]any{"output": raw(n.output), "status": expr.Placeholder(n.path + ".status"), "error": expr.Placeholder(n.path + ".error"), "failed": expr.Placeholder(n.path + ".failed")}, true
 	}
 	var failure any
-	if f := n.do.failure; f != nil && n.do.state != done {
+	if f := n.forward.failure; f != nil && n.forward.state != done {
 		failure = f.value()
 	}
-	return map[string]any{"output": raw(n.output), "status": string(s.m.stepStatus(n)), "error": failure, "failed": n.lost()}, true
+	return map[string]any{"output": raw(n.output), "status": string(s.m.stepStatus(n)), "error": failure, "failed": n.skippedItems()}, true
 }
 
 func (f *Failure) value() map[string]any {
@@ -189,12 +189,12 @@ func (f *Failure) value() map[string]any {
 }
 
 // lost lists the iterations of a loop that were left out.
-func (n *node) lost() any {
+func (n *node) skippedItems() any {
 	if n.block == nil || n.block.layout.Loop == nil {
 		return nil
 	}
-	out := make([]any, 0, len(n.block.lost))
-	for _, l := range n.block.lost {
+	out := make([]any, 0, len(n.block.skippedItems))
+	for _, l := range n.block.skippedItems {
 		item := map[string]any{"index": json.Number(itoa(l.Index)), "error": l.Error.value(), "in_doubt": l.InDoubt}
 		if items := n.block.layout.Loop.Items; l.Index < len(items) {
 			item["item"] = raw(items[l.Index])
@@ -235,8 +235,8 @@ func (g *group) above() *group {
 
 // Names implements expr.Object.
 func (s stepsRoot) Names() []string {
-	names := make([]string, 0, len(s.m.order))
-	for _, n := range s.m.order {
+	names := make([]string, 0, len(s.m.touched))
+	for _, n := range s.m.touched {
 		names = append(names, n.path)
 	}
 	return names

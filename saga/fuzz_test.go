@@ -58,11 +58,11 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 	}
 	write(m.Start(data), nil)
 	for range 200 {
-		if m.Seq() >= int64(mailed) && order.Do != "" {
-			if r, err := m.Admit(fuzzID, order); err == nil {
+		if m.Seq() >= int64(mailed) && order.Kind != "" {
+			if r, err := m.Validate(fuzzID, order); err == nil {
 				write(r, nil)
 			}
-			order.Do = ""
+			order.Kind = ""
 		}
 		decisions := m.Decide()
 		if len(decisions) == 0 {
@@ -75,7 +75,7 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 			if len(answers) > 0 {
 				switch answers[0] {
 				case "lost":
-					a = saga.Lost()
+					a = saga.InterruptedAnswer()
 				case "refused":
 					a = saga.Answer{Sent: true, Status: 422}
 				case "later":
@@ -83,18 +83,18 @@ func lived(tb testing.TB, def *saga.Definition, n int, order saga.Command, maile
 				}
 				answers = answers[1:]
 			}
-			write(m.Settle(d.Send.Path, d.Send.Way, d.Send.Attempt, a, now, 7))
+			write(m.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, a, now, 7))
 		case saga.Write:
 			write(d.Record, nil)
 		case saga.WakeAt:
 			now = d.At
 			write(d.Woke, nil)
-		case saga.Hold:
+		case saga.Escalate:
 			if d.Entry.Kind != saga.InboxApproval {
 				return out.Bytes()
 			}
-			for _, c := range []saga.Command{{Do: "signal", Name: "go"}, {Do: "approve", Path: d.Entry.Path, Shown: d.Entry.ShownHash, Actor: "ann", Role: "ops"}} {
-				write(m.Admit(uuid.NewV5(fuzzID, fmt.Sprint(m.Seq())), c))
+			for _, c := range []saga.Command{{Kind: "signal", Name: "go"}, {Kind: "approve", Path: d.Entry.Path, Shown: d.Entry.ShownHash, Actor: "ann", Role: "ops"}} {
+				write(m.Validate(uuid.NewV5(fuzzID, fmt.Sprint(m.Seq())), c))
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func next(decisions []saga.Decision) saga.Decision {
 		switch d.(type) {
 		case saga.Dispatch, saga.Write:
 			return 0
-		case saga.Hold:
+		case saga.Escalate:
 			return 1
 		}
 		return 2
@@ -162,9 +162,9 @@ func FuzzReplay(f *testing.F) {
 	journals := [][]byte{
 		lived(f, def, 3, saga.Command{}, 0),
 		lived(f, def, 2, saga.Command{}, 0),
-		lived(f, def, 3, saga.Command{Do: "cancel", Reason: "x"}, 5, "later", "lost"),
-		lived(f, def, 3, saga.Command{Do: "pause"}, 4),
-		lived(f, def, 3, saga.Command{Do: "compensate", Reason: "x"}, 8, "later", "", "lost"),
+		lived(f, def, 3, saga.Command{Kind: "cancel", Reason: "x"}, 5, "later", "lost"),
+		lived(f, def, 3, saga.Command{Kind: "pause"}, 4),
+		lived(f, def, 3, saga.Command{Kind: "compensate", Reason: "x"}, 8, "later", "", "lost"),
 		lived(f, def, 1, saga.Command{}, 0, "", "lost", "lost", "lost", "lost"),
 		lived(f, def, 3, saga.Command{}, 0, "", "", "lost", "refused"),
 		lived(f, def, 3, saga.Command{}, 0, "", "", "", "", "", "lost", "refused"),
@@ -190,10 +190,10 @@ func FuzzReplayNested(f *testing.F) {
 	def := parsed(f, nested)
 	journals := [][]byte{
 		lived(f, def, 3, saga.Command{}, 0),
-		lived(f, def, 2, saga.Command{Do: "cancel", Reason: "x"}, 12, "later", "lost"),
-		lived(f, def, 1, saga.Command{Do: "compensate", Reason: "x"}, 60, "", "", "lost"),
+		lived(f, def, 2, saga.Command{Kind: "cancel", Reason: "x"}, 12, "later", "lost"),
+		lived(f, def, 1, saga.Command{Kind: "compensate", Reason: "x"}, 60, "", "", "lost"),
 		lived(f, def, 4, saga.Command{}, 0, "", "", "lost", "refused", "", "refused"),
-		lived(f, def, 3, saga.Command{Do: "signal", Name: "go"}, 3, "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "lost", "refused", "lost"),
+		lived(f, def, 3, saga.Command{Kind: "signal", Name: "go"}, 3, "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "lost", "refused", "lost"),
 	}
 	for which, text := range journals {
 		for at, line := range bytes.Split(text, []byte("\n")) {
@@ -213,7 +213,7 @@ func FuzzReplayNested(f *testing.F) {
 // The journals that are spoilt reach what they are about.
 func TestFuzzReaches(t *testing.T) {
 	text := string(lived(t, parsed(t, nested), 3, saga.Command{}, 0))
-	for _, part := range []string{`"path":"many[3].inner"`, `"do":"approve"`, `"kind":"signalled"`, `"method":"TASK"`, `"method":"RUN"`, `"event":`, `"kind":"finished"`} {
+	for _, part := range []string{`"path":"many[3].inner"`, `"command":"approve"`, `"kind":"signalled"`, `"method":"TASK"`, `"method":"RUN"`, `"event":`, `"kind":"finished"`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("no %s in it", part)
 		}

@@ -51,15 +51,15 @@ type Entry struct {
 func (e Entry) Data() json.RawMessage { return encode(e) }
 
 // hold asks for a person.
-func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
+func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 	e := m.entry(n, s, way)
 	switch s.state {
-	case asking:
+	case awaitingResolution:
 		e.Kind = InboxInDoubt
 		e.Title = "It is unknown whether step " + n.path + " has happened"
 		e.Detail = "Look up its key in the remote service, then resolve the step: succeeded (with its output), failed, or retry to send the same request with the same key again."
 		e.Actions = []string{"succeeded", "failed", "retry", "skip", "compensated"}
-	case holding:
+	case awaitingCredentials:
 		e.Kind = InboxHeld
 		e.Title = "The remote service rejects the credentials of step " + n.path
 		e.Detail = "Fix the credentials, then resolve the step with retry."
@@ -83,7 +83,7 @@ func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
 	}
 	if way == journal.Undo {
 		e.Actions = []string{"retry", "compensated", "skip"}
-		if s.state != holding {
+		if s.state != awaitingCredentials {
 			e.Title = "Undoing step " + n.path + " was refused"
 			e.Detail = "Fix the cause and retry; or undo it by hand and resolve it as compensated; or skip it, which leaves its effect and ends the saga as failed."
 		}
@@ -91,17 +91,17 @@ func (m *Machine) hold(n *node, s *side, way journal.Way) []Decision {
 	if s.failure != nil {
 		e.Detail = "Last: " + s.failure.Error() + ". " + e.Detail
 	}
-	return []Decision{Hold{e}}
+	return []Decision{Escalate{e}}
 }
 
-func (m *Machine) holdBudget(n *node, f *Failure) []Decision {
-	e := m.entry(n, &n.do, journal.Do)
+func (m *Machine) escalateBudget(n *node, f *Failure) []Decision {
+	e := m.entry(n, &n.forward, journal.Do)
 	e.Kind, e.Title, e.Detail = InboxBudget, f.Title, f.Detail+". Raise the budget of the saga (PATCH), or cancel it."
 	e.Actions = []string{"raise", "cancel"}
-	return []Decision{Hold{e}}
+	return []Decision{Escalate{e}}
 }
 
-func (m *Machine) entry(n *node, s *side, way journal.Way) Entry {
+func (m *Machine) entry(n *node, s *track, way journal.Way) Entry {
 	since, at := s.since, s.sinceAt
 	if since == 0 {
 		since, at = m.seq, m.at
@@ -121,7 +121,7 @@ func (m *Machine) entry(n *node, s *side, way journal.Way) Entry {
 func (m *Machine) Inbox() []Entry {
 	var list []Entry
 	for _, d := range m.decide() {
-		if h, ok := d.(Hold); ok {
+		if h, ok := d.(Escalate); ok {
 			list = append(list, h.Entry)
 		}
 	}

@@ -68,7 +68,7 @@ func (h *hand) reply(path, text string) {
 		if s.Path == path {
 			h.open = append(h.open[:i:i], h.open[i+1:]...)
 			h.now = h.now.Add(10 * time.Millisecond)
-			r, err := h.m.Settle(s.Path, s.Way, s.Attempt, parseAnswer(h.t, text), h.now, 1<<63)
+			r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, parseAnswer(h.t, text), h.now, 1<<63)
 			if err != nil {
 				h.t.Fatal(err)
 			}

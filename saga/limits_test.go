@@ -68,8 +68,8 @@ func TestOrphansAreCancelled(t *testing.T) {
 		if list := p.m.Orphaned(); len(list) > 0 {
 			t.Errorf("the child of a saga that goes on is told %v", list)
 		}
-		order := saga.Command{Do: "cancel", Mode: mode, Reason: "enough"}
-		r, err := p.m.Admit(uuid.Must(uuid.NewV7()), order)
+		order := saga.Command{Kind: "cancel", Mode: mode, Reason: "enough"}
+		r, err := p.m.Validate(uuid.Must(uuid.NewV7()), order)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,11 +83,11 @@ func TestOrphansAreCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		kid := d.Send.Request.Headers[run.HeaderSaga]
-		if list[0].Saga.String() != kid || c.Do != "cancel" || c.Mode != mode {
+		if list[0].Saga.String() != kid || c.Kind != "cancel" || c.Mode != mode {
 			t.Errorf("mode %q: %s is told %+v; the child is %s", mode, list[0].Saga, c, kid)
 		}
-		told := saga.TaskResult{Fate: saga.TaskFailed, Error: &saga.Failure{Code: "cancelled", Title: "cancelled"}}
-		r, err = p.m.Settle("kid", journal.Do, 1, told.Answer(), p.now, 0)
+		told := saga.TaskResult{Outcome: saga.TaskFailed, Error: &saga.Failure{Code: "cancelled", Title: "cancelled"}}
+		r, err = p.m.RecordOutcome("kid", journal.Do, 1, told.Answer(), p.now, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,15 +63,15 @@ type Machine struct {
 		paths map[string]bool
 	}
 	// underway is the part of what the account has reserved that is of attempts under way.
-	underway retry.Money
+	inFlight retry.Money
 
-	forward *group
-	finally *group
-	steps   map[string]*node // by path; only those that a record touched
-	due     map[string]*node // steps inside blocks that may get their first record now
-	order   []*node          // the touched ones, by their first record
-	lost    []*node          // those that have failed, in their order; a person may have settled one since
-	pivot   *node            // nil: not touched yet
+	forward     *group
+	finally     *group
+	steps       map[string]*node // by path; only those that a record touched
+	due         map[string]*node // steps inside blocks that may get their first record now
+	touched     []*node          // the touched ones, by their first record
+	failedSteps []*node          // those that have failed, in their order; a person may have settled one since
+	pivot       *node            // nil: not touched yet
 
 	paused   bool
 	pivoted  bool
@@ -83,14 +83,14 @@ type Machine struct {
 	undoing  bool
 	residual []compensation.Residue
 	finished *FinishedData
-	mail     map[string]bool              // orders that records have folded in
+	applied  map[string]bool              // orders that records have folded in
 	signals  map[string][]json.RawMessage // that nobody has waited for yet, by name, the oldest first
 	// Of a saga with a parent: it has reached its goal and waits for the parent's word, and which
 	// that was.
-	held, released, reverted bool
-	heldOutput               json.RawMessage
-	lastOrder                int64 // the seq of the last record that a person's order has made
-	asks                     int   // how often what waits for people has changed
+	awaitingParent, released, reverted bool
+	outputForParent                    json.RawMessage
+	lastCommand                        int64 // the seq of the last record that a person's order has made
+	inboxRevision                      int   // how often what waits for people has changed
 }
 
 // New returns the machine of a saga without records.
@@ -98,7 +98,7 @@ func New(def *Definition, id uuid.UUID) *Machine {
 	m := &Machine{
 		def: def, id: id,
 		steps:   make(map[string]*node),
-		mail:    make(map[string]bool),
+		applied: make(map[string]bool),
 		forward: &group{steps: def.Steps},
 		finally: &group{steps: def.Finally, final: true},
 	}
@@ -131,7 +131,7 @@ func (m *Machine) Seq() int64 { return m.seq }
 func (m *Machine) At() time.Time { return m.at }
 
 // Folded reports whether a record has folded in the order with this id.
-func (m *Machine) Folded(mail uuid.UUID) bool { return m.mail[mail.String()] }
+func (m *Machine) Applied(mail uuid.UUID) bool { return m.applied[mail.String()] }
 
 // Labels returns the saga's labels; the caller does not change them.
 func (m *Machine) Labels() map[string]string { return m.labels }
@@ -159,17 +159,17 @@ func (m *Machine) status(waits func(*node) bool) Status {
 	case m.paused:
 		return PausedStatus
 	case m.undoing && m.undone < len(m.plan):
-		if m.plan[m.undone].undo.state.inbox() {
+		if m.plan[m.undone].compensation.state.inbox() {
 			return Stuck
 		}
 		return Undoing
 	}
-	if m.isHeld() {
+	if m.awaitsParent() {
 		return Waiting
 	}
 	status := Succeeded // of no step at all
-	m.standing(func(n *node) bool {
-		switch s := m.asked(n); {
+	m.currentSteps(func(n *node) bool {
+		switch s := m.inboxTrack(n); {
 		case s.state.inbox() && m.hidden(n): // others are under way, and it is left behind when they have ended
 			status = Running
 		case s.state.inbox():
@@ -190,18 +190,18 @@ func (m *Machine) status(waits func(*node) bool) Status {
 }
 
 // isHeld reports whether the saga waits for its parent's word.
-func (m *Machine) isHeld() bool { return m.held && !m.released && !m.reverted }
+func (m *Machine) awaitsParent() bool { return m.awaitingParent && !m.released && !m.reverted }
 
 // waits reports whether the step goes on at some time, or at somebody's word, and not by itself.
 func (m *Machine) waits(n *node) bool {
-	switch n.do.state {
+	switch n.forward.state {
 	case backoff, sleeping, awaiting:
 		return true
 	case checking:
-		return n.query.state == backoff
+		return n.statusCheck.state == backoff
 	case ready:
 		return m.asksForRaise() && m.raises()[n.path]
-	case open:
+	case inFlight:
 		return outside(n.step)
 	}
 	return false
@@ -215,19 +215,19 @@ func (m *Machine) hidden(n *node) bool {
 	}
 	for g := n.in; g.owner != nil; g = g.owner.in {
 		if g.owner.block.closing() {
-			return !n.do.doubt || !g.owner.goesOn()
+			return !n.forward.doubt || !g.owner.goesOn()
 		}
 	}
 	return true
 }
 
 // stands is waits without a look at the budget, which would render templates.
-func (m *Machine) stands(n *node) bool { return n.do.state != ready && m.waits(n) }
+func (m *Machine) waitsForOthers(n *node) bool { return n.forward.state != ready && m.waits(n) }
 
 // standing visits the steps that the saga stands at: those that may go on, or
 // wait, now; of a saga that fails, first of all the one that keeps it from being undone.
 // visit says whether to go on.
-func (m *Machine) standing(visit func(*node) bool) {
+func (m *Machine) currentSteps(visit func(*node) bool) {
 	if m.reason != nil && !m.undoing {
 		if n := m.unsettled(); n != nil {
 			visit(n)
@@ -243,11 +243,11 @@ func (m *Machine) standing(visit func(*node) bool) {
 
 // place returns the path of the step that the saga stands at, or of the first of several; "" for
 // none.
-func (m *Machine) place() (path string) {
+func (m *Machine) currentPath() (path string) {
 	if m.undoing && m.undone < len(m.plan) {
 		return m.plan[m.undone].path
 	}
-	m.standing(func(n *node) bool {
+	m.currentSteps(func(n *node) bool {
 		if n.first != 0 {
 			path = n.path
 		}
@@ -257,11 +257,11 @@ func (m *Machine) place() (path string) {
 }
 
 // asked returns the side of n that waits for a person, if one does: the query's or its own.
-func (m *Machine) asked(n *node) *side {
-	if n.do.state == checking && n.query.state.inbox() {
-		return &n.query
+func (m *Machine) inboxTrack(n *node) *track {
+	if n.forward.state == checking && n.statusCheck.state.inbox() {
+		return &n.statusCheck
 	}
-	return &n.do
+	return &n.forward
 }
 
 // locate finds the step that a path names: one that was touched before, or one
@@ -287,7 +287,7 @@ func (m *Machine) touch(n *node, seq int64) {
 	}
 	n.first = seq
 	m.steps[n.path] = n
-	m.order = append(m.order, n)
+	m.touched = append(m.touched, n)
 	if n.step.Pivot {
 		m.pivot = n
 	}

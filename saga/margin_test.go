@@ -32,7 +32,7 @@ steps:
 		took   time.Duration // from the send to the answer
 	}{
 		"timed out, sent 20s after the intent": {20 * time.Second, saga.Answer{Sent: true, Code: "timeout"}, 10 * time.Second},
-		"lost: crash 1s after the send":        {300 * time.Second, saga.Lost(), 16 * time.Second},
+		"lost: crash 1s after the send":        {300 * time.Second, saga.InterruptedAnswer(), 16 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			def, errs := dsl.Parse("x", []byte(src), dsl.Options{Kinds: kinds.All()})
@@ -50,7 +50,7 @@ steps:
 			w(m.Decide()[0].(saga.Dispatch).Intent)
 			sent := now.Add(c.delay)
 			at := sent.Add(c.took)
-			r, err := m.Settle("pay", journal.Do, 1, c.answer, at, 0)
+			r, err := m.RecordOutcome("pay", journal.Do, 1, c.answer, at, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

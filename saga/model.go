@@ -16,7 +16,7 @@ type modelUse struct {
 }
 
 // unsure is what an attempt may have used of a model: nobody knows.
-type unsure struct {
+type uncertainUse struct {
 	model  string
 	cost   retry.Money
 	tokens int64
@@ -24,7 +24,7 @@ type unsure struct {
 
 // useModel books what an attempt has used of the model that its request asked. An unknown cost, or
 // number of tokens, is kept with the side.
-func (m *Machine) useModel(step *Step, s *side, d *OutcomeData, cost retry.Money) {
+func (m *Machine) useModel(step *Step, s *track, d *OutcomeData, cost retry.Money) {
 	body, ok := step.Body.(Modelled)
 	if !ok || s.request == nil {
 		return
@@ -38,7 +38,7 @@ func (m *Machine) useModel(step *Step, s *side, d *OutcomeData, cost retry.Money
 		u.input, u.output = d.Tokens.Input, d.Tokens.Output
 	}
 	m.bookModel(model, u)
-	left := unsure{model: model}
+	left := uncertainUse{model: model}
 	if d.Cost == "" {
 		left.cost = s.reserved
 	}
@@ -46,7 +46,7 @@ func (m *Machine) useModel(step *Step, s *side, d *OutcomeData, cost retry.Money
 		left.tokens = s.reservedTokens
 	}
 	if !left.cost.IsZero() || left.tokens > 0 {
-		s.unsure = append(s.unsure, left)
+		s.uncertain = append(s.uncertain, left)
 	}
 }
 
@@ -63,13 +63,13 @@ func (m *Machine) bookModel(model string, u modelUse) {
 
 // settleModels books what attempts may have used, once it is known whether they happened, as
 // settleCost does.
-func (m *Machine) settleModels(s *side, happened bool) {
-	for _, u := range s.unsure {
+func (m *Machine) settleModels(s *track, happened bool) {
+	for _, u := range s.uncertain {
 		if happened {
 			m.bookModel(u.model, modelUse{output: u.tokens, spent: u.cost})
 		}
 	}
-	s.unsure = nil
+	s.uncertain = nil
 }
 
 // modelViews shows what was used by model; nil for nothing.

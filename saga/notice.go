@@ -54,21 +54,21 @@ type Notices struct {
 
 // Told is what of a saga was told so far, or was known before anybody could be told. The zero value
 // is nothing.
-type Told struct {
+type Announced struct {
 	open  map[string]bool // what waits for people, or has: it may be passed over for a while, and wait again
 	ended bool
 }
 
 // All is what was told of a saga that stands as it does.
-func (n *Notices) All(m *Machine) Told {
-	_, told := n.Since(m, Told{})
+func (n *Notices) All(m *Machine) Announced {
+	_, told := n.Since(m, Announced{})
 	return told
 }
 
 // Since returns the events that tell what is new of a saga since told, and what is told with them.
-func (n *Notices) Since(m *Machine, told Told) ([]journal.Event, Told) {
+func (n *Notices) Since(m *Machine, told Announced) ([]journal.Event, Announced) {
 	var list []journal.Event
-	now := Told{ended: m.finished != nil}
+	now := Announced{ended: m.finished != nil}
 	if entries := m.waiting(); len(entries)+len(told.open) > 0 {
 		now.open = make(map[string]bool, len(entries)+len(told.open))
 		for about := range told.open { // any order
@@ -197,7 +197,7 @@ func stallTitle(kind string) string {
 
 // waiting is the inbox, without a look where nothing can be in it.
 func (m *Machine) waiting() []Entry {
-	if m.Asks() == 0 {
+	if m.InboxRevision() == 0 {
 		return nil
 	}
 	return m.Inbox()

@@ -115,8 +115,8 @@ func (p *planner) write(r journal.Record) error {
 // step carries out the next decision; over when there is none, or the saga would fail.
 func (p *planner) step() (over bool, err error) {
 	var waits *node
-	p.m.standing(func(n *node) bool {
-		if n.do.state == awaiting {
+	p.m.currentSteps(func(n *node) bool {
+		if n.forward.state == awaiting {
 			waits = n
 		}
 		return waits == nil
@@ -138,7 +138,7 @@ func (p *planner) step() (over bool, err error) {
 		return false, p.write(d.Woke)
 	case Write:
 		return p.wrote(d.Record)
-	case Hold:
+	case Escalate:
 		n := p.m.steps[d.Entry.Path]
 		if n == nil { // over budget: the step has no record yet
 			n = &node{step: p.m.def.Step(d.Entry.Path), path: d.Entry.Path}
@@ -269,7 +269,7 @@ func (p *planner) compensation(path string) *Planned {
 	if c.When != nil {
 		e := p.m.env(n)
 		e.output, e.hasOutput = n.compensable(), true
-		e.given, _ = p.m.given(n, &n.undo, &c.Step, e)
+		e.actionInput, _ = p.m.actionInput(n, &n.compensation, &c.Step, e)
 		switch yes, err := c.When.Bool(e); {
 		case errors.Is(err, expr.ErrUnknown):
 			u.If = strings.TrimSpace(c.When.Source())
@@ -280,7 +280,7 @@ func (p *planner) compensation(path string) *Planned {
 			return u
 		}
 	}
-	request, key, _, err := p.m.render(n, n.undo.generation, journal.Undo)
+	request, key, _, err := p.m.render(n, n.compensation.generation, journal.Undo)
 	if err != nil {
 		u.Note = failing(asFailure("compensate", err))
 		return u
@@ -329,7 +329,7 @@ func (p *planner) outcome(r journal.Record) (over bool, err error) {
 	_, call := step.Body.(Call)
 	open := n != nil && p.m.outline.maybe(n)
 	switch {
-	case n != nil && n.do.state == chosen: // of a block, which is listed
+	case n != nil && n.forward.state == entered: // of a block, which is listed
 		if p.m.outline.vague[r.Path] != "" && d.Error == nil || open {
 			return false, p.ended(r, d)
 		}

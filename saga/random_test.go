@@ -112,12 +112,12 @@ var answers = []string{
 }
 
 var orders = []saga.Command{
-	{Do: "cancel"}, {Do: "cancel", Mode: "stop"}, {Do: "pause"}, {Do: "resume"}, {Do: "compensate"}, {Do: "retry"}, {Do: "retry", NewKey: true},
-	{Do: "patch", Budget: &saga.BudgetData{Amount: "2.00", Currency: "USD"}}, {Do: "patch", Labels: map[string]string{"a": "b"}},
-	{Do: "resolve", Outcome: "succeeded", Output: json.RawMessage(`{"id":"y"}`)}, {Do: "resolve", Outcome: "failed"}, {Do: "resolve", Outcome: "retry"},
-	{Do: "approve", Actor: "ann", Role: "ops"}, {Do: "approve", Actor: "ann", Role: "ops"}, {Do: "reject", Actor: "ann", Role: "ops", Reason: "no"}, {Do: "approve", Actor: "eve", Role: "guest"},
-	{Do: "signal", Name: "go", Data: json.RawMessage(`{"a":1}`)}, {Do: "signal", Name: "go", Data: json.RawMessage(`{"a":1}`)}, {Do: "signal", Name: "gone"},
-	{Do: "resolve", Outcome: "skip"}, {Do: "resolve", Outcome: "compensated"}, {Do: "resolve", Outcome: "retry", Output: json.RawMessage(`{"id":"z"}`)},
+	{Kind: "cancel"}, {Kind: "cancel", Mode: "stop"}, {Kind: "pause"}, {Kind: "resume"}, {Kind: "compensate"}, {Kind: "retry"}, {Kind: "retry", NewKey: true},
+	{Kind: "patch", Budget: &saga.BudgetData{Amount: "2.00", Currency: "USD"}}, {Kind: "patch", Labels: map[string]string{"a": "b"}},
+	{Kind: "resolve", Outcome: "succeeded", Output: json.RawMessage(`{"id":"y"}`)}, {Kind: "resolve", Outcome: "failed"}, {Kind: "resolve", Outcome: "retry"},
+	{Kind: "approve", Actor: "ann", Role: "ops"}, {Kind: "approve", Actor: "ann", Role: "ops"}, {Kind: "reject", Actor: "ann", Role: "ops", Reason: "no"}, {Kind: "approve", Actor: "eve", Role: "guest"},
+	{Kind: "signal", Name: "go", Data: json.RawMessage(`{"a":1}`)}, {Kind: "signal", Name: "go", Data: json.RawMessage(`{"a":1}`)}, {Kind: "signal", Name: "gone"},
+	{Kind: "resolve", Outcome: "skip"}, {Kind: "resolve", Outcome: "compensated"}, {Kind: "resolve", Outcome: "retry", Output: json.RawMessage(`{"id":"z"}`)},
 }
 
 // Whatever the world and people do, the journal stays one that replays; every
@@ -240,7 +240,7 @@ func (h *history) step() bool {
 			h.open = nil
 		}
 		var at testing.T
-		r, err := h.m.Settle(s.Path, s.Way, s.Attempt, parseAnswer(&at, h.answer()), h.now, rapid.Uint64().Draw(h.t, "chance"))
+		r, err := h.m.RecordOutcome(s.Path, s.Way, s.Attempt, parseAnswer(&at, h.answer()), h.now, rapid.Uint64().Draw(h.t, "chance"))
 		if err != nil {
 			h.t.Fatalf("%v\n%s", err, h.tale())
 		}
@@ -293,9 +293,9 @@ func (h *history) approve() {
 		if e.Kind != saga.InboxApproval {
 			continue
 		}
-		for _, c := range []saga.Command{{Do: "signal", Name: "go"}, {Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", At: h.now}} {
+		for _, c := range []saga.Command{{Kind: "signal", Name: "go"}, {Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", At: h.now}} {
 			h.mail++
-			if r, err := h.m.Admit(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c); err == nil {
+			if r, err := h.m.Validate(uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail)), c); err == nil {
 				h.write(r)
 			}
 		}
@@ -304,13 +304,13 @@ func (h *history) approve() {
 
 func (h *history) order() bool {
 	c := rapid.SampledFrom(orders).Draw(h.t, "order")
-	if c.Do == "resolve" {
+	if c.Kind == "resolve" {
 		c.Path = rapid.SampledFrom([]string{"a", "b", "c", "e", "pay", "ship", "look", "tell", "many[0].b", "loop"}).Draw(h.t, "path")
 		if in := h.m.Inbox(); len(in) > 0 {
 			c.Path = rapid.SampledFrom(in).Draw(h.t, "entry").Path
 		}
 	}
-	if (c.Do == "approve" || c.Do == "reject") && c.Path == "" {
+	if (c.Kind == "approve" || c.Kind == "reject") && c.Path == "" {
 		c.Path = "ok"
 		for _, e := range h.m.Inbox() {
 			if e.Kind == saga.InboxApproval {
@@ -321,7 +321,7 @@ func (h *history) order() bool {
 	c.At = h.now
 	h.mail++
 	id := uuid.NewV5(h.m.ID(), fmt.Sprint(h.mail))
-	if r, err := h.m.Admit(id, c); err == nil {
+	if r, err := h.m.Validate(id, c); err == nil {
 		h.write(r)
 	}
 	return !h.m.Status().Terminal()

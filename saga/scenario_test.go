@@ -219,7 +219,7 @@ func (p *player) step() bool {
 			if wake == nil || d.At.Before(wake.At) {
 				wake = &d
 			}
-		case saga.Hold:
+		case saga.Escalate:
 			fmt.Fprintf(&p.out, "   inbox    %s %s %s %s: %s\n", d.Entry.Kind, d.Entry.Path, d.Entry.Way, d.Entry.Actions, d.Entry.Title)
 		}
 	}
@@ -250,7 +250,7 @@ func (p *player) order(text string) {
 	p.mail++
 	p.now = p.now.Add(time.Second)
 	id := uuid.NewV5(p.m.ID(), strconv.Itoa(p.mail))
-	r, err := p.m.Admit(id, c)
+	r, err := p.m.Validate(id, c)
 	if err != nil {
 		fmt.Fprintf(&p.out, "   refused  %v\n", err)
 		return
@@ -292,7 +292,7 @@ func (p *player) answer(s saga.Send) {
 		took = s.Timeout
 	}
 	p.now = p.now.Add(took)
-	r, err := p.m.Settle(s.Path, s.Way, s.Attempt, a, p.now, 1<<63)
+	r, err := p.m.RecordOutcome(s.Path, s.Way, s.Attempt, a, p.now, 1<<63)
 	if err != nil {
 		p.t.Fatalf("settle %s: %v", s.Path, err)
 	}

@@ -35,11 +35,11 @@ func (m *Machine) searchText(inbox []Entry) string {
 	for _, e := range inbox {
 		said.add(e.Title, e.Detail)
 	}
-	for _, n := range m.lost {
+	for _, n := range m.failedSteps {
 		if said.room <= 0 {
 			break
 		}
-		if f := n.do.failure; n.do.state == failed && f != nil {
+		if f := n.forward.failure; n.forward.state == failed && f != nil {
 			said.add(f.Code, f.Title, f.Detail)
 		}
 	}

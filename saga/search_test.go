@@ -66,12 +66,12 @@ func TestSearchTextIsBounded(t *testing.T) {
 func TestSearchTextOfLostSteps(t *testing.T) {
 	m := New(&Definition{}, uuid.Nil)
 	m.started.Definition = "book"
-	lost := &node{path: "mail", do: side{state: failed, failure: &Failure{Code: "http_402", Title: "402 Payment Required", Detail: "Card declined"}}}
-	m.lost = []*node{lost}
+	lost := &node{path: "mail", forward: track{state: failed, failure: &Failure{Code: "http_402", Title: "402 Payment Required", Detail: "Card declined"}}}
+	m.failedSteps = []*node{lost}
 	if text := m.searchText(nil); text != "book\nhttp_402\n402 payment required\ncard declined" {
 		t.Errorf("%q", text)
 	}
-	lost.do.state = done
+	lost.forward.state = done
 	if text := m.searchText(nil); text != "book" {
 		t.Errorf("settled: %q", text)
 	}

@@ -17,7 +17,7 @@ import (
 const Interrupted = "interrupted"
 
 // Lost is the answer to an attempt whose process died: nobody knows.
-func Lost() Answer {
+func InterruptedAnswer() Answer {
 	if mutant.On("lost-is-not-sent") {
 		return Answer{Code: "connection"}
 	}
@@ -27,61 +27,61 @@ func Lost() Answer {
 // Settle turns the answer to an attempt into its outcome record, which also says
 // what follows. at is when the answer came, chance an even draw from all of
 // uint64 for the jitter. ErrStale if that attempt is not under way.
-func (m *Machine) Settle(path string, way journal.Way, attempt int, a Answer, at time.Time, chance uint64) (journal.Record, error) {
+func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a Answer, at time.Time, chance uint64) (journal.Record, error) {
 	base, query := SplitQuery(path)
 	n := m.steps[base]
 	if n == nil {
 		return journal.Record{}, fmt.Errorf("%w: %s", ErrStale, path)
 	}
-	s, step := &n.do, n.step
+	s, step := &n.forward, n.step
 	switch {
 	case query:
-		s, step = &n.query, n.step.InDoubt.Verify.Call
+		s, step = &n.statusCheck, n.step.InDoubt.Verify.Call
 	case way == journal.Undo:
-		s, step = &n.undo, &n.step.Compensate.Step
+		s, step = &n.compensation, &n.step.Compensate.Step
 	}
-	if s.state != open || s.attempts != attempt {
+	if s.state != inFlight || s.attempts != attempt {
 		return journal.Record{}, fmt.Errorf("%w: %s attempt %d", ErrStale, path, attempt)
 	}
 	at = at.UTC().Truncate(time.Millisecond)
 	if at.Before(m.at) {
 		at = m.at
 	}
-	t := settling{m: m, n: n, s: s, step: step, a: a, at: at, chance: chance}
+	t := outcomeBuilder{m: m, n: n, s: s, step: step, a: a, at: at, random: chance}
 	var class journal.Class
 	switch {
 	case query:
-		class = t.query()
+		class = t.statusCheck()
 	case way == journal.Undo:
-		class = t.undo()
+		class = t.compensation()
 	default:
-		class = t.do()
+		class = t.forward()
 	}
 	return journal.Record{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: m.make(t.d, t.d.exact())}, nil
 }
 
 // settling is one answer being judged.
-type settling struct {
+type outcomeBuilder struct {
 	m      *Machine
 	n      *node
-	s      *side
+	s      *track
 	step   *Step
 	a      Answer
 	at     time.Time
-	chance uint64
+	random uint64
 	d      OutcomeData
 	v      Verdict
 }
 
-func (t *settling) env() *env {
+func (t *outcomeBuilder) env() *env {
 	e := t.m.env(t.n)
-	if t.s == &t.n.undo {
+	if t.s == &t.n.compensation {
 		e.output, e.hasOutput, e.err = t.n.compensable(), true, t.m.reason
 		e.key = t.n.forwardKey(t.m)
 	} else {
-		e.key = t.n.do.key
+		e.key = t.n.forward.key
 	}
-	e.given, _ = t.m.given(t.n, t.s, t.step, e) // which a request was made with, so there is nothing wrong
+	e.actionInput, _ = t.m.actionInput(t.n, t.s, t.step, e) // which a request was made with, so there is nothing wrong
 	if t.a.Status > 0 {
 		e.answer = &t.a
 	}
@@ -89,7 +89,7 @@ func (t *settling) env() *env {
 }
 
 // judge classifies the answer and fills in what the record says of it.
-func (t *settling) judge() journal.Class {
+func (t *outcomeBuilder) judge() journal.Class {
 	call := t.step.Body.(Call)
 	t.d.StatusCode = t.a.Status
 	v := t.verdict(call)
@@ -111,8 +111,8 @@ func (t *settling) judge() journal.Class {
 	return v.Class
 }
 
-func (t *settling) verdict(call Call) Verdict {
-	if t.gone(call) {
+func (t *outcomeBuilder) verdict(call Call) Verdict {
+	if t.alreadyGone(call) {
 		t.d.AlreadyGone = true
 		return Verdict{Class: journal.Succeeded, Output: json.RawMessage("null")}
 	}
@@ -175,15 +175,15 @@ func (t *settling) verdict(call Call) Verdict {
 // gone reports whether there was nothing left to undo, whoever has removed it: an earlier attempt
 // whose answer was lost, or somebody else. An author who says in `expect` what counts as success is
 // taken at that word.
-func (t *settling) gone(call Call) bool {
+func (t *outcomeBuilder) alreadyGone(call Call) bool {
 	r, ok := call.(Remover)
-	return ok && t.s == &t.n.undo && len(t.step.Expect.Status) == 0 && t.step.Expect.That == nil && r.Gone(t.a)
+	return ok && t.s == &t.n.compensation && len(t.step.Expect.Status) == 0 && t.step.Expect.That == nil && r.Gone(t.a)
 }
 
 // neverStarted reports whether the saga that is to be undone was never started: it is not there,
 // and the step that was to start it has not succeeded.
-func (t *settling) neverStarted() bool {
-	return t.s == &t.n.undo && t.a.Code == NoSaga && t.n.do.state != done
+func (t *outcomeBuilder) neverStarted() bool {
+	return t.s == &t.n.compensation && t.a.Code == NoSaga && t.n.forward.state != done
 }
 
 // broken is the verdict on an answer that came, but is not what was expected: a
@@ -236,7 +236,7 @@ const (
 	maxRecorded = 4 << 20
 )
 
-func (t *settling) result() json.RawMessage {
+func (t *outcomeBuilder) result() json.RawMessage {
 	body, most := t.a.Body, maxResult
 	if reader, ok := t.step.Body.(Reader); ok && reader.Records() {
 		most = maxRecorded
@@ -253,7 +253,7 @@ func (t *settling) result() json.RawMessage {
 
 // charge books what the attempt is known to have used; what is unknown stays reserved. A request
 // that was turned away has used nothing, unless the answer says what.
-func (t *settling) charge() {
+func (t *outcomeBuilder) charge() {
 	priced, ok := t.step.Body.(Priced)
 	author := t.step.Cost.Fixed != nil || t.step.Cost.From != nil
 	if !t.a.Sent {
@@ -288,10 +288,10 @@ func (t *settling) charge() {
 
 // turnedAway reports whether the other side has answered that it does not do what was asked for: a
 // 4xx, 429 among them.
-func (t *settling) turnedAway() bool { return t.a.Status >= 400 && t.a.Status <= 499 }
+func (t *outcomeBuilder) turnedAway() bool { return t.a.Status >= 400 && t.a.Status <= 499 }
 
 // cost is what the author's `cost` says, "" when that is unknown.
-func (t *settling) cost() string {
+func (t *outcomeBuilder) cost() string {
 	c := &t.step.Cost
 	switch {
 	case t.a.Status == 0:
@@ -309,7 +309,7 @@ func (t *settling) cost() string {
 }
 
 // costFrom reads the cost from the answer, where that has it.
-func (t *settling) costFrom() (retry.Money, bool) {
+func (t *outcomeBuilder) costFrom() (retry.Money, bool) {
 	v, err := t.step.Cost.From.Eval(t.env())
 	if err != nil {
 		return retry.Money{}, false
@@ -323,7 +323,7 @@ func (t *settling) costFrom() (retry.Money, bool) {
 }
 
 // sequel has the next attempt be another request, if the kind knows a better one.
-func (t *settling) sequel(class journal.Class) bool {
+func (t *outcomeBuilder) sequel(class journal.Class) bool {
 	q, ok := t.step.Body.(Sequel)
 	if !ok || class == journal.Held || t.m.ending(t.n) || !t.step.Retry.Left(t.s.round()) {
 		return false
@@ -336,16 +336,16 @@ func (t *settling) sequel(class journal.Class) bool {
 		if t.step.Deadline > 0 && t.at.Sub(t.s.firstSent) >= t.step.Deadline {
 			return false
 		}
-		t.d.RetryAt, t.d.Then = &Time{t.at}, ThenRetry
+		t.d.RetryAt, t.d.Next = &Time{t.at}, NextRetry
 	case class != journal.Transient || !t.again():
 		return false
 	}
-	t.d.Next = hint
+	t.d.RetryState = hint
 	return true
 }
 
 // names is what the answer goes by in `on` and `not_on`.
-func (t *settling) names() []string {
+func (t *outcomeBuilder) names() []string {
 	code := t.a.Code
 	if code == "" && t.d.Error != nil {
 		code = t.d.Error.Code
@@ -354,15 +354,15 @@ func (t *settling) names() []string {
 }
 
 // do decides what follows a forward attempt.
-func (t *settling) do() journal.Class {
+func (t *outcomeBuilder) forward() journal.Class {
 	class := t.judge()
 	doubt := t.s.doubt || class == journal.InDoubt
-	if class == journal.Refused && t.s.doubt && !t.v.Settles && !mutant.On("doubt-is-not-sticky") {
+	if class == journal.Refused && t.s.doubt && !t.v.SettlesDoubt && !mutant.On("doubt-is-not-sticky") {
 		// Doubt is sticky: an earlier attempt may have had its effect, and most
 		// answers do not tell. 409 says that it is being worked on.
 		class = journal.InDoubt
 		if t.a.Status != 409 {
-			t.d.Then = t.unsettled()
+			t.d.Next = t.whenUnresolved()
 			return class
 		}
 	}
@@ -370,12 +370,12 @@ func (t *settling) do() journal.Class {
 	case class == journal.Succeeded:
 	case !doubt && t.sequel(class):
 	case class == journal.Held:
-		t.d.Then = ThenHold
+		t.d.Next = NextAwaitCredentials
 	case class == journal.Refused:
-		t.d.Then = t.m.endFailed(t.n)
+		t.d.Next = t.m.endFailed(t.n)
 	case !doubt: // transient
 		if t.m.ending(t.n) || !t.again() {
-			t.d.Then = t.m.endFailed(t.n)
+			t.d.Next = t.m.endFailed(t.n)
 		}
 	default:
 		t.doubtful()
@@ -384,21 +384,21 @@ func (t *settling) do() journal.Class {
 }
 
 // doubtful follows the step's policy.
-func (t *settling) doubtful() {
+func (t *outcomeBuilder) doubtful() {
 	settling := t.m.reason != nil && t.n.needsSettling() && t.n.settlesBySending()
 	if t.step.InDoubt.Policy == RetrySame || t.step.InDoubt.Policy == "" || settling {
 		if t.again() {
 			if idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow) {
-				t.d.RetryAt, t.d.Then = nil, ThenAsk
+				t.d.RetryAt, t.d.Next = nil, NextAwaitResolution
 			}
 			return
 		}
 	}
-	t.d.Then = t.unsettled()
+	t.d.Next = t.whenUnresolved()
 }
 
 // unsettled is what follows when sending again is not the way out of a doubt.
-func (t *settling) unsettled() Then {
+func (t *outcomeBuilder) whenUnresolved() Next {
 	switch t.step.InDoubt.Policy {
 	case VerifyIt:
 		// The request may still arrive until its time-out has passed, and `after`. The
@@ -412,23 +412,23 @@ func (t *settling) unsettled() Then {
 		if mutant.On("verify-without-margin") {
 			t.d.RetryAt = &Time{t.at}
 		}
-		return ThenVerify
+		return NextVerify
 	case Ask:
 		if mutant.On("ask-sends-again") && t.again() {
-			return ThenRetry
+			return NextRetry
 		}
-		return ThenAsk
+		return NextAwaitResolution
 	}
 	return t.m.endInDoubt(t.n)
 }
 
 // again schedules the next attempt, if the policy leaves one.
-func (t *settling) again() bool {
+func (t *outcomeBuilder) again() bool {
 	p := t.step.Retry
 	if (!p.Left(t.s.round()) && !mutant.On("attempts-without-end")) || !t.retries() {
 		return false
 	}
-	delay := p.Delay(t.s.round(), t.chance)
+	delay := p.Delay(t.s.round(), t.random)
 	if t.a.Code == Interrupted {
 		delay = 0 // the time it took to come back was wait enough
 	}
@@ -439,14 +439,14 @@ func (t *settling) again() bool {
 	if t.step.Deadline > 0 && due.Sub(t.s.firstSent) >= t.step.Deadline {
 		return false
 	}
-	t.d.RetryAt, t.d.Then = &Time{due}, ThenRetry
+	t.d.RetryAt, t.d.Next = &Time{due}, NextRetry
 	return true
 }
 
 // retries reports whether the policy retries what the answer goes by. `on` says which failures of
 // the other side are worth another try. Our own end is none of them, so that only `not_on` keeps
 // what it interrupted from being sent again.
-func (t *settling) retries() bool {
+func (t *outcomeBuilder) retries() bool {
 	p := t.step.Retry
 	if t.a.Code == Interrupted {
 		p.On = nil
@@ -456,54 +456,54 @@ func (t *settling) retries() bool {
 
 // undo decides what follows an attempt of a compensation: it is retried until it
 // is acknowledged, or waits for a person.
-func (t *settling) undo() journal.Class {
+func (t *outcomeBuilder) compensation() journal.Class {
 	class := t.judge()
 	doubt := t.s.doubt || class == journal.InDoubt
 	if class == journal.Refused && t.s.doubt {
 		class = journal.InDoubt
 		if t.a.Status != 409 {
-			t.d.Then = ThenStick
+			t.d.Next = NextBlock
 			return class
 		}
 	}
 	switch {
 	case class == journal.Succeeded:
 	case class == journal.Held:
-		t.d.Then = ThenHold
+		t.d.Next = NextAwaitCredentials
 	case class == journal.Refused && mutant.On("give-up-undoing"):
 	case class == journal.Refused, !t.again():
-		t.d.Then = ThenStick
+		t.d.Next = NextBlock
 	case doubt && idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow):
-		t.d.RetryAt, t.d.Then = nil, ThenStick
+		t.d.RetryAt, t.d.Next = nil, NextBlock
 	}
 	return class
 }
 
 // query decides what a status query has told.
-func (t *settling) query() journal.Class {
+func (t *outcomeBuilder) statusCheck() journal.Class {
 	class := t.judge()
 	switch class {
 	case journal.Succeeded:
-		t.d.Then = t.answered()
+		t.d.Next = t.answered()
 	case journal.Held:
-		t.d.Then = ThenHold
+		t.d.Next = NextAwaitCredentials
 	case journal.Transient:
 		if !t.again() {
-			t.d.Then = ThenUnsure
+			t.d.Next = NextInconclusive
 		}
 	default:
-		t.d.Then = ThenUnsure
+		t.d.Next = NextInconclusive
 	}
 	return class
 }
 
 // answered reads a status query's answer.
-func (t *settling) answered() Then {
+func (t *outcomeBuilder) answered() Next {
 	v, env := t.n.step.InDoubt.Verify, t.env()
 	found, err := v.Found.Bool(env)
 	if err != nil {
 		t.d.Output, t.d.Error = nil, expressionFailure("verify.found", err)
-		return ThenUnsure
+		return NextInconclusive
 	}
 	if mutant.On("absent-is-found") {
 		found = true
@@ -512,30 +512,30 @@ func (t *settling) answered() Then {
 	if found && v.Output != nil {
 		if out, err = v.Output.JSON(env); err != nil {
 			t.d.Output, t.d.Error = nil, expressionFailure("verify.output", err)
-			return ThenUnsure
+			return NextInconclusive
 		}
 	}
 	t.d.Found, t.d.Output = &found, nil
 	if found {
 		t.d.Output = out
 	}
-	return ThenAnswer
+	return NextConclusive
 }
 
 // Open lists the attempts that are under way, as the journal has it, but for those that workers and
 // other sagas have: for a process that has just read the journal, those whose answer is lost.
-func (m *Machine) Open() []Attempt {
+func (m *Machine) InFlight() []Attempt {
 	var list []Attempt
-	add := func(path string, way journal.Way, s *side, outside bool) {
-		if s.state == open && !outside {
+	add := func(path string, way journal.Way, s *track, outside bool) {
+		if s.state == inFlight && !outside {
 			list = append(list, Attempt{Path: path, Way: way, Number: s.attempts})
 		}
 	}
-	for _, n := range m.order {
-		add(n.path, journal.Do, &n.do, outside(n.step))
-		add(n.path+verifySuffix, journal.Do, &n.query, false)
+	for _, n := range m.touched {
+		add(n.path, journal.Do, &n.forward, outside(n.step))
+		add(n.path+verifySuffix, journal.Do, &n.statusCheck, false)
 		if n.step.Compensate != nil {
-			add(n.path, journal.Undo, &n.undo, outside(&n.step.Compensate.Step))
+			add(n.path, journal.Undo, &n.compensation, outside(&n.step.Compensate.Step))
 		}
 	}
 	return list

@@ -7,15 +7,15 @@ import (
 	"recourse/journal"
 )
 
-var allStates = []state{ready, open, backoff, sleeping, woken, chosen, awaiting, expired, checking, asking, holding, sticking, done, failed, doubted, skipped}
-var allEvents = []event{evIntent, evSleep, evWoke, evChoose, evAwait, evSkip, evDone, evRetry, evVerify, evAsk, evHold, evStick, evFail, evDoubt, evAgain, evSettle, evGiveUp, evLetLie}
+var allStates = []state{ready, inFlight, backoff, sleeping, woken, entered, awaiting, expired, checking, awaitingResolution, awaitingCredentials, blocked, done, failed, doubted, skipped}
+var allEvents = []event{evIntent, evSleep, evWoke, evEnter, evAwait, evSkip, evDone, evRetry, evVerify, evAwaitResolution, evAwaitCredentials, evBlock, evFail, evInDoubt, evAgain, evResolve, evGiveUp, evSkipByPerson}
 
 // Every pair of state and event either moves as the table says, or is refused and changes nothing.
 func TestTransitions(t *testing.T) {
 	possible := 0
 	for _, from := range allStates {
 		for _, ev := range allEvents {
-			s := side{state: from}
+			s := track{state: from}
 			err := new(Machine).move(&s, ev, journal.Record{Seq: 7})
 			want, ok := transitions[from][ev]
 			switch {
@@ -42,7 +42,7 @@ func TestEndedStaysEnded(t *testing.T) {
 			continue
 		}
 		for ev, to := range transitions[from] {
-			if from != doubted || (to != asking && to != backoff && to != checking) {
+			if from != doubted || (to != awaitingResolution && to != backoff && to != checking) {
 				t.Errorf("%s on %s leads to %s", ev, from, to)
 			}
 		}

@@ -98,8 +98,8 @@ func (m *Machine) View() View {
 }
 
 // Asks rises, or falls, whenever what waits for people may have changed.
-func (m *Machine) Asks() int {
-	n := m.asks
+func (m *Machine) InboxRevision() int {
+	n := m.inboxRevision
 	if m.asksForRaise() && m.finished == nil {
 		n += len(m.raises())
 	}
@@ -161,31 +161,31 @@ const (
 
 func (m *Machine) stepStatus(n *node) StepStatus {
 	switch {
-	case n.undo.state == done:
+	case n.compensation.state == done:
 		return StepUndone
-	case n.undo.state == sticking || n.undo.state == holding:
+	case n.compensation.state == blocked || n.compensation.state == awaitingCredentials:
 		return StepUndoFail
-	case n.undo.state == skipped && n.undo.attempts > 0:
+	case n.compensation.state == skipped && n.compensation.attempts > 0:
 		return StepUndoFail
-	case n.undo.attempts > 0:
+	case n.compensation.attempts > 0:
 		return StepUndoing
 	}
-	switch n.do.state {
+	switch n.forward.state {
 	case ready:
-		if n.do.doubt {
+		if n.forward.doubt {
 			return StepInDoubt
 		}
 		return StepRunning
-	case open, chosen, woken, expired:
+	case inFlight, entered, woken, expired:
 		return StepRunning
 	case backoff, sleeping, checking, awaiting:
-		if n.do.doubt {
+		if n.forward.doubt {
 			return StepInDoubt
 		}
 		return StepWaiting
-	case asking, doubted:
+	case awaitingResolution, doubted:
 		return StepInDoubt
-	case holding:
+	case awaitingCredentials:
 		return StepHeld
 	case done:
 		return StepSucceeded
@@ -245,7 +245,7 @@ func (n *node) passes(i int) bool {
 	switch {
 	case n == nil:
 		return false
-	case n.do.state == skipped:
+	case n.forward.state == skipped:
 		return true
 	}
 	return n.block != nil && n.block.Branch != nil && *n.block.Branch != i
@@ -296,11 +296,11 @@ func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
 // StepLog collects what records say of a saga's steps beside what its machine knows, so that a
 // journal that grows is read once. The zero value has read none. It is not safe for concurrent use.
 type StepLog struct {
-	byPath map[string]*told
+	byPath map[string]*stepRecords
 }
 
 // told is what records say of one step.
-type told struct {
+type stepRecords struct {
 	attempts []AttemptView
 	input    json.RawMessage
 	output   json.RawMessage // of the first attempt that has succeeded
@@ -351,12 +351,12 @@ func (l *lister) step(s *Step, path string, left bool) *node {
 		v.Status = StepSkipped
 	}
 	if n != nil {
-		v.Status, v.Output, v.Key = m.stepStatus(n), n.output, n.do.key
-		if n.do.state != done {
-			v.Error = n.do.failure
+		v.Status, v.Output, v.Key = m.stepStatus(n), n.output, n.forward.key
+		if n.forward.state != done {
+			v.Error = n.forward.failure
 		}
-		if n.undo.failure != nil && n.undo.state != done {
-			v.Error = n.undo.failure
+		if n.compensation.failure != nil && n.compensation.state != done {
+			v.Error = n.compensation.failure
 		}
 	}
 	if v.Key == "" {
@@ -383,9 +383,9 @@ func (s *StepLog) Add(r journal.Record) error {
 	path, query := SplitQuery(r.Path)
 	t := s.byPath[path]
 	if t == nil {
-		t = &told{}
+		t = &stepRecords{}
 		if s.byPath == nil {
-			s.byPath = make(map[string]*told)
+			s.byPath = make(map[string]*stepRecords)
 		}
 		s.byPath[path] = t
 	}
@@ -395,7 +395,7 @@ func (s *StepLog) Add(r journal.Record) error {
 	return t.outcome(r, query)
 }
 
-func (t *told) intent(r journal.Record, query bool) error {
+func (t *stepRecords) intent(r journal.Record, query bool) error {
 	var d IntentData
 	if err := read(r, &d); err != nil {
 		return err
@@ -407,7 +407,7 @@ func (t *told) intent(r journal.Record, query bool) error {
 	return nil
 }
 
-func (t *told) outcome(r journal.Record, query bool) error {
+func (t *stepRecords) outcome(r journal.Record, query bool) error {
 	var d OutcomeData
 	if err := read(r, &d); err != nil {
 		return err

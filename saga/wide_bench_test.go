@@ -78,7 +78,7 @@ func through(b *testing.B, def *saga.Definition, data saga.StartedData) {
 		}
 		s := open[0]
 		open = open[1:]
-		r, err := m.Settle(s.Path, s.Way, s.Attempt, saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"x"}`)}, now, 7)
+		r, err := m.RecordOutcome(s.Path, s.Way, s.Attempt, saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"x"}`)}, now, 7)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func (a *action) see() {
 
 // actions lists what the reader may order now: nothing that the API would refuse, as far as the
 // page can tell.
-func (d *dossier) actions(who who, was *tried) []action {
+func (d *sagaPage) actions(who who, was *tried) []action {
 	var list []action
 	add := func(may string, ok bool, a action) {
 		if !ok || !who.Can(may) {
@@ -101,19 +101,19 @@ func (d *dossier) actions(who who, was *tried) []action {
 		}
 		list = append(list, a)
 	}
-	add("operate", d.allows(saga.Command{Do: "resume"}) || d.quarantined(), action{Do: "resume", Title: "Resume", Reason: "optional",
+	add("operate", d.allows(saga.Command{Kind: "resume"}) || d.quarantined(), action{Do: "resume", Title: "Resume", Reason: "optional",
 		Then: []string{"The saga continues where it stopped."}})
-	add("operate", d.allows(saga.Command{Do: "pause"}), action{Do: "pause", Title: "Pause", Reason: "optional",
+	add("operate", d.allows(saga.Command{Kind: "pause"}), action{Do: "pause", Title: "Pause", Reason: "optional",
 		Then: []string{"No request is sent until somebody resumes the saga. Attempts in flight end, and their responses are kept."}, UnderWay: d.open()})
 	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
 		Then: []string{"The new budget replaces " + budgetText(d.Saga.Cost) + ". Steps that wait for it continue."}})
 	add("signal", !d.ended() && len(d.signals()) > 0 && d.mayCommand(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
 		Then: []string{"The step that waits for the signal continues with the payload. If no step waits yet, the signal is kept until one does."}})
 	cancel := d.turning(action{Do: "cancel", Title: "Cancel", Danger: true, Modes: true, Reason: "optional"}, false)
-	add("cancel", d.allows(saga.Command{Do: "cancel"}) && d.mayCommand(who), cancel)
+	add("cancel", d.allows(saga.Command{Kind: "cancel"}) && d.mayCommand(who), cancel)
 	forced := d.turning(action{Do: "compensate", Title: "Undo it", Danger: true, Reason: "required"}, true)
-	same := d.allows(saga.Command{Do: "cancel"}) && slices.Equal(cancel.Undo, forced.Undo)
-	add("operate", !same && d.allows(saga.Command{Do: "compensate"}), forced)
+	same := d.allows(saga.Command{Kind: "cancel"}) && slices.Equal(cancel.Undo, forced.Undo)
+	add("operate", !same && d.allows(saga.Command{Kind: "compensate"}), forced)
 	add("operate", d.ended() && d.Saga.Status != saga.Succeeded, action{Do: "retry", Title: "Run it again", Reason: "required",
 		Then: []string{"A new saga starts: the same version and input, today's variables of the server, new keys. This one stays as it is, and the new one links to it."}})
 	add("operate", d.ended(), action{Do: "delete", Title: "Delete", Danger: true,
@@ -122,7 +122,7 @@ func (d *dossier) actions(who who, was *tried) []action {
 }
 
 // turning fills in what follows when the saga turns back now.
-func (d *dossier) turning(a action, forced bool) action {
+func (d *sagaPage) turning(a action, forced bool) action {
 	if d.machine == nil {
 		a.Then = []string{"The saga's steps are undone as its definition says. This program cannot read the saga, so it cannot list them."}
 		return a
@@ -136,7 +136,7 @@ func (d *dossier) turning(a action, forced bool) action {
 	case len(undo) == 0:
 		a.Then = []string{"The saga ends. There is nothing to undo."}
 		a.Modes = a.Modes && len(a.UnderWay) > 0 // what is under way may turn out to need it
-	case forced && !d.allows(saga.Command{Do: "cancel"}):
+	case forced && !d.allows(saga.Command{Kind: "cancel"}):
 		a.Then = []string{"The saga has passed its pivot. It is undone all the same: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	default:
 		a.Then = []string{"The saga is undone: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
@@ -145,11 +145,11 @@ func (d *dossier) turning(a action, forced bool) action {
 }
 
 // open lists the attempts under way.
-func (d *dossier) open() (paths []string) {
+func (d *sagaPage) open() (paths []string) {
 	if d.machine == nil {
 		return nil
 	}
-	for _, a := range d.machine.Open() {
+	for _, a := range d.machine.InFlight() {
 		step, _ := saga.SplitQuery(a.Path)
 		paths = append(paths, step)
 	}
@@ -157,7 +157,7 @@ func (d *dossier) open() (paths []string) {
 }
 
 // signals lists the signals that the definition's steps wait for.
-func (d *dossier) signals() []string {
+func (d *sagaPage) signals() []string {
 	if d.Def == nil {
 		return nil
 	}
@@ -167,15 +167,15 @@ func (d *dossier) signals() []string {
 // mayCommand reports whether the API takes the reader's signals to this saga, and its cancel: of a
 // role that does not command every saga it takes those of whoever has started it. (A key that is
 // bound to signals reads no pages.) Of a saga that cannot be read only the API knows who that is.
-func (d *dossier) mayCommand(who who) bool {
+func (d *sagaPage) mayCommand(who who) bool {
 	return who.Can("operate") || d.machine != nil && d.machine.Starter() == who.Name
 }
 
-func (d *dossier) quarantined() bool {
+func (d *sagaPage) quarantined() bool {
 	return slices.ContainsFunc(d.Entries, func(e entry) bool { return e.Kind == saga.InboxStuck && e.Path == "" })
 }
 
-func (d *dossier) asksForMoney() bool {
+func (d *sagaPage) asksForMoney() bool {
 	return slices.ContainsFunc(d.Entries, func(e entry) bool { return e.Kind == saga.InboxBudget })
 }
 
@@ -195,21 +195,21 @@ func budgetText(c saga.CostView) string {
 }
 
 // orderTries is how often an order is given whose saga goes on meanwhile.
-const orderTries = 8
+const commandTries = 8
 
 // giveOrder serves POST /sagas/{id}/order/{do}. The state that the reader saw is compared with the
 // saga as of a seq, and the order holds for that seq only: if the saga has gone on in between, it
 // is compared again.
-func giveOrder(v *visit) error {
+func sendCommand(v *request) error {
 	do, f := v.r.PathValue("do"), v.posted()
-	for range orderTries {
+	for range commandTries {
 		d, err := v.dossier(v.r.PathValue("id"))
 		if err != nil {
 			return err
 		}
 		list := d.actions(v.who, nil)
 		at := slices.IndexFunc(list, func(a action) bool { return a.Do == do })
-		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Do: do}) // cancelling undoes the same by now: what was seen was something else
+		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Kind: do}) // cancelling undoes the same by now: what was seen was something else
 		if hidden || at >= 0 && list[at].Seen != f.Get("seen") {
 			return v.refused(do, "", &problem{Status: http.StatusPreconditionFailed})
 		}
@@ -240,7 +240,7 @@ func hasMoved(err error) bool {
 }
 
 // order has the API carry out an order, and says what was done. Errors: errMoved.
-func (v *visit) order(d *dossier, do string, f url.Values) error {
+func (v *request) order(d *sagaPage, do string, f url.Values) error {
 	id, header := d.Saga.ID, http.Header{}
 	asSeen := asOf(d.Saga.Seq)
 	if d.machine == nil {
@@ -292,7 +292,7 @@ func (v *visit) order(d *dossier, do string, f url.Values) error {
 
 // again starts a saga anew. The same reason again is the same request again: pressed twice, the
 // button starts one saga.
-func (v *visit) again(d *dossier, at string, body map[string]any, f url.Values) error {
+func (v *request) again(d *sagaPage, at string, body map[string]any, f url.Values) error {
 	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("reason")))
 	var next saga.View
 	r, err := v.api.send(http.MethodPost, at, body, http.Header{"Idempotency-Key": {"page-" + hex.EncodeToString(sum[:16])}}, &next)
@@ -320,7 +320,7 @@ func budgetOf(f url.Values) any {
 	return b
 }
 
-func (v *visit) signal(id string, f url.Values) error {
+func (v *request) signal(id string, f url.Values) error {
 	var payload any
 	if text := strings.TrimSpace(f.Get("payload")); text != "" {
 		doc, err := jsonOf("the payload", text)

@@ -13,7 +13,7 @@ const dataAt = "/data"
 
 // data reads what the form of an approval was filled in with; nil if it has none, or is not asked
 // for any more, which the API says.
-func (v *visit) data(id, step string) (json.RawMessage, error) {
+func (v *request) data(id, step string) (json.RawMessage, error) {
 	for cursor, more := "", true; more; more = cursor != "" {
 		list, next, err := v.entries(inboxFilter{Kind: saga.InboxApproval, Saga: id}, cursor)
 		if err != nil {

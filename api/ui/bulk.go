@@ -124,7 +124,7 @@ func (p bulkView) Taken() int { return len(p.Entries) + len(p.Left) }
 
 // confirmBulk serves POST /inbox/together: it shows what is about to be decided, and changes
 // nothing.
-func confirmBulk(v *visit) error {
+func confirmBulk(v *request) error {
 	v.still = true
 	f := v.posted()
 	page := bulkView{Back: "/inbox?" + queryOf(f.Get("back"))}
@@ -172,7 +172,7 @@ func confirmBulk(v *visit) error {
 }
 
 // picked reads the entries that were ticked, as they are now.
-func (v *visit) picked(f url.Values) (list []entry, left []leftOut, err error) {
+func (v *request) picked(f url.Values) (list []entry, left []leftOut, err error) {
 	bySaga := map[string][]entry{}
 	for _, pick := range f["entry"] {
 		id, at, ok := strings.Cut(pick, "/")
@@ -202,7 +202,7 @@ func (v *visit) picked(f url.Values) (list []entry, left []leftOut, err error) {
 
 // part reads the next entries of a page's group, those behind From, and counts those behind them as
 // far as it looks.
-func (v *visit) part(page *bulkView) (list []entry, err error) {
+func (v *request) part(page *bulkView) (list []entry, err error) {
 	kind, definition, _ := strings.Cut(page.Group, "/")
 	from := placeOf(page.From)
 	ask := url.Values{"limit": {"200"}, "kind": {kind}}

@@ -10,7 +10,7 @@ import (
 )
 
 // runBulk serves POST /inbox/together/run: it decides one after another, and reports each.
-func runBulk(v *visit) error {
+func runBulk(v *request) error {
 	v.still = true
 	f := v.posted()
 	page := bulkView{Kind: f.Get("kind"), Definition: f.Get("definition"), Back: "/inbox?" + queryOf(f.Get("back")), Outcome: f.Get("outcome"), Reason: f.Get("reason")}
@@ -44,7 +44,7 @@ func runBulk(v *visit) error {
 }
 
 // decideOne decides one entry as the reader saw it: what has changed since is refused.
-func (v *visit) decideOne(i item, page bulkView, key string) result {
+func (v *request) decideOne(i item, page bulkView, key string) result {
 	r := result{Saga: i.saga, Path: i.path, Title: i.title}
 	do, header := "resolve", http.Header{"Idempotency-Key": {key}}
 	body := map[string]any{"outcome": page.Outcome, "reason": page.Reason}

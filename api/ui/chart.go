@@ -177,9 +177,9 @@ func (c *chart) moment(r journal.Record) {
 	case journal.Compensating:
 		c.moments = append(c.moments, moment{r.At, "turns back", true})
 	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-		var d saga.OrderData
+		var d saga.CommandData
 		if json.Unmarshal(r.Data, &d) == nil && d.Rejected == nil {
-			c.moments = append(c.moments, moment{r.At, say(d.Do), false})
+			c.moments = append(c.moments, moment{r.At, say(d.Kind), false})
 		}
 	case journal.Signalled:
 		c.moments = append(c.moments, moment{r.At, "signal", false})

@@ -21,7 +21,7 @@ type outcomeGist struct {
 	Error      *saga.Failure `json:"error"`
 	Cost       string        `json:"cost"`
 	RetryAt    *saga.Time    `json:"retry_at"`
-	Then       saga.Then     `json:"then"`
+	Next       saga.Next     `json:"next"`
 }
 
 func (b *builder) add(r journal.Record) {
@@ -36,7 +36,7 @@ func (b *builder) add(r journal.Record) {
 	case journal.Woke:
 		b.close(r.At)
 	case journal.Operator:
-		var d saga.OrderData
+		var d saga.CommandData
 		if json.Unmarshal(r.Data, &d) == nil && d.Rejected == nil {
 			b.close(r.At)
 		}
@@ -84,12 +84,12 @@ func (b *builder) outcome(r journal.Record, query bool) {
 			break
 		}
 	}
-	switch d.Then {
-	case saga.ThenRetry, saga.ThenVerify:
+	switch d.Next {
+	case saga.NextRetry, saga.NextVerify:
 		if d.RetryAt != nil && d.RetryAt.After(r.At) {
 			b.wait("backoff", r.At, "waits until "+clock(d.RetryAt.Time))
 		}
-	case saga.ThenAsk, saga.ThenHold, saga.ThenStick:
+	case saga.NextAwaitResolution, saga.NextAwaitCredentials, saga.NextBlock:
 		b.wait("person", r.At, "waits for a person")
 	}
 }
@@ -101,7 +101,7 @@ func (b *builder) decided(r journal.Record) {
 	switch {
 	case d.Enter, d.Branch != nil && *d.Branch >= 0:
 		b.lane.bars = append(b.lane.bars, bar{stretch: stretch{from: r.At}, what: "block", open: true, said: []string{"its steps run"}})
-	case d.Then == saga.ThenAsk, d.Then == saga.ThenHold, d.Then == saga.ThenStick:
+	case d.Next == saga.NextAwaitResolution, d.Next == saga.NextAwaitCredentials, d.Next == saga.NextBlock:
 		b.wait("person", r.At, "waits for a person")
 	}
 }

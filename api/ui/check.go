@@ -21,7 +21,7 @@ type check struct {
 // checks says how to find out what became of an entry's request: by the definition's own status
 // query, else by a look at the address that the request was sent to. Nothing that it offers can
 // change anything on the other side. of is the entry's saga; nil: it is read.
-func (v *visit) checks(e entry, of *saga.View) []check {
+func (v *request) checks(e entry, of *saga.View) []check {
 	if e.Request == nil || !strings.HasPrefix(e.Request.URL, "http") || e.Kind == saga.InboxApproval || e.Kind == saga.InboxBudget {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (v *visit) checks(e entry, of *saga.View) []check {
 // verification is the status query of an entry's step as it would be sent; nil if the step has
 // none. Templates can read values besides the input, the variables and the key, which are not known
 // here: then the query is shown as it is written.
-func (v *visit) verification(e entry, of *saga.View) *check {
+func (v *request) verification(e entry, of *saga.View) *check {
 	if of == nil {
 		of = &saga.View{}
 		if _, err := v.api.get(path("v1", "sagas", e.Saga), of); err != nil {
@@ -75,7 +75,7 @@ func (v *visit) verification(e entry, of *saga.View) *check {
 }
 
 // known is what is known here of what a step's templates read.
-func (v *visit) known(e entry, def *saga.Definition, view saga.View) expr.Env {
+func (v *request) known(e entry, def *saga.Definition, view saga.View) expr.Env {
 	vars := map[string]any{}
 	for _, d := range def.Vars {
 		vars[d.Name] = d.Value

@@ -62,7 +62,7 @@ const mostOutliers = 20
 var windows = []period{{"24h", "the last 24 hours"}, {"168h", "the last 7 days"}, {"720h", "the last 30 days"}, {"2160h", "the last 90 days"}}
 
 // showCosts serves GET /costs.
-func showCosts(v *visit) error {
+func showCosts(v *request) error {
 	q := v.r.URL.Query()
 	page := costsView{Within: q.Get("within"), Definition: q.Get("definition"), Windows: windows, Names: v.names()}
 	if page.Within == "" {

@@ -36,7 +36,7 @@ type listingLine struct {
 }
 
 // document reads a version of a definition, or of an action; "" is the newest one.
-func (v *visit) document(of, name, version string) (d document, etag string, err error) {
+func (v *request) document(of, name, version string) (d document, etag string, err error) {
 	at := path("v1", of, name)
 	if version != "" {
 		at += path("versions", version)
@@ -50,7 +50,7 @@ func (v *visit) document(of, name, version string) (d document, etag string, err
 
 // versions lists the versions of a definition, or of an action, the newest first, and says whether
 // there are more.
-func (v *visit) versions(of, name string) (list []document, more bool, err error) {
+func (v *request) versions(of, name string) (list []document, more bool, err error) {
 	var page struct {
 		Data []document `json:"data"`
 		Next string     `json:"next_cursor"`
@@ -60,7 +60,7 @@ func (v *visit) versions(of, name string) (list []document, more bool, err error
 }
 
 // showDefinition serves GET /definitions/{name}?version=v2.
-func showDefinition(v *visit) error {
+func showDefinition(v *request) error {
 	v.still = true // a version never changes
 	page, err := v.version("definitions")
 	if err != nil {
@@ -85,7 +85,7 @@ func showDefinition(v *visit) error {
 }
 
 // showAction serves GET /actions/{name}?version=v2.
-func showAction(v *visit) error {
+func showAction(v *request) error {
 	v.still = true
 	page, err := v.version("actions")
 	if err != nil {
@@ -95,7 +95,7 @@ func showAction(v *visit) error {
 }
 
 // version reads what a page of a version of either kind shows.
-func (v *visit) version(of string) (definitionView, error) {
+func (v *request) version(of string) (definitionView, error) {
 	var page definitionView
 	name, want := v.r.PathValue("name"), v.r.URL.Query().Get("version")
 	var err error

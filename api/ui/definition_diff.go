@@ -11,7 +11,7 @@ type diffView struct {
 }
 
 // showDiff serves GET /definitions/{name}/diff?from=v1&to=v2.
-func showDiff(v *visit) error {
+func showDiff(v *request) error {
 	v.still = true
 	name, q := v.r.PathValue("name"), v.r.URL.Query()
 	if q.Get("from") == "" || q.Get("to") == "" {

@@ -40,7 +40,7 @@ type definitionRow struct {
 }
 
 // showDefinitions serves GET /definitions.
-func showDefinitions(v *visit) error {
+func showDefinitions(v *request) error {
 	q := v.r.URL.Query()
 	page := definitionsView{Actions: q.Get("tab") == "actions"}
 	what, own := "definitions", url.Values{}
@@ -96,7 +96,7 @@ func showDefinitions(v *visit) error {
 }
 
 // live counts the sagas under way of each definition.
-func (v *visit) live() (map[string]int64, error) {
+func (v *request) live() (map[string]int64, error) {
 	var stats struct {
 		Live map[string]int64 `json:"live"`
 	}

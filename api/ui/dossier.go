@@ -22,7 +22,7 @@ import (
 const recordsPage = 1000
 
 // dossier is all that the API says about one saga, and what follows from it.
-type dossier struct {
+type sagaPage struct {
 	Saga    saga.View
 	Records []journal.Record
 	Steps   []saga.StepView
@@ -40,10 +40,10 @@ type dossier struct {
 //
 // dossier derives a saga's page from its journal, as the API derives its answers. Calls to the API
 // would read the whole journal again for each picture.
-func (v *visit) dossier(id string) (*dossier, error) {
+func (v *request) dossier(id string) (*sagaPage, error) {
 	v.let()
 	v.saga = v.shelf.take(id)
-	d := &dossier{now: v.cfg.Now()}
+	d := &sagaPage{now: v.cfg.Now()}
 	if err := v.journal(v.saga); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (v *visit) dossier(id string) (*dossier, error) {
 }
 
 // let gives back what a dossier was made of, for others to use.
-func (v *visit) let() {
+func (v *request) let() {
 	if v.saga != nil {
 		v.saga.give()
 		v.saga = nil
@@ -85,7 +85,7 @@ func (v *visit) let() {
 
 // head reads of a saga whose records cannot be followed what the API says; of one that the API
 // cannot read either, the list of sagas knows something.
-func (v *visit) head(id string, d *dossier) error {
+func (v *request) head(id string, d *sagaPage) error {
 	_, err := v.api.get(path("v1", "sagas", id), &d.Saga)
 	if !unreadable(err) {
 		return err
@@ -115,7 +115,7 @@ func unreadable(err error) bool {
 
 // follow works out what the records mean. A saga over which the program panics is one that it
 // cannot follow.
-func (d *dossier) follow(ctx context.Context, cfg Config, k *followed) (err error) {
+func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("the program fails over it: %v", v)
@@ -151,7 +151,7 @@ func (d *dossier) follow(ctx context.Context, cfg Config, k *followed) (err erro
 
 // journal reads what a saga's journal has grown by. A journal that is not what it was is of a
 // database that was restored: all of it is read anew.
-func (v *visit) journal(k *followed) error {
+func (v *request) journal(k *followed) error {
 	if n := len(k.records); n > 0 {
 		last := k.records[n-1]
 		more, err := v.api.records(v.r.Context(), k.id, last.Seq-1)
@@ -173,7 +173,7 @@ func (v *visit) journal(k *followed) error {
 }
 
 // records reads up to limit records of a saga's journal after a seq.
-func (v *visit) records(id string, after int64, limit int) ([]journal.Record, error) {
+func (v *request) records(id string, after int64, limit int) ([]journal.Record, error) {
 	var all []journal.Record
 	for {
 		size := min(recordsPage, limit-len(all))
@@ -193,20 +193,20 @@ func (v *visit) records(id string, after int64, limit int) ([]journal.Record, er
 }
 
 // ended reports whether nothing more can happen to the saga.
-func (d *dossier) ended() bool { return d.Saga.Status.Terminal() }
+func (d *sagaPage) ended() bool { return d.Saga.Status.Terminal() }
 
 // allows reports whether the saga would carry out an order as it is now. Where that is not known,
 // the API decides.
-func (d *dossier) allows(c saga.Command) bool {
+func (d *sagaPage) allows(c saga.Command) bool {
 	if d.ended() {
 		return false
 	}
 	if d.machine == nil {
 		return true
 	}
-	_, err := d.machine.Admit(uuid.Nil, c)
+	_, err := d.machine.Validate(uuid.Nil, c)
 	return err == nil
 }
 
 // underWay reports whether an attempt has not ended, so that the picture grows by itself.
-func (d *dossier) underWay() bool { return d.machine != nil && len(d.machine.Open()) > 0 }
+func (d *sagaPage) inFlight() bool { return d.machine != nil && len(d.machine.InFlight()) > 0 }

@@ -52,7 +52,7 @@ type entryForms struct {
 
 // forms makes an entry's forms. back is the page to return to; was may be nil, or about something
 // else.
-func (v *visit) forms(e entry, back string, was *tried) entryForms {
+func (v *request) forms(e entry, back string, was *tried) entryForms {
 	f := entryForms{entry: e, Back: back, Who: v.who}
 	if was != nil && was.Path == e.Path && slices.Contains([]string{"resolve", "approve", "reject"}, was.Do) {
 		f.Tried = was
@@ -182,7 +182,7 @@ func (f entryForms) NewKey() bool {
 }
 
 // resolveStep serves POST /sagas/{id}/steps/{path}/resolve.
-func resolveStep(v *visit) error {
+func resolveStep(v *request) error {
 	f := v.posted()
 	body := map[string]any{"outcome": f.Get("outcome"), "reason": f.Get("reason")}
 	if f.Get("new_key") != "" {
@@ -205,7 +205,7 @@ func resolveStep(v *visit) error {
 }
 
 // approveStep serves POST /sagas/{id}/steps/{path}/approve.
-func approveStep(v *visit) error {
+func approveStep(v *request) error {
 	data, err := v.data(v.r.PathValue("id"), v.r.PathValue("path"))
 	if err != nil {
 		return v.refused("approve", v.r.PathValue("path"), err)
@@ -214,9 +214,9 @@ func approveStep(v *visit) error {
 }
 
 // rejectStep serves POST /sagas/{id}/steps/{path}/reject.
-func rejectStep(v *visit) error { return v.decide("reject", v.decision(nil), nil, "rejected") }
+func rejectStep(v *request) error { return v.decide("reject", v.decision(nil), nil, "rejected") }
 
-func (v *visit) decision(data json.RawMessage) map[string]any {
+func (v *request) decision(data json.RawMessage) map[string]any {
 	body := map[string]any{"comment": v.r.PostFormValue("comment"), "shown": v.r.PostFormValue("shown_hash")}
 	if data != nil {
 		body["data"] = data
@@ -225,7 +225,7 @@ func (v *visit) decision(data json.RawMessage) map[string]any {
 }
 
 // decide has the API decide about a step, and goes back to where the form was.
-func (v *visit) decide(do string, body any, header http.Header, done string) error {
+func (v *request) decide(do string, body any, header http.Header, done string) error {
 	step := v.r.PathValue("path")
 	r, err := v.api.send(http.MethodPost, path("v1", "sagas", v.r.PathValue("id"), "steps", step, do), body, header, nil)
 	if err != nil {
@@ -238,13 +238,13 @@ func (v *visit) decide(do string, body any, header http.Header, done string) err
 }
 
 // posted is the form that was sent.
-func (v *visit) posted() url.Values {
+func (v *request) posted() url.Values {
 	_ = v.r.ParseForm() // what cannot be read is missing, which the API says
 	return v.r.PostForm
 }
 
 // returns is the page that a form goes back to: what it names, or the saga's.
-func (v *visit) returns() string {
+func (v *request) returns() string {
 	if to := local(v.r.PostFormValue("back")); to != "/" {
 		return to
 	}
@@ -253,7 +253,7 @@ func (v *visit) returns() string {
 
 // refused shows the saga's page with the form as it was filled in, and why the order was not
 // carried out.
-func (v *visit) refused(do, step string, err error) error {
+func (v *request) refused(do, step string, err error) error {
 	var p *problem
 	if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusNotFound {
 		return err

@@ -71,10 +71,10 @@ const (
 )
 
 // showInbox serves GET /inbox.
-func showInbox(v *visit) error { return v.inbox(http.StatusOK, nil) }
+func showInbox(v *request) error { return v.inbox(http.StatusOK, nil) }
 
 // inbox answers with the inbox; was is the raise of a budget that has just been refused, or nil.
-func (v *visit) inbox(status int, was *tried) error {
+func (v *request) inbox(status int, was *tried) error {
 	q := v.r.URL.Query()
 	page := inboxView{Filter: inboxFilter{Kind: q.Get("kind"), Definition: strings.TrimSpace(q.Get("definition")), Saga: strings.TrimSpace(q.Get("saga"))}}
 	if was != nil {
@@ -122,7 +122,7 @@ func (v *visit) inbox(status int, was *tried) error {
 }
 
 // inboxPart reads one page of the API's inbox, from a cursor on.
-func (v *visit) inboxPart(ask url.Values, cursor string) (list []entry, next string, err error) {
+func (v *request) inboxPart(ask url.Values, cursor string) (list []entry, next string, err error) {
 	ask.Del("cursor")
 	if cursor != "" {
 		ask.Set("cursor", cursor)
@@ -137,7 +137,7 @@ func (v *visit) inboxPart(ask url.Values, cursor string) (list []entry, next str
 
 // entries reads a page of the inbox. The API does not filter by definition, so that is done here:
 // next may come with an empty page.
-func (v *visit) entries(f inboxFilter, cursor string) (list []entry, next string, err error) {
+func (v *request) entries(f inboxFilter, cursor string) (list []entry, next string, err error) {
 	ask := url.Values{"limit": {"25"}}
 	if f.Definition != "" {
 		ask.Set("limit", "200")
@@ -167,7 +167,7 @@ func (v *visit) entries(f inboxFilter, cursor string) (list []entry, next string
 }
 
 // kinds are the links to each kind, which keep the rest of the filter.
-func (v *visit) kinds(f inboxFilter) ([]kindCount, error) {
+func (v *request) kinds(f inboxFilter) ([]kindCount, error) {
 	var stats struct {
 		Inbox map[string]int64 `json:"inbox"`
 	}
@@ -195,7 +195,7 @@ func (v *visit) kinds(f inboxFilter) ([]kindCount, error) {
 }
 
 // costOf is what a saga has cost; nil if it cannot be read.
-func (v *visit) costOf(id string) *saga.CostView {
+func (v *request) costOf(id string) *saga.CostView {
 	var view saga.View
 	if _, err := v.api.get(path("v1", "sagas", id), &view); err != nil {
 		return nil
@@ -204,7 +204,7 @@ func (v *visit) costOf(id string) *saga.CostView {
 }
 
 // raiseBudget serves POST /inbox/budget.
-func raiseBudget(v *visit) error {
+func raiseBudget(v *request) error {
 	f := v.posted()
 	id := f.Get("saga")
 	v.r.URL.RawQuery = queryOf(f.Get("back"))
@@ -222,9 +222,9 @@ func raiseBudget(v *visit) error {
 
 // raise changes a saga's budget if it is what the reader has seen, whatever else goes on in the
 // saga.
-func (v *visit) raise(id, seen string, body any) error {
+func (v *request) raise(id, seen string, body any) error {
 	at := path("v1", "sagas", id)
-	for range orderTries {
+	for range commandTries {
 		var view saga.View
 		if _, err := v.api.get(at, &view); err != nil {
 			return err

@@ -78,7 +78,7 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 // picture is a page's <main> as it is now. A request whose context has one is for it.
 type picture struct {
 	buffer
-	visit *visit
+	visit *request
 }
 
 type pictureKey struct{}
@@ -104,7 +104,7 @@ func (s *server) look(ctx context.Context, r *http.Request, target *url.URL) *pi
 }
 
 // rest waits until the page may have changed.
-func (s *server) rest(ctx context.Context, v *visit) {
+func (s *server) rest(ctx context.Context, v *request) {
 	pause := s.cfg.Tick
 	if v.wake != nil {
 		v.wake(ctx)

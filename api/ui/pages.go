@@ -3,7 +3,7 @@ package ui
 // page is one address of the page.
 type page struct {
 	pattern string // of net/http's ServeMux
-	show    func(*visit) error
+	show    func(*request) error
 }
 
 // home is where the API's index is, too.
@@ -20,7 +20,7 @@ var pages = []page{
 	{"GET /sagas/{id}/journal.ndjson", downloadJournal},
 	{"GET /sagas/{id}/steps/{path}", showStep},
 	{"GET /sagas/{id}/steps/{path}/step.json", rawStep},
-	{"POST /sagas/{id}/order/{do}", giveOrder},
+	{"POST /sagas/{id}/order/{do}", sendCommand},
 	{"POST /sagas/{id}/steps/{path}/resolve", resolveStep},
 	{"POST /sagas/{id}/steps/{path}/approve", approveStep},
 	{"POST /sagas/{id}/steps/{path}/reject", rejectStep},

@@ -28,7 +28,7 @@ type publishView struct {
 }
 
 // showPublish serves GET /publish?definition=name, ?action=name, or neither.
-func showPublish(v *visit) error {
+func showPublish(v *request) error {
 	v.still = true
 	page := publishView{Source: "saga: my-saga\nsteps:\n  - id: hello\n    set: {text: hello}\n"}
 	of, name := "definitions", v.r.URL.Query().Get("definition")
@@ -56,7 +56,7 @@ func (p *publishView) title() string {
 }
 
 // publish serves POST /publish: it checks a text, or publishes it.
-func publish(v *visit) error {
+func publish(v *request) error {
 	v.still = true
 	if err := v.r.ParseForm(); err != nil {
 		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
@@ -92,7 +92,7 @@ func (p *publishView) of() string {
 var yamlType = http.Header{"Content-Type": {"application/yaml"}}
 
 // check asks the API what is wrong with the text.
-func (v *visit) check(page *publishView) error {
+func (v *request) check(page *publishView) error {
 	var found struct {
 		Errors   []saga.Finding `json:"errors"`
 		Warnings []saga.Finding `json:"warnings"`
@@ -109,7 +109,7 @@ func (v *visit) check(page *publishView) error {
 var named = regexp.MustCompile(`(?m)^[\s{]*"?(saga|action)"?\s*:\s*["']?([a-z][a-z0-9-]*)`)
 
 // put publishes a text that has no errors.
-func (v *visit) put(page *publishView) error {
+func (v *request) put(page *publishView) error {
 	name, of, header := page.Name, page.of(), yamlType.Clone()
 	if name == "" {
 		m := named.FindStringSubmatch(page.Source)
@@ -143,7 +143,7 @@ func (v *visit) put(page *publishView) error {
 }
 
 // outrun shows what another has published meanwhile: the next Publish is meant against that.
-func (v *visit) outrun(page *publishView, name string) error {
+func (v *request) outrun(page *publishView, name string) error {
 	d, etag, err := v.document(page.of(), name, "")
 	if err != nil {
 		return err
@@ -158,12 +158,12 @@ func (v *visit) outrun(page *publishView, name string) error {
 }
 
 // archive serves POST /definitions/{name}/archive.
-func archive(v *visit) error { return v.archive("definitions") }
+func archive(v *request) error { return v.archive("definitions") }
 
 // archiveAction serves POST /actions/{name}/archive.
-func archiveAction(v *visit) error { return v.archive("actions") }
+func archiveAction(v *request) error { return v.archive("actions") }
 
-func (v *visit) archive(of string) error {
+func (v *request) archive(of string) error {
 	name := v.r.PathValue("name")
 	if v.r.PostFormValue("sure") != name {
 		return &problem{Status: http.StatusUnprocessableEntity, Title: "Archive " + name + "?", Detail: "go back and write its name into the field: nothing was archived"}

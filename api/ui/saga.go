@@ -17,7 +17,7 @@ import (
 
 // sagaView is what a saga's page shows.
 type sagaView struct {
-	*dossier
+	*sagaPage
 	Who      who
 	Problem  *problem // of an order that was refused, when its form is not there any more
 	Why      *reason
@@ -65,16 +65,16 @@ type reason struct {
 }
 
 // showSaga serves GET /sagas/{id}.
-func showSaga(v *visit) error { return v.sagaPage(http.StatusOK, nil) }
+func showSaga(v *request) error { return v.sagaPage(http.StatusOK, nil) }
 
 // sagaPage answers with a saga's page; was is an order that has just been refused, or nil.
-func (v *visit) sagaPage(status int, was *tried) error {
+func (v *request) sagaPage(status int, was *tried) error {
 	began := time.Now()
 	d, err := v.dossier(v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	page := sagaView{dossier: d, Who: v.who, Why: reasonOf(d.Saga), Actions: d.actions(v.who, was), Lines: d.source(), Money: d.money(),
+	page := sagaView{sagaPage: d, Who: v.who, Why: reasonOf(d.Saga), Actions: d.actions(v.who, was), Lines: d.source(), Money: d.money(),
 		Find: strings.TrimSpace(v.r.URL.Query().Get("step")), Took: d.now.Sub(d.Saga.CreatedAt.Time)}
 	if d.Saga.EndedAt != nil {
 		page.Took = d.Saga.EndedAt.Sub(d.Saga.CreatedAt.Time)
@@ -113,7 +113,7 @@ func (v *visit) sagaPage(status int, was *tried) error {
 
 // forms makes the forms of the saga's inbox entries. It returns why an order was refused, if none
 // of the page's forms is that order's.
-func (p *sagaView) forms(v *visit, was *tried) *problem {
+func (p *sagaView) forms(v *request, was *tried) *problem {
 	found := slices.ContainsFunc(p.Actions, func(a action) bool { return a.Tried != nil })
 	for _, e := range p.Entries {
 		f := v.forms(e, path("sagas", p.Saga.ID), was)
@@ -131,7 +131,7 @@ func (p *sagaView) forms(v *visit, was *tried) *problem {
 
 // asked is how the other side has been asked what became of a request: as its status query did. It
 // is nil if none has left.
-func (d *dossier) asked(e entry) []check {
+func (d *sagaPage) asked(e entry) []check {
 	for i := len(d.Records) - 1; i >= 0; i-- {
 		step, query := saga.SplitQuery(d.Records[i].Path)
 		var intent saga.IntentData
@@ -145,7 +145,7 @@ func (d *dossier) asked(e entry) []check {
 // follows has the live stream wait for the saga's next record. A page that takes long to draw is
 // drawn less often, so that it costs no more than a part of a processor; attempts under way grow,
 // so those are not waited for as long.
-func (v *visit) follows(d *dossier, began time.Time) {
+func (v *request) follows(d *sagaPage, began time.Time) {
 	if d.ended() {
 		v.still = true
 		return
@@ -154,7 +154,7 @@ func (v *visit) follows(d *dossier, began time.Time) {
 		return
 	}
 	wait := 20 * time.Second
-	if d.underWay() {
+	if d.inFlight() {
 		wait = 2 * time.Second
 	}
 	id, seq := d.Saga.ID, d.machine.Seq()

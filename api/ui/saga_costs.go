@@ -20,7 +20,7 @@ type costBar struct {
 // moneyView is what a saga has cost.
 type moneyView struct {
 	Spent, Wasted, Reserved, Budget string // with the currency; "" for nothing
-	Good, Bad, Held                 int    // thousandths of the budget or, without one, of what is spent and reserved
+	Good, Bad, ReservedShare        int    // thousandths of the budget or, without one, of what is spent and reserved
 	Tokens                          saga.TokensView
 	Steps                           []costBar // the dearest first
 	Models                          []modelRow
@@ -36,7 +36,7 @@ type modelRow struct {
 // maxCosts is how many steps are listed with their cost.
 const maxCosts = 15
 
-func (d *dossier) money() moneyView {
+func (d *sagaPage) money() moneyView {
 	c := d.Saga.Cost
 	m := moneyView{Spent: money(c.Spent, c.Currency), Wasted: money(c.Wasted, c.Currency), Reserved: money(c.Reserved, c.Currency), Budget: money(c.Budget, c.Currency), Tokens: c.Tokens}
 	spent, bad, held, budget := amount(c.Spent), amount(c.Wasted), amount(c.Reserved), amount(c.Budget)
@@ -44,7 +44,7 @@ func (d *dossier) money() moneyView {
 	if budget.Cmp(whole) > 0 {
 		whole = budget
 	}
-	m.Good, m.Bad, m.Held = share(new(big.Rat).Sub(spent, bad), whole), share(bad, whole), share(held, whole)
+	m.Good, m.Bad, m.ReservedShare = share(new(big.Rat).Sub(spent, bad), whole), share(bad, whole), share(held, whole)
 	most := new(big.Rat)
 	var steps []saga.StepView
 	for _, s := range d.Steps {

@@ -41,7 +41,7 @@ type journalRow struct {
 const maxRecord = 20_000
 
 // showJournal serves GET /sagas/{id}/journal.
-func showJournal(v *visit) error {
+func showJournal(v *request) error {
 	v.still = true
 	id, q := v.r.PathValue("id"), v.r.URL.Query()
 	page := journalView{ID: id, Text: strings.TrimSpace(q.Get("q"))}
@@ -120,7 +120,7 @@ func rowOf(r journal.Record) journalRow {
 // kind.
 func summary(r journal.Record) string {
 	var d struct {
-		saga.OrderData
+		saga.CommandData
 		Status string `json:"status"`
 	}
 	if json.Unmarshal(r.Data, &d) != nil {
@@ -128,7 +128,7 @@ func summary(r journal.Record) string {
 	}
 	switch r.Kind {
 	case journal.Operator:
-		text := say(d.Do)
+		text := say(d.Kind)
 		if d.Outcome != "" {
 			text += " as " + say(d.Outcome)
 		}
@@ -143,23 +143,23 @@ func summary(r journal.Record) string {
 }
 
 // downloadJournal serves GET /sagas/{id}/journal.ndjson: the export that `recourse verify` checks.
-func downloadJournal(v *visit) error {
+func downloadJournal(v *request) error {
 	return v.pass(path("v1", "sagas", v.r.PathValue("id"), "journal"), "application/x-ndjson", v.r.PathValue("id")+".ndjson")
 }
 
 // rawSaga serves GET /sagas/{id}/saga.json: what the API answers.
-func rawSaga(v *visit) error {
+func rawSaga(v *request) error {
 	return v.pass(path("v1", "sagas", v.r.PathValue("id")), "application/json", "")
 }
 
 // rawStep serves GET /sagas/{id}/steps/{path}/step.json.
-func rawStep(v *visit) error {
+func rawStep(v *request) error {
 	return v.pass(path("v1", "sagas", v.r.PathValue("id"), "steps", v.r.PathValue("path")), "application/json", "")
 }
 
 // pass hands an answer of the API on as it comes, for a browser that has a cookie and no key; name
 // is the file to save it in, "" to show it.
-func (v *visit) pass(at, accept, name string) error {
+func (v *request) pass(at, accept, name string) error {
 	if pictureOf(v.r) != nil { // of a live stream: this is no page
 		return &problem{Status: http.StatusNotFound, Title: "This is not an HTML page", Detail: "open it by itself"}
 	}

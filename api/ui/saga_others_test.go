@@ -49,7 +49,7 @@ func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
 	}
 	g.closed.Store(true)
 	for range journal.QuarantineAfter {
-		must(g.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMail, Data: []byte(`{"do":"resume"}`)}))
+		must(g.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: []byte(`{"command":"resume"}`)}))
 		claimed, err := g.Claim(t.Context(), ghost, 10)
 		must(err)
 		if len(claimed) != 1 {
@@ -63,7 +63,7 @@ func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
 // A saga that nobody can go on with, and one that this program cannot read, have a page too.
 func TestSagaQuarantined(t *testing.T) {
 	g := &haunted{Store: memory.New(memory.Config{})}
-	x := newSiteOn(t, g, func(a *api.Config, _ *Config) { a.Limits.Order = 100 * time.Millisecond })
+	x := newSiteOn(t, g, func(a *api.Config, _ *Config) { a.Limits.Command = 100 * time.Millisecond })
 	if _, err := g.Register(t.Context(), ghost, time.Hour); err != nil {
 		t.Fatal(err)
 	}

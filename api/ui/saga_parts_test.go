@@ -11,7 +11,7 @@ import (
 )
 
 func TestMoney(t *testing.T) {
-	d := &dossier{}
+	d := &sagaPage{}
 	if err := json.Unmarshal([]byte(`{"cost": {"currency": "EUR", "spent": "0.35", "wasted": "0.10", "reserved": "0.05", "budget": "1.00",
 		"tokens": {"input": 7, "output": 3}, "models": {"b-model": {"input": 7, "output": 3, "spent": "0.20"}, "a-model": {"input": 0, "output": 0, "spent": "0"}}}}`), &d.Saga); err != nil {
 		t.Fatal(err)
@@ -25,14 +25,14 @@ func TestMoney(t *testing.T) {
 		{Path: "dear", Cost: "0.25", Attempts: []saga.AttemptView{attempt(journal.Transient, "0.05"), attempt(journal.Refused, "0.05"), attempt(journal.Succeeded, "0.15"), attempt(journal.InDoubt, "")}},
 	}
 	want := moneyView{
-		Spent: "0.35 EUR", Wasted: "0.10 EUR", Reserved: "0.05 EUR", Budget: "1.00 EUR", Good: 250, Bad: 100, Held: 50, Any: true, Tokens: saga.TokensView{Input: 7, Output: 3},
+		Spent: "0.35 EUR", Wasted: "0.10 EUR", Reserved: "0.05 EUR", Budget: "1.00 EUR", Good: 250, Bad: 100, ReservedShare: 50, Any: true, Tokens: saga.TokensView{Input: 7, Output: 3},
 		Steps:  []costBar{{Name: "dear", Path: "dear", Amount: "0.25 EUR", Wasted: "0.10 EUR", Good: 600, Bad: 400}, {Name: "cheap", Path: "cheap", Amount: "0.1 EUR", Good: 400}},
 		Models: []modelRow{{Name: "a-model"}, {Name: "b-model", Spent: "0.20 EUR", Input: 7, Output: 3}},
 	}
 	if diff := cmp.Diff(want, d.money()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if m := (&dossier{}).money(); m.Any {
+	if m := (&sagaPage{}).money(); m.Any {
 		t.Errorf("of nothing: %+v", m)
 	}
 }
@@ -61,7 +61,7 @@ func TestReasonOf(t *testing.T) {
 }
 
 func TestChild(t *testing.T) {
-	d := &dossier{}
+	d := &sagaPage{}
 	request := json.RawMessage(`{"method":"RUN","url":"saga:x","headers":{"recourse-saga":"c-1"}}`)
 	if got := d.child(saga.StepView{Kind: "run", Input: request}); got != "c-1" {
 		t.Errorf("child %q", got)
@@ -73,7 +73,7 @@ func TestChild(t *testing.T) {
 
 // The steps of a page are few, whatever the saga has: those that want attention are among them.
 func TestRows(t *testing.T) {
-	d := &dossier{}
+	d := &sagaPage{}
 	for i := range 1000 {
 		s := saga.StepView{Path: "each[" + itoa(i) + "].make", Status: saga.StepSucceeded, Cost: "0"}
 		if i == 500 {

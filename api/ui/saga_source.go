@@ -26,7 +26,7 @@ var worst = []saga.StepStatus{saga.Pending, saga.StepSkipped, saga.StepSucceeded
 	saga.StepUndoing, saga.StepUndoFail, saga.StepInDoubt, saga.StepHeld}
 
 // source lists the definition's lines, those of steps with where the steps stand.
-func (d *dossier) source() []sourceLine {
+func (d *sagaPage) source() []sourceLine {
 	if d.Source == "" {
 		return nil
 	}

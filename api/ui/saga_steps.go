@@ -55,7 +55,7 @@ func attention(s saga.StepView) bool {
 }
 
 // found are the steps whose paths have a text in them.
-func (d *dossier) found(find string) []saga.StepView {
+func (d *sagaPage) found(find string) []saga.StepView {
 	if find == "" {
 		return d.Steps
 	}
@@ -64,7 +64,7 @@ func (d *dossier) found(find string) []saga.StepView {
 
 // stepsAt is the address of a saga's page that lists the steps with a text in their paths from one
 // on.
-func (d *dossier) stepsAt(find string, from int) string {
+func (d *sagaPage) stepsAt(find string, from int) string {
 	q := url.Values{"from": {itoa(from)}}
 	if find != "" {
 		q.Set("step", find)
@@ -74,7 +74,7 @@ func (d *dossier) stepsAt(find string, from int) string {
 
 // part lists up to so many steps from one on, and gives the addresses of those before and after; ""
 // for none.
-func (d *dossier) part(find string, from, most int) (rows []stepRow, before, after string) {
+func (d *sagaPage) part(find string, from, most int) (rows []stepRow, before, after string) {
 	list := d.found(find)
 	in := nestingOf(d.Def, nil)
 	from = min(max(from, 0), len(list))
@@ -92,7 +92,7 @@ func (d *dossier) part(find string, from, most int) (rows []stepRow, before, aft
 }
 
 // rows lists the steps whose paths have a text in them; of too many the telling ones.
-func (d *dossier) rows(find string, most int) []stepRow {
+func (d *sagaPage) rows(find string, most int) []stepRow {
 	list := d.found(find)
 	in := nestingOf(d.Def, nil)
 	keep := make([]bool, len(list))
@@ -118,7 +118,7 @@ func (d *dossier) rows(find string, most int) []stepRow {
 	return rows
 }
 
-func (d *dossier) row(s saga.StepView, depth int) stepRow {
+func (d *sagaPage) row(s saga.StepView, depth int) stepRow {
 	r := stepRow{StepView: s, Saga: d.Saga.ID, Depth: min(depth, 6), Currency: d.Saga.Cost.Currency, Request: s.Input, Wasted: wasted(s)}
 	r.Name = laneName(&lane{path: s.Path})
 	if s.Status == saga.Pending && d.ended() {
@@ -144,7 +144,7 @@ func (d *dossier) row(s saga.StepView, depth int) stepRow {
 }
 
 // forward counts a step's own attempts, and says how long they took.
-func (d *dossier) forward(s saga.StepView) (n int, took time.Duration) {
+func (d *sagaPage) forward(s saga.StepView) (n int, took time.Duration) {
 	var begin time.Time
 	for _, a := range s.Attempts {
 		if a.Query || a.Way != journal.Do {
@@ -163,7 +163,7 @@ func (d *dossier) forward(s saga.StepView) (n int, took time.Duration) {
 }
 
 // child is the id of the saga that a step runs; "" if it runs none.
-func (d *dossier) child(s saga.StepView) string {
+func (d *sagaPage) child(s saga.StepView) string {
 	var request saga.Request
 	if s.Kind != "run" || json.Unmarshal(s.Input, &request) != nil {
 		return ""
@@ -221,7 +221,7 @@ func wasted(s saga.StepView) string {
 }
 
 // showStep serves GET /sagas/{id}/steps/{path}: one step, uncut.
-func showStep(v *visit) error {
+func showStep(v *request) error {
 	d, err := v.dossier(v.r.PathValue("id"))
 	if err != nil {
 		return err

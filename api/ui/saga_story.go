@@ -28,7 +28,7 @@ type storyLine struct {
 var tones = map[story.Tone]string{story.Good: "good", story.Bad: "bad", story.Doubt: "doubt", story.Back: "back", story.Dimmed: "dim", story.Strong: "strong"}
 
 // story tells the journal in lines, as the command line does.
-func (d *dossier) story(link func(string) string) (lines []storyLine) {
+func (d *sagaPage) story(link func(string) string) (lines []storyLine) {
 	teller := story.New(d.Def)
 	skipped := 0
 	for i, r := range d.Records {

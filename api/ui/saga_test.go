@@ -224,12 +224,12 @@ type meddler struct {
 	before func(order string)
 }
 
-func (m *meddler) Post(ctx context.Context, mail journal.Mail) error {
+func (m *meddler) Send(ctx context.Context, mail journal.Message) error {
 	var c saga.Command
-	if json.Unmarshal(mail.Data, &c) == nil && c.Do != "signal" {
-		m.before(c.Do)
+	if json.Unmarshal(mail.Data, &c) == nil && c.Kind != "signal" {
+		m.before(c.Kind)
 	}
-	return m.Engine.Post(ctx, mail)
+	return m.Engine.Send(ctx, mail)
 }
 
 // Between the look and the order the saga may go on: what was seen and the order are one.
@@ -292,7 +292,7 @@ func TestOrdersHoldForWhatWasSeen(t *testing.T) {
 	seen = form("cancel")
 	meddle(1000, func() { grow("com.shop.go") })
 	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(409).has("The saga changes too fast for this command", "Pause it, then repeat", "typed")
-	if v := x.saga(id); v.Status != saga.Waiting || tries != orderTries {
+	if v := x.saga(id); v.Status != saga.Waiting || tries != commandTries {
 		t.Errorf("it is %s after %d orders", v.Status, tries)
 	}
 }

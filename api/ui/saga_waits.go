@@ -20,7 +20,7 @@ const maxWaits = 12
 
 // waits lists what the saga waits for, but for people: those have the inbox's entries. more is how
 // many are left out.
-func (d *dossier) waits(link func(string) string) (list []wait, more int) {
+func (d *sagaPage) waits(link func(string) string) (list []wait, more int) {
 	if d.ended() {
 		return nil, 0
 	}
@@ -58,7 +58,7 @@ func mayWait(s saga.StepStatus) bool {
 }
 
 // wait says what a step waits for, if it does and nobody is asked.
-func (d *dossier) wait(s saga.StepView, last map[string]journal.Record) (wait, bool) {
+func (d *sagaPage) wait(s saga.StepView, last map[string]journal.Record) (wait, bool) {
 	for _, e := range d.Entries {
 		if e.Path == s.Path {
 			return wait{}, false
@@ -70,7 +70,7 @@ func (d *dossier) wait(s saga.StepView, last map[string]journal.Record) (wait, b
 	switch {
 	case r.Kind == journal.Outcome && json.Unmarshal(r.Data, &outcome) == nil && outcome.RetryAt != nil:
 		text := "its next attempt"
-		if outcome.Then == saga.ThenVerify {
+		if outcome.Next == saga.NextVerify {
 			text = "asking the other side"
 		}
 		return wait{Text: text, Until: outcome.RetryAt.Time}, true
@@ -91,7 +91,7 @@ func (d *dossier) wait(s saga.StepView, last map[string]journal.Record) (wait, b
 }
 
 // lastIntents are the last intents and outcomes of steps, from the journal's end.
-func (d *dossier) lastIntents(of []saga.StepView) map[string]journal.Record {
+func (d *sagaPage) lastIntents(of []saga.StepView) map[string]journal.Record {
 	last := make(map[string]journal.Record, len(of))
 	wanted := make(map[string]bool, len(of))
 	for _, s := range of {

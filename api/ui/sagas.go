@@ -47,13 +47,13 @@ type period struct{ Value, Title string }
 var periods = []period{{"", "any time"}, {"1h", "the last hour"}, {"24h", "the last day"}, {"168h", "the last week"}, {"720h", "the last 30 days"}}
 
 // order of statuses in the list's links: those that want somebody first.
-var order = []saga.Status{saga.Running, saga.Waiting, saga.PausedStatus, saga.Undoing, saga.Stuck, saga.Succeeded, saga.Compensated, saga.Failed}
+var command = []saga.Status{saga.Running, saga.Waiting, saga.PausedStatus, saga.Undoing, saga.Stuck, saga.Succeeded, saga.Compensated, saga.Failed}
 
 // maxLooks is how often one page has the API look further back when it has found nothing yet.
 const maxLooks = 5
 
 // showSagas serves GET /.
-func showSagas(v *visit) error {
+func showSagas(v *request) error {
 	q := v.r.URL.Query()
 	f := sagasFilter{Status: q.Get("status"), Definition: q.Get("definition"), Label: strings.TrimSpace(q.Get("label")), Text: strings.TrimSpace(q.Get("q")), Within: q.Get("within")}
 	ask := url.Values{}
@@ -124,7 +124,7 @@ const maxAsks = 200
 
 // asks says by saga what a person is asked about those of a list that stand still; a list does
 // without what cannot be read.
-func (v *visit) asks(list []saga.View) map[string]string {
+func (v *request) asks(list []saga.View) map[string]string {
 	if !slices.ContainsFunc(list, func(s saga.View) bool { return s.Status == saga.Waiting || s.Status == saga.Stuck }) {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (v *visit) asks(list []saga.View) map[string]string {
 }
 
 // counts are the links to each status, which keep the rest of the filter.
-func (v *visit) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
+func (v *request) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
 	var stats struct {
 		Sagas map[string]int64 `json:"sagas"`
 	}
@@ -156,7 +156,7 @@ func (v *visit) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
 		all.Count += n
 	}
 	list := []statusCount{all}
-	for _, s := range order {
+	for _, s := range command {
 		list = append(list, statusCount{Status: s, Count: stats.Sagas[string(s)], Here: f.Status == string(s)})
 	}
 	for i := range list {
@@ -171,7 +171,7 @@ func (v *visit) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
 }
 
 // names lists the definitions there are, for the form to offer.
-func (v *visit) names() []string {
+func (v *request) names() []string {
 	var list struct {
 		Data []struct {
 			Name string `json:"name"`

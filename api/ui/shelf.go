@@ -17,7 +17,7 @@ const (
 
 // shelf keeps a few sagas of long journals that were read last: records never change, so that the
 // next picture of the same saga needs only those that came since.
-type shelf struct {
+type journalCache struct {
 	mu   sync.Mutex
 	kept []*followed // the last used at the end
 }
@@ -26,7 +26,7 @@ type shelf struct {
 // it is given back.
 type followed struct {
 	id    string
-	shelf *shelf
+	shelf *journalCache
 	room  int // that the shelf knows of; guarded by the shelf
 
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ type followed struct {
 }
 
 // take returns what is kept of a saga, which may be nothing, once nobody else has it.
-func (s *shelf) take(id string) *followed {
+func (s *journalCache) take(id string) *followed {
 	s.mu.Lock()
 	k := &followed{id: id, shelf: s}
 	if i := slices.IndexFunc(s.kept, func(k *followed) bool { return k.id == id }); i >= 0 {

@@ -20,7 +20,7 @@ import (
 )
 
 func TestShelf(t *testing.T) {
-	var s shelf
+	var s journalCache
 	put := func(id string, records, bytes int) {
 		k := s.take(id)
 		k.records, k.bytes, k.machine = make([]journal.Record, records), bytes, &saga.Machine{}

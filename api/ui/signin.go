@@ -23,7 +23,7 @@ func keyOf(r *http.Request) string {
 }
 
 // setKey keeps a key until the browser is closed; "" forgets it.
-func (v *visit) setKey(key string) {
+func (v *request) setKey(key string) {
 	c := &http.Cookie{Name: keyCookie, Value: key}
 	if key == "" {
 		c.MaxAge = -1
@@ -39,7 +39,7 @@ type signInView struct {
 }
 
 // showSignIn serves GET /sign-in.
-func showSignIn(v *visit) error {
+func showSignIn(v *request) error {
 	v.still = true
 	_, err := v.api.get("/v1/whoami", &v.who)
 	return v.render("sign-in", "Sign in", signInView{To: local(v.r.URL.Query().Get("to")), Need: err != nil})
@@ -52,7 +52,7 @@ const (
 )
 
 // signIn serves POST /sign-in.
-func signIn(v *visit) error {
+func signIn(v *request) error {
 	v.still = true
 	// The sender is not known yet and gets little room and little time.
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, signInBody)
@@ -80,7 +80,7 @@ func signIn(v *visit) error {
 }
 
 // signOut serves POST /sign-out.
-func signOut(v *visit) error {
+func signOut(v *request) error {
 	v.setKey("")
 	http.Redirect(v.w, v.r, "/sign-in", http.StatusSeeOther)
 	return nil

@@ -47,7 +47,7 @@ type plannedUndo struct {
 }
 
 // showStart serves GET /definitions/{name}/start?version=v2.
-func showStart(v *visit) error {
+func showStart(v *request) error {
 	if !v.who.Can("start") {
 		return &problem{Status: http.StatusForbidden, Title: "Your role may not start sagas", Detail: "ask somebody with the role client, operator or admin"}
 	}
@@ -59,7 +59,7 @@ func showStart(v *visit) error {
 }
 
 // startForm makes the empty form for a version; "" is the newest.
-func (v *visit) startForm(version string) (*startView, error) {
+func (v *request) startForm(version string) (*startView, error) {
 	v.still = true
 	page := &startView{}
 	name := v.r.PathValue("name")
@@ -93,7 +93,7 @@ func newKey() (string, error) {
 }
 
 // startSaga serves POST /definitions/{name}/start: it plans a saga, or starts it.
-func startSaga(v *visit) error {
+func startSaga(v *request) error {
 	if err := v.r.ParseForm(); err != nil {
 		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
 	}
@@ -161,7 +161,7 @@ func (p *startView) request(plan bool) (body []byte, ok bool) {
 }
 
 // startRefused shows the form with what the API has found wrong.
-func (v *visit) startRefused(page *startView, err error) error {
+func (v *request) startRefused(page *startView, err error) error {
 	var p *problem
 	if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
 		return err
@@ -177,7 +177,7 @@ func (v *visit) startRefused(page *startView, err error) error {
 	return v.startAgain(page, p)
 }
 
-func (v *visit) startAgain(page *startView, p *problem) error {
+func (v *request) startAgain(page *startView, p *problem) error {
 	told := *p
 	told.Errors = blame(page.Fields, p.Errors)
 	if len(p.Errors) > 0 {

@@ -49,7 +49,7 @@ type system struct {
 		Node           string `json:"node"`
 		Lanes          int    `json:"lanes"`
 		Running        int    `json:"sagas_in_memory"`
-		Calls          int    `json:"requests_under_way"`
+		Calls          int    `json:"requests_in_flight"`
 		RequestsSent   int64  `json:"requests_sent"`
 		Commits        int64  `json:"commits"`
 		Appends        int64  `json:"appends"`
@@ -103,7 +103,7 @@ type stalled struct {
 type alert struct{ Text, To string }
 
 // showSystem serves GET /system.
-func showSystem(v *visit) error {
+func showSystem(v *request) error {
 	var page systemView
 	if _, err := v.api.get("/v1/stats", &page.stats); err != nil {
 		return err
@@ -122,7 +122,7 @@ func showSystem(v *visit) error {
 	case !errors.As(err, &p) || p.Status != http.StatusNotFound:
 		return err
 	}
-	for _, s := range order {
+	for _, s := range command {
 		st := standing{Status: s, Count: page.Sagas[string(s)]}
 		if at, ok := page.Oldest[string(s)]; ok {
 			st.Since = &at

@@ -307,6 +307,6 @@ func stepLink(id string, listed map[string]bool) func(string) string {
 }
 
 // timelineOf draws a saga's timeline as of now.
-func (d *dossier) timeline(link func(string) string) template.HTML {
+func (d *sagaPage) timeline(link func(string) string) template.HTML {
 	return drawTimeline(chartOf(d.Records, nestingOf(d.Def, d.Steps), d.now, d.ended()), link)
 }

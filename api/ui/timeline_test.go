@@ -69,9 +69,9 @@ func scripted(by map[string][]saga.Answer) func(saga.Send, time.Time) saga.Answe
 
 func approving(e saga.Entry) saga.Command {
 	if e.Kind == saga.InboxApproval {
-		return saga.Command{Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Trusted: true}
+		return saga.Command{Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Trusted: true}
 	}
-	return saga.Command{Do: "resolve", Path: e.Path, Outcome: "failed", Actor: "ada", Reason: "not there"}
+	return saga.Command{Kind: "resolve", Path: e.Path, Outcome: "failed", Actor: "ada", Reason: "not there"}
 }
 
 func TestTimelines(t *testing.T) {
@@ -82,7 +82,7 @@ func TestTimelines(t *testing.T) {
 		{"succeeded", storytest.Script{Input: `{"pages":["a","b"]}`, Person: approving, Answer: scripted(nil)}},
 		{"undone", storytest.Script{Input: `{"pages":["<b>"]}`, Person: approving, Answer: scripted(map[string][]saga.Answer{
 			"do flight":   {{Sent: true, Status: 503}, {Sent: false, Code: "connection", Detail: "refused <script>"}},
-			"do left":     {saga.Lost()},
+			"do left":     {saga.InterruptedAnswer()},
 			"do charge":   {{Sent: true, Code: "timeout", Detail: "no answer in time"}},
 			"undo flight": {{Sent: false, Code: "dns"}},
 		})}},
@@ -154,7 +154,7 @@ func manySteps(n int) []journal.Record {
 		step := fmt.Sprintf("pages[%d].fetch", i)
 		add(journal.Record{Kind: journal.Intent, Path: step, Attempt: 1, Data: json.RawMessage(`{"request":{"method":"GET","url":"https://a.example/` + big + `"}}`)})
 		if i%100 == 0 {
-			add(journal.Record{Kind: journal.Outcome, Path: step, Attempt: 1, Class: journal.InDoubt, Data: json.RawMessage(`{"error":{"code":"timeout","title":"no answer"},"then":"retry"}`)})
+			add(journal.Record{Kind: journal.Outcome, Path: step, Attempt: 1, Class: journal.InDoubt, Data: json.RawMessage(`{"error":{"code":"timeout","title":"no answer"},"next":"retry"}`)})
 			add(journal.Record{Kind: journal.Intent, Path: step, Attempt: 2, Data: json.RawMessage(`{}`)})
 			add(journal.Record{Kind: journal.Outcome, Path: step, Attempt: 2, Class: journal.Succeeded, Data: json.RawMessage(`{"output":1}`)})
 			continue
@@ -209,7 +209,7 @@ func TestTimelineCuts(t *testing.T) {
 	records := []journal.Record{
 		{Seq: 1, At: at, Kind: journal.Started, Node: "a"},
 		{Seq: 2, At: at, Kind: journal.Intent, Path: "one", Way: journal.Do, Attempt: 1, Node: "a", Data: json.RawMessage(`{}`)},
-		{Seq: 3, At: at.Add(time.Second), Kind: journal.Outcome, Path: "one", Way: journal.Do, Attempt: 1, Class: journal.Transient, Node: "a", Data: json.RawMessage(`{"then":"retry","retry_at":"2026-11-22T10:00:00.000Z"}`)},
+		{Seq: 3, At: at.Add(time.Second), Kind: journal.Outcome, Path: "one", Way: journal.Do, Attempt: 1, Class: journal.Transient, Node: "a", Data: json.RawMessage(`{"next":"retry","retry_at":"2026-11-22T10:00:00.000Z"}`)},
 		{Seq: 4, At: at.Add(24 * time.Hour), Kind: journal.Intent, Path: "one", Way: journal.Do, Attempt: 2, Node: "b", Data: json.RawMessage(`{}`)},
 	}
 	c := chartOf(records, nestingOf(nil, nil), at.Add(24*time.Hour+2*time.Second), false)
@@ -231,7 +231,7 @@ func TestTimelineCuts(t *testing.T) {
 // A wait that was given up ends where the saga was cancelled, however long the saga goes on
 // undoing.
 func TestTimelineOfACancel(t *testing.T) {
-	p := storytest.Play(t, drawn, storytest.Script{Input: `{"pages":[]}`, Orders: map[int64]saga.Command{4: {Do: "cancel", Actor: "ada", Reason: "enough"}},
+	p := storytest.Play(t, drawn, storytest.Script{Input: `{"pages":[]}`, Commands: map[int64]saga.Command{4: {Kind: "cancel", Actor: "ada", Reason: "enough"}},
 		Answer: scripted(map[string][]saga.Answer{"undo flight": {{Sent: false, Code: "dns"}, {Sent: false, Code: "dns"}}})})
 	steps, err := saga.Steps(p.Machine, p.Records)
 	if err != nil {

@@ -43,7 +43,7 @@ type server struct {
 	cfg     Config
 	mux     *http.ServeMux
 	pages   *http.ServeMux // those with a template, for the live stream
-	shelf   shelf
+	shelf   journalCache
 	streams chan struct{} // a token for each live page
 }
 
@@ -104,7 +104,7 @@ func (s *server) root(page http.Handler) http.Handler {
 // elsewhere is the API, but for a browser that is at an address where nothing is: it gets a page
 // that leads back.
 func (s *server) elsewhere() http.Handler {
-	sorry := s.serve(func(*visit) error {
+	sorry := s.serve(func(*request) error {
 		return &problem{Status: http.StatusNotFound, Title: "Page not found", Detail: "check the address, or choose one of the pages above"}
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

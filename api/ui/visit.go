@@ -20,7 +20,7 @@ import (
 )
 
 // visit is one request of a reader.
-type visit struct {
+type request struct {
 	*server
 	w   http.ResponseWriter
 	r   *http.Request
@@ -46,13 +46,13 @@ type who struct {
 func (w who) Can(what string) bool { return slices.Contains(w.May, what) }
 
 // visit makes a visit of a request, not knowing yet who it is.
-func (s *server) visit(w http.ResponseWriter, r *http.Request) *visit {
-	return &visit{server: s, w: w, r: r, api: &client{api: s.cfg.API, ctx: r.Context(), host: r.Host, addr: r.RemoteAddr, key: keyOf(r)}}
+func (s *server) visit(w http.ResponseWriter, r *http.Request) *request {
+	return &request{server: s, w: w, r: r, api: &client{api: s.cfg.API, ctx: r.Context(), host: r.Host, addr: r.RemoteAddr, key: keyOf(r)}}
 }
 
 // serve is a page's function as a handler: the reader is known before it, and its errors become
 // pages.
-func (s *server) serve(show func(*visit) error) http.Handler {
+func (s *server) serve(show func(*request) error) http.Handler {
 	return headers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := s.visit(w, r)
 		if p := pictureOf(r); p != nil {
@@ -70,7 +70,7 @@ func (s *server) serve(show func(*visit) error) http.Handler {
 	}))
 }
 
-func (v *visit) run(show func(*visit) error) error {
+func (v *request) run(show func(*request) error) error {
 	if strings.HasPrefix(v.r.URL.Path, "/sign-") {
 		return show(v)
 	}
@@ -84,7 +84,7 @@ func (v *visit) run(show func(*visit) error) error {
 }
 
 // whole leads from a page that is named by the beginning of its saga's id to its own address.
-func (v *visit) whole(id string) error {
+func (v *request) whole(id string) error {
 	var s saga.View
 	if _, err := v.api.get("/v1/sagas/"+url.PathEscape(id), &s); err != nil {
 		return err
@@ -134,11 +134,11 @@ type frame struct {
 }
 
 // render answers with a page: all of it, or only <main> for the live stream.
-func (v *visit) render(name, title string, data any) error {
+func (v *request) render(name, title string, data any) error {
 	return v.renderAs(http.StatusOK, name, title, data)
 }
 
-func (v *visit) renderAs(status int, name, title string, data any) error {
+func (v *request) renderAs(status int, name, title string, data any) error {
 	sheet := sheets[name]
 	if sheet == nil {
 		return fmt.Errorf("there is no template %s", name)
@@ -167,7 +167,7 @@ func (v *visit) renderAs(status int, name, title string, data any) error {
 }
 
 // waiting counts what waits for people, as the navigation shows it.
-func (v *visit) waiting() string {
+func (v *request) waiting() string {
 	var list struct {
 		Data []struct{} `json:"data"`
 		Next string     `json:"next_cursor"`
@@ -186,14 +186,14 @@ func (v *visit) waiting() string {
 const doneCookie = "recourse_done"
 
 // done goes to a page after an order was carried out, and has it say so.
-func (v *visit) done(to, notice string) error {
+func (v *request) done(to, notice string) error {
 	v.setCookie(&http.Cookie{Name: doneCookie, Value: url.QueryEscape(notice), MaxAge: 60})
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
 
 // notice takes what the page before has left to say, "" for nothing.
-func (v *visit) notice() string {
+func (v *request) notice() string {
 	c, err := v.r.Cookie(doneCookie)
 	if err != nil {
 		return ""
@@ -207,14 +207,14 @@ func (v *visit) notice() string {
 }
 
 // setCookie sets one that no script can read and that other sites' requests do not bring along.
-func (v *visit) setCookie(c *http.Cookie) {
+func (v *request) setCookie(c *http.Cookie) {
 	c.Path, c.HttpOnly, c.SameSite = "/", true, http.SameSiteStrictMode
 	c.Secure = v.r.TLS != nil || v.r.Header.Get("X-Forwarded-Proto") == "https"
 	http.SetCookie(v.w, c)
 }
 
 // sorry is the page of an error.
-func (v *visit) sorry(err error) {
+func (v *request) sorry(err error) {
 	var p *problem
 	if !errors.As(err, &p) {
 		v.cfg.Log.Error("a page failed", "page", v.r.URL.Path, "error", err)
@@ -236,7 +236,7 @@ func (v *visit) sorry(err error) {
 }
 
 // back is the address to come back to after signing in: a page's, never a form's.
-func (v *visit) back() string {
+func (v *request) back() string {
 	if v.r.Method == http.MethodGet {
 		return v.r.URL.RequestURI()
 	}

@@ -57,7 +57,7 @@ func (b *benching) seed(ctx context.Context, s bench.Seeding) (bench.Seeded, err
 	d := &seeder{
 		store: store, node: lease.Node, now: func() time.Time { return lease.Now.Add(time.Since(began)) },
 		// As a server has it: see the engine's defaults.
-		lane:    engine.NewLane(engine.LaneConfig{ParkAfter: 3 * time.Second, MaxBatch: 512, MaxRecords: 256, Chance: rand.Uint64}),
+		lane:    engine.NewLane(engine.LaneConfig{ParkAfter: 3 * time.Second, MaxBatch: 512, MaxRecords: 256, Random: rand.Uint64}),
 		commits: make(chan engine.Commit, 1), done: make(chan engine.Committed, 1),
 	}
 	out, err := d.run(ctx, s, defs)

@@ -15,7 +15,7 @@ import (
 )
 
 // tale is one story of the demo: a saga, what the world does to it, and what happens meanwhile.
-type tale struct {
+type demoStory struct {
 	title, look string
 	definition  string
 	input       string
@@ -23,7 +23,7 @@ type tale struct {
 	during      func(d *demo, id string) error
 }
 
-var stories = []tale{
+var stories = []demoStory{
 	{
 		title:      "It works",
 		look:       "A flight, a hotel, a charge, a mail. Look at the order: each request (→) is in the journal before it is sent.",
@@ -70,7 +70,7 @@ var stories = []tale{
 const patience = 30 * time.Second
 
 // play starts a story's saga, lets happen what is to happen, and tells its journal.
-func (d *demo) play(s tale) error {
+func (d *demo) play(s demoStory) error {
 	if s.fault != nil {
 		if err := d.control.AddFault(d.ctx, *s.fault); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 func FuzzReadExport(f *testing.F) {
 	f.Add(`{"saga":"019aa5d0-0000-7000-8000-000000000001","seq":1,"at":"2026-11-21T10:00:00.000Z","kind":"started","node":"n","data":{"input":1e400},"hash":"00"}`)
 	f.Add(`[{"seq":1,"at":"2026-11-21T10:00:00.000Z","kind":"intent","path":"a","way":"do","attempt":1,"generation":0,"node":"n","data":{"request":{"method":"POST","url":"http://x"}},"hash":"00"}]`)
-	f.Add(`{"data":[{"seq":2,"at":"2026-11-21T10:00:00.000Z","kind":"outcome","path":"a","class":"in_doubt","node":"n","data":{"then":"ask","error":{"code":"x","title":"y"}},"hash":""}]}`)
+	f.Add(`{"data":[{"seq":2,"at":"2026-11-21T10:00:00.000Z","kind":"outcome","path":"a","class":"in_doubt","node":"n","data":{"next":"await_resolution","error":{"code":"x","title":"y"}},"hash":""}]}`)
 	f.Add("{}\n[]")
 	f.Fuzz(func(t *testing.T, text string) {
 		ex, err := readExport(strings.NewReader(text))

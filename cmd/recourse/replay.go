@@ -90,7 +90,7 @@ func (c *replayCmd) Run(a *app) error {
 	for _, d := range m.Decide() {
 		a.printf("Next: %s\n", story.Harmless(decision(d)))
 	}
-	for _, o := range m.Open() {
+	for _, o := range m.InFlight() {
 		a.printf("Under way: attempt %d of %s (%s)\n", o.Number, o.Path, o.Way)
 	}
 	return nil
@@ -105,7 +105,7 @@ func decision(d saga.Decision) string {
 		return fmt.Sprintf("write %s %s", d.Record.Kind, d.Record.Path)
 	case saga.WakeAt:
 		return fmt.Sprintf("wake %s at %s", d.Woke.Path, d.At.UTC().Format(journal.TimeFormat))
-	case saga.Hold:
+	case saga.Escalate:
 		return fmt.Sprintf("wait for a person: %s", d.Entry.Title)
 	}
 	return "unknown"

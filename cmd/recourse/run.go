@@ -181,7 +181,7 @@ func (l *local) follow() error {
 			return err
 		}
 		l.show.tick(&l.watched)
-		answered := l.stop.IsNil() || l.m.Folded(l.stop)
+		answered := l.stop.IsNil() || l.m.Applied(l.stop)
 		if l.m.Status().Terminal() || answered && len(l.m.Inbox()) > 0 {
 			return nil
 		}
@@ -220,9 +220,9 @@ func (l *local) cancel() error {
 	if l.stop, err = uuid.NewV7(); err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	m, err := saga.Command{Do: "cancel", Reason: "interrupted", Actor: "terminal"}.Mail(l.stop, l.id)
+	m, err := saga.Command{Kind: "cancel", Reason: "interrupted", Actor: "terminal"}.Message(l.stop, l.id)
 	if err != nil {
 		return fmt.Errorf("cancel: %w", err)
 	}
-	return l.engine.Post(context.WithoutCancel(l.app.ctx), m)
+	return l.engine.Send(context.WithoutCancel(l.app.ctx), m)
 }

@@ -169,11 +169,11 @@ func TestWaits(t *testing.T) {
 // ends.
 func following(t *testing.T, m *saga.Machine, answer func(saga.Send, time.Time) saga.Answer) (journal.Record, bool) {
 	t.Helper()
-	for _, at := range m.Open() {
+	for _, at := range m.InFlight() {
 		if answer == nil {
 			break
 		}
-		r, err := m.Settle(at.Path, at.Way, at.Number, answer(saga.Send{Path: at.Path, Way: at.Way, Attempt: at.Number}, storytest.Begin), storytest.Begin, 1<<63)
+		r, err := m.RecordOutcome(at.Path, at.Way, at.Number, answer(saga.Send{Path: at.Path, Way: at.Way, Attempt: at.Number}, storytest.Begin), storytest.Begin, 1<<63)
 		if err != nil {
 			t.Fatal(err)
 		}

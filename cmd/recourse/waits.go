@@ -45,7 +45,7 @@ func (w *watched) waits(views []saga.StepView) map[string]wait {
 	}
 	for _, d := range w.m.Decide() {
 		switch d := d.(type) {
-		case saga.Hold:
+		case saga.Escalate:
 			by[d.Entry.Path] = wait{what: person(d.Entry)}
 		case saga.WakeAt:
 			w.timer(by, d)

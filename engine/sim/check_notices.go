@@ -122,7 +122,7 @@ func (s *sim) tellable(id uuid.UUID, records []journal.Record) (must, may []uuid
 		if m.Apply(r) != nil {
 			return must, may // which is a violation of its own
 		}
-		if m.Asks() > 0 {
+		if m.InboxRevision() > 0 {
 			for _, e := range m.Inbox() {
 				may = append(may, noticeID(id, "inbox."+e.Kind, e.ID.String()))
 			}

@@ -112,9 +112,9 @@ func (s *sim) checkApprovals(id uuid.UUID, starter string, records []journal.Rec
 				asked[r.Path] = d.Awaited.Approval
 			}
 		case journal.Operator:
-			var d saga.OrderData
+			var d saga.CommandData
 			mustRead(r, &d)
-			if d.Do != "approve" && d.Do != "reject" || d.Rejected != nil {
+			if d.Kind != "approve" && d.Kind != "reject" || d.Rejected != nil {
 				continue
 			}
 			i := slices.IndexFunc(everyone(), func(p someone) bool { return p.name == d.Actor })
@@ -134,10 +134,10 @@ func (s *sim) checkSignals(def *saga.Definition, id uuid.UUID, records []journal
 		case journal.Signalled:
 			var d saga.SignalData
 			mustRead(r, &d)
-			if mail[d.Mail] {
-				s.violate(id, "message %s is two signals", d.Mail)
+			if mail[d.Message] {
+				s.violate(id, "message %s is two signals", d.Message)
 			}
-			mail[d.Mail] = true
+			mail[d.Message] = true
 			kept[string(d.Payload)]++
 		case journal.Outcome:
 			step := def.Step(r.Path)

@@ -33,7 +33,7 @@ var errUnknown = errors.New("simulated: nobody knows")
 // spawn performs a request to another saga.
 func (n *node) spawn(send saga.Send, answered func(saga.Answer)) {
 	c := &spawning{n: n}
-	caller := run.Caller{Engine: c, Sagas: n.s.store, Definitions: shelf(n.s.defs)}
+	caller := run.Caller{Engine: c, Sagas: n.s.store, Definitions: journalCache(n.s.defs)}
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
 		c.answer = caller.Call(ctx, send.Request)
@@ -95,23 +95,23 @@ func (c *spawning) StartAs(_ context.Context, id uuid.UUID, def *saga.Definition
 }
 
 // Post implements run.Engine.
-func (c *spawning) Post(_ context.Context, m journal.Mail) error {
+func (c *spawning) Send(_ context.Context, m journal.Message) error {
 	if c.n.s.fault(RevertLost, c.n.name) {
 		return errUnknown
 	}
 	if c.n.s.fault(RevertTwice, c.n.name) {
-		if err := c.n.s.store.Post(ctx, m); err != nil {
+		if err := c.n.s.store.Send(ctx, m); err != nil {
 			return err
 		}
 	}
-	return c.n.s.store.Post(ctx, m)
+	return c.n.s.store.Send(ctx, m)
 }
 
 // shelf has the definitions, each in its one version.
-type shelf map[string]*saga.Definition
+type journalCache map[string]*saga.Definition
 
 // Definition implements run.Definitions.
-func (d shelf) Definition(_ context.Context, name string, _ int) (*saga.Definition, error) {
+func (d journalCache) Definition(_ context.Context, name string, _ int) (*saga.Definition, error) {
 	if d[name] == nil {
 		return nil, fmt.Errorf("definition %s: %w", name, journal.ErrNotFound)
 	}
@@ -119,7 +119,7 @@ func (d shelf) Definition(_ context.Context, name string, _ int) (*saga.Definiti
 }
 
 // Newest implements run.Definitions.
-func (d shelf) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
+func (d journalCache) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
 	def, err := d.Definition(ctx, name, 1)
 	return journal.Document{Name: name, Version: 1}, def, err
 }

@@ -363,7 +363,7 @@ func (s *sim) load(sc Script) {
 	for i, st := range sc.Starts {
 		s.after(millis(st.At), func() { s.start(i, st) })
 	}
-	for _, o := range sc.Orders {
+	for _, o := range sc.Commands {
 		s.after(millis(o.At), func() { s.interfere(o) })
 	}
 }

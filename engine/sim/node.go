@@ -34,7 +34,7 @@ type node struct {
 	taken  []journal.Claimed // by a claim whose answer was lost
 	leaves bool              // it has been told to stop
 	memory answerMemory      // of answers
-	mail   *engine.Mailroom
+	window *engine.MessageWindow
 	loads  map[uuid.UUID]int // how often each saga is on its way to its lane
 }
 
@@ -77,10 +77,10 @@ func (n *node) boot() {
 	}
 	maxBytes := []int{0, 2 << 10, 8 << 10}[n.s.result.Seed%3] // of a commit: one or two appends, or a few
 	n.memory.answers = []int{1, 4, 1 << 20}[n.s.result.Seed%3]
-	n.mail = engine.NewMailroom(n.mailBytes())
+	n.window = engine.NewMessageWindow(n.messageBytes())
 	maxHeld := []int{0, 8 << 10, 0, 2 << 10, 0}[n.s.result.Seed%5] // of all sagas in a lane: a few, or one or two
 	for range lanes {
-		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxHeld: maxHeld, Chance: n.s.rng.Uint64, Notices: notices()}))
+		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxSagaBytes: maxHeld, Random: n.s.rng.Uint64, Notices: notices()}))
 	}
 	n.register()
 	n.every(ttl/3, n.renew)
@@ -91,7 +91,7 @@ func (n *node) boot() {
 }
 
 // mailBytes bounds the messages on their way: one, or a few.
-func (n *node) mailBytes() int { return []int{1, 1 << 10, 1 << 20, 300}[n.s.result.Seed%4] }
+func (n *node) messageBytes() int { return []int{1, 1 << 10, 1 << 20, 300}[n.s.result.Seed%4] }
 
 // die ends the process; another one begins after a while.
 func (n *node) die(pause time.Duration) {
@@ -140,7 +140,7 @@ func (n *node) renew() {
 	l, err := n.s.store.Renew(ctx, n.lease.Node(), ttl)
 	switch {
 	case errors.Is(err, journal.ErrFenced):
-		n.relearn()
+		n.reregister()
 	case err != nil:
 		panic(err)
 	default:
@@ -157,7 +157,7 @@ func (n *node) renew() {
 }
 
 // relearn starts over as a new node.
-func (n *node) relearn() {
+func (n *node) reregister() {
 	n.lease.End()
 	n.taken = nil
 	n.toAll(engine.LeaseLost{})
@@ -234,7 +234,7 @@ func (n *node) do(i int, eff engine.Effect) {
 		case int:
 			n.freed(m)
 		case engine.Delivery:
-			if !n.mail.Done(m) {
+			if !n.window.Done(m) {
 				n.s.violate(m.Saga, "12: memory of %d messages was given back that were not on their way", m.Messages)
 			}
 		}
@@ -271,7 +271,7 @@ func (n *node) do(i int, eff engine.Effect) {
 	case engine.Fenced:
 		n.later(0, func() {
 			if n.lease.Node() == eff.Node {
-				n.relearn()
+				n.reregister()
 			}
 		})
 	}
@@ -295,7 +295,7 @@ var (
 // commit reaches the store, or does not, and its answer reaches the node, or does not.
 func (n *node) commit(i int, c engine.Commit) {
 	apply := func() ([]journal.Result, error) {
-		if n.o.DropRecords && n.s.chance(20) {
+		if n.o.DropRecords && n.s.random(20) {
 			return make([]journal.Result, len(c.Batch)), nil
 		}
 		n.s.early(c.Batch)
@@ -308,8 +308,8 @@ func (n *node) commit(i int, c engine.Commit) {
 	answer := func(results []journal.Result, err error) {
 		n.later(n.s.between(0, slow), func() {
 			n.handle(i, engine.Committed{Number: c.Number, Results: results, Err: err})
-			if n.mail.Rest() {
-				n.later(0, func() { n.readMail(n.lease.Node()) })
+			if n.window.MorePending() {
+				n.later(0, func() { n.readMessages(n.lease.Node()) })
 			}
 		})
 	}
@@ -435,7 +435,7 @@ func (n *node) scan() {
 		n.stop()
 		return
 	}
-	n.readMail(node)
+	n.readMessages(node)
 	if n.leaves {
 		return
 	}
@@ -473,15 +473,15 @@ func (n *node) scan() {
 }
 
 // readMail brings the lanes the messages that there is room for, as engine's shell does.
-func (n *node) readMail(node string) {
-	boxes, err := n.s.store.Mailboxes(ctx, node, uuid.Nil, 1<<20)
+func (n *node) readMessages(node string) {
+	boxes, err := n.s.store.Recipients(ctx, node, uuid.Nil, 1<<20)
 	if err != nil {
 		panic(err)
 	}
-	boxes = slices.DeleteFunc(boxes, func(b journal.Mailbox) bool { return n.loads[b.Saga] > 0 })
-	err = n.mail.Deliver(boxes, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
-		return n.s.store.Mail(ctx, sagas, limit, bytes)
-	}, func(ev engine.Mailed) {
+	boxes = slices.DeleteFunc(boxes, func(b journal.Recipient) bool { return n.loads[b.Saga] > 0 })
+	err = n.window.Deliver(boxes, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
+		return n.s.store.Messages(ctx, sagas, limit, bytes)
+	}, func(ev engine.Received) {
 		n.later(n.s.between(0, time.Millisecond), func() {
 			ev.At = n.lease.Latest(n.local())
 			n.tell(ev.ID, ev)
@@ -511,12 +511,12 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 			return
 		}
 		ev.Err = errRead
-	} else if ev.Mail, err = n.s.store.Mail(ctx, []uuid.UUID{c.Saga}, 100, n.mailBytes()); err != nil {
+	} else if ev.Messages, err = n.s.store.Messages(ctx, []uuid.UUID{c.Saga}, 100, n.messageBytes()); err != nil {
 		panic(err)
 	}
 	ev.Records = records
 	n.loads[c.Saga]--
-	ev.Memory = n.mail.Load(c, ev.Mail)
+	ev.Memory = n.window.Load(c, ev.Messages)
 	n.tell(c.Saga, ev)
 }
 

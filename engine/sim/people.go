@@ -15,22 +15,22 @@ import (
 )
 
 // interfere gives some saga an order, as people do.
-func (s *sim) interfere(o Order) {
+func (s *sim) interfere(o Command) {
 	found, err := s.store.Sagas(ctx, journal.Filter{Limit: 100})
 	if err != nil {
 		panic(err)
 	}
 	if len(found.Heads) > 0 {
-		s.post(found.Heads[o.Saga%len(found.Heads)].ID, o.Wish)
+		s.send(found.Heads[o.Saga%len(found.Heads)].ID, o.Command)
 	}
 }
 
-func (s *sim) post(id uuid.UUID, c saga.Command) {
+func (s *sim) send(id uuid.UUID, c saga.Command) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		panic(err)
 	}
-	if err := s.store.Post(ctx, journal.Mail{ID: s.id(), Saga: id, Kind: "order", Data: data}); err != nil {
+	if err := s.store.Send(ctx, journal.Message{ID: s.id(), Saga: id, Kind: "order", Data: data}); err != nil {
 		panic(err)
 	}
 }
@@ -76,7 +76,7 @@ func (s *sim) gather() {
 func (s *sim) decide(in journal.Entry) {
 	who, c := staff[s.aside.IntN(len(staff))], decision(in)
 	if !s.healed && s.aside.IntN(4) == 0 {
-		c.Do = "reject"
+		c.Kind = "reject"
 	}
 	if s.fault(WrongHash, in.Path) {
 		c.Shown = strings.Repeat("0", 64)
@@ -95,7 +95,7 @@ func (s *sim) decide(in journal.Entry) {
 		s.after(delay+s.aside.between(0, 2*time.Second), func() { s.deliver(m) })
 	}
 	if s.fault(DecidedBoth, in.Path) {
-		c.Do, c.Actor, c.Role = map[string]string{"approve": "reject", "reject": "approve"}[c.Do], "bob", "ops"
+		c.Kind, c.Actor, c.Role = map[string]string{"approve": "reject", "reject": "approve"}[c.Kind], "bob", "ops"
 		both := s.mail(in.Saga, c)
 		s.after(delay, func() { s.deliver(both) })
 	}
@@ -107,7 +107,7 @@ func decision(in journal.Entry) saga.Command {
 	if err := json.Unmarshal(in.Data, &e); err != nil {
 		panic(err)
 	}
-	return saga.Command{Do: "approve", Path: in.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", Reason: "looked"}
+	return saga.Command{Kind: "approve", Path: in.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", Reason: "looked"}
 }
 
 // signalSome sends some saga a signal that one of its steps waits for, or will, or did.
@@ -131,23 +131,23 @@ func (s *sim) signal(h journal.Head) {
 		delay = s.aside.between(time.Second, 15*time.Second)
 	}
 	s.n++
-	m := s.mail(h.ID, saga.Command{Do: "signal", Name: s.defs[h.Definition].Signals()[0], Data: json.RawMessage(`{"n":` + strconv.Itoa(s.n) + `}`), Actor: "partner"})
+	m := s.mail(h.ID, saga.Command{Kind: "signal", Name: s.defs[h.Definition].Signals()[0], Data: json.RawMessage(`{"n":` + strconv.Itoa(s.n) + `}`), Actor: "partner"})
 	s.after(delay, func() { s.deliver(m) })
 	if s.fault(SignalTwice, h.Definition) {
 		s.after(delay+s.aside.between(0, 5*time.Second), func() { s.deliver(m) })
 	}
 }
 
-func (s *sim) mail(id uuid.UUID, c saga.Command) journal.Mail {
+func (s *sim) mail(id uuid.UUID, c saga.Command) journal.Message {
 	data, err := json.Marshal(c)
 	if err != nil {
 		panic(err)
 	}
-	return journal.Mail{ID: s.aside.id(s.now), Saga: id, Kind: "order", Data: data}
+	return journal.Message{ID: s.aside.id(s.now), Saga: id, Kind: "order", Data: data}
 }
 
-func (s *sim) deliver(m journal.Mail) {
-	if err := s.store.Post(ctx, m); err != nil && !errors.Is(err, journal.ErrNotFound) { // it has been deleted meanwhile
+func (s *sim) deliver(m journal.Message) {
+	if err := s.store.Send(ctx, m); err != nil && !errors.Is(err, journal.ErrNotFound) { // it has been deleted meanwhile
 		panic(err)
 	}
 }
@@ -174,7 +174,7 @@ func (s *sim) help(h journal.Head) {
 		s.signal(h)
 	}
 	if h.Status == string(saga.PausedStatus) {
-		s.post(h.ID, saga.Command{Do: "resume"})
+		s.send(h.ID, saga.Command{Kind: "resume"})
 		return
 	}
 	inbox, err := s.store.Inbox(ctx, journal.InboxFilter{Saga: h.ID, Limit: 10})
@@ -186,7 +186,7 @@ func (s *sim) help(h journal.Head) {
 		if err := json.Unmarshal(in.Data, &e); err != nil {
 			panic(err)
 		}
-		c := saga.Command{Do: "resolve", Path: in.Path, Reason: "looked", Outcome: "retry"}
+		c := saga.Command{Kind: "resolve", Path: in.Path, Reason: "looked", Outcome: "retry"}
 		switch in.Kind {
 		case saga.InboxInDoubt:
 			id, live := s.world.did(e.Key)
@@ -199,10 +199,10 @@ func (s *sim) help(h journal.Head) {
 			}
 		case saga.InboxStuck:
 			if in.Path == "" { // it killed its nodes, or so it seemed
-				c = saga.Command{Do: "resume"}
+				c = saga.Command{Kind: "resume"}
 			} else if e.Way == journal.Do {
-				s.post(h.ID, saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // it may be that
-				c = saga.Command{Do: "retry", NewKey: true, Reason: "mended"}
+				s.send(h.ID, saga.Command{Kind: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // it may be that
+				c = saga.Command{Kind: "retry", NewKey: true, Reason: "mended"}
 			} else {
 				c.Outcome = "compensated"
 				if s.liveForward(h.ID, in.Path) {
@@ -212,8 +212,8 @@ func (s *sim) help(h journal.Head) {
 		case saga.InboxApproval:
 			c = decision(in)
 		case saga.InboxBudget:
-			c = saga.Command{Do: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}
+			c = saga.Command{Kind: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}
 		}
-		s.post(h.ID, c)
+		s.send(h.ID, c)
 	}
 }

@@ -15,10 +15,10 @@ import (
 // which faults strike. Timing is the seed of all that is neither: how long
 // requests take, in which order nodes are asked. The same script is the same run.
 type Script struct {
-	Timing uint64  `json:"timing"`
-	Starts []Start `json:"starts"`
-	Orders []Order `json:"orders,omitempty"`
-	Faults []Fault `json:"faults,omitempty"`
+	Timing   uint64    `json:"timing"`
+	Starts   []Start   `json:"starts"`
+	Commands []Command `json:"commands,omitempty"`
+	Faults   []Fault   `json:"faults,omitempty"`
 }
 
 // Start is a client that starts a saga, after this many milliseconds.
@@ -28,10 +28,10 @@ type Start struct {
 }
 
 // Order is a person's wish about one of the sagas there are at that time.
-type Order struct {
-	At   int64        `json:"at_ms"`
-	Saga int          `json:"saga"` // modulo the number of sagas, newest first
-	Wish saga.Command `json:"wish"`
+type Command struct {
+	At      int64        `json:"at_ms"`
+	Saga    int          `json:"saga"` // modulo the number of sagas, newest first
+	Command saga.Command `json:"command"`
 }
 
 // Fault is one that strikes: the nth time that it could.
@@ -153,10 +153,10 @@ func (d *dice) roll(k Kind) bool {
 }
 
 // wishes are what people do about sagas that run.
-var wishes = []saga.Command{
-	{Do: "cancel", Reason: "sim"}, {Do: "cancel", Reason: "sim"}, {Do: "pause"}, {Do: "compensate", Reason: "sim"},
-	{Do: "cancel", Mode: "stop", Reason: "sim"}, {Do: "pause"}, {Do: "resume"}, {Do: "patch", Labels: map[string]string{"a": "b"}}, {Do: "resume"},
-	{Do: "signal", Name: "go", Data: json.RawMessage(`"early"`)},
+var commands = []saga.Command{
+	{Kind: "cancel", Reason: "sim"}, {Kind: "cancel", Reason: "sim"}, {Kind: "pause"}, {Kind: "compensate", Reason: "sim"},
+	{Kind: "cancel", Mode: "stop", Reason: "sim"}, {Kind: "pause"}, {Kind: "resume"}, {Kind: "patch", Labels: map[string]string{"a": "b"}}, {Kind: "resume"},
+	{Kind: "signal", Name: "go", Data: json.RawMessage(`"early"`)},
 }
 
 // draw makes the starts and orders of a seed; its faults are rolled on the way.
@@ -167,7 +167,7 @@ func draw(seed uint64) (Script, *rand.Rand) {
 		sc.Starts = append(sc.Starts, Start{At: rng.Int64N(int64(faulty/2) / 1e6), Definition: names[rng.IntN(len(names))]})
 	}
 	for range rng.IntN(12) {
-		sc.Orders = append(sc.Orders, Order{At: rng.Int64N(int64(faulty) / 1e6), Saga: rng.IntN(16), Wish: wishes[rng.IntN(len(wishes))]})
+		sc.Commands = append(sc.Commands, Command{At: rng.Int64N(int64(faulty) / 1e6), Saga: rng.IntN(16), Command: commands[rng.IntN(len(commands))]})
 	}
 	return sc, rng
 }
@@ -192,13 +192,13 @@ func Shrink(sc Script, o Options, runs int) Script {
 	for before := -1; before != sc.size() && runs > 0; {
 		before = sc.size()
 		sc.Faults = reduce(sc.Faults, func(f []Fault) bool { c := sc; c.Faults = f; return bad(c) })
-		sc.Orders = reduce(sc.Orders, func(l []Order) bool { c := sc; c.Orders = l; return bad(c) })
+		sc.Commands = reduce(sc.Commands, func(l []Command) bool { c := sc; c.Commands = l; return bad(c) })
 		sc.Starts = reduce(sc.Starts, func(l []Start) bool { c := sc; c.Starts = l; return bad(c) })
 	}
 	return sc
 }
 
-func (sc Script) size() int { return len(sc.Starts) + len(sc.Orders) + len(sc.Faults) }
+func (sc Script) size() int { return len(sc.Starts) + len(sc.Commands) + len(sc.Faults) }
 
 // ReadScript reads a script from a file.
 func ReadScript(file string) (Script, error) {

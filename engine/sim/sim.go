@@ -190,7 +190,7 @@ func (s *sim) run(d time.Duration) {
 }
 
 // chance is true one time in n.
-func (s *sim) chance(n int) bool { return s.rng.IntN(n) == 0 }
+func (s *sim) random(n int) bool { return s.rng.IntN(n) == 0 }
 
 // fault reports whether a fault strikes here, at a node or on the way, "".
 func (s *sim) fault(k Kind, at string) bool {

@@ -109,14 +109,14 @@ func drawScript(t *rapid.T) Script {
 	start := rapid.Custom(func(t *rapid.T) Start {
 		return Start{rapid.Int64Range(0, 5000).Draw(t, "at"), rapid.SampledFrom(names).Draw(t, "definition")}
 	})
-	order := rapid.Custom(func(t *rapid.T) Order {
-		return Order{rapid.Int64Range(0, 20_000).Draw(t, "at"), rapid.IntRange(0, 3).Draw(t, "saga"), rapid.SampledFrom(wishes).Draw(t, "wish")}
+	order := rapid.Custom(func(t *rapid.T) Command {
+		return Command{rapid.Int64Range(0, 20_000).Draw(t, "at"), rapid.IntRange(0, 3).Draw(t, "saga"), rapid.SampledFrom(commands).Draw(t, "wish")}
 	})
 	return Script{
-		Timing: rapid.Uint64Range(1, 1000).Draw(t, "timing"),
-		Starts: rapid.SliceOfN(start, 1, 3).Draw(t, "starts"),
-		Orders: rapid.SliceOfN(order, 0, 4).Draw(t, "orders"),
-		Faults: rapid.SliceOfN(fault, 0, 25).Draw(t, "faults"),
+		Timing:   rapid.Uint64Range(1, 1000).Draw(t, "timing"),
+		Starts:   rapid.SliceOfN(start, 1, 3).Draw(t, "starts"),
+		Commands: rapid.SliceOfN(order, 0, 4).Draw(t, "orders"),
+		Faults:   rapid.SliceOfN(fault, 0, 25).Draw(t, "faults"),
 	}
 }
 

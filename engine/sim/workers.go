@@ -22,7 +22,7 @@ func (n *node) reap() {
 	if n.leaves || n.s.fault(ReapLost, n.name) {
 		return
 	}
-	_, err := n.s.store.ReapTasks(ctx, 100, func(t journal.Task, fate journal.Fate) journal.Mail {
+	_, err := n.s.store.ReapTasks(ctx, 100, func(t journal.Task, fate journal.TaskEnd) journal.Message {
 		m := engine.Reaped(t, fate)
 		m.ID = n.s.aside.id(n.s.now)
 		n.s.shop.fates[t.ID] = append(n.s.shop.fates[t.ID], string(fate))
@@ -140,7 +140,7 @@ type job struct {
 func (w *worker) begin(t journal.ClaimedTask, token uuid.UUID) {
 	s := w.s
 	w.busy++
-	j := &job{w: w, t: t, token: token, result: saga.TaskResult{Fate: "failed", Error: &saga.Failure{Code: "no_mood", Title: "the worker gives up"}}}
+	j := &job{w: w, t: t, token: token, result: saga.TaskResult{Outcome: "failed", Error: &saga.Failure{Code: "no_mood", Title: "the worker gives up"}}}
 	takes := s.aside.between(20*time.Millisecond, 2*time.Second)
 	if s.fault(WorkerSlow, w.name) {
 		// As late as a request: within the margin that `verify` waits for.
@@ -206,7 +206,7 @@ func (j *job) work() {
 	switch {
 	case j.result.InDoubt: // it does not know what it did
 	case a.Status < 300:
-		j.result = saga.TaskResult{Fate: "completed", Output: a.Body}
+		j.result = saga.TaskResult{Outcome: "completed", Output: a.Body}
 	default:
 		j.result.Error = &saga.Failure{Code: "refused", Title: fmt.Sprint("the other side says ", a.Status)}
 	}
@@ -233,10 +233,10 @@ func (j *job) end() {
 		switch met := s.shop.fates[j.t.ID]; {
 		case met == nil && !s.shop.until[j.t.ID].After(s.now):
 			s.violate(j.t.Saga, "a worker's word on %s was taken after its lease", j.t.Path)
-		case met != nil && met[0] != j.result.Fate:
+		case met != nil && met[0] != j.result.Outcome:
 			s.violate(j.t.Saga, "a worker's word on %s was taken after it had ended: %s", j.t.Path, met[0])
 		}
-		s.shop.fates[j.t.ID] = []string{j.result.Fate}
+		s.shop.fates[j.t.ID] = []string{j.result.Outcome}
 	}
 	if s.fault(WordUnknown, j.w.name) {
 		j.w.later(s.aside.between(50*time.Millisecond, time.Second), j.end)
@@ -250,19 +250,19 @@ func (j *job) end() {
 	if err := j.say(j.result); err != nil {
 		s.violate(j.t.Saga, "a worker's word on %s was not taken twice: %v", j.t.Path, err)
 	}
-	if err := j.say(saga.TaskResult{Fate: "failed", Error: &saga.Failure{Code: "otherwise", Title: "it says otherwise now"}}); err == nil {
+	if err := j.say(saga.TaskResult{Outcome: "failed", Error: &saga.Failure{Code: "otherwise", Title: "it says otherwise now"}}); err == nil {
 		s.violate(j.t.Saga, "a task of %s was ended a second time, and otherwise", j.t.Path)
 	}
 }
 
 // say posts a worker's word as package api does.
 func (j *job) say(r saga.TaskResult) error {
-	data, err := json.Marshal(saga.Command{Do: "task", Path: j.t.Path, Way: j.t.Way, Attempt: j.t.Attempt, Actor: j.w.name, Task: &r})
+	data, err := json.Marshal(saga.Command{Kind: "task", Path: j.t.Path, Way: j.t.Way, Attempt: j.t.Attempt, Actor: j.w.name, Task: &r})
 	if err != nil {
 		panic(err)
 	}
 	s := j.w.s
-	err = s.store.EndTask(ctx, j.t.ID, j.token, string(data), journal.Mail{ID: s.aside.id(s.now), Saga: j.t.Saga, Kind: "command", Data: data})
+	err = s.store.EndTask(ctx, j.t.ID, j.token, string(data), journal.Message{ID: s.aside.id(s.now), Saga: j.t.Saga, Kind: "command", Data: data})
 	if err != nil && !errors.Is(err, journal.ErrTaskLost) {
 		panic(err)
 	}

@@ -91,13 +91,13 @@ func (t *Typical) Median(definition string) (median retry.Money, ok bool) {
 }
 
 // TakenOn implements engine.Observer.
-func (t *Typical) TakenOn(engine.Growth) {}
+func (t *Typical) Acquired(engine.Growth) {}
 
 // Gone implements engine.Observer.
-func (t *Typical) Gone(uuid.UUID) {}
+func (t *Typical) Released(uuid.UUID) {}
 
 // Grew implements engine.Observer.
-func (t *Typical) Grew(g engine.Growth) {
+func (t *Typical) Appended(g engine.Growth) {
 	if n := len(g.Records); n == 0 || g.Records[n-1].Kind != journal.Finished {
 		return
 	}

@@ -119,10 +119,10 @@ func TestMedianGrows(t *testing.T) {
 		played := storytest.Play(t, "saga: order\nsteps: [{id: a, http: \"POST http://w/a\", cost: 30.00 USD}]", storytest.Script{
 			ID:     journal.FirstID(begin.Add(time.Hour + time.Duration(n)*time.Second)).String(),
 			Answer: func(saga.Send, time.Time) saga.Answer { return saga.Answer{Sent: true, Status: 200} }})
-		typ.TakenOn(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records})
-		typ.Grew(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records[:2]})
-		typ.Grew(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records[2:]})
-		typ.Gone(played.ID)
+		typ.Acquired(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records})
+		typ.Appended(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records[:2]})
+		typ.Appended(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records[2:]})
+		typ.Released(played.ID)
 		typ.fold(t.Context())
 	}
 	for n, want := range []string{"11 USD", "11 USD", "12 USD"} {
@@ -148,12 +148,12 @@ func TestNeverBlocks(t *testing.T) {
 	typ, _ := typical(&shelf{})
 	played := storytest.Play(t, "saga: order\nsteps: [{id: a, set: 1}]", storytest.Script{})
 	for range 2 * cap(typ.ended) {
-		typ.Grew(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records})
+		typ.Appended(engine.Growth{Saga: played.ID, Machine: played.Machine, Records: played.Records})
 	}
 	for i := range 2 * cap(typ.wanted) {
 		typ.Median(fmt.Sprint(i))
 	}
-	typ.Grew(engine.Growth{Saga: uuid.Nil, Machine: played.Machine})
+	typ.Appended(engine.Growth{Saga: uuid.Nil, Machine: played.Machine})
 }
 
 // Run looks each second for what was asked for, and each minute for what has ended elsewhere. A

@@ -56,7 +56,7 @@ func Check(ops []Op, truth *Truth) []Violation {
 			c.get(o)
 		case Journal:
 			c.journal(o)
-		case Order:
+		case Command:
 			c.order(o)
 		}
 	}
@@ -95,8 +95,8 @@ func (c *checker) index() {
 		}
 	}
 	for _, o := range c.ops {
-		if o.Do == Order {
-			c.asked[o.Order.Reason]++
+		if o.Do == Command {
+			c.asked[o.Command.Reason]++
 		}
 	}
 }

@@ -16,8 +16,8 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 	good, truth := script(t, nil)
 	first := truth.Sagas[0]
 	early := findOp(t, good, func(o histories.Op) bool { return o.Do == histories.Get })
-	patched := findOp(t, good, func(o histories.Op) bool { return o.Order.Do == "patch" && o.Answer.Status == 200 })
-	resumed := findOp(t, good, func(o histories.Op) bool { return o.Order.Do == "resume" && o.Answer.Replayed })
+	patched := findOp(t, good, func(o histories.Op) bool { return o.Command.Kind == "patch" && o.Answer.Status == 200 })
+	resumed := findOp(t, good, func(o histories.Op) bool { return o.Command.Kind == "resume" && o.Answer.Replayed })
 	started := findOp(t, good, func(o histories.Op) bool { return o.Do == histories.Start && o.Answer.Status == 201 })
 	last := slices.MaxFunc(good, func(a, b histories.Op) int { return int(a.Return - b.Return) }).Return
 
@@ -48,21 +48,21 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 		"a key refused to its own body": {late(with(started, func(o *histories.Op) { o.Answer = histories.Answer{Status: 422, Code: "idempotency_key_reused"} }))},
 		"a start that is forgotten":     {late(with(started, func(o *histories.Op) { o.Key = "never" }))},
 		"a cancel that is forgotten": {late(with(patched, func(o *histories.Op) {
-			o.Order = saga.Command{Do: "cancel", Reason: "forgotten"}
+			o.Command = saga.Command{Kind: "cancel", Reason: "forgotten"}
 			o.Answer.Status = 202
 			o.Answer.Seq, o.Answer.Body = whole(first)
 		}))},
 		"a patch that is forgotten": {late(with(patched, func(o *histories.Op) {
-			o.Order.Reason = "forgotten"
+			o.Command.Reason = "forgotten"
 			o.Answer.Seq, o.Answer.Body = whole(first)
 		}))},
 		"a patch that was carried out early": {late(with(patched, func(o *histories.Op) { o.Answer.Seq, o.Answer.Body = whole(first) }))},
 		"a refusal that never was so": {with(patched, func(o *histories.Op) {
-			o.Order.Reason = "refused"
+			o.Command.Reason = "refused"
 			o.Answer = histories.Answer{Status: 409, Code: "past_pivot"}
 		})},
 		"a refusal that is not so any more": {late(with(patched, func(o *histories.Op) {
-			o.Order = saga.Command{Do: "pause", Reason: "refused"}
+			o.Command = saga.Command{Kind: "pause", Reason: "refused"}
 			o.Answer = histories.Answer{Status: 409, Code: "paused"}
 		}))},
 		"a lost order, carried out before it was given": {late(with(patched, func(o *histories.Op) { o.Answer = histories.Answer{} }))},
@@ -77,7 +77,7 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 		"another saga's records":        {late(histories.Op{Do: histories.Journal, Saga: first.ID(), Answer: histories.Answer{Status: 200, Records: truth.Sagas[1].Records}})},
 		"a journal that cannot be read": {late(histories.Op{Do: histories.Journal, Saga: first.ID(), Answer: histories.Answer{Status: 200, Failed: "cut"}})},
 		"a saga retried that has none": {late(with(patched, func(o *histories.Op) {
-			o.Order = saga.Command{Do: "retry", Reason: "x"}
+			o.Command = saga.Command{Kind: "retry", Reason: "x"}
 			o.Answer = histories.Answer{Status: 201, Saga: first.ID()}
 		}))},
 	} {
@@ -88,8 +88,8 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 				if b.Call <= last {
 					ops = slices.DeleteFunc(ops, func(o histories.Op) bool { return o.Call == b.Call })
 				}
-				if b.Do == histories.Order && b.Order.Reason == patched.Order.Reason {
-					ops = slices.DeleteFunc(ops, func(o histories.Op) bool { return o.Order.Reason == patched.Order.Reason })
+				if b.Do == histories.Command && b.Command.Reason == patched.Command.Reason {
+					ops = slices.DeleteFunc(ops, func(o histories.Op) bool { return o.Command.Reason == patched.Command.Reason })
 				}
 			}
 			if found := histories.Check(append(ops, bad...), truth); len(found) == 0 {
@@ -124,7 +124,7 @@ func TestLostAnswersAreForked(t *testing.T) {
 		}
 	}
 	never := good[0]
-	never.Do, never.Saga, never.Key, never.Order, never.Answer = histories.Order, truth.Sagas[0].ID(), "", saga.Command{Do: "cancel", Reason: "never"}, histories.Answer{Status: 503}
+	never.Do, never.Saga, never.Key, never.Command, never.Answer = histories.Command, truth.Sagas[0].ID(), "", saga.Command{Kind: "cancel", Reason: "never"}, histories.Answer{Status: 503}
 	report(t, histories.Check(append(slices.Clone(good), never), truth), 1)
 }
 

@@ -58,12 +58,12 @@ func (c *Client) Journal(ctx context.Context, to Target, id string, after int64,
 }
 
 // Order gives an order. Its Reason must be its own.
-func (c *Client) Order(ctx context.Context, to Target, key, id string, o saga.Command) Op {
-	op := Op{Do: Order, Saga: id, Key: key, Order: o}
+func (c *Client) Command(ctx context.Context, to Target, key, id string, o saga.Command) Op {
+	op := Op{Do: Command, Saga: id, Key: key, Command: o}
 	path, method := "/v1/sagas/"+id, "POST"
 	body := map[string]any{"reason": o.Reason}
 	h := http.Header{}
-	switch o.Do {
+	switch o.Kind {
 	case "patch":
 		method = "PATCH"
 		body["labels"] = o.Labels
@@ -74,12 +74,12 @@ func (c *Client) Order(ctx context.Context, to Target, key, id string, o saga.Co
 			body["output"] = o.Output
 		}
 	default:
-		path += "/" + o.Do
+		path += "/" + o.Kind
 		if o.Mode != "" {
 			body["mode"] = o.Mode
 		}
 	}
-	if o.Do == "patch" || o.Do == "resolve" {
+	if o.Kind == "patch" || o.Kind == "resolve" {
 		h.Set("If-Match", "*")
 		if o.IfSeq != 0 {
 			h.Set("If-Match", tag(o.IfSeq))

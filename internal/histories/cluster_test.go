@@ -161,7 +161,7 @@ func (c *cluster) begin(place int) {
 		c.ended.Go(func() { ended <- eng.Run(ctx) })
 		if ready(eng, ended) {
 			n.srv = httptest.NewServer(c.handler(api.Config{Store: n.store, Catalog: cat, Engine: eng, Log: log, Done: n.done,
-				Limits: api.Limits{Request: 5 * time.Second, Order: time.Second, Poll: 10 * time.Millisecond}}))
+				Limits: api.Limits{Request: 5 * time.Second, Command: time.Second, Poll: 10 * time.Millisecond}}))
 			break
 		}
 		if time.Now().After(deadline) {

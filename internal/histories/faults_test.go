@@ -148,22 +148,22 @@ func (f *faulty) Claim(ctx context.Context, node string, limit int) (list []jour
 	return list, nil
 }
 
-func (f *faulty) Post(ctx context.Context, m journal.Mail) error {
-	return f.writes(ctx, true, func(ctx context.Context) error { return f.Store.Post(ctx, m) })
+func (f *faulty) Send(ctx context.Context, m journal.Message) error {
+	return f.writes(ctx, true, func(ctx context.Context) error { return f.Store.Send(ctx, m) })
 }
 
-func (f *faulty) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
+func (f *faulty) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	if err := f.reads(); err != nil {
 		return nil, err
 	}
-	return f.Store.Mailboxes(ctx, node, after, limit)
+	return f.Store.Recipients(ctx, node, after, limit)
 }
 
-func (f *faulty) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
+func (f *faulty) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	if err := f.reads(); err != nil {
 		return nil, err
 	}
-	return f.Store.Mail(ctx, sagas, limit, bytes)
+	return f.Store.Messages(ctx, sagas, limit, bytes)
 }
 
 func (f *faulty) Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error) {

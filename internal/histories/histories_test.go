@@ -151,8 +151,8 @@ func tally(ops []histories.Op, truth *histories.Truth) string {
 	kinds, answers, ends := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, o := range ops {
 		what := string(o.Do)
-		if o.Do == histories.Order {
-			what = o.Order.Do
+		if o.Do == histories.Command {
+			what = o.Command.Kind
 		}
 		kinds[what]++
 		answer := fmt.Sprint(o.Answer.Status)

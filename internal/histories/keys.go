@@ -14,7 +14,7 @@ import (
 func (c *checker) keys() {
 	byKey := map[string][]Op{}
 	for _, o := range c.ops {
-		if o.Do == Order && o.Key != "" {
+		if o.Do == Command && o.Key != "" {
 			byKey[o.Key] = append(byKey[o.Key], o)
 		}
 	}
@@ -26,7 +26,7 @@ func (c *checker) keys() {
 func (c *checker) key(key string, ops []Op) {
 	replayed := ""
 	for _, o := range ops {
-		if a := o.Answer; a.ok() && a.Replayed && !(o.Order.Do == "retry" && a.Status == 200) { // which is a start's
+		if a := o.Answer; a.ok() && a.Replayed && !(o.Command.Kind == "retry" && a.Status == 200) { // which is a start's
 			replayed = fmt.Sprint(a.Status, a.Body)
 		}
 	}
@@ -40,7 +40,7 @@ func (c *checker) key(key string, ops []Op) {
 			continue
 		case k.unknown:
 			k.answer, back = replayed, math.MaxInt64
-		case a.Code == "key_in_flight", o.Order.Do == "retry" && a.Replayed && a.Status == 200:
+		case a.Code == "key_in_flight", o.Command.Kind == "retry" && a.Replayed && a.Status == 200:
 			continue
 		case !a.ok():
 			k.answer = ""

@@ -145,13 +145,13 @@ func (l *load) order(ctx context.Context, c *histories.Client, to histories.Targ
 		l.marks++
 		k.order.Reason = fmt.Sprintf("mark-%d", l.marks)
 		l.mu.Unlock()
-		if k.order.Do != "patch" && rand.IntN(2) == 0 {
+		if k.order.Kind != "patch" && rand.IntN(2) == 0 {
 			k.key = "key-of-" + k.order.Reason
 			s.orders = append(s.orders, k)
 		}
 	}
 	s.mu.Unlock()
-	s.saw(c.Order(ctx, to, k.key, k.id, k.order))
+	s.saw(c.Command(ctx, to, k.key, k.id, k.order))
 }
 
 // anyOrder is an order, with a seq that was seen where one is needed.
@@ -161,26 +161,26 @@ func anyOrder(seq int64) saga.Command {
 	}
 	switch n := rand.IntN(100); {
 	case n < 6:
-		return saga.Command{Do: "cancel"}
+		return saga.Command{Kind: "cancel"}
 	case n < 8:
-		return saga.Command{Do: "cancel", Mode: "stop"}
+		return saga.Command{Kind: "cancel", Mode: "stop"}
 	case n < 11:
-		return saga.Command{Do: "compensate"}
+		return saga.Command{Kind: "compensate"}
 	case n < 28:
-		return saga.Command{Do: "pause"}
+		return saga.Command{Kind: "pause"}
 	case n < 52:
-		return saga.Command{Do: "resume"}
+		return saga.Command{Kind: "resume"}
 	case n < 62:
-		return saga.Command{Do: "retry"}
+		return saga.Command{Kind: "retry"}
 	case n < 82:
-		o := saga.Command{Do: "resolve", Path: tripSteps[rand.IntN(len(tripSteps))], IfSeq: seq}
+		o := saga.Command{Kind: "resolve", Path: tripSteps[rand.IntN(len(tripSteps))], IfSeq: seq}
 		o.Outcome = []string{"succeeded", "failed", "retry", "skip", "compensated"}[rand.IntN(5)]
 		if o.Outcome == "succeeded" {
 			o.Output = json.RawMessage(`{"id":"found"}`)
 		}
 		return o
 	}
-	return saga.Command{Do: "patch", IfSeq: seq, Labels: map[string]string{"l": fmt.Sprint(rand.IntN(3) + 1)}}
+	return saga.Command{Kind: "patch", IfSeq: seq, Labels: map[string]string{"l": fmt.Sprint(rand.IntN(3) + 1)}}
 }
 
 // slots makes n of them.

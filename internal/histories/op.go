@@ -17,20 +17,20 @@ const (
 	Start   Do = "start"   // POST /v1/sagas
 	Get     Do = "get"     // GET /v1/sagas/{id}
 	Journal Do = "journal" // GET /v1/sagas/{id}/journal
-	Order   Do = "order"   // POST /v1/sagas/{id}/…, PATCH /v1/sagas/{id}
+	Command Do = "order"   // POST /v1/sagas/{id}/…, PATCH /v1/sagas/{id}
 )
 
 // Op is one request and what came of it.
 type Op struct {
-	Client int
-	Node   string // which node was asked
-	Do     Do
-	Saga   string       // "" for starts
-	Key    string       // Idempotency-Key, "" for none
-	Body   string       // of a start: what makes this body another than that one
-	Order  saga.Command // of an order. Reason is its mark: no two orders have the same, but repetitions under one key
-	After  int64        // of a journal: the seq that it was read from
-	Known  int64        // of a get: the seq in If-None-Match, 0 for none
+	Client  int
+	Node    string // which node was asked
+	Do      Do
+	Saga    string       // "" for starts
+	Key     string       // Idempotency-Key, "" for none
+	Body    string       // of a start: what makes this body another than that one
+	Command saga.Command // of an order. Reason is its mark: no two orders have the same, but repetitions under one key
+	After   int64        // of a journal: the seq that it was read from
+	Known   int64        // of a get: the seq in If-None-Match, 0 for none
 
 	Call, Return time.Duration // since the history began
 	Answer       Answer
@@ -58,15 +58,15 @@ func (a Answer) ok() bool { return a.Status >= 200 && a.Status < 400 }
 // String is one line for a person.
 func (o Op) String() string {
 	what := string(o.Do)
-	if o.Do == Order {
-		what = o.Order.Do
-		if o.Order.Path != "" {
-			what += " " + o.Order.Path + " as " + o.Order.Outcome
+	if o.Do == Command {
+		what = o.Command.Kind
+		if o.Command.Path != "" {
+			what += " " + o.Command.Path + " as " + o.Command.Outcome
 		}
-		if o.Order.IfSeq != 0 {
-			what += fmt.Sprintf(" if %d", o.Order.IfSeq)
+		if o.Command.IfSeq != 0 {
+			what += fmt.Sprintf(" if %d", o.Command.IfSeq)
 		}
-		what += " (" + o.Order.Reason + ")"
+		what += " (" + o.Command.Reason + ")"
 	}
 	if o.Do == Start {
 		what += " " + o.Body

@@ -16,7 +16,7 @@ func (c *checker) order(o Op) {
 	case s == nil:
 		c.fail("an order was answered about a saga that is not there", o)
 	case a.Code == "key_in_flight": // says nothing of the saga
-	case o.Order.Do == "retry" && a.ok() && (a.Status == 201 || a.Status == 200):
+	case o.Command.Kind == "retry" && a.ok() && (a.Status == 201 || a.Status == 200):
 		c.retried(s, o)
 	case a.ok() && a.Replayed: // an answer of before: keys() looks at it
 	case a.ok():
@@ -28,14 +28,14 @@ func (c *checker) order(o Op) {
 
 // lost is an order that may have been carried out at any time after it was given.
 func (c *checker) lost(s *Saga, o Op) {
-	if made := c.byMark[o.Order.Reason]; made != nil {
+	if made := c.byMark[o.Command.Reason]; made != nil {
 		c.says(made, o, event{mayBegin: true})
 		return
 	}
-	if s == nil || c.asked[o.Order.Reason] > 1 { // whose record it is cannot be told
+	if s == nil || c.asked[o.Command.Reason] > 1 { // whose record it is cannot be told
 		return
 	}
-	at := append(s.carriedOut(o.Order.Reason), s.turnedDown(o.Order.Reason, "")...)
+	at := append(s.carriedOut(o.Command.Reason), s.turnedDown(o.Command.Reason, "")...)
 	if len(at) > 1 {
 		c.fail("an order that was given once is in the journal twice", o)
 	}
@@ -46,19 +46,19 @@ func (c *checker) lost(s *Saga, o Op) {
 
 // carriedOut is an order that was answered 200 or 202.
 func (c *checker) carriedOut(s *Saga, o Op) {
-	a, mark := o.Answer, o.Order.Reason
+	a, mark := o.Answer, o.Command.Reason
 	at := s.carriedOut(mark)
-	if seq := o.Order.IfSeq; seq != 0 {
+	if seq := o.Command.IfSeq; seq != 0 {
 		at = slices.DeleteFunc(at, func(n int64) bool { return n != seq+1 })
 	}
 	if given := c.asked[mark]; len(at) > given {
 		c.fail(fmt.Sprintf("an order that was given %d times was carried out %d times", given, len(at)), o)
 	}
-	if o.Order.Do == "cancel" && s.End() == saga.Succeeded {
+	if o.Command.Kind == "cancel" && s.End() == saga.Succeeded {
 		c.fail("a saga succeeded although its cancel was acknowledged", o)
 	}
 	seen := slices.DeleteFunc(slices.Clone(at), func(n int64) bool { return n > a.Seq })
-	stored := a.Status == 202 && o.Order.Do != "cancel" // it may be read later, and turned down then
+	stored := a.Status == 202 && o.Command.Kind != "cancel" // it may be read later, and turned down then
 	switch {
 	case stored && c.asked[mark] > 1: // the record may be that of another request, and this one's yet to come
 	case len(seen) > 0:
@@ -70,7 +70,7 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 		c.fail("an order was stored, but nobody has read it", o)
 		return
 	}
-	if o.Order.Do == "resolve" { // answered with the step
+	if o.Command.Kind == "resolve" { // answered with the step
 		c.says(s, o, event{at: exactly(a.Seq)})
 		return
 	}
@@ -80,8 +80,8 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 // refused is an order that was answered 4xx.
 func (c *checker) refused(s *Saga, o Op) {
 	code := o.Answer.Code
-	at := append(s.turnedDown(o.Order.Reason, code), s.refuses(o.Order, code)...)
-	if o.Order.Do == "retry" && code == "saga_succeeded" && s.End() == saga.Succeeded {
+	at := append(s.turnedDown(o.Command.Reason, code), s.refuses(o.Command, code)...)
+	if o.Command.Kind == "retry" && code == "saga_succeeded" && s.End() == saga.Succeeded {
 		at = append(at, s.length())
 	}
 	slices.Sort(at)

@@ -18,8 +18,8 @@ func (c *checker) origins() {
 		switch {
 		case o.Do == Start:
 			asked[origin{key: o.Key, body: o.Body}]++
-		case o.Do == Order && o.Order.Do == "retry":
-			asked[origin{key: o.Key, body: o.Saga, mark: o.Order.Reason}]++
+		case o.Do == Command && o.Command.Kind == "retry":
+			asked[origin{key: o.Key, body: o.Saga, mark: o.Command.Reason}]++
 		}
 	}
 	for _, s := range c.truth.Sagas {

@@ -25,15 +25,15 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]histories.Op,
 	cl := &histories.Client{Recorder: r, HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	to, ctx := c.target(), t.Context()
 	order := func(key, id string, o saga.Command) histories.Op {
-		o.Reason = o.Do + "-" + key
+		o.Reason = o.Kind + "-" + key
 		if o.IfSeq != 0 {
 			o.Reason += "-if"
 		}
-		return cl.Order(ctx, to, key, id, o)
+		return cl.Command(ctx, to, key, id, o)
 	}
 
 	id := cl.Start(ctx, to, "one", "trip", 1).Answer.Saga
-	order("p", id, saga.Command{Do: "pause"})
+	order("p", id, saga.Command{Kind: "pause"})
 	cl.Start(ctx, to, "one", "trip", 1)
 	cl.Start(ctx, to, "one", "trip", 2)
 	seq := cl.Get(ctx, to, id, 0, "").Answer.Seq
@@ -42,18 +42,18 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]histories.Op,
 		<-time.After(50 * time.Millisecond)
 		seq = cl.Get(ctx, to, id, 0, "").Answer.Seq
 	}
-	cl.Order(ctx, to, "", id, saga.Command{Do: "patch", Reason: "patch-1", IfSeq: seq, Labels: map[string]string{"l": "1"}})
+	cl.Command(ctx, to, "", id, saga.Command{Kind: "patch", Reason: "patch-1", IfSeq: seq, Labels: map[string]string{"l": "1"}})
 	cl.Get(ctx, to, id, seq, "")
-	cl.Order(ctx, to, "", id, saga.Command{Do: "patch", Reason: "patch-2", IfSeq: seq, Labels: map[string]string{"l": "2"}})
+	cl.Command(ctx, to, "", id, saga.Command{Kind: "patch", Reason: "patch-2", IfSeq: seq, Labels: map[string]string{"l": "2"}})
 	cl.Journal(ctx, to, id, 0, 100, false)
-	order("r", id, saga.Command{Do: "resume"})
-	order("r", id, saga.Command{Do: "resume"})
-	order("r2", id, saga.Command{Do: "resume"})
+	order("r", id, saga.Command{Kind: "resume"})
+	order("r", id, saga.Command{Kind: "resume"})
+	order("r2", id, saga.Command{Kind: "resume"})
 	cl.Get(ctx, to, id, 0, "wait=1")
 	cl.Journal(ctx, to, id, 2, 100, true)
 
 	two := cl.Start(ctx, to, "two", "trip", 3).Answer.Saga
-	order("c", two, saga.Command{Do: "cancel"})
+	order("c", two, saga.Command{Kind: "cancel"})
 	cl.Get(ctx, to, two, 0, "wait=1")
 	return r.Ops(), c.rest()
 }

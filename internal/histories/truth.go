@@ -26,13 +26,13 @@ type Saga struct {
 	Records  []journal.Record
 	machines []*saga.Machine // at k: after k records; nil at 0
 	views    [][]byte
-	orders   []order
+	commands []command
 }
 
 // order is an order that a record has folded in.
-type order struct {
+type command struct {
 	seq int64
-	saga.OrderData
+	saga.CommandData
 }
 
 // Read reads all sagas of a store that nobody writes to any more. Errors: the
@@ -87,11 +87,11 @@ func NewSaga(def *saga.Definition, head journal.Head, records []journal.Record) 
 		s.machines, s.views = append(s.machines, m), append(s.views, view)
 		switch r := records[k-1]; r.Kind {
 		case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-			o := order{seq: r.Seq}
-			if err := json.Unmarshal(r.Data, &o.OrderData); err != nil {
+			o := command{seq: r.Seq}
+			if err := json.Unmarshal(r.Data, &o.CommandData); err != nil {
 				return nil, err
 			}
-			s.orders = append(s.orders, o)
+			s.commands = append(s.commands, o)
 		}
 	}
 	return s, nil
@@ -140,7 +140,7 @@ func (s *Saga) holds(after int64, records []journal.Record) string {
 
 // carriedOut returns the seqs of the records that carry out the order with this mark.
 func (s *Saga) carriedOut(mark string) (at []int64) {
-	for _, o := range s.orders {
+	for _, o := range s.commands {
 		if o.Reason == mark && o.Rejected == nil {
 			at = append(at, o.seq)
 		}
@@ -151,7 +151,7 @@ func (s *Saga) carriedOut(mark string) (at []int64) {
 // turnedDown returns the seqs of the records that turn the order with this mark
 // down for that reason; "" is any.
 func (s *Saga) turnedDown(mark, code string) (at []int64) {
-	for _, o := range s.orders {
+	for _, o := range s.commands {
 		if o.Reason == mark && o.Rejected != nil && (code == "" || problemOf(o.Rejected.Code) == code) {
 			at = append(at, o.seq)
 		}
@@ -162,7 +162,7 @@ func (s *Saga) turnedDown(mark, code string) (at []int64) {
 // refuses returns the lengths at which the saga would refuse an order for that reason.
 func (s *Saga) refuses(o saga.Command, code string) (at []int64) {
 	for k := int64(1); k <= s.length(); k++ {
-		_, err := s.machines[k].Admit(uuid.Nil, o)
+		_, err := s.machines[k].Validate(uuid.Nil, o)
 		var no *saga.Refusal
 		if errors.As(err, &no) && problemOf(no.Code) == code {
 			at = append(at, k)

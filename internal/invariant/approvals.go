@@ -17,7 +17,7 @@ type asked struct {
 
 // approvals is invariant 16: an approval is decided once at most, in time, on what was shown, by
 // somebody who may.
-func (c *look) approvals(t *tale) {
+func (c *sagaCheck) approvals(t *sagaState) {
 	open := make(map[string]*asked)
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
@@ -33,15 +33,15 @@ func (c *look) approvals(t *tale) {
 			if want := a.Hash(t.started().SHA256); a.ShownHash != want {
 				c.say(16, r.Seq, "record %d shows what has the hash %s, and says %s", r.Seq, want, a.ShownHash)
 			}
-		case *saga.OrderData:
-			if (d.Do == "approve" || d.Do == "reject") && d.Rejected == nil {
+		case *saga.CommandData:
+			if (d.Kind == "approve" || d.Kind == "reject") && d.Rejected == nil {
 				c.judged(t, r, d, open[r.Path])
 			}
 		}
 	}
 }
 
-func (c *look) judged(t *tale, r journal.Record, d *saga.OrderData, a *asked) {
+func (c *sagaCheck) judged(t *sagaState, r journal.Record, d *saga.CommandData, a *asked) {
 	if a == nil {
 		c.say(16, r.Seq, "record %d decides an approval of %s that nobody was asked for", r.Seq, r.Path)
 		return
@@ -55,7 +55,7 @@ func (c *look) judged(t *tale, r journal.Record, d *saga.OrderData, a *asked) {
 		c.say(16, r.Seq, "record %d decides the approval of %s, which record %d has decided", r.Seq, r.Path, a.by)
 	case !a.until.IsZero() && r.At.After(a.until):
 		c.say(16, r.Seq, "record %d decides the approval of %s at %s, and it expired at %s", r.Seq, r.Path, stamp(r.At), stamp(a.until))
-	case d.Shown != a.ShownHash && (d.Do == "approve" || d.Shown != ""):
+	case d.Shown != a.ShownHash && (d.Kind == "approve" || d.Shown != ""):
 		c.say(16, r.Seq, "record %d decides on %q, and %s was shown", r.Seq, d.Shown, a.ShownHash)
 	case a.FourEyes && (d.Actor == starter || d.Actor == saga.Anonymous):
 		c.say(16, r.Seq, "record %d decides the approval of %s by %q: whoever has started the saga may not", r.Seq, r.Path, d.Actor)
@@ -66,7 +66,7 @@ func (c *look) judged(t *tale, r journal.Record, d *saga.OrderData, a *asked) {
 }
 
 // started is how the saga began.
-func (t *tale) started() saga.StartedData {
+func (t *sagaState) started() saga.StartedData {
 	if d, ok := t.data[0].(*saga.StartedData); ok {
 		return *d
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // attempts is invariant 14: no more of them than the policy allows, and no sooner.
-func (c *look) attempts(t *tale) {
+func (c *sagaCheck) attempts(t *sagaState) {
 	for _, n := range t.order {
 		if n.step == nil {
 			continue
@@ -22,7 +22,7 @@ func (c *look) attempts(t *tale) {
 	}
 }
 
-func (c *look) round(t *tale, n *told, list []sent, p retry.Policy) {
+func (c *sagaCheck) round(t *sagaState, n *stepState, list []sent, p retry.Policy) {
 	since := 0 // attempts since a person's last order: they start the count again
 	for i := range list {
 		s := &list[i]
@@ -41,9 +41,9 @@ func (c *look) round(t *tale, n *told, list []sent, p retry.Policy) {
 
 // gap checks that an attempt waited as long as the outcome before it said, and that this was as
 // long as the other side asked for.
-func (c *look) gap(before, s *sent) {
+func (c *sagaCheck) gap(before, s *sent) {
 	r := before.outcome
-	if r == nil || before.result.RetryAt == nil || before.result.Then != saga.ThenRetry {
+	if r == nil || before.result.RetryAt == nil || before.result.Next != saga.NextRetry {
 		return
 	}
 	at := before.result.RetryAt
@@ -70,7 +70,7 @@ func retryAfter(d *saga.OutcomeData) string {
 	return result.Headers["retry-after"]
 }
 
-func orderedBetween(t *tale, path string, from, to int64) bool {
+func orderedBetween(t *sagaState, path string, from, to int64) bool {
 	for _, r := range t.Records {
 		if r.Kind == journal.Operator && r.Path == path && from < r.Seq && r.Seq < to {
 			return true

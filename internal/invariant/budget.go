@@ -22,7 +22,7 @@ type account struct {
 
 // budget is invariant 15, by an account of its own: what forward intents reserve and outcomes
 // settle stays within the budget at every prefix, until undoing begins, which is exempt.
-func (c *look) budget(t *tale) {
+func (c *sagaCheck) budget(t *sagaState) {
 	limit, ok := t.limit()
 	if !ok {
 		return
@@ -32,7 +32,7 @@ func (c *look) budget(t *tale) {
 		if i == t.planAt {
 			return
 		}
-		if d, ok := t.data[i].(*saga.OrderData); ok && r.Kind == journal.Operator && d.Rejected == nil && d.Budget != nil && d.Budget.Amount != "" {
+		if d, ok := t.data[i].(*saga.CommandData); ok && r.Kind == journal.Operator && d.Rejected == nil && d.Budget != nil && d.Budget.Amount != "" {
 			limit = amount(d.Budget.Amount)
 		}
 		a.take(r, t.data[i])
@@ -51,7 +51,7 @@ func (a *account) take(r journal.Record, data any) {
 		a.reserved = a.reserved.Add(a.open[at])
 	case *saga.OutcomeData:
 		if step, query := saga.SplitQuery(r.Path); query {
-			a.asked[step] = d.Then == saga.ThenAnswer
+			a.asked[step] = d.Next == saga.NextConclusive
 		}
 		if d.Cost != "" {
 			a.spent, a.reserved = a.spent.Add(amount(d.Cost)), a.reserved.Sub(a.open[at])
@@ -61,12 +61,12 @@ func (a *account) take(r journal.Record, data any) {
 		delete(a.open, at)
 	case *saga.DecidedData:
 		switch {
-		case d.Then == saga.ThenDone:
+		case d.Next == saga.NextDone:
 			a.settle(at, true)
 		case d.By == string(saga.VerifyIt) && a.asked[r.Path]:
 			a.settle(at, false)
 		}
-	case *saga.OrderData:
+	case *saga.CommandData:
 		if d.Rejected == nil && (d.Outcome == "succeeded" || d.Outcome == "failed" || d.Outcome == "compensated") {
 			a.settle(at, d.Outcome != "failed")
 		}
@@ -83,7 +83,7 @@ func (a *account) settle(at way, happened bool) {
 }
 
 // limit is the budget that the saga starts with.
-func (t *tale) limit() (retry.Money, bool) {
+func (t *sagaState) limit() (retry.Money, bool) {
 	if d, ok := t.data[0].(*saga.StartedData); ok && d.Budget != nil && d.Budget.Amount != "" {
 		return amount(d.Budget.Amount), true
 	}
@@ -110,7 +110,7 @@ func amount(decimal string) retry.Money {
 
 // tokens is invariant 15 for a budget of tokens: an attempt begins only if it fits. The usage that
 // an answer reports counts, even beyond what was reserved.
-func (c *look) tokens(t *tale) {
+func (c *sagaCheck) tokens(t *sagaState) {
 	limit := int64(0)
 	if t.Definition != nil && t.Definition.Budget != nil {
 		limit = t.Definition.Budget.Tokens
@@ -143,7 +143,7 @@ func (c *look) tokens(t *tale) {
 			}
 		case *saga.OutcomeData:
 			if step, query := saga.SplitQuery(r.Path); query {
-				asked[step] = d.Then == saga.ThenAnswer
+				asked[step] = d.Next == saga.NextConclusive
 			}
 			if d.Tokens != nil {
 				used, reserved = used+d.Tokens.Input+d.Tokens.Output, reserved-open[at]
@@ -152,10 +152,10 @@ func (c *look) tokens(t *tale) {
 			}
 			delete(open, at)
 		case *saga.DecidedData:
-			if d.Then == saga.ThenDone || d.By == string(saga.VerifyIt) && asked[r.Path] {
-				settle(at, d.Then == saga.ThenDone)
+			if d.Next == saga.NextDone || d.By == string(saga.VerifyIt) && asked[r.Path] {
+				settle(at, d.Next == saga.NextDone)
 			}
-		case *saga.OrderData:
+		case *saga.CommandData:
 			if d.Rejected != nil {
 				continue
 			}

@@ -188,11 +188,11 @@ var bad = []struct {
 	{"approved and rejected", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
 		i := decided(t, s)
 		s.Records = slices.Insert(s.Records, i, s.Records[i])
-		edit(t, &s.Records[i], func(d *saga.OrderData) { d.Do = "reject" })
+		edit(t, &s.Records[i], func(d *saga.CommandData) { d.Kind = "reject" })
 		reseal(s)
 	}},
 	{"approved what was not shown", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
-		edit(t, &s.Records[decided(t, s)], func(d *saga.OrderData) { d.Shown = strings.Repeat("0", 64) })
+		edit(t, &s.Records[decided(t, s)], func(d *saga.CommandData) { d.Shown = strings.Repeat("0", 64) })
 		reseal(s)
 	}},
 	{"shown with the hash of something else", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
@@ -200,7 +200,7 @@ var bad = []struct {
 		reseal(s)
 	}},
 	{"approved by somebody else", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
-		edit(t, &s.Records[decided(t, s)], func(d *saga.OrderData) { d.Role = "intern" })
+		edit(t, &s.Records[decided(t, s)], func(d *saga.CommandData) { d.Role = "intern" })
 		reseal(s)
 	}},
 	{"approved by who has started it", 16, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {

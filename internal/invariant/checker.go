@@ -78,7 +78,7 @@ type Verdict struct {
 // Look checks one saga by itself. It changes nothing: a saga that went on while
 // it was read can be looked at again. Add makes the verdict count.
 func (c *Checker) Look(s Saga) Verdict {
-	l := &look{Checker: c, v: Verdict{saga: s.ID, records: len(s.Records), defined: s.Definition != nil, row: s.Head != nil}}
+	l := &sagaCheck{Checker: c, v: Verdict{saga: s.ID, records: len(s.Records), defined: s.Definition != nil, row: s.Head != nil}}
 	l.all(s)
 	return l.v
 }
@@ -131,16 +131,16 @@ func (c *Checker) say(n int, format string, args ...any) {
 }
 
 // look is the checking of one saga.
-type look struct {
+type sagaCheck struct {
 	*Checker
 	v Verdict
 }
 
-func (c *look) say(n int, seq int64, format string, args ...any) {
+func (c *sagaCheck) say(n int, seq int64, format string, args ...any) {
 	c.v.Violations = append(c.v.Violations, Violation{N: n, Saga: c.v.saga, Seq: seq, Text: fmt.Sprintf(format, args...)})
 }
 
-func (c *look) all(s Saga) {
+func (c *sagaCheck) all(s Saga) {
 	c.secrets(s)
 	t, seq, err := read(s)
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *look) all(s Saga) {
 }
 
 // compare is what needs the ledger.
-func (c *look) compare(t *tale) {
+func (c *sagaCheck) compare(t *sagaState) {
 	c.sent(t)
 	c.unintended(t)
 	if c.cfg.Ledger.RequestsOnly {

@@ -17,7 +17,7 @@ type unborn struct {
 
 // children notes whether the saga is a child, and which children of its own it says were never
 // started.
-func (c *look) children(t *tale) {
+func (c *sagaCheck) children(t *sagaState) {
 	c.v.child = t.started().Parent != nil
 	for i, r := range t.Records {
 		d, ok := t.data[i].(*saga.OutcomeData)

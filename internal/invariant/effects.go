@@ -31,7 +31,7 @@ func (c *Checker) effects() {
 
 // asked is another part of invariant 6: `ask` sends nothing again while it is not known what the
 // last send did.
-func (c *look) asked(t *tale) {
+func (c *sagaCheck) asked(t *sagaState) {
 	for _, n := range t.order {
 		if n.step == nil || len(n.do) < 2 || n.step.InDoubt.Policy != saga.Ask {
 			continue
@@ -56,7 +56,7 @@ func (c *look) asked(t *tale) {
 }
 
 // verified is the last part: `verify` has at most one effect, whatever the service.
-func (c *look) verified(t *tale) {
+func (c *sagaCheck) verified(t *sagaState) {
 	for _, n := range t.order {
 		if n.step == nil || n.step.InDoubt.Policy != saga.VerifyIt {
 			continue

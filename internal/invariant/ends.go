@@ -8,12 +8,12 @@ import (
 )
 
 // comparable reports whether the ledger can tell what the step did.
-func (c *look) comparable(n *told) bool {
+func (c *sagaCheck) comparable(n *stepState) bool {
 	return n.wrote() && c.ledger.covers(n.do) && c.ledger.seen(keysOf(n.do))
 }
 
 // succeeded is invariant 7: each step that succeeded has one effect, and it stands.
-func (c *look) succeeded(t *tale) {
+func (c *sagaCheck) succeeded(t *sagaState) {
 	if t.ended() != saga.Succeeded {
 		return
 	}
@@ -38,7 +38,7 @@ func (c *look) succeeded(t *tale) {
 }
 
 // compensated is invariant 8: whatever took effect, in doubt or not, is undone.
-func (c *look) compensated(t *tale) {
+func (c *sagaCheck) compensated(t *sagaState) {
 	if t.ended() != saga.Compensated {
 		return
 	}
@@ -54,7 +54,7 @@ func (c *look) compensated(t *tale) {
 
 // left counts the step's effects that stand. A compensation that makes something
 // of its own, such as a refund, counts as undoing.
-func (c *look) left(n *told) int {
+func (c *sagaCheck) left(n *stepState) int {
 	keys := keysOf(n.do)
 	left := -c.ledger.taken(keys)
 	for _, k := range keys {
@@ -68,7 +68,7 @@ func (c *look) left(n *told) int {
 
 // remains is the part of invariant 11 that the journal and the row show: a saga
 // that has ended has nothing in the inbox, and nothing remains of one that is compensated.
-func (c *look) remains(t *tale) {
+func (c *sagaCheck) remains(t *sagaState) {
 	if t.finished == nil {
 		return
 	}
@@ -82,7 +82,7 @@ func (c *look) remains(t *tale) {
 }
 
 // residual is the rest of it: what remains is named, and nothing else is.
-func (c *look) residual(t *tale) {
+func (c *sagaCheck) residual(t *sagaState) {
 	if t.ended() != saga.Failed {
 		return
 	}
@@ -107,7 +107,7 @@ func (c *look) residual(t *tale) {
 
 // doubted is the part of invariant 11 about sagas that succeed: what stands of a step that did not
 // is named in `doubts`.
-func (c *look) doubted(t *tale) {
+func (c *sagaCheck) doubted(t *sagaState) {
 	if t.ended() != saga.Succeeded {
 		return
 	}

@@ -98,7 +98,7 @@ func ask(w *world.World, s saga.Send) saga.Answer {
 	rec := httptest.NewRecorder()
 	w.ServeHTTP(rec, r)
 	if rec.Code == killed {
-		return saga.Lost()
+		return saga.InterruptedAnswer()
 	}
 	a := saga.Answer{Sent: true, Status: rec.Code, Headers: map[string]string{}, Body: bytes.TrimSpace(rec.Body.Bytes())}
 	if v := rec.Header().Get("Retry-After"); v != "" {
@@ -129,7 +129,7 @@ var (
 
 func resolve(outcome string) func(saga.Entry) saga.Command {
 	return func(e saga.Entry) saga.Command {
-		return saga.Command{Do: "resolve", Path: e.Path, Outcome: outcome, Reason: "looked", Output: json.RawMessage(`{"id":"x"}`)}
+		return saga.Command{Kind: "resolve", Path: e.Path, Outcome: outcome, Reason: "looked", Output: json.RawMessage(`{"id":"x"}`)}
 	}
 }
 
@@ -177,7 +177,7 @@ steps:
 
 // approve decides what an approval shows.
 func approve(e saga.Entry) saga.Command {
-	return saga.Command{Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "bob", Role: "ops"}
+	return saga.Command{Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "bob", Role: "ops"}
 }
 
 // games are plays in which everything holds.
@@ -186,7 +186,7 @@ var games = map[string]func(*testing.T) good{
 	"compensated": func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{refusePay}, nil) },
 	"killed":      func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{killAir}, nil) },
 	"cancelled": func(t *testing.T) good {
-		return script(t, trip, storytest.Script{Input: `{"late":false}`, Orders: map[int64]saga.Command{5: {Do: "cancel", Reason: "changed my mind"}}}, nil)
+		return script(t, trip, storytest.Script{Input: `{"late":false}`, Commands: map[int64]saga.Command{5: {Kind: "cancel", Reason: "changed my mind"}}}, nil)
 	},
 	"busy": func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{busyAir}, nil) },
 	"backing off": func(t *testing.T) good {

@@ -11,7 +11,7 @@ import (
 )
 
 // chain is invariant 2: seq dense, hash-chained, replayable, one terminal record and that last.
-func (c *look) chain(t *tale) {
+func (c *sagaCheck) chain(t *sagaState) {
 	whole := c.hashes(t.Saga)
 	if t.brokenAt != nil && whole { // what was changed by hand need not replay
 
@@ -33,7 +33,7 @@ func (c *look) chain(t *tale) {
 }
 
 // hashes is the part of it that needs nothing but the records. It reports whether they hold.
-func (c *look) hashes(s Saga) bool {
+func (c *sagaCheck) hashes(s Saga) bool {
 	var prev []byte
 	for i, r := range s.Records {
 		if err := journal.Verify(s.ID, prev, int64(i+1), s.Records[i:i+1]); err != nil {
@@ -46,7 +46,7 @@ func (c *look) hashes(s Saga) bool {
 }
 
 // unread is invariant 22: what a node cannot read it does not write behind.
-func (c *look) unread(t *tale) {
+func (c *sagaCheck) unread(t *sagaState) {
 	at := t.brokenSeq()
 	if c.cfg.OneProgram && errors.Is(t.brokenAt, saga.ErrUnreadable) && at < t.Records[len(t.Records)-1].Seq {
 		c.say(22, at+1, "record %d cannot be read, and %d more were written behind it", at, t.Records[len(t.Records)-1].Seq-at)
@@ -54,7 +54,7 @@ func (c *look) unread(t *tale) {
 }
 
 // brokenSeq is the seq of the record that does not follow.
-func (t *tale) brokenSeq() int64 {
+func (t *sagaState) brokenSeq() int64 {
 	if t.brokenAt == nil {
 		return 0
 	}
@@ -68,7 +68,7 @@ func (t *tale) brokenSeq() int64 {
 }
 
 // keys is invariant 5: the key is a function of saga, path, way and generation.
-func (c *look) keys(t *tale) {
+func (c *sagaCheck) keys(t *sagaState) {
 	for _, n := range t.order {
 		for _, list := range [][]sent{n.do, n.undo} {
 			c.keysOfWay(t, n, list)
@@ -76,7 +76,7 @@ func (c *look) keys(t *tale) {
 	}
 }
 
-func (c *look) keysOfWay(t *tale, n *told, list []sent) {
+func (c *sagaCheck) keysOfWay(t *sagaState, n *stepState, list []sent) {
 	want := ""
 	for i, s := range list {
 		r := s.record
@@ -108,7 +108,7 @@ func derived(s *saga.Step, way journal.Way) bool {
 }
 
 // order is invariant 9: the plan goes backwards, and each undo waits for the one before it.
-func (c *look) order(t *tale) {
+func (c *sagaCheck) order(t *sagaState) {
 	if t.plan == nil {
 		return
 	}
@@ -137,13 +137,13 @@ func (c *look) order(t *tale) {
 
 // turnedDown reports whether a record is of an order that was not carried out.
 func turnedDown(data any) bool {
-	d, ok := data.(*saga.OrderData)
+	d, ok := data.(*saga.CommandData)
 	return ok && d.Rejected != nil
 }
 
 // backwards checks the plan against the first records of the steps.
-func (c *look) backwards(t *tale) {
-	var last *told
+func (c *sagaCheck) backwards(t *sagaState) {
+	var last *stepState
 	for _, path := range t.plan.Plan {
 		n := t.steps[path]
 		if n == nil || n.step == nil || n.step.Compensate == nil {
@@ -161,8 +161,8 @@ func (c *look) backwards(t *tale) {
 func ends(r journal.Record, data any) bool {
 	switch d := data.(type) {
 	case *saga.OutcomeData:
-		return d.Then == saga.ThenDone
-	case *saga.OrderData:
+		return d.Next == saga.NextDone
+	case *saga.CommandData:
 		return r.Kind == journal.Operator && d.Rejected == nil && (d.Outcome == "compensated" || d.Outcome == "skip")
 	}
 	return r.Kind == journal.Skipped
@@ -170,7 +170,7 @@ func ends(r journal.Record, data any) bool {
 
 // arrivals checks the same on the other side: in the order of the plan, first
 // sends arrive after what the one before them undid.
-func (c *look) arrivals(t *tale) {
+func (c *sagaCheck) arrivals(t *sagaState) {
 	if t.plan == nil {
 		return
 	}
@@ -199,7 +199,7 @@ func (c *look) arrivals(t *tale) {
 }
 
 // forward is invariant 10: nothing is sent forward once undoing has begun.
-func (c *look) forward(t *tale) {
+func (c *sagaCheck) forward(t *sagaState) {
 	if t.planAt < 0 {
 		return
 	}

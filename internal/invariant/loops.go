@@ -16,7 +16,7 @@ type loop struct {
 
 // loops is the part of invariant 14 about them: no more iterations under way than `max_parallel`
 // allows, at every prefix.
-func (c *look) loops(t *tale) {
+func (c *sagaCheck) loops(t *sagaState) {
 	running := make(map[string]*loop)
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
@@ -35,7 +35,7 @@ func (c *look) loops(t *tale) {
 			if r.Way != journal.Undo {
 				delete(running, r.Path)
 			}
-		case *saga.OrderData, *saga.CompensatingData:
+		case *saga.CommandData, *saga.CompensatingData:
 			continue
 		}
 		if r.Way == journal.Undo {
@@ -60,7 +60,7 @@ func (c *look) loops(t *tale) {
 }
 
 // enter notes a loop that begins.
-func (t *tale) enter(running map[string]*loop, path string, d *saga.DecidedData) {
+func (t *sagaState) enter(running map[string]*loop, path string, d *saga.DecidedData) {
 	step := t.Definition.Step(path)
 	if step == nil {
 		return

@@ -19,7 +19,7 @@ type attempt struct {
 // lease had ended; so nothing of that node may follow. Nodes that hand a
 // saga over between attempts may get it back, and so may those that did so while a worker or
 // another saga had the attempt.
-func (c *look) owners(t *tale) {
+func (c *sagaCheck) owners(t *sagaState) {
 	by := make(map[attempt]string)
 	heir := make(map[string]journal.Record) // of a node that was taken over from: its successor's first record
 	for i, r := range t.Records {
@@ -46,7 +46,7 @@ func (c *look) owners(t *tale) {
 
 // outside reports whether others than the intent's node perform the attempt: workers, and other
 // sagas.
-func (t *tale) outside(r journal.Record, d *saga.IntentData) bool {
+func (t *sagaState) outside(r journal.Record, d *saga.IntentData) bool {
 	path, query := saga.SplitQuery(r.Path)
 	if query {
 		return false

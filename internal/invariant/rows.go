@@ -11,7 +11,7 @@ import (
 
 // awake is invariant 12 for a saga at rest: it has ended, waits for a person, or has a wake-up that
 // is not overdue.
-func (c *look) awake(t *tale) {
+func (c *sagaCheck) awake(t *sagaState) {
 	if t.machine == nil || t.brokenAt != nil || c.cfg.Clock.IsZero() {
 		return // invariant 2 is broken already, or the saga may be under way
 	}
@@ -19,14 +19,14 @@ func (c *look) awake(t *tale) {
 	if status.Terminal() || status == saga.PausedStatus {
 		return
 	}
-	if open := t.machine.Open(); len(open) > 0 {
+	if open := t.machine.InFlight(); len(open) > 0 {
 		c.say(12, seq, "attempt %d of %s was sent, and nobody settles it", open[0].Number, open[0].Path)
 		return
 	}
 	held, wakes := 0, 0
 	for _, d := range t.machine.Decide() {
 		switch d := d.(type) {
-		case saga.Hold:
+		case saga.Escalate:
 			held++
 		case saga.WakeAt:
 			if d.Woke.Path != "" {
@@ -48,7 +48,7 @@ func (c *look) awake(t *tale) {
 // row is the other half of it: what the row says follows from the journal, and somebody looks after
 // a saga that has not ended: a node with a lease, or the row's wake-up. The row of a saga that a
 // node owns is written now and then only.
-func (c *look) row(t *tale) {
+func (c *sagaCheck) row(t *sagaState) {
 	h := t.Head
 	if h == nil || t.machine == nil || t.brokenAt != nil {
 		return
@@ -77,7 +77,7 @@ func (c *look) row(t *tale) {
 // slack is what the database's clock and Config.Now may be apart.
 const slack = time.Hour
 
-func (c *look) unowned(t *tale, h *journal.Head) {
+func (c *sagaCheck) unowned(t *sagaState, h *journal.Head) {
 	status, seq, wake := t.machine.Status(), t.machine.Seq(), t.machine.WakeAt()
 	if h.Seq == seq && h.Status != string(status) {
 		c.say(12, seq, "its row says %s, and by its journal it is %s", h.Status, status)
@@ -92,15 +92,15 @@ func (c *look) unowned(t *tale, h *journal.Head) {
 	switch {
 	case h.WakeAt.IsZero() && t.wantsWaking():
 		c.say(12, seq, "it is %s, no node owns it, and its row has no wake-up: it will never go on", status)
-	case h.Claims == 0 && !h.WakeAt.IsZero() && !wake.IsZero() && !c.cfg.Now.IsZero() && h.WakeAt.After(latest.Add(journal.SetAside+slack)):
+	case h.Claims == 0 && !h.WakeAt.IsZero() && !wake.IsZero() && !c.cfg.Now.IsZero() && h.WakeAt.After(latest.Add(journal.FirstRetryDelay+slack)):
 		c.say(12, seq, "its row wakes it at %s, and it is due at %s", stamp(h.WakeAt), stamp(wake))
 	}
 }
 
 // wantsWaking reports whether the saga goes on by itself, now or some time.
-func (t *tale) wantsWaking() bool {
-	return len(t.machine.Open()) > 0 || slices.ContainsFunc(t.machine.Decide(), func(d saga.Decision) bool {
-		_, held := d.(saga.Hold)
+func (t *sagaState) wantsWaking() bool {
+	return len(t.machine.InFlight()) > 0 || slices.ContainsFunc(t.machine.Decide(), func(d saga.Decision) bool {
+		_, held := d.(saga.Escalate)
 		return !held
 	})
 }

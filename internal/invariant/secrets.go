@@ -26,7 +26,7 @@ func newCanary(text string) canary {
 }
 
 // secrets is invariant 19. It does not repeat the secret.
-func (c *look) secrets(s Saga) {
+func (c *sagaCheck) secrets(s Saga) {
 	for n, forms := range c.canaries {
 		for _, r := range s.Records {
 			if forms.in(r) {

@@ -22,7 +22,7 @@ type intended struct {
 }
 
 // sent collects the intents of the saga, for eachSend.
-func (c *look) sent(t *tale) {
+func (c *sagaCheck) sent(t *sagaState) {
 	for _, n := range t.order {
 		for _, list := range [][]sent{n.do, n.undo} {
 			if !c.ledger.covers(list) {
@@ -40,7 +40,7 @@ func (c *look) sent(t *tale) {
 }
 
 // underWay reports whether more may have happened than the journal says.
-func (c *look) underWay(t *tale) bool { return c.cfg.Clock.IsZero() && t.finished == nil }
+func (c *sagaCheck) underWay(t *sagaState) bool { return c.cfg.Clock.IsZero() && t.finished == nil }
 
 // eachSend is invariant 4: each write that arrived maps to one earlier intent of
 // its own with the same content; what the network delivered twice does not count. Reads leave
@@ -120,7 +120,7 @@ func later(e *world.Entry, candidates []*intended) bool {
 
 // unintended finds what was sent under a key that only this saga can have, though no
 // intent has it. In a complete ledger eachSend finds it, with what has no key of any saga.
-func (c *look) unintended(t *tale) {
+func (c *sagaCheck) unintended(t *sagaState) {
 	if c.ledger.Complete || t.Definition == nil {
 		return
 	}
@@ -138,10 +138,10 @@ func (c *look) unintended(t *tale) {
 	}
 }
 
-func (c *look) unintendedWay(t *tale, path string, way journal.Way) {
+func (c *sagaCheck) unintendedWay(t *sagaState, path string, way journal.Way) {
 	var list []sent
 	if n := t.steps[path]; n != nil {
-		list = *n.side(way)
+		list = *n.intents(way)
 	}
 	next := 0
 	if len(list) > 0 {

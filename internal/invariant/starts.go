@@ -18,7 +18,7 @@ type Start struct {
 }
 
 // begun is a part of invariant 1: the saga has the input that it was started with.
-func (c *look) begun(t *tale) {
+func (c *sagaCheck) begun(t *sagaState) {
 	for _, s := range c.starts[t.ID] {
 		d, ok := t.data[0].(*saga.StartedData)
 		if !ok || s.Input == nil {
@@ -57,7 +57,7 @@ func (c *Checker) eachStart() {
 }
 
 // cancelled is invariant 17: what was acknowledged as cancelled does not reach its goal.
-func (c *look) cancelled(t *tale) {
+func (c *sagaCheck) cancelled(t *sagaState) {
 	for _, r := range t.Records {
 		if r.Kind == journal.Cancelled && t.ended() == saga.Succeeded {
 			c.say(17, r.Seq, "record %d cancels it, and it ended as succeeded", r.Seq)

@@ -14,11 +14,11 @@ import (
 const querySuffix = ".verify"
 
 // tale is a saga, with its records decoded, once for all rules.
-type tale struct {
+type sagaState struct {
 	Saga
 	data     []any // of each record, by its kind: *saga.IntentData …; nil for none
-	steps    map[string]*told
-	order    []*told // by their first record
+	steps    map[string]*stepState
+	order    []*stepState // by their first record
 	finally  map[string]bool
 	plan     *saga.CompensatingData
 	planAt   int // the index of that record; -1: none
@@ -28,11 +28,11 @@ type tale struct {
 }
 
 // read decodes a saga. An error says that the data of the record with that seq is not of its kind.
-func read(s Saga) (*tale, int64, error) {
+func read(s Saga) (*sagaState, int64, error) {
 	if len(s.Records) == 0 {
 		return nil, 0, fmt.Errorf("it has no records")
 	}
-	t := &tale{Saga: s, data: make([]any, len(s.Records)), steps: make(map[string]*told), finally: make(map[string]bool), planAt: -1, machine: s.Machine}
+	t := &sagaState{Saga: s, data: make([]any, len(s.Records)), steps: make(map[string]*stepState), finally: make(map[string]bool), planAt: -1, machine: s.Machine}
 	if s.Definition != nil {
 		nested(s.Definition.Finally, func(st *saga.Step) { t.finally[st.ID] = true })
 	}
@@ -42,7 +42,7 @@ func read(s Saga) (*tale, int64, error) {
 			return nil, r.Seq, fmt.Errorf("record %d (%s %s): its data cannot be read: %w", r.Seq, r.Kind, r.Path, err)
 		}
 		t.data[i] = d
-		t.take(i, r)
+		t.apply(i, r)
 	}
 	if s.Definition != nil && t.machine == nil {
 		t.machine, t.brokenAt = saga.Replay(s.Definition, s.ID, s.Records)
@@ -69,7 +69,7 @@ func decode(r journal.Record) (any, error) {
 	case journal.Finished:
 		d = new(saga.FinishedData)
 	case journal.Operator, journal.Cancelled, journal.Paused, journal.Resumed:
-		d = new(saga.OrderData)
+		d = new(saga.CommandData)
 	default:
 		return nil, nil
 	}
@@ -80,16 +80,16 @@ func decode(r journal.Record) (any, error) {
 }
 
 // last is the time of the last record.
-func (t *tale) last() time.Time { return t.Records[len(t.Records)-1].At }
+func (t *sagaState) last() time.Time { return t.Records[len(t.Records)-1].At }
 
 // final reports whether a path is of a step in `finally`, or inside one.
-func (t *tale) final(path string) bool {
+func (t *sagaState) final(path string) bool {
 	base, _ := saga.SplitQuery(path)
 	return t.finally[saga.StepID(base)]
 }
 
 // ended returns how the saga ended, "" if it has not.
-func (t *tale) ended() saga.Status {
+func (t *sagaState) ended() saga.Status {
 	if t.finished == nil {
 		return ""
 	}
@@ -108,7 +108,7 @@ func nested(steps []*saga.Step, visit func(*saga.Step)) {
 	}
 }
 
-func (t *tale) take(i int, r journal.Record) {
+func (t *sagaState) apply(i int, r journal.Record) {
 	switch d := t.data[i].(type) {
 	case *saga.CompensatingData:
 		t.plan, t.planAt = d, i
@@ -122,12 +122,12 @@ func (t *tale) take(i int, r journal.Record) {
 	}
 	n := t.steps[r.Path]
 	if n == nil {
-		n = &told{path: r.Path, first: r.Seq}
+		n = &stepState{path: r.Path, first: r.Seq}
 		if t.Definition != nil {
 			n.step = t.Definition.Step(r.Path)
 		}
 		t.steps[r.Path] = n
 		t.order = append(t.order, n)
 	}
-	n.take(r, t.data[i])
+	n.apply(r, t.data[i])
 }

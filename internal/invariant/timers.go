@@ -19,7 +19,7 @@ const resend = "resend"
 
 // timers is invariant 13: a timer fires at most once for each time that it was set, for that time,
 // and not before it. A wait whose duration is constant is set for that long.
-func (c *look) timers(t *tale) {
+func (c *sagaCheck) timers(t *sagaState) {
 	set := make(map[waiting]time.Time)
 	for i, r := range t.Records {
 		switch d := t.data[i].(type) {
@@ -38,7 +38,7 @@ func (c *look) timers(t *tale) {
 
 // waits compares the end of a wait, as the record that begins it says it, with the definition: it
 // counts from the record before.
-func (c *look) waits(t *tale, i int) {
+func (c *sagaCheck) waits(t *sagaState, i int) {
 	r := t.Records[i]
 	d, ok := t.data[i].(*saga.IntentData)
 	if !ok || d.WakeAt == nil || t.Definition == nil || i == 0 {
@@ -78,7 +78,7 @@ func (e *noValues) Root(string) (any, bool) {
 }
 
 // arm notes the time that a record has its step wait for.
-func (t *tale) arm(i int, set map[waiting]time.Time) {
+func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 	r := t.Records[i]
 	at, query := waiting{r.Path, r.Way}, waiting{r.Path + querySuffix, journal.Do}
 	switch d := t.data[i].(type) {
@@ -91,25 +91,25 @@ func (t *tale) arm(i int, set map[waiting]time.Time) {
 		if d.RetryAt == nil {
 			return
 		}
-		switch d.Then {
-		case saga.ThenRetry:
+		switch d.Next {
+		case saga.NextRetry:
 			set[at] = d.RetryAt.Time
-		case saga.ThenVerify:
+		case saga.NextVerify:
 			set[query] = d.RetryAt.Time
 		}
 	case *saga.DecidedData:
-		switch d.Then {
-		case saga.ThenRetry:
+		switch d.Next {
+		case saga.NextRetry:
 			if set[at].Before(r.At) { // else it was left behind in a wait
 				set[at] = r.At
 			}
-		case saga.ThenVerify:
+		case saga.NextVerify:
 			set[query] = r.At
 		}
 	}
 }
 
-func (c *look) fired(t *tale, r journal.Record, d *saga.WokeData, set map[waiting]time.Time) {
+func (c *sagaCheck) fired(t *sagaState, r journal.Record, d *saga.WokeData, set map[waiting]time.Time) {
 	if r.At.Before(d.Due.Time) {
 		c.say(13, r.Seq, "record %d fires at %s, and was due at %s", r.Seq, stamp(r.At), stamp(d.Due.Time))
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // told is what the journal tells of one step.
-type told struct {
+type stepState struct {
 	path    string
 	step    *saga.Step // nil: the definition does not have it, or is not known
 	first   int64
@@ -29,19 +29,19 @@ type sent struct {
 	result  *saga.OutcomeData
 }
 
-func (n *told) take(r journal.Record, data any) {
+func (n *stepState) apply(r journal.Record, data any) {
 	switch d := data.(type) {
 	case *saga.IntentData:
 		if d.Request != nil {
-			list := n.side(r.Way)
+			list := n.intents(r.Way)
 			*list = append(*list, sent{record: r, data: d})
 		}
 	case *saga.OutcomeData:
 		n.took(r, d)
 	case *saga.DecidedData:
 		n.decided(d)
-	case *saga.OrderData:
-		n.ordered(r, d)
+	case *saga.CommandData:
+		n.command(r, d)
 	default:
 		if r.Kind == journal.Skipped && r.Way == journal.Undo {
 			n.settled, n.lifted = true, true
@@ -49,39 +49,39 @@ func (n *told) take(r journal.Record, data any) {
 	}
 }
 
-func (n *told) side(way journal.Way) *[]sent {
+func (n *stepState) intents(way journal.Way) *[]sent {
 	if way == journal.Undo {
 		return &n.undo
 	}
 	return &n.do
 }
 
-func (n *told) took(r journal.Record, d *saga.OutcomeData) {
-	list := *n.side(r.Way)
+func (n *stepState) took(r journal.Record, d *saga.OutcomeData) {
+	list := *n.intents(r.Way)
 	for i := range list {
 		if list[i].record.Attempt == r.Attempt && r.Attempt > 0 {
 			list[i].outcome, list[i].result = &r, d
 		}
 	}
 	switch {
-	case r.Way == journal.Undo && d.Then == saga.ThenDone:
+	case r.Way == journal.Undo && d.Next == saga.NextDone:
 		n.settled = true
 	case r.Way != journal.Undo:
 		n.state = r.Class
 	}
 }
 
-func (n *told) decided(d *saga.DecidedData) {
+func (n *stepState) decided(d *saga.DecidedData) {
 	switch {
 	case d.Branch != nil, d.Enter:
-	case d.Then == saga.ThenDone:
+	case d.Next == saga.NextDone:
 		n.state = journal.Succeeded
-	case d.Then == saga.ThenFail:
+	case d.Next == saga.NextFail:
 		n.state = journal.Refused
 	}
 }
 
-func (n *told) ordered(r journal.Record, d *saga.OrderData) {
+func (n *stepState) command(r journal.Record, d *saga.CommandData) {
 	if d.Rejected != nil {
 		return
 	}
@@ -98,7 +98,7 @@ func (n *told) ordered(r journal.Record, d *saga.OrderData) {
 }
 
 // wrote reports whether the step has sent something that can leave an effect.
-func (n *told) wrote() bool {
+func (n *stepState) wrote() bool {
 	if n.step == nil || len(n.do) == 0 {
 		return false
 	}
@@ -111,7 +111,7 @@ func (n *told) wrote() bool {
 }
 
 // shown reports whether the step's key went where any ledger shows it.
-func (n *told) shown() bool {
+func (n *stepState) shown() bool {
 	switch p := n.step.Idempotency; p.In {
 	case idempotency.Header:
 		return strings.EqualFold(p.Name, idempotency.DefaultPlacement.Name)
@@ -122,7 +122,7 @@ func (n *told) shown() bool {
 }
 
 // skippedByWhen reports whether the compensation's own `when` said that nothing is to be done.
-func (n *told) skippedByWhen() bool { return n.lifted && n.settled && len(n.undo) == 0 }
+func (n *stepState) skippedByWhen() bool { return n.lifted && n.settled && len(n.undo) == 0 }
 
 // keysOf lists the different keys that a way of the step was sent with.
 func keysOf(list []sent) []string {

@@ -24,7 +24,7 @@ func (r *reader) intent(rec journal.Record) {
 	if rec.Attempt == 0 { // a wait
 		return
 	}
-	s := sideOf(rec)
+	s := trackOf(rec)
 	kind := r.kind(s)
 	a := attempt{at: rec.At}
 	if kind == ofModels {
@@ -37,7 +37,7 @@ func (r *reader) intent(rec journal.Record) {
 }
 
 func (r *reader) outcome(rec journal.Record) {
-	s := sideOf(rec)
+	s := trackOf(rec)
 	if rec.Attempt > 0 {
 		r.attempt(s, rec)
 	}
@@ -50,7 +50,7 @@ func (r *reader) outcome(rec journal.Record) {
 			r.m.doubts.WithLabelValues(r.name).(prometheus.ExemplarAdder).AddWithExemplar(1, r.exemplar())
 		}
 	case rec.Class == journal.Succeeded:
-		r.settle(s, "answer")
+		r.settleDoubt(s, "answer")
 	}
 	if r.quiet || rec.Class == journal.Succeeded && s.way != journal.Undo {
 		return
@@ -67,7 +67,7 @@ func (r *reader) outcome(rec journal.Record) {
 }
 
 // attempt counts one that has ended.
-func (r *reader) attempt(s side, rec journal.Record) {
+func (r *reader) attempt(s track, rec journal.Record) {
 	a, known := r.t.end(s)
 	if r.quiet {
 		return
@@ -116,7 +116,7 @@ func (r *reader) undo(rec journal.Record) {
 		r.count(r.m.compensations, "undone")
 		return
 	}
-	if then := decode[saga.OutcomeData](rec).Then; then == saga.ThenStick || then == saga.ThenHold {
+	if then := decode[saga.OutcomeData](rec).Next; then == saga.NextBlock || then == saga.NextAwaitCredentials {
 		r.count(r.m.compensations, "stuck")
 	}
 }
@@ -124,25 +124,25 @@ func (r *reader) undo(rec journal.Record) {
 // decided looks for what it says of a doubt, or of an undoing; blocks decide much more, which is
 // not looked into.
 func (r *reader) decided(rec journal.Record) {
-	s := sideOf(rec)
+	s := trackOf(rec)
 	if !r.t.doubts[s] {
 		return
 	}
 	d := decode[saga.DecidedData](rec)
-	if s.way == journal.Undo && d.Then == saga.ThenStick {
+	if s.way == journal.Undo && d.Next == saga.NextBlock {
 		r.count(r.m.compensations, "stuck")
 	}
 	if d.By != string(saga.VerifyIt) {
 		return
 	}
-	answer := decode[saga.OutcomeData](journal.Record{Data: r.t.asked[s.path]}).Then == saga.ThenAnswer
-	if d.Then == saga.ThenDone || answer {
-		r.settle(s, "verify")
+	answer := decode[saga.OutcomeData](journal.Record{Data: r.t.asked[s.path]}).Next == saga.NextConclusive
+	if d.Next == saga.NextDone || answer {
+		r.settleDoubt(s, "verify")
 	}
 }
 
-// settle ends a doubt, if there is one.
-func (r *reader) settle(s side, by string) {
+// settleDoubt ends a doubt, if there is one.
+func (r *reader) settleDoubt(s track, by string) {
 	if r.t.doubts[s] {
 		delete(r.t.doubts, s)
 		r.count(r.m.settled, by)

@@ -18,8 +18,8 @@ func BenchmarkSaga(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for i := 0; i < len(p.Records); i += 2 {
-			m.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[i : i+2]})
+			m.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[i : i+2]})
 		}
-		m.Gone(p.ID)
+		m.Released(p.ID)
 	}
 }

@@ -206,8 +206,8 @@ func (n *node) person(t testing.TB, id uuid.UUID, orders []saga.Command) {
 			list, err := n.store.Inbox(t.Context(), journal.InboxFilter{Saga: id, Limit: 10})
 			return err == nil && (o.Path == "" || slices.ContainsFunc(list, func(e journal.Entry) bool { return e.Path == o.Path && e.Kind != saga.InboxHeld }))
 		})
-		mail, err := o.Mail(uuid.Must(uuid.NewV7()), id)
-		if err := errors.Join(err, n.Post(t.Context(), mail)); err != nil {
+		mail, err := o.Message(uuid.Must(uuid.NewV7()), id)
+		if err := errors.Join(err, n.Send(t.Context(), mail)); err != nil {
 			t.Fatal(err)
 		}
 		within(t, fmt.Sprintf("order %d is read", i), func() bool { return n.folded(t, id, mail.ID) })

@@ -25,8 +25,8 @@ type Metrics struct {
 
 	definitions, models *names
 
-	mu    sync.Mutex
-	tales map[uuid.UUID]*tale
+	mu     sync.Mutex
+	states map[uuid.UUID]*sagaState
 
 	started, ended, attempts, retries, doubts, settled, compensations *prometheus.CounterVec
 	refusals, spent, wasted, tokens, outliers, orders                 *prometheus.CounterVec
@@ -59,7 +59,7 @@ var (
 
 // New returns Metrics that have counted nothing.
 func New(cfg Config) *Metrics {
-	m := &Metrics{cfg: cfg, definitions: newNames(maxDefinitions), models: newNames(maxModels), tales: make(map[uuid.UUID]*tale)}
+	m := &Metrics{cfg: cfg, definitions: newNames(maxDefinitions), models: newNames(maxModels), states: make(map[uuid.UUID]*sagaState)}
 	m.started = m.counter("sagas_started_total", "Sagas started.", "definition")
 	m.ended = m.counter("sagas_ended_total", "Sagas that have ended, by status and reason; the reason of a saga that succeeded is none.", "definition", "status", "reason")
 	m.sagaSeconds = m.histogram("saga_seconds", "Time from a saga's start to its end.", forSagas, "definition", "status")

@@ -54,7 +54,7 @@ func TestCounts(t *testing.T) {
 			}},
 		{name: "a person settles a doubt", src: trip,
 			answers: map[string][]saga.Answer{"pay": {lost()}},
-			orders:  []saga.Command{{Do: "resume"}, {Do: "resolve", Path: "pay", Outcome: "succeeded"}},
+			orders:  []saga.Command{{Kind: "resume"}, {Kind: "resolve", Path: "pay", Outcome: "succeeded"}},
 			want: map[string]float64{
 				"sagas_ended_total{definition=trip,reason=none,status=succeeded}": 1, "saga_seconds{definition=trip,status=succeeded}": 1,
 				"attempts_total{class=succeeded,definition=trip,kind=http,way=do}": 1, "attempts_total{class=in_doubt,definition=trip,kind=http,way=do}": 1,
@@ -90,7 +90,7 @@ func TestCounts(t *testing.T) {
 			}},
 		{name: "a compensation that is refused, and done by hand", src: trip,
 			answers: map[string][]saga.Answer{"pay": {status(422)}, "unbook": {status(409)}},
-			orders:  []saga.Command{{Do: "resolve", Path: "book", Outcome: "compensated", Reason: "by telephone"}},
+			orders:  []saga.Command{{Kind: "resolve", Path: "book", Outcome: "compensated", Reason: "by telephone"}},
 			want: map[string]float64{
 				"sagas_ended_total{definition=trip,reason=step_failed,status=compensated}": 1, "saga_seconds{definition=trip,status=compensated}": 1,
 				"attempts_total{class=succeeded,definition=trip,kind=http,way=do}": 1, "attempts_total{class=refused,definition=trip,kind=http,way=do}": 1,
@@ -217,15 +217,15 @@ func TestMachineAhead(t *testing.T) {
 		storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer { return status(200) }})
 	m := metrics.New(metrics.Config{})
 	last := len(p.Records) - 1
-	m.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[:last]})
+	m.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[:last]})
 	if got := read(t, m); got["cost_total{currency=EUR,definition=paid}"] != 0 || got["attempts_total{class=succeeded,definition=paid,kind=http,way=do}"] != 2 {
 		t.Errorf("ahead: %v", got)
 	}
-	m.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[last:]})
+	m.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[last:]})
 	if got := read(t, m); got["cost_total{currency=EUR,definition=paid}"] != 3 || got["saga_cost{currency=EUR,definition=paid}"] != 1 {
 		t.Errorf("at the end: %v", got)
 	}
-	m.Gone(p.ID)
+	m.Released(p.ID)
 }
 
 // However many definitions there are, labels are bounded.
@@ -233,8 +233,8 @@ func TestDefinitionsAreBounded(t *testing.T) {
 	m := metrics.New(metrics.Config{})
 	for i := range 510 {
 		p := storytest.Play(t, fmt.Sprintf("saga: d%d\nsteps: [{id: a, set: 1}]\n", i), storytest.Script{})
-		m.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
-		m.Gone(p.ID)
+		m.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+		m.Released(p.ID)
 	}
 	got := read(t, m)
 	if got["sagas_started_total{definition=d499}"] != 1 || got["sagas_started_total{definition=other}"] != 10 || got["sagas_started_total{definition=d500}"] != 0 {

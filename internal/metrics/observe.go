@@ -10,7 +10,7 @@ import (
 )
 
 // TakenOn implements engine.Observer. What the journal says so far was counted when it was written.
-func (m *Metrics) TakenOn(g engine.Growth) {
+func (m *Metrics) Acquired(g engine.Growth) {
 	m.forget(g.Saga) // what is known from when this node had it before
 	r := m.reader(g, true)
 	for _, rec := range g.Records {
@@ -20,7 +20,7 @@ func (m *Metrics) TakenOn(g engine.Growth) {
 }
 
 // Grew implements engine.Observer.
-func (m *Metrics) Grew(g engine.Growth) {
+func (m *Metrics) Appended(g engine.Growth) {
 	r := m.reader(g, false)
 	for _, rec := range g.Records {
 		r.read(rec)
@@ -34,12 +34,12 @@ func (m *Metrics) Grew(g engine.Growth) {
 }
 
 // Gone implements engine.Observer.
-func (m *Metrics) Gone(id uuid.UUID) { m.forget(id) }
+func (m *Metrics) Released(id uuid.UUID) { m.forget(id) }
 
 // reader reads what a saga's journal has grown by.
 type reader struct {
 	m     *Metrics
-	t     *tale
+	t     *sagaState
 	def   *saga.Definition
 	name  string // the definition's label
 	quiet bool   // it was counted before
@@ -58,7 +58,7 @@ func (m *Metrics) reader(g engine.Growth, quiet bool) *reader {
 		}
 		m.compensations.WithLabelValues(name, "stuck")
 	}
-	return &reader{m: m, t: m.tale(g.Saga), def: def, name: name, quiet: quiet, id: g.Saga, trace: g.Machine.Trace()}
+	return &reader{m: m, t: m.state(g.Saga), def: def, name: name, quiet: quiet, id: g.Saga, trace: g.Machine.Trace()}
 }
 
 // exemplar names the saga that a number comes from, and its trace.
@@ -96,9 +96,9 @@ func (r *reader) read(rec journal.Record) {
 	case journal.Decided:
 		r.decided(rec)
 	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-		r.order(rec)
+		r.command(rec)
 	case journal.Signalled:
-		r.told("signal", "done")
+		r.reported("signal", "done")
 	}
 }
 
@@ -120,16 +120,16 @@ func (r *reader) end(m *saga.Machine) {
 }
 
 // sideOf is what a record is about.
-func sideOf(rec journal.Record) side {
+func trackOf(rec journal.Record) track {
 	base, query := saga.SplitQuery(rec.Path)
 	if query {
-		return side{base, verify}
+		return track{base, verify}
 	}
-	return side{rec.Path, rec.Way}
+	return track{rec.Path, rec.Way}
 }
 
 // kind is the kind of what runs on a side.
-func (r *reader) kind(s side) string {
+func (r *reader) kind(s track) string {
 	step := r.def.Step(s.path)
 	switch {
 	case step == nil:

@@ -8,37 +8,37 @@ import (
 )
 
 // ordered are the orders that people give. Sagas' words to those that they run are none.
-var ordered = []string{"approve", "cancel", "compensate", "patch", "pause", "reject", "resolve", "resume", "retry"}
+var commands = []string{"approve", "cancel", "compensate", "patch", "pause", "reject", "resolve", "resume", "retry"}
 
 // order counts what a person has told the saga, and what that means for a doubt.
-func (r *reader) order(rec journal.Record) {
-	d := decode[saga.OrderData](rec)
-	if !slices.Contains(ordered, d.Do) {
+func (r *reader) command(rec journal.Record) {
+	d := decode[saga.CommandData](rec)
+	if !slices.Contains(commands, d.Kind) {
 		return
 	}
 	if d.Rejected != nil {
-		r.told(d.Do, "refused")
+		r.reported(d.Kind, "refused")
 		return
 	}
-	r.told(d.Do, "done")
-	if d.Do != "resolve" {
+	r.reported(d.Kind, "done")
+	if d.Kind != "resolve" {
 		return
 	}
 	switch d.Outcome {
 	case "succeeded", "failed":
-		r.settle(sideOf(rec), "person")
+		r.settleDoubt(trackOf(rec), "person")
 	case "compensated":
-		r.settle(sideOf(rec), "person")
+		r.settleDoubt(trackOf(rec), "person")
 		r.count(r.m.compensations, "by_hand")
 	case "skip":
-		r.settle(sideOf(rec), "person")
+		r.settleDoubt(trackOf(rec), "person")
 		if rec.Way == journal.Undo {
 			r.count(r.m.compensations, "skipped")
 		}
 	}
 }
 
-func (r *reader) told(order, result string) {
+func (r *reader) reported(order, result string) {
 	if !r.quiet {
 		r.m.orders.WithLabelValues(order, result).Inc()
 	}

@@ -12,11 +12,11 @@ import (
 
 // tale is what is remembered of a saga while this node has it. The engine tells of one saga in
 // order, so that only the list of tales needs a lock.
-type tale struct {
-	began  time.Time
-	open   map[side]attempt
-	doubts map[side]bool
-	asked  map[string]json.RawMessage // what the last status query of a step came to
+type sagaState struct {
+	began    time.Time
+	inFlight map[track]attempt
+	doubts   map[track]bool
+	asked    map[string]json.RawMessage // what the last status query of a step came to
 
 	spent, wasted retry.Money // that are counted, without their currency
 	shown         string      // what is spent of these, as its machine writes it
@@ -24,7 +24,7 @@ type tale struct {
 }
 
 // side is a way of a step, its status query being one, too.
-type side struct {
+type track struct {
 	path string
 	way  journal.Way
 }
@@ -38,13 +38,13 @@ type attempt struct {
 }
 
 // tale finds what is known of a saga, or begins with nothing.
-func (m *Metrics) tale(id uuid.UUID) *tale {
+func (m *Metrics) state(id uuid.UUID) *sagaState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.tales[id]
+	t := m.states[id]
 	if t == nil {
-		t = &tale{shown: "0"}
-		m.tales[id] = t
+		t = &sagaState{shown: "0"}
+		m.states[id] = t
 	}
 	return t
 }
@@ -52,37 +52,37 @@ func (m *Metrics) tale(id uuid.UUID) *tale {
 func (m *Metrics) forget(id uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.tales, id)
+	delete(m.states, id)
 }
 
-func (t *tale) begin(s side, a attempt) {
-	if t.open == nil {
-		t.open = make(map[side]attempt)
+func (t *sagaState) begin(s track, a attempt) {
+	if t.inFlight == nil {
+		t.inFlight = make(map[track]attempt)
 	}
-	t.open[s] = a
+	t.inFlight[s] = a
 }
 
 // end forgets an attempt and returns what was known of it; false if nothing was.
-func (t *tale) end(s side) (attempt, bool) {
-	a, ok := t.open[s]
-	delete(t.open, s)
+func (t *sagaState) end(s track) (attempt, bool) {
+	a, ok := t.inFlight[s]
+	delete(t.inFlight, s)
 	return a, ok
 }
 
 // doubt notes that a side is in doubt, and reports whether that is new.
-func (t *tale) doubt(s side) bool {
+func (t *sagaState) doubt(s track) bool {
 	if t.doubts[s] {
 		return false
 	}
 	if t.doubts == nil {
-		t.doubts = make(map[side]bool)
+		t.doubts = make(map[track]bool)
 	}
 	t.doubts[s] = true
 	return true
 }
 
 // answered notes what a step's status query came to.
-func (t *tale) answered(path string, outcome json.RawMessage) {
+func (t *sagaState) answered(path string, outcome json.RawMessage) {
 	if t.asked == nil {
 		t.asked = make(map[string]json.RawMessage)
 	}

@@ -15,7 +15,7 @@ import (
 // querySuffix ends the path of a step's status query.
 const querySuffix = ".verify"
 
-func side(r journal.Record) string { return string(r.Way) + " " + r.Path }
+func track(r journal.Record) string { return string(r.Way) + " " + r.Path }
 
 func (t *Teller) intent(r journal.Record) []Line {
 	var d saga.IntentData
@@ -38,7 +38,7 @@ func (t *Teller) intent(r journal.Record) []Line {
 	if r.Key != "" {
 		text += ", " + t.key(r)
 	}
-	t.sent[side(r)] = r.At
+	t.sent[track(r)] = r.At
 	if r.Way == journal.Undo {
 		return t.one("←", r.Path, "undo: "+text, Dimmed)
 	}
@@ -63,8 +63,8 @@ func (t *Teller) awaits(path string, d saga.IntentData) []Line {
 // key names the key, and says when it is one that was sent before.
 func (t *Teller) key(r journal.Record) string {
 	text := "key " + Short(r.Key, 9)
-	before, again := t.keys[side(r)]
-	t.keys[side(r)] = r.Key
+	before, again := t.keys[track(r)]
+	t.keys[track(r)] = r.Key
 	switch {
 	case !again:
 		return text
@@ -127,7 +127,7 @@ func (t *Teller) how(r journal.Record, d saga.OutcomeData) string {
 	if d.StatusCode > 0 {
 		parts = append(parts, fmt.Sprintf("HTTP %d", d.StatusCode))
 	}
-	if at, ok := t.sent[side(r)]; ok && r.Attempt > 0 {
+	if at, ok := t.sent[track(r)]; ok && r.Attempt > 0 {
 		parts = append(parts, span(r.At.Sub(at)))
 	}
 	if d.Cost != "" && strings.Trim(d.Cost, "0.") != "" {
@@ -188,20 +188,20 @@ func cause(d saga.OutcomeData) string {
 
 // next says what follows.
 func (t *Teller) next(d saga.OutcomeData) string {
-	switch d.Then {
-	case saga.ThenRetry:
+	switch d.Next {
+	case saga.NextRetry:
 		if d.RetryAt == nil || !d.RetryAt.After(t.now) {
 			return " — retries at once"
 		}
 		return " — retries in " + span(d.RetryAt.Sub(t.now))
-	case saga.ThenVerify:
+	case saga.NextVerify:
 		if d.RetryAt != nil && d.RetryAt.After(t.now) {
 			return " — checks the remote service in " + span(d.RetryAt.Sub(t.now))
 		}
 		return " — checks the remote service"
-	case saga.ThenAsk, saga.ThenHold, saga.ThenStick:
+	case saga.NextAwaitResolution, saga.NextAwaitCredentials, saga.NextBlock:
 		return " — needs a person (inbox)"
-	case saga.ThenDoubt:
+	case saga.NextInDoubt:
 		return " — ends in doubt"
 	}
 	return ""

@@ -37,13 +37,13 @@ func (t *Teller) decided(r journal.Record) []Line {
 		}
 		return t.one("·", "", strings.TrimRight("has succeeded, and waits for its parent's end "+result(d.Output), " "), Plain)
 	}
-	after := t.next(saga.OutcomeData{Then: d.Then})
+	after := t.next(saga.OutcomeData{Next: d.Next})
 	switch {
-	case d.Then == saga.ThenDone:
+	case d.Next == saga.NextDone:
 		return t.one("✓", r.Path, strings.TrimRight("settled: it did happen "+result(d.Output), " "), Good)
-	case d.Then == saga.ThenFail:
+	case d.Next == saga.NextFail:
 		return t.one("✗", r.Path, "settled: "+d.Detail, Bad)
-	case d.Then == saga.ThenRetry:
+	case d.Next == saga.NextRetry:
 		return t.one("·", r.Path, d.Detail+after, Plain)
 	}
 	return t.one("?", r.Path, d.Detail+after, Doubt)
@@ -77,8 +77,8 @@ func (t *Teller) compensating(r journal.Record) []Line {
 	return lines
 }
 
-func (t *Teller) order(r journal.Record) []Line {
-	var d saga.OrderData
+func (t *Teller) command(r journal.Record) []Line {
+	var d saga.CommandData
 	if bad := read(t, r, &d); bad != nil {
 		return bad
 	}
@@ -86,8 +86,8 @@ func (t *Teller) order(r journal.Record) []Line {
 	if who == "" {
 		who = "a person"
 	}
-	text := who + " orders: " + order(d)
-	switch d.Do {
+	text := who + " orders: " + phrase(d)
+	switch d.Kind {
 	case "approve":
 		text = who + " approves"
 	case "reject":
@@ -120,16 +120,16 @@ func (t *Teller) signalled(r journal.Record) []Line {
 	return t.one("☞", "", strings.TrimRight("signal "+d.Name+" "+result(d.Payload), " "), Strong)
 }
 
-func order(d saga.OrderData) string {
+func phrase(d saga.CommandData) string {
 	switch {
-	case d.Do == "cancel" && d.Mode == "stop":
+	case d.Kind == "cancel" && d.Mode == "stop":
 		return "cancel, and undo nothing"
-	case d.Do == "patch":
+	case d.Kind == "patch":
 		return "change"
-	case d.Do == "retry" && d.NewKey:
+	case d.Kind == "retry" && d.NewKey:
 		return "retry under a new key"
 	}
-	return d.Do
+	return d.Kind
 }
 
 func budget(b saga.BudgetData) string {

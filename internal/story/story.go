@@ -101,7 +101,7 @@ func (t *Teller) tell(r journal.Record) []Line {
 	case journal.Compensating:
 		return t.compensating(r)
 	case journal.Operator, journal.Paused, journal.Resumed, journal.Cancelled:
-		return t.order(r)
+		return t.command(r)
 	case journal.Finished:
 		return t.finished(r)
 	}

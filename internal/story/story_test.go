@@ -142,17 +142,17 @@ var stories = []struct {
 	}, storytest.Script{Input: `{"to":"Lisbon","mail":false}`}},
 	{"retried", trip, map[string][]saga.Answer{
 		"flight": {{Sent: true, Status: 429, RetryAfter: 3 * time.Second}, ok(`{"id":"bk_1"}`)},
-		"charge": {saga.Lost(), {Sent: true, Code: "timeout", Detail: "no answer in time"}, ok(`{"id":"ch_1"}`)},
+		"charge": {saga.InterruptedAnswer(), {Sent: true, Code: "timeout", Detail: "no answer in time"}, ok(`{"id":"ch_1"}`)},
 	}, storytest.Script{Input: `{"to":"Lisbon","mail":false}`}},
 	{"asked", trip, map[string][]saga.Answer{
 		"mail": {{Sent: true, Status: 502}},
 	}, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Person: func(e saga.Entry) saga.Command {
-		return saga.Command{Do: "resolve", Path: e.Path, Outcome: "succeeded", Output: json.RawMessage(`{"id":"ml_7"}`), Actor: "ada", Reason: "it is in the outbox"}
+		return saga.Command{Kind: "resolve", Path: e.Path, Outcome: "succeeded", Output: json.RawMessage(`{"id":"ml_7"}`), Actor: "ada", Reason: "it is in the outbox"}
 	}}},
-	{"cancelled", trip, nil, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Orders: map[int64]saga.Command{
-		3: {Do: "pause", Actor: "ada"},
-		4: {Do: "resume"},
-		5: {Do: "cancel", Mode: "stop", Reason: "changed my mind"},
+	{"cancelled", trip, nil, storytest.Script{Input: `{"to":"Lisbon","mail":true}`, Commands: map[int64]saga.Command{
+		3: {Kind: "pause", Actor: "ada"},
+		4: {Kind: "resume"},
+		5: {Kind: "cancel", Mode: "stop", Reason: "changed my mind"},
 	}}},
 	{"verified", verified, map[string][]saga.Answer{
 		"pay":        {{Sent: true, Code: "timeout", Detail: "no answer in time"}},
@@ -162,12 +162,12 @@ var stories = []struct {
 		"pay": {{Sent: true, Status: 401}},
 	}, storytest.Script{Input: `{"n":2}`}},
 	{"waits", waits, nil, storytest.Script{
-		Orders: map[int64]saga.Command{1: {Do: "signal", Name: "com.shop.paid", Data: json.RawMessage(`{"payment":"pay_7"}`)}},
+		Commands: map[int64]saga.Command{1: {Kind: "signal", Name: "com.shop.paid", Data: json.RawMessage(`{"payment":"pay_7"}`)}},
 		Person: func(e saga.Entry) saga.Command {
 			if e.Path == "last" {
-				return saga.Command{Do: "reject", Path: e.Path, Actor: "bob", Reason: "the address is wrong"}
+				return saga.Command{Kind: "reject", Path: e.Path, Actor: "bob", Reason: "the address is wrong"}
 			}
-			return saga.Command{Do: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Data: json.RawMessage(`{"limit":25}`)}
+			return saga.Command{Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "ada", Data: json.RawMessage(`{"limit":25}`)}
 		}}},
 	{"loops", loops, map[string][]saga.Answer{
 		"each[1].make": {{Sent: true, Status: 422, Body: json.RawMessage(`{"title":"not that one"}`)}},
@@ -211,14 +211,14 @@ func TestTold(t *testing.T) {
 		name, want string
 		record     journal.Record
 	}{
-		{"a saga that another runs", "has succeeded, and waits for its parent's end", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":1}`)}},
+		{"a saga that another runs", "has succeeded, and waits for its parent's end", journal.Record{Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","next":"await_parent","output":1}`)}},
 		{"an expression that fails", "refused: `when` could not be evaluated: null is no boolean: input.memo: at 1:3", journal.Record{Kind: journal.Outcome, Path: "pay", Way: journal.Do, Class: journal.Refused,
-			Data: json.RawMessage(`{"error":{"code":"expression_error","title":"` + "`when`" + ` could not be evaluated","detail":"null is no boolean: input.memo: at 1:3"},"then":"fail"}`)}},
+			Data: json.RawMessage(`{"error":{"code":"expression_error","title":"` + "`when`" + ` could not be evaluated","detail":"null is no boolean: input.memo: at 1:3"},"next":"fail"}`)}},
 		{"an undo of what is gone", "undone: it was already gone (HTTP 404)", journal.Record{Kind: journal.Outcome, Path: "pay", Way: journal.Undo, Class: journal.Succeeded, Data: json.RawMessage(`{"status_code":404,"output":null,"already_gone":true}`)}},
 		{"an undo of a saga that was never started", "undone: saga 0197e000-0000-7000-8000-000000000001 was never started", journal.Record{Kind: journal.Outcome, Path: "sub", Way: journal.Undo, Class: journal.Succeeded, Data: json.RawMessage(`{"output":null,"never_started":"0197e000-0000-7000-8000-000000000001"}`)}},
 		{"a success over a doubt", "stays in doubt: it may have happened", journal.Record{Kind: journal.Finished, Data: json.RawMessage(`{"status":"succeeded","doubts":[{"path":"pay","why":"it may have happened"}]}`)}},
-		{"a budget of tokens", "change, budget 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"currency":"USD","tokens":500}}`)}},
-		{"a budget of both", "change, budget 2.00 USD and 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"do":"change","budget":{"amount":"2.00","currency":"USD","tokens":500}}`)}},
+		{"a budget of tokens", "change, budget 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"command":"change","budget":{"currency":"USD","tokens":500}}`)}},
+		{"a budget of both", "change, budget 2.00 USD and 500 tokens", journal.Record{Kind: journal.Operator, Data: json.RawMessage(`{"command":"change","budget":{"amount":"2.00","currency":"USD","tokens":500}}`)}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestTellHolding(t *testing.T) {
 	var b strings.Builder
 	if err := story.Write(&b, nil, []journal.Record{
 		{Seq: 1, Kind: journal.Started, Data: json.RawMessage(`{"definition":"child","version":1}`)},
-		{Seq: 2, Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","then":"hold","output":{"id":"bk_1"}}`)},
+		{Seq: 2, Kind: journal.Decided, Data: json.RawMessage(`{"by":"parent","next":"await_parent","output":{"id":"bk_1"}}`)},
 	}, false); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type outcome struct {
 	Error      *saga.Failure    `json:"error"`
 	Cost       string           `json:"cost"`
 	RetryAt    *saga.Time       `json:"retry_at"`
-	Then       saga.Then        `json:"then"`
+	Next       saga.Next        `json:"next"`
 	Found      *bool            `json:"found"`
 	Tokens     *saga.TokensView `json:"tokens"`
 }
@@ -59,7 +59,7 @@ func (a *attempt) span() span {
 	if a.data.Found != nil {
 		out.attrs = append(out.attrs, attribute.Bool("recourse.found", *a.data.Found))
 	}
-	out.failed = o.Class != journal.Succeeded && a.data.Then != saga.ThenAnswer
+	out.failed = o.Class != journal.Succeeded && a.data.Next != saga.NextConclusive
 	if f := a.data.Error; f != nil && out.failed {
 		out.attrs = append(out.attrs, attribute.String("error.type", f.Code))
 		out.why = f.Title

@@ -13,7 +13,7 @@ import (
 // put queues a span. It never waits: what does not fit is dropped.
 func (t *Tracer) put(s source) {
 	size := int64(s.size())
-	if t.held.Add(size) <= maxHeld {
+	if t.held.Add(size) <= maxSpans {
 		select {
 		case t.queue <- s:
 			return
@@ -25,7 +25,7 @@ func (t *Tracer) put(s source) {
 }
 
 // maxHeld bounds the bytes of records that spans in the queue hold on to.
-const maxHeld = 64 << 20
+const maxSpans = 64 << 20
 
 // run exports what is queued until Shutdown, and then what is left.
 func (t *Tracer) run() {

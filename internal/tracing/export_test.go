@@ -4,5 +4,5 @@ package tracing
 func (t *Tracer) Held() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.tales)
+	return len(t.states)
 }

@@ -327,9 +327,9 @@ func (n *node) start(name, input, traceparent string) uuid.UUID {
 // order leaves an order for a saga.
 func (n *node) order(id uuid.UUID, c saga.Command) {
 	n.r.t.Helper()
-	m, err := c.Mail(uuid.Must(uuid.NewV7()), id)
+	m, err := c.Message(uuid.Must(uuid.NewV7()), id)
 	if err == nil {
-		err = n.Post(n.r.t.Context(), m)
+		err = n.Send(n.r.t.Context(), m)
 	}
 	if err != nil {
 		n.r.t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 )
 
 // note adds an event to a step that is under way, or to the saga.
-func (s *tale) note(r *journal.Record, path, name string, attrs ...attribute.KeyValue) {
+func (s *sagaState) note(r *journal.Record, path, name string, attrs ...attribute.KeyValue) {
 	list := &s.notes
 	base, _ := saga.SplitQuery(path)
-	if st := s.open[at{base, r.Way}]; st != nil && path != "" {
+	if st := s.inFlight[at{base, r.Way}]; st != nil && path != "" {
 		list = &st.notes
 	} else {
 		attrs = text(attrs, "recourse.step", path)
@@ -21,7 +21,7 @@ func (s *tale) note(r *journal.Record, path, name string, attrs ...attribute.Key
 	add(list, note{r.At, name, attrs})
 }
 
-func (s *tale) decided(r *journal.Record) {
+func (s *sagaState) decided(r *journal.Record) {
 	if strings.HasSuffix(r.Path, "]") {
 		return // an iteration has ended, which shows in its steps
 	}
@@ -34,7 +34,7 @@ func (s *tale) decided(r *journal.Record) {
 	if d.Items != nil {
 		attrs = append(attrs, attribute.Int("recourse.items", len(d.Items)))
 	}
-	attrs = text(text(attrs, "recourse.by", d.By), "recourse.then", string(d.Then))
+	attrs = text(text(attrs, "recourse.by", d.By), "recourse.then", string(d.Next))
 	if r.Path == "" {
 		s.note(r, "", "decided", attrs...)
 		return
@@ -42,27 +42,27 @@ func (s *tale) decided(r *journal.Record) {
 	st := s.of(r, r.Path)
 	add(&st.notes, note{r.At, "decided", attrs})
 	if d.Branch == nil && !d.Enter {
-		st.follow(r, d.Then, &saga.Failure{Code: d.By, Title: d.Detail}, nil)
+		st.follow(r, d.Next, &saga.Failure{Code: d.By, Title: d.Detail}, nil)
 	}
 }
 
-func (s *tale) woke(r *journal.Record) {
+func (s *sagaState) woke(r *journal.Record) {
 	var d saga.WokeData
 	read(r, &d)
 	s.note(r, r.Path, "woke", text(nil, "recourse.timer", d.Timer)...)
 }
 
-func (s *tale) signalled(r *journal.Record) {
+func (s *sagaState) signalled(r *journal.Record) {
 	var d saga.SignalData
 	read(r, &d)
 	s.note(r, "", "signalled", text(text(nil, "recourse.signal", d.Name), "recourse.actor", d.Actor)...)
 }
 
 // ordered notes what somebody has ordered, and ends the step that it settles.
-func (s *tale) ordered(r *journal.Record) {
-	var d saga.OrderData
+func (s *sagaState) command(r *journal.Record) {
+	var d saga.CommandData
 	read(r, &d)
-	attrs := text(text(text(nil, "recourse.do", d.Do), "recourse.actor", d.Actor), "recourse.outcome", d.Outcome)
+	attrs := text(text(text(nil, "recourse.do", d.Kind), "recourse.actor", d.Actor), "recourse.outcome", d.Outcome)
 	if d.Rejected != nil {
 		attrs = text(attrs, "recourse.rejected", d.Rejected.Code)
 	} else {
@@ -72,16 +72,16 @@ func (s *tale) ordered(r *journal.Record) {
 	if r.Path == "" || d.Rejected != nil {
 		return
 	}
-	if st := s.open[at{r.Path, r.Way}]; st != nil {
+	if st := s.inFlight[at{r.Path, r.Way}]; st != nil {
 		st.settle(r, d)
 	}
 }
 
 // settle ends a step by a person's word.
-func (st *step) settle(r *journal.Record, d saga.OrderData) {
+func (st *step) settle(r *journal.Record, d saga.CommandData) {
 	word := d.Outcome
-	if d.Do != "resolve" {
-		word = d.Do
+	if d.Kind != "resolve" {
+		word = d.Kind
 	}
 	switch word {
 	case "succeeded", "approve":

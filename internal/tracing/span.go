@@ -86,7 +86,7 @@ func newBuilder(r Resource) *builder {
 	if limits.AttributeValueLengthLimit < 0 {
 		limits.AttributeValueLengthLimit = maxText
 	}
-	p := sdk.NewTracerProvider(sdk.WithRawSpanLimits(limits), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithIDGenerator(given{}), sdk.WithSpanProcessor(b), sdk.WithResource(r.resource()))
+	p := sdk.NewTracerProvider(sdk.WithRawSpanLimits(limits), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithIDGenerator(input{}), sdk.WithSpanProcessor(b), sdk.WithResource(r.resource()))
 	b.tracer = p.Tracer("recourse")
 	return b
 }
@@ -94,7 +94,7 @@ func newBuilder(r Resource) *builder {
 // add makes a span.
 func (b *builder) add(s span) {
 	ids := trace.SpanContextConfig{TraceID: trace.TraceID(s.of.ID), SpanID: trace.SpanID(s.id), TraceFlags: trace.FlagsSampled}
-	ctx := context.WithValue(context.Background(), given{}, ids)
+	ctx := context.WithValue(context.Background(), input{}, ids)
 	if s.parent != (saga.SpanID{}) {
 		ids.SpanID, ids.Remote = trace.SpanID(s.parent), s.remote
 		ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(ids))
@@ -122,16 +122,16 @@ func (b *builder) Shutdown(context.Context) error { return nil }
 func (b *builder) ForceFlush(context.Context) error { return nil }
 
 // given gives spans the ids that are in their context.
-type given struct{}
+type input struct{}
 
 // NewIDs implements sdk.IDGenerator.
-func (given) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	ids := ctx.Value(given{}).(trace.SpanContextConfig)
+func (input) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	ids := ctx.Value(input{}).(trace.SpanContextConfig)
 	return ids.TraceID, ids.SpanID
 }
 
 // NewSpanID implements sdk.IDGenerator.
-func (g given) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+func (g input) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	_, id := g.NewIDs(ctx)
 	return id
 }

@@ -59,12 +59,12 @@ func told(t *testing.T, p storytest.Played, before, after []journal.Record) []sd
 	s := &sink{}
 	tr := tracing.New(tracing.Config{Export: s})
 	if len(before) > 0 {
-		tr.TakenOn(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: before})
+		tr.Acquired(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: before})
 	}
 	for i := range after {
-		tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: after[i : i+1]})
+		tr.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: after[i : i+1]})
 	}
-	tr.Gone(p.ID)
+	tr.Released(p.ID)
 	if err := tr.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +77,10 @@ func told(t *testing.T, p storytest.Played, before, after []journal.Record) []sd
 // feed tells a tracer of a saga that it takes on with so many records.
 func feed(tr *tracing.Tracer, p storytest.Played, before int) {
 	if before > 0 {
-		tr.TakenOn(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[:before]})
+		tr.Acquired(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[:before]})
 	}
-	tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[before:]})
-	tr.Gone(p.ID)
+	tr.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[before:]})
+	tr.Released(p.ID)
 }
 
 // lines says all of spans, in an order of their own.
@@ -128,13 +128,13 @@ func TestSplit(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		orders := map[int64]saga.Command{}
-		p := storytest.Play(t, eventful, storytest.Script{Orders: orders,
+		p := storytest.Play(t, eventful, storytest.Script{Commands: orders,
 			Answer: func(saga.Send, time.Time) saga.Answer {
 				ok := saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{}`)}
-				return []saga.Answer{ok, ok, ok, ok, ok, ok, {Sent: true, Status: 422}, {Sent: true, Status: 500}, {Sent: true, Status: 429}, {Sent: true, Status: 401}, {Code: "connection"}, saga.Lost()}[r.IntN(12)]
+				return []saga.Answer{ok, ok, ok, ok, ok, ok, {Sent: true, Status: 422}, {Sent: true, Status: 500}, {Sent: true, Status: 429}, {Sent: true, Status: 401}, {Code: "connection"}, saga.InterruptedAnswer()}[r.IntN(12)]
 			},
 			Person: func(e saga.Entry) saga.Command {
-				return saga.Command{Do: "resolve", Path: e.Path, Outcome: []string{"skip", "retry", "retry", "skip"}[r.IntN(4)], Actor: "ann", Reason: "so"}
+				return saga.Command{Kind: "resolve", Path: e.Path, Outcome: []string{"skip", "retry", "retry", "skip"}[r.IntN(4)], Actor: "ann", Reason: "so"}
 			}})
 		whole := told(t, p, nil, p.Records)
 		want := lines(whole)
@@ -182,7 +182,7 @@ func TestHangs(t *testing.T) {
 	total := int64(len(told(t, p, nil, p.Records)))
 	tr := tracing.New(tracing.Config{Export: &sink{hang: true}, Queue: 4, Batch: 1})
 	for range 10 {
-		tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+		tr.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
 	}
 	if tr.Dropped() == 0 {
 		t.Error("nothing is dropped")
@@ -203,12 +203,12 @@ func TestRefused(t *testing.T) {
 	s := &sink{}
 	s.fails.Store(true)
 	tr := tracing.New(tracing.Config{Export: s, Every: time.Millisecond})
-	tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+	tr.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
 	for tr.Dropped() == 0 {
 		<-time.After(time.Millisecond)
 	}
 	s.fails.Store(false)
-	tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+	tr.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
 	if err := tr.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestAway(t *testing.T) {
 	s := &sink{}
 	s.away.Store(2)
 	tr := tracing.New(tracing.Config{Export: s, Every: time.Millisecond, Patience: time.Hour})
-	tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+	tr.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
 	for tr.Exported()+tr.Dropped() == 0 {
 		<-time.After(time.Millisecond)
 	}
@@ -232,7 +232,7 @@ func TestAway(t *testing.T) {
 		t.Errorf("%d spans are dropped", tr.Dropped())
 	}
 	s.away.Store(-1)
-	tr.Grew(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
+	tr.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
 	if err := tr.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const (
 
 // step is a step, or its undoing, from its first record on.
 type step struct {
-	s      *tale
+	s      *sagaState
 	at     at
 	parent saga.SpanID
 	start  time.Time
@@ -37,18 +37,18 @@ type step struct {
 }
 
 // of finds the step that a record is about, or begins it.
-func (s *tale) of(r *journal.Record, path string) *step {
+func (s *sagaState) of(r *journal.Record, path string) *step {
 	key := at{path, r.Way}
 	if key.way == "" {
 		key.way = journal.Do
 	}
-	st := s.open[key]
+	st := s.inFlight[key]
 	if st == nil {
 		st = &step{s: s, at: key, start: r.At, parent: s.trace.Root()}
 		if around := s.around(path); around != "" && key.way == journal.Do {
 			st.parent = s.trace.Step(around, journal.Do)
 		}
-		s.open[key] = st
+		s.inFlight[key] = st
 	}
 	return st
 }
@@ -56,7 +56,7 @@ func (s *tale) of(r *journal.Record, path string) *step {
 // close ends a step's span, and those inside it that were left.
 func (st *step) close(end time.Time, status string, f *saga.Failure) {
 	st.end, st.status, st.failure = end, status, f
-	delete(st.s.open, st.at)
+	delete(st.s.inFlight, st.at)
 	st.s.put(st)
 	if st.at.way == journal.Do && st.s.inside != nil {
 		st.s.abandon(end, st.at.path)
@@ -64,9 +64,9 @@ func (st *step) close(end time.Time, status string, f *saga.Failure) {
 }
 
 // abandon ends the steps that were left as they stood: those inside a block, or all of them ("").
-func (s *tale) abandon(end time.Time, block string) {
+func (s *sagaState) abandon(end time.Time, block string) {
 	var left []*step
-	for _, st := range s.open { // any order
+	for _, st := range s.inFlight { // any order
 		if block == "" || st.at.way == journal.Do && s.within(st.at.path, block) {
 			left = append(left, st)
 		}
@@ -76,13 +76,13 @@ func (s *tale) abandon(end time.Time, block string) {
 		if st.status == "" {
 			st.end, st.status = end, abandoned
 		}
-		delete(s.open, st.at)
+		delete(s.inFlight, st.at)
 		s.put(st)
 	}
 }
 
 // within reports whether a step is inside a block, however deep.
-func (s *tale) within(path, block string) bool {
+func (s *sagaState) within(path, block string) bool {
 	for around := s.around(path); around != ""; around = s.around(around) {
 		if around == block {
 			return true
@@ -91,7 +91,7 @@ func (s *tale) within(path, block string) bool {
 	return false
 }
 
-func (s *tale) intent(r *journal.Record) {
+func (s *sagaState) intent(r *journal.Record) {
 	path, query := saga.SplitQuery(r.Path)
 	st := s.of(r, path)
 	switch {
@@ -120,7 +120,7 @@ func wake(attrs []attribute.KeyValue, at *saga.Time) []attribute.KeyValue {
 	return append(attrs, attribute.String("recourse.wake_at", at.UTC().Format(journal.TimeFormat)))
 }
 
-func (s *tale) outcome(r *journal.Record) {
+func (s *sagaState) outcome(r *journal.Record) {
 	var d outcome
 	read(r, &d)
 	path, query := saga.SplitQuery(r.Path)
@@ -134,22 +134,22 @@ func (s *tale) outcome(r *journal.Record) {
 		s.put(&attempt{st: st, intent: i, outcome: r, data: d, query: query})
 	}
 	if !query {
-		st.follow(r, d.Then, d.Error, d.RetryAt)
+		st.follow(r, d.Next, d.Error, d.RetryAt)
 	}
 }
 
 // follow takes in what follows from a record.
-func (st *step) follow(r *journal.Record, then saga.Then, f *saga.Failure, retryAt *saga.Time) {
+func (st *step) follow(r *journal.Record, then saga.Next, f *saga.Failure, retryAt *saga.Time) {
 	switch then {
-	case saga.ThenDone:
+	case saga.NextDone:
 		status := succeeded
 		if st.at.way == journal.Undo {
 			status = undone
 		}
 		st.close(r.At, status, nil)
-	case saga.ThenFail:
+	case saga.NextFail:
 		st.close(r.At, failed, f)
-	case saga.ThenDoubt:
+	case saga.NextInDoubt:
 		st.end, st.status, st.failure = r.At, doubted, f
 	default:
 		st.status = ""
@@ -187,7 +187,7 @@ func (st *step) span() span {
 }
 
 // runs is what the definition has for a step, its undoing, or its status query; nil if it has none.
-func (s *tale) runs(a at, query bool) *saga.Step {
+func (s *sagaState) runs(a at, query bool) *saga.Step {
 	def := s.def.Step(a.path)
 	switch {
 	case def == nil:

@@ -15,7 +15,7 @@ import (
 
 // tale is what is known of a saga that is under way: when it began, and its steps that are not
 // over.
-type tale struct {
+type sagaState struct {
 	t      *Tracer
 	trace  saga.Trace
 	def    *saga.Definition
@@ -23,10 +23,10 @@ type tale struct {
 	silent bool                  // spans that are over were exported before
 	over   bool
 
-	began   time.Time
-	version string
-	notes   []note
-	open    map[at]*step
+	began    time.Time
+	version  string
+	notes    []note
+	inFlight map[at]*step
 }
 
 // at is where a step stands.
@@ -35,15 +35,15 @@ type at struct {
 	way  journal.Way
 }
 
-func newTale(t *Tracer, trace saga.Trace, def *saga.Definition) *tale {
-	s := &tale{t: t, trace: trace, def: def, open: make(map[at]*step)}
+func newSagaState(t *Tracer, trace saga.Trace, def *saga.Definition) *sagaState {
+	s := &sagaState{t: t, trace: trace, def: def, inFlight: make(map[at]*step)}
 	s.surround(nil, def.Steps)
 	s.surround(nil, def.Finally)
 	return s
 }
 
 // surround notes which block is around each step.
-func (s *tale) surround(by *saga.Step, steps []*saga.Step) {
+func (s *sagaState) surround(by *saga.Step, steps []*saga.Step) {
 	for _, inner := range steps {
 		if by != nil {
 			if s.inside == nil {
@@ -60,7 +60,7 @@ func (s *tale) surround(by *saga.Step, steps []*saga.Step) {
 }
 
 // around is the path of the block around a step, "" for none.
-func (s *tale) around(path string) string {
+func (s *sagaState) around(path string) string {
 	id := saga.StepID(path)
 	by := s.inside[id]
 	if by == nil {
@@ -74,7 +74,7 @@ func (s *tale) around(path string) string {
 }
 
 // fold takes records in.
-func (s *tale) fold(g engine.Growth) {
+func (s *sagaState) apply(g engine.Growth) {
 	for i := range g.Records {
 		r := &g.Records[i]
 		switch r.Kind {
@@ -97,7 +97,7 @@ func (s *tale) fold(g engine.Growth) {
 		case journal.Compensating:
 			s.compensating(r)
 		case journal.Cancelled, journal.Paused, journal.Resumed, journal.Operator:
-			s.ordered(r)
+			s.command(r)
 		case journal.Finished:
 			s.finished(r, g.Machine)
 		}
@@ -112,14 +112,14 @@ func read(r *journal.Record, into any) {
 }
 
 // put queues a span that is over.
-func (s *tale) put(o source) {
+func (s *sagaState) put(o source) {
 	if !s.silent {
 		s.t.put(o)
 	}
 }
 
 // compensating ends what goes forward: nothing of it comes back. Steps of finally begin later.
-func (s *tale) compensating(r *journal.Record) {
+func (s *sagaState) compensating(r *journal.Record) {
 	var d saga.CompensatingData
 	read(r, &d)
 	s.note(r, "", "compensating", text([]attribute.KeyValue{attribute.Int("recourse.steps", len(d.Plan))}, "recourse.reason", d.Reason.Code)...)
@@ -127,7 +127,7 @@ func (s *tale) compensating(r *journal.Record) {
 }
 
 // finished exports the saga's own span, and those of steps that were left as they stood.
-func (s *tale) finished(r *journal.Record, m *saga.Machine) {
+func (s *sagaState) finished(r *journal.Record, m *saga.Machine) {
 	s.abandon(r.At, "")
 	e := &ending{s: s, end: r.At, labels: m.Labels(), cost: m.Cost()}
 	read(r, &e.data)
@@ -137,7 +137,7 @@ func (s *tale) finished(r *journal.Record, m *saga.Machine) {
 
 // ending is a saga's own span.
 type ending struct {
-	s      *tale
+	s      *sagaState
 	end    time.Time
 	data   saga.FinishedData
 	labels map[string]string

@@ -49,8 +49,8 @@ type Tracer struct {
 	held              atomic.Int64
 	failing           bool
 
-	mu    sync.Mutex
-	tales map[uuid.UUID]*tale
+	mu     sync.Mutex
+	states map[uuid.UUID]*sagaState
 }
 
 var _ engine.Observer = (*Tracer)(nil)
@@ -68,7 +68,7 @@ func New(cfg Config) *Tracer {
 		cfg.Provider = func(string) string { return "" }
 	}
 	t := &Tracer{cfg: cfg, log: cfg.Log, build: newBuilder(cfg.Resource), queue: make(chan source, cfg.Queue), quit: make(chan struct{}), done: make(chan struct{}),
-		tales: make(map[uuid.UUID]*tale)}
+		states: make(map[uuid.UUID]*sagaState)}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
@@ -85,21 +85,21 @@ func set[T comparable](v *T, d T) {
 }
 
 // TakenOn implements engine.Observer. What was over before was exported by whoever wrote it.
-func (t *Tracer) TakenOn(g engine.Growth) {
+func (t *Tracer) Acquired(g engine.Growth) {
 	if s := t.begin(g); s != nil {
 		s.silent = true
-		s.fold(g)
+		s.apply(g)
 		s.silent = false
 	}
 }
 
 // Grew implements engine.Observer.
-func (t *Tracer) Grew(g engine.Growth) {
+func (t *Tracer) Appended(g engine.Growth) {
 	if len(g.Records) == 0 {
 		return
 	}
 	t.mu.Lock()
-	s := t.tales[g.Saga]
+	s := t.states[g.Saga]
 	t.mu.Unlock()
 	if s == nil && g.Records[0].Seq == 1 {
 		s = t.begin(g)
@@ -107,29 +107,29 @@ func (t *Tracer) Grew(g engine.Growth) {
 	if s == nil {
 		return // it is not sampled, or has ended
 	}
-	s.fold(g)
+	s.apply(g)
 	if s.over {
-		t.Gone(g.Saga)
+		t.Released(g.Saga)
 	}
 }
 
 // Gone implements engine.Observer. Steps that are under way are exported by whoever ends them.
-func (t *Tracer) Gone(id uuid.UUID) {
+func (t *Tracer) Released(id uuid.UUID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.tales, id)
+	delete(t.states, id)
 }
 
 // begin begins the tale of a saga, nil if it is not sampled.
-func (t *Tracer) begin(g engine.Growth) *tale {
+func (t *Tracer) begin(g engine.Growth) *sagaState {
 	trace := *g.Machine.Trace()
 	if !t.cfg.Sample(&trace) {
 		return nil
 	}
-	s := newTale(t, trace, g.Machine.Definition())
+	s := newSagaState(t, trace, g.Machine.Definition())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tales[g.Saga] = s
+	t.states[g.Saga] = s
 	return s
 }
 

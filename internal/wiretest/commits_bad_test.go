@@ -20,14 +20,16 @@ func (s failed) Append(ctx context.Context, node string, batch []journal.Append)
 	return out, known(err)
 }
 
-func (s failed) Post(ctx context.Context, m journal.Mail) error { return known(s.Store.Post(ctx, m)) }
+func (s failed) Send(ctx context.Context, m journal.Message) error {
+	return known(s.Store.Send(ctx, m))
+}
 
 func (s failed) Publish(ctx context.Context, d journal.Document, match string) (journal.Document, bool, error) {
 	v, created, err := s.Store.Publish(ctx, d, match)
 	return v, created, known(err)
 }
 
-func (s failed) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Mail) error {
+func (s failed) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Message) error {
 	return known(s.Store.EndTask(ctx, task, token, how, m))
 }
 
@@ -52,11 +54,11 @@ func (s anew) Append(ctx context.Context, node string, batch []journal.Append) (
 	return out, err
 }
 
-func (s anew) Post(ctx context.Context, m journal.Mail) error {
-	err := s.Store.Post(ctx, m)
+func (s anew) Send(ctx context.Context, m journal.Message) error {
+	err := s.Store.Send(ctx, m)
 	if errors.Is(err, journal.ErrUnknown) {
 		m.ID = newID()
-		return s.Store.Post(ctx, m)
+		return s.Store.Send(ctx, m)
 	}
 	return err
 }

@@ -33,7 +33,7 @@ var taskOperations = []operation{
 	{"Append", "mail to another saga", func(b *bench) attempt {
 		a, other := b.begun(), b.parked()
 		n := next(a)
-		n.Post = []journal.Mail{{ID: newID(), Saga: other, Kind: "signal"}, {ID: newID(), Saga: newID(), Kind: "signal"}}
+		n.Messages = []journal.Message{{ID: newID(), Saga: other, Kind: "signal"}, {ID: newID(), Saga: newID(), Kind: "signal"}}
 		return b.appending(func(s journal.Store) (bool, error) {
 			return b.along(s, a.Saga, `SELECT pending_messages FROM sagas WHERE id = $1`, 1, other.String())
 		}, n)
@@ -83,7 +83,7 @@ var taskOperations = []operation{
 	}},
 	{"EndTask", "a task that is claimed", func(b *bench) attempt {
 		saga, t, token := b.claimed()
-		m := journal.Mail{ID: newID(), Saga: saga, Kind: "result"}
+		m := journal.Message{ID: newID(), Saga: saga, Kind: "result"}
 		return attempt{
 			do:   func(ctx context.Context, s journal.Store) error { return s.EndTask(ctx, t.ID, token, "done", m) },
 			done: func(journal.Store) (bool, error) { return b.ended(saga, t.ID) },
@@ -94,8 +94,8 @@ var taskOperations = []operation{
 		b.append(journal.Append{Saga: a.Saga, Withdraw: []uuid.UUID{t.ID}})
 		return attempt{
 			do: func(ctx context.Context, s journal.Store) error {
-				_, err := s.ReapTasks(ctx, 100, func(t journal.Task, f journal.Fate) journal.Mail {
-					return journal.Mail{ID: newID(), Saga: t.Saga, Kind: string(f)}
+				_, err := s.ReapTasks(ctx, 100, func(t journal.Task, f journal.TaskEnd) journal.Message {
+					return journal.Message{ID: newID(), Saga: t.Saga, Kind: string(f)}
 				})
 				return err
 			},
@@ -104,7 +104,7 @@ var taskOperations = []operation{
 	}},
 	{"ReapTasks", "a task that ended long ago", func(b *bench) attempt {
 		saga, t, token := b.claimed()
-		must(b.EndTask(context.Background(), t.ID, token, "done", journal.Mail{ID: newID(), Saga: saga}))
+		must(b.EndTask(context.Background(), t.ID, token, "done", journal.Message{ID: newID(), Saga: saga}))
 		_, err := b.conn.Exec(context.Background(), `UPDATE tasks SET ended_at = 1 WHERE id = $1`, t.ID.String())
 		must(err)
 		return attempt{
@@ -149,7 +149,7 @@ var taskOperations = []operation{
 		event := journal.Event{ID: newID(), Sink: "s", Data: []byte(`{}`)}
 		return attempt{
 			do: func(ctx context.Context, s journal.Store) error {
-				_, err := s.NoteStalls(ctx, []journal.Told{{Stall: found, Events: []journal.Event{event}}}, ttl)
+				_, err := s.NoteStalls(ctx, []journal.StallNotice{{Stall: found, Events: []journal.Event{event}}}, ttl)
 				return err
 			},
 			done: func(journal.Store) (bool, error) {

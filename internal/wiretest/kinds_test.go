@@ -85,7 +85,7 @@ var operations = append([]operation{
 		a := b.begun()
 		m := b.posted(a.Saga)
 		n := next(a)
-		n.Mail = append(n.Mail, m.ID)
+		n.Applied = append(n.Applied, m.ID)
 		return b.appending(func(journal.Store) (bool, error) {
 			left, err := b.waiting(a.Saga)
 			return left == 0, err
@@ -94,9 +94,9 @@ var operations = append([]operation{
 	{"Claim", "a parked saga", claiming},
 	{"Post", "a message", func(b *bench) attempt {
 		a := b.begun()
-		m := journal.Mail{ID: newID(), Saga: a.Saga, Kind: "signal"}
+		m := journal.Message{ID: newID(), Saga: a.Saga, Kind: "signal"}
 		return attempt{
-			do: func(ctx context.Context, s journal.Store) error { return s.Post(ctx, m) },
+			do: func(ctx context.Context, s journal.Store) error { return s.Send(ctx, m) },
 			done: func(journal.Store) (bool, error) {
 				n, err := b.waiting(a.Saga)
 				if n > 1 {
@@ -336,7 +336,7 @@ func claiming(b *bench) attempt {
 					if c.Saga != saga {
 						continue
 					}
-					if mail, err := b.Mail(context.Background(), []uuid.UUID{saga}, 10, 1<<20); err != nil || c.Messages != 1 || len(mail) != 1 || mail[0].ID != m.ID {
+					if mail, err := b.Messages(context.Background(), []uuid.UUID{saga}, 10, 1<<20); err != nil || c.Messages != 1 || len(mail) != 1 || mail[0].ID != m.ID {
 						return fmt.Errorf("claimed with %d messages: %v, %v", c.Messages, mail, err)
 					}
 					handed = true

@@ -82,9 +82,9 @@ func next(a journal.Append) journal.Append {
 	return journal.Append{Saga: a.Saga, Records: []journal.Record{record(a.Saga, 2, a.Records[0].Hash)}}
 }
 
-func (b *bench) posted(saga uuid.UUID) journal.Mail {
-	m := journal.Mail{ID: newID(), Saga: saga, Kind: "signal", Data: json.RawMessage(`{}`)}
-	must(b.Post(context.Background(), m))
+func (b *bench) posted(saga uuid.UUID) journal.Message {
+	m := journal.Message{ID: newID(), Saga: saga, Kind: "signal", Data: json.RawMessage(`{}`)}
+	must(b.Send(context.Background(), m))
 	return m
 }
 
@@ -152,7 +152,7 @@ func head(saga uuid.UUID, done func(journal.Head) (bool, error)) func(journal.St
 
 // waiting counts the mail that lies for a saga of the bench's node.
 func (b *bench) waiting(saga uuid.UUID) (int, error) {
-	mail, err := b.Mail(context.Background(), []uuid.UUID{saga}, 10_000, 1<<30)
+	mail, err := b.Messages(context.Background(), []uuid.UUID{saga}, 10_000, 1<<30)
 	return len(mail), err
 }
 

@@ -298,8 +298,8 @@ func parentEndsInBatch(b *bench) {
 	parent, hash := b.started()
 	before, after := childOf(parent), childOf(parent)
 	ends := end(parent, hash)
-	word := journal.Mail{ID: newID(), Saga: before.Saga, Kind: "order", Data: []byte(`{}`)}
-	ends.Post = []journal.Mail{word}
+	word := journal.Message{ID: newID(), Saga: before.Saga, Kind: "order", Data: []byte(`{}`)}
+	ends.Messages = []journal.Message{word}
 	batch := []journal.Append{before, ends, after}
 	for range 2 { // a repetition answers the same
 		got := b.append(batch...)
@@ -307,7 +307,7 @@ func parentEndsInBatch(b *bench) {
 		b.must(got[1].Err)
 		b.wantErr(got[2].Err, journal.ErrParentEnded)
 	}
-	diff(b, "mail", b.mail(b.node), []journal.Mail{word})
+	diff(b, "mail", b.mail(b.node), []journal.Message{word})
 	family := begin(newID())
 	b.ok(family, childOf(family.Saga))
 }
@@ -380,7 +380,7 @@ func parentEndsBeside(b *bench) {
 	for range 20 {
 		parent, hash := b.started()
 		child, ends := childOf(parent), end(parent, hash)
-		ends.Post = []journal.Mail{{ID: newID(), Saga: child.Saga, Kind: "order", Data: []byte(`{}`)}}
+		ends.Messages = []journal.Message{{ID: newID(), Saga: child.Saga, Kind: "order", Data: []byte(`{}`)}}
 		started := make(chan journal.Result)
 		go func() {
 			got, err := b.Store.Append(b.ctx, b.node, []journal.Append{child})
@@ -478,7 +478,7 @@ func mixed(b *bench) {
 func replayIsOnce(b *bench) {
 	saga, hash := b.started()
 	m := b.post(saga)
-	done := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: row("parked"), Release: true, Mail: []uuid.UUID{m.ID}}
+	done := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: row("parked"), Release: true, Applied: []uuid.UUID{m.ID}}
 	b.ok(done)
 	b.post(saga) // wakes it
 	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{saga})

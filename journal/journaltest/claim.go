@@ -118,7 +118,7 @@ func claimMail(b *bench) {
 	got, err := b.Claim(b.ctx, b.node, 1)
 	b.must(err)
 	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Messages: 2}}, whenever)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{first, second})
+	diff(b, "mail", b.mail(b.node), []journal.Message{first, second})
 }
 
 // owned pages through what a node owns.

@@ -28,13 +28,13 @@ func (w *world) more(a *journal.Append) {
 		}
 	case 5, 6:
 		for range rapid.IntRange(1, 3).Draw(w.T, "posts") {
-			a.Post = append(a.Post, w.message())
+			a.Messages = append(a.Messages, w.message())
 		}
 	}
 }
 
-func (w *world) message() journal.Mail {
-	return journal.Mail{ID: w.pick(w.mail, "mail"), Saga: w.pick(w.sagas, "saga"), Kind: "signal", Data: []byte(`1`)}
+func (w *world) message() journal.Message {
+	return journal.Message{ID: w.pick(w.mail, "mail"), Saga: w.pick(w.sagas, "saga"), Kind: "signal", Data: []byte(`1`)}
 }
 
 // of is an id that a saga gives.
@@ -90,11 +90,11 @@ func (w *world) taskStep() {
 func (w *world) reap() {
 	w.all("reap tasks", func(s journal.Store) (any, error) {
 		var met []string
-		_, err := s.ReapTasks(w.ctx, 1<<20, func(t journal.Task, f journal.Fate) journal.Mail {
+		_, err := s.ReapTasks(w.ctx, 1<<20, func(t journal.Task, f journal.TaskEnd) journal.Message {
 			if slices.Contains(w.sagas, t.Saga) {
 				met = append(met, string(f)+show(t))
 			}
-			return journal.Mail{ID: of(t.ID, "fate"), Kind: string(f)}
+			return journal.Message{ID: of(t.ID, "fate"), Kind: string(f)}
 		})
 		slices.Sort(met)
 		return met, err

@@ -114,7 +114,7 @@ func (w *world) clear(s journal.Store) error {
 	list, err := s.Sagas(w.ctx, journal.Filter{Limit: 1 << 20})
 	for _, h := range list.Heads {
 		if h.EndedAt.IsZero() {
-			err = errors.Join(err, s.Post(w.ctx, journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: h.ID, Kind: "wake"}))
+			err = errors.Join(err, s.Send(w.ctx, journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: h.ID, Kind: "wake"}))
 		}
 	}
 	if err != nil {
@@ -128,12 +128,12 @@ func (w *world) clear(s journal.Store) error {
 		var batch []journal.Append
 		for _, c := range left {
 			a := journal.Append{Saga: c.Saga, Row: &journal.Row{Status: "left", EndedAt: time.UnixMilli(1)}, Release: true}
-			mail, err := s.Mail(w.ctx, []uuid.UUID{c.Saga}, 1<<20, 1<<30)
+			mail, err := s.Messages(w.ctx, []uuid.UUID{c.Saga}, 1<<20, 1<<30)
 			if err != nil {
 				return err
 			}
 			for _, m := range mail {
-				a.Mail = append(a.Mail, m.ID)
+				a.Applied = append(a.Applied, m.ID)
 			}
 			batch = append(batch, a)
 		}
@@ -219,7 +219,7 @@ func (w *world) step() {
 		w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
 	case "post":
 		m := w.message()
-		w.all("post", func(s journal.Store) (any, error) { return nil, s.Post(w.ctx, m) })
+		w.all("post", func(s journal.Store) (any, error) { return nil, s.Send(w.ctx, m) })
 	case "mail":
 		w.all("mail", func(s journal.Store) (any, error) { return w.waiting(s) })
 	case "delete":
@@ -236,8 +236,8 @@ func (w *world) step() {
 	case "give up":
 		saga := w.pick(w.sagas, "saga")
 		for range rapid.IntRange(1, journal.QuarantineAfter+2).Draw(w.T, "times") {
-			m := journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"}
-			w.all("wake", func(s journal.Store) (any, error) { return nil, s.Post(w.ctx, m) })
+			m := journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"}
+			w.all("wake", func(s journal.Store) (any, error) { return nil, s.Send(w.ctx, m) })
 			w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
 			w.all("give up", func(s journal.Store) (any, error) {
 				out, err := s.Append(w.ctx, w.node, []journal.Append{{Saga: saga, Release: true}})
@@ -291,8 +291,8 @@ func (w *world) die() {
 	}
 	w.heads()
 	for _, saga := range w.sagas { // none may come due between one store's answer and the next one's
-		m := journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"}
-		w.all("wake", func(s journal.Store) (any, error) { return nil, s.Post(w.ctx, m) })
+		m := journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"}
+		w.all("wake", func(s journal.Store) (any, error) { return nil, s.Send(w.ctx, m) })
 	}
 }
 
@@ -348,7 +348,7 @@ func (w *world) batch() []journal.Append {
 			a.Row = w.row(saga)
 		}
 		if rapid.Bool().Draw(w.T, "fold") {
-			a.Mail = []uuid.UUID{w.pick(w.mail, "mail")}
+			a.Applied = []uuid.UUID{w.pick(w.mail, "mail")}
 		}
 		w.more(&a)
 		out = append(out, a)
@@ -413,15 +413,15 @@ func (w *world) claim(s journal.Store) (any, error) {
 
 // waiting is the mail of this run's sagas that are the node's.
 func (w *world) waiting(s journal.Store) (any, error) {
-	boxes, err := s.Mailboxes(w.ctx, w.node, uuid.Nil, 1<<20)
-	boxes = slices.DeleteFunc(boxes, func(b journal.Mailbox) bool { return !slices.Contains(w.sagas, b.Saga) })
+	boxes, err := s.Recipients(w.ctx, w.node, uuid.Nil, 1<<20)
+	boxes = slices.DeleteFunc(boxes, func(b journal.Recipient) bool { return !slices.Contains(w.sagas, b.Saga) })
 	sagas := make([]uuid.UUID, len(boxes))
 	for i := range boxes {
 		sagas[i] = boxes[i].Saga
 	}
-	all, err2 := s.Mail(w.ctx, sagas, 1<<20, 1<<30)
-	some, err3 := s.Mail(w.ctx, sagas, 3, 2)
-	return [][]journal.Mail{append([]journal.Mail(nil), all...), append([]journal.Mail(nil), some...)}, errors.Join(err, err2, err3)
+	all, err2 := s.Messages(w.ctx, sagas, 1<<20, 1<<30)
+	some, err3 := s.Messages(w.ctx, sagas, 3, 2)
+	return [][]journal.Message{append([]journal.Message(nil), all...), append([]journal.Message(nil), some...)}, errors.Join(err, err2, err3)
 }
 
 // own are this run's, in order.

@@ -213,7 +213,7 @@ func anotherProcess(b *bench) {
 	h, err := other.Saga(b.ctx, saga)
 	b.must(err)
 	diff(b, "head", h, b.head(saga))
-	b.must(other.Post(b.ctx, journal.Mail{ID: newID(), Saga: saga, Kind: "cancel"}))
+	b.must(other.Send(b.ctx, journal.Message{ID: newID(), Saga: saga, Kind: "cancel"}))
 	if got := b.mail(b.node); len(got) != 1 {
 		b.Errorf("%d messages from the other process, want 1", len(got))
 	}

@@ -26,8 +26,8 @@ func (b *bench) listed(f journal.Filter) []uuid.UUID {
 	b.Helper()
 	got, err := b.Sagas(b.ctx, f)
 	b.must(err)
-	if f.Look == 0 && !got.Until.IsNil() {
-		b.Errorf("%+v: it ends at %s, though it may look at all", f, got.Until)
+	if f.MaxScanned == 0 && !got.ScannedTo.IsNil() {
+		b.Errorf("%+v: it ends at %s, though it may look at all", f, got.ScannedTo)
 	}
 	var ids []uuid.UUID
 	for _, h := range got.Heads {
@@ -192,15 +192,15 @@ func looks(b *bench) {
 	} {
 		for _, look := range []int{1, 2, 7, 39, 40, 41} {
 			for _, limit := range []int{0, 1, 3} {
-				tt.f.Look, tt.f.Limit = look, limit
+				tt.f.MaxScanned, tt.f.Limit = look, limit
 				b.walkLooking(fmt.Sprintf("%s, %d at a time, %d a page", tt.name, look, limit), tt.f, 2*len(ids), tt.want)
 			}
 		}
 	}
-	text := journal.Filter{Text: "zebra", Look: 7}
+	text := journal.Filter{Text: "zebra", MaxScanned: 7}
 	got, err := b.Sagas(b.ctx, text)
 	b.must(err)
-	diff(b, "looked at", got, journal.Listed{Until: ids[6]})
+	diff(b, "looked at", got, journal.Listed{ScannedTo: ids[6]})
 }
 
 func (b *bench) walkLooking(name string, f journal.Filter, most int, want []uuid.UUID) {
@@ -212,20 +212,20 @@ func (b *bench) walkLooking(name string, f journal.Filter, most int, want []uuid
 		full := f.Limit > 0 && len(page.Heads) == f.Limit
 		for _, h := range page.Heads {
 			got = append(got, h.ID)
-			if !page.Until.IsNil() && slices.Compare(h.ID[:], page.Until[:]) < 0 {
-				b.Fatalf("%s: %s is beyond %s, until where it was looked", name, h.ID, page.Until)
+			if !page.ScannedTo.IsNil() && slices.Compare(h.ID[:], page.ScannedTo[:]) < 0 {
+				b.Fatalf("%s: %s is beyond %s, until where it was looked", name, h.ID, page.ScannedTo)
 			}
 		}
 		switch {
-		case full && !page.Until.IsNil():
-			b.Fatalf("%s: a full page says %s", name, page.Until)
+		case full && !page.ScannedTo.IsNil():
+			b.Fatalf("%s: a full page says %s", name, page.ScannedTo)
 		case full:
 			f.Before = got[len(got)-1]
-		case !page.Until.IsNil():
-			if !f.Before.IsNil() && slices.Compare(page.Until[:], f.Before[:]) >= 0 {
+		case !page.ScannedTo.IsNil():
+			if !f.Before.IsNil() && slices.Compare(page.ScannedTo[:], f.Before[:]) >= 0 {
 				b.Fatalf("%s: it does not go on", name)
 			}
-			f.Before = page.Until
+			f.Before = page.ScannedTo
 		default:
 			diff(b, name, got, want)
 			return
@@ -251,7 +251,7 @@ func looksByIndex(b *bench) {
 		{"label", journal.Filter{Labels: map[string]string{"order": "4711"}}, []uuid.UUID{rare}},
 		{"the oldest", journal.Filter{Labels: map[string]string{"batch": "Pilot"}}, find(func(i int) bool { return i < 3 })},
 	} {
-		tt.f.Look, tt.f.Limit = 1, 10
+		tt.f.MaxScanned, tt.f.Limit = 1, 10
 		got, err := b.Sagas(b.ctx, tt.f)
 		b.must(err)
 		var ids []uuid.UUID
@@ -259,7 +259,7 @@ func looksByIndex(b *bench) {
 			ids = append(ids, h.ID)
 		}
 		diff(b, tt.name, ids, tt.want)
-		diff(b, tt.name+": until", got.Until, uuid.Nil)
+		diff(b, tt.name+": until", got.ScannedTo, uuid.Nil)
 	}
 }
 

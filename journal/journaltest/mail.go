@@ -39,10 +39,10 @@ func mailOrder(b *bench) {
 		if i%2 == 1 {
 			saga = two
 		}
-		b.must(b.Post(b.ctx, journal.Mail{ID: ids[i], Saga: saga, Kind: "signal", Data: []byte(`"a\u0000"`)}))
+		b.must(b.Send(b.ctx, journal.Message{ID: ids[i], Saga: saga, Kind: "signal", Data: []byte(`"a\u0000"`)}))
 	}
 	b.post(parked)
-	idsOf := func(mail []journal.Mail) (out []uuid.UUID) {
+	idsOf := func(mail []journal.Message) (out []uuid.UUID) {
 		for _, m := range mail {
 			out = append(out, m.ID)
 		}
@@ -50,9 +50,9 @@ func mailOrder(b *bench) {
 	}
 	diff(b, "mail", idsOf(b.mail(b.node)), ids)
 	diff(b, "data", string(b.mail(b.node)[0].Data), `"a\u0000"`)
-	b.ok(journal.Append{Saga: one, Mail: []uuid.UUID{ids[0], newID()}})
+	b.ok(journal.Append{Saga: one, Applied: []uuid.UUID{ids[0], newID()}})
 	diff(b, "mail", idsOf(b.mail(b.node)), ids[1:])
-	b.ok(journal.Append{Saga: two, Mail: []uuid.UUID{ids[1], ids[3], ids[2]}}) // the last is another saga's
+	b.ok(journal.Append{Saga: two, Applied: []uuid.UUID{ids[1], ids[3], ids[2]}}) // the last is another saga's
 	diff(b, "mail", idsOf(b.mail(b.node)), ids[2:3])
 }
 
@@ -65,19 +65,19 @@ func mailBounds(b *bench) {
 	}
 	slices.SortFunc(sagas, journal.CompareID)
 	const large = 100_000
-	var want []journal.Mail
+	var want []journal.Message
 	for i, saga := range sagas {
 		for size := range 2 + i%2 {
-			m := journal.Mail{ID: newID(), Saga: saga, Kind: "signal", Data: []byte(`"` + strings.Repeat("x", large*size) + `"`)}
-			b.must(b.Post(b.ctx, m))
+			m := journal.Message{ID: newID(), Saga: saga, Kind: "signal", Data: []byte(`"` + strings.Repeat("x", large*size) + `"`)}
+			b.must(b.Send(b.ctx, m))
 			want = append(want, m)
 		}
 	}
 	asked := slices.Clone(sagas)
 	slices.Reverse(asked)
-	got := func(limit, bytes int) []journal.Mail {
+	got := func(limit, bytes int) []journal.Message {
 		b.Helper()
-		out, err := b.Mail(b.ctx, asked, limit, bytes)
+		out, err := b.Messages(b.ctx, asked, limit, bytes)
 		b.must(err)
 		return out
 	}
@@ -94,7 +94,7 @@ func mailBounds(b *bench) {
 		sum := 0
 		for _, m := range page {
 			sum += len(m.Data)
-			b.ok(journal.Append{Saga: m.Saga, Mail: []uuid.UUID{m.ID}})
+			b.ok(journal.Append{Saga: m.Saga, Applied: []uuid.UUID{m.ID}})
 		}
 		if len(page) == 0 || len(page) > 7 || sum > 3*large && len(page) > 1 {
 			b.Fatalf("a page has %d messages of %d bytes", len(page), sum)
@@ -102,40 +102,40 @@ func mailBounds(b *bench) {
 		rest = rest[len(page):]
 	}
 	saga := sagas[20]
-	m := journal.Mail{ID: newID(), Saga: saga, Kind: "signal", Data: want[len(want)-1].Data}
-	b.must(b.Post(b.ctx, m))
-	diff(b, "one that is larger than all may be", got(1000, 1), []journal.Mail{m})
+	m := journal.Message{ID: newID(), Saga: saga, Kind: "signal", Data: want[len(want)-1].Data}
+	b.must(b.Send(b.ctx, m))
+	diff(b, "one that is larger than all may be", got(1000, 1), []journal.Message{m})
 	diff(b, "none of no saga", b.mailOf(newID()), nil)
 }
 
 func mailboxes(b *bench) {
-	var want []journal.Mailbox
+	var want []journal.Recipient
 	for n := range 4 {
 		saga, _ := b.started()
 		for range n {
 			b.post(saga)
 		}
 		if n > 0 {
-			want = append(want, journal.Mailbox{Saga: saga, Messages: n})
+			want = append(want, journal.Recipient{Saga: saga, Messages: n})
 		}
 	}
 	b.post(b.parked(time.Time{})) // nobody's
-	slices.SortFunc(want, func(x, y journal.Mailbox) int { return journal.CompareID(x.Saga, y.Saga) })
+	slices.SortFunc(want, func(x, y journal.Recipient) int { return journal.CompareID(x.Saga, y.Saga) })
 	for at := range want {
 		after := uuid.Nil
 		if at > 0 {
 			after = want[at-1].Saga
 		}
-		got, err := b.Mailboxes(b.ctx, b.node, after, 2)
+		got, err := b.Recipients(b.ctx, b.node, after, 2)
 		b.must(err)
 		diff(b, "a page", got, want[at:min(at+2, len(want))])
 	}
-	b.ok(journal.Append{Saga: want[0].Saga, Mail: []uuid.UUID{b.mailOf(want[0].Saga)[0].ID}})
+	b.ok(journal.Append{Saga: want[0].Saga, Applied: []uuid.UUID{b.mailOf(want[0].Saga)[0].ID}})
 	if want[0].Messages--; want[0].Messages == 0 {
 		want = want[1:]
 	}
-	for node, want := range map[string][]journal.Mailbox{b.node: want, "ghost": nil, "": nil} {
-		got, err := b.Mailboxes(b.ctx, node, uuid.Nil, 10)
+	for node, want := range map[string][]journal.Recipient{b.node: want, "ghost": nil, "": nil} {
+		got, err := b.Recipients(b.ctx, node, uuid.Nil, 10)
 		b.must(err)
 		diff(b, "of node "+node, got, want)
 	}
@@ -144,10 +144,10 @@ func mailboxes(b *bench) {
 func postTwice(b *bench) {
 	saga, hash := b.started()
 	m := b.post(saga)
-	b.must(b.Post(b.ctx, m))
-	diff(b, "mail", b.mail(b.node), []journal.Mail{m})
-	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Mail: []uuid.UUID{m.ID}})
-	b.must(b.Post(b.ctx, m)) // a poster that did not hear of its success
+	b.must(b.Send(b.ctx, m))
+	diff(b, "mail", b.mail(b.node), []journal.Message{m})
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Applied: []uuid.UUID{m.ID}})
+	b.must(b.Send(b.ctx, m)) // a poster that did not hear of its success
 	diff(b, "mail once it was folded in", b.mail(b.node), nil)
 	b.ok(journal.Append{Saga: saga, Release: true})
 	diff(b, "claimable", b.claim(b.node, 10), nil)
@@ -156,10 +156,10 @@ func postTwice(b *bench) {
 func foldTwice(b *bench) {
 	saga, _ := b.started()
 	first := b.post(saga)
-	b.ok(journal.Append{Saga: saga, Mail: []uuid.UUID{first.ID, first.ID}})
-	b.ok(journal.Append{Saga: saga, Mail: []uuid.UUID{first.ID}})
+	b.ok(journal.Append{Saga: saga, Applied: []uuid.UUID{first.ID, first.ID}})
+	b.ok(journal.Append{Saga: saga, Applied: []uuid.UUID{first.ID}})
 	second := b.post(saga)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{second})
+	diff(b, "mail", b.mail(b.node), []journal.Message{second})
 	b.ok(journal.Append{Saga: saga, Row: row("parked"), Release: true})
 	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{saga})
 }
@@ -170,8 +170,8 @@ func setAside(b *bench) {
 	from := b.now()
 	b.ok(journal.Append{Saga: saga, Release: true})
 	h := b.head(saga)
-	if h.Owner != "" || h.WakeAt.Before(from.Add(journal.SetAside)) || h.WakeAt.After(b.now().Add(journal.SetAside)) {
-		b.Errorf("owner %q, wakes at %v; want nobody's, and to wake %v after %v", h.Owner, h.WakeAt, journal.SetAside, from)
+	if h.Owner != "" || h.WakeAt.Before(from.Add(journal.FirstRetryDelay)) || h.WakeAt.After(b.now().Add(journal.FirstRetryDelay)) {
+		b.Errorf("owner %q, wakes at %v; want nobody's, and to wake %v after %v", h.Owner, h.WakeAt, journal.FirstRetryDelay, from)
 	}
 	diff(b, "claimable", b.claim(b.node, 10), nil)
 	b.post(saga) // somebody may have mended it
@@ -179,7 +179,7 @@ func setAside(b *bench) {
 }
 
 func postNowhere(b *bench) {
-	b.wantErr(b.Post(b.ctx, journal.Mail{ID: newID(), Saga: newID(), Kind: "signal"}), journal.ErrNotFound)
+	b.wantErr(b.Send(b.ctx, journal.Message{ID: newID(), Saga: newID(), Kind: "signal"}), journal.ErrNotFound)
 }
 
 func hints(b *bench) {
@@ -189,14 +189,14 @@ func hints(b *bench) {
 	b.hinted("the mail")
 	other, _ := b.started()
 	b.drain()
-	b.ok(journal.Append{Saga: other, Post: []journal.Mail{result(saga)}})
+	b.ok(journal.Append{Saga: other, Messages: []journal.Message{result(saga)}})
 	b.hinted("the mail that came with an append")
 }
 
 // posting is an append of a fresh saga that posts.
-func posting(mail ...journal.Mail) journal.Append {
+func posting(mail ...journal.Message) journal.Append {
 	a := begin(newID())
-	a.Post = mail
+	a.Messages = mail
 	return a
 }
 
@@ -208,17 +208,17 @@ func appendPosts(b *bench) {
 	a := posting(toOne, toTwo, toOne, toParked)
 	b.ok(a)
 	b.ok(a)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{toOne, toTwo})
+	diff(b, "mail", b.mail(b.node), []journal.Message{toOne, toTwo})
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
 	diff(b, "claimed", claimed, []journal.Claimed{{Saga: parked, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}, whenever)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{toOne, toTwo, toParked})
-	b.ok(journal.Append{Saga: one, Records: chain(one, hash, 2, 1), Mail: []uuid.UUID{toOne.ID}})
-	b.ok(journal.Append{Saga: a.Saga, Post: []journal.Mail{toOne, toTwo}}) // each was posted before
-	b.must(b.Post(b.ctx, toTwo))
-	diff(b, "mail", b.mail(b.node), []journal.Mail{toTwo, toParked})
+	diff(b, "mail", b.mail(b.node), []journal.Message{toOne, toTwo, toParked})
+	b.ok(journal.Append{Saga: one, Records: chain(one, hash, 2, 1), Applied: []uuid.UUID{toOne.ID}})
+	b.ok(journal.Append{Saga: a.Saga, Messages: []journal.Message{toOne, toTwo}}) // each was posted before
+	b.must(b.Send(b.ctx, toTwo))
+	diff(b, "mail", b.mail(b.node), []journal.Message{toTwo, toParked})
 	self := result(a.Saga)
-	b.ok(journal.Append{Saga: a.Saga, Post: []journal.Mail{self}, Row: row("parked"), Release: true})
+	b.ok(journal.Append{Saga: a.Saga, Messages: []journal.Message{self}, Row: row("parked"), Release: true})
 	diff(b, "claimed by its own message", b.claim(b.node, 10), []uuid.UUID{a.Saga})
 }
 
@@ -229,7 +229,7 @@ func appendPostsNowhere(b *bench) {
 	a.Tasks, a.Events = []journal.Task{newTask("a")}, []journal.Event{event("s")}
 	b.ok(a)
 	diff(b, "records", len(b.records(a.Saga)), 1)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{m})
+	diff(b, "mail", b.mail(b.node), []journal.Message{m})
 	b.claimTasks("a", 10, 1)
 	diff(b, "events", len(b.claimEvents(10, time.Hour)), 1)
 }
@@ -241,12 +241,12 @@ func appendPostsInBatch(b *bench) {
 	child.Row.WakeAt, child.Release = b.now().Add(time.Hour), true
 	toChild, toSecond, toHolder := result(child.Saga), result(second.Saga), result(holder)
 	a := posting(toChild, toSecond, toHolder)
-	park := journal.Append{Saga: holder, Records: chain(holder, hash, 2, 1), Row: row("parked"), Release: true, Mail: []uuid.UUID{toHolder.ID}}
+	park := journal.Append{Saga: holder, Records: chain(holder, hash, 2, 1), Row: row("parked"), Release: true, Applied: []uuid.UUID{toHolder.ID}}
 	b.ok(a, child, park, second)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{toSecond})
+	diff(b, "mail", b.mail(b.node), []journal.Message{toSecond})
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "mail of those claimed", b.mail(b.node), []journal.Mail{toChild, toSecond, toHolder})
+	diff(b, "mail of those claimed", b.mail(b.node), []journal.Message{toChild, toSecond, toHolder})
 	byID := func(x, y journal.Claimed) int { return slices.Compare(x.Saga[:], y.Saga[:]) }
 	want := []journal.Claimed{{Saga: child.Saga, Definition: "trip", Version: 3, Claims: 1, Messages: 1},
 		{Saga: holder, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}
@@ -259,12 +259,12 @@ func appendPostsInBatch(b *bench) {
 	b.ok(ends)
 	end := journal.Append{Saga: ends.Saga, Records: chain(ends.Saga, ends.Records[0].Hash, 2, 1), Row: ended(), Release: true}
 	m := result(waits.Saga)
-	end.Post = []journal.Mail{m, result(refused.Saga)}
+	end.Messages = []journal.Message{m, result(refused.Saga)}
 	got := b.append(end, waits, refused)
 	b.must(got[0].Err)
 	b.must(got[1].Err)
 	b.wantErr(got[2].Err, journal.ErrUnique)
-	if !slices.ContainsFunc(b.mail(b.node), func(have journal.Mail) bool { return have.ID == m.ID }) {
+	if !slices.ContainsFunc(b.mail(b.node), func(have journal.Message) bool { return have.ID == m.ID }) {
 		b.Error("the message to a saga that had to wait for its unique value is lost")
 	}
 }
@@ -274,12 +274,12 @@ func parkWithMail(b *bench) {
 	first, second := b.post(saga), b.post(saga)
 	far := row("parked")
 	far.WakeAt = b.now().Add(time.Hour)
-	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: far, Release: true, Mail: []uuid.UUID{first.ID}})
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: far, Release: true, Applied: []uuid.UUID{first.ID}})
 	got, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
 	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}, whenever)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{second})
-	b.ok(journal.Append{Saga: saga, Row: far, Release: true, Mail: []uuid.UUID{second.ID}})
+	diff(b, "mail", b.mail(b.node), []journal.Message{second})
+	b.ok(journal.Append{Saga: saga, Row: far, Release: true, Applied: []uuid.UUID{second.ID}})
 	diff(b, "claimed without mail", b.claim(b.node, 10), nil)
 }
 
@@ -290,17 +290,17 @@ func parkAndPostRace(b *bench) {
 	if b.subject.Again != nil {
 		poster = b.again()
 	}
-	b.raceParking(func(m journal.Mail) error { return poster.Post(b.ctx, m) })
+	b.raceParking(func(m journal.Message) error { return poster.Send(b.ctx, m) })
 }
 
 func parkAndAppendRace(b *bench) {
-	b.raceParking(func(m journal.Mail) error {
+	b.raceParking(func(m journal.Message) error {
 		_, err := b.Store.Append(b.ctx, b.node, []journal.Append{posting(m)})
 		return err
 	})
 }
 
-func (b *bench) raceParking(post func(journal.Mail) error) {
+func (b *bench) raceParking(post func(journal.Message) error) {
 	b.Helper()
 	const sagas, posters, each = 4, 4, 40
 	var ids []uuid.UUID
@@ -313,7 +313,7 @@ func (b *bench) raceParking(post func(journal.Mail) error) {
 	for range posters {
 		wg.Go(func() {
 			for i := range each {
-				m := journal.Mail{ID: newID(), Saga: ids[i%sagas], Kind: "signal"}
+				m := journal.Message{ID: newID(), Saga: ids[i%sagas], Kind: "signal"}
 				if err := post(m); err != nil {
 					b.Errorf("post: %v", err)
 				}
@@ -339,9 +339,9 @@ func (b *bench) raceParking(post func(journal.Mail) error) {
 			a := journal.Append{Saga: c.Saga, Row: row("parked"), Release: true}
 			a.Row.WakeAt = far
 			for _, m := range mail {
-				a.Mail = append(a.Mail, m.ID)
+				a.Applied = append(a.Applied, m.ID)
 			}
-			got = append(got, a.Mail...)
+			got = append(got, a.Applied...)
 			batch = append(batch, a)
 		}
 		if len(batch) > 0 {
@@ -365,7 +365,7 @@ func (b *bench) raceParking(post func(journal.Mail) error) {
 func conflictKeepsMail(b *bench) {
 	saga, _ := b.started()
 	m := b.post(saga)
-	got := b.append(journal.Append{Saga: saga, Records: chain(saga, []byte("?"), 1, 1), Mail: []uuid.UUID{m.ID}, Release: true})
+	got := b.append(journal.Append{Saga: saga, Records: chain(saga, []byte("?"), 1, 1), Applied: []uuid.UUID{m.ID}, Release: true})
 	b.wantErr(got[0].Err, journal.ErrConflict)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{m})
+	diff(b, "mail", b.mail(b.node), []journal.Message{m})
 }

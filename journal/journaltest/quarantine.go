@@ -106,7 +106,7 @@ func countsClaims(b *bench) {
 		{Records: chain(saga, chain(saga, hash, 2, 1)[0].Hash, 3, 1), Row: rowOf("running", 3)},
 	} {
 		b.ok(journal.Append{Saga: saga, Release: true})
-		b.rests(saga, prev, journal.SetAside)
+		b.rests(saga, prev, journal.FirstRetryDelay)
 		b.setAside(saga, 2)
 		b.post(saga)
 		if c := b.claimed(saga); c.Claims != 3 {
@@ -146,7 +146,7 @@ func givenUp(b *bench) {
 		b.claimed(saga)
 		from := b.now()
 		b.ok(journal.Append{Saga: saga, Release: true})
-		rest, ok := journal.Rest(claims)
+		rest, ok := journal.RetryDelay(claims)
 		if !ok {
 			b.Fatalf("no rest after %d claims", claims)
 		}
@@ -177,7 +177,7 @@ func givenUpByAStranger(b *bench) {
 		from := b.now()
 		b.drain()
 		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1})
-		rest, _ := journal.Respite(claims)
+		rest, _ := journal.TakeoverDelay(claims)
 		b.rests(saga, from, rest)
 		if rest == 0 {
 			b.hinted("a saga that was given up")
@@ -193,7 +193,7 @@ func givenUpByAStranger(b *bench) {
 func (b *bench) killsNodes(die func()) {
 	saga := b.parked(epoch)
 	for claims := 1; claims < journal.QuarantineAfter; claims++ {
-		rest, ok := journal.Respite(claims - 1)
+		rest, ok := journal.TakeoverDelay(claims - 1)
 		if !ok {
 			b.Fatalf("no rest after %d claims", claims-1)
 		}
@@ -205,7 +205,7 @@ func (b *bench) killsNodes(die func()) {
 		}
 		from := b.now()
 		die()
-		rest, _ = journal.Respite(claims)
+		rest, _ = journal.TakeoverDelay(claims)
 		b.rests(saga, from, rest)
 	}
 	b.post(saga)
@@ -226,7 +226,7 @@ func oneMoreTry(b *bench) {
 	for try := 1; try <= 3; try++ {
 		m := b.post(saga)
 		c := b.claimed(saga)
-		if c.Claims != journal.QuarantineAfter+try || c.Messages == 0 || !slices.ContainsFunc(b.mail(b.node), func(have journal.Mail) bool { return have.ID == m.ID }) {
+		if c.Claims != journal.QuarantineAfter+try || c.Messages == 0 || !slices.ContainsFunc(b.mail(b.node), func(have journal.Message) bool { return have.ID == m.ID }) {
 			b.Errorf("claimed as %+v, want %d claims, and the message", c, journal.QuarantineAfter+try)
 		}
 		if try < 3 {
@@ -256,7 +256,7 @@ func progressEndsIt(b *bench) {
 	b.quarantined(saga, journal.QuarantineAfter)
 	m := b.post(saga)
 	b.claimed(saga)
-	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: row("running"), Mail: []uuid.UUID{m.ID}})
+	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: row("running"), Applied: []uuid.UUID{m.ID}})
 	if h := b.head(saga); h.Quarantined() || h.Claims != 0 || h.Status != "running" {
 		b.Errorf("after progress: %+v", h)
 	}

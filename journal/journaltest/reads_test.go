@@ -125,7 +125,7 @@ func (w *world) ghost() {
 	w.all("ghost's renewal", func(s journal.Store) (any, error) { return s.Renew(w.ctx, "ghost", time.Hour) })
 	w.all("ghost's release", func(s journal.Store) (any, error) { return nil, s.Release(w.ctx, "ghost") })
 	w.all("ghost's mail", func(s journal.Store) (any, error) {
-		boxes, err := s.Mailboxes(w.ctx, "ghost", uuid.Nil, 10)
+		boxes, err := s.Recipients(w.ctx, "ghost", uuid.Nil, 10)
 		return len(boxes), err
 	})
 }
@@ -138,12 +138,12 @@ func (w *world) interrupted() {
 		if st := batch[i].Start; st != nil && slices.ContainsFunc(batch[i+1:], func(a journal.Append) bool { return a.Start != nil && a.Saga == st.Parent }) {
 			st.Parent = uuid.Nil // which is not there for the first try, and may be for the second
 		}
-		batch[i].Post = slices.DeleteFunc(batch[i].Post, func(m journal.Mail) bool {
+		batch[i].Messages = slices.DeleteFunc(batch[i].Messages, func(m journal.Message) bool {
 			return slices.ContainsFunc(batch, func(a journal.Append) bool {
 				// A start that waits for another's end gets its mail in a second transaction, which
 				// may not come about. And what is folded in before it is posted is folded in by the
 				// second try, if that has no records to tell it from the first.
-				return a.Start != nil && a.Saga == m.Saga || slices.Contains(a.Mail, m.ID)
+				return a.Start != nil && a.Saga == m.Saga || slices.Contains(a.Applied, m.ID)
 			})
 		})
 	}

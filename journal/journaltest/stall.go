@@ -114,15 +114,15 @@ func stallNoWorker(b *bench) {
 }
 
 // stall makes a stall of a saga, with events for sinks.
-func stall(saga uuid.UUID, kind, path string, since time.Time, sinks ...string) journal.Told {
-	f := journal.Told{Stall: journal.Stall{ID: journal.StallID(saga, kind, path, since), Saga: saga, Kind: kind, Path: path, Since: since, Why: "✈ it's \"so\""}}
+func stall(saga uuid.UUID, kind, path string, since time.Time, sinks ...string) journal.StallNotice {
+	f := journal.StallNotice{Stall: journal.Stall{ID: journal.StallID(saga, kind, path, since), Saga: saga, Kind: kind, Path: path, Since: since, Why: "✈ it's \"so\""}}
 	for _, sink := range sinks {
 		f.Events = append(f.Events, journal.Event{ID: f.ID, Saga: saga, Sink: sink, Data: []byte(`{}`)})
 	}
 	return f
 }
 
-func (b *bench) note(show time.Duration, want int, list ...journal.Told) {
+func (b *bench) note(show time.Duration, want int, list ...journal.StallNotice) {
 	b.Helper()
 	fresh, err := b.NoteStalls(b.ctx, list, show)
 	b.must(err)
@@ -154,7 +154,7 @@ func noteStalls(b *bench) {
 	b.must(b.EventDelivered(b.ctx, early.ID, "s"))
 	b.note(time.Hour, 0, late, early)
 	diff(b, "once they were delivered", b.claimEvents(10, time.Hour), nil)
-	for _, f := range []*journal.Told{&late, &early} {
+	for _, f := range []*journal.StallNotice{&late, &early} {
 		f.Definition, f.Version = b.head(f.Saga).Definition, b.head(f.Saga).Version
 	}
 	diff(b, "all", b.stalls(journal.StallFilter{}), []journal.Stall{early.Stall, late.Stall})
@@ -191,7 +191,7 @@ func stallsForgotten(b *bench) {
 }
 
 func noteStallsConcurrently(b *bench) {
-	var list []journal.Told
+	var list []journal.StallNotice
 	for range 40 {
 		saga, _ := b.started()
 		list = append(list, stall(saga, journal.StallForgotten, "", epoch, "s"))

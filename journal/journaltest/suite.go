@@ -207,17 +207,17 @@ func (b *bench) claim(node string, limit int) []uuid.UUID {
 	return ids
 }
 
-func (b *bench) post(saga uuid.UUID) journal.Mail {
+func (b *bench) post(saga uuid.UUID) journal.Message {
 	b.Helper()
-	m := journal.Mail{ID: newID(), Saga: saga, Kind: "signal", Data: []byte(`{"n":9007199254740993}`)}
-	b.must(b.Post(b.ctx, m))
+	m := journal.Message{ID: newID(), Saga: saga, Kind: "signal", Data: []byte(`{"n":9007199254740993}`)}
+	b.must(b.Send(b.ctx, m))
 	return m
 }
 
 // mail is what waits for a node's sagas, in the order of the messages' ids.
-func (b *bench) mail(node string) []journal.Mail {
+func (b *bench) mail(node string) []journal.Message {
 	b.Helper()
-	boxes, err := b.Mailboxes(b.ctx, node, uuid.Nil, 1000)
+	boxes, err := b.Recipients(b.ctx, node, uuid.Nil, 1000)
 	b.must(err)
 	var sagas []uuid.UUID
 	counted := 0
@@ -232,11 +232,11 @@ func (b *bench) mail(node string) []journal.Mail {
 }
 
 // mailOf is what waits for sagas, in the order of the messages' ids.
-func (b *bench) mailOf(sagas ...uuid.UUID) []journal.Mail {
+func (b *bench) mailOf(sagas ...uuid.UUID) []journal.Message {
 	b.Helper()
-	out, err := b.Mail(b.ctx, sagas, 1000, 1<<30)
+	out, err := b.Messages(b.ctx, sagas, 1000, 1<<30)
 	b.must(err)
-	slices.SortFunc(out, func(x, y journal.Mail) int { return journal.CompareID(x.ID, y.ID) })
+	slices.SortFunc(out, func(x, y journal.Message) int { return journal.CompareID(x.ID, y.ID) })
 	return out
 }
 

@@ -80,16 +80,16 @@ func taskIDs(list []journal.ClaimedTask) (out []uuid.UUID) {
 	return out
 }
 
-func result(saga uuid.UUID) journal.Mail {
-	return journal.Mail{ID: newID(), Saga: saga, Kind: "result", Data: []byte(`{"n":9007199254740993,"nul":"\u0000"}`)}
+func result(saga uuid.UUID) journal.Message {
+	return journal.Message{ID: newID(), Saga: saga, Kind: "result", Data: []byte(`{"n":9007199254740993,"nul":"\u0000"}`)}
 }
 
 // reap reaps, and returns what met which fate, in order. Its messages have the tasks' ids.
-func (b *bench) reap(limit int) (ids []uuid.UUID, fates []journal.Fate) {
+func (b *bench) reap(limit int) (ids []uuid.UUID, fates []journal.TaskEnd) {
 	b.Helper()
-	n, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.Fate) journal.Mail {
+	n, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.TaskEnd) journal.Message {
 		ids, fates = append(ids, t.ID), append(fates, f)
-		return journal.Mail{ID: t.ID, Saga: t.Saga, Kind: string(f)}
+		return journal.Message{ID: t.ID, Saga: t.Saga, Kind: string(f)}
 	})
 	b.must(err)
 	if n != len(ids) {
@@ -359,7 +359,7 @@ func heartbeatsEnd(b *bench) {
 	})
 	ids, fates := b.reap(10)
 	diff(b, "reaped", ids, []uuid.UUID{t.ID})
-	diff(b, "fates", fates, []journal.Fate{journal.TaskExpired})
+	diff(b, "fates", fates, []journal.TaskEnd{journal.TaskExpired})
 }
 
 func endTask(b *bench) {
@@ -376,17 +376,17 @@ func endTask(b *bench) {
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
 	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}, whenever)
-	diff(b, "its mail", b.mail(b.node), []journal.Mail{m})
+	diff(b, "its mail", b.mail(b.node), []journal.Message{m})
 	second := result(a.Saga)
 	b.must(b.EndTask(b.ctx, got[1].ID, token, "done", second))
-	diff(b, "mail of an owner", b.mail(b.node), []journal.Mail{m, second})
+	diff(b, "mail of an owner", b.mail(b.node), []journal.Message{m, second})
 }
 
 func endTaskAgain(b *bench) {
 	saga := b.tasked(newTask("a"))
 	token, got := b.claimTasks("a", 1, 1)
 	m := result(saga)
-	end := func(token uuid.UUID, how string, m journal.Mail) error {
+	end := func(token uuid.UUID, how string, m journal.Message) error {
 		return b.EndTask(b.ctx, got[0].ID, token, how, m)
 	}
 	b.must(end(token, "done", m))
@@ -395,8 +395,8 @@ func endTaskAgain(b *bench) {
 	b.wantErr(end(token, "failed", m), journal.ErrTaskLost)
 	b.wantErr(end(token, "", m), journal.ErrTaskLost)
 	b.wantErr(end(newToken(), "done", m), journal.ErrTaskLost)
-	diff(b, "mail", b.mail(b.node), []journal.Mail{m})
-	b.ok(journal.Append{Saga: saga, Mail: []uuid.UUID{m.ID}})
+	diff(b, "mail", b.mail(b.node), []journal.Message{m})
+	b.ok(journal.Append{Saga: saga, Applied: []uuid.UUID{m.ID}})
 	b.must(end(token, "done", m))
 	diff(b, "mail once it was folded in", b.mail(b.node), nil)
 	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{got[0].ID}})
@@ -428,9 +428,9 @@ func withdrawUnclaimed(b *bench) {
 	_, got := b.claimTasks("a", 10, 2)
 	ids, fates := b.reap(10)
 	diff(b, "reaped", ids, []uuid.UUID{one.ID, four.ID})
-	diff(b, "fates", fates, []journal.Fate{journal.TaskWithdrawn, journal.TaskWithdrawn})
-	mail := []journal.Mail{{ID: one.ID, Saga: saga, Kind: "withdrawn"}, {ID: four.ID, Saga: saga, Kind: "withdrawn"}}
-	slices.SortFunc(mail, func(x, y journal.Mail) int { return slices.Compare(x.ID[:], y.ID[:]) })
+	diff(b, "fates", fates, []journal.TaskEnd{journal.TaskWithdrawn, journal.TaskWithdrawn})
+	mail := []journal.Message{{ID: one.ID, Saga: saga, Kind: "withdrawn"}, {ID: four.ID, Saga: saga, Kind: "withdrawn"}}
+	slices.SortFunc(mail, func(x, y journal.Message) int { return slices.Compare(x.ID[:], y.ID[:]) })
 	diff(b, "mail", b.mail(b.node), mail)
 	for _, t := range got {
 		if t.ID != two.ID && t.ID != three.ID {
@@ -456,17 +456,17 @@ func withdrawClaimed(b *bench) {
 	}
 	m := result(saga)
 	b.must(b.EndTask(b.ctx, t.ID, token, "cancelled", m))
-	diff(b, "mail", b.mail(b.node), []journal.Mail{m})
+	diff(b, "mail", b.mail(b.node), []journal.Message{m})
 
 	_, got := b.claimTasks("short", 1, 1)
 	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{got[0].ID}})
-	var fates []journal.Fate
+	var fates []journal.TaskEnd
 	b.eventually("it expires", func() bool {
 		ids, fates = b.reap(10)
 		return len(ids) > 0
 	})
 	diff(b, "reaped", ids, []uuid.UUID{got[0].ID})
-	diff(b, "fates", fates, []journal.Fate{journal.TaskExpired}) // it may have happened
+	diff(b, "fates", fates, []journal.TaskEnd{journal.TaskExpired}) // it may have happened
 }
 
 func reapTasks(b *bench) {
@@ -479,9 +479,9 @@ func reapTasks(b *bench) {
 	got := b.runOut(tasks...)
 	var all []journal.Task
 	for _, limit := range []int{0, 2, 2, 2} {
-		n, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.Fate) journal.Mail {
+		n, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.TaskEnd) journal.Message {
 			all = append(all, t)
-			return journal.Mail{ID: t.ID, Saga: newID(), Kind: string(f), Data: []byte(`1`)}
+			return journal.Message{ID: t.ID, Saga: newID(), Kind: string(f), Data: []byte(`1`)}
 		})
 		b.must(err)
 		if n > limit {
@@ -489,16 +489,16 @@ func reapTasks(b *bench) {
 		}
 	}
 	var want []journal.Task
-	var mail []journal.Mail
+	var mail []journal.Message
 	for _, t := range got {
 		want = append(want, t.Task)
-		mail = append(mail, journal.Mail{ID: t.ID, Saga: a.Saga, Kind: "expired", Data: []byte(`1`)})
+		mail = append(mail, journal.Message{ID: t.ID, Saga: a.Saga, Kind: "expired", Data: []byte(`1`)})
 	}
 	byID := func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) }
 	for _, list := range [][]journal.Task{all, want} {
 		slices.SortFunc(list, func(x, y journal.Task) int { return byID(x.ID, y.ID) })
 	}
-	slices.SortFunc(mail, func(x, y journal.Mail) int { return byID(x.ID, y.ID) })
+	slices.SortFunc(mail, func(x, y journal.Message) int { return byID(x.ID, y.ID) })
 	diff(b, "reaped", all, want)
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
@@ -527,11 +527,11 @@ func reapLost(b *bench) {
 	diff(b, "mail before", b.mail(b.node), nil)
 	ids, fates := b.reap(10)
 	diff(b, "reaped", ids, []uuid.UUID{t.ID})
-	diff(b, "fates", fates, []journal.Fate{journal.TaskExpired})
+	diff(b, "fates", fates, []journal.TaskEnd{journal.TaskExpired})
 	lost("after")
 	ids, _ = b.reap(10)
 	diff(b, "reaped again", ids, nil)
-	diff(b, "mail after", b.mail(b.node), []journal.Mail{{ID: t.ID, Saga: saga, Kind: "expired"}})
+	diff(b, "mail after", b.mail(b.node), []journal.Message{{ID: t.ID, Saga: saga, Kind: "expired"}})
 }
 
 // reapAgainstEnd: each task ends in one way, and its saga is told of that one.
@@ -569,9 +569,9 @@ func reapAgainstEnd(b *bench) {
 		})
 	}
 	reaped := func() int {
-		n, err := b.ReapTasks(b.ctx, 7, func(t journal.Task, f journal.Fate) journal.Mail {
+		n, err := b.ReapTasks(b.ctx, 7, func(t journal.Task, f journal.TaskEnd) journal.Message {
 			win(t.ID, string(f))
-			return journal.Mail{ID: t.ID, Kind: string(f)}
+			return journal.Message{ID: t.ID, Kind: string(f)}
 		})
 		b.must(err)
 		return n
@@ -671,8 +671,8 @@ func reapConcurrently(b *bench) {
 	for i := range 4 {
 		wg.Go(func() {
 			for range 20 {
-				n, err := stores[i%len(stores)].ReapTasks(b.ctx, 10, func(t journal.Task, f journal.Fate) journal.Mail {
-					return journal.Mail{ID: newID(), Kind: string(f)} // a second time would be noticed
+				n, err := stores[i%len(stores)].ReapTasks(b.ctx, 10, func(t journal.Task, f journal.TaskEnd) journal.Message {
+					return journal.Message{ID: newID(), Kind: string(f)} // a second time would be noticed
 				})
 				if err != nil {
 					b.Errorf("reap: %v", err)
@@ -790,7 +790,7 @@ func conflictTasks(b *bench) {
 	b.ok(key, unique)
 	with := func(a journal.Append) journal.Append {
 		a.Tasks, a.Withdraw = []journal.Task{newTask("b")}, []uuid.UUID{t.ID}
-		a.Events, a.Post = []journal.Event{{ID: newID(), Sink: "s"}}, []journal.Mail{result(saga)}
+		a.Events, a.Messages = []journal.Event{{ID: newID(), Sink: "s"}}, []journal.Message{result(saga)}
 		return a
 	}
 	sameKey, sameUnique := begin(newID()), begin(newID())

@@ -105,7 +105,7 @@ func (s *Store) extend(node string, ttl time.Duration) journal.Lease {
 
 // takeOver ends a node that is dead.
 func (s *Store) takeOver(node string) {
-	s.free(node, func(g *saga, now time.Time) { g.rest(now, journal.Respite) })
+	s.free(node, func(g *saga, now time.Time) { g.rest(now, journal.TakeoverDelay) })
 }
 
 // free ends a node: its row goes, and each of its sagas is nobody's, to be claimed as wake says.

@@ -28,8 +28,8 @@ func (s *Store) Sagas(ctx context.Context, f journal.Filter) (journal.Listed, er
 		if f.Limit > 0 && len(out.Heads) == f.Limit {
 			break
 		}
-		if i+1 == f.Look && !f.Indexed() {
-			out.Until = g.head.ID
+		if i+1 == f.MaxScanned && !f.Indexed() {
+			out.ScannedTo = g.head.ID
 			break
 		}
 	}

@@ -26,11 +26,11 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", journal.ErrFenced)
 	}
 	results := make([]journal.Result, len(batch))
-	var post []journal.Mail
+	var post []journal.Message
 	for i := range batch {
 		var done bool
 		if results[i], done = s.append(node, &batch[i]); done {
-			post = append(post, batch[i].Post...)
+			post = append(post, batch[i].Messages...)
 		}
 	}
 	for _, m := range post {
@@ -66,7 +66,7 @@ func (s *Store) append(node string, a *journal.Append) (res journal.Result, done
 }
 
 func (s *Store) start(node string, a *journal.Append) (res journal.Result, done bool) {
-	g := &saga{folded: map[uuid.UUID]bool{}}
+	g := &saga{applied: map[uuid.UUID]bool{}}
 	if _, ok := g.missing(a.Records); a.Start == nil || !ok {
 		return journal.Result{Err: journal.ErrConflict}, false
 	}
@@ -142,7 +142,7 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 		r.Hash = slices.Clone(r.Hash)
 		g.records = append(g.records, r)
 	}
-	g.fold(a.Mail)
+	g.applyMessages(a.Applied)
 	if len(fresh) > 0 || a.Row != nil {
 		g.head.Claims = 0
 	}
@@ -161,7 +161,7 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 		switch {
 		case a.Row == nil:
 			g.rest(s.clock(), a.Pause())
-		case len(g.mail) > 0:
+		case len(g.messages) > 0:
 			g.wake(s.clock())
 		}
 		if w := g.head.WakeAt; !w.IsZero() && !w.After(s.clock()) {
@@ -213,7 +213,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 		g.head.Owner = node
 		g.head.Claims++
 		out = append(out, journal.Claimed{Saga: g.head.ID, Definition: g.head.Definition,
-			Version: g.head.Version, Claims: g.head.Claims, Due: g.head.WakeAt, Messages: len(g.mail)})
+			Version: g.head.Version, Claims: g.head.Claims, Due: g.head.WakeAt, Messages: len(g.messages)})
 	}
 	return out, nil
 }

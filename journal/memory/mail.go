@@ -11,7 +11,7 @@ import (
 )
 
 // Post implements journal.Log.
-func (s *Store) Post(ctx context.Context, m journal.Mail) error {
+func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return fmt.Errorf("post: %w", err)
@@ -24,17 +24,17 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 }
 
 // leave posts a message, and reports whether its saga is there.
-func (s *Store) leave(m journal.Mail) bool {
+func (s *Store) leave(m journal.Message) bool {
 	g := s.sagas[m.Saga]
 	if g == nil {
 		return false
 	}
-	at, waiting := slices.BinarySearchFunc(g.mail, m.ID, func(have journal.Mail, id uuid.UUID) int { return journal.CompareID(have.ID, id) })
-	if waiting || g.folded[m.ID] {
+	at, waiting := slices.BinarySearchFunc(g.messages, m.ID, func(have journal.Message, id uuid.UUID) int { return journal.CompareID(have.ID, id) })
+	if waiting || g.applied[m.ID] {
 		return true
 	}
 	m.Data = slices.Clone(m.Data)
-	g.mail = slices.Insert(g.mail, at, m)
+	g.messages = slices.Insert(g.messages, at, m)
 	if g.head.Owner == "" {
 		g.wake(s.clock())
 	}
@@ -43,31 +43,31 @@ func (s *Store) leave(m journal.Mail) bool {
 }
 
 // Mailboxes implements journal.Log.
-func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
+func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("mailboxes: %w", err)
 	}
 	defer unlock()
-	var out []journal.Mailbox
+	var out []journal.Recipient
 	for _, g := range s.sorted(func(g *saga) bool {
-		return node != "" && g.head.Owner == node && len(g.mail) > 0 && journal.CompareID(g.head.ID, after) > 0
+		return node != "" && g.head.Owner == node && len(g.messages) > 0 && journal.CompareID(g.head.ID, after) > 0
 	}) {
-		out = append(out, journal.Mailbox{Saga: g.head.ID, Messages: len(g.mail)})
+		out = append(out, journal.Recipient{Saga: g.head.ID, Messages: len(g.messages)})
 	}
 	return first(out, limit), nil
 }
 
 // Mail implements journal.Log.
-func (s *Store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
+func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("mail: %w", err)
 	}
 	defer unlock()
-	var out []journal.Mail
+	var out []journal.Message
 	for _, g := range s.sorted(func(g *saga) bool { return slices.Contains(sagas, g.head.ID) }) {
-		for _, m := range g.mail {
+		for _, m := range g.messages {
 			if bytes -= len(m.Data); len(out) >= limit || len(out) > 0 && bytes < 0 {
 				return out, nil
 			}
@@ -97,12 +97,12 @@ func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit i
 
 // fold takes messages out of the mail and remembers their ids, so that posting
 // one again stays the same as once.
-func (g *saga) fold(ids []uuid.UUID) {
+func (g *saga) applyMessages(ids []uuid.UUID) {
 	for _, id := range ids {
-		at := slices.IndexFunc(g.mail, func(m journal.Mail) bool { return m.ID == id })
+		at := slices.IndexFunc(g.messages, func(m journal.Message) bool { return m.ID == id })
 		if at >= 0 {
-			g.mail = slices.Delete(g.mail, at, at+1)
-			g.folded[id] = true
+			g.messages = slices.Delete(g.messages, at, at+1)
+			g.applied[id] = true
 		}
 	}
 }

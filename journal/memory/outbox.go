@@ -24,7 +24,7 @@ type eventKey struct {
 type event struct {
 	journal.Delivery
 	due, failed time.Time
-	why         string
+	lastError   string
 }
 
 func (s *Store) addEvents(a *journal.Append) {
@@ -87,7 +87,7 @@ func (s *Store) EventFailed(ctx context.Context, id uuid.UUID, sink string, wait
 	defer unlock()
 	if e := s.outbox[eventKey{id, sink}]; e != nil {
 		e.Attempts++
-		e.failed, e.why = s.clock(), why
+		e.failed, e.lastError = s.clock(), why
 		e.due = milli(e.failed.Add(wait))
 	}
 	return nil
@@ -108,7 +108,7 @@ func (s *Store) OutboxStats(ctx context.Context) ([]journal.OutboxStat, error) {
 			bySink[e.Sink] = st
 		}
 		st.Events++
-		st.Oldest, st.Last = earlier(st.Oldest, e.Since), e.why
+		st.Oldest, st.Last = earlier(st.Oldest, e.Since), e.lastError
 	}
 	var out []journal.OutboxStat
 	for _, sink := range sortedKeys(bySink) {

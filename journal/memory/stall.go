@@ -14,7 +14,7 @@ import (
 // stall is a stall that was noted.
 type stall struct {
 	journal.Stall
-	until time.Time
+	shownUntil time.Time
 }
 
 func olderStall(a, b journal.Stall) int {
@@ -69,15 +69,15 @@ func (s *Store) stallsOf(g *saga, before time.Time) (out []journal.Stall) {
 		return out
 	}
 	for _, t := range s.tasks { // sorted later
-		if t.Saga == g.head.ID && t.waits() && !t.made.After(before) {
-			found(journal.StallNoWorker, t.Path, t.made, t.Type)
+		if t.Saga == g.head.ID && t.waits() && !t.createdAt.After(before) {
+			found(journal.StallNoWorker, t.Path, t.createdAt, t.Type)
 		}
 	}
 	return out
 }
 
 // NoteStalls implements journal.Stalls.
-func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.Duration) (fresh int, err error) {
+func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show time.Duration) (fresh int, err error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("note stalls: %w", err)
@@ -96,10 +96,10 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.D
 			s.stalls[f.ID] = old
 			s.addEvents(&journal.Append{Saga: f.Saga, Events: f.Events})
 		}
-		old.Why, old.until = f.Why, milli(now.Add(show))
+		old.Why, old.shownUntil = f.Why, milli(now.Add(show))
 	}
 	for id, f := range s.stalls {
-		if f.until.Before(now.Add(-journal.StallKept)) {
+		if f.shownUntil.Before(now.Add(-journal.StallKept)) {
 			delete(s.stalls, id)
 		}
 	}
@@ -110,7 +110,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.D
 func (s *Store) shownStalls() (out []journal.Stall) {
 	now := s.clock()
 	for _, f := range s.stalls {
-		if g := s.sagas[f.Saga]; g != nil && g.head.EndedAt.IsZero() && f.until.After(now) {
+		if g := s.sagas[f.Saga]; g != nil && g.head.EndedAt.IsZero() && f.shownUntil.After(now) {
 			shown := f.Stall
 			shown.Definition, shown.Version, shown.Labels, shown.Entry = g.head.Definition, g.head.Version, nil, journal.Stall{}.Entry
 			out = append(out, shown)

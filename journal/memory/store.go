@@ -49,10 +49,10 @@ var _ journal.Store = (*Store)(nil)
 
 // saga is everything under one id.
 type saga struct {
-	head    journal.Head
-	records []journal.Record
-	mail    []journal.Mail // waiting, by id
-	folded  map[uuid.UUID]bool
+	head     journal.Head
+	records  []journal.Record
+	messages []journal.Message // waiting, by id
+	applied  map[uuid.UUID]bool
 }
 
 // New returns an empty store.

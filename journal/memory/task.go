@@ -16,11 +16,11 @@ import (
 // task is a task with what has become of it.
 type task struct {
 	journal.ClaimedTask // as a task only until it is claimed
-	made, ended         time.Time
+	createdAt, ended    time.Time
 	withdrawn           time.Time
 	token               uuid.UUID // nil: nobody has claimed it
-	heldFor             time.Duration
-	how                 *string // nil: it has not ended, or its fate has ended it
+	leaseFor            time.Duration
+	result              *string // nil: it has not ended, or its fate has ended it
 }
 
 func (s *Store) addTasks(a *journal.Append) {
@@ -29,7 +29,7 @@ func (s *Store) addTasks(a *journal.Append) {
 			continue
 		}
 		t.Saga, t.Input = a.Saga, slices.Clone(t.Input)
-		s.tasks[t.ID] = &task{ClaimedTask: journal.ClaimedTask{Task: t}, made: s.clock()}
+		s.tasks[t.ID] = &task{ClaimedTask: journal.ClaimedTask{Task: t}, createdAt: s.clock()}
 		s.hint()
 	}
 }
@@ -46,12 +46,12 @@ func (s *Store) withdraw(a *journal.Append) {
 func (t *task) waits() bool { return t.token.IsNil() && t.withdrawn.IsZero() }
 
 // held reports whether the task is under a lease.
-func (t *task) held(token uuid.UUID, now time.Time) bool {
+func (t *task) leased(token uuid.UUID, now time.Time) bool {
 	return t != nil && !token.IsNil() && t.token == token && t.ended.IsZero() && t.Until.After(now)
 }
 
 // fate returns how a task has ended that nobody has ended, and since when; "" if it has not.
-func (t *task) fate(now time.Time) (journal.Fate, time.Time) {
+func (t *task) end(now time.Time) (journal.TaskEnd, time.Time) {
 	switch {
 	case !t.ended.IsZero():
 	case t.token.IsNil() && !t.withdrawn.IsZero() && !mutant.On("withdrawn-task-forgotten"):
@@ -63,14 +63,14 @@ func (t *task) fate(now time.Time) (journal.Fate, time.Time) {
 }
 
 func (t *task) beat(now time.Time) {
-	if t.Until = milli(now.Add(t.heldFor)); t.Until.After(t.Deadline) {
+	if t.Until = milli(now.Add(t.leaseFor)); t.Until.After(t.Deadline) {
 		t.Until = t.Deadline
 	}
 }
 
 // end ends a task, and leaves a message to its saga.
-func (s *Store) end(t *task, how *string, m journal.Mail) {
-	t.ended, t.how, t.Input = s.clock(), how, nil
+func (s *Store) end(t *task, how *string, m journal.Message) {
+	t.ended, t.result, t.Input = s.clock(), how, nil
 	m.Saga = t.Saga
 	s.leave(m)
 }
@@ -83,7 +83,7 @@ func (s *Store) sortedTasks(keep func(*task) bool) []*task {
 			out = append(out, t)
 		}
 	}
-	slices.SortFunc(out, func(a, b *task) int { return cmp.Or(a.made.Compare(b.made), journal.CompareID(a.ID, b.ID)) })
+	slices.SortFunc(out, func(a, b *task) int { return cmp.Or(a.createdAt.Compare(b.createdAt), journal.CompareID(a.ID, b.ID)) })
 	return out
 }
 
@@ -99,13 +99,13 @@ func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) ([]journal.
 	if len(got) == 0 {
 		got = first(s.sortedTasks(func(t *task) bool { return t.waits() && slices.Contains(c.Types, t.Type) }), c.Max)
 		for _, t := range got {
-			t.Worker, t.token, t.heldFor, t.Deadline = c.Worker, c.Token, cmp.Or(c.Lease, t.Lease), milli(now.Add(t.Timeout))
+			t.Worker, t.token, t.leaseFor, t.Deadline = c.Worker, c.Token, cmp.Or(c.Lease, t.Lease), milli(now.Add(t.Timeout))
 			t.beat(now)
 		}
 	}
 	var out []journal.ClaimedTask
 	for _, t := range got {
-		if t.held(c.Token, now) {
+		if t.leased(c.Token, now) {
 			out = append(out, t.ClaimedTask)
 			out[len(out)-1].Input = slices.Clone(t.Input)
 		}
@@ -121,7 +121,7 @@ func (s *Store) Heartbeat(ctx context.Context, id, token uuid.UUID) (journal.Tas
 	}
 	defer unlock()
 	t, now := s.tasks[id], s.clock()
-	if !t.held(token, now) {
+	if !t.leased(token, now) {
 		return journal.TaskLease{}, fmt.Errorf("heartbeat of task %s: %w", id, journal.ErrTaskLost)
 	}
 	t.beat(now)
@@ -129,7 +129,7 @@ func (s *Store) Heartbeat(ctx context.Context, id, token uuid.UUID) (journal.Tas
 }
 
 // EndTask implements journal.Tasks.
-func (s *Store) EndTask(ctx context.Context, id, token uuid.UUID, how string, m journal.Mail) error {
+func (s *Store) EndTask(ctx context.Context, id, token uuid.UUID, how string, m journal.Message) error {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return fmt.Errorf("end task: %w", err)
@@ -137,32 +137,32 @@ func (s *Store) EndTask(ctx context.Context, id, token uuid.UUID, how string, m 
 	defer unlock()
 	t := s.tasks[id]
 	switch {
-	case t.held(token, s.clock()):
+	case t.leased(token, s.clock()):
 		s.end(t, &how, m)
 		return nil
-	case t != nil && t.token == token && t.how != nil && *t.how == how:
+	case t != nil && t.token == token && t.result != nil && *t.result == how:
 		return nil // done before
 	}
 	return fmt.Errorf("end task %s: %w", id, journal.ErrTaskLost)
 }
 
 // ReapTasks implements journal.Tasks.
-func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.Fate) journal.Mail) (int, error) {
+func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("reap tasks: %w", err)
 	}
 	defer unlock()
 	now := s.clock()
-	met := s.sortedTasks(func(t *task) bool { fate, _ := t.fate(now); return fate != "" })
+	met := s.sortedTasks(func(t *task) bool { fate, _ := t.end(now); return fate != "" })
 	slices.SortStableFunc(met, func(a, b *task) int {
-		_, atA := a.fate(now)
-		_, atB := b.fate(now)
+		_, atA := a.end(now)
+		_, atB := b.end(now)
 		return cmp.Or(atA.Compare(atB), journal.CompareID(a.ID, b.ID))
 	})
 	met = first(met, limit)
 	for _, t := range met {
-		fate, _ := t.fate(now)
+		fate, _ := t.end(now)
 		s.end(t, nil, mail(t.Task, fate))
 	}
 	old := s.sortedTasks(func(t *task) bool { return !t.ended.IsZero() && now.Sub(t.ended) > journal.TaskKept })
@@ -188,7 +188,7 @@ func (s *Store) TaskStats(ctx context.Context) ([]journal.TaskStat, error) {
 		}
 		if t.waits() {
 			st.Waiting++
-			st.Oldest = earlier(st.Oldest, t.made)
+			st.Oldest = earlier(st.Oldest, t.createdAt)
 		} else {
 			st.Claimed++
 		}

@@ -57,7 +57,7 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 		ready, later := todo, []part(nil)
 		var err error
 		if sorted {
-			ready, later, err = s.sortOut(ctx, node, todo, out)
+			ready, later, err = s.reconcile(ctx, node, todo, out)
 			failpoint.Hit("append.sorted")
 		}
 		if err == nil && (len(ready) > 0 || !sorted) {
@@ -121,8 +121,8 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	if lock, needed := lockedBy(batch); needed {
 		stmts = append(stmts, fence(node), lock)
 	}
-	stmts = append(stmts, held(node, batch))
-	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, foldedMail, changedSagas, newInbox, newTasks, newEvents, withdrawn, postedBy} {
+	stmts = append(stmts, ownershipGuard(node, batch))
+	for _, build := range []func(string, []part) (stmt, error){newSagas, newRecords, appliedMessages, changedSagas, newInbox, newTasks, newEvents, withdrawn, sentMessages} {
 		st, err := build(node, batch)
 		if err != nil {
 			return err
@@ -151,7 +151,7 @@ func simple(batch []part) bool {
 	takes, frees := false, false
 	for i := range batch {
 		a := &batch[i]
-		if len(a.Mail) > 0 || a.Release && a.Row == nil || a.Row != nil && len(a.Row.Inbox) > 0 || len(a.Withdraw) > 0 || len(a.Post) > 0 {
+		if len(a.Applied) > 0 || a.Release && a.Row == nil || a.Row != nil && len(a.Row.Inbox) > 0 || len(a.Withdraw) > 0 || len(a.Messages) > 0 {
 			return false
 		}
 		takes = takes || a.Start != nil && a.Start.Unique != ""
@@ -199,7 +199,7 @@ func parents(batch []part) (all, whole []pgtype.UUID) {
 // parent, or gives it a reason, updates its row, so it comes before this one, and is seen, or it
 // waits for this one to be committed, and finds the child. (FOR KEY SHARE would not conflict with
 // it.)
-func held(node string, batch []part) stmt {
+func ownershipGuard(node string, batch []part) stmt {
 	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // none of them NULL, of which nothing would be true or false
 	names, versions := newest(batch)
 	born, whole := parents(batch)
@@ -290,10 +290,10 @@ func newRecords(_ string, batch []part) (stmt, error) {
 
 // foldedMail takes the messages out. It comes ahead of changedSagas, which goes by the
 // counter that this leaves on the locked row.
-func foldedMail(_ string, batch []part) (stmt, error) {
+func appliedMessages(_ string, batch []part) (stmt, error) {
 	var saga, mail []pgtype.UUID
 	for i := range batch {
-		for _, m := range batch[i].Mail {
+		for _, m := range batch[i].Applied {
 			saga, mail = append(saga, id(batch[i].Saga)), append(mail, id(m))
 		}
 	}

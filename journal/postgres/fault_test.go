@@ -79,7 +79,7 @@ func TestListenerReconnects(t *testing.T) {
 	must(t, err)
 	until(t, "both listen again", func() bool { return count() == 2 })
 	until(t, "hint of the other's mail", func() bool {
-		must(t, other.Post(ctx, journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: a.Saga, Kind: "signal"}))
+		must(t, other.Send(ctx, journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: a.Saga, Kind: "signal"}))
 		select {
 		case <-s.Hints():
 			return true
@@ -200,7 +200,7 @@ func TestParkingSeesMailCommittedMeanwhile(t *testing.T) {
 	if len(got) != 1 || got[0].Messages != 1 {
 		t.Fatalf("claim = %+v, want the saga with a message", got)
 	}
-	if left, err := s.Mail(ctx, []uuid.UUID{got[0].Saga}, 10, 1<<20); err != nil || len(left) != 1 || left[0].ID != mail {
+	if left, err := s.Messages(ctx, []uuid.UUID{got[0].Saga}, 10, 1<<20); err != nil || len(left) != 1 || left[0].ID != mail {
 		t.Fatalf("mail = %+v, %v; want the message", left, err)
 	}
 }
@@ -287,7 +287,7 @@ func TestPostsCross(t *testing.T) {
 				for k := range each {
 					own, other := (round+k)%each, (round+2*k+i)%each // in all orders
 					batch = append(batch, journal.Append{Saga: sagas[i][own], Row: &journal.Row{Status: "s"}, Withdraw: tasks[i][own*rounds : own*rounds+rounds],
-						Post: []journal.Mail{{ID: uuid.Must(uuid.NewV7()), Saga: sagas[1-i][other], Kind: "m"}, {ID: uuid.Must(uuid.NewV7()), Saga: sagas[1-i][own], Kind: "m"}}})
+						Messages: []journal.Message{{ID: uuid.Must(uuid.NewV7()), Saga: sagas[1-i][other], Kind: "m"}, {ID: uuid.Must(uuid.NewV7()), Saga: sagas[1-i][own], Kind: "m"}}})
 				}
 				if _, err := s.Append(ctx, node, batch); err != nil {
 					t.Error(err)
@@ -297,14 +297,14 @@ func TestPostsCross(t *testing.T) {
 	}
 	wg.Go(func() {
 		for _, w := range held {
-			if err := s.EndTask(ctx, w.ID, claim.Token, "done", journal.Mail{ID: w.ID, Kind: "m"}); err != nil {
+			if err := s.EndTask(ctx, w.ID, claim.Token, "done", journal.Message{ID: w.ID, Kind: "m"}); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 	wg.Wait()
 	for i, node := range []string{"one", "two"} {
-		boxes, err := s.Mailboxes(ctx, node, uuid.Nil, 10_000)
+		boxes, err := s.Recipients(ctx, node, uuid.Nil, 10_000)
 		must(t, err)
 		messages := 0
 		for _, b := range boxes {

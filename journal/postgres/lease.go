@@ -49,7 +49,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 	s.lineage.released(dead...)
 	// The node is registered, so that an error from here on is none that means that nothing was
 	// written.
-	if err := retry(ctx, func() error { return s.settle(ctx, false) }); err != nil {
+	if err := retry(ctx, func() error { return s.reconcileInstallation(ctx, false) }); err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w: %w", journal.ErrUnknown, err)
 	}
 	return lease, nil
@@ -76,7 +76,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("renew: %w", err)
 	}
-	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.of(node), Rival: s.lineage.beside()}
+	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.of(node), Rival: s.lineage.rivalServer()}
 	if expired {
 		if err := s.takeOver(ctx); err != nil {
 			return lease, fmt.Errorf("take over dead nodes: %w", err)

@@ -56,16 +56,16 @@ type point struct {
 
 // stands asks for it in one round trip. WAL's file names begin with the timeline;
 // pg_control_checkpoint tells the last checkpoint's, which may be the one before.
-const stands = `SELECT (SELECT system_identifier FROM pg_control_system()),
+const serverPosition = `SELECT (SELECT system_identifier FROM pg_control_system()),
 	CASE WHEN pg_is_in_recovery() THEN '0' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END`
 
 // stood is where a connection has its point.
-const stood = "recourse.timeline"
+const timelineKey = "recourse.timeline"
 
 // check looks at a server before its connection is used.
 func (l *lineage) check(ctx context.Context, conn *pgconn.PgConn) error {
 	at, err := locate(ctx, conn)
-	if untold(err) {
+	if withheld(err) {
 		l.mu.Lock()
 		l.blind = err
 		l.mu.Unlock()
@@ -74,13 +74,13 @@ func (l *lineage) check(ctx context.Context, conn *pgconn.PgConn) error {
 	if err != nil {
 		return err
 	}
-	conn.CustomData()[stood] = at.timeline
-	return l.saw(at)
+	conn.CustomData()[timelineKey] = at.timeline
+	return l.observe(at)
 }
 
 // locate asks a server where it stands.
 func locate(ctx context.Context, conn *pgconn.PgConn) (point, error) {
-	results, err := conn.Exec(ctx, stands).ReadAll()
+	results, err := conn.Exec(ctx, serverPosition).ReadAll()
 	if err != nil {
 		return point{}, err
 	}
@@ -96,7 +96,7 @@ func locate(ctx context.Context, conn *pgconn.PgConn) (point, error) {
 
 // untold recognizes a server that does not tell what a lineage asks for: a role without the right,
 // or a server that only speaks PostgreSQL's protocol.
-func untold(err error) bool {
+func withheld(err error) bool {
 	switch code(err) {
 	case "42501", "42883", "0A000": // insufficient_privilege, undefined_function, feature_not_supported
 		return true
@@ -105,7 +105,7 @@ func untold(err error) bool {
 }
 
 // saw compares where a server stands with what was seen before, and remembers the later one.
-func (l *lineage) saw(at point) error {
+func (l *lineage) observe(at point) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -166,7 +166,7 @@ func (l *lineage) later() <-chan struct{} {
 // usable tells whether a connection of a pool is of the timeline that was seen last: one to an old
 // primary stays open when another is promoted.
 func (l *lineage) usable(_ context.Context, conn *pgx.Conn) (bool, error) {
-	timeline, known := conn.PgConn().CustomData()[stood].(int64)
+	timeline, known := conn.PgConn().CustomData()[timelineKey].(int64)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !known || timeline == 0 || timeline == l.timeline, nil
@@ -210,7 +210,7 @@ func (l *lineage) of(node string) int64 {
 }
 
 // beside is what the last look at all servers found.
-func (l *lineage) beside() error {
+func (l *lineage) rivalServer() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.rival
@@ -232,7 +232,7 @@ func (s *Store) current(ctx context.Context, node string) error {
 
 // settle compares what was seen with the database's own row, and brings the row up to date unless
 // the store only reads.
-func (s *Store) settle(ctx context.Context, readOnly bool) error {
+func (s *Store) reconcileInstallation(ctx context.Context, readOnly bool) error {
 	var system string
 	var timeline int64
 	db := s.w // its connections have just been used, where a node registers
@@ -250,7 +250,7 @@ func (s *Store) settle(ctx context.Context, readOnly bool) error {
 		return nil
 	}
 	if err == nil {
-		if err := (&lineage{system: system, timeline: timeline}).saw(seen); err != nil && seen.timeline > 0 {
+		if err := (&lineage{system: system, timeline: timeline}).observe(seen); err != nil && seen.timeline > 0 {
 			return err
 		}
 	}

@@ -18,32 +18,32 @@ import (
 // way is an index that has sagas in the order of their ids: all, or those that are alike in the
 // index's other columns. The planner takes what it looks for to be spread evenly, and would look
 // through all sagas by their ids for what only old ones have: so the order is by all columns.
-type way struct {
+type indexScan struct {
 	table   string
 	columns []string // what the index begins with, and the id
 	values  []string // of all columns but the id
 }
 
 // ways are indexes that have together what one part of a filter selects.
-type ways struct {
-	each []way
+type indexScans struct {
+	each []indexScan
 	rest journal.Filter // what is left
 }
 
 // waysTo are the indexes for a part of a filter.
-func waysTo(p *journal.Part) ways {
-	w := ways{rest: p.Rest}
+func scansFor(p *journal.Part) indexScans {
+	w := indexScans{rest: p.Remaining}
 	switch {
 	case p.Label != "":
-		w.each = []way{{"saga_labels", []string{"name", "value", "saga_id"}, []string{clean(p.Label), clean(p.Value)}}}
+		w.each = []indexScan{{"saga_labels", []string{"name", "value", "saga_id"}, []string{clean(p.Label), clean(p.Value)}}}
 	case p.Definition != "":
-		w.each = []way{{"sagas", []string{"definition", "id"}, []string{p.Definition}}}
+		w.each = []indexScan{{"sagas", []string{"definition", "id"}, []string{p.Definition}}}
 	case len(p.Status) > 0:
 		for _, st := range p.Status {
-			w.each = append(w.each, way{"sagas", []string{"status", "id"}, []string{st}})
+			w.each = append(w.each, indexScan{"sagas", []string{"status", "id"}, []string{st}})
 		}
 	default:
-		w.each = []way{{"sagas", []string{"id"}, nil}}
+		w.each = []indexScan{{"sagas", []string{"id"}, nil}}
 	}
 	return w
 }
@@ -76,18 +76,18 @@ func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed
 	}
 	out.Heads, err = collect(rows, scanHead)
 	if f.Limit <= 0 || len(out.Heads) < f.Limit {
-		out.Until = until
+		out.ScannedTo = until
 	}
 	return out, err
 }
 
 // farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and
 // says until where that is: Nil for the end.
-func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, until uuid.UUID, err error) {
+func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best indexScans, until uuid.UUID, err error) {
 	for i, p := range f.Parts() {
-		w := waysTo(&p)
+		w := scansFor(&p)
 		var reached pgtype.UUID
-		if f.Look > 0 && !f.Indexed() {
+		if f.MaxScanned > 0 && !f.Indexed() {
 			c := &conditions{}
 			if err := s.pool.QueryRow(ctx, w.reach(c, f), c.args...).Scan(&reached); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return best, until, err
@@ -105,8 +105,8 @@ func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, unt
 
 // reach is the query for the oldest of f.Look sagas; there are no rows if there are fewer. Several
 // ways share them.
-func (w *ways) reach(c *conditions, f *journal.Filter) string {
-	each := max(f.Look/len(w.each), 1)
+func (w *indexScans) reach(c *conditions, f *journal.Filter) string {
+	each := max(f.MaxScanned/len(w.each), 1)
 	parts := make([]string, len(w.each))
 	for i, y := range w.each {
 		parts[i] = `(SELECT ` + y.id() + ` AS id FROM ` + y.table + y.between(c, f) + y.order() + ` LIMIT 1 OFFSET ` + strconv.Itoa(each-1) + `)`
@@ -123,13 +123,13 @@ const room = 1000
 // list is the query for the list. The rest of the filter is applied to the sagas that one index
 // gives, and never by another index, which may have far more than are looked at here: that is what
 // a LIMIT or OFFSET within says, and the LIMIT that the order of the index is to be kept.
-func (w *ways) list(c *conditions, f *journal.Filter) (string, error) {
+func (w *indexScans) list(c *conditions, f *journal.Filter) (string, error) {
 	if err := c.left(&w.rest); err != nil {
 		return "", err
 	}
 	limit, fence := "", ` OFFSET 0`
-	if f.Look > 0 && !f.Indexed() {
-		fence = ` LIMIT ` + strconv.Itoa(f.Look+room)
+	if f.MaxScanned > 0 && !f.Indexed() {
+		fence = ` LIMIT ` + strconv.Itoa(f.MaxScanned+room)
 	}
 	if f.Limit > 0 {
 		limit = ` LIMIT ` + strconv.Itoa(f.Limit)
@@ -156,12 +156,14 @@ func (w *ways) list(c *conditions, f *journal.Filter) (string, error) {
 	return `SELECT * FROM ((` + strings.Join(parts, `) UNION ALL (`) + `)) s ORDER BY id DESC` + limit, nil
 }
 
-func (y *way) id() string { return y.columns[len(y.columns)-1] }
+func (y *indexScan) id() string { return y.columns[len(y.columns)-1] }
 
-func (y *way) order() string { return ` ORDER BY ` + strings.Join(y.columns, ` DESC, `) + ` DESC` }
+func (y *indexScan) order() string {
+	return ` ORDER BY ` + strings.Join(y.columns, ` DESC, `) + ` DESC`
+}
 
 // between narrows a way to its values, and to the ids that the filter is for.
-func (y *way) between(c *conditions, f *journal.Filter) string {
+func (y *indexScan) between(c *conditions, f *journal.Filter) string {
 	values := make([]string, 0, len(y.columns))
 	for _, v := range y.values {
 		values = append(values, c.arg(v))

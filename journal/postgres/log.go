@@ -36,7 +36,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 				return err
 			}
 			failpoint.Hit("claim.locked")
-			out, err = s.take(ctx, conn, node, chosen)
+			out, err = s.takeOwnership(ctx, conn, node, chosen)
 			return err
 		})
 	})
@@ -95,7 +95,7 @@ func (s *Store) choose(ctx context.Context, conn connection, node string, limit 
 }
 
 // take makes the node the owner of what was chosen and commits.
-func (s *Store) take(ctx context.Context, conn connection, node string, chosen []uuid.UUID) ([]journal.Claimed, error) {
+func (s *Store) takeOwnership(ctx context.Context, conn connection, node string, chosen []uuid.UUID) ([]journal.Claimed, error) {
 	at := make(map[uuid.UUID]int, len(chosen))
 	out := make([]journal.Claimed, len(chosen))
 	for i, u := range chosen {
@@ -203,7 +203,7 @@ func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
 
 // Post implements journal.Log. The saga's row is locked first: parking it waits, or has been
 // done and is seen. For one message this costs less than what appends use.
-func (s *Store) Post(ctx context.Context, m journal.Mail) error {
+func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	err := s.transact(ctx, []stmt{{
 		query: `SELECT 1 FROM sagas WHERE id = $1 FOR UPDATE`, args: []any{id(m.Saga)},
 		scan: func(r pgx.Row) error {

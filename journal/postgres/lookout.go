@@ -68,7 +68,7 @@ func Rival(ctx context.Context, dsn string) error {
 	}
 	o := newLookout(&lineage{}, cfg.ConnConfig)
 	o.look(ctx)
-	return o.lineage.beside()
+	return o.lineage.rivalServer()
 }
 
 // look asks all servers at once where they stand. One that does not answer is left out of account.
@@ -110,7 +110,7 @@ func (o *lookout) look(ctx context.Context) {
 	})
 	var rival error
 	for _, p := range primaries {
-		if err := o.lineage.saw(p.point); err != nil {
+		if err := o.lineage.observe(p.point); err != nil {
 			rival = fmt.Errorf("%s: %w", p.host, err)
 		}
 	}

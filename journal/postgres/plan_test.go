@@ -63,22 +63,22 @@ func TestPlans(t *testing.T) {
 		uses(state+": a claim", claim, "Index Scan using sagas_suspect")
 		uses(state+": a claim", claim, "Index Scan using sagas_due")
 		uses(state+": a claim of tasks", generic(t, s, claimTasks, "NULL, 1, NULL, '', 1"), "Index Scan using tasks_waiting")
-		uses(state+": tasks under a token", generic(t, s, heldTasks, "NULL"), "Index Scan using tasks_token")
+		uses(state+": tasks under a token", generic(t, s, leasedTasks, "NULL"), "Index Scan using tasks_token")
 		uses(state+": a heartbeat", generic(t, s, heartbeat, "NULL, NULL"), "Index Scan using tasks_pkey")
 		uses(state+": an end", generic(t, s, `WITH `+endTask+` SELECT 1 FROM ended`, "NULL, NULL, ''"), "Index Scan using tasks_pkey")
-		uses(state+": fates once more", generic(t, s, fatedAgain, "NULL"), "tasks_pkey")
-		uses(state+": tasks that met a fate", generic(t, s, fatedTasks, "1"), "Index Scan using tasks_ends_at")
+		uses(state+": fates once more", generic(t, s, endedAgain, "NULL"), "tasks_pkey")
+		uses(state+": tasks that met a fate", generic(t, s, expiredTasks, "1"), "Index Scan using tasks_ends_at")
 		uses(state+": tasks that ended", generic(t, s, oldTasks, "1, 1"), "Index Scan using tasks_ended")
 		uses(state+": events that are due", generic(t, s, claimEvents, "1, 1"), "Index Scan using outbox_due")
 		uses(state+": what is due and not claimed", generic(t, s, unclaimed, "1, 1"), "Index Scan using sagas_due")
 		uses(state+": suspects", generic(t, s, noProgress, "1, 1"), "sagas_suspect")
 		uses(state+": what is in quarantine", generic(t, s, quarantinedSince, "1, 1"), "sagas_live")
 		uses(state+": tasks that nobody claims", generic(t, s, unworked, "1, 1"), "tasks_waiting")
-		st := post(nil)
+		st := insertMessages(nil)
 		uses(state+": mail", generic(t, s, st.text(), "NULL, NULL, NULL, NULL"), "sagas_pkey")
-		uses(state+": mailboxes", generic(t, s, mailboxes, "'node', NULL, 1"), "sagas_pending_messages")
-		uses(state+": mail of sagas", generic(t, s, mailQuery, "NULL, 1, 1"), "messages_pkey")
-		uses(state+": mail of sagas", generic(t, s, mailQuery, "NULL, 1, 1"), "(saga_id = ANY ($1))")
+		uses(state+": mailboxes", generic(t, s, recipients, "'node', NULL, 1"), "sagas_pending_messages")
+		uses(state+": mail of sagas", generic(t, s, messagesQuery, "NULL, 1, 1"), "messages_pkey")
+		uses(state+": mail of sagas", generic(t, s, messagesQuery, "NULL, 1, 1"), "(saga_id = ANY ($1))")
 		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
 	}
 	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")
@@ -100,7 +100,7 @@ func TestPlans(t *testing.T) {
 		{"a status of a label", "saga_labels_pkey", journal.Filter{Labels: map[string]string{"tier": "standard"}, Status: []string{"failed"}}},
 	} {
 		for _, bounds := range []journal.Filter{{}, {Before: uuid.UUID{14: 0x40}}, {From: uuid.UUID{14: 0x20}, Before: uuid.UUID{14: 0x40}}} {
-			tt.f.From, tt.f.Before, tt.f.Limit, tt.f.Look = bounds.From, bounds.Before, 20, 1000
+			tt.f.From, tt.f.Before, tt.f.Limit, tt.f.MaxScanned = bounds.From, bounds.Before, 20, 1000
 			list, reach := explained(t, s, tt.f)
 			for what, plan := range map[string]string{"list": list, "reach": reach} {
 				uses(what+" by "+tt.name, plan, " Backward using "+tt.index)
@@ -189,7 +189,7 @@ func generic(t *testing.T, s *Store, query, args string) string {
 // explained are the plans of a list by the first part of its filter, and of how far that reaches.
 func explained(t *testing.T, s *Store, f journal.Filter) (list, reach string) {
 	t.Helper()
-	w := waysTo(&f.Parts()[0])
+	w := scansFor(&f.Parts()[0])
 	c := &conditions{}
 	query, err := w.list(c, &f)
 	if err != nil {

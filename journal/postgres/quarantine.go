@@ -101,7 +101,7 @@ func free(ctx context.Context, t session, dead []string) error {
 			return err
 		}
 	}
-	_, err = t.Exec(ctx, sql(`UPDATE sagas s SET owner = NULL, wake_at = {now} + `+cases(journal.Respite)+`,
+	_, err = t.Exec(ctx, sql(`UPDATE sagas s SET owner = NULL, wake_at = {now} + `+cases(journal.TakeoverDelay)+`,
 		status = CASE WHEN `+halting+` THEN $2 ELSE status END,
 		updated_at = CASE WHEN `+halting+` AND status <> $2 THEN {now} ELSE updated_at END
 		WHERE owner = ANY($1)`), dead, journal.StatusStuck)

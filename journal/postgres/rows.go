@@ -87,8 +87,8 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 		delete_at = CASE WHEN a.has THEN a.delete_at ELSE s.delete_at END,
 		owner = CASE WHEN a.release THEN NULL ELSE s.owner END,
 		claims = CASE WHEN a.has THEN 0 ELSE s.claims END,
-		wake_at = CASE WHEN a.stranger AND NOT a.has THEN {now} + ` + cases(journal.Respite) + `
-			WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.Rest) + `
+		wake_at = CASE WHEN a.stranger AND NOT a.has THEN {now} + ` + cases(journal.TakeoverDelay) + `
+			WHEN a.release AND NOT a.has THEN {now} + ` + cases(journal.RetryDelay) + `
 			WHEN a.release AND s.pending_messages > 0 THEN LEAST({now}, a.wake_at)
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
 		FROM ` + unnestRows + `, $15::bool[]) AS a (` + rowNames + `, stranger) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $14 RETURNING s.id, a.has)`)
@@ -124,7 +124,7 @@ func newSagas(node string, batch []part) (stmt, error) {
 
 var insertRows = sql(`INSERT INTO sagas (id, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary, search_text, owner,
 			definition, version, sha256, start_key, start_hash, unique_value, parent, retry_of, forked_from, created_at)
-		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.SetAside.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, delete_at, summary, search_text, CASE WHEN release THEN NULL ELSE $14 END,
+		SELECT id, status, reason, labels::jsonb, CASE WHEN release AND NOT has THEN {now} + ` + strconv.FormatInt(journal.FirstRetryDelay.Milliseconds(), 10) + ` ELSE wake_at END, seq, updated_at, ended_at, delete_at, summary, search_text, CASE WHEN release THEN NULL ELSE $14 END,
 			definition, version, sha256, NULLIF(start_key, ''), start_hash, NULLIF(unique_value, ''), parent, retry_of, forked_from, created_at
 		FROM ` + unnestRows + `, $15::text[], $16::int[], $17::text[], $18::text[], $19::text[], $20::text[],
 			$21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[])

@@ -12,9 +12,9 @@ import (
 )
 
 // standing is what the database has, at one moment, of what a batch touches.
-type standing struct {
+type snapshot struct {
 	fenced  bool
-	sagas   map[uuid.UUID]standingSaga
+	sagas   map[uuid.UUID]snapshotSaga
 	hashes  map[uuid.UUID]map[int64][]byte
 	keys    map[string]uuid.UUID
 	uniques map[[2]string]uuid.UUID // definition, value → the live saga
@@ -22,7 +22,7 @@ type standing struct {
 	parents map[uuid.UUID]string    // of the starts, those that live, and their reasons
 }
 
-type standingSaga struct {
+type snapshotSaga struct {
 	owner string
 	last  int64
 }
@@ -30,8 +30,8 @@ type standingSaga struct {
 // sortOut answers the appends that what stands there settles, and returns the others: those to be
 // written next, cut down to what is missing, and those whose answer hangs on an earlier one of the
 // batch.
-func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []journal.Result) (ready, later []part, err error) {
-	have, err := s.standing(ctx, node, batch)
+func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []journal.Result) (ready, later []part, err error) {
+	have, err := s.snapshot(ctx, node, batch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Store) sortOut(ctx context.Context, node string, batch []part, out []jo
 func unique(st *journal.Start) [2]string { return [2]string{"=" + st.Definition, clean(st.Unique)} }
 
 // follow settles an append to a saga that exists, or returns the records that are missing.
-func (h *standing) follow(node string, saga standingSaga, p *part) (res journal.Result, missing []journal.Record, settled bool) {
+func (h *snapshot) follow(node string, saga snapshotSaga, p *part) (res journal.Result, missing []journal.Record, settled bool) {
 	conflict := journal.Result{Err: journal.ErrConflict}
 	next := saga.last + 1
 	for i, r := range p.Records {
@@ -108,7 +108,7 @@ func (h *standing) follow(node string, saga standingSaga, p *part) (res journal.
 
 // start settles an append to a saga that does not exist. It has to wait if an earlier append of the
 // batch, not yet written, would take or free what it needs.
-func (h *standing) start(p *part, claimed map[[2]string]bool, ending, bounded map[uuid.UUID]bool) (res journal.Result, wait, settled bool) {
+func (h *snapshot) start(p *part, claimed map[[2]string]bool, ending, bounded map[uuid.UUID]bool) (res journal.Result, wait, settled bool) {
 	for i, r := range p.Records {
 		if r.Seq != int64(i)+1 {
 			return journal.Result{Err: journal.ErrConflict}, false, true
@@ -150,15 +150,15 @@ func (h *standing) start(p *part, claimed map[[2]string]bool, ending, bounded ma
 }
 
 // standing reads it in one snapshot and one round trip.
-func (s *Store) standing(ctx context.Context, node string, batch []part) (have *standing, err error) {
+func (s *Store) snapshot(ctx context.Context, node string, batch []part) (have *snapshot, err error) {
 	err = retry(ctx, func() error {
-		have, err = s.look(ctx, node, batch)
+		have, err = s.readSnapshot(ctx, node, batch)
 		return err
 	})
 	return have, err
 }
 
-func (s *Store) look(ctx context.Context, node string, batch []part) (*standing, error) {
+func (s *Store) readSnapshot(ctx context.Context, node string, batch []part) (*snapshot, error) {
 	var sagas []pgtype.UUID
 	var lo, hi []int64
 	var keys, definitions, uniques []string
@@ -174,7 +174,7 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 			keys, definitions, uniques = append(keys, clean(p.Start.Key)), append(definitions, p.Start.Definition), append(uniques, clean(p.Start.Unique))
 		}
 	}
-	h := &standing{fenced: true, sagas: map[uuid.UUID]standingSaga{}, hashes: map[uuid.UUID]map[int64][]byte{},
+	h := &snapshot{fenced: true, sagas: map[uuid.UUID]snapshotSaga{}, hashes: map[uuid.UUID]map[int64][]byte{},
 		keys: map[string]uuid.UUID{}, uniques: map[[2]string]uuid.UUID{}, newest: map[string]int{}, parents: map[uuid.UUID]string{}}
 	b := &pgx.Batch{}
 	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
@@ -182,7 +182,7 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 	b.Queue(`SELECT id, coalesce(owner, ''), coalesce((SELECT max(seq) FROM journal WHERE saga_id = sagas.id), 0) FROM sagas WHERE id = ANY($1)`,
 		sagas).Query(func(rows pgx.Rows) error {
 		var u pgtype.UUID
-		var saga standingSaga
+		var saga snapshotSaga
 		_, err := pgx.ForEachRow(rows, []any{&u, &saga.owner, &saga.last}, func() error {
 			h.sagas[u.Bytes] = saga
 			return nil
@@ -242,7 +242,7 @@ func (s *Store) look(ctx context.Context, node string, batch []part) (*standing,
 	return h, nil
 }
 
-func (h *standing) scanHashes(rows pgx.Rows) error {
+func (h *snapshot) scanHashes(rows pgx.Rows) error {
 	var u pgtype.UUID
 	var seq int64
 	var hash []byte

@@ -74,11 +74,11 @@ var noteStalls = sql(`INSERT INTO stalls AS f (id, saga_id, kind, path, since, d
 	ON CONFLICT (id) DO UPDATE SET shown_until = excluded.shown_until, detail = excluded.detail RETURNING f.id, f.xmax = 0`)
 
 // NoteStalls implements journal.Stalls.
-func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.Duration) (fresh int, err error) {
+func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show time.Duration) (fresh int, err error) {
 	var stall, saga []pgtype.UUID
 	var kind, path, why []string
 	var since []int64
-	told := make(map[uuid.UUID]*journal.Told, len(list))
+	told := make(map[uuid.UUID]*journal.StallNotice, len(list))
 	for i := range list {
 		f := &list[i]
 		if told[f.ID] != nil {

@@ -145,7 +145,7 @@ func (s *Store) prepare(ctx context.Context, dsn string, o Options) error {
 	if err := check(ctx, migrations.Postgres(dsn, s.lineage.check)); err != nil {
 		return err
 	}
-	return s.settle(ctx, o.ReadOnly)
+	return s.reconcileInstallation(ctx, o.ReadOnly)
 }
 
 // Ping implements journal.Store: it asks for a lock on no row, which a read-only database refuses.

@@ -92,14 +92,14 @@ var (
 			SELECT id FROM found ORDER BY created_at, id LIMIT $2::int
 		) UPDATE tasks t SET token = $3, worker = $4, claim_lease = coalesce($5::bigint, t.lease), deadline = clock.now + t.timeout,
 			ends_at = clock.now + LEAST(coalesce($5::bigint, t.lease), t.timeout) FROM chosen c, clock WHERE t.id = c.id`)
-	heldTasks = sql(`SELECT ` + taskColumns + `, worker, ends_at, deadline FROM tasks WHERE token = $1 AND ` + runsUntil + ` > {now} ORDER BY created_at, id`)
-	heartbeat = sql(`UPDATE tasks SET ends_at = LEAST({now} + claim_lease, deadline) WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND ` + runsUntil + ` > {now}
+	leasedTasks = sql(`SELECT ` + taskColumns + `, worker, ends_at, deadline FROM tasks WHERE token = $1 AND ` + runsUntil + ` > {now} ORDER BY created_at, id`)
+	heartbeat   = sql(`UPDATE tasks SET ends_at = LEAST({now} + claim_lease, deadline) WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND ` + runsUntil + ` > {now}
 		RETURNING ends_at, withdrawn`)
 	endTask = sql(`ended AS (UPDATE tasks SET ended_at = {now}, result = $3, input = NULL
 		WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND ` + runsUntil + ` > {now} RETURNING saga_id)`)
-	fatedAgain = sql(`SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE id = ANY($1) AND ` + runsUntil + ` <= {now} ORDER BY ends_at, id FOR UPDATE`)
-	fatedTasks = sql(`SELECT id, saga_id FROM tasks WHERE ends_at <= {now} AND ended_at IS NULL ORDER BY ends_at, id LIMIT $1`)
-	oldTasks   = sql(`DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE ended_at < {now} - $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`)
+	endedAgain   = sql(`SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE id = ANY($1) AND ` + runsUntil + ` <= {now} ORDER BY ends_at, id FOR UPDATE`)
+	expiredTasks = sql(`SELECT id, saga_id FROM tasks WHERE ends_at <= {now} AND ended_at IS NULL ORDER BY ends_at, id LIMIT $1`)
+	oldTasks     = sql(`DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE ended_at < {now} - $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`)
 )
 
 // ClaimTasks implements journal.Tasks. An earlier try with the same token may have yet to end: this
@@ -117,7 +117,7 @@ func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) (out []jour
 	err = s.transact(ctx, []stmt{
 		{query: `SELECT pg_advisory_xact_lock($1, $2)`, args: []any{int32(binary.BigEndian.Uint32(c.Token[0:])), int32(binary.BigEndian.Uint32(c.Token[12:]))}},
 		{query: claimTasks, args: []any{types, max(c.Max, 0), id(c.Token), clean(c.Worker), lease}},
-		{query: heldTasks, args: []any{id(c.Token)}, rows: func(rows pgx.Rows) (err error) {
+		{query: leasedTasks, args: []any{id(c.Token)}, rows: func(rows pgx.Rows) (err error) {
 			out, err = collect(rows, func(r pgx.CollectableRow) (t journal.ClaimedTask, err error) {
 				var until, deadline int64
 				err = scanTask(r, &t.Task, &t.Worker, &until, &deadline)
@@ -152,12 +152,12 @@ func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal
 
 // EndTask implements journal.Tasks. As for all that changes a task and its saga, the saga is locked
 // first.
-func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Mail) error {
+func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Message) error {
 	err := s.transact(ctx, []stmt{
 		{query: `SELECT 1 FROM sagas WHERE id = (SELECT saga_id FROM tasks WHERE id = $1) FOR UPDATE`, args: []any{id(task)}},
 		{
-			with:  []string{endTask, `a (saga_id, id, kind, data) AS (SELECT saga_id, $4::uuid, $5::text, $6::bytea FROM ended)`, postedMail, countedMail},
-			query: postMail, args: []any{id(task), id(token), clean(how), id(m.ID), m.Kind, []byte(m.Data)},
+			with:  []string{endTask, `a (saga_id, id, kind, data) AS (SELECT saga_id, $4::uuid, $5::text, $6::bytea FROM ended)`, insertedMessages, countedMessages},
+			query: wakeRecipients, args: []any{id(task), id(token), clean(how), id(m.ID), m.Kind, []byte(m.Data)},
 		},
 		{
 			query: `SELECT 1 FROM tasks WHERE id = $1 AND token IS NOT DISTINCT FROM $2 AND result = $3`, args: []any{id(task), id(token), clean(how)},
@@ -179,11 +179,11 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 
 // ReapTasks implements journal.Tasks. It first looks for tasks that have met their fate, and looks
 // at them again once their sagas are locked.
-func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.Fate) journal.Mail) (n int, err error) {
+func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.TaskEnd) journal.Message) (n int, err error) {
 	limit = max(limit, 0)
 	err = s.tx(ctx, func(t session) error {
 		n = 0
-		rows, err := t.Query(ctx, fatedTasks, limit)
+		rows, err := t.Query(ctx, expiredTasks, limit)
 		if err != nil {
 			return err
 		}
@@ -212,16 +212,16 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 	return n, nil
 }
 
-func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, mail func(journal.Task, journal.Fate) journal.Mail) (int, error) {
+func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, mail func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
 	if _, err := t.Exec(ctx, lockSagas, sagas); err != nil {
 		return 0, err
 	}
-	rows, err := t.Query(ctx, fatedAgain, tasks)
+	rows, err := t.Query(ctx, endedAgain, tasks)
 	if err != nil {
 		return 0, err
 	}
 	var met []pgtype.UUID
-	messages, err := collect(rows, func(r pgx.CollectableRow) (m journal.Mail, err error) {
+	messages, err := collect(rows, func(r pgx.CollectableRow) (m journal.Message, err error) {
 		var w journal.Task
 		var unclaimed bool
 		if err := scanTask(r, &w, &unclaimed); err != nil {
@@ -242,7 +242,7 @@ func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, mail func(
 	if _, err := t.Exec(ctx, sql(`UPDATE tasks SET ended_at = {now}, input = NULL WHERE id = ANY($1)`), met); err != nil {
 		return 0, err
 	}
-	st := post(messages)
+	st := insertMessages(messages)
 	_, err = t.Exec(ctx, st.text(), st.args...)
 	return len(met), err
 }

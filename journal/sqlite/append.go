@@ -36,7 +36,7 @@ func (t *tx) appendAll(node string, now int64, batch []journal.Append, results [
 	if err := t.fence(node); err != nil {
 		return err
 	}
-	stand, err := t.standing(node, batch)
+	stand, err := t.snapshot(node, batch)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (t *tx) appendAll(node string, now int64, batch []journal.Append, results [
 		return err
 	}
 	for i := range w.post {
-		if _, err := t.post(now, &w.post[i]); err != nil {
+		if _, err := t.send(now, &w.post[i]); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (t *tx) fence(node string) error {
 
 // append does one append wholly or, with an error in the result, not at all. All that can turn
 // it down is looked at before anything is written: nobody else writes meanwhile.
-func (t *tx) append(node string, now int64, a *journal.Append, st standing, w *wanted) (journal.Result, error) {
+func (t *tx) append(node string, now int64, a *journal.Append, st snapshot, w *wanted) (journal.Result, error) {
 	if !st.exists {
 		return t.start(node, now, a, w)
 	}
@@ -222,14 +222,14 @@ func (t *tx) taken(a *journal.Append) (res journal.Result, err error) {
 
 // change writes what came with records of a saga that is there: one UPDATE of what changes, as each
 // column costs its indexes.
-func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) error {
+func (t *tx) change(now int64, a *journal.Append, st snapshot, progress bool) error {
 	saga := a.Saga.Bytes()
 	var set []string
 	var args []any
 	if st.claims > 0 && (progress || a.Row != nil) {
 		set = append(set, `claims = 0`)
 	}
-	folded, err := t.fold(saga, a.Mail)
+	folded, err := t.applyMessages(saga, a.Applied)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) er
 		if a.Release {
 			set = append(set, `owner = NULL`)
 			// A message that came in while the saga was being parked keeps it awake.
-			if st.mail > folded && (r.WakeAt.IsZero() || r.WakeAt.UnixMilli() > now) {
+			if st.messages > folded && (r.WakeAt.IsZero() || r.WakeAt.UnixMilli() > now) {
 				wake = now
 			}
 		}
@@ -282,7 +282,7 @@ func (t *tx) change(now int64, a *journal.Append, st standing, progress bool) er
 
 // bring writes what an append has for others than its saga; what it posts is put off.
 func (t *tx) bring(now int64, a *journal.Append, w *wanted) error {
-	w.post = append(w.post, a.Post...)
+	w.post = append(w.post, a.Messages...)
 	if err := t.addTasks(now, a); err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (t *tx) bring(now int64, a *journal.Append, w *wanted) error {
 }
 
 // fold marks messages as folded in, and returns how many were not yet.
-func (t *tx) fold(saga []byte, mail []uuid.UUID) (int64, error) {
+func (t *tx) applyMessages(saga []byte, mail []uuid.UUID) (int64, error) {
 	var folded int64
 	for _, m := range mail {
 		n, err := t.exec(`UPDATE messages SET applied = 1, data = NULL WHERE saga_id = ? AND id = ? AND applied = 0`, saga, m.Bytes())

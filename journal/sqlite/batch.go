@@ -12,26 +12,26 @@ import (
 // A statement for many rows costs less than many statements, but the driver's time for one grows
 // with the square of its arguments.
 const (
-	standingRows = 32
+	snapshotRows = 32
 	insertRows   = 4
 	insertArgs   = 13 // of a record
 )
 
 // standing is what an append finds of its saga.
-type standing struct {
-	exists  bool
-	owned   bool // by the node that appends
-	inbox   bool // it has entries
-	expires bool // it has a time to be deleted at
-	claims  int64
-	mail    int64 // messages not yet folded in
-	last    int64 // the last record's seq
-	labels  string
+type snapshot struct {
+	exists   bool
+	owned    bool // by the node that appends
+	inbox    bool // it has entries
+	expires  bool // it has a time to be deleted at
+	claims   int64
+	messages int64 // messages not yet folded in
+	last     int64 // the last record's seq
+	labels   string
 }
 
-var standingOne, standingMany = standingQuery(1), standingQuery(standingRows)
+var snapshotOne, snapshotMany = snapshotQuery(1), snapshotQuery(snapshotRows)
 
-func standingQuery(n int) string {
+func snapshotQuery(n int) string {
 	var b strings.Builder
 	b.WriteString(`WITH wanted (i, id) AS (VALUES `)
 	for i := range n {
@@ -46,13 +46,13 @@ func standingQuery(n int) string {
 }
 
 // standing looks at the saga of each append.
-func (t *tx) standing(node string, batch []journal.Append) ([]standing, error) {
-	out := make([]standing, len(batch))
-	for from := 0; from < len(batch); from += standingRows {
-		part := batch[from:min(from+standingRows, len(batch))]
-		query, n := standingOne, 1
+func (t *tx) snapshot(node string, batch []journal.Append) ([]snapshot, error) {
+	out := make([]snapshot, len(batch))
+	for from := 0; from < len(batch); from += snapshotRows {
+		part := batch[from:min(from+snapshotRows, len(batch))]
+		query, n := snapshotOne, 1
 		if len(part) > 1 {
-			query, n = standingMany, standingRows
+			query, n = snapshotMany, snapshotRows
 		}
 		args := make([]any, n+1) // a place that is not taken stays NULL, which no id is
 		for i := range part {
@@ -61,8 +61,8 @@ func (t *tx) standing(node string, batch []journal.Append) ([]standing, error) {
 		args[n] = node
 		err := t.query(query, args, func(scan func(...any) error) error {
 			var i int
-			st := standing{exists: true}
-			err := scan(&i, &st.owned, &st.inbox, &st.expires, &st.claims, &st.mail, &st.last, &st.labels)
+			st := snapshot{exists: true}
+			err := scan(&i, &st.owned, &st.inbox, &st.expires, &st.claims, &st.messages, &st.last, &st.labels)
 			if err == nil {
 				out[from+i] = st
 			}
@@ -78,7 +78,7 @@ func (t *tx) standing(node string, batch []journal.Append) ([]standing, error) {
 // wanted are records that are to be inserted, as arguments, and messages to be posted behind them.
 type wanted struct {
 	args []any
-	post []journal.Mail
+	post []journal.Message
 }
 
 func (w *wanted) add(saga uuid.UUID, records []journal.Record) {

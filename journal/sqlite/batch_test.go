@@ -43,7 +43,7 @@ func TestBatches(t *testing.T) {
 		}
 		return out
 	}
-	for size := 1; size <= 2*standingRows+3; size++ {
+	for size := 1; size <= 2*snapshotRows+3; size++ {
 		var all []*saga
 		var batch []journal.Append
 		for i := range size {

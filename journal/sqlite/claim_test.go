@@ -58,8 +58,8 @@ func TestClaimAfterUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: ids[1], Kind: "signal", Data: []byte(`{}`)}
-	if err := s.Post(t.Context(), m); err != nil {
+	m := journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: ids[1], Kind: "signal", Data: []byte(`{}`)}
+	if err := s.Send(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	s.lost = append(took, journal.Claimed{Saga: ids[2]}, journal.Claimed{Saga: uuid.Must(uuid.NewV7())}) // one that was not taken, one that is gone

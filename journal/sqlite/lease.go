@@ -33,7 +33,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, _ 
 		if _, err := t.exec(`DELETE FROM nodes`); err != nil {
 			return err
 		}
-		if err := t.free(now, journal.Respite, `owner IS NOT NULL`); err != nil {
+		if err := t.free(now, journal.TakeoverDelay, `owner IS NOT NULL`); err != nil {
 			return err
 		}
 		_, err := t.exec(`INSERT INTO nodes (id, expires_at) VALUES (?, ?)`, node, now+ttl.Milliseconds())

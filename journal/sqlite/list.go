@@ -58,7 +58,7 @@ func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed
 		return err
 	})
 	if f.Limit <= 0 || len(out.Heads) < f.Limit {
-		out.Until = until
+		out.ScannedTo = until
 	}
 	return out, err
 }
@@ -72,7 +72,7 @@ func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, unt
 			return best, until, err
 		}
 		var reached uuid.UUID
-		if f.Look > 0 && !f.Indexed() {
+		if f.MaxScanned > 0 && !f.Indexed() {
 			query, args := w.reach(f)
 			if err := s.r.QueryRowContext(ctx, query, args...).Scan(idInto{&reached}); err != nil {
 				return best, until, err
@@ -91,7 +91,7 @@ func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, unt
 // reach is the query for the oldest of f.Look sagas, NULL if there are fewer. Several ways share
 // them.
 func (w *ways) reach(f *journal.Filter) (string, []any) {
-	each := max(f.Look/len(w.each), 1)
+	each := max(f.MaxScanned/len(w.each), 1)
 	var parts []string
 	var args []any
 	for _, y := range w.each {
@@ -147,7 +147,7 @@ func waysTo(p *journal.Part) (w ways, err error) {
 	default:
 		w.each = []way{{from: `sagas`, id: `id`}}
 	}
-	w.left, err = conditionsOf(&p.Rest)
+	w.left, err = conditionsOf(&p.Remaining)
 	return w, err
 }
 

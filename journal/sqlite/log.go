@@ -163,9 +163,9 @@ func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
 }
 
 // Post implements journal.Log.
-func (s *Store) Post(ctx context.Context, m journal.Mail) error {
+func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	err := s.w.do(ctx, func(t *tx) error {
-		fresh, err := t.post(s.clock(), &m)
+		fresh, err := t.send(s.clock(), &m)
 		if err != nil || fresh {
 			return err
 		}
@@ -185,7 +185,7 @@ func (s *Store) Post(ctx context.Context, m journal.Mail) error {
 
 // post leaves a message for its saga. It is not fresh if it was left before, or there is no such
 // saga.
-func (t *tx) post(now int64, m *journal.Mail) (fresh bool, err error) {
+func (t *tx) send(now int64, m *journal.Message) (fresh bool, err error) {
 	saga := m.Saga.Bytes()
 	n, err := t.exec(`INSERT INTO messages (saga_id, id, kind, data) SELECT id, ?, ?, ? FROM sagas WHERE id = ? ON CONFLICT DO NOTHING`,
 		m.ID.Bytes(), m.Kind, blob(m.Data), saga)

@@ -12,17 +12,17 @@ import (
 	"recourse/journal"
 )
 
-const mailboxes = `SELECT id, pending_messages FROM sagas WHERE owner = ? AND pending_messages > 0 AND id > ? ORDER BY id LIMIT +?`
+const recipients = `SELECT id, pending_messages FROM sagas WHERE owner = ? AND pending_messages > 0 AND id > ? ORDER BY id LIMIT +?`
 
 // Mailboxes implements journal.Log.
-func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
-	rows, err := s.read(ctx, mailboxes, node, after.Bytes(), max(limit, 0))
+func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
+	rows, err := s.read(ctx, recipients, node, after.Bytes(), max(limit, 0))
 	if err != nil {
 		return nil, fmt.Errorf("mailboxes: %w", err)
 	}
-	var out []journal.Mailbox
+	var out []journal.Recipient
 	err = walk(rows, func(scan func(...any) error) error {
-		var b journal.Mailbox
+		var b journal.Recipient
 		err := scan(idInto{&b.Saga}, &b.Messages)
 		out = append(out, b)
 		return err
@@ -34,16 +34,16 @@ func (s *Store) Mailboxes(ctx context.Context, node string, after uuid.UUID, lim
 }
 
 // mailSagas is how many sagas one statement asks for: see standingRows.
-const mailSagas = 32
+const messageSagas = 32
 
-var mailQuery = `SELECT id, saga_id, kind, data FROM messages WHERE saga_id IN (?` + strings.Repeat(`, ?`, mailSagas-1) + `) AND applied = 0 ORDER BY saga_id, id LIMIT +?`
+var messagesQuery = `SELECT id, saga_id, kind, data FROM messages WHERE saga_id IN (?` + strings.Repeat(`, ?`, messageSagas-1) + `) AND applied = 0 ORDER BY saga_id, id LIMIT +?`
 
 // Mail implements journal.Log. Rows are read one by one, and no more of them than are returned, and
 // one.
-func (s *Store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
-	var out []journal.Mail
-	for some := range slices.Chunk(slices.SortedFunc(slices.Values(sagas), journal.CompareID), mailSagas) {
-		err := s.mail(ctx, some, limit, &bytes, &out)
+func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
+	var out []journal.Message
+	for some := range slices.Chunk(slices.SortedFunc(slices.Values(sagas), journal.CompareID), messageSagas) {
+		err := s.messages(ctx, some, limit, &bytes, &out)
 		if err != nil && !errors.Is(err, errEnough) {
 			return nil, fmt.Errorf("mail: %w", err)
 		}
@@ -54,18 +54,18 @@ func (s *Store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (
 	return out, nil
 }
 
-func (s *Store) mail(ctx context.Context, sagas []uuid.UUID, limit int, bytes *int, out *[]journal.Mail) error {
-	args := make([]any, mailSagas+1) // a place that is not taken stays NULL, which no id is
+func (s *Store) messages(ctx context.Context, sagas []uuid.UUID, limit int, bytes *int, out *[]journal.Message) error {
+	args := make([]any, messageSagas+1) // a place that is not taken stays NULL, which no id is
 	for i, id := range sagas {
 		args[i] = id.Bytes()
 	}
-	args[mailSagas] = max(limit-len(*out), 0)
-	rows, err := s.read(ctx, mailQuery, args...)
+	args[messageSagas] = max(limit-len(*out), 0)
+	rows, err := s.read(ctx, messagesQuery, args...)
 	if err != nil {
 		return err
 	}
 	return walk(rows, func(scan func(...any) error) error {
-		var m journal.Mail
+		var m journal.Message
 		if err := scan(idInto{&m.ID}, idInto{&m.Saga}, &m.Kind, (*[]byte)(&m.Data)); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func TestPlans(t *testing.T) {
 	// ways are the plans of a list by each part of its filter, and of how far that reaches.
 	ways := func(f journal.Filter) (lists, reaches []string) {
 		t.Helper()
-		f.Limit, f.Look, f.Before, f.From = 20, 1000, uuid.UUID{0xff}, uuid.UUID{1}
+		f.Limit, f.MaxScanned, f.Before, f.From = 20, 1000, uuid.UUID{0xff}, uuid.UUID{1}
 		for _, p := range f.Parts() {
 			w, err := waysTo(&p)
 			if err != nil {
@@ -88,13 +88,13 @@ func TestPlans(t *testing.T) {
 			{"what they change", plan(takeOthers, "node", 1, 1), "SEARCH sagas USING INTEGER PRIMARY KEY (rowid=?)"},
 			{"a claim once more", plan(retake, "node", []byte{1}, "node"), "SEARCH sagas USING INDEX sqlite_autoindex_sagas_1 (id=?)"},
 			{"first records", plan(beginsQuery, make([]any, beginsRows+1)...), "SEARCH journal USING PRIMARY KEY (saga_id=? AND seq<?)"},
-			{"mailboxes", sorts(plan(mailboxes, "node", []byte{1}, 1)), "SEARCH sagas USING INDEX sagas_pending_messages (owner=?)"},
-			{"mail of sagas", plan(mailQuery, make([]any, mailSagas+1)...), "SEARCH messages USING PRIMARY KEY (saga_id=?)"},
+			{"mailboxes", sorts(plan(recipients, "node", []byte{1}, 1)), "SEARCH sagas USING INDEX sagas_pending_messages (owner=?)"},
+			{"mail of sagas", plan(messagesQuery, make([]any, messageSagas+1)...), "SEARCH messages USING PRIMARY KEY (saga_id=?)"},
 			{"those in quarantine", plan(`SELECT count(*) FROM sagas WHERE ` + quarantined), "SEARCH sagas USING INDEX sagas_live (status=?)"},
 			{"what has expired", plan(expired, 1, 1), "SEARCH sagas USING INDEX sagas_delete (delete_at<?)"},
 			{"tasks to claim", plan(waitingTasks, "a", 1), "SEARCH tasks USING INDEX tasks_waiting (type=?)"},
-			{"tasks under a token", sorts(plan(heldTasks, []byte{1}, 1)), "SEARCH tasks USING INDEX tasks_token (token=?)"},
-			{"tasks that met a fate", plan(fatedTasks, 1, 1), "SEARCH tasks USING INDEX tasks_ends_at (ends_at<?)"},
+			{"tasks under a token", sorts(plan(leasedTasks, []byte{1}, 1)), "SEARCH tasks USING INDEX tasks_token (token=?)"},
+			{"tasks that met a fate", plan(expiredTasks, 1, 1), "SEARCH tasks USING INDEX tasks_ends_at (ends_at<?)"},
 			{"tasks that ended", plan(oldTasks, 1, 1), "USING COVERING INDEX tasks_ended (ended_at<?)"},
 			{"tasks of all types that wait", taskPlan, "SCAN tasks USING INDEX tasks_waiting"},
 			{"tasks of all types under way", taskPlan, "tasks USING INDEX tasks_ends_at"},

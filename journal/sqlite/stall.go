@@ -64,7 +64,7 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 }
 
 // NoteStalls implements journal.Stalls.
-func (s *Store) NoteStalls(ctx context.Context, list []journal.Told, show time.Duration) (fresh int, err error) {
+func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show time.Duration) (fresh int, err error) {
 	err = s.w.do(ctx, func(t *tx) error {
 		fresh = 0
 		now := s.clock()

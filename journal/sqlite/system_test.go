@@ -62,7 +62,7 @@ func TestServerWithoutRoom(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = s.Post(ctx, journal.Mail{ID: sys.Any(), Saga: sys.Any(), Kind: "command", Data: large})
+			err = s.Send(ctx, journal.Message{ID: sys.Any(), Saga: sys.Any(), Kind: "command", Data: large})
 			var state interface{ SQLState() string }
 			if !errors.As(err, &state) || state.SQLState() != tt.state {
 				t.Errorf("Post = %v, want an error with the state %s", err, tt.state)

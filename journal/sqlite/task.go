@@ -40,8 +40,8 @@ func (t *tx) withdraw(now int64, a *journal.Append) error {
 
 const (
 	waitingTasks = `SELECT id, created_at FROM tasks WHERE type = ? AND token IS NULL AND NOT withdrawn ORDER BY created_at, id LIMIT +?`
-	heldTasks    = `SELECT ` + taskColumns + `, worker, ends_at, deadline FROM tasks WHERE token = ? AND ended_at IS NULL AND ends_at > ? ORDER BY created_at, id`
-	fatedTasks   = `SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE ends_at <= ? AND ended_at IS NULL ORDER BY ends_at, id LIMIT +?`
+	leasedTasks  = `SELECT ` + taskColumns + `, worker, ends_at, deadline FROM tasks WHERE token = ? AND ended_at IS NULL AND ends_at > ? ORDER BY created_at, id`
+	expiredTasks = `SELECT ` + taskColumns + `, token IS NULL FROM tasks WHERE ends_at <= ? AND ended_at IS NULL ORDER BY ends_at, id LIMIT +?`
 	oldTasks     = `DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks WHERE ended_at < ? ORDER BY ended_at LIMIT +?)`
 	taskColumns  = `id, saga_id, path, way, attempt, key, type, input, lease, timeout, coalesce(traceparent, '')`
 )
@@ -67,7 +67,7 @@ func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) (out []jour
 				return err
 			}
 		}
-		return t.query(heldTasks, []any{c.Token.Bytes(), now}, func(scan func(...any) error) error {
+		return t.query(leasedTasks, []any{c.Token.Bytes(), now}, func(scan func(...any) error) error {
 			var w journal.ClaimedTask
 			var until, deadline int64
 			err := scanTask(scan, &w.Task, &w.Worker, &until, &deadline)
@@ -139,7 +139,7 @@ func lost(err error) error {
 }
 
 // EndTask implements journal.Tasks.
-func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Mail) error {
+func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Message) error {
 	err := s.w.do(ctx, func(t *tx) error {
 		now := s.clock()
 		err := t.row(`UPDATE tasks SET ended_at = ?, result = ?, input = NULL WHERE id = ? AND token = ? AND ended_at IS NULL AND ends_at > ? RETURNING saga_id`,
@@ -151,7 +151,7 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 		if err != nil {
 			return err
 		}
-		_, err = t.post(now, &m)
+		_, err = t.send(now, &m)
 		return err
 	})
 	if err != nil {
@@ -162,12 +162,12 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 }
 
 // ReapTasks implements journal.Tasks.
-func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.Fate) journal.Mail) (int, error) {
-	var met []journal.Mail
+func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
+	var met []journal.Message
 	err := s.w.do(ctx, func(t *tx) error {
 		now := s.clock()
 		var ids []uuid.UUID
-		err := t.query(fatedTasks, []any{now, max(limit, 0)}, func(scan func(...any) error) error {
+		err := t.query(expiredTasks, []any{now, max(limit, 0)}, func(scan func(...any) error) error {
 			var w journal.Task
 			var unclaimed bool
 			if err := scanTask(scan, &w, &unclaimed); err != nil {
@@ -189,7 +189,7 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 			if _, err := t.exec(`UPDATE tasks SET ended_at = ?, input = NULL WHERE id = ?`, now, id.Bytes()); err != nil {
 				return err
 			}
-			if _, err := t.post(now, &met[i]); err != nil {
+			if _, err := t.send(now, &met[i]); err != nil {
 				return err
 			}
 		}

@@ -54,8 +54,8 @@ func (s store) Release(ctx context.Context, node string) error {
 }
 
 // Post implements journal.Log.
-func (s store) Post(ctx context.Context, m journal.Mail) error {
-	return around("post", func() error { return s.Store.Post(ctx, m) })
+func (s store) Send(ctx context.Context, m journal.Message) error {
+	return around("post", func() error { return s.Store.Send(ctx, m) })
 }
 
 // Append implements journal.Log. Its points go by what is written: one for each kind of record.
@@ -121,16 +121,16 @@ func (s store) Claim(ctx context.Context, node string, limit int) ([]journal.Cla
 }
 
 // Mailboxes implements journal.Log.
-func (s store) Mailboxes(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Mailbox, error) {
+func (s store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	if err := failpoint.Err("mail.before", nil); err != nil {
 		return nil, err
 	}
-	return s.Store.Mailboxes(ctx, node, after, limit)
+	return s.Store.Recipients(ctx, node, after, limit)
 }
 
 // Mail implements journal.Log. The point behind it is passed when there was some.
-func (s store) Mail(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Mail, error) {
-	out, err := s.Store.Mail(ctx, sagas, limit, bytes)
+func (s store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
+	out, err := s.Store.Messages(ctx, sagas, limit, bytes)
 	if err == nil && len(out) > 0 {
 		err = failpoint.Err("mail.after", nil)
 	}

@@ -27,7 +27,7 @@ type Script struct {
 	// Person decides what waits in the inbox; nil leaves it there.
 	Person func(e saga.Entry) saga.Command
 	// Orders come in when the journal has reached their seq.
-	Orders map[int64]saga.Command
+	Commands map[int64]saga.Command
 }
 
 // Played is a saga that was played.
@@ -94,8 +94,8 @@ func (pl *player) add(r journal.Record) {
 
 func (pl *player) step() bool {
 	pl.tb.Helper()
-	if o, ok := pl.s.Orders[pl.p.Machine.Seq()]; ok {
-		pl.order(o)
+	if o, ok := pl.s.Commands[pl.p.Machine.Seq()]; ok {
+		pl.command(o)
 		return true
 	}
 	ds := pl.p.Machine.Decide()
@@ -108,11 +108,11 @@ func (pl *player) step() bool {
 	case saga.WakeAt:
 		pl.now = d.At
 		pl.add(d.Woke)
-	case saga.Hold:
+	case saga.Escalate:
 		if pl.s.Person == nil {
 			return false
 		}
-		pl.order(pl.s.Person(d.Entry))
+		pl.command(pl.s.Person(d.Entry))
 	case saga.Dispatch:
 		pl.dispatch(d)
 	}
@@ -128,17 +128,17 @@ func (pl *player) dispatch(d saga.Dispatch) {
 		pl.node = "node-" + string(rune('1'+pl.crash))
 	}
 	const even = 1 << 63 // no jitter
-	r, err := pl.p.Machine.Settle(d.Send.Path, d.Send.Way, d.Send.Attempt, a, pl.now, even)
+	r, err := pl.p.Machine.RecordOutcome(d.Send.Path, d.Send.Way, d.Send.Attempt, a, pl.now, even)
 	if err != nil {
 		pl.tb.Fatal(err)
 	}
 	pl.add(r)
 }
 
-func (pl *player) order(o saga.Command) {
+func (pl *player) command(o saga.Command) {
 	pl.tb.Helper()
-	mail := uuid.NewV5(pl.p.ID, o.Do+o.Path+pl.now.String())
-	r, err := pl.p.Machine.Admit(mail, o)
+	mail := uuid.NewV5(pl.p.ID, o.Kind+o.Path+pl.now.String())
+	r, err := pl.p.Machine.Validate(mail, o)
 	if err != nil {
 		pl.tb.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func (sys *System) Add(store journal.Store, cfg engine.Config) *Node {
 	ended, done := make(chan error, 1), make(chan struct{})
 	go func() { ended <- n.Engine.Run(ctx) }()
 	srv := httptest.NewServer(api.New(api.Config{Store: store, Catalog: cat, Engine: n.Engine, Vars: sys.vars, Log: log, Done: done,
-		Limits: api.Limits{Request: 3 * time.Second, Order: time.Second, Poll: 20 * time.Millisecond}}))
+		Limits: api.Limits{Request: 3 * time.Second, Command: time.Second, Poll: 20 * time.Millisecond}}))
 	n.URL = srv.URL
 	n.Stop = sync.OnceFunc(func() {
 		close(done)

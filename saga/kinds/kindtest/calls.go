@@ -87,7 +87,7 @@ func (s Suite) answers() []saga.Answer {
 	for _, code := range []string{"timeout", "connection", "dns", "egress_denied", "secret_missing", "not_sent"} {
 		list = append(list, saga.Answer{Code: code})
 	}
-	return append(list, saga.Lost())
+	return append(list, saga.InterruptedAnswer())
 }
 
 // own holds a request to belonging to who asked for it: the machine puts a key on it.

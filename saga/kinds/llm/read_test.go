@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 func TestSequels(t *testing.T) {
 	answers := map[string]saga.Answer{
 		"busy":     {Sent: true, Status: 429},
-		"lost":     saga.Lost(),
+		"lost":     saga.InterruptedAnswer(),
 		"gone":     {Sent: true, Status: 404},
 		"small":    {Sent: true, Status: 400, Body: json.RawMessage(`{"error":{"code":"context_length_exceeded"}}`)},
 		"filtered": {Sent: true, Status: 200, Body: said(`"x"`, "content_filter")},

@@ -30,7 +30,7 @@ type Engine interface {
 	// journal.ErrParentEnded that it never will be.
 	StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
 	// Post leaves a message for a saga.
-	Post(ctx context.Context, m journal.Mail) error
+	Send(ctx context.Context, m journal.Message) error
 }
 
 // Sagas reads sagas.
@@ -79,7 +79,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 	if !ok {
 		return refused("request_invalid", "%s names no definition", req.URL)
 	}
-	if told, found := c.told(ctx, id); found {
+	if told, found := c.report(ctx, id); found {
 		return told
 	}
 	def, version, err := c.definition(ctx, name, version)
@@ -100,7 +100,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 	case err == nil, errors.Is(err, journal.ErrStartKey):
 		return saga.Answer{Sent: true, Code: saga.Spawned}
 	case errors.Is(err, journal.ErrConflict): // it is there, or an earlier start of it is still being committed, which may fail
-		if told, found := c.told(ctx, id); found {
+		if told, found := c.report(ctx, id); found {
 			return told
 		}
 	case errors.Is(err, journal.ErrUnique):
@@ -124,7 +124,7 @@ func (c *Caller) definition(ctx context.Context, name string, version int) (*sag
 
 // told looks whether the saga is there. One that has told its end may have told it to
 // nobody, so it is asked.
-func (c *Caller) told(ctx context.Context, id uuid.UUID) (saga.Answer, bool) {
+func (c *Caller) report(ctx context.Context, id uuid.UUID) (saga.Answer, bool) {
 	head, err := c.Sagas.Saga(ctx, id)
 	if errors.Is(err, journal.ErrNotFound) {
 		return saga.Answer{}, false
@@ -133,7 +133,7 @@ func (c *Caller) told(ctx context.Context, id uuid.UUID) (saga.Answer, bool) {
 	if err != nil { // an earlier attempt, or this one before a crash, may have started it
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}, true
 	}
-	if told := m.Told(); told != nil {
+	if told := m.Report(); told != nil {
 		return told.Answer(), true
 	}
 	return saga.Answer{Sent: true, Code: saga.Spawned}, true
@@ -169,7 +169,7 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 	if err != nil {
 		return saga.Answer{Code: "not_started", Detail: err.Error()}
 	}
-	switch told := m.Told(); m.Status() {
+	switch told := m.Report(); m.Status() {
 	case saga.Compensated:
 		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage("null")}
 	case saga.Succeeded:
@@ -178,11 +178,11 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 		told.InDoubt = false // what it has left behind will not change: a person has to look
 		return told.Answer()
 	}
-	order, err := saga.Command{Do: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()}.Mail(uuid.NewV5(id, "revert:"+parent.String()), id)
+	order, err := saga.Command{Kind: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()}.Message(uuid.NewV5(id, "revert:"+parent.String()), id)
 	if err != nil {
 		return refused("request_invalid", "%v", err)
 	}
-	if err := c.Engine.Post(ctx, order); err != nil {
+	if err := c.Engine.Send(ctx, order); err != nil {
 		return saga.Answer{Sent: true, Code: "connection", Detail: err.Error()}
 	}
 	return saga.Answer{Sent: true, Code: saga.Spawned}

@@ -160,7 +160,7 @@ type conflicting struct{}
 func (conflicting) StartAs(context.Context, uuid.UUID, *saga.Definition, journal.Start, saga.StartedData) error {
 	return journal.ErrConflict
 }
-func (conflicting) Post(context.Context, journal.Mail) error { return nil }
+func (conflicting) Send(context.Context, journal.Message) error { return nil }
 
 // A child whose start may still fail is not taken for started: nobody would ever tell of it.
 func TestConflict(t *testing.T) {

@@ -66,7 +66,7 @@ func TestNeverStarted(t *testing.T) {
 	if d := r.undone(id, "sub"); d == nil || d.NeverStarted != kid {
 		t.Errorf("the undo says %+v", d)
 	}
-	posts := m.Posts(journal.Record{Kind: journal.Finished}) // its last record, as the child would need it after a split
+	posts := m.Messages(journal.Record{Kind: journal.Finished}) // its last record, as the child would need it after a split
 	if len(posts) != 1 || posts[0].Saga.String() != kid || !strings.Contains(string(posts[0].Data), `"revert"`) {
 		t.Errorf("with its end it posts %v", posts)
 	}
@@ -165,11 +165,11 @@ func TestRefusalSettles(t *testing.T) {
 	r.bootWith(r.store, func(c engine.Caller) engine.Caller { s.next = c; return s })
 	id := r.start("p", "null")
 	<-s.arrived
-	data, err := json.Marshal(saga.Command{Do: "cancel"})
+	data, err := json.Marshal(saga.Command{Kind: "cancel"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.engine.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: data}); err != nil {
+	if err := r.engine.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	r.await(id, "cancelled", func(*saga.Machine) bool {

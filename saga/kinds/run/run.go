@@ -191,8 +191,8 @@ func judge(a saga.Answer) saga.Verdict {
 		if a.Headers["final"] == "" {
 			v.Class = journal.Transient
 		}
-		v.Settles = a.Code == parentEnded
-	case a.Headers[saga.HeaderInDoubt] != "" || a.Headers["final"] == "" && a.Headers[saga.HeaderTold] == "":
+		v.SettlesDoubt = a.Code == parentEnded
+	case a.Headers[saga.HeaderInDoubt] != "" || a.Headers["final"] == "" && a.Headers[saga.HeaderReported] == "":
 		v.Class = journal.InDoubt
 	}
 	return v

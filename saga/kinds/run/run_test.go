@@ -250,8 +250,8 @@ func TestCancelGoesDown(t *testing.T) {
 		m := r.machine(kid)
 		return m != nil && m.Status() == saga.Waiting
 	})
-	data, _ := json.Marshal(saga.Command{Do: "cancel", Reason: "enough"})
-	if err := r.engine.Post(t.Context(), journal.Mail{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: data}); err != nil {
+	data, _ := json.Marshal(saga.Command{Kind: "cancel", Reason: "enough"})
+	if err := r.engine.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: data}); err != nil {
 		t.Fatal(err)
 	}
 	r.ends(id, saga.Compensated)
