@@ -75,7 +75,7 @@ func (s *server) reasonOnly(c echo.Context, do string, required bool) error {
 	return s.commandSaga(c, o, saga.Command{Kind: do, Reason: o.reason(required)})
 }
 
-// orderSaga gives an order whose fields are o, and answers with the saga.
+// commandSaga gives an order whose fields are o, and answers with the saga.
 func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error {
 	if err := o.incomplete(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func unreadCancel() *problem {
 	return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: look at the saga, or cancel again")
 }
 
-// mailOf makes an order's message.
+// messageOf makes an order's message.
 func (s *server) messageOf(id uuid.UUID, cmd saga.Command) (journal.Message, error) {
 	mail, err := uuid.NewV7AtTime(s.cfg.Engine.Now()) // ids order the mail, whichever node posts it
 	if err != nil {

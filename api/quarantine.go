@@ -111,7 +111,7 @@ func (l *live) wakes(ctx context.Context, cmd saga.Command, err error) bool {
 
 const notPaused = "not_paused"
 
-// orderUnread gives an order to a saga that this server cannot read: another may.
+// commandUnread gives an order to a saga that this server cannot read: another may.
 func (s *server) commandUnread(c echo.Context, h journal.Head, cmd saga.Command) error {
 	cmd.Actor = callerOf(c).name
 	m, err := s.messageOf(h.ID, cmd)

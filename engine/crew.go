@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// crew runs tasks on goroutines that it keeps, as many as there are tasks at once: a new goroutine
-// would grow its stack anew for each request.
+// goroutinePool runs tasks on goroutines that it keeps, as many as there are tasks at once: a new
+// goroutine would grow its stack anew for each request.
 type goroutinePool struct {
 	tasks chan func()
 	quit  chan struct{}

@@ -84,7 +84,7 @@ type Config struct {
 	// larger sagas leave memory between two steps, and are read again one after the other. A saga
 	// whose records are more by themselves still goes on.
 	SagaBytes int
-	// MailBytes bounds the messages to sagas that have been read and are not durable in their
+	// MessageBytes bounds the messages to sagas that have been read and are not durable in their
 	// journals yet: 8 MiB, and one message more. The others stay in the store meanwhile.
 	MessageBytes int
 	MaxBatch     int // 512 appends in a commit
@@ -332,7 +332,7 @@ func (e *Engine) submit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.V
 	}
 }
 
-// Post leaves a message for a saga, wherever it runs, and has this node look for
+// Send leaves a message for a saga, wherever it runs, and has this node look for
 // it. Errors are the store's.
 func (e *Engine) Send(ctx context.Context, m journal.Message) error {
 	if err := e.cfg.Store.Send(ctx, m); err != nil {
@@ -347,7 +347,7 @@ func (e *Engine) Send(ctx context.Context, m journal.Message) error {
 // nodes make no sound: poll as well.
 func (e *Engine) Watch(id uuid.UUID) (grown <-chan struct{}, stop func()) { return e.hub.watch(id) }
 
-// look has a scan begin at once.
+// wakeScanner has a scan begin at once.
 func (e *Engine) wakeScanner() { nudge(e.wake) }
 
 // nudge sends a value to a channel that has room for one, unless it holds one already.
@@ -362,7 +362,7 @@ func (e *Engine) laneOf(id uuid.UUID) *laneLoop {
 	return e.lanes[e.laneNumber(id)]
 }
 
-// heldBytes is about how much the sagas take that are in memory, or on their way.
+// sagaBytes is about how much the sagas take that are in memory, or on their way.
 func (e *Engine) sagaBytes() int64 {
 	n := e.loading.bytes.Load() + int64(e.window.Used())
 	for _, l := range e.lanes {
@@ -470,7 +470,7 @@ func (e *Engine) renew() error {
 	return err
 }
 
-// relearn starts over as a new node.
+// reregister starts over as a new node.
 func (e *Engine) reregister(quit <-chan struct{}) {
 	timeline := e.timeline.Load()
 	e.cfg.Log.Error("the lease was taken over: dropping all sagas and registering anew")
@@ -516,5 +516,5 @@ func (e *Engine) announce() {
 // node is whom the lanes write as, "" between leases.
 func (e *Engine) node() string { return e.identity.Load().(string) }
 
-// chance is the jitter's source.
+// random is the jitter's source.
 func random() uint64 { return rand.Uint64() }

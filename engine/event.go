@@ -148,7 +148,7 @@ type (
 		Machine *saga.Machine
 		Final   *saga.Machine
 	}
-	// TakenOn says that the lane holds a saga that it has read, or been given; Records are its
+	// Acquired says that the lane holds a saga that it has read, or been given; Records are its
 	// journal so far, Cost what it has cost by them. Machine may be ahead of them.
 	Acquired struct {
 		ID      uuid.UUID

@@ -53,7 +53,7 @@ func (h *hub) watch(id uuid.UUID) (<-chan struct{}, func()) {
 	}
 }
 
-// gone tells a saga's starter that its end will not be seen here.
+// released tells a saga's starter that its end will not be seen here.
 func (h *hub) released(id uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

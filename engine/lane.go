@@ -22,7 +22,7 @@ type LaneConfig struct {
 	MaxBatch   int           // appends in one commit
 	MaxBytes   int           // of all appends in one commit, by journal.Append.Size, unless it has only one; 0: any
 	MaxRecords int           // records that one saga adds to one commit
-	// MaxHeld bounds the bytes of records of all sagas in the lane; 0: no bound. Above it, the
+	// MaxSagaBytes bounds the bytes of records of all sagas in the lane; 0: no bound. Above it, the
 	// larger sagas leave memory between two steps.
 	MaxSagaBytes int
 	Random       func() uint64 // even draws, for jitter
@@ -65,7 +65,7 @@ func NewLane(cfg LaneConfig) *Lane {
 // Len returns how many sagas the lane holds.
 func (l *Lane) Len() int { return len(l.runs) }
 
-// Held returns about how many bytes the lane's sagas take: those of the data of their records.
+// Bytes returns about how many bytes the lane's sagas take: those of the data of their records.
 func (l *Lane) Bytes() int { return l.bytes }
 
 // Alarm returns when the lane wants its next Tick; zero: it does not.
@@ -232,7 +232,7 @@ func (l *Lane) answer(ev Answered) {
 	})
 }
 
-// settle records an attempt's answer. at is when it came, at the latest.
+// recordOutcome records an attempt's answer. at is when it came, at the latest.
 func (l *Lane) recordOutcome(r *run, path string, way journal.Way, attempt int, a saga.Answer, at time.Time) error {
 	if at.Before(l.now) {
 		at = l.now
@@ -245,7 +245,7 @@ func (l *Lane) recordOutcome(r *run, path string, way journal.Way, attempt int, 
 	return l.write(r, rec)
 }
 
-// mailed takes messages in, and their memory until they are durable.
+// receive takes messages in, and their memory until they are durable.
 func (l *Lane) receive(ev Received) {
 	r := l.runs[ev.ID]
 	if r == nil || r.parking() { // whoever claims it next gets them
@@ -260,7 +260,7 @@ func (l *Lane) receive(ev Received) {
 	}
 }
 
-// fold takes messages into the journal, then goes on.
+// apply takes messages into the journal, then goes on.
 func (l *Lane) apply(r *run, mail []journal.Message, at time.Time) error {
 	for _, m := range mail {
 		if r.applies(m.ID) {
@@ -451,7 +451,7 @@ func resendData(now time.Time) json.RawMessage {
 	return data
 }
 
-// settleDown decides how a saga waits that has nothing to do at once: in memory,
+// park decides how a saga waits that has nothing to do at once: in memory,
 // with an alarm; or as a row, when the wait is long or has no end.
 func (l *Lane) park(r *run) {
 	r.more = false
@@ -772,7 +772,7 @@ func (l *Lane) drop(r *run, why error) {
 	}
 }
 
-// guard runs a saga's own logic. What it cannot read, or what breaks it, is set
+// isolate runs a saga's own logic. What it cannot read, or what breaks it, is set
 // aside without a record being written: neither a later program's journal nor a
 // bug of ours may stop the sagas beside it.
 func (l *Lane) isolate(r *run, f func() error) {
@@ -786,7 +786,7 @@ func (l *Lane) isolate(r *run, f func() error) {
 	}
 }
 
-// setAside gives a saga up without a record: its row becomes claimable later, by
+// giveUp gives a saga up without a record: its row becomes claimable later, by
 // whichever node can go on with it.
 func (l *Lane) giveUp(r *run, err error) {
 	if r.next.Start != nil {

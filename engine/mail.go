@@ -10,7 +10,7 @@ import (
 	"recourse/journal"
 )
 
-// Mailroom keeps account of the messages that a node has read for its sagas and that are not
+// MessageWindow keeps account of the messages that a node has read for its sagas and that are not
 // durable in their journals yet, so that they never take more memory than they may. Like Lane it
 // does nothing by itself, so that a simulator can drive the very same code. Deliver is for one
 // goroutine at a time; the rest of it is for several.
@@ -31,12 +31,13 @@ type Delivery struct {
 	Messages, Bytes int
 }
 
-// NewMailroom returns a mailroom that has so many bytes on their way at most, and one message more.
+// NewMessageWindow returns a mailroom that has so many bytes on their way at most, and one message
+// more.
 func NewMessageWindow(bytes int) *MessageWindow {
 	return &MessageWindow{limit: bytes, sagas: make(map[uuid.UUID]int)}
 }
 
-// mailPage is how many messages are read at once, and for how many sagas.
+// messagePage is how many messages are read at once, and for how many sagas.
 const messagePage = 1000
 
 // Deliver reads messages of the mailboxes, which are in the order of their sagas, as far as there
@@ -68,7 +69,7 @@ func (m *MessageWindow) Deliver(boxes []journal.Recipient, read func(sagas []uui
 	return nil
 }
 
-// look begins a look at the mailboxes. It returns the sagas whose messages are to be read, in two
+// plan begins a look at the mailboxes. It returns the sagas whose messages are to be read, in two
 // groups, each in the same order: those after the saga that was served last come first, so that
 // none waits for ever because others always have messages.
 func (m *MessageWindow) plan(boxes []journal.Recipient) (groups [2][]uuid.UUID) {
@@ -100,8 +101,8 @@ func (m *MessageWindow) room() int {
 	return max(m.limit-m.used, 0)
 }
 
-// post notes that messages of the last look are on their way, which follow each other by saga, and
-// returns the events that bring them there.
+// deliveries notes that messages of the last look are on their way, which follow each other by
+// saga, and returns the events that bring them there.
 func (m *MessageWindow) deliveries(mail []journal.Message) (out []Received) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +129,7 @@ func (m *MessageWindow) Load(c journal.Claimed, mail []journal.Message) any {
 	return m.reserve(mail, c.Messages)
 }
 
-// take notes that messages of one saga are on their way, of so many that wait for it.
+// reserve notes that messages of one saga are on their way, of so many that wait for it.
 func (m *MessageWindow) reserve(mail []journal.Message, waiting int) Delivery {
 	d := Delivery{Saga: mail[0].Saga, Messages: len(mail), Bytes: messageBytes(mail)}
 	m.used += d.Bytes
@@ -152,8 +153,8 @@ func (m *MessageWindow) Done(d Delivery) bool {
 	return true
 }
 
-// Rest reports whether the last look left messages behind because others were on their way: the
-// next look finds them when those are durable.
+// MorePending reports whether the last look left messages behind because others were on their way:
+// the next look finds them when those are durable.
 func (m *MessageWindow) MorePending() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,7 +196,7 @@ func (e *Engine) readMessages(ctx context.Context) error {
 	})
 }
 
-// mailSize is how many bytes the data of messages has.
+// messageBytes is how many bytes the data of messages has.
 func messageBytes(mail []journal.Message) (n int) {
 	for i := range mail {
 		n += len(mail[i].Data)

@@ -21,7 +21,7 @@ func (l *Lane) notice(r *run) {
 	}
 }
 
-// tell puts the news into what is about to be committed.
+// announce puts the news into what is about to be committed.
 func (r *run) announce() {
 	if len(r.next.Records) > 0 && r.broken == nil && !mutant.On("notices-forgotten") {
 		r.next.Events, r.announced = append(r.next.Events, r.news...), r.announcing

@@ -12,7 +12,7 @@ type Growth struct {
 	Saga    uuid.UUID
 	Machine *saga.Machine    // to be read during the call only; it may be ahead of Records by what is not durable yet
 	Records []journal.Record // durable, in order; not to be changed, but they may be kept
-	Cost    saga.CostView    // as of Records; only with TakenOn
+	Cost    saga.CostView    // as of Records; only with Acquired
 }
 
 // Observer sees what this node's sagas do, as it becomes durable: the source of metrics, traces and
@@ -24,7 +24,7 @@ type Growth struct {
 // order for one. They take what they want and return: whatever blocks here holds up every saga of
 // the lane. They must not panic.
 type Observer interface {
-	// TakenOn says that this node goes on with a saga, and gives its journal so far, which others
+	// Acquired says that this node goes on with a saga, and gives its journal so far, which others
 	// may have seen already. Later records come by Grew. Sagas that start here come by Grew alone.
 	Acquired(Growth)
 	// Grew says what one commit has added to a saga's journal.

@@ -23,7 +23,7 @@ type outage struct {
 // againAfter is how often an outage that lasts is told.
 const againAfter = time.Minute
 
-// saw takes in how a try went; more is told beside the error.
+// observe takes in how a try went; more is told beside the error.
 func (o *outage) observe(err error, more ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -76,7 +76,7 @@ func (r *run) parking() bool { return r.next.Release || r.sent.Release }
 // starting reports whether the saga's start is not known to be durable.
 func (r *run) starting() bool { return r.next.Start != nil || r.sent.Start != nil }
 
-// took reports whether a message is being folded in already.
+// applies reports whether a message is being folded in already.
 func (r *run) applies(id uuid.UUID) bool {
 	return slices.Contains(r.next.Applied, id) || slices.Contains(r.sent.Applied, id)
 }

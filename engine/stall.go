@@ -35,7 +35,7 @@ func (s *stalls) found(f journal.Stall) {
 	s.new[f.ID] = f
 }
 
-// take returns what was found, and forgets it.
+// drain returns what was found, and forgets it.
 func (s *stalls) drain() (list []journal.Stall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

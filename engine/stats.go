@@ -36,7 +36,7 @@ type Stats struct {
 	Expired       int64         // sagas that this node has deleted because their retention was over
 	CommitAge     time.Duration // of the commit under way, from its first try; 0: there is none
 	StartsRefused int64         // with saga.ErrBusy
-	GivenUp       int64         // sagas that this node could not go on with, see Lane.setAside
+	GivenUp       int64         // sagas that this node could not go on with, see Lane.giveUp
 	Strangers     int64         // sagas that were this node's and that it did not hold, see ErrStranger
 	Lost          int64         // sagas of which a fail-over has lost what this node had acknowledged
 	Starting      int           // starts that wait for their commit

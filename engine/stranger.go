@@ -19,7 +19,7 @@ import (
 // fail-over: a saga that its node had parked or ended is the node's again, by its old row.
 var ErrStranger = errors.New("the database says that this saga is the node's, and the node does not hold it")
 
-// hold takes a run in.
+// add takes a run in.
 func (l *Lane) add(r *run) {
 	l.runs[r.id] = r
 	delete(l.strange, r.id)

@@ -50,7 +50,7 @@ func (t *tails) add(saga uuid.UUID, r journal.Record, now time.Time) {
 	}
 }
 
-// take returns them all, and forgets them.
+// drain returns them all, and forgets them.
 func (t *tails) drain() map[uuid.UUID]tail {
 	t.mu.Lock()
 	defer t.mu.Unlock()

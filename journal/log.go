@@ -304,13 +304,13 @@ type Claimed struct {
 	Messages   int       // that waited for it at the claim, see Log.Mail
 }
 
-// Mailbox says how many messages wait for a saga.
+// Recipient says how many messages wait for a saga.
 type Recipient struct {
 	Saga     uuid.UUID
 	Messages int
 }
 
-// Mail is a message to a saga: an operator's wish, a signal, a result.
+// Message is a message to a saga: an operator's wish, a signal, a result.
 type Message struct {
 	ID   uuid.UUID // UUIDv7: ids order the mail
 	Saga uuid.UUID

@@ -23,13 +23,13 @@ const (
 	KindStuck = "stuck"
 )
 
-// SetAside is how long a saga rests that its node gave up, for the first time, without saying why
+// FirstRetryDelay is how long a saga rests that its node gave up, for the first time, without saying why
 // in its row: the node could not go on with it.
 const FirstRetryDelay = time.Minute
 
 const maxRetryDelay = time.Hour
 
-// Rest is how long a saga rests that was given up without a row: SetAside, twice as
+// RetryDelay is how long a saga rests that was given up without a row: FirstRetryDelay, twice as
 // long each further time, an hour at most. ok is false when it is to be quarantined instead.
 func RetryDelay(claims int) (rest time.Duration, ok bool) {
 	if claims >= QuarantineAfter {
@@ -38,7 +38,7 @@ func RetryDelay(claims int) (rest time.Duration, ok bool) {
 	return min(FirstRetryDelay<<max(claims-1, 0), maxRetryDelay), true
 }
 
-// Respite is how long a saga rests whose node died: not at all at first, since most have no part in
+// TakeoverDelay is how long a saga rests whose node died: not at all at first, since most have no part in
 // it, then 1 s, 4 s, 16 s and 64 s. ok is false when it is to be quarantined instead.
 func TakeoverDelay(claims int) (rest time.Duration, ok bool) {
 	switch {

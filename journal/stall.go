@@ -71,7 +71,7 @@ func (s Stall) Found(more string) (Stall, error) {
 	return s, nil
 }
 
-// Told is a stall with the events that tell of it.
+// StallNotice is a stall with the events that tell of it.
 type StallNotice struct {
 	Stall
 	Events []Event // for the outbox, if the stall was not known; they are of its saga, whatever they say

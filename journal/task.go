@@ -54,7 +54,7 @@ type TaskLease struct {
 	Cancel bool // the saga does not want the work any more: stop if that can be done cleanly
 }
 
-// Fate is how a task ended that no worker has ended.
+// TaskEnd is how a task ended that no worker has ended.
 type TaskEnd string
 
 // The fates.

@@ -82,7 +82,7 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 	return nil, f
 }
 
-// given finds what the templates of a step, its compensation or its status query, whose side is s,
+// actionInput finds what the templates of a step, its compensation or its status query, whose side is s,
 // read as their action's input: what the first intent has recorded, or what `with` gives now. A
 // compensation that is part of the step's action sees the input of the step itself, and so does a
 // status query. nil: there is no action.

@@ -47,10 +47,10 @@ type Command struct {
 	Task    *TaskResult `json:"task,omitempty"`
 }
 
-// CommandMail is the kind of mail that carries a Command.
+// CommandMessage is the kind of mail that carries a Command.
 const CommandMessage = "command"
 
-// Mail makes the message that brings the command to a saga. An error means that some of its data is
+// Message makes the message that brings the command to a saga. An error means that some of its data is
 // not JSON.
 func (o Command) Message(id, to uuid.UUID) (journal.Message, error) {
 	data, err := journal.Encode(o)
@@ -137,7 +137,7 @@ func refusal(code, title, detail string) *Refusal {
 	return &Refusal{Failure: Failure{Code: code, Title: title, Detail: detail}}
 }
 
-// Admit turns an order into the record that carries it out, or returns a
+// Validate turns an order into the record that carries it out, or returns a
 // *Refusal. mail is the order's id. It only reads.
 func (m *Machine) Validate(mail uuid.UUID, o Command) (journal.Record, error) {
 	if m.finished != nil {
@@ -221,7 +221,7 @@ func (m *Machine) unchanged(path string, seq int64) bool {
 	return n.forward.since <= seq && n.compensation.since <= seq && n.statusCheck.since <= seq
 }
 
-// admitEnd refuses what would turn round a saga that is on its way back, or at its end.
+// validateTurn refuses what would turn round a saga that is on its way back, or at its end.
 func (m *Machine) validateTurn() *Refusal {
 	switch {
 	case m.undoing || m.reason != nil:
@@ -245,7 +245,7 @@ func (m *Machine) validateCancel(o Command) *Refusal {
 	return nil
 }
 
-// admitRetry looks for the step that waits for a person.
+// validateRetry looks for the step that waits for a person.
 func (m *Machine) validateRetry(o *Command) *Refusal {
 	waiting := m.people()
 	switch {
@@ -277,7 +277,7 @@ func (m *Machine) people() []string {
 	return paths
 }
 
-// inboxSide returns the step, and the side of it, that waits for a person; nil if none does under
+// findInInbox returns the step, and the side of it, that waits for a person; nil if none does under
 // this path.
 func (m *Machine) findInInbox(path string) (*node, *track) {
 	n := m.steps[path]
@@ -367,7 +367,7 @@ func (m *Machine) currency() string {
 	return m.def.Currency
 }
 
-// applyOrder carries out what a person ordered.
+// applyCommand carries out what a person ordered.
 func (m *Machine) applyCommand(r journal.Record) error {
 	var d CommandData
 	if err := read(r, &d); err != nil {

@@ -99,7 +99,7 @@ func read(r journal.Record, into any) error {
 // verifySuffix names a step's status query: its own path beside the step's.
 const verifySuffix = ".verify"
 
-// sideOf returns the step and the side that a record of a step is about.
+// trackOf returns the step and the side that a record of a step is about.
 func (m *Machine) trackOf(path string, way journal.Way) (*node, *track, error) {
 	base, query := SplitQuery(path)
 	n, err := m.locate(base)

@@ -95,7 +95,7 @@ func (m *Machine) decideAwaiting(n *node) []Decision {
 	return ds
 }
 
-// take uses up the signal that a step has waited for.
+// consumeSignal uses up the signal that a step has waited for.
 func (m *Machine) consumeSignal(n *node) {
 	if n.awaited == nil || n.forward.state != awaiting || n.awaited.Signal == "" {
 		return
@@ -143,7 +143,7 @@ type Approval struct {
 	Data     json.RawMessage `json:"data"`    // nil: none
 }
 
-// admitDecision looks whether somebody may decide an approval now. It fills in the form's defaults.
+// validateDecision looks whether somebody may decide an approval now. It fills in the form's defaults.
 func (m *Machine) validateDecision(o *Command) *Refusal {
 	n := m.steps[o.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {

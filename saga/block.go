@@ -141,7 +141,7 @@ type block struct {
 	ended        bool              // no iteration follows: `until` holds
 }
 
-// LostItem is an iteration that failed and was left out, because of on_item_error: collect.
+// SkippedItem is an iteration that failed and was left out, because of on_item_error: collect.
 type SkippedItem struct {
 	Index   int     `json:"index"`
 	Error   Failure `json:"error"`
@@ -294,7 +294,7 @@ func (m *Machine) decideBlock(n *node) []Decision {
 // goesOn reports whether the saga goes on although the step fails.
 func (n *node) goesOn() bool { return n.step.Continue || n.in.final || n.contained() }
 
-// settleOpen waits for what is under way in groups whose end is decided: attempts, and queries
+// settleInFlight waits for what is under way in groups whose end is decided: attempts, and queries
 // about attempts in doubt; with whole, for all that is in doubt, since nothing else will come back
 // to it. pending is false when there is nothing of that.
 func (m *Machine) settleInFlight(groups []*group, whole bool) (ds []Decision, pending bool) {

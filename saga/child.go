@@ -120,7 +120,7 @@ func (m *Machine) resend(n *node, s *track, way journal.Way) Send {
 	return Send{Path: n.path, Way: way, Attempt: s.attempts, Generation: s.generation, Key: s.key, Kind: step.Kind, Request: *s.request, Timeout: step.Timeout, Trace: &m.trace, Lives: true}
 }
 
-// OpenAttempt returns the number of the attempt for which a step waits for a saga, 0 for none.
+// InFlightAttempt returns the number of the attempt for which a step waits for a saga, 0 for none.
 func (m *Machine) InFlightAttempt(path string, way journal.Way, child string) int {
 	n := m.steps[path]
 	if n == nil || n.child.String() != child {
@@ -136,7 +136,7 @@ func (m *Machine) InFlightAttempt(path string, way journal.Way, child string) in
 	return s.attempts
 }
 
-// decideHeld tells the parent that the goal is reached, and waits for its word.
+// decideAwaitParent tells the parent that the goal is reached, and waits for its word.
 func (m *Machine) decideAwaitParent() []Decision {
 	if m.awaitingParent {
 		return nil
@@ -149,7 +149,7 @@ func (m *Machine) decideAwaitParent() []Decision {
 // byParent is what decides a child's end.
 const byParent = "parent"
 
-// Told is what the saga's parent is told of it now; nil: nothing yet, or there is no parent.
+// Report is what the saga's parent is told of it now; nil: nothing yet, or there is no parent.
 func (m *Machine) Report() *TaskResult {
 	switch {
 	case m.started.Parent == nil:
@@ -174,7 +174,7 @@ func (m *Machine) Report() *TaskResult {
 	return &TaskResult{Outcome: TaskFailed, Error: f, InDoubt: m.finished.Status == Failed && !m.reverted}
 }
 
-// Posts lists the messages to other sagas that go with a record, which was applied last.
+// Messages lists the messages to other sagas that go with a record, which was applied last.
 func (m *Machine) Messages(r journal.Record) []journal.Message {
 	var list []journal.Message
 	if told := m.Report(); told != nil && (r.Kind == journal.Finished && (m.reverted || !m.awaitingParent) || r.Kind == journal.Decided && r.Path == "") {
@@ -218,7 +218,7 @@ func (n *node) childLeft() bool {
 	return !n.child.IsNil() && !undone && !(n.forward.state == failed && n.forward.class == journal.Refused)
 }
 
-// post makes a message to another saga, the same whenever it is made.
+// message makes a message to another saga, the same whenever it is made.
 func (m *Machine) message(to uuid.UUID, what string, c Command) journal.Message {
 	c.Actor = "saga " + m.id.String()
 	return journal.Message{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: CommandMessage, Data: encode(c)}
@@ -243,7 +243,7 @@ func (m *Machine) Orphaned() []journal.Message {
 	return list
 }
 
-// admitParent lets the parent's word through, once. It may come before the saga has reached its
+// validateParent lets the parent's word through, once. It may come before the saga has reached its
 // goal: a parent whose start of it ended in doubt does not wait for it.
 func (m *Machine) validateParent(do string) *Refusal {
 	if m.started.Parent == nil || m.reverted || m.released || do == "release" && m.reason != nil {
@@ -252,7 +252,7 @@ func (m *Machine) validateParent(do string) *Refusal {
 	return nil
 }
 
-// applyHeld takes in that a child has reached its goal.
+// applyAwaitParent takes in that a child has reached its goal.
 func (m *Machine) applyAwaitParent(r journal.Record) error {
 	var d DecidedData
 	if err := read(r, &d); err != nil {

@@ -53,7 +53,7 @@ type WakeAt struct {
 	Woke journal.Record
 }
 
-// Hold says: this waits for a person. The entry is for the inbox.
+// Escalate says: this waits for a person. The entry is for the inbox.
 type Escalate struct{ Entry Entry }
 
 func (Dispatch) decision() {}
@@ -111,7 +111,7 @@ func (m *Machine) decide() []Decision {
 	return ds
 }
 
-// pivotOpen reports whether the pivot may be happening: from its intent on.
+// pivotInFlight reports whether the pivot may be happening: from its intent on.
 func (m *Machine) pivotInFlight() bool {
 	p := m.pivot
 	return p != nil && !p.forward.state.ended() && (p.forward.doubt || p.forward.state == inFlight)

@@ -188,7 +188,7 @@ func (f *Failure) value() map[string]any {
 	return map[string]any{"code": f.Code, "title": f.Title, "detail": f.Detail}
 }
 
-// lost lists the iterations of a loop that were left out.
+// skippedItems lists the iterations of a loop that were left out.
 func (n *node) skippedItems() any {
 	if n.block == nil || n.block.layout.Loop == nil {
 		return nil

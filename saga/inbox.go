@@ -50,7 +50,7 @@ type Entry struct {
 // Data is the part of the entry that stores keep as bytes.
 func (e Entry) Data() json.RawMessage { return encode(e) }
 
-// hold asks for a person.
+// escalate asks for a person.
 func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 	e := m.entry(n, s, way)
 	switch s.state {

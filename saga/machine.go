@@ -130,7 +130,7 @@ func (m *Machine) Seq() int64 { return m.seq }
 // At returns the time of the last record.
 func (m *Machine) At() time.Time { return m.at }
 
-// Folded reports whether a record has folded in the order with this id.
+// Applied reports whether a record has folded in the order with this id.
 func (m *Machine) Applied(mail uuid.UUID) bool { return m.applied[mail.String()] }
 
 // Labels returns the saga's labels; the caller does not change them.
@@ -189,7 +189,7 @@ func (m *Machine) status(waits func(*node) bool) Status {
 	return status
 }
 
-// isHeld reports whether the saga waits for its parent's word.
+// awaitsParent reports whether the saga waits for its parent's word.
 func (m *Machine) awaitsParent() bool { return m.awaitingParent && !m.released && !m.reverted }
 
 // waits reports whether the step goes on at some time, or at somebody's word, and not by itself.
@@ -221,10 +221,10 @@ func (m *Machine) hidden(n *node) bool {
 	return true
 }
 
-// stands is waits without a look at the budget, which would render templates.
+// waitsForOthers is waits without a look at the budget, which would render templates.
 func (m *Machine) waitsForOthers(n *node) bool { return n.forward.state != ready && m.waits(n) }
 
-// standing visits the steps that the saga stands at: those that may go on, or
+// currentSteps visits the steps that the saga stands at: those that may go on, or
 // wait, now; of a saga that fails, first of all the one that keeps it from being undone.
 // visit says whether to go on.
 func (m *Machine) currentSteps(visit func(*node) bool) {
@@ -241,7 +241,7 @@ func (m *Machine) currentSteps(visit func(*node) bool) {
 	m.forward.walk(visit)
 }
 
-// place returns the path of the step that the saga stands at, or of the first of several; "" for
+// currentPath returns the path of the step that the saga stands at, or of the first of several; "" for
 // none.
 func (m *Machine) currentPath() (path string) {
 	if m.undoing && m.undone < len(m.plan) {
@@ -256,7 +256,7 @@ func (m *Machine) currentPath() (path string) {
 	return path
 }
 
-// asked returns the side of n that waits for a person, if one does: the query's or its own.
+// inboxTrack returns the side of n that waits for a person, if one does: the query's or its own.
 func (m *Machine) inboxTrack(n *node) *track {
 	if n.forward.state == checking && n.statusCheck.state.inbox() {
 		return &n.statusCheck

@@ -15,7 +15,7 @@ type modelUse struct {
 	spent         retry.Money
 }
 
-// unsure is what an attempt may have used of a model: nobody knows.
+// uncertainUse is what an attempt may have used of a model: nobody knows.
 type uncertainUse struct {
 	model  string
 	cost   retry.Money

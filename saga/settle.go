@@ -16,7 +16,7 @@ import (
 // that sent it died, or was stopped, before the answer came.
 const Interrupted = "interrupted"
 
-// Lost is the answer to an attempt whose process died: nobody knows.
+// InterruptedAnswer is the answer to an attempt whose process died: nobody knows.
 func InterruptedAnswer() Answer {
 	if mutant.On("lost-is-not-sent") {
 		return Answer{Code: "connection"}
@@ -24,7 +24,7 @@ func InterruptedAnswer() Answer {
 	return Answer{Sent: true, Code: Interrupted, Detail: "the process that sent the request stopped before the answer came"}
 }
 
-// Settle turns the answer to an attempt into its outcome record, which also says
+// RecordOutcome turns the answer to an attempt into its outcome record, which also says
 // what follows. at is when the answer came, chance an even draw from all of
 // uint64 for the jitter. ErrStale if that attempt is not under way.
 func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a Answer, at time.Time, chance uint64) (journal.Record, error) {
@@ -60,7 +60,7 @@ func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a Ans
 	return journal.Record{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: m.make(t.d, t.d.exact())}, nil
 }
 
-// settling is one answer being judged.
+// outcomeBuilder is one answer being judged.
 type outcomeBuilder struct {
 	m      *Machine
 	n      *node
@@ -172,7 +172,7 @@ func (t *outcomeBuilder) verdict(call Call) Verdict {
 	return Verdict{Class: journal.Succeeded, Output: out}
 }
 
-// gone reports whether there was nothing left to undo, whoever has removed it: an earlier attempt
+// alreadyGone reports whether there was nothing left to undo, whoever has removed it: an earlier attempt
 // whose answer was lost, or somebody else. An author who says in `expect` what counts as success is
 // taken at that word.
 func (t *outcomeBuilder) alreadyGone(call Call) bool {
@@ -353,7 +353,7 @@ func (t *outcomeBuilder) names() []string {
 	return retry.Names(t.a.Status, code)
 }
 
-// do decides what follows a forward attempt.
+// forward decides what follows a forward attempt.
 func (t *outcomeBuilder) forward() journal.Class {
 	class := t.judge()
 	doubt := t.s.doubt || class == journal.InDoubt
@@ -397,7 +397,7 @@ func (t *outcomeBuilder) doubtful() {
 	t.d.Next = t.whenUnresolved()
 }
 
-// unsettled is what follows when sending again is not the way out of a doubt.
+// whenUnresolved is what follows when sending again is not the way out of a doubt.
 func (t *outcomeBuilder) whenUnresolved() Next {
 	switch t.step.InDoubt.Policy {
 	case VerifyIt:
@@ -454,7 +454,7 @@ func (t *outcomeBuilder) retries() bool {
 	return p.Retries(t.names(), true)
 }
 
-// undo decides what follows an attempt of a compensation: it is retried until it
+// compensation decides what follows an attempt of a compensation: it is retried until it
 // is acknowledged, or waits for a person.
 func (t *outcomeBuilder) compensation() journal.Class {
 	class := t.judge()
@@ -479,7 +479,7 @@ func (t *outcomeBuilder) compensation() journal.Class {
 	return class
 }
 
-// query decides what a status query has told.
+// statusCheck decides what a status query has told.
 func (t *outcomeBuilder) statusCheck() journal.Class {
 	class := t.judge()
 	switch class {
@@ -522,7 +522,7 @@ func (t *outcomeBuilder) answered() Next {
 	return NextConclusive
 }
 
-// Open lists the attempts that are under way, as the journal has it, but for those that workers and
+// InFlight lists the attempts that are under way, as the journal has it, but for those that workers and
 // other sagas have: for a process that has just read the journal, those whose answer is lost.
 func (m *Machine) InFlight() []Attempt {
 	var list []Attempt

@@ -35,7 +35,7 @@ func (s state) ended() bool {
 	return s == done || s == failed || s == doubted || s == skipped
 }
 
-// person reports whether the state may wait for a person: the inbox's, and an approval's.
+// awaitsPerson reports whether the state may wait for a person: the inbox's, and an approval's.
 func (s state) awaitsPerson() bool { return s.inbox() || s == awaiting }
 
 func (s state) inbox() bool {
@@ -92,14 +92,14 @@ var transitions = map[state]map[event]state{
 	doubted:             {evAwaitResolution: awaitingResolution, evRetry: backoff, evVerify: checking}, // its undoing turns out to need its output
 }
 
-// thenEvent maps what an outcome decided to the event it is.
+// nextEvent maps what an outcome decided to the event it is.
 var nextEvent = map[Next]event{
 	NextDone: evDone, NextRetry: evRetry, NextVerify: evVerify, NextAwaitResolution: evAwaitResolution, NextAwaitCredentials: evAwaitCredentials,
 	NextBlock: evBlock, NextFail: evFail, NextInDoubt: evInDoubt,
 	NextConclusive: evDone, NextInconclusive: evFail, // of a verify query
 }
 
-// side is one way of a step: doing it, undoing it, or asking after it.
+// track is one way of a step: doing it, undoing it, or asking after it.
 type track struct {
 	state                         state
 	attempts                      int // so far, all of them

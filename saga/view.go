@@ -97,7 +97,7 @@ func (m *Machine) View() View {
 	return v
 }
 
-// Asks rises, or falls, whenever what waits for people may have changed.
+// InboxRevision rises, or falls, whenever what waits for people may have changed.
 func (m *Machine) InboxRevision() int {
 	n := m.inboxRevision
 	if m.asksForRaise() && m.finished == nil {
@@ -299,7 +299,7 @@ type StepLog struct {
 	byPath map[string]*stepRecords
 }
 
-// told is what records say of one step.
+// stepRecords is what records say of one step.
 type stepRecords struct {
 	attempts []AttemptView
 	input    json.RawMessage

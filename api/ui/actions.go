@@ -194,12 +194,12 @@ func budgetText(c saga.CostView) string {
 	return strings.Join(limits, " and ")
 }
 
-// orderTries is how often an order is given whose saga goes on meanwhile.
+// commandTries is how often an order is given whose saga goes on meanwhile.
 const commandTries = 8
 
-// giveOrder serves POST /sagas/{id}/order/{do}. The state that the reader saw is compared with the
-// saga as of a seq, and the order holds for that seq only: if the saga has gone on in between, it
-// is compared again.
+// sendCommand serves POST /sagas/{id}/order/{do}. The state that the reader saw is compared with
+// the saga as of a seq, and the order holds for that seq only: if the saga has gone on in between,
+// it is compared again.
 func sendCommand(v *request) error {
 	do, f := v.r.PathValue("do"), v.posted()
 	for range commandTries {

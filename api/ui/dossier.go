@@ -21,7 +21,7 @@ import (
 // recordsPage is how many records the API gives at once, at most.
 const recordsPage = 1000
 
-// dossier is all that the API says about one saga, and what follows from it.
+// sagaPage is all that the API says about one saga, and what follows from it.
 type sagaPage struct {
 	Saga    saga.View
 	Records []journal.Record
@@ -208,5 +208,5 @@ func (d *sagaPage) allows(c saga.Command) bool {
 	return err == nil
 }
 
-// underWay reports whether an attempt has not ended, so that the picture grows by itself.
+// inFlight reports whether an attempt has not ended, so that the picture grows by itself.
 func (d *sagaPage) inFlight() bool { return d.machine != nil && len(d.machine.InFlight()) > 0 }

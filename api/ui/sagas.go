@@ -46,7 +46,7 @@ type period struct{ Value, Title string }
 
 var periods = []period{{"", "any time"}, {"1h", "the last hour"}, {"24h", "the last day"}, {"168h", "the last week"}, {"720h", "the last 30 days"}}
 
-// order of statuses in the list's links: those that want somebody first.
+// command of statuses in the list's links: those that want somebody first.
 var command = []saga.Status{saga.Running, saga.Waiting, saga.PausedStatus, saga.Undoing, saga.Stuck, saga.Succeeded, saga.Compensated, saga.Failed}
 
 // maxLooks is how often one page has the API look further back when it has found nothing yet.

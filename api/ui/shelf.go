@@ -15,8 +15,8 @@ const (
 	shelvedBytes = 32 << 20 // of all their records' data: in memory they take some four times as much
 )
 
-// shelf keeps a few sagas of long journals that were read last: records never change, so that the
-// next picture of the same saga needs only those that came since.
+// journalCache keeps a few sagas of long journals that were read last: records never change, so
+// that the next picture of the same saga needs only those that came since.
 type journalCache struct {
 	mu   sync.Mutex
 	kept []*followed // the last used at the end

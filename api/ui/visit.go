@@ -19,7 +19,7 @@ import (
 	"recourse/saga"
 )
 
-// visit is one request of a reader.
+// request is one request of a reader.
 type request struct {
 	*server
 	w   http.ResponseWriter

@@ -14,7 +14,8 @@ import (
 	"recourse/saga"
 )
 
-// tale is one story of the demo: a saga, what the world does to it, and what happens meanwhile.
+// demoStory is one story of the demo: a saga, what the world does to it, and what happens
+// meanwhile.
 type demoStory struct {
 	title, look string
 	definition  string

@@ -94,7 +94,7 @@ func (c *spawning) StartAs(_ context.Context, id uuid.UUID, def *saga.Definition
 	return c.err
 }
 
-// Post implements run.Engine.
+// Send implements run.Engine.
 func (c *spawning) Send(_ context.Context, m journal.Message) error {
 	if c.n.s.fault(RevertLost, c.n.name) {
 		return errUnknown
@@ -107,7 +107,7 @@ func (c *spawning) Send(_ context.Context, m journal.Message) error {
 	return c.n.s.store.Send(ctx, m)
 }
 
-// shelf has the definitions, each in its one version.
+// journalCache has the definitions, each in its one version.
 type journalCache map[string]*saga.Definition
 
 // Definition implements run.Definitions.

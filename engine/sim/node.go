@@ -90,7 +90,7 @@ func (n *node) boot() {
 	n.every(look, n.findStrangers)
 }
 
-// mailBytes bounds the messages on their way: one, or a few.
+// messageBytes bounds the messages on their way: one, or a few.
 func (n *node) messageBytes() int { return []int{1, 1 << 10, 1 << 20, 300}[n.s.result.Seed%4] }
 
 // die ends the process; another one begins after a while.
@@ -156,7 +156,7 @@ func (n *node) renew() {
 	}
 }
 
-// relearn starts over as a new node.
+// reregister starts over as a new node.
 func (n *node) reregister() {
 	n.lease.End()
 	n.taken = nil
@@ -472,7 +472,7 @@ func (n *node) scan() {
 	}
 }
 
-// readMail brings the lanes the messages that there is room for, as engine's shell does.
+// readMessages brings the lanes the messages that there is room for, as engine's shell does.
 func (n *node) readMessages(node string) {
 	boxes, err := n.s.store.Recipients(ctx, node, uuid.Nil, 1<<20)
 	if err != nil {

@@ -27,7 +27,7 @@ type Start struct {
 	Definition string `json:"definition"`
 }
 
-// Order is a person's wish about one of the sagas there are at that time.
+// Command is a person's wish about one of the sagas there are at that time.
 type Command struct {
 	At      int64        `json:"at_ms"`
 	Saga    int          `json:"saga"` // modulo the number of sagas, newest first
@@ -152,7 +152,7 @@ func (d *dice) roll(k Kind) bool {
 	return false
 }
 
-// wishes are what people do about sagas that run.
+// commands are what people do about sagas that run.
 var commands = []saga.Command{
 	{Kind: "cancel", Reason: "sim"}, {Kind: "cancel", Reason: "sim"}, {Kind: "pause"}, {Kind: "compensate", Reason: "sim"},
 	{Kind: "cancel", Mode: "stop", Reason: "sim"}, {Kind: "pause"}, {Kind: "resume"}, {Kind: "patch", Labels: map[string]string{"a": "b"}}, {Kind: "resume"},

@@ -189,7 +189,7 @@ func (s *sim) run(d time.Duration) {
 	s.now = end
 }
 
-// chance is true one time in n.
+// random is true one time in n.
 func (s *sim) random(n int) bool { return s.rng.IntN(n) == 0 }
 
 // fault reports whether a fault strikes here, at a node or on the way, "".

@@ -90,13 +90,13 @@ func (t *Typical) Median(definition string) (median retry.Money, ok bool) {
 	return m, m.Currency != ""
 }
 
-// TakenOn implements engine.Observer.
+// Acquired implements engine.Observer.
 func (t *Typical) Acquired(engine.Growth) {}
 
-// Gone implements engine.Observer.
+// Released implements engine.Observer.
 func (t *Typical) Released(uuid.UUID) {}
 
-// Grew implements engine.Observer.
+// Appended implements engine.Observer.
 func (t *Typical) Appended(g engine.Growth) {
 	if n := len(g.Records); n == 0 || g.Records[n-1].Kind != journal.Finished {
 		return

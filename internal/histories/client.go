@@ -57,7 +57,7 @@ func (c *Client) Journal(ctx context.Context, to Target, id string, after int64,
 	return c.with(ctx, to, Op{Do: Journal, Saga: id, After: after}, "GET", path, "", h)
 }
 
-// Order gives an order. Its Reason must be its own.
+// Command gives an order. Its Reason must be its own.
 func (c *Client) Command(ctx context.Context, to Target, key, id string, o saga.Command) Op {
 	op := Op{Do: Command, Saga: id, Key: key, Command: o}
 	path, method := "/v1/sagas/"+id, "POST"

@@ -29,7 +29,7 @@ type Saga struct {
 	commands []command
 }
 
-// order is an order that a record has folded in.
+// command is an order that a record has folded in.
 type command struct {
 	seq int64
 	saga.CommandData
@@ -174,7 +174,7 @@ func (s *Saga) refuses(o saga.Command, code string) (at []int64) {
 // problemOf is a refusal's code as the API gives it.
 func problemOf(code string) string {
 	switch code {
-	case "bad_mode", "unknown_order":
+	case "bad_mode", "unknown_command":
 		return "order_refused"
 	}
 	return code

@@ -130,7 +130,7 @@ func (c *Checker) say(n int, format string, args ...any) {
 	c.found = append(c.found, Violation{N: n, Text: fmt.Sprintf(format, args...)})
 }
 
-// look is the checking of one saga.
+// sagaCheck is the checking of one saga.
 type sagaCheck struct {
 	*Checker
 	v Verdict

@@ -39,7 +39,7 @@ func (c *sagaCheck) sent(t *sagaState) {
 	}
 }
 
-// underWay reports whether more may have happened than the journal says.
+// inFlight reports whether more may have happened than the journal says.
 func (c *sagaCheck) underWay(t *sagaState) bool { return c.cfg.Clock.IsZero() && t.finished == nil }
 
 // eachSend is invariant 4: each write that arrived maps to one earlier intent of

@@ -13,7 +13,7 @@ import (
 // querySuffix ends the path of a step's status query.
 const querySuffix = ".verify"
 
-// tale is a saga, with its records decoded, once for all rules.
+// sagaState is a saga, with its records decoded, once for all rules.
 type sagaState struct {
 	Saga
 	data     []any // of each record, by its kind: *saga.IntentData …; nil for none

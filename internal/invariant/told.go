@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// told is what the journal tells of one step.
+// stepState is what the journal tells of one step.
 type stepState struct {
 	path    string
 	step    *saga.Step // nil: the definition does not have it, or is not known

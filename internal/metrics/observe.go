@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// TakenOn implements engine.Observer. What the journal says so far was counted when it was written.
+// Acquired implements engine.Observer. What the journal says so far was counted when it was written.
 func (m *Metrics) Acquired(g engine.Growth) {
 	m.forget(g.Saga) // what is known from when this node had it before
 	r := m.reader(g, true)
@@ -19,7 +19,7 @@ func (m *Metrics) Acquired(g engine.Growth) {
 	r.had(g.Cost)
 }
 
-// Grew implements engine.Observer.
+// Appended implements engine.Observer.
 func (m *Metrics) Appended(g engine.Growth) {
 	r := m.reader(g, false)
 	for _, rec := range g.Records {
@@ -33,7 +33,7 @@ func (m *Metrics) Appended(g engine.Growth) {
 	}
 }
 
-// Gone implements engine.Observer.
+// Released implements engine.Observer.
 func (m *Metrics) Released(id uuid.UUID) { m.forget(id) }
 
 // reader reads what a saga's journal has grown by.
@@ -119,7 +119,7 @@ func (r *reader) end(m *saga.Machine) {
 	r.priced(m.Cost())
 }
 
-// sideOf is what a record is about.
+// trackOf is what a record is about.
 func trackOf(rec journal.Record) track {
 	base, query := saga.SplitQuery(rec.Path)
 	if query {

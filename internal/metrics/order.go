@@ -7,10 +7,10 @@ import (
 	"recourse/saga"
 )
 
-// ordered are the orders that people give. Sagas' words to those that they run are none.
+// commands are the orders that people give. Sagas' words to those that they run are none.
 var commands = []string{"approve", "cancel", "compensate", "patch", "pause", "reject", "resolve", "resume", "retry"}
 
-// order counts what a person has told the saga, and what that means for a doubt.
+// command counts what a person has told the saga, and what that means for a doubt.
 func (r *reader) command(rec journal.Record) {
 	d := decode[saga.CommandData](rec)
 	if !slices.Contains(commands, d.Kind) {

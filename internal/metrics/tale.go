@@ -10,7 +10,7 @@ import (
 	"recourse/retry"
 )
 
-// tale is what is remembered of a saga while this node has it. The engine tells of one saga in
+// sagaState is what is remembered of a saga while this node has it. The engine tells of one saga in
 // order, so that only the list of tales needs a lock.
 type sagaState struct {
 	began    time.Time
@@ -23,7 +23,7 @@ type sagaState struct {
 	dear          bool        // it counts as an outlier
 }
 
-// side is a way of a step, its status query being one, too.
+// track is a way of a step, its status query being one, too.
 type track struct {
 	path string
 	way  journal.Way
@@ -37,7 +37,7 @@ type attempt struct {
 	data json.RawMessage // of the intent, if a model is asked
 }
 
-// tale finds what is known of a saga, or begins with nothing.
+// state finds what is known of a saga, or begins with nothing.
 func (m *Metrics) state(id uuid.UUID) *sagaState {
 	m.mu.Lock()
 	defer m.mu.Unlock()

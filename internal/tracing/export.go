@@ -24,7 +24,7 @@ func (t *Tracer) put(s source) {
 	t.dropped.Add(1)
 }
 
-// maxHeld bounds the bytes of records that spans in the queue hold on to.
+// maxSpans bounds the bytes of records that spans in the queue hold on to.
 const maxSpans = 64 << 20
 
 // run exports what is queued until Shutdown, and then what is left.

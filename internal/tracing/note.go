@@ -58,7 +58,7 @@ func (s *sagaState) signalled(r *journal.Record) {
 	s.note(r, "", "signalled", text(text(nil, "recourse.signal", d.Name), "recourse.actor", d.Actor)...)
 }
 
-// ordered notes what somebody has ordered, and ends the step that it settles.
+// command notes what somebody has ordered, and ends the step that it settles.
 func (s *sagaState) command(r *journal.Record) {
 	var d saga.CommandData
 	read(r, &d)

@@ -121,7 +121,7 @@ func (b *builder) Shutdown(context.Context) error { return nil }
 // ForceFlush implements sdk.SpanProcessor.
 func (b *builder) ForceFlush(context.Context) error { return nil }
 
-// given gives spans the ids that are in their context.
+// input gives spans the ids that are in their context.
 type input struct{}
 
 // NewIDs implements sdk.IDGenerator.

@@ -13,7 +13,7 @@ import (
 	"recourse/saga"
 )
 
-// tale is what is known of a saga that is under way: when it began, and its steps that are not
+// sagaState is what is known of a saga that is under way: when it began, and its steps that are not
 // over.
 type sagaState struct {
 	t      *Tracer
@@ -73,7 +73,7 @@ func (s *sagaState) around(path string) string {
 	return prefix + by.ID
 }
 
-// fold takes records in.
+// apply takes records in.
 func (s *sagaState) apply(g engine.Growth) {
 	for i := range g.Records {
 		r := &g.Records[i]

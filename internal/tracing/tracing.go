@@ -84,7 +84,7 @@ func set[T comparable](v *T, d T) {
 	}
 }
 
-// TakenOn implements engine.Observer. What was over before was exported by whoever wrote it.
+// Acquired implements engine.Observer. What was over before was exported by whoever wrote it.
 func (t *Tracer) Acquired(g engine.Growth) {
 	if s := t.begin(g); s != nil {
 		s.silent = true
@@ -93,7 +93,7 @@ func (t *Tracer) Acquired(g engine.Growth) {
 	}
 }
 
-// Grew implements engine.Observer.
+// Appended implements engine.Observer.
 func (t *Tracer) Appended(g engine.Growth) {
 	if len(g.Records) == 0 {
 		return
@@ -113,7 +113,7 @@ func (t *Tracer) Appended(g engine.Growth) {
 	}
 }
 
-// Gone implements engine.Observer. Steps that are under way are exported by whoever ends them.
+// Released implements engine.Observer. Steps that are under way are exported by whoever ends them.
 func (t *Tracer) Released(id uuid.UUID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

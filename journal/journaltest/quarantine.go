@@ -35,7 +35,7 @@ func (b *bench) claimed(saga uuid.UUID) journal.Claimed {
 	return got[0]
 }
 
-// setAside posts to a saga of nobody, claims it, and gives it up, n times.
+// giveUp posts to a saga of nobody, claims it, and gives it up, n times.
 func (b *bench) setAside(saga uuid.UUID, n int) {
 	b.Helper()
 	for range n {

@@ -231,7 +231,7 @@ func (b *bench) mail(node string) []journal.Message {
 	return out
 }
 
-// mailOf is what waits for sagas, in the order of the messages' ids.
+// messageOf is what waits for sagas, in the order of the messages' ids.
 func (b *bench) mailOf(sagas ...uuid.UUID) []journal.Message {
 	b.Helper()
 	out, err := b.Messages(b.ctx, sagas, 1000, 1<<30)

@@ -10,7 +10,7 @@ import (
 	"recourse/journal"
 )
 
-// Post implements journal.Log.
+// Send implements journal.Log.
 func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	unlock, err := s.enter(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) leave(m journal.Message) bool {
 	return true
 }
 
-// Mailboxes implements journal.Log.
+// Recipients implements journal.Log.
 func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, li
 	return first(out, limit), nil
 }
 
-// Mail implements journal.Log.
+// Messages implements journal.Log.
 func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit i
 	return first(out, limit), nil
 }
 
-// fold takes messages out of the mail and remembers their ids, so that posting
+// applyMessages takes messages out of the mail and remembers their ids, so that posting
 // one again stays the same as once.
 func (g *saga) applyMessages(ids []uuid.UUID) {
 	for _, id := range ids {

@@ -45,12 +45,12 @@ func (s *Store) withdraw(a *journal.Append) {
 // waits reports whether the task can be claimed.
 func (t *task) waits() bool { return t.token.IsNil() && t.withdrawn.IsZero() }
 
-// held reports whether the task is under a lease.
+// leased reports whether the task is under a lease.
 func (t *task) leased(token uuid.UUID, now time.Time) bool {
 	return t != nil && !token.IsNil() && t.token == token && t.ended.IsZero() && t.Until.After(now)
 }
 
-// fate returns how a task has ended that nobody has ended, and since when; "" if it has not.
+// end returns how a task has ended that nobody has ended, and since when; "" if it has not.
 func (t *task) end(now time.Time) (journal.TaskEnd, time.Time) {
 	switch {
 	case !t.ended.IsZero():

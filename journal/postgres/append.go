@@ -184,7 +184,7 @@ func parents(batch []part) (all, whole []pgtype.UUID) {
 	return slices.Compact(all), whole
 }
 
-// held fails unless the node has its lease, the starts are of what they say is newest and their
+// ownershipGuard fails unless the node has its lease, the starts are of what they say is newest and their
 // parents may have them, and every saga that is not new belongs to the node and has the record that
 // the append follows, and none after the one that an append without records comes after. It begins
 // to count the claims anew of those that records are written to without a row: changedSagas, which
@@ -288,7 +288,7 @@ func newRecords(_ string, batch []part) (stmt, error) {
 		args: []any{saga, seq, at, kind, path, way, attempt, generation, key, class, wrote, data, hash}}, nil
 }
 
-// foldedMail takes the messages out. It comes ahead of changedSagas, which goes by the
+// appliedMessages takes the messages out. It comes ahead of changedSagas, which goes by the
 // counter that this leaves on the locked row.
 func appliedMessages(_ string, batch []part) (stmt, error) {
 	var saga, mail []pgtype.UUID

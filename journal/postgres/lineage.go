@@ -54,12 +54,12 @@ type point struct {
 	timeline int64 // 0: of a standby
 }
 
-// stands asks for it in one round trip. WAL's file names begin with the timeline;
+// serverPosition asks for it in one round trip. WAL's file names begin with the timeline;
 // pg_control_checkpoint tells the last checkpoint's, which may be the one before.
 const serverPosition = `SELECT (SELECT system_identifier FROM pg_control_system()),
 	CASE WHEN pg_is_in_recovery() THEN '0' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END`
 
-// stood is where a connection has its point.
+// timelineKey is where a connection has its point.
 const timelineKey = "recourse.timeline"
 
 // check looks at a server before its connection is used.
@@ -94,7 +94,7 @@ func locate(ctx context.Context, conn *pgconn.PgConn) (point, error) {
 	return point{string(results[0].Rows[0][0]), timeline}, nil
 }
 
-// untold recognizes a server that does not tell what a lineage asks for: a role without the right,
+// withheld recognizes a server that does not tell what a lineage asks for: a role without the right,
 // or a server that only speaks PostgreSQL's protocol.
 func withheld(err error) bool {
 	switch code(err) {
@@ -104,7 +104,7 @@ func withheld(err error) bool {
 	return false
 }
 
-// saw compares where a server stands with what was seen before, and remembers the later one.
+// observe compares where a server stands with what was seen before, and remembers the later one.
 func (l *lineage) observe(at point) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +209,7 @@ func (l *lineage) of(node string) int64 {
 	return l.nodes[node]
 }
 
-// beside is what the last look at all servers found.
+// rivalServer is what the last look at all servers found.
 func (l *lineage) rivalServer() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *Store) current(ctx context.Context, node string) error {
 	return s.lineage.fence(node)
 }
 
-// settle compares what was seen with the database's own row, and brings the row up to date unless
+// reconcileInstallation compares what was seen with the database's own row, and brings the row up to date unless
 // the store only reads.
 func (s *Store) reconcileInstallation(ctx context.Context, readOnly bool) error {
 	var system string

@@ -15,7 +15,7 @@ import (
 	"recourse/journal"
 )
 
-// way is an index that has sagas in the order of their ids: all, or those that are alike in the
+// indexScan is an index that has sagas in the order of their ids: all, or those that are alike in the
 // index's other columns. The planner takes what it looks for to be spread evenly, and would look
 // through all sagas by their ids for what only old ones have: so the order is by all columns.
 type indexScan struct {
@@ -24,13 +24,13 @@ type indexScan struct {
 	values  []string // of all columns but the id
 }
 
-// ways are indexes that have together what one part of a filter selects.
+// indexScans are indexes that have together what one part of a filter selects.
 type indexScans struct {
 	each []indexScan
 	rest journal.Filter // what is left
 }
 
-// waysTo are the indexes for a part of a filter.
+// scansFor are the indexes for a part of a filter.
 func scansFor(p *journal.Part) indexScans {
 	w := indexScans{rest: p.Remaining}
 	switch {

@@ -94,7 +94,7 @@ func (s *Store) choose(ctx context.Context, conn connection, node string, limit 
 	return chosen, err
 }
 
-// take makes the node the owner of what was chosen and commits.
+// takeOwnership makes the node the owner of what was chosen and commits.
 func (s *Store) takeOwnership(ctx context.Context, conn connection, node string, chosen []uuid.UUID) ([]journal.Claimed, error) {
 	at := make(map[uuid.UUID]int, len(chosen))
 	out := make([]journal.Claimed, len(chosen))
@@ -201,7 +201,7 @@ func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
 	return err
 }
 
-// Post implements journal.Log. The saga's row is locked first: parking it waits, or has been
+// Send implements journal.Log. The saga's row is locked first: parking it waits, or has been
 // done and is seen. For one message this costs less than what appends use.
 func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	err := s.transact(ctx, []stmt{{

@@ -39,7 +39,7 @@ func insertMessages(mail []journal.Message) stmt {
 		query: wakeRecipients, args: []any{saga, message, kind, data}}
 }
 
-// postedBy leaves the messages of a batch, behind all else of it.
+// sentMessages leaves the messages of a batch, behind all else of it.
 func sentMessages(_ string, batch []part) (stmt, error) {
 	var mail []journal.Message
 	for i := range batch {
@@ -91,7 +91,7 @@ func handOver(ready, later []part) {
 
 const recipients = `SELECT id, pending_messages FROM sagas WHERE owner = $1 AND pending_messages > 0 AND id > $2 ORDER BY id LIMIT $3`
 
-// Mailboxes implements journal.Log.
+// Recipients implements journal.Log.
 func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	rows, err := s.w.Query(ctx, recipients, node, id(after), max(limit, 0))
 	if err != nil {
@@ -109,14 +109,14 @@ func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, li
 	return out, nil
 }
 
-// mailQuery sums the messages up, which reads no data that is large, and then reads what fits.
+// messagesQuery sums the messages up, which reads no data that is large, and then reads what fits.
 const messagesQuery = `SELECT id, saga_id, kind, data FROM (
 		SELECT id, saga_id, kind, data, row_number() OVER w AS n, sum(coalesce(octet_length(data), 0)) OVER w AS bytes FROM (
 			SELECT id, saga_id, kind, data FROM messages WHERE saga_id = ANY($1::uuid[]) AND NOT applied ORDER BY saga_id, id LIMIT $2
 		) m WINDOW w AS (ORDER BY saga_id, id ROWS UNBOUNDED PRECEDING)
 	) m WHERE n = 1 OR bytes <= $3::bigint ORDER BY saga_id, id`
 
-// Mail implements journal.Log.
+// Messages implements journal.Log.
 func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	rows, err := s.w.Query(ctx, messagesQuery, ids(sagas), max(limit, 0), bytes)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"recourse/journal"
 )
 
-// standing is what the database has, at one moment, of what a batch touches.
+// snapshot is what the database has, at one moment, of what a batch touches.
 type snapshot struct {
 	fenced  bool
 	sagas   map[uuid.UUID]snapshotSaga
@@ -27,7 +27,7 @@ type snapshotSaga struct {
 	last  int64
 }
 
-// sortOut answers the appends that what stands there settles, and returns the others: those to be
+// reconcile answers the appends that what stands there settles, and returns the others: those to be
 // written next, cut down to what is missing, and those whose answer hangs on an earlier one of the
 // batch.
 func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []journal.Result) (ready, later []part, err error) {
@@ -149,7 +149,7 @@ func (h *snapshot) start(p *part, claimed map[[2]string]bool, ending, bounded ma
 	return res, false, false
 }
 
-// standing reads it in one snapshot and one round trip.
+// snapshot reads it in one snapshot and one round trip.
 func (s *Store) snapshot(ctx context.Context, node string, batch []part) (have *snapshot, err error) {
 	err = retry(ctx, func() error {
 		have, err = s.readSnapshot(ctx, node, batch)

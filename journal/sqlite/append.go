@@ -292,7 +292,7 @@ func (t *tx) bring(now int64, a *journal.Append, w *wanted) error {
 	return t.addEvents(now, a)
 }
 
-// fold marks messages as folded in, and returns how many were not yet.
+// applyMessages marks messages as folded in, and returns how many were not yet.
 func (t *tx) applyMessages(saga []byte, mail []uuid.UUID) (int64, error) {
 	var folded int64
 	for _, m := range mail {

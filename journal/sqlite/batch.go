@@ -17,7 +17,7 @@ const (
 	insertArgs   = 13 // of a record
 )
 
-// standing is what an append finds of its saga.
+// snapshot is what an append finds of its saga.
 type snapshot struct {
 	exists   bool
 	owned    bool // by the node that appends
@@ -45,7 +45,7 @@ func snapshotQuery(n int) string {
 	return b.String()
 }
 
-// standing looks at the saga of each append.
+// snapshot looks at the saga of each append.
 func (t *tx) snapshot(node string, batch []journal.Append) ([]snapshot, error) {
 	out := make([]snapshot, len(batch))
 	for from := 0; from < len(batch); from += snapshotRows {

@@ -12,7 +12,7 @@ import (
 	"recourse/journal"
 )
 
-// beginsRows is how many sagas one statement asks for: see standingRows.
+// beginsRows is how many sagas one statement asks for: see snapshotRows.
 const beginsRows = 32
 
 // Records are numbered from 1 on, so the first ones are known by their seq.

@@ -133,7 +133,7 @@ func (y *way) between(f *journal.Filter) *conditions {
 	return c
 }
 
-// waysTo are the indexes for a part of a filter.
+// scansFor are the indexes for a part of a filter.
 func waysTo(p *journal.Part) (w ways, err error) {
 	switch {
 	case p.Label != "":

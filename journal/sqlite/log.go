@@ -162,7 +162,7 @@ func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
 	return err
 }
 
-// Post implements journal.Log.
+// Send implements journal.Log.
 func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	err := s.w.do(ctx, func(t *tx) error {
 		fresh, err := t.send(s.clock(), &m)
@@ -183,7 +183,7 @@ func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	return nil
 }
 
-// post leaves a message for its saga. It is not fresh if it was left before, or there is no such
+// send leaves a message for its saga. It is not fresh if it was left before, or there is no such
 // saga.
 func (t *tx) send(now int64, m *journal.Message) (fresh bool, err error) {
 	saga := m.Saga.Bytes()

@@ -14,7 +14,7 @@ import (
 
 const recipients = `SELECT id, pending_messages FROM sagas WHERE owner = ? AND pending_messages > 0 AND id > ? ORDER BY id LIMIT +?`
 
-// Mailboxes implements journal.Log.
+// Recipients implements journal.Log.
 func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	rows, err := s.read(ctx, recipients, node, after.Bytes(), max(limit, 0))
 	if err != nil {
@@ -33,12 +33,12 @@ func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, li
 	return out, nil
 }
 
-// mailSagas is how many sagas one statement asks for: see standingRows.
+// messageSagas is how many sagas one statement asks for: see snapshotRows.
 const messageSagas = 32
 
 var messagesQuery = `SELECT id, saga_id, kind, data FROM messages WHERE saga_id IN (?` + strings.Repeat(`, ?`, messageSagas-1) + `) AND applied = 0 ORDER BY saga_id, id LIMIT +?`
 
-// Mail implements journal.Log. Rows are read one by one, and no more of them than are returned, and
+// Messages implements journal.Log. Rows are read one by one, and no more of them than are returned, and
 // one.
 func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	var out []journal.Message

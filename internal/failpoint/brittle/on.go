@@ -53,7 +53,7 @@ func (s store) Release(ctx context.Context, node string) error {
 	return around("release", func() error { return s.Store.Release(ctx, node) })
 }
 
-// Post implements journal.Log.
+// Send implements journal.Log.
 func (s store) Send(ctx context.Context, m journal.Message) error {
 	return around("post", func() error { return s.Store.Send(ctx, m) })
 }
@@ -120,7 +120,7 @@ func (s store) Claim(ctx context.Context, node string, limit int) ([]journal.Cla
 	return out, err
 }
 
-// Mailboxes implements journal.Log.
+// Recipients implements journal.Log.
 func (s store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	if err := failpoint.Err("mail.before", nil); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s store) Recipients(ctx context.Context, node string, after uuid.UUID, lim
 	return s.Store.Recipients(ctx, node, after, limit)
 }
 
-// Mail implements journal.Log. The point behind it is passed when there was some.
+// Messages implements journal.Log. The point behind it is passed when there was some.
 func (s store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	out, err := s.Store.Messages(ctx, sagas, limit, bytes)
 	if err == nil && len(out) > 0 {

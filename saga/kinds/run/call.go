@@ -122,7 +122,7 @@ func (c *Caller) definition(ctx context.Context, name string, version int) (*sag
 	return def, doc.Version, err
 }
 
-// told looks whether the saga is there. One that has told its end may have told it to
+// report looks whether the saga is there. One that has told its end may have told it to
 // nobody, so it is asked.
 func (c *Caller) report(ctx context.Context, id uuid.UUID) (saga.Answer, bool) {
 	head, err := c.Sagas.Saga(ctx, id)
