@@ -44,7 +44,7 @@ flaky: ## run each package's tests FLAKY_RUNS times, and list the tests that fai
 
 MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./journal ./saga ./api
 # Of api the files that say who may do what, and what a person's decision does: all of them would take a day.
-MUTATED_OF_API := auth guard orders approve resolve
+MUTATED_OF_API := auth guard commands approve resolve
 NOT_OF_API = $(patsubst api/%,-E ^%,$(filter-out $(MUTATED_OF_API:%=api/%.go) api/%_test.go,$(wildcard api/*.go)))
 mutation: ## change the code of MUTATED in small ways; list the changes that no test notices
 	$(GO) -C internal/mutation build -o $(CURDIR)/bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins

@@ -117,7 +117,7 @@ func TestCodesAreInTheTable(t *testing.T) {
 // And every code with which a saga refuses an order.
 func TestRefusalsAreInTheTable(t *testing.T) {
 	var src []byte
-	for _, file := range []string{"admit.go", "await.go"} {
+	for _, file := range []string{"command.go", "await.go"} {
 		text, err := os.ReadFile("../saga/" + file)
 		if err != nil {
 			t.Fatal(err)

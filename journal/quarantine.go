@@ -23,8 +23,8 @@ const (
 	KindStuck = "stuck"
 )
 
-// FirstRetryDelay is how long a saga rests that its node gave up, for the first time, without saying why
-// in its row: the node could not go on with it.
+// FirstRetryDelay is how long a saga rests that its node gave up, for the first time, without
+// saying why in its row: the node could not go on with it.
 const FirstRetryDelay = time.Minute
 
 const maxRetryDelay = time.Hour
@@ -38,8 +38,8 @@ func RetryDelay(claims int) (rest time.Duration, ok bool) {
 	return min(FirstRetryDelay<<max(claims-1, 0), maxRetryDelay), true
 }
 
-// TakeoverDelay is how long a saga rests whose node died: not at all at first, since most have no part in
-// it, then 1 s, 4 s, 16 s and 64 s. ok is false when it is to be quarantined instead.
+// TakeoverDelay is how long a saga rests whose node died: not at all at first, since most have no
+// part in it, then 1 s, 4 s, 16 s and 64 s. ok is false when it is to be quarantined instead.
 func TakeoverDelay(claims int) (rest time.Duration, ok bool) {
 	switch {
 	case claims >= QuarantineAfter:

@@ -82,9 +82,9 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 	return nil, f
 }
 
-// actionInput finds what the templates of a step, its compensation or its status query, whose side is s,
-// read as their action's input: what the first intent has recorded, or what `with` gives now. A
-// compensation that is part of the step's action sees the input of the step itself, and so does a
+// actionInput finds what the templates of a step, its compensation or its status query, whose side
+// is s, read as their action's input: what the first intent has recorded, or what `with` gives now.
+// A compensation that is part of the step's action sees the input of the step itself, and so does a
 // status query. nil: there is no action.
 func (m *Machine) actionInput(n *node, s *track, step *Step, e *env) (json.RawMessage, error) {
 	if step.Use == nil && s != &n.forward && n.step.Use != nil {

@@ -143,7 +143,8 @@ type Approval struct {
 	Data     json.RawMessage `json:"data"`    // nil: none
 }
 
-// validateDecision looks whether somebody may decide an approval now. It fills in the form's defaults.
+// validateDecision looks whether somebody may decide an approval now. It fills in the form's
+// defaults.
 func (m *Machine) validateDecision(o *Command) *Refusal {
 	n := m.steps[o.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {

@@ -241,8 +241,8 @@ func (m *Machine) currentSteps(visit func(*node) bool) {
 	m.forward.walk(visit)
 }
 
-// currentPath returns the path of the step that the saga stands at, or of the first of several; "" for
-// none.
+// currentPath returns the path of the step that the saga stands at, or of the first of several; ""
+// for none.
 func (m *Machine) currentPath() (path string) {
 	if m.undoing && m.undone < len(m.plan) {
 		return m.plan[m.undone].path

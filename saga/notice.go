@@ -52,8 +52,8 @@ type Notices struct {
 	Median func(definition string) (median retry.Money, ok bool)
 }
 
-// Announced is what of a saga was told so far, or was known before anybody could be told. The zero value
-// is nothing.
+// Announced is what of a saga was told so far, or was known before anybody could be told. The zero
+// value is nothing.
 type Announced struct {
 	open  map[string]bool // what waits for people, or has: it may be passed over for a while, and wait again
 	ended bool

@@ -9,7 +9,8 @@ import (
 	"recourse/saga"
 )
 
-// Acquired implements engine.Observer. What the journal says so far was counted when it was written.
+// Acquired implements engine.Observer. What the journal says so far was counted when it was
+// written.
 func (m *Metrics) Acquired(g engine.Growth) {
 	m.forget(g.Saga) // what is known from when this node had it before
 	r := m.reader(g, true)

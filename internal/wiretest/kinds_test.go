@@ -12,7 +12,7 @@ import (
 )
 
 // reading are the methods of a store that write nothing.
-var reading = []string{"Records", "Begins", "Mailboxes", "Mail", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Nodes", "Orphans", "Document", "Documents", "Versions",
+var reading = []string{"Records", "Begins", "Recipients", "Messages", "Owned", "Synchronous", "Saga", "SagaByKey", "Sagas", "Inbox", "Stats", "Nodes", "Orphans", "Document", "Documents", "Versions",
 	"Costs", "FindStalls", "ListStalls", "Key", "ListKeys", "TaskStats", "OutboxStats", "Fired", "Ping", "Hints", "Close"}
 
 // operations are all that write, in all the ways that take other statements.
@@ -92,7 +92,7 @@ var operations = append([]operation{
 		}, n)
 	}},
 	{"Claim", "a parked saga", claiming},
-	{"Post", "a message", func(b *bench) attempt {
+	{"Send", "a message", func(b *bench) attempt {
 		a := b.begun()
 		m := journal.Message{ID: newID(), Saga: a.Saga, Kind: "signal"}
 		return attempt{

@@ -184,11 +184,11 @@ func parents(batch []part) (all, whole []pgtype.UUID) {
 	return slices.Compact(all), whole
 }
 
-// ownershipGuard fails unless the node has its lease, the starts are of what they say is newest and their
-// parents may have them, and every saga that is not new belongs to the node and has the record that
-// the append follows, and none after the one that an append without records comes after. It begins
-// to count the claims anew of those that records are written to without a row: changedSagas, which
-// does so for rows, goes by what this leaves.
+// ownershipGuard fails unless the node has its lease, the starts are of what they say is newest and
+// their parents may have them, and every saga that is not new belongs to the node and has the
+// record that the append follows, and none after the one that an append without records comes
+// after. It begins to count the claims anew of those that records are written to without a row:
+// changedSagas, which does so for rows, goes by what this leaves.
 //
 // That the lease is looked at in the same statement as the sagas does no harm: who takes it over
 // frees its sagas in the transaction that deletes it, which must have ended before this statement

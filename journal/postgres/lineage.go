@@ -94,8 +94,8 @@ func locate(ctx context.Context, conn *pgconn.PgConn) (point, error) {
 	return point{string(results[0].Rows[0][0]), timeline}, nil
 }
 
-// withheld recognizes a server that does not tell what a lineage asks for: a role without the right,
-// or a server that only speaks PostgreSQL's protocol.
+// withheld recognizes a server that does not tell what a lineage asks for: a role without the
+// right, or a server that only speaks PostgreSQL's protocol.
 func withheld(err error) bool {
 	switch code(err) {
 	case "42501", "42883", "0A000": // insufficient_privilege, undefined_function, feature_not_supported
@@ -230,8 +230,8 @@ func (s *Store) current(ctx context.Context, node string) error {
 	return s.lineage.fence(node)
 }
 
-// reconcileInstallation compares what was seen with the database's own row, and brings the row up to date unless
-// the store only reads.
+// reconcileInstallation compares what was seen with the database's own row, and brings the row up
+// to date unless the store only reads.
 func (s *Store) reconcileInstallation(ctx context.Context, readOnly bool) error {
 	var system string
 	var timeline int64

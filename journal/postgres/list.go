@@ -15,9 +15,9 @@ import (
 	"recourse/journal"
 )
 
-// indexScan is an index that has sagas in the order of their ids: all, or those that are alike in the
-// index's other columns. The planner takes what it looks for to be spread evenly, and would look
-// through all sagas by their ids for what only old ones have: so the order is by all columns.
+// indexScan is an index that has sagas in the order of their ids: all, or those that are alike in
+// the index's other columns. The planner takes what it looks for to be spread evenly, and would
+// look through all sagas by their ids for what only old ones have: so the order is by all columns.
 type indexScan struct {
 	table   string
 	columns []string // what the index begins with, and the id

@@ -50,8 +50,8 @@ type Command struct {
 // CommandMessage is the kind of mail that carries a Command.
 const CommandMessage = "command"
 
-// Message makes the message that brings the command to a saga. An error means that some of its data is
-// not JSON.
+// Message makes the message that brings the command to a saga. An error means that some of its data
+// is not JSON.
 func (o Command) Message(id, to uuid.UUID) (journal.Message, error) {
 	data, err := journal.Encode(o)
 	return journal.Message{ID: id, Saga: to, Kind: CommandMessage, Data: data}, err

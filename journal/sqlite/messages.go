@@ -38,8 +38,8 @@ const messageSagas = 32
 
 var messagesQuery = `SELECT id, saga_id, kind, data FROM messages WHERE saga_id IN (?` + strings.Repeat(`, ?`, messageSagas-1) + `) AND applied = 0 ORDER BY saga_id, id LIMIT +?`
 
-// Messages implements journal.Log. Rows are read one by one, and no more of them than are returned, and
-// one.
+// Messages implements journal.Log. Rows are read one by one, and no more of them than are returned,
+// and one.
 func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	var out []journal.Message
 	for some := range slices.Chunk(slices.SortedFunc(slices.Values(sagas), journal.CompareID), messageSagas) {

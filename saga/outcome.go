@@ -172,9 +172,9 @@ func (t *outcomeBuilder) verdict(call Call) Verdict {
 	return Verdict{Class: journal.Succeeded, Output: out}
 }
 
-// alreadyGone reports whether there was nothing left to undo, whoever has removed it: an earlier attempt
-// whose answer was lost, or somebody else. An author who says in `expect` what counts as success is
-// taken at that word.
+// alreadyGone reports whether there was nothing left to undo, whoever has removed it: an earlier
+// attempt whose answer was lost, or somebody else. An author who says in `expect` what counts as
+// success is taken at that word.
 func (t *outcomeBuilder) alreadyGone(call Call) bool {
 	r, ok := call.(Remover)
 	return ok && t.s == &t.n.compensation && len(t.step.Expect.Status) == 0 && t.step.Expect.That == nil && r.Gone(t.a)
@@ -522,8 +522,8 @@ func (t *outcomeBuilder) answered() Next {
 	return NextConclusive
 }
 
-// InFlight lists the attempts that are under way, as the journal has it, but for those that workers and
-// other sagas have: for a process that has just read the journal, those whose answer is lost.
+// InFlight lists the attempts that are under way, as the journal has it, but for those that workers
+// and other sagas have: for a process that has just read the journal, those whose answer is lost.
 func (m *Machine) InFlight() []Attempt {
 	var list []Attempt
 	add := func(path string, way journal.Way, s *track, outside bool) {
