@@ -7,8 +7,8 @@ import (
 	"recourse/saga/expr"
 )
 
-// ActionInput is the root that an action's templates read as `input`. No name in an expression is
-// like it.
+// ActionInput is the root that an action's templates read as `input`. No expression can contain
+// this name.
 const ActionInput = "the action's input"
 
 // Action is a compiled action: the body of a step, registered under a name. It is immutable and
@@ -17,32 +17,32 @@ type Action struct {
 	Name        string
 	Description string
 	Version     int    // 0: not published
-	SHA256      string // hex, of the source
+	SHA256      string // the source's SHA-256 in hex
 	Source      []byte
 
-	Input    Schema   // nil: anything goes
-	Step     *Step    // what a step that uses the action takes over, without an id
-	Keys     []string // the keys of a step that the document sets; what it leaves out the saga's defaults decide
+	Input    Schema   // nil: any input is accepted
+	Step     *Step    // the part of a step that the action provides, without an id
+	Keys     []string // the keys of a step that the document sets; the saga's defaults decide the others
 	Secrets  []string // names that its requests may use
 	VarsUsed []string // names of vars that its expressions read, sorted
-	Currency string   // of its costs; "" when there are none
+	Currency string   // of its costs; "" if it has none
 
-	// Warnings are findings that publishing survives.
+	// Warnings are findings that do not prevent publishing.
 	Warnings []Finding
 }
 
-// Use says that a step is an action's, and what the action is given.
+// Use says which action a step uses, and with which input.
 type Use struct {
 	Action  string
 	Version int // 0: not published
 	With    *expr.Template
-	Input   Schema // nil: anything goes
+	Input   Schema // nil: any input is accepted
 }
 
 // codeInput is the failure of a step whose `with` breaks its action's input.
 const codeInput = "bad_input"
 
-// String names the action as definitions do: refund@3; "" for none.
+// String returns the action as definitions write it: refund@3; "" for none.
 func (u *Use) String() string {
 	switch {
 	case u == nil:
@@ -53,7 +53,7 @@ func (u *Use) String() string {
 	return u.Action + "@" + strconv.Itoa(u.Version)
 }
 
-// input renders what the action is given, defaults filled in.
+// input renders the action's input with defaults filled in.
 func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 	if u.Input == nil {
 		return u.With.JSON(env)
@@ -67,7 +67,7 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 		return encode(filled), nil
 	}
 	if doc := encode(given); expr.IsPartial(env) && expr.HasPlaceholder(doc) {
-		return doc, nil // a placeholder is text, whatever its value will be
+		return doc, nil // a placeholder is a text, whatever the type of its value will be
 	}
 	f := &Failure{Code: codeInput, Title: "`with` breaks the input of action " + u.String()}
 	if TooCostly(wrong) {
@@ -82,10 +82,10 @@ func (u *Use) input(env expr.Env) (json.RawMessage, error) {
 	return nil, f
 }
 
-// actionInput finds what the templates of a step, its compensation or its status query, whose side
-// is s, read as their action's input: what the first intent has recorded, or what `with` gives now.
-// A compensation that is part of the step's action sees the input of the step itself, and so does a
-// status query. nil: there is no action.
+// actionInput returns the value that templates read as their action's input. s is the track of the
+// step, its compensation or its status check. The value is the one that the first intent recorded,
+// or else what `with` evaluates to now. A compensation or status check that belongs to the step's
+// action reads the input of the step itself. nil means that there is no action.
 func (m *Machine) actionInput(n *node, s *track, step *Step, e *env) (json.RawMessage, error) {
 	if step.Use == nil && s != &n.forward && n.step.Use != nil {
 		s, step, e = &n.forward, n.step, m.env(n)

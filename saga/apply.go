@@ -12,8 +12,8 @@ import (
 	"recourse/retry"
 )
 
-// Apply takes the journal's next record in. An error wraps ErrImpossible or ErrUnreadable, and
-// leaves the machine unfit for use. Apply does not check hashes: see journal.Verify.
+// Apply applies the journal's next record. After an error, which wraps ErrImpossible or
+// ErrUnreadable, the machine must not be used. Apply does not check hashes; journal.Verify does.
 func (m *Machine) Apply(r journal.Record) error {
 	if err := m.apply(r); err != nil {
 		return fmt.Errorf("saga %s: record %d (%s %s): %w", m.id, r.Seq, r.Kind, r.Path, err)
@@ -55,15 +55,15 @@ func (m *Machine) apply(r journal.Record) error {
 	return fmt.Errorf("%w: kind %q", ErrUnreadable, r.Kind)
 }
 
-// made is the data that this machine made last: most often it is applied next,
-// and need not be read back.
+// made is the last data that this machine encoded. Usually its record is applied next, so the data
+// need not be decoded.
 type made struct {
 	data  json.RawMessage
 	value any
 }
 
-// make encodes the data of a record. exact says that reading it back gives value again, but for
-// texts that are not UTF-8: what they have instead is written mended.
+// make encodes the data of a record. exact says that decoding gives value again. That does not hold
+// for text that is not valid UTF-8: encoding replaces it.
 func (m *Machine) make(value any, exact bool) json.RawMessage {
 	data := encode(value)
 	if exact && !bytes.Contains(data, mended) {
@@ -72,10 +72,11 @@ func (m *Machine) make(value any, exact bool) json.RawMessage {
 	return data
 }
 
-// mended is how JSON has a byte that is not UTF-8. The character U+FFFD itself it has as it is.
+// mended is how encoding/json writes a byte that is not valid UTF-8. It writes the character U+FFFD
+// itself unescaped.
 var mended = []byte(`\ufffd`)
 
-// take reads a record's data, or takes it as it was made.
+// take decodes a record's data, or reuses the value that it was encoded from.
 func take[T any](m *Machine, r journal.Record, into *T) error {
 	if len(r.Data) > 0 && len(m.made.data) > 0 && &r.Data[0] == &m.made.data[0] {
 		if v, ok := m.made.value.(T); ok {
@@ -96,10 +97,10 @@ func read(r journal.Record, into any) error {
 	return nil
 }
 
-// verifySuffix names a step's status query: its own path beside the step's.
+// verifySuffix is appended to a step's path to make the path of its status check.
 const verifySuffix = ".verify"
 
-// trackOf returns the step and the side that a record of a step is about.
+// trackOf returns the step and the track that a step's record belongs to.
 func (m *Machine) trackOf(path string, way journal.Way) (*node, *track, error) {
 	base, query := SplitQuery(path)
 	n, err := m.locate(base)
@@ -219,7 +220,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	} else if !s.reserved.IsZero() {
 		s.unknown = s.unknown.Add(s.reserved)
 	}
-	if s != &n.statusCheck { // which asks no model
+	if s != &n.statusCheck { // a status check calls no model
 		m.useModel(m.stepOf(n, r.Way), s, &d, cost)
 	}
 	s.reserved = retry.Money{}
@@ -241,7 +242,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 		n.output = d.Output
 		m.consumeSignal(n)
 	}
-	if d.RetryState != nil && ev == evRetry { // another request, which must not go under the old key
+	if d.RetryState != nil && ev == evRetry { // the next request differs, so it must not have the old key
 		s.retryState, s.key = d.RetryState, ""
 		s.generation++
 	}
@@ -259,7 +260,7 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	}
 	if n.block != nil && s == &n.forward {
 		m.abandon(n.block)
-		if l := n.block.layout.Loop; l == nil || !l.History { // which compensations inside may read
+		if l := n.block.layout.Loop; l == nil || !l.History { // compensations inside the block may read them
 			n.block.outputs = nil
 		}
 	}
@@ -269,8 +270,8 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	return nil
 }
 
-// ask begins a round of status queries. Their attempts go on counting, so that
-// the answer to an older query is never taken for that of a newer one.
+// ask begins a round of status checks. Attempt numbers continue, so that the answer to an older
+// check is never mistaken for the answer to a newer one.
 func (n *node) ask(from time.Time, r journal.Record) {
 	n.statusCheck = track{state: backoff, retryAt: from, attempts: n.statusCheck.attempts, base: n.statusCheck.attempts, since: r.Seq, sinceAt: r.At}
 }
@@ -295,7 +296,7 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 		s.doubt, n.output, s.class = false, d.Output, journal.Succeeded
 		m.settleCost(s, true)
 	case NextFail, NextBlock, NextRetry:
-		// Only a query that gave an answer settles: it said that nothing happened.
+		// Only a conclusive status check settles the doubt: it said that nothing happened.
 		if d.By == string(VerifyIt) && (n.statusCheck.state == done || mutant.On("no-answer-settles")) {
 			s.doubt = false
 			m.settleCost(s, false)
@@ -303,13 +304,13 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 	case NextVerify:
 		n.ask(r.At, r)
 	}
-	if s.retryAt.Before(r.At) { // else it was left behind in a wait, which still counts
+	if s.retryAt.Before(r.At) { // otherwise it was abandoned during a wait, which still counts
 		s.retryAt = r.At
 	}
 	return m.move(s, ev, r)
 }
 
-// advance moves the groups on when a step has ended, and notes what its end means for the saga.
+// advance moves the groups to their next steps when a step has ended.
 func (m *Machine) advance(n *node, s *track) {
 	if !s.state.ended() || s == &n.statusCheck {
 		return
@@ -320,7 +321,7 @@ func (m *Machine) advance(n *node, s *track) {
 		return
 	}
 	g := n.in
-	if s.state != doubted { // which may have to be sent again
+	if s.state != doubted { // a step that ended in doubt may have to be sent again
 		n.forward.request, n.statusCheck.request = nil, nil
 	}
 	if n.step.Pivot && s.state == done && !mutant.On("pivot-forgotten") {
@@ -341,7 +342,7 @@ func (m *Machine) advance(n *node, s *track) {
 	}
 }
 
-// failure is the reason that a failed step gives.
+// failure returns a failed step's reason.
 func (m *Machine) failure(n *node) *Reason {
 	deepest := n.deepest()
 	r := &Reason{Code: "step_failed", Step: deepest.path, Title: "step " + deepest.path + " failed"}

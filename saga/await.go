@@ -16,42 +16,42 @@ import (
 	"recourse/saga/expr"
 )
 
-// Await is the shape of kinds that wait for a message: approval, signal. Their
-// step's Timeout bounds the wait; 0: it has no end.
+// Await is the shape of kinds that wait for a message: approval, signal. The step's Timeout limits
+// the wait; 0 means no limit.
 type Await interface {
-	// Await says what is waited for. It is asked once; what it returns is recorded.
+	// Await returns what the step waits for. It is called once, and its result is recorded.
 	Await(env expr.Env) (Awaited, error)
-	// Expired says what the step's end is when no message has come until `at`: a failure, or an
-	// output.
+	// Expired returns how the step ends if no message came until `at`: with an output or a failure.
 	Expired(a Awaited, at time.Time) (json.RawMessage, *Failure)
 }
 
-// Receiver is implemented by an Await of signals of one name: signal.
+// Receiver is implemented by an Await that waits for signals of one name: signal.
 type Receiver interface {
-	// Signal is the name.
+	// Signal returns the name.
 	Signal() string
 }
 
 // Approver is implemented by an Await that a person decides: approval.
 type Approver interface {
-	// Decide judges the data that comes with an approval, and returns it with defaults filled in.
+	// Decide validates the data that comes with an approval, and returns it with defaults filled
+	// in.
 	Decide(data json.RawMessage) (json.RawMessage, []Finding)
 }
 
 // Awaited is what a step waits for, as its intent records it.
 type Awaited struct {
-	Signal   string        `json:"signal,omitempty"`   // the name of one
-	Approval *ApprovalData `json:"approval,omitempty"` // or somebody's approval
+	Signal   string        `json:"signal,omitempty"`   // the signal's name
+	Approval *ApprovalData `json:"approval,omitempty"` // if the step waits for an approval
 }
 
-// ApprovalData is what an approval is about.
+// ApprovalData describes an approval.
 type ApprovalData struct {
 	Title     string          `json:"title"`
 	Approvers []string        `json:"approvers,omitempty"` // names or roles; empty: everybody who may approve
-	FourEyes  bool            `json:"four_eyes,omitempty"` // not whoever has started the saga
+	FourEyes  bool            `json:"four_eyes,omitempty"` // the person who started the saga may not approve
 	Shown     json.RawMessage `json:"shown,omitempty"`
-	// ShownHash is the SHA-256, in hex, of the definition's SHA-256, the title and Shown, a newline
-	// between them.
+	// ShownHash is the SHA-256, in hex, of the definition's SHA-256, the title and Shown, separated
+	// by newlines.
 	ShownHash string          `json:"shown_hash"`
 	Form      json.RawMessage `json:"form,omitempty"` // a JSON Schema of the data that comes with the approval
 }
@@ -62,7 +62,7 @@ func (d *ApprovalData) Hash(definition string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// codeRejected is the failure of an approval that was refused.
+// codeRejected is the failure of an approval that was rejected.
 const codeRejected = "rejected"
 
 // decideAwait begins a wait for a message.
@@ -81,7 +81,7 @@ func (m *Machine) decideAwait(n *node, body Await, env *env) []Decision {
 	return []Decision{Write{Record: journal.Record{Kind: journal.Intent, Path: n.path, Way: journal.Do, Data: encode(d)}}}
 }
 
-// decideAwaiting waits for the message, or takes one that has come before.
+// decideAwaiting waits for the message, or takes a signal that came earlier.
 func (m *Machine) decideAwaiting(n *node) []Decision {
 	var ds []Decision
 	if a := n.awaited.Approval; a != nil {
@@ -95,7 +95,7 @@ func (m *Machine) decideAwaiting(n *node) []Decision {
 	return ds
 }
 
-// consumeSignal uses up the signal that a step has waited for.
+// consumeSignal removes the signal that a step has received.
 func (m *Machine) consumeSignal(n *node) {
 	if n.awaited == nil || n.forward.state != awaiting || n.awaited.Signal == "" {
 		return
@@ -105,7 +105,7 @@ func (m *Machine) consumeSignal(n *node) {
 	}
 }
 
-// decideExpired ends a wait in which no message has come.
+// decideExpired ends a wait whose time has passed without a message.
 func (m *Machine) decideExpired(n *node) []Decision {
 	out, f := n.step.Body.(Await).Expired(*n.awaited, m.at)
 	if f != nil {
@@ -133,18 +133,18 @@ func (m *Machine) escalateApproval(n *node, a *ApprovalData) []Decision {
 	return []Decision{Escalate{e}}
 }
 
-// Approval is what a decided approval step gives. All its fields are always there: a later step
-// that reads a comment which nobody has written reads null, and does not fail.
+// Approval is the output of a decided approval step. All of its fields are always present, so that
+// a later step that reads a missing comment reads null and does not fail.
 type Approval struct {
-	Decision string          `json:"decision"` // approved, rejected
+	Decision string          `json:"decision"` // approved or rejected
 	By       string          `json:"by"`
 	At       Time            `json:"at"`
 	Comment  *string         `json:"comment"` // nil: none
 	Data     json.RawMessage `json:"data"`    // nil: none
 }
 
-// validateDecision looks whether somebody may decide an approval now. It fills in the form's
-// defaults.
+// validateDecision checks whether the actor may decide the approval now, and fills in the defaults
+// of the form.
 func (m *Machine) validateDecision(o *Command) *Refusal {
 	n := m.steps[o.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
@@ -193,10 +193,10 @@ func (m *Machine) validateDecision(o *Command) *Refusal {
 	return nil
 }
 
-// Signals lists the names of the signals that the definition's steps wait for, sorted.
+// Signals returns the sorted names of the signals that the definition's steps wait for.
 func (d *Definition) Signals() []string {
 	var names []string
-	for _, s := range d.ByID { // any order
+	for _, s := range d.ByID { // the order does not matter
 		if r, ok := s.Body.(Receiver); ok {
 			names = append(names, r.Signal())
 		}
@@ -216,7 +216,7 @@ func list(names []string) string {
 	return text
 }
 
-// applyApproval takes in what somebody has decided.
+// applyApproval applies a person's decision.
 func (m *Machine) applyApproval(r journal.Record, d CommandData) error {
 	n := m.steps[r.Path]
 	if n == nil || n.awaited == nil || n.awaited.Approval == nil {
@@ -252,12 +252,13 @@ type SignalData struct {
 	Actor   string          `json:"actor,omitempty"`
 }
 
-// maxSignals bounds the signals that nobody has waited for yet, of all names together.
+// maxSignals is the most signals that a saga keeps before a step waits for them, of all names
+// together.
 const maxSignals = 1000
 
 func (m *Machine) validateSignal(o Command) *Refusal {
 	kept := 0
-	for _, early := range m.signals { // any order
+	for _, early := range m.signals { // the order does not matter
 		kept += len(early)
 	}
 	switch {
@@ -286,13 +287,13 @@ func (m *Machine) applySignal(r journal.Record) error {
 	return nil
 }
 
-// Queued is implemented by calls that outside workers perform: task.
+// Queued is implemented by calls that workers perform: task.
 type Queued interface {
-	// Task returns what a worker gets for the request, and how long a worker may be silent.
+	// Task returns the task of a request. lease is how long a worker may be without a heartbeat.
 	Task(r Request) (kind string, input json.RawMessage, lease time.Duration)
 }
 
-// task is the task of an attempt; nil: the attempt is a request of this process.
+// task returns the task of an attempt, or nil if this process sends the request itself.
 func (m *Machine) task(step *Step, s Send) *journal.Task {
 	q, ok := step.Body.(Queued)
 	if !ok {
@@ -303,14 +304,14 @@ func (m *Machine) task(step *Step, s Send) *journal.Task {
 	return t
 }
 
-// TaskID names the task of an attempt. Nothing else has this id, so it vouches for what it was made
-// of.
+// TaskID returns the id of an attempt's task. It is derived from the attempt, so no other attempt
+// has it.
 func TaskID(saga uuid.UUID, path string, way journal.Way, attempt int) uuid.UUID {
 	return uuid.NewV5(saga, "task:"+path+":"+string(way)+":"+strconv.Itoa(attempt))
 }
 
-// Unwanted lists the tasks whose work would be of no use any more: the saga, or a block
-// around the step, only waits for what is under way to come to its end.
+// Unwanted lists the tasks whose results are no longer of use, because the saga, or a block around
+// the step, only waits for attempts in flight to end.
 func (m *Machine) Unwanted() []uuid.UUID {
 	if m.undoing || m.finished != nil {
 		return nil
@@ -325,19 +326,19 @@ func (m *Machine) Unwanted() []uuid.UUID {
 	return list
 }
 
-// settles reports whether what is under way is to tell whether the step has happened, which its
-// undoing has to know.
+// settles reports whether the attempt in flight must end on its own, because undoing the step needs
+// to know whether it happened.
 func (m *Machine) settles(n *node) bool {
 	return n.forward.doubt && n.needsSettling() && m.nothingUndone() == ""
 }
 
-// Announce is the shape of kinds that tell others something, and do not wait for them: emit.
+// Announce is the shape of kinds that publish an event and do not wait: emit.
 type Announce interface {
-	// Announce returns the type of the event, its data, and the names of those who get it.
+	// Announce returns the type of the event, its data, and the names of its sinks.
 	Announce(env expr.Env) (kind string, data json.RawMessage, to []string, err error)
 }
 
-// announce ends a step with the events that go out with its outcome.
+// announce ends a step. Its events are stored together with its outcome.
 func (m *Machine) announce(n *node, body Announce, env *env) []Decision {
 	kind, data, to, err := body.Announce(env)
 	if err != nil {

@@ -15,54 +15,54 @@ import (
 	"recourse/saga/expr"
 )
 
-// Block is the shape of kinds that run steps of their own: switch, parallel,
-// foreach, repeat. A saga itself is a group of steps that run one after another; a block has
-// several such groups, which may run side by side.
+// Block is the shape of kinds that contain steps: switch, parallel, foreach, repeat. A saga is a
+// group of steps that run one after another. A block has several such groups, which may run in
+// parallel.
 type Block interface {
-	// Enter decides what runs. It is asked once; what it returns is recorded.
+	// Enter decides which steps run. It is called once, and its result is recorded.
 	Enter(env expr.Env) (Entered, error)
-	// Layout says how the block's groups run, given what was recorded. An error means that this was
-	// recorded of another block.
+	// Layout returns how the block's groups run, from the recorded e. An error means that e was
+	// recorded for another block.
 	Layout(e Entered) (Layout, error)
-	// Lists returns every list of steps there is inside, in the order of the definition.
+	// Lists returns every list of steps in the block, in the order of the definition.
 	Lists() [][]*Step
-	// Loops reports whether the lists run once for each iteration: the paths of their steps have
-	// its index then.
+	// Loops reports whether the lists run once for each iteration. The paths of their steps then
+	// contain its index.
 	Loops() bool
 }
 
-// Entered is what a block has decided when it began.
+// Entered is what a block decided when it began.
 type Entered struct {
-	Branch *int              // of a switch: which list; -1: none
-	Items  []json.RawMessage // of a foreach
-	Vague  string            // in a plan: how often its steps run, or which of them, is not known, and what can be said of it
+	Branch *int              // for a switch: the index of the list; -1: none
+	Items  []json.RawMessage // for a foreach
+	Vague  string            // in a plan: a text for people if it is unknown which of its steps run, or how often
 }
 
 // Chooser is implemented by blocks that run one of their lists of steps: switch.
 type Chooser interface {
-	// Condition is that of one of [Block.Lists], for people.
+	// Condition returns the condition of one of [Block.Lists], as a text for people.
 	Condition(list int) string
 }
 
-// Layout is how a block runs: groups, or a loop.
+// Layout says how a block runs: as groups, or as a loop.
 type Layout struct {
 	Groups [][]*Step // each runs once
-	Named  bool      // the output is a map of the groups' outputs by the id of their last step; else that of the one group
-	Loop   *Loop     // takes the place of Groups
-	Limit  int       // how many groups run at once; 0: all
+	Named  bool      // the output is a map from the id of each group's last step to its output; otherwise it is the output of the only group
+	Loop   *Loop     // replaces Groups
+	Limit  int       // how many groups may run at once; 0: all
 }
 
-// Loop is a list of steps that runs several times. The output of the block is the list of
-// the iterations' outputs.
+// Loop is a list of steps that runs several times. The block's output is the list of its
+// iterations' outputs.
 type Loop struct {
 	Steps   []*Step
-	Count   int               // how many times, at most
-	As      string            // what templates call the item; "" for none
-	Items   []json.RawMessage // one for each iteration, with As
-	History bool              // templates see the outputs of the iterations so far as `history`
-	Output  *expr.Template    // of an iteration; nil: that of its last step
-	Until   *expr.Program     // after an iteration: it was the last. nil: Count alone ends the loop
-	Collect bool              // an iteration that fails is left out of the output, and the others go on
+	Count   int               // the highest number of iterations
+	As      string            // the name of the item in templates; "" for none
+	Items   []json.RawMessage // one for each iteration, if As is set
+	History bool              // templates see the outputs of earlier iterations as `history`
+	Output  *expr.Template    // an iteration's output; nil: the output of its last step
+	Until   *expr.Program     // evaluated after an iteration: if true, it was the last. nil: Count alone ends the loop
+	Collect bool              // a failed iteration is left out of the output, and the others continue
 }
 
 func (l Layout) count() int {
@@ -76,18 +76,18 @@ func (l Layout) count() int {
 type group struct {
 	steps  []*Step
 	next   int
-	cur    *node   // the step at next; nil when the group is over
-	owner  *node   // the block around it; nil at the top
-	broken *node   // the step whose failure ended it
+	cur    *node   // the step at next; nil if the group is over
+	owner  *node   // the block around it; nil at the top level
+	broken *node   // the step whose failure ended the group
 	final  bool    // it belongs to the definition's `finally`
-	prefix string  // of its steps' paths: "pages[3]."
+	prefix string  // the prefix of its steps' paths: "pages[3]."
 	index  int     // among its owner's groups
-	nodes  []*node // of an iteration: those that were touched, to be let go of at its end
+	nodes  []*node // for an iteration: the steps that have records, so that release can free them
 }
 
 func (g *group) over() bool { return g.next >= len(g.steps) || g.broken != nil }
 
-// walk visits the group's innermost steps that may go on, or wait, in their order.
+// walk visits the innermost steps of the group that may continue, or that wait, in order.
 func (g *group) walk(visit func(*node) bool) bool {
 	switch {
 	case g.cur == nil:
@@ -103,7 +103,7 @@ func (g *group) walk(visit func(*node) bool) bool {
 	return true
 }
 
-// iteration is the path of an iteration of a loop, which the record that ends it has.
+// iteration returns the path of an iteration. The record that ends the iteration has this path.
 func (g *group) iteration() string { return strings.TrimSuffix(g.prefix, ".") }
 
 // node is one step of this saga.
@@ -114,44 +114,44 @@ type node struct {
 	first        int64 // the seq of its first record
 	forward      track
 	compensation track
-	statusCheck  track  // the status query of `verify`
-	block        *block // of a block that was entered
+	statusCheck  track  // the status check of `verify`
+	block        *block // set once a block was entered
 	output       json.RawMessage
-	passed       bool // its group has moved on, or is no more
-	abandoned    bool // a block around it has failed before it had ended
-	// given replaces output in the compensation's templates: an operator's word.
+	passed       bool // its group has moved on or has ended
+	abandoned    bool // a block around it failed while it was running
+	// override replaces output in the compensation's templates, if an operator set it.
 	override json.RawMessage
-	// child is the saga that the step has started last; the nil UUID: none.
+	// child is the last saga that the step started; the nil UUID: none.
 	child        uuid.UUID
-	neverStarted bool // its undo has found that there is no such saga
-	// awaited is what a step that waits for a message waits for.
+	neverStarted bool // its compensation found that this saga does not exist
+	// awaited says what the step waits for.
 	awaited *Awaited
 }
 
-// block is the running part of a step that has steps of its own.
+// block is the state of a block that was entered.
 type block struct {
 	Entered
 	layout       Layout
 	begun        int               // how many groups have begun
-	active       []*group          // those whose end has not been taken in
-	outputs      []json.RawMessage // of the groups that have ended well, by index
-	skippedItems []SkippedItem     // iterations that were left out
+	active       []*group          // groups whose end was not applied yet
+	outputs      []json.RawMessage // outputs of the groups that succeeded, by index
+	skippedItems []SkippedItem     // iterations that failed and were left out
 	broken       *node             // the step whose failure ends the block
-	failure      *Failure          // or what else does
-	ended        bool              // no iteration follows: `until` holds
+	failure      *Failure          // a failure of the block itself that ends it
+	ended        bool              // no iteration follows: `until` was true
 }
 
 // SkippedItem is an iteration that failed and was left out, because of on_item_error: collect.
 type SkippedItem struct {
 	Index   int     `json:"index"`
 	Error   Failure `json:"error"`
-	InDoubt bool    `json:"in_doubt"` // it may have happened all the same
+	InDoubt bool    `json:"in_doubt"` // it may have had an effect
 }
 
-// closing reports whether the block only waits for what is under way in it, to fail then.
+// closing reports whether the block is failing: it only waits for its attempts in flight.
 func (b *block) closing() bool { return b.broken != nil || b.failure != nil }
 
-// closing reports whether a block around the step is.
+// closing reports whether a block around the step is failing.
 func (n *node) closing() bool {
 	for g := n.in; g.owner != nil; g = g.owner.in {
 		if g.owner.block.closing() {
@@ -161,13 +161,13 @@ func (n *node) closing() bool {
 	return false
 }
 
-// ending reports whether there is nothing left to go on for: the saga, or a block around the step,
-// fails.
+// ending reports whether the step's result is no longer needed, because the saga, or a block around
+// the step, is failing.
 func (m *Machine) ending(n *node) bool {
 	return m.reason != nil && !n.in.final || n.closing()
 }
 
-// enter makes the group's next step the one that may go on.
+// enter makes the group's next step the current one.
 func (m *Machine) enter(g *group) {
 	g.cur = nil
 	if g.over() {
@@ -217,7 +217,7 @@ func (m *Machine) fill(n *node) {
 	}
 }
 
-// groupOver takes in that a group has come to its end, one way or the other.
+// groupOver applies the end of a group.
 func (m *Machine) groupOver(g *group) {
 	if g.owner == nil {
 		if g.broken != nil && m.reason == nil {
@@ -231,13 +231,13 @@ func (m *Machine) groupOver(g *group) {
 	if g.broken != nil && (l == nil || !l.Collect) {
 		if b.broken == nil {
 			b.broken = g.broken
-			m.inboxRevision++ // nobody is asked any more about what is left behind
+			m.inboxRevision++ // items of abandoned steps leave the inbox
 		}
 		b.drop(g)
 		return
 	}
 	if l != nil {
-		return // a record ends the iteration
+		return // a record of its own ends the iteration
 	}
 	b.outputs[g.index] = m.lastOutput(g)
 	b.drop(g)
@@ -248,11 +248,11 @@ func (b *block) drop(g *group) {
 	b.active = slices.DeleteFunc(b.active, func(o *group) bool { return o == g })
 }
 
-// decideGroup goes on with the step that a group stands at.
+// decideGroup decides the group's current step.
 func (m *Machine) decideGroup(g *group) []Decision { return m.decideStep(g.cur) }
 
-// decides reports whether the last of the decisions is to be carried out at once: what comes
-// behind it is decided when it is.
+// decides reports whether the last of the decisions is to be carried out at once. What follows it
+// is decided after that.
 func decides(ds []Decision) bool {
 	if len(ds) == 0 {
 		return false
@@ -264,7 +264,7 @@ func decides(ds []Decision) bool {
 	return false
 }
 
-// decideBlock goes on inside a block, or ends it.
+// decideBlock decides the steps in a block, or the end of the block.
 func (m *Machine) decideBlock(n *node) []Decision {
 	b := n.block
 	if b.closing() {
@@ -291,12 +291,12 @@ func (m *Machine) decideBlock(n *node) []Decision {
 	return ds
 }
 
-// goesOn reports whether the saga goes on although the step fails.
+// goesOn reports whether the saga continues although the step fails.
 func (n *node) goesOn() bool { return n.step.Continue || n.in.final || n.contained() }
 
-// settleInFlight waits for what is under way in groups whose end is decided: attempts, and queries
-// about attempts in doubt; with whole, for all that is in doubt, since nothing else will come back
-// to it. pending is false when there is nothing of that.
+// settleInFlight waits for attempts in flight, and for status checks, in groups that are ending.
+// With whole, it also waits for every other step in doubt, because nothing will settle it later.
+// pending is false if there is nothing to wait for.
 func (m *Machine) settleInFlight(groups []*group, whole bool) (ds []Decision, pending bool) {
 	if mutant.On("siblings-not-awaited") {
 		return nil, false
@@ -324,7 +324,7 @@ func (m *Machine) settleInFlight(groups []*group, whole bool) (ds []Decision, pe
 	return ds, pending
 }
 
-// endIteration is the record that ends one run of a loop's steps.
+// endIteration returns the record that ends an iteration.
 func (m *Machine) endIteration(g *group) Decision {
 	l := g.owner.block.layout.Loop
 	var d DecidedData
@@ -336,7 +336,7 @@ func (m *Machine) endIteration(g *group) Decision {
 	return Write{Record: journal.Record{Kind: journal.Decided, Path: g.iteration(), Way: journal.Do, Data: encode(d)}}
 }
 
-// iterated computes what an iteration gives, and whether it was the last.
+// iterated evaluates an iteration's output, and whether it was the last iteration.
 func (m *Machine) iterated(g *group, l *Loop) (json.RawMessage, *bool, *Failure) {
 	e := m.envOf(g)
 	out := m.lastOutput(g)
@@ -360,7 +360,7 @@ func (m *Machine) iterated(g *group, l *Loop) (json.RawMessage, *bool, *Failure)
 	return out, &last, nil
 }
 
-// applyIteration takes in the record that ends an iteration.
+// applyIteration applies the record that ends an iteration.
 func (m *Machine) applyIteration(r journal.Record) error {
 	from := strings.LastIndexByte(r.Path, '[')
 	if from < 0 {
@@ -400,7 +400,7 @@ func (m *Machine) applyIteration(r journal.Record) error {
 	return nil
 }
 
-// deepest is the step whose failure is that of n: n itself, or one inside it that has ended it.
+// deepest returns the innermost step whose failure made n fail, or n itself.
 func (n *node) deepest() *node {
 	for n.block != nil && n.block.broken != nil {
 		n = n.block.broken
@@ -408,7 +408,7 @@ func (n *node) deepest() *node {
 	return n
 }
 
-// cause is why the step failed.
+// cause returns why the step failed.
 func (n *node) cause() *Failure {
 	if n.forward.failure != nil {
 		return n.forward.failure
@@ -416,8 +416,8 @@ func (n *node) cause() *Failure {
 	return &Failure{Code: "step_failed", Title: "step " + n.path + " failed"}
 }
 
-// release lets go of what nothing can read any more after an iteration: only the
-// compensations of its steps, and of those in loops inside it, still may.
+// release frees the state of an iteration that has ended. Only compensations of its steps, and of
+// steps in loops inside it, may still read the iteration.
 func (g *group) release() {
 	if slices.ContainsFunc(g.nodes, func(n *node) bool { return undoable(n.step) }) {
 		return
@@ -428,7 +428,7 @@ func (g *group) release() {
 	g.nodes = nil
 }
 
-// undoable reports whether a step, or one inside it, has a compensation.
+// undoable reports whether a step, or a step inside it, has a compensation.
 func undoable(s *Step) bool {
 	if b, ok := s.Body.(Block); ok {
 		for _, list := range b.Lists() {
@@ -472,7 +472,7 @@ func (b *block) output() json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// history lists the outputs of the iterations before the one that a template belongs to.
+// history returns the outputs of the iterations before index.
 func (b *block) history(index int) any {
 	list := make([]any, 0, index)
 	for _, out := range b.outputs[:index] {
@@ -481,7 +481,7 @@ func (b *block) history(index int) any {
 	return list
 }
 
-// abandon marks what is left undone in a block that has failed.
+// abandon marks the unfinished steps of a block that has failed.
 func (m *Machine) abandon(b *block) {
 	for _, g := range b.active {
 		n := g.cur
@@ -501,7 +501,7 @@ func (m *Machine) abandon(b *block) {
 	b.active = nil
 }
 
-// giveUp marks a step that the saga does not go on with.
+// giveUp abandons a step that the saga does not continue.
 func (m *Machine) giveUp(n *node) {
 	if n.forward.state.ended() {
 		return
@@ -515,7 +515,7 @@ func (m *Machine) giveUp(n *node) {
 		return
 	}
 	switch n.forward.state {
-	case sleeping, woken, awaiting, expired: // it only waited: nothing has failed, and nothing has happened
+	case sleeping, woken, awaiting, expired: // it only waited, so nothing failed and nothing happened
 		n.forward.state = skipped
 	default:
 		n.forward.state = failed
@@ -523,11 +523,11 @@ func (m *Machine) giveUp(n *node) {
 	n.forward.request, n.statusCheck.request = nil, nil
 }
 
-// SplitQuery takes apart the path of a record: that of a step, and whether it is about its status
-// query.
+// SplitQuery splits the path of a record into the path of the step and whether the record is about
+// its status check.
 func SplitQuery(path string) (base string, query bool) {
 	base, query = strings.CutSuffix(path, verifySuffix)
-	if query && strings.HasSuffix(base, "]") { // a step called verify, in a loop
+	if query && strings.HasSuffix(base, "]") { // a step in a loop whose id is verify
 		return path, false
 	}
 	return base, query

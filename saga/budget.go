@@ -6,11 +6,11 @@ import (
 	"recourse/retry"
 )
 
-// tokens counts what a saga uses of its budget's tokens, both ways together.
+// tokens counts the tokens of a saga's budget, input and output together.
 type tokens struct {
 	budget   int64 // 0: no limit
 	reserved int64
-	inFlight int64 // the part of reserved that is of attempts under way
+	inFlight int64 // the part of reserved that belongs to attempts in flight
 	input    int64
 	output   int64
 }
@@ -20,7 +20,8 @@ func (t *tokens) reserve(n int64) {
 	t.inFlight += n
 }
 
-// settle books what an attempt has used; nil: nobody knows, it stays reserved.
+// settle books the tokens that an attempt used. If used is nil, the number is unknown and stays
+// reserved.
 func (t *tokens) settle(s *track, used *TokensView) {
 	t.inFlight -= s.reservedTokens
 	if used == nil {
@@ -33,12 +34,12 @@ func (t *tokens) settle(s *track, used *TokensView) {
 	s.reservedTokens = 0
 }
 
-// fit reports whether n more fit, if so many of those reserved were free.
+// fit reports whether n more tokens fit, if `free` of the reserved ones were released.
 func (t *tokens) fit(n, free int64) bool {
 	return t.budget == 0 || n == 0 || t.input+t.output+t.reserved-free+n <= t.budget
 }
 
-// reserve is the most that an attempt of the step with this request may use.
+// reserve returns the most that an attempt of the step with this request may use.
 func (s *Step) reserve(r Request) Usage {
 	var u Usage
 	if p, ok := s.Body.(Priced); ok {
@@ -57,7 +58,8 @@ func (s *Step) costs() bool {
 	return priced || declared
 }
 
-// reserve is the most an attempt may cost by the author's `cost`; false: there is none.
+// reserve returns the highest cost of an attempt by the author's `cost`, and false if there is
+// none.
 func (c Cost) reserve() (retry.Money, bool) {
 	switch {
 	case c.Fixed != nil:
@@ -73,7 +75,8 @@ func (m *Machine) fits(u Usage) bool {
 	return m.account.Fits(u.Cost) && m.tokens.fit(u.Input+u.Output, 0)
 }
 
-// mayFit reports whether it would, if what is under way turned out to cost nothing.
+// mayFit reports whether the budget would cover the attempt if all attempts in flight turned out to
+// cost nothing.
 func (m *Machine) mayFit(u Usage) bool {
 	if m.inFlight.IsZero() && m.tokens.inFlight == 0 {
 		return false
@@ -83,7 +86,7 @@ func (m *Machine) mayFit(u Usage) bool {
 	return account.Fits(u.Cost) && m.tokens.fit(u.Input+u.Output, m.tokens.inFlight)
 }
 
-// why says what keeps an attempt from being paid.
+// why explains why the budget does not cover an attempt.
 func (m *Machine) why(u Usage) string {
 	if !m.account.Fits(u.Cost) {
 		return "it may cost " + u.Cost.String() + "; spent " + m.account.Spent.Decimal() + ", reserved " + m.account.Reserved.Decimal() + " of " + m.account.Budget.String()

@@ -2,8 +2,8 @@ package saga
 
 import "recourse/journal"
 
-// early reports whether an attempt may leave before its intent is durable, as the
-// definition's checkpoint has it: a read without cost, which does no harm when it is sent again.
+// early reports whether an attempt may be sent before its intent is durable: by the definition's
+// checkpoint, only a read without cost, which may safely be repeated.
 func (m *Machine) early(n *node, way journal.Way, u Usage) bool {
 	if m.def.Checkpoint == "" || m.def.Checkpoint == CheckpointStep || way != journal.Do {
 		return false
@@ -12,8 +12,8 @@ func (m *Machine) early(n *node, way journal.Way, u Usage) bool {
 	return step.Body.(Call).ReadOnly() && u == (Usage{}) && step.Compensate == nil && !step.Pivot && step.InDoubt.Policy != Ask
 }
 
-// Waits reports whether nothing may leave before these records are durable, by the definition's
-// checkpoint.
+// Waits reports whether an early request must wait until these records are durable, by the
+// definition's checkpoint.
 func (m *Machine) Waits(pending []journal.Record) bool {
 	for _, r := range pending {
 		switch r.Kind {

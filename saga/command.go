@@ -15,49 +15,50 @@ import (
 	"recourse/retry"
 )
 
-// Anonymous is the actor of what is asked without an API key.
+// Anonymous is the actor of requests without an API key.
 const Anonymous = "anonymous"
 
-// Command is a person's wish for a saga, as its mail carries it.
+// Command is a command to a saga, as its message carries it: from a person, from a worker, or from
+// another saga.
 type Command struct {
 	Kind    string            `json:"command"` // cancel, pause, resume, retry, compensate, resolve, patch, approve, reject, signal
 	Path    string            `json:"path,omitempty"`
-	Mode    string            `json:"mode,omitempty"`    // of cancel: compensate (default) or stop
-	Outcome string            `json:"outcome,omitempty"` // of resolve: succeeded, failed, retry, skip, compensated
+	Mode    string            `json:"mode,omitempty"`    // for cancel: compensate (default) or stop
+	Outcome string            `json:"outcome,omitempty"` // for resolve: succeeded, failed, retry, skip, compensated
 	Output  json.RawMessage   `json:"output,omitempty"`
 	Reason  string            `json:"reason,omitempty"`
 	Actor   string            `json:"actor,omitempty"`
 	NewKey  bool              `json:"new_key,omitempty"`
 	Budget  *BudgetData       `json:"budget,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"` // of patch: replaces those named; "" removes
-	IfSeq   int64             `json:"if_seq,omitempty"` // 0: any
-	// Of approve and reject; Reason is the comment.
-	Shown string          `json:"shown,omitempty"` // the hash of what was shown
-	Role  string          `json:"role,omitempty"`  // of the actor
+	Labels  map[string]string `json:"labels,omitempty"` // for patch: labels to set; "" removes a label
+	IfSeq   int64             `json:"if_seq,omitempty"` // 0: any seq
+	// For approve and reject. Reason is the comment.
+	Shown string          `json:"shown,omitempty"` // the hash of what the person was shown
+	Role  string          `json:"role,omitempty"`  // the actor's role
 	Data  json.RawMessage `json:"data,omitempty"`
-	// Trusted: the server has no keys, and cannot tell who the actor is.
+	// Trusted says that the server has no API keys, so it cannot know who the actor is.
 	Trusted bool `json:"trusted,omitempty"`
-	// At is when the saga reads it, by its node.
+	// At is the time at which the saga's node reads the command.
 	At time.Time `json:"-"`
-	// Of signal; Data is the payload.
+	// For signal. Data is the payload.
 	Name string `json:"name,omitempty"`
-	// Of task: how a worker's attempt has ended.
+	// For task: how a worker's attempt ended.
 	Way     journal.Way `json:"way,omitempty"`
 	Attempt int         `json:"attempt,omitempty"`
 	Task    *TaskResult `json:"task,omitempty"`
 }
 
-// CommandMessage is the kind of mail that carries a Command.
+// CommandMessage is the kind of a message that carries a Command.
 const CommandMessage = "command"
 
-// Message makes the message that brings the command to a saga. An error means that some of its data
-// is not JSON.
+// Message returns the message that brings the command to a saga. An error means that some of its
+// data is not JSON.
 func (o Command) Message(id, to uuid.UUID) (journal.Message, error) {
 	data, err := journal.Encode(o)
 	return journal.Message{ID: id, Saga: to, Kind: CommandMessage, Data: data}, err
 }
 
-// TaskResult is how a worker's attempt has ended.
+// TaskResult says how a worker's attempt ended.
 type TaskResult struct {
 	Outcome   string          `json:"outcome"` // completed, failed, expired, withdrawn
 	Output    json.RawMessage `json:"output,omitempty"`
@@ -65,32 +66,31 @@ type TaskResult struct {
 	Retryable bool            `json:"retryable,omitempty"`
 	InDoubt   bool            `json:"in_doubt,omitempty"`
 	Cost      string          `json:"cost,omitempty"` // a decimal amount in the saga's currency
-	Saga      string          `json:"saga,omitempty"` // of a `run`: which saga has ended
+	Saga      string          `json:"saga,omitempty"` // for a `run`: the saga that has ended
 }
 
-// These are the ends that a worker's attempt, or a saga that another runs, may report; see also
-// journal.Fate.
+// The results that a worker's attempt, or a child saga, may report; see also journal.Fate.
 const (
 	TaskCompleted = "completed"
 	TaskFailed    = "failed"
 )
 
-// Codes of the answer that is made of a TaskResult.
+// Codes of the answer that is made from a TaskResult.
 const (
-	CodeTaskFailed    = "task_failed"    // the worker says so, and gives no code of its own
-	CodeHeartbeatLost = "heartbeat_lost" // the worker fell silent, or took too long
-	CodeWithdrawn     = "withdrawn"      // the task was taken back before anybody had claimed it
+	CodeTaskFailed    = "task_failed"    // the worker reported a failure without a code of its own
+	CodeHeartbeatLost = "heartbeat_lost" // the worker stopped sending heartbeats, or took too long
+	CodeWithdrawn     = "withdrawn"      // the task was withdrawn before a worker had claimed it
 )
 
 // Headers of that answer.
 const (
-	HeaderReported  = "told"      // "true": whoever did the work has told it
+	HeaderReported  = "told"      // "true": the worker, or the child saga, reported the result itself
 	HeaderRetryable = "retryable" // "true"
 	HeaderInDoubt   = "in-doubt"  // "true"
 	HeaderCost      = "cost"      // a decimal
 )
 
-// Answer is the result as the answer to the attempt's request.
+// Answer returns the result as the answer to the attempt's request.
 func (t *TaskResult) Answer() Answer {
 	a := Answer{Sent: true, Headers: map[string]string{HeaderReported: "true"}}
 	if t.Cost != "" {
@@ -121,13 +121,13 @@ func (t *TaskResult) Answer() Answer {
 	return a
 }
 
-// Refusal says that an order does not apply to the saga as it is now.
+// Refusal says why a command does not apply to the saga in its current state.
 type Refusal struct {
 	Failure
 	Stale     bool      // IfSeq is not the journal's seq
-	Forbidden bool      // others may do it
-	Invalid   bool      // what was sent is wrong in itself
-	Findings  []Finding // where; pointers are into what was sent
+	Forbidden bool      // the actor may not do it, but others may
+	Invalid   bool      // the command itself is invalid
+	Findings  []Finding // where; pointers are into the command
 }
 
 // Error implements error.
@@ -137,8 +137,8 @@ func refusal(code, title, detail string) *Refusal {
 	return &Refusal{Failure: Failure{Code: code, Title: title, Detail: detail}}
 }
 
-// Validate turns an order into the record that carries it out, or returns a
-// *Refusal. mail is the order's id. It only reads.
+// Validate turns a command into the record that carries it out, or returns a *Refusal. mail is the
+// id of the command's message. Validate does not change the machine.
 func (m *Machine) Validate(mail uuid.UUID, o Command) (journal.Record, error) {
 	if m.finished != nil {
 		return journal.Record{}, refusal("terminal", "the saga has ended as "+string(m.finished.Status), "a saga that has ended never changes; start a new one with `retry`")
@@ -187,7 +187,7 @@ func (m *Machine) Validate(mail uuid.UUID, o Command) (journal.Record, error) {
 	return m.commandRecord(kind, mail, o, nil), nil
 }
 
-// Reject makes the record of an order that is not carried out.
+// Reject returns the record of a command that is refused.
 func (m *Machine) Reject(mail uuid.UUID, o Command, why *Refusal) journal.Record {
 	return m.commandRecord(journal.Operator, mail, o, &why.Failure)
 }
@@ -211,8 +211,8 @@ func (m *Machine) commandRecord(kind journal.Kind, mail uuid.UUID, o Command, re
 	return r
 }
 
-// unchanged reports whether a step stands as it stood at an earlier seq, and nobody has ordered
-// anything since: others, in branches beside it, may have gone on by themselves.
+// unchanged reports whether a step has not changed since an earlier seq, and no command was applied
+// since. Steps in parallel branches may have continued.
 func (m *Machine) unchanged(path string, seq int64) bool {
 	n := m.steps[path]
 	if n == nil || seq > m.seq || m.lastCommand > seq {
@@ -221,7 +221,8 @@ func (m *Machine) unchanged(path string, seq int64) bool {
 	return n.forward.since <= seq && n.compensation.since <= seq && n.statusCheck.since <= seq
 }
 
-// validateTurn refuses what would turn round a saga that is on its way back, or at its end.
+// validateTurn refuses a command that would make the saga turn back, if it is already doing so or
+// has only `finally` left.
 func (m *Machine) validateTurn() *Refusal {
 	switch {
 	case m.undoing || m.reason != nil:
@@ -245,7 +246,7 @@ func (m *Machine) validateCancel(o Command) *Refusal {
 	return nil
 }
 
-// validateRetry looks for the step that waits for a person.
+// validateRetry finds the step that needs a person.
 func (m *Machine) validateRetry(o *Command) *Refusal {
 	waiting := m.people()
 	switch {
@@ -266,7 +267,7 @@ func (m *Machine) validateRetry(o *Command) *Refusal {
 	return m.validateNewKey(s, o.NewKey)
 }
 
-// people lists the paths of the steps that wait for a person to retry or resolve them.
+// people lists the paths of the steps that need a person to retry or resolve them.
 func (m *Machine) people() []string {
 	var paths []string
 	for _, e := range m.Inbox() {
@@ -277,8 +278,8 @@ func (m *Machine) people() []string {
 	return paths
 }
 
-// findInInbox returns the step, and the side of it, that waits for a person; nil if none does under
-// this path.
+// findInInbox returns the step under this path that needs a person, and its track that does; nil if
+// there is none.
 func (m *Machine) findInInbox(path string) (*node, *track) {
 	n := m.steps[path]
 	if n == nil {
@@ -359,7 +360,7 @@ func (m *Machine) validatePatch(o Command) *Refusal {
 	return nil
 }
 
-// currency is the one that all of the saga's money is in.
+// currency returns the currency of all the saga's money.
 func (m *Machine) currency() string {
 	if m.account.Budget != nil && m.account.Budget.Currency != "" {
 		return m.account.Budget.Currency
@@ -367,7 +368,7 @@ func (m *Machine) currency() string {
 	return m.def.Currency
 }
 
-// applyCommand carries out what a person ordered.
+// applyCommand applies a command.
 func (m *Machine) applyCommand(r journal.Record) error {
 	var d CommandData
 	if err := read(r, &d); err != nil {
@@ -444,10 +445,10 @@ func (m *Machine) applyResolve(r journal.Record, d CommandData) error {
 	case "retry":
 		newKey := d.NewKey
 		if undo && d.Output != nil {
-			n.override, newKey = d.Output, true // another request must not go under the old key
+			n.override, newKey = d.Output, true // the next request differs, so it must not have the old key
 		}
 		s.again(newKey)
-		s.allowed = s.state != awaitingCredentials // mending credentials says nothing about a doubt
+		s.allowed = s.state != awaitingCredentials // fixing credentials says nothing about a doubt
 		ev = evAgain
 	case "succeeded":
 		ev, s.doubt, n.output = evResolve, false, d.Output
@@ -481,8 +482,8 @@ func (m *Machine) applyResolve(r journal.Record, d CommandData) error {
 	return nil
 }
 
-// resolveQuery resolves a step whose status query was refused its credentials:
-// a retry asks again, any other word is about the step itself.
+// resolveQuery resolves a step whose status check needs other credentials. A retry repeats the
+// check; any other outcome is applied to the step itself.
 func (m *Machine) resolveQuery(n *node, r journal.Record, d CommandData) error {
 	if d.Outcome == "retry" {
 		n.statusCheck.again(false)

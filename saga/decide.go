@@ -14,10 +14,10 @@ import (
 	"recourse/saga/expr"
 )
 
-// Decision is what comes next: a [Dispatch], a [Write], a [WakeAt] or a [Hold].
+// Decision is a next action: a [Dispatch], a [Write], a [WakeAt] or an [Escalate].
 type Decision interface{ decision() }
 
-// Send is a request, ready to leave.
+// Send is a request that is ready to be sent.
 type Send struct {
 	Path       string
 	Way        journal.Way
@@ -27,33 +27,33 @@ type Send struct {
 	Kind       string
 	Request    Request
 	Timeout    time.Duration
-	Until      time.Time // not to be sent after it; zero: whenever
-	Trace      *Trace    // where its span belongs; nil: nowhere
-	Lives      bool      // the attempt does not end with this process: whoever has the saga next sends it again
+	Until      time.Time // it must not be sent after this time; zero: no limit
+	Trace      *Trace    // the parent of its span; nil: none
+	Lives      bool      // the attempt does not end with this process: the next owner sends it again
 }
 
-// Dispatch says: append Intent, and when it is committed, send Send. Not before, and
-// once. With a Task nothing is sent: the task is appended with the intent, for a worker.
+// Dispatch means: append Intent and, once it is committed, send Send, once. If Task is set, nothing
+// is sent: the task is appended with the intent, for a worker.
 type Dispatch struct {
 	Intent journal.Record
 	Send   Send
 	Task   *journal.Task
-	Early  bool // it may leave before its intent is committed, if Machine.Waits does not say otherwise
+	Early  bool // it may be sent before its intent is committed, unless Machine.Waits forbids it
 }
 
-// Write says: append this record, and with it these events; nothing has to happen outside.
+// Write means: append this record together with these events. Nothing is sent.
 type Write struct {
 	Record journal.Record
 	Events []journal.Event
 }
 
-// WakeAt says: at this time, by the store's clock and never before, append Woke.
+// WakeAt means: append Woke at this time of the store's clock, never before.
 type WakeAt struct {
 	At   time.Time
 	Woke journal.Record
 }
 
-// Escalate says: this waits for a person. The entry is for the inbox.
+// Escalate means: a person has to act. Entry describes the inbox item.
 type Escalate struct{ Entry Entry }
 
 func (Dispatch) decision() {}
@@ -61,7 +61,7 @@ func (Write) decision()    {}
 func (WakeAt) decision()   {}
 func (Escalate) decision() {}
 
-// Codes of failures that the machine itself gives.
+// Codes of failures that the machine itself produces.
 const (
 	codeBudget     = "budget_exhausted"
 	codeExpression = "expression_error"
@@ -70,15 +70,15 @@ const (
 	codeStatus     = "unexpected_status"
 )
 
-// CodeTooCostly says that checking a value by its schema would take more steps than one check may
-// take, so that it was not checked. As a finding's code it stands alone.
+// CodeTooCostly says that validating a value by its schema would take more steps than one
+// validation may take, so that it was not validated. A finding with this code is the only one.
 const CodeTooCostly = "schema_too_costly"
 
-// Decide says what comes next, in a fixed order. It only reads. The same records give the same
-// decisions, whether they were applied one by one or all at once. Of all that could be appended
-// now, in branches side by side, it says only the first, as the last decision but for the saga's
-// time-out: what follows is decided when that is applied. Records in decisions have no seq, time,
-// node or hash yet: see Seal.
+// Decide returns what to do next, in a fixed order. It does not change the machine. The same
+// records give the same decisions, whether they were applied one by one or all at once. If several
+// records could be appended now, by parallel branches, Decide returns only the first one, as the
+// last decision except for the saga's timeout; the others are decided after it is applied. Records
+// in decisions have no seq, time, node or hash yet: see Seal.
 func (m *Machine) Decide() []Decision {
 	if m.paused {
 		return nil
@@ -111,13 +111,14 @@ func (m *Machine) decide() []Decision {
 	return ds
 }
 
-// pivotInFlight reports whether the pivot may be happening: from its intent on.
+// pivotInFlight reports whether the pivot may be taking effect: its intent is appended and it has
+// not ended.
 func (m *Machine) pivotInFlight() bool {
 	p := m.pivot
 	return p != nil && !p.forward.state.ended() && (p.forward.doubt || p.forward.state == inFlight)
 }
 
-// decideStep goes forward with a step.
+// decideStep decides a step's forward track.
 func (m *Machine) decideStep(n *node) []Decision {
 	switch n.forward.state {
 	case ready:
@@ -194,7 +195,7 @@ func (m *Machine) decideReady(n *node) []Decision {
 	return m.refuse(n, &Failure{Code: "unknown_kind", Title: "this program cannot run a step of kind " + n.step.Kind})
 }
 
-// lastOutput is the output of a group's last step, null for an empty group.
+// lastOutput returns the output of a group's last step, null for an empty group.
 func (m *Machine) lastOutput(g *group) json.RawMessage {
 	if len(g.steps) > 0 {
 		if n := m.steps[g.prefix+g.steps[len(g.steps)-1].ID]; n != nil && n.output != nil {
@@ -204,14 +205,14 @@ func (m *Machine) lastOutput(g *group) json.RawMessage {
 	return json.RawMessage("null")
 }
 
-// decideCall sends the next attempt of a call, if its request can be made and paid.
+// decideCall decides the next attempt of a call, if its request can be rendered and paid for.
 func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	step := m.stepOf(n, way)
 	if s.doubt && !s.allowed && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) && !mutant.On("key-window-ignored") {
 		return m.windowOver(n, way)
 	}
 	if m.short && way == journal.Do && step.costs() {
-		return nil // one ahead of it waits for money
+		return nil // an earlier attempt waits for money
 	}
 	request, hash, key, generation := s.request, s.hash, s.key, s.generation
 	var given json.RawMessage
@@ -254,8 +255,8 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	return []Decision{Dispatch{Intent: r, Send: send, Task: m.task(step, send), Early: m.early(n, way, reserve)}}
 }
 
-// until is when sending again is not safe any more: the zero time if it does not
-// matter, because nothing was sent before that may have had its effect.
+// until returns the time after which a resend is no longer safe. It is zero if no earlier attempt
+// can have taken effect.
 func (s *track) until(step *Step) time.Time {
 	if !s.doubt || s.allowed || mutant.On("key-window-ignored") {
 		return time.Time{}
@@ -263,7 +264,7 @@ func (s *track) until(step *Step) time.Time {
 	return s.firstSent.Add(step.KeyWindow)
 }
 
-// stepOf returns what runs on a way: the step, or its compensation.
+// stepOf returns the step, or its compensation if way is undo.
 func (m *Machine) stepOf(n *node, way journal.Way) *Step {
 	if way == journal.Undo {
 		return &n.step.Compensate.Step
@@ -271,7 +272,7 @@ func (m *Machine) stepOf(n *node, way journal.Way) *Step {
 	return n.step
 }
 
-// render makes the request and its key, and gives what its action is given.
+// render returns the request, its key and the input of its action.
 func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, string, json.RawMessage, error) {
 	step, s := m.stepOf(n, way), &n.forward
 	env := m.env(n)
@@ -309,7 +310,7 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 	return &r, key, env.actionInput, nil
 }
 
-// request renders the request of a step, or makes it of the one before.
+// request renders the request of a step, or derives it from the one before.
 func (m *Machine) request(s *track, step *Step, env *env) (Request, error) {
 	if s.retryState != nil && s.request != nil {
 		return step.Body.(Sequel).Follow(*s.request, s.retryState)
@@ -317,7 +318,7 @@ func (m *Machine) request(s *track, step *Step, env *env) (Request, error) {
 	return step.Body.(Call).Request(env)
 }
 
-// forwardKey is the key that the step's own requests carried.
+// forwardKey returns the key of the step's own requests.
 func (n *node) forwardKey(m *Machine) string {
 	if n.forward.key != "" {
 		return n.forward.key
@@ -325,7 +326,7 @@ func (n *node) forwardKey(m *Machine) string {
 	return idempotency.Key(m.id, n.path, journal.Do, n.forward.generation)
 }
 
-// compensable is the step's output as its compensation sees it.
+// compensable returns the output that the step's compensation sees.
 func (n *node) compensable() json.RawMessage {
 	if n.override != nil {
 		return n.override
@@ -333,7 +334,7 @@ func (n *node) compensable() json.RawMessage {
 	return n.output
 }
 
-// windowOver turns from sending again to asking: the other side may have forgotten the key.
+// windowOver ends resending, because the remote service may have forgotten the idempotency key.
 func (m *Machine) windowOver(n *node, way journal.Way) []Decision {
 	then := NextAwaitResolution
 	if way == journal.Undo {
@@ -345,7 +346,7 @@ func (m *Machine) windowOver(n *node, way journal.Way) []Decision {
 		Detail: "the other side may have forgotten the key, so sending again is not safe"})
 }
 
-// raises names the steps that wait for the budget to be raised.
+// raises returns the paths of the steps that wait for a higher budget.
 func (m *Machine) raises() map[string]bool {
 	if m.raise.seq == m.seq && m.raise.paths != nil {
 		return m.raise.paths
@@ -362,8 +363,8 @@ func (m *Machine) raises() map[string]bool {
 
 func (m *Machine) asksForRaise() bool { return m.def.Budget != nil && m.def.Budget.Ask }
 
-// overBudget follows when an attempt does not fit into the budget. As long as others are
-// under way, and would leave room enough if they cost nothing, it waits for what they really cost.
+// overBudget decides an attempt that does not fit into the budget. While others are in flight, and
+// it would fit if they cost nothing, it waits for their actual costs.
 func (m *Machine) overBudget(n *node, s *track, reserve Usage) []Decision {
 	m.short = true
 	if m.mayFit(reserve) {
@@ -379,7 +380,7 @@ func (m *Machine) overBudget(n *node, s *track, reserve Usage) []Decision {
 	return m.refuse(n, f)
 }
 
-// decideQuery asks the other side whether a step in doubt has happened.
+// decideQuery decides the status check of a step in doubt.
 func (m *Machine) decideQuery(n *node) []Decision {
 	q, v := &n.statusCheck, n.step.InDoubt.Verify
 	path := n.path + verifySuffix
@@ -420,12 +421,12 @@ func (m *Machine) decideQuery(n *node) []Decision {
 	return nil
 }
 
-// afterAbsent is what follows when the query says that nothing happened: it is
-// as if the attempt had failed on its way.
+// afterAbsent returns what follows when the status check says that nothing happened: the same as
+// for an attempt that failed without effect.
 func (m *Machine) afterAbsent(n *node) Next {
 	switch {
 	case m.ending(n):
-		return NextFail // the saga, or a block in it, is on its way back: there is nothing left to send for
+		return NextFail // the saga, or a block in it, is failing, so the request is not sent again
 	case n.step.Retry.Left(n.forward.round()):
 		return NextRetry
 	}
@@ -445,8 +446,8 @@ func (m *Machine) otherwise(n *node) Next {
 	return NextAwaitResolution
 }
 
-// endFailed is how a step ends that surely had no effect: after the pivot there
-// is no way back, so it waits for a person instead.
+// endFailed returns how a step ends that certainly had no effect. After the pivot nothing is
+// undone, so the step waits for a person instead.
 func (m *Machine) endFailed(n *node) Next {
 	if m.pivoted && m.reason == nil && !n.goesOn() {
 		return NextBlock
@@ -454,7 +455,7 @@ func (m *Machine) endFailed(n *node) Next {
 	return NextFail
 }
 
-// contained reports whether a block around the step lets the saga go on when the step fails.
+// contained reports whether a block around the step continues although the step fails.
 func (n *node) contained() bool {
 	for g := n.in; g.owner != nil; g = g.owner.in {
 		if l := g.owner.block.layout.Loop; g.owner.step.Continue || l != nil && l.Collect {
@@ -464,8 +465,8 @@ func (n *node) contained() bool {
 	return false
 }
 
-// endInDoubt is how a step ends whose doubt nothing has settled: for a person,
-// where going on by itself would leave an effect that cannot be undone right.
+// endInDoubt returns how a step ends whose doubt is not settled. It waits for a person if
+// continuing would leave an effect that cannot be undone correctly.
 func (m *Machine) endInDoubt(n *node) Next {
 	switch {
 	case mutant.On("doubt-is-failure"):
@@ -482,21 +483,20 @@ func (m *Machine) endInDoubt(n *node) Next {
 	return NextInDoubt
 }
 
-// settlesBySending reports whether the step, which by its policy ended in doubt
-// without being sent again, is sent again to settle it when it has to be undone:
-// under its key that does no harm.
+// settlesBySending reports whether the step, whose policy ended it in doubt without a resend, is
+// sent again when it has to be undone. Its idempotency key makes that safe.
 func (n *node) settlesBySending() bool {
 	return n.step.InDoubt.Policy == Fail && n.step.Idempotency.In != idempotency.None
 }
 
-// needsSettling reports whether the step's compensation, under doubt, could not
-// be rendered: it reads the output that only a settled step has.
+// needsSettling reports whether the compensation of the step cannot be rendered while the step is
+// in doubt, because it reads the step's output.
 func (n *node) needsSettling() bool {
 	c := n.step.Compensate
 	return c != nil && c.NeedsOutput && c.Applies(journal.InDoubt)
 }
 
-// refuse ends a step that surely has no effect.
+// refuse ends a step whose next attempt cannot be made.
 func (m *Machine) refuse(n *node, f *Failure) []Decision {
 	if n.forward.doubt {
 		return m.outcome(n, journal.Do, journal.InDoubt, OutcomeData{Error: f, Next: m.endInDoubt(n)})
@@ -527,8 +527,8 @@ func woke(path string, way journal.Way, timer string, due time.Time) journal.Rec
 	return journal.Record{Kind: journal.Woke, Path: path, Way: way, Data: encode(WokeData{Timer: timer, Due: Time{due}})}
 }
 
-// decideFailing brings a saga that will not reach its goal to where undoing can
-// begin: nothing under way, and nothing in doubt that its compensation must know about.
+// decideFailing brings a failing saga to the point where undoing can begin: nothing is in flight,
+// and nothing is in doubt whose compensation needs an output.
 func (m *Machine) decideFailing() []Decision {
 	if n := m.unsettled(); n != nil {
 		if n.forward.state == doubted {
@@ -537,7 +537,7 @@ func (m *Machine) decideFailing() []Decision {
 		return m.decideStep(n)
 	}
 	if ds, pending := m.settleInFlight([]*group{m.forward}, false); pending && !mutant.On("undo-before-the-answer") {
-		return ds // answers come first
+		return ds // wait for the answers first
 	}
 	d := CompensatingData{Reason: *m.reason, Plan: []string{}}
 	plan, left := compensation.Plan(m.effects())
@@ -548,8 +548,8 @@ func (m *Machine) decideFailing() []Decision {
 	return []Decision{Write{Record: journal.Record{Kind: journal.Compensating, Data: m.make(d, d.Residual == nil)}}}
 }
 
-// resume is how a step that has ended in doubt is settled after all. One that was left behind,
-// because a block around it failed, goes on by its own policy.
+// resume returns how a step that ended in doubt is settled before it is undone. A step that was
+// abandoned, because a block around it failed, follows its own policy.
 func (m *Machine) resume(n *node) Next {
 	again := n.settlesBySending() || n.abandoned && n.step.InDoubt.Policy == RetrySame
 	switch {
@@ -561,8 +561,8 @@ func (m *Machine) resume(n *node) Next {
 	return NextAwaitResolution
 }
 
-// unsettled returns a step in doubt whose compensation cannot be rendered
-// before the doubt is settled, the latest first; nil when there is none, or nothing is undone.
+// unsettled returns the latest step in doubt whose compensation needs the doubt settled. It returns
+// nil if there is none, or if nothing is undone.
 func (m *Machine) unsettled() *node {
 	if m.nothingUndone() != "" || mutant.On("undo-unsettled") {
 		return nil
@@ -576,7 +576,7 @@ func (m *Machine) unsettled() *node {
 	return nil
 }
 
-// nothingUndone says why nothing is undone although the saga fails, "" if it is.
+// nothingUndone returns why a failing saga undoes nothing, "" if it does.
 func (m *Machine) nothingUndone() string {
 	switch {
 	case m.stop:
@@ -591,7 +591,7 @@ func (m *Machine) nothingUndone() string {
 	return ""
 }
 
-// effects lists what happened or may have, by the first records of the steps.
+// effects lists the steps that had or may have had an effect, in the order of their first records.
 func (m *Machine) effects() []compensation.Effect {
 	var list []compensation.Effect
 	kept := m.nothingUndone()
@@ -616,14 +616,14 @@ func (m *Machine) effects() []compensation.Effect {
 	return list
 }
 
-// effect says whether the step has left, or may have left, something behind.
+// effect reports whether the step had, or may have had, an effect that remains.
 func (n *node) effect() (journal.Class, bool) {
 	call, ok := n.step.Body.(Call)
 	if !n.child.IsNil() && mutant.On("child-not-reverted") {
 		return "", false
 	}
 	switch {
-	case n.compensation.state == done: // an operator said so
+	case n.compensation.state == done: // an operator resolved it as undone
 		return "", false
 	case n.forward.doubt && n.forward.state != done:
 		return journal.InDoubt, !mutant.On("skip-steps-in-doubt")
@@ -645,7 +645,7 @@ func (m *Machine) decideUndo() []Decision {
 		if c := n.step.Compensate; c.When != nil && n.compensation.attempts == 0 {
 			env := m.env(n)
 			env.output, env.hasOutput, env.err = n.compensable(), true, m.reason
-			env.actionInput, _ = m.actionInput(n, &n.compensation, &c.Step, env) // what is missing then, `when` meets
+			env.actionInput, _ = m.actionInput(n, &n.compensation, &c.Step, env) // if it fails, `when` reports the missing value
 			yes, err := c.When.Bool(env)
 			if err != nil {
 				return m.refuseWay(n, journal.Undo, expressionFailure("compensate.when", err))
@@ -663,7 +663,7 @@ func (m *Machine) decideUndo() []Decision {
 	return nil
 }
 
-// endStatus is what a saga that did not reach its goal ends as.
+// endStatus is the final status of a saga that did not reach its goal.
 func (m *Machine) endStatus() Status {
 	if len(m.residual) > 0 {
 		return Failed
@@ -671,7 +671,7 @@ func (m *Machine) endStatus() Status {
 	return Compensated
 }
 
-// decideEnd runs `finally`, then finishes.
+// decideEnd runs `finally`, then finishes the saga.
 func (m *Machine) decideEnd(status Status) []Decision {
 	if !m.finally.over() {
 		return m.decideGroup(m.finally)
@@ -686,9 +686,8 @@ func (m *Machine) decideEnd(status Status) []Decision {
 	return []Decision{Write{Record: journal.Record{Kind: journal.Finished, Data: m.make(d, d.exact())}}}
 }
 
-// doubts names the steps in doubt that the saga has gone on over and that nothing else names: all
-// of a saga that succeeds; else those of `finally`, as what is in doubt before is undone, or in
-// `residual`.
+// doubts lists the steps in doubt that are reported nowhere else: every one if the saga succeeds,
+// otherwise those of `finally`. Other steps in doubt are undone or listed in `residual`.
 func (m *Machine) doubts(status Status) []compensation.Residue {
 	var list []compensation.Residue
 	for _, n := range m.touched {
@@ -711,8 +710,8 @@ func (m *Machine) whyDoubted(n *node) string {
 	return why
 }
 
-// result is the saga's output. Every step has succeeded by then, so an output
-// that cannot be computed does not take that back: it is reported beside the success.
+// result returns the saga's output. Every step has succeeded by now. An output that cannot be
+// evaluated does not change that: the saga succeeds, and the failure is reported alongside.
 func (m *Machine) result() (json.RawMessage, *Failure) {
 	if m.def.Output == nil {
 		return m.lastOutput(m.forward), nil

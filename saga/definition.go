@@ -14,75 +14,76 @@ import (
 type Definition struct {
 	Name        string
 	Description string
-	SHA256      string // hex, of the source
+	SHA256      string // the source's SHA-256 in hex
 	Source      []byte
 
 	Steps   []*Step
 	Finally []*Step
 
-	Input     Schema         // nil: anything goes
+	Input     Schema         // nil: any input is accepted
 	Output    *expr.Template // nil: the last step's output
-	Gives     *expr.Type     // what is known of the output
-	Budget    *Budget        // nil: none
-	Timeout   time.Duration  // 0: none
-	Retention time.Duration  // how long a saga is kept after its end, or Forever; 0: as the server says
-	Unique    *expr.Template // nil: none
-	Vars      []Var          // the definition's own, in its order
+	Gives     *expr.Type     // the type of the output, as far as it is known
+	Budget    *Budget        // nil: no budget
+	Timeout   time.Duration  // 0: no timeout
+	Retention time.Duration  // how long an ended saga is kept, or Forever; 0: the server's default
+	Unique    *expr.Template // nil: not unique
+	Vars      []Var          // in the document's order
 	Secrets   []string       // names that its requests may use
 	Stop      bool           // on_failure: stop
-	Currency  string         // of the budget and of every cost; "" when there is neither
-	// Checkpoint says which commits are waited for; "" is CheckpointStep.
+	Currency  string         // the currency of the budget and of every cost; "" if there is neither
+	// Checkpoint says which commits a request waits for. "" is CheckpointStep.
 	Checkpoint Checkpoint
-	Decides    map[string]bool // steps whose results conditions read: with CheckpointDecision their outcomes are waited for
-	Triggers   []*Trigger      // what starts its sagas besides people
-	VarsUsed   []string        // names of vars that expressions read, sorted: what a start pins
-	Pins       map[string]int  // versions of the actions that steps use without naming one
+	Decides    map[string]bool // steps whose results are read by conditions; with CheckpointDecision, requests wait for their outcomes
+	Triggers   []*Trigger      // events and schedules that start its sagas
+	VarsUsed   []string        // names of vars that expressions read, sorted; a start pins their values
+	Pins       map[string]int  // versions of the actions that steps use without naming a version
 
-	Runs     []Mention // the definitions that its steps run, as they write them: name, or name@v3
+	Runs     []Mention // the definitions that its steps run, as written: name, or name@v3
 	Mentions []Mention // where the document, or an action that it uses, names each of Secrets
 
-	// ByID finds every step, nested ones and finally too. Compensations have their step's id.
+	// ByID contains every step, also nested steps and those of finally. A compensation has the id
+	// of its step.
 	ByID map[string]*Step
-	// Warnings are findings that publishing survives.
+	// Warnings are findings that do not prevent publishing.
 	Warnings []Finding
 }
 
-// Forever is a Retention without an end.
+// Forever is the Retention of sagas that are never deleted.
 const Forever time.Duration = -1
 
-// Step returns the step that a path names, whatever iterations it is in; nil if there is none.
+// Step returns the step that a path names, in any iteration. It returns nil if there is none.
 func (d *Definition) Step(path string) *Step {
 	return d.ByID[StepID(path)]
 }
 
-// StepID is the id of the step that a path names: "fetch" of "pages[3].fetch", and
-// "pages" of the iteration "pages[3]".
+// StepID returns the id of the step that a path names: "fetch" for "pages[3].fetch", and "pages"
+// for the iteration "pages[3]".
 func StepID(path string) string {
 	path = path[strings.LastIndexByte(path, '.')+1:]
 	id, _, _ := strings.Cut(path, "[")
 	return id
 }
 
-// Checkpoint says how much of a saga's progress may be lost with the process that runs it, and is
-// then done again. A request that may leave an effect, or costs something, waits for its commit all
-// the same.
+// Checkpoint says how much of a saga's progress may be lost, and then repeated, when the process
+// that runs it dies. A request that may leave an effect, or that costs something, always waits for
+// its commit.
 type Checkpoint string
 
 // The checkpoints.
 const (
-	CheckpointStep     Checkpoint = "step"     // each intent is durable before its request leaves
-	CheckpointPhase    Checkpoint = "phase"    // a read may leave ahead of it, but not before what stands at the top level ahead of its step has ended durably
-	CheckpointDecision Checkpoint = "decision" // a read may leave ahead of it, but not before a durable outcome where that decides something
+	CheckpointStep     Checkpoint = "step"     // each intent is durable before its request is sent
+	CheckpointPhase    Checkpoint = "phase"    // a read may be sent before its intent is durable, but not before every earlier step of the top level has ended durably
+	CheckpointDecision Checkpoint = "decision" // a read may be sent before its intent is durable, but not before the outcomes that a decision depends on are durable
 )
 
-// Var is a variable with a constant value that a definition brings itself. The
-// server's value of the same name wins.
+// Var is a variable with a constant value in the definition. The server's value of the same name
+// takes precedence.
 type Var struct {
 	Name  string
-	Value any // as package expr has values
+	Value any // a value of package expr
 }
 
-// Finding is something said about a definition, with its place.
+// Finding is a remark about a definition, with its place.
 type Finding struct {
 	Pointer string `json:"pointer,omitempty"`
 	Line    int    `json:"line,omitempty"`
@@ -91,43 +92,43 @@ type Finding struct {
 	Detail  string `json:"detail"`
 }
 
-// Mention is where a document names something that only a server can have.
+// Mention is a place where a document names something that only a server can have.
 type Mention struct {
 	Name string
-	At   Finding // its place
+	At   Finding
 }
 
-// Schema judges a value.
+// Schema validates values.
 type Schema interface {
-	// Apply returns v with the schema's defaults filled in, or what is wrong with
-	// it. Values are as package expr has them; v itself is not changed.
+	// Apply returns v with the schema's defaults filled in, or what is wrong with it. Values are
+	// those of package expr. Apply does not change v itself.
 	Apply(v any) (any, []Finding)
 }
 
-// Budget is the most a saga may cost.
+// Budget is the most that a saga may cost.
 type Budget struct {
 	Amount *retry.Money // nil: only tokens are limited
-	Tokens int64        // 0: not limited
+	Tokens int64        // 0: no limit
 	Ask    bool         // on_exceed: ask
 }
 
 // Step is one step, or the body of a compensation.
 type Step struct {
 	ID   string
-	Kind string // http, set, …; of an action that is used, its
+	Kind string // http, set, …; for a step that uses an action, the action's kind
 	Body Body
-	Use  *Use // nil: what the step does is written in the definition
+	Use  *Use // nil: the definition itself says what the step does
 	Line int
 
-	When        *expr.Program  // nil: true
-	Output      *expr.Template // over result; nil: the kind's own
+	When        *expr.Program  // nil: always
+	Output      *expr.Template // over result; nil: the kind's own output
 	Expect      Expect
 	Retry       retry.Policy
-	Timeout     time.Duration // one attempt
-	Deadline    time.Duration // all attempts, from the first intent; 0: none
+	Timeout     time.Duration // of one attempt
+	Deadline    time.Duration // for all attempts, from the first intent; 0: none
 	Cost        Cost
 	Idempotency idempotency.Placement
-	Key         *expr.Template // replaces the derived key; nil: derived
+	Key         *expr.Template // replaces the derived key; nil: the key is derived
 	InDoubt     InDoubt
 	KeyWindow   time.Duration
 	Continue    bool // on_error: continue
@@ -137,18 +138,18 @@ type Step struct {
 	NoCompensation bool          // `compensate: none` was written
 }
 
-// Expect is what an answer must hold to count as success.
+// Expect says which answers count as success.
 type Expect struct {
 	Status []StatusRange // empty: 2xx
-	Schema Schema        // over the body; nil: anything
-	That   *expr.Program // over result; nil: true
-	Error  string        // the error code when That is false; "" for expectation_failed
+	Schema Schema        // over the body; nil: any body
+	That   *expr.Program // over result; nil: always true
+	Error  string        // the error code if That is false; "" for expectation_failed
 }
 
 // StatusRange is a range of HTTP statuses, both ends included: 200–299 for 2xx.
 type StatusRange struct{ From, To int }
 
-// Holds reports whether the status is one that counts as success.
+// Holds reports whether the status counts as success.
 func (e *Expect) Holds(status int) bool {
 	if len(e.Status) == 0 {
 		return status >= 200 && status <= 299
@@ -161,21 +162,21 @@ func (e *Expect) Holds(status int) bool {
 	return false
 }
 
-// Cost is what one attempt costs.
+// Cost says how much an attempt costs.
 type Cost struct {
 	Fixed   *retry.Money  // per attempt
 	From    *expr.Program // over result: a number in Reserve's currency
-	Reserve *retry.Money  // with From: the most it may be
+	Reserve *retry.Money  // with From: the highest possible cost
 }
 
-// Policy says what to do about a step in doubt.
+// Policy says how a step in doubt is resolved.
 type Policy string
 
 // The policies of in_doubt.
 const (
-	RetrySame Policy = "retry" // the same request with the same key
-	Ask       Policy = "ask"   // the inbox
-	Fail      Policy = "fail"  // end the step, in doubt
+	RetrySame Policy = "retry" // send the same request with the same key
+	Ask       Policy = "ask"   // ask a person, in the inbox
+	Fail      Policy = "fail"  // end the step in doubt
 	VerifyIt  Policy = "verify"
 )
 
@@ -183,19 +184,19 @@ const (
 type InDoubt struct {
 	Policy    Policy
 	Verify    *Verify // with VerifyIt
-	Otherwise Policy  // when verify gives no answer: RetrySame, Ask or Fail
-	Declared  bool    // written by the author, not a default
+	Otherwise Policy  // if the status check is inconclusive: RetrySame, Ask or Fail
+	Declared  bool    // the author wrote it; it is not a default
 }
 
-// Verify is a status query: did the lost request take effect?
+// Verify is a status check: it asks whether a request whose answer was lost took effect.
 type Verify struct {
 	Call   *Step          // a read-only call; its templates see the forward key as `key`
 	Found  *expr.Program  // over result
-	Output *expr.Template // the step's output when found; nil: the body
-	After  time.Duration  // how long past the attempt's time-out an older request may still arrive
+	Output *expr.Template // the step's output if found; nil: the body
+	After  time.Duration  // how long after the attempt's timeout its request may still arrive
 }
 
-// Order lifts a compensation out of the reverse order.
+// Order moves a compensation to the beginning or the end of the reverse order.
 type Order string
 
 // The orders.
@@ -210,10 +211,10 @@ type Compensation struct {
 	Step                        // its kind, body, expect, retry, timeout, cost, idempotency
 	On          []journal.Class // Succeeded, InDoubt or both
 	Order       Order
-	NeedsOutput bool // its templates read `output`: under doubt the step is settled first
+	NeedsOutput bool // its templates read `output`: a step in doubt must be settled before it is undone
 }
 
-// Applies reports whether the compensation is declared for a step that ended as c.
+// Applies reports whether the compensation is declared for steps that ended with the class.
 func (c *Compensation) Applies(class journal.Class) bool {
 	for _, on := range c.On {
 		if on == class {

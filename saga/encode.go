@@ -9,7 +9,7 @@ import (
 	"recourse/journal"
 )
 
-// encode makes record data. The types of this package always encode.
+// encode encodes the data of a record. The types of this package can always be encoded.
 func encode(v any) json.RawMessage {
 	if e, ok := v.(encoder); ok {
 		return e.encode()
@@ -21,9 +21,9 @@ func encode(v any) json.RawMessage {
 	return b
 }
 
-// encoder is data that writes itself, byte for byte as journal.Encode would write
-// it. Intents and outcomes do: they are most of all records, and reflection would
-// be a tenth of what a saga costs its lane. So do the ends of sagas, whose outputs can be large.
+// encoder is implemented by data that encodes itself, byte for byte as journal.Encode would.
+// Intents and outcomes do, because they are most of all records, and reflection would be a tenth of
+// a saga's cost on its lane. The ends of sagas do, because their outputs can be large.
 type encoder interface{ encode() json.RawMessage }
 
 func (d IntentData) encode() json.RawMessage {
@@ -60,7 +60,7 @@ func (r *Request) append(b []byte) []byte {
 func headers(b []byte, h map[string]string) []byte {
 	from := len(b)
 	names := make([]string, 0, 8)
-	for name := range h { // any order
+	for name := range h { // the order does not matter
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -119,7 +119,8 @@ func (d FinishedData) encode() json.RawMessage {
 	return object(b, 0)
 }
 
-// field begins a field of an object that is written from some place on; object ends it.
+// field appends the beginning of a field of an object, with a comma before it. object ends the
+// object and replaces its first comma.
 func field(b []byte, name string) []byte {
 	b = append(b, `,"`...)
 	b = append(b, name...)
@@ -131,11 +132,11 @@ func object(b []byte, from int) []byte {
 	if len(b) == from {
 		b = append(b, ',')
 	}
-	b[from] = '{' // for the first field's comma
+	b[from] = '{' // instead of the first comma
 	return append(b, '}')
 }
 
-// textField appends a text, unless it is empty.
+// textField appends a text field, unless the text is empty.
 func textField(b []byte, name, text string) []byte {
 	if text == "" {
 		return b
@@ -143,7 +144,7 @@ func textField(b []byte, name, text string) []byte {
 	return quoted(field(b, name), text)
 }
 
-// rawField appends a JSON document, compacted, unless there is none.
+// rawField appends a compacted JSON document, unless it is empty.
 func rawField(b []byte, name string, doc json.RawMessage) []byte {
 	if len(doc) == 0 {
 		return b

@@ -11,21 +11,21 @@ import (
 
 var _ expr.Journaled = (*env)(nil)
 
-// env is what a template of one step sees.
+// env holds the values that a step's templates see.
 type env struct {
 	m           *Machine
 	n           *node   // nil: the definition's output
-	g           *group  // whose templates these are; nil: the definition's
-	answer      *Answer // nil: there is none, or no complete one
+	g           *group  // the group that the templates belong to; nil: the definition
+	answer      *Answer // nil: no answer, or no complete one
 	key         string
 	output      json.RawMessage
 	hasOutput   bool
 	err         *Reason
-	actionInput json.RawMessage // what an action's templates read as their input
+	actionInput json.RawMessage // the value that an action's templates read as `input`
 }
 
-// env returns what the forward templates of n see. In `finally` that includes
-// how the saga ends.
+// env returns the values that the forward templates of n see. In `finally` they include how the
+// saga ends.
 func (m *Machine) env(n *node) *env {
 	e := &env{m: m, n: n}
 	if n != nil {
@@ -40,19 +40,19 @@ func (m *Machine) env(n *node) *env {
 	return e
 }
 
-// envOf returns what the templates of an iteration as a whole see.
+// envOf returns the values that the templates of a whole iteration see.
 func (m *Machine) envOf(g *group) *env {
 	e := m.env(g.owner)
 	e.g = g
 	return e
 }
 
-// Now implements expr.Journaled: when the step began, which is when the record before it was
-// written.
+// Now implements expr.Journaled. It returns the time at which the step began, which is the time of
+// the record before.
 func (e *env) Now() string { return e.m.at.UTC().Format(journal.TimeFormat) }
 
-// Draw implements expr.Journaled. A repeated decision draws the same; another step, iteration or
-// saga does not.
+// Draw implements expr.Journaled. A repeated decision gets the same random bytes; another step,
+// iteration or saga gets others.
 func (e *env) Draw(n int) [16]byte {
 	h := sha256.New()
 	h.Write([]byte("recourse draw\x00"))
@@ -61,7 +61,7 @@ func (e *env) Draw(n int) [16]byte {
 	return [16]byte(h.Sum(nil)[:16])
 }
 
-// Partial implements expr.Partial: the values of a plan may be placeholders.
+// Partial implements expr.Partial: in a plan, values may be placeholders.
 func (e *env) Partial() bool { return e.m.outline != nil }
 
 // Root implements expr.Env.
@@ -85,7 +85,7 @@ func (e *env) Root(name string) (any, bool) {
 	case "output":
 		return raw(e.output), e.hasOutput
 	case "error":
-		if e.Partial() && e.n != nil && !e.n.in.final && e.hasOutput { // a plan undoes without a failure
+		if e.Partial() && e.n != nil && !e.n.in.final && e.hasOutput { // in a plan, steps are undone although nothing has failed
 			return expr.Placeholder("error"), true
 		}
 		return e.err.value(), e.hasOutput
@@ -97,7 +97,7 @@ func (e *env) Root(name string) (any, bool) {
 	return e.loop(name)
 }
 
-// loop finds what the loops around a template give it.
+// loop returns a name that the loops around a template define.
 func (e *env) loop(name string) (any, bool) {
 	for g := e.g; g != nil && g.owner != nil; g = g.owner.in {
 		l := g.owner.block.layout.Loop
@@ -114,7 +114,7 @@ func (e *env) loop(name string) (any, bool) {
 	return nil, false
 }
 
-// raw is a value that is decoded when it is looked into; nothing is null.
+// raw returns a value that is decoded when it is read. Empty bytes are null.
 func raw(b json.RawMessage) any {
 	if b == nil {
 		return nil
@@ -122,7 +122,7 @@ func raw(b json.RawMessage) any {
 	return expr.Raw(b)
 }
 
-// value is the root `error`.
+// value returns the root `error`.
 func (r *Reason) value() any {
 	if r == nil {
 		return nil
@@ -134,10 +134,10 @@ func (r *Reason) value() any {
 	return map[string]any{"code": code, "reason": r.Code, "step": r.Step, "title": r.Title, "detail": r.Detail}
 }
 
-// about is the root `saga`.
+// about returns the root `saga`.
 func (m *Machine) about() map[string]any {
 	labels := make(map[string]any, len(m.labels))
-	for k, v := range m.labels { // any order
+	for k, v := range m.labels { // the order does not matter
 		labels[k] = v
 	}
 	status := m.status(m.waitsForOthers)
@@ -161,11 +161,11 @@ func (m *Machine) about() map[string]any {
 // stepsRoot is the root `steps`.
 type stepsRoot struct {
 	m *Machine
-	g *group // from where it is asked
+	g *group // the group from which it is read
 }
 
-// Field implements expr.Object. A step that was not reached has null fields: the
-// definition's check has seen to it that only steps that may have run are named.
+// Field implements expr.Object. A step that was not reached has null fields: the check of the
+// definition ensures that only steps that may have run are named.
 func (s stepsRoot) Field(id string) (any, bool) {
 	if _, ok := s.m.def.ByID[id]; !ok {
 		return nil, false
@@ -204,8 +204,8 @@ func (n *node) skippedItems() any {
 	return out
 }
 
-// seen returns the step that an id names from inside a group: that of the same
-// iteration, where it is in a loop. nil: it has no records.
+// seen returns the step with this id as seen from a group: in a loop, the step of the same
+// iteration. nil means that it has no records.
 func (m *Machine) seen(id string, g *group) *node {
 	prefix := ""
 	if g != nil {
@@ -225,7 +225,7 @@ func (m *Machine) seen(id string, g *group) *node {
 	}
 }
 
-// above is the group around a group, nil at the top.
+// above returns the group around a group, nil at the top level.
 func (g *group) above() *group {
 	if g.owner == nil {
 		return nil
@@ -242,10 +242,10 @@ func (s stepsRoot) Names() []string {
 	return names
 }
 
-// resultOf is the root `result`.
+// resultOf returns the root `result`.
 func resultOf(a Answer) map[string]any {
 	headers := make(map[string]any, len(a.Headers))
-	for k, v := range a.Headers { // any order
+	for k, v := range a.Headers { // the order does not matter
 		headers[k] = v
 	}
 	return map[string]any{"status": json.Number(itoa(a.Status)), "headers": headers, "body": raw(a.Body)}

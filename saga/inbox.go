@@ -11,8 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// CodeSecretMissing is the code of an [Answer] and a failure: a secret is not there, or may not be
-// used where the request has it. Nothing was sent.
+// CodeSecretMissing is the code of an [Answer] and of a failure: a secret does not exist, or the
+// request may not use it there. Nothing was sent.
 const CodeSecretMissing = "secret_missing"
 
 // The kinds of inbox entries.
@@ -24,33 +24,33 @@ const (
 	InboxBudget   = "budget"
 )
 
-// Entry is something that waits for a person.
+// Entry is an inbox item: something that needs a person.
 type Entry struct {
-	ID      uuid.UUID   `json:"-"` // of saga, path, way and the seq it waits since
+	ID      uuid.UUID   `json:"-"` // derived from saga, path, way and the seq since which it waits
 	Kind    string      `json:"-"`
 	Path    string      `json:"-"`
 	Since   time.Time   `json:"-"`
 	Way     journal.Way `json:"way"`
 	Title   string      `json:"title"`
 	Detail  string      `json:"detail,omitempty"`
-	Request *Request    `json:"request,omitempty"` // what was sent last
+	Request *Request    `json:"request,omitempty"` // the last request that was sent
 	Key     string      `json:"key,omitempty"`
 	SentAt  *Time       `json:"sent_at,omitempty"`
 	Actions []string    `json:"actions"`
-	// Of an approval: what is to be decided, by whom, until when, and the schema of the data that
-	// comes with it.
+	// For an approval: what to decide, who may decide, until when, and the schema of the data that
+	// comes with the decision.
 	Shown     json.RawMessage `json:"shown,omitempty"`
 	ShownHash string          `json:"shown_hash,omitempty"`
 	Approvers []string        `json:"approvers,omitempty"`
 	Form      json.RawMessage `json:"form,omitempty"`
-	ExpiresAt *Time           `json:"expires_at,omitempty"` // nil: not limited
+	ExpiresAt *Time           `json:"expires_at,omitempty"` // nil: no limit
 	ETag      string          `json:"etag"`
 }
 
-// Data is the part of the entry that stores keep as bytes.
+// Data returns the part of the entry that stores keep as bytes.
 func (e Entry) Data() json.RawMessage { return encode(e) }
 
-// escalate asks for a person.
+// escalate returns the decision to ask a person.
 func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 	e := m.entry(n, s, way)
 	switch s.state {
@@ -78,7 +78,7 @@ func (m *Machine) escalate(n *node, s *track, way journal.Way) []Decision {
 		e.Detail = "Fix the cause and retry; or resolve it as succeeded (with its output), skip it, or fail the saga and leave its effects."
 		e.Actions = []string{"retry", "succeeded", "failed", "skip"}
 	}
-	if n.block != nil { // its steps have run: it cannot begin again
+	if n.block != nil { // its steps have run, so it cannot begin again
 		e.Actions = []string{"succeeded", "failed", "skip"}
 	}
 	if way == journal.Undo {
@@ -117,7 +117,7 @@ func (m *Machine) entry(n *node, s *track, way journal.Way) Entry {
 	return e
 }
 
-// Inbox lists what waits for people now.
+// Inbox lists the items that need a person now.
 func (m *Machine) Inbox() []Entry {
 	var list []Entry
 	for _, d := range m.decide() {

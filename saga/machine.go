@@ -1,14 +1,3 @@
-// Package saga is the pure core: what a definition is, what a journal means, and
-// what to do next. It has no clock, no randomness and no IO; times come from
-// records, chance from the caller.
-//
-// A [Machine] is made by applying a saga's records in order. [Machine.Decide]
-// reads it and says what comes next: a request to send, behind its intent; a
-// record that follows at once; a time to wait for; or a person to wait for.
-// Whoever drives it appends what was decided, applies it, and asks again.
-// [Machine.Settle] turns the answer to a request into its outcome record, and
-// [Machine.Admit] turns a person's order into one. Recovery is not a special
-// case: it is applying the records again.
 package saga
 
 import (
@@ -27,12 +16,13 @@ import (
 
 // Errors of a Machine.
 var (
-	// ErrImpossible: the record cannot follow the records before it. The journal is
-	// another definition's, a later program's, or damaged.
+	// ErrImpossible says that the record cannot follow the records before it. The journal belongs
+	// to another definition, was written by a later program, or is damaged.
 	ErrImpossible = errors.New("record cannot follow")
-	// ErrUnreadable: the record's kind or data is not known to this program.
+	// ErrUnreadable says that this program does not know the record's kind, or cannot read its
+	// data.
 	ErrUnreadable = errors.New("record cannot be read")
-	// ErrStale: the answer is to an attempt that is not under way any more.
+	// ErrStale says that the answer belongs to an attempt that is no longer in flight.
 	ErrStale = errors.New("attempt is not under way")
 )
 
@@ -45,9 +35,9 @@ type Machine struct {
 	at      time.Time
 	hash    []byte
 	created time.Time
-	timeout []Decision // the saga's time-out, which every decision until then has; nil: not made yet
+	timeout []Decision // the saga's timeout, which is part of every decision until it fires; nil: not built yet
 	made    made
-	outline *outline // of a plan; nil: the saga is a real one
+	outline *outline // for a plan; nil: a real saga
 
 	started StartedData
 	trace   Trace
@@ -57,40 +47,40 @@ type Machine struct {
 	account retry.Account
 	tokens  tokens
 	models  map[string]modelUse // by name
-	short   bool                // while deciding: an attempt waits for money, so none behind it is looked at that may cost some
-	raise   struct {            // Machine.raises, as of a seq
+	short   bool                // while deciding: an attempt waits for money, so later attempts that may cost some are not decided
+	raise   struct {            // caches Machine.raises for the journal's length seq
 		seq   int64
 		paths map[string]bool
 	}
-	// underway is the part of what the account has reserved that is of attempts under way.
+	// inFlight is the part of the account's reservations that belongs to attempts in flight.
 	inFlight retry.Money
 
 	forward     *group
 	finally     *group
-	steps       map[string]*node // by path; only those that a record touched
+	steps       map[string]*node // by path; only steps that have a record
 	due         map[string]*node // steps inside blocks that may get their first record now
-	touched     []*node          // the touched ones, by their first record
-	failedSteps []*node          // those that have failed, in their order; a person may have settled one since
-	pivot       *node            // nil: not touched yet
+	touched     []*node          // steps in the order of their first records
+	failedSteps []*node          // steps that failed, in their order; a person may have settled one since
+	pivot       *node            // nil: the pivot has no record yet
 
 	paused   bool
 	pivoted  bool
-	reason   *Reason // why it goes to its end without having reached its goal
-	stop     bool    // and that nothing is undone
-	forced   bool    // an operator's compensate: the pivot does not hold it
-	plan     []*node // frozen by `compensating`
-	undone   int     // how many of the plan are settled
+	reason   *Reason // why the saga ends without having reached its goal
+	stop     bool    // the saga ends without undoing
+	forced   bool    // an operator's compensate command: undo although the pivot has passed
+	plan     []*node // fixed by the record `compensating`
+	undone   int     // how many steps of the plan are settled
 	undoing  bool
 	residual []compensation.Residue
 	finished *FinishedData
-	applied  map[string]bool              // orders that records have folded in
-	signals  map[string][]json.RawMessage // that nobody has waited for yet, by name, the oldest first
-	// Of a saga with a parent: it has reached its goal and waits for the parent's word, and which
-	// that was.
+	applied  map[string]bool              // ids of the messages that records have applied
+	signals  map[string][]json.RawMessage // signals that no step has received yet, by name, the oldest first
+	// For a saga with a parent: it has reached its goal and awaits its parent's decision, and which
+	// decision came.
 	awaitingParent, released, reverted bool
 	outputForParent                    json.RawMessage
-	lastCommand                        int64 // the seq of the last record that a person's order has made
-	inboxRevision                      int   // how often what waits for people has changed
+	lastCommand                        int64 // the seq of the last record that was written for a person's command
+	inboxRevision                      int   // how often the items that need a person have changed
 }
 
 // New returns the machine of a saga without records.
@@ -107,7 +97,7 @@ func New(def *Definition, id uuid.UUID) *Machine {
 	return m
 }
 
-// Replay returns the machine that records make.
+// Replay returns a machine to which the records are applied.
 func Replay(def *Definition, id uuid.UUID, records []journal.Record) (*Machine, error) {
 	m := New(def, id)
 	for i := range records {
@@ -121,23 +111,23 @@ func Replay(def *Definition, id uuid.UUID, records []journal.Record) (*Machine, 
 // ID returns the saga's id.
 func (m *Machine) ID() uuid.UUID { return m.id }
 
-// Definition returns what the saga is pinned to.
+// Definition returns the definition that the saga is pinned to.
 func (m *Machine) Definition() *Definition { return m.def }
 
-// Seq returns the journal's length.
+// Seq returns the seq of the last record, 0 for none.
 func (m *Machine) Seq() int64 { return m.seq }
 
 // At returns the time of the last record.
 func (m *Machine) At() time.Time { return m.at }
 
-// Applied reports whether a record has folded in the order with this id.
+// Applied reports whether a record has applied the message with this id.
 func (m *Machine) Applied(mail uuid.UUID) bool { return m.applied[mail.String()] }
 
-// Labels returns the saga's labels; the caller does not change them.
+// Labels returns the saga's labels. The caller must not change them.
 func (m *Machine) Labels() map[string]string { return m.labels }
 
-// Seal completes a record to be the journal's next: its seq, its time (never
-// before the last record's, whole milliseconds), its writer and its hash.
+// Seal completes the journal's next record: its seq, its time (in whole milliseconds, never before
+// the last record's), its writer and its hash.
 func (m *Machine) Seal(r journal.Record, at time.Time, writer string) journal.Record {
 	at = at.UTC().Truncate(time.Millisecond)
 	if at.Before(m.at) {
@@ -148,10 +138,10 @@ func (m *Machine) Seal(r journal.Record, at time.Time, writer string) journal.Re
 	return r
 }
 
-// Status derives the saga's status.
+// Status returns the saga's status.
 func (m *Machine) Status() Status { return m.status(m.waits) }
 
-// status derives it with what counts as waiting.
+// status derives the status. waits says which steps count as waiting.
 func (m *Machine) status(waits func(*node) bool) Status {
 	switch {
 	case m.finished != nil:
@@ -167,10 +157,10 @@ func (m *Machine) status(waits func(*node) bool) Status {
 	if m.awaitsParent() {
 		return Waiting
 	}
-	status := Succeeded // of no step at all
+	status := Succeeded // there is no current step
 	m.currentSteps(func(n *node) bool {
 		switch s := m.inboxTrack(n); {
-		case s.state.inbox() && m.hidden(n): // others are under way, and it is left behind when they have ended
+		case s.state.inbox() && m.hidden(n): // other steps are in flight; this one is abandoned when they have ended
 			status = Running
 		case s.state.inbox():
 			status = Stuck
@@ -189,10 +179,10 @@ func (m *Machine) status(waits func(*node) bool) Status {
 	return status
 }
 
-// awaitsParent reports whether the saga waits for its parent's word.
+// awaitsParent reports whether the saga awaits its parent's decision to confirm or revert it.
 func (m *Machine) awaitsParent() bool { return m.awaitingParent && !m.released && !m.reverted }
 
-// waits reports whether the step goes on at some time, or at somebody's word, and not by itself.
+// waits reports whether the step continues only at a later time or after an outside event.
 func (m *Machine) waits(n *node) bool {
 	switch n.forward.state {
 	case backoff, sleeping, awaiting:
@@ -207,8 +197,8 @@ func (m *Machine) waits(n *node) bool {
 	return false
 }
 
-// hidden reports whether nobody is asked about a step although it waits for a person: the saga, or
-// a block around it, fails without it.
+// hidden reports whether a step that would need a person is not shown to anybody, because the saga,
+// or a block around the step, fails without it.
 func (m *Machine) hidden(n *node) bool {
 	if !m.ending(n) || m.reason != nil && m.unsettled() == n {
 		return false
@@ -221,12 +211,12 @@ func (m *Machine) hidden(n *node) bool {
 	return true
 }
 
-// waitsForOthers is waits without a look at the budget, which would render templates.
+// waitsForOthers is waits without the check of the budget, which would render templates.
 func (m *Machine) waitsForOthers(n *node) bool { return n.forward.state != ready && m.waits(n) }
 
-// currentSteps visits the steps that the saga stands at: those that may go on, or
-// wait, now; of a saga that fails, first of all the one that keeps it from being undone.
-// visit says whether to go on.
+// currentSteps visits the steps that the saga is at: those that may continue, or that wait. If a
+// failing saga cannot be undone before a step in doubt is settled, that step is the only one. visit
+// says whether to continue.
 func (m *Machine) currentSteps(visit func(*node) bool) {
 	if m.reason != nil && !m.undoing {
 		if n := m.unsettled(); n != nil {
@@ -241,8 +231,7 @@ func (m *Machine) currentSteps(visit func(*node) bool) {
 	m.forward.walk(visit)
 }
 
-// currentPath returns the path of the step that the saga stands at, or of the first of several; ""
-// for none.
+// currentPath returns the path of the first step that the saga is at, "" for none.
 func (m *Machine) currentPath() (path string) {
 	if m.undoing && m.undone < len(m.plan) {
 		return m.plan[m.undone].path
@@ -256,7 +245,8 @@ func (m *Machine) currentPath() (path string) {
 	return path
 }
 
-// inboxTrack returns the side of n that waits for a person, if one does: the query's or its own.
+// inboxTrack returns the track of n that needs a person, if one does: its status check or its
+// forward track.
 func (m *Machine) inboxTrack(n *node) *track {
 	if n.forward.state == checking && n.statusCheck.state.inbox() {
 		return &n.statusCheck
@@ -264,8 +254,8 @@ func (m *Machine) inboxTrack(n *node) *track {
 	return &n.forward
 }
 
-// locate finds the step that a path names: one that was touched before, or one
-// that is the next of a group that is running.
+// locate returns the step with this path: a step that has records, or the next step of a running
+// group.
 func (m *Machine) locate(path string) (*node, error) {
 	if n := m.steps[path]; n != nil {
 		return n, nil
@@ -303,7 +293,7 @@ func (m *Machine) touch(n *node, seq int64) {
 	}
 }
 
-// pin takes in what templates read of the start.
+// pin stores the parts of the start that templates read.
 func (m *Machine) pin(d StartedData) error {
 	m.started, m.input, m.labels = d, raw(d.Input), d.Labels
 	m.trace = NewTrace(m.id, d)
@@ -311,7 +301,7 @@ func (m *Machine) pin(d StartedData) error {
 	for _, v := range m.def.Vars {
 		m.vars[v.Name] = v.Value
 	}
-	for name, raw := range d.Vars { // any order
+	for name, raw := range d.Vars { // the order does not matter
 		v, err := expr.Decode(raw)
 		if err != nil {
 			return fmt.Errorf("%w: var %s: %w", ErrUnreadable, name, err)
@@ -327,7 +317,7 @@ func (m *Machine) pin(d StartedData) error {
 	return m.rebudget(d.Budget)
 }
 
-// rebudget replaces what a budget names: its amount, its tokens.
+// rebudget replaces the limits that b names: the amount, the tokens.
 func (m *Machine) rebudget(b *BudgetData) error {
 	if b == nil {
 		return nil

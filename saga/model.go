@@ -2,28 +2,28 @@ package saga
 
 import "recourse/retry"
 
-// ModelView is what a saga has used of one language model.
+// ModelView is the use that a saga has made of one language model.
 type ModelView struct {
 	Input  int64  `json:"input"` // tokens
 	Output int64  `json:"output"`
 	Spent  string `json:"spent"`
 }
 
-// modelUse is what is known to have been used of one model.
+// modelUse is the known use of one model.
 type modelUse struct {
 	input, output int64
 	spent         retry.Money
 }
 
-// uncertainUse is what an attempt may have used of a model: nobody knows.
+// uncertainUse is what an attempt may have used of a model. Its answer did not say.
 type uncertainUse struct {
 	model  string
 	cost   retry.Money
 	tokens int64
 }
 
-// useModel books what an attempt has used of the model that its request asked. An unknown cost, or
-// number of tokens, is kept with the side.
+// useModel books what an attempt used of the model that its request named. A cost or a number of
+// tokens that is unknown stays with the track.
 func (m *Machine) useModel(step *Step, s *track, d *OutcomeData, cost retry.Money) {
 	body, ok := step.Body.(Modelled)
 	if !ok || s.request == nil {
@@ -61,7 +61,7 @@ func (m *Machine) bookModel(model string, u modelUse) {
 	m.models[model] = modelUse{so.input + u.input, so.output + u.output, so.spent.Add(u.spent)}
 }
 
-// settleModels books what attempts may have used, once it is known whether they happened, as
+// settleModels books the uncertain use of attempts once it is known whether they happened, as
 // settleCost does.
 func (m *Machine) settleModels(s *track, happened bool) {
 	for _, u := range s.uncertain {
@@ -72,13 +72,13 @@ func (m *Machine) settleModels(s *track, happened bool) {
 	s.uncertain = nil
 }
 
-// modelViews shows what was used by model; nil for nothing.
+// modelViews lists the use of each model. It is nil if no model was used.
 func (m *Machine) modelViews() map[string]ModelView {
 	if len(m.models) == 0 {
 		return nil
 	}
 	views := make(map[string]ModelView, len(m.models))
-	for name, u := range m.models { // any order
+	for name, u := range m.models { // the order does not matter
 		views[name] = ModelView{u.input, u.output, u.spent.Decimal()}
 	}
 	return views

@@ -14,21 +14,21 @@ import (
 	"recourse/retry"
 )
 
-// What notices are about, beside the kinds of inbox entries.
+// The kinds of notices, in addition to the kinds of inbox entries.
 const (
 	NoticeFailed      = "failed"
 	NoticeCompensated = "compensated"
-	NoticeStalled     = "stalled"      // a saga or a step does not move
-	NoticeOutlier     = "cost_outlier" // a saga has cost much more than those before it
+	NoticeStalled     = "stalled"      // a saga or a step makes no progress
+	NoticeOutlier     = "cost_outlier" // a saga cost much more than earlier ones
 )
 
-// NoticeKinds is all that a sink may ask to be told of.
+// NoticeKinds lists the kinds of notices that a sink may subscribe to.
 var NoticeKinds = []string{InboxApproval, InboxInDoubt, InboxStuck, InboxHeld, InboxBudget, NoticeFailed, NoticeCompensated, NoticeStalled, NoticeOutlier}
 
-// OwnEvents is how the types of the events begin that the server makes by itself.
+// OwnEvents is the prefix of the types of events that the server itself creates.
 const OwnEvents = "recourse."
 
-// NoticeKind tells what an event of this type is a notice of; "" if it is none.
+// NoticeKind returns the kind of notice that an event type stands for, "" if it is not a notice.
 func NoticeKind(eventType string) string {
 	for _, of := range []string{"inbox.", "saga.", "step."} {
 		if kind, ok := strings.CutPrefix(eventType, OwnEvents+of); ok && slices.Contains(NoticeKinds, kind) {
@@ -38,41 +38,40 @@ func NoticeKind(eventType string) string {
 	return ""
 }
 
-// outlier is how many times the median a saga costs at least that is one.
+// outlier is the multiple of the median cost from which a saga counts as an outlier.
 const outlier = 3
 
-// Notices makes the events by which recourse tells of sagas by itself. An event goes with the
-// append that makes its cause durable, under an id that is made of the saga and the event's
-// subject.
+// Notices creates the events by which recourse reports on sagas. An event is appended together with
+// the record that causes it. Its id is derived from the saga and the event's subject.
 type Notices struct {
-	To  map[string][]string // by kind: the names of the sinks that are told
-	URL string              // where the page is, without a slash at its end
-	// Median is what the sagas of a definition cost, mostly; ok is false if that cannot be said
-	// yet. It must not block. nil: it never can.
+	To  map[string][]string // by kind: the names of the sinks to notify
+	URL string              // of the page, without a slash at the end
+	// Median returns the median cost of a definition's sagas; ok is false if it is not known yet.
+	// It must not block. nil: it is never known.
 	Median func(definition string) (median retry.Money, ok bool)
 }
 
-// Announced is what of a saga was told so far, or was known before anybody could be told. The zero
-// value is nothing.
+// Announced is the set of notices about a saga that were sent, or that were known before any sink
+// existed. The zero value is the empty set.
 type Announced struct {
-	open  map[string]bool // what waits for people, or has: it may be passed over for a while, and wait again
+	open  map[string]bool // items that need a person, or did: an item may be hidden for a while and then need a person again
 	ended bool
 }
 
-// All is what was told of a saga that stands as it does.
+// All returns the notices that a saga in its current state has caused.
 func (n *Notices) All(m *Machine) Announced {
 	_, told := n.Since(m, Announced{})
 	return told
 }
 
-// Since returns the events that tell what is new of a saga since told, and what is told with them.
+// Since returns events for the notices that are not in told, and the new set of notices.
 func (n *Notices) Since(m *Machine, told Announced) ([]journal.Event, Announced) {
 	var list []journal.Event
 	now := Announced{ended: m.finished != nil}
 	if entries := m.waiting(); len(entries)+len(told.open) > 0 {
 		now.open = make(map[string]bool, len(entries)+len(told.open))
-		for about := range told.open { // any order
-			now.open[about] = !strings.HasPrefix(about, budgetOf) // what a budget does not cover is asked anew
+		for about := range told.open { // the order does not matter
+			now.open[about] = !strings.HasPrefix(about, budgetOf) // an attempt that the budget does not cover is reported again
 		}
 		for _, e := range entries {
 			about := e.about()
@@ -89,7 +88,7 @@ func (n *Notices) Since(m *Machine, told Announced) ([]journal.Event, Announced)
 	return list, now
 }
 
-// ended tells of a saga's end.
+// ended returns the events for the end of a saga.
 func (n *Notices) ended(m *Machine) (list []journal.Event) {
 	cost := m.Cost()
 	switch m.finished.Status {
@@ -119,7 +118,7 @@ func (n *Notices) ended(m *Machine) (list []journal.Event) {
 	return list
 }
 
-// maxPathsNamed bounds the steps that a sentence names.
+// maxPathsNamed is the most steps that a sentence names.
 const maxPathsNamed = 5
 
 // pathsOf names the steps of a list.
@@ -135,7 +134,7 @@ func pathsOf(list []compensation.Residue) string {
 	return text
 }
 
-// median is that of the definition, if the saga has cost far more.
+// median returns the definition's median cost, if the saga cost far more.
 func (n *Notices) median(m *Machine) (retry.Money, bool) {
 	if n.Median == nil || m.account.Spent.IsZero() {
 		return retry.Money{}, false
@@ -151,7 +150,7 @@ func (n *Notices) median(m *Machine) (retry.Money, bool) {
 	return median, m.account.Spent.Cmp(most) > 0
 }
 
-// Stall makes a machine's saga, or a step of it, a stall.
+// Stall returns a stall of the machine's saga, or of a step of it.
 func (m *Machine) Stall(kind, path string, since time.Time, why string) journal.Stall {
 	path, _ = SplitQuery(path)
 	since = since.UTC().Truncate(time.Millisecond)
@@ -159,10 +158,10 @@ func (m *Machine) Stall(kind, path string, since time.Time, why string) journal.
 		Labels: m.labels, Kind: kind, Path: path, Since: since, Why: why}
 }
 
-// Stalled returns the events that tell of a stall, of which it is known at.
+// Stalled returns the events that report a stall, which was detected at the time at.
 func (n *Notices) Stalled(s journal.Stall, at time.Time) []journal.Event {
 	d := notice{Saga: s.Saga.String(), Definition: s.Definition, Version: Version(s.Version), Labels: s.Labels, Path: s.Path, Since: Time{s.Since}, Detail: s.Why}
-	if s.Kind == journal.StallQuarantined { // its inbox entry was made by no append of its own
+	if s.Kind == journal.StallQuarantined { // no append of the saga itself created its inbox entry
 		d.Kind, d.Title = InboxStuck, stallTitle(s.Kind)
 		return n.add(nil, s.Saga, s.Entry.String(), "inbox."+InboxStuck, d, "/inbox#"+s.Entry.String(), at)
 	}
@@ -174,7 +173,7 @@ func (n *Notices) Stalled(s journal.Stall, at time.Time) []journal.Event {
 	return n.add(nil, s.Saga, s.ID.String(), of+NoticeStalled, d, "", at)
 }
 
-// stallTitle says in a few words what is the matter.
+// stallTitle names the stall in a few words.
 func stallTitle(kind string) string {
 	switch kind {
 	case journal.StallUnclaimed:
@@ -195,7 +194,7 @@ func stallTitle(kind string) string {
 	return "The saga was not moved by anything"
 }
 
-// waiting is the inbox, without a look where nothing can be in it.
+// waiting returns the inbox. It skips the search if the inbox must be empty.
 func (m *Machine) waiting() []Entry {
 	if m.InboxRevision() == 0 {
 		return nil
@@ -205,7 +204,7 @@ func (m *Machine) waiting() []Entry {
 
 const budgetOf = "budget:"
 
-// about names what the entry asks. That of a budget has another id with each record.
+// about identifies what the entry asks. The id of a budget entry changes with each record.
 func (e *Entry) about() string {
 	if e.Kind == InboxBudget {
 		return budgetOf + e.Path
@@ -213,7 +212,7 @@ func (e *Entry) about() string {
 	return e.ID.String()
 }
 
-// notice is a notice's data.
+// notice is the data of a notice.
 type notice struct {
 	Saga       string                 `json:"saga"`
 	Definition string                 `json:"definition"`
@@ -236,8 +235,8 @@ func (m *Machine) notice(kind, path string, since time.Time, title, detail strin
 		Path: path, Kind: kind, Since: Time{since}, Title: title, Detail: detail}
 }
 
-// add makes the event of a notice for each sink that asks for its kind. about tells it from others
-// of its saga and type.
+// add appends the event of a notice for each sink that subscribes to its kind. about distinguishes
+// the notices of the same saga and type.
 func (n *Notices) add(list []journal.Event, saga uuid.UUID, about, eventType string, d notice, link string, at time.Time) []journal.Event {
 	to := n.To[d.Kind]
 	if len(to) == 0 {
@@ -255,7 +254,7 @@ func (n *Notices) add(list []journal.Event, saga uuid.UUID, about, eventType str
 	return list
 }
 
-// cloudEvent writes an event about a saga as a CloudEvent 1.0 in JSON. traceparent may be "".
+// cloudEvent encodes an event about a saga as a CloudEvent 1.0 in JSON. traceparent may be "".
 func cloudEvent(id uuid.UUID, eventType, definition string, subject uuid.UUID, at time.Time, traceparent string, data json.RawMessage) json.RawMessage {
 	return encode(struct {
 		SpecVersion string          `json:"specversion"`

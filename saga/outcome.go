@@ -12,11 +12,12 @@ import (
 	"recourse/retry"
 )
 
-// Interrupted is the code of the answer that an attempt gets when the process
-// that sent it died, or was stopped, before the answer came.
+// Interrupted is the code of the answer to an attempt whose process died, or was stopped, before an
+// answer came.
 const Interrupted = "interrupted"
 
-// InterruptedAnswer is the answer to an attempt whose process died: nobody knows.
+// InterruptedAnswer returns the answer to an attempt whose process died. Whether the attempt took
+// effect is unknown.
 func InterruptedAnswer() Answer {
 	if mutant.On("lost-is-not-sent") {
 		return Answer{Code: "connection"}
@@ -24,9 +25,9 @@ func InterruptedAnswer() Answer {
 	return Answer{Sent: true, Code: Interrupted, Detail: "the process that sent the request stopped before the answer came"}
 }
 
-// RecordOutcome turns the answer to an attempt into its outcome record, which also says
-// what follows. at is when the answer came, chance an even draw from all of
-// uint64 for the jitter. ErrStale if that attempt is not under way.
+// RecordOutcome turns the answer to an attempt into its outcome record, which also says what
+// follows. at is the time of the answer. chance is uniformly distributed over all of uint64 and
+// determines the jitter. The error is ErrStale if that attempt is not in flight.
 func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a Answer, at time.Time, chance uint64) (journal.Record, error) {
 	base, query := SplitQuery(path)
 	n := m.steps[base]
@@ -60,7 +61,7 @@ func (m *Machine) RecordOutcome(path string, way journal.Way, attempt int, a Ans
 	return journal.Record{Kind: journal.Outcome, Path: path, Way: way, Attempt: attempt, Generation: s.generation, Class: class, Data: m.make(t.d, t.d.exact())}, nil
 }
 
-// outcomeBuilder is one answer being judged.
+// outcomeBuilder builds the outcome of one answer.
 type outcomeBuilder struct {
 	m      *Machine
 	n      *node
@@ -81,14 +82,14 @@ func (t *outcomeBuilder) env() *env {
 	} else {
 		e.key = t.n.forward.key
 	}
-	e.actionInput, _ = t.m.actionInput(t.n, t.s, t.step, e) // which a request was made with, so there is nothing wrong
+	e.actionInput, _ = t.m.actionInput(t.n, t.s, t.step, e) // the request was rendered with it, so it cannot fail
 	if t.a.Status > 0 {
 		e.answer = &t.a
 	}
 	return e
 }
 
-// judge classifies the answer and fills in what the record says of it.
+// judge classifies the answer and fills in its part of the record.
 func (t *outcomeBuilder) judge() journal.Class {
 	call := t.step.Body.(Call)
 	t.d.StatusCode = t.a.Status
@@ -104,7 +105,7 @@ func (t *outcomeBuilder) judge() journal.Class {
 		t.d.Result = t.result()
 	}
 	if v.Class == journal.Refused && len(t.step.Retry.On) > 0 && t.step.Retry.Retries(t.names(), false) {
-		v.Class = journal.Transient // the author says that this one is worth another try
+		v.Class = journal.Transient // the author's `on` declares this failure retryable
 	}
 	t.v.Class = v.Class
 	t.charge()
@@ -137,7 +138,7 @@ func (t *outcomeBuilder) verdict(call Call) Verdict {
 	}
 	if sch := t.step.Expect.Schema; sch != nil {
 		switch detail, tooCostly := mismatch(sch, t.a.Body); {
-		case tooCostly: // the same answer would cost as much again
+		case tooCostly: // validating the same answer again would be as costly
 			return broken(call, CodeTooCostly, "the answer's body could not be checked by `expect.schema`", detail, false)
 		case detail != "":
 			return broken(call, codeSchema, "the answer's body breaks `expect.schema`", detail, true)
@@ -172,23 +173,22 @@ func (t *outcomeBuilder) verdict(call Call) Verdict {
 	return Verdict{Class: journal.Succeeded, Output: out}
 }
 
-// alreadyGone reports whether there was nothing left to undo, whoever has removed it: an earlier
-// attempt whose answer was lost, or somebody else. An author who says in `expect` what counts as
-// success is taken at that word.
+// alreadyGone reports whether there was nothing left to undo, for example because an earlier
+// attempt whose answer was lost has removed it. It does not apply if the author's `expect` says
+// what counts as success.
 func (t *outcomeBuilder) alreadyGone(call Call) bool {
 	r, ok := call.(Remover)
 	return ok && t.s == &t.n.compensation && len(t.step.Expect.Status) == 0 && t.step.Expect.That == nil && r.Gone(t.a)
 }
 
-// neverStarted reports whether the saga that is to be undone was never started: it is not there,
-// and the step that was to start it has not succeeded.
+// neverStarted reports whether the child saga to undo was never started: it does not exist, and the
+// step that was to start it has not succeeded.
 func (t *outcomeBuilder) neverStarted() bool {
 	return t.s == &t.n.compensation && t.a.Code == NoSaga && t.n.forward.state != done
 }
 
-// broken is the verdict on an answer that came, but is not what was expected: a
-// read is refused (or, where the body may have been damaged on its way, worth
-// another try); after a write an effect may exist.
+// broken returns the verdict on an answer that does not meet the expectations. A read is refused,
+// or retried if its body may have been damaged in transit. A write may have taken effect.
 func broken(call Call, code, title, detail string, damaged bool) Verdict {
 	v := Verdict{Class: journal.InDoubt, Error: &Failure{Code: code, Title: title, Detail: detail}}
 	switch {
@@ -200,8 +200,8 @@ func broken(call Call, code, title, detail string, damaged bool) Verdict {
 	return v
 }
 
-// mismatch says what is wrong with a body, "" for nothing, and whether it is that it could not be
-// checked.
+// mismatch returns how a body breaks the schema, "" if it does not. tooCostly says that it could
+// not be validated.
 func mismatch(sch Schema, body json.RawMessage) (detail string, tooCostly bool) {
 	value, err := decodeBody(body)
 	if err != nil {
@@ -211,12 +211,12 @@ func mismatch(sch Schema, body json.RawMessage) (detail string, tooCostly bool) 
 	return Details(findings), TooCostly(findings)
 }
 
-// TooCostly reports whether findings say that a value could not be checked by its schema.
+// TooCostly reports whether findings say that a value could not be validated by its schema.
 func TooCostly(findings []Finding) bool {
 	return len(findings) > 0 && findings[0].Code == CodeTooCostly
 }
 
-// Details says in one line what a schema has found, the first five of it; "" for nothing.
+// Details joins the first five findings of a schema into one line.
 func Details(findings []Finding) string {
 	var details []string
 	for _, f := range findings {
@@ -229,8 +229,8 @@ func Details(findings []Finding) string {
 	return strings.Join(details, "; ")
 }
 
-// maxResult bounds the body that a record keeps of an answer beside the step's
-// output, and maxRecorded that of a kind whose answers are kept whole.
+// maxResult limits the bytes of an answer's body that a record keeps in addition to the step's
+// output. maxRecorded is the limit for kinds whose answers are kept whole.
 const (
 	maxResult   = 16 << 10
 	maxRecorded = 4 << 20
@@ -251,8 +251,8 @@ func (t *outcomeBuilder) result() json.RawMessage {
 	}{t.a.Status, t.a.Headers, body})
 }
 
-// charge books what the attempt is known to have used; what is unknown stays reserved. A request
-// that was turned away has used nothing, unless the answer says what.
+// charge records the attempt's known use. Unknown use stays reserved. A request that was rejected
+// has used nothing, unless the answer says otherwise.
 func (t *outcomeBuilder) charge() {
 	priced, ok := t.step.Body.(Priced)
 	author := t.step.Cost.Fixed != nil || t.step.Cost.From != nil
@@ -286,11 +286,11 @@ func (t *outcomeBuilder) charge() {
 	}
 }
 
-// turnedAway reports whether the other side has answered that it does not do what was asked for: a
-// 4xx, 429 among them.
+// turnedAway reports whether the remote service rejected the request with a 4xx status, including
+// 429.
 func (t *outcomeBuilder) turnedAway() bool { return t.a.Status >= 400 && t.a.Status <= 499 }
 
-// cost is what the author's `cost` says, "" when that is unknown.
+// cost returns the cost by the author's `cost`, "" if it is unknown.
 func (t *outcomeBuilder) cost() string {
 	c := &t.step.Cost
 	switch {
@@ -308,7 +308,7 @@ func (t *outcomeBuilder) cost() string {
 	return ""
 }
 
-// costFrom reads the cost from the answer, where that has it.
+// costFrom reads the cost from the answer, if it has one.
 func (t *outcomeBuilder) costFrom() (retry.Money, bool) {
 	v, err := t.step.Cost.From.Eval(t.env())
 	if err != nil {
@@ -322,7 +322,7 @@ func (t *outcomeBuilder) costFrom() (retry.Money, bool) {
 	return m, err == nil
 }
 
-// sequel has the next attempt be another request, if the kind knows a better one.
+// sequel makes the next attempt a different request, if the kind knows a better one.
 func (t *outcomeBuilder) sequel(class journal.Class) bool {
 	q, ok := t.step.Body.(Sequel)
 	if !ok || class == journal.Held || t.m.ending(t.n) || !t.step.Retry.Left(t.s.round()) {
@@ -344,7 +344,7 @@ func (t *outcomeBuilder) sequel(class journal.Class) bool {
 	return true
 }
 
-// names is what the answer goes by in `on` and `not_on`.
+// names returns the names by which `on` and `not_on` match the answer.
 func (t *outcomeBuilder) names() []string {
 	code := t.a.Code
 	if code == "" && t.d.Error != nil {
@@ -358,8 +358,8 @@ func (t *outcomeBuilder) forward() journal.Class {
 	class := t.judge()
 	doubt := t.s.doubt || class == journal.InDoubt
 	if class == journal.Refused && t.s.doubt && !t.v.SettlesDoubt && !mutant.On("doubt-is-not-sticky") {
-		// Doubt is sticky: an earlier attempt may have had its effect, and most
-		// answers do not tell. 409 says that it is being worked on.
+		// Doubt is sticky: an earlier attempt may have taken effect, and most answers do not say
+		// whether it did. 409 says that an earlier request is still being processed.
 		class = journal.InDoubt
 		if t.a.Status != 409 {
 			t.d.Next = t.whenUnresolved()
@@ -383,7 +383,7 @@ func (t *outcomeBuilder) forward() journal.Class {
 	return class
 }
 
-// doubtful follows the step's policy.
+// doubtful follows the step's policy for doubt.
 func (t *outcomeBuilder) doubtful() {
 	settling := t.m.reason != nil && t.n.needsSettling() && t.n.settlesBySending()
 	if t.step.InDoubt.Policy == RetrySame || t.step.InDoubt.Policy == "" || settling {
@@ -397,13 +397,13 @@ func (t *outcomeBuilder) doubtful() {
 	t.d.Next = t.whenUnresolved()
 }
 
-// whenUnresolved is what follows when sending again is not the way out of a doubt.
+// whenUnresolved returns what follows when a resend does not settle a doubt.
 func (t *outcomeBuilder) whenUnresolved() Next {
 	switch t.step.InDoubt.Policy {
 	case VerifyIt:
-		// The request may still arrive until its time-out has passed, and `after`. The
-		// time-out began when it left, which was some time after its intent; so it is over
-		// when the attempt ended by it, and at most a whole one from now otherwise.
+		// The request may still arrive until its timeout, plus `after`, has passed. The timeout
+		// began when the request was sent, some time after its intent. So it has passed if the
+		// attempt ended by it; otherwise it passes at most one whole timeout from now.
 		wait := t.step.Timeout
 		if t.a.Code == "timeout" {
 			wait = 0
@@ -422,7 +422,7 @@ func (t *outcomeBuilder) whenUnresolved() Next {
 	return t.m.endInDoubt(t.n)
 }
 
-// again schedules the next attempt, if the policy leaves one.
+// again schedules the next attempt, if the retry policy allows one.
 func (t *outcomeBuilder) again() bool {
 	p := t.step.Retry
 	if (!p.Left(t.s.round()) && !mutant.On("attempts-without-end")) || !t.retries() {
@@ -430,7 +430,7 @@ func (t *outcomeBuilder) again() bool {
 	}
 	delay := p.Delay(t.s.round(), t.random)
 	if t.a.Code == Interrupted {
-		delay = 0 // the time it took to come back was wait enough
+		delay = 0 // recovery has taken long enough
 	}
 	due := t.at.Add(max(delay, t.a.RetryAfter))
 	if mutant.On("retry-after-ignored") {
@@ -443,9 +443,9 @@ func (t *outcomeBuilder) again() bool {
 	return true
 }
 
-// retries reports whether the policy retries what the answer goes by. `on` says which failures of
-// the other side are worth another try. Our own end is none of them, so that only `not_on` keeps
-// what it interrupted from being sent again.
+// retries reports whether the policy retries this failure. `on` lists failures of the remote
+// service that are worth a retry. The end of this process is not one of them, so only `not_on`
+// prevents a resend of an interrupted attempt.
 func (t *outcomeBuilder) retries() bool {
 	p := t.step.Retry
 	if t.a.Code == Interrupted {
@@ -454,8 +454,8 @@ func (t *outcomeBuilder) retries() bool {
 	return p.Retries(t.names(), true)
 }
 
-// compensation decides what follows an attempt of a compensation: it is retried until it
-// is acknowledged, or waits for a person.
+// compensation decides what follows an attempt of a compensation: it is retried until it is
+// acknowledged, or it needs a person.
 func (t *outcomeBuilder) compensation() journal.Class {
 	class := t.judge()
 	doubt := t.s.doubt || class == journal.InDoubt
@@ -479,7 +479,7 @@ func (t *outcomeBuilder) compensation() journal.Class {
 	return class
 }
 
-// statusCheck decides what a status query has told.
+// statusCheck decides what follows an attempt of a status check.
 func (t *outcomeBuilder) statusCheck() journal.Class {
 	class := t.judge()
 	switch class {
@@ -497,7 +497,7 @@ func (t *outcomeBuilder) statusCheck() journal.Class {
 	return class
 }
 
-// answered reads a status query's answer.
+// answered reads the answer to a status check.
 func (t *outcomeBuilder) answered() Next {
 	v, env := t.n.step.InDoubt.Verify, t.env()
 	found, err := v.Found.Bool(env)
@@ -522,8 +522,9 @@ func (t *outcomeBuilder) answered() Next {
 	return NextConclusive
 }
 
-// InFlight lists the attempts that are under way, as the journal has it, but for those that workers
-// and other sagas have: for a process that has just read the journal, those whose answer is lost.
+// InFlight lists the attempts that are in flight according to the journal, except tasks of workers
+// and child sagas. For a process that has just read the journal, these are the attempts whose
+// answers are lost.
 func (m *Machine) InFlight() []Attempt {
 	var list []Attempt
 	add := func(path string, way journal.Way, s *track, outside bool) {
@@ -541,7 +542,7 @@ func (m *Machine) InFlight() []Attempt {
 	return list
 }
 
-// Attempt names an attempt.
+// Attempt identifies an attempt.
 type Attempt struct {
 	Path   string
 	Way    journal.Way

@@ -9,21 +9,20 @@ import (
 	"recourse/saga/expr"
 )
 
-// outline is what a plan knows beside the records of its saga, which has values that nobody knows
-// yet: they are placeholders (see [expr.Partial]). nil: the saga is a real one.
+// outline is what a plan knows in addition to its records. Unknown values are placeholders (see
+// [expr.Partial]). It is nil for a real saga.
 type outline struct {
-	when  map[string]string // by path: the `when` of a step, which may hold
-	vague map[string]string // by path: what is known of how often a block's steps run, or which of them
+	when  map[string]string // by path: the `when` of a step that may be true
+	vague map[string]string // by path: a text about which steps of a block run, or how often
 }
 
-// codeUnknown is the failure of a step of a plan that has to look at what is not known.
+// codeUnknown is the failure of a planned step that needs an unknown value.
 const codeUnknown = "unknown"
 
-// maybe reports whether a step of a plan may be left out.
+// maybe reports whether a planned step may not run.
 func (o *outline) maybe(n *node) bool { return o != nil && len(o.conditions(n)) > 0 }
 
-// conditions are those under which a step runs, the outermost first, as far as it is open whether
-// they hold.
+// conditions lists the conditions of a step whose results are unknown, the outermost first.
 func (o *outline) conditions(n *node) []string {
 	var list []string
 	if owner := n.in.owner; owner != nil {
@@ -41,8 +40,8 @@ func (o *outline) conditions(n *node) []string {
 	return list
 }
 
-// BeginPlan is [Begin] for a plan. Required fields that the input leaves out, and vars that are not
-// known here, are placeholders. Findings are about what is there and wrong.
+// BeginPlan is [Begin] for a plan. Required fields that the input does not have, and unknown vars,
+// are placeholders. Findings report values that are present and wrong.
 func BeginPlan(def *Definition, o StartOptions) (StartedData, []Finding) {
 	input, wrong := outlineInput(def, o.Input)
 	o.Vars = maps.Clone(o.Vars)
@@ -61,13 +60,12 @@ func BeginPlan(def *Definition, o StartOptions) (StartedData, []Finding) {
 
 // Filler is implemented by schemas of objects that have defaults.
 type Filler interface {
-	// Fill returns v with the defaults, whether or not it is right otherwise. v itself is not
-	// changed.
+	// Fill returns v with the defaults filled in, even if v is invalid. It does not change v
+	// itself.
 	Fill(v any) any
 }
 
-// outlineInput is the input of a plan: as it is, with a placeholder for each required field that is
-// not there.
+// outlineInput returns the input of a plan, with a placeholder for each missing required field.
 func outlineInput(def *Definition, input json.RawMessage) (json.RawMessage, []Finding) {
 	if def.Input == nil {
 		if len(input) == 0 {
@@ -98,11 +96,11 @@ func outlineInput(def *Definition, input json.RawMessage) (json.RawMessage, []Fi
 	return encode(v), left
 }
 
-// codeRequired is the code of a finding about a field that is not there.
+// codeRequired is the code of a finding about a missing field.
 const codeRequired = "required"
 
-// put sets a placeholder where a JSON pointer's tokens lead; at names what v is. false: there is no
-// such place.
+// put sets a placeholder at a JSON pointer's tokens; `at` is the name of v. It returns false if the
+// place does not exist.
 func put(v any, tokens []string, at string) bool {
 	name := strings.NewReplacer("~1", "/", "~0", "~").Replace(tokens[0])
 	switch v := v.(type) {
@@ -122,5 +120,5 @@ func put(v any, tokens []string, at string) bool {
 	return false
 }
 
-// placeholder is one as JSON.
+// placeholder returns a placeholder as JSON.
 func placeholder(name string) json.RawMessage { return encode(expr.Placeholder(name)) }

@@ -17,73 +17,73 @@ import (
 	"recourse/saga/expr"
 )
 
-// maxPlanRecords bounds a plan, as it would bound a saga that goes round in circles.
+// maxPlanRecords limits the records of a plan, in case the saga never ends.
 const maxPlanRecords = 10_000
 
-// Plan is what a saga would do if every step succeeded with the outputs it was given. A value that
-// nobody can know before it runs is a placeholder wherever it would be: ‹flight.id› is the field id
-// of the output of step flight, ‹input.name› a field that the input leaves out, and a computed
-// value has its expression in it.
+// Plan is what a saga would do if every step succeeded with the given outputs. A value that is
+// unknown before the saga runs is a placeholder: ‹flight.id› is the field id of the output of step
+// flight, ‹input.name› is a field that the input does not have, and a computed value contains its
+// expression.
 type Plan struct {
 	// Saga is the id that the keys are derived from: the nil UUID. A real saga's keys differ.
 	Saga  string        `json:"saga"`
 	Steps []PlannedStep `json:"steps"`
-	// WorstCase is the sum over the forward steps of attempts × cost: the most that can be spent,
-	// or reserved, if there is a bound; see Notes. The budget, if it is less, is the bound.
+	// WorstCase is the sum over the forward steps of attempts × cost: the most that can be spent or
+	// reserved, if there is a limit; see Notes. If the budget is lower, it is the budget.
 	WorstCase string `json:"worst_case_cost"`
 	Currency  string `json:"currency,omitempty"`
 	Budget    string `json:"budget,omitempty"`
-	// Undo lists what would be undone, in order, if the saga failed at its last step
-	// or, where there is a pivot, at the pivot.
+	// Undo lists what would be undone, in order, if the saga failed at its last step, or at the
+	// pivot if it has one.
 	Undo      []string               `json:"undo"`
-	Residual  []compensation.Residue `json:"residual,omitempty"` // what would remain then
+	Residual  []compensation.Residue `json:"residual,omitempty"` // the effects that would remain then
 	Approvals []string               `json:"approvals"`          // paths of steps that wait for a person
 	Notes     []string               `json:"notes,omitempty"`
 }
 
-// PlannedStep is a step, or the undoing of one, as it would run.
+// PlannedStep is a step, or a compensation, as it would run.
 type PlannedStep struct {
 	Path     string          `json:"path"`
 	Kind     string          `json:"kind"`
-	Use      string          `json:"use,omitempty"`     // the action that it is, with its version
+	Use      string          `json:"use,omitempty"`     // the action that it uses, with its version
 	Skipped  bool            `json:"skipped,omitempty"` // its `when` is false
-	If       []string        `json:"if,omitempty"`      // conditions under which it runs, the outermost first, that depend on what is not known
+	If       []string        `json:"if,omitempty"`      // the conditions, the outermost first, under which it runs and whose results are unknown
 	Request  *Request        `json:"request,omitempty"`
 	Key      string          `json:"key,omitempty"`
 	Cost     string          `json:"cost,omitempty"`     // of one attempt, at most
-	Attempts int             `json:"attempts,omitempty"` // at most; absent: no end
-	WakeAt   *Time           `json:"wake_at,omitempty"`  // of a wait
+	Attempts int             `json:"attempts,omitempty"` // at most; absent: no limit
+	WakeAt   *Time           `json:"wake_at,omitempty"`  // for a wait
 	Pivot    bool            `json:"pivot,omitempty"`
 	Undo     *Planned        `json:"compensation,omitempty"`
 	Note     string          `json:"note,omitempty"`
-	Output   json.RawMessage `json:"output,omitempty"` // as stubbed, or computed
+	Output   json.RawMessage `json:"output,omitempty"` // from a stub, or computed
 }
 
 // Planned is a compensation as it would run.
 type Planned struct {
 	Kind    string   `json:"kind"`
-	If      string   `json:"if,omitempty"` // its `when`, if that depends on what is not known
+	If      string   `json:"if,omitempty"` // its `when`, if the result is unknown
 	Request *Request `json:"request,omitempty"`
 	Key     string   `json:"key,omitempty"`
 	Cost    string   `json:"cost,omitempty"`
 	Note    string   `json:"note,omitempty"`
 }
 
-// planner drives a machine with made-up outcomes.
+// planner drives a machine with invented outcomes.
 type planner struct {
 	m     *Machine
 	at    time.Time
 	stubs map[string]json.RawMessage
 	plan  Plan
 	worst retry.Money
-	undo  bool // Undo is settled: the pivot was reached
+	undo  bool // Undo is complete: the pivot was reached
 }
 
-// MakePlan drives a saga of def that was started with d (see [BeginPlan]) at a time to its end,
-// each call succeeding at once with the output that stubs give for its path, or with one that is
-// not known. A step whose condition depends on that is listed with the condition, every branch of a
-// switch that may be taken is, and a loop over what is not known has one iteration. An error means
-// that the machine could not follow itself.
+// MakePlan drives a saga of def, started with d (see [BeginPlan]) at the time at, to its end. Each
+// call succeeds at once with the output that stubs has for its path, or with an unknown one. A step
+// whose condition is unknown is listed with the condition; every branch of a switch that may be
+// taken is listed; a loop over an unknown list has one iteration. An error means that the machine
+// could not apply its own records.
 func MakePlan(def *Definition, d StartedData, stubs map[string]json.RawMessage, at time.Time) (Plan, error) {
 	p := &planner{m: New(def, uuid.Nil), at: at, stubs: stubs,
 		plan: Plan{Saga: uuid.Nil.String(), Steps: []PlannedStep{}, Undo: []string{}, Approvals: []string{}}}
@@ -112,7 +112,7 @@ func (p *planner) write(r journal.Record) error {
 	return p.m.Apply(p.m.Seal(r, p.at, "plan"))
 }
 
-// step carries out the next decision; over when there is none, or the saga would fail.
+// step carries out the next decision. over is true if there is none, or if the saga would fail.
 func (p *planner) step() (over bool, err error) {
 	var waits *node
 	p.m.currentSteps(func(n *node) bool {
@@ -140,7 +140,7 @@ func (p *planner) step() (over bool, err error) {
 		return p.wrote(d.Record)
 	case Escalate:
 		n := p.m.steps[d.Entry.Path]
-		if n == nil { // over budget: the step has no record yet
+		if n == nil { // over the budget: the step has no record yet
 			n = &node{step: p.m.def.Step(d.Entry.Path), path: d.Entry.Path}
 		}
 		return false, p.pretend(n.path, d.Entry.Title+": "+d.Entry.Detail)
@@ -148,7 +148,7 @@ func (p *planner) step() (over bool, err error) {
 	return true, nil
 }
 
-// first is what can be carried out at once, or else the first wait.
+// first returns the decision that can be carried out at once, or else the first wait.
 func first(ds []Decision) Decision {
 	for _, d := range ds {
 		switch d.(type) {
@@ -159,7 +159,7 @@ func first(ds []Decision) Decision {
 	return ds[0]
 }
 
-// message has the step that waits for one get it.
+// message delivers the message that a step waits for.
 func (p *planner) message(n *node) error {
 	if a := n.awaited.Approval; a != nil {
 		p.plan.Approvals = append(p.plan.Approvals, n.path)
@@ -167,7 +167,7 @@ func (p *planner) message(n *node) error {
 	return p.pretend(n.path, "")
 }
 
-// call plans a request and has it succeed.
+// call lists a request and makes it succeed.
 func (p *planner) call(d Dispatch) error {
 	path := d.Send.Path
 	step := p.m.def.Step(path)
@@ -192,8 +192,8 @@ func (p *planner) call(d Dispatch) error {
 	return nil
 }
 
-// stub is what the step is said to give; nil when nothing is. A stub is for a path,
-// or, by a step's id, for all iterations.
+// stub returns the stubbed output of a step, nil if there is none. A stub's key is a path, or the
+// id of a step for all iterations.
 func (p *planner) stub(path string) json.RawMessage {
 	for _, name := range []string{path, StepID(path)} {
 		if stub := p.stubs[name]; len(stub) > 0 {
@@ -203,7 +203,7 @@ func (p *planner) stub(path string) json.RawMessage {
 	return nil
 }
 
-// output is what the step is taken to give, which is listed if a stub says so.
+// output returns the assumed output of a step, which is listed if it comes from a stub.
 func (p *planner) output(path string, s *PlannedStep) json.RawMessage {
 	if s.Output = p.stub(path); s.Output != nil {
 		return s.Output
@@ -215,7 +215,7 @@ func (p *planner) output(path string, s *PlannedStep) json.RawMessage {
 	return placeholder(path)
 }
 
-// describe begins the entry of a step and books the most that it may cost; cost is that of an
+// describe begins the entry of a step and adds the most that it may cost; cost is that of one
 // attempt.
 func (p *planner) describe(path string, cost retry.Money) PlannedStep {
 	step := p.m.def.Step(path)
@@ -242,7 +242,7 @@ func (p *planner) describe(path string, cost retry.Money) PlannedStep {
 	return s
 }
 
-// node finds a step, also one that has no record yet.
+// node finds a step, even if it has no record yet.
 func (p *planner) node(path string) *node {
 	if n := p.m.steps[path]; n != nil {
 		return n
@@ -255,7 +255,7 @@ func (p *planner) node(path string) *node {
 	return p.m.due[path]
 }
 
-// compensation renders what would undo a step that has succeeded.
+// compensation renders the compensation of a step that has succeeded.
 func (p *planner) compensation(path string) *Planned {
 	n := p.m.steps[path]
 	if n == nil || n.step.Compensate == nil {
@@ -289,7 +289,7 @@ func (p *planner) compensation(path string) *Planned {
 	return u
 }
 
-// wrote follows a record that needs nothing from outside.
+// wrote lists a record that needs nothing from outside.
 func (p *planner) wrote(r journal.Record) (over bool, err error) {
 	step := p.m.def.Step(r.Path)
 	switch r.Kind {
@@ -318,7 +318,7 @@ func (p *planner) wrote(r journal.Record) (over bool, err error) {
 	return false, p.write(r)
 }
 
-// outcome follows the outcome of a step that only computes, or cannot begin.
+// outcome lists the outcome of a step that only computes, or that cannot begin.
 func (p *planner) outcome(r journal.Record) (over bool, err error) {
 	var d OutcomeData
 	if err := read(r, &d); err != nil {
@@ -329,7 +329,7 @@ func (p *planner) outcome(r journal.Record) (over bool, err error) {
 	_, call := step.Body.(Call)
 	open := n != nil && p.m.outline.maybe(n)
 	switch {
-	case n != nil && n.forward.state == entered: // of a block, which is listed
+	case n != nil && n.forward.state == entered: // a block, which is listed already
 		if p.m.outline.vague[r.Path] != "" && d.Error == nil || open {
 			return false, p.ended(r, d)
 		}
@@ -341,7 +341,7 @@ func (p *planner) outcome(r journal.Record) (over bool, err error) {
 		s.Note = failing(d.Error)
 		p.plan.Steps = append(p.plan.Steps, s)
 		return false, p.write(r)
-	case !call && d.Output != nil && (n == nil || n.first == 0): // not the end of a wait, which is listed
+	case !call && d.Output != nil && (n == nil || n.first == 0): // not the end of a wait, which is listed already
 		s := p.describe(r.Path, retry.Money{})
 		s.Output = d.Output
 		p.plan.Steps = append(p.plan.Steps, s)
@@ -352,8 +352,8 @@ func (p *planner) outcome(r journal.Record) (over bool, err error) {
 	return false, p.write(r)
 }
 
-// ended writes the success of a step whose output is not known, because it is open whether or how
-// often it ran.
+// ended appends the success of a block whose output is unknown, because it is unknown whether or
+// how often its steps run.
 func (p *planner) ended(r journal.Record, d OutcomeData) error {
 	if d.Error == nil {
 		d.Output = p.stub(r.Path)
@@ -362,13 +362,13 @@ func (p *planner) ended(r journal.Record, d OutcomeData) error {
 		}
 	}
 	if i := slices.IndexFunc(p.plan.Steps, func(s PlannedStep) bool { return s.Path == r.Path }); i >= 0 && p.m.outline.vague[r.Path] != "" {
-		p.plan.Steps[i].Note = p.m.outline.vague[r.Path] // of a repeat it shows at its end
+		p.plan.Steps[i].Note = p.m.outline.vague[r.Path] // for a repeat, known only at its end
 	}
 	r.Data = encode(d)
 	return p.write(r)
 }
 
-// failing is the note of a step that will fail, or of which that cannot be told.
+// failing returns the note of a step that will fail, or that may fail.
 func failing(f *Failure) string {
 	if f.Code == codeUnknown || f.Code == codeBudget {
 		return f.Error()
@@ -376,8 +376,8 @@ func failing(f *Failure) string {
 	return "fails: " + f.Error()
 }
 
-// pretend lists a step that cannot be rendered or paid, or that waits for somebody, and has it
-// succeed all the same.
+// pretend lists a step that cannot be rendered or paid for, or that waits for a person, and makes
+// it succeed.
 func (p *planner) pretend(path, why string) error {
 	step := p.m.def.Step(path)
 	cost, _ := step.Cost.reserve()
@@ -398,7 +398,7 @@ func (p *planner) pretend(path, why string) error {
 	return nil
 }
 
-// planUndo settles what a failure from here on would undo.
+// planUndo lists what a failure at this point would undo.
 func (p *planner) planUndo() {
 	if p.undo {
 		return

@@ -10,18 +10,17 @@ import (
 	"recourse/journal"
 )
 
-// These limits say how much of a saga searches look in, in bytes: a row is written at each change
-// of status, and a search reads the texts of 1,500 sagas. Names and labels have bounds of their
-// own.
+// These limits, in bytes, say how much of a saga is searched. A row is written at each change of
+// status, and a search reads the texts of 1,500 sagas. Names and labels have limits of their own.
 const (
-	maxSearchedValue    = 512  // of one value of the input, of the output, or of a sentence about the saga
-	maxSearchedDocument = 2048 // of the input, of the output, and of all that is said about the saga
+	maxSearchedValue    = 512  // for one value of the input or the output, or one sentence about the saga
+	maxSearchedDocument = 2048 // for the input, for the output, and for all sentences about the saga
 )
 
-// searchText is the text by which lists find a saga: its definition, its reason, its inbox entries,
-// the failures of steps that it went on without, the values of its labels, and the strings and
-// numbers of its input and its output, each on a line of its own. All of it is in the saga's
-// journal, so no secret is in it.
+// searchText returns the text that searches for sagas read: the definition, the reason, the inbox
+// entries, the failures of steps that the saga continued without, the values of the labels, and the
+// strings and numbers of the input and the output, each on its own line. All of it is in the saga's
+// journal, so it contains no secret.
 func (m *Machine) searchText(inbox []Entry) string {
 	b := make([]byte, 0, 256)
 	b = append(b, m.started.Definition...)
@@ -52,7 +51,7 @@ func (m *Machine) searchText(inbox []Entry) string {
 	return journal.SearchText(string(output.b))
 }
 
-// textLines appends texts, a line each, as long as there is room.
+// textLines appends texts, one on each line, as long as there is room.
 type textLines struct {
 	b    []byte
 	room int
@@ -66,7 +65,7 @@ func (l *textLines) add(texts ...string) {
 
 func line[T string | []byte](l *textLines, text T) {
 	most := max(min(l.room, maxSearchedValue), 0)
-	if len(text) > most { // without half a character at its end
+	if len(text) > most { // do not cut a character
 		text = T(strings.ToValidUTF8(string(text[:most]), ""))
 	}
 	if len(text) > 0 {
@@ -75,8 +74,7 @@ func line[T string | []byte](l *textLines, text T) {
 	}
 }
 
-// document adds the strings and the numbers of valid JSON in the order in which they stand there,
-// without the names of members.
+// document adds the strings and the numbers of valid JSON in document order, without member names.
 func (l *textLines) document(raw []byte) {
 	for i := 0; i < len(raw) && l.room > 0; {
 		switch c := raw[i]; {
@@ -100,7 +98,7 @@ func (l *textLines) document(raw []byte) {
 	}
 }
 
-// stringEnd is where the JSON string that begins at i has ended.
+// stringEnd returns the offset after the JSON string that begins at i.
 func stringEnd(raw []byte, i int) int {
 	for i++; i < len(raw) && raw[i] != '"'; i++ {
 		if raw[i] == '\\' {
@@ -110,7 +108,7 @@ func stringEnd(raw []byte, i int) int {
 	return min(i+1, len(raw))
 }
 
-// unquoted is the text of what stands between the quotes of a JSON string, as far as it can matter.
+// unquoted returns the text between the quotes of a JSON string, as much of it as can matter.
 func unquoted(quoted []byte) []byte {
 	end := 0
 	for end < len(quoted) && end < maxSearchedValue {
@@ -128,6 +126,6 @@ func unquoted(quoted []byte) []byte {
 		return quoted
 	}
 	var text string
-	_ = json.Unmarshal(slices.Concat([]byte{'"'}, quoted, []byte{'"'}), &text) // what is no valid JSON has no text
+	_ = json.Unmarshal(slices.Concat([]byte{'"'}, quoted, []byte{'"'}), &text) // invalid JSON has no text
 	return []byte(text)
 }

@@ -14,38 +14,39 @@ import (
 	"recourse/saga/expr"
 )
 
-// Errors between those who start sagas, those who run them and those who keep definitions.
+// Errors of starts and of definitions, shared by the packages that start sagas, run them and store
+// definitions.
 var (
-	// ErrBusy: the node runs as many sagas as it may. Nothing was written.
+	// ErrBusy says that the node runs as many sagas as it may. Nothing was written.
 	ErrBusy = errors.New("the node is at its limit of running sagas")
-	// ErrUnavailable: the start could not be made durable. The same start may be
-	// made again under the same key.
+	// ErrUnavailable says that the start could not be made durable. The same start may be repeated
+	// with the same key.
 	ErrUnavailable = errors.New("the database does not take writes")
-	// ErrStopping: the node takes no starts any more, and nothing was written: ask
-	// another. It is an ErrUnavailable.
+	// ErrStopping says that the node no longer takes starts and that nothing was written. Another
+	// node may take the start. It wraps ErrUnavailable.
 	ErrStopping = fmt.Errorf("the node is stopping: %w", ErrUnavailable)
-	// ErrUnusable: this program cannot use a definition that another has published:
-	// it leaves the definition's sagas alone.
+	// ErrUnusable says that this program cannot use a definition that another program has
+	// published. It does not touch the definition's sagas.
 	ErrUnusable = errors.New("this program cannot use the definition")
 )
 
-// StartOptions is what a start brings beside the definition.
+// StartOptions is what a start specifies in addition to the definition.
 type StartOptions struct {
 	Version int
 	Input   json.RawMessage            // nil: null
-	Vars    map[string]json.RawMessage // the server's; only those that the definition reads are pinned
-	Budget  *BudgetData                // nil: the definition's
+	Vars    map[string]json.RawMessage // the server's values; only those that the definition reads are pinned
+	Budget  *BudgetData                // nil: the definition's budget
 	Labels  map[string]string
 	Actor   string
 	RetryOf uuid.UUID
 	Reason  string
 	Parent  *ParentData // nil: none
-	// Traceparent is what came with the start; what is no such header is ignored.
+	// Traceparent is the header that came with the start. An invalid header is ignored.
 	Traceparent string
 }
 
-// Begin checks a start against its definition and returns the data of `started` and the unique
-// value ("" for none), or what is wrong with it. Findings' pointers are into the start request.
+// Begin validates a start. It returns the data of `started` and the unique value ("" for none), or
+// findings about what is wrong. Their pointers are into the start request.
 func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
 	input, wrong := applyInput(def, o.Input)
 	d, more := begun(def, o, input)
@@ -59,7 +60,7 @@ func Begin(def *Definition, o StartOptions) (StartedData, string, []Finding) {
 	return d, unique, nil
 }
 
-// begun makes the data of a start with an input that is right.
+// begun returns the data of a start whose input is valid.
 func begun(def *Definition, o StartOptions, input json.RawMessage) (StartedData, []Finding) {
 	d := StartedData{Input: input, Definition: def.Name, Version: Version(o.Version), SHA256: def.SHA256, Budget: o.Budget, Labels: o.Labels, Actor: o.Actor, Reason: o.Reason, Parent: o.Parent}
 	if !o.RetryOf.IsNil() {
@@ -148,15 +149,15 @@ func uniqueValue(def *Definition, d StartedData) (string, *Finding) {
 // Begun is a saga that was started.
 type Begun struct {
 	ID    uuid.UUID
-	View  *View           // as it is durable; nil: read it from its journal
-	Ended <-chan *Machine // of one that is followed: gets its machine when it has ended, and is closed when it has left this node before
-	Stop  func()          // ends the following
-	// First is the saga as it began, for whoever cannot read more of it; nil: it was there before.
-	// Its times are those of its id.
+	View  *View           // the durable state; nil: read it from the saga's journal
+	Ended <-chan *Machine // if the saga is followed: receives its machine when it has ended; closed if it left this node before
+	Stop  func()          // stops following
+	// First returns the saga as it began, for a caller that cannot read more of it. It is nil if
+	// the saga already existed. Its times are those of its id.
 	First func() (View, error)
 }
 
-// FirstView is a saga that has begun and has done nothing yet. at is when it began.
+// FirstView returns a saga that has begun at the time at, and has done nothing yet.
 func FirstView(def *Definition, id uuid.UUID, d StartedData, at time.Time) (View, error) {
 	m := New(def, id)
 	r := m.Start(d)
@@ -172,7 +173,7 @@ func (m *Machine) Start(d StartedData) journal.Record {
 	return journal.Record{Kind: journal.Started, Data: m.make(d, d.exact())}
 }
 
-// Row derives the saga's row.
+// Row returns the saga's row.
 func (m *Machine) Row() journal.Row {
 	status := m.Status()
 	r := journal.Row{

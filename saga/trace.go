@@ -11,8 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// TraceID names a trace, SpanID a span of it, as W3C Trace Context has them. All zeros name
-// nothing.
+// TraceID is a trace's id, and SpanID a span's id, in the format of W3C Trace Context. All zeros
+// mean no id.
 type (
 	TraceID [16]byte
 	SpanID  [8]byte
@@ -24,21 +24,22 @@ func (t TraceID) String() string { return hex.EncodeToString(t[:]) }
 // String writes the id in hex.
 func (s SpanID) String() string { return hex.EncodeToString(s[:]) }
 
-// Flags of a traceparent that mean something to us; others are not passed on.
+// Flags of a traceparent that this program knows. Others are not passed on.
 const (
-	FlagSampled byte = 1 // whoever began the trace records it
+	FlagSampled byte = 1 // the caller records the trace
 	flagRandom  byte = 2 // the trace's id is random
 )
 
-// Traceparent is the header of that name (https://www.w3.org/TR/trace-context/): where in a trace a request comes from.
+// Traceparent is the header of that name (https://www.w3.org/TR/trace-context/). It says to which
+// span of which trace a request belongs.
 type Traceparent struct {
 	Trace TraceID
 	Span  SpanID
 	Flags byte
 }
 
-// ParseTraceparent reads a header. Of a version later than 00 it takes what that version shares
-// with it. ok is false for what the standard has ignored.
+// ParseTraceparent parses a header. Of versions after 00 it reads the fields that version 00
+// defines. ok is false for a header that the standard says to ignore.
 func ParseTraceparent(text string) (p Traceparent, ok bool) {
 	const least = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if len(text) < least || text[2] != '-' || text[35] != '-' || text[52] != '-' || strings.ToLower(text[:least]) != text[:least] {
@@ -63,23 +64,22 @@ func ParseTraceparent(text string) (p Traceparent, ok bool) {
 	return p, true
 }
 
-// String writes the header, in version 00.
+// String formats the header in version 00.
 func (p Traceparent) String() string {
 	return "00-" + p.Trace.String() + "-" + p.Span.String() + "-" + hex.EncodeToString([]byte{p.Flags})
 }
 
-// Trace is where a saga's spans belong. Their ids are made of what its journal says, so that
-// whoever has the saga, whenever, gives the same ones, and a saga that another node goes on with
-// continues its trace.
+// Trace computes the ids of a saga's spans. They are derived from the saga's journal, so that every
+// node gives the same ids, at any time, and a node that takes over a saga continues its trace.
 type Trace struct {
 	Saga   uuid.UUID
 	ID     TraceID
-	Parent SpanID // the span that the saga was started in; zero: none
+	Parent SpanID // the span in which the saga was started; zero: none
 	Flags  byte
 }
 
-// NewTrace returns the trace of a saga: the one that its start came from, else its own, whose id is
-// the saga's.
+// NewTrace returns the trace of a saga: the trace of its start, or else a trace of its own, whose
+// id is the saga's id.
 func NewTrace(id uuid.UUID, d StartedData) Trace {
 	if p, ok := ParseTraceparent(d.Traceparent); ok {
 		return Trace{Saga: id, ID: p.Trace, Parent: p.Span, Flags: p.Flags}
@@ -87,18 +87,19 @@ func NewTrace(id uuid.UUID, d StartedData) Trace {
 	return Trace{Saga: id, ID: TraceID(id), Flags: FlagSampled}
 }
 
-// Root is the span of the saga itself.
+// Root returns the span of the saga itself.
 func (t *Trace) Root() SpanID { return t.span("saga") }
 
-// Step is the span of a step, or of its undoing.
+// Step returns the span of a step, or of its compensation.
 func (t *Trace) Step(path string, way journal.Way) SpanID { return t.span(path, string(way)) }
 
-// Attempt is the span of one attempt of a step, of its undoing or of its status query.
+// Attempt returns the span of one attempt of a step, of its compensation or of its status check.
 func (t *Trace) Attempt(path string, way journal.Way, generation, attempt int) SpanID {
 	return t.span(path, string(way), strconv.Itoa(generation), strconv.Itoa(attempt))
 }
 
-// span makes an id that is never zero of the saga and some words, none of which has a NUL in it.
+// span returns an id that is never zero, derived from the saga and some words. None of the words
+// contains a NUL.
 func (t *Trace) span(words ...string) SpanID {
 	sum := sha256.Sum256([]byte(string(t.Saga[:]) + strings.Join(words, "\x00")))
 	id := SpanID(sum[:8])
@@ -108,10 +109,10 @@ func (t *Trace) span(words ...string) SpanID {
 	return id
 }
 
-// At is the traceparent of what leaves from a span.
+// At returns the traceparent of a request that is sent from a span.
 func (t *Trace) At(span SpanID) string { return Traceparent{t.ID, span, t.Flags}.String() }
 
-// Traceparent is what goes to the other side with the request, from the attempt's span; "" if the
+// Traceparent returns the header that is sent with the request, with the attempt's span; "" if the
 // saga's trace is not known.
 func (s *Send) Traceparent() string {
 	if s.Trace == nil {
@@ -120,5 +121,5 @@ func (s *Send) Traceparent() string {
 	return s.Trace.At(s.Trace.Attempt(s.Path, s.Way, s.Generation, s.Attempt))
 }
 
-// Trace is where the saga's spans belong, once it has started.
+// Trace returns the saga's trace, once the saga has started.
 func (m *Machine) Trace() *Trace { return &m.trace }

@@ -13,20 +13,20 @@ import (
 type state string
 
 const (
-	ready               state = ""                     // nothing is in flight: it may go on at once
+	ready               state = ""                     // nothing is in flight; the next attempt may start at once
 	inFlight            state = "in_flight"            // an attempt is in flight, or was when its process died
 	backoff             state = "backoff"              // until retryAt
-	sleeping            state = "sleeping"             // a wait, until retryAt
-	woken               state = "woken"                // a wait that is over
+	sleeping            state = "sleeping"             // waiting until retryAt
+	woken               state = "woken"                // the wait is over
 	entered             state = "entered"              // a block whose steps run
-	awaiting            state = "awaiting"             // a message, until retryAt if that is set
-	expired             state = "expired"              // no message has come in time
-	checking            state = "checking"             // in doubt, and its status check is to settle it
-	awaitingResolution  state = "awaiting_resolution"  // the inbox: in doubt
-	awaitingCredentials state = "awaiting_credentials" // the inbox: credentials
-	blocked             state = "blocked"              // the inbox: it can neither go on nor be given up
+	awaiting            state = "awaiting"             // waiting for a message, until retryAt if that is set
+	expired             state = "expired"              // no message came in time
+	checking            state = "checking"             // in doubt; its status check runs
+	awaitingResolution  state = "awaiting_resolution"  // in the inbox: in doubt
+	awaitingCredentials state = "awaiting_credentials" // in the inbox: the credentials were rejected
+	blocked             state = "blocked"              // in the inbox: it can neither continue nor be given up
 	done                state = "done"                 // succeeded; of a compensation: undone
-	failed              state = "failed"               // surely no effect
+	failed              state = "failed"               // certainly without effect
 	doubted             state = "doubted"              // ended in doubt
 	skipped             state = "skipped"              // `when` was false; of a compensation: also skipped by a person
 )
@@ -35,7 +35,8 @@ func (s state) ended() bool {
 	return s == done || s == failed || s == doubted || s == skipped
 }
 
-// awaitsPerson reports whether the state may wait for a person: the inbox's, and an approval's.
+// awaitsPerson reports whether a person may have to act in this state: the states of the inbox, and
+// a step that awaits a message, such as an approval.
 func (s state) awaitsPerson() bool { return s.inbox() || s == awaiting }
 
 func (s state) inbox() bool {
@@ -66,14 +67,14 @@ const (
 	evSkipByPerson     event = "skip_by_person" // a person: skip
 )
 
-// transitions is the whole life of one way of a step. What is not in it cannot
-// happen, and a record that says so is refused.
+// transitions is the complete life of a track. Apply refuses a record whose event has no entry for
+// the current state.
 var transitions = map[state]map[event]state{
 	ready: {
 		evIntent: inFlight, evSleep: sleeping, evEnter: entered, evAwait: awaiting, evSkip: skipped,
-		evWoke: ready,                                  // the time was noted again, because some has passed
-		evDone: done, evFail: failed, evBlock: blocked, // kinds that only compute, and requests that cannot be made
-		evAwaitResolution: awaitingResolution, evVerify: checking, evInDoubt: doubted, // the key's window is over; no budget is left
+		evWoke: ready,                                  // the wait was measured again, because part of it has passed
+		evDone: done, evFail: failed, evBlock: blocked, // kinds that only compute, and requests that cannot be rendered
+		evAwaitResolution: awaitingResolution, evVerify: checking, evInDoubt: doubted, // the key has expired, or the budget is exhausted
 	},
 	inFlight: {
 		evDone: done, evRetry: backoff, evVerify: checking, evAwaitResolution: awaitingResolution, evAwaitCredentials: awaitingCredentials,
@@ -89,46 +90,46 @@ var transitions = map[state]map[event]state{
 	awaitingResolution:  {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
 	awaitingCredentials: {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
 	blocked:             {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
-	doubted:             {evAwaitResolution: awaitingResolution, evRetry: backoff, evVerify: checking}, // its undoing turns out to need its output
+	doubted:             {evAwaitResolution: awaitingResolution, evRetry: backoff, evVerify: checking}, // its compensation needs its output
 }
 
-// nextEvent maps what an outcome decided to the event it is.
+// nextEvent maps the Next of an outcome to the event it is.
 var nextEvent = map[Next]event{
 	NextDone: evDone, NextRetry: evRetry, NextVerify: evVerify, NextAwaitResolution: evAwaitResolution, NextAwaitCredentials: evAwaitCredentials,
 	NextBlock: evBlock, NextFail: evFail, NextInDoubt: evInDoubt,
-	NextConclusive: evDone, NextInconclusive: evFail, // of a verify query
+	NextConclusive: evDone, NextInconclusive: evFail, // of a status check
 }
 
-// track is one way of a step: doing it, undoing it, or asking after it.
+// track is the state of one of a step's three calls: forward, compensation or status check.
 type track struct {
 	state                         state
-	attempts                      int // so far, all of them
-	base                          int // attempts before the operator's last retry: the policy counts from here
+	attempts                      int // all attempts so far
+	base                          int // attempts before the operator's last retry; the retry policy counts from here
 	generation                    int
 	key                           string
-	request                       *Request        // while it may be sent again
-	actionInput                   json.RawMessage // the input of the action that it is
+	request                       *Request        // kept as long as it may be sent again
+	actionInput                   json.RawMessage // the input of the action that the step uses
 	hash                          string
-	reserved                      retry.Money     // of the attempt under way
-	unknown                       retry.Money     // of attempts whose cost is not known: still reserved
-	reservedTokens, unknownTokens int64           // likewise
-	uncertain                     []uncertainUse  // likewise, of those that asked a model
-	retryState                    json.RawMessage // what makes the next request another one
+	reserved                      retry.Money     // for the attempt in flight
+	unknown                       retry.Money     // for attempts whose cost is unknown: still reserved
+	reservedTokens, unknownTokens int64           // tokens, as reserved and unknown
+	uncertain                     []uncertainUse  // as unknown, for attempts that called a model
+	retryState                    json.RawMessage // makes the next request differ from the last one
 	firstSent                     time.Time       // of this generation
 	sentAt                        time.Time       // of the last attempt
-	retryAt                       time.Time       // with backoff and sleeping; with checking, when the query may begin
-	doubt                         bool            // an attempt is in doubt, and nothing has settled it
+	retryAt                       time.Time       // the end of backoff and sleeping; in checking, the time of the first status check
+	doubt                         bool            // an attempt is in doubt and not settled
 	class                         journal.Class
 	status                        int
 	failure                       *Failure
-	allowed                       bool  // a person who knows of the doubt has said to send it again, whatever the key's window
-	found                         bool  // of a query that gave an answer
-	since                         int64 // the seq of the record that led to the state, and its time
+	allowed                       bool  // a person who knows of the doubt has allowed a resend, even after the key has expired
+	found                         bool  // the status check's conclusion
+	since                         int64 // the seq of the record that led to the state; sinceAt is its time
 	sinceAt                       time.Time
-	wakeup                        []Decision // the wait that the state is, once it was asked for
+	wakeup                        []Decision // the state's WakeAt decision, once it was asked for
 }
 
-// move takes a side to where an event leads.
+// move applies an event to a track.
 func (m *Machine) move(s *track, ev event, r journal.Record) error {
 	next, ok := transitions[s.state][ev]
 	if !ok {
@@ -141,7 +142,7 @@ func (m *Machine) move(s *track, ev event, r journal.Record) error {
 	return nil
 }
 
-// wake is the wait until retryAt.
+// wake returns the decision to wait until retryAt.
 func (s *track) wake(path string, way journal.Way, timer string) []Decision {
 	if s.wakeup == nil {
 		s.wakeup = wake(path, way, timer, s.retryAt)
@@ -156,8 +157,8 @@ func (s *track) name() string {
 	return string(s.state)
 }
 
-// settleCost books what attempts in doubt have reserved, once it is known whether
-// they happened: as spent, or not at all.
+// settleCost settles the cost of attempts in doubt once it is known whether they happened: it is
+// spent, or the reservation is released.
 func (m *Machine) settleCost(s *track, happened bool) {
 	spent := retry.Money{Currency: s.unknown.Currency}
 	if happened {
@@ -173,7 +174,7 @@ func (m *Machine) settleCost(s *track, happened bool) {
 	m.settleModels(s, happened)
 }
 
-// again makes the side ready for a fresh round of attempts, with a new key if asked.
+// again prepares the track for a new round of attempts, with a new key if newKey is set.
 func (s *track) again(newKey bool) {
 	s.base = s.attempts
 	s.retryAt, s.retryState = time.Time{}, nil
@@ -183,5 +184,5 @@ func (s *track) again(newKey bool) {
 	}
 }
 
-// round is how many attempts count against the policy.
+// round returns how many attempts count for the retry policy.
 func (s *track) round() int { return s.attempts - s.base }

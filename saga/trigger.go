@@ -8,7 +8,7 @@ import (
 	"recourse/saga/expr"
 )
 
-// Trigger starts a saga of its definition by itself: when an event comes, or when a time has come.
+// Trigger starts sagas of its definition, on an event or at a time.
 type Trigger struct {
 	Event string // a pattern, see MatchEvent; "" for a Cron
 	Cron  *Cron
@@ -16,21 +16,21 @@ type Trigger struct {
 	Input *expr.Template // over event; nil: the event's data
 }
 
-// Cron is when a trigger fires by the clock.
+// Cron says when a trigger fires by the clock.
 type Cron struct {
-	Spec    string // as it was written
+	Spec    string // as the definition writes it
 	Zone    *time.Location
 	CatchUp CatchUp
 	next    Schedule
 }
 
-// Schedule gives times.
+// Schedule is a sequence of times.
 type Schedule interface {
 	// Next returns the first time after t, zero if there is none.
 	Next(t time.Time) time.Time
 }
 
-// NewCron returns a Cron of a schedule whose times are in zone.
+// NewCron returns a Cron for a schedule whose times are in zone.
 func NewCron(spec string, zone *time.Location, catchUp CatchUp, next Schedule) *Cron {
 	return &Cron{Spec: spec, Zone: zone, CatchUp: catchUp, next: next}
 }
@@ -44,31 +44,29 @@ func (c *Cron) Next(t time.Time) time.Time {
 	return next.UTC()
 }
 
-// CatchUp says what becomes of the times that passed while no server ran.
+// CatchUp says what happens with times that passed while no server ran.
 type CatchUp string
 
-// The ways.
+// The values of CatchUp.
 const (
 	CatchLast CatchUp = "last" // the last of them fires
 	CatchAll  CatchUp = "all"
 	CatchNone CatchUp = "none"
 )
 
-// Event is what triggers and signals see of a CloudEvent.
+// Event is the part of a CloudEvent that triggers and signals see.
 type Event struct {
 	ID      string
 	Source  string
 	Type    string
-	Subject string          // "": none
-	Time    string          // RFC 3339; "": none
-	Data    json.RawMessage // nil: none
-	// Traceparent is where the event came from (the Distributed Tracing extension); "": it does not
-	// say.
+	Subject string          // "": no subject
+	Time    string          // RFC 3339; "": no time
+	Data    json.RawMessage // nil: no data
+	// Traceparent is the event's parent span (the Distributed Tracing extension); "": unknown.
 	Traceparent string
 }
 
-// EventFields are the fields of `event` in a trigger; those of a cron trigger are the last one
-// only.
+// EventFields are the fields of `event` in a trigger. A cron trigger has only the last one.
 var EventFields = []string{"id", "source", "type", "subject", "data", "time"}
 
 // Root implements expr.Env.
@@ -83,7 +81,7 @@ func (e *Event) Root(name string) (any, bool) {
 	return v, true
 }
 
-// text is null for no text.
+// text returns null for an empty text.
 func text(s string) any {
 	if s == "" {
 		return nil
@@ -107,8 +105,8 @@ func (t *Trigger) Begin(e *Event) (json.RawMessage, error) {
 	return t.Input.JSON(e)
 }
 
-// MatchEvent reports whether an event's type is one that a pattern means: the type itself, or one
-// that begins with what stands before a last ".*".
+// MatchEvent reports whether a pattern matches an event's type: it is the type itself, or it ends
+// in ".*" and the type begins with the rest.
 func MatchEvent(pattern, kind string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasSuffix(prefix, ".") {
 		return len(kind) > len(prefix) && strings.HasPrefix(kind, prefix)

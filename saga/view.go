@@ -28,7 +28,7 @@ type View struct {
 	Residual   []compensation.Residue `json:"residual,omitempty"`
 	Doubts     []compensation.Residue `json:"doubts,omitempty"`
 	Open       []string               `json:"open,omitempty"`   // ids of inbox entries
-	Parent     string                 `json:"parent,omitempty"` // the saga that has started it
+	Parent     string                 `json:"parent,omitempty"` // the saga that started it
 	RetryOf    string                 `json:"retry_of,omitempty"`
 	WakeAt     *Time                  `json:"wake_at,omitempty"`
 	CreatedAt  Time                   `json:"created_at"`
@@ -38,7 +38,7 @@ type View struct {
 	TraceID    string                 `json:"trace_id,omitempty"` // absent in lists
 }
 
-// Summary is what a saga's row keeps for lists, beside its columns.
+// Summary is the part of a saga's row that lists need in addition to its columns.
 type Summary struct {
 	Reason   *Reason                `json:"reason,omitempty"`
 	Cost     CostView               `json:"cost"`
@@ -46,7 +46,7 @@ type Summary struct {
 	Doubts   []compensation.Residue `json:"doubts,omitempty"`
 }
 
-// CostView is what a saga has cost.
+// CostView is the cost of a saga.
 type CostView struct {
 	Currency string               `json:"currency,omitempty"`
 	Spent    string               `json:"spent"`
@@ -54,7 +54,7 @@ type CostView struct {
 	Wasted   string               `json:"wasted"`
 	Budget   string               `json:"budget,omitempty"`
 	Tokens   TokensView           `json:"tokens"`
-	Models   map[string]ModelView `json:"models,omitempty"` // what of it is known to be of a language model's, by its name
+	Models   map[string]ModelView `json:"models,omitempty"` // the part that is known to belong to language models, by model name
 }
 
 // TokensView counts tokens.
@@ -97,7 +97,7 @@ func (m *Machine) View() View {
 	return v
 }
 
-// InboxRevision rises, or falls, whenever what waits for people may have changed.
+// InboxRevision changes whenever the items that need a person may have changed.
 func (m *Machine) InboxRevision() int {
 	n := m.inboxRevision
 	if m.asksForRaise() && m.finished == nil {
@@ -133,7 +133,8 @@ func (m *Machine) Reason() *Reason { return m.reason }
 // Residual lists the effects that remain, as far as is known.
 func (m *Machine) Residual() []compensation.Residue { return m.residual }
 
-// Doubts lists the steps in doubt that an ended saga has gone on over; nil before its end.
+// Doubts lists the steps in doubt that an ended saga continued without resolving; nil before its
+// end.
 func (m *Machine) Doubts() []compensation.Residue {
 	if m.finished == nil {
 		return nil
@@ -192,11 +193,11 @@ func (m *Machine) stepStatus(n *node) StepStatus {
 	case skipped:
 		return StepSkipped
 	}
-	return StepFailed // sticking too: it has failed, and the saga waits for a person
+	return StepFailed // also a step that failed and needs a person
 }
 
-// untouched is the status of a step without records, as a template in a group sees it:
-// skipped if a block around it went, or did not go, another way.
+// untouched returns the status of a step without records, as a template in a group sees it: skipped
+// if a block around it ended, or chose another branch.
 func (m *Machine) untouched(id string, g *group) StepStatus {
 	if left, _ := m.passedBy(slices.Concat(m.def.Steps, m.def.Finally), id, "", g); left {
 		return StepSkipped
@@ -204,7 +205,7 @@ func (m *Machine) untouched(id string, g *group) StepStatus {
 	return Pending
 }
 
-// passedBy looks for a step among those of one prefix, and reports whether a block around it has
+// passedBy searches a step among those with one prefix, and reports whether a block around it has
 // left it out.
 func (m *Machine) passedBy(steps []*Step, id, prefix string, g *group) (left, found bool) {
 	for _, s := range steps {
@@ -229,8 +230,8 @@ func (m *Machine) passedBy(steps []*Step, id, prefix string, g *group) (left, fo
 	return false, false
 }
 
-// loopPrefix is the prefix of the iteration of a loop that a group is in, one that nothing has if
-// it is in none.
+// loopPrefix returns the prefix of the iteration of a loop that a group is in. If it is in none, it
+// returns a prefix that no path has.
 func loopPrefix(g *group, loop *Step) string {
 	for ; g != nil && g.owner != nil; g = g.owner.in {
 		if g.owner.step == loop {
@@ -255,7 +256,7 @@ func (n *node) passes(i int) bool {
 type StepView struct {
 	Path     string          `json:"path"`
 	Kind     string          `json:"kind"`
-	Use      string          `json:"use,omitempty"` // the action that it is, with its version
+	Use      string          `json:"use,omitempty"` // the action that it uses, with its version
 	Status   StepStatus      `json:"status"`
 	Attempts []AttemptView   `json:"attempts"`
 	Input    json.RawMessage `json:"input,omitempty"` // the last request
@@ -270,19 +271,19 @@ type AttemptView struct {
 	Attempt    int           `json:"attempt"`
 	Generation int           `json:"generation"`
 	Way        journal.Way   `json:"way"`
-	Class      journal.Class `json:"class,omitempty"` // absent while under way
+	Class      journal.Class `json:"class,omitempty"` // absent while in flight
 	Key        string        `json:"key,omitempty"`
 	SentAt     Time          `json:"sent_at"`
 	EndedAt    *Time         `json:"ended_at,omitempty"`
 	StatusCode int           `json:"status_code,omitempty"`
 	Error      *Failure      `json:"error,omitempty"`
 	Cost       string        `json:"cost,omitempty"`
-	Query      bool          `json:"query,omitempty"` // a status query, not the step itself
+	Query      bool          `json:"query,omitempty"` // a status check, not the step itself
 }
 
-// Steps returns every step of the definition, in its order, those that were not reached too; steps
-// in loops once for each iteration that has begun. records are those that the machine is made of.
-// An error wraps ErrUnreadable.
+// Steps returns every step of the definition, in its order, including steps that were not reached.
+// Steps in loops are listed once for each iteration that has begun. records are the records that
+// were applied to the machine. An error wraps ErrUnreadable.
 func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
 	var s StepLog
 	for _, r := range records {
@@ -293,23 +294,24 @@ func Steps(m *Machine, records []journal.Record) ([]StepView, error) {
 	return s.Steps(m), nil
 }
 
-// StepLog collects what records say of a saga's steps beside what its machine knows, so that a
-// journal that grows is read once. The zero value has read none. It is not safe for concurrent use.
+// StepLog collects what records say about a saga's steps and what its machine does not keep, so
+// that a growing journal is read only once. The zero value has read nothing. It is not safe for
+// concurrent use.
 type StepLog struct {
 	byPath map[string]*stepRecords
 }
 
-// stepRecords is what records say of one step.
+// stepRecords is what records say about one step.
 type stepRecords struct {
 	attempts []AttemptView
 	input    json.RawMessage
-	output   json.RawMessage // of the first attempt that has succeeded
+	output   json.RawMessage // of the first attempt that succeeded
 	cost     retry.Money
-	priced   bool // some cost is known
+	priced   bool // some of its cost is known
 }
 
-// Steps lists the steps as Steps does: m has been made of the records that were added. The list is
-// good until more are.
+// Steps lists the steps as Steps does. The records that were added must be those that were applied
+// to m. The list is valid until more records are added.
 func (s *StepLog) Steps(m *Machine) []StepView {
 	l := &lister{m: m, log: s, list: make([]StepView, 0, len(m.steps))}
 	l.steps(m.def.Steps, "", false)
@@ -324,7 +326,7 @@ type lister struct {
 	list []StepView
 }
 
-// steps lists steps under a prefix; left says that they are left out.
+// steps lists steps under a prefix; left says that the steps were left out.
 func (l *lister) steps(steps []*Step, prefix string, left bool) {
 	for _, s := range steps {
 		n := l.step(s, prefix+s.ID, left)
@@ -364,7 +366,7 @@ func (l *lister) step(s *Step, path string, left bool) *node {
 	}
 	if t := l.log.byPath[path]; t != nil {
 		v.Attempts, v.Input = t.attempts, t.input
-		if v.Output == nil { // of an iteration that has ended
+		if v.Output == nil { // for an iteration that has ended
 			v.Output = t.output
 		}
 		if t.priced {
@@ -375,7 +377,7 @@ func (l *lister) step(s *Step, path string, left bool) *node {
 	return n
 }
 
-// Add takes the journal's next record in. An error wraps ErrUnreadable.
+// Add adds the journal's next record. An error wraps ErrUnreadable.
 func (s *StepLog) Add(r journal.Record) error {
 	if r.Attempt == 0 || r.Kind != journal.Intent && r.Kind != journal.Outcome {
 		return nil
