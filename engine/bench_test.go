@@ -16,8 +16,8 @@ import (
 	"recourse/saga"
 )
 
-// manySteps makes a definition of n POSTs, each reading the output of the one
-// before it. It is longer than a document may be, so it is made of a short one's parts.
+// manySteps makes a definition of n POSTs, each reading the output of the one before it. It is
+// longer than a document may be, so it is made of the parts of a short one.
 func manySteps(b *testing.B, n int) *saga.Definition {
 	b.Helper()
 	def := compile(b, `
@@ -37,8 +37,8 @@ steps:
 	return def
 }
 
-// BenchmarkPerStep: what a step costs must not depend on how many there are.
-// Compare the ns/step of 100 and 10000 in one run.
+// BenchmarkPerStep measures the cost of a step, which must not depend on the number of steps:
+// compare the ns/step of 100 and 10000 in one run.
 func BenchmarkPerStep(b *testing.B) {
 	open := map[string]func(b *testing.B) journal.Store{
 		"memory": func(*testing.B) journal.Store { return memory.New(memory.Config{}) },

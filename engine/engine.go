@@ -1,9 +1,3 @@
-// Package engine is the only loop: it claims sagas, sends what their machines
-// decide, and appends what comes of it.
-//
-// Its logic is [Lane], an event handler without IO. [Engine] is the thin shell
-// around a few lanes: goroutines for calls and commits, the node's lease, the
-// polls for claims and mail, and the store's clock.
 package engine
 
 import (
@@ -31,67 +25,68 @@ type Definitions interface {
 	Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
 }
 
-// Caller performs one kind's requests. The context carries the attempt's
-// deadline. It always answers: what went wrong is in the answer.
+// Caller performs the requests of one kind of step. The context carries the attempt's deadline. A
+// Caller always returns an answer: an error is part of it.
 type Caller interface {
 	Call(ctx context.Context, r saga.Request) saga.Answer
 }
 
-// Streamer is a Caller whose answers come bit by bit.
+// Streamer is a Caller whose responses arrive in parts.
 type Streamer interface {
-	// Stream is Call, but the attempt's time-out bounds each silence, idle, and not the whole.
-	// alive is to be called whenever something has come.
+	// Stream is like Call, but the attempt's timeout bounds each pause between two parts, idle, and
+	// not the whole response. Stream calls alive whenever a part has arrived.
 	Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer
 }
 
-// Config is what an engine is made of. Zero durations and counts take the defaults beside them.
+// Config configures an engine. A duration or count of zero selects the default in its comment.
 type Config struct {
 	Store       journal.Store
 	Definitions Definitions
 	Callers     map[string]Caller // by kind of step
-	Observers   []Observer        // of what is committed: metrics, traces
-	Meter       Meter             // nil: nobody
-	Notices     *saga.Notices     // who is told of what happens to sagas; nil: nobody
+	Observers   []Observer        // called for committed records: metrics, traces
+	Meter       Meter             // nil: none
+	Notices     *saga.Notices     // builds the notifications about sagas; nil: none
 	Log         *slog.Logger
 
-	// Predecessor is a node that is known to have ended, as whose successor this one begins: its
-	// sagas are taken over at once, though its lease may hold. "": none is known.
+	// Predecessor is a node that is known to have ended. This engine takes over its sagas at once,
+	// even if its lease has not expired. "": none is known.
 	Predecessor string
-	// Registered is told each id that the node registers under, before it writes anything as that;
-	// nil: nobody. If it fails, that is logged, and the node goes on.
+	// Registered is called with each id that the node registers under, before the node writes
+	// anything under that id. It may be nil. If it fails, the engine logs the error and continues.
 	Registered func(node string) error
 
 	Lanes      int           // 1
 	Lease      time.Duration // 15s
-	Drain      time.Duration // 30s: how long attempts under way may take when stopping
-	Poll       time.Duration // 250ms: for claims and mail
+	Drain      time.Duration // 30s: how long attempts in flight may take when the engine stops
+	Poll       time.Duration // 250ms: between polls for sagas to claim and for messages
 	ParkAfter  time.Duration // 3s
-	Retention  time.Duration // 30 days: how long sagas are kept after their end whose definition does not say; or saga.Forever
-	Expire     time.Duration // 1m: between looks for sagas whose retention is over, give or take a quarter
-	Watch      time.Duration // 5s: between looks for stalled sagas; they are given up after twelve
-	StallAfter time.Duration // 5m: how long what is due may stand still until it is stalled
-	StallScan  time.Duration // 15s, or a quarter of StallAfter if that is less: between looks for what is stalled in the store, give or take a quarter
+	Retention  time.Duration // 30 days: how long sagas are kept after their end, unless their definition says; or saga.Forever
+	Expire     time.Duration // 1m: between searches for sagas whose retention has ended, give or take a quarter
+	Watch      time.Duration // 5s: between checks for stalled sagas; a saga is given up after twelve
+	StallAfter time.Duration // 5m: how long a due saga or step may make no progress before it counts as stalled
+	StallScan  time.Duration // 15s, or a quarter of StallAfter if that is less: between searches of the store for stalled sagas and steps, give or take a quarter
 	MaxRunning int           // 10,000 sagas in memory
-	MaxStarts  int           // 2,000 starts that wait for their commit
-	StartBytes int           // 64 MiB of input of starts that wait for their commit
-	MaxCalls   int           // 1,000 requests under way
-	// AnswerBytes bounds the answers of requests that are being read, or whose outcome is not
-	// durable yet: 32 MiB, and one answer more. An answer of up to quota.Free bytes is not counted.
-	// Another that finds no room waits with its connection open, and its time-out with it. It takes
-	// about four times as much memory as it has bytes.
+	MaxStarts  int           // 2,000 starts whose commit is pending
+	StartBytes int           // 64 MiB of input of starts whose commit is pending
+	MaxCalls   int           // 1,000 requests in flight
+	// AnswerBytes bounds the memory of responses that are being read, or whose outcome is not
+	// durable yet: 32 MiB, plus one response. Responses of up to quota.Free bytes do not count. If
+	// there is no room for a response, it waits with its connection open, and its timeout is
+	// suspended meanwhile. A response takes about four times as much memory as it has bytes.
 	AnswerBytes int
-	// SagaBytes bounds the records of the sagas in memory: 128 MiB. While there are more, the
-	// larger sagas leave memory between two steps, and are read again one after the other. A saga
-	// whose records are more by themselves still goes on.
+	// SagaBytes bounds the records of the sagas in memory: 128 MiB. Above it, the larger sagas
+	// leave memory between two steps, and are read again one by one. A saga whose records exceed
+	// the bound by themselves still runs.
 	SagaBytes int
 	// MessageBytes bounds the messages to sagas that have been read and are not durable in their
-	// journals yet: 8 MiB, and one message more. The others stay in the store meanwhile.
+	// journals yet: 8 MiB, plus one message. Further messages stay in the store until there is
+	// room.
 	MessageBytes int
 	MaxBatch     int // 512 appends in a commit
 	MaxBytes     int // 8 MiB of appends in a commit, unless it has only one
 	// RequireSync refuses starts while commits do not wait for a second machine, see journal.Log.
 	RequireSync bool
-	SyncEvery   time.Duration // 1m: between looks for that
+	SyncEvery   time.Duration // 1m: between checks of that
 }
 
 func (c *Config) defaults() {
@@ -135,37 +130,37 @@ type Engine struct {
 	cfg     Config
 	lanes   []*laneLoop
 	lease   lease
-	former  string // the node that the next registration comes after; "": none. Before Run, and then in keep
+	former  string // the node that the next registration replaces; "": none. Used before Run, and then only by keep
 	hub     hub
 	health  *health
 	stats   counters
-	calls   chan struct{}  // a token for each request under way
-	answers *quota.Pool    // the memory of answers that are being read, or are not durable yet
+	calls   chan struct{}  // a token for each request in flight
+	answers *quota.Pool    // the memory of responses that are being read, or are not durable yet
 	window  *MessageWindow // the memory of messages that are not durable in their sagas' journals yet
 	loaders chan struct{}  // a token for each journal being read
-	large   chan struct{}  // a token for each journal that is read by itself, or waits for memory to be read
-	wake    chan struct{}  // look for claims and mail now
-	more    chan struct{}  // look for mail now
-	fenced  chan string    // nodes whose lease a commit found gone
+	large   chan struct{}  // a token for each journal that is read by itself, or waits for memory
+	wake    chan struct{}  // starts a scan for claims and messages
+	more    chan struct{}  // starts a scan for messages only
+	fenced  chan string    // nodes whose lease was gone when they committed
 
 	renewals, messageReads, claims, expiries, reaps, strangers, syncs, rivals outage
 
-	stalls stalls // that this node has found
+	stalls stalls // found by this node
 
-	callCtx     context.Context // cancelled when attempts under way are given up
+	callCtx     context.Context // cancelled when attempts in flight are abandoned
 	cancelCall  context.CancelFunc
 	cancelStore context.CancelFunc
-	storeCtx    context.Context // cancelled when stopping, after the lanes have drained or were given up
+	storeCtx    context.Context // cancelled at shutdown, after the lanes have drained or the grace period is over
 	stopping    atomic.Bool
-	identity    atomic.Value // string: the node that the lanes write as; "" between leases
+	identity    atomic.Value // string: the node id that the lanes write under; "" between leases
 	loading     loading
 	tails       tails
-	timeline    atomic.Int64   // of the lease; 0: not known
-	alone       atomic.Bool    // commits do not wait for a second machine, and are required to
-	starting    atomic.Int64   // starts that wait for their commit
-	startBytes  atomic.Int64   // and their input
+	timeline    atomic.Int64   // of the lease; 0: unknown
+	alone       atomic.Bool    // RequireSync is set, and commits do not wait for a second machine
+	starting    atomic.Int64   // starts whose commit is pending
+	startBytes  atomic.Int64   // the bytes of their input
 	work        sync.WaitGroup // calls and loads
-	workers     goroutinePool  // who does the calls
+	workers     goroutinePool  // run the calls
 }
 
 // New returns an engine that does nothing until Run.
@@ -177,14 +172,14 @@ func New(cfg Config) *Engine {
 	e.callCtx, e.cancelCall = context.WithCancel(context.Background())
 	e.storeCtx, e.cancelStore = context.WithCancel(context.Background())
 	e.identity.Store("")
-	told := func(what string) outage { return outage{what: what, log: cfg.Log, level: slog.LevelWarn} }
-	e.renewals, e.messageReads, e.claims = told("could not renew the lease; nothing is sent once it ends"), told("could not read the mail"), told("could not claim sagas")
-	e.expiries = told("could not delete sagas whose retention is over; they stay until it can be done")
-	e.reaps = told("could not look for tasks whose workers fell silent")
-	e.stalls.scans = told("could not look for what is stalled")
-	e.syncs = told("starts are refused: --require-sync wants each commit on a second machine")
-	e.rivals = told("another server takes writes as an old state of this database: programs that still reach it lose what they commit there")
-	e.strangers = told("could not look for sagas that are this node's and that it does not hold")
+	warns := func(what string) outage { return outage{what: what, log: cfg.Log, level: slog.LevelWarn} }
+	e.renewals, e.messageReads, e.claims = warns("could not renew the lease; the node stops sending requests when the lease ends"), warns("could not read messages for sagas"), warns("could not claim sagas")
+	e.expiries = warns("could not delete sagas whose retention has ended; the node will retry")
+	e.reaps = warns("could not check for tasks whose workers stopped sending heartbeats")
+	e.stalls.scans = warns("could not check for stalled sagas and steps")
+	e.syncs = warns("starts are refused: --require-sync is set, and commits do not wait for a second machine")
+	e.rivals = warns("a second database server accepts writes with an older state of this database: stop it, commits that programs make there are lost")
+	e.strangers = warns("could not check for sagas that the database lists as this node's but that it does not run")
 	e.workers = goroutinePool{tasks: make(chan func()), quit: make(chan struct{}), all: &e.work}
 	for range cfg.Lanes {
 		e.lanes = append(e.lanes, newLaneLoop(e))
@@ -192,9 +187,9 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Run registers the node and runs sagas until ctx is done; then it begins nothing
-// more, lets attempts under way end for up to Config.Drain, and hands its sagas
-// over. It returns an error if the node cannot be registered.
+// Run registers the node and runs sagas until ctx is done. Then it starts nothing new, waits up to
+// Config.Drain for the attempts in flight, and releases its sagas. It returns an error if the node
+// cannot be registered.
 func (e *Engine) Run(ctx context.Context) error {
 	registering, cancel := context.WithTimeout(ctx, registerTime)
 	err := e.register(registering)
@@ -213,7 +208,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	loops.Go(func() { e.scan(quit) })
 	loops.Go(func() { e.expire(quit) })
 	loops.Go(func() { e.reap(quit) })
-	loops.Go(func() { e.lookForStalls(quit) })
+	loops.Go(func() { e.findStalls(quit) })
 
 	<-ctx.Done()
 	e.drain()
@@ -228,12 +223,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	release, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := e.cfg.Store.Release(release, e.lease.node()); err != nil {
-		e.cfg.Log.Warn("could not release the lease; other nodes take over when it ends", "error", err)
+		e.cfg.Log.Warn("could not release the lease; other nodes take over its sagas when it ends", "error", err)
 	}
 	return nil
 }
 
-// drain waits for the lanes to empty, patiently first.
+// drain waits until the lanes are empty. After Config.Drain it cancels the attempts in flight, and
+// a few seconds later it stops waiting.
 func (e *Engine) drain() {
 	e.stopping.Store(true)
 	failpoint.Hit("drain")
@@ -252,7 +248,7 @@ func (e *Engine) drain() {
 			case <-patience.C:
 				e.cancelCall()
 			case <-giveUp.C:
-				e.cfg.Log.Warn("stopping with sagas in memory: what they have under way is in doubt for the next node")
+				e.cfg.Log.Warn("stopping with sagas in memory: their attempts in flight are in doubt for the next node")
 				return
 			}
 		}
@@ -265,13 +261,14 @@ func (e *Engine) Ready() bool {
 	return e.node() != "" && !e.stopping.Load() && e.lease.valid() && !e.health.ailing()
 }
 
-// Now is the store's clock, as well as the node knows it: never ahead of it.
+// Now returns the store's clock as this node knows it: never later than the store's clock.
 func (e *Engine) Now() time.Time { return e.lease.now() }
 
-// Start makes a saga durable and sets it going; start and data are as saga.Begin has checked them.
-// With follow, what it returns tells the saga's end, until it is stopped. Errors: saga.ErrBusy,
+// Start makes a saga durable and starts it. saga.Begin must have checked start and data. With
+// follow, Begun.Ended delivers the saga's end until Begun.Stop is called. Errors: saga.ErrBusy and
 // saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique, with the id of the saga that has
-// it; journal.ErrNotNewest; ctx's, when it is not known whether the saga was started.
+// the key or value; journal.ErrNotNewest; the error of ctx, if it is not known whether the saga was
+// started.
 func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error) {
 	if e.stopping.Load() {
 		return saga.Begun{}, saga.ErrStopping
@@ -302,9 +299,8 @@ func (e *Engine) Start(ctx context.Context, def *saga.Definition, start journal.
 	return begun, err
 }
 
-// StartAs makes a saga durable under an id that the caller gives, and sets it going. Errors are
-// those of Start; journal.ErrConflict and journal.ErrStartKey also when the saga is there already;
-// journal.ErrParentEnded.
+// StartAs is like Start, for an id that the caller chooses. It also returns journal.ErrConflict or
+// journal.ErrStartKey if the saga exists already, and journal.ErrParentEnded.
 func (e *Engine) StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error {
 	if !e.Ready() {
 		return saga.ErrUnavailable
@@ -332,8 +328,8 @@ func (e *Engine) submit(ctx context.Context, id uuid.UUID, s StartSaga) (*saga.V
 	}
 }
 
-// Send leaves a message for a saga, wherever it runs, and has this node look for
-// it. Errors are the store's.
+// Send leaves a message for a saga, whichever node runs it, and makes this node check for messages.
+// Errors are the store's.
 func (e *Engine) Send(ctx context.Context, m journal.Message) error {
 	if err := e.cfg.Store.Send(ctx, m); err != nil {
 		return err
@@ -342,15 +338,15 @@ func (e *Engine) Send(ctx context.Context, m journal.Message) error {
 	return nil
 }
 
-// Watch returns a channel that gets a value after a saga's journal has grown on
-// this node; several growths may be one value. stop ends it. Sagas of other
-// nodes make no sound: poll as well.
+// Watch returns a channel that receives a value after a saga's journal has grown on this node.
+// Several appends may result in one value. stop ends the watch. The channel does not report appends
+// by other nodes, so callers must poll as well.
 func (e *Engine) Watch(id uuid.UUID) (grown <-chan struct{}, stop func()) { return e.hub.watch(id) }
 
-// wakeScanner has a scan begin at once.
+// wakeScanner starts a scan at once.
 func (e *Engine) wakeScanner() { nudge(e.wake) }
 
-// nudge sends a value to a channel that has room for one, unless it holds one already.
+// nudge sends a value to a channel of capacity one, unless one is pending already.
 func nudge(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -362,7 +358,7 @@ func (e *Engine) laneOf(id uuid.UUID) *laneLoop {
 	return e.lanes[e.laneNumber(id)]
 }
 
-// sagaBytes is about how much the sagas take that are in memory, or on their way.
+// sagaBytes returns about how many bytes the sagas take that are in memory or being loaded.
 func (e *Engine) sagaBytes() int64 {
 	n := e.loading.bytes.Load() + int64(e.window.Used())
 	for _, l := range e.lanes {
@@ -379,12 +375,13 @@ func (e *Engine) running() int {
 	return n
 }
 
-// registerTime bounds the first registration: a commit that waits for a standby which is not there
-// says nothing.
+// registerTime bounds the first registration: a commit that waits for a missing standby would block
+// without a message.
 const registerTime = 15 * time.Second
 
-// register takes a lease under a fresh id, as the successor of what the node was before. Nothing is
-// written under that id until it is noted: whoever finds the note of an earlier one misses nothing.
+// register takes a lease under a new id, as the successor of the node's earlier id. Nothing is
+// written under the new id before Config.Registered has recorded it, so a process that reads the
+// recorded id misses no saga.
 func (e *Engine) register(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -402,7 +399,7 @@ func (e *Engine) register(ctx context.Context) error {
 	e.former = l.Node
 	if e.cfg.Registered != nil {
 		if err := e.cfg.Registered(l.Node); err != nil {
-			e.cfg.Log.Warn("could not note the node's id: if this process dies, its sagas wait for the end of its lease", "error", err)
+			e.cfg.Log.Warn("could not record the node's id: if this process dies, its sagas are taken over only when its lease ends", "error", err)
 		}
 	}
 	e.lease.renewed(l, asked)
@@ -411,7 +408,7 @@ func (e *Engine) register(ctx context.Context) error {
 	return nil
 }
 
-// checkSync refuses starts, or takes them again. A look that fails changes nothing.
+// checkSync refuses starts, or accepts them again. A check that fails changes nothing.
 func (e *Engine) checkSync(ctx context.Context) {
 	if !e.cfg.RequireSync {
 		return
@@ -425,7 +422,7 @@ func (e *Engine) checkSync(ctx context.Context) {
 	e.syncs.observe(err)
 }
 
-// keep renews the lease, and takes a new one when it is lost.
+// keep renews the lease, and registers again when it is lost.
 func (e *Engine) keep(quit <-chan struct{}) {
 	every := time.NewTicker(e.cfg.Lease / 3)
 	defer every.Stop()
@@ -443,7 +440,7 @@ func (e *Engine) keep(quit <-chan struct{}) {
 			}
 		case <-every.C:
 			err := e.renew()
-			if err != nil || e.alone.Load() { // it is not to take a minute until that is known, or over
+			if err != nil || e.alone.Load() { // a standby may be missing or back: do not wait for the next SyncEvery
 				e.checkSync(e.storeCtx)
 			}
 			if errors.Is(err, journal.ErrFenced) {
@@ -470,10 +467,10 @@ func (e *Engine) renew() error {
 	return err
 }
 
-// reregister starts over as a new node.
+// reregister drops all sagas and registers under a new id.
 func (e *Engine) reregister(quit <-chan struct{}) {
 	timeline := e.timeline.Load()
-	e.cfg.Log.Error("the lease was taken over: dropping all sagas and registering anew")
+	e.cfg.Log.Error("lease lost: dropping all sagas and registering again")
 	e.identity.Store("")
 	e.lease.end()
 	for _, l := range e.lanes {
@@ -487,7 +484,7 @@ func (e *Engine) reregister(quit <-chan struct{}) {
 		if err == nil {
 			break
 		}
-		e.cfg.Log.Warn("could not register the node", "error", err)
+		e.cfg.Log.Warn("could not register the node; it will retry", "error", err)
 		select {
 		case <-quit:
 			return
@@ -503,8 +500,8 @@ func (e *Engine) reregister(quit <-chan struct{}) {
 	e.wakeScanner()
 }
 
-// announce tells the lanes who they are. Claims begin only after that, so that
-// nothing claimed reaches a lane that does not know its name.
+// announce gives the lanes their node id. The node claims sagas only after that, so no claimed saga
+// reaches a lane that has no id.
 func (e *Engine) announce() {
 	node := e.lease.node()
 	for _, l := range e.lanes {
@@ -513,8 +510,8 @@ func (e *Engine) announce() {
 	e.identity.Store(node)
 }
 
-// node is whom the lanes write as, "" between leases.
+// node returns the id that the lanes write under, "" between leases.
 func (e *Engine) node() string { return e.identity.Load().(string) }
 
-// random is the jitter's source.
+// random is the source of jitter.
 func random() uint64 { return rand.Uint64() }

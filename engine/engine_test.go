@@ -150,7 +150,7 @@ func (n *node) start(def *saga.Definition, input string, vars map[string]string)
 	return uuid.Nil
 }
 
-// await waits until the saga's machine is as wanted.
+// await waits until want holds for the saga's machine.
 func (n *node) await(def *saga.Definition, id uuid.UUID, what string, want func(*saga.Machine) bool) (*saga.Machine, []journal.Record) {
 	n.t.Helper()
 	grown, stop := n.Watch(id)
@@ -272,7 +272,7 @@ func fault(t testing.TB, w *world.Server, r world.Rule) {
 	}
 }
 
-// A node that stops hands its sagas over; the next one goes on where it stood.
+// A node that stops releases its sagas, and the next node continues them at the same point.
 func TestHandOver(t *testing.T) {
 	def := compile(t, booking)
 	store := memory.New(memory.Config{})
@@ -283,7 +283,7 @@ func TestHandOver(t *testing.T) {
 		c.Callers = map[string]engine.Caller{"http": callerFunc(func(ctx context.Context, r saga.Request) saga.Answer {
 			a := inner.Call(ctx, r)
 			if strings.Contains(r.URL, "/hotels/") {
-				<-release // the effect is there, the answer is not in yet
+				<-release // the effect exists, the response has not arrived
 			}
 			return a
 		})}
@@ -296,7 +296,7 @@ func TestHandOver(t *testing.T) {
 	}()
 	first.stop()
 	if charges := len(w.Ledger().Service("pay")); charges != 0 {
-		t.Fatalf("a draining node went on to the next step: %d requests to pay", charges)
+		t.Fatalf("a draining node continued with the next step: %d requests to pay", charges)
 	}
 	second := startNode(t, store, definitions{"booking": def}, nil)
 	second.ended(def, id, saga.Succeeded)
@@ -311,8 +311,8 @@ type callerFunc func(context.Context, saga.Request) saga.Answer
 
 func (f callerFunc) Call(ctx context.Context, r saga.Request) saga.Answer { return f(ctx, r) }
 
-// Orders reach a saga that is parked, and it goes on.
-func TestOrderToAParkedSaga(t *testing.T) {
+// A parked saga gets its commands, and continues.
+func TestCommandToAParkedSaga(t *testing.T) {
 	def := compile(t, `
 saga: asks
 steps:
@@ -339,7 +339,7 @@ steps:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: command}); err != nil {
+	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: command}); err != nil {
 		t.Fatal(err)
 	}
 	n.ended(def, id, saga.Succeeded)

@@ -9,88 +9,90 @@ import (
 	"recourse/saga"
 )
 
-// Event is something that a lane is told.
+// Event is an input of a lane.
 type Event interface{ event() }
 
 // The events.
 type (
-	// StartSaga asks for a new saga. Reply names the caller in the lane's Replied.
+	// StartSaga asks for a new saga. Reply comes back in the lane's Replied.
 	StartSaga struct {
 		ID    uuid.UUID
 		Def   *saga.Definition
 		Start journal.Start
 		Data  saga.StartedData
 		Reply any
-		View  bool // whether the reply is to have one
+		View  bool // whether Replied must have a View
 	}
-	// Loaded brings a saga that this node has claimed, under the lease of Node. With
-	// Err it could not be read: the lane gives it up without touching it.
+	// Loaded delivers a saga that this node claimed under the lease of Node. If Err is set, the
+	// saga could not be read, and the lane gives it up without changing it.
 	Loaded struct {
 		Claimed  journal.Claimed
 		Node     string
 		Def      *saga.Definition
 		Records  []journal.Record
-		Messages []journal.Message // that waits for it, in order
-		Memory   any               // as Mailed's; nil: there is no mail
+		Messages []journal.Message // waiting for the saga, in order
+		Memory   any               // see Received; nil: there are no messages
 		Err      error
-		At       time.Time // as Answered's, for what the mail brings
+		At       time.Time // see Answered; for task results among the messages
 	}
-	// Answered brings the answer to a request that Perform asked for.
+	// Answered delivers the response to a request that Perform asked for.
 	Answered struct {
 		ID      uuid.UUID
 		Path    string
 		Way     journal.Way
 		Attempt int
 		Answer  saga.Answer
-		At      time.Time // when it came, at the latest (Lease.Latest): what is to follow after a while waits from then on; zero: now
-		Memory  any       // names the memory that the answer takes, for Freed; nil: too little to be counted
+		At      time.Time // the latest time at which it can have arrived (Lease.Latest): delays begin then; zero: now
+		Memory  any       // stands for the memory of the response, for Freed; nil: too little to count
 	}
-	// Mailed brings messages for a saga of this node, in order. Bringing one twice does no harm.
+	// Received delivers messages for a saga of this node, in order. Delivering one twice has no
+	// effect.
 	Received struct {
 		ID       uuid.UUID
 		Messages []journal.Message
-		At       time.Time // as Answered's
-		Memory   any       // names the memory that the messages take, for Freed; nil: it is not counted
+		At       time.Time // see Answered
+		Memory   any       // stands for the memory of the messages, for Freed; nil: not counted
 	}
-	// Committed answers the Commit of that number: with a result for each append, or
-	// with an error for all.
+	// Committed is the result of the Commit with that number: one result for each append, or an
+	// error for all of them.
 	Committed struct {
 		Number  int
 		Results []journal.Result
 		Err     error
 	}
-	// LeaseLost says that the node's lease is gone. The lane drops everything.
+	// LeaseLost reports that the node has lost its lease. The lane drops all sagas.
 	LeaseLost struct{}
-	// Leased gives the lane an identity to write under.
+	// Leased gives the lane the node id to write under.
 	Leased struct{ Node string }
-	// Tick says that the time has come that Lane.Alarm gave.
+	// Tick reports that the time of Lane.Alarm has come.
 	Tick struct{}
-	// Waits says that a request that Perform asked for has not left yet, or that its answer is
-	// coming in: its time-out begins anew.
+	// Waits reports that a request of a Perform has not been sent yet, or that its response is
+	// still arriving. The attempt's timeout starts again.
 	Waits struct {
 		ID      uuid.UUID
 		Path    string
 		Way     journal.Way
 		Attempt int
-		For     string // what it waits for, as a kind of stall; "": it has left, or is about to
+		For     string // the kind of stall that it waits in; "": it has been sent, or is about to be
 	}
-	// Watch asks the lane to look for sagas that are stalled. One that twelve Watches in a row,
-	// seconds apart, have found so is given up.
+	// Watch makes the lane check for stalled sagas. A saga that twelve Watches in a row, seconds
+	// apart, find stalled is given up.
 	Watch struct{}
-	// Owned lists those of the lane's sagas that the store said are Node's, but for those that are
-	// being loaded. One that the lane does not hold, two times in a row, is a stranger.
+	// Owned lists those of the lane's sagas that Node owns according to the store, without those
+	// that are being loaded. A saga that two Owned in a row list, and that the lane does not run,
+	// is a stranger.
 	Owned struct {
 		Node string
 		IDs  []uuid.UUID
 	}
-	// Stranger says how far the journal of a saga goes that the lane called a stranger, and that
-	// the store still said was Node's. The lane gives it up unless it has it by now.
+	// Stranger answers Estranged, if the store still says that Node owns the saga: it gives the end
+	// of the saga's journal. The lane releases the saga unless it runs it by now.
 	Stranger struct {
 		ID   uuid.UUID
 		Node string
 		Seq  int64 // of the last record
 	}
-	// Drain asks the lane to begin nothing more and to give its sagas up as their attempts end.
+	// Drain makes the lane start nothing more, and release its sagas as their attempts end.
 	Drain struct{}
 )
 
@@ -108,39 +110,40 @@ func (Waits) event()     {}
 func (Watch) event()     {}
 func (Drain) event()     {}
 
-// Effect is something that a lane wants done.
+// Effect is an output of a lane: something that the shell must do.
 type Effect interface{ effect() }
 
 // The effects.
 type (
-	// Commit wants the batch appended, and Committed in return. There is one at a time.
-	// After says how long to wait before: it is a repetition.
+	// Commit asks for the batch to be appended, and for Committed in return. There is at most one
+	// at a time. After is the delay before it: it is a repetition.
 	Commit struct {
 		Number int
 		Node   string
 		Batch  []journal.Append
 		After  time.Duration
 	}
-	// Perform wants a request sent, and Answered in return. Its intent is committed.
+	// Perform asks for a request to be sent, and for Answered in return. Its intent is committed,
+	// or saga.Dispatch.Early was set.
 	Perform struct {
 		ID     uuid.UUID
-		Node   string  // whose lease must hold when it leaves
-		Permit *Permit // which must hold, too
+		Node   string  // its lease must be valid when the request is sent
+		Permit *Permit // must also be valid then
 		Send   saga.Send
 	}
-	// Freed gives back the memory of an Answered, a Mailed or a Loaded: what came of the answer, or
-	// of the messages, is durable, or thrown away. It comes once.
+	// Freed returns the Memory of an Answered, a Received or a Loaded, once: the outcome of the
+	// response or of the messages is durable, or they were discarded.
 	Freed struct{ Memory any }
 	// Replied answers a StartSaga.
 	Replied struct {
 		Reply any
-		ID    uuid.UUID  // with ErrStartKey and ErrUnique: the saga that has it
-		View  *saga.View // as it is durable; nil if more than that has happened, or none was asked for
+		ID    uuid.UUID  // with ErrStartKey and ErrUnique: the saga that has the key or value
+		View  *saga.View // of the durable journal; nil if the machine has later records, or none was asked for
 		Err   error
 	}
-	// Advanced says that a saga's journal has grown, durably, by Records. Machine may be ahead of
-	// them. Final is the machine of one that has ended and been let go: the lane does not touch it
-	// any more.
+	// Advanced reports that Records were durably appended to a saga's journal. Machine may have
+	// later records. Final is the machine of a saga that has ended and was released: the lane no
+	// longer uses it.
 	Advanced struct {
 		ID      uuid.UUID
 		Seq     int64
@@ -148,47 +151,48 @@ type (
 		Machine *saga.Machine
 		Final   *saga.Machine
 	}
-	// Acquired says that the lane holds a saga that it has read, or been given; Records are its
-	// journal so far, Cost what it has cost by them. Machine may be ahead of them.
+	// Acquired reports that the lane runs a saga that was loaded from the store. Records are its
+	// journal so far, and Cost is the saga's cost as of Records. Machine may have later records.
 	Acquired struct {
 		ID      uuid.UUID
 		Records []journal.Record
 		Machine *saga.Machine
 		Cost    saga.CostView
 	}
-	// Dropped says that the lane has forgotten a saga, and why; nil: it is parked or has ended.
-	// Requests of it that are under way are of no use any more.
+	// Dropped reports that the lane no longer runs a saga. Err says why; nil: the saga is parked or
+	// has ended. The results of its requests in flight are no longer needed.
 	Dropped struct {
 		ID    uuid.UUID
 		Err   error
-		Trace *saga.Trace // nil: not known
+		Trace *saga.Trace // nil: unknown
 	}
-	// Reload wants a claimed saga read again, and Loaded in return.
+	// Reload asks for a claimed saga to be read again, and for Loaded in return.
 	Reload struct {
 		Claimed journal.Claimed
 		Node    string
 	}
-	// Estranged says that a saga is a stranger: it is Node's by its row, and the lane does not hold
-	// it. It wants Stranger in return.
+	// Estranged reports a stranger: Node owns the saga according to its row, but the lane does not
+	// run it. It asks for Stranger in return.
 	Estranged struct {
 		ID   uuid.UUID
 		Node string
 	}
-	// Stalled says that nothing would ever have moved a saga again, which is a bug, and that the
-	// lane sees to it: it gives the saga up, to be read again, or commits what was forgotten. It
-	// has not moved since Since.
+	// Stalled reports that nothing would ever have continued a saga, which is a bug, and that the
+	// lane repairs it: it releases the saga, to be read again, or commits what was forgotten. The
+	// saga has made no progress since Since.
 	Stalled struct {
 		ID    uuid.UUID
 		Path  string // the step, "" for the saga itself
 		Since time.Time
 		Why   string
-		Stall *journal.Stall // the same, for others than the node's log; nil: the saga could not be read
+		Stall *journal.Stall // the same for the list of stalls and for notifications; nil: the saga could not be read
 		Trace *saga.Trace
 	}
-	// Delayed says that a request of a step waits to leave for so long that the step is stalled.
+	// Delayed reports that a request has waited to be sent for so long that its step counts as
+	// stalled.
 	Delayed struct{ Stall journal.Stall }
-	// Fenced says that a commit found this node's lease gone and that the lane has dropped
-	// everything.
+	// Fenced reports that a commit found this node's lease gone, and that the lane has dropped all
+	// sagas.
 	Fenced struct{ Node string }
 )
 

@@ -8,10 +8,11 @@ import (
 	"recourse/saga"
 )
 
-// expireBatch is how many sagas are deleted at once, at most.
+// expireBatch is how many sagas at most are deleted in one transaction.
 const expireBatch = 500
 
-// deleteAt says when a saga that ended at `ended` may be deleted; zero: never, or it has not ended.
+// deleteAt returns when a saga that ended at `ended` may be deleted; zero: never, or it has not
+// ended.
 func (c *LaneConfig) deleteAt(def *saga.Definition, ended time.Time) time.Time {
 	keep := def.Retention
 	if keep == 0 {
@@ -23,8 +24,8 @@ func (c *LaneConfig) deleteAt(def *saga.Definition, ended time.Time) time.Time {
 	return ended.Add(keep)
 }
 
-// expire deletes the sagas whose retention is over, about every Config.Expire. Every node does:
-// what one is deleting the others pass over.
+// expire deletes the sagas whose retention has ended, about every Config.Expire. Every node does
+// so: a node skips the sagas that another node is deleting.
 func (e *Engine) expire(quit <-chan struct{}) {
 	batch := expireBatch
 	for {
@@ -38,9 +39,8 @@ func (e *Engine) expire(quit <-chan struct{}) {
 	}
 }
 
-// deleteExpired deletes batch after batch until nothing is left, or one fails. It returns how large
-// the next one should be: after a failure smaller, since very long journals take very long to
-// delete.
+// deleteExpired deletes batches until no saga is left, or a batch fails. It returns the size of the
+// next batch, which is smaller after a failure: very long journals take very long to delete.
 func (e *Engine) deleteExpired(batch int) int {
 	for !e.stopping.Load() {
 		ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)

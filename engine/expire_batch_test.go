@@ -9,7 +9,7 @@ import (
 	"recourse/journal"
 )
 
-// crowded is a store with so many expired sagas, which cannot delete more than `most` at once.
+// crowded is a store with so many expired sagas that cannot delete more than `most` at once.
 type crowded struct {
 	journal.Store
 	left, most int
@@ -26,27 +26,26 @@ func (s *crowded) DeleteExpired(_ context.Context, limit int) (int, error) {
 	return n, nil
 }
 
-// Batch follows batch until nothing is left. After a failure batches are smaller, then larger
-// again.
+// Batches are deleted until no saga is left. After a failure they are smaller, and then grow again.
 func TestExpireInBatches(t *testing.T) {
 	s := &crowded{left: 1200, most: 500}
 	e := New(Config{Store: s})
 	batch := expireBatch
-	look := func(left int, want ...int) {
+	expire := func(left int, want ...int) {
 		t.Helper()
 		s.asked = nil
 		if batch = e.deleteExpired(batch); !slices.Equal(s.asked, want) || s.left != left {
 			t.Errorf("asked for %v, left %d; want %v and %d", s.asked, s.left, want, left)
 		}
 	}
-	look(0, 500, 500, 500)
-	look(0, 500)
+	expire(0, 500, 500, 500)
+	expire(0, 500)
 	s.left, s.most = 1000, 100
-	look(1000, 500)
-	look(938, 62, 124)
+	expire(1000, 500)
+	expire(938, 62, 124)
 	s.most = 10
-	look(938, 15)
-	look(923, 1, 2, 4, 8, 16)
+	expire(938, 15)
+	expire(923, 1, 2, 4, 8, 16)
 	s.most = 500
-	look(0, 2, 4, 8, 16, 32, 64, 128, 256, 500)
+	expire(0, 2, 4, 8, 16, 32, 64, 128, 256, 500)
 }

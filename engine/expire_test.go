@@ -13,8 +13,8 @@ import (
 	"recourse/saga"
 )
 
-// A row says when its saga may be deleted from the saga's end on: by the definition, else by the
-// node.
+// The row of a saga that has ended says when it may be deleted: as its definition says, or else as
+// the node is configured.
 func TestRetentionOfARow(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tt := range []struct{ definition, node, want time.Duration }{
@@ -51,8 +51,8 @@ func TestRetentionOfARow(t *testing.T) {
 	}
 }
 
-// Sagas whose retention is over go, with their keys; others stay. Several nodes that do it at once
-// do no harm.
+// Sagas whose retention has ended are deleted, with their keys; others stay. Several nodes may
+// delete at once.
 func TestExpire(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestExpire(t *testing.T) {
 				brief = append(brief, n.start(defs["brief"], "", nil))
 			}
 			if h, err := store.Saga(t.Context(), stay[1]); err != nil || h.DeleteAt.Sub(h.EndedAt) != time.Hour {
-				t.Errorf("a saga whose definition does not say: %+v, %v; want it kept for the node's hour", h.Row, err)
+				t.Errorf("a saga whose definition sets no retention: %+v, %v; want it kept for the node's hour", h.Row, err)
 			}
 			for _, id := range append(brief, first) {
 				n.gone(id)
@@ -99,7 +99,7 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// gone waits until nothing is left of a saga.
+// gone waits until a saga is deleted.
 func (n *node) gone(id uuid.UUID) {
 	n.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(5 * time.Millisecond) {

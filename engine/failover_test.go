@@ -18,7 +18,7 @@ import (
 	"recourse/saga"
 )
 
-// failing is a store that fails over, and loses sagas.
+// failing is a store that fails over and loses sagas.
 type failing struct {
 	journal.Store
 	timeline atomic.Int64
@@ -57,8 +57,8 @@ func (s *failing) Synchronous(context.Context) error {
 	return nil
 }
 
-// After a fail-over the node registers anew, counts what is gone of what it had acknowledged, and
-// goes on at once: its old lease ends.
+// After a failover the node registers again, counts the acknowledged records that are lost, and
+// continues at once, because its old lease is released.
 func TestFailedOver(t *testing.T) {
 	store := &failing{Store: memory.New(memory.Config{})}
 	store.timeline.Store(1)
@@ -72,7 +72,7 @@ func TestFailedOver(t *testing.T) {
 	before := n.Stats().Node
 	store.lost.Store(&lost)
 	store.timeline.Store(2)
-	until(t, "registered anew, and compared", func() bool { st := n.Stats(); return st.Node != "" && st.Node != before && st.Lost == 1 })
+	until(t, "registered again, and compared", func() bool { st := n.Stats(); return st.Node != "" && st.Node != before && st.Lost == 1 })
 	nodes, err := store.Nodes(t.Context())
 	if err != nil || len(nodes) != 1 {
 		t.Errorf("nodes %+v, %v; want one, as the old lease was released", nodes, err)
@@ -83,7 +83,7 @@ func TestFailedOver(t *testing.T) {
 	}
 }
 
-// A server beside the database is told of, with what to do about it.
+// The node logs that a second server accepts writes, and what to do about it.
 func TestRival(t *testing.T) {
 	log := &testbuffer.Buffer{}
 	store := &failing{Store: memory.New(memory.Config{}), rival: errors.New("stop the old primary")}
@@ -91,7 +91,7 @@ func TestRival(t *testing.T) {
 	until(t, "it is logged", func() bool { return strings.Contains(log.String(), "stop the old primary") })
 }
 
-// With RequireSync starts are refused while commits do not wait for a second machine.
+// With RequireSync, starts are refused while commits do not wait for a second machine.
 func TestRequireSync(t *testing.T) {
 	store := &failing{Store: memory.New(memory.Config{})}
 	store.alone.Store(true)
@@ -110,7 +110,7 @@ func TestRequireSync(t *testing.T) {
 		t.Errorf("a start: %v, want it refused", err)
 	}
 	store.alone.Store(false)
-	until(t, "starts are taken", func() bool { return start() == nil })
+	until(t, "starts are accepted", func() bool { return start() == nil })
 	store.alone.Store(true)
 	until(t, "starts are refused", func() bool { return errors.Is(start(), saga.ErrUnavailable) })
 }

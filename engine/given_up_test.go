@@ -17,7 +17,7 @@ import (
 	"recourse/saga"
 )
 
-// diary is a caller that notes what it sends, and holds the first request back.
+// diary is a caller that notes the requests that it sends, and delays the first one.
 type diary struct {
 	mu   sync.Mutex
 	urls []string
@@ -40,8 +40,8 @@ func (d *diary) sent() []string {
 	return slices.Clone(d.urls)
 }
 
-// A request that waits for a call slot does not leave any more once its saga was
-// given up: another node may have settled and undone it by then.
+// A request that waits for a call slot is not sent after its saga was given up: by then, another
+// node may have resolved and undone its step.
 func TestGivenUpWhileItWaits(t *testing.T) {
 	hold := compile(t, "saga: hold\nsteps:\n  - {id: h, http: \"POST http://w/hold\", timeout: 1m}\n")
 	x := compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 1m}\n")
@@ -53,8 +53,8 @@ func TestGivenUpWhileItWaits(t *testing.T) {
 	first := n.start(hold, "null", nil)
 	until(t, "the slot is taken", func() bool { return len(d.sent()) == 1 })
 	id := n.start(x, "null", nil)
-	// A message that nobody can read makes the node give the saga up.
-	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: json.RawMessage(`"?"`)}); err != nil {
+	// A message that cannot be read makes the node give the saga up.
+	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: json.RawMessage(`"?"`)}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the saga is given up", func() bool {
@@ -63,10 +63,10 @@ func TestGivenUpWhileItWaits(t *testing.T) {
 	})
 	close(d.hold)
 	n.ended(hold, first, saga.Succeeded)
-	again := n.start(hold, "null", nil) // whose request leaves behind the one that must not
+	again := n.start(hold, "null", nil) // its request is sent after the other one would have been
 	n.ended(hold, again, saga.Succeeded)
 	if got := d.sent(); slices.Contains(got, "http://w/a") {
-		t.Errorf("a request of a saga that was given up left: %v", got)
+		t.Errorf("a request of a saga that was given up was sent: %v", got)
 	}
 }
 
@@ -79,29 +79,29 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A step whose time-out is shorter than the time between two Watches may wait for its turn for as
-// long as it takes.
+// A step whose timeout is shorter than the interval of Watches may wait for a call slot for any
+// time.
 func TestShortTimeoutsWaitTheirTurn(t *testing.T) {
 	b := newBench(t, oneCall)
 	b.def = compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 1s}\n")
 	id, send := b.sendOne()
 	for range 20 {
 		b.handle(engine.Waits{ID: id, Path: send.Path, Way: send.Way, Attempt: send.Attempt})
-		b.look(6)
+		b.sendWatches(6)
 	}
 	if got := take[engine.Stalled](b); len(got) > 0 {
 		t.Errorf("stalled: %+v", got)
 	}
 }
 
-// The store's clock may be set forward or back while a call is under way.
+// The store's clock may be set forward or back while a call is in flight.
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour} {
 		b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 10m}\n")
 		b.sendOne()
-		b.look(1)
+		b.sendWatches(1)
 		b.now = b.now.Add(jump)
-		b.look(enough)
+		b.sendWatches(enough)
 		if got := take[engine.Stalled](b); len(got) > 0 {
 			t.Errorf("after a jump of %v, stalled a minute into a call of 10 minutes: %+v", jump, got)
 		}
@@ -122,8 +122,7 @@ func (s *hung) Append(ctx context.Context, node string, b []journal.Append) ([]j
 	return s.Store.Append(ctx, node, b)
 }
 
-// A database that hangs does not keep a node from stopping for longer than its drain and ten
-// seconds.
+// A database that hangs delays the stop of a node by at most its drain and ten seconds.
 func TestStopsWhileTheDatabaseHangs(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, sleep: 100ms}\n")
 	store := &hung{Store: memory.New(memory.Config{})}

@@ -9,16 +9,16 @@ import (
 	"recourse/journal"
 )
 
-// health is a store that notes whether commits go through. While they do not, the node claims
-// nothing: it could not go on with it, and another node might.
+// health is a store that notes whether commits succeed. While they fail, the node claims nothing:
+// it could not continue the sagas, and another node might.
 type health struct {
 	journal.Store
-	after  time.Duration             // for which a failed commit counts, if no other is tried
-	failed atomic.Pointer[time.Time] // when the last commit failed; nil: it went through
+	after  time.Duration             // how long a failed commit counts, if there is no later one
+	failed atomic.Pointer[time.Time] // when the last commit failed; nil: it succeeded
 }
 
-// ailingFor is how long a commit that failed counts, if no other is tried: then it may be tried
-// again.
+// ailingFor is how long a failed commit counts if there is no later one. After that the node claims
+// again, and its next commit shows whether the store has recovered.
 const ailingFor = 2 * time.Second
 
 // ailing reports whether commits fail.

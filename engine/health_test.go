@@ -9,7 +9,7 @@ import (
 	"recourse/journal"
 )
 
-// answering is a store whose appends end with err, and that has one saga to claim.
+// answering is a store whose appends return err, and that has one saga to claim.
 type answering struct {
 	journal.Store
 	err error
@@ -23,7 +23,8 @@ func (s *answering) Claim(context.Context, string, int) ([]journal.Claimed, erro
 	return make([]journal.Claimed, 1), nil
 }
 
-// While commits fail nothing is claimed; the next one that goes through ends that, or time.
+// While commits fail, the node claims nothing. This ends with the next successful commit, or after
+// a while.
 func TestHealth(t *testing.T) {
 	s := &answering{}
 	h := &health{Store: s, after: time.Hour}
@@ -32,7 +33,7 @@ func TestHealth(t *testing.T) {
 		ailing bool
 	}{
 		{nil, false}, {errors.New("disk full"), true}, {journal.ErrUnknown, true}, {nil, false},
-		{errors.New("disk full"), true}, {journal.ErrFenced, false}, // the store answered: it works
+		{errors.New("disk full"), true}, {journal.ErrFenced, false}, // the store has responded, so it works
 	} {
 		s.err = tt.err
 		_, _ = h.Append(t.Context(), "n", nil)
@@ -45,6 +46,6 @@ func TestHealth(t *testing.T) {
 	s.err = errors.New("disk full")
 	_, _ = h.Append(t.Context(), "n", nil)
 	if h.ailing() {
-		t.Error("a failure counts for ever")
+		t.Error("a failure counts forever")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"recourse/saga"
 )
 
-// unrenewed is a store that does not renew leases for a while.
+// unrenewed is a store that refuses to renew leases for a while.
 type unrenewed struct {
 	journal.Store
 	down atomic.Bool
@@ -26,11 +26,11 @@ func (s *unrenewed) Renew(ctx context.Context, node string, ttl time.Duration) (
 	return s.Store.Renew(ctx, node, ttl)
 }
 
-// lapse answers the first request when the lease has run out.
+// lapse responds to the first request when the lease has expired.
 type lapse struct {
 	store *unrenewed
 	node  atomic.Pointer[engine.Engine]
-	early atomic.Bool // a request left without a lease
+	early atomic.Bool // a request was sent without a lease
 }
 
 func (c *lapse) Call(_ context.Context, r saga.Request) saga.Answer {
@@ -47,7 +47,7 @@ func (c *lapse) Call(_ context.Context, r saga.Request) saga.Answer {
 	return saga.Answer{Sent: true, Status: 200}
 }
 
-// A lease that cannot be renewed for a moment holds requests back, and uses up no attempts.
+// A lease that cannot be renewed for a short time delays requests, and uses up no attempts.
 func TestLeaseHiccup(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n  - {id: b, http: \"POST http://w/b\", retry: none}\n")
 	store := &unrenewed{Store: memory.New(memory.Config{})}
@@ -59,6 +59,6 @@ func TestLeaseHiccup(t *testing.T) {
 	id := n.start(def, "null", nil)
 	n.ended(def, id, saga.Succeeded)
 	if caller.early.Load() {
-		t.Error("a request left without a lease")
+		t.Error("a request was sent without a lease")
 	}
 }

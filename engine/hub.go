@@ -8,15 +8,15 @@ import (
 	"recourse/saga"
 )
 
-// hub tells watchers that a saga's journal has grown, and starters that it has ended.
+// hub notifies watchers when a saga's journal has grown, and starters when a saga has ended.
 type hub struct {
 	mu       sync.Mutex
 	watchers map[uuid.UUID]map[chan struct{}]struct{}
 	starters map[uuid.UUID]chan *saga.Machine
 }
 
-// start returns a channel that gets the machine of the saga when it has ended,
-// or is closed when it has left this node's memory before. A saga has one starter. stop ends it.
+// start returns a channel that receives the machine of the saga when it has ended, or is closed if
+// the saga leaves this node's memory before that. A saga has one starter. stop ends it.
 func (h *hub) start(id uuid.UUID) (end <-chan *saga.Machine, stop func()) {
 	ch := make(chan *saga.Machine, 1)
 	h.mu.Lock()
@@ -53,7 +53,7 @@ func (h *hub) watch(id uuid.UUID) (<-chan struct{}, func()) {
 	}
 }
 
-// released tells a saga's starter that its end will not be seen here.
+// released closes the channel of a saga's starter: this node will not see the saga's end.
 func (h *hub) released(id uuid.UUID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,43 +15,38 @@ import (
 	"recourse/saga"
 )
 
-// LaneConfig are a lane's knobs.
+// LaneConfig configures a lane. MaxBatch, MaxRecords and Random must be set.
 type LaneConfig struct {
-	ParkAfter  time.Duration // waits longer than this leave memory
-	Retention  time.Duration // of sagas whose definition has none; 0 or saga.Forever: they are kept
+	ParkAfter  time.Duration // a saga with a longer wait leaves memory
+	Retention  time.Duration // of sagas whose definition sets none; 0 or saga.Forever: they are kept
 	MaxBatch   int           // appends in one commit
-	MaxBytes   int           // of all appends in one commit, by journal.Append.Size, unless it has only one; 0: any
+	MaxBytes   int           // of all appends in one commit, by journal.Append.Size, unless it has only one; 0: no bound
 	MaxRecords int           // records that one saga adds to one commit
-	// MaxSagaBytes bounds the bytes of records of all sagas in the lane; 0: no bound. Above it, the
-	// larger sagas leave memory between two steps.
+	// MaxSagaBytes bounds the bytes of the records of all sagas in the lane; 0: no bound.
+	// Above it, the larger sagas leave memory between two steps.
 	MaxSagaBytes int
-	Random       func() uint64 // even draws, for jitter
-	Notices      *saga.Notices // who is told of what happens to sagas; nil: nobody
-	StallAfter   time.Duration // how long a request may wait before it leaves until its step is stalled; 0: for ever
+	Random       func() uint64 // uniform random numbers, for jitter
+	Notices      *saga.Notices // builds the notifications about sagas; nil: none
+	StallAfter   time.Duration // how long a request may wait to be sent before its step counts as stalled; 0: without bound
 }
 
-// Lane runs the sagas that hash to it. It is the engine's logic: an event
-// handler without goroutines, clocks or IO, so that a simulator can drive the
-// very same code. Time comes in with each event, as the store's clock.
-//
-// A lane has at most one commit under way. What its sagas append meanwhile
-// becomes the next one: that is all of group commit. A saga's state in memory runs ahead of
-// what is committed; nothing leaves the process before it is.
+// Lane runs the sagas that its shell assigns to it. It is an event handler without goroutines,
+// clocks or IO; see the package comment.
 type Lane struct {
 	cfg      LaneConfig
 	node     string // "" without a lease
-	number   int    // of the last commit
+	number   int    // of the last Commit
 	runs     map[uuid.UUID]*run
-	queue    []*run // with something to append, first come first
-	flight   []*run // whose appends are being committed
+	queue    []*run // sagas with something to append, in order of arrival
+	flight   []*run // sagas whose appends are being committed
 	batch    []journal.Append
-	part     int // how many of the flight the commit under way has: the first ones
-	failures int // to commit the flight
+	part     int // the commit in flight has so many of flight, from the first
+	failures int // of commits of flight in a row
 	draining bool
-	watched  time.Time // the last Watch
+	watched  time.Time // when the last Watch came
 	alarms   alarms
 	stalest  time.Time
-	strange  map[uuid.UUID]bool // owned by the last Owned, and not held since
+	strange  map[uuid.UUID]bool // listed by the last Owned, and not run since
 	bytes    int                // bytes of records of its sagas
 	now      time.Time
 	out      []Effect
@@ -62,16 +57,17 @@ func NewLane(cfg LaneConfig) *Lane {
 	return &Lane{cfg: cfg, runs: make(map[uuid.UUID]*run)}
 }
 
-// Len returns how many sagas the lane holds.
+// Len returns how many sagas are in the lane.
 func (l *Lane) Len() int { return len(l.runs) }
 
-// Bytes returns about how many bytes the lane's sagas take: those of the data of their records.
+// Bytes returns about how many bytes the lane's sagas take: the data of their records.
 func (l *Lane) Bytes() int { return l.bytes }
 
-// Alarm returns when the lane wants its next Tick; zero: it does not.
+// Alarm returns when the lane needs its next Tick; zero: no Tick is needed.
 func (l *Lane) Alarm() time.Time { return l.alarms.next() }
 
-// Handle takes one event in, at now, and returns what is to be done, in order.
+// Handle takes one event and the current time, and returns the effects of the event in the order in
+// which they must be carried out.
 func (l *Lane) Handle(now time.Time, ev Event) []Effect {
 	l.now, l.out = now, nil
 	switch ev := ev.(type) {
@@ -128,7 +124,7 @@ func (l *Lane) start(ev StartSaga) {
 		l.emit(Replied{Reply: ev.Reply, Err: journal.ErrConflict})
 		return
 	}
-	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the time of `started`
+	ev.Start.CreatedAt = l.now.UTC().Truncate(time.Millisecond) // the same time as the record `started`
 	r := &run{id: ev.ID, m: saga.New(ev.Def, ev.ID), reply: ev.Reply, view: ev.View, moved: l.now}
 	r.next.Saga, r.next.Start = ev.ID, &ev.Start
 	l.add(r)
@@ -144,14 +140,14 @@ func (l *Lane) load(ev Loaded) {
 	id := ev.Claimed.Saga
 	if ev.Node != l.node {
 		l.free(ev.Memory)
-		return // claimed under an earlier lease, which another node has taken over
+		return // claimed under an earlier lease: another node may own the saga by now
 	}
 	if old := l.runs[id]; old != nil {
 		l.free(ev.Memory)
 		if old.parking() || old.starting() {
-			// The store has it released already and has given it to us again, but the answer to the
-			// release is not in yet. Or a start of it is repeated here, and will be turned away.
-			// The records that were read may be out of date by then.
+			// Either the release is committed, and the saga was claimed again before Committed
+			// arrived. Or a repeated start of the saga is being committed here and will be refused.
+			// The records of ev may be out of date by then, so the saga is read again.
 			if !mutant.On("claimed-again-ignored") {
 				old.again = &ev.Claimed
 			}
@@ -177,7 +173,7 @@ func (l *Lane) load(ev Loaded) {
 		}
 		l.known(r)
 		if r.shown == saga.Running {
-			r.shown = saga.Waiting // parked as it may have been, its row is written anew
+			r.shown = saga.Waiting // its row may say waiting, so it must be written again
 		}
 		l.emit(Acquired{ID: id, Records: ev.Records, Machine: m, Cost: m.Cost()})
 		for _, a := range m.InFlight() {
@@ -208,18 +204,18 @@ func (l *Lane) answer(ev Answered) {
 	r.keep(ev.Memory)
 	ours := r.called(ev.Path, ev.Way, ev.Attempt) != nil
 	r.uncall(ev.Path, ev.Way, ev.Attempt)
-	if ev.Answer.Code == saga.Spawned { // the other saga tells by itself
+	if ev.Answer.Code == saga.Spawned { // the child sends its result as a message
 		if ours {
 			r.inFlight--
 		}
-		r.withdrawn = nil // it is there now, so it gets what came too early for it
+		r.withdrawn = nil // the child exists now: messages that came too early for it are sent again
 		l.isolate(r, func() error { return l.advance(r) })
 		return
 	}
 	l.isolate(r, func() error {
 		err := l.recordOutcome(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
 		switch {
-		case errors.Is(err, saga.ErrStale): // a message has told first, or it is an earlier life's
+		case errors.Is(err, saga.ErrStale): // a message has brought the outcome first, or the attempt belongs to an earlier load
 			l.giveBack(r, ev.Memory)
 			if !ours {
 				return nil
@@ -232,12 +228,13 @@ func (l *Lane) answer(ev Answered) {
 	})
 }
 
-// recordOutcome records an attempt's answer. at is when it came, at the latest.
+// recordOutcome records the outcome of an attempt. at is the latest time at which the answer can
+// have arrived.
 func (l *Lane) recordOutcome(r *run, path string, way journal.Way, attempt int, a saga.Answer, at time.Time) error {
 	if at.Before(l.now) {
 		at = l.now
 	}
-	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond) // what waits from then on does not begin early
+	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond) // round up: a delay must not begin early
 	rec, err := r.m.RecordOutcome(path, way, attempt, a, at, l.cfg.Random())
 	if err != nil {
 		return err
@@ -245,24 +242,24 @@ func (l *Lane) recordOutcome(r *run, path string, way journal.Way, attempt int, 
 	return l.write(r, rec)
 }
 
-// receive takes messages in, and their memory until they are durable.
+// receive applies messages, and keeps their memory until they are durable.
 func (l *Lane) receive(ev Received) {
 	r := l.runs[ev.ID]
-	if r == nil || r.parking() { // whoever claims it next gets them
+	if r == nil || r.parking() { // the next node that claims the saga reads them
 		l.free(ev.Memory)
 		return
 	}
 	taken := len(r.next.Applied)
 	r.keep(ev.Memory)
 	l.isolate(r, func() error { return l.apply(r, ev.Messages, ev.At) })
-	if len(r.next.Applied) == taken { // all were taken before
+	if len(r.next.Applied) == taken { // all of them were applied before
 		l.giveBack(r, ev.Memory)
 	}
 }
 
-// apply takes messages into the journal, then goes on.
-func (l *Lane) apply(r *run, mail []journal.Message, at time.Time) error {
-	for _, m := range mail {
+// apply applies messages to the saga, then continues it.
+func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
+	for _, m := range messages {
 		if r.applies(m.ID) {
 			continue
 		}
@@ -275,10 +272,10 @@ func (l *Lane) apply(r *run, mail []journal.Message, at time.Time) error {
 		}
 		var c saga.Command
 		if err := json.Unmarshal(m.Data, &c); err != nil {
-			return fmt.Errorf("%w: mail %s: %w", saga.ErrUnreadable, m.ID, err)
+			return fmt.Errorf("%w: message %s: %w", saga.ErrUnreadable, m.ID, err)
 		}
 		if c.Task != nil {
-			if c.Attempt == 0 { // of another saga
+			if c.Attempt == 0 { // the result of a child saga, which does not know the attempt
 				c.Attempt = r.m.InFlightAttempt(c.Path, c.Way, c.Task.Saga)
 			}
 			switch err := l.recordOutcome(r, c.Path, c.Way, c.Attempt, c.Task.Answer(), at); {
@@ -291,9 +288,9 @@ func (l *Lane) apply(r *run, mail []journal.Message, at time.Time) error {
 		}
 		c.At = l.now
 		rec, err := r.m.Validate(m.ID, c)
-		var no *saga.Refusal
-		if errors.As(err, &no) {
-			rec = r.m.Reject(m.ID, c, no)
+		var refusal *saga.Refusal
+		if errors.As(err, &refusal) {
+			rec = r.m.Reject(m.ID, c, refusal)
 		} else if err != nil {
 			return err
 		}
@@ -305,7 +302,7 @@ func (l *Lane) apply(r *run, mail []journal.Message, at time.Time) error {
 	return l.advance(r)
 }
 
-// write makes rec the journal's next record and takes it in. It is not durable yet.
+// write appends rec to the saga's journal in memory and applies it. It is not durable yet.
 func (l *Lane) write(r *run, rec journal.Record) error {
 	rec = r.m.Seal(rec, l.now, l.node)
 	if err := r.m.Apply(rec); err != nil {
@@ -317,8 +314,8 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 	r.next.Records = append(r.next.Records, rec)
 	l.grow(r, &rec)
 	if rec.Kind == journal.Compensating {
-		// It comes with a row, whatever its append's size: a child's start that comes after it must
-		// see that its parent is being undone.
+		// This record needs the row in its own append, however large that is: a child's start that
+		// is committed later must see that its parent is being undone.
 		row := r.m.Row()
 		r.next.Row, r.rewrite = &row, true
 	}
@@ -330,18 +327,17 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 	return nil
 }
 
-// advance goes on with a saga as far as it can without the world, then sees to
-// how it waits.
+// advance continues a saga until every step waits for something, then parks it or sets its alarm.
 func (l *Lane) advance(r *run) error {
 	defer l.notice(r)
 	if r.parking() {
 		return nil
 	}
 	for {
-		// The record that ends a saga comes with its row, whatever its size: a child's start that
-		// comes after it must see that the parent has ended.
+		// The record that ends a saga needs the row in its own append, however large that is: a
+		// child's start that is committed later must see that the parent has ended.
 		if len(r.next.Records) >= l.cfg.MaxRecords && !r.m.Status().Terminal() {
-			r.more = true // go on when these are durable
+			r.more = true // continue when these are durable
 			break
 		}
 		wrote, err := l.step(r)
@@ -361,7 +357,7 @@ func (l *Lane) advance(r *run) error {
 	return nil
 }
 
-// step carries out the first decision that can be carried out now.
+// step carries out the first decision that is possible now.
 func (l *Lane) step(r *run) (wrote bool, err error) {
 	r.yielded = false
 	decisions := r.m.Decide()
@@ -382,7 +378,8 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 				continue
 			}
 			if d.Send.Attempt > 1 && l.now.Sub(r.m.At()) > resendAfter {
-				// Whether sending again is still safe goes by the last record's time.
+				// The machine decides by the last record's time whether a resend is still safe
+				// (key_window), and that record is old: write a new one first.
 				return true, l.write(r, journal.Record{Kind: journal.Woke, Path: d.Send.Path, Way: d.Send.Way, Data: resendData(l.now)})
 			}
 			if err := l.write(r, d.Intent); err != nil {
@@ -413,34 +410,35 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 	return false, nil
 }
 
-// grow counts the bytes that a record takes in memory.
+// grow adds the bytes of a record to the saga's size.
 func (l *Lane) grow(r *run, rec *journal.Record) {
 	r.size += len(rec.Data)
 	l.bytes += len(rec.Data)
 }
 
-// crowded reports whether a saga that could go on has to leave memory before: there is too much in
-// it, and the saga has its share of that at least. A node that has memory claims it again and goes
-// on with its next step. It leaves only if an attempt of its has ended here, so that all sagas go
-// on even if none fits, and nothing of it is under way.
+// crowded reports whether a saga that could continue must leave memory first: the lane is above
+// MaxSagaBytes, and this saga takes at least an average share. A node that has memory claims the
+// saga again and continues with its next step. The saga leaves only if it has no attempt in flight,
+// and one of its attempts has ended here: so all sagas make progress even if none of them fits.
 func (l *Lane) crowded(r *run) bool {
 	return l.cfg.MaxSagaBytes > 0 && l.bytes > l.cfg.MaxSagaBytes && r.steps && r.inFlight == 0 && r.size*len(l.runs) >= l.bytes
 }
 
-// perform has a request leave, and remembers that it is under way.
+// perform emits a request, and remembers that it is in flight.
 func (l *Lane) perform(r *run, s saga.Send) {
 	r.calling(call{path: s.Path, way: s.Way, attempt: s.Attempt, timeout: s.Timeout}, l.now)
 	l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: s})
 }
 
-// waits reports whether a request that may leave early has to wait for what is not durable yet.
+// waits reports whether a request that may be sent early must wait for records that are not durable
+// yet.
 func (l *Lane) waits(r *run) bool {
-	pending := r.next.Records[:len(r.next.Records)-1] // but for its own intent
+	pending := r.next.Records[:len(r.next.Records)-1] // without its own intent
 	return r.starting() || r.broken != nil || r.m.Waits(r.sent.Records) || r.m.Waits(pending)
 }
 
-// resendAfter is how old the last record may be when a request is sent again on
-// the strength of it.
+// resendAfter is how old the last record may be when the machine decides by its time that a request
+// is sent again.
 const resendAfter = time.Second
 
 func resendData(now time.Time) json.RawMessage {
@@ -451,8 +449,8 @@ func resendData(now time.Time) json.RawMessage {
 	return data
 }
 
-// park decides how a saga waits that has nothing to do at once: in memory,
-// with an alarm; or as a row, when the wait is long or has no end.
+// park decides how a saga waits that has nothing to do now: in memory, with an alarm; or as a
+// released row, if the wait is long or has no end.
 func (l *Lane) park(r *run) {
 	r.more = false
 	for _, task := range r.m.Unwanted() {
@@ -467,13 +465,13 @@ func (l *Lane) park(r *run) {
 			r.next.Messages = append(r.next.Messages, m)
 		}
 	}
-	status, asks := r.m.Status(), r.m.InboxRevision()
+	status, inboxRevision := r.m.Status(), r.m.InboxRevision()
 	wake := r.m.WakeAt()
 	soon := !wake.IsZero() && wake.Sub(l.now) <= l.cfg.ParkAfter
 	switch {
 	case r.inFlight > 0 || (soon && !l.draining && !r.yielded):
 		l.alarm(r, wake)
-		if shown(status) == shown(r.shown) && asks == r.inboxRevision && !r.rewrite && r.next.Start == nil {
+		if shown(status) == shown(r.shown) && inboxRevision == r.inboxRevision && !r.rewrite && r.next.Start == nil {
 			return
 		}
 	case status.Terminal():
@@ -481,7 +479,7 @@ func (l *Lane) park(r *run) {
 	default:
 		r.next.Release = true
 		if r.yielded {
-			wake = l.now // another node goes on at once
+			wake = l.now // another node continues it at once
 		}
 	}
 	row := r.m.Row()
@@ -492,11 +490,11 @@ func (l *Lane) park(r *run) {
 			row.WakeAt = time.Time{}
 		}
 	}
-	r.next.Row, r.shown, r.inboxRevision, r.rewrite = &row, status, asks, false
+	r.next.Row, r.shown, r.inboxRevision, r.rewrite = &row, status, inboxRevision, false
 }
 
-// alarm has a saga that stays in memory looked at when its next wait is over. For a far one it
-// looks again when it is nearer: most sagas are gone by then, and their alarms with them.
+// alarm makes the lane continue a saga in memory when its next wait is over. If that is far away,
+// the alarm is earlier and is then set again: most sagas have ended by then, so few alarms remain.
 func (l *Lane) alarm(r *run, wake time.Time) {
 	if wake.IsZero() {
 		return
@@ -516,8 +514,8 @@ func (l *Lane) alarm(r *run, wake time.Time) {
 	}
 }
 
-// shown folds the statuses between which a row is not rewritten: a short wait in
-// memory shows as running.
+// shown maps the statuses between which a row is not rewritten to one: a short wait in memory is
+// shown as running.
 func shown(s saga.Status) saga.Status {
 	if s == saga.Waiting {
 		return saga.Running
@@ -525,7 +523,7 @@ func shown(s saga.Status) saga.Status {
 	return s
 }
 
-// enqueue has a saga's append committed, once its last one is.
+// enqueue queues a saga's append for the next commit, unless its last one is still in flight.
 func (l *Lane) enqueue(r *run) {
 	if r.queued || r.flying || r.empty() {
 		return
@@ -534,14 +532,14 @@ func (l *Lane) enqueue(r *run) {
 	l.queue = append(l.queue, r)
 }
 
-// flush commits what is queued, if no commit is under way.
+// flush commits the queue, unless a commit is in flight.
 func (l *Lane) flush() {
 	if len(l.flight) > 0 || len(l.queue) == 0 || l.node == "" {
 		return
 	}
 	n := l.fitting()
 	l.flight = append([]*run(nil), l.queue[:n]...)
-	l.queue = slices.Delete(l.queue, 0, n) // which forgets the runs: they can be large
+	l.queue = slices.Delete(l.queue, 0, n) // clears the pointers too: the runs can be large
 	l.batch = make([]journal.Append, n)
 	for i, r := range l.flight {
 		r.queued, r.flying = false, true
@@ -554,8 +552,8 @@ func (l *Lane) flush() {
 	l.try(0)
 }
 
-// fitting returns how many of the queue's appends one commit takes: all that count and bytes allow,
-// and at least one.
+// fitting returns how many appends of the queue go into one commit: as many as MaxBatch and
+// MaxBytes allow, and at least one.
 func (l *Lane) fitting() int {
 	most, size := min(len(l.queue), l.cfg.MaxBatch), 0
 	for n := range most {
@@ -567,7 +565,7 @@ func (l *Lane) fitting() int {
 	return most
 }
 
-// try commits the first part of the flight.
+// try commits the first part of flight.
 func (l *Lane) try(after time.Duration) {
 	l.number++
 	l.emit(Commit{Number: l.number, Node: l.node, Batch: l.batch[:l.part], After: after})
@@ -595,17 +593,17 @@ func (l *Lane) committed(ev Committed) {
 	for i, r := range done {
 		r.flying = false
 		if l.runs[r.id] != r {
-			continue // dropped meanwhile
+			continue // dropped in the meantime
 		}
 		l.durable(r, ev.Results[i])
 	}
-	if len(l.flight) > 0 { // the failures stand: what is left may have been written by a try of the whole
+	if len(l.flight) > 0 { // keep failures: an earlier try of the whole batch may have written the rest
 		l.part = min(2*l.part, len(l.flight))
 		l.try(0)
 	}
 }
 
-// durable lets out what waited for a saga's commit.
+// durable handles the result of a saga's append: it emits the effects that waited for it.
 func (l *Lane) durable(r *run, res journal.Result) {
 	l.free(r.committing...)
 	r.committing = nil
@@ -616,7 +614,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 			return
 		}
 		if r.broken == nil {
-			// If the row is still this node's, nobody else would ever look at it: give it up.
+			// If this node still owns the row, no other node will ever claim it: release it.
 			l.giveUp(r, res.Err)
 			return
 		}
@@ -624,7 +622,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		return
 	}
 	if r.broken != nil {
-		if r.reply != nil { // it broke while its start was being committed: it is there all the same
+		if r.reply != nil { // it broke while its start was being committed, but the start is durable
 			l.emit(Replied{Reply: r.reply, ID: r.id})
 			r.reply = nil
 		}
@@ -636,7 +634,7 @@ func (l *Lane) durable(r *run, res journal.Result) {
 		return
 	}
 	if r.starting() && !r.sent.Release {
-		r.again = nil // the start went through: the saga is held, and was not claimed after that
+		r.again = nil // the start is durable, so this lane runs the saga: no need to load it
 	}
 	r.moved, r.watches = l.now, 0
 	seq := r.m.Seq() - int64(len(r.next.Records))
@@ -672,12 +670,12 @@ func (l *Lane) durable(r *run, res journal.Result) {
 	}
 }
 
-// maxPause is the longest wait before a commit is repeated.
+// maxPause is the longest delay before a commit is repeated.
 const maxPause = time.Second
 
-// repeat tries the commit again: appending is idempotent, so it does no harm if
-// it went through. Starts that surely were not written are turned away. A batch that did not get
-// through in time is split, or it might never: each append stays whole, and is repeated as it was.
+// repeat tries the commit again. Appending is idempotent, so this is safe even if the first try was
+// written. If it surely was not, starts are refused instead. A batch that timed out is split,
+// because it might never succeed as a whole; each append is repeated unchanged.
 func (l *Lane) repeat(err error) {
 	l.failures++
 	if mutant.On("unknown-is-failed") && errors.Is(err, journal.ErrUnknown) {
@@ -701,6 +699,7 @@ func (l *Lane) repeat(err error) {
 	l.try(min(10*time.Millisecond<<min(l.failures, 10), maxPause))
 }
 
+// turnAway refuses the starts in flight, which surely were not written.
 func (l *Lane) turnAway() {
 	keep, batch := l.flight[:0], l.batch[:0]
 	for i, r := range l.flight {
@@ -715,7 +714,7 @@ func (l *Lane) turnAway() {
 	l.flight, l.batch = keep, batch
 }
 
-// forget drops everything: another node may own these sagas.
+// forget drops all sagas: another node may own them.
 func (l *Lane) forget() {
 	l.node = ""
 	for _, r := range sorted(l.runs) {
@@ -728,6 +727,7 @@ func (l *Lane) forget() {
 	l.alarms, l.strange = nil, nil
 }
 
+// drain continues the sagas that have no attempt in flight, which releases them.
 func (l *Lane) drain() {
 	l.draining = true
 	for _, r := range sorted(l.runs) {
@@ -737,7 +737,7 @@ func (l *Lane) drain() {
 	}
 }
 
-// free gives back memory of answers and messages.
+// free returns the memory of responses and messages.
 func (l *Lane) free(memory ...any) {
 	for _, m := range memory {
 		if m != nil && !mutant.On("memory-not-freed") {
@@ -746,8 +746,8 @@ func (l *Lane) free(memory ...any) {
 	}
 }
 
-// giveBack frees the memory that r keeps since last, if it keeps any: nothing came of it that would
-// be committed. nil: there was none.
+// giveBack returns memory that r.keep has just taken, because it led to nothing that will be
+// committed. nil: there was none.
 func (l *Lane) giveBack(r *run, memory any) {
 	if n := len(r.memory); n > 0 && memory != nil {
 		r.memory = r.memory[:n-1]
@@ -755,7 +755,7 @@ func (l *Lane) giveBack(r *run, memory any) {
 	}
 }
 
-// drop forgets a saga.
+// drop removes a saga from the lane.
 func (l *Lane) drop(r *run, why error) {
 	delete(l.runs, r.id)
 	l.bytes -= r.size
@@ -772,9 +772,9 @@ func (l *Lane) drop(r *run, why error) {
 	}
 }
 
-// isolate runs a saga's own logic. What it cannot read, or what breaks it, is set
-// aside without a record being written: neither a later program's journal nor a
-// bug of ours may stop the sagas beside it.
+// isolate runs a saga's own logic. If it fails or panics, the lane gives the saga up without
+// writing a record: a journal that this version cannot read, or a bug, must not stop the other
+// sagas of the lane.
 func (l *Lane) isolate(r *run, f func() error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -786,8 +786,8 @@ func (l *Lane) isolate(r *run, f func() error) {
 	}
 }
 
-// giveUp gives a saga up without a record: its row becomes claimable later, by
-// whichever node can go on with it.
+// giveUp releases a saga without writing a record: its row becomes claimable later, by any node
+// that can continue it.
 func (l *Lane) giveUp(r *run, err error) {
 	if r.next.Start != nil {
 		l.emit(Replied{Reply: r.reply, Err: err})

@@ -18,7 +18,7 @@ import (
 	"recourse/saga"
 )
 
-// bench drives one lane by hand: commits and answers come when the test says so.
+// bench drives one lane: commits and responses happen when the test says so.
 type bench struct {
 	t     *testing.T
 	store *memory.Store
@@ -60,12 +60,12 @@ func take[E engine.Effect](b *bench) []E {
 	return found
 }
 
-// append carries out the commit that is wanted, and returns the answer to give.
+// append carries out the pending commit, and returns its Committed.
 func (b *bench) append() engine.Committed {
 	b.t.Helper()
 	cs := take[engine.Commit](b)
 	if len(cs) != 1 {
-		b.t.Fatalf("%d commits are wanted, not one", len(cs))
+		b.t.Fatalf("%d commits, want one", len(cs))
 	}
 	res, err := b.store.Append(context.Background(), cs[0].Node, cs[0].Batch)
 	return engine.Committed{Number: cs[0].Number, Results: res, Err: err}
@@ -104,8 +104,8 @@ func (b *bench) claim(node string) engine.Loaded {
 	return engine.Loaded{Claimed: claimed[0], Node: node, Def: b.def, Records: records, Messages: mail}
 }
 
-// The record that ends a saga comes with its row, however many records there are before it: a
-// child's start that is committed after it sees that its parent has ended.
+// The record that ends a saga is in the same append as its row, however many records precede it: a
+// child's start that is committed later sees that its parent has ended.
 func TestEndComesWithItsRow(t *testing.T) {
 	for steps := 20; steps <= 36; steps++ { // a commit takes 16 records
 		src := "saga: x\nsteps:\n"
@@ -132,8 +132,8 @@ func TestEndComesWithItsRow(t *testing.T) {
 	}
 }
 
-// The record that begins the undoing comes with a row that has the reason, however many records
-// there are before and after it: a child's start that is committed after it is refused.
+// The record that begins the compensation is in the same append as a row with the reason, however
+// many records precede or follow it: a child's start that is committed later is refused.
 func TestUndoingComesWithItsRow(t *testing.T) {
 	for steps := range 17 { // a commit takes 16 records
 		src := "saga: x\nsteps:\n"
@@ -161,14 +161,14 @@ func TestUndoingComesWithItsRow(t *testing.T) {
 				undoing, ended = undoing || r.Kind == journal.Compensating, ended || r.Kind == journal.Finished
 			}
 			if undoing && head.Reason == "" {
-				t.Fatalf("%d steps: it is being undone, and its row of record %d of %d has no reason", steps, head.Seq, len(records))
+				t.Fatalf("%d steps: it is being undone, but its row as of record %d of %d has no reason", steps, head.Seq, len(records))
 			}
 		}
 	}
 }
 
-// The store has a saga released and gives it to the same node again, before the
-// lane has the answer to the release: the lane has it read again instead of forgetting it.
+// A saga may be released and claimed again by the same node before the lane gets the result of the
+// release. The lane then has it read again, and does not forget it.
 func TestClaimedAgainBeforeTheReleaseIsAnswered(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
 	b.lease("n1")
@@ -180,7 +180,7 @@ func TestClaimedAgainBeforeTheReleaseIsAnswered(t *testing.T) {
 	b.reloaded(id)
 }
 
-// reloaded has the saga read again, as the lane wants it, and expects it to succeed then.
+// reloaded carries out the lane's Reload of the saga, which must then succeed.
 func (b *bench) reloaded(id uuid.UUID) {
 	b.t.Helper()
 	reloads := take[engine.Reload](b)
@@ -198,8 +198,8 @@ func (b *bench) reloaded(id uuid.UUID) {
 	}
 }
 
-// A start that is repeated while the store gives the very saga to this node is turned away, and the
-// lane has the saga read again instead of forgetting it.
+// A node may claim a saga while it repeats the start of that saga. The start is refused, and the
+// lane has the saga read again, and does not forget it.
 func TestClaimedWhileItsStartIsRepeated(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n  - {id: nap, sleep: 1h}\n")
 	b.lease("n1")
@@ -213,12 +213,12 @@ func TestClaimedWhileItsStartIsRepeated(t *testing.T) {
 	b.handle(b.claim("n1"))
 	b.handle(b.append())
 	if replies := take[engine.Replied](b); len(replies) != 1 || !errors.Is(replies[0].Err, journal.ErrConflict) {
-		t.Errorf("the repeated start was answered %+v, want a conflict", replies)
+		t.Errorf("the reply to the repeated start is %+v, want a conflict", replies)
 	}
 	b.reloaded(id)
 }
 
-// A start that is answered late, and that did go through, does not have its saga read again.
+// If the start turns out to be durable, the saga is not read again.
 func TestStartGoesThroughAfterItWasClaimed(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	b.lease("n1")
@@ -232,7 +232,7 @@ func TestStartGoesThroughAfterItWasClaimed(t *testing.T) {
 	}
 }
 
-// What was claimed under an earlier lease is not taken in under the next one.
+// A saga that was claimed under an earlier lease is not loaded under the next one.
 func TestLoadedUnderAnEarlierLease(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	b.lease("n1")
@@ -253,16 +253,16 @@ func TestLoadedUnderAnEarlierLease(t *testing.T) {
 	take[engine.Dropped](b)
 	b.handle(stale)
 	if b.lane.Len() != 0 {
-		t.Error("a saga claimed under n2 was taken in under n3")
+		t.Error("a saga claimed under n2 was loaded under n3")
 	}
 	b.handle(b.claim("n3"))
 	if b.lane.Len() != 1 {
-		t.Error("the saga claimed under n3 was not taken in")
+		t.Error("the saga claimed under n3 was not loaded")
 	}
 }
 
-// Another writer's record stands where ours should: the lane gives the saga up,
-// and the row with it, so that it is not left to nobody.
+// If another writer's record is at the seq of ours, the lane gives the saga up and releases its
+// row, so that another node can claim it.
 func TestConflictGivesTheSagaUp(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	b.lease("n1")
@@ -275,11 +275,11 @@ func TestConflictGivesTheSagaUp(t *testing.T) {
 	b.handle(b.append())
 	h, err := b.store.Saga(t.Context(), id)
 	if err != nil || h.Owner != "" || b.lane.Len() != 0 {
-		t.Errorf("owner %q, %d in memory, %v: want it to be nobody's", h.Owner, b.lane.Len(), err)
+		t.Errorf("owner %q, %d in memory, %v: want no owner", h.Owner, b.lane.Len(), err)
 	}
 }
 
-// A saga that has ended leaves no alarm behind for long, however far its time-out was.
+// A saga that has ended does not keep its alarm for long, even if its timeout was far away.
 func TestAlarmsDoNotPileUp(t *testing.T) {
 	b := newBench(t, "saga: x\ntimeout: 30d\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	b.lease("n1")
@@ -293,11 +293,11 @@ func TestAlarmsDoNotPileUp(t *testing.T) {
 	b.now = b.now.Add(5 * time.Second)
 	b.handle(engine.Tick{})
 	if at := b.lane.Alarm(); b.lane.Len() != 0 || !at.IsZero() {
-		t.Errorf("%d sagas held, next alarm %v: want none", b.lane.Len(), at)
+		t.Errorf("%d sagas in the lane, next alarm %v: want none", b.lane.Len(), at)
 	}
 }
 
-// brokenDefinitions cannot be used once broken is set.
+// brokenDefinitions returns no definition once broken is set.
 type brokenDefinitions struct {
 	definitions
 	loads  atomic.Int64
@@ -312,9 +312,9 @@ func (d *brokenDefinitions) Definition(ctx context.Context, name string, v int) 
 	return d.definitions.Definition(ctx, name, v)
 }
 
-// A saga that this node cannot run rests, instead of being claimed over and over;
-// mail to it does not change that.
-func TestSetAsideRests(t *testing.T) {
+// A saga that this node cannot run is claimed again only after a delay, even if a message for it
+// arrives.
+func TestGivenUpIsRetriedLater(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			store := open(t)
@@ -332,7 +332,7 @@ func TestSetAsideRests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: command}); err != nil {
+			if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: command}); err != nil {
 				t.Fatal(err)
 			}
 			var h journal.Head
@@ -345,12 +345,13 @@ func TestSetAsideRests(t *testing.T) {
 				}
 				<-time.After(5 * time.Millisecond)
 			}
-			t.Errorf("after %d loads it wakes at %v, owner %q: want it to rest for %v", d.loads.Load(), h.WakeAt, h.Owner, journal.FirstRetryDelay)
+			t.Errorf("after %d loads it wakes at %v, owner %q: want it to wake after %v", d.loads.Load(), h.WakeAt, h.Owner, journal.FirstRetryDelay)
 		})
 	}
 }
 
-// With a coarser checkpoint a read leaves while its intent is being written; a write never does.
+// With a coarser checkpoint, a read may be sent while its intent is being committed. A write never
+// is.
 func TestCheckpoint(t *testing.T) {
 	const steps = `
 steps:
@@ -376,13 +377,13 @@ steps:
 			b.handle(b.append())
 		}
 		if b.lane.Len() != 0 || got != early {
-			t.Errorf("%s: %q left ahead of their intents, want %q; %d sagas held", checkpoint, got, early, b.lane.Len())
+			t.Errorf("%s: %q were sent before their intents, want %q; %d sagas in the lane", checkpoint, got, early, b.lane.Len())
 		}
 	}
 }
 
-// large returns a bench with n sagas whose first step has been answered with so many bytes each;
-// nothing of that is committed yet.
+// large returns a bench with n sagas whose first step got a response of so many bytes. Their
+// outcomes are not committed yet.
 func large(t *testing.T, n, bytes int, cfg engine.LaneConfig) (*bench, []uuid.UUID) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	cfg.ParkAfter, cfg.MaxRecords, cfg.Random = time.Second, 16, func() uint64 { return 0 }
@@ -412,11 +413,11 @@ func (b *bench) ended(ids []uuid.UUID) {
 		}
 	}
 	if b.lane.Len() != 0 {
-		b.t.Errorf("the lane still holds %d sagas", b.lane.Len())
+		b.t.Errorf("%d sagas are still in the lane", b.lane.Len())
 	}
 }
 
-// A commit takes no more bytes than it may, unless it is of one saga.
+// A commit has at most MaxBytes, unless it has only one append.
 func TestCommitsAreBoundedByBytes(t *testing.T) {
 	const most = 256 << 10
 	b, ids := large(t, 40, 20<<10, engine.LaneConfig{MaxBatch: 100, MaxBytes: most})
@@ -443,10 +444,9 @@ func TestCommitsAreBoundedByBytes(t *testing.T) {
 	b.ended(ids)
 }
 
-// A batch that the store does not get through in time is split until it does, and every append is
-// repeated as it was.
+// A batch that times out is split until the store can commit it. Each append is repeated unchanged.
 func TestCommitIsSplit(t *testing.T) {
-	const room = 5 // appends that the store gets through in time
+	const room = 5 // appends that the store commits in time
 	b, ids := large(t, 40, 100, engine.LaneConfig{MaxBatch: 100})
 	late := fmt.Errorf("%w: %w", journal.ErrUnknown, context.DeadlineExceeded)
 	tried := make(map[uuid.UUID]string)
@@ -457,7 +457,7 @@ func TestCommitIsSplit(t *testing.T) {
 			break
 		}
 		if tries > 60 {
-			t.Fatal("the batch does not get through")
+			t.Fatal("the batch is never committed")
 		}
 		for _, a := range cs[0].Batch {
 			if len(a.Records) == 0 {
@@ -481,16 +481,17 @@ func TestCommitIsSplit(t *testing.T) {
 		b.handle(ev)
 	}
 	if failed == 0 {
-		t.Error("no batch was too large: this shows nothing")
+		t.Error("no batch was too large, so this test shows nothing")
 	}
 	b.ended(ids)
 }
 
-// A start that a try of the whole batch may have written is not turned away when a part fails.
+// A start that may have been written as part of the whole batch is not refused when a later part
+// fails.
 func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
 	b.lease("n1")
-	b.start() // its commit keeps the next ones waiting, so that they are one batch
+	b.start() // the next starts wait for its commit, and form one batch
 	first := take[engine.Commit](b)[0]
 	for range 3 {
 		b.start()
@@ -501,7 +502,7 @@ func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 	if len(whole.Batch) != 3 {
 		t.Fatalf("%d appends, want 3", len(whole.Batch))
 	}
-	if _, err := b.store.Append(t.Context(), "n1", whole.Batch); err != nil { // it was written, and nobody knows
+	if _, err := b.store.Append(t.Context(), "n1", whole.Batch); err != nil { // it was written, but the lane does not know
 		t.Fatal(err)
 	}
 	take[engine.Replied](b)
@@ -512,12 +513,12 @@ func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 	b.handle(b.append())
 	for _, r := range take[engine.Replied](b) {
 		if r.Err != nil {
-			t.Errorf("a start that is there was answered with %v", r.Err)
+			t.Errorf("the reply to a start that was written is %v", r.Err)
 		}
 	}
 }
 
-// A wait after an answer begins at the latest time at which the answer may have come.
+// A delay after a response begins at the latest time at which the response may have arrived.
 func TestRetryAfterIsKept(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: a, http: \"GET http://w/a\", retry: 3}\n")
 	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Hour, MaxBatch: 8, MaxRecords: 16, Random: func() uint64 { return 0 }})
@@ -525,7 +526,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 	b.start()
 	b.handle(b.append())
 	p := take[engine.Perform](b)[0]
-	came := b.now.Add(300*time.Millisecond + 1) // the node's idea of the store's clock is behind
+	came := b.now.Add(300*time.Millisecond + 1) // the node's estimate of the store's clock is late
 	b.handle(engine.Answered{ID: p.ID, Path: "a", Way: journal.Do, Attempt: 1, At: came, Answer: saga.Answer{Sent: true, Status: 429, RetryAfter: 20 * time.Second}})
 	b.handle(b.append())
 	for _, tt := range []struct {

@@ -8,48 +8,47 @@ import (
 	"recourse/journal"
 )
 
-// Lease is what a node knows of its right to write, and of the store's clock.
-// The clock is kept as an offset to the node's own one, of which only
-// differences count: setting the node's wall clock changes nothing. Times called
-// local are by that clock; it comes in, so that a simulator can drive this, too.
+// Lease is a node's knowledge of its right to write, and of the store's clock. It stores the clock
+// as an offset to the node's own clock, of which only differences count, so setting the node's wall
+// clock changes nothing. Times named local are times of the node's clock. They are parameters, so
+// that a simulator can drive a Lease.
 type Lease struct {
 	id     string
 	until  time.Time // local
 	known  bool      // whether the store's clock has been seen
-	origin time.Time // local time of …
-	store  time.Time // … this store time
-	asked  time.Time // local time at which the store's clock was not later than …
-	latest time.Time // … this store time
+	origin time.Time // local time that corresponds to …
+	store  time.Time // … this time of the store
+	asked  time.Time // local time at which the store's clock was at most …
+	latest time.Time // … this time of the store
 }
 
-// Renewed takes in a lease that was asked for and arrived at these local times.
-// The store began to count after it was asked and read its clock before the
-// answer came: so the lease is reckoned from when it was asked for, and the
-// store's clock from the answer's arrival. What was reckoned before stands
-// unless the answer proves it wrong: a clock that runs fast is ahead by no more
-// than a round trip after each renewal.
+// Renewed takes in a lease that was requested and received at these local times. The store began to
+// count the TTL after the request and read its clock before the response arrived. So the lease is
+// computed from the time of the request, and the store's clock from the time of the response. The
+// earlier estimate of the clock stays unless the response contradicts it: after each renewal, even
+// a clock that runs fast is at most one round trip too late.
 func (l *Lease) Renewed(got journal.Lease, asked, arrived time.Time) {
-	// A quarter is margin for a request that is about to leave, and for a clock that runs slow.
+	// A quarter of the TTL is the margin for a request that is being sent, and for a slow clock.
 	l.id, l.until = got.Node, asked.Add(got.TTL-got.TTL/4)
-	reckoned := l.Now(arrived)
-	if !l.known || got.Now.After(reckoned) || reckoned.Sub(got.Now) > arrived.Sub(asked) {
+	estimate := l.Now(arrived)
+	if !l.known || got.Now.After(estimate) || estimate.Sub(got.Now) > arrived.Sub(asked) {
 		l.known, l.origin, l.store = true, arrived, got.Now
 	}
-	l.asked, l.latest = asked, got.Now.Add(time.Millisecond) // stores leave out what is less
+	l.asked, l.latest = asked, got.Now.Add(time.Millisecond) // stores truncate to milliseconds
 }
 
-// End forgets the lease; what is known of the clock stays.
+// End forgets the lease. The estimate of the clock stays.
 func (l *Lease) End() { l.id, l.until = "", time.Time{} }
 
-// Node returns under which id the node holds the lease, "" for none.
+// Node returns the id that the node holds the lease under, "" if it has none.
 func (l *Lease) Node() string { return l.id }
 
-// Valid reports whether requests may leave.
+// Valid reports whether requests may be sent.
 func (l *Lease) Valid(local time.Time) bool {
 	return l.id != "" && (local.Before(l.until) || mutant.On("lease-outlived"))
 }
 
-// Left is how long requests may still leave.
+// Left returns for how long requests may still be sent.
 func (l *Lease) Left(local time.Time) time.Duration {
 	if l.id == "" {
 		return 0
@@ -57,7 +56,8 @@ func (l *Lease) Left(local time.Time) time.Duration {
 	return max(l.until.Sub(local), 0)
 }
 
-// Now is the store's clock; before the first lease, the node's own.
+// Now returns the store's clock, or a time before it. Before the first lease it is the node's own
+// clock.
 func (l *Lease) Now(local time.Time) time.Time {
 	if !l.known || mutant.On("node-clock") {
 		return local.UTC()
@@ -65,9 +65,9 @@ func (l *Lease) Now(local time.Time) time.Time {
 	return l.store.Add(local.Sub(l.origin))
 }
 
-// Latest is the latest that the store's clock may show, which is never before Now. A wait begins at
-// Latest and ends by Now: then it is never shorter than it is to be, although Now jumps forward at
-// a renewal that was quicker than the one before.
+// Latest returns the latest time that the store's clock may show. It is never before Now. A delay
+// begins at Latest and ends by Now. So it is never too short, although Now jumps forward at a
+// renewal that was quicker than the one before.
 func (l *Lease) Latest(local time.Time) time.Time {
 	if !l.known || mutant.On("node-clock") {
 		return l.Now(local)
@@ -75,7 +75,7 @@ func (l *Lease) Latest(local time.Time) time.Time {
 	return l.latest.Add(local.Sub(l.asked))
 }
 
-// lease is a Lease by this process's monotonic clock, for several goroutines.
+// lease is a Lease with this process's monotonic clock, for several goroutines.
 type lease struct {
 	mu sync.Mutex
 	l  Lease

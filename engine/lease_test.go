@@ -9,11 +9,11 @@ import (
 	"recourse/journal"
 )
 
-// A node's idea of the store's clock, when its own clock is an hour off and
-// runs fast: ahead by no more than a round trip after any renewal.
+// A node's clock is an hour off and runs fast or slow. After any renewal, its estimate of the
+// store's clock is at most one round trip too late.
 func TestLeaseClock(t *testing.T) {
 	store := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for _, drift := range []time.Duration{-5 * time.Millisecond, 0, 5 * time.Millisecond} { // in a second
+	for _, drift := range []time.Duration{-5 * time.Millisecond, 0, 5 * time.Millisecond} { // per second
 		var l Lease
 		local := store.Add(-time.Hour)
 		trip := 20 * time.Millisecond
@@ -22,13 +22,13 @@ func TestLeaseClock(t *testing.T) {
 			asked := local.Add(time.Duration(i) * (time.Second + drift))
 			l.Renewed(journal.Lease{Node: "n", Now: now.Add(trip / 2), TTL: 3 * time.Second}, asked, asked.Add(trip))
 			if ahead := l.Now(asked.Add(trip)).Sub(now.Add(trip)); ahead > trip || ahead < -trip {
-				t.Fatalf("drift %v: after %d renewals it is ahead by %v", drift, i+1, ahead)
+				t.Fatalf("drift %v: after %d renewals the estimate is %v too late", drift, i+1, ahead)
 			}
 		}
 	}
 }
 
-// The store's clock may be set back: the node follows.
+// If the store's clock is set back, the estimate follows.
 func TestLeaseFollowsBack(t *testing.T) {
 	var l Lease
 	local := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -39,7 +39,7 @@ func TestLeaseFollowsBack(t *testing.T) {
 	}
 }
 
-// Requests stop leaving well before the store gives the node's sagas to others.
+// The node stops sending requests well before the store lets other nodes take over its sagas.
 func TestLeaseEnds(t *testing.T) {
 	var l Lease
 	asked := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -58,8 +58,8 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// A wait that begins at Latest and ends by Now is never shorter than it is to be by the store's
-// clock, whatever the renewals took.
+// A wait that begins at Latest and ends by Now is never too short by the store's clock,
+// however long the renewals took.
 func TestLeaseWaitsAreNeverShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const delay = time.Second
@@ -77,7 +77,7 @@ func TestLeaseWaitsAreNeverShort(t *testing.T) {
 				store = store.Add(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "later")))
 				now, latest := l.Now(store.Add(off)), l.Latest(store.Add(off))
 				if now.After(store) || latest.Before(store) {
-					t.Fatalf("the store's clock shows %v, and is said to be between %v and %v", store, now, latest)
+					t.Fatalf("the store's clock shows %v, but the estimate is between %v and %v", store, now, latest)
 				}
 				if due.IsZero() {
 					begun, due = store, latest.Add(delay)

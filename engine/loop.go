@@ -18,7 +18,7 @@ import (
 	"recourse/saga"
 )
 
-// laneLoop is the goroutines around one lane.
+// laneLoop drives one lane.
 type laneLoop struct {
 	e       *Engine
 	lane    *Lane
@@ -27,10 +27,10 @@ type laneLoop struct {
 	quit    chan struct{}
 	empty   chan struct{} // closed when the lane has drained
 	running atomic.Int64  // sagas in the lane
-	bytes   atomic.Int64  // Lane.Held
+	bytes   atomic.Int64  // Lane.Bytes
 
 	outage     outage
-	committing atomic.Pointer[time.Time] // when the commit under way was first tried; nil: there is none
+	committing atomic.Pointer[time.Time] // when the commit in flight was first tried; nil: there is none
 	stalest    atomic.Pointer[time.Time] // Lane.Stalest
 }
 
@@ -43,11 +43,11 @@ func newLaneLoop(e *Engine) *laneLoop {
 		commit: make(chan Commit, 1),
 		quit:   make(chan struct{}),
 		empty:  make(chan struct{}),
-		outage: outage{what: "commit did not go through; it is repeated", log: e.cfg.Log, level: slog.LevelError},
+		outage: outage{what: "could not commit; the node will retry", log: e.cfg.Log, level: slog.LevelError},
 	}
 }
 
-// run feeds the lane.
+// run passes events to the lane and carries out its effects, until quit is closed.
 func (l *laneLoop) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -76,7 +76,7 @@ func (l *laneLoop) run() {
 			l.e.loading.bytes.Add(-int64(size(loaded.Records)))
 		}
 		if _, ok := ev.(Committed); ok && l.e.window.MorePending() {
-			nudge(l.e.more) // now that there is room
+			nudge(l.e.more) // messages that waited for room
 		}
 		if len(l.lane.flight) == 0 {
 			l.committing.Store(nil)
@@ -140,7 +140,7 @@ func (l *laneLoop) do(eff Effect) {
 			}
 		}
 		if eff.Err != nil && !turnedDown(eff.Err) {
-			e.about(eff.ID, eff.Trace).Warn("saga dropped from this node", "error", eff.Err)
+			e.about(eff.ID, eff.Trace).Warn("this node stopped running a saga", "error", eff.Err)
 		}
 	case Reload:
 		e.loading.begin(eff.Claimed)
@@ -149,7 +149,7 @@ func (l *laneLoop) do(eff Effect) {
 		e.work.Go(func() { e.inspect(l.quit, eff) })
 	case Stalled:
 		e.stats.stalled.Add(1)
-		e.about(eff.ID, eff.Trace).Error("a saga was stalled: it is read again from its journal; please report this", "step", eff.Path, "since", eff.Since, "why", eff.Why)
+		e.about(eff.ID, eff.Trace).Error("a saga was stalled, which is a bug: it is read again from its journal; please report this log line", "step", eff.Path, "since", eff.Since, "why", eff.Why)
 		if eff.Stall != nil {
 			e.stalls.found(*eff.Stall)
 		}
@@ -163,7 +163,7 @@ func (l *laneLoop) do(eff Effect) {
 	}
 }
 
-// about is a logger of a saga's lines; trace is nil where it is not known.
+// about returns a logger for lines about a saga. trace is nil if it is unknown.
 func (e *Engine) about(id uuid.UUID, trace *saga.Trace) *slog.Logger {
 	if trace == nil {
 		return e.cfg.Log.With("saga", id)
@@ -171,12 +171,13 @@ func (e *Engine) about(id uuid.UUID, trace *saga.Trace) *slog.Logger {
 	return e.cfg.Log.With("saga", id, "trace_id", trace.ID.String())
 }
 
-// turnedDown recognizes what a store says of a start, which its client is told.
+// turnedDown reports whether err is a store's refusal of a start. The client gets this error, so it
+// needs no log line.
 func turnedDown(err error) bool {
 	return errors.Is(err, journal.ErrUnique) || errors.Is(err, journal.ErrStartKey) || errors.Is(err, journal.ErrNotNewest) || errors.Is(err, journal.ErrParentEnded)
 }
 
-// commits appends one batch after the other.
+// commits appends one batch after another.
 func (l *laneLoop) commits() {
 	for c := range l.commit {
 		if c.After > 0 {
@@ -196,7 +197,7 @@ func (l *laneLoop) commits() {
 		}
 		l.outage.observe(err, "appends", len(c.Batch))
 		if err == nil && slices.ContainsFunc(c.Batch, func(a journal.Append) bool { return len(a.Messages) > 0 }) {
-			l.e.wakeScanner() // it may be for a saga of this node, or one that nobody runs
+			l.e.wakeScanner() // a message may be for a saga of this node, or for one that no node runs
 		}
 		select {
 		case l.events <- Committed{Number: c.Number, Results: results, Err: err}:
@@ -205,8 +206,8 @@ func (l *laneLoop) commits() {
 	}
 }
 
-// perform sends one request, if the lease under which its intent was written
-// still holds, and brings the answer back.
+// perform sends one request, if the lease under which its intent was written is still valid, and
+// returns the response to the lane.
 func (l *laneLoop) perform(p Perform) {
 	e := l.e
 	l.turn(p)
@@ -214,15 +215,15 @@ func (l *laneLoop) perform(p Perform) {
 	var memory any
 	answer := saga.Answer{Code: "not_sent", Detail: "the node stopped before its lease could be renewed"}
 	if p.Send.Lives {
-		answer = saga.Answer{Code: saga.Spawned} // it may have been sent before
+		answer = saga.Answer{Code: saga.Spawned} // an earlier node may have sent it
 	}
 	if !l.leased(p) {
-		return // the saga is another's; what it does about this attempt is its own affair
+		return // another node may own the saga, and decides about this attempt
 	}
 	switch {
 	case !e.lease.valid():
 	case !p.Send.Until.IsZero() && e.Now().After(p.Send.Until):
-		answer.Detail = "the other side may have forgotten the key by now"
+		answer.Detail = "the remote service may have forgotten the key by now"
 	default:
 		account := e.answers.Open()
 		answer = l.call(p, account)
@@ -236,8 +237,8 @@ func (l *laneLoop) perform(p Perform) {
 	}
 }
 
-// turn waits until one more request may be under way. Meanwhile it tells the lane now and then that
-// the request waits, so that it is not taken for lost.
+// turn waits until one more request may be in flight. Meanwhile it reports to the lane that the
+// request waits, so that the lane does not take it for lost.
 func (l *laneLoop) turn(p Perform) {
 	select {
 	case l.e.calls <- struct{}{}:
@@ -252,39 +253,40 @@ func (l *laneLoop) turn(p Perform) {
 			waits = false
 		case <-every.C:
 		}
-		what := ""
+		stall := ""
 		if waits {
-			what = journal.StallNoSlot
+			stall = journal.StallNoSlot
 		}
-		l.waits(p, what)
+		l.waits(p, stall)
 	}
 }
 
-// waits tells the lane that a request has not left yet, and for what it waits; "": it has left.
-func (l *laneLoop) waits(p Perform, what string) {
+// waits reports to the lane that a request has not been sent yet, and the kind of stall that it
+// waits in; "": it has been sent.
+func (l *laneLoop) waits(p Perform, stall string) {
 	select {
-	case l.events <- Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, For: what}:
+	case l.events <- Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, For: stall}:
 	case <-l.quit:
 	}
 }
 
-// leasePoll is how often a request looks whether the lease holds again.
+// leasePoll is the interval at which a request checks whether the lease is valid again.
 const leasePoll = 20 * time.Millisecond
 
-// leased waits until the lease holds under which the intent was written, so that
-// a database that is slow for a moment uses up no attempts. It is false when the
-// lease is lost; when the node stops, the lease may not hold.
+// leased waits until the lease is valid under which the intent was written, so that a slow database
+// does not use up attempts. It returns false if the lease is lost. If it returns true because the
+// engine stops, the lease may be invalid.
 func (l *laneLoop) leased(p Perform) bool {
 	e := l.e
 	var waited time.Duration
 	for ; e.lease.node() == p.Node && p.Permit.Valid(); waited += leasePoll {
 		valid := e.lease.valid()
 		if waited > 0 && (valid || waited%e.cfg.Watch < leasePoll) {
-			what := ""
+			stall := ""
 			if !valid {
-				what = journal.StallNoLease
+				stall = journal.StallNoLease
 			}
-			l.waits(p, what)
+			l.waits(p, stall)
 		}
 		if valid {
 			return true
@@ -300,14 +302,14 @@ func (l *laneLoop) leased(p Perform) bool {
 	return false
 }
 
-// call performs a request, and reserves the memory that its answer takes in the account. A caller
-// that panics may have sent it.
+// call performs a request, and reserves the memory of its response in the account. If the caller
+// panics, the request may have been sent.
 func (l *laneLoop) call(p Perform, memory *quota.Account) (answer saga.Answer) {
 	s := p.Send
 	defer func() {
 		if v := recover(); v != nil {
-			l.e.about(p.ID, s.Trace).Error("panic while a request was sent", "step", s.Path, "kind", s.Kind, "panic", v, "stack", string(debug.Stack()))
-			answer = saga.Answer{Sent: true, Code: saga.Interrupted, Detail: "the node failed while it sent the request; its log says how"}
+			l.e.about(p.ID, s.Trace).Error("panic while sending a request; please report this log line", "step", s.Path, "kind", s.Kind, "panic", v, "stack", string(debug.Stack()))
+			answer = saga.Answer{Sent: true, Code: saga.Interrupted, Detail: "the node failed while it sent the request; its log has the details"}
 		}
 	}()
 	caller := l.e.cfg.Callers[s.Kind]
@@ -338,9 +340,9 @@ func (l *laneLoop) call(p Perform, memory *quota.Account) (answer saga.Answer) {
 	return answer
 }
 
-// waitsForMemory tells the lane now and then that an answer waits for memory to be read, so that
-// its request is not taken for unanswered, and that it does not any longer. It ends the wait of an
-// answer that nobody wants any more.
+// waitsForMemory returns a function for quota.Account.OnWait. It reports to the lane that a
+// response waits for memory, so that the lane does not take its request for lost, and when that
+// wait is over. It cancels the wait if the response is no longer needed.
 func (l *laneLoop) waitsForMemory(p Perform, cancel func()) func(bool) {
 	var over chan struct{}
 	return func(waits bool) {
@@ -348,11 +350,11 @@ func (l *laneLoop) waitsForMemory(p Perform, cancel func()) func(bool) {
 			close(over)
 			return
 		}
-		ended := make(chan struct{}) // of this wait: an answer may wait more than once
+		ended := make(chan struct{}) // of this wait: a response may wait more than once
 		over = ended
 		l.e.work.Go(func() {
-			told := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter, p.Send.Timeout) / 2)
-			defer told.Stop()
+			report := time.NewTicker(min(l.e.cfg.Watch*stalledAfter, l.e.cfg.StallAfter, p.Send.Timeout) / 2)
+			defer report.Stop()
 			wanted := time.NewTicker(wantedPoll)
 			defer wanted.Stop()
 			for {
@@ -360,7 +362,7 @@ func (l *laneLoop) waitsForMemory(p Perform, cancel func()) func(bool) {
 				case <-ended:
 					l.waits(p, "")
 					return
-				case <-told.C:
+				case <-report.C:
 					l.waits(p, journal.StallNoMemory)
 				case <-wanted.C:
 					if !p.Permit.Valid() {
@@ -372,23 +374,24 @@ func (l *laneLoop) waitsForMemory(p Perform, cancel func()) func(bool) {
 	}
 }
 
-// wantedPoll is how often an answer that waits for memory looks whether its saga is still the
-// node's.
+// wantedPoll is the interval at which a response that waits for memory checks whether this node
+// still runs its saga.
 const wantedPoll = 200 * time.Millisecond
 
-// pulse tells the lane now and then that an answer is still coming in.
+// pulse returns a function that reports to the lane, at intervals, that a response is still
+// arriving.
 func (l *laneLoop) pulse(p Perform) func() {
 	every := p.Send.Timeout / 2
-	told := time.Now()
+	reported := time.Now()
 	return func() {
-		if now := time.Now(); now.Sub(told) >= every {
-			told = now
+		if now := time.Now(); now.Sub(reported) >= every {
+			reported = now
 			l.waits(p, "")
 		}
 	}
 }
 
-// sendPoint tells status queries from the steps' own requests.
+// sendPoint names the failpoint of a request: status checks have their own.
 func sendPoint(s saga.Send) string {
 	if strings.HasSuffix(s.Path, ".verify") {
 		return "verify"

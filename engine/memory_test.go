@@ -33,7 +33,7 @@ func answerTo(p engine.Perform, memory any, body string) engine.Answered {
 		Answer: saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(body)}}
 }
 
-// freed takes what was given back.
+// freed returns the memory that the lane has returned.
 func (b *bench) freed() (list []string) {
 	for _, f := range take[engine.Freed](b) {
 		list = append(list, f.Memory.(string))
@@ -41,8 +41,8 @@ func (b *bench) freed() (list []string) {
 	return list
 }
 
-// The memory of an answer is given back once: when the outcome is durable, and not before, or when
-// it is thrown away.
+// The memory of a response is returned once: when the outcome is durable, and not before, or when
+// the response is discarded.
 func TestMemoryOfAnswersIsFreed(t *testing.T) {
 	for name, f := range map[string]func(b *bench, p engine.Perform) (want []string){
 		"durable": func(b *bench, p engine.Perform) []string {
@@ -87,7 +87,7 @@ func TestMemoryOfAnswersIsFreed(t *testing.T) {
 			return []string{"m", "late"}
 		},
 		"not readable": func(b *bench, p engine.Perform) []string {
-			b.handle(answerTo(p, "m", "no JSON")) // which a kind never gives: the saga is set aside
+			b.handle(answerTo(p, "m", "no JSON")) // no kind returns this: the lane gives the saga up
 			return []string{"m"}
 		},
 	} {
@@ -103,9 +103,8 @@ func TestMemoryOfAnswersIsFreed(t *testing.T) {
 	}
 }
 
-// When the lane's sagas take more memory than they may, one that takes its share of it leaves
-// between two steps, whoever has memory takes it on and has it do one more step at least, and small
-// ones are not disturbed.
+// If the lane's sagas take more than MaxSagaBytes, a large one leaves memory between two steps. The
+// next node that loads it lets it do at least one step. Small sagas are not affected.
 func TestLargeSagasLeaveMemory(t *testing.T) {
 	b := newBench(t, twoRequests)
 	b.lane = engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, MaxSagaBytes: 10_000, Random: func() uint64 { return 0 }})
@@ -120,29 +119,29 @@ func TestLargeSagasLeaveMemory(t *testing.T) {
 	if dropped := take[engine.Dropped](b); len(dropped) != 1 || dropped[0].ID != large.ID || dropped[0].Err != nil {
 		t.Errorf("dropped %v, want the large saga, parked", dropped)
 	}
-	if held := b.lane.Bytes(); held <= 0 || held > 2000 {
-		t.Errorf("the lane holds %d bytes, want those of the small saga", held)
+	if bytes := b.lane.Bytes(); bytes <= 0 || bytes > 2000 {
+		t.Errorf("%d bytes in the lane, want those of the small saga", bytes)
 	}
 
-	loaded := b.claim("n1") // it is due at once
+	loaded := b.claim("n1") // it is due
 	b.handle(loaded)
 	b.handle(b.append())
 	sends := take[engine.Perform](b)
 	if len(sends) != 1 || sends[0].Send.Path != "b" {
-		t.Fatalf("it sends %v, want its next step's request although memory is as short as before", sends)
+		t.Fatalf("it sends %v, want its next step's request although there is no more memory than before", sends)
 	}
 	b.handle(answerTo(small, nil, "1"))
 	b.handle(b.append())
 	next := take[engine.Perform](b)
 	if len(next) != 1 || next[0].ID != smallID {
-		t.Fatalf("%v leave, want the small saga's next request", next)
+		t.Fatalf("it sends %v, want the small saga's next request", next)
 	}
 	for _, p := range append(sends, next...) {
 		b.handle(answerTo(p, nil, "1"))
 		b.handle(b.append())
 	}
 	b.ended([]uuid.UUID{large.ID, smallID})
-	if held := b.lane.Bytes(); held != 0 {
-		t.Errorf("the lane is empty and holds %d bytes", held)
+	if bytes := b.lane.Bytes(); bytes != 0 {
+		t.Errorf("the lane is empty, but counts %d bytes", bytes)
 	}
 }

@@ -10,29 +10,27 @@ import (
 	"recourse/journal"
 )
 
-// MessageWindow keeps account of the messages that a node has read for its sagas and that are not
-// durable in their journals yet, so that they never take more memory than they may. Like Lane it
-// does nothing by itself, so that a simulator can drive the very same code. Deliver is for one
-// goroutine at a time; the rest of it is for several.
+// MessageWindow bounds the memory of the messages that a node has read for its sagas and that are
+// not durable in their journals yet. Like Lane it does no IO by itself, so the simulator can drive
+// it too. Deliver is for one goroutine at a time; the other methods are for several.
 type MessageWindow struct {
-	limit int // bytes that may be on their way
+	limit int // bytes of messages that may be in flight
 
 	mu          sync.Mutex
-	used        int               // bytes that are
-	sagas       map[uuid.UUID]int // how many messages are on their way to each saga
-	waiting     map[uuid.UUID]int // how many wait for it, as of the last look
+	used        int               // bytes that are in flight
+	sagas       map[uuid.UUID]int // how many messages are in flight to each saga
+	waiting     map[uuid.UUID]int // how many messages wait for each saga, as of the last Deliver
 	last        uuid.UUID         // the saga that was served last
-	morePending bool              // see Rest
+	morePending bool              // see MorePending
 }
 
-// Delivery is the Memory of messages for one saga.
+// Delivery is the Memory of the messages of one saga.
 type Delivery struct {
 	Saga            uuid.UUID
 	Messages, Bytes int
 }
 
-// NewMessageWindow returns a mailroom that has so many bytes on their way at most, and one message
-// more.
+// NewMessageWindow returns a window for so many bytes of messages, plus one message.
 func NewMessageWindow(bytes int) *MessageWindow {
 	return &MessageWindow{limit: bytes, sagas: make(map[uuid.UUID]int)}
 }
@@ -40,28 +38,28 @@ func NewMessageWindow(bytes int) *MessageWindow {
 // messagePage is how many messages are read at once, and for how many sagas.
 const messagePage = 1000
 
-// Deliver reads messages of the mailboxes, which are in the order of their sagas, as far as there
-// is room for them, and sends them to their lanes. It passes over sagas that have messages on their
-// way. read is journal.Log.Mail, and its errors are returned; Deliver fills in all of a Mailed but
-// At, and its Delivery comes back to Done.
-func (m *MessageWindow) Deliver(boxes []journal.Recipient, read func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error), send func(Received)) error {
-	for _, sagas := range m.plan(boxes) {
+// Deliver reads messages for the recipients, which are in the order of their sagas, as far as there
+// is room, and sends them to their lanes. It passes over sagas that have messages in flight. read
+// is journal.Log.Messages; Deliver returns its errors. Deliver sets all fields of a Received but
+// At, and its Delivery must come back to Done.
+func (m *MessageWindow) Deliver(recipients []journal.Recipient, read func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error), send func(Received)) error {
+	for _, sagas := range m.plan(recipients) {
 		for len(sagas) > 0 {
 			room := m.room()
 			if room == 0 {
 				return nil
 			}
 			asked := sagas[:min(len(sagas), messagePage)]
-			mail, err := read(asked, messagePage, room)
+			messages, err := read(asked, messagePage, room)
 			if err != nil {
 				return err
 			}
 			served := len(asked)
-			if len(mail) > 0 {
-				served = slices.Index(asked, mail[len(mail)-1].Saga) + 1
+			if len(messages) > 0 {
+				served = slices.Index(asked, messages[len(messages)-1].Saga) + 1
 			}
 			sagas = sagas[served:]
-			for _, ev := range m.deliveries(mail) {
+			for _, ev := range m.deliveries(messages) {
 				send(ev)
 			}
 		}
@@ -69,29 +67,29 @@ func (m *MessageWindow) Deliver(boxes []journal.Recipient, read func(sagas []uui
 	return nil
 }
 
-// plan begins a look at the mailboxes. It returns the sagas whose messages are to be read, in two
-// groups, each in the same order: those after the saga that was served last come first, so that
-// none waits for ever because others always have messages.
-func (m *MessageWindow) plan(boxes []journal.Recipient) (groups [2][]uuid.UUID) {
+// plan begins a Deliver. It returns the sagas whose messages must be read, in two groups, each in
+// order: those after the saga that was served last come first, so that no saga waits forever
+// because others always have messages.
+func (m *MessageWindow) plan(recipients []journal.Recipient) (groups [2][]uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.morePending, m.waiting = false, make(map[uuid.UUID]int, len(boxes))
-	for _, b := range boxes {
-		m.waiting[b.Saga] = b.Messages
-		if n := m.sagas[b.Saga]; n > 0 {
-			m.morePending = m.morePending || b.Messages > n
+	m.morePending, m.waiting = false, make(map[uuid.UUID]int, len(recipients))
+	for _, r := range recipients {
+		m.waiting[r.Saga] = r.Messages
+		if n := m.sagas[r.Saga]; n > 0 {
+			m.morePending = m.morePending || r.Messages > n
 			continue
 		}
 		group := &groups[0]
-		if journal.CompareID(b.Saga, m.last) <= 0 {
+		if journal.CompareID(r.Saga, m.last) <= 0 {
 			group = &groups[1]
 		}
-		*group = append(*group, b.Saga)
+		*group = append(*group, r.Saga)
 	}
 	return groups
 }
 
-// room is how many bytes of messages may be read now. 0: none, until some are durable.
+// room returns how many bytes of messages may be read now. 0: none, until others are durable.
 func (m *MessageWindow) room() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,45 +99,45 @@ func (m *MessageWindow) room() int {
 	return max(m.limit-m.used, 0)
 }
 
-// deliveries notes that messages of the last look are on their way, which follow each other by
-// saga, and returns the events that bring them there.
-func (m *MessageWindow) deliveries(mail []journal.Message) (out []Received) {
+// deliveries takes messages that were read, grouped by saga, notes that they are in flight, and
+// returns the events that deliver them.
+func (m *MessageWindow) deliveries(messages []journal.Message) (out []Received) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(mail) > 0 {
+	for len(messages) > 0 {
 		n := 1
-		for n < len(mail) && mail[n].Saga == mail[0].Saga {
+		for n < len(messages) && messages[n].Saga == messages[0].Saga {
 			n++
 		}
-		m.last = mail[0].Saga
-		out = append(out, Received{ID: m.last, Messages: mail[:n:n], Memory: m.reserve(mail[:n], m.waiting[m.last])})
-		mail = mail[n:]
+		m.last = messages[0].Saga
+		out = append(out, Received{ID: m.last, Messages: messages[:n:n], Memory: m.reserve(messages[:n], m.waiting[m.last])})
+		messages = messages[n:]
 	}
 	return out
 }
 
-// Load notes that a saga that was claimed is on its way with messages of its own, and returns their
-// Loaded.Memory.
-func (m *MessageWindow) Load(c journal.Claimed, mail []journal.Message) any {
-	if len(mail) == 0 {
+// Load notes that a claimed saga is being loaded with messages, and returns its Loaded.Memory.
+func (m *MessageWindow) Load(c journal.Claimed, messages []journal.Message) any {
+	if len(messages) == 0 {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.reserve(mail, c.Messages)
+	return m.reserve(messages, c.Messages)
 }
 
-// reserve notes that messages of one saga are on their way, of so many that wait for it.
-func (m *MessageWindow) reserve(mail []journal.Message, waiting int) Delivery {
-	d := Delivery{Saga: mail[0].Saga, Messages: len(mail), Bytes: messageBytes(mail)}
+// reserve notes that messages of one saga are in flight. waiting is how many messages wait for the
+// saga in the store.
+func (m *MessageWindow) reserve(messages []journal.Message, waiting int) Delivery {
+	d := Delivery{Saga: messages[0].Saga, Messages: len(messages), Bytes: messageBytes(messages)}
 	m.used += d.Bytes
 	m.sagas[d.Saga] += d.Messages
 	m.morePending = m.morePending || waiting > d.Messages
 	return d
 }
 
-// Done notes that what came of messages is durable, or that nothing came of them. It reports
-// whether they were on their way.
+// Done notes that the records which apply messages are durable, or that the messages were
+// discarded. It reports whether the messages were in flight.
 func (m *MessageWindow) Done(d Delivery) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,22 +151,22 @@ func (m *MessageWindow) Done(d Delivery) bool {
 	return true
 }
 
-// MorePending reports whether the last look left messages behind because others were on their way:
-// the next look finds them when those are durable.
+// MorePending reports whether the last Deliver left messages in the store because others were in
+// flight: the next Deliver finds them when those are durable.
 func (m *MessageWindow) MorePending() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.morePending
 }
 
-// Used returns how many bytes are on their way.
+// Used returns how many bytes of messages are in flight.
 func (m *MessageWindow) Used() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.used
 }
 
-// deliver hands the lanes the messages of this node's sagas, as many as there is room for.
+// deliver passes messages to this node's sagas, as many as there is room for.
 func (e *Engine) deliver() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.Lease)
 	defer cancel()
@@ -176,19 +174,19 @@ func (e *Engine) deliver() {
 }
 
 func (e *Engine) readMessages(ctx context.Context) error {
-	var boxes []journal.Recipient
-	for after := uuid.Nil; ; after = boxes[len(boxes)-1].Saga {
+	var recipients []journal.Recipient
+	for after := uuid.Nil; ; after = recipients[len(recipients)-1].Saga {
 		page, err := e.cfg.Store.Recipients(ctx, e.node(), after, messagePage)
 		if err != nil {
 			return err
 		}
-		if boxes = append(boxes, page...); len(page) < messagePage {
+		if recipients = append(recipients, page...); len(page) < messagePage {
 			break
 		}
 	}
 	// Loading a saga brings its messages.
-	boxes = slices.DeleteFunc(boxes, func(b journal.Recipient) bool { return e.loading.has(b.Saga) })
-	return e.window.Deliver(boxes, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
+	recipients = slices.DeleteFunc(recipients, func(r journal.Recipient) bool { return e.loading.has(r.Saga) })
+	return e.window.Deliver(recipients, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 		return e.cfg.Store.Messages(ctx, sagas, limit, bytes)
 	}, func(ev Received) {
 		ev.At = e.lease.latest()
@@ -196,10 +194,10 @@ func (e *Engine) readMessages(ctx context.Context) error {
 	})
 }
 
-// messageBytes is how many bytes the data of messages has.
-func messageBytes(mail []journal.Message) (n int) {
-	for i := range mail {
-		n += len(mail[i].Data)
+// messageBytes returns the size of the messages' data.
+func messageBytes(messages []journal.Message) (n int) {
+	for i := range messages {
+		n += len(messages[i].Data)
 	}
 	return n
 }

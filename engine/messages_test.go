@@ -13,9 +13,9 @@ import (
 	"recourse/journal"
 )
 
-// Messages take no more memory than they may until they are durable, every saga has its turn, and
-// what had to be left behind is looked for again.
-func TestMailroom(t *testing.T) {
+// Messages take at most the window's bytes until they are durable, every saga gets its turn, and
+// messages that did not fit are read later.
+func TestMessageWindow(t *testing.T) {
 	sagas := []uuid.UUID{{1}, {2}, {3}}
 	var stored []journal.Message
 	for i, sizes := range [][]int{{10, 20}, {90, 1, 1}, {1}} {
@@ -23,10 +23,10 @@ func TestMailroom(t *testing.T) {
 			stored = append(stored, journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: sagas[i], Data: json.RawMessage(strings.Repeat("x", n))})
 		}
 	}
-	boxes := []journal.Recipient{{Saga: sagas[0], Messages: 2}, {Saga: sagas[1], Messages: 3}, {Saga: sagas[2], Messages: 1}}
+	recipients := []journal.Recipient{{Saga: sagas[0], Messages: 2}, {Saga: sagas[1], Messages: 3}, {Saga: sagas[2], Messages: 1}}
 	m := engine.NewMessageWindow(100)
-	// deliver expects what is read, with the room for it, and returns what is sent.
-	deliver := func(what string, boxes []journal.Recipient, want ...string) (sent []engine.Received) {
+	// deliver checks what is read, and with how much room, and returns the events.
+	deliver := func(what string, recipients []journal.Recipient, want ...string) (sent []engine.Received) {
 		t.Helper()
 		var got []string
 		read := func(sagas []uuid.UUID, limit, bytes int) (out []journal.Message, err error) {
@@ -46,7 +46,7 @@ func TestMailroom(t *testing.T) {
 			}
 			return out, nil
 		}
-		if err := m.Deliver(boxes, read, func(ev engine.Received) { sent = append(sent, ev) }); err != nil {
+		if err := m.Deliver(recipients, read, func(ev engine.Received) { sent = append(sent, ev) }); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got, want) {
@@ -55,25 +55,25 @@ func TestMailroom(t *testing.T) {
 		return sent
 	}
 
-	sent := deliver("as much as there is room for", boxes, "1 2 3 of 100", "2 3 of 70")
+	sent := deliver("as much as there is room for", recipients, "1 2 3 of 100", "2 3 of 70")
 	if len(sent) != 2 || sent[0].ID != sagas[0] || len(sent[0].Messages) != 2 || sent[1].ID != sagas[1] || len(sent[1].Messages) != 1 || m.Used() != 120 {
 		t.Errorf("sent %+v, %d bytes on their way", sent, m.Used())
 	}
 	if !m.MorePending() {
-		t.Error("two of a saga's messages, and all of another's, are left behind, and it does not say so")
+		t.Error("MorePending is false, but two messages of one saga and all of another were not read")
 	}
-	deliver("without room", boxes)
+	deliver("without room", recipients)
 	if !m.MorePending() {
-		t.Error("a saga's messages are left behind for want of room, and it does not say so")
+		t.Error("MorePending is false, but there was no room for a saga's messages")
 	}
 	first, second := sent[0].Memory.(engine.Delivery), sent[1].Memory.(engine.Delivery)
 	if !m.Done(first) || m.Done(first) || m.Used() != 90 {
-		t.Errorf("%d bytes on their way once the first are durable, want 90; and no memory is given back twice", m.Used())
+		t.Errorf("%d bytes in flight when the first are durable, want 90, and no memory returned twice", m.Used())
 	}
 	m.Done(second)
-	sent = deliver("after the saga that was served last", boxes, "3 of 100", "1 2 of 99", "2 of 69")
+	sent = deliver("after the saga that was served last", recipients, "3 of 100", "1 2 of 99", "2 of 69")
 	if len(sent) != 3 || m.Used() != 121 {
-		t.Errorf("sent %+v, %d bytes on their way; want some for each saga", sent, m.Used())
+		t.Errorf("sent %+v, %d bytes in flight; want some for each saga", sent, m.Used())
 	}
 	for _, s := range sent {
 		m.Done(s.Memory.(engine.Delivery))
@@ -81,19 +81,18 @@ func TestMailroom(t *testing.T) {
 
 	loaded := m.Load(journal.Claimed{Saga: sagas[2], Messages: 2}, stored[5:])
 	if !m.MorePending() || m.Used() != 1 {
-		t.Errorf("rest %v, %d bytes; want the second message of the saga that is loaded left behind, and one byte", m.MorePending(), m.Used())
+		t.Errorf("rest %v, %d bytes; want the second message of the loaded saga pending, and one byte", m.MorePending(), m.Used())
 	}
 	deliver("what is on its way", []journal.Recipient{{Saga: sagas[2], Messages: 1}})
 	if m.MorePending() {
-		t.Error("it says that there is more than what is on its way")
+		t.Error("MorePending is true, but all messages are in flight")
 	}
 	if !m.Done(loaded.(engine.Delivery)) || m.Used() != 0 || m.Load(journal.Claimed{}, nil) != nil {
-		t.Error("the memory of what was loaded is not given back")
+		t.Error("the memory of the loaded messages is not returned")
 	}
 }
 
-// The memory of messages is given back once: when they are durable, or when the lane does not take
-// them.
+// The memory of messages is returned once: when they are durable, or when the lane discards them.
 func TestMemoryOfMessagesIsFreed(t *testing.T) {
 	b := newBench(t, twoRequests)
 	b.lease("n1")

@@ -2,19 +2,19 @@ package engine
 
 import "time"
 
-// Meter is told how well the engine itself does, each time. Its methods are called from several
-// goroutines; they take what they want and return.
+// Meter receives the engine's measurements. Several goroutines call its methods, which must not
+// block.
 type Meter interface {
-	// Committed says that a commit of so many appends went through, and how long its last try took.
+	// Committed reports a successful commit of so many appends, and how long its last try took.
 	Committed(appends int, took time.Duration)
-	// Renewed says that the lease was renewed, and how long requests might still have left under
-	// the old one.
+	// Renewed reports that the lease was renewed, and for how long requests could still have been
+	// sent under the old one.
 	Renewed(left time.Duration)
-	// Claimed says that the node has taken a saga on, and how long that had been due.
+	// Claimed reports that the node has claimed a saga, and for how long the saga had been due.
 	Claimed(late time.Duration)
 }
 
-// unmetered is the Meter that nobody reads.
+// unmetered is the default Meter.
 type unmetered struct{}
 
 func (unmetered) Committed(int, time.Duration) {}

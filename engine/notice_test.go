@@ -17,8 +17,8 @@ import (
 	"recourse/saga"
 )
 
-// told is a notice as its receiver sees it.
-type told struct {
+// notification is a notification as its receiver sees it.
+type notification struct {
 	id   uuid.UUID
 	Type string
 	Data struct {
@@ -31,7 +31,7 @@ type told struct {
 	}
 }
 
-// everyone tells the sink "ops" of everything.
+// everyone sends all kinds of notifications to the sink "ops".
 func everyone() *saga.Notices {
 	n := &saga.Notices{To: make(map[string][]string), URL: "https://page"}
 	for _, kind := range saga.NoticeKinds {
@@ -40,7 +40,7 @@ func everyone() *saga.Notices {
 	return n
 }
 
-// noticing has the bench's lane tell.
+// noticing returns a bench whose lane sends notifications.
 func noticing(t *testing.T, src string, n *saga.Notices) *bench {
 	b := newBench(t, src)
 	b.lane = b.newLane(n)
@@ -52,8 +52,8 @@ func (b *bench) newLane(n *saga.Notices) *engine.Lane {
 	return engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxRecords: 16, Random: func() uint64 { return 0 }, Notices: n, StallAfter: time.Minute})
 }
 
-// commit carries out commits until none is wanted, and returns what they tell.
-func (b *bench) commit() (list []told) {
+// commit carries out commits until there are none, and returns the notifications.
+func (b *bench) commit() (list []notification) {
 	b.t.Helper()
 	for slices.ContainsFunc(b.out, func(e engine.Effect) bool { _, ok := e.(engine.Commit); return ok }) {
 		b.handle(b.append())
@@ -62,7 +62,7 @@ func (b *bench) commit() (list []told) {
 			b.t.Fatal(err)
 		}
 		for _, e := range events {
-			n := told{id: e.ID}
+			n := notification{id: e.ID}
 			if err := json.Unmarshal(e.Data, &n); err != nil {
 				b.t.Fatal(err)
 			}
@@ -75,8 +75,8 @@ func (b *bench) commit() (list []told) {
 	return list
 }
 
-// types tells notices apart, in a fixed order.
-func types(list []told) (out []string) {
+// types returns the types and paths of notifications, sorted.
+func types(list []notification) (out []string) {
 	for _, n := range list {
 		out = append(out, n.Type+" "+n.Data.Path)
 	}
@@ -84,7 +84,7 @@ func types(list []told) (out []string) {
 	return out
 }
 
-// answers gives all requests that have left this answer.
+// answers responds to all requests that were sent.
 func (b *bench) answers(id uuid.UUID, a saga.Answer) {
 	for _, p := range take[engine.Perform](b) {
 		b.handle(engine.Answered{ID: id, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, Answer: a})
@@ -98,7 +98,7 @@ var (
 	locked  = saga.Answer{Sent: true, Status: 401}
 )
 
-// Each kind is told with the append that brings it about, once.
+// Each kind of notification is sent once, in the append that causes it.
 func TestNotices(t *testing.T) {
 	const undo = `, compensate: {http: "DELETE http://w/a", retry: 1}`
 	for name, tt := range map[string]struct {
@@ -111,7 +111,7 @@ func TestNotices(t *testing.T) {
 		"in doubt":                {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n", []saga.Answer{unsure}, []string{"recourse.inbox.in_doubt a"}},
 		"credentials":             {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n", []saga.Answer{locked}, []string{"recourse.inbox.held a"}},
 		"a budget":                {"saga: x\nbudget: {amount: 0.01 USD, on_exceed: ask}\nsteps:\n  - {id: a, http: \"POST http://w/a\", cost: 0.02 USD}\n", nil, []string{"recourse.inbox.budget a"}},
-		"behind the pivot":        {"saga: x\nsteps:\n  - {id: p, http: \"POST http://w/p\", pivot: true}\n  - {id: a, http: \"POST http://w/a\"}\n", []saga.Answer{okay, refused}, []string{"recourse.inbox.stuck a"}},
+		"after the pivot":         {"saga: x\nsteps:\n  - {id: p, http: \"POST http://w/p\", pivot: true}\n  - {id: a, http: \"POST http://w/a\"}\n", []saga.Answer{okay, refused}, []string{"recourse.inbox.stuck a"}},
 		"an undo that is refused": {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"" + undo + "}\n  - {id: b, http: \"POST http://w/b\"}\n", []saga.Answer{okay, refused, refused}, []string{"recourse.inbox.stuck a"}},
 		"compensated":             {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"" + undo + "}\n  - {id: b, http: \"POST http://w/b\"}\n", []saga.Answer{okay, refused, okay}, []string{"recourse.saga.compensated "}},
 		"failed":                  {"saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n  - {id: b, http: \"POST http://w/b\"}\n", []saga.Answer{okay, refused}, []string{"recourse.saga.failed "}},
@@ -130,7 +130,7 @@ func TestNotices(t *testing.T) {
 				got = append(got, b.commit()...)
 			}
 			if d := cmp.Diff(tt.want, types(got)); d != "" {
-				t.Fatalf("told (-want +got):\n%s", d)
+				t.Fatalf("notifications (-want +got):\n%s", d)
 			}
 			for _, n := range got {
 				link := "https://page/sagas/" + id.String()
@@ -138,16 +138,16 @@ func TestNotices(t *testing.T) {
 					link = "https://page/inbox#"
 				}
 				if !strings.HasPrefix(n.Data.URL, link) || n.Data.Title == "" || n.Data.Since.IsZero() || n.Data.Version != "v1" || !strings.HasSuffix(n.Type, "."+n.Data.Kind) {
-					t.Errorf("a notice lacks something: %+v", n)
+					t.Errorf("a notification lacks a field: %+v", n)
 				}
 			}
 			if len(tt.want) > 0 && strings.HasPrefix(tt.want[0], "recourse.saga.") && (got[0].Data.Kind != saga.InboxInDoubt && got[0].Data.Reason == nil || got[0].Data.Cost == nil) {
-				t.Errorf("the end is told without its reason and cost: %+v", got[0].Data)
+				t.Errorf("the end has no reason or no cost: %+v", got[0].Data)
 			}
 			if of := tt.want; len(of) == 1 && of[0] == "recourse.saga.in_doubt " && (len(got[0].Data.Doubts) != 1 || got[0].Data.Doubts[0].Path != "a" || got[0].Data.Detail != "They may have happened: a.") {
 				t.Errorf("the doubt is not named: %+v", got[0].Data)
 			}
-			// Whoever reads it anew has nothing to tell, whatever else is written.
+			// A lane that loads the saga sends nothing again, although it writes a record.
 			if h, err := b.store.Saga(t.Context(), id); err != nil || h.EndedAt.IsZero() && h.Owner == "" {
 				if err := b.store.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: json.RawMessage(`{"command":"pause"}`)}); err != nil {
 					t.Fatal(err)
@@ -156,15 +156,15 @@ func TestNotices(t *testing.T) {
 				b.handle(engine.Leased{Node: "n1"})
 				b.handle(b.claim("n1"))
 				if again := b.commit(); len(again) > 0 {
-					t.Errorf("told again after a take-over: %q", types(again))
+					t.Errorf("sent again after a takeover: %q", types(again))
 				}
 			}
 		})
 	}
 }
 
-// A step that asks again after a retry is announced again. A step that is still asking is not,
-// whatever other steps do.
+// A step that asks again after a retry causes a new notification. A step that is still in the inbox
+// does not, whatever other steps do.
 func TestNoticesOfOneStep(t *testing.T) {
 	b := noticing(t, "saga: x\nbudget: {amount: 0.10 USD, on_exceed: ask}\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask, cost: 0.01 USD}\n  - {id: b, http: \"POST http://w/b\", cost: 0.20 USD}\n", everyone())
 	id := b.start()
@@ -211,10 +211,10 @@ func TestNoticesOfOneStep(t *testing.T) {
 	post(saga.Command{Kind: "resolve", Path: "a", Outcome: "succeeded", Output: json.RawMessage(`{}`), Reason: "looked"})
 	want("the budget", "recourse.inbox.budget b")
 	post(saga.Command{Kind: "patch", Labels: map[string]string{"team": "b"}})
-	want("another label") // although the entry's id is another one now
+	want("another label") // although the entry has another id now
 }
 
-// A worker that falls silent is told of with the outcome.
+// If a worker stops sending heartbeats, the append with the outcome has a notification.
 func TestWorkerSilent(t *testing.T) {
 	b := noticing(t, "saga: x\nsteps:\n  - {id: a, task: ocr, in_doubt: ask}\n", everyone())
 	id := b.start()
@@ -225,7 +225,7 @@ func TestWorkerSilent(t *testing.T) {
 	}
 	b.handle(b.claim("n1"))
 	got := b.commit()
-	slices.SortFunc(got, func(x, y told) int { return strings.Compare(x.Type, y.Type) })
+	slices.SortFunc(got, func(x, y notification) int { return strings.Compare(x.Type, y.Type) })
 	if d := cmp.Diff([]string{"recourse.inbox.in_doubt a", "recourse.step.stalled a"}, types(got)); d != "" {
 		t.Fatal(d)
 	}
@@ -234,7 +234,7 @@ func TestWorkerSilent(t *testing.T) {
 	}
 }
 
-// An outlier is told of at the end, however that is.
+// A saga that costs far more than usual causes a notification at its end, whatever its status is.
 func TestCostOutlier(t *testing.T) {
 	money := func(s string) retry.Money {
 		m, err := retry.ParseMoney(s)
@@ -272,7 +272,7 @@ func TestCostOutlier(t *testing.T) {
 	}
 }
 
-// Sinks get what they ask for, and without any nothing is made.
+// Each sink gets the kinds that it asks for. Without sinks there are no notifications.
 func TestNoticesToThoseWhoAsk(t *testing.T) {
 	const src = "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n"
 	for name, tt := range map[string]struct {
@@ -294,7 +294,7 @@ func TestNoticesToThoseWhoAsk(t *testing.T) {
 	}
 }
 
-// A commit that is refused tells nothing, and one that is repeated tells it once.
+// A refused commit sends no notification, and a repeated one sends it once.
 func TestNoticesFollowTheCommit(t *testing.T) {
 	b := noticing(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n", everyone())
 	id := b.start()
@@ -302,16 +302,16 @@ func TestNoticesFollowTheCommit(t *testing.T) {
 	b.answers(id, unsure)
 	c := take[engine.Commit](b)[0]
 	b.handle(engine.Committed{Number: c.Number, Err: journal.ErrUnknown})
-	if _, err := b.store.Append(t.Context(), c.Node, c.Batch); err != nil { // it went through all the same
+	if _, err := b.store.Append(t.Context(), c.Node, c.Batch); err != nil { // it was written
 		t.Fatal(err)
 	}
 	if got := b.commit(); len(got) != 1 {
-		t.Errorf("told %q, want it once", types(got))
+		t.Errorf("notifications %q, want one", types(got))
 	}
 }
 
-// A request that waits for its turn, or for the lease, for long is a stall; one that has left is
-// not.
+// A request that waits long for a call slot, or for the lease, is a stall. A request that was sent
+// is not.
 func TestRequestsThatCannotLeave(t *testing.T) {
 	b := noticing(t, oneCall, everyone())
 	id := b.start()
@@ -320,7 +320,7 @@ func TestRequestsThatCannotLeave(t *testing.T) {
 	began := b.now
 	waits := func(what string) {
 		b.handle(engine.Waits{ID: id, Path: send.Path, Way: send.Way, Attempt: send.Attempt, For: what})
-		b.look(1)
+		b.sendWatches(1)
 	}
 	for range 11 {
 		waits(journal.StallNoSlot)

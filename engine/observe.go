@@ -7,28 +7,31 @@ import (
 	"recourse/saga"
 )
 
-// Growth is what an Observer is told of a saga.
+// Growth is the argument of an Observer: what was appended to a saga's journal.
 type Growth struct {
 	Saga    uuid.UUID
-	Machine *saga.Machine    // to be read during the call only; it may be ahead of Records by what is not durable yet
-	Records []journal.Record // durable, in order; not to be changed, but they may be kept
+	Machine *saga.Machine    // to be read during the call only; it may have later records that are not durable yet
+	Records []journal.Record // durable, in order; must not be changed, but may be kept
 	Cost    saga.CostView    // as of Records; only with Acquired
 }
 
-// Observer sees what this node's sagas do, as it becomes durable: the source of metrics, traces and
-// whatever else is told of sagas that need not be told exactly once. Its calls follow the journal:
-// a saga that another node takes on is seen by that node's observers from there on, so a fact is
-// seen by one node, mostly; a record whose commit's answer was lost with its node is seen by none.
+// Observer sees the records of this node's sagas as they become durable. Metrics and traces use it,
+// and everything else that need not be exactly once. Its calls follow the journal: if another node
+// takes over a saga, that node's observers see the later records. So one node sees each record,
+// with one exception: if a node dies before it learns that a commit succeeded, no node sees its
+// records.
 //
-// Its methods are called by the lanes' own goroutines, at the same time for different sagas, in
-// order for one. They take what they want and return: whatever blocks here holds up every saga of
-// the lane. They must not panic.
+// The lanes' goroutines call the methods: concurrently for different sagas, in order for one. A
+// method must copy what it needs and return, because while it blocks, all sagas of the lane wait.
+// It must not panic.
 type Observer interface {
-	// Acquired says that this node goes on with a saga, and gives its journal so far, which others
-	// may have seen already. Later records come by Grew. Sagas that start here come by Grew alone.
+	// Acquired reports that this node continues a saga. The Growth has the saga's journal so far,
+	// which observers of other nodes may have seen. Later records arrive with Appended. For a saga
+	// that starts here, there is no Acquired.
 	Acquired(Growth)
-	// Grew says what one commit has added to a saga's journal.
+	// Appended reports the records that one commit added to a saga's journal.
 	Appended(Growth)
-	// Gone says that this node holds the saga no more: it has ended, is parked, or another's.
+	// Released reports that this node no longer runs the saga: it has ended, is parked, or belongs
+	// to another node.
 	Released(saga uuid.UUID)
 }

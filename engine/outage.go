@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// outage logs a failure that lasts: once when it begins, once a minute, and once
-// when it is over. What fails ten times a second must not fill the log.
+// outage logs a failure that lasts: when it begins, once a minute, and when it is over. A failure
+// that happens ten times a second must not fill the log.
 type outage struct {
 	what  string // "could not …"
 	log   *slog.Logger
@@ -20,17 +20,17 @@ type outage struct {
 	failed int
 }
 
-// againAfter is how often an outage that lasts is told.
+// againAfter is the interval at which an outage that lasts is logged again.
 const againAfter = time.Minute
 
-// observe takes in how a try went; more is told beside the error.
+// observe takes in the result of a try. more is logged with the error.
 func (o *outage) observe(err error, more ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()
 	if err == nil {
 		if o.failed > 1 {
-			o.log.Info("it works again: "+o.what, "after", now.Sub(o.since).Round(time.Millisecond), "failures", o.failed)
+			o.log.Info("recovered from: "+o.what, "after", now.Sub(o.since).Round(time.Millisecond), "failures", o.failed)
 		}
 		o.since, o.failed = time.Time{}, 0
 		return

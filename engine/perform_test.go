@@ -13,7 +13,7 @@ import (
 	"recourse/saga"
 )
 
-// sends counts requests that leave.
+// sends counts the requests that are sent.
 type sends int
 
 func (n *sends) Call(context.Context, saga.Request) saga.Answer {
@@ -21,9 +21,9 @@ func (n *sends) Call(context.Context, saga.Request) saga.Answer {
 	return saga.Answer{Sent: true, Status: 200}
 }
 
-// Nothing leaves without the lease under which its intent was written, or once the other side may
-// have forgotten the key of an attempt in doubt. A request that does not leave is answered as
-// surely not sent, or is the next owner's.
+// No request is sent without the lease under which its intent was written, or when the remote
+// service may have forgotten the key of an attempt in doubt. A request that is not sent is answered
+// as surely not sent, or is left to the next owner.
 func TestNothingLeavesTooLate(t *testing.T) {
 	now := time.Now()
 	lease := func(node string, from time.Time) Lease {
@@ -34,7 +34,7 @@ func TestNothingLeavesTooLate(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		lease   Lease
-		stopped bool // the node stops: it does not wait for a renewal
+		stopped bool // the node stops, so it does not wait for a renewal
 		revoked bool
 		until   time.Time
 		leaves  int
@@ -76,7 +76,7 @@ func TestNothingLeavesTooLate(t *testing.T) {
 				}
 			}
 			if int(left) != tt.leaves || answers != tt.answers {
-				t.Errorf("%d requests left, %d answers came; want %d and %d", left, answers, tt.leaves, tt.answers)
+				t.Errorf("%d requests were sent, %d answers came; want %d and %d", left, answers, tt.leaves, tt.answers)
 			}
 		})
 	}

@@ -19,7 +19,7 @@ import (
 	"recourse/saga/kinds"
 )
 
-// bomb is a kind of step whose rendering panics while it is armed.
+// bomb is a kind of step that panics when it is rendered while it is armed.
 type bomb struct {
 	armed atomic.Bool
 	hits  atomic.Int64
@@ -52,26 +52,26 @@ func (b *bomb) compile(t *testing.T, src string) *saga.Definition {
 	return def
 }
 
-// fine answers everything at once.
+// fine responds to every request at once.
 type fine struct{}
 
 func (fine) Call(context.Context, saga.Request) saga.Answer {
 	return saga.Answer{Sent: true, Status: 200}
 }
 
-// order posts one.
-func (n *node) order(id uuid.UUID, do string) {
+// command sends a command.
+func (n *node) command(id uuid.UUID, do string) {
 	n.t.Helper()
 	data, err := json.Marshal(saga.Command{Kind: do})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	if err := n.Send(context.Background(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: data}); err != nil {
+	if err := n.Send(context.Background(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: saga.CommandMessage, Data: data}); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-// head waits until the saga's row is as wanted.
+// head waits until want holds for the saga's row.
 func (n *node) head(id uuid.UUID, what string, want func(journal.Head) bool) journal.Head {
 	n.t.Helper()
 	var h journal.Head
@@ -90,21 +90,21 @@ func (n *node) head(id uuid.UUID, what string, want func(journal.Head) bool) jou
 	}
 }
 
-// exhaust wakes a saga that its nodes cannot go on with until it is in quarantine.
+// exhaust wakes a saga that its nodes cannot continue until it is in quarantine.
 func (n *node) exhaust(id uuid.UUID) {
 	n.t.Helper()
 	for h := n.head(id, "set aside", func(h journal.Head) bool { return h.Owner == "" && h.Claims > 0 }); !h.Quarantined(); {
-		n.order(id, "resume")
+		n.command(id, "resume")
 		claims := h.Claims
 		h = n.head(id, "claimed once more and given up", func(h journal.Head) bool { return h.Owner == "" && h.Claims > claims })
 		if h.Claims != claims+1 {
-			n.t.Fatalf("%d claims after %d: want one for each order", h.Claims, claims)
+			n.t.Fatalf("%d claims after %d: want one for each command", h.Claims, claims)
 		}
 	}
 }
 
-// A saga that panics in our own logic harms nobody else, ends up in the inbox,
-// is left alone there but for one try per order, and goes on when it can.
+// A saga that panics in the engine's own logic affects no other saga. It ends up in the inbox, is
+// tried again only once per command, and continues when it can.
 func TestPoison(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -122,17 +122,17 @@ func TestPoison(t *testing.T) {
 			n.head(id, "set aside", func(h journal.Head) bool {
 				return h.Owner == "" && h.Claims == 0 && h.WakeAt.After(time.Now().Add(journal.FirstRetryDelay/2))
 			})
-			n.order(id, "resume")
+			n.command(id, "resume")
 			n.exhaust(id)
-			n.order(id, "resume")
+			n.command(id, "resume")
 			n.head(id, "in quarantine again", func(h journal.Head) bool {
 				return h.Quarantined() && h.Claims == journal.QuarantineAfter+1 && h.Owner == ""
 			})
 			before, hits := len(n.records(id)), b.hits.Load()
-			for range 5 { // which takes many polls
+			for range 5 { // each takes many polls
 				n.ended(sane, n.start(sane, "null", nil), saga.Succeeded)
 			}
-			if got := n.Stats().GivenUp; got != journal.QuarantineAfter+2 { // as it started, then once for each claim
+			if got := n.Stats().GivenUp; got != journal.QuarantineAfter+2 { // once after its start, then once for each claim
 				t.Errorf("given up %d times", got)
 			}
 			if got := b.hits.Load(); got != hits {
@@ -147,14 +147,14 @@ func TestPoison(t *testing.T) {
 				t.Errorf("the entry shows %+v, %v", shown, err)
 			}
 			if got := len(n.records(id)); got != before {
-				t.Errorf("%d records were written to a saga that cannot go on", got-before)
+				t.Errorf("%d records were written to a saga that cannot continue", got-before)
 			}
 			b.armed.Store(false)
-			n.order(id, "resume")
+			n.command(id, "resume")
 			n.ended(poison, id, saga.Succeeded)
 			h := n.head(id, "ended", func(h journal.Head) bool { return !h.EndedAt.IsZero() })
 			if inbox, err := store.Inbox(t.Context(), journal.InboxFilter{}); err != nil || len(inbox) > 0 || h.Claims != 0 || h.Quarantined() {
-				t.Errorf("after it went on: inbox %+v, %v, row %+v", inbox, err, h)
+				t.Errorf("after it continued: inbox %+v, %v, row %+v", inbox, err, h)
 			}
 		})
 	}
@@ -169,7 +169,8 @@ func (n *node) records(id uuid.UUID) []journal.Record {
 	return got
 }
 
-// A saga that breaks while its start is being committed has started: its client is told so.
+// A saga that panics while its start is being committed has started, and its client gets that
+// reply.
 func TestBreaksDuringItsStart(t *testing.T) {
 	b := newBench(t, oneCall)
 	boom := &bomb{}
@@ -187,7 +188,7 @@ func TestBreaksDuringItsStart(t *testing.T) {
 	}
 	b.handle(b.append())
 	if h, err := b.store.Saga(t.Context(), id); err != nil || h.Owner != "" || b.lane.Len() != 0 {
-		t.Errorf("owner %q, %v, %d held; want it set aside", h.Owner, err, b.lane.Len())
+		t.Errorf("owner %q, %v, %d in the lane; want it given up", h.Owner, err, b.lane.Len())
 	}
 }
 
@@ -200,7 +201,7 @@ func (b *bench) records(id uuid.UUID) []journal.Record {
 	return got
 }
 
-// A saga that goes on with a long wait in memory does not show as stuck any more.
+// A saga that continues after quarantine, with a long wait in memory, is no longer shown as stuck.
 func TestRowAfterQuarantine(t *testing.T) {
 	b := &bomb{}
 	def := b.compile(t, "saga: poison\nsteps:\n  - {id: nap, sleep: 10ms}\n  - {id: boom, bomb: 1, timeout: 1h}\n")
@@ -215,16 +216,16 @@ func TestRowAfterQuarantine(t *testing.T) {
 	})
 	id := n.start(def, "null", nil)
 	n.head(id, "set aside", func(h journal.Head) bool { return h.Owner == "" && !h.WakeAt.IsZero() })
-	n.order(id, "resume")
+	n.command(id, "resume")
 	n.exhaust(id)
 	b.armed.Store(false)
-	n.order(id, "resume")
+	n.command(id, "resume")
 	n.head(id, "running", func(h journal.Head) bool { return h.Status == string(saga.Running) && h.Owner != "" && h.Claims == 0 })
 	release()
 	n.ended(def, id, saga.Succeeded)
 }
 
-// closer returns what closes c, once, and has it closed when the test ends.
+// closer returns a function that closes c once. It is called at the end of the test at the latest.
 func closer(t *testing.T, c chan struct{}) func() {
 	var closed atomic.Bool
 	do := func() {
@@ -236,7 +237,7 @@ func closer(t *testing.T, c chan struct{}) func() {
 	return do
 }
 
-// What this node cannot read it leaves alone; a node that can goes on with it.
+// A node does not change a saga that it cannot read. A node that can read it continues it.
 func TestUnreadableUntilUpgraded(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -249,7 +250,7 @@ func TestUnreadableUntilUpgraded(t *testing.T) {
 			n.head(id, "parked", func(h journal.Head) bool { return h.Owner == "" })
 			before := n.records(id)
 			old.broken.Store(true)
-			n.order(id, "cancel")
+			n.command(id, "cancel")
 			n.exhaust(id)
 			if got := n.records(id); len(got) != len(before) {
 				t.Fatalf("%d records, want the %d from before", len(got), len(before))
@@ -257,19 +258,19 @@ func TestUnreadableUntilUpgraded(t *testing.T) {
 			n.stop()
 			upgraded := startNode(t, store, definitions{"x": def}, nil)
 			upgraded.head(id, "still in quarantine", journal.Head.Quarantined)
-			upgraded.order(id, "resume")
-			m := upgraded.ended(def, id, saga.Compensated) // the cancel has waited there
+			upgraded.command(id, "resume")
+			m := upgraded.ended(def, id, saga.Compensated) // by the cancel, which waited for it
 			if m == nil {
 				return
 			}
 			if h := upgraded.head(id, "ended", func(h journal.Head) bool { return !h.EndedAt.IsZero() }); h.Claims != 0 {
-				t.Errorf("%d claims after it went on, want 0", h.Claims)
+				t.Errorf("%d claims after it continued, want 0", h.Claims)
 			}
 		})
 	}
 }
 
-// panicky definitions panic once they are armed.
+// panicky returns definitions, and panics once it is armed.
 type panicky struct {
 	definitions
 	armed atomic.Bool
@@ -282,7 +283,7 @@ func (d *panicky) Definition(ctx context.Context, name string, v int) (*saga.Def
 	return d.definitions.Definition(ctx, name, v)
 }
 
-// A definition that our own code fails over harms no other saga.
+// A definition that makes our own code panic affects no other saga.
 func TestPanicOverADefinition(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
 	d := &panicky{definitions: definitions{"x": def}}
@@ -290,14 +291,14 @@ func TestPanicOverADefinition(t *testing.T) {
 	id := n.start(def, "null", nil)
 	n.head(id, "parked", func(h journal.Head) bool { return h.Owner == "" })
 	d.armed.Store(true)
-	n.order(id, "pause")
+	n.command(id, "pause")
 	n.exhaust(id)
 	d.armed.Store(false)
-	n.order(id, "cancel")
+	n.command(id, "cancel")
 	n.ended(def, id, saga.Compensated)
 }
 
-// A caller that panics may have sent its request: that is in doubt, and the node lives.
+// If a caller panics, its request may have been sent, so it is in doubt. The node continues.
 func TestCallerThatPanics(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", in_doubt: ask}\n")
 	n := startNode(t, stores(t)["memory"](t), definitions{"x": def}, func(c *engine.Config) {

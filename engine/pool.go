@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// goroutinePool runs tasks on goroutines that it keeps, as many as there are tasks at once: a new
-// goroutine would grow its stack anew for each request.
+// goroutinePool runs each task at once, on an idle goroutine if there is one. A new goroutine for
+// each request would have to grow its stack again.
 type goroutinePool struct {
 	tasks chan func()
 	quit  chan struct{}
@@ -14,10 +14,10 @@ type goroutinePool struct {
 	idle  atomic.Int64
 }
 
-// maxIdle is how many goroutines wait for tasks at most.
+// maxIdle is how many goroutines at most wait for tasks.
 const maxIdle = 256
 
-// do runs f at once, on a goroutine that all counts. It is not called any more when quit is closed.
+// do runs f at once, on a goroutine that c.all counts. It must not be called after quit is closed.
 func (c *goroutinePool) do(f func()) {
 	select {
 	case c.tasks <- f:

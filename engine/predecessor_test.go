@@ -15,7 +15,7 @@ import (
 	"recourse/saga"
 )
 
-// registrations notes under which names a store's nodes register, and as whose successors.
+// registrations notes the ids that nodes register under, and the predecessors that they name.
 type registrations struct {
 	journal.Store
 	mu   sync.Mutex
@@ -35,8 +35,8 @@ func (r *registrations) all() [][]string {
 	return slices.Clone(r.list)
 }
 
-// A node that comes after one that is known to have ended has its sagas at once, though the lease
-// is good for an hour.
+// A node whose predecessor is known to have ended takes over its sagas at once, although the lease
+// is valid for an hour.
 func TestPredecessor(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	for name, open := range stores(t) {
@@ -56,7 +56,8 @@ func TestPredecessor(t *testing.T) {
 	}
 }
 
-// Each name is noted before anything is written under it, and the next registration comes after it.
+// Each id is recorded before anything is written under it, and is the predecessor of the next
+// registration.
 func TestRegistered(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\"}\n")
 	store := &registrations{Store: memory.New(memory.Config{})}
@@ -70,14 +71,14 @@ func TestRegistered(t *testing.T) {
 			noted = append(noted, node)
 			infos, err := store.Nodes(t.Context())
 			if err != nil || !slices.ContainsFunc(infos, func(i journal.NodeInfo) bool { return i.Node == node && i.Sagas == 0 }) {
-				t.Errorf("%s is noted, and the nodes are %+v, %v", node, infos, err)
+				t.Errorf("%s is recorded, and the nodes are %+v, %v", node, infos, err)
 			}
 			return err
 		}
 	})
 	until(t, "the node registers", func() bool { return len(store.all()) == 1 && n.Ready() })
 	first := store.all()[0][0]
-	if _, err := store.Store.Register(t.Context(), "thief", time.Hour, first); err != nil { // it is fenced off
+	if _, err := store.Store.Register(t.Context(), "thief", time.Hour, first); err != nil { // which fences the node off
 		t.Fatal(err)
 	}
 	until(t, "the node registers again", func() bool { return len(store.all()) == 2 })
@@ -85,16 +86,16 @@ func TestRegistered(t *testing.T) {
 	n.head(id, "succeeded", func(h journal.Head) bool { return h.Status == string(saga.Succeeded) })
 	list := store.all()
 	if len(list[0]) != 1 || len(list[1]) != 2 || list[1][1] != first {
-		t.Errorf("registrations %v: want one after nobody, and one after that", list)
+		t.Errorf("registrations %v: want one without a predecessor, and one whose predecessor is the first", list)
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	if want := []string{list[0][0], list[1][0]}; !slices.Equal(noted, want) {
-		t.Errorf("noted %v, want %v", noted, want)
+		t.Errorf("recorded %v, want %v", noted, want)
 	}
 }
 
-// begunAs has a node start a saga that it does nothing more about.
+// begunAs starts a saga as a node that then does nothing more.
 func begunAs(t *testing.T, store journal.Store, node string, def *saga.Definition) uuid.UUID {
 	t.Helper()
 	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1})

@@ -11,31 +11,31 @@ import (
 	"recourse/saga"
 )
 
-// reapLimit bounds the tasks that one look ends.
+// reapLimit bounds the tasks that are ended at once.
 const reapLimit = 100
 
-// reapOnce has the sagas know of up to reapLimit tasks that nobody will end: those whose worker
-// fell silent or took too long, and those that were not wanted any more before anybody had begun
-// them. It says how many there were.
+// reapOnce ends up to reapLimit tasks that nobody else will end, and sends a message to the saga of
+// each: tasks whose worker stopped sending heartbeats or took too long, and tasks that were
+// withdrawn before a worker claimed them. It returns how many there were.
 func reapOnce(ctx context.Context, tasks journal.Tasks) (int, error) {
 	return tasks.ReapTasks(ctx, reapLimit, Reaped)
 }
 
-// Reaped is what a task's saga is told.
-func Reaped(t journal.Task, fate journal.TaskEnd) journal.Message {
-	word := saga.Command{Kind: "task", Path: t.Path, Way: t.Way, Attempt: t.Attempt, Task: &saga.TaskResult{Outcome: string(fate)}}
-	m, err := word.Message(uuid.Must(uuid.NewV7()), t.Saga) // crypto/rand never fails
+// Reaped returns the message that reports to a saga how its task ended.
+func Reaped(t journal.Task, end journal.TaskEnd) journal.Message {
+	command := saga.Command{Kind: "task", Path: t.Path, Way: t.Way, Attempt: t.Attempt, Task: &saga.TaskResult{Outcome: string(end)}}
+	m, err := command.Message(uuid.Must(uuid.NewV7()), t.Saga) // crypto/rand never fails
 	if err != nil {
-		panic(err) // it holds nothing that cannot be written
+		panic(err) // all its fields can be encoded
 	}
 	return m
 }
 
-// reapEvery is how long a worker that fell silent may go unnoticed.
+// reapEvery is the average interval between two reaps.
 const reapEvery = time.Second
 
-// reap ends the tasks that nobody else will, now and then. Every node does: what one ends is gone
-// for the others.
+// reap ends, at intervals, the tasks that nobody else will end. Every node does so: a task that one
+// node has ended is gone for the others.
 func (e *Engine) reap(quit <-chan struct{}) {
 	for {
 		select {

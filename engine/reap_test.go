@@ -57,18 +57,18 @@ func TestReapOnce(t *testing.T) {
 	reap(2)
 	reap(0)
 
-	mail, err := s.Messages(t.Context(), []uuid.UUID{id}, 10, 1<<20)
+	messages, err := s.Messages(t.Context(), []uuid.UUID{id}, 10, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]saga.Command{}
-	for _, m := range mail {
+	for _, m := range messages {
 		var c saga.Command
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			t.Fatal(err)
 		}
 		if m.ID.Version() != 7 || m.Saga != id || m.Kind != "command" {
-			t.Errorf("mail %+v", m)
+			t.Errorf("message %+v", m)
 		}
 		got[c.Path] = c
 	}
@@ -79,14 +79,14 @@ func TestReapOnce(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	for fate, a := range map[string]saga.Answer{"expired": {Sent: true, Code: "heartbeat_lost"}, "withdrawn": {Code: "withdrawn"}} {
-		if got := (&saga.TaskResult{Outcome: fate}).Answer(); got.Sent != a.Sent || got.Code != a.Code {
-			t.Errorf("%s: %+v", fate, got)
+	for outcome, a := range map[string]saga.Answer{"expired": {Sent: true, Code: "heartbeat_lost"}, "withdrawn": {Code: "withdrawn"}} {
+		if got := (&saga.TaskResult{Outcome: outcome}).Answer(); got.Sent != a.Sent || got.Code != a.Code {
+			t.Errorf("%s: %+v", outcome, got)
 		}
 	}
 }
 
-// away is a store that does not answer.
+// away is a store that does not respond.
 type away struct{ journal.Tasks }
 
 func (away) ReapTasks(context.Context, int, func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {

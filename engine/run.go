@@ -18,36 +18,36 @@ type run struct {
 	id uuid.UUID
 	m  *saga.Machine
 
-	next   journal.Append // what it has added and is not being committed yet
-	sends  []saga.Send    // to leave when next is durable
-	memory []any          // of the answers and messages that next is made of, for Freed
+	next   journal.Append // the append that the next commit takes
+	sends  []saga.Send    // requests to send when next is durable
+	memory []any          // of the responses and messages that next depends on, for Freed
 
-	sent       journal.Append // what is being committed
-	sending    []saga.Send    // to leave when sent is durable
-	committing []any          // as memory, of sent
+	sent       journal.Append // the append that is being committed
+	sending    []saga.Send    // requests to send when sent is durable
+	committing []any          // like memory, for sent
 
 	queued, flying bool
-	more           bool // it has more to do at once
+	more           bool // it can continue as soon as sent is durable
 	rewrite        bool // its row is out of date
-	yielded        bool // it would send, but the lane is draining
+	yielded        bool // it could send, but the lane drains or has no memory
 	broken         error
-	again          *journal.Claimed // the store has given it to us once more while it was being given up
-	size           int              // bytes of the data of its records
-	steps          bool             // an attempt of its has ended since it was taken in
-	inFlight       int              // attempts whose answers this process will get
-	calls          []call           // those of them that have left, or are about to
-	moved          time.Time        // when its journal grew, or was read, last
-	permit         Permit           // of its requests to leave
-	watches        int              // in a row that found it stalled
+	again          *journal.Claimed // set if the saga was claimed again while its release was in flight
+	size           int              // bytes of data of its records
+	steps          bool             // an attempt has ended since the saga was loaded
+	inFlight       int              // attempts whose Answered will come to this lane
+	calls          []call           // those of them that were sent, or are about to be
+	moved          time.Time        // when its journal last grew, or was read
+	permit         Permit           // for its requests to be sent
+	watches        int              // how many Watches in a row found it stalled
 	shown          saga.Status
-	inboxRevision  int         // Machine.Asks, as the row has it
-	withdrawn      []uuid.UUID // tasks that were said to be unwanted, and messages that cancel children
+	inboxRevision  int         // Machine.InboxRevision, as the row has it
+	withdrawn      []uuid.UUID // tasks that were withdrawn, and messages that cancel children
 	alarm          time.Time
-	announced      saga.Announced  // with what was committed, or is being committed
-	announcing     saga.Announced  // with next
-	news           []journal.Event // that tell what next brings about
-	reply          any             // of its start
-	view           bool            // and it is to have a view
+	announced      saga.Announced  // the notifications that sent and earlier appends contain
+	announcing     saga.Announced  // the same, with those of next
+	news           []journal.Event // the notifications about next
+	reply          any             // StartSaga.Reply, until Replied
+	view           bool            // StartSaga.View
 }
 
 // empty reports whether there is nothing to append.
@@ -55,14 +55,15 @@ func (r *run) empty() bool {
 	return len(r.next.Records) == 0 && r.next.Row == nil && len(r.next.Applied) == 0 && len(r.next.Withdraw) == 0 && len(r.next.Messages) == 0 && !r.next.Release
 }
 
-// keep holds the memory of an answer or of messages until what comes of it is durable; nil: none.
+// keep holds the memory of a response or of messages until the records that depend on them are
+// durable; nil: none.
 func (r *run) keep(memory any) {
 	if memory != nil {
 		r.memory = append(r.memory, memory)
 	}
 }
 
-// trace is where the saga's spans belong; nil if it could not be read.
+// trace returns the trace of the saga's spans; nil if the saga could not be read.
 func (r *run) trace() *saga.Trace {
 	if r.m == nil {
 		return nil
@@ -70,13 +71,13 @@ func (r *run) trace() *saga.Trace {
 	return r.m.Trace()
 }
 
-// parking reports whether the saga is being given up.
+// parking reports whether the saga is being released.
 func (r *run) parking() bool { return r.next.Release || r.sent.Release }
 
-// starting reports whether the saga's start is not known to be durable.
+// starting reports whether the saga's start is not yet durable.
 func (r *run) starting() bool { return r.next.Start != nil || r.sent.Start != nil }
 
-// applies reports whether a message is being folded in already.
+// applies reports whether a message is in an append that is not durable yet.
 func (r *run) applies(id uuid.UUID) bool {
 	return slices.Contains(r.next.Applied, id) || slices.Contains(r.sent.Applied, id)
 }
@@ -86,8 +87,8 @@ func sorted(runs map[uuid.UUID]*run) []*run {
 	return slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return journal.CompareID(a.id, b.id) })
 }
 
-// alarms is a heap of times at which sagas want to be looked at. An alarm that
-// is out of date does no harm: looking is free of effects when nothing is due.
+// alarms is a heap of times at which sagas must be continued. An outdated alarm is harmless: to
+// advance a saga that has nothing due has no effect.
 type alarms []alarm
 
 type alarm struct {
@@ -131,11 +132,12 @@ func (a *alarms) Pop() any {
 	return last
 }
 
-// Permit says whether a saga's requests may still leave. The lane takes it back
-// when it gives the saga up: what has not left by then is another's affair.
+// Permit says whether a saga's requests may still be sent. The lane revokes it when it gives the
+// saga up: requests that have not left by then must not be sent, because another node may run the
+// saga.
 type Permit struct{ revoked atomic.Bool }
 
-// Valid reports whether a request may leave.
+// Valid reports whether a request may be sent.
 func (p *Permit) Valid() bool { return !p.revoked.Load() }
 
 func (p *Permit) revoke() { p.revoked.Store(true) }

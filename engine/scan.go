@@ -15,12 +15,12 @@ import (
 	"recourse/saga"
 )
 
-// claimBatch is how many sagas are claimed at once. On SQLite claims and commits take turns, so
-// after a crash it is as many as a commit has appends: else what is claimed keeps the writer from
-// claiming the rest.
+// claimBatch is how many sagas are claimed at once. On SQLite, claims and commits take turns, so it
+// is as large as a commit: with smaller claims, the commits of the first claimed sagas would delay
+// the claims of the others after a crash.
 const claimBatch = 512
 
-// scan looks for mail and for sagas to claim: at every poll, and at every hint.
+// scan reads messages and claims sagas, at every poll and at every hint of the store.
 func (e *Engine) scan(quit <-chan struct{}) {
 	every := time.NewTicker(e.cfg.Poll)
 	defer every.Stop()
@@ -44,8 +44,8 @@ func (e *Engine) scan(quit <-chan struct{}) {
 	}
 }
 
-// claim takes sagas that nobody owns and that are due, as far as there is room,
-// and loads them. It returns how many.
+// claim claims due sagas that no node owns, as far as there is room, and loads them. It returns how
+// many.
 func (e *Engine) claim(quit <-chan struct{}) int {
 	node := e.node()
 	room := min(claimBatch, e.cfg.MaxRunning-e.running()-e.loading.len())
@@ -76,11 +76,12 @@ func (e *Engine) claim(quit <-chan struct{}) int {
 	return len(claimed)
 }
 
-// loadBatch is how many sagas are read at once, with so many records of each: most have no more.
-// Those that are large, or whose messages are, are read one by one.
+// loadBatch is how many sagas are read at once, with up to so many records of each. Most sagas have
+// fewer. Large sagas, and sagas with large messages, are read one by one.
 const loadBatch = 32
 
-// loadAll reads claimed sagas and hands them to their lanes, or leaves it to load.
+// loadAll reads claimed sagas and passes them to their lanes. It leaves those that it cannot read
+// completely to load.
 func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Claimed) {
 	ids := make([]uuid.UUID, len(claimed))
 	var addressed []uuid.UUID
@@ -100,7 +101,7 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 	cancel()
 	<-e.loaders
 	if err != nil {
-		begins = nil // whatever it is, load meets it again and sees to it
+		begins = nil // load gets the same error again, and handles it
 	}
 	messages := make(map[uuid.UUID][]journal.Message, len(addressed))
 	for _, m := range mail {
@@ -114,11 +115,11 @@ func (e *Engine) loadAll(quit <-chan struct{}, node string, claimed []journal.Cl
 				continue
 			}
 		}
-		e.work.Go(func() { e.load(quit, node, c) }) // it may take long, and the others do not wait for it
+		e.work.Go(func() { e.load(quit, node, c) }) // it may take long, and the others must not wait for it
 	}
 }
 
-// loaded hands a saga to its lane.
+// loaded passes a saga to its lane.
 func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
 	defer e.loading.end(ev.Claimed.Saga)
 	e.loading.bytes.Add(int64(size(ev.Records)))
@@ -131,8 +132,8 @@ func (e *Engine) loaded(quit <-chan struct{}, ev Loaded) {
 	}
 }
 
-// begin loads a suspect. As there is one suspect in a claim, the next claim is as soon as this one
-// has moved.
+// begin loads a suspect. Claim returns at most one suspect, so the next scan starts as soon as this
+// one has made progress.
 func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
 	grown, stop := e.hub.watch(c.Saga)
 	defer stop()
@@ -140,16 +141,16 @@ func (e *Engine) begin(quit <-chan struct{}, node string, c journal.Claimed) {
 	select {
 	case <-grown:
 		e.wakeScanner()
-	case <-time.After(e.cfg.Poll): // a scan looks by itself then
+	case <-time.After(e.cfg.Poll): // a scan starts by itself by then
 	case <-quit:
 	}
 }
 
-// loadTries is how often a saga is read before it is set aside, for a while.
+// loadTries is how often a saga is read before it is given up for a while.
 const loadTries = 8
 
-// load reads a claimed saga and hands it to its lane. While the store does not
-// answer it tries again: the saga is this node's.
+// load reads a claimed saga and passes it to its lane. It retries while the store fails, because
+// this node owns the saga.
 func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 	e.large <- struct{}{}
 	defer func() { <-e.large }()
@@ -163,7 +164,7 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 			e.loaded(quit, ev)
 			return
 		}
-		e.cfg.Log.Warn("could not load a saga", "saga", c.Saga, "error", err)
+		e.cfg.Log.Warn("could not read a saga's journal; the node will retry", "saga", c.Saga, "error", err)
 		select {
 		case <-quit:
 			e.loading.end(c.Saga)
@@ -177,11 +178,11 @@ func (e *Engine) load(quit <-chan struct{}, node string, c journal.Claimed) {
 	}
 }
 
-// memoryPoll is how often a journal that waits for memory to be read looks for it.
+// memoryPoll is the interval at which a load that waits for memory checks for it.
 const memoryPoll = 20 * time.Millisecond
 
-// awaitMemory waits until the sagas in memory take less than they may, or node is not this node any
-// more.
+// awaitMemory waits until the sagas in memory take less than Config.SagaBytes, or this node no
+// longer writes as node.
 func (e *Engine) awaitMemory(quit <-chan struct{}, node string) {
 	for e.sagaBytes() > int64(e.cfg.SagaBytes) && e.node() == node {
 		select {
@@ -192,7 +193,7 @@ func (e *Engine) awaitMemory(quit <-chan struct{}, node string) {
 	}
 }
 
-// size is how many bytes the data of records has.
+// size returns the size of the records' data.
 func size(records []journal.Record) (n int) {
 	for i := range records {
 		n += len(records[i].Data)
@@ -203,8 +204,8 @@ func size(records []journal.Record) (n int) {
 // recordsPage is how many records are read at once.
 const recordsPage = 1000
 
-// read reads a saga, whose first loadBatch records may be known, and its messages with them. A saga
-// that makes its reader panic counts as unreadable.
+// read reads a saga and its messages. known may be its first loadBatch records. A saga that makes
+// its reader panic counts as unreadable.
 func (e *Engine) read(node string, c journal.Claimed, known []journal.Record, mail []journal.Message) (ev Loaded, err error) {
 	e.loaders <- struct{}{}
 	defer func() { <-e.loaders }()

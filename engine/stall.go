@@ -11,14 +11,13 @@ import (
 	"recourse/journal"
 )
 
-// stallLimit bounds what one look finds of each kind.
+// stallLimit bounds how many stalls of each kind one search finds.
 const stallLimit = 500
 
-// shownFor is how many looks, of lanes and in the store, a stall is listed for after it was found
-// last.
+// shownFor is for how many intervals a stall stays listed after it was last found.
 const shownFor = 4
 
-// stalls are what the lanes have found since the last look.
+// stalls are the stalls that the lanes have found since the last search of the store.
 type stalls struct {
 	scans outage
 
@@ -35,7 +34,7 @@ func (s *stalls) found(f journal.Stall) {
 	s.new[f.ID] = f
 }
 
-// drain returns what was found, and forgets it.
+// drain returns the stalls and forgets them.
 func (s *stalls) drain() (list []journal.Stall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,9 +45,9 @@ func (s *stalls) drain() (list []journal.Stall) {
 	return list
 }
 
-// lookForStalls writes down what is stalled, about every Config.Look. Every node does: what it
-// finds in the store others find as well, and the first one tells of it.
-func (e *Engine) lookForStalls(quit <-chan struct{}) {
+// findStalls records stalled sagas and steps, about every Config.StallScan. Every node does so.
+// Several nodes may find the same stall in the store, and the first one sends the notification.
+func (e *Engine) findStalls(quit <-chan struct{}) {
 	for {
 		every := e.cfg.StallScan
 		select {
@@ -68,29 +67,29 @@ func (e *Engine) lookForStalls(quit <-chan struct{}) {
 	}
 }
 
-// noteStalls looks once.
+// noteStalls records the stalls that the lanes found, and those in the store.
 func (e *Engine) noteStalls() error {
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	defer cancel()
 	own := e.stalls.drain()
 	list, err := e.cfg.Store.FindStalls(ctx, e.cfg.StallAfter, stallLimit)
-	list = append(list, own...) // what this node has found itself is told of even if the store finds nothing
+	list = append(list, own...) // own stalls are recorded even if the search fails
 	if len(list) == 0 {
 		return err
 	}
-	told := make([]journal.StallNotice, len(list))
+	notices := make([]journal.StallNotice, len(list))
 	for i, f := range list {
-		told[i].Stall = f
+		notices[i].Stall = f
 		if e.cfg.Notices != nil {
-			told[i].Events = e.cfg.Notices.Stalled(f, e.Now())
+			notices[i].Events = e.cfg.Notices.Stalled(f, e.Now())
 		}
 	}
-	fresh, noted := e.cfg.Store.NoteStalls(ctx, told, shownFor*max(e.cfg.StallScan, e.cfg.Watch))
-	if noted != nil {
+	fresh, noteErr := e.cfg.Store.NoteStalls(ctx, notices, shownFor*max(e.cfg.StallScan, e.cfg.Watch))
+	if noteErr != nil {
 		for _, f := range own {
 			e.stalls.found(f)
 		}
-		return noted
+		return noteErr
 	}
 	if fresh > 0 {
 		e.cfg.Log.Warn("sagas or steps are stalled: GET /v1/stalled, or `recourse stalled`, lists them", "new", fresh, "all", len(list))

@@ -17,7 +17,7 @@ import (
 	"recourse/saga"
 )
 
-// noting counts how often stalls were noted.
+// noting counts how often stalls were recorded.
 type noting struct {
 	journal.Store
 	times atomic.Int64
@@ -28,14 +28,14 @@ func (n *noting) NoteStalls(ctx context.Context, list []journal.StallNotice, sho
 	return n.Store.NoteStalls(ctx, list, show)
 }
 
-// again waits until stalls were noted a few times more.
+// again waits until stalls were recorded a few more times.
 func (n *noting) again(t *testing.T) {
 	t.Helper()
 	from := n.times.Load()
-	until(t, "more looks", func() bool { return n.times.Load() >= from+4 })
+	until(t, "more searches", func() bool { return n.times.Load() >= from+4 })
 }
 
-// stalls lists what is stalled, as "kind definition path".
+// stalls lists the stalls, as "kind definition path".
 func (n *noting) stalls(t *testing.T) (list []string) {
 	t.Helper()
 	found, err := n.ListStalls(context.WithoutCancel(t.Context()), journal.StallFilter{})
@@ -49,7 +49,7 @@ func (n *noting) stalls(t *testing.T) (list []string) {
 	return list
 }
 
-// tells takes what is in the outbox, as "type path".
+// tells takes the notifications from the outbox, as "type path".
 func (n *noting) tells(t *testing.T) (list []string) {
 	t.Helper()
 	events, err := n.ClaimEvents(t.Context(), 100, time.Hour)
@@ -57,7 +57,7 @@ func (n *noting) tells(t *testing.T) (list []string) {
 		t.Fatal(err)
 	}
 	for _, e := range events {
-		var d told
+		var d notification
 		if err := json.Unmarshal(e.Data, &d); err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +70,8 @@ func (n *noting) tells(t *testing.T) (list []string) {
 	return list
 }
 
-// A saga that is due and that no node takes, and a task that no worker claims, are listed and told
-// of once; what is paused, or not due, is not.
+// A due saga that no node claims, and a task that no worker claims, are listed and cause one
+// notification. Paused sagas, and those that are not due, do not.
 func TestStalls(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -109,17 +109,17 @@ func TestStalls(t *testing.T) {
 			first.stop()
 
 			second := startNode(t, store, defs, func(c *engine.Config) {
-				c.MaxRunning, c.StallAfter, c.Notices = -1, 100*time.Millisecond, everyone() // it has no room for any saga
+				c.MaxRunning, c.StallAfter, c.Notices = -1, 100*time.Millisecond, everyone() // it has no room for a saga
 			})
 			want := []string{journal.StallNoWorker + " work a", journal.StallUnclaimed + " nap "}
 			until(t, "both are listed", func() bool { return cmp.Equal(store.stalls(t), want) })
 			store.again(t)
 			if d := cmp.Diff([]string{"recourse.saga.stalled ", "recourse.step.stalled a"}, store.tells(t)); d != "" {
-				t.Errorf("told (-want +got):\n%s", d)
+				t.Errorf("notifications (-want +got):\n%s", d)
 			}
 			store.again(t)
 			if got := store.tells(t); len(got) > 0 {
-				t.Errorf("told again: %q", got)
+				t.Errorf("sent again: %q", got)
 			}
 			second.stop()
 
@@ -130,14 +130,14 @@ func TestStalls(t *testing.T) {
 				t.Errorf("listed in the end (-want +got):\n%s", d)
 			}
 			if got := store.tells(t); len(got) > 0 {
-				t.Errorf("told again by another node: %q", got)
+				t.Errorf("sent again by another node: %q", got)
 			}
 		})
 	}
 }
 
-// A saga in quarantine is in the inbox by the store's doing, and told of as such.
-func TestQuarantineIsTold(t *testing.T) {
+// The store puts a saga in quarantine into the inbox, and the engine sends the notification for it.
+func TestQuarantineIsNotified(t *testing.T) {
 	store := &noting{Store: memory.New(memory.Config{})}
 	def := compile(t, "saga: long\nsteps:\n  - {id: a, sleep: 1h}\n")
 	n := startNode(t, store, definitions{"long": def}, func(c *engine.Config) { c.ParkAfter = time.Millisecond })
@@ -168,7 +168,7 @@ func TestQuarantineIsTold(t *testing.T) {
 	if err != nil || len(events) != 1 {
 		t.Fatalf("the outbox has %+v, %v", events, err)
 	}
-	var got told
+	var got notification
 	if err := json.Unmarshal(events[0].Data, &got); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestQuarantineIsTold(t *testing.T) {
 	}
 }
 
-// held answers when it is let go.
+// held responds when it is closed.
 type held chan struct{}
 
 func (h held) Call(ctx context.Context, _ saga.Request) saga.Answer {
@@ -188,7 +188,7 @@ func (h held) Call(ctx context.Context, _ saga.Request) saga.Answer {
 	return saga.Answer{Sent: true, Status: 200}
 }
 
-// A request that waits for its turn for long is a stalled step.
+// A request that waits long for a call slot is a stalled step.
 func TestWaitsForASlot(t *testing.T) {
 	store, free := &noting{Store: memory.New(memory.Config{})}, make(held)
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 1h}\n")
@@ -203,6 +203,6 @@ func TestWaitsForASlot(t *testing.T) {
 		n.ended(def, id, saga.Succeeded)
 	}
 	if d := cmp.Diff([]string{"recourse.step.stalled a"}, store.tells(t)); d != "" {
-		t.Errorf("told (-want +got):\n%s", d)
+		t.Errorf("notifications (-want +got):\n%s", d)
 	}
 }

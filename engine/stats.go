@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// counters are what the engine counts of itself.
+// counters are the engine's counters since it was made.
 type counters struct {
 	commits, appends, failed, renewFailed, sent, stalled, expired, refused, givenUp, strangers, lost atomic.Int64
 
@@ -22,34 +22,34 @@ func (c *counters) committed(appends int, took time.Duration, err error) {
 	c.commitTime.Add(int64(took))
 }
 
-// Stats are counts since the engine was made, and what it holds now.
+// Stats are the engine's counters since it was made, and its current state.
 type Stats struct {
-	Commits       int64         // that went through
-	Appends       int64         // in them: more than one per commit is group commit at work
-	CommitTime    time.Duration // in sum
+	Commits       int64         // successful
+	Appends       int64         // in them; more than one per commit is group commit
+	CommitTime    time.Duration // sum
 	CommitsFailed int64
 	RenewsFailed  int64
 	RequestsSent  int64
 	Running       int           // sagas in memory
-	Calls         int           // requests under way
-	Stalled       int64         // sagas that nothing would have moved again, see Stalled
-	Expired       int64         // sagas that this node has deleted because their retention was over
-	CommitAge     time.Duration // of the commit under way, from its first try; 0: there is none
+	Calls         int           // requests in flight
+	Stalled       int64         // sagas that nothing would have continued, see Stalled
+	Expired       int64         // sagas that this node deleted because their retention had ended
+	CommitAge     time.Duration // of the commit in flight, from its first try; 0: there is none
 	StartsRefused int64         // with saga.ErrBusy
-	GivenUp       int64         // sagas that this node could not go on with, see Lane.giveUp
-	Strangers     int64         // sagas that were this node's and that it did not hold, see ErrStranger
-	Lost          int64         // sagas of which a fail-over has lost what this node had acknowledged
-	Starting      int           // starts that wait for their commit
-	AnswerBytes   int64         // of answers that are being read, or whose outcome is not durable yet
-	AnswersWait   int           // answers that wait to be read
+	GivenUp       int64         // sagas that this node could not continue, see Lane.giveUp
+	Strangers     int64         // sagas that this node owned but did not run, see ErrStranger
+	Lost          int64         // sagas of which a failover lost records that this node had committed
+	Starting      int           // starts whose commit is pending
+	AnswerBytes   int64         // of responses that are being read, or whose outcome is not durable yet
+	AnswersWait   int           // responses that wait to be read
 	SagaBytes     int64         // of the records of sagas in memory
 	MaxAnswers    int64         // Config.AnswerBytes
 	MaxSagas      int64         // Config.SagaBytes
 	MaxRunning    int           // Config's
 	MaxCalls      int           // Config's
 	MaxStarts     int           // Config's
-	Stalest       time.Duration // how long the saga in memory has not moved that did not for longest, as last looked
-	Node          string        // as which it writes; "" between leases
+	Stalest       time.Duration // the longest time that a saga in memory has been without progress, as of the last Watch
+	Node          string        // the id that it writes under; "" between leases
 	Lanes         int
 }
 

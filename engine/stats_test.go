@@ -13,7 +13,7 @@ import (
 	"recourse/saga"
 )
 
-// silence answers when its request is given up.
+// silence responds when its request is cancelled.
 type silence struct{}
 
 func (silence) Call(ctx context.Context, _ saga.Request) saga.Answer {

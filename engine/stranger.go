@@ -14,19 +14,20 @@ import (
 	"recourse/journal"
 )
 
-// ErrStranger says that the store has a saga as this node's that the node does not hold. It comes
-// about where a database has lost the end of what it had committed, as after an asynchronous
-// fail-over: a saga that its node had parked or ended is the node's again, by its old row.
-var ErrStranger = errors.New("the database says that this saga is the node's, and the node does not hold it")
+// ErrStranger is why a lane releases a saga that this node owns according to the store, but does
+// not run. This happens if the database has lost its last commits, for example in an asynchronous
+// failover: a saga that its node had parked or ended belongs to the node again, because its old row
+// says so.
+var ErrStranger = errors.New("the database lists this saga as the node's, but the node does not run it; it was released")
 
-// add takes a run in.
+// add puts a run into the lane.
 func (l *Lane) add(r *run) {
 	l.runs[r.id] = r
 	delete(l.strange, r.id)
 }
 
-// reconcile finds the sagas that were strangers at two looks in a row. One look would not do: the
-// list is older than the lane.
+// reconcile finds the sagas that two Owned in a row list and that the lane does not run. One is not
+// enough: the list is older than the state of the lane.
 func (l *Lane) reconcile(ev Owned) {
 	if ev.Node != l.node || l.draining || mutant.On("strangers-stay") {
 		return
@@ -44,9 +45,9 @@ func (l *Lane) reconcile(ev Owned) {
 	l.strange = strange
 }
 
-// giveUpStranger gives a stranger up as of the last record that it had. Two looks do not prove that
-// the node does not hold it, and they need not: to give up what is another's does nothing, and what
-// is being loaded meanwhile is claimed once more.
+// giveUpStranger releases a stranger as of the last record of its journal. Two Owned do not prove
+// that the node does not run the saga. They need not: releasing a saga of another node has no
+// effect, and a saga that is being loaded is claimed again.
 func (l *Lane) giveUpStranger(ev Stranger) {
 	if ev.Node != l.node || l.draining || l.runs[ev.ID] != nil {
 		return
@@ -60,7 +61,7 @@ func (l *Lane) giveUpStranger(ev Stranger) {
 // ownedPage is how many ids of its sagas a node reads at once.
 const ownedPage = 5000
 
-// findStrangers reads which sagas are the node's, and tells the lanes.
+// findStrangers reads which sagas the node owns, and passes the lists to the lanes.
 func (e *Engine) findStrangers(quit <-chan struct{}) error {
 	node := e.node()
 	if node == "" || !e.lease.valid() {
@@ -93,14 +94,14 @@ func (e *Engine) findStrangers(quit <-chan struct{}) error {
 	return nil
 }
 
-// inspect reads how far a stranger's journal goes, and tells its lane. If it cannot, the next looks
-// find the stranger again.
+// inspect reads the end of a stranger's journal for its lane. If that fails, a later findStrangers
+// finds the stranger again.
 func (e *Engine) inspect(quit <-chan struct{}, eff Estranged) {
 	ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)
 	defer cancel()
 	seq, err := LastSeq(ctx, e.cfg.Store, eff.ID, eff.Node)
 	if err != nil {
-		e.cfg.Log.Warn("could not read a saga that is this node's and that it does not hold; it will try again", "saga", eff.ID, "error", err)
+		e.cfg.Log.Warn("could not read a saga that the database lists as this node's but that it does not run; the node will retry", "saga", eff.ID, "error", err)
 		return
 	}
 	if seq == 0 {
@@ -112,7 +113,7 @@ func (e *Engine) inspect(quit <-chan struct{}, eff Estranged) {
 	}
 }
 
-// LastSeq returns the seq of the last record of a saga that a node owns; 0: it does not own it.
+// LastSeq returns the seq of the last record of a saga; 0: the node does not own it.
 func LastSeq(ctx context.Context, store journal.Store, id uuid.UUID, node string) (int64, error) {
 	head, err := store.Saga(ctx, id)
 	if err != nil || head.Owner != node {
@@ -134,17 +135,17 @@ func LastSeq(ctx context.Context, store journal.Store, id uuid.UUID, node string
 	}
 }
 
-// laneNumber is which lane a saga runs in. The last bytes of a UUIDv7 are random.
+// laneNumber returns the lane that a saga runs in. The last bytes of a UUIDv7 are random.
 func (e *Engine) laneNumber(id uuid.UUID) uint64 {
 	return binary.BigEndian.Uint64(id[8:]) % uint64(len(e.lanes))
 }
 
-// loading are the sagas that were claimed and are on their way to their lanes.
+// loading counts the sagas that were claimed and have not reached their lanes yet.
 type loading struct {
 	mu    sync.Mutex
 	sagas map[uuid.UUID]int // how often each is being loaded
 	n     int
-	bytes atomic.Int64 // of records that have been read and are not in their lanes yet
+	bytes atomic.Int64 // of records that have been read and have not reached their lanes yet
 }
 
 func (l *loading) begin(claimed ...journal.Claimed) {
@@ -168,14 +169,14 @@ func (l *loading) end(saga uuid.UUID) {
 	l.n--
 }
 
-// len is how many sagas are on their way.
+// len returns how many sagas are being loaded.
 func (l *loading) len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n
 }
 
-// has reports whether a saga is on its way.
+// has reports whether a saga is being loaded.
 func (l *loading) has(saga uuid.UUID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

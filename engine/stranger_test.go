@@ -13,7 +13,7 @@ import (
 	"recourse/saga"
 )
 
-// forgetful is a store whose first claims nobody hears of.
+// forgetful is a store whose first claims do not reach the node.
 type forgetful struct {
 	journal.Store
 	times atomic.Int64
@@ -27,7 +27,7 @@ func (s *forgetful) Claim(ctx context.Context, node string, limit int) ([]journa
 	return claimed, err
 }
 
-// A saga that is the node's by its row and that the node does not hold is released, and goes on.
+// A saga that a node owns according to its row, but does not run, is released and continues.
 func TestStrangers(t *testing.T) {
 	for name, open := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -54,9 +54,8 @@ func owner(t *testing.T, store journal.Store, id uuid.UUID) string {
 	return h.Owner
 }
 
-// A saga that the lane does not hold is given up at the second look in a row, one that it took on
-// meanwhile is not, nor one that it is just parking; and what has come while it is being given up
-// is read again.
+// A stranger is released at the second Owned in a row. A saga that the lane loaded in the meantime,
+// or is parking, is not. A saga that is claimed while it is being released is read again.
 func TestReconcile(t *testing.T) {
 	b := newBench(t, "saga: x\nsteps:\n  - {id: nap, sleep: 1h}\n")
 	b.lease("n1")
@@ -91,15 +90,15 @@ func TestReconcile(t *testing.T) {
 	none("of another lease")
 
 	b.now = b.now.Add(2 * time.Hour)
-	again := b.claim("n1") // which the lane does not hear of yet
+	again := b.claim("n1") // it has not reached the lane yet
 	owned("n1", id)
 	released := b.append()
 	b.handle(again)
 	b.handle(released)
 	if got := take[engine.Reload](b); len(got) != 1 {
-		t.Errorf("%d reloads, want one: it came while it was being given up", len(got))
+		t.Errorf("%d reloads, want one, because it was claimed while it was being released", len(got))
 	}
 	if h := owner(t, b.store, id); h != "" {
-		t.Errorf("it is still %s's", h)
+		t.Errorf("it still belongs to %s", h)
 	}
 }

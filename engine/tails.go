@@ -12,19 +12,19 @@ import (
 	"recourse/journal"
 )
 
-// tailKept is how long the end of a journal is remembered after it was committed. A standby that is
-// further behind than this loses more than can be told.
+// tailKept is how long the end of a journal is remembered after its commit. If a failover loses
+// more than that, this node cannot list all of it.
 const tailKept = time.Minute
 
-// tails are the ends of the journals that this node has committed of late, to see what a fail-over
-// has lost of them.
+// tails are the ends of the journals that this node has committed recently. After a failover of the
+// database they show which acknowledged records are lost.
 type tails struct {
 	mu    sync.Mutex
 	last  map[uuid.UUID]tail
 	swept time.Time
 }
 
-// tail is a journal's last record, as it was acknowledged. It stands for all before it, see
+// tail is the last acknowledged record of a journal. It stands for all records before it, see
 // docs/decisions/0012.
 type tail struct {
 	seq  int64
@@ -50,7 +50,7 @@ func (t *tails) add(saga uuid.UUID, r journal.Record, now time.Time) {
 	}
 }
 
-// drain returns them all, and forgets them.
+// drain returns all tails and forgets them.
 func (t *tails) drain() map[uuid.UUID]tail {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,16 +59,16 @@ func (t *tails) drain() map[uuid.UUID]tail {
 	return last
 }
 
-// shownLost bounds how many lost ends are logged one by one.
+// shownLost is how many lost records are logged one by one.
 const shownLost = 100
 
-// compare counts, and logs, what the database does not have any more of what it had acknowledged.
+// compare counts and logs the acknowledged records that the database no longer has.
 func (e *Engine) compare(last map[uuid.UUID]tail) {
 	lost := 0
 	for id, t := range last {
 		gone, err := e.gone(id, t)
 		if err != nil {
-			e.cfg.Log.Warn("could not compare all that was acknowledged before the fail-over with the database", "error", err)
+			e.cfg.Log.Warn("could not compare all records that this node committed before the failover with the database", "error", err)
 			break
 		}
 		if !gone {
@@ -76,13 +76,13 @@ func (e *Engine) compare(last map[uuid.UUID]tail) {
 		}
 		e.stats.lost.Add(1)
 		if lost++; lost <= shownLost {
-			e.cfg.Log.Error("the fail-over has lost acknowledged records of a saga: it goes on from what is left, or does not exist any more", "saga", id, "seq", t.seq)
+			e.cfg.Log.Error("the failover lost acknowledged records of a saga: the saga continues from the remaining records, or no longer exists", "saga", id, "seq", t.seq)
 		}
 	}
-	e.cfg.Log.Warn("the database has failed over; its journals were compared with what this node has committed in the last minute", "sagas", len(last), "lost", lost)
+	e.cfg.Log.Warn("the database has failed over; this node compared its journals with the records that it committed in the last minute", "sagas", len(last), "lost", lost)
 }
 
-// gone reports whether a record is not there any more.
+// gone reports whether a record is no longer in the database.
 func (e *Engine) gone(id uuid.UUID, t tail) (bool, error) {
 	for try := 1; ; try++ {
 		ctx, cancel := context.WithTimeout(e.storeCtx, 30*time.Second)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pausableTimeout is a context that ends a while after it began, the pauses apart.
+// pausableTimeout is a context with a timeout that can be paused.
 type pausableTimeout struct {
 	context.Context
 	end context.CancelCauseFunc
@@ -14,11 +14,11 @@ type pausableTimeout struct {
 	mu    sync.Mutex
 	timer *time.Timer
 	until time.Time
-	left  time.Duration // when it goes on, while it pauses
+	left  time.Duration // the remaining time, while paused
 }
 
 // withPausableTimeout returns a context that ends with parent, or with context.DeadlineExceeded
-// after d. It must be cancelled.
+// after d. The caller must call cancel.
 func withPausableTimeout(parent context.Context, d time.Duration) *pausableTimeout {
 	t := &pausableTimeout{until: time.Now().Add(d)}
 	t.Context, t.end = context.WithCancelCause(parent)
@@ -26,7 +26,7 @@ func withPausableTimeout(parent context.Context, d time.Duration) *pausableTimeo
 	return t
 }
 
-// pause stops the time, or has it go on.
+// pause stops the timeout, or continues it.
 func (t *pausableTimeout) pause(yes bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +44,8 @@ func (t *pausableTimeout) cancel() {
 	t.end(context.Canceled)
 }
 
-// Deadline implements context.Context: when it ends if nothing pauses it.
+// Deadline implements context.Context: it is the time at which the context ends if it is not paused
+// again.
 func (t *pausableTimeout) Deadline() (time.Time, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// Pauses of an attempt do not count against its time-out, and what is left of it counts on after
-// them.
+// Pauses of an attempt do not count against its timeout. The remaining time continues after them.
 func TestPausableTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := withPausableTimeout(t.Context(), time.Minute)
@@ -24,7 +23,7 @@ func TestPausableTimeout(t *testing.T) {
 		ctx.pause(false)
 		end, ok := ctx.Deadline()
 		if left := time.Until(end); ctx.Err() != nil || !ok || left != 20*time.Second {
-			t.Errorf("after a pause: %v, and %v are left, want 20s", ctx.Err(), left)
+			t.Errorf("after a pause: %v, %v remaining, want 20s", ctx.Err(), left)
 		}
 		time.Sleep(19 * time.Second)
 		if ctx.Err() != nil {
@@ -33,19 +32,19 @@ func TestPausableTimeout(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			t.Errorf("got %v, want that the time-out has passed", ctx.Err())
+			t.Errorf("got %v, want a timeout", ctx.Err())
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		ctx := withPausableTimeout(t.Context(), time.Minute)
 		ctx.cancel()
 		if ctx.Err() != context.Canceled {
-			t.Errorf("got %v, want that it was cancelled", ctx.Err())
+			t.Errorf("got %v, want a cancellation", ctx.Err())
 		}
 	})
 }
 
-// reader is a service whose answers take as much memory as there is.
+// reader is a service whose responses take all available memory.
 type reader struct{ size int64 }
 
 func (r reader) Call(ctx context.Context, _ saga.Request) saga.Answer {
@@ -55,8 +54,8 @@ func (r reader) Call(ctx context.Context, _ saga.Request) saga.Answer {
 	return saga.Answer{Sent: true, Status: 200}
 }
 
-// An answer that waits for memory for longer than its time-out is taken all the same, the lane is
-// told that it waits, and one whose saga is not the node's any more waits no longer.
+// A response that waits for memory longer than its timeout is still read, and the lane gets reports
+// that it waits. If its saga no longer belongs to the node, the wait ends.
 func TestAnswersWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
@@ -78,26 +77,26 @@ func TestAnswersWaitForMemory(t *testing.T) {
 		_, waits := call("waits")
 		lost, gone := call("lost")
 		if got := e.answers.Usage().Waiting; got != 2 {
-			t.Fatalf("%d answers wait, want 2", got)
+			t.Fatalf("%d responses wait, want 2", got)
 		}
 		time.Sleep(10 * time.Minute)
-		told := 0
-		for ; len(l.events) > 0; told++ {
+		reports := 0
+		for ; len(l.events) > 0; reports++ {
 			if w, ok := (<-l.events).(Waits); !ok || w.For != journal.StallNoMemory {
-				t.Errorf("the lane was told %+v, want that an answer waits", w)
+				t.Errorf("the lane got %+v, want that a response waits for memory", w)
 			}
 		}
-		if told < 20 {
-			t.Errorf("the lane was told %d times within 20 time-outs, want more than 20", told)
+		if reports < 20 {
+			t.Errorf("the lane got %d reports within 20 timeouts, want more than 20", reports)
 		}
 		lost.Permit.revoke()
 		if a := <-gone; a.Code != saga.Interrupted {
-			t.Errorf("the answer of a saga that is another's: %+v, want that it is read no more", a)
+			t.Errorf("the response for a saga of another node: %+v, want that it is not read", a)
 		}
 		second.Close()
 		first.Close()
 		if a := <-waits; a.Code != "" || a.Status != 200 {
-			t.Errorf("the answer that waited: %+v, want it to be read", a)
+			t.Errorf("the response that waited: %+v, want it to be read", a)
 		}
 		e.work.Wait()
 	})
@@ -113,6 +112,6 @@ func TestQueueForgets(t *testing.T) {
 	all := l.queue
 	l.flush()
 	if len(l.queue) != 1 || all[1] != nil || all[2] != nil {
-		t.Errorf("the queue has %d runs, and holds on to %v", len(l.queue), all[1:])
+		t.Errorf("the queue has %d runs, and refers to %v", len(l.queue), all[1:])
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"recourse/journal/memory"
 )
 
-// Lines about a saga name its trace.
+// Log lines about a saga contain its trace id.
 func TestLogNamesTheTrace(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: h, http: \"POST http://w/hold\", timeout: 1m}\n")
 	d, log := &diary{hold: make(chan struct{})}, &testbuffer.Buffer{}
@@ -23,8 +23,8 @@ func TestLogNamesTheTrace(t *testing.T) {
 		c.Callers, c.Log, c.Drain = map[string]engine.Caller{"http": d}, slog.New(slog.NewJSONHandler(log, nil)), 1
 	})
 	id := n.start(def, "null", nil)
-	// A message that nobody can read makes the node give the saga up.
-	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "order", Data: json.RawMessage(`"?"`)}); err != nil {
+	// A message that cannot be read makes the node give the saga up.
+	if err := n.Send(t.Context(), journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: id, Kind: "command", Data: json.RawMessage(`"?"`)}); err != nil {
 		t.Fatal(err)
 	}
 	want := `"saga":"` + id.String() + `","trace_id":"` + strings.ReplaceAll(id.String(), "-", "") + `"`

@@ -9,32 +9,32 @@ import (
 	"recourse/journal"
 )
 
-// stalledAfter is how many Watches in a row must find a saga stalled before the lane acts. Watches
-// are counted, not time: a process that was frozen finds every time-out past when it goes on, and
-// the answers in the queue behind its first Watch.
+// stalledAfter is how many Watches in a row must find a saga stalled before the lane acts. It
+// counts Watches instead of time: when a frozen process continues, all its timeouts have passed,
+// and the responses are in the queue after its first Watch.
 const stalledAfter = 12
 
-// jumpAfter is how far apart two Watches are when the clock has jumped between them.
+// jumpAfter is the distance between two Watches above which the clock must have jumped.
 const jumpAfter = 30 * time.Second
 
-// call is an attempt under way, from when its intent was durable.
+// call is an attempt in flight, from the time when its intent was durable.
 type call struct {
 	path     string
 	way      journal.Way
 	attempt  int
 	timeout  time.Duration
-	until    time.Time // when it should have been answered
-	begun    time.Time // when it was to leave
-	waitsFor string    // what it waits for before it leaves, see Waits.For
+	until    time.Time // when its timeout ends
+	begun    time.Time // when it was emitted
+	waitsFor string    // see Waits.For
 }
 
-// calling remembers an attempt that leaves at now.
+// calling remembers an attempt that is emitted at now.
 func (r *run) calling(c call, now time.Time) {
 	c.until, c.begun = now.Add(c.timeout), now
 	r.calls = append(r.calls, c)
 }
 
-// called returns the attempt under way, or nil.
+// called returns the attempt if it is in flight, or nil.
 func (r *run) called(path string, way journal.Way, attempt int) *call {
 	at := slices.IndexFunc(r.calls, func(c call) bool { return c.path == path && c.way == way && c.attempt == attempt })
 	if at < 0 {
@@ -47,31 +47,31 @@ func (r *run) uncall(path string, way journal.Way, attempt int) {
 	r.calls = slices.DeleteFunc(r.calls, func(c call) bool { return c.path == path && c.way == way && c.attempt == attempt })
 }
 
-// stalled says why nothing will ever move the saga again, and at which step; "" if something will.
+// stalled returns why nothing will ever continue the saga, and at which step; "" if something will.
 func (r *run) stalled(now time.Time) (path, why string) {
 	switch {
 	case r.queued || r.flying:
-		return "", "" // a commit that hangs shows in the age of the commit under way
+		return "", "" // if the commit hangs, Stats.CommitAge shows it
 	case !r.empty():
-		return "", "what it has written is not being committed"
+		return "", "its records are not being committed"
 	}
 	for _, c := range r.calls {
 		if now.After(c.until) {
-			return c.path, fmt.Sprintf("attempt %d of its %s is unanswered, long after its time-out of %v", c.attempt, c.way, c.timeout)
+			return c.path, fmt.Sprintf("attempt %d (%s) has no response, long after its timeout of %v", c.attempt, c.way, c.timeout)
 		}
 	}
 	if len(r.calls) == 0 && !r.alarm.After(now) {
-		return "", "it waits for nothing"
+		return "", "no timer, request or message will continue it"
 	}
 	return "", ""
 }
 
-// watch looks for stalled sagas: an answer, an alarm or a wake-up of theirs was lost, which is a
-// bug of ours. They are given up, to be read again from their journals: what is under way is in
-// doubt then, as after a crash.
+// watch finds stalled sagas: a response, an alarm or a wake-up was lost, which is a bug. It
+// releases them, to be read again from their journals. Their attempts in flight are then in doubt,
+// as after a crash.
 func (l *Lane) watch() {
 	l.stalest = time.Time{}
-	// A clock that is set, or a process that stood still: time-outs are reckoned anew.
+	// If the clock was set, or the process was frozen, the timeouts move by the same amount.
 	jump := l.now.Sub(l.watched)
 	if l.watched.IsZero() || jump > 0 && jump < jumpAfter {
 		jump = 0
@@ -115,6 +115,6 @@ func (l *Lane) watch() {
 	}
 }
 
-// Stalest returns when the saga that has not moved for longest did so last, as of the last Watch;
-// zero if there is none.
+// Stalest returns, as of the last Watch, when the saga that has been without progress for longest
+// last made progress; zero if the lane is empty.
 func (l *Lane) Stalest() time.Time { return l.stalest }

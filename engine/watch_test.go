@@ -15,24 +15,24 @@ import (
 	"recourse/saga"
 )
 
-// enough Watches in a row for the lane to act.
+// enough is how many Watches in a row make the lane act.
 const enough = 12
 
-// look has the lane look n times, 5 s apart.
-func (b *bench) look(n int) {
+// sendWatches sends the lane n Watches, 5 s apart.
+func (b *bench) sendWatches(n int) {
 	for range n {
 		b.now = b.now.Add(5 * time.Second)
 		b.handle(engine.Watch{})
 	}
 }
 
-// watch looks n times, and returns what the lane has found stalled.
+// watch sends n Watches, and returns the sagas that the lane found stalled.
 func (b *bench) watch(n int) []engine.Stalled {
-	b.look(n)
+	b.sendWatches(n)
 	return take[engine.Stalled](b)
 }
 
-// reload claims what was given up, has the lane read it, and commits what comes of that.
+// reload claims the released saga, loads it into the lane, and commits its appends.
 func (b *bench) reload() {
 	b.t.Helper()
 	b.handle(b.append())
@@ -46,7 +46,7 @@ func done(id uuid.UUID, s saga.Send) engine.Answered {
 	return engine.Answered{ID: id, Path: s.Path, Way: s.Way, Attempt: s.Attempt, Answer: saga.Answer{Sent: true, Status: 200}}
 }
 
-// sendOne starts a saga and commits, and returns the request that leaves.
+// sendOne starts a saga, commits, and returns the request that is sent.
 func (b *bench) sendOne() (uuid.UUID, saga.Send) {
 	b.t.Helper()
 	b.lease("n1")
@@ -58,12 +58,12 @@ func (b *bench) sendOne() (uuid.UUID, saga.Send) {
 func (b *bench) endsAs(id uuid.UUID, want saga.Status) {
 	b.t.Helper()
 	if h, err := b.store.Saga(b.t.Context(), id); err != nil || h.Status != string(want) || b.lane.Len() != 0 {
-		b.t.Errorf("the saga is %s, %v, %d held; want it to have ended as %s", h.Status, err, b.lane.Len(), want)
+		b.t.Errorf("the saga is %s, %v, %d in the lane; want it to have ended as %s", h.Status, err, b.lane.Len(), want)
 	}
 }
 
-// An answer that never comes: the attempt is in doubt, the saga goes on, and a late answer is of no
-// use.
+// If a response never arrives, the attempt is in doubt and the saga continues. A late response has
+// no effect.
 func TestLostAnswer(t *testing.T) {
 	b := newBench(t, oneCall)
 	id, send := b.sendOne()
@@ -73,12 +73,12 @@ func TestLostAnswer(t *testing.T) {
 		t.Fatalf("stalled within the grace: %+v", got)
 	}
 	got := b.watch(1)
-	if len(got) != 1 || got[0].ID != id || got[0].Path != "a" || !got[0].Since.Equal(sent) || !strings.Contains(got[0].Why, "unanswered") {
+	if len(got) != 1 || got[0].ID != id || got[0].Path != "a" || !got[0].Since.Equal(sent) || !strings.Contains(got[0].Why, "has no response") {
 		t.Fatalf("stalled: %+v, want %s at step a since %v", got, id, sent)
 	}
-	b.handle(done(id, send)) // too late: the saga is being given up
+	b.handle(done(id, send)) // too late: the saga is being released
 	b.reload()
-	b.handle(done(id, send)) // and now it is settled
+	b.handle(done(id, send)) // and now its outcome is recorded
 	again := take[engine.Perform](b)
 	if len(again) != 1 || again[0].Send.Attempt != 2 || again[0].Send.Key != send.Key {
 		t.Fatalf("sent after that: %+v, want attempt 2 under the key of the first", again)
@@ -88,17 +88,17 @@ func TestLostAnswer(t *testing.T) {
 	b.endsAs(id, saga.Succeeded)
 }
 
-// An alarm that never comes: the saga is read again, and its wait is over.
+// If an alarm is lost, the saga is read again, and its wait is over.
 func TestLostAlarm(t *testing.T) {
 	b := newBench(t, oneCall)
 	id, send := b.sendOne()
 	b.handle(engine.Answered{ID: id, Path: send.Path, Way: send.Way, Attempt: 1, Answer: saga.Answer{Sent: true, Status: 503}})
 	b.handle(b.append())
 	if b.lane.Alarm().IsZero() {
-		t.Fatal("the lane wants no alarm for its backoff")
+		t.Fatal("the lane has no alarm for the backoff")
 	}
-	got := b.watch(enough) // and no Tick
-	if len(got) != 1 || got[0].ID != id || !strings.Contains(got[0].Why, "waits for nothing") {
+	got := b.watch(enough) // without a Tick
+	if len(got) != 1 || got[0].ID != id || !strings.Contains(got[0].Why, "no timer, request or message") {
 		t.Fatalf("stalled: %+v, want %s", got, id)
 	}
 	b.reload()
@@ -111,7 +111,7 @@ func TestLostAlarm(t *testing.T) {
 	b.endsAs(id, saga.Succeeded)
 }
 
-// Whatever is normal is left alone, however long it takes.
+// A normal wait is never a stall, however long it takes.
 func TestNormalWaitsAreNotStalled(t *testing.T) {
 	const naps = "saga: x\nsteps:\n  - {id: nap, sleep: 900ms}\n"
 	const long = "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 10m}\n"
@@ -120,34 +120,34 @@ func TestNormalWaitsAreNotStalled(t *testing.T) {
 			b.def = compile(b.t, long)
 			b.sendOne()
 			b.now = b.now.Add(8 * time.Minute)
-			b.look(enough)
+			b.sendWatches(enough)
 			if got := b.lane.Stalest(); !got.Equal(b.now.Add(-9 * time.Minute)) {
-				b.t.Errorf("the stalest saga moved at %v, want when its request left, 9 minutes before %v", got, b.now)
+				b.t.Errorf("the stalest saga made progress at %v, want the time of its request, 9 minutes before %v", got, b.now)
 			}
 		},
 		"a call that waits for its turn": func(b *bench) {
 			id, send := b.sendOne()
 			for range 20 {
 				b.handle(engine.Waits{ID: id, Path: send.Path, Way: send.Way, Attempt: send.Attempt})
-				b.look(6)
+				b.sendWatches(6)
 			}
 		},
 		"a commit that hangs": func(b *bench) {
 			b.lease("n1")
 			b.start()
-			b.look(10 * enough)
+			b.sendWatches(10 * enough)
 		},
 		"one that waits for the commit under way": func(b *bench) {
 			b.lease("n1")
 			b.start()
 			b.start()
-			b.look(10 * enough)
+			b.sendWatches(10 * enough)
 		},
 		"a draining lane with a call": func(b *bench) {
 			b.def = compile(b.t, long)
 			b.sendOne()
 			b.handle(engine.Drain{})
-			b.look(2 * enough)
+			b.sendWatches(2 * enough)
 		},
 		"a nap, its alarm in time": func(b *bench) {
 			b.def = compile(b.t, naps)
@@ -161,18 +161,18 @@ func TestNormalWaitsAreNotStalled(t *testing.T) {
 		"calls that are each late for a while": func(b *bench) {
 			b.def = compile(b.t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 1s}\n  - {id: b, http: \"POST http://w/b\", timeout: 1s}\n")
 			id, send := b.sendOne()
-			b.look(enough - 1)
+			b.sendWatches(enough - 1)
 			b.handle(done(id, send))
 			b.handle(b.append())
-			b.look(enough - 1)
+			b.sendWatches(enough - 1)
 		},
 		"a process that was frozen": func(b *bench) {
 			id, send := b.sendOne()
 			b.now = b.now.Add(time.Hour)
-			b.handle(engine.Watch{}) // ahead of the answer, which waits behind it
+			b.handle(engine.Watch{}) // before the response, which is behind it in the queue
 			b.handle(done(id, send))
 			b.handle(b.append())
-			b.look(enough)
+			b.sendWatches(enough)
 			b.endsAs(id, saga.Succeeded)
 		},
 	} {
@@ -191,17 +191,18 @@ func TestNormalWaitsAreNotStalled(t *testing.T) {
 	}
 }
 
-// bury never answers.
+// bury never responds.
 type bury struct{ calls atomic.Int64 }
 
 func (c *bury) Call(ctx context.Context, r saga.Request) saga.Answer {
 	if c.calls.Add(1) == 1 {
-		select {} // whatever the context says
+		select {} // even if the context ends
 	}
 	return saga.Answer{Sent: true, Status: 200}
 }
 
-// A caller that does not come back costs its saga a time-out and a grace, not its life.
+// A caller that does not return costs its saga a timeout and a grace period, and the saga
+// continues.
 func TestCallerThatNeverReturns(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: a, http: \"POST http://w/a\", timeout: 20ms, retry: {initial: 10ms}}\n")
 	caller := &bury{}
@@ -211,7 +212,7 @@ func TestCallerThatNeverReturns(t *testing.T) {
 	}
 	store := memory.New(memory.Config{})
 	e := engineOf(store)
-	go func() { _ = e.Run(context.Background()) }() // it cannot end: a call of it never does
+	go func() { _ = e.Run(context.Background()) }() // it cannot end, because one of its calls never does
 	n := &node{Engine: e, t: t, store: store}
 	id := n.start(def, "null", nil)
 	n.ended(def, id, saga.Succeeded)

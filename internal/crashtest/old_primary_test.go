@@ -35,7 +35,7 @@ func TestFailoverOldPrimaryIsBack(t *testing.T) {
 		}
 		l.more(10)
 	}
-	f.says(t, "another server takes writes", len(f.up))
+	f.says(t, "a second database server accepts writes", len(f.up))
 	l.verify(t)
 	if after := written(t, p.Primary); after != before {
 		t.Errorf("the old primary has %+v, and had %+v before", after, before)

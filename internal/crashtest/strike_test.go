@@ -39,7 +39,7 @@ func TestStrikePostgres(t *testing.T) {
 				f, l := scene(t, onPostgres(t), 3)
 				campaigns[i] = strike(f, points, share, true, i)
 				l.verify(t)
-				if f.count("the lease was taken over") == 0 {
+				if f.count("lease lost: dropping all sagas") == 0 {
 					t.Error("no node that was frozen has noticed it")
 				}
 			})
