@@ -5,36 +5,39 @@ import (
 	"time"
 )
 
-// Definition is the kind of document that sagas are started from.
+// Definition is the kind of the documents that sagas are started from.
 const Definition = "definition"
 
-// Catalog keeps published documents: definitions, and later actions. A version never changes.
+// Catalog stores published documents: definitions and actions. A version never changes.
 type Catalog interface {
-	// Publish adds a version, or returns the newest one with created=false if its hash is the same.
-	// match, when not "", is the sha256 that the newest version must have ("*": any, but there must
-	// be one; "-": there must be none), else ErrMismatch, also where nothing would change.
-	// Publishing an archived name revives it. A zero CreatedAt is the store's time.
+	// Publish adds a version and returns it. If the newest version has the same hash, Publish adds
+	// nothing and returns that version with created=false. Errors: ErrMismatch, ErrUnknown.
+	//
+	// match is "" or a condition on the newest version, checked before anything else: its sha256,
+	// "*" (there must be a version) or "-" (there must be none). Publishing an archived name makes
+	// it available again. A zero CreatedAt stands for the store's time.
 	Publish(ctx context.Context, d Document, match string) (v Document, created bool, err error)
-	// Document returns one version, or the newest with version 0. ErrNotFound.
-	// Archived documents are found by version, and with version 0 as well; see Archived.
+	// Document returns one version; for version 0, the newest one. Errors: ErrNotFound. It returns
+	// archived documents, too: see Document.Archived.
 	Document(ctx context.Context, kind, name string, version int) (Document, error)
-	// Documents lists the newest version of each name that is not archived, by name, after the
-	// given name.
+	// Documents lists the newest version of each name that is not archived, in the order of names,
+	// after the given one.
 	Documents(ctx context.Context, kind, after string, limit int) ([]Document, error)
-	// Versions lists the versions of a name, newest first, those below before (0: all).
-	// ErrNotFound.
+	// Versions lists the versions of a name that are less than before (0: all), the newest first.
+	// Errors: ErrNotFound.
 	Versions(ctx context.Context, kind, name string, before, limit int) ([]Document, error)
-	// Archive hides a name: no new sagas, running ones go on. ErrNotFound.
+	// Archive hides a name: no saga can be started from it; running sagas continue. Errors:
+	// ErrNotFound, ErrUnknown.
 	Archive(ctx context.Context, kind, name string) error
 }
 
-// Document is a version of something published.
+// Document is one version of a published document.
 type Document struct {
 	Kind      string // Definition or "action"
 	Name      string
 	Version   int    // 1, 2, 3 …
 	SHA256    string // hex, of Source
-	Source    []byte // as published
+	Source    []byte // the bytes that were published
 	CreatedAt time.Time
 	Archived  bool
 }

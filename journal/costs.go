@@ -7,20 +7,20 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// Cost is what a saga's row keeps of what it has cost, and what that can be grouped by.
+// Cost has the cost of one saga and the fields by which costs are grouped.
 type Cost struct {
 	ID         uuid.UUID
 	Definition string
 	Labels     map[string]string
-	Summary    json.RawMessage // Row's; nil for none
+	Summary    json.RawMessage // Row.Summary; nil for none
 	CreatedAt  time.Time
 	EndedAt    time.Time // zero while live
 }
 
-// CostFilter selects costs; zero fields select all.
+// CostFilter selects costs. A zero field does not narrow the selection.
 type CostFilter struct {
 	Definition string
-	From       uuid.UUID // ids from this one on, see FirstID
-	Before     uuid.UUID // the cursor, and the end of the range: ids before this one. Nil: from the newest
+	From       uuid.UUID // least id, see FirstID
+	Before     uuid.UUID // ids less than this one: the end of the range, and the cursor. Nil: from the newest
 	Limit      int
 }

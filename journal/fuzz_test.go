@@ -18,8 +18,8 @@ func decodeRecord(b []byte) (r Record, err error) {
 	return r, err
 }
 
-// badDecoder says how a decoder breaks its word: what it reads is written, and
-// read as the same again.
+// badDecoder returns an error unless a record that decode accepts can be encoded and decoded again
+// to the same record.
 func badDecoder(decode decoder, b []byte) error {
 	r, err := decode(b)
 	if err != nil {
@@ -27,20 +27,20 @@ func badDecoder(decode decoder, b []byte) error {
 	}
 	out, err := Encode(r)
 	if err != nil {
-		return fmt.Errorf("read, but cannot be written: %w", err)
+		return fmt.Errorf("decoded, but cannot be encoded: %w", err)
 	}
 	again, err := decode(out)
 	if err != nil {
-		return fmt.Errorf("written, but cannot be read: %w\n%s", err, out)
+		return fmt.Errorf("encoded, but cannot be decoded again: %w\n%s", err, out)
 	}
 	if d := cmp.Diff(r, again); d != "" {
-		return fmt.Errorf("read again it is another:\n%s", d)
+		return fmt.Errorf("decoding it again gives a different record:\n%s", d)
 	}
 	one, two := r, again
 	Seal(sagaID, nil, &one)
 	Seal(sagaID, nil, &two)
 	if !bytes.Equal(one.Hash, two.Hash) {
-		return fmt.Errorf("read again it has another hash: %s", out)
+		return fmt.Errorf("decoding it again changes its hash: %s", out)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func FuzzRecordJSON(f *testing.F) {
 	})
 }
 
-// A decoder that goes through float64 is caught.
+// A decoder that converts numbers to float64 is detected.
 func TestFuzzRecordJSONCanFail(t *testing.T) {
 	b, err := Encode(chain(t)[0])
 	if err != nil {
@@ -78,15 +78,15 @@ func TestFuzzRecordJSONCanFail(t *testing.T) {
 		return r, err
 	}
 	if badDecoder(lossy, b) == nil {
-		t.Error("not noticed")
+		t.Error("not detected")
 	}
 }
 
 // verifier is Verify, or a bad one.
 type verifier func(saga uuid.UUID, prev []byte, from int64, records []Record) error
 
-// badVerifier says how a verifier breaks its word: a journal whose text was
-// changed is refused, unless it still means the same.
+// badVerifier returns an error unless verify refuses a journal whose text was changed so that it
+// has different records.
 func badVerifier(verify verifier, want []Record, at int, put []byte) error {
 	text, err := Encode(want)
 	if err != nil {
@@ -99,10 +99,10 @@ func badVerifier(verify verifier, want []Record, at int, put []byte) error {
 		return nil
 	}
 	if len(got) < len(want) && cmp.Equal(want[:len(got)], got) {
-		return nil // a beginning of a journal is one, too
+		return nil // a prefix of a journal is a journal
 	}
 	if verify(sagaID, nil, 1, got) == nil {
-		return fmt.Errorf("changed to %q at %d, and not noticed:\n%s", put, at, cmp.Diff(want, got))
+		return fmt.Errorf("changed to %q at %d, and not detected:\n%s", put, at, cmp.Diff(want, got))
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func FuzzTamper(f *testing.F) {
 	})
 }
 
-// A verifier that looks at the numbers only is caught, and one that believes the hashes.
+// A verifier that checks only the seqs is detected.
 func TestFuzzTamperCanFail(t *testing.T) {
 	want := chain(t)
 	text, err := Encode(want)
@@ -143,6 +143,6 @@ func TestFuzzTamperCanFail(t *testing.T) {
 		return nil
 	}
 	if badVerifier(numbers, want, bytes.Index(text, []byte(`19.10`)), []byte(`19.11`)) == nil {
-		t.Error("not noticed")
+		t.Error("not detected")
 	}
 }

@@ -11,22 +11,20 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// ErrBroken says that a journal's records do not follow from each other: a gap,
-// a changed record, or a record of another saga.
+// ErrBroken means that records are not an unchanged journal: one is missing, was changed, or
+// belongs to another saga.
 var ErrBroken = errors.New("journal is broken")
 
-// Seal gives r its hash: SHA-256(prev ‖ canonical(r)), where prev is the hash of
-// the record ahead of it (nil for the first). The canonical form is each field
-// of r in the order of the struct, numbers as eight bytes big-endian, texts and
-// data behind their length, with the saga's id in front, so that no two
-// different records share it.
+// Seal sets the hash of r to SHA-256(prev ‖ canonical(r)), where prev is the hash of the previous
+// record (nil for the first). The canonical form is the saga's id, then each field of r in the
+// order of the struct: a number as eight bytes big-endian, a text or data with its length before
+// it. So no two different records have the same canonical form.
 func Seal(saga uuid.UUID, prev []byte, r *Record) {
 	r.Hash = digest(saga, prev, r)
 }
 
-// Verify checks that records, in order, continue a chain whose last hash is prev
-// (nil at the start) and whose next sequence number is from. It returns an error
-// wrapping ErrBroken that names the first record at fault.
+// Verify checks that records continue a chain whose last hash is prev (nil at the start) and whose
+// next seq is from. The error wraps ErrBroken and names the first wrong record.
 func Verify(saga uuid.UUID, prev []byte, from int64, records []Record) error {
 	for i := range records {
 		r := &records[i]
@@ -66,7 +64,7 @@ func digest(saga uuid.UUID, prev []byte, r *Record) []byte {
 			canonicals.Put(canonical)
 		}
 	}()
-	if len(r.Data) > keptBuffer { // too large for a copy
+	if len(r.Data) > keptBuffer { // too large to copy
 		h := sha256.New()
 		h.Write(buf)
 		h.Write(r.Data)
@@ -77,5 +75,5 @@ func digest(saga uuid.UUID, prev []byte, r *Record) []byte {
 	return sum[:]
 }
 
-// canonicals are buffers for canonical forms.
+// canonicals pools the buffers of canonical forms.
 var canonicals = sync.Pool{New: func() any { return new([]byte) }}

@@ -8,17 +8,17 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// CompareID orders ids by their bytes, as every list does: UUIDv7s by their time.
+// CompareID compares ids by their bytes, as every list does. UUIDv7s are ordered by their time.
 func CompareID(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
-// IDTime is the time in a UUIDv7: of a saga's id, when its start was taken in.
+// IDTime returns the time in a UUIDv7. In a saga's id it is when its start was accepted.
 func IDTime(id uuid.UUID) time.Time {
 	var ms [8]byte
 	copy(ms[2:], id[:6])
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))).UTC()
 }
 
-// firstID is the least id of a millisecond.
+// firstID returns the least id of a millisecond.
 func firstID(ms int64) (id uuid.UUID) {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(min(max(ms, 0), 1<<48-1)))
@@ -26,8 +26,8 @@ func firstID(ms int64) (id uuid.UUID) {
 	return id
 }
 
-// FirstID returns the least id that a saga can have that was started at a moment, or later. It is
-// never Nil, which bounds nothing.
+// FirstID returns the least id of a saga that was started at a time or later. It is never Nil,
+// because Nil does not narrow a filter.
 func FirstID(at time.Time) uuid.UUID {
 	id := firstID(at.UnixMilli())
 	if id.IsNil() {
@@ -36,7 +36,7 @@ func FirstID(at time.Time) uuid.UUID {
 	return id
 }
 
-// Started narrows a filter to sagas that were started after one time and before another, by the
+// Started narrows the filter to sagas that were started after one time and before another, by the
 // times in their ids. A zero time does not narrow it.
 func (f *Filter) Started(after, before time.Time) {
 	if !after.IsZero() {
@@ -47,8 +47,8 @@ func (f *Filter) Started(after, before time.Time) {
 	}
 }
 
-// Named narrows a filter to sagas whose ids begin with a text, written as ids are. It reports
-// whether there can be any, and leaves the filter as it is if not.
+// Named narrows the filter to sagas whose id, as a string, begins with text. If no id can begin
+// with it, Named returns false and does not change the filter.
 func (f *Filter) Named(text string) bool {
 	const least, most = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 	if len(text) > len(least) {
@@ -67,7 +67,7 @@ func (f *Filter) Named(text string) bool {
 	return true
 }
 
-// next is the id behind one; Nil behind the last.
+// next returns the id after id; Nil after the last one.
 func next(id uuid.UUID) uuid.UUID {
 	for i := len(id) - 1; i >= 0; i-- {
 		if id[i]++; id[i] != 0 {
@@ -83,7 +83,7 @@ func (f *Filter) from(id uuid.UUID) {
 	}
 }
 
-// Older narrows a filter to sagas before an id, as a cursor does; Nil does not narrow it.
+// Older narrows the filter to ids less than id, as a cursor does. Nil does not narrow it.
 func (f *Filter) Older(id uuid.UUID) {
 	if !id.IsNil() && (f.Before.IsNil() || CompareID(id, f.Before) < 0) {
 		f.Before = id

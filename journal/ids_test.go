@@ -45,7 +45,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// Each narrows what the others leave, in any order.
+// Started and Older narrow the filter further, in any order.
 func TestFilterNarrows(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
 	first := func(ms int64) uuid.UUID { return firstID(ms) }

@@ -8,93 +8,92 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// Index is the reader's side of a store: rows, lists and counts. What it
-// returns is derived and may lag a running saga by a step; the journal is the
-// truth.
+// Index is the readers' port: rows, lists and counts. Its results are derived from the journals; a
+// row may be a step behind its running saga, because it is written when the status changes.
 type Index interface {
-	// Saga returns one saga's head, or ErrNotFound.
+	// Saga returns one saga's head. Errors: ErrNotFound.
 	Saga(ctx context.Context, id uuid.UUID) (Head, error)
-	// SagaByKey returns the saga that was started with this idempotency key, or
-	// ErrNotFound.
+	// SagaByKey returns the saga that was started with this idempotency key. Errors: ErrNotFound.
 	SagaByKey(ctx context.Context, key string) (Head, error)
-	// Sagas lists heads, newest first: in the falling order of their ids.
+	// Sagas lists heads in descending order of their ids: the newest first.
 	Sagas(ctx context.Context, f Filter) (Listed, error)
-	// Costs lists what sagas have cost, newest first: less of each than Sagas, for whoever goes
-	// through many.
+	// Costs lists the costs of sagas in descending order of their ids. It reads less of each saga
+	// than Sagas does, so that a caller can sum up many.
 	Costs(ctx context.Context, f CostFilter) ([]Cost, error)
-	// Inbox lists what waits for people, oldest first.
+	// Inbox lists the items that need a person, the oldest first.
 	Inbox(ctx context.Context, f InboxFilter) ([]Entry, error)
-	// Delete removes a saga that has ended, with its journal. ErrNotFound if there
-	// is none, ErrLive if it has not ended, ErrParentLive if its parent has not.
+	// Delete removes an ended saga, its journal, and everything else that belongs to it except its
+	// events. Errors: ErrNotFound, ErrLive, ErrParentLive, ErrUnknown.
 	//
-	// A saga whose parent's row is there and has no EndedAt is never removed. So if a parent that
-	// has not ended does not find its child, that child is not committed.
+	// A saga is never removed while its parent's row exists and has no EndedAt. Therefore, if a
+	// live parent does not find its child, the child was not committed.
 	Delete(ctx context.Context, id uuid.UUID) error
-	// DeleteExpired removes, as Delete does, up to limit sagas that have ended and whose DeleteAt
-	// has passed by the store's clock, and says how many. It passes over those whose parent has
-	// not ended.
+	// DeleteExpired removes, as Delete does, up to limit ended sagas whose DeleteAt has passed by
+	// the store's clock, and returns how many. It skips sagas whose parent has not ended. Errors:
+	// ErrUnknown.
 	DeleteExpired(ctx context.Context, limit int) (int, error)
-	// Stats counts. A store of so many sagas that this takes long may answer with what it counted
-	// before, see Stats.CountedAt.
+	// Stats counts sagas and inbox items. If counting takes long, a store may return earlier
+	// counts: see Stats.CountedAt.
 	Stats(ctx context.Context) (Stats, error)
-	// Nodes lists the leases there are, for operators.
+	// Nodes lists the registered nodes with their leases.
 	Nodes(ctx context.Context) ([]NodeInfo, error)
-	// Orphans lists up to limit sagas that have records and no row, by id: there are none, unless
-	// somebody has tampered with the database or restored half of it. It may read the whole
-	// journal.
+	// Orphans lists up to limit sagas that have records but no row, in the order of their ids.
+	// There are none unless the database was tampered with or partly restored. Orphans may read all
+	// journals.
 	Orphans(ctx context.Context, limit int) ([]uuid.UUID, error)
 }
 
-// Head is a saga as lists show it. Its Row's Inbox is nil: Index.Inbox has the entries. Its Row's
-// Text is empty: it is there to be searched.
+// Head is a saga as lists show it. The Inbox of its Row is nil, because Index.Inbox returns the
+// entries, and the Text is empty, because it is only searched.
 type Head struct {
 	ID uuid.UUID
 	Start
 	Row
-	Owner  string // the node that runs it, "" for none
-	Claims int    // since it last made progress
+	Owner  string // the node that runs it; "" for none
+	Claims int    // claims since it last made progress
 }
 
-// Quarantined reports whether the saga was given up on: its status is StatusStuck for that.
+// Quarantined reports whether the saga is in quarantine. A status of StatusStuck alone does not
+// mean that: a saga also has it when a step needs a person.
 func (h Head) Quarantined() bool {
 	return h.Claims >= QuarantineAfter && h.Status == StatusStuck && h.EndedAt.IsZero()
 }
 
-// Filter selects sagas; zero fields select all.
+// Filter selects sagas. A zero field does not narrow the selection.
 type Filter struct {
 	Definition string
 	Status     []string
-	Labels     map[string]string // all of them equal
-	Text       string            // found in Row.Text, as SearchText makes it: whatever its case
-	From       uuid.UUID         // ids from this one on; see Started and Named
-	Before     uuid.UUID         // ids before this one: the cursor, too. Nil: from the newest
+	Labels     map[string]string // the saga has all of them
+	Text       string            // occurs in Row.Text, regardless of case: see SearchText
+	From       uuid.UUID         // least id; see Started and Named
+	Before     uuid.UUID         // ids less than this one; also the cursor. Nil: from the newest
 	Limit      int               // 0: all
-	// Look is how many sagas are looked at, unless an index has just what the filter selects: a
-	// definition, a label, statuses, or all. 0: as many as it takes.
+	// MaxScanned limits how many sagas the store examines, unless the filter is Indexed. 0: no
+	// limit.
 	MaxScanned int
 }
 
-// Listed is what a list has found.
+// Listed is the result of Index.Sagas.
 type Listed struct {
 	Heads []Head
-	// Until is the oldest saga that was looked at, when Filter.Look has ended the list before it
-	// was full, and older ones may be found: the list goes on Before it. Nil: there are no others,
-	// or the list is full.
+	// ScannedTo is the oldest saga that was examined, if Filter.MaxScanned ended the list before it
+	// was full. To continue the list, set Filter.Before to it. Nil: the list is full, or there are
+	// no further sagas.
 	ScannedTo uuid.UUID
 }
 
-// Entry is something that waits for a person.
+// Entry is an inbox item: something that needs a person.
 type Entry struct {
-	ID         uuid.UUID // made from saga, path, way and the seq it waits since, so the same at every derivation
+	ID         uuid.UUID // derived from the saga, path, way and the seq since which it waits, so it is always the same
 	Saga       uuid.UUID
 	Definition string
 	Kind       string // approval, in_doubt, stuck, held, budget
 	Path       string
 	Since      time.Time
-	Data       json.RawMessage // the rest of what the inbox shows
+	Data       json.RawMessage // the other fields that the inbox shows
 }
 
-// InboxFilter selects entries.
+// InboxFilter selects entries. A zero field does not narrow the selection.
 type InboxFilter struct {
 	Kind  string
 	Saga  uuid.UUID
@@ -102,24 +101,23 @@ type InboxFilter struct {
 	Limit int
 }
 
-// Stats are counts over all sagas.
+// Stats are counts of all sagas.
 type Stats struct {
 	ByStatus     map[string]int64
-	ByDefinition map[string]int64 // live ones
+	ByDefinition map[string]int64 // live sagas
 	Inbox        map[string]int64 // by kind
-	OldestInbox  time.Time        // zero: none
-	OldestDue    time.Time        // of those claimable now; zero: none
-	// Oldest is when the row was written of the live saga that has been longest in a status, by
-	// status.
+	OldestInbox  time.Time        // Since of the oldest entry; zero: none
+	OldestDue    time.Time        // the earliest WakeAt of the sagas that can be claimed now; zero: none
+	// Oldest is, by status, the UpdatedAt of the live saga whose row is the oldest.
 	Oldest      map[string]time.Time
 	Quarantined int64 // see Head.Quarantined
-	// OldestInboxByKind is since when the oldest inbox entry of a kind has waited.
+	// OldestInboxByKind is, by kind, the Since of the oldest inbox entry.
 	OldestInboxByKind map[string]time.Time
-	Stalled           map[string]int64 // what Stalls.ListStalls lists, by kind
-	CountedAt         time.Time        // when all but OldestInbox, OldestDue and Stalled was counted, by the store's clock
+	Stalled           map[string]int64 // the stalls that Stalls.ListStalls lists, by kind
+	CountedAt         time.Time        // when everything except OldestInbox, OldestDue and Stalled was counted, by the store's clock
 }
 
-// NodeInfo is a node's lease as the store sees it.
+// NodeInfo is a registered node.
 type NodeInfo struct {
 	Node      string
 	ExpiresAt time.Time

@@ -37,11 +37,11 @@ func TestVerify(t *testing.T) {
 	}
 	tail := chain(t)
 	if err := Verify(sagaID, tail[0].Hash, 2, tail[1:]); err != nil {
-		t.Errorf("a tail with the hash ahead of it: %v", err)
+		t.Errorf("a tail with the hash of the record before it: %v", err)
 	}
 }
 
-// A change of any field of any record, a gap, a swap or another saga is found.
+// Verify detects a change of any field of any record, a gap, a swap and another saga's id.
 func TestVerifyFindsEveryChange(t *testing.T) {
 	changes := map[string]func(r *Record){
 		"seq": func(r *Record) { r.Seq++ }, "at": func(r *Record) { r.At = r.At.Add(time.Millisecond) },
@@ -75,7 +75,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 	}
 }
 
-// What is moved from one field to the next makes another hash.
+// Moving a character from one field to the next changes the hash.
 func TestHashKeepsFieldsApart(t *testing.T) {
 	a := Record{Seq: 1, Kind: "ab", Path: "c"}
 	b := Record{Seq: 1, Kind: "a", Path: "bc"}
@@ -86,7 +86,7 @@ func TestHashKeepsFieldsApart(t *testing.T) {
 	}
 }
 
-// An exported journal reads back to the same bytes, also after pretty-printing.
+// An exported journal decodes to the same records, also after pretty-printing.
 func TestWire(t *testing.T) {
 	want := chain(t)
 	b, err := Encode(want)
@@ -110,6 +110,6 @@ func TestWire(t *testing.T) {
 		}
 	}
 	if !bytes.Contains(b, []byte(`"<a&b>"`)) || !bytes.Contains(b, []byte(`9007199254740993`)) {
-		t.Errorf("data was changed on the way out: %s", b)
+		t.Errorf("encoding changed the data: %s", b)
 	}
 }

@@ -8,52 +8,53 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// Event is something to be told to one sink outside, at least once.
+// Event is a notification for one sink. It is delivered at least once.
 type Event struct {
-	ID   uuid.UUID // the same at each delivery, so that the sink can tell a repetition; each sink may get one of its own under it
+	ID   uuid.UUID // the same at each delivery, so that the sink can detect a repetition. Events for several sinks may share it
 	Saga uuid.UUID
 	Sink string
-	Data json.RawMessage // as it is sent
+	Data json.RawMessage // the body of the delivery
 }
 
-// Delivery is an event that is to be delivered now.
+// Delivery is an event that is due.
 type Delivery struct {
 	Event
-	Attempts int       // so far, failed ones
-	Since    time.Time // when it was made
+	Attempts int       // failed attempts so far
+	Since    time.Time // when the event was stored
 }
 
-// Outbox keeps events until they are delivered. All times are the store's.
+// Outbox stores events until they are delivered. All times are the store's.
 type Outbox interface {
-	// ClaimEvents returns up to limit events that are due, the longest due first. Nobody
-	// gets them for so long, the caller included; after that they are due again.
+	// ClaimEvents returns up to limit events that are due, the one that has been due for longest
+	// first. For the duration of the lease no call returns them again; after that they are due
+	// again. Errors: ErrUnknown.
 	ClaimEvents(ctx context.Context, limit int, lease time.Duration) ([]Delivery, error)
 
-	// EventDelivered forgets an event for a sink. One that is gone is no error.
+	// EventDelivered deletes an event for a sink. It does nothing if there is no such event.
+	// Errors: ErrUnknown.
 	EventDelivered(ctx context.Context, event uuid.UUID, sink string) error
 
-	// EventFailed counts an attempt, and makes the event due again after a wait. One that is gone
-	// is no error. After ErrUnknown the same attempt may be counted twice.
+	// EventFailed counts a failed attempt and makes the event due again after wait. It does nothing
+	// if there is no such event. Errors: ErrUnknown; a repetition may count the attempt twice.
 	EventFailed(ctx context.Context, event uuid.UUID, sink string, wait time.Duration, why string) error
 
-	// OutboxStats counts the events that wait, by sink, in the order of their names, for metrics
-	// and for people.
+	// OutboxStats counts the events that are not delivered yet, by sink, in the order of names.
 	OutboxStats(ctx context.Context) ([]OutboxStat, error)
 }
 
-// OutboxStat is what waits for one sink.
+// OutboxStat describes the events for one sink that are not delivered yet.
 type OutboxStat struct {
 	Sink   string
 	Events int
-	Oldest time.Time // when the oldest was made
-	Last   string    // why the last attempt failed, of those that wait; "" if none has
+	Oldest time.Time // when the oldest event was stored
+	Last   string    // error of the latest failed attempt; "" if none has failed
 }
 
-// Schedules remembers when cron triggers have fired last, so that a node that was
-// down knows what it has missed. It is no lock: starts are deduplicated by their keys.
+// Schedules stores when each cron trigger last fired, so that a node knows which times were missed
+// while all nodes were down. It is not a lock: the starts of a trigger have idempotency keys.
 type Schedules interface {
-	// Fired returns when each schedule has fired last.
+	// Fired returns when each schedule last fired.
 	Fired(ctx context.Context) (map[string]time.Time, error)
-	// SetFired notes a firing. It never goes back in time.
+	// SetFired stores when a schedule fired. An earlier time than the stored one is ignored.
 	SetFired(ctx context.Context, name string, at time.Time) error
 }

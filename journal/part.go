@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Part is a part of a filter that an index may have in the order of lists, by itself: sagas of a
-// definition, with a label, of statuses, or simply all.
+// Part is one condition of a filter that an index may answer in the order of lists: sagas of a
+// definition, sagas with a label, sagas in one of some statuses, or all sagas.
 type Part struct {
 	Definition string
-	Status     []string // each once
-	Label      string   // its name
-	Value      string   // the label's
-	Remaining  Filter   // what is left of the filter
+	Status     []string // without duplicates
+	Label      string   // the label's name
+	Value      string   // the label's value
+	Remaining  Filter   // the filter's other conditions
 }
 
-// Parts lists the parts of a filter: at least one.
+// Parts returns the parts of the filter, at least one.
 func (f *Filter) Parts() []Part {
 	var out []Part
 	for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
@@ -40,7 +40,7 @@ func (f *Filter) Parts() []Part {
 	return out
 }
 
-// Indexed reports whether one index has all that the filter selects, in order.
+// Indexed reports whether one index answers the whole filter, in the order of lists.
 func (f *Filter) Indexed() bool {
 	parts := f.Parts()
 	return f.Text == "" && len(parts) == 1

@@ -8,39 +8,40 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// A saga's claims are those since it last made progress: a record, or a row
-// that its node wrote. A saga whose claims grow stops or kills its nodes.
+// A store counts the claims of a saga since its node last wrote a record or a row of it. A saga
+// with many claims stops or kills its nodes.
 const (
-	// SuspectAfter is how many claims make a saga a suspect: it is claimed apart from others,
-	// so that few of them suffer if it kills its node.
+	// SuspectAfter is the number of claims from which on a saga is a suspect: a claim has at most
+	// one suspect, so that few other sagas are affected if it kills its node.
 	SuspectAfter = 2
-	// QuarantineAfter is how many claims put a saga into quarantine: nobody claims it
-	// until a message is posted to it, and then once.
+	// QuarantineAfter is the number of claims at which a saga is quarantined: no node claims it
+	// until it receives a message, and then one node claims it once.
 	QuarantineAfter = 8
-	// StatusStuck is the status that a row gets in quarantine.
+	// StatusStuck is the status of a quarantined saga.
 	StatusStuck = "stuck"
 	// KindStuck is the kind of a quarantined saga's inbox entry.
 	KindStuck = "stuck"
 )
 
-// FirstRetryDelay is how long a saga rests that its node gave up, for the first time, without
-// saying why in its row: the node could not go on with it.
+// FirstRetryDelay is the first RetryDelay.
 const FirstRetryDelay = time.Minute
 
 const maxRetryDelay = time.Hour
 
-// RetryDelay is how long a saga rests that was given up without a row: FirstRetryDelay, twice as
-// long each further time, an hour at most. ok is false when it is to be quarantined instead.
-func RetryDelay(claims int) (rest time.Duration, ok bool) {
+// RetryDelay returns how long a saga is not claimable after its node released it without a row,
+// that is, because the node could not continue it: FirstRetryDelay, doubled with each further
+// claim, at most an hour. If ok is false the saga is quarantined instead.
+func RetryDelay(claims int) (delay time.Duration, ok bool) {
 	if claims >= QuarantineAfter {
 		return 0, false
 	}
 	return min(FirstRetryDelay<<max(claims-1, 0), maxRetryDelay), true
 }
 
-// TakeoverDelay is how long a saga rests whose node died: not at all at first, since most have no
-// part in it, then 1 s, 4 s, 16 s and 64 s. ok is false when it is to be quarantined instead.
-func TakeoverDelay(claims int) (rest time.Duration, ok bool) {
+// TakeoverDelay returns how long a saga is not claimable after its node died: at first 0, because
+// most sagas of a dead node did not cause its death, then 1 s, 4 s, 16 s and 64 s. If ok is false
+// the saga is quarantined instead.
+func TakeoverDelay(claims int) (delay time.Duration, ok bool) {
 	switch {
 	case claims >= QuarantineAfter:
 		return 0, false
@@ -50,29 +51,29 @@ func TakeoverDelay(claims int) (rest time.Duration, ok bool) {
 	return time.Second << (2 * (claims - QuarantineAfter/2)), true
 }
 
-// Halted is a saga that is being quarantined.
+// Halted describes a saga that is being quarantined.
 type Halted struct {
 	Saga       uuid.UUID
 	Definition string
 	Claims     int
-	Seq        int64     // of its last record
-	Last       time.Time // when that was written
+	Seq        int64     // seq of its last record
+	Last       time.Time // when that record was written
 	Now        time.Time // the store's clock
 }
 
-// Entry is what a quarantined saga has in the inbox. Its id stays the same until the saga
-// makes progress, however often it is tried meanwhile.
+// Entry returns the inbox entry of a quarantined saga. Its id stays the same until the saga makes
+// progress, also if nodes claim the saga again.
 func (h Halted) Entry() Entry {
 	data, err := Encode(shown{
 		Title: "The saga makes no progress",
-		Detail: fmt.Sprintf("Nodes took it on %d times and gave it up, or died, without writing a record; the last record is of %s. It is not tried any more. "+
-			"Look at the nodes' logs for its id. If a newer release wrote its journal or its definition, upgrade. Then order `resume` "+
-			"(POST /v1/sagas/%s/resume): it is tried once more.", h.Claims, h.Last.UTC().Format(TimeFormat), h.Saga),
+		Detail: fmt.Sprintf("Nodes have claimed the saga %d times, and each released it or died without writing a record. The last record was written at %s. "+
+			"Nodes no longer claim the saga. Search their logs for its id. If a newer version wrote its journal or its definition, upgrade. "+
+			"Then resume the saga (POST /v1/sagas/%s/resume): one node tries it once more.", h.Claims, h.Last.UTC().Format(TimeFormat), h.Saga),
 		Actions: []string{"resume"},
 		ETag:    strconv.FormatInt(h.Seq, 10),
 	})
 	if err != nil {
-		panic(err) // of texts
+		panic(err) // strings always encode
 	}
 	return Entry{
 		ID:   uuid.NewV5(h.Saga, "inbox:::"+strconv.FormatInt(h.Seq, 10)),
@@ -80,7 +81,7 @@ func (h Halted) Entry() Entry {
 	}
 }
 
-// shown is an entry's data, as the inbox shows it.
+// shown is the data of an entry, as the inbox shows it.
 type shown struct {
 	Way     Way      `json:"way"`
 	Title   string   `json:"title"`

@@ -9,17 +9,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRests(t *testing.T) {
+func TestDelays(t *testing.T) {
 	for name, tt := range map[string]struct {
-		rest func(int) (time.Duration, bool)
-		want []string
+		delay func(int) (time.Duration, bool)
+		want  []string
 	}{
-		"given up": {RetryDelay, []string{"1m0s", "1m0s", "2m0s", "4m0s", "8m0s", "16m0s", "32m0s", "1h0m0s", "quarantine", "quarantine"}},
+		"released": {RetryDelay, []string{"1m0s", "1m0s", "2m0s", "4m0s", "8m0s", "16m0s", "32m0s", "1h0m0s", "quarantine", "quarantine"}},
 		"died":     {TakeoverDelay, []string{"0s", "0s", "0s", "0s", "1s", "4s", "16s", "1m4s", "quarantine", "quarantine"}},
 	} {
 		var got []string
 		for claims := range tt.want {
-			d, ok := tt.rest(claims)
+			d, ok := tt.delay(claims)
 			text := d.String()
 			if !ok {
 				text = "quarantine"
@@ -32,14 +32,14 @@ func TestRests(t *testing.T) {
 	}
 }
 
-// The indexes of the schema contain these numbers: to change one needs a migration.
+// The indexes of the schema contain these numbers, so a change needs a migration.
 func TestNumbersOfTheSchema(t *testing.T) {
 	if SuspectAfter != 2 || QuarantineAfter != 8 {
-		t.Errorf("SuspectAfter = %d, QuarantineAfter = %d: the schema's indexes are for 2 and 8", SuspectAfter, QuarantineAfter)
+		t.Errorf("SuspectAfter = %d, QuarantineAfter = %d: the schema's indexes have 2 and 8", SuspectAfter, QuarantineAfter)
 	}
 }
 
-// The entry is the same thing until the saga makes progress.
+// The id of the entry is the same until the saga makes progress.
 func TestHaltedEntry(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	h := Halted{Saga: sagaID, Definition: "d", Claims: 8, Seq: 7, Last: at, Now: at.Add(time.Hour)}
@@ -60,6 +60,6 @@ func TestHaltedEntry(t *testing.T) {
 	again.Claims, again.Now = 9, at.Add(2*time.Hour)
 	later.Seq = 8
 	if again.Entry().ID != e.ID || later.Entry().ID == e.ID {
-		t.Error("an entry's id goes by the saga and its last record")
+		t.Error("an entry's id must depend on the saga and its last record, and on nothing else")
 	}
 }

@@ -1,17 +1,3 @@
-// Package journal holds the append-only record of every saga and the ports to
-// whatever keeps it.
-//
-// A saga is its journal: a dense sequence of records, chained by hash, starting
-// with `started` and ending with at most one `finished`. Everything else that a
-// store holds about a saga (its row, its inbox entries) is derived from the
-// journal and can be made again from it.
-//
-// The ports are small and split by reader: [Log] is what the engine writes
-// through, [Index] what lists and lookups read, [Catalog] the published
-// definitions, [Requests] the replies kept for clients' idempotency keys, [Keys] the
-// API keys, [Tasks] what outside workers do, [Outbox] what others are to be told, and
-// [Schedules] when cron triggers have fired. [Store] is all of them; journaltest is
-// the suite that every store passes.
 package journal
 
 import (
@@ -19,27 +5,27 @@ import (
 	"time"
 )
 
-// Kind says what a record records.
+// Kind is the kind of a record.
 type Kind string
 
 // The kinds of record. The names are part of the public contract.
 const (
 	Started      Kind = "started"      // the saga exists: definition, input, vars
-	Intent       Kind = "intent"       // a request is about to leave, or a wait begins
-	Outcome      Kind = "outcome"      // what an attempt ended as
+	Intent       Kind = "intent"       // a request is about to be sent, or a wait begins
+	Outcome      Kind = "outcome"      // how an attempt ended
 	Skipped      Kind = "skipped"      // a step's `when` was false
 	Decided      Kind = "decided"      // a branch was chosen
 	Woke         Kind = "woke"         // a due time was reached
 	Signalled    Kind = "signalled"    // a signal arrived
-	Compensating Kind = "compensating" // undoing begins; its data is the frozen plan
-	Operator     Kind = "operator"     // a person changed something
+	Compensating Kind = "compensating" // compensation begins; its data is the plan
+	Operator     Kind = "operator"     // a command that no other kind covers
 	Paused       Kind = "paused"
 	Resumed      Kind = "resumed"
 	Cancelled    Kind = "cancelled"
-	Finished     Kind = "finished" // terminal: once, last
+	Finished     Kind = "finished" // the saga has ended: at most once, last
 )
 
-// Way tells forward work from its undoing.
+// Way tells forward attempts from compensations.
 type Way string
 
 // The two ways.
@@ -48,31 +34,30 @@ const (
 	Undo Way = "undo"
 )
 
-// Class is what an attempt ended as.
+// Class says how an attempt ended.
 type Class string
 
 // The classes of outcome.
 const (
 	Succeeded Class = "succeeded"
-	Refused   Class = "refused"   // surely no effect, and no use in retrying
-	Transient Class = "transient" // surely no effect, worth a retry
-	InDoubt   Class = "in_doubt"  // an effect may exist
-	Held      Class = "held"      // credentials were refused; a person must mend them
+	Refused   Class = "refused"   // surely no effect; a retry cannot succeed
+	Transient Class = "transient" // surely no effect; a retry may succeed
+	InDoubt   Class = "in_doubt"  // the effect may exist
+	Held      Class = "held"      // credentials were refused; a person must fix them
 )
 
-// Record is one entry of a saga's journal. A record never changes once it is
-// committed.
+// Record is one entry of a saga's journal. It never changes once it is committed.
 type Record struct {
-	Seq        int64           // 1, 2, 3 … without gaps
-	At         time.Time       // UTC, whole milliseconds, never before the record ahead of it
-	Kind       Kind            //
+	Seq        int64     // 1, 2, 3 … without gaps
+	At         time.Time // UTC, whole milliseconds, never earlier than the previous record's
+	Kind       Kind
 	Path       string          // the step, or "" for the saga itself
-	Way        Way             // set where Path is a step
-	Attempt    int             // 1, 2 … on intents and their outcomes
-	Generation int             // rises only by an operator's retry-as-new
-	Key        string          // the idempotency key sent, on intents
+	Way        Way             // "" if Path is
+	Attempt    int             // on intents and their outcomes: 1, 2 …
+	Generation int             // rises only when a person asks for a retry with a new key
+	Key        string          // on intents: the idempotency key of the request
 	Class      Class           // on outcomes
-	Node       string          // who wrote it: the node's id
+	Node       string          // id of the node that wrote it
 	Data       json.RawMessage // compact JSON, or nil
-	Hash       []byte          // SHA-256 chain, see Seal
+	Hash       []byte          // of the SHA-256 chain, see Seal
 }

@@ -7,42 +7,43 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// Requests keeps the replies to clients' POSTs by their idempotency key, other
-// than starts (a start's key is its saga's). The semantics are those of the
-// IETF httpapi draft "The Idempotency-Key HTTP Header Field".
+// Requests stores the responses to clients' POST requests by idempotency key. It does not store
+// those of starts, whose key is in Start.Key. The semantics are those of the IETF httpapi draft
+// "The Idempotency-Key HTTP Header Field".
 type Requests interface {
-	// Begin reserves key for fingerprint until ttl has passed. If the key is taken it
-	// returns what is there with fresh=false: Done tells whether Reply holds, and
-	// the caller compares Fingerprint. A reservation that was neither finished nor
-	// abandoned lapses after ttl.
+	// Begin reserves a key for a request with this fingerprint, for ttl, and returns fresh=true. If
+	// the key is taken, it returns the stored reply and fresh=false; the caller compares
+	// Fingerprint and checks Done. A reservation expires after ttl unless it is finished or
+	// abandoned before. Errors: ErrUnknown.
 	Begin(ctx context.Context, key, fingerprint string, ttl time.Duration) (r Reply, fresh bool, err error)
-	// Finish stores the reply, to be kept for keep. It does nothing if the reservation lapsed
-	// and a request with another fingerprint has the key.
+	// Finish stores the reply for the duration of keep. It does nothing if the reservation has
+	// expired and a request with another fingerprint has the key. Errors: ErrUnknown.
 	Finish(ctx context.Context, key string, r Reply, keep time.Duration) error
-	// Abandon gives the key back: the request was not valid, or did nothing.
+	// Abandon frees the key, because the request was invalid or had no effect. Errors: ErrUnknown.
 	Abandon(ctx context.Context, key string) error
-	// Sweep deletes what is past its time, up to limit, and says how many.
+	// Sweep deletes up to limit expired replies and reservations, and returns how many. Errors:
+	// ErrUnknown.
 	Sweep(ctx context.Context, limit int) (int, error)
 }
 
-// Reply is what a request was answered.
+// Reply is the response to a request, or a reservation for it.
 type Reply struct {
 	Fingerprint string
-	Done        bool
+	Done        bool // the fields below are set; false: the request is in progress
 	Status      int
 	Header      map[string]string
 	Body        []byte
 }
 
-// Keys keeps API keys; only their hashes.
+// Keys stores API keys. It has only hashes of their secrets.
 type Keys interface {
-	// AddKey stores a key's hash, with what it is bound to. The id is unique.
+	// AddKey stores a key. Its id must be new. Errors: ErrUnknown.
 	AddKey(ctx context.Context, k APIKey) error
-	// Key returns the key with this hash, or ErrNotFound.
+	// Key returns the key with this hash. Errors: ErrNotFound.
 	Key(ctx context.Context, hash string) (APIKey, error)
-	// ListKeys lists them, oldest first.
+	// ListKeys lists all keys, the oldest first.
 	ListKeys(ctx context.Context) ([]APIKey, error)
-	// RevokeKey deletes a key. ErrNotFound.
+	// RevokeKey deletes a key. Errors: ErrNotFound, ErrUnknown.
 	RevokeKey(ctx context.Context, id uuid.UUID) error
 }
 
@@ -51,22 +52,22 @@ type APIKey struct {
 	ID        uuid.UUID
 	Name      string
 	Role      string
-	Hash      string // hex SHA-256 of the whole key
+	Hash      string // SHA-256 of the whole key, in hex
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
 	Binding   KeyBinding
 }
 
-// KeyBinding narrows a key to some of what its role may do: one with a binding does nothing else.
+// KeyBinding limits a key to some of the permissions of its role. The zero value does not limit it.
 type KeyBinding struct {
-	Sources []string `json:"sources,omitempty"` // it posts events of these CloudEvents sources
-	Signals []string `json:"signals,omitempty"` // it sends signals that these patterns match, each a definition, a slash and a signal
+	Sources []string `json:"sources,omitempty"` // the key may send events of these CloudEvents sources
+	Signals []string `json:"signals,omitempty"` // the key may send signals that match one of these patterns: a definition, a slash, a signal
 }
 
-// Narrows reports whether there is a binding at all.
+// Narrows reports whether the binding limits its key.
 func (b KeyBinding) Narrows() bool { return len(b.Sources)+len(b.Signals) > 0 }
 
-// Store is everything.
+// Store has all ports.
 type Store interface {
 	Log
 	Index
@@ -77,11 +78,12 @@ type Store interface {
 	Outbox
 	Schedules
 	Stalls
-	// Ping says whether the store answers and takes writes.
+	// Ping returns nil if the store responds and accepts writes.
 	Ping(ctx context.Context) error
-	// Hints returns a channel that gets a value when mail, claimable sagas or tasks may have
-	// come in for this process; only a hint over a poll. The channel is never closed.
+	// Hints returns a channel that receives a value when there may be new messages, claimable sagas
+	// or tasks for this process. A hint may be lost, so callers must also poll. The channel is
+	// never closed.
 	Hints() <-chan struct{}
-	// Close gives up connections and locks. Calls under way fail.
+	// Close releases connections and locks. Calls in flight fail.
 	Close() error
 }

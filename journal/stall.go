@@ -9,29 +9,29 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// The kinds of stalls. Of a saga:
+// The kinds of stalls of a saga.
 const (
-	StallUnclaimed   = "unclaimed"   // it is due, and no node takes it
-	StallNoProgress  = "no_progress" // nodes take it again and again, and write nothing
-	StallQuarantined = "quarantined" // nodes take it no more: see Halted
-	StallForgotten   = "forgotten"   // its node found that nothing would ever have moved it
+	StallUnclaimed   = "unclaimed"   // it is due, and no node claims it
+	StallNoProgress  = "no_progress" // nodes claim it repeatedly and write nothing
+	StallQuarantined = "quarantined" // it is quarantined: see Halted
+	StallForgotten   = "forgotten"   // its node had nothing scheduled that would continue it, and has reloaded it
 )
 
-// Of a step:
+// The kinds of stalls of a step.
 const (
-	StallNoWorker     = "no_worker"     // its task was not claimed
-	StallWorkerSilent = "worker_silent" // its task's worker let the lease run out. It is told, and not listed: the step goes on
-	StallNoSlot       = "no_slot"       // its request waits until one more may be under way
-	StallNoLease      = "no_lease"      // its request waits for its node's lease to be renewed
-	StallNoMemory     = "no_memory"     // its answer waits for memory to be read
-	StallUnanswered   = "unanswered"    // its request is unanswered long after its time-out
+	StallNoWorker     = "no_worker"     // no worker claims its task
+	StallWorkerSilent = "worker_silent" // the lease of its task expired. Reported but not listed, because the step continues
+	StallNoSlot       = "no_slot"       // its request waits because too many are in flight
+	StallNoLease      = "no_lease"      // its request waits until its node's lease is renewed
+	StallNoMemory     = "no_memory"     // its response waits for memory to be read
+	StallUnanswered   = "unanswered"    // its request has no response long after its timeout
 )
 
-// StallKept is how long a stall is remembered that is not found any more, so that it is told once.
+// StallKept is how long a stall is known after it was last noted, so that it is reported only once.
 const StallKept = 24 * time.Hour
 
-// Stall is a saga, or a step of one, that does not move and waits neither for a person nor for a
-// time to come.
+// Stall is a saga or a step that makes no progress, although it waits neither for a person nor for
+// a time.
 type Stall struct {
 	ID         uuid.UUID // see StallID
 	Saga       uuid.UUID
@@ -41,29 +41,29 @@ type Stall struct {
 	Kind       string
 	Path       string    // "" for the saga itself
 	Since      time.Time // in whole milliseconds
-	Why        string    // for people, with what to do
-	Entry      uuid.UUID // of one in quarantine, and not in lists: its inbox entry
+	Why        string    // explanation for people, with a remedy
+	Entry      uuid.UUID // of a quarantined saga: its inbox entry. Nil in lists
 }
 
-// StallID names a stall: the same for all who find it, until the saga has moved.
+// StallID returns the id of a stall. All nodes that find the same stall derive the same id.
 func StallID(saga uuid.UUID, kind, path string, since time.Time) uuid.UUID {
 	return uuid.NewV5(saga, "stalled:"+kind+":"+path+":"+strconv.FormatInt(since.UnixMilli(), 10))
 }
 
-// Found completes a stall that a store has found: its ID, and Why. more is, of one that makes no
-// progress, how often it was claimed; of a task, its type; of one in quarantine, the id of its
-// inbox entry. An error means that this is no id.
+// Found returns a stall that a store has found, with its ID and Why. more depends on the kind: for
+// StallNoProgress the number of claims, for StallNoWorker the task's type, for StallQuarantined the
+// id of the inbox entry. The error means that this id is not valid.
 func (s Stall) Found(more string) (Stall, error) {
 	s.ID = StallID(s.Saga, s.Kind, s.Path, s.Since)
 	switch s.Kind {
 	case StallUnclaimed:
-		s.Why = "It is due, and no node takes it: they may hold as many sagas as they can, or not get to the database. Look at their logs, or add a node."
+		s.Why = "The saga is due, and no node claims it. The nodes may have as many sagas as they can, or no connection to the database. Check their logs, or add a node."
 	case StallNoProgress:
-		s.Why = "Nodes have taken it on " + more + " times, and gave it up, or died, without writing a record. Look for its id in their logs."
+		s.Why = "Nodes have claimed the saga " + more + " times, and each released it or died without writing a record. Search their logs for its id."
 	case StallNoWorker:
-		s.Why = fmt.Sprintf("No worker has claimed its task: start one that takes tasks of type %q, or see why those that run claim none.", more)
+		s.Why = fmt.Sprintf("No worker has claimed the step's task. Start a worker for tasks of type %q, or check why the running ones do not claim it.", more)
 	case StallQuarantined:
-		s.Why = "Nodes took it on again and again and could not go on with it. It is in the inbox, which says what to do."
+		s.Why = "Nodes have claimed the saga repeatedly and could not continue it. Its inbox entry says what to do."
 		entry, err := uuid.FromString(more)
 		s.Entry = entry
 		return s, err
@@ -71,13 +71,13 @@ func (s Stall) Found(more string) (Stall, error) {
 	return s, nil
 }
 
-// StallNotice is a stall with the events that tell of it.
+// StallNotice is a stall and the events that report it.
 type StallNotice struct {
 	Stall
-	Events []Event // for the outbox, if the stall was not known; they are of its saga, whatever they say
+	Events []Event // for the outbox, if the stall was not known. They belong to its saga, whatever their Saga field says
 }
 
-// StallFilter selects stalls; zero fields select all.
+// StallFilter selects stalls. A zero field does not narrow the selection.
 type StallFilter struct {
 	Kind  string
 	Saga  uuid.UUID
@@ -85,19 +85,20 @@ type StallFilter struct {
 	Limit int
 }
 
-// Stalls is where nodes write down what does not move. All times are the store's.
+// Stalls finds and lists sagas and steps that make no progress. All times are the store's.
 type Stalls interface {
-	// FindStalls looks for live sagas that are due for longer than after, or were claimed
-	// repeatedly and wrote nothing for longer, or are in quarantine, and for tasks that nobody has
-	// claimed for longer than after, but for those of paused sagas: up to limit of each kind, the
-	// oldest first.
+	// FindStalls returns live sagas that have been due for longer than after, that were claimed
+	// SuspectAfter times or more and have written nothing for longer than after, or that are
+	// quarantined; and tasks that have been unclaimed for longer than after, except those of paused
+	// sagas. It returns up to limit of each kind, the oldest first.
 	FindStalls(ctx context.Context, after time.Duration, limit int) ([]Stall, error)
 
-	// NoteStalls lists stalls for as long as show, and puts the events of those into the outbox
-	// that were not known, in one transaction. A stall is known for StallKept after it was last
-	// noted, and as long as its saga is there. It returns how many were not known.
+	// NoteStalls makes ListStalls show the stalls for the duration of show, and puts the events of
+	// stalls that were not known into the outbox, in one transaction. A stall is known for
+	// StallKept after it was last noted, while its saga exists. NoteStalls returns how many were
+	// not known. Errors: ErrUnknown.
 	NoteStalls(ctx context.Context, list []StallNotice, show time.Duration) (fresh int, err error)
 
-	// ListStalls lists those that are shown now and whose sagas live, the oldest first.
+	// ListStalls lists the stalls that are shown now and whose sagas are live, the oldest first.
 	ListStalls(ctx context.Context, f StallFilter) ([]Stall, error)
 }

@@ -9,95 +9,97 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// ErrTaskLost: the task is not, or not any more, the caller's under that lease: its
-// lease ran out, it ended otherwise, or there is no such task.
+// ErrTaskLost: the caller has no lease on the task. The lease has expired, the task has ended, or
+// there is no such task.
 var ErrTaskLost = errors.New("the task's lease is lost")
 
-// Task is work for an outside worker: one attempt of a step. It can be claimed
-// once the append that brings it is durable.
+// Task is work for an outside worker: one attempt of a step. It can be claimed once the append that
+// creates it is committed.
 type Task struct {
 	ID      uuid.UUID
 	Saga    uuid.UUID
 	Path    string
 	Way     Way
 	Attempt int
-	Key     string // the idempotency key that the worker sends on
-	Type    string // what workers ask for
+	Key     string // the idempotency key, which the worker passes on
+	Type    string // workers claim tasks by type
 	Input   json.RawMessage
-	Lease   time.Duration // how long a claim, or a heartbeat, lasts, unless the claim says otherwise. Above 0, in whole milliseconds, as the next
-	Timeout time.Duration // the most that the work may take, from its claim on
-	// Traceparent is where in a trace the task comes from, as W3C Trace Context writes it; "": it
-	// is not known.
+	Lease   time.Duration // duration of the lease from a claim or heartbeat on, unless the claim sets it. More than 0, in whole milliseconds
+	Timeout time.Duration // the longest time from the claim to the end, in whole milliseconds
+	// Traceparent is the W3C trace context of the attempt; "" if there is none.
 	Traceparent string
 }
 
-// TaskClaim is a worker's wish for work.
+// TaskClaim is a worker's request for tasks.
 type TaskClaim struct {
-	Worker string        // a name, for people
+	Worker string        // the worker's name, shown to people
 	Types  []string      // at least one
 	Max    int           // at least 1
-	Token  uuid.UUID     // fresh for each claim: the lease of all that it gets
-	Lease  time.Duration // how long heartbeats may be apart; 0: each task's own
+	Token  uuid.UUID     // a new id for each claim: it proves the lease on the claimed tasks
+	Lease  time.Duration // the longest time between heartbeats; 0: Task.Lease of each task
 }
 
-// ClaimedTask is a task with the claim that it is under.
+// ClaimedTask is a task and its claim.
 type ClaimedTask struct {
 	Task
 	Worker   string
-	Until    time.Time // when the lease runs out, by the store's clock
-	Deadline time.Time // when the task's Timeout is over
+	Until    time.Time // when the lease expires, by the store's clock
+	Deadline time.Time // the time of the claim plus Timeout
 }
 
-// TaskLease is what a heartbeat has got.
+// TaskLease is the result of a heartbeat.
 type TaskLease struct {
 	Until  time.Time
-	Cancel bool // the saga does not want the work any more: stop if that can be done cleanly
+	Cancel bool // the saga no longer needs the work: the worker should stop if it can do so cleanly
 }
 
-// TaskEnd is how a task ended that no worker has ended.
+// TaskEnd says how a task ended that no worker ended.
 type TaskEnd string
 
-// The fates.
+// The ends of tasks.
 const (
-	TaskExpired   TaskEnd = "expired"   // claimed, and its lease or its Timeout ran out: it may have happened
-	TaskWithdrawn TaskEnd = "withdrawn" // withdrawn before anybody had claimed it: surely nothing happened
+	TaskExpired   TaskEnd = "expired"   // it was claimed, and its lease or Timeout expired: the work may have been done
+	TaskWithdrawn TaskEnd = "withdrawn" // it was withdrawn before it was claimed: the work was surely not done
 )
 
-// TaskKept is how long a task that has ended is remembered.
+// TaskKept is how long an ended task is known, so that a worker may repeat EndTask.
 const TaskKept = 24 * time.Hour
 
-// Tasks is the workers' side of a store. All times are the store's.
+// Tasks is the workers' port. All times are the store's.
 type Tasks interface {
-	// ClaimTasks gives the caller up to Max tasks of the types, the oldest first, that nobody has
-	// claimed and that are not withdrawn. No task is given twice. Called again with the same Token,
-	// as after ErrUnknown, it returns what that token holds of what it got, and no more.
+	// ClaimTasks gives the caller a lease on up to Max tasks of the types that are neither claimed
+	// nor withdrawn, the oldest first. Each task is claimed at most once. If the Token was used
+	// before, for example in a call that returned ErrUnknown, ClaimTasks returns those tasks of
+	// that claim whose lease has not ended, and claims no others. Errors: ErrUnknown.
 	ClaimTasks(ctx context.Context, c TaskClaim) ([]ClaimedTask, error)
 
-	// Heartbeat lets the lease run anew, though never beyond the task's Deadline.
-	// ErrTaskLost, also when the lease has run out and nobody has reaped the task yet.
+	// Heartbeat extends the lease by its full duration, but never beyond the task's Deadline.
+	// Errors: ErrTaskLost, also if the lease has expired and the task was not reaped yet;
+	// ErrUnknown.
 	Heartbeat(ctx context.Context, task, token uuid.UUID) (TaskLease, error)
 
-	// EndTask ends a task that the lease holds and posts m to its saga, whatever m.Saga says, in
-	// one transaction. how is a fingerprint of what is said of the task: the same lease with the
-	// same how may end it again, for a day, which does nothing; anything else is ErrTaskLost. A
-	// saga that is deleted takes its tasks along.
+	// EndTask ends a task under the caller's lease and sends m to the task's saga, whatever m.Saga
+	// says, in one transaction. how is a fingerprint of the reported result: for TaskKept, a
+	// repetition with the same token and the same how succeeds and does nothing. Errors:
+	// ErrTaskLost in all other cases, also if the saga, and so its tasks, were deleted; ErrUnknown.
 	EndTask(ctx context.Context, task, token uuid.UUID, how string, m Message) error
 
-	// ReapTasks ends up to limit tasks that have met a Fate, the longest ago first, and posts the
-	// message that mail makes of each to its saga, in one transaction. mail must not call the
-	// store, and may be called anew for the same task, if the transaction is tried again. It also
-	// forgets up to limit tasks that ended more than TaskKept ago. It returns how many met a fate.
-	ReapTasks(ctx context.Context, limit int, mail func(Task, TaskEnd) Message) (int, error)
+	// ReapTasks ends up to limit tasks that have expired, or were withdrawn unclaimed, those with
+	// the earliest end first. In the same transaction it sends the message that message returns for
+	// each task to its saga. message must not call the store; if the transaction is retried, it is
+	// called again for the same tasks. ReapTasks also deletes up to limit tasks that ended more
+	// than TaskKept ago. It returns how many tasks it ended. Errors: ErrUnknown.
+	ReapTasks(ctx context.Context, limit int, message func(Task, TaskEnd) Message) (int, error)
 
-	// TaskStats counts tasks that have not ended by type, for metrics: the type first whose task
-	// waits longest.
+	// TaskStats counts the tasks that have not ended, by type. The type whose task has waited for
+	// longest comes first.
 	TaskStats(ctx context.Context) ([]TaskStat, error)
 }
 
-// TaskStat is how many tasks of a type wait and are under way.
+// TaskStat counts the tasks of one type that have not ended.
 type TaskStat struct {
 	Type    string
-	Waiting int // for a claim
+	Waiting int // neither claimed nor withdrawn
 	Claimed int
-	Oldest  time.Time // when the one that waits longest was made; zero: none waits
+	Oldest  time.Time // when the oldest waiting task was created; zero: none waits
 }

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// TimeFormat is how times are written wherever users see them: RFC 3339 with
-// milliseconds, in UTC.
+// TimeFormat is the format of times for users: RFC 3339 with milliseconds, in UTC.
 const TimeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// wire is a record as users see it. Data stays byte for byte what was hashed.
+// wire is the public JSON form of a record. Data has exactly the bytes that were hashed.
 type wire struct {
 	Seq        int64           `json:"seq"`
 	At         string          `json:"at"`
@@ -29,8 +28,8 @@ type wire struct {
 	Hash       string          `json:"hash"`
 }
 
-// MarshalJSON writes the record in the public form. Encode with SetEscapeHTML(false),
-// or an exported journal no longer matches its hashes.
+// MarshalJSON writes the record in the public form. The encoder around it must have
+// SetEscapeHTML(false), as Encode does; otherwise an exported journal does not match its hashes.
 func (r Record) MarshalJSON() ([]byte, error) {
 	w := wire{Seq: r.Seq, At: r.At.UTC().Format(TimeFormat), Kind: r.Kind, Path: r.Path, Way: r.Way, Attempt: r.Attempt,
 		Key: r.Key, Class: r.Class, Node: r.Node, Data: r.Data, Hash: hex.EncodeToString(r.Hash)}
@@ -40,8 +39,8 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return Encode(w)
 }
 
-// UnmarshalJSON reads the public form; data is compacted, so that a journal that
-// was pretty-printed on its way still matches its hashes.
+// UnmarshalJSON reads the public form. It compacts data, so that a journal which was pretty-printed
+// after its export still matches its hashes.
 func (r *Record) UnmarshalJSON(b []byte) error {
 	var w wire
 	if err := json.Unmarshal(b, &w); err != nil {
@@ -70,8 +69,7 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Encode is json.Marshal without its HTML escaping: what goes into Data and out
-// to users keeps its characters.
+// Encode is json.Marshal without HTML escaping.
 func Encode(v any) ([]byte, error) {
 	e := encoders.Get().(*encoder)
 	defer e.done()
@@ -81,13 +79,13 @@ func Encode(v any) ([]byte, error) {
 	return bytes.Clone(bytes.TrimSuffix(e.buf.Bytes(), []byte("\n"))), nil
 }
 
-// encoder is an encoder with the buffer that it writes to.
+// encoder is an encoder and the buffer that it writes to.
 type encoder struct {
 	buf bytes.Buffer
 	enc *json.Encoder
 }
 
-// keptBuffer is the largest buffer that is kept for the next.
+// keptBuffer is the capacity of the largest buffer that goes back to its pool.
 const keptBuffer = 64 << 10
 
 func (e *encoder) done() {

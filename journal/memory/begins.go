@@ -9,7 +9,7 @@ import (
 	"recourse/journal"
 )
 
-// Begins implements journal.Log. A call of Records costs no round trip here.
+// Begins implements journal.Log. It calls Records for each saga, which costs no round trip here.
 func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]journal.Record, error) {
 	out := make(map[uuid.UUID][]journal.Record, len(sagas))
 	for _, id := range sagas {

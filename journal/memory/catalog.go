@@ -10,9 +10,9 @@ import (
 
 type docName struct{ kind, name string }
 
-// docs is a published name.
+// docs are the versions of a published name.
 type docs struct {
-	versions []journal.Document // version n at n-1
+	versions []journal.Document // version n is at n-1
 	archived bool
 }
 
@@ -62,7 +62,7 @@ func (n *docs) get(version int) journal.Document {
 	return d
 }
 
-// newest reports whether a start's version is its definition's newest, and not archived.
+// newest reports whether a start names the newest version of a definition that is not archived.
 func (s *Store) newest(st *journal.Start) bool {
 	have := s.names[docName{journal.Definition, st.Definition}]
 	return have != nil && !have.archived && len(have.versions) == st.Version

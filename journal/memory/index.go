@@ -108,12 +108,12 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 	return len(expired), nil
 }
 
-// awaited reports whether the saga has a parent that has not ended, and may still ask for it.
+// awaited reports whether the saga has a live parent, which may still read it.
 func (s *Store) awaited(g *saga) bool {
 	return s.live(g.head.Parent) && !mutant.On("child-deleted-early")
 }
 
-// remove forgets a saga and all that is its own.
+// remove deletes a saga and everything that belongs to it, except its events.
 func (s *Store) remove(g *saga) {
 	delete(s.sagas, g.head.ID)
 	maps.DeleteFunc(s.tasks, func(_ uuid.UUID, t *task) bool { return t.Saga == g.head.ID })
@@ -159,7 +159,7 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	return out, nil
 }
 
-// earlier returns the earlier of two times, where a zero a is none.
+// earlier returns the earlier of two times, or b if a is zero.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

@@ -19,7 +19,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 	}
 	defer unlock()
 	if _, taken := s.nodes[node]; taken {
-		return journal.Lease{}, fmt.Errorf("register: node %s is registered already: register under a fresh id", node)
+		return journal.Lease{}, fmt.Errorf("register: node %s is already registered: register under a new id", node)
 	}
 	for _, other := range dead {
 		if _, ok := s.nodes[other]; !ok {
@@ -45,7 +45,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 		return journal.Lease{}, fmt.Errorf("renew: %w", journal.ErrFenced)
 	}
 	lease := s.extend(node, ttl)
-	for other, end := range s.nodes { // in any order: each takeover is the same by itself
+	for other, end := range s.nodes { // the takeovers are independent, so their order does not matter
 		if end.Before(lease.Now) {
 			s.takeOver(other)
 		}
@@ -69,7 +69,7 @@ func (s *Store) Release(ctx context.Context, node string) error {
 	return nil
 }
 
-// Nodes implements journal.Index, by node.
+// Nodes implements journal.Index. It sorts by node.
 func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Store) Nodes(ctx context.Context) ([]journal.NodeInfo, error) {
 	return out, nil
 }
 
-// Orphans implements journal.Index: records hang on their saga here.
+// Orphans implements journal.Index. A record is part of its saga here, so there are none.
 func (s *Store) Orphans(ctx context.Context, _ int) ([]uuid.UUID, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
@@ -103,12 +103,12 @@ func (s *Store) extend(node string, ttl time.Duration) journal.Lease {
 	return journal.Lease{Node: node, Now: now, TTL: ttl}
 }
 
-// takeOver ends a node that is dead.
+// takeOver deletes a dead node.
 func (s *Store) takeOver(node string) {
-	s.free(node, func(g *saga, now time.Time) { g.rest(now, journal.TakeoverDelay) })
+	s.free(node, func(g *saga, now time.Time) { g.postpone(now, journal.TakeoverDelay) })
 }
 
-// free ends a node: its row goes, and each of its sagas is nobody's, to be claimed as wake says.
+// free deletes a node, and calls wake for each of its sagas to set when the saga can be claimed.
 func (s *Store) free(node string, wake func(g *saga, now time.Time)) {
 	delete(s.nodes, node)
 	now := s.clock()
@@ -121,7 +121,7 @@ func (s *Store) free(node string, wake func(g *saga, now time.Time)) {
 	s.hint()
 }
 
-// Synchronous implements journal.Log: there is one machine.
+// Synchronous implements journal.Log. The data is on one machine only.
 func (s *Store) Synchronous(context.Context) error {
 	return fmt.Errorf("%w: this database is on one machine: use PostgreSQL with a synchronous standby", journal.ErrNotSynchronous)
 }

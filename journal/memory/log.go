@@ -26,20 +26,20 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", journal.ErrFenced)
 	}
 	results := make([]journal.Result, len(batch))
-	var post []journal.Message
+	var messages []journal.Message
 	for i := range batch {
 		var done bool
 		if results[i], done = s.append(node, &batch[i]); done {
-			post = append(post, batch[i].Messages...)
+			messages = append(messages, batch[i].Messages...)
 		}
 	}
-	for _, m := range post {
-		s.leave(m)
+	for _, m := range messages {
+		s.deliver(m)
 	}
 	return results, nil
 }
 
-// append does one append wholly or not at all, but for what it posts.
+// append applies one append completely or not at all. The caller sends its messages if done.
 func (s *Store) append(node string, a *journal.Append) (res journal.Result, done bool) {
 	g := s.sagas[a.Saga]
 	if g == nil {
@@ -53,11 +53,11 @@ func (s *Store) append(node string, a *journal.Append) (res journal.Result, done
 		if mutant.On("append-not-idempotent") {
 			return journal.Result{Err: journal.ErrConflict}, false
 		}
-		return journal.Result{}, false // done before, with all that came with it
-	case a.Overtaken(int64(len(g.records))) && !mutant.On("late-release"):
-		return journal.Result{}, false // done before, and more has happened since
+		return journal.Result{}, false // a repetition: everything in it is written already
+	case a.Stale(int64(len(g.records))) && !mutant.On("late-release"):
+		return journal.Result{}, false // a late repetition: the saga has continued since
 	case g.head.Owner != node && len(a.Records) == 0 && a.Release:
-		return journal.Result{}, false // given up before
+		return journal.Result{}, false // released already
 	case g.head.Owner != node && !mutant.On("no-fence"):
 		return journal.Result{Err: journal.ErrConflict}, false
 	}
@@ -81,7 +81,7 @@ func (s *Store) start(node string, a *journal.Append) (res journal.Result, done 
 	if a.Start.Newest && !s.newest(a.Start) {
 		return journal.Result{Err: journal.ErrNotNewest}, false
 	}
-	if !a.Start.Parent.IsNil() && !s.bears(a.Start) {
+	if !a.Start.Parent.IsNil() && !s.acceptsChild(a.Start) {
 		return journal.Result{Err: journal.ErrParentEnded}, false
 	}
 	g.head = journal.Head{ID: a.Saga, Start: *a.Start, Owner: node}
@@ -95,15 +95,15 @@ func (s *Store) start(node string, a *journal.Append) (res journal.Result, done 
 	return journal.Result{}, true
 }
 
-// bears reports whether the start's parent may have one more child.
-func (s *Store) bears(st *journal.Start) bool {
+// acceptsChild reports whether the start's parent may start another child.
+func (s *Store) acceptsChild(st *journal.Start) bool {
 	if !s.live(st.Parent) {
 		return mutant.On("parent-not-checked")
 	}
 	return st.Final || s.sagas[st.Parent].head.Reason == "" || mutant.On("undoing-not-checked")
 }
 
-// live reports whether a saga is there and has not ended.
+// live reports whether a saga exists and has not ended.
 func (s *Store) live(id uuid.UUID) bool {
 	g := s.sagas[id]
 	return g != nil && g.head.EndedAt.IsZero()
@@ -118,8 +118,8 @@ func (s *Store) uniqueHolder(st *journal.Start) *saga {
 	return nil
 }
 
-// missing returns those of records that do not stand yet; ok is false if
-// another record stands in the place of one, or one does not follow.
+// missing returns those of records that the journal does not have yet. ok is false if the journal
+// has another record at one of the seqs, or if the records do not continue it.
 func (g *saga) missing(records []journal.Record) (fresh []journal.Record, ok bool) {
 	last := int64(len(g.records))
 	for i, r := range records {
@@ -160,7 +160,7 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 		g.head.Owner = ""
 		switch {
 		case a.Row == nil:
-			g.rest(s.clock(), a.Pause())
+			g.postpone(s.clock(), a.ReleaseDelay())
 		case len(g.messages) > 0:
 			g.wake(s.clock())
 		}
@@ -170,7 +170,7 @@ func (s *Store) apply(g *saga, a *journal.Append, fresh []journal.Record) {
 	}
 }
 
-// wake makes g due by now.
+// wake makes g due at once, or leaves it due.
 func (g *saga) wake(now time.Time) {
 	if g.head.WakeAt.IsZero() || g.head.WakeAt.After(now) {
 		g.head.WakeAt = now
@@ -218,7 +218,7 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	return out, nil
 }
 
-// dueFirst lists what is due by now, the longest due first.
+// dueFirst lists the sagas that are due, the one that has been due for longest first.
 func (s *Store) dueFirst(now time.Time, keep func(*saga) bool) []*saga {
 	out := s.sorted(func(g *saga) bool { return g.due(now) && keep(g) })
 	slices.SortStableFunc(out, func(a, b *saga) int { return a.head.WakeAt.Compare(b.head.WakeAt) })

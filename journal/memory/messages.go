@@ -14,17 +14,17 @@ import (
 func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	unlock, err := s.enter(ctx)
 	if err != nil {
-		return fmt.Errorf("post: %w", err)
+		return fmt.Errorf("send: %w", err)
 	}
 	defer unlock()
-	if !s.leave(m) {
-		return fmt.Errorf("post to %s: %w", m.Saga, journal.ErrNotFound)
+	if !s.deliver(m) {
+		return fmt.Errorf("send to %s: %w", m.Saga, journal.ErrNotFound)
 	}
 	return nil
 }
 
-// leave posts a message, and reports whether its saga is there.
-func (s *Store) leave(m journal.Message) bool {
+// deliver stores a message for its saga, and reports whether the saga exists.
+func (s *Store) deliver(m journal.Message) bool {
 	g := s.sagas[m.Saga]
 	if g == nil {
 		return false
@@ -46,7 +46,7 @@ func (s *Store) leave(m journal.Message) bool {
 func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("mailboxes: %w", err)
+		return nil, fmt.Errorf("recipients: %w", err)
 	}
 	defer unlock()
 	var out []journal.Recipient
@@ -62,7 +62,7 @@ func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, li
 func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("mail: %w", err)
+		return nil, fmt.Errorf("messages: %w", err)
 	}
 	defer unlock()
 	var out []journal.Message
@@ -95,8 +95,8 @@ func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit i
 	return first(out, limit), nil
 }
 
-// applyMessages takes messages out of the mail and remembers their ids, so that posting
-// one again stays the same as once.
+// applyMessages removes applied messages and remembers their ids, so that sending one again does
+// nothing.
 func (g *saga) applyMessages(ids []uuid.UUID) {
 	for _, id := range ids {
 		at := slices.IndexFunc(g.messages, func(m journal.Message) bool { return m.ID == id })

@@ -14,13 +14,13 @@ import (
 	"recourse/journal"
 )
 
-// eventKey tells events apart: each sink has its own of an id.
+// eventKey identifies an event: sinks may share its id.
 type eventKey struct {
 	id   uuid.UUID
 	sink string
 }
 
-// event is an event that is not delivered yet.
+// event is an event that has not been delivered yet.
 type event struct {
 	journal.Delivery
 	due, failed time.Time
@@ -39,7 +39,7 @@ func (s *Store) addEvents(a *journal.Append) {
 	}
 }
 
-// sortedEvents returns all events by a time of theirs.
+// sortedEvents returns all events in the order of one of their times.
 func (s *Store) sortedEvents(at func(*event) time.Time) []*event {
 	return slices.SortedFunc(maps.Values(s.outbox), func(a, b *event) int {
 		return cmp.Or(at(a).Compare(at(b)), journal.CompareID(a.ID, b.ID), strings.Compare(a.Sink, b.Sink))

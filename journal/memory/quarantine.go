@@ -7,16 +7,16 @@ import (
 	"recourse/journal"
 )
 
-// rest has a saga that nobody owns any more wait as its claims say, or quarantines it.
-func (g *saga) rest(now time.Time, by func(claims int) (time.Duration, bool)) {
-	rest, ok := by(g.head.Claims)
+// postpone sets when a saga that has lost its owner can be claimed, or quarantines it.
+func (g *saga) postpone(now time.Time, delayOf func(claims int) (time.Duration, bool)) {
+	delay, ok := delayOf(g.head.Claims)
 	if ok {
-		g.head.WakeAt = milli(now.Add(rest))
+		g.head.WakeAt = milli(now.Add(delay))
 		return
 	}
 	g.head.WakeAt = time.Time{}
 	if !g.head.EndedAt.IsZero() {
-		return // only mail to it was not folded in
+		return // it was claimed only to apply late messages
 	}
 	h := journal.Halted{Saga: g.head.ID, Definition: g.head.Definition, Claims: g.head.Claims, Now: now}
 	if n := len(g.records); n > 0 {

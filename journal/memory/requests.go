@@ -43,7 +43,7 @@ func (s *Store) Finish(ctx context.Context, key string, r journal.Reply, keep ti
 	now := s.clock()
 	have := s.requests[key]
 	if have != nil && have.expires.After(now) && have.reply.Fingerprint != r.Fingerprint {
-		return nil // the reservation lapsed, and another request has the key
+		return nil // the reservation expired, and another request has the key
 	}
 	r = copyReply(r)
 	r.Done = true

@@ -11,7 +11,7 @@ import (
 	"recourse/journal"
 )
 
-// stall is a stall that was noted.
+// stall is a stall that a node has noted.
 type stall struct {
 	journal.Stall
 	shownUntil time.Time
@@ -42,11 +42,11 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 	return out, nil
 }
 
-// stallsOf finds what has been stalled since before or longer in a live saga.
+// stallsOf returns the stalls of a live saga that began at before or earlier.
 func (s *Store) stallsOf(g *saga, before time.Time) (out []journal.Stall) {
 	found := func(kind, path string, since time.Time, more string) {
 		f := journal.Stall{Saga: g.head.ID, Definition: g.head.Definition, Version: g.head.Version, Labels: copyHead(g.head).Labels, Kind: kind, Path: path, Since: milli(since)}
-		if f, err := f.Found(more); err == nil { // the entry's id is one
+		if f, err := f.Found(more); err == nil { // the id of an inbox entry is always valid
 			out = append(out, f)
 		}
 	}
@@ -68,7 +68,7 @@ func (s *Store) stallsOf(g *saga, before time.Time) (out []journal.Stall) {
 	if g.head.Status == "paused" {
 		return out
 	}
-	for _, t := range s.tasks { // sorted later
+	for _, t := range s.tasks { // the caller sorts
 		if t.Saga == g.head.ID && t.waits() && !t.createdAt.After(before) {
 			found(journal.StallNoWorker, t.Path, t.createdAt, t.Type)
 		}
@@ -88,7 +88,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show
 		old := s.stalls[f.ID]
 		switch {
 		case s.sagas[f.Saga] == nil:
-			continue // it was deleted meanwhile
+			continue // it was deleted in the meantime
 		case old == nil:
 			fresh++
 			f.Since = milli(f.Since)
@@ -106,7 +106,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show
 	return fresh, nil
 }
 
-// shownStalls are those that are shown now, the oldest first.
+// shownStalls returns the stalls that are shown now, the oldest first.
 func (s *Store) shownStalls() (out []journal.Stall) {
 	now := s.clock()
 	for _, f := range s.stalls {

@@ -1,9 +1,9 @@
-// Package memory keeps sagas in memory: the reference that the other stores are
-// compared with, and the store of the simulator.
+// Package memory is a journal.Store in memory: the reference that the other stores are compared
+// with, and the store of the simulator.
 //
-// Its clock is an input, it starts no goroutines, and its answers depend on
-// nothing but the calls made: no order of a map ever shows. Several nodes may
-// register, as on a shared database. Nothing survives the process.
+// The caller provides the clock. The store starts no goroutines, and its results depend on nothing
+// but the calls: they never show the order of a map. Several nodes may register, as on a shared
+// database. Nothing survives the process.
 package memory
 
 import (
@@ -19,7 +19,7 @@ import (
 	"recourse/journal"
 )
 
-// Config is what a Store is made of.
+// Config configures a Store.
 type Config struct {
 	Now func() time.Time // the store's clock; nil: time.Now
 }
@@ -41,17 +41,17 @@ type Store struct {
 	apiKeys  []journal.APIKey // oldest first
 	tasks    map[uuid.UUID]*task
 	outbox   map[eventKey]*event
-	fired    map[string]time.Time // schedule → last
+	fired    map[string]time.Time // schedule → its last firing
 	stalls   map[uuid.UUID]*stall
 }
 
 var _ journal.Store = (*Store)(nil)
 
-// saga is everything under one id.
+// saga is everything that belongs to one id, except tasks, stalls and events.
 type saga struct {
 	head     journal.Head
 	records  []journal.Record
-	messages []journal.Message // waiting, by id
+	messages []journal.Message // not applied yet, in the order of ids
 	applied  map[uuid.UUID]bool
 }
 
@@ -96,7 +96,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// enter takes the lock for one call.
+// enter locks the store for one call.
 func (s *Store) enter(ctx context.Context) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (s *Store) hint() {
 	}
 }
 
-// clock is the store's time as it is kept: whole milliseconds, UTC.
+// clock returns the store's time as it is stored: in whole milliseconds, UTC.
 func (s *Store) clock() time.Time { return milli(s.now()) }
 
 func milli(t time.Time) time.Time {
@@ -126,7 +126,7 @@ func milli(t time.Time) time.Time {
 	return time.UnixMilli(t.UnixMilli()).UTC()
 }
 
-// sorted returns the sagas that keep says, by id.
+// sorted returns the sagas for which keep is true, in the order of ids.
 func (s *Store) sorted(keep func(*saga) bool) []*saga {
 	var out []*saga
 	for _, g := range s.sagas {
@@ -145,7 +145,7 @@ func copyHead(h journal.Head) journal.Head {
 	return h
 }
 
-// page cuts list to limit; 0 and below: all of it.
+// page returns the first limit items of list; all of them if limit is 0 or less.
 func page[T any](list []T, limit int) []T {
 	if limit > 0 && len(list) > limit {
 		return list[:limit]
@@ -153,7 +153,7 @@ func page[T any](list []T, limit int) []T {
 	return list
 }
 
-// first cuts list to limit; 0 and below: nothing of it.
+// first returns the first limit items of list; none if limit is 0 or less.
 func first[T any](list []T, limit int) []T {
 	return list[:min(len(list), max(limit, 0))]
 }

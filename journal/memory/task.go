@@ -13,14 +13,14 @@ import (
 	"recourse/journal"
 )
 
-// task is a task with what has become of it.
+// task is a task and its state.
 type task struct {
-	journal.ClaimedTask // as a task only until it is claimed
+	journal.ClaimedTask // until it is claimed, only Task is set
 	createdAt, ended    time.Time
 	withdrawn           time.Time
-	token               uuid.UUID // nil: nobody has claimed it
+	token               uuid.UUID // nil: not claimed
 	leaseFor            time.Duration
-	result              *string // nil: it has not ended, or its fate has ended it
+	result              *string // nil: it has not ended, or the store has ended it
 }
 
 func (s *Store) addTasks(a *journal.Append) {
@@ -45,12 +45,12 @@ func (s *Store) withdraw(a *journal.Append) {
 // waits reports whether the task can be claimed.
 func (t *task) waits() bool { return t.token.IsNil() && t.withdrawn.IsZero() }
 
-// leased reports whether the task is under a lease.
+// leased reports whether token has a lease on the task.
 func (t *task) leased(token uuid.UUID, now time.Time) bool {
 	return t != nil && !token.IsNil() && t.token == token && t.ended.IsZero() && t.Until.After(now)
 }
 
-// end returns how a task has ended that nobody has ended, and since when; "" if it has not.
+// end returns how and since when a task has ended that was not reaped yet; "" if it has not ended.
 func (t *task) end(now time.Time) (journal.TaskEnd, time.Time) {
 	switch {
 	case !t.ended.IsZero():
@@ -68,14 +68,14 @@ func (t *task) beat(now time.Time) {
 	}
 }
 
-// end ends a task, and leaves a message to its saga.
+// end ends a task and sends a message to its saga.
 func (s *Store) end(t *task, how *string, m journal.Message) {
 	t.ended, t.result, t.Input = s.clock(), how, nil
 	m.Saga = t.Saga
-	s.leave(m)
+	s.deliver(m)
 }
 
-// sortedTasks returns the tasks that keep says, the oldest first.
+// sortedTasks returns the tasks for which keep is true, the oldest first.
 func (s *Store) sortedTasks(keep func(*task) bool) []*task {
 	var out []*task
 	for _, t := range s.tasks {
@@ -141,35 +141,35 @@ func (s *Store) EndTask(ctx context.Context, id, token uuid.UUID, how string, m 
 		s.end(t, &how, m)
 		return nil
 	case t != nil && t.token == token && t.result != nil && *t.result == how:
-		return nil // done before
+		return nil // a repetition
 	}
 	return fmt.Errorf("end task %s: %w", id, journal.ErrTaskLost)
 }
 
 // ReapTasks implements journal.Tasks.
-func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
+func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
 	unlock, err := s.enter(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("reap tasks: %w", err)
 	}
 	defer unlock()
 	now := s.clock()
-	met := s.sortedTasks(func(t *task) bool { fate, _ := t.end(now); return fate != "" })
-	slices.SortStableFunc(met, func(a, b *task) int {
+	over := s.sortedTasks(func(t *task) bool { end, _ := t.end(now); return end != "" })
+	slices.SortStableFunc(over, func(a, b *task) int {
 		_, atA := a.end(now)
 		_, atB := b.end(now)
 		return cmp.Or(atA.Compare(atB), journal.CompareID(a.ID, b.ID))
 	})
-	met = first(met, limit)
-	for _, t := range met {
-		fate, _ := t.end(now)
-		s.end(t, nil, mail(t.Task, fate))
+	over = first(over, limit)
+	for _, t := range over {
+		end, _ := t.end(now)
+		s.end(t, nil, message(t.Task, end))
 	}
 	old := s.sortedTasks(func(t *task) bool { return !t.ended.IsZero() && now.Sub(t.ended) > journal.TaskKept })
 	for _, t := range first(old, limit) {
 		delete(s.tasks, t.ID)
 	}
-	return len(met), nil
+	return len(over), nil
 }
 
 // TaskStats implements journal.Tasks.
@@ -199,7 +199,7 @@ func (s *Store) TaskStats(ctx context.Context) ([]journal.TaskStat, error) {
 	}
 	slices.SortStableFunc(out, func(a, b journal.TaskStat) int {
 		if a.Oldest.IsZero() || b.Oldest.IsZero() {
-			return -a.Oldest.Compare(b.Oldest) // the one without comes last
+			return -a.Oldest.Compare(b.Oldest) // a type without waiting tasks comes last
 		}
 		return a.Oldest.Compare(b.Oldest)
 	})

@@ -39,7 +39,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 	}
 	due, wakes := false, false
 	for i := range batch {
-		due, wakes = due || batch[i].Due(), wakes || batch[i].Wakes()
+		due, wakes = due || batch[i].ClaimableNow(), wakes || batch[i].HasOthersWork()
 	}
 	switch {
 	case wakes:
@@ -210,7 +210,7 @@ func ownershipGuard(node string, batch []part) stmt {
 		}
 		sagas = append(sagas, id(a.Saga))
 		if len(a.Records) == 0 {
-			before, rows = append(before, 0), append(rows, a.Of())
+			before, rows = append(before, 0), append(rows, a.AfterSeq())
 			continue
 		}
 		rows = append(rows, 0)

@@ -96,7 +96,7 @@ func (h *snapshot) follow(node string, saga snapshotSaga, p *part) (res journal.
 	switch {
 	case len(missing) == 0 && (len(p.Records) > 0 || p.Start != nil):
 		return journal.Result{}, nil, true // done before, with all that came with it
-	case p.Overtaken(saga.last):
+	case p.Stale(saga.last):
 		return journal.Result{}, nil, true // done before, and more has happened since
 	case saga.owner != node && len(p.Records) == 0 && p.Release:
 		return journal.Result{}, nil, true // given up before

@@ -21,7 +21,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", err)
 	}
 	for i := range batch {
-		if batch[i].Due() || batch[i].Wakes() {
+		if batch[i].ClaimableNow() || batch[i].HasOthersWork() {
 			s.hint()
 			break
 		}
@@ -81,7 +81,7 @@ func (t *tx) append(node string, now int64, a *journal.Append, st snapshot, w *w
 		return journal.Result{}, err
 	case len(fresh) == 0 && (len(a.Records) > 0 || a.Start != nil):
 		return journal.Result{}, nil // done before, with all that came with it
-	case a.Overtaken(st.last):
+	case a.Stale(st.last):
 		return journal.Result{}, nil // done before, and more has happened since
 	case !st.owned && len(a.Records) == 0 && a.Release:
 		return journal.Result{}, nil // given up before
@@ -178,7 +178,7 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 		return journal.Result{}, err
 	}
 	if a.Release && a.Row == nil {
-		return journal.Result{}, t.free(now, a.Pause(), `id = ?`, a.Saga.Bytes())
+		return journal.Result{}, t.free(now, a.ReleaseDelay(), `id = ?`, a.Saga.Bytes())
 	}
 	return journal.Result{}, nil
 }
@@ -275,7 +275,7 @@ func (t *tx) change(now int64, a *journal.Append, st snapshot, progress bool) er
 		}
 	}
 	if a.Release && a.Row == nil {
-		return t.free(now, a.Pause(), `id = ?`, saga)
+		return t.free(now, a.ReleaseDelay(), `id = ?`, saga)
 	}
 	return nil
 }
