@@ -30,10 +30,10 @@ func TestMissingSecret(t *testing.T) {
 			t.Errorf("publishing does not say %s: %s", want, body)
 		}
 	}
-	// A key that may not publish is not told which secrets there are.
+	// A key that may not publish does not learn which secrets there are.
 	_, admin := addKey(x, "admin", time.Time{})
 	_, viewer := addKey(x, "viewer", time.Time{})
-	as := header{"Authorization", "Bearer " + admin} // keys that exist are required
+	as := header{"Authorization", "Bearer " + admin} // from now on requests need a key
 	for key, told := range map[string]bool{admin: true, viewer: false} {
 		body := string(y.do("POST", "/v1/validate", src, header{"Authorization", "Bearer " + key}).want(200).Body)
 		if strings.Contains(body, `"missing-secret"`) != told || !strings.Contains(body, `"unknown-definition"`) {

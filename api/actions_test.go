@@ -60,7 +60,7 @@ func TestActions(t *testing.T) {
 	})
 }
 
-// What a definition was published with stays, whatever becomes of the action.
+// Actions that a definition was published with stay pinned, even if they are archived.
 func TestUsedActions(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		p := x.do("PUT", "/v1/definitions/paying", usingDef).problem(422, "invalid_definition")

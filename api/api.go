@@ -1,10 +1,3 @@
-// Package api is the REST interface: handlers over a store, a catalog of
-// definitions and an engine. The contract is openapi.yaml, beside this file; a
-// test holds the two together.
-//
-// A handler returns its answer or an error; errors become problem documents in
-// one place (problem.go), by one table (codes.go). Nothing here decides what a
-// saga does: orders go to the saga as mail, and the answer is read from its journal.
 package api
 
 import (
@@ -24,26 +17,26 @@ import (
 	"recourse/trigger"
 )
 
-// Engine is what the API needs of whoever runs sagas.
+// Engine runs sagas. The API uses only these methods of it.
 type Engine interface {
-	// Start makes a saga durable and sets it going. With follow, what it returns tells the saga's
-	// end, if that comes on this node, until it is stopped. Errors: saga.ErrBusy,
-	// saga.ErrUnavailable; journal.ErrStartKey and journal.ErrUnique with the id of the saga that
-	// has it; journal.ErrNotNewest; ctx's, when it is not known whether the saga was started.
+	// Start makes a saga durable and runs it. With follow, the result reports the saga's end if it
+	// ends on this node, until Stop is called. Errors: saga.ErrBusy; saga.ErrUnavailable;
+	// journal.ErrStartKey and journal.ErrUnique, with the id of the existing saga;
+	// journal.ErrNotNewest; the error of ctx if it is unknown whether the saga was started.
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error)
-	// Post leaves a message for a saga. journal.ErrNotFound.
+	// Send stores a message for a saga. Error: journal.ErrNotFound.
 	Send(ctx context.Context, m journal.Message) error
-	// Watch returns a channel that gets a value after a saga's journal may have
-	// grown; only a hint over a poll. stop ends it.
+	// Watch returns a channel that receives a value after a saga's journal may have grown. It only
+	// shortens the wait for the next poll: signals may be missing. stop ends it.
 	Watch(id uuid.UUID) (grown <-chan struct{}, stop func())
-	// Ready reports whether starts are taken.
+	// Ready reports whether the engine accepts starts.
 	Ready() bool
 	// Now is the store's clock.
 	Now() time.Time
 }
 
-// EngineStats are what /metrics and /v1/system show of an engine: counts since it was made, and
-// what it holds now.
+// EngineStats are the figures of an engine in /metrics and /v1/system: counts since the engine was
+// created, and its present load.
 type EngineStats struct {
 	Commits       int64
 	Appends       int64
@@ -70,55 +63,55 @@ type EngineStats struct {
 	MaxCalls      int
 	MaxStarts     int
 	Stalest       time.Duration
-	Node          string // "" between leases
+	Node          string // "" while the node has no lease
 	Lanes         int
 }
 
-// Config is what the API is made of. Store, Catalog and Engine are required.
+// Config configures the API. Store, Catalog and Engine are required.
 type Config struct {
 	Store   journal.Store
 	Catalog *catalog.Catalog
 	Engine  Engine
-	Vars    map[string]json.RawMessage // the server's; starts pin what their definition reads
+	Vars    map[string]json.RawMessage // the server's variables; a start stores those that its definition reads
 	Log     *slog.Logger               // nil: discard
 
-	// RequireKeys refuses requests without an API key from the first one on. Without it they are
-	// refused as soon as the store has a key; until then anyone who can connect is an admin, and
-	// requests that a browser may have been tricked into are refused.
+	// RequireKeys refuses requests without an API key from the start. Without it they are refused
+	// as soon as the store has a key. Until then anyone who can connect is an admin, and requests
+	// that a web page may have made a browser send are refused.
 	RequireKeys bool
-	// NoAuth asks nobody for a key, although the store may have some. A key that is sent is looked
-	// up all the same.
+	// NoAuth accepts requests without an API key even if the store has keys. A key that is sent is
+	// checked nevertheless.
 	NoAuth bool
-	// Hosts are names beside loopback ones and IP addresses under which the server
-	// may be addressed while keys are not required.
+	// Hosts are names under which clients may address the server while keys are not required,
+	// besides loopback names and IP addresses.
 	Hosts []string
 
-	EngineStats func() EngineStats     // nil: not in /metrics and /v1/system
-	OutboxStats func() []OutboxStats   // nil: likewise
-	Collectors  []prometheus.Collector // more for /metrics
-	Version     string                 // of the program, for the index; "" is left out
-	Done        <-chan struct{}        // closed when the server stops: streams and waits end. nil: never
+	EngineStats func() EngineStats     // nil: /metrics and /v1/system omit them
+	OutboxStats func() []OutboxStats   // nil: likewise omitted
+	Collectors  []prometheus.Collector // additional collectors for /metrics
+	Version     string                 // the program's version, shown by the index unless empty
+	Done        <-chan struct{}        // closed when the server stops, which ends streams and waits; nil: never
 	Limits      Limits
-	Rates       Rates // of requests, for each principal; zero: no bound
+	Rates       Rates // rate limits of each principal; zero: none
 }
 
-// Limits bound what one request may take. Zero fields take the defaults beside them.
+// Limits bound the resources of one request. A zero field takes the default in its comment.
 type Limits struct {
-	Body      int64         // 1 MiB: bytes of a request's body
-	Document  int64         // 4 MiB: of one that may hold a definition, which is larger in JSON than by itself, or a task's output
-	Request   time.Duration // 30s: for a request, beside what it asked to wait
-	Key       time.Duration // 4s: for looking an API key up; half of it for a scrape
-	KeyLook   time.Duration // 1s: between looks for a first API key, while there is none
-	Wait      time.Duration // 60s: the most that `Prefer: wait`, and a claim of tasks, waits
-	Started   time.Duration // 3s: for reading a saga after its start and the wait for its end; then its starter gets it as it began
-	Command   time.Duration // 10s: how long an order waits to be carried out
-	Poll      time.Duration // 100ms: between looks at a journal that another node writes
-	Heartbeat time.Duration // 15s: between comments on a quiet event stream
-	Polls     int           // 1,000: claims that may wait for tasks at once
-	Look      time.Duration // 250ms: between their looks for tasks, give or take a fifth
-	CostSagas int           // 200,000: sagas that a question about costs goes through
-	Costs     time.Duration // 5s: for how long its answer is kept
-	Listed    int           // 1,500: sagas that a list looks at before it answers with what it has found
+	Body      int64         // 1 MiB: size of a request's body
+	Document  int64         // 4 MiB: size of a body that may contain a definition (JSON escapes enlarge it) or a task's output
+	Request   time.Duration // 30s: time of a request, besides the wait that it asked for
+	Key       time.Duration // 4s: timeout of the lookup of an API key; half of it for /metrics
+	KeyPoll   time.Duration // 1s: interval between checks whether the store has its first API key
+	Wait      time.Duration // 60s: maximum wait of `Prefer: wait` and of a claim of tasks
+	Started   time.Duration // 3s: timeout of reading a saga after its start; then the response shows the saga as it began
+	Command   time.Duration // 10s: how long a command waits until a node has applied it
+	Poll      time.Duration // 100ms: poll interval for a journal that another node writes
+	Heartbeat time.Duration // 15s: interval between comments on an idle event stream
+	Polls     int           // 1,000: claims that may wait for tasks concurrently
+	TaskPoll  time.Duration // 250ms: poll interval for tasks of one set of types, ± 20 %
+	CostSagas int           // 200,000: sagas that one request for costs may read
+	Costs     time.Duration // 5s: how long the result is cached
+	Listed    int           // 1,500: sagas that a list scans before it returns a page, even a short one
 }
 
 func (l *Limits) defaults() {
@@ -126,14 +119,14 @@ func (l *Limits) defaults() {
 	set(&l.Document, 4<<20)
 	set(&l.Request, 30*time.Second)
 	set(&l.Key, 4*time.Second)
-	set(&l.KeyLook, time.Second)
+	set(&l.KeyPoll, time.Second)
 	set(&l.Wait, 60*time.Second)
 	set(&l.Started, 3*time.Second)
 	set(&l.Command, 10*time.Second)
 	set(&l.Poll, 100*time.Millisecond)
 	set(&l.Heartbeat, 15*time.Second)
 	set(&l.Polls, 1000)
-	set(&l.Look, 250*time.Millisecond)
+	set(&l.TaskPoll, 250*time.Millisecond)
 	set(&l.CostSagas, 200_000)
 	set(&l.Costs, 5*time.Second)
 	set(&l.Listed, 1500)
@@ -154,16 +147,16 @@ type server struct {
 	scraped scrapers
 	lock    keyLock
 	buckets buckets
-	schema  []byte // of definitions, for editors
+	schema  []byte // the JSON Schema of definitions
 	spent   recentCosts
 
 	triggers *trigger.Starter
 }
 
-// New returns the API as a handler.
+// New returns the handler of the API.
 func New(cfg Config) http.Handler { return headAsGet(newServer(cfg)) }
 
-// headAsGet answers HEAD as GET, without the body: the server that calls it leaves that out.
+// headAsGet serves HEAD as GET. net/http omits the body of the response.
 func headAsGet(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
@@ -187,7 +180,7 @@ func newServer(cfg Config) *echo.Echo {
 	s.triggers = trigger.New(trigger.Config{Store: cfg.Store, Catalog: cfg.Catalog, Engine: cfg.Engine, Vars: cfg.Vars, Log: s.log})
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.IPExtractor = echo.ExtractIPDirect() // the default trusts headers that anyone can send
+	e.IPExtractor = echo.ExtractIPDirect() // the default trusts headers that every client can set
 	e.HTTPErrorHandler = s.respondError
 	e.Pre(s.observe)
 	e.Pre(s.guard)

@@ -20,8 +20,8 @@ func (s *server) approve(c echo.Context) error { return s.decide(c, "approve") }
 // reject serves POST /v1/sagas/{id}/steps/{path}/reject.
 func (s *server) reject(c echo.Context) error { return s.decide(c, "reject") }
 
-// decide has somebody decide an approval. The same decision again, of the same person, is
-// answered as the first was, whether it has the same Idempotency-Key or none.
+// decide records a person's decision about an approval. The same decision again, by the same
+// person, gets the same response, with the same Idempotency-Key or without one.
 func (s *server) decide(c echo.Context, do string) error {
 	o, err := s.readObject(c, "comment", "data", "shown")
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *server) decide(c echo.Context, do string) error {
 	if err := l.hasStep(cmd.Path); err != nil {
 		return err
 	}
-	done, err := l.order(c, cmd)
+	done, err := l.execute(c, cmd)
 	if err != nil {
 		if err := l.decided(cmd, err); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (s *server) decide(c echo.Context, do string) error {
 	return l.answerStep(c, status, views, cmd.Path)
 }
 
-// comment reads what somebody says about a decision.
+// comment reads the comment of a decision.
 func (o *object) comment() string {
 	comment := o.str("comment")
 	if utf8.RuneCountInString(comment) > maxReason {
@@ -67,8 +67,8 @@ func (o *object) comment() string {
 	return comment
 }
 
-// hasStep is a problem unless the saga has the step, in an iteration that has begun if it is in a
-// loop.
+// hasStep returns a problem unless the saga has the step. A step in a loop exists from the start of
+// its iteration.
 func (l *live) hasStep(path string) error {
 	views, err := saga.Steps(l.m, nil)
 	if err != nil {
@@ -80,14 +80,14 @@ func (l *live) hasStep(path string) error {
 	return nil
 }
 
-// decision is what somebody has decided about an approval.
+// decision is a recorded decision about an approval.
 type decision struct {
 	saga.CommandData
 	at time.Time
 }
 
-// decision returns how the approval that a step has asked for last was decided, and whether
-// instead the time for it has run out. nil, false: neither.
+// decision returns the decision about the last request for approval of a step, or whether that
+// request has expired. nil, false means neither.
 func (l *live) decision(path string) (d *decision, expired bool) {
 	for i := len(l.records) - 1; i >= 0; i-- {
 		r := l.records[i]
@@ -109,8 +109,8 @@ func (l *live) decision(path string) (d *decision, expired bool) {
 	return nil, expired
 }
 
-// decided looks at why the saga did not take a decision: nil if it is because the same person has
-// decided the same before; else a problem that says who has, as far as somebody has.
+// decided handles the saga's refusal err of a decision. It returns nil if the same person has
+// already decided the same, else a problem that names the recorded decision, if there is one.
 func (l *live) decided(cmd saga.Command, err error) error {
 	var p *problem
 	if !errors.As(err, &p) || p.Type != problemType+"decided" && p.Type != problemType+"terminal" {
@@ -119,17 +119,17 @@ func (l *live) decided(cmd saga.Command, err error) error {
 	d, expired := l.decision(cmd.Path)
 	switch {
 	case d == nil && expired:
-		return fail("expired", "nobody had decided when the time was over: see the step for what followed").of(l.id).at(cmd.Path)
+		return fail("expired", "nobody decided before the approval expired: see the step for what followed").of(l.id).at(cmd.Path)
 	case d == nil:
 		return err
 	case d.Kind == cmd.Kind && d.Actor == cmd.Actor && (cmd.Shown == "" || cmd.Shown == d.Shown || d.Shown == "") && l.sameData(cmd, d.Output):
 		return nil
 	}
 	did := map[string]string{"approve": "approved", "reject": "rejected"}[d.Kind]
-	return fail("decided", "%s has %s it, at %s: a decision stands", d.Actor, did, d.at.UTC().Format(journal.TimeFormat)).of(l.id).at(cmd.Path)
+	return fail("decided", "%s has %s it, at %s: a decision is final", d.Actor, did, d.at.UTC().Format(journal.TimeFormat)).of(l.id).at(cmd.Path)
 }
 
-// sameData reports whether a decision brings the data of the one that was recorded.
+// sameData reports whether a decision has the same data as the recorded one.
 func (l *live) sameData(cmd saga.Command, recorded json.RawMessage) bool {
 	data := cmd.Data
 	if body, ok := l.def.Step(cmd.Path).Body.(saga.Approver); ok && cmd.Kind == "approve" {
@@ -138,7 +138,8 @@ func (l *live) sameData(cmd saga.Command, recorded json.RawMessage) bool {
 	return equalJSON(data, recorded)
 }
 
-// equalJSON reports whether two documents are the same but for white space; nothing is null.
+// equalJSON reports whether two documents differ only in white space. An absent document equals
+// null.
 func equalJSON(a, b json.RawMessage) bool {
 	texts := [2]string{"null", "null"}
 	for i, doc := range []json.RawMessage{a, b} {

@@ -15,7 +15,7 @@ import (
 	"recourse/saga"
 )
 
-// payDef asks before it pays.
+// payDef asks for approval before it pays.
 const payDef = `saga: payout
 input: {amount: decimal}
 steps:
@@ -32,7 +32,7 @@ steps:
 output: ${steps.ok.output}
 `
 
-// asked starts a saga and waits for what it asks.
+// asked starts a saga and waits for its inbox entry.
 func asked(x *fixture, start string, n int) (saga.View, []inboxEntry) {
 	x.t.Helper()
 	id := x.do("POST", "/v1/sagas", start).want(201).saga().ID
@@ -98,7 +98,8 @@ func TestApprove(t *testing.T) {
 		if !strings.Contains(string(end.Output), `"by":"anonymous"`) || !strings.Contains(string(end.Output), `"comment":"fine"`) {
 			t.Errorf("output %s", end.Output)
 		}
-		// The same decision again, without a key, after the saga's end too; any other is too late.
+		// The same decision again gets the same response, without a key and after the saga's end,
+		// too; any other is refused.
 		x.do("POST", path, body).want(200).into(&step)
 		x.do("POST", path, strings.Replace(body, "fine", "very fine", 1)).want(200)
 		x.do("POST", path, `{"data": {"limit": 12.50, "note": "none"}}`, outside).want(200)
@@ -158,7 +159,7 @@ steps:
 	x.do("POST", "/v1/sagas/"+v.ID+"/steps/ok/approve", fmt.Sprintf(`{"shown": %q}`, e[0].ShownHash)).problem(409, "terminal")
 }
 
-// keyOf stores a key of a name and a role, and returns the header that has it.
+// keyOf stores a key and returns the header for it.
 func keyOf(x *fixture, name, role string) header {
 	x.t.Helper()
 	k, secret, err := NewKey(name, role)
@@ -171,7 +172,7 @@ func keyOf(x *fixture, name, role string) header {
 	return header{"Authorization", "Bearer " + secret}
 }
 
-// Who may decide: by role, by name, and not whoever has started the saga.
+// Approvers are selected by role and by name, and the starter of the saga is excluded.
 func TestApprovers(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
 	admin, ann, bob, eve, shop := keyOf(x, "root", "admin"), keyOf(x, "ann", "approver"), keyOf(x, "bob", "approver"), keyOf(x, "eve", "operator"), keyOf(x, "shop", "client")
@@ -180,7 +181,7 @@ func TestApprovers(t *testing.T) {
 		step    string
 		starter header
 		may     []header
-		code    map[header]code // of those who may not
+		code    map[header]code // of callers who may not decide
 	}{
 		"anybody":          {`approval: {title: Yes?}`, admin, []header{admin, ann, bob, eve}, map[header]code{shop: "forbidden", viewer: "forbidden", worker: "forbidden"}},
 		"by name":          {`approval: {title: Yes?, approvers: [ann]}`, admin, []header{ann}, map[header]code{bob: "not_approver", eve: "not_approver", admin: "not_approver"}},
@@ -216,8 +217,8 @@ func TestApprovers(t *testing.T) {
 	}
 }
 
-// Without keys everybody is taken for an approver, and the record says that nobody knows who it
-// was; four eyes cannot be held then, nor when the saga was started so.
+// Without keys every caller counts as an approver, and the record says that the caller is unknown.
+// Four eyes cannot be guaranteed then, nor if the saga was started without a key.
 func TestApproveWithoutKeys(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.NoAuth = true })
 	x.publish("saga: who\nsteps:\n  - {id: ok, approval: {title: Yes?, approvers: [finance]}}\n")
@@ -237,7 +238,7 @@ func TestApproveWithoutKeys(t *testing.T) {
 	}
 }
 
-// Two people decide at once: one decision stands, and the other is told.
+// Two people decide at once: one decision is recorded, and the other caller gets a problem.
 func TestDecideAtOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: who\nsteps:\n  - {id: ok, approval: {title: Yes?}}\n")
@@ -285,7 +286,7 @@ steps:
         approval: {title: "Publish ${item}?", show: "${item}"}
 `)
 	v, entries := asked(x, `{"definition": "pages"}`, 3)
-	slices.SortFunc(entries, func(a, b inboxEntry) int { return strings.Compare(a.Path, b.Path) }) // they wait since the same time
+	slices.SortFunc(entries, func(a, b inboxEntry) int { return strings.Compare(a.Path, b.Path) }) // their times are equal
 	for i, path := range []string{"pages[0].ok", "pages%5B1%5D.ok", "pages%5b2%5d%2Eok"} {
 		e := entries[i]
 		if want := fmt.Sprintf("pages[%d].ok", i); e.Path != want || e.Title != "Publish "+string("abc"[i])+"?" {
@@ -305,7 +306,7 @@ steps:
 	}
 }
 
-// After the pivot a rejection leaves the saga stuck. Asked again, it takes another decision.
+// After the pivot a rejection leaves the saga stuck. A retry asks for another decision.
 func TestApproveAskedAgain(t *testing.T) {
 	x := newFixture(t)
 	x.publish("saga: again\nsteps:\n  - {id: go, set: 1, pivot: true}\n  - {id: ok, approval: {title: Yes?}}\n")
@@ -319,7 +320,7 @@ func TestApproveAskedAgain(t *testing.T) {
 	x.until(v.ID, is(saga.Succeeded))
 }
 
-// A decision that nobody reads in time is kept.
+// A decision that no node reads in time is kept.
 func TestDecisionNotReadInTime(t *testing.T) {
 	x := newFixture(t)
 	x.publish("saga: who\nsteps:\n  - {id: ok, approval: {title: Yes?}}\n")
@@ -373,7 +374,7 @@ func TestSignal(t *testing.T) {
 			{strings.Replace(path, "com.shop.paid", "zzzzzzz", 1), `1`, 422, "unknown_signal", `there are com.shop.paid`},
 			{path, `{"a": 1, "a": 2}`, 400, "invalid_json", "twice"},
 			{path, `{`, 400, "invalid_json", "ends too early"},
-			{path, `"` + strings.Repeat("x", maxPayload) + `"`, 413, "body_too_large", "fetch the rest"},
+			{path, `"` + strings.Repeat("x", maxPayload) + `"`, 413, "body_too_large", "fetch the content"},
 			{strings.Replace(path, v.ID, "01a1fd50-0000-7000-8000-000000000000", 1), `1`, 404, "saga_not_found", "id"},
 		} {
 			if p := x.do("POST", tt.path, tt.body, outside).problem(tt.status, tt.code); !strings.Contains(p.Detail, tt.detail) {

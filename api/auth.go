@@ -27,30 +27,30 @@ import (
 	"recourse/saga"
 )
 
-// ErrRole says that there is no such role.
+// ErrRole means that the role does not exist.
 var ErrRole = errors.New("a role is one of " + strings.Join(Roles, ", "))
 
 // Roles lists the roles of API keys.
 var Roles = []string{"viewer", "client", "worker", "approver", "operator", "admin"}
 
-// operation is what a route does, as far as roles go.
+// operation is the permission that a route requires.
 type operation string
 
 const (
-	opOpen    operation = "open"    // for everyone, without a key
-	opKnown   operation = "known"   // for everyone who has a key
-	opRead    operation = "read"    // see sagas, definitions, the inbox
+	opOpen    operation = "open"    // everyone, without a key
+	opKnown   operation = "known"   // everyone with a key
+	opRead    operation = "read"    // read sagas, definitions, the inbox
 	opStart   operation = "start"   // start and plan sagas
-	opCancel  operation = "cancel"  // cancel them: see mayCommand
-	opSignal  operation = "signal"  // send them signals: see maySignal
-	opEvents  operation = "events"  // post events, which start sagas and reach those that wait for them
+	opCancel  operation = "cancel"  // cancel sagas: see mayCommand
+	opSignal  operation = "signal"  // send signals to sagas: see maySignal
+	opEvents  operation = "events"  // post events, which start sagas and signal waiting ones
 	opDecide  operation = "decide"  // approve and reject
-	opOperate operation = "operate" // every other order
-	opWork    operation = "work"    // take tasks, and say how they ended
-	opPublish operation = "publish" // change what definitions there are
+	opOperate operation = "operate" // every other command
+	opWork    operation = "work"    // claim tasks and report their outcomes
+	opPublish operation = "publish" // publish and archive definitions
 )
 
-// allowed is the whole of who may do what; what is not here is refused.
+// allowed lists the operations of each role. Everything else is refused.
 var allowed = map[string][]operation{
 	"viewer":   {opRead},
 	"client":   {opRead, opStart, opCancel, opSignal, opEvents},
@@ -60,22 +60,22 @@ var allowed = map[string][]operation{
 	"admin":    {opRead, opStart, opCancel, opSignal, opEvents, opDecide, opOperate, opWork, opPublish},
 }
 
-// KeyPrefix begins every API key, so that scanners for leaked secrets know it.
+// KeyPrefix begins every API key, so that scanners for leaked secrets recognize it.
 const KeyPrefix = "rk_"
 
-// maxKeyName bounds a key's name, in bytes.
+// maxKeyName is the maximum length of a key's name, in bytes.
 const maxKeyName = 128
 
-// ErrKeyName says that a key may not be called so.
+// ErrKeyName means that a key cannot have this name.
 var ErrKeyName = fmt.Errorf("a key's name says whose it is: up to %d characters, and neither %q nor a role", maxKeyName, saga.Anonymous)
 
-// ErrBinding says that a key cannot be bound so.
+// ErrBinding means that a key cannot be bound this way.
 var ErrBinding = errors.New("only a key of the role client is bound: to sources of events, and to patterns of the definitions whose sagas it signals, " +
 	"such as order-* or, with the signal's name, order-*/payment.settled")
 
-// Bind narrows a key that NewKey has made to events of these sources and to signals that these
-// patterns match: DEFINITION or DEFINITION/SIGNAL, where * stands for any text without a slash
-// (path.Match). Errors: ErrBinding.
+// Bind restricts a new key to events of these sources, and to signals that match one of these
+// patterns: DEFINITION or DEFINITION/SIGNAL, where * stands for any text without a slash
+// (path.Match). Error: ErrBinding.
 func Bind(k *journal.APIKey, sources, signals []string) error {
 	var b journal.KeyBinding
 	for _, source := range sources {
@@ -102,9 +102,10 @@ func Bind(k *journal.APIKey, sources, signals []string) error {
 	return nil
 }
 
-// NewKey makes an API key of 256 random bits. The name is that of a principal: keys of one name are
-// one caller. Without a name it gets one of its own. The secret is returned once and kept nowhere;
-// the key is ready for journal.Keys.AddKey, but for an expiry the caller may set.
+// NewKey creates an API key of 256 random bits. The name is the name of a principal: all keys with
+// one name are the same caller. An empty name is replaced by a generated one. The secret is
+// returned once and stored nowhere. The key is ready for journal.Keys.AddKey; the caller may set an
+// expiry before.
 func NewKey(name, role string) (journal.APIKey, string, error) {
 	if !slices.Contains(Roles, role) {
 		return journal.APIKey{}, "", fmt.Errorf("%w, not %.40q", ErrRole, role)
@@ -125,30 +126,31 @@ func NewKey(name, role string) (journal.APIKey, string, error) {
 	return journal.APIKey{ID: id, Name: name, Role: role, Hash: HashKey(secret), CreatedAt: time.Now().UTC().Truncate(time.Millisecond)}, secret, nil
 }
 
-// HashKey is what is stored of a key: hex SHA-256 of all of it. A key has 256
-// random bits, so there is nothing for a slow hash to protect.
+// HashKey returns the stored form of a key: the hex SHA-256 of the whole key. A key has 256 random
+// bits, so a slow hash would not make it safer.
 func HashKey(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
 
-// caller is who makes a request. Callers of one name are the same principal, whichever key they
-// use: journals show the name, and idempotency keys belong to it.
+// caller is the principal that makes a request. Callers with the same name are the same principal,
+// whichever key they use: journals show the name, and idempotency keys belong to it.
 type caller struct {
 	name    string
 	role    string
 	binding journal.KeyBinding
 }
 
-// anonymous is everybody who sends no key, where none is required: nobody can tell them apart.
+// anonymous is every caller without a key, where none is required. Such callers cannot be told
+// apart.
 var anonymous = caller{name: saga.Anonymous, role: "admin"}
 
 func (w caller) isAnonymous() bool { return w.name == saga.Anonymous }
 
-// scope is that of the caller's idempotency keys. It has no colon.
+// scope is the prefix of the caller's idempotency keys. It contains no colon.
 func (w caller) scope() string { return url.QueryEscape(w.name) }
 
-// may is what the caller may do.
+// may returns the operations that the caller is allowed to perform.
 func (w caller) may() []operation {
 	if !w.binding.Narrows() {
 		return allowed[w.role]
@@ -166,7 +168,7 @@ func (w caller) may() []operation {
 // can reports whether the caller may do op.
 func (w caller) can(op operation) bool { return slices.Contains(w.may(), op) }
 
-// mayPost refuses an event of a source that the caller's key is not bound to.
+// mayPost returns a problem if the caller's key is bound to sources and this one is not among them.
 func (w caller) mayPost(source string) error {
 	if !w.binding.Narrows() || slices.Contains(w.binding.Sources, source) {
 		return nil
@@ -174,8 +176,9 @@ func (w caller) mayPost(source string) error {
 	return fail("forbidden", "the key %q may not post events of the source %.200q: use another key, or create one with `recourse keys create --source`", w.name, source)
 }
 
-// maySignal refuses a signal to a saga of the definition that starter has started, unless the
-// caller's key is bound to it, the saga is the caller's own, or the role commands every saga.
+// maySignal returns a problem unless the caller may send this signal to a saga of the definition
+// that starter started: the caller's key is bound to the signal, the saga is the caller's own, or
+// the role commands every saga.
 func (w caller) maySignal(definition, starter, signal string) error {
 	if w.binding.Narrows() {
 		for _, pattern := range w.binding.Signals {
@@ -188,9 +191,8 @@ func (w caller) maySignal(definition, starter, signal string) error {
 	return w.mayCommand(starter, ", or one that is bound to the definition (`recourse keys create --role client --signal "+definition+"`)")
 }
 
-// mayCommand refuses a command to a saga that starter has started, unless it is the caller's own,
-// or the role commands every saga. instead is what else the caller can do, besides using another
-// key.
+// mayCommand returns a problem unless the caller started the saga, or has a role that commands
+// every saga. instead names another solution, besides using another key.
 func (w caller) mayCommand(starter, instead string) error {
 	if starter == w.name || w.commandsAll() {
 		return nil
@@ -199,12 +201,13 @@ func (w caller) mayCommand(starter, instead string) error {
 		starter, w.name, w.role, starter, instead)
 }
 
-// commandsAll reports whether the caller commands every saga, whoever started it.
+// commandsAll reports whether the caller may command every saga, not only its own.
 func (w caller) commandsAll() bool { return w.can(opOperate) }
 
 func callerOf(c echo.Context) caller { return c.(*call).who }
 
-// authorize finds who calls, and refuses those whose key's role does not allow what the route does.
+// authorize identifies the caller, and returns a problem if the caller's role does not allow the
+// operation of the route.
 func (s *server) authorize(k *call) error {
 	op := k.route.op
 	if op == opOpen {
@@ -228,7 +231,7 @@ func (s *server) authorize(k *call) error {
 	return nil
 }
 
-// whoView is who calls, and what they may do.
+// whoView is the response of GET /v1/whoami: the caller and the allowed operations.
 type whoView struct {
 	Name         string      `json:"name"`
 	Role         string      `json:"role"`
@@ -247,7 +250,7 @@ func (s *server) whoami(c echo.Context) error {
 	return reply(c, http.StatusOK, whoView{Name: who.name, Role: who.role, May: who.may(), Sources: who.binding.Sources, Signals: who.binding.Signals, KeysRequired: s.lock.closed.Load()})
 }
 
-// identify finds who a key belongs to. A key that is wrong is refused even where none is needed.
+// identify finds the caller by the API key. A wrong key is refused even where none is required.
 func (s *server) identify(call *call) (caller, error) {
 	header := call.Request().Header.Get(echo.HeaderAuthorization)
 	if header == "" {
@@ -277,23 +280,23 @@ func (s *server) identify(call *call) (caller, error) {
 	return caller{name: k.Name, role: k.Role, binding: k.Binding}, nil
 }
 
-// keyLock says whether requests need an API key. It opens never again: a server that has seen a key
-// asks for one until its end, so that revoking the last key lets nobody in.
+// keyLock says whether requests need an API key. Once closed it stays closed while the process
+// lives, so that revoking the last key does not open the server to everyone.
 type keyLock struct {
 	closed  atomic.Bool
-	mu      sync.Mutex // held by whoever looks for a key
-	lookEnd time.Time  // when the last look ended; under mu
+	mu      sync.Mutex // guards a check of the store; a request that finds it locked uses the last result
+	checked time.Time  // end of the last check; guarded by mu
 }
 
-// keysRequired reports whether requests need an API key: since the store has one, be it expired.
-// While the store does not answer, what it said last counts.
+// keysRequired reports whether requests need an API key: they do from the moment the store has one,
+// even an expired one. While the store does not respond, the last result counts.
 func (s *server) keysRequired(ctx context.Context) bool {
 	l := &s.lock
 	if s.cfg.NoAuth || l.closed.Load() || !l.mu.TryLock() {
 		return l.closed.Load()
 	}
 	defer l.mu.Unlock()
-	if time.Since(l.lookEnd) < s.cfg.Limits.KeyLook {
+	if time.Since(l.checked) < s.cfg.Limits.KeyPoll {
 		return l.closed.Load()
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.Limits.Key)
@@ -301,21 +304,21 @@ func (s *server) keysRequired(ctx context.Context) bool {
 	keys, err := s.cfg.Store.ListKeys(ctx)
 	if err == nil && len(keys) > 0 {
 		l.closed.Store(true)
-		s.log.Info("the database has an API key now: requests without one are refused from here on")
+		s.log.Info("the database has an API key now: requests without one are refused from now on")
 	}
-	l.lookEnd = time.Now()
+	l.checked = time.Now()
 	return l.closed.Load()
 }
 
-// key looks a key up, for a while. For /metrics the last look counts while the store does not
-// answer, or nobody would see there that it does not.
+// key looks an API key up in the store, with a timeout. For /metrics the last result counts while
+// the store does not respond, so that the metrics can show that the store is down.
 func (s *server) key(call *call, hash string) (journal.APIKey, error) {
-	patience := s.cfg.Limits.Key
+	timeout := s.cfg.Limits.Key
 	scrape := call.route.path == metricsPath
 	if scrape {
-		patience /= 2 // scrapers wait for 10 s mostly, and the store is asked once more
+		timeout /= 2 // scrapers usually wait 10 s, and the scrape itself needs the store, too
 	}
-	ctx, stop := context.WithTimeout(call.Request().Context(), patience)
+	ctx, stop := context.WithTimeout(call.Request().Context(), timeout)
 	defer stop()
 	k, err := s.cfg.Store.Key(ctx, hash)
 	if scrape {
@@ -324,17 +327,17 @@ func (s *server) key(call *call, hash string) (journal.APIKey, error) {
 	return k, err
 }
 
-// scrapers remembers the keys that /metrics was asked for with.
+// scrapers caches the API keys of requests for /metrics.
 type scrapers struct {
 	mu   sync.Mutex
-	seen map[string]journal.APIKey // by their hashes
+	seen map[string]journal.APIKey // by hash
 }
 
-// mostScrapers is how many keys are remembered.
+// mostScrapers is the maximum of cached keys.
 const mostScrapers = 100
 
-// recall takes what came of looking a key up, and gives that, or if the store did not answer what
-// came of it last.
+// recall caches the result of a lookup and returns it. If the store did not respond it returns the
+// cached result.
 func (r *scrapers) recall(hash string, k journal.APIKey, err error) (journal.APIKey, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

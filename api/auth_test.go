@@ -18,7 +18,7 @@ import (
 	"recourse/journal"
 )
 
-// addKey stores a key of a role and gives its secret.
+// addKey stores a key of a role and returns its secret.
 func addKey(x *fixture, role string, expires time.Time) (journal.APIKey, string) {
 	x.t.Helper()
 	k, secret, err := NewKey("key of "+role, role)
@@ -51,8 +51,8 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
-// Every operation of the contract against every role: it is for those that the document names, and
-// for nobody else.
+// TestRoles calls every operation of the contract with every role: it is allowed for the roles that
+// the contract names, and for no other.
 func TestRoles(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
 	doc, err := openapiJSON()
@@ -111,8 +111,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// A key that is bound does what it is bound to, and nothing else; without a binding a client
-// signals its own sagas.
+// A bound key can do only what it is bound to. A client without a binding signals only its own
+// sagas.
 func TestBoundKeys(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		bearer := func(name, role string, sources, signals []string) header {
@@ -173,7 +173,7 @@ func TestBoundKeys(t *testing.T) {
 				t.Errorf("%v sends the event %s: %d %s, want %d", tt.who, tt.name, a.Status, a.Body, tt.event)
 			}
 		}
-		// One event of a batch that may not be sent, and none is acted on.
+		// If one event of a batch is forbidden, no event is processed.
 		before := len(x.dump())
 		x.do("POST", "/v1/events", "["+event("crm", "go", "none")+","+event("mine", "go", "none")+"]", crm, header{"Content-Type", typeEvents}).problem(403, "forbidden")
 		if after := len(x.dump()); after != before {
@@ -191,7 +191,7 @@ func TestBoundKeys(t *testing.T) {
 	})
 }
 
-// A client cancels its own sagas; every other is for operators.
+// A client cancels only its own sagas; only operators cancel others.
 func TestClientsCancelTheirOwn(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		_, admin := addKey(x, "admin", time.Time{})
@@ -256,11 +256,11 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// Keys that exist are required, whatever the server was told when it was made; and a server that
-// has asked for keys goes on.
+// Keys are required as soon as one exists, even if the server was started without, and stay
+// required.
 func TestKeysThatExistAreRequired(t *testing.T) {
 	var refuses, hangs atomic.Bool
-	often := func(c *Config) { c.Limits.KeyLook = 1; c.Store = awayStore{c.Store, &refuses, &hangs} }
+	often := func(c *Config) { c.Limits.KeyPoll = 1; c.Store = awayStore{c.Store, &refuses, &hangs} }
 	foreign := header{"Host", "recourse.example"}
 	x := newFixture(t, often)
 	open := func(required bool) {
@@ -274,9 +274,9 @@ func TestKeysThatExistAreRequired(t *testing.T) {
 	open(false)
 	x.do("GET", "/v1/sagas", "", foreign).problem(403, "forbidden_host")
 	refuses.Store(true)
-	open(false) // nobody can have made a key
+	open(false) // without a new check there is no key
 	refuses.Store(false)
-	k, _ := addKey(x, "viewer", time.Now().Add(-time.Minute)) // it has expired, and closes the door all the same
+	k, _ := addKey(x, "viewer", time.Now().Add(-time.Minute)) // an expired key counts, too
 	x.do("GET", "/v1/sagas", "", foreign).problem(401, "key_required")
 	x.do("GET", "/v1/whoami", "").problem(401, "key_required")
 	x.do("GET", "/healthz", "").want(200)
@@ -298,7 +298,7 @@ func TestBadKeys(t *testing.T) {
 		_, later := addKey(x, "viewer", time.Now().Add(time.Hour))
 		x.do("GET", "/v1/sagas", "", header{"Authorization", "Bearer " + later}).want(200)
 		x.do("GET", "/v1/sagas", "", header{"Authorization", "bearer " + secret}).want(200)
-		// Keys are not required here, but a wrong one is never taken for none.
+		// Keys are not required here, but a wrong key is refused.
 		for _, bad := range []string{"Bearer " + expired, "Bearer rk_x", "Bearer " + secret + "x", "Bearer", "Basic " + secret, secret, "Bearer " + k.Hash, "Bearer rk_" + strings.Repeat("x", 10_000)} {
 			a := x.do("GET", "/v1/sagas", "", header{"Authorization", bad})
 			a.problem(401, "key_invalid")
@@ -313,8 +313,8 @@ func TestBadKeys(t *testing.T) {
 	})
 }
 
-// Idempotency keys belong to a principal's name: another key of it finds what the first one did,
-// another name never does. And journals name who ordered.
+// Idempotency keys belong to a principal's name: another API key with the name shares them, another
+// name does not. Journals name the caller.
 func TestKeyScopes(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.RequireKeys = true })
 	_, a := addKey(x, "admin", time.Time{})
@@ -340,7 +340,7 @@ func TestKeyScopes(t *testing.T) {
 	if got := x.do("GET", "/v1/sagas/"+two+"/journal", "").want(200); !strings.Contains(string(got.Body), `"actor":"key of operator"`) {
 		t.Errorf("%s", got.Body)
 	}
-	// No name is another's with a piece of the key.
+	// A name and a key cannot be combined so that they equal another name's key.
 	for _, pair := range [][2]caller{{{name: "a"}, {name: "a:1"}}, {{name: "a b"}, {name: "a+b"}}, {anonymous, {name: "anonymous:"}}} {
 		if pair[0].scope() == pair[1].scope() || strings.Contains(pair[1].scope(), ":") {
 			t.Errorf("%v share the scope %s", pair, pair[0].scope())
@@ -391,8 +391,7 @@ func TestGuard(t *testing.T) {
 	y.do("GET", "/v1/sagas", "", header{"Host", "recourse.example"}, header{"Authorization", "Bearer " + admin}).want(200)
 }
 
-// awayStore has a database that can go away: looks for keys then fail, or last for as long as they
-// may.
+// awayStore is a store whose lookups of keys can fail or hang.
 type awayStore struct {
 	journal.Store
 	refuses, hangs *atomic.Bool
@@ -425,8 +424,7 @@ func (s awayStore) Stats(ctx context.Context) (journal.Stats, error) {
 	return s.Store.Stats(ctx)
 }
 
-// Keys are in the database, and /metrics says that it is away: to whoever had a key that was good
-// when it was last there.
+// While the store is down, /metrics says so to callers whose keys were valid before.
 func TestMetricsWithoutTheStore(t *testing.T) {
 	var refuses, hangs atomic.Bool
 	x := newFixture(t, func(c *Config) {
@@ -461,7 +459,7 @@ func TestMetricsWithoutTheStore(t *testing.T) {
 	}
 }
 
-// movable is a clock that can be put forward.
+// movable is a clock that the test advances.
 type movable struct {
 	Engine
 	ahead atomic.Int64
@@ -469,7 +467,7 @@ type movable struct {
 
 func (m *movable) Now() time.Time { return m.Engine.Now().Add(time.Duration(m.ahead.Load())) }
 
-// A key that expires while the store is away is not good any more.
+// A key that expires while the store is down is refused.
 func TestMetricsAfterAKeysEnd(t *testing.T) {
 	var refuses, hangs atomic.Bool
 	var clock *movable

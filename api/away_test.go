@@ -12,13 +12,13 @@ import (
 	"recourse/journal"
 )
 
-// state is an error of a database, as drivers give it.
+// state is a database error with an SQLSTATE, as drivers return it.
 type state string
 
 func (s state) Error() string    { return "ERROR " + string(s) }
 func (s state) SQLState() string { return string(s) }
 
-// A database that is away is not this program's mistake: 503, and when to come back.
+// An unreachable database is not an internal error: the response is 503 with Retry-After.
 func TestStoreAway(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, tt := range []struct {

@@ -14,7 +14,7 @@ import (
 	"recourse/saga"
 )
 
-// prompt is an engine whose sagas have ended as soon as they have started.
+// prompt is an engine whose sagas end as soon as they start.
 type prompt struct {
 	Engine
 	id uuid.UUID
@@ -37,7 +37,7 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 
-// BenchmarkStart is what the API itself takes of a start that waits for its saga's end.
+// BenchmarkStart measures the API's own share of a start that waits for its saga's end.
 func BenchmarkStart(b *testing.B) {
 	x := newFixture(b)
 	x.publish("saga: x\ninput: {trip: string}\nsteps:\n  - {id: say, set: \"${input.trip}\"}\n")
@@ -49,7 +49,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	x.cfg.Engine = prompt{x.eng, id, l.m}
 	h := New(x.cfg)
-	ctx, cancel := context.WithCancel(b.Context()) // as a request's is
+	ctx, cancel := context.WithCancel(b.Context()) // cancellable, as a request's context is
 	defer cancel()
 	r := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1:8080/v1/sagas", nil)
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"a-1"}, "Prefer": {"wait=30"}}

@@ -15,7 +15,8 @@ import (
 	"recourse/saga/dsl"
 )
 
-// presized is the largest body that gets its room before it comes: more has to come first.
+// presized is the largest Content-Length for which a buffer is allocated before the body arrives. A
+// larger body must arrive to get memory.
 const presized = 16 << 10
 
 // body reads the request's body, once.
@@ -50,9 +51,9 @@ func (s *server) body(c echo.Context) ([]byte, error) {
 	return b, nil
 }
 
-// mediaType is the type of the request's body, "" when it does not say. A form
-// is what curl says of any body when it is not told otherwise: no route takes
-// forms, so that says nothing. Web pages, which can send forms anywhere, are kept out by guard.
+// mediaType returns the media type of the request's body, "" if there is none. The type of forms
+// counts as none: curl sends it with every body by default, and no route accepts forms. Web pages
+// can send forms to any address, but guard refuses their requests.
 func mediaType(c echo.Context) string {
 	header := c.Request().Header.Get(echo.HeaderContentType)
 	if header == echo.MIMEApplicationJSON {
@@ -70,14 +71,14 @@ func mediaType(c echo.Context) string {
 
 func isJSON(t string) bool { return t == "application/json" || strings.HasSuffix(t, "+json") }
 
-// object is a request's body: fields whose values are JSON as it came.
+// object is a request's body: a JSON object whose values are not decoded yet.
 type object struct {
 	fields map[string]json.RawMessage
 	wrong  []saga.Finding
 }
 
-// readObject reads a body that is a JSON object of the named fields at most. An
-// empty body is an object without fields, if none is required.
+// readObject reads a body that is a JSON object without other fields than the named ones. An empty
+// body is an object without fields.
 func (s *server) readObject(c echo.Context, names ...string) (*object, error) {
 	b, err := s.body(c)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *server) readObject(c echo.Context, names ...string) (*object, error) {
 	return o, o.check("", names)
 }
 
-// parse takes an object inside of a body apart. at is its own pointer.
+// parse reads an object inside a body; at is its JSON pointer.
 func (o *object) parse(b json.RawMessage, at string, names []string) error {
 	if err := json.Unmarshal(b, &o.fields); err != nil {
 		o.fields = nil
@@ -105,7 +106,7 @@ func (o *object) parse(b json.RawMessage, at string, names []string) error {
 	return o.check(at, names)
 }
 
-// check refuses what is no object, and fields beside those named.
+// check returns a problem if the value is not an object, or has fields that are not in names.
 func (o *object) check(at string, names []string) error {
 	if o.fields == nil {
 		return invalid(saga.Finding{Pointer: at, Code: "wrong_type", Detail: "this must be a JSON object"})
@@ -130,7 +131,8 @@ func (o *object) check(at string, names []string) error {
 	return nil
 }
 
-// into decodes a field into v, if it is there and not null; what says what it must be.
+// into decodes a field into v, if it is present and not null. what describes the expected value in
+// the error.
 func (o *object) into(name string, v any, what string) bool {
 	raw, ok := o.fields[name]
 	if !ok || string(raw) == "null" {
@@ -143,7 +145,7 @@ func (o *object) into(name string, v any, what string) bool {
 	return true
 }
 
-// str is a text field, "" if it is not there.
+// str returns a text field, "" if it is absent.
 func (o *object) str(name string) string {
 	var v string
 	o.into(name, &v, "text")
@@ -156,14 +158,14 @@ func (o *object) flag(name string) bool {
 	return v
 }
 
-// raw is a field as it came; nil if it is not there.
+// raw returns a field's undecoded value, nil if it is absent.
 func (o *object) raw(name string) json.RawMessage { return o.fields[name] }
 
 func (o *object) bad(pointer, code, detail string, args ...any) {
 	o.wrong = append(o.wrong, saga.Finding{Pointer: pointer, Code: code, Detail: fmt.Sprintf(detail, args...)})
 }
 
-// err is a problem if anything was wrong with the fields.
+// err returns a problem if any field was wrong.
 func (o *object) err() error {
 	if len(o.wrong) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A body arrives whole, whether its length was told or not.
+// A body is read whole, with or without Content-Length.
 func TestBodyLengths(t *testing.T) {
 	x := newFixture(t)
 	x.publish(echoDef)
@@ -40,7 +40,7 @@ func TestBodyLengths(t *testing.T) {
 	}
 }
 
-// A body that breaks off is refused, even where what came of it is JSON.
+// An incomplete body is refused, even if the received part is valid JSON.
 func TestBodyCut(t *testing.T) {
 	x := newFixture(t)
 	x.publish(echoDef)

@@ -20,8 +20,7 @@ import (
 	"recourse/saga"
 )
 
-// The forms in which a CloudEvent comes over HTTP, beside the binary one, whose attributes are
-// headers
+// Media types of CloudEvents over HTTP. The third form, binary, has its attributes in headers
 // (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md).
 const (
 	typeEvent  = "application/cloudevents+json"
@@ -29,9 +28,9 @@ const (
 )
 
 const (
-	maxEvents    = 100       // in a batch
+	maxEvents    = 100       // events in one batch
 	maxEventData = 256 << 10 // bytes of one event's data
-	maxEventText = 512       // bytes of an attribute that is kept
+	maxEventText = 512       // bytes of an attribute that is stored
 	maxEventID   = 256       // bytes
 )
 
@@ -59,7 +58,7 @@ func (s *server) readEvents(c echo.Context) ([]saga.Event, error) {
 	}
 }
 
-// badEvents is a problem if anything was wrong with the events; none of them is acted on then.
+// badEvents returns a problem if any event was wrong. Then none of the events is processed.
 func badEvents(wrong []saga.Finding) error {
 	if len(wrong) == 0 {
 		return nil
@@ -90,14 +89,14 @@ func readBatch(body []byte) ([]saga.Event, error) {
 	return events, badEvents(wrong)
 }
 
-// attributes are those of one event, as text; at is where it stands.
+// attributes are the attributes of one event, as text; at is the event's JSON pointer.
 type attributes struct {
 	texts map[string]string
 	at    string
 	wrong []saga.Finding
 }
 
-// bad says what is wrong with an attribute, the first thing only.
+// bad records the first error of an attribute.
 func (a *attributes) bad(name, code, detail string, args ...any) {
 	at := a.at + "/" + name
 	if !slices.ContainsFunc(a.wrong, func(f saga.Finding) bool { return f.Pointer == at }) {
@@ -107,7 +106,7 @@ func (a *attributes) bad(name, code, detail string, args ...any) {
 
 var attributeName = regexp.MustCompile(`^[a-z0-9]+$`)
 
-// readEvent reads an event in the JSON format; fields is nil for what is no object.
+// readEvent reads an event in the JSON format; fields is nil if the value is not an object.
 func readEvent(fields map[string]json.RawMessage, at string) (saga.Event, []saga.Finding) {
 	if fields == nil {
 		return saga.Event{}, []saga.Finding{{Pointer: at, Code: "wrong_type", Detail: "a CloudEvent is a JSON object"}}
@@ -118,7 +117,7 @@ func readEvent(fields map[string]json.RawMessage, at string) (saga.Event, []saga
 		switch {
 		case name == "data" || name == "data_base64" || string(raw) == "null":
 		case !attributeName.MatchString(name):
-			a.bad(pointerToken(name), "unknown_field", "an attribute's name has small letters and digits only, not %.60q; what the event is about belongs into data", name)
+			a.bad(pointerToken(name), "unknown_field", "an attribute's name has small letters and digits only, not %.60q; put the content of the event into data", name)
 		case raw[0] == '"':
 			var text string
 			if err := json.Unmarshal(raw, &text); err != nil {
@@ -148,12 +147,12 @@ func readEvent(fields map[string]json.RawMessage, at string) (saga.Event, []saga
 		e.Data = data
 	}
 	if len(e.Data) > maxEventData {
-		a.bad("data", "too_large", "an event's data has at most %d bytes: send what it is about, and let a step fetch the rest", maxEventData)
+		a.bad("data", "too_large", "an event's data has at most %d bytes: send a reference, and let a step fetch the content", maxEventData)
 	}
 	return e, a.wrong
 }
 
-// known reports whether an attribute is one of the specification's, which are all text.
+// known reports whether the specification defines the attribute. All such attributes are text.
 func known(name string) bool {
 	switch name {
 	case "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema":
@@ -177,7 +176,7 @@ func readBinary(h http.Header, t string, body []byte) (saga.Event, []saga.Findin
 		text, err := url.PathUnescape(h[name][0])
 		switch {
 		case len(h[name]) > 1:
-			a.bad(attribute, "two_values", "the header ce-%s is there more than once", attribute)
+			a.bad(attribute, "two_values", "the header ce-%s is present more than once", attribute)
 		case err != nil || !utf8.ValidString(text):
 			a.bad(attribute, "wrong_type", "the header ce-%s is not percent-encoded UTF-8", attribute)
 		default:
@@ -187,22 +186,22 @@ func readBinary(h http.Header, t string, body []byte) (saga.Event, []saga.Findin
 	e := a.event()
 	e.Data = a.data("data", t, body)
 	if len(body) > maxEventData {
-		a.bad("data", "too_large", "an event's data has at most %d bytes: send what it is about, and let a step fetch the rest", maxEventData)
+		a.bad("data", "too_large", "an event's data has at most %d bytes: send a reference, and let a step fetch the content", maxEventData)
 	}
 	return e, a.wrong
 }
 
-// event makes an event of the attributes, or says what is wrong with them.
+// event builds an event from the attributes, and records their errors.
 func (a *attributes) event() saga.Event {
 	if v, ok := a.texts["specversion"]; !ok {
 		a.bad("specversion", "missing_field", `specversion is missing: it is "1.0"`)
 	} else if v != "1.0" {
-		a.bad("specversion", "unknown_value", "events of CloudEvents 1.0 are taken, not of %.20q", v)
+		a.bad("specversion", "unknown_value", "specversion must be 1.0, not %.20q", v)
 	}
 	e := saga.Event{
-		ID:      a.text("id", maxEventID, true, "id is missing: what names this event among those of its source"),
-		Source:  a.text("source", maxEventText, true, "source is missing: where the event comes from, a URI such as /shop or https://shop.example"),
-		Type:    a.text("type", maxEventText, true, "type is missing: what has happened, such as com.shop.order.paid"),
+		ID:      a.text("id", maxEventID, true, "id is missing: it identifies the event within its source"),
+		Source:  a.text("source", maxEventText, true, "source is missing: it says where the event comes from, as a URI such as /shop or https://shop.example"),
+		Type:    a.text("type", maxEventText, true, "type is missing: it says what happened, such as com.shop.order.paid"),
 		Subject: a.text("subject", maxEventText, false, ""),
 		Time:    a.text("time", maxEventText, false, ""),
 
@@ -228,8 +227,8 @@ func (a *attributes) text(name string, most int, required bool, missing string) 
 	return text
 }
 
-// data gives an event's data as JSON: JSON as it is, text as a string, other bytes as {"base64":
-// …}.
+// data returns an event's data as JSON: JSON data unchanged, text as a string, other bytes as
+// {"base64": …}.
 func (a *attributes) data(name, contentType string, body []byte) json.RawMessage {
 	t, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	t = strings.TrimSpace(t)

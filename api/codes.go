@@ -2,17 +2,17 @@ package api
 
 import "net/http"
 
-// code is a stable name of a problem, in the last part of its type. Each is
-// explained in docs/errors.md.
+// code identifies a kind of problem; it is the last part of the problem's type. Codes are stable,
+// and docs/errors.md explains each of them.
 type code string
 
-// entry is what a code means in HTTP.
+// entry is the HTTP status and the title of a code.
 type entry struct {
 	status int
 	title  string
 }
 
-// codes is the one table from problems to statuses.
+// codes is the only table of problems and their statuses.
 var codes = map[code]entry{
 	"invalid_json":           {http.StatusBadRequest, "The body is not strict JSON"},
 	"invalid_request":        {http.StatusBadRequest, "The request is invalid"},

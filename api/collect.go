@@ -27,7 +27,7 @@ var (
 	descUp      = prometheus.NewDesc("recourse_store_up", "1 if the store responded to this scrape and accepts writes.", nil, nil)
 )
 
-// storeCollector counts sagas when it is asked.
+// storeCollector reads the store's counts at each scrape.
 type storeCollector struct {
 	store journal.Store
 	now   func() time.Time
@@ -40,12 +40,12 @@ func (k *storeCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. A store that does not answer shows as
-// recourse_store_up 0: the rest of the scrape must not fail with it.
+// Collect implements prometheus.Collector. If the store does not respond, recourse_store_up is 0
+// and the rest of the scrape succeeds.
 func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	pinged := make(chan error, 1) // beside the counts, so that slow ones do not use up its time
+	pinged := make(chan error, 1) // concurrent, so that slow counts do not use up its time
 	go func() { pinged <- k.store.Ping(ctx) }()
 	st, err := k.store.Stats(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	up := 1.0
-	if <-pinged != nil { // it can be read, but a full disk or a standby takes no writes
+	if <-pinged != nil { // a full disk or a standby can be read, but accepts no writes
 		up = 0
 	}
 	ch <- gauge(descUp, up)
@@ -103,7 +103,7 @@ func (k *storeCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// alive counts the nodes whose leases hold; one without an end holds.
+// alive counts the nodes with a valid lease. A lease without an end is always valid.
 func (k *storeCollector) alive(nodes []journal.NodeInfo) (n int) {
 	for _, node := range nodes {
 		if node.ExpiresAt.IsZero() || node.ExpiresAt.After(k.now()) {
@@ -159,7 +159,7 @@ func engineDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("recourse_engine_"+name, help, nil, nil)
 }
 
-// engineCollector shows an engine's counts.
+// engineCollector exports the figures of an engine.
 type engineCollector struct{ stats func() EngineStats }
 
 // Describe implements prometheus.Collector.
@@ -177,17 +177,17 @@ func (k *engineCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// OutboxStats are what /metrics shows of deliveries to one sink, since the process began.
+// OutboxStats are the counts of deliveries to one sink since the process started.
 type OutboxStats struct {
 	Sink      string
 	Delivered int64
-	Failed    int64 // attempts
-	Dropped   int64 // the sink had gone
+	Failed    int64 // failed attempts
+	Dropped   int64 // events of a sink that is no longer configured
 }
 
 var descDeliveries = prometheus.NewDesc("recourse_outbox_deliveries_total", "Attempts to deliver events, by sink and result.", []string{"sink", "result"}, nil)
 
-// outboxCollector shows an outbox's counts.
+// outboxCollector exports the counts of an outbox.
 type outboxCollector struct{ stats func() []OutboxStats }
 
 // Describe implements prometheus.Collector.

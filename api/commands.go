@@ -13,10 +13,10 @@ import (
 	"recourse/saga"
 )
 
-// maxReason bounds what a person says about an order.
+// maxReason is the maximum length of the reason for a command, in characters.
 const maxReason = 2000
 
-// reason reads why a person orders something.
+// reason reads the reason for a command.
 func (o *object) reason(required bool) string {
 	reason := o.str("reason")
 	switch {
@@ -28,8 +28,7 @@ func (o *object) reason(required bool) string {
 	return reason
 }
 
-// incomplete is err, which says what is wrong with an order's fields, as the problem it is for
-// orders.
+// incomplete is err for commands: it reports wrong fields with the code invalid_order.
 func (o *object) incomplete() error {
 	if len(o.wrong) == 0 {
 		return nil
@@ -75,7 +74,7 @@ func (s *server) reasonOnly(c echo.Context, do string, required bool) error {
 	return s.commandSaga(c, o, saga.Command{Kind: do, Reason: o.reason(required)})
 }
 
-// commandSaga gives an order whose fields are o, and answers with the saga.
+// commandSaga sends a command whose fields are o, and responds with the saga.
 func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error {
 	if err := o.incomplete(); err != nil {
 		return err
@@ -96,7 +95,7 @@ func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error 
 	if err != nil || l == nil {
 		return err
 	}
-	done, err := l.order(c, cmd)
+	done, err := l.execute(c, cmd)
 	if err != nil {
 		return err
 	}
@@ -107,69 +106,70 @@ func (s *server) commandSaga(c echo.Context, o *object, cmd saga.Command) error 
 		func(h journal.Head) error { return s.answerHead(c, http.StatusAccepted, h) })
 }
 
-// unreadCancel is the answer to a cancel that nobody has taken in: a 202 would promise that the
-// saga does not succeed, and that is not known yet.
+// unreadCancel is the response to a cancel that no node has applied yet. A 202 would promise that
+// the saga does not succeed, and that is not certain yet.
 func unreadCancel() *problem {
-	return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: look at the saga, or cancel again")
+	return fail("unavailable", "the cancel is durable, but no node has read it yet, so the saga may still end before it: read the saga, or cancel again")
 }
 
-// messageOf makes an order's message.
+// messageOf returns the message that carries a command.
 func (s *server) messageOf(id uuid.UUID, cmd saga.Command) (journal.Message, error) {
-	mail, err := uuid.NewV7AtTime(s.cfg.Engine.Now()) // ids order the mail, whichever node posts it
+	message, err := uuid.NewV7AtTime(s.cfg.Engine.Now()) // a saga applies messages in the order of their ids
 	if err != nil {
 		return journal.Message{}, err
 	}
-	return cmd.Message(mail, id)
+	return cmd.Message(message, id)
 }
 
-// order has the saga carry out a command, and says whether it has. It has not
-// when nobody who runs the saga read the order in time; it will, or will refuse it, later.
-// Errors: a refusal as a problem.
-func (l *live) order(c echo.Context, cmd saga.Command) (bool, error) {
+// execute sends a command to the saga, and reports whether the saga has applied it. It has not if
+// no node read the command in time; a node will apply or refuse it later. A refusal is returned as
+// a problem.
+func (l *live) execute(c echo.Context, cmd saga.Command) (bool, error) {
 	_, done, err := l.send(c, cmd)
 	return done, err
 }
 
-// send is order, which also gives the order's id.
-func (l *live) send(c echo.Context, cmd saga.Command) (mail uuid.UUID, done bool, err error) {
+// send is execute, and also returns the message's id.
+func (l *live) send(c echo.Context, cmd saga.Command) (message uuid.UUID, done bool, err error) {
 	ctx := c.Request().Context()
 	cmd.Actor = callerOf(c).name
 	m, err := l.s.messageOf(l.id, cmd)
 	if err != nil {
-		return mail, false, err
+		return message, false, err
 	}
-	// The saga decides again when the order is read; this only spares the way there.
-	mail = m.ID
+	// The saga validates the command again when it applies it. This check only makes a refusal
+	// fast.
+	message = m.ID
 	wakes := false
-	if _, err := l.m.Validate(mail, cmd); err != nil {
+	if _, err := l.m.Validate(message, cmd); err != nil {
 		if wakes = l.wakes(ctx, cmd, err); !wakes {
-			return mail, false, asProblem(err).of(l.id).at(cmd.Path)
+			return message, false, asProblem(err).of(l.id).at(cmd.Path)
 		}
 	}
 	if err := l.s.cfg.Engine.Send(ctx, m); err != nil {
-		return mail, false, sagaError(l.id, err)
+		return message, false, sagaError(l.id, err)
 	}
-	done, err = l.await(ctx, l.s.cfg.Limits.Command, func() bool { return l.m.Applied(mail) || l.ended() })
+	done, err = l.await(ctx, l.s.cfg.Limits.Command, func() bool { return l.m.Applied(message) || l.ended() })
 	if err != nil || !done {
-		return mail, false, err
+		return message, false, err
 	}
-	if !l.m.Applied(mail) {
-		return mail, false, refused(saga.Failure{Code: "terminal", Title: "the saga has ended as " + string(l.m.Status()), Detail: "it ended before it read the order; a saga that has ended never changes"}).of(l.id)
+	if !l.m.Applied(message) {
+		return message, false, refused(saga.Failure{Code: "terminal", Title: "the saga has ended as " + string(l.m.Status()), Detail: "it ended before it read the command; a saga that has ended never changes"}).of(l.id)
 	}
-	if why := l.rejection(mail); why != nil && !(wakes && why.Code == notPaused) {
-		return mail, false, refused(*why).of(l.id).at(cmd.Path)
+	if why := l.rejection(message); why != nil && !(wakes && why.Code == notPaused) {
+		return message, false, refused(*why).of(l.id).at(cmd.Path)
 	}
-	return mail, true, nil
+	return message, true, nil
 }
 
-// rejection is why the saga did not carry an order out; nil if it did.
-func (l *live) rejection(mail uuid.UUID) *saga.Failure {
+// rejection returns the reason why the saga refused a command; nil if it applied it.
+func (l *live) rejection(message uuid.UUID) *saga.Failure {
 	for i := len(l.records) - 1; i >= 0; i-- {
 		r := l.records[i]
 		switch r.Kind {
 		case journal.Operator, journal.Cancelled, journal.Paused, journal.Resumed:
 			var d saga.CommandData
-			if json.Unmarshal(r.Data, &d) == nil && d.Message == mail.String() {
+			if json.Unmarshal(r.Data, &d) == nil && d.Message == message.String() {
 				return d.Rejected
 			}
 		}

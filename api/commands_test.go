@@ -15,7 +15,7 @@ import (
 	"recourse/saga"
 )
 
-// askDef ends in the inbox when the answer to its charge is lost.
+// askDef ends in the inbox if the response to its charge is lost.
 const askDef = `saga: careful
 input: {amount: decimal}
 budget: 5.00 USD
@@ -41,7 +41,7 @@ steps:
 output: {charge: "${steps.charge.output.id}"}
 `
 
-// doubtful starts a saga whose charge was made but never answered.
+// doubtful starts a saga whose charge took effect, but whose response was lost.
 func doubtful(x *fixture) (saga.View, inboxEntry) {
 	x.t.Helper()
 	x.publish(askDef)
@@ -148,7 +148,7 @@ func TestResolveRefused(t *testing.T) {
 		})
 	}
 	if d := cmp.Diff(before, x.dump()); d != "" {
-		t.Errorf("refused orders left something behind: %s", d)
+		t.Errorf("refused commands changed the saga: %s", d)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// With If-Match an order holds for what was read only.
+// With If-Match a command applies only to the state that was read.
 func TestOrdersIfMatch(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		v, _ := doubtful(x)
@@ -234,7 +234,8 @@ func TestCancelTerminal(t *testing.T) {
 	x.do("POST", "/v1/sagas/"+id+"/retry", `{"reason": "r"}`).problem(409, "saga_succeeded")
 }
 
-// A cancel that races the end: the first commit wins, and the loser is told.
+// A cancel races the saga's end: the first commit wins, and the caller of a late cancel gets a
+// problem.
 func TestCancelAgainstCompletion(t *testing.T) {
 	x := newFixture(t)
 	x.publish(orderDef)
@@ -286,7 +287,7 @@ func TestPatch(t *testing.T) {
 	})
 }
 
-// A saga whose definition knows no money is given some in a currency, not in any words.
+// A saga whose definition has no currency gets a budget only with a currency.
 func TestPatchCurrency(t *testing.T) {
 	x := newFixture(t)
 	x.publish("saga: nap\nsteps: [{id: a, sleep: 1h}]\n")
@@ -299,7 +300,7 @@ func TestPatchCurrency(t *testing.T) {
 	x.do("PATCH", path, `{"budget": "8.00 USD"}`, header{"If-Match", "*"}).problem(409, "bad_budget")
 }
 
-// Two who decide on the same page: one decision.
+// Two commands on the same ETag: only one is applied.
 func TestResolveConcurrent(t *testing.T) {
 	x := newFixture(t)
 	v, e := doubtful(x)
@@ -354,8 +355,7 @@ func TestRetryEnded(t *testing.T) {
 	})
 }
 
-// A retry has the budget that its saga had at its end, in money and in tokens, whatever of it was
-// changed meanwhile.
+// A retry has the budget of its saga's end, in money and in tokens, including later changes.
 func TestRetryBudget(t *testing.T) {
 	const def = "saga: nap\nbudget: {amount: 5.00 USD, tokens: 1000}\nsteps: [{id: a, sleep: 1h}]\n"
 	for name, tt := range map[string]struct {
@@ -383,7 +383,7 @@ func TestRetryBudget(t *testing.T) {
 	}
 }
 
-// A child that has ended is kept for its parent, which may still ask for it.
+// A child that has ended is kept for its parent, which may still need it.
 func TestDeleteChild(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(sleepDef)
@@ -450,8 +450,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// An order that nobody reads in time is accepted, and shows later; but a cancel is
-// not, since its 202 would promise more than is known.
+// A command that no node reads in time is accepted and applied later. A cancel is not accepted,
+// because its 202 would promise more than is certain.
 func TestOrderNotReadInTime(t *testing.T) {
 	x := newFixture(t)
 	x.publish(sleepDef)

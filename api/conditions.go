@@ -8,11 +8,10 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// seqTag is the ETag of a saga: its journal's seq.
+// seqTag returns the ETag of a saga: the seq of its journal.
 func seqTag(seq int64) string { return `"` + strconv.FormatInt(seq, 10) + `"` }
 
-// tags splits an If-Match or If-None-Match header; weak marks and missing quotes make no
-// difference.
+// tags splits an If-Match or If-None-Match header. It accepts weak tags and missing quotes.
 func tags(header string) []string {
 	var list []string
 	for _, t := range strings.Split(header, ",") {
@@ -34,11 +33,11 @@ func matches(header, tag string) bool {
 	return false
 }
 
-// ifSeq reads the If-Match that orders about what a person saw must have; 0: any.
+// ifSeq reads the If-Match of a command that requires one; 0 means any.
 func ifSeq(c echo.Context) (int64, error) {
 	header := c.Request().Header.Get("If-Match")
 	if header == "" {
-		return 0, fail("precondition_required", "send If-Match with the ETag that you have read, so that nothing is decided on what has changed since; If-Match: * for any")
+		return 0, fail("precondition_required", "send If-Match with the ETag that you have read, so that the command does not apply to a saga that has changed since; If-Match: * applies it to any")
 	}
 	list := tags(header)
 	if len(list) == 1 && list[0] == "*" {
@@ -52,7 +51,7 @@ func ifSeq(c echo.Context) (int64, error) {
 	return 0, fail("changed", "If-Match is not an ETag of this saga: read it again and send its ETag")
 }
 
-// ifSeqGiven reads the If-Match that other orders may have; 0: any.
+// ifSeqGiven reads the optional If-Match of other commands; 0 means any.
 func ifSeqGiven(c echo.Context) (int64, error) {
 	if c.Request().Header.Get("If-Match") == "" {
 		return 0, nil
@@ -60,7 +59,7 @@ func ifSeqGiven(c echo.Context) (int64, error) {
 	return ifSeq(c)
 }
 
-// preferWait is how long the client would wait (RFC 7240); 0: not at all.
+// preferWait returns the wait that the client prefers (RFC 7240); 0 for none.
 func (s *server) preferWait(c echo.Context) time.Duration {
 	for _, header := range c.Request().Header.Values("Prefer") {
 		for part := range strings.FieldsFuncSeq(header, func(r rune) bool { return r == ',' || r == ';' }) {
@@ -70,10 +69,10 @@ func (s *server) preferWait(c echo.Context) time.Duration {
 			}
 			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
 			if err != nil {
-				continue // an unknown preference is passed over
+				continue // unknown preferences are ignored
 			}
 			wait := min(time.Duration(n)*time.Second, s.cfg.Limits.Wait)
-			if end, ok := c.Request().Context().Deadline(); ok { // leave time to answer
+			if end, ok := c.Request().Context().Deadline(); ok { // leaves time for the response
 				wait = min(wait, (time.Until(end) / 2).Truncate(time.Second))
 			}
 			c.Response().Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// If-Match and If-None-Match are lists (RFC 9110, 13.1): any member counts, and nothing else does.
+// If-Match and If-None-Match are lists (RFC 9110, 13.1): every member counts.
 func TestMatches(t *testing.T) {
 	for _, tt := range []struct {
 		header string
@@ -20,8 +20,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// An order names one state of the saga: a list of several is refused, whatever is in it, and
-// nothing is done.
+// A command applies to one state of the saga: an If-Match with several tags is refused, and nothing
+// is done.
 func TestOrdersMatchOneState(t *testing.T) {
 	x := newFixture(t)
 	x.publish(sleepDef)

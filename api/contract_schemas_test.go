@@ -34,7 +34,7 @@ func newSchemas(doc []byte) (*schemas, error) {
 	return s, s.compiler.AddResource(contractURL, parsed)
 }
 
-// of compiles a schema, unless it has been before.
+// of returns the compiled schema.
 func (s *schemas) of(ref *openapi3.SchemaRef) (*jsonschema.Schema, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *schemas) of(ref *openapi3.SchemaRef) (*jsonschema.Schema, error) {
 	return compiled, err
 }
 
-// check says what is wrong with a body of these contents, of a request or a response.
+// check validates a body of a request or response against the schema for its media type.
 func (s *schemas) check(content openapi3.Content, contentType string, body []byte) error {
 	if len(content) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func (s *schemas) check(content openapi3.Content, contentType string, body []byt
 	return schema.Validate(value)
 }
 
-// request says how a request with this body differs from the contract.
+// request validates a request with this body against the contract.
 func (c *contractRouter) request(in *openapi3filter.RequestValidationInput, body string) error {
 	in.Options.ExcludeRequestBody = true
 	if err := openapi3filter.ValidateRequest(in.Request.Context(), in); err != nil {
@@ -97,7 +97,7 @@ func (c *contractRouter) request(in *openapi3filter.RequestValidationInput, body
 	return c.schemas.check(want.Value.Content, in.Request.Header.Get("Content-Type"), []byte(body))
 }
 
-// response says how a response with this body differs from the contract.
+// response validates a response with this body against the contract.
 func (c *contractRouter) response(in *openapi3filter.RequestValidationInput, status int, header http.Header, body []byte) error {
 	in.Options.ExcludeResponseBody = true
 	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: status, Header: header, Options: in.Options}

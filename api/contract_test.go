@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The routes that are served and the contract's are the same set.
+// TestContractRoutes: the server and the contract have the same routes.
 func TestContractRoutes(t *testing.T) {
 	x := newFixture(t)
 	var doc struct {
@@ -40,8 +40,8 @@ func TestContractRoutes(t *testing.T) {
 	}
 }
 
-// The check against the contract can fail: an answer with a field too many, one
-// too few, or of another status does not pass.
+// TestContractCatches: the check against the contract can fail. It rejects a response with a field
+// too many, with a field too few, and of another status.
 func TestContractCatches(t *testing.T) {
 	router, err := contract()
 	if err != nil {
@@ -69,7 +69,7 @@ func TestContractCatches(t *testing.T) {
 	}
 }
 
-// Every code of the table is on the page about errors, with its status; and the page has no other.
+// TestCodesAreDocumented: docs/errors.md has every code of the table with its status, and no other.
 func TestCodesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/errors.md")
 	if err != nil {
@@ -91,7 +91,7 @@ func TestCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// Every code that the handlers give is in the table.
+// TestCodesAreInTheTable: the table has every code that a handler uses.
 func TestCodesAreInTheTable(t *testing.T) {
 	files, err := os.ReadDir(".")
 	if err != nil {
@@ -114,7 +114,7 @@ func TestCodesAreInTheTable(t *testing.T) {
 	}
 }
 
-// And every code with which a saga refuses an order.
+// TestRefusalsAreInTheTable: the table has every code with which a saga refuses a command.
 func TestRefusalsAreInTheTable(t *testing.T) {
 	var src []byte
 	for _, file := range []string{"command.go", "await.go"} {
@@ -128,7 +128,7 @@ func TestRefusalsAreInTheTable(t *testing.T) {
 	if len(found) < 10 {
 		t.Fatalf("only %d refusals found: the pattern is out of date", len(found))
 	}
-	except := map[string]bool{"bad_mode": true, "unknown_command": true, "bad_signal": true} // the handlers refuse these before
+	except := map[string]bool{"bad_mode": true, "unknown_command": true, "bad_signal": true} // handlers refuse these themselves
 	for _, m := range found {
 		if _, ok := codes[code(m[1])]; !ok && !except[string(m[1])] {
 			t.Errorf("%s is not in the table", m[1])

@@ -16,31 +16,31 @@ import (
 
 const (
 	defaultWindow = 7 * 24 * time.Hour
-	costsPage     = 2000 // sagas read at once
+	costsPage     = 2000 // sagas per read of the store
 	mostGroups    = 1000
 )
 
-// costsView is what sagas have cost.
+// costsView is the response of GET /v1/costs.
 type costsView struct {
 	GroupBy  string        `json:"group_by"`
-	Since    saga.Time     `json:"since"` // sagas started from then on were counted
+	Since    saga.Time     `json:"since"` // sagas started at this time or later are counted
 	Until    saga.Time     `json:"until"`
-	Complete bool          `json:"complete"` // false: since is later than was asked for, as there are too many sagas
+	Complete bool          `json:"complete"` // false: there are too many sagas, and since is later than requested
 	Sagas    int           `json:"sagas"`
 	Groups   []tally.Group `json:"groups"`
-	LeftOut  int           `json:"left_out,omitempty"` // groups, the cheapest
+	LeftOut  int           `json:"left_out,omitempty"` // number of omitted groups, which are the cheapest
 }
 
-// costsQuery is what somebody asks about costs.
+// costsQuery holds the parameters of a request for costs.
 type costsQuery struct {
 	by           tally.By
 	definition   string
 	since, until time.Time
-	before       uuid.UUID // ids from this one on are not counted; nil: up to the newest
+	before       uuid.UUID // only sagas with smaller ids are counted; nil: all
 }
 
-// countedTogether are what is counted in one go, whichever of them is asked for: who asks for one,
-// as the page does, often asks for the others.
+// countedTogether are groupings that one pass counts together: clients that ask for one of them,
+// such as the web UI, usually ask for the others next.
 var countedTogether = []tally.By{tally.ByDefinition, tally.ByDay, tally.ByModel}
 
 // costs serves GET /v1/costs.
@@ -82,25 +82,25 @@ func (q *query) costs(now time.Time) costsQuery {
 		q.bad("group_by", "bad_group", "group_by is definition, day, model, or label. and a label's name, such as label.tier")
 	}
 	if !a.since.Before(a.until) {
-		q.bad("since", "bad_window", "since is to be before until, and before now")
+		q.bad("since", "bad_window", "since must be before until, and before now")
 	}
 	return a
 }
 
-// moment is a parameter that is a time; def if it is not there.
+// moment returns a parameter that is a time; def if it is absent.
 func (q *query) moment(name string, def time.Time) time.Time {
 	if !q.Has(name) {
 		return def
 	}
 	at, err := time.Parse(time.RFC3339Nano, q.Get(name))
-	if year := at.UTC().Year(); err != nil || year < 0 || year > 9999 { // an offset gets there, and no client could read it again
+	if year := at.UTC().Year(); err != nil || year < 0 || year > 9999 { // an offset can lead there, and clients cannot parse the result
 		q.bad(name, "bad_time", "%s is a time such as 2026-11-21T08:00:00Z; write + as %%2B", name)
 	}
 	return at
 }
 
-// sumCosts goes through the sagas of the window, the newest first, as far as it may, and groups
-// them in several ways.
+// sumCosts reads the sagas of the window, newest first, up to the limit, and sums their costs by
+// several groupings.
 func (s *server) sumCosts(ctx context.Context, q costsQuery, by []tally.By) (costsViews, error) {
 	v := costsView{Since: saga.Time{Time: q.since}, Until: saga.Time{Time: q.until}, Complete: true}
 	tallies := make([]*tally.Tally, len(by))

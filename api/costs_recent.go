@@ -9,17 +9,17 @@ import (
 	"recourse/internal/costs/tally"
 )
 
-// costsViews are what sagas have cost, in several groupings.
+// costsViews holds the costs of the same sagas by several groupings.
 type costsViews map[tally.By]costsView
 
-// mostKept is how many answers are kept: what is asked with other times each time is not asked
-// again.
+// mostKept is the maximum of cached results. Requests whose times differ each time would fill the
+// cache, although no request repeats them.
 const mostKept = 100
 
-// recentCosts keeps answers for a few seconds, as a page that many look at asks the same again and
-// again; and it has one counted at a time.
+// recentCosts caches results for a few seconds, because a page with many viewers requests the same
+// again and again. It counts for one request at a time.
 type recentCosts struct {
-	turn chan struct{} // holds a value while somebody counts
+	turn chan struct{} // a token: the channel is full while a request counts
 
 	mu   sync.Mutex
 	kept map[string]keptCosts // by query
@@ -34,8 +34,9 @@ type keptCosts struct {
 	until time.Time
 }
 
-// views are the answers to a query: those that are kept, or what count gives. That is kept for so
-// long, and longer if it took long: at most a fifth of the time goes into counting the same again.
+// views returns the cached results of a query, or those of count, which are then cached. A result
+// that took long to count is cached longer, so that at most a fifth of the time is spent on
+// counting the same again.
 func (r *recentCosts) views(ctx context.Context, query string, now func() time.Time, keep time.Duration, count func() (costsViews, error)) (costsViews, error) {
 	if v := r.find(query, now()); v != nil {
 		return v, nil
@@ -46,7 +47,7 @@ func (r *recentCosts) views(ctx context.Context, query string, now func() time.T
 		return nil, ctx.Err()
 	}
 	defer func() { <-r.turn }()
-	if v := r.find(query, now()); v != nil { // whoever had the turn asked the same
+	if v := r.find(query, now()); v != nil { // the previous request counted the same
 		return v, nil
 	}
 	began := now()

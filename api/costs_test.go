@@ -23,7 +23,7 @@ steps:
   - {id: buy, http: "POST ${vars.things}/things", body: {}, cost: {from: input.price, reserve: 99 USD}}
 `
 
-// spend runs a saga that costs so much.
+// spend runs a saga with these costs.
 func (x *fixture) spend(price, tier string) string {
 	x.t.Helper()
 	id := x.do("POST", "/v1/sagas", fmt.Sprintf(`{"definition": "dear", "input": {"price": %s}, "labels": {"tier": %q}}`, price, tier)).want(201).saga().ID
@@ -92,7 +92,7 @@ func TestCosts(t *testing.T) {
 	})
 }
 
-// Beyond the limit the newest count, and `since` says from when on.
+// Beyond the limit only the newest sagas count, and `since` says from which time on.
 func TestCostsAreBounded(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(dearDef)
@@ -128,7 +128,7 @@ func TestCostsRefused(t *testing.T) {
 		"?group_by=label.":                   "label.tier",
 		"?group_by=label.A":                  "label.tier",
 		"?since=yesterday":                   "2026",
-		"?since=0000-01-01T00:00:00%2B23:59": "2026", // before the year 0: it could not be read again in the answer
+		"?since=0000-01-01T00:00:00%2B23:59": "2026", // before the year 0: clients could not parse it in the response
 		"?until=7d":                          "2026",
 		"?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z": "before until",
 		"?since=2999-01-02T00:00:00Z":                            "before now",
@@ -151,7 +151,7 @@ func TestCostsRefused(t *testing.T) {
 	}
 }
 
-// However many different questions come, few answers are kept.
+// The number of cached results is bounded.
 func TestCostsKept(t *testing.T) {
 	r, now := newRecentCosts(), time.Now()
 	for i := range 10 * mostKept {
@@ -167,7 +167,7 @@ func TestCostsKept(t *testing.T) {
 	}
 }
 
-// counting counts what is asked of a store, and holds it up until it may go on.
+// counting counts the reads of costs of a store, and blocks them until released.
 type counting struct {
 	journal.Store
 	mu    sync.Mutex
@@ -183,7 +183,7 @@ func (s *counting) Costs(ctx context.Context, f journal.CostFilter) ([]journal.C
 	return s.Store.Costs(ctx, f)
 }
 
-// Many that ask the same at once have it counted once; after a while it is counted anew.
+// Concurrent requests for the same costs count once; the result expires.
 func TestCostsAreKept(t *testing.T) {
 	store := &counting{hold: make(chan struct{})}
 	x := newFixture(t, func(c *Config) {

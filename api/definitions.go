@@ -17,7 +17,7 @@ import (
 	"recourse/saga/dsl"
 )
 
-// documentView is a version of a definition, or of an action, as users see it.
+// documentView is the response for one version of a definition or action.
 type documentView struct {
 	Name      string            `json:"name"`
 	Version   string            `json:"version"`
@@ -25,8 +25,8 @@ type documentView struct {
 	CreatedAt saga.Time         `json:"created_at"`
 	Archived  bool              `json:"archived,omitempty"`
 	Warnings  []saga.Finding    `json:"warnings"`
-	Actions   map[string]string `json:"actions,omitempty"` // of a definition: the versions of those that it uses without naming one; not in lists
-	Source    string            `json:"source,omitempty"`  // of a single one
+	Actions   map[string]string `json:"actions,omitempty"` // the versions that a definition pins of actions it uses without a version; not in lists
+	Source    string            `json:"source,omitempty"`  // not in lists
 }
 
 const typeYAML = "application/yaml"
@@ -35,7 +35,7 @@ func view(d journal.Document) documentView {
 	return documentView{Name: d.Name, Version: versionName(d.Version), SHA256: d.SHA256, CreatedAt: saga.Time{Time: d.CreatedAt}, Archived: d.Archived, Warnings: []saga.Finding{}}
 }
 
-// add fills in what compiling has found.
+// add adds the results of compiling.
 func (v *documentView) add(f compiled) {
 	v.Warnings = append(v.Warnings, f.warnings...)
 	for name, version := range f.pins { // any order
@@ -46,17 +46,17 @@ func (v *documentView) add(f compiled) {
 	}
 }
 
-// compiled is what is known of a document beside its text.
+// compiled holds the results of compiling a document.
 type compiled struct {
 	warnings []saga.Finding
 	pins     map[string]int
 }
 
-// documents serves what is published under names, in versions: definitions, or actions.
+// documents serves published documents with names and versions: definitions, or actions.
 type documents struct {
 	*server
-	kind    string // in the catalog
-	path    string // definitions, actions
+	kind    string // the kind in the catalog
+	path    string // "definitions" or "actions"
 	missing code
 	invalid code
 	publish func(ctx context.Context, name string, src []byte, match string) (journal.Document, compiled, bool, error)
@@ -84,7 +84,8 @@ func (s *server) definitions() *documents {
 	}
 }
 
-// warnings are a definition's own, and those about what this server does not have.
+// warnings returns a definition's own warnings, and those about secrets and definitions that this
+// server lacks.
 func (s *server) warnings(ctx context.Context, def *saga.Definition) ([]saga.Finding, error) {
 	absent, err := s.cfg.Catalog.MissingDefinitions(ctx, def)
 	return slices.Concat(def.Warnings, s.cfg.Catalog.MissingSecrets(def), absent), err
@@ -137,7 +138,7 @@ func (d *documents) put(c echo.Context) error {
 	return reply(c, http.StatusCreated, v)
 }
 
-// source reads a body that is a document: YAML, or JSON.
+// source reads a body that is a document in YAML or JSON.
 func (s *server) source(c echo.Context) ([]byte, error) {
 	switch t := mediaType(c); {
 	case t == "", t == typeYAML, t == "application/x-yaml", t == "text/yaml", t == "text/x-yaml", t == "text/plain", t == "application/octet-stream":
@@ -155,7 +156,7 @@ func (s *server) source(c echo.Context) ([]byte, error) {
 	return s.body(c)
 }
 
-// publishMatch reads what the newest version must be.
+// publishMatch reads the condition on the newest version; "-" means that none may exist.
 func publishMatch(c echo.Context) (string, error) {
 	match, none := c.Request().Header.Get("If-Match"), c.Request().Header.Get("If-None-Match")
 	switch {
@@ -170,13 +171,13 @@ func publishMatch(c echo.Context) (string, error) {
 	}
 	list := tags(match)
 	if len(list) != 1 {
-		return "", fail("invalid_request", "If-Match is one ETag, as the definition was answered with, or *")
+		return "", fail("invalid_request", "If-Match is the ETag of the definition, or *")
 	}
 	return list[0], nil
 }
 
-// archive serves DELETE /v1/definitions/{name}. Sagas under way go on, and what uses an action goes
-// on using it.
+// archive serves DELETE /v1/definitions/{name}. Sagas in flight continue, and definitions that use
+// an archived action keep using it.
 func (d *documents) archive(c echo.Context) error {
 	name, err := d.name(c)
 	if err != nil {
@@ -190,7 +191,7 @@ func (d *documents) archive(c echo.Context) error {
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// name is the path's. What can be no name names nothing.
+// name returns the name in the path. A text that cannot be a name is not found.
 func (d *documents) name(c echo.Context) (string, error) {
 	name := param(c, "name")
 	if !nameForm.MatchString(name) {
@@ -243,7 +244,7 @@ func (d *documents) versions(c echo.Context) error {
 	limit, before := q.limit(), 0
 	if parts := q.cursor("versions", 1); parts != nil {
 		if before = parseVersion(parts[0]); before == 0 {
-			q.bad("cursor", "bad_cursor", "use next_cursor as it came")
+			q.bad("cursor", "bad_cursor", "send next_cursor unchanged")
 		}
 	}
 	if err := q.err(); err != nil {
@@ -295,7 +296,8 @@ func (d *documents) answer(c echo.Context, version int) error {
 	}
 	v := view(doc)
 	v.Source = string(doc.Source)
-	// What another program has published may not compile here; it can be read all the same.
+	// Another release may have published a document that does not compile here; it can be read
+	// nevertheless.
 	if found, err := d.compile(c.Request().Context(), doc.Name, doc.Version); err == nil {
 		v.add(found)
 	} else if !errors.Is(err, saga.ErrUnusable) {

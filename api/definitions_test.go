@@ -125,7 +125,7 @@ func TestListDefinitions(t *testing.T) {
 	})
 }
 
-// What the DSL refuses, the API refuses with its place, and keeps nothing.
+// The API reports errors of the DSL with their places, and stores nothing.
 func TestPutRefused(t *testing.T) {
 	tests := []struct {
 		name, body  string
@@ -181,8 +181,8 @@ func TestPutRefused(t *testing.T) {
 	x.do("PUT", "/v1/definitions/doc", `{"saga": "doc", "steps": [{"id": "a", "set": 1}]}`).want(201)
 }
 
-// An error of type has the shape of any other: where it is, its code, and what would be right, for
-// whoever puts the definition and for whoever asks whether it is right.
+// A type error has the shape of any other error: place, code and suggestion, when publishing and
+// when validating.
 func TestTypeErrors(t *testing.T) {
 	x := newFixture(t)
 	x.do("PUT", "/v1/actions/refund", "action: refund\ninput: {amount: decimal}\nhttp: POST http://air.example/refunds\nbody: ${input}\ncompensate: none\n").want(201)
@@ -289,7 +289,7 @@ func TestPlan(t *testing.T) {
 		if d := cmp.Diff([]string{"charge", "label"}, p.Undo); d != "" || p.WorstCase != "0.08" || p.Currency != "USD" || p.Budget != "5.00" {
 			t.Errorf("%s %+v", d, p)
 		}
-		// Without stubs there is a placeholder; inline text needs nothing published.
+		// Without stubs the plan has placeholders; inline text needs no published definition.
 		inline, _ := json.Marshal(strings.Replace(askDef, "careful", "inline", 1))
 		x.do("POST", "/v1/plan", `{"definition": `+string(inline)+`, "input": {"amount": 1}}`).want(200).into(&p)
 		if r := p.Steps[2].Request; r == nil || string(r.Body) != `{"charge":"‹charge.id›"}` {

@@ -16,7 +16,7 @@ import (
 	"recourse/saga"
 )
 
-// acceptedEvent says what became of an event.
+// acceptedEvent is the result of one event.
 type acceptedEvent struct {
 	ID        string         `json:"id"`
 	Started   []startedBy    `json:"started"`
@@ -29,16 +29,16 @@ type startedBy struct {
 	Saga       string `json:"saga"`
 }
 
-// refusedStart is a trigger that meant an event and could not start its saga.
+// refusedStart is a trigger that matched an event but could not start its saga.
 type refusedStart struct {
 	Definition string         `json:"definition"`
 	Trigger    int            `json:"trigger"`
 	Errors     []saga.Finding `json:"errors"`
 }
 
-// postEvents serves POST /v1/events. All events of a request are read, and the caller's right to
-// each is checked, before the first is acted on; what was done of one that failed in the middle is
-// not done again when it is repeated.
+// postEvents serves POST /v1/events. It reads all events of a request, and checks the caller's
+// permission for each, before it processes the first. If one fails in the middle, the client
+// repeats the request; events that were already processed have no second effect.
 func (s *server) postEvents(c echo.Context) error {
 	events, err := s.readEvents(c)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *server) accept(ctx context.Context, e *saga.Event, actor string, recipi
 	}
 	err = s.deliver(ctx, e, actor, recipient)
 	switch {
-	case errors.Is(err, journal.ErrNotFound): // it was deleted just now
+	case errors.Is(err, journal.ErrNotFound): // the saga was deleted concurrently
 		return a, nil
 	case err == nil:
 		a.Delivered = append(a.Delivered, recipient.String())
@@ -93,9 +93,9 @@ func (s *server) accept(ctx context.Context, e *saga.Event, actor string, recipi
 	return a, err
 }
 
-// recipient is the saga that an event's subject names, if it lives and waits for signals that are
-// called as the event's type is; none else. Errors: forbidden, if the caller may not send it that
-// signal.
+// recipient returns the saga that an event's subject names, if it is live and its definition waits
+// for a signal with the event's type as its name; otherwise nil. Error: forbidden, if the caller
+// may not send the signal to the saga.
 func (s *server) recipient(ctx context.Context, e *saga.Event, who caller) (uuid.UUID, error) {
 	id, err := uuid.FromString(e.Subject)
 	if err != nil || id.String() != e.Subject || id.IsNil() {
@@ -123,7 +123,8 @@ func (s *server) recipient(ctx context.Context, e *saga.Event, who caller) (uuid
 	return id, nil
 }
 
-// starter reads from a saga's first record who has started it, even if the rest cannot be read.
+// starter reads the name of the caller that started a saga from the first record, so the rest of
+// the journal may be unreadable.
 func (s *server) starter(ctx context.Context, id uuid.UUID) (string, error) {
 	first, err := s.cfg.Store.Records(ctx, id, 0, 1)
 	if err != nil || len(first) == 0 {
@@ -136,11 +137,10 @@ func (s *server) starter(ctx context.Context, id uuid.UUID) (string, error) {
 	return started.Starter(), nil
 }
 
-// deliver leaves an event to a saga, as a signal that is called as the event's type is.
+// deliver sends an event to a saga as a signal whose name is the event's type. Error:
 // journal.ErrNotFound.
 func (s *server) deliver(ctx context.Context, e *saga.Event, actor string, id uuid.UUID) error {
-	// The message's id is made of the event, so that the event is one signal however often it
-	// comes.
+	// The message's id is derived from the event, so that a repeated event is the same signal.
 	signal := saga.Command{Kind: "signal", Name: e.Type, Data: e.Data, Actor: actor}
 	m, err := signal.Message(uuid.NewV5(id, "event:"+url.QueryEscape(e.Source)+":"+e.ID), id)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestEventsStart(t *testing.T) {
 		if v.Status != saga.Succeeded || string(v.Output) != `{"order":9007199254740993,"by":"/shop"}` && string(v.Output) != `{"by":"/shop","order":9007199254740993}` {
 			t.Errorf("%s %s", v.Status, v.Output)
 		}
-		// However it comes, it is the same event.
+		// All three forms carry the same event.
 		binary := []header{{"ce-specversion", "1.0"}, {"ce-id", "1"}, {"ce-source", "/sh%6Fp"}, {"ce-type", "shop.order.paid"}}
 		for _, again := range [][]acceptedEvent{
 			x.events(typeEvent, paid("1", `,"subject":"x","time":"2026-01-31T09:00:00.5+01:00","comexampleext":3,"dataschema":null`)),
@@ -67,7 +67,7 @@ func TestEventsStart(t *testing.T) {
 	})
 }
 
-// No client can take an event's key, or find its saga by one.
+// No client can use an event's key, or find the event's saga by a key.
 func TestEventKeysAreNobodys(t *testing.T) {
 	x := newFixture(t)
 	x.do("PUT", "/v1/definitions/on-paid", onPaid).want(201)
@@ -95,7 +95,7 @@ func TestEventsReachSagas(t *testing.T) {
 			want int
 		}{
 			{paid("1", subject), 1}, {paid("1", subject), 1}, // once
-			{strings.Replace(paid("2", subject), "order.paid", "order.sent", 1), 0}, // nobody waits for it
+			{strings.Replace(paid("2", subject), "order.paid", "order.sent", 1), 0}, // no step waits for it
 			{paid("3", `,"subject":"0196a5d0-0000-7000-8000-000000000001"`), 0},
 			{paid("4", `,"subject":"order 7"`), 0},
 		} {
@@ -116,7 +116,7 @@ func TestEventsReachSagas(t *testing.T) {
 	})
 }
 
-// sameItems compares two lists of two: messages that come at once have no order.
+// sameItems compares two lists of two: concurrent messages have no fixed order.
 func sameItems(a, b string) bool {
 	var x, y []json.RawMessage
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
@@ -170,7 +170,7 @@ func TestBadEvents(t *testing.T) {
 	}
 }
 
-// What waits for a sink, and what came of deliveries, is in /metrics.
+// /metrics shows waiting events and deliveries by sink.
 func TestOutboxMetrics(t *testing.T) {
 	x := newFixture(t, func(c *Config) {
 		c.OutboxStats = func() []OutboxStats { return []OutboxStats{{Sink: "audit", Delivered: 3, Failed: 2, Dropped: 1}} }
@@ -195,7 +195,7 @@ func TestOutboxMetrics(t *testing.T) {
 	}
 }
 
-// Whatever comes as an event is taken or refused.
+// Every input is accepted as an event or refused with a problem.
 func FuzzEvents(f *testing.F) {
 	h, _ := fuzzed(f)
 	for _, body := range []string{paid("1", ""), "[" + paid("1", `,"subject":"x"`) + "]", `{"specversion":"1.0","id":"\u0000"}`, `[1,{}]`, `{"data_base64":"AA=="}`, `x`} {

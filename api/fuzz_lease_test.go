@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// Whatever a worker sends as a lease: it is taken only for the task whose attempt it names.
+// Any text sent as a lease is accepted only for the task whose attempt it names.
 func FuzzLease(f *testing.F) {
 	of := func(path string, way journal.Way, attempt int) lease {
 		return lease{token: uuid.Must(uuid.NewV4()), saga: uuid.Must(uuid.NewV7()), path: path, way: way, attempt: attempt}

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// badStrict says how a reading of bodies breaks its word: what passes is JSON of valid text
-// without a field twice, and what a start reads of it comes out as it went in.
+// badStrict checks the reader of bodies: what it accepts is JSON of valid text without duplicate
+// fields, and a start reads the values unchanged.
 func badStrict(strict func([]byte) *problem, body []byte) error {
 	if p := strict(body); p != nil {
 		if p.Status != 400 || len(p.Errors) != 1 || p.Errors[0].Detail == "" || p.Errors[0].Line < 1 || p.Errors[0].Column < 1 {
@@ -38,10 +38,10 @@ func badStrict(strict func([]byte) *problem, body []byte) error {
 	return nil
 }
 
-// twice looks for a field that an object has twice, with the library's own tokens.
+// twice finds duplicate fields with the tokens of encoding/json.
 func twice(d *json.Decoder) bool {
 	d.UseNumber()
-	var open []map[string]bool // the fields of each object that is open; nil for a list
+	var open []map[string]bool // the fields of each enclosing object; nil for a list
 	name := false              // the next token is a field's name
 	for {
 		tok, err := d.Token()
@@ -91,7 +91,7 @@ func FuzzStartBody(f *testing.F) {
 	})
 }
 
-// badFields says where a strict body's fields are not what encoding/json reads.
+// badFields compares the fields of a strict body with those that encoding/json reads.
 func badFields(body []byte) error {
 	got, p := strictFields(body)
 	if p != nil {
@@ -117,7 +117,8 @@ func TestStrictFields(t *testing.T) {
 	}
 }
 
-// A scanner that is only as strict as encoding/json is caught, and one that says nothing.
+// The checks catch a scanner that is only as strict as encoding/json, and one that accepts
+// everything.
 func TestFuzzStartBodyCanFail(t *testing.T) {
 	lenient := func(b []byte) *problem {
 		if json.Valid(b) {

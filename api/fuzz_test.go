@@ -33,7 +33,7 @@ steps:
   - {id: nap, when: input.n < 3, sleep: 24h}
 `
 
-// dumb is an other side whose answer never comes.
+// dumb is a remote service that never responds.
 type dumb struct{}
 
 // Call implements engine.Caller.
@@ -41,13 +41,12 @@ func (dumb) Call(context.Context, saga.Request) saga.Answer {
 	return saga.Answer{Sent: true, Code: "timeout"}
 }
 
-// noted is an engine that takes mail without anyone reading it.
+// noted is an engine that accepts messages but never applies them.
 type noted struct{ Engine }
 
 func (noted) Send(context.Context, journal.Message) error { return nil }
 
-// fuzzed is a server with three sagas, of which one waits for a person, one sleeps and one has
-// ended.
+// fuzzed is a server with three sagas: one needs a person, one sleeps and one has ended.
 func fuzzed(tb testing.TB) (http.Handler, []string) {
 	tb.Helper()
 	store := memory.New(memory.Config{})
@@ -101,7 +100,7 @@ func serveOne(h http.Handler, method, target string, body []byte, headers map[st
 	return w
 }
 
-// badAnswer says how an answer breaks the API's word, whatever it was asked.
+// badAnswer returns how a response violates the API's rules for all responses.
 func badAnswer(body []byte, w *httptest.ResponseRecorder) error {
 	b := w.Body.Bytes()
 	switch {
@@ -141,23 +140,23 @@ func badProblem(w *httptest.ResponseRecorder) error {
 	return nil
 }
 
-// orderRoutes take a body about one saga.
-var orderRoutes = []struct{ method, suffix string }{
+// commandRoutes are the routes with a body about one saga.
+var commandRoutes = []struct{ method, suffix string }{
 	{"POST", "/cancel"}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/compensate"}, {"POST", "/retry"},
 	{"POST", "/steps/a/resolve"}, {"POST", "/steps/nap/resolve"}, {"PATCH", ""},
 }
 
-// FuzzOrder gives orders to sagas, with any body and any headers.
-func FuzzOrder(f *testing.F) {
+// FuzzCommand sends commands to sagas, with any body and any headers.
+func FuzzCommand(f *testing.F) {
 	for i, body := range []string{`{"reason":"x","mode":"stop"}`, `{"reason":"x"}`, `{"reason":""}`, `{"reason":"late"}`, `{"reason":"again","from":"a","new_key":true}`,
 		`{"outcome":"succeeded","output":{"id":9007199254740993},"reason":"seen"}`, `{"outcome":"retry","new_key":true,"reason":"x"}`, `{"labels":{"a":"b","c":null},"budget":"2.00 USD"}`,
 		`{"budget":{"amount":"1e3","currency":"USD","tokens":-1}}`, `{"labels":{"A":"x"}}`, `{"reason":"x","reason":"y"}`, `{"reason":"\ud800"}`, "{\"reason\":\"\\u0000\"}", `[]`, `null`, `{"labels":{"a":1}}`,
 		`{"output":1e400,"outcome":"succeeded","reason":"x"}`, `{"reason":1}`, `{"mode":{"a":[]}}`, "", " ", "\xff"} {
-		f.Add(uint8(i%len(orderRoutes)), uint8(i%3), []byte(body), []string{"*", `"3"`, `W/"4"`, "", "1,2", "9223372036854775808", "-1"}[i%7], []string{"", "key-1", "a b", "é"}[i%4])
+		f.Add(uint8(i%len(commandRoutes)), uint8(i%3), []byte(body), []string{"*", `"3"`, `W/"4"`, "", "1,2", "9223372036854775808", "-1"}[i%7], []string{"", "key-1", "a b", "é"}[i%4])
 	}
 	h, ids := fuzzed(f)
 	f.Fuzz(func(t *testing.T, route, which uint8, body []byte, match, key string) {
-		r := orderRoutes[int(route)%len(orderRoutes)]
+		r := commandRoutes[int(route)%len(commandRoutes)]
 		headers := map[string]string{"Content-Type": "application/json"}
 		if match != "" {
 			headers["If-Match"] = match
@@ -181,7 +180,7 @@ func FuzzOrder(f *testing.F) {
 
 var keyForm = regexp.MustCompile(`^[!-~]{1,255}$`)
 
-// FuzzQuery asks for lists and journals, with any query and any headers.
+// FuzzQuery requests lists and journals, with any query and any headers.
 func FuzzQuery(f *testing.F) {
 	targets := []string{"/v1/sagas", "/v1/inbox", "/v1/definitions", "/v1/definitions/waiter/versions", "journal", "saga", "steps"}
 	for i, query := range []string{"limit=1", "cursor=" + pack("sagas", "x"), "cursor=" + pack("inbox", "9223372036854775808", "x"), "cursor=" + pack("sagas", "019aa5d0-0000-7000-8000-000000000001"), "after=2&limit=1", "",
@@ -197,7 +196,7 @@ func FuzzQuery(f *testing.F) {
 		case "journal":
 			target = "/v1/sagas/" + id + "/journal"
 			if strings.Contains(accept, "stream") {
-				id = ids[2] // which has ended, so that the stream does
+				id = ids[2] // a saga that has ended, so that the stream ends
 				target = "/v1/sagas/" + id + "/journal"
 			}
 		case "saga":
@@ -225,7 +224,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzCursor: what a list packs into a cursor comes out of it, in this list only.
+// FuzzCursor: a cursor returns what a list packed into it, in this list only.
 func FuzzCursor(f *testing.F) {
 	f.Add("1767322645000", "019aa5d0-0000-7000-8000-000000000001", "")
 	f.Add("-1", "", "inbox")
@@ -241,7 +240,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// badCursor says how a way of packing cursors breaks its word.
+// badCursor returns how packed cursors are wrong.
 func badCursor(pack func(string, ...string) string, one, two string) error {
 	text := pack("inbox", one, two)
 	if url.QueryEscape(text) != text {
@@ -249,7 +248,7 @@ func badCursor(pack func(string, ...string) string, one, two string) error {
 	}
 	q := &query{Values: url.Values{"cursor": {text}}}
 	if strings.Contains(one+two, "\n") {
-		return nil // lists pack numbers, names and ids
+		return nil // lists pack only numbers, names and ids
 	}
 	if parts := q.cursor("inbox", 2); len(parts) != 2 || parts[0] != one || parts[1] != two {
 		return fmt.Errorf("%q and %q come out as %q", one, two, parts)
@@ -261,7 +260,7 @@ func badCursor(pack func(string, ...string) string, one, two string) error {
 	return nil
 }
 
-// Answers that break the API's word are caught.
+// The check catches responses that violate the rules.
 func TestFuzzAnswersCanFail(t *testing.T) {
 	answer := func(status int, contentType, body string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()

@@ -12,8 +12,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// common are the headers of every answer. Answers share the values, which are never changed in
-// place.
+// common are the headers of every response. Responses share the slices, so nothing may change them
+// in place.
 var common = http.Header{
 	"X-Content-Type-Options":  {"nosniff"},
 	"X-Frame-Options":         {"DENY"},
@@ -22,9 +22,9 @@ var common = http.Header{
 	"Cache-Control":           {"no-store"},
 }
 
-// guard sets the headers that every answer has and, while no keys are required,
-// keeps web pages out: a page elsewhere must not reach a server that listens
-// on the reader's own machine, neither directly nor by having its name resolve to it.
+// guard sets the common headers. While no API key is required it also refuses requests that a web
+// page of another site may have sent: such a page must not reach a server on the user's own
+// machine, neither directly nor through a name that resolves to it (DNS rebinding).
 func (s *server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		maps.Copy(c.Response().Header(), common)
@@ -35,10 +35,10 @@ func (s *server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// fromElsewhere refuses what a web page elsewhere may have sent; nil: it has not.
+// fromElsewhere returns a problem if a web page of another site may have sent the request.
 func (s *server) fromElsewhere(r *http.Request) error {
 	if !s.ownHost(r.Host) {
-		return fail("forbidden_host", "the Host header is %.100q: use a loopback name or an IP address, add the name to the server's hosts, or make an API key, so that keys are required", r.Host)
+		return fail("forbidden_host", "the Host header is %.100q: use a loopback name or an IP address, add the name to the server's hosts, or create an API key, so that keys are required", r.Host)
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && !sameHost(origin, r) {
 		return fail("forbidden_origin", "the Origin header is %.100q, which is not this server: call it from a program, or from its own page", origin)
@@ -46,7 +46,7 @@ func (s *server) fromElsewhere(r *http.Request) error {
 	return nil
 }
 
-// ownHost reports whether a Host header is one that no other site can take.
+// ownHost reports whether no other site can have this Host header.
 func (s *server) ownHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -30,13 +30,13 @@ import (
 	httpkind "recourse/saga/kinds/http"
 )
 
-// contractRouter finds routes of the document, and checks what is sent against it.
+// contractRouter finds routes of the contract, and checks requests and responses against it.
 type contractRouter struct {
 	routers.Router
 	schemas *schemas
 }
 
-// contract is the document, as kin-openapi reads it.
+// contract returns the contract as kin-openapi reads it.
 var contract = sync.OnceValues(func() (*contractRouter, error) {
 	b, err := openapiJSON()
 	if err != nil {
@@ -58,7 +58,7 @@ var contract = sync.OnceValues(func() (*contractRouter, error) {
 	return &contractRouter{router, schemas}, err
 })
 
-// fixture is a server with everything behind it: a world, an engine, a store.
+// fixture is a server with a real engine and store, and the mock services of a world.
 type fixture struct {
 	t     testing.TB
 	store journal.Store
@@ -72,7 +72,7 @@ type fixture struct {
 
 type setup func(*Config)
 
-// stores are the stores that tests run on.
+// stores are the stores that the tests use.
 var stores = map[string]func(t testing.TB) journal.Store{
 	"memory": func(testing.TB) journal.Store { return memory.New(memory.Config{}) },
 	"sqlite": func(t testing.TB) journal.Store {
@@ -91,8 +91,8 @@ var stores = map[string]func(t testing.TB) journal.Store{
 	},
 }
 
-// eachStore runs a test on every store, on all at once: they share nothing, and a test mostly
-// waits. It returns when all have ended.
+// eachStore runs a test on every store in parallel: the runs share nothing, and tests mostly wait.
+// It returns when all have ended.
 func eachStore(t *testing.T, f func(t *testing.T, x *fixture)) {
 	t.Run("on", func(t *testing.T) {
 		for name, open := range stores {
@@ -162,7 +162,7 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	return x
 }
 
-// answer is a response, read.
+// answer is a response that was read.
 type answer struct {
 	t      testing.TB
 	Status int
@@ -173,11 +173,11 @@ type answer struct {
 // header is one of a request's headers.
 type header struct{ name, value string }
 
-// outside marks requests that are meant to break the contract: only their answers are checked.
+// outside marks requests that violate the contract on purpose: only their responses are checked.
 var outside = header{"X-Test-Outside-Contract", "yes"}
 
-// do makes a request and holds it and its answer against the contract. body is
-// JSON if it is not text in YAML.
+// do sends a request, and checks it and its response against the contract. body is JSON unless it
+// is YAML text.
 func (x *fixture) do(method, path, body string, headers ...header) *answer {
 	x.t.Helper()
 	return x.send(x.t, method, path, body, headers...)
@@ -232,7 +232,7 @@ func (x *fixture) request(t testing.TB, method, path, body string, headers []hea
 	return req, checked
 }
 
-// hold checks a request and its answer against the contract.
+// hold checks a request and its response against the contract.
 func (x *fixture) hold(t testing.TB, req *http.Request, body string, resp *http.Response, b []byte, checked bool) {
 	t.Helper()
 	router, err := contract()
@@ -266,7 +266,7 @@ func (x *fixture) hold(t testing.TB, req *http.Request, body string, resp *http.
 	}
 }
 
-// want fails unless the answer has this status.
+// want fails unless the response has this status.
 func (a *answer) want(status int) *answer {
 	a.t.Helper()
 	if a.Status != status {
@@ -275,7 +275,7 @@ func (a *answer) want(status int) *answer {
 	return a
 }
 
-// problem fails unless the answer is this problem.
+// problem fails unless the response is this problem.
 func (a *answer) problem(status int, c code) *problem {
 	a.t.Helper()
 	a.want(status)
@@ -316,7 +316,7 @@ func (x *fixture) publish(source string) {
 	}
 }
 
-// until reads a saga until holds, or fails.
+// until reads a saga until the condition is true, or fails.
 func (x *fixture) until(id string, holds func(saga.View) bool) saga.View {
 	x.t.Helper()
 	tag := ""
@@ -385,7 +385,7 @@ func serve(t *testing.T, cfg Config) string {
 	return srv.URL
 }
 
-// silent is an engine that loses the mail.
+// silent is an engine that loses messages.
 type silent struct{ Engine }
 
 func (silent) Send(context.Context, journal.Message) error { return nil }

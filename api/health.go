@@ -10,7 +10,7 @@ import (
 	"recourse/saga"
 )
 
-// index serves GET /: what there is to read.
+// index serves GET /: links to the rest of the API.
 func (s *server) index(c echo.Context) error {
 	return reply(c, http.StatusOK, struct {
 		Name    string            `json:"name"`
@@ -26,22 +26,22 @@ type health struct {
 	Status string `json:"status"`
 }
 
-// healthz serves GET /healthz: the process answers.
+// healthz serves GET /healthz: the process responds.
 func (s *server) healthz(c echo.Context) error { return reply(c, http.StatusOK, health{"ok"}) }
 
-// readyTimeout is how long the store may take to answer before the server does not count as ready.
+// readyTimeout is the time within which the store must respond for the server to be ready.
 const readyTimeout = 2 * time.Second
 
-// readyz serves GET /readyz: starts are taken, and the store takes writes.
+// readyz serves GET /readyz: the engine accepts starts, and the store accepts writes.
 func (s *server) readyz(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)
 	defer cancel()
 	if !s.cfg.Engine.Ready() {
-		return fail("not_ready", "the node is starting or stopping, could not renew its lease, or cannot commit: its log says which; ask another node, or again in a second").after(1)
+		return fail("not_ready", "the node is starting or stopping, could not renew its lease, or cannot commit: its log says which; use another node, or retry in a second").after(1)
 	}
 	if err := s.cfg.Store.Ping(ctx); err != nil {
-		s.log.Warn("the database does not take writes", "error", err)
-		return fail("not_ready", "the database does not take writes: see the server's log").after(1)
+		s.log.Warn("the database does not accept writes", "error", err)
+		return fail("not_ready", "the database does not accept writes: see the server's log").after(1)
 	}
 	return reply(c, http.StatusOK, health{"ready"})
 }
@@ -52,10 +52,10 @@ type statsView struct {
 	Live        map[string]int64     `json:"live"`  // by definition
 	Inbox       map[string]int64     `json:"inbox"` // by kind
 	OldestInbox *saga.Time           `json:"oldest_inbox_at,omitempty"`
-	OldestDue   *saga.Time           `json:"oldest_due_at,omitempty"` // of what could be claimed now
-	Oldest      map[string]saga.Time `json:"oldest_at"`               // by live status: since when the oldest has stood in it
+	OldestDue   *saga.Time           `json:"oldest_due_at,omitempty"` // the longest overdue saga that no node has claimed
+	Oldest      map[string]saga.Time `json:"oldest_at"`               // by live status: since when the oldest saga has had it
 	Quarantined int64                `json:"quarantined"`
-	CountedAt   saga.Time            `json:"counted_at"` // when; some time ago only where there are very many
+	CountedAt   saga.Time            `json:"counted_at"` // the counts may be cached if there are very many sagas
 	Nodes       []nodeView           `json:"nodes"`
 }
 

@@ -13,7 +13,7 @@ import (
 	"recourse/journal"
 )
 
-// brokenStore answers reads of sagas, pings and counts with an error.
+// brokenStore fails reads of sagas, pings and counts.
 type brokenStore struct{ journal.Store }
 
 var errBroken = errors.New("disk full at /secret/path")
@@ -37,7 +37,7 @@ func TestHealth(t *testing.T) {
 	z.do("GET", "/readyz", "").problem(503, "not_ready")
 }
 
-// What is the server's own fault is said without its insides, and the rest goes on.
+// Internal errors do not show internals, and other routes keep working.
 func TestServerFaults(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.Store = brokenStore{c.Store} })
 	for _, path := range []string{"/v1/sagas", "/v1/stats"} {
@@ -57,13 +57,13 @@ func TestServerFaults(t *testing.T) {
 	}
 }
 
-// unwritable is a store that is read, but takes no writes.
+// unwritable is a store that can be read but not written.
 type unwritable struct{ journal.Store }
 
 func (unwritable) Ping(context.Context) error { return errBroken }
 
-// A database that takes no writes is not up, whoever tries to commit or not; what can be read of it
-// is shown all the same.
+// A database without writes is not up, even if no node tries to commit; its counts are shown
+// nevertheless.
 func TestMetricsOfAnUnwritableStore(t *testing.T) {
 	x := newFixture(t, func(c *Config) { c.Store = unwritable{c.Store} })
 	a := x.do("GET", "/metrics", "").want(200)
@@ -94,8 +94,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Prometheus asks for OpenMetrics, which knows counters by the end of their names: no sample may be
-// called otherwise there.
+// Prometheus requests OpenMetrics, where the names of counters must end in _total.
 func TestOpenMetrics(t *testing.T) {
 	x := newFixture(t)
 	doubtful(x)

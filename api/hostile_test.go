@@ -9,7 +9,7 @@ import (
 	"recourse/saga/kinds"
 )
 
-// Input that would reach where it must not: the saga fails, and nothing is sent.
+// Hostile input that would change the target of a request makes the saga fail, and nothing is sent.
 func TestHostileInput(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(`saga: hostile
@@ -43,7 +43,7 @@ steps:
 	})
 }
 
-// A request to where none may go: input cannot name it, and a definition that does gets no further.
+// Input cannot choose a forbidden address, and a definition that names one sends nothing.
 func TestForbiddenTargets(t *testing.T) {
 	x := newFixture(t)
 	p := x.do("PUT", "/v1/definitions/reach", "saga: reach\nsteps:\n  - {id: a, http: 'GET http://${input.host}/latest'}\n").problem(422, "invalid_definition")
@@ -63,7 +63,7 @@ func TestForbiddenTargets(t *testing.T) {
 	}
 }
 
-// A secret's value is nowhere in what the API shows.
+// No response contains a secret's value.
 func TestNoSecretIsShown(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: secretive\nsecrets: [PAY_KEY]\nsteps:\n  - id: charge\n    http: POST ${vars.pay}/charges\n    auth: ${secrets.PAY_KEY}\n    body: {amount: 1, token: \"${secrets.PAY_KEY}\"}\n    in_doubt: ask\n    compensate: none\n")
@@ -89,8 +89,8 @@ func TestNoSecretIsShown(t *testing.T) {
 	})
 }
 
-// A definition that this program cannot compile: its sagas can be read record by
-// record, not interpreted, and are left alone.
+// If a definition does not compile in this program, the API shows its sagas' records uninterpreted
+// and does not change the sagas.
 func TestUnusableDefinition(t *testing.T) {
 	x := newFixture(t)
 	x.publish(sleepDef)

@@ -19,14 +19,15 @@ const (
 	replayHeader = "Idempotency-Replayed"
 	maxKey       = 255
 	replyKept    = 24 * time.Hour
-	// reserved is how long a request's key is held for it, in case the process that
-	// has it dies: longer than any request may take, beside what it asked to wait.
+	// reserved is how long a key stays reserved if the process that serves its request dies. It is
+	// longer than any request may take, besides the wait that it asked for.
 	reserved = time.Minute
-	// keepPatience is how long the store gets to take a reply before the answer goes out without.
-	keepPatience = 3 * time.Second
+	// keepTimeout bounds the retries of storing a reply. After it the response is sent although the
+	// reply is not stored.
+	keepTimeout = 3 * time.Second
 )
 
-// idempotencyKey reads the request's key, in its caller's scope; "" for none.
+// idempotencyKey returns the request's key, prefixed with the caller's scope; "" for none.
 func idempotencyKey(c echo.Context) (string, error) {
 	values := c.Request().Header.Values(keyHeader)
 	if len(values) == 0 {
@@ -48,9 +49,9 @@ func fingerprint(c echo.Context, body []byte) string {
 	return idempotency.Fingerprint(c.Request().Method, c.Request().URL.EscapedPath(), body)
 }
 
-// idempotent has a request under a key that was answered before get that answer
-// again. Only successes are kept: a request that was refused did nothing, so
-// its key is free for the mended one; as is that of a claim that found no task.
+// idempotent replays the stored response to a request whose key was used before. Only successes are
+// stored. A refused request did nothing, so its key is free for the corrected one; so is the key of
+// a claim that found no task.
 func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		key, err := idempotencyKey(c)
@@ -65,18 +66,18 @@ func (s *server) idempotent(next echo.HandlerFunc) echo.HandlerFunc {
 			return err
 		}
 		mark := fingerprint(c, body)
-		hold := reserved
+		lapse := reserved
 		if c.(*call).route.stream {
-			hold += s.cfg.Limits.Wait
+			lapse += s.cfg.Limits.Wait
 		}
-		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, hold)
+		have, fresh, err := s.cfg.Store.Begin(c.Request().Context(), key, mark, lapse)
 		switch {
 		case err != nil:
 			return err
 		case !fresh && have.Fingerprint != mark:
 			return keyReused()
 		case !fresh && !have.Done:
-			return fail("key_in_flight", "the first request has not been answered: ask again in a second. If the server's process died over it, the key is free after a minute, of a claim of tasks after two at most").after(1)
+			return fail("key_in_flight", "the first request with this key is still in flight: retry in a second. If the server's process died during it, the key is free after one minute; for a claim of tasks, after at most two").after(1)
 		case !fresh:
 			return replay(c, have)
 		}
@@ -94,12 +95,13 @@ func replay(c echo.Context, r journal.Reply) error {
 	return c.Blob(r.Status, r.Header[echo.HeaderContentType], r.Body)
 }
 
-// keptHeaders are those of a reply that a replay brings again.
+// keptHeaders are the headers that a stored reply contains.
 var keptHeaders = []string{echo.HeaderContentType, echo.HeaderLocation, "ETag"}
 
-// recorded runs a request whose key is reserved, and keeps its answer or gives the key back.
+// recorded runs a request whose key is reserved. It stores a successful response, and otherwise
+// releases the key.
 func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFunc) error {
-	// The answer is kept even if the client has gone: it will ask again.
+	// The reply is stored even if the client has disconnected: it will repeat the request.
 	ctx := context.WithoutCancel(c.Request().Context())
 	kept := false
 	defer func() {
@@ -109,38 +111,38 @@ func (s *server) recorded(c echo.Context, key, mark string, next echo.HandlerFun
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.Limits.Request)
 		defer cancel()
 		if err := s.cfg.Store.Abandon(ctx, key); err != nil {
-			s.log.Warn("could not give an idempotency key back; it lapses by itself", "error", err)
+			s.log.Warn("could not release an idempotency key; it expires by itself", "error", err)
 		}
 	}()
-	held := &heldWriter{ResponseWriter: c.Response().Writer}
-	c.Response().Writer = held
-	defer func() { c.Response().Writer = held.ResponseWriter }() // after a panic too
+	w := &bufferedWriter{ResponseWriter: c.Response().Writer}
+	c.Response().Writer = w
+	defer func() { c.Response().Writer = w.ResponseWriter }() // after a panic, too
 	err := next(c)
 	if err != nil {
 		c.Response().Committed = false
 		return err
 	}
-	if held.status < http.StatusMultipleChoices && held.status != http.StatusNoContent {
-		r := journal.Reply{Fingerprint: mark, Done: true, Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
+	if w.status < http.StatusMultipleChoices && w.status != http.StatusNoContent {
+		r := journal.Reply{Fingerprint: mark, Done: true, Status: w.status, Header: map[string]string{}, Body: w.body.Bytes()}
 		for _, name := range keptHeaders {
 			if v := c.Response().Header().Get(name); v != "" {
 				r.Header[name] = v
 			}
 		}
-		kept = true // or nearly: what was done is not done again, so its key is not given back
+		kept = true // even if storing fails: the effect must not be repeated, so the key is not released
 		if err := s.keep(ctx, key, r); err != nil {
-			s.log.Warn("could not keep the reply to a request with an idempotency key; the key stays in flight until it lapses", "error", err)
+			s.log.Warn("could not store the reply to a request with an idempotency key; the key stays in flight until it expires", "error", err)
 		} else {
 			failpoint.Hit("request.kept")
 		}
 	}
-	return held.release()
+	return w.release()
 }
 
-// keep stores a reply, and tries again for a while if the store does not take it:
-// a repetition that finds no reply would do again what was done.
+// keep stores a reply, with retries: without a stored reply, a repeated request would have its
+// effect a second time.
 func (s *server) keep(ctx context.Context, key string, r journal.Reply) error {
-	ctx, cancel := context.WithTimeout(ctx, keepPatience)
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
 		err := s.cfg.Store.Finish(ctx, key, r, replyKept)
@@ -155,25 +157,25 @@ func (s *server) keep(ctx context.Context, key string, r journal.Reply) error {
 	}
 }
 
-// heldWriter holds an answer back until it is known whether it is kept.
-type heldWriter struct {
+// bufferedWriter buffers a response until its reply is stored.
+type bufferedWriter struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *heldWriter) WriteHeader(status int) { w.status = status }
+func (w *bufferedWriter) WriteHeader(status int) { w.status = status }
 
 // Write implements http.ResponseWriter.
-func (w *heldWriter) Write(b []byte) (int, error) {
+func (w *bufferedWriter) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
 	return w.body.Write(b)
 }
 
-func (w *heldWriter) release() error {
+func (w *bufferedWriter) release() error {
 	w.ResponseWriter.WriteHeader(w.status)
 	_, err := w.ResponseWriter.Write(w.body.Bytes())
 	return err

@@ -11,7 +11,7 @@ import (
 	"recourse/saga"
 )
 
-// gate is an engine whose Post waits until it is let go.
+// gate is an engine whose Send blocks until it is released.
 type gate struct {
 	Engine
 	arrived chan struct{}
@@ -53,7 +53,7 @@ func TestKeyInFlight(t *testing.T) {
 	})
 }
 
-// Many at once under one key: one pause, whatever the order.
+// Concurrent requests with one key: one pause.
 func TestKeyConcurrent(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(sleepDef)
@@ -76,12 +76,12 @@ func TestKeyConcurrent(t *testing.T) {
 			}
 		}
 		if paused != 1 {
-			t.Errorf("%d orders in the journal, want 1", paused)
+			t.Errorf("%d commands in the journal, want 1", paused)
 		}
 	})
 }
 
-// A refusal gives the key back, a panic too; a reply is kept for a day.
+// A refusal releases the key, and so does a panic; a reply is kept for a day.
 func TestKeyLifetime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	var mu sync.Mutex
@@ -106,7 +106,7 @@ func TestKeyLifetime(t *testing.T) {
 	mu.Lock()
 	now = now.Add(24*time.Hour + time.Second)
 	mu.Unlock()
-	x.do("POST", path+"/pause", "", key).problem(409, "paused") // a new request by now
+	x.do("POST", path+"/pause", "", key).problem(409, "paused") // by now a new request
 	if v := x.do("GET", path, "").want(200).saga(); v.Status != saga.PausedStatus {
 		t.Errorf("status %s", v.Status)
 	}

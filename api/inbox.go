@@ -14,7 +14,7 @@ import (
 	"recourse/saga"
 )
 
-// inboxEntry is something that waits for a person, as users see it.
+// inboxEntry is the response for one item that needs a person.
 type inboxEntry struct {
 	ID         string    `json:"id"`
 	Kind       string    `json:"kind"`
@@ -25,7 +25,7 @@ type inboxEntry struct {
 	saga.Entry
 }
 
-// inboxKinds are what the kind filter may name.
+// inboxKinds are the values of the kind filter.
 var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget}
 
 // inbox serves GET /v1/inbox, the oldest first.

@@ -10,7 +10,7 @@ import (
 	"recourse/journal"
 )
 
-// hiccup is a store that does not take the first few replies.
+// hiccup is a store that fails to store the first few replies.
 type hiccup struct {
 	journal.Store
 	left atomic.Int64
@@ -23,8 +23,8 @@ func (h *hiccup) Finish(ctx context.Context, key string, r journal.Reply, keep t
 	return h.Store.Finish(ctx, key, r, keep)
 }
 
-// An answer that the store does not take at once is kept all the same: a
-// repetition gets it again, and does nothing a second time.
+// A reply that the store does not accept at once is stored later: a repetition gets it, and has no
+// second effect.
 func TestReplyIsKeptLater(t *testing.T) {
 	store := &hiccup{Store: stores["memory"](t)}
 	x := newFixtureOn(t, store)
@@ -39,7 +39,7 @@ func TestReplyIsKeptLater(t *testing.T) {
 	}
 }
 
-// While it cannot be kept, its key is in flight: what was done is not done again.
+// While the reply cannot be stored, its key is in flight, so the effect is not repeated.
 func TestReplyThatIsNotKept(t *testing.T) {
 	store := &hiccup{Store: stores["memory"](t)}
 	x := newFixtureOn(t, store)

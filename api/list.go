@@ -15,14 +15,14 @@ import (
 	"recourse/saga"
 )
 
-// statuses are what the status filter may name.
+// statuses are the values of the status filter.
 var statuses = []string{
 	string(saga.Running), string(saga.Waiting), string(saga.PausedStatus), string(saga.Undoing), string(saga.Stuck),
 	string(saga.Succeeded), string(saga.Compensated), string(saga.Failed),
 }
 
-// The stages of a cursor of GET /v1/sagas. The list begins with the sagas whose ids begin with q;
-// all sagas that the filter selects follow.
+// Stages of a cursor of GET /v1/sagas. The list begins with the sagas whose ids begin with q; then
+// it continues with all sagas that match the filter.
 const (
 	stageNamed = "named"
 	stageAll   = "all"
@@ -31,7 +31,7 @@ const (
 // sagaPage is a page of GET /v1/sagas.
 type sagaPage struct {
 	page[saga.View]
-	LookedBackTo *saga.Time `json:"looked_back_to,omitempty"` // not at all that there are
+	LookedBackTo *saga.Time `json:"looked_back_to,omitempty"` // the scan limit ended the page at this time; older sagas were not scanned
 }
 
 // listSagas serves GET /v1/sagas.
@@ -68,7 +68,7 @@ func (s *server) listSagas(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if isName(f.Text) { // they have been there
+	if isName(f.Text) { // the first stage has listed them
 		p.Data = slices.DeleteFunc(p.Data, func(v saga.View) bool { return strings.HasPrefix(v.ID, strings.ToLower(f.Text)) })
 	}
 	return reply(c, http.StatusOK, p)
@@ -98,7 +98,7 @@ func (s *server) sagaPage(ctx context.Context, f journal.Filter, stage string) (
 func (q *query) filter() journal.Filter {
 	f := journal.Filter{Definition: q.Get("definition"), Text: q.Get("q"), Limit: q.limit()}
 	if utf8.RuneCountInString(f.Text) > maxLabelValue {
-		q.bad("q", "too_long", "q has at most %d characters: nothing that it is looked for in has more", maxLabelValue)
+		q.bad("q", "too_long", "q has at most %d characters: no searched text is longer", maxLabelValue)
 	}
 	for _, list := range q.Values["status"] {
 		for _, word := range strings.Split(list, ",") {
@@ -125,10 +125,10 @@ func (q *query) filter() journal.Filter {
 	return f
 }
 
-// time is a parameter that is a time; zero if it is not there.
+// time returns a parameter that is a time; zero if it is absent.
 func (q *query) time(name string) time.Time { return q.moment(name, time.Time{}) }
 
-// stage reads where in its two stages a list by a text is, and before which saga it goes on.
+// stage reads the stage of a search from the cursor, and the saga before which the page begins.
 func (q *query) stage(text string) (stage string, before uuid.UUID) {
 	parts := q.cursor("sagas", 2)
 	switch {
@@ -139,7 +139,7 @@ func (q *query) stage(text string) (stage string, before uuid.UUID) {
 	}
 	before, err := uuid.FromString(parts[1])
 	if err != nil || parts[0] != stageAll && (parts[0] != stageNamed || !isName(text)) {
-		q.bad("cursor", "bad_cursor", "use next_cursor as it came, with the same filter")
+		q.bad("cursor", "bad_cursor", "send next_cursor unchanged, with the same filter")
 	}
 	return parts[0], before
 }

@@ -112,8 +112,8 @@ func TestListSagas(t *testing.T) {
 
 const nilID = "00000000-0000-0000-0000-000000000000"
 
-// A list that looks at three sagas at a time says how far it has come, and whoever follows its
-// cursors gets everything.
+// A list that scans three sagas at a time says how far it has scanned, and its cursors lead to
+// every saga.
 func TestListLooksBack(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -151,8 +151,8 @@ func TestListLooksBack(t *testing.T) {
 	}
 }
 
-// A text that ids begin with is a text, too: what has it elsewhere comes behind, and nothing comes
-// twice.
+// A search text that ids begin with also matches other texts; those sagas follow, and no saga
+// appears twice.
 func TestListByIDAndText(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(sleepDef)
@@ -171,13 +171,13 @@ func TestListByIDAndText(t *testing.T) {
 		if got := ids(walk[saga.View](x, "/v1/sagas?q="+first+"&label.of="+first, 50)); !slices.Equal(got, []string{first, second}) {
 			t.Errorf("with a label: %v", got)
 		}
-		if got := walk[saga.View](x, "/v1/sagas?q="+first[:7], 50); len(got) != 3 { // all have it as a label
+		if got := walk[saga.View](x, "/v1/sagas?q="+first[:7], 50); len(got) != 3 { // every saga has it as a label
 			t.Errorf("%d sagas by 7 characters, want 3", len(got))
 		}
 	})
 }
 
-// An entry of the list is the saga without what only its journal knows.
+// An item of the list is the saga without the fields that only its journal has.
 func TestListShowsTheSaga(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		id := finished(x)
@@ -185,7 +185,7 @@ func TestListShowsTheSaga(t *testing.T) {
 		want.Input, want.Output, want.TraceID = nil, nil, ""
 		var p page[saga.View]
 		x.do("GET", "/v1/sagas", "").want(200).into(&p)
-		// The row has the time at which the start came in, the journal that of its record.
+		// The row has the time of the start, the journal the time of its first record.
 		near := cmp.Comparer(func(a, b saga.Time) bool { return a.Sub(b.Time).Abs() < time.Second })
 		if d := cmp.Diff([]saga.View{want}, p.Data, near); d != "" {
 			t.Error(d)
@@ -268,7 +268,7 @@ func TestInboxWalk(t *testing.T) {
 	})
 }
 
-// Filters are bounded: databases are, which would else fail.
+// Filters are bounded, because the limits of databases would make them fail.
 func TestListFiltersAreBounded(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.do("GET", "/v1/sagas?q="+strings.Repeat("%C3%A9", 256), "").want(200)
@@ -283,7 +283,7 @@ func TestListFiltersAreBounded(t *testing.T) {
 	})
 }
 
-// oddly is a store whose lists fail for no reason that has a name.
+// oddly is a store whose lists fail with an unknown error.
 type oddly struct{ journal.Store }
 
 // Sagas implements journal.Index.
@@ -291,7 +291,7 @@ func (oddly) Sagas(context.Context, journal.Filter) (journal.Listed, error) {
 	return journal.Listed{}, errors.New("the disk is odd")
 }
 
-// What an answer says is in the log is there.
+// If a response refers to the log, the log has the details.
 func TestMistakesAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	x := newFixture(t, func(c *Config) {
@@ -303,8 +303,7 @@ func TestMistakesAreLogged(t *testing.T) {
 	}
 }
 
-// A text is found wherever lists and pages show it: in what was given, in what came back, and in
-// why it ended.
+// A search finds a text in input, output and reason.
 func TestListFindsWhatIsShown(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: pay\ninput: {order: string, amount: number}\noutput: {receipt: \"R-${input.order}-Ü\"}\nsteps:\n" +
@@ -334,8 +333,8 @@ func TestListFindsWhatIsShown(t *testing.T) {
 	})
 }
 
-// A saga that goes on over a step in doubt names it: by itself, in lists, in its last record, and
-// where its end is waited for.
+// A saga that succeeds with a step in doubt names the step: in the saga, in lists, in its last
+// record, and in the response to its start.
 func TestDoubtsAreNamed(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.pay}/texts\", in_doubt: fail, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")
@@ -372,7 +371,7 @@ func TestDoubtsAreNamed(t *testing.T) {
 	})
 }
 
-// The beginning of an id stands for it wherever an id does, if it is that of one saga alone.
+// A unique prefix of an id stands for the id in every route.
 func TestSagaByTheBeginningOfItsID(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(sleepDef)
@@ -398,7 +397,7 @@ func TestSagaByTheBeginningOfItsID(t *testing.T) {
 		key := header{"Idempotency-Key", "pause-1"}
 		x.do("POST", "/v1/sagas/"+id[:leastName]+"/pause", `{"reason": "why not"}`, key).want(202)
 		second := start()
-		for second[:leastName] != id[:leastName] { // the minute that ids with the same beginning are of has just ended
+		for second[:leastName] != id[:leastName] { // both ids need the same prefix, which changes every minute
 			id = second
 			key.value = "pause-" + id
 			x.do("POST", "/v1/sagas/"+id[:leastName]+"/pause", `{"reason": "why not"}`, key).want(202)

@@ -15,10 +15,10 @@ import (
 	"recourse/saga"
 )
 
-// recordsPage is how many records are read at once.
+// recordsPage is the number of records per read of the store.
 const recordsPage = 1000
 
-// live is a saga as its journal says it is, kept up with as it grows.
+// live is a saga loaded from its journal; it can follow the journal as it grows.
 type live struct {
 	s       *server
 	id      uuid.UUID
@@ -27,7 +27,7 @@ type live struct {
 	records []journal.Record
 }
 
-// named loads the saga that the request's path names. Errors: no such saga, as a problem.
+// named loads the saga in the request's path. Errors: those of sagaID and load.
 func (s *server) named(c echo.Context) (*live, error) {
 	id, err := sagaID(c)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *server) named(c echo.Context) (*live, error) {
 	return s.load(c.Request().Context(), id)
 }
 
-// load reads a saga's journal. Errors: saga_not_found, and those of definitions.
+// load reads a saga's journal. Errors: saga_not_found, and those of the catalog.
 func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 	first, err := s.cfg.Store.Records(ctx, id, 0, recordsPage)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *server) load(ctx context.Context, id uuid.UUID) (*live, error) {
 		return nil, fmt.Errorf("saga %s: %w: %w", id, saga.ErrUnreadable, err)
 	}
 	def, err := s.cfg.Catalog.Definition(ctx, d.Definition, int(d.Version))
-	if errors.Is(err, journal.ErrNotFound) { // it was there when the saga started
+	if errors.Is(err, journal.ErrNotFound) { // it existed when the saga started
 		return nil, fmt.Errorf("saga %s: %w: version v%d of %s is gone", id, saga.ErrUnusable, d.Version, d.Definition)
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *live) take(page []journal.Record) error {
 	return nil
 }
 
-// more reads what the journal has grown by.
+// more reads the records that were appended since the last read.
 func (l *live) more(ctx context.Context) error {
 	for {
 		page, err := l.s.cfg.Store.Records(ctx, l.id, l.m.Seq(), recordsPage)
@@ -98,17 +98,17 @@ func (l *live) more(ctx context.Context) error {
 
 func (l *live) ended() bool { return l.m.Status().Terminal() }
 
-// await follows the saga until holds, and says whether it does; it gives up after
-// wait, and when the server stops.
+// await follows the saga until holds is true, and returns whether it is. It gives up after wait,
+// and when the server stops.
 func (l *live) await(ctx context.Context, wait time.Duration, holds func() bool) (bool, error) {
 	grown, stop := l.s.cfg.Engine.Watch(l.id)
 	defer stop()
-	patience := time.NewTimer(wait)
-	defer patience.Stop()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	poll := time.NewTicker(l.s.cfg.Limits.Poll)
 	defer poll.Stop()
 	for {
-		// Read after watching began: what was written between is seen.
+		// The first read comes after Watch, so that a record in between is not missed.
 		if err := l.more(ctx); err != nil {
 			return false, err
 		}
@@ -118,7 +118,7 @@ func (l *live) await(ctx context.Context, wait time.Duration, holds func() bool)
 		select {
 		case <-grown:
 		case <-poll.C:
-		case <-patience.C:
+		case <-timer.C:
 			return false, nil
 		case <-l.s.cfg.Done:
 			return false, nil
@@ -129,10 +129,10 @@ func (l *live) await(ctx context.Context, wait time.Duration, holds func() bool)
 }
 
 func noSaga(id uuid.UUID) *problem {
-	return fail("saga_not_found", "check the id; a saga that has ended is deleted in the end").of(id)
+	return fail("saga_not_found", "check the id; a saga is deleted when its retention has passed").of(id)
 }
 
-// sagaError names the saga in an error of the store.
+// sagaError adds the saga's id to an error of the store.
 func sagaError(id uuid.UUID, err error) error {
 	if errors.Is(err, journal.ErrNotFound) {
 		return noSaga(id)

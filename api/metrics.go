@@ -15,8 +15,8 @@ import (
 
 const metricsPath = "/metrics"
 
-// metrics are what /metrics shows: requests by route, never by id; sagas, by what the store counts;
-// the engine.
+// metrics serves /metrics: requests by route, never by id; the store's counts of sagas; the figures
+// of the engine.
 type metrics struct {
 	handler  http.Handler
 	requests *prometheus.CounterVec
@@ -31,7 +31,7 @@ func newMetrics(cfg Config) *metrics {
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "recourse_http_request_seconds", Help: "Time from an HTTP request to its response.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"method", "route"}),
 	}
-	for _, role := range Roles { // so that there is a 0 before there is a 1
+	for _, role := range Roles { // so that the series exists before the first refusal
 		m.limited.WithLabelValues(role)
 	}
 	registry := prometheus.NewRegistry()
@@ -54,7 +54,7 @@ func (s *server) scrape(c echo.Context) error {
 	return nil
 }
 
-// observe counts every request, and answers those whose handlers fail or panic.
+// observe measures every request, and responds with a problem if its handler fails or panics.
 func (s *server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
@@ -65,22 +65,22 @@ func (s *server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		method := c.Request().Method
 		if !knownMethod(method) {
-			method = "other" // a method is a label that anyone can make up
+			method = "other" // a client can send any text as a method, and each would become a label
 		}
 		took := time.Since(began)
 		s.metrics.requests.WithLabelValues(method, route, strconv.Itoa(c.Response().Status)).Inc()
 		s.metrics.seconds.WithLabelValues(method, route).Observe(took.Seconds())
-		if s.log.Enabled(c.Request().Context(), slog.LevelDebug) { // else its arguments are made for nothing
+		if s.log.Enabled(c.Request().Context(), slog.LevelDebug) { // avoids allocating the arguments
 			s.log.Debug("request", "method", method, "path", c.Request().URL.Path, "status", c.Response().Status, "took", took)
 		}
 		if cut {
-			panic(http.ErrAbortHandler) // breaks the connection off, so that half an answer does not look whole
+			panic(http.ErrAbortHandler) // closes the connection, so that the client notices that the response is incomplete
 		}
 		return nil
 	}
 }
 
-// respond answers with err, if there is one; cut when an answer had begun before it.
+// respond writes err as a problem. cut is true if the response had already begun.
 func (s *server) respond(c echo.Context, err error) (cut bool) {
 	if err == nil {
 		return false
@@ -90,7 +90,7 @@ func (s *server) respond(c echo.Context, err error) (cut bool) {
 		return false
 	}
 	if c.Request().Context().Err() == nil {
-		s.log.Error("an answer was cut short", "route", c.Path(), "error", err)
+		s.log.Error("a response ended early", "route", c.Path(), "error", err)
 	}
 	return true
 }

@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// otherNode runs a second engine on the fixture's store, and the API over it.
+// otherNode runs a second engine on the fixture's store, with an API on top.
 func otherNode(t *testing.T, x *fixture) *fixture {
 	t.Helper()
 	eng := engine.New(engine.Config{Store: x.store, Definitions: x.cfg.Catalog, Poll: 20 * time.Millisecond, Drain: time.Second})
@@ -29,7 +29,7 @@ func otherNode(t *testing.T, x *fixture) *fixture {
 	return &y
 }
 
-// Any node takes orders for any saga and shows how it goes on: where it runs makes no difference.
+// Every node accepts commands for every saga and shows its progress, whichever node runs it.
 func TestOrdersThroughAnotherNode(t *testing.T) {
 	x := newFixture(t)
 	y := otherNode(t, x)
@@ -48,7 +48,7 @@ func TestOrdersThroughAnotherNode(t *testing.T) {
 	}
 }
 
-// A server that stops answers those who wait with what there is.
+// A server that stops responds to waiting clients with the present state.
 func TestWaitsEndWhenStopping(t *testing.T) {
 	done := make(chan struct{})
 	x := newFixture(t, func(c *Config) { c.Done = done })

@@ -16,7 +16,7 @@ import (
 //go:embed openapi.yaml
 var openapiYAML []byte
 
-// openapiJSON is the contract as JSON.
+// openapiJSON returns the contract as JSON.
 var openapiJSON = sync.OnceValues(func() ([]byte, error) {
 	var doc any
 	if err := yaml.Unmarshal(openapiYAML, &doc); err != nil {

@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// plan serves POST /v1/plan: what a start would send, without sending it.
+// plan serves POST /v1/plan: the requests that a start would send. It sends nothing.
 func (s *server) plan(c echo.Context) error {
 	o, err := s.readObject(c, "definition", "version", "input", "stubs", "budget", "labels")
 	if err != nil {
@@ -18,7 +18,7 @@ func (s *server) plan(c echo.Context) error {
 	version, budget := o.version(), o.budget()
 	options := saga.StartOptions{Version: version, Input: o.raw("input"), Vars: s.cfg.Vars, Budget: budget, Labels: o.labels(false), Actor: callerOf(c).name}
 	var stubs map[string]json.RawMessage
-	o.into("stubs", &stubs, "an object from steps' paths to their outputs")
+	o.into("stubs", &stubs, "an object that maps steps' paths to their outputs")
 	def, err := s.planned(c, o, version)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *server) plan(c echo.Context) error {
 	return reply(c, http.StatusOK, plan)
 }
 
-// planned is the definition to plan: a published one's name, or the text itself.
+// planned returns the definition to plan, given by the name of a published one or as text.
 func (s *server) planned(c echo.Context, o *object, version int) (*saga.Definition, error) {
 	raw := o.raw("definition")
 	var text string

@@ -22,10 +22,10 @@ import (
 	"recourse/saga/dsl"
 )
 
-// problemType begins the type of every problem; its code follows.
+// problemType is the prefix of every problem's type; the code follows.
 const problemType = "urn:recourse:problem:"
 
-// problem is an application/problem+json document (RFC 9457), and the error that becomes one.
+// problem is an application/problem+json document (RFC 9457). As an error it becomes the response.
 type problem struct {
 	Type   string         `json:"type"`
 	Title  string         `json:"title"`
@@ -41,7 +41,7 @@ type problem struct {
 // Error implements error.
 func (p *problem) Error() string { return p.Title + ": " + p.Detail }
 
-// fail makes a problem. detail says what to do.
+// fail returns a problem. detail says what the client can do.
 func fail(c code, detail string, args ...any) *problem {
 	e, ok := codes[c]
 	if !ok {
@@ -53,7 +53,7 @@ func fail(c code, detail string, args ...any) *problem {
 	return &problem{Type: problemType + string(c), Title: e.title, Status: e.status, Detail: detail}
 }
 
-// with adds what is wrong in detail.
+// with sets the list of errors.
 func (p *problem) with(findings ...saga.Finding) *problem {
 	p.Errors = findings
 	return p
@@ -76,7 +76,7 @@ func (p *problem) after(seconds int) *problem {
 	return p
 }
 
-// invalid is a request whose fields are wrong.
+// invalid returns the problem of a request with wrong fields.
 func invalid(findings ...saga.Finding) *problem {
 	p := fail("invalid_request", "fix the fields in `errors` and send the request again").with(findings...)
 	if len(findings) == 1 {
@@ -85,12 +85,12 @@ func invalid(findings ...saga.Finding) *problem {
 	return p
 }
 
-// badDocument says what is wrong with a definition, or an action.
+// badDocument returns the problem of a definition or an action with errors.
 func badDocument(as code, errs *dsl.Errors) *problem {
 	return fail(as, "fix what `errors` lists; nothing was published or sent").with(errs.Findings()...)
 }
 
-// refused turns a saga's refusal of an order into a problem.
+// refused translates a saga's refusal of a command.
 func refused(f saga.Failure) *problem {
 	c := code(f.Code)
 	if _, ok := codes[c]; !ok {
@@ -99,12 +99,12 @@ func refused(f saga.Failure) *problem {
 	p := fail(c, "%s", f.Detail)
 	p.Title = f.Title
 	if f.Detail == "" {
-		p.Detail = "read the saga again: GET /v1/sagas/{id} says where it stands"
+		p.Detail = "read the saga again: GET /v1/sagas/{id} shows its state"
 	}
 	return p
 }
 
-// asProblem is the one translation from errors to problems.
+// asProblem translates an error. It is the only place that does.
 func asProblem(err error) *problem {
 	var p *problem
 	var errs *dsl.Errors
@@ -115,7 +115,7 @@ func asProblem(err error) *problem {
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, saga.ErrUnusable): // before dsl.Errors, which it may wrap
-		return fail("definition_unusable", "ask a server that runs the release which published it; the saga is left as it is")
+		return fail("definition_unusable", "use a server with the release that published it; the saga is not changed")
 	case errors.As(err, &errs):
 		return badDocument("invalid_definition", errs)
 	case errors.As(err, &refusal):
@@ -123,33 +123,33 @@ func asProblem(err error) *problem {
 	case errors.As(err, &tooLarge):
 		return fail("body_too_large", "send at most %d bytes", tooLarge.Limit)
 	case errors.Is(err, catalog.ErrArchived):
-		return fail("archived", "publish the definition again to revive it, or start with the version that you mean")
+		return fail("archived", "publish the definition again to revive it, or name a version in the start")
 	case errors.Is(err, journal.ErrMismatch):
 		return fail("precondition_failed", "read the definition again, then publish with If-Match of its ETag; nothing was published")
 	case errors.Is(err, journal.ErrLive):
 		return fail("saga_live", "only a saga that has ended can be deleted: cancel it first")
 	case errors.Is(err, journal.ErrParentLive):
-		return fail("parent_live", "the saga that started this one may still have to undo it: delete this one after its parent's end")
+		return fail("parent_live", "the parent may still have to undo this saga: delete it after the parent has ended")
 	case errors.Is(err, journal.ErrNotFound):
-		return fail("not_found", "check the path: what it names is not there")
+		return fail("not_found", "check the path: the resource does not exist")
 	case errors.Is(err, saga.ErrBusy):
 		return fail("busy", "nothing was started: send the same request again later").after(1)
 	case errors.Is(err, saga.ErrImpossible), errors.Is(err, saga.ErrUnreadable), errors.Is(err, journal.ErrBroken):
 		return fail("journal_unreadable", "read its records at /journal, and check them with `recourse verify`; a newer release may have written them")
 	case errors.Is(err, saga.ErrStopping):
-		return fail("unavailable", "this node is stopping, and nothing was started: send the same request to another, or again in a second").after(1)
+		return fail("unavailable", "this node is stopping, and nothing was started: send the same request to another node, or retry in a second").after(1)
 	case errors.Is(err, saga.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return fail("unavailable", "it is not certain that anything was done: send the same request again, with the same Idempotency-Key").after(1)
 	case errors.As(err, &h):
 		return asHTTP(h)
 	case storeAway(err):
-		return fail("unavailable", "the database does not answer: send the same request again, with the same Idempotency-Key").after(1)
+		return fail("unavailable", "the database does not respond: send the same request again, with the same Idempotency-Key").after(1)
 	}
 	return fail("internal", "the server's log has the details; sending the same request again, with the same Idempotency-Key, is safe")
 }
 
-// storeAway reports whether an error comes of a database that cannot be reached, or
-// that is starting, stopping or out of resources (SQLSTATE classes 08, 53 and 57P).
+// storeAway reports whether an error means that the database cannot be reached, or is starting,
+// stopping or out of resources (SQLSTATE classes 08, 53 and 57P).
 func storeAway(err error) bool {
 	var n net.Error
 	var s interface{ SQLState() string }
@@ -164,11 +164,11 @@ func storeAway(err error) bool {
 	return false
 }
 
-// asHTTP translates what echo itself says.
+// asHTTP translates errors of echo.
 func asHTTP(h *echo.HTTPError) *problem {
 	switch h.Code {
 	case http.StatusNotFound:
-		return fail("route_not_found", "check the path; GET /openapi.json lists all there are")
+		return fail("route_not_found", "check the path; GET /openapi.json lists all routes")
 	case http.StatusMethodNotAllowed:
 		return fail("method_not_allowed", "use one of the methods in the Allow header")
 	case http.StatusRequestEntityTooLarge:
@@ -177,12 +177,12 @@ func asHTTP(h *echo.HTTPError) *problem {
 	return fail("internal", "the server's log has the details")
 }
 
-// respondError writes an error as a problem; what is the server's fault is logged.
+// respondError writes an error as a problem, and logs it if the server caused it.
 func (s *server) respondError(err error, c echo.Context) {
 	p := asProblem(err)
 	if p.Status >= http.StatusInternalServerError && c.Request().Context().Err() == nil {
 		level := slog.LevelError
-		if p.Status == http.StatusServiceUnavailable { // the engine says what is away; a node that stops is no fault at all
+		if p.Status == http.StatusServiceUnavailable { // the engine logs the cause
 			level = slog.LevelWarn
 		}
 		if errors.Is(err, saga.ErrStopping) {
@@ -203,14 +203,14 @@ func (s *server) respondError(err error, c echo.Context) {
 		err = blob(c, p.Status, "application/problem+json", p)
 	}
 	if err != nil {
-		s.log.Debug("could not answer", "error", err)
+		s.log.Debug("could not write the response", "error", err)
 	}
 }
 
-// panicked is the error of a handler that panicked.
+// panicked returns an error for a handler's panic.
 func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
 
-// blob writes v as JSON, its characters as they are.
+// blob writes v as JSON. It does not escape HTML characters.
 func blob(c echo.Context, status int, contentType string, v any) error {
 	b, err := journal.Encode(v)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"recourse/saga"
 )
 
-// orQuarantined runs f, which reads a saga. If the saga cannot be read, or panics, and is in
-// quarantine, instead is run with what its row says.
+// orQuarantined runs f, which reads a saga. If f fails or panics because the saga cannot be read,
+// and the saga is in quarantine, it runs instead with the saga's row.
 func (s *server) orQuarantined(ctx context.Context, id uuid.UUID, f func() error, instead func(journal.Head) error) error {
-	err := tried(id, f)
+	err := recovered(id, f)
 	if !unreadable(err) {
 		return err
 	}
@@ -28,8 +28,8 @@ func (s *server) orQuarantined(ctx context.Context, id uuid.UUID, f func() error
 	return instead(h)
 }
 
-// tried is f, where a panic is an error.
-func tried(id uuid.UUID, f func() error) (err error) {
+// recovered runs f and returns a panic as an error.
+func recovered(id uuid.UUID, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			if e, ok := v.(error); ok && errors.Is(e, http.ErrAbortHandler) {
@@ -41,7 +41,7 @@ func tried(id uuid.UUID, f func() error) (err error) {
 	return f()
 }
 
-var errPoison = errors.New("the program fails over it")
+var errPoison = errors.New("the program panics when it reads it")
 
 func unreadable(err error) bool {
 	for _, e := range []error{saga.ErrUnusable, saga.ErrUnreadable, saga.ErrImpossible, journal.ErrBroken, errPoison} {
@@ -52,7 +52,7 @@ func unreadable(err error) bool {
 	return false
 }
 
-// answerHead answers with what is known of a saga in quarantine that cannot be read: its row.
+// answerHead responds with the row of a saga in quarantine whose journal cannot be read.
 func (s *server) answerHead(c echo.Context, status int, h journal.Head) error {
 	v, err := headView(h)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *server) answerHead(c echo.Context, status int, h journal.Head) error {
 	return reply(c, status, v)
 }
 
-// open lists the ids of a saga's inbox entries.
+// open returns the ids of a saga's inbox entries.
 func (s *server) open(ctx context.Context, id uuid.UUID) (ids []string, err error) {
 	list, err := s.cfg.Store.Inbox(ctx, journal.InboxFilter{Saga: id})
 	for _, e := range list {
@@ -74,8 +74,8 @@ func (s *server) open(ctx context.Context, id uuid.UUID) (ids []string, err erro
 	return ids, err
 }
 
-// view is the saga as its journal has it, but for the quarantine, of which the journal knows
-// nothing.
+// view returns the saga as its journal has it, and marks it as stuck if it is in quarantine, which
+// journals do not record.
 func (l *live) view(ctx context.Context) (saga.View, error) {
 	v := l.m.View()
 	in, err := l.quarantined(ctx)
@@ -98,8 +98,8 @@ func (l *live) quarantined(ctx context.Context) (bool, error) {
 	return h.Quarantined(), nil
 }
 
-// wakes reports whether a refused order does what it is for all the same: a saga in
-// quarantine is tried once more for any message, and `resume` is the one that is for that.
+// wakes reports whether a refused command has its effect nevertheless: any message makes the engine
+// retry a saga in quarantine once more, and that is the purpose of `resume`.
 func (l *live) wakes(ctx context.Context, cmd saga.Command, err error) bool {
 	var no *saga.Refusal
 	if cmd.Kind != "resume" || !errors.As(err, &no) || no.Code != notPaused {
@@ -111,7 +111,7 @@ func (l *live) wakes(ctx context.Context, cmd saga.Command, err error) bool {
 
 const notPaused = "not_paused"
 
-// commandUnread gives an order to a saga that this server cannot read: another may.
+// commandUnread sends a command to a saga that this server cannot read. Another server may.
 func (s *server) commandUnread(c echo.Context, h journal.Head, cmd saga.Command) error {
 	cmd.Actor = callerOf(c).name
 	m, err := s.messageOf(h.ID, cmd)

@@ -15,8 +15,8 @@ import (
 	"recourse/saga"
 )
 
-// haunted is a store that gives sagas to nobody but the ghost while it is closed, and that may have
-// records of a later release.
+// haunted is a store that, while it is closed, lets only the ghost claim sagas, and that can
+// contain records of a later release.
 type haunted struct {
 	journal.Store
 	closed, later atomic.Bool
@@ -39,8 +39,7 @@ func (g *haunted) Records(ctx context.Context, id uuid.UUID, after int64, limit 
 	return records, err
 }
 
-// quarantine has a parked saga given up by a node that cannot go on with it until it is not tried
-// any more.
+// quarantine lets a node claim a parked saga and give it up until the saga is in quarantine.
 func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
 	t.Helper()
 	ctx := t.Context()
@@ -128,8 +127,8 @@ func TestQuarantine(t *testing.T) {
 	x.do("POST", "/v1/sagas/"+id+"/resume", `{}`).problem(409, "not_paused")
 }
 
-// A saga whose journal this server cannot read is not an error once it is in
-// quarantine: its row is shown, and it takes orders.
+// A saga in quarantine whose journal this server cannot read is not an error: its row is shown, and
+// it accepts commands.
 func TestQuarantineUnreadable(t *testing.T) {
 	x, g, id := napping(t)
 	u := uuid.Must(uuid.FromString(id))
@@ -146,7 +145,7 @@ func TestQuarantineUnreadable(t *testing.T) {
 	x.do("POST", "/v1/sagas/"+id+"/resume", `{}`).want(202)
 	claimed, err := g.Claim(t.Context(), ghost, 1)
 	if err != nil || len(claimed) != 1 {
-		t.Fatalf("claimed %+v, %v: want the order to wake it", claimed, err)
+		t.Fatalf("claimed %+v, %v: want the command to wake it", claimed, err)
 	}
 	mail, err := g.Messages(t.Context(), []uuid.UUID{claimed[0].Saga}, 100, 1<<20)
 	if err != nil {
@@ -165,13 +164,13 @@ func TestQuarantineUnreadable(t *testing.T) {
 	}
 }
 
-// What panics over a saga reads as unreadable.
+// A panic while a saga is read counts as unreadable.
 func TestTried(t *testing.T) {
 	id := uuid.Must(uuid.NewV7())
-	if err := tried(id, func() error { panic("poison") }); !unreadable(err) {
+	if err := recovered(id, func() error { panic("poison") }); !unreadable(err) {
 		t.Errorf("%v is not unreadable", err)
 	}
-	if err := tried(id, func() error { return journal.ErrNotFound }); err == nil || unreadable(err) {
+	if err := recovered(id, func() error { return journal.ErrNotFound }); err == nil || unreadable(err) {
 		t.Errorf("%v, want it as it was", err)
 	}
 }

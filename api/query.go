@@ -29,12 +29,13 @@ type query struct {
 	wrong []saga.Finding
 }
 
-// readQuery refuses parameters that are not among names, and those given twice.
-// A name that ends in "." allows any that begin with it; one behind "*" may repeat.
+// readQuery returns a problem for parameters that are not in names, and for repeated ones. A name
+// that ends in "." allows every parameter with that prefix; a parameter whose name follows "*" may
+// repeat.
 func readQuery(c echo.Context, names ...string) (*query, error) {
 	values, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {
-		return nil, fail("invalid_request", "the query string is not one: percent-encode its values")
+		return nil, fail("invalid_request", "the query string is invalid: percent-encode its values")
 	}
 	q := &query{Values: values}
 	var plain []string
@@ -64,7 +65,7 @@ func readQuery(c echo.Context, names ...string) (*query, error) {
 	return q, q.err()
 }
 
-// bad notes what is wrong with a parameter.
+// bad records an error of a parameter.
 func (q *query) bad(name, code, detail string, args ...any) {
 	q.wrong = append(q.wrong, saga.Finding{Pointer: "?" + name, Code: code, Detail: fmt.Sprintf(detail, args...)})
 }
@@ -76,7 +77,7 @@ func (q *query) err() error {
 	return invalid(q.wrong...)
 }
 
-// number is a parameter between low and high; def if it is not there.
+// number returns a parameter between low and high; def if it is absent.
 func (q *query) number(name string, def, low, high int64) int64 {
 	if !q.Has(name) {
 		return def
@@ -91,7 +92,7 @@ func (q *query) number(name string, def, low, high int64) int64 {
 
 func (q *query) limit() int { return int(q.number("limit", defaultLimit, 1, maxLimit)) }
 
-// cursor reads the parts of a cursor that pack made under this tag; nil without one.
+// cursor returns the parts of a cursor that pack made with this tag; nil without a cursor.
 func (q *query) cursor(tag string, parts int) []string {
 	if !q.Has("cursor") {
 		return nil
@@ -99,13 +100,13 @@ func (q *query) cursor(tag string, parts int) []string {
 	b, err := base64.RawURLEncoding.DecodeString(q.Get("cursor"))
 	fields := strings.Split(string(b), "\n")
 	if err != nil || len(fields) != parts+1 || fields[0] != tag {
-		q.bad("cursor", "bad_cursor", "this cursor is not one of this list: use next_cursor as it came, or leave it out to begin anew")
+		q.bad("cursor", "bad_cursor", "this cursor is not from this list: send next_cursor unchanged, or omit it to start from the beginning")
 		return nil
 	}
 	return fields[1:]
 }
 
-// saga is the saga that a list is of; nil: of all.
+// saga returns the saga whose items are listed; nil: all sagas.
 func (q *query) saga() (id uuid.UUID) {
 	if !q.Has("saga") {
 		return id
@@ -117,7 +118,7 @@ func (q *query) saga() (id uuid.UUID) {
 	return id
 }
 
-// place reads the cursor of a list that is ordered by time and id; zero without one.
+// place reads the cursor of a list in the order of time and id; zero without a cursor.
 func (q *query) place(tag string) (since time.Time, id uuid.UUID) {
 	parts := q.cursor(tag, 2)
 	if parts == nil {
@@ -126,7 +127,7 @@ func (q *query) place(tag string) (since time.Time, id uuid.UUID) {
 	ms, err := strconv.ParseInt(parts[0], 10, 64)
 	id, err2 := uuid.FromString(parts[1])
 	if err != nil || err2 != nil {
-		q.bad("cursor", "bad_cursor", "use next_cursor as it came")
+		q.bad("cursor", "bad_cursor", "send next_cursor unchanged")
 	}
 	return time.UnixMilli(ms).UTC(), id
 }
@@ -136,13 +137,13 @@ func pack(tag string, parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(tag + "\n" + strings.Join(parts, "\n")))
 }
 
-// page is the answer of a list.
+// page is the response of a list.
 type page[T any] struct {
 	Data []T    `json:"data"`
 	Next string `json:"next_cursor,omitempty"`
 }
 
-// cut makes a page of a list that was asked for one more than the limit.
+// cut returns a page of a list that was read with a limit one higher than the page's.
 func cut[T any](list []T, limit int, next func(last T) string) page[T] {
 	p := page[T]{Data: list}
 	if p.Data == nil {
@@ -155,7 +156,7 @@ func cut[T any](list []T, limit int, next func(last T) string) page[T] {
 	return p
 }
 
-// param is a part of the path, decoded.
+// param returns a decoded parameter of the path.
 func param(c echo.Context, name string) string {
 	v := c.Param(name)
 	if c.Request().URL.RawPath == "" {

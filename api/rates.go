@@ -7,28 +7,28 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rate is how many requests a principal may make: one Every so long in the long run, Burst at once.
-// A zero one has no bound.
+// Rate limits the requests of a principal: Burst at once, and one per Every in the long run. The
+// zero Rate is no limit.
 type Rate struct {
 	Every time.Duration
 	Burst int // 0: 1
 }
 
-// Rates bound the requests of each principal, who is a name however many keys it has.
+// Rates limit the requests of each principal. A principal is a name, however many keys it has.
 type Rates struct {
-	Each  Rate            // of everybody who is not named, each
-	Names map[string]Rate // of those who are; nobody: no bound
+	Each  Rate            // of each principal without its own rate
+	Names map[string]Rate // by principal; a zero rate is no limit
 }
 
 // buckets are the principals' token buckets.
 type buckets struct {
 	mu    sync.Mutex
 	rates Rates
-	of    map[string]*rate.Limiter // by name; of as many as there are names of keys
+	of    map[string]*rate.Limiter // by name; only names of keys appear, so the map stays small
 }
 
-// wait takes a token for a request, and says how long the principal has to wait if there is none;
-// 0: there was one.
+// wait takes a token for a request. It returns how long the principal has to wait if there is none,
+// 0 if there was one.
 func (b *buckets) wait(name string, now time.Time) time.Duration {
 	r, named := b.rates.Names[name]
 	if !named {
@@ -37,7 +37,7 @@ func (b *buckets) wait(name string, now time.Time) time.Duration {
 	if r.Every <= 0 {
 		return 0
 	}
-	b.mu.Lock() // until the token is back: a reservation that comes between would keep it
+	b.mu.Lock() // until the token is returned, so that no concurrent reservation counts it
 	defer b.mu.Unlock()
 	l := b.of[name]
 	if l == nil {
@@ -55,7 +55,7 @@ func (b *buckets) wait(name string, now time.Time) time.Duration {
 	return delay
 }
 
-// limited refuses a request of a principal who makes too many.
+// limited returns a problem if the caller is over its rate limit.
 func (s *server) limited(who caller) error {
 	delay := s.buckets.wait(who.name, time.Now())
 	if delay == 0 {
@@ -63,5 +63,5 @@ func (s *server) limited(who caller) error {
 	}
 	s.metrics.limited.WithLabelValues(who.role).Inc()
 	seconds := int((delay + time.Second - 1) / time.Second)
-	return fail("rate_limited", "%q makes more requests than it may; nothing was done: send it again in %d s. The server's configuration (limits) says how many", who.name, seconds).after(seconds)
+	return fail("rate_limited", "%q is over its rate limit; nothing was done: retry in %d s. The limits are in the server's configuration (limits)", who.name, seconds).after(seconds)
 }

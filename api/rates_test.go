@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A principal has one bucket however many keys it has, others have theirs; what is refused says
-// when to come again, and does nothing.
+// A principal has one bucket for all its keys, and each principal has its own. A refusal says when
+// to retry, and does nothing.
 func TestRates(t *testing.T) {
 	x := newFixture(t, func(c *Config) {
 		c.RequireKeys = true
@@ -40,7 +40,7 @@ func TestRates(t *testing.T) {
 	if m := x.do("GET", "/metrics", "", admin).want(200); !strings.Contains(string(m.Body), `recourse_http_rate_limited_total{role="client"} 2`) {
 		t.Error("the metric does not count them")
 	}
-	// A token that comes back is one request, and what was refused has taken none.
+	// A returned token is one request, and refused requests take none.
 	b := buckets{rates: Rates{Each: Rate{Every: time.Second}}}
 	now := time.Unix(0, 0)
 	got := []time.Duration{b.wait("a", now), b.wait("a", now), b.wait("a", now), b.wait("a", now.Add(time.Second)), b.wait("a", now.Add(1500*time.Millisecond))}
@@ -53,7 +53,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// However many requests are refused at once, they take no token from the one that comes later.
+// Refused requests take no token from a later one, however many there are.
 func TestRefusedRequestsTakeNoToken(t *testing.T) {
 	now := time.Unix(0, 0)
 	for range 10 {

@@ -14,14 +14,14 @@ import (
 	"recourse/journal"
 )
 
-// Types of a journal's representations.
+// Media types of journals.
 const (
 	typeNDJSON = "application/x-ndjson"
 	typeStream = "text/event-stream"
 )
 
-// getJournal serves GET /v1/sagas/{id}/journal as a JSON page, as NDJSON to its
-// end, or as an event stream that follows it to the saga's end.
+// getJournal serves GET /v1/sagas/{id}/journal: a page as JSON, the rest of the journal as NDJSON,
+// or an event stream that follows the journal until the saga has ended.
 func (s *server) getJournal(c echo.Context) error {
 	id, err := sagaID(c)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *server) getJournal(c echo.Context) error {
 	case typeStream:
 		if last := c.Request().Header.Get("Last-Event-ID"); last != "" {
 			if after, err = strconv.ParseInt(last, 10, 64); err != nil || after < 0 {
-				return fail("invalid_request", "Last-Event-ID is the id of the last event that came: a whole number")
+				return fail("invalid_request", "Last-Event-ID is the id of the last event received: a whole number")
 			}
 		}
 		return s.stream(c, id, after)
@@ -62,8 +62,8 @@ func (s *server) getJournal(c echo.Context) error {
 	return reply(c, http.StatusOK, cut(records, limit, func(last journal.Record) string { return strconv.FormatInt(last.Seq, 10) }))
 }
 
-// accepts picks the offer that the client names first; the first offer if it takes
-// anything, "" if it takes none.
+// accepts returns the offer that the Accept header names first: the first offer if the client
+// accepts anything, "" if it accepts none.
 func accepts(c echo.Context, offers ...string) string {
 	header := strings.Join(c.Request().Header.Values(echo.HeaderAccept), ",")
 	if header == "" {
@@ -83,15 +83,15 @@ func accepts(c echo.Context, offers ...string) string {
 	return ""
 }
 
-// eachRecord visits the records after a seq, up to the journal's present end.
-func (s *server) eachRecord(ctx context.Context, id uuid.UUID, after int64, visit func(journal.Record) error) error {
+// eachRecord calls f for each record after a seq, up to the present end of the journal.
+func (s *server) eachRecord(ctx context.Context, id uuid.UUID, after int64, f func(journal.Record) error) error {
 	for {
 		page, err := s.cfg.Store.Records(ctx, id, after, recordsPage)
 		if err != nil {
 			return sagaError(id, err)
 		}
 		for _, r := range page {
-			if err := visit(r); err != nil {
+			if err := f(r); err != nil {
 				return err
 			}
 			after = r.Seq
@@ -102,7 +102,7 @@ func (s *server) eachRecord(ctx context.Context, id uuid.UUID, after int64, visi
 	}
 }
 
-// ndjson writes one record a line.
+// ndjson writes one record per line.
 func (s *server) ndjson(c echo.Context, id uuid.UUID, after int64) error {
 	w := c.Response()
 	if _, err := s.cfg.Store.Records(c.Request().Context(), id, after, 1); err != nil {
@@ -120,9 +120,9 @@ func (s *server) ndjson(c echo.Context, id uuid.UUID, after int64) error {
 	})
 }
 
-// stream writes one record an event, its seq as the event's id, until `finished`
-// has been written, the client goes or the server stops. A client that comes back with
-// Last-Event-ID misses nothing and gets nothing twice.
+// stream writes one event per record, with the seq as the event's id, until it has written
+// `finished`, the client disconnects or the server stops. A client that reconnects with
+// Last-Event-ID misses no record and gets none twice.
 func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 	ctx := c.Request().Context()
 	grown, stop := s.cfg.Engine.Watch(id)
@@ -133,9 +133,9 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 			return sagaError(id, err)
 		}
 		if len(last) == 1 && last[0].Kind == journal.Finished {
-			return c.NoContent(http.StatusNoContent) // tells an EventSource not to come back
+			return c.NoContent(http.StatusNoContent) // stops an EventSource from reconnecting
 		}
-		if len(last) == 0 { // what is waited for may never come
+		if len(last) == 0 { // the stream might wait for records that never come
 			return fail("invalid_request", "the journal has no record %d: begin after one that you have read", after)
 		}
 	} else if _, err := s.cfg.Store.Records(ctx, id, 0, 1); err != nil {
@@ -143,11 +143,11 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 	}
 	w := c.Response()
 	w.Header().Set(echo.HeaderContentType, typeStream)
-	w.Header().Set("X-Accel-Buffering", "no") // proxies would hold events back
+	w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering events
 	w.WriteHeader(http.StatusOK)
 	w.Flush()
 
-	poll := time.NewTicker(5 * s.cfg.Limits.Poll) // streams are many and long; this node's own sagas wake them at once
+	poll := time.NewTicker(5 * s.cfg.Limits.Poll) // there may be many streams, and Watch reports this node's own sagas at once
 	defer poll.Stop()
 	heartbeat := time.NewTicker(s.cfg.Limits.Heartbeat)
 	defer heartbeat.Stop()

@@ -18,7 +18,7 @@ import (
 	"recourse/saga"
 )
 
-// finished runs an order to its end and gives its id.
+// finished runs a saga to its end and returns its id.
 func finished(x *fixture) string {
 	x.t.Helper()
 	x.publish(orderDef)
@@ -38,7 +38,7 @@ func ndjson(t *testing.T, body []byte) []journal.Record {
 	return list
 }
 
-// The hash chain holds over the wire, in every representation.
+// The hash chain is valid in every representation.
 func TestJournalVerifies(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		id := finished(x)
@@ -74,7 +74,7 @@ func TestJournalVerifies(t *testing.T) {
 		if got := ndjson(t, x.do("GET", path+"?after=2", "", header{"Accept", typeNDJSON}).want(200).Body); len(got) != len(lines)-2 || got[0].Seq != 3 {
 			t.Errorf("after 2: %d records", len(got))
 		}
-		// A changed byte shows.
+		// A changed byte is detected.
 		lines[2].Data = bytes.Replace(lines[2].Data, []byte(`"`), []byte(`'`), 1)
 		if journal.Verify(uuid.Must(uuid.FromString(id)), nil, 1, lines) == nil {
 			t.Error("a changed record passes")
@@ -92,13 +92,13 @@ func TestJournalRefused(t *testing.T) {
 	x.do("GET", path+"?limit=0", "", outside).problem(400, "invalid_request")
 	x.do("GET", path+"?afer=1", "", outside).problem(400, "invalid_request")
 	x.do("GET", path, "", header{"Accept", typeStream}, header{"Last-Event-ID", "x"}, outside).problem(400, "invalid_request")
-	x.do("GET", path, "", header{"Accept", typeStream}, header{"Last-Event-ID", "4711"}).problem(400, "invalid_request") // it would wait for ever
+	x.do("GET", path, "", header{"Accept", typeStream}, header{"Last-Event-ID", "4711"}).problem(400, "invalid_request") // it would wait forever
 	for _, accept := range []string{typeNDJSON, typeStream, "application/json"} {
 		x.do("GET", "/v1/sagas/01a1fd50-0000-7000-8000-000000000000/journal", "", header{"Accept", accept}).problem(404, "saga_not_found")
 	}
 }
 
-// events opens an event stream and gives what arrives, until it ends or enough says so.
+// events opens an event stream and returns what arrives, until it ends or enough returns true.
 func events(t *testing.T, url, last string, enough func(journal.Record) bool) (list []journal.Record, comments int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -153,7 +153,8 @@ func TestStream(t *testing.T) {
 		x.publish(sleepDef)
 		id := x.do("POST", "/v1/sagas", `{"definition": "nap"}`).want(201).saga().ID
 		url := x.url + "/v1/sagas/" + id + "/journal"
-		// Read a part, go, come back with the last id: nothing is missing, nothing comes twice.
+		// Read a part, disconnect, and reconnect with the last id: no record is missing, and none
+		// comes twice.
 		first, _ := events(t, url, "", func(r journal.Record) bool { return r.Seq == 2 })
 		rest := make(chan []journal.Record, 1)
 		go func() {
@@ -172,7 +173,7 @@ func TestStream(t *testing.T) {
 		if err := journal.Verify(uuid.Must(uuid.FromString(id)), nil, 1, got); err != nil {
 			t.Error(err)
 		}
-		// What ended stays ended: an EventSource does not come back after 204.
+		// After the end the stream is 204, which stops an EventSource from reconnecting.
 		end := strconv.FormatInt(got[len(got)-1].Seq, 10)
 		x.do("GET", "/v1/sagas/"+id+"/journal", "", header{"Accept", typeStream}, header{"Last-Event-ID", end}).want(204)
 	})
@@ -222,7 +223,7 @@ func TestGetSagaConditional(t *testing.T) {
 		}
 	}
 	x.do("GET", path, "", header{"If-None-Match", `"9"`}).want(200)
-	// Nothing changes: the wait is over, and it is still the same.
+	// The saga does not change: the wait ends with 304.
 	x.do("GET", path, "", header{"If-None-Match", tag}, header{"Prefer", "wait=1"}).want(304)
 	changed := make(chan *answer, 1)
 	go func() { changed <- x.do("GET", path, "", header{"If-None-Match", tag}, header{"Prefer", "wait=20"}) }()

@@ -8,7 +8,7 @@ import (
 	"recourse/saga"
 )
 
-// outcomes are the words that resolve a step.
+// outcomes lists the outcomes that resolve a step.
 const outcomes = "succeeded, failed, retry, skip or compensated"
 
 // resolve serves POST /v1/sagas/{id}/steps/{path}/resolve.
@@ -41,7 +41,7 @@ func (s *server) resolve(c echo.Context) error {
 	if l.def.Step(cmd.Path) == nil {
 		return noStep(cmd.Path).of(l.id)
 	}
-	done, err := l.order(c, cmd)
+	done, err := l.execute(c, cmd)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (s *server) patchSaga(c echo.Context) error {
 	if b := cmd.Budget; b != nil && b.Currency == "" {
 		b.Currency = l.m.Cost().Currency
 	}
-	done, err := l.order(c, cmd)
+	done, err := l.execute(c, cmd)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *server) patchSaga(c echo.Context) error {
 	return l.answer(c, http.StatusOK)
 }
 
-// labelled counts the labels that there are after a patch.
+// labelled counts the labels after a patch.
 func labelled(have, patch map[string]string) int {
 	n := len(have)
 	for name, value := range patch {

@@ -9,8 +9,8 @@ import (
 	"recourse/saga"
 )
 
-// retry serves POST /v1/sagas/{id}/retry: of a live saga its step that waits for a
-// person is sent again; of one that has ended a new saga is made.
+// retry serves POST /v1/sagas/{id}/retry. In a live saga it retries the step that needs a person;
+// for a saga that has ended it starts a new one.
 func (s *server) retry(c echo.Context) error {
 	o, err := s.readObject(c, "from", "new_key", "reason")
 	if err != nil {
@@ -27,18 +27,18 @@ func (s *server) retry(c echo.Context) error {
 	if l.ended() {
 		return s.retryEnded(c, l, cmd)
 	}
-	if _, err := l.order(c, cmd); err != nil {
+	if _, err := l.execute(c, cmd); err != nil {
 		return err
 	}
 	return l.answer(c, http.StatusAccepted)
 }
 
-// retryEnded starts a saga anew, of the same definition and input.
+// retryEnded starts a new saga of the same definition with the same input.
 func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	switch {
 	case l.m.Status() == saga.Succeeded:
 		return fail("saga_succeeded", "there is nothing to retry: start another saga instead").of(l.id)
-	case cmd.Path != "": // new_key is as it is: a new saga's keys are new
+	case cmd.Path != "": // new_key makes no difference: the keys of a new saga are new
 		return fail("not_available", "a saga that has ended is retried from its beginning, as a new saga: leave `from` out").of(l.id)
 	}
 	body, err := s.body(c)
@@ -70,14 +70,14 @@ func (s *server) retryEnded(c echo.Context, l *live, cmd saga.Command) error {
 	return s.answerStart(c, begun, replayed, b.wait)
 }
 
-// started is what the saga was started with.
+// started returns the data of the saga's first record.
 func (l *live) started() (saga.StartedData, error) {
 	var d saga.StartedData
 	err := json.Unmarshal(l.records[0].Data, &d)
 	return d, err
 }
 
-// budget is the budget of the saga's retry: the one that it had at its end; nil for none.
+// budget returns the budget of a retry: the saga's budget at its end, nil for none.
 func (l *live) budget() *saga.BudgetData {
 	c := l.m.Cost()
 	if c.Budget == "" && c.Tokens.Budget == 0 {
@@ -90,8 +90,8 @@ func (l *live) budget() *saga.BudgetData {
 	return b
 }
 
-// retryVars are the vars of a retry: the server's of today, since a wrong one may be
-// why the saga failed, and the saga's own where the server has none any more.
+// retryVars returns the vars of a retry: the server's present ones, since a wrong one may have made
+// the saga fail, and the saga's own where the server no longer has one.
 func (s *server) retryVars(d saga.StartedData) map[string]json.RawMessage {
 	vars := make(map[string]json.RawMessage, len(s.cfg.Vars)+len(d.Vars))
 	for name, v := range d.Vars {

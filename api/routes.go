@@ -14,15 +14,15 @@ type route struct {
 	method, path string
 	op           operation
 	handler      echo.HandlerFunc
-	keyed        bool // an Idempotency-Key replays its answer
-	stream       bool // it bounds its own time
-	document     bool // its body may hold a definition, or an output
+	keyed        bool // accepts an Idempotency-Key
+	stream       bool // sets its own timeouts
+	document     bool // allows the larger body, Limits.Document
 }
 
-// ofSaga begins the paths of one saga.
+// ofSaga is the prefix of the routes of one saga.
 const ofSaga = "/v1/sagas/:id"
 
-// routes is the one list of what is served.
+// routes lists every route.
 func (s *server) routes() []route {
 	const saga = ofSaga
 	post := func(path string, op operation, h echo.HandlerFunc) route {
@@ -57,7 +57,7 @@ func (s *server) routes() []route {
 		document(post("/v1/validate", opRead, s.validate)),
 		document(post("/v1/plan", opStart, s.plan)),
 
-		// A start's key is its saga's, so it is not kept a second time.
+		// Not keyed: the saga itself stores the key of its start.
 		{method: http.MethodPost, path: "/v1/sagas", op: opStart, handler: s.startSaga, stream: true},
 		get("/v1/sagas", opRead, s.listSagas),
 		{method: http.MethodGet, path: saga, op: opRead, handler: s.getSaga, stream: true},
@@ -92,17 +92,17 @@ func (s *server) routes() []route {
 	})
 }
 
-// call is a request on its way through its route.
+// call is the context of a request: its route, its caller and its body.
 type call struct {
 	echo.Context
 	route *route
 	who   caller
-	body  []byte // once it has been read
+	body  []byte // valid if read
 	read  bool
 }
 
-// serve is a route's handler behind what every route has before it: who calls is
-// found out, the time is bounded, and a key replays its answer.
+// serve wraps a route's handler: it authorizes the caller, sets the timeout, expands a short saga
+// id, and replays the response to a known idempotency key.
 func (s *server) serve(r route) echo.HandlerFunc {
 	h := r.handler
 	if strings.HasPrefix(r.path, ofSaga) {
@@ -122,7 +122,7 @@ func (s *server) serve(r route) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.Limits.Request)
 		defer cancel()
 		own := c.Request()
-		defer c.SetRequest(own) // what is made of an error goes by whether the client is still there
+		defer c.SetRequest(own) // respondError checks whether the client has disconnected, not the timeout
 		c.SetRequest(own.WithContext(ctx))
 		return h(k)
 	}

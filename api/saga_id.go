@@ -12,27 +12,27 @@ import (
 	"recourse/journal"
 )
 
-// leastName is how much of an id stands for it: any less is the same for all sagas of some hours.
+// leastName is the minimum length of an abbreviated saga id. A shorter one is the same for all
+// sagas of some hours.
 const leastName = 8
 
-// maxCandidates is how many sagas a problem names when an id's beginning is that of several.
+// maxCandidates is the maximum of sagas that a problem lists if an abbreviated id is ambiguous.
 const maxCandidates = 5
 
-// isName tells what may be an id's beginning.
+// isName reports whether a text may be an abbreviated id.
 func isName(text string) bool { return len(text) >= leastName && new(journal.Filter).Named(text) }
 
-// sagaID is the path's saga. What is no id in its one canonical form names nothing.
+// sagaID returns the saga id in the path. Only the canonical form of an id is found.
 func sagaID(c echo.Context) (uuid.UUID, error) {
 	text := param(c, "id")
 	id, err := uuid.FromString(text)
 	if err != nil || id.String() != text || id.IsNil() {
-		return uuid.Nil, fail("saga_not_found", "a saga's id is a UUID in lower case, as its start answered, or its first %d characters or more", leastName)
+		return uuid.Nil, fail("saga_not_found", "a saga's id is a UUID in lower case, or its first %d characters or more", leastName)
 	}
 	return id, nil
 }
 
-// wholeID has a route's handler see the whole id of the path's saga where a request has only its
-// beginning.
+// wholeID replaces an abbreviated saga id in the path by the whole id, before the handler runs.
 func (s *server) wholeID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := s.sagaNamed(c.Request().Context(), param(c, "id"))
@@ -48,7 +48,7 @@ func (s *server) wholeID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// wholeSaga does the same for a list of one saga.
+// wholeSaga does the same for the parameter saga of a list.
 func (s *server) wholeSaga(ctx context.Context, q *query) error {
 	id, err := s.sagaNamed(ctx, q.Get("saga"))
 	if err == nil && !id.IsNil() {
@@ -57,8 +57,8 @@ func (s *server) wholeSaga(ctx context.Context, q *query) error {
 	return err
 }
 
-// sagaNamed is the only saga whose id begins with a text; Nil if the text is not an id's beginning
-// in lower case, or is a whole id. Errors: saga_not_found, ambiguous_id.
+// sagaNamed returns the only saga whose id begins with a text. It returns Nil if the text is a
+// whole id, or not the beginning of one in lower case. Errors: saga_not_found, ambiguous_id.
 func (s *server) sagaNamed(ctx context.Context, text string) (uuid.UUID, error) {
 	if !isName(text) || len(text) == len(uuid.Nil.String()) || text != strings.ToLower(text) {
 		return uuid.Nil, nil
@@ -70,7 +70,7 @@ func (s *server) sagaNamed(ctx context.Context, text string) (uuid.UUID, error) 
 	case err != nil:
 		return uuid.Nil, err
 	case len(list.Heads) == 0:
-		return uuid.Nil, fail("saga_not_found", "no saga's id begins with %s: GET /v1/sagas lists those that there are", text)
+		return uuid.Nil, fail("saga_not_found", "no saga's id begins with %s: GET /v1/sagas lists the sagas", text)
 	case len(list.Heads) == 1:
 		return list.Heads[0].ID, nil
 	}
@@ -81,5 +81,5 @@ func (s *server) sagaNamed(ctx context.Context, text string) (uuid.UUID, error) 
 	if len(list.Heads) > maxCandidates {
 		named = append(named, "and others")
 	}
-	return uuid.Nil, fail("ambiguous_id", "send more characters of the id: %s is the beginning of %s", text, strings.Join(named, ", "))
+	return uuid.Nil, fail("ambiguous_id", "send more characters of the id: %s matches %s", text, strings.Join(named, ", "))
 }

@@ -20,8 +20,8 @@ import (
 // sortedKeys lists a map's keys in order.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// getSaga serves GET /v1/sagas/{id}. With `Prefer: wait` it waits for the end, or,
-// with If-None-Match, until the saga is not what the client has.
+// getSaga serves GET /v1/sagas/{id}. With `Prefer: wait` it waits for the end of the saga. With
+// If-None-Match as well, it waits until the saga's ETag is another.
 func (s *server) getSaga(c echo.Context) error {
 	id, err := sagaID(c)
 	if err != nil {
@@ -72,8 +72,8 @@ func (s *server) deleteSaga(c echo.Context) error {
 	return c.NoContent(http.StatusNoContent)
 }
 
-// headView is a saga as lists show it: from its row, without input and output. It may
-// lag the journal by a step.
+// headView returns a saga as lists show it: from its row, without input and output. The row may be
+// one step older than the journal.
 func headView(h journal.Head) (saga.View, error) {
 	var sum saga.Summary
 	if len(h.Summary) > 0 {

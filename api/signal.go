@@ -11,10 +11,10 @@ import (
 	"recourse/saga/dsl"
 )
 
-// maxPayload bounds the payload of a signal.
+// maxPayload is the maximum size of a signal's payload, in bytes.
 const maxPayload = 256 << 10
 
-// signalled is the answer to a signal.
+// signalled is the response to a signal.
 type signalled struct {
 	ID   string `json:"id"`
 	Saga string `json:"saga"`
@@ -29,7 +29,7 @@ func (s *server) signal(c echo.Context) error {
 	}
 	switch t := mediaType(c); {
 	case len(payload) > maxPayload:
-		return fail("body_too_large", "a signal's payload has at most %d bytes: send what it is about, and let a step fetch the rest", maxPayload)
+		return fail("body_too_large", "a signal's payload has at most %d bytes: send a reference, and let a step fetch the content", maxPayload)
 	case len(payload) > 0 && t != "" && !isJSON(t):
 		return fail("unsupported_media_type", "send the payload as JSON, with Content-Type: application/json, not %.60s", t)
 	}
@@ -49,7 +49,7 @@ func (s *server) signal(c echo.Context) error {
 	if err := callerOf(c).maySignal(l.def.Name, l.m.Starter(), cmd.Name); err != nil {
 		return err
 	}
-	id, _, err := l.send(c, cmd) // when no node has read it in time it is kept all the same
+	id, _, err := l.send(c, cmd) // a signal that no node has read in time is stored nevertheless
 	if err != nil {
 		return err
 	}

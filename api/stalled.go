@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// stalledView is a stall as users see it.
+// stalledView is the response for one stall.
 type stalledView struct {
 	ID         string    `json:"id"`
 	Saga       string    `json:"saga"`
@@ -24,7 +24,7 @@ type stalledView struct {
 	Why        string    `json:"why"`
 }
 
-// Kinds of stalls that are listed.
+// Kinds of stalls.
 var (
 	stalledSagas = []string{journal.StallUnclaimed, journal.StallNoProgress, journal.StallQuarantined, journal.StallForgotten}
 	stalledSteps = []string{journal.StallNoWorker, journal.StallNoSlot, journal.StallNoLease, journal.StallUnanswered}

@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// What is noted as stalled is listed, the oldest first, and counted, until its saga has ended.
+// Stalls are listed, oldest first, and counted, until their sagas have ended.
 func TestStalled(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: tasks\nsteps:\n  - {id: a, task: ocr}\n")

@@ -18,8 +18,8 @@ import (
 // startSaga serves POST /v1/sagas.
 func (s *server) startSaga(c echo.Context) error {
 	wait := s.preferWait(c)
-	// A start that waits for the saga's end waits as long for its commit: a start given up earlier
-	// may still be committed.
+	// A start that waits for the saga's end also waits as long for its commit: a start that is
+	// given up earlier may still be committed.
 	ctx, cancel := context.WithTimeout(c.Request().Context(), wait+s.cfg.Limits.Request)
 	defer cancel()
 	o, err := s.readObject(c, "definition", "version", "input", "budget", "labels")
@@ -42,9 +42,9 @@ func (s *server) startSaga(c echo.Context) error {
 	return s.answerStart(c, begun, replayed, b.wait)
 }
 
-// startOnce starts what o asks for, or finds the saga that was started under the
-// same key. That comes before everything that may have changed since: what is
-// wrong with a start today is no concern of a replay.
+// startOnce starts a saga, or finds the saga that was started with the same key. The key decides
+// even if the definition or the input is no longer valid, so that a replay succeeds as the original
+// did.
 func (s *server) startOnce(ctx context.Context, c echo.Context, o *object, b beginning) (saga.Begun, bool, error) {
 	begun, replayed, wrong := s.startNew(ctx, c, o, b)
 	if wrong == nil || ctx.Err() != nil {
@@ -61,7 +61,7 @@ func (s *server) startOnce(ctx context.Context, c echo.Context, o *object, b beg
 	return found(head.ID), true, nil
 }
 
-// found is a saga that was started before.
+// found is the result of a start whose saga existed already.
 func found(id uuid.UUID) saga.Begun { return saga.Begun{ID: id, Stop: func() {}} }
 
 func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b beginning) (saga.Begun, bool, error) {
@@ -69,7 +69,7 @@ func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b begi
 	if err != nil {
 		return saga.Begun{}, false, err
 	}
-	var wrong error // with what was newest
+	var wrong error // the error with the cached newest version
 	if req.version == 0 {
 		if version, def := s.cfg.Catalog.Recent(req.definition); def != nil {
 			b.def, b.version, b.newest = def, version, true
@@ -91,7 +91,7 @@ func (s *server) startNew(ctx context.Context, c echo.Context, o *object, b begi
 	return s.beginAs(ctx, c, req, b)
 }
 
-// byVersion reports whether another version of the definition may make the start right.
+// byVersion reports whether the start may succeed with another version of the definition.
 func byVersion(err error) bool {
 	p, ok := errors.AsType[*problem](err)
 	return errors.Is(err, journal.ErrNotNewest) || ok && (p.Type == problemType+"invalid_start" || p.Type == problemType+"unique_taken")
@@ -107,7 +107,7 @@ func (s *server) beginAs(ctx context.Context, c echo.Context, req startRequest, 
 	return s.begin(ctx, b)
 }
 
-// traceparent is where the request came from; "" if it does not say so once.
+// traceparent returns the request's trace context; "" unless there is exactly one.
 func traceparent(c echo.Context) string {
 	list := c.Request().Header.Values("Traceparent")
 	if len(list) != 1 {
@@ -116,20 +116,20 @@ func traceparent(c echo.Context) string {
 	return list[0]
 }
 
-// maxUnique bounds a saga's unique value, which stores keep in an index.
+// maxUnique is the maximum size of a saga's unique value in bytes, because stores index it.
 const maxUnique = 1024
 
-// beginning is a start that is about to be made.
+// beginning holds the parameters of a start.
 type beginning struct {
 	key, hash string
 	def       *saga.Definition
 	version   int
-	newest    bool // it has to be the newest one still when the saga is made
+	newest    bool // the start fails if a newer version exists when it commits
 	options   saga.StartOptions
-	wait      time.Duration // how long its starter would wait for its end
+	wait      time.Duration // how long the client waits for the end
 }
 
-// begin starts a saga, or finds the one that was started under the same key.
+// begin starts a saga, or finds the one that was started with the same key.
 func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, replayed bool, err error) {
 	data, unique, findings := saga.Begin(b.def, b.options)
 	if len(unique) > maxUnique {
@@ -148,14 +148,14 @@ func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, repl
 	}, data, b.wait > 0)
 	switch {
 	case errors.Is(err, journal.ErrUnique):
-		return saga.Begun{}, false, fail("unique_taken", "saga %s is under way with the unique value %.100s: wait for its end, or cancel it", begun.ID, unique).of(begun.ID)
+		return saga.Begun{}, false, fail("unique_taken", "saga %s is running with the unique value %.100s: wait for its end, or cancel it", begun.ID, unique).of(begun.ID)
 	case errors.Is(err, journal.ErrStartKey):
 		head, err := s.byKey(ctx, b)
 		if err != nil {
 			return saga.Begun{}, false, err
 		}
 		if head == nil {
-			return saga.Begun{}, false, saga.ErrUnavailable // its saga was deleted just now
+			return saga.Begun{}, false, saga.ErrUnavailable // the saga was deleted concurrently
 		}
 		return found(head.ID), true, nil
 	}
@@ -173,7 +173,7 @@ func (s *server) begin(ctx context.Context, b beginning) (begun saga.Begun, repl
 	return begun, false, err
 }
 
-// byKey finds the saga that was started under a key, nil if there is none.
+// byKey returns the saga that was started with a key, nil if there is none.
 func (s *server) byKey(ctx context.Context, b beginning) (*journal.Head, error) {
 	if b.key == "" {
 		return nil, nil
@@ -190,9 +190,9 @@ func (s *server) byKey(ctx context.Context, b beginning) (*journal.Head, error) 
 	return &head, nil
 }
 
-// answerStart answers with the saga, at its end if the client would wait for that. A saga that was
-// started is durable, so its starter hears of it whatever comes of the wait: if it cannot be read,
-// they get it as it began.
+// answerStart responds with the saga, after its end if the client waits for that. A started saga is
+// durable, so the response must report the start even if the wait fails or the saga cannot be read;
+// then it shows the saga as it began.
 func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wait time.Duration) error {
 	view, left := begun.View, wait
 	if wait > 0 {
@@ -216,7 +216,7 @@ func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wa
 			v := l.m.View()
 			view = &v
 		} else {
-			s.log.Warn("a saga was started and could not be read: its starter gets it as it began", "saga", begun.ID, "error", err)
+			s.log.Warn("a saga was started but could not be read: the response shows it as it began", "saga", begun.ID, "error", err)
 		}
 	}
 	if view == nil {
@@ -227,14 +227,14 @@ func (s *server) answerStart(c echo.Context, begun saga.Begun, replayed bool, wa
 		view = &v
 	}
 	h.Set("ETag", seqTag(view.Seq))
-	return reply(c, http.StatusCreated, view) // as it is new, there is no more to it than its journal
+	return reply(c, http.StatusCreated, view) // a new saga cannot be in quarantine, which its journal would not show
 }
 
-// afterWait reads a saga, and waits for its end for what is left of a wait; reading gets patience
-// besides. A saga that was read once is returned even if it could not be read again.
-func (s *server) afterWait(c echo.Context, id uuid.UUID, left, patience time.Duration) (*live, error) {
+// afterWait reads a saga and waits for its end for the rest of the client's wait. timeout bounds
+// the reads. If a later read fails, it returns the saga as first read.
+func (s *server) afterWait(c echo.Context, id uuid.UUID, left, timeout time.Duration) (*live, error) {
 	left = max(left, 0)
-	ctx, cancel := context.WithTimeout(c.Request().Context(), left+patience)
+	ctx, cancel := context.WithTimeout(c.Request().Context(), left+timeout)
 	defer cancel()
 	l, err := s.load(ctx, id)
 	if err == nil && left > 0 {
@@ -245,7 +245,7 @@ func (s *server) afterWait(c echo.Context, id uuid.UUID, left, patience time.Dur
 	return l, err
 }
 
-// stopping reports whether the server stops.
+// stopping reports whether the server is stopping.
 func (s *server) stopping() bool {
 	select {
 	case <-s.cfg.Done:
@@ -255,28 +255,29 @@ func (s *server) stopping() bool {
 	}
 }
 
-// end waits for the end of a saga that was started here, and returns how it
-// ended; nil if that is not to be seen here: it has been parked, or goes on elsewhere.
+// end waits for the end of a saga that was started on this node and returns its final view. It
+// returns nil if the saga does not end here in time, or at all: it may have been parked, or
+// continue on another node.
 func (s *server) end(ctx context.Context, begun saga.Begun, wait time.Duration) *saga.View {
 	if begun.Ended == nil {
 		return nil
 	}
-	patience := time.NewTimer(wait)
-	defer patience.Stop()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
 	case m, ok := <-begun.Ended:
 		if ok {
 			v := m.View()
 			return &v
 		}
-	case <-patience.C:
+	case <-timer.C:
 	case <-s.cfg.Done:
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// answer writes the saga.
+// answer responds with the saga.
 func (l *live) answer(c echo.Context, status int) error {
 	v, err := l.view(c.Request().Context())
 	if err != nil {
@@ -286,7 +287,7 @@ func (l *live) answer(c echo.Context, status int) error {
 	return reply(c, status, v)
 }
 
-// pick finds the definition that a start means; version 0 is the newest.
+// pick returns the definition for a start; version 0 is the newest.
 func (s *server) pick(ctx context.Context, name string, version int) (*saga.Definition, int, error) {
 	missing := func(err error) error {
 		if errors.Is(err, journal.ErrNotFound) {

@@ -31,7 +31,7 @@ func readStart(o *object) (startRequest, error) {
 
 var versionForm = regexp.MustCompile(`^v?[1-9][0-9]{0,8}$`)
 
-// parseVersion reads "v3" or "3"; 0: it is neither.
+// parseVersion reads "v3" or "3"; it returns 0 for other texts.
 func parseVersion(text string) int {
 	if !versionForm.MatchString(text) {
 		return 0
@@ -55,7 +55,7 @@ func (o *object) version() int {
 	return n
 }
 
-// budget reads "2.00 USD", or {amount, currency, tokens}; nil if it is not there.
+// budget reads "2.00 USD", or {amount, currency, tokens}; nil if it is absent.
 func (o *object) budget() *saga.BudgetData {
 	raw := o.fields["budget"]
 	if raw == nil || string(raw) == "null" {
@@ -87,7 +87,7 @@ func (o *object) budget() *saga.BudgetData {
 	}
 	in.into("tokens", &b.Tokens, "a whole number")
 	if b.Tokens < 0 {
-		in.bad("/tokens", "bad_budget", "tokens cannot be fewer than none")
+		in.bad("/tokens", "bad_budget", "tokens cannot be negative")
 	}
 	for _, f := range in.wrong {
 		f.Pointer = "/budget" + f.Pointer
@@ -113,8 +113,7 @@ const (
 
 var labelForm = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,62}$`)
 
-// labels reads a map of labels. In a patch null takes a label away, which is "" in what is
-// returned.
+// labels reads a map of labels. In a patch null removes a label; the result then has "" for it.
 func (o *object) labels(patch bool) map[string]string {
 	raw := o.fields["labels"]
 	if raw == nil || string(raw) == "null" {
@@ -122,7 +121,7 @@ func (o *object) labels(patch bool) map[string]string {
 	}
 	var fields map[string]*string
 	if err := json.Unmarshal(raw, &fields); err != nil {
-		o.bad("/labels", "wrong_type", "labels are an object of texts; put quotes around numbers")
+		o.bad("/labels", "wrong_type", "labels are an object whose values are text; put quotes around numbers")
 		return nil
 	}
 	if len(fields) > maxLabels {

@@ -37,7 +37,7 @@ steps:
 output: {charge: "${steps.charge.output.id}"}
 `
 
-// sleepDef waits until it is stopped, holding its unique value.
+// sleepDef keeps its unique value until it is cancelled.
 const sleepDef = `saga: nap
 unique: ${input?.who}
 steps:
@@ -45,7 +45,7 @@ steps:
     sleep: 2h
 `
 
-// echoDef gives its input back.
+// echoDef returns its input.
 const echoDef = `saga: echo
 steps:
   - id: say
@@ -75,7 +75,7 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// What comes in as a number or text goes out as it came.
+// Numbers and texts are returned unchanged.
 func TestStartKeepsLiterals(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(echoDef)
@@ -113,7 +113,7 @@ func manyLabels(n int) string {
 	return strings.Join(list, ",")
 }
 
-// A start that is refused says where and why, and leaves nothing behind.
+// A refused start says where and why, and stores nothing.
 func TestStartRefused(t *testing.T) {
 	const start = `{"definition": "order", "input": {"amount": 1}`
 	tests := []struct {
@@ -154,7 +154,7 @@ func TestStartRefused(t *testing.T) {
 		{"input too costly to check", `{"definition": "tree", "input": ` + strings.Repeat(`{"c":`, 40) + "1" + strings.Repeat("}", 40) + `}`, 422, "invalid_start", "/input schema_too_costly", "too many steps"},
 		{"unknown input", `{"definition": "order", "input": {"amount": 1, "amuont": 1}}`, 422, "invalid_start", "/input", ""},
 		{"label name", start + `, "labels": {"Tier": "gold"}}`, 400, "invalid_request", "/labels/Tier bad_label", "small letter"},
-		{"label type", start + `, "labels": {"tier": 1}}`, 400, "invalid_request", "/labels wrong_type", "texts"},
+		{"label type", start + `, "labels": {"tier": 1}}`, 400, "invalid_request", "/labels wrong_type", "values are text"},
 		{"label length", start + `, "labels": {"tier": "` + strings.Repeat("x", 257) + `"}}`, 400, "invalid_request", "/labels/tier bad_label", "256"},
 		{"label with NUL", start + `, "labels": {"tier": "a\u0000b"}}`, 400, "invalid_request", "/labels/tier bad_label", "control"},
 		{"label empty", start + `, "labels": {"tier": ""}}`, 400, "invalid_request", "/labels/tier bad_label", "1 to 256"},
@@ -193,7 +193,7 @@ func TestStartRefused(t *testing.T) {
 	if d := cmp.Diff(before, x.dump()); d != "" {
 		t.Errorf("refused starts left something behind: %s", d)
 	}
-	// A refused start does not use its key up.
+	// A refused start does not use its key.
 	x.do("POST", "/v1/sagas", start+"}", header{"Idempotency-Key", "refused-empty"}).want(201)
 }
 
@@ -204,7 +204,7 @@ func TestStartMediaTypes(t *testing.T) {
 	for _, ct := range []string{"application/json", "application/json; charset=utf-8", "application/merge-patch+json"} {
 		x.do("POST", "/v1/sagas", body, header{"Content-Type", ct}, outside).want(201)
 	}
-	// What curl says when it is not told otherwise.
+	// curl's default Content-Type.
 	x.do("POST", "/v1/sagas", body, header{"Content-Type", "application/x-www-form-urlencoded"}, outside).want(201)
 	x.do("POST", "/v1/sagas", "definition=echo", header{"Content-Type", "application/x-www-form-urlencoded"}, outside).problem(400, "invalid_json")
 	for _, ct := range []string{"text/plain", "multipart/form-data; boundary=x", "no type"} {
@@ -219,7 +219,7 @@ func TestStartReplay(t *testing.T) {
 		key := header{"Idempotency-Key", "k-1"}
 		first := x.do("POST", "/v1/sagas", `{"definition": "order", "input": {"amount": 5}}`, key, header{"Prefer", "wait=20"}).want(201)
 		id := first.saga().ID
-		// The same content in another dress; and though the definition has changed since.
+		// The same start after a new version of the definition.
 		x.publish(strings.Replace(orderDef, "amount: decimal", "amount: decimal, extra: string", 1))
 		again := x.do("POST", "/v1/sagas", "{\"input\":{\"amount\":5},\n\"definition\":\"order\"}", key).want(200)
 		if again.saga().ID != id || again.Header.Get(replayHeader) != "true" || again.Header.Get("Location") != "/v1/sagas/"+id {
@@ -339,7 +339,7 @@ func TestStartBudget(t *testing.T) {
 	x.do("POST", "/v1/sagas", `{"definition": "dear", "budget": {"amount": "2.00 USD", "currency": "EUR"}}`).problem(400, "invalid_request")
 }
 
-// engineStub answers starts with an error.
+// engineStub fails starts with an error.
 type engineStub struct {
 	Engine
 	err   error
@@ -365,7 +365,7 @@ func TestStartEngineErrors(t *testing.T) {
 		{saga.ErrBusy, 429, "busy", "1"},
 		{fmt.Errorf("wrapped: %w", saga.ErrUnavailable), 503, "unavailable", "1"},
 		{context.DeadlineExceeded, 503, "unavailable", "1"},
-		{journal.ErrStartKey, 503, "unavailable", "1"}, // the saga that had the key is gone
+		{journal.ErrStartKey, 503, "unavailable", "1"}, // the saga with the key was deleted
 		{fmt.Errorf("disk on fire"), 500, "internal", ""},
 		{nil, 500, "internal", ""}, // a panic
 	}
@@ -385,7 +385,7 @@ func TestStartEngineErrors(t *testing.T) {
 	}
 }
 
-// mute is a store that, once it is told to, has no journals to read, as one that is overloaded.
+// mute is a store whose journals become unreadable on demand, as in an overload.
 type mute struct {
 	journal.Store
 	is *atomic.Bool
@@ -399,7 +399,7 @@ func (m mute) Records(ctx context.Context, id uuid.UUID, after int64, limit int)
 	return m.Store.Records(ctx, id, after, limit)
 }
 
-// hurried is an engine that starts nothing for those who would wait less than patience for it.
+// hurried is an engine that starts sagas only for clients that wait at least a minimum time.
 type hurried struct {
 	Engine
 	patience time.Duration
@@ -412,8 +412,8 @@ func (h hurried) Start(ctx context.Context, def *saga.Definition, start journal.
 	return h.Engine.Start(ctx, def, start, data, follow)
 }
 
-// The client of a durable start gets its 201, even if the store cannot be read after the wait or
-// the server stops.
+// The client of a durable start gets a 201, even if the store cannot be read after the wait or the
+// server stops.
 func TestDurableStartIsAnswered(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		var is atomic.Bool
@@ -460,8 +460,8 @@ func TestPreferWaitEndsInTime(t *testing.T) {
 	}
 }
 
-// A definition that another node has published in the meantime is what a start
-// means, although this node remembers the version before it.
+// A start uses a definition that another node has just published, although this node has cached the
+// version before.
 func TestStartOfTheNewest(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		elsewhere := catalog.New(x.store, catalog.Options{Kinds: kinds.All()})
@@ -475,7 +475,7 @@ func TestStartOfTheNewest(t *testing.T) {
 			return x.do("POST", "/v1/sagas", `{"definition": "echo", "input": `+input+`}`)
 		}
 		publish("{a: number}")
-		for range 2 { // the second by what is remembered
+		for range 2 { // the second one uses the cache
 			if v := start(`{"a": 1}`).want(201).saga(); v.Version != "v1" {
 				t.Errorf("version %s", v.Version)
 			}
@@ -485,11 +485,11 @@ func TestStartOfTheNewest(t *testing.T) {
 			t.Errorf("version %s, and v2 is the newest", v.Version)
 		}
 		publish("{c: number}")
-		if v := start(`{"c": 1}`).want(201).saga(); v.Version != "v3" { // wrong by v2
+		if v := start(`{"c": 1}`).want(201).saga(); v.Version != "v3" { // wrong for v2
 			t.Errorf("version %s, and v3 is the newest", v.Version)
 		}
 		publish("{d: number}")
-		start(`{"c": 1}`).problem(422, "invalid_start") // right by v3
+		start(`{"c": 1}`).problem(422, "invalid_start") // right for v3
 		if err := x.store.Archive(t.Context(), catalog.Kind, "echo"); err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// listSteps serves GET /v1/sagas/{id}/steps: all of the definition's, in its
-// order, on one page.
+// listSteps serves GET /v1/sagas/{id}/steps: all steps in the order of the definition, on one page.
 func (s *server) listSteps(c echo.Context) error {
 	if _, err := readQuery(c); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"recourse/journal"
 )
 
-// shortStore gives one page of records, then fails.
+// shortStore returns one page of records, then fails.
 type shortStore struct{ journal.Store }
 
 func (shortStore) Records(_ context.Context, _ uuid.UUID, after int64, limit int) ([]journal.Record, error) {
@@ -26,8 +26,8 @@ func (shortStore) Records(_ context.Context, _ uuid.UUID, after int64, limit int
 	return list, nil
 }
 
-// A journal that cannot be read to its end breaks off: a client must not take the half for the
-// whole.
+// If a journal cannot be read to its end, the connection breaks: a client must not take a part for
+// the whole.
 func TestStreamsBreakOff(t *testing.T) {
 	x := newFixture(t)
 	cfg := x.cfg

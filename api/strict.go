@@ -16,25 +16,25 @@ const (
 	maxExponent = 10_000
 )
 
-// scanner checks that a text is one JSON value as RFC 8259 has it, and what
-// encoding/json lets pass: valid UTF-8, no field twice, no half of a surrogate
-// pair, and bounds on depth and numbers. Numbers stay text and are never converted.
+// scanner checks that a text is one JSON value according to RFC 8259. It also rejects what
+// encoding/json accepts: invalid UTF-8, duplicate fields, unpaired surrogates, and values beyond
+// bounds on depth and numbers. Numbers stay text and are never converted.
 type scanner struct {
 	body   []byte
-	text   string // body, for parts of it that need no copy
+	text   string // body as a string, so that substrings need no copy
 	at     int
-	path   []string // of the value being read
+	path   []string // path of the value that is being read
 	depth  int
-	fields map[string]json.RawMessage // of the outermost object, as they stand in body; nil if there is none
+	fields map[string]json.RawMessage // fields of the outermost object, as slices of body; nil if there is none
 }
 
-// strictJSON says what is wrong with a body, nil for nothing.
+// strictJSON returns a problem if a body is not strict JSON.
 func strictJSON(body []byte) *problem {
 	_, p := strictFields(body)
 	return p
 }
 
-// strictFields takes a body apart as well: its fields, parts of it; nil if it is no object.
+// strictFields also returns the fields of an object, as slices of the body; nil if it is none.
 func strictFields(body []byte) (map[string]json.RawMessage, *problem) {
 	s := &scanner{body: body, text: string(body), path: make([]string, 0, 8)}
 	if f := s.document(); f != nil {
@@ -77,7 +77,7 @@ func (s *scanner) syntax() *saga.Finding {
 	if s.at >= len(s.text) {
 		return s.wrong("syntax", "the JSON ends too early: it was cut, or a bracket or quote is missing")
 	}
-	return s.wrong("syntax", fmt.Sprintf("%q cannot stand here in JSON", rune(s.text[s.at])))
+	return s.wrong("syntax", fmt.Sprintf("%q is not allowed here in JSON", rune(s.text[s.at])))
 }
 
 func (s *scanner) space() {
@@ -110,9 +110,9 @@ func (s *scanner) value() *saga.Finding {
 	case b == '-' || b >= '0' && b <= '9':
 		return s.number()
 	}
-	for _, word := range []string{"true", "false", "null"} {
-		if strings.HasPrefix(s.text[s.at:], word) {
-			s.at += len(word)
+	for _, literal := range []string{"true", "false", "null"} {
+		if strings.HasPrefix(s.text[s.at:], literal) {
+			s.at += len(literal)
 			return nil
 		}
 	}
@@ -144,7 +144,7 @@ func (s *scanner) object() *saga.Finding {
 		s.path = append(s.path, name)
 		if seen[name] {
 			s.at = start
-			return s.wrong("duplicate_field", fmt.Sprintf("the field %.60q stands here twice: remove one", name))
+			return s.wrong("duplicate_field", fmt.Sprintf("the field %.60q appears twice: remove one", name))
 		}
 		seen[name] = true
 		if s.space(); s.peek() != ':' {
@@ -186,7 +186,7 @@ func (s *scanner) list() *saga.Finding {
 	}
 }
 
-// next passes a comma, or the closing bracket.
+// next skips a comma or the closing bracket.
 func (s *scanner) next(closing byte) (done bool, f *saga.Finding) {
 	s.space()
 	switch s.peek() {

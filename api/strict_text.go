@@ -9,11 +9,11 @@ import (
 	"recourse/saga"
 )
 
-// str passes a string and gives its value.
+// str skips a string and returns its value.
 func (s *scanner) str() (string, *saga.Finding) {
 	s.at++
 	var b strings.Builder
-	from := s.at // of what is not in b yet
+	from := s.at // start of the text that is not in b yet
 	for s.at < len(s.text) {
 		switch c := s.text[s.at]; {
 		case c == '"':
@@ -33,7 +33,7 @@ func (s *scanner) str() (string, *saga.Finding) {
 			b.WriteRune(r)
 			from = s.at
 		case c < ' ':
-			return "", s.wrong("syntax", fmt.Sprintf(`a control character stands bare in a string: write it as \u%04x`, c))
+			return "", s.wrong("syntax", fmt.Sprintf(`a string contains a raw control character: write it as \u%04x`, c))
 		case c < utf8.RuneSelf:
 			s.at++
 		default:
@@ -58,7 +58,7 @@ func (s *scanner) escape() (rune, *saga.Finding) {
 	}
 	unit, ok := s.hex(s.at)
 	if !ok {
-		return 0, s.wrong("syntax", `this is no escape of JSON: write \\ for a backslash`)
+		return 0, s.wrong("syntax", `this is not a JSON escape: write \\ for a backslash`)
 	}
 	if unit < 0xd800 || unit > 0xdfff {
 		s.at += 6
@@ -66,7 +66,7 @@ func (s *scanner) escape() (rune, *saga.Finding) {
 	}
 	low, ok := s.hex(s.at + 6)
 	if unit > 0xdbff || !ok || low < 0xdc00 || low > 0xdfff {
-		return 0, s.wrong("lone_surrogate", "this is half of a surrogate pair, which no UTF-8 text can hold: send both halves, or remove it")
+		return 0, s.wrong("lone_surrogate", "this is half of a surrogate pair, which UTF-8 cannot encode: send both halves, or remove it")
 	}
 	s.at += 12
 	return 0x10000 + (unit-0xd800)<<10 + (low - 0xdc00), nil
@@ -81,7 +81,7 @@ func (s *scanner) hex(i int) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// number passes a number.
+// number skips a number.
 func (s *scanner) number() *saga.Finding {
 	start, digits := s.at, 0
 	run := func() bool {
@@ -101,7 +101,7 @@ func (s *scanner) number() *saga.Finding {
 	}
 	if zero && digits > 1 {
 		s.at = start
-		return s.wrong("syntax", "a number begins with a needless 0: JSON has no octal numbers; put quotes around it for text")
+		return s.wrong("syntax", "a number begins with an unnecessary 0: JSON has no octal numbers; put quotes around it for text")
 	}
 	if s.peek() == '.' {
 		s.at++

@@ -9,19 +9,19 @@ import (
 	"recourse/saga"
 )
 
-// systemView is what operators look at beside the counts of sagas: what waits for others, and the
-// node that answers.
+// systemView is the response of GET /v1/system: tasks and events that are waiting, and the node
+// that serves the request.
 type systemView struct {
 	Version string      `json:"version,omitempty"`
-	Now     saga.Time   `json:"now"` // by the store's clock, which all other times go by
+	Now     saga.Time   `json:"now"` // by the store's clock, as all other times
 	Engine  *engineView `json:"engine,omitempty"`
 	Tasks   []taskCount `json:"tasks"`
 	Outbox  []sinkCount `json:"outbox"`
 }
 
-// engineView is the node that answers. Its counts begin with its process.
+// engineView shows the node that serves the request. Its counts start with its process.
 type engineView struct {
-	Node            string `json:"node,omitempty"` // left out while it has no lease
+	Node            string `json:"node,omitempty"` // absent while it has no lease
 	Lanes           int    `json:"lanes"`
 	Running         int    `json:"sagas_in_memory"`
 	Calls           int    `json:"requests_in_flight"`
@@ -29,7 +29,7 @@ type engineView struct {
 	Commits         int64  `json:"commits"`
 	Appends         int64  `json:"appends"`
 	CommitAverage   int64  `json:"commit_average_us"` // microseconds
-	CommitAge       int64  `json:"commit_age_ms"`     // of the one under way; 0: none
+	CommitAge       int64  `json:"commit_age_ms"`     // of the commit in flight; 0: none
 	CommitsFailed   int64  `json:"commits_failed"`
 	RenewalsFailed  int64  `json:"lease_renewals_failed"`
 	Stalest         int64  `json:"stalest_ms"`
@@ -37,20 +37,20 @@ type engineView struct {
 	Expired         int64  `json:"expired"`
 }
 
-// taskCount is how many tasks of a type wait for workers.
+// taskCount counts the tasks of a type.
 type taskCount struct {
 	Type    string     `json:"type"`
 	Waiting int        `json:"waiting"`
 	Claimed int        `json:"claimed"`
-	Oldest  *saga.Time `json:"oldest_at,omitempty"` // of those that wait
+	Oldest  *saga.Time `json:"oldest_at,omitempty"` // of the waiting ones
 }
 
-// sinkCount is what waits for a sink, and what became of attempts of this node to deliver to it.
+// sinkCount counts the events that wait for a sink, and this node's attempts to deliver to it.
 type sinkCount struct {
 	Sink      string     `json:"sink"`
 	Waiting   int        `json:"waiting"`
 	Oldest    *saga.Time `json:"oldest_at,omitempty"`
-	Why       string     `json:"last_failure,omitempty"` // of those that wait
+	Why       string     `json:"last_failure,omitempty"` // of the waiting ones
 	Delivered int64      `json:"delivered"`
 	Failed    int64      `json:"failed"`
 	Dropped   int64      `json:"dropped"`

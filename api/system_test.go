@@ -42,7 +42,7 @@ func TestSystem(t *testing.T) {
 	})
 }
 
-// What waits for a sink, and what became of attempts to deliver, are shown together.
+// Waiting events and this node's deliveries are shown together.
 func TestSystemOutbox(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	x := newFixture(t, func(c *Config) {
@@ -59,7 +59,7 @@ func TestSystemOutbox(t *testing.T) {
 	}
 }
 
-// behind is a store whose outbox is behind.
+// behind is a store with a backlog in its outbox.
 type behind struct {
 	journal.Store
 	stats []journal.OutboxStat

@@ -24,7 +24,7 @@ import (
 	"recourse/saga/kinds/task"
 )
 
-// Bounds of what workers say.
+// Bounds of requests of workers.
 const (
 	maxTypes   = 64
 	maxWorker  = 128
@@ -35,16 +35,16 @@ const (
 	maxCode    = 64
 	maxTitle   = 200
 	maxDetail  = 2000
-	maxUnknown = 3 // times that a claim of unknown outcome is made again
+	maxUnknown = 3 // attempts of a claim whose outcome is unknown
 )
 
-// claimRequest is what a worker asks for.
+// claimRequest is the body of a claim.
 type claimRequest struct {
 	claim journal.TaskClaim
 	wait  time.Duration
 }
 
-// taskView is a task as its worker sees it.
+// taskView is a claimed task in the response.
 type taskView struct {
 	ID         string          `json:"id"`
 	Type       string          `json:"type"`
@@ -56,10 +56,10 @@ type taskView struct {
 	Input      json.RawMessage `json:"input"`
 	Lease      string          `json:"lease"`
 	LeaseUntil saga.Time       `json:"lease_until"`
-	LeaseMS    int64           `json:"lease_ms"` // for workers whose clock is another
+	LeaseMS    int64           `json:"lease_ms"` // for workers whose clocks differ
 	Deadline   saga.Time       `json:"deadline"`
-	// Traceparent is what the worker sends on, or begins its spans from; absent: the task is of an
-	// older node.
+	// Traceparent is the trace context for the worker. It is absent if an older node created the
+	// task.
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
@@ -116,27 +116,27 @@ func hasControl(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// types reads the types of tasks that a worker takes.
+// types reads the types of tasks that a worker accepts.
 func (o *object) types() []string {
 	var list []string
 	o.into("types", &list, "a list of texts")
 	switch {
 	case len(o.wrong) > 0:
 	case len(list) == 0:
-		o.bad("/types", "missing_field", "name the types of tasks that the worker takes: at least one")
+		o.bad("/types", "missing_field", "name at least one type of tasks that the worker accepts")
 	case len(list) > maxTypes:
 		o.bad("/types", "too_many", "a claim names at most %d types", maxTypes)
 	}
 	for i, t := range list {
 		if !task.Type(t) {
-			o.bad(fmt.Sprintf("/types/%d", i), "bad_type", "%.40q is no type: it is a small letter, then up to 127 small letters, digits, dots, - or _", t)
+			o.bad(fmt.Sprintf("/types/%d", i), "bad_type", "%.40q is not a type: a type is a small letter, then up to 127 small letters, digits, dots, - or _", t)
 		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// within reads a duration between two bounds; 0 if it is not there.
+// within reads a duration between two bounds; 0 if it is absent.
 func (o *object) within(name string, least, most time.Duration) time.Duration {
 	text := o.str(name)
 	if text == "" {
@@ -150,7 +150,7 @@ func (o *object) within(name string, least, most time.Duration) time.Duration {
 	return d
 }
 
-// claim takes tasks, and waits for some if there are none.
+// claim claims tasks, and waits for some if there are none.
 func (s *server) claim(ctx context.Context, r claimRequest) ([]journal.ClaimedTask, error) {
 	list, err := s.claimNow(ctx, r.claim)
 	if len(list) > 0 || err != nil || r.wait == 0 {
@@ -158,26 +158,26 @@ func (s *server) claim(ctx context.Context, r claimRequest) ([]journal.ClaimedTa
 	}
 	turn, leave, ok := s.polls.enter(r.claim.Types, s.cfg.Limits.Polls)
 	if !ok {
-		return nil, fail("too_many_polls", "claim again in a second, or without `wait`; one worker needs one claim at a time, for all its types").after(1)
+		return nil, fail("too_many_polls", "retry in a second, or claim without `wait`; a worker needs only one claim at a time, for all its types").after(1)
 	}
 	defer leave()
-	patience := time.NewTimer(r.wait)
-	defer patience.Stop()
+	timer := time.NewTimer(r.wait)
+	defer timer.Stop()
 	next := time.NewTimer(0)
 	defer next.Stop()
-	mine := false // the turn to look
+	mine := false // whether this claim has the right to poll
 	for {
-		var look <-chan time.Time
+		var poll <-chan time.Time
 		if mine {
-			look = next.C
+			poll = next.C
 		}
 		select {
 		case turn <- struct{}{}:
 			mine = true
 			defer func() { <-turn }()
 			continue
-		case <-look:
-		case <-patience.C:
+		case <-poll:
+		case <-timer.C:
 			return nil, nil
 		case <-s.cfg.Done:
 			return nil, nil
@@ -187,12 +187,12 @@ func (s *server) claim(ctx context.Context, r claimRequest) ([]journal.ClaimedTa
 		if list, err = s.claimNow(ctx, r.claim); len(list) > 0 || err != nil {
 			return list, err
 		}
-		next.Reset(jittered(s.cfg.Limits.Look))
+		next.Reset(jittered(s.cfg.Limits.TaskPoll))
 	}
 }
 
-// claimNow takes tasks that are there. Their lease runs from then on, so one that may have taken
-// some is made certain.
+// claimNow claims tasks without waiting. The leases of claimed tasks run from then on, so a claim
+// with an unknown outcome is repeated: the same token claims the same tasks.
 func (s *server) claimNow(ctx context.Context, c journal.TaskClaim) (list []journal.ClaimedTask, err error) {
 	for range maxUnknown {
 		if list, err = s.cfg.Store.ClaimTasks(ctx, c); !errors.Is(err, journal.ErrUnknown) {
@@ -202,8 +202,8 @@ func (s *server) claimNow(ctx context.Context, c journal.TaskClaim) (list []jour
 	return list, err
 }
 
-// lease is what a worker shows to prove that a task is its own. It also holds whose attempt the
-// task is, which the task's id vouches for.
+// lease is a worker's proof that it owns a task. It also contains the attempt that the task belongs
+// to; the task's id is derived from the attempt and confirms it.
 type lease struct {
 	token   uuid.UUID
 	saga    uuid.UUID
@@ -216,7 +216,7 @@ func leaseOf(t journal.ClaimedTask, token uuid.UUID) lease {
 	return lease{token: token, saga: t.Saga, path: t.Path, way: t.Way, attempt: t.Attempt}
 }
 
-// String writes it as one word.
+// String encodes the lease as text.
 func (l lease) String() string {
 	b := slices.Concat(l.token.Bytes(), l.saga.Bytes())
 	b = binary.AppendUvarint(b, uint64(l.attempt))
@@ -228,7 +228,8 @@ func (l lease) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parseLease reads what String has written. It is the lease of a task only if it names its id.
+// parseLease decodes a lease. It fails unless the task with this id belongs to the attempt in the
+// lease.
 func parseLease(text string, id uuid.UUID) (lease, bool) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(b) < 2*uuid.Size {
@@ -248,21 +249,21 @@ func parseLease(text string, id uuid.UUID) (lease, bool) {
 }
 
 func leaseLost() *problem {
-	return fail("lease_lost", "stop working on the task, and claim again: its lease ran out or was never this one, or the task has ended otherwise. What it has done is settled by the step's in_doubt policy")
+	return fail("lease_lost", "stop working on the task, and claim again: its lease has expired or is not this one, or the task has ended otherwise. The step's in_doubt policy decides about effects of the work")
 }
 
-// leased reads the task that a path names, and the lease that a body proves it with.
+// leased reads the task's id in the path and its lease in the body.
 func (o *object) leased(c echo.Context) (uuid.UUID, lease, error) {
 	text := o.str("lease")
 	if text == "" {
-		o.bad("/lease", "missing_field", "send the `lease` that the claim answered with the task")
+		o.bad("/lease", "missing_field", "send the `lease` that the claim returned with the task")
 	}
 	if err := o.err(); err != nil {
 		return uuid.Nil, lease{}, err
 	}
 	id, err := uuid.FromString(param(c, "id"))
 	if err != nil {
-		return uuid.Nil, lease{}, fail("not_found", "a task's id is a UUID, as its claim answered")
+		return uuid.Nil, lease{}, fail("not_found", "a task's id is a UUID, as the claim returned it")
 	}
 	l, ok := parseLease(text, id)
 	if !ok {
@@ -299,7 +300,7 @@ func (s *server) completeTask(c echo.Context) error {
 	}
 	r := saga.TaskResult{Outcome: saga.TaskCompleted, Output: o.raw("output"), Cost: o.cost()}
 	if len(r.Output) > maxOutput {
-		return fail("body_too_large", "an output has at most %d bytes: store it elsewhere, and return where", maxOutput)
+		return fail("body_too_large", "an output has at most %d bytes: store it elsewhere, and return a reference", maxOutput)
 	}
 	if r.Output == nil {
 		r.Output = json.RawMessage("null")
@@ -315,7 +316,7 @@ func (s *server) failTask(c echo.Context) error {
 	}
 	r := saga.TaskResult{Outcome: saga.TaskFailed, Error: o.failure(), Retryable: o.flag("retryable"), InDoubt: o.flag("in_doubt"), Cost: o.cost()}
 	if r.Retryable && r.InDoubt {
-		o.bad("/retryable", "bad_field", "retryable says that surely nothing has happened, in_doubt that something may have: send one of them; what is in doubt is tried again as the step's in_doubt says")
+		o.bad("/retryable", "bad_field", "retryable says that nothing has happened, in_doubt that something may have happened: send one of them; the step's in_doubt policy decides about retries in doubt")
 	}
 	return s.endTask(c, o, r)
 }
@@ -325,7 +326,7 @@ var (
 	codeForm = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
 
-// cost reads what a task has cost, as text or as a number.
+// cost reads a task's cost, as text or as a number.
 func (o *object) cost() string {
 	raw := string(o.raw("cost"))
 	if raw == "" || raw == "null" {
@@ -339,8 +340,8 @@ func (o *object) cost() string {
 	return text
 }
 
-// failure reads what went wrong: text, or {code, title, detail}. Too much of it is cut, so that a
-// worker never fails to fail.
+// failure reads a task's error: text, or {code, title, detail}. Long texts are cut instead of
+// refused, so that a worker can always report a failure.
 func (o *object) failure() *saga.Failure {
 	raw := o.raw("error")
 	if raw == nil || string(raw) == "null" {
@@ -370,10 +371,10 @@ func (o *object) failure() *saga.Failure {
 	case len(f.Code) > maxCode || !codeForm.MatchString(f.Code):
 		o.bad("/error/code", "bad_code", "a code is a small letter, then up to %d small letters, digits or _", maxCode-1)
 	case task.Taken(f.Code):
-		o.bad("/error/code", "bad_code", "%q has a meaning of its own, which would leave the task in doubt: choose another code", f.Code)
+		o.bad("/error/code", "bad_code", "%q is reserved and would leave the task in doubt: choose another code", f.Code)
 	}
 	if f.Title == "" {
-		f.Title, f.Detail = cmp.Or(f.Detail, "the worker gives no reason"), ""
+		f.Title, f.Detail = cmp.Or(f.Detail, "the worker gave no reason"), ""
 	}
 	return f
 }
@@ -385,7 +386,7 @@ func cutText(text string, most int) string {
 	return text
 }
 
-// endTask has a task's saga know how it ended.
+// endTask records the end of a task and sends it to the saga.
 func (s *server) endTask(c echo.Context, o *object, r saga.TaskResult) error {
 	id, l, err := o.leased(c)
 	if err != nil {

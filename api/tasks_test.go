@@ -34,7 +34,7 @@ steps:
 output: {page: "${steps.page.output}"}
 `
 
-// claim takes tasks of a type, and wants so many.
+// claim claims tasks of a type, and fails unless it gets this many.
 func (x *fixture) claim(kind string, most, want int) []taskView {
 	x.t.Helper()
 	a := x.do("POST", "/v1/tasks/claim", fmt.Sprintf(`{"types": [%q], "worker": "w-1", "max": %d, "wait": "20s"}`, kind, most)).want(200)
@@ -46,7 +46,7 @@ func (x *fixture) claim(kind string, most, want int) []taskView {
 	return list.Data
 }
 
-// tell says something of a task under its lease; more is further fields.
+// tell reports about a task with its lease; more is further fields.
 func (x *fixture) tell(t taskView, what, more string) *answer {
 	x.t.Helper()
 	return x.do("POST", "/v1/tasks/"+t.ID+"/"+what, fmt.Sprintf(`{"lease": %q%s}`, t.Lease, more))
@@ -57,7 +57,7 @@ func (x *fixture) fetch() string {
 	return x.do("POST", "/v1/sagas", `{"definition": "fetch", "input": {"url": "https://a.example"}}`).want(201).saga().ID
 }
 
-// traceOf is the trace of a saga whose start brought none.
+// traceOf returns the trace of a saga that was started without a traceparent.
 func traceOf(id string) *saga.Trace {
 	t := saga.NewTrace(uuid.FromStringOrNil(id), saga.StartedData{})
 	return &t
@@ -116,7 +116,7 @@ func TestTaskFails(t *testing.T) {
 		{"text", `, "error": "no such page"`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: "no such page"}, "0"},
 		{"object", `, "error": {"code": "gone", "title": "it is gone", "detail": "since 1999"}, "cost": 0.50`, saga.Compensated, journal.Refused, saga.Failure{Code: "gone", Detail: "it is gone: since 1999"}, "0.50"},
 		{"detail", `, "error": {"detail": "since 1999"}`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: "since 1999"}, "0"},
-		{"no words", `, "error": {"code": "gone"}`, saga.Compensated, journal.Refused, saga.Failure{Code: "gone", Detail: "the worker gives no reason"}, "0"},
+		{"no words", `, "error": {"code": "gone"}`, saga.Compensated, journal.Refused, saga.Failure{Code: "gone", Detail: "the worker gave no reason"}, "0"},
 		{"in doubt", `, "error": "half done", "in_doubt": true`, saga.Stuck, journal.InDoubt, saga.Failure{Code: "task_failed", Detail: "half done"}, "0"},
 		{"long", `, "error": "` + strings.Repeat("é", 5000) + `"`, saga.Compensated, journal.Refused, saga.Failure{Code: "task_failed", Detail: strings.Repeat("é", 1999) + "…"}, "0"},
 	}
@@ -145,7 +145,7 @@ func TestTaskFails(t *testing.T) {
 	}
 }
 
-// What is worth another try comes again, under the same key.
+// A retryable failure is retried with the same key.
 func TestTaskRetryable(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(fetchDef)
@@ -164,7 +164,7 @@ func TestTaskRetryable(t *testing.T) {
 	})
 }
 
-// A saga that goes back has the worker know, and takes what it says all the same.
+// A worker learns that its saga is being undone, and its result is recorded nevertheless.
 func TestTaskCancel(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(fetchDef)
@@ -200,7 +200,7 @@ func TestTaskUndo(t *testing.T) {
 	x.until(id, is(saga.Compensated))
 }
 
-// A worker that fell silent has lost its task, whatever it says then.
+// A worker that stopped sending heartbeats has lost its task, whatever it reports later.
 func TestLeaseLost(t *testing.T) {
 	var ahead atomic.Int64
 	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
@@ -221,7 +221,7 @@ func TestLeaseLost(t *testing.T) {
 	x.tell(task, "fail", `, "error": "late"`).problem(409, "lease_lost")
 }
 
-// A lease is for the task that it was given with, and nothing in it can be changed.
+// A lease is valid only for its own task, and any change makes it invalid.
 func TestLeaseForged(t *testing.T) {
 	x := newFixture(t)
 	x.publish(fetchDef)
@@ -315,7 +315,7 @@ func TestTaskEndsRefused(t *testing.T) {
 	x.tell(task, "complete", large+`"`).want(200)
 }
 
-// As many workers wait as may; what comes is given to one each.
+// Only a limited number of workers wait; each new task goes to one of them.
 func TestClaimsWait(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(fetchDef)
@@ -347,7 +347,7 @@ func TestClaimsLimited(t *testing.T) {
 	first := make(chan error, 1)
 	waits := `{"types": ["page.fetch"], "wait": "20s"}`
 	go func() {
-		for { // until it is not the one that is refused
+		for { // until it is accepted
 			req, _ := http.NewRequestWithContext(ctx, "POST", x.url+"/v1/tasks/claim", strings.NewReader(waits))
 			resp, err := http.DefaultClient.Do(req)
 			if err == nil {
@@ -371,7 +371,7 @@ func TestClaimsLimited(t *testing.T) {
 			t.Fatal("no claim is refused")
 		}
 	}
-	x.do("POST", "/v1/tasks/claim", `{"types": ["other"]}`).want(204) // it does not wait
+	x.do("POST", "/v1/tasks/claim", `{"types": ["other"]}`).want(204) // without `wait` it returns at once
 	leave()
 	if <-first == nil {
 		t.Error("the first claim was answered")
@@ -382,10 +382,10 @@ func TestClaimsLimited(t *testing.T) {
 		}
 	}
 	x.fetch()
-	x.claim("page.fetch", 1, 1) // the one that left has not taken it
+	x.claim("page.fetch", 1, 1) // the worker that left has not claimed it
 }
 
-// A claim whose answer was lost is repeated under its key, and gets the same tasks.
+// A claim whose response was lost is repeated with its key, and gets the same tasks.
 func TestClaimAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(fetchDef)
@@ -407,7 +407,7 @@ func TestClaimAgain(t *testing.T) {
 	})
 }
 
-// A server that stops lets its workers go.
+// A server that stops ends the waits of its workers.
 func TestClaimsEndWithTheServer(t *testing.T) {
 	done := make(chan struct{})
 	x := newFixture(t, func(c *Config) { c.Done = done })

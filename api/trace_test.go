@@ -9,8 +9,8 @@ import (
 
 const incoming = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// A start's traceparent says which trace the saga belongs to; one that is none is ignored, and the
-// key does not look at it.
+// A start's traceparent selects the saga's trace. An invalid one is ignored, and it does not affect
+// the idempotency key.
 func TestTraceparentOfStart(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish(sleepDef)
@@ -51,8 +51,7 @@ func TestTraceparentOfStart(t *testing.T) {
 	})
 }
 
-// The event that starts a saga says which trace it belongs to: by its extension, else by the
-// request's header.
+// The event that starts a saga selects its trace: by its extension, else by the request's header.
 func TestTraceparentOfEvent(t *testing.T) {
 	eachStore(t, func(t *testing.T, x *fixture) {
 		x.publish("saga: nap\ntriggers: [{event: com.shop.paid}]\nsteps: [{id: s, sleep: 1h}]\n")

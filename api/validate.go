@@ -12,15 +12,15 @@ import (
 	"recourse/saga/dsl"
 )
 
-// validation is what is wrong with a definition, or might be.
+// validation is the response of POST /v1/validate.
 type validation struct {
 	OK       bool           `json:"ok"`
 	Errors   []saga.Finding `json:"errors"`
 	Warnings []saga.Finding `json:"warnings"`
 }
 
-// validate serves POST /v1/validate: a definition, or an action, as YAML or JSON, or as text in
-// {"definition": "…"}. Nothing is kept.
+// validate serves POST /v1/validate: it checks a definition or an action, given as YAML or JSON, or
+// as text in {"definition": "…"}. It stores nothing.
 func (s *server) validate(c echo.Context) error {
 	src, err := s.source(c)
 	if err != nil {
@@ -56,14 +56,15 @@ func (s *server) check(c echo.Context, src []byte) ([]saga.Finding, error) {
 		return nil, err
 	}
 	if !callerOf(c).can(opPublish) {
-		// Which secrets the server has is for those who could publish the document.
+		// Only callers who may publish the document may learn which secrets the server has.
 		absent, err := s.cfg.Catalog.MissingDefinitions(c.Request().Context(), def)
 		return slices.Concat(def.Warnings, absent), err
 	}
 	return s.warnings(c.Request().Context(), def)
 }
 
-// wrapped is the definition in {"definition": …}, as text or itself; src if it is not wrapped.
+// wrapped returns the definition in {"definition": …}, given as text or as an object; src if it is
+// not wrapped.
 func wrapped(src []byte) []byte {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(src, &fields) != nil || len(fields) != 1 || fields["definition"] == nil {

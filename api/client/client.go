@@ -1,5 +1,5 @@
-// Package client calls a recourse server: it starts sagas, waits for them, and runs
-// workers that do the work of their `task` steps. docs/workers.md explains the protocol.
+// Package client calls a recourse server: it starts sagas, waits for them, and runs workers that do
+// the work of their `task` steps. docs/workers.md explains the protocol.
 package client
 
 import (
@@ -18,23 +18,23 @@ import (
 	"time"
 )
 
-// Client is a server, and who calls it. It may be used by several goroutines.
+// Client sends requests to a server with an API key. Several goroutines may use it.
 type Client struct {
-	// HTTP sends the requests; New makes one that any number of workers can share.
+	// HTTP sends the requests. New sets one that any number of workers can share.
 	HTTP *http.Client
 
 	url, key string
 }
 
-// New returns a client of the server at url, such as http://127.0.0.1:8080. key is an API key, or "" where
-// none is required.
+// New returns a client of the server at url, such as http://127.0.0.1:8080. key is an API key, or
+// "" if the server requires none.
 func New(url, key string) *Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 100
 	return &Client{HTTP: &http.Client{Transport: t}, url: strings.TrimRight(url, "/"), key: key}
 }
 
-// Error is a server's refusal. Code is stable: docs/errors.md has them all.
+// Error is a problem that the server returned. Codes are stable: docs/errors.md lists them.
 type Error struct {
 	Status int
 	Code   string
@@ -49,9 +49,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (HTTP %d, %s)", e.Title, e.Detail, e.Status, e.Code)
 }
 
-// passing reports whether an error may go away by itself: the server is away, or has too much to
-// do, or a request of the same key is under way.
-func passing(err error) bool {
+// temporary reports whether a retry may succeed: the server is down or overloaded, or a request
+// with the same key is in flight.
+func temporary(err error) bool {
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Status >= 500 || e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout || e.Code == "key_in_flight"
@@ -59,7 +59,7 @@ func passing(err error) bool {
 	return err != nil
 }
 
-// Saga is a saga as the server shows it; numbers in Output keep their digits.
+// Saga is a saga as the server returns it. Numbers in Input and Output keep their digits.
 type Saga struct {
 	ID         string            `json:"id"`
 	Definition string            `json:"definition"`
@@ -69,7 +69,7 @@ type Saga struct {
 	Input      json.RawMessage   `json:"input"`
 	Output     json.RawMessage   `json:"output"`
 	Labels     map[string]string `json:"labels"`
-	Open       []string          `json:"open"` // ids of inbox entries: it waits for a person
+	Open       []string          `json:"open"` // ids of inbox entries, which need a person
 	Seq        int64             `json:"seq"`
 }
 
@@ -82,30 +82,30 @@ type Reason struct {
 	Detail string `json:"detail"`
 }
 
-// Ended reports whether the saga has ended: as succeeded, compensated or failed.
+// Ended reports whether the saga has ended: succeeded, compensated or failed.
 func (s *Saga) Ended() bool {
 	return s.Status == "succeeded" || s.Status == "compensated" || s.Status == "failed"
 }
 
-// Start is a saga to be started.
+// Start describes a saga to start.
 type Start struct {
 	Definition string            `json:"definition"`
 	Version    string            `json:"version,omitempty"` // "": the newest
 	Input      any               `json:"input,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	// Key makes the start happen once, however often it is asked for; "" makes one up, for this
-	// call.
+	// Key is the idempotency key: starts with the same key start one saga. If it is empty, the call
+	// uses a random key.
 	Key string `json:"-"`
 }
 
-// Start starts a saga. While the server is away it tries again, until ctx is done: there will be
-// one saga. An *Error is a refusal.
+// Start starts a saga. While the server is down it retries until ctx is done, and starts one saga
+// at most. An *Error is a refusal.
 func (c *Client) Start(ctx context.Context, s Start) (*Saga, error) {
 	if s.Key == "" {
 		s.Key = rand.Text()
 	}
 	var out Saga
-	err := c.insist(ctx, func() error {
+	err := c.retry(ctx, func() error {
 		return c.call(ctx, http.MethodPost, "/v1/sagas", s, &out, "Idempotency-Key", s.Key)
 	})
 	if err != nil {
@@ -123,11 +123,11 @@ func (c *Client) Get(ctx context.Context, id string) (*Saga, error) {
 	return &out, nil
 }
 
-// Wait waits until a saga has ended, however long that takes, or ctx is done.
+// Wait waits until a saga has ended or ctx is done.
 func (c *Client) Wait(ctx context.Context, id string) (*Saga, error) {
 	for {
 		var out Saga
-		err := c.insist(ctx, func() error {
+		err := c.retry(ctx, func() error {
 			return c.call(ctx, http.MethodGet, "/v1/sagas/"+url.PathEscape(id), nil, &out, "Prefer", "wait=30")
 		})
 		if err != nil {
@@ -139,28 +139,29 @@ func (c *Client) Wait(ctx context.Context, id string) (*Saga, error) {
 	}
 }
 
-// insist calls until the error is none that passes, or ctx is done.
-func (c *Client) insist(ctx context.Context, call func() error) error {
+// retry repeats call while its error is temporary, until ctx is done.
+func (c *Client) retry(ctx context.Context, call func() error) error {
 	for n := 0; ; n++ {
 		err := call()
-		if !passing(err) || ctx.Err() != nil || rest(ctx, n, err) != nil {
+		if !temporary(err) || ctx.Err() != nil || backoff(ctx, n, err) != nil {
 			return err
 		}
 	}
 }
 
 const (
-	firstRest = 100 * time.Millisecond
-	longRest  = 5 * time.Second
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 5 * time.Second
 )
 
-// rest waits before another try: longer each time, by chance, and as long as the server asks for.
-func rest(ctx context.Context, n int, err error) error {
-	d := min(firstRest<<min(n, 10), longRest)
+// backoff waits before a retry: exponentially longer, with jitter, and at least as long as the
+// server's Retry-After.
+func backoff(ctx context.Context, n int, err error) error {
+	d := min(minBackoff<<min(n, 10), maxBackoff)
 	d = d/2 + mathrand.N(d/2)
 	var e *Error
 	if errors.As(err, &e) {
-		d = max(d, min(e.retryAfter, longRest))
+		d = max(d, min(e.retryAfter, maxBackoff))
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -172,11 +173,11 @@ func rest(ctx context.Context, n int, err error) error {
 	}
 }
 
-// maxAnswer bounds what is read of an answer: a hundred tasks with their inputs.
+// maxAnswer is the maximum size of a response. The largest has a hundred tasks with their inputs.
 const maxAnswer = 256 << 20
 
-// call sends a request and reads its answer into out; header is names and values. Without content
-// out stays as it is.
+// call sends a request and decodes the response into out. header holds names and values. An empty
+// response leaves out unchanged.
 func (c *Client) call(ctx context.Context, method, path string, in, out any, header ...string) error {
 	var body io.Reader
 	if in != nil {
@@ -228,7 +229,7 @@ func refusal(resp *http.Response, body []byte) error {
 	return e
 }
 
-// encode writes v as JSON, its characters as they are.
+// encode returns v as JSON. It does not escape HTML characters.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

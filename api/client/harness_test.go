@@ -21,12 +21,12 @@ import (
 	"recourse/saga/kinds"
 )
 
-// rig is a real server, in this process, whose clock can be put forward, and whose wire can be cut.
+// rig is a real server in this process. The test can advance its clock and intercept its requests.
 type rig struct {
 	t     *testing.T
 	ahead atomic.Int64
 	store *memory.Store
-	// wire is asked before each request reaches the server, and may answer in its place.
+	// wire is called before each request reaches the server, and may respond in its place.
 	wire atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler)]
 	url  string
 	*client.Client
@@ -38,7 +38,7 @@ func newRig(t *testing.T, more ...func(*api.Config)) *rig {
 	r.store = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }})
 	cat := catalog.New(r.store, catalog.Options{Kinds: kinds.All()})
 	eng := engine.New(engine.Config{Store: r.store, Definitions: cat, Poll: 10 * time.Millisecond, Drain: time.Second, Lease: time.Hour})
-	cfg := api.Config{Store: r.store, Catalog: cat, Engine: eng, Limits: api.Limits{Poll: 10 * time.Millisecond, Look: 10 * time.Millisecond}}
+	cfg := api.Config{Store: r.store, Catalog: cat, Engine: eng, Limits: api.Limits{Poll: 10 * time.Millisecond, TaskPoll: 10 * time.Millisecond}}
 	for _, m := range more {
 		m(&cfg)
 	}
@@ -80,13 +80,13 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// cut has f stand in the wire until it is mended.
+// cut installs f as wire until mend is called.
 func (r *rig) cut(f func(w http.ResponseWriter, req *http.Request, next http.Handler)) (mend func()) {
 	r.wire.Store(&f)
 	return func() { r.wire.Store(nil) }
 }
 
-// drop breaks the connection off.
+// drop closes the connection without a response.
 func drop() { panic(http.ErrAbortHandler) }
 
 func (r *rig) publish(source string) {
@@ -107,7 +107,7 @@ func (r *rig) publish(source string) {
 	}
 }
 
-// squareDef has a lease that a worker keeps on a busy machine, too; see beating.
+// squareDef has a lease long enough for a worker on a busy machine; see beating.
 const squareDef = `saga: square
 input: {n: integer}
 budget: 9.00 EUR
@@ -123,8 +123,8 @@ steps:
 output: ${steps.it.output}
 `
 
-// beating is squareDef with another lease: its worker learns of what happens to its task within a
-// third of it.
+// beating is squareDef with another lease. Its worker learns about changes of its task within a
+// third of the lease.
 func beating(lease string) string {
 	return strings.Replace(squareDef, "heartbeat: 1m", "heartbeat: "+lease, 1)
 }
@@ -138,7 +138,7 @@ func (r *rig) square(n int) string {
 	return s.ID
 }
 
-// wait waits until the saga has ended, or waits for a person.
+// wait waits until the saga has ended or needs a person.
 func (r *rig) wait(id string) *client.Saga {
 	r.t.Helper()
 	var s *client.Saga
@@ -152,7 +152,7 @@ func (r *rig) wait(id string) *client.Saga {
 	return s
 }
 
-// failure is how the saga's step failed the last time.
+// failure returns the last error of the saga's step.
 func (r *rig) failure(id string) (class journal.Class, f saga.Failure) {
 	r.t.Helper()
 	resp, err := http.Get(r.url + "/v1/sagas/" + id + "/steps/it")
@@ -171,7 +171,7 @@ func (r *rig) failure(id string) (class journal.Class, f saga.Failure) {
 	return last.Class, f
 }
 
-// run runs a worker until stop, which returns what Run has returned.
+// run runs a worker until stop is called, which returns the result of Run.
 func (r *rig) run(w client.Worker) (stop func() error) {
 	w.Client, w.Log = r.Client, slog.New(slog.DiscardHandler)
 	if w.Types == nil {

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Task is work of a saga's step.
+// Task is the work of one attempt of a saga's step.
 type Task struct {
 	ID      string `json:"id"`
 	Type    string `json:"type"`
 	Saga    string `json:"saga"`
-	Step    string `json:"step"` // its path
+	Step    string `json:"step"` // the step's path
 	Attempt int    `json:"attempt"`
-	Way     string `json:"way"` // do, or undo
-	// Key is the same for each attempt: send it on as the idempotency key of what the work does, or
-	// remember it with the effect.
+	Way     string `json:"way"` // "do" or "undo"
+	// Key is the same for each attempt. Send it as the idempotency key of the request that has the
+	// effect, or store it with the effect.
 	Key   string          `json:"key"`
 	Input json.RawMessage `json:"input"`
 
@@ -27,25 +27,26 @@ type Task struct {
 	LeaseMS    int64     `json:"lease_ms"`
 	Deadline   time.Time `json:"deadline"`
 
-	// Traceparent is where in a trace the task comes from (W3C Trace Context): send it on, or begin
-	// spans from it. "": nowhere.
+	// Traceparent is the trace context of the task (W3C Trace Context): send it on, or begin spans
+	// from it. It may be empty.
 	Traceparent string `json:"traceparent"`
 }
 
-// lease is how long a heartbeat keeps the task.
+// lease is the time for which a heartbeat extends the lease.
 func (t *Task) lease() time.Duration { return time.Duration(t.LeaseMS) * time.Millisecond }
 
-// left is how long the work may take, from the claim on. It needs no clock of the server's.
+// left is the time that the work may take, from the claim on. It does not depend on the server's
+// clock.
 func (t *Task) left() time.Duration { return t.lease() + t.Deadline.Sub(t.LeaseUntil) }
 
-// Why a handler's context was cancelled, as context.Cause says.
+// Causes of the cancellation of a handler's context, which context.Cause returns.
 var (
-	ErrLeaseLost = errors.New("the task's lease is lost: whatever comes of the work is dropped")
-	ErrUnwanted  = errors.New("the saga does not want the work any more")
+	ErrLeaseLost = errors.New("the task's lease is lost: the result of the work is discarded")
+	ErrUnwanted  = errors.New("the saga no longer needs the work")
 	ErrStopping  = errors.New("the worker is stopping")
 )
 
-// failure is how a task failed, for the server.
+// failure is a handler's error in the form that the server accepts.
 type failure struct {
 	Code      string
 	Retryable bool
@@ -56,24 +57,24 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (f *failure) Unwrap() error { return f.err }
 
-// Retryable says that surely nothing has happened, and that another try may help.
+// Retryable means that the work surely had no effect, and that a retry may succeed.
 func Retryable(err error) error { return &failure{Code: "task_failed", Retryable: true, err: err} }
 
-// InDoubt says that something may have happened. It is what an error that says nothing counts as,
-// too.
+// InDoubt means that the work may have had an effect. An error without Retryable, InDoubt or Refuse
+// means the same.
 func InDoubt(err error) error { return &failure{Code: "task_failed", InDoubt: true, err: err} }
 
-// Refuse says that surely nothing has happened, and that there is no use in trying again: the step
-// fails with this code (a small letter, then small letters, digits or _), and what was done before
-// it is undone.
+// Refuse means that the work surely had no effect, and that a retry is useless: the step fails with
+// this code (a small letter, then small letters, digits or _), and the saga undoes the steps
+// before.
 func Refuse(code, format string, args ...any) error {
 	return &failure{Code: code, err: fmt.Errorf(format, args...)}
 }
 
-// outcome is what an error says of a task.
+// outcome returns the failure that a handler's error stands for.
 func outcome(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return &failure{Code: f.Code, Retryable: f.Retryable, InDoubt: f.InDoubt, err: err}
@@ -81,7 +82,7 @@ func outcome(err error) *failure {
 	return &failure{Code: "task_failed", InDoubt: true, err: err}
 }
 
-// spent is what a handler says that its work has cost.
+// spent holds the cost that a handler has reported.
 type spent struct {
 	mu   sync.Mutex
 	cost string
@@ -89,8 +90,8 @@ type spent struct {
 
 type spentKey struct{}
 
-// Cost says in a handler what its work has cost so far, whatever becomes of it: a decimal such as
-// "0.02", in the saga's currency. The last word counts.
+// Cost reports the cost of a handler's work so far, which counts even if the work fails: a decimal
+// such as "0.02", in the saga's currency. The last call counts.
 func Cost(ctx context.Context, decimal string) {
 	if s, ok := ctx.Value(spentKey{}).(*spent); ok {
 		s.mu.Lock()

@@ -17,32 +17,32 @@ import (
 // Worker does the work of `task` steps. Client, Types and Handle are required.
 type Worker struct {
 	Client *Client
-	Types  []string // of the tasks that it takes
-	// Handle does the work and returns the step's output, which becomes JSON. An error is told to
-	// the saga: see Refuse, Retryable and InDoubt. Its context ends when the lease is lost, the
-	// saga does not want the work any more, the task's time is over, or the worker stops:
-	// context.Cause says which. Handle runs up to Concurrency times at once.
+	Types  []string // types of tasks that it claims
+	// Handle does the work and returns the step's output, which is encoded as JSON. The worker
+	// reports an error to the server: see Refuse, Retryable and InDoubt. The context ends when the
+	// lease is lost, the saga no longer needs the work, the task's deadline passes, or the worker
+	// stops; context.Cause says which. Handle runs up to Concurrency times at once.
 	Handle func(ctx context.Context, t Task) (any, error)
 
-	Concurrency int           // 1
-	Name        string        // for people; by default the host's name and the process's id
-	Lease       time.Duration // how long heartbeats may be apart; 0: each step's `heartbeat`
-	Drain       time.Duration // 30s: how long handlers may go on when the worker is to stop
+	Concurrency int           // default 1
+	Name        string        // shown to people; by default the host's name and the process id
+	Lease       time.Duration // maximum time between heartbeats; 0: each step's `heartbeat`
+	Drain       time.Duration // default 30s: how long handlers may continue when the worker stops
 	Log         *slog.Logger  // nil: slog.Default
 }
 
 const (
 	pollWait  = 30 * time.Second
-	callTime  = 15 * time.Second // for a request, beside what it asks to wait
-	lastClaim = time.Second      // for an answer that is on its way when the worker is to stop
+	callTime  = 15 * time.Second // timeout of a request, besides the wait that it asks for
+	lastClaim = time.Second      // time for a claim in flight when the worker stops
 	maxClaim  = 100
 
-	longInFlight = 2 // times that a claim's key may be found in flight, a second apart
+	longInFlight = 2 // responses `key_in_flight`, a second apart, before a claim uses a new key
 )
 
-// Run works until ctx is done; then it takes no more tasks, and returns when those under way have
-// ended. While the server is away it tries again. It returns early only when the server refuses it:
-// an *Error.
+// Run works until ctx is done. Then it claims no more tasks, and returns when those in flight have
+// ended. While the server is down it retries. It returns earlier only if the server refuses the
+// worker, with an *Error.
 func (w Worker) Run(ctx context.Context) error {
 	if w.Client == nil || w.Handle == nil || len(w.Types) == 0 {
 		return errors.New("a worker needs a Client, Types and a Handle")
@@ -68,7 +68,7 @@ func (w Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// after calls f some time after ctx is done, unless undone before.
+// after calls f a duration after ctx is done, unless undo is called before.
 func after(ctx context.Context, d time.Duration, f func()) (undo func()) {
 	var mu sync.Mutex
 	var timer *time.Timer
@@ -87,18 +87,18 @@ func after(ctx context.Context, d time.Duration, f func()) (undo func()) {
 	}
 }
 
-// running is a worker at work.
+// running is the state of Run.
 type running struct {
 	Worker
-	handlers context.Context // what the handlers run under
-	free     chan struct{}   // a token for each handler that runs
+	handlers context.Context // parent of the handlers' contexts
+	free     chan struct{}   // a token for each running handler
 	work     sync.WaitGroup
 }
 
-// claims takes tasks while there is room for them.
+// claims claims tasks while handlers are free.
 func (r *running) claims(ctx context.Context) error {
-	// A task that is given in an answer on its way is lost with it, so the last claim may still be
-	// answered.
+	// Tasks in a response that is not read are lost until their leases end, so the last claim may
+	// still finish.
 	polling, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer after(ctx, lastClaim, cut)()
@@ -139,15 +139,15 @@ func (r *running) claims(ctx context.Context) error {
 	}
 }
 
-// claimed is what a claim got.
+// claimed is the result of a claim.
 type claimed struct {
 	tasks    []Task
-	at       time.Time // when the answer came
-	repeated bool      // the tasks may have been claimed long before that
+	at       time.Time // time of the response
+	repeated bool      // the tasks may have been claimed long before
 }
 
-// claim waits for up to room tasks. It is repeated under one key, so that what the server has given
-// is not lost with an answer.
+// claim waits for up to room tasks. All its attempts have one idempotency key, so that tasks in a
+// lost response are not lost.
 func (r *running) claim(ctx, polling context.Context, room int) (claimed, error) {
 	in := map[string]any{"types": r.Types, "worker": r.Name, "max": room, "wait": pollWait.String()}
 	if r.Lease > 0 {
@@ -162,31 +162,31 @@ func (r *running) claim(ctx, polling context.Context, room int) (claimed, error)
 		if err == nil {
 			return claimed{tasks: out.Data, at: time.Now(), repeated: n > 0}, nil
 		}
-		if !passing(err) || ctx.Err() != nil {
+		if !temporary(err) || ctx.Err() != nil {
 			return claimed{}, err
 		}
 		if e, ok := errors.AsType[*Error](err); ok && e.Code == "key_in_flight" {
-			// A server that lives notices that we have gone. One that died leaves the key taken for
-			// minutes, and what it gave away under it comes back when its lease ends.
+			// A live server notices that this client has gone. A server that died leaves the key in
+			// flight for minutes; tasks that it claimed return when their leases end.
 			if inFlight++; inFlight == longInFlight {
 				key, inFlight = rand.Text(), 0
 			}
 		}
 		if n == 0 {
-			r.Log.Warn("could not claim tasks; trying again", "error", err)
+			r.Log.Warn("could not claim tasks; retrying", "error", err)
 		}
-		if rest(ctx, n, err) != nil {
+		if backoff(ctx, n, err) != nil {
 			return claimed{}, err
 		}
 	}
 }
 
-// do does one task.
+// do runs one task.
 func (r *running) do(t Task, c claimed) {
 	log := r.Log.With("task", t.ID, "type", t.Type, "saga", t.Saga, "step", t.Step, "attempt", t.Attempt)
-	if c.repeated { // its lease may have run out before the answer came
-		if _, err := r.beat(t, c.at.Add(t.lease())); err != nil && !passing(err) {
-			log.Warn("a task was lost before it was begun", "error", err)
+	if c.repeated { // the lease may have expired before the response
+		if _, err := r.beat(t, c.at.Add(t.lease())); err != nil && !temporary(err) {
+			log.Warn("a task's lease was lost before the work began", "error", err)
 			return
 		}
 	}
@@ -199,24 +199,24 @@ func (r *running) do(t Task, c claimed) {
 	defer stop()
 	out, err := r.handle(ctx, log, t)
 	if lost.Err() != nil {
-		log.Warn("a task's lease was lost while it was worked on", "error", err)
+		log.Warn("a task's lease was lost during the work", "error", err)
 		return
 	}
-	what, in := said(out, err)
+	action, in := report(out, err)
 	if decimal := cost.get(); decimal != "" {
 		in["cost"] = decimal
 	}
-	err = r.end(lost, t, what, in)
-	if e, ok := errors.AsType[*Error](err); ok && !passing(err) && e.Code != "lease_lost" {
-		log.Error("the server does not take what a task's handler returned; the task is in doubt", "error", err)
+	err = r.end(lost, t, action, in)
+	if e, ok := errors.AsType[*Error](err); ok && !temporary(err) && e.Code != "lease_lost" {
+		log.Error("the server refused the result of a task's handler; the task is in doubt", "error", err)
 		err = r.end(lost, t, "fail", failed(&failure{Code: "bad_result", InDoubt: true, err: err}))
 	}
 	if err != nil {
-		log.Warn("could not say how a task ended, or not be sure of it; if the server does not know it, it is taken for lost", "error", err)
+		log.Warn("could not report the end of a task, or the report is unconfirmed; if the server did not get it, the task's lease will expire", "error", err)
 	}
 }
 
-// handle calls the handler. One that panics leaves its task in doubt.
+// handle calls the handler. A panic leaves the task in doubt.
 func (r *running) handle(ctx context.Context, log *slog.Logger, t Task) (out any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -227,8 +227,8 @@ func (r *running) handle(ctx context.Context, log *slog.Logger, t Task) (out any
 	return r.Handle(ctx, t)
 }
 
-// said is what the server is told of a task.
-func said(out any, err error) (what string, in map[string]any) {
+// report returns the action and the body of the request that ends a task.
+func report(out any, err error) (action string, in map[string]any) {
 	if err != nil {
 		return "fail", failed(outcome(err))
 	}
@@ -250,8 +250,8 @@ func failed(f *failure) map[string]any {
 	return in
 }
 
-// keep sends heartbeats until it is stopped. lost ends when the lease is lost, and the handler's
-// context with it.
+// keep sends heartbeats until stop is called. lost ends when the lease is lost, and so does the
+// handler's context.
 func (r *running) keep(t Task, at time.Time, cancel context.CancelCauseFunc) (lost context.Context, stop func()) {
 	lost, lose := context.WithCancelCause(context.Background())
 	var done sync.WaitGroup
@@ -270,7 +270,7 @@ func (r *running) keep(t Task, at time.Time, cancel context.CancelCauseFunc) (lo
 			switch {
 			case err == nil:
 				until = began.Add(t.lease())
-			case !passing(err) || !time.Now().Before(until):
+			case !temporary(err) || !time.Now().Before(until):
 				lose(ErrLeaseLost)
 				cancel(ErrLeaseLost)
 				return
@@ -297,13 +297,13 @@ func (r *running) beat(t Task, until time.Time) (unwanted bool, err error) {
 	return out.Cancel, err
 }
 
-// end says how a task ended, for as long as it has its lease: the heartbeats go on meanwhile.
-func (r *running) end(lost context.Context, t Task, what string, in map[string]any) error {
+// end reports the end of a task while its lease lasts; heartbeats continue meanwhile.
+func (r *running) end(lost context.Context, t Task, action string, in map[string]any) error {
 	in["lease"] = t.Lease
-	return r.Client.insist(lost, func() error {
+	return r.Client.retry(lost, func() error {
 		ctx, cancel := context.WithTimeout(lost, callTime)
 		defer cancel()
 		var out struct{}
-		return r.Client.call(ctx, http.MethodPost, "/v1/tasks/"+t.ID+"/"+what, in, &out)
+		return r.Client.call(ctx, http.MethodPost, "/v1/tasks/"+t.ID+"/"+action, in, &out)
 	})
 }

@@ -63,8 +63,8 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// A server that dies with a claim leaves its key in flight for minutes: the worker claims under
-// another.
+// A server that dies during a claim leaves the claim's key in flight for minutes: the worker claims
+// with a new key.
 func TestClaimUnderAnotherKey(t *testing.T) {
 	r := newRig(t)
 	r.publish(squareDef)
@@ -135,7 +135,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A worker whose lease is lost is stopped, and what it says then changes nothing.
+// A worker whose lease is lost is stopped, and its later report changes nothing.
 func TestLeaseLost(t *testing.T) {
 	r := newRig(t)
 	r.publish(beating("1s"))
@@ -155,7 +155,7 @@ func TestLeaseLost(t *testing.T) {
 	}
 }
 
-// The task's time is over, however diligent the heartbeats.
+// The handler's context ends at the task's deadline, even with heartbeats.
 func TestDeadline(t *testing.T) {
 	r := newRig(t)
 	r.publish(strings.Replace(beating("1s"), "timeout: 1h", "timeout: 200ms", 1))
@@ -195,7 +195,7 @@ func TestUnwanted(t *testing.T) {
 	}
 }
 
-// A task is ended although the server is away when it is done.
+// A task's result is delivered although the server is down when the work is done.
 func TestOutage(t *testing.T) {
 	r := newRig(t)
 	r.publish(squareDef)
@@ -211,7 +211,7 @@ func TestOutage(t *testing.T) {
 			drop()
 		case 2:
 			w.WriteHeader(http.StatusServiceUnavailable)
-		default: // it arrives, and its answer does not
+		default: // the request arrives, but its response is lost
 			next.ServeHTTP(httptest.NewRecorder(), req)
 			drop()
 		}
@@ -225,7 +225,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Tasks that were given in an answer which was lost are asked for again.
+// Tasks in a lost response are claimed again with the same key.
 func TestClaimAnswerLost(t *testing.T) {
 	r := newRig(t)
 	r.publish(squareDef)
@@ -249,7 +249,7 @@ func TestClaimAnswerLost(t *testing.T) {
 	}
 }
 
-// A worker that is to stop takes nothing more, and ends what it has begun.
+// A worker that is stopping claims no more tasks, and finishes those in flight.
 func TestDrain(t *testing.T) {
 	r := newRig(t)
 	r.publish(squareDef)
@@ -318,7 +318,7 @@ func TestStart(t *testing.T) {
 	r.publish(squareDef)
 	var tried atomic.Int64
 	mend := r.cut(func(w http.ResponseWriter, req *http.Request, next http.Handler) {
-		if tried.Add(1) <= 2 { // it arrives, and its answer does not
+		if tried.Add(1) <= 2 { // the request arrives, but its response is lost
 			next.ServeHTTP(httptest.NewRecorder(), req)
 			drop()
 		}

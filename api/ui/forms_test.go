@@ -154,7 +154,7 @@ func TestApprove(t *testing.T) {
 	if d := cmp.Diff(want, string(x.saga(id).Output)); d != "" {
 		t.Errorf("output (-want +got):\n%s", d)
 	}
-	x.post(at+"/steps/ok/reject", fields...).want(409).has("a decision stands")
+	x.post(at+"/steps/ok/reject", fields...).want(409).has("a decision is final")
 
 	id = x.start("approval", `{"amount": 12}`)
 	x.until("the approval is asked for", func() bool { return len(x.saga(id).Open) > 0 })

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// The API's words for what the command line calls otherwise, the longer ones first.
+// spoken replaces terms of the API by those of the command line. Longer ones come before their
+// parts.
 var spoken = strings.NewReplacer(
-	"GET /v1/sagas/{id} says where it stands", "`recourse show` says where it stands",
+	"GET /v1/sagas/{id} shows its state", "`recourse show` shows its state",
 	"GET …/steps lists them", "`recourse show --steps` lists them",
 	"GET /v1/definitions lists them", "`recourse definitions list` lists them",
 	"Raise the budget of the saga (PATCH), or cancel it.", "Raise its budget, or cancel it.",
@@ -32,14 +33,14 @@ var flagOf = map[string]string{
 	"status": "--status", "saga": "--saga", "kind": "--kind", "q": "--query", "label": "--label", "started_after": "--after", "started_before": "--before",
 }
 
-// place is where a finding is: a JSON pointer into the body (/input/city), or a parameter
+// place matches the place of a finding: a JSON pointer into the body (/input/city), or a parameter
 // (?status).
 var place = regexp.MustCompile(`(^|\s)([/?])([a-z_]+)([./][^:\s]*)?:`)
 
-// versions is what the API says of a version that is not there.
+// versions matches the hint of the API for a version that does not exist.
 var versions = regexp.MustCompile(`GET /v1/definitions/\S+/versions lists them`)
 
-// inCommands says what the API says in the words of the command line.
+// inCommands replaces terms of the API in a text by those of the command line.
 func inCommands(text string) string {
 	text = versions.ReplaceAllString(text, "`recourse definitions list` shows the newest")
 	text = place.ReplaceAllStringFunc(text, func(at string) string {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the API says comes out in the words of the command line.
+// TestErrorsSpeakOfCommands: the command line shows errors of the API in its own terms.
 func TestErrorsSpeakOfCommands(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ body, want string }{
@@ -19,8 +19,8 @@ func TestErrorsSpeakOfCommands(t *testing.T) {
 			"--new-key: --new-key goes with the outcome retry"},
 		{`{"title":"the data breaks the approval's form","detail":"/data/limit: got string, want integer","errors":[{"pointer":"/data/limit","code":"type","detail":"got string, want integer"}]}`,
 			"the data breaks the approval's form: --data limit: got string, want integer\n  --data limit: type: got string, want integer"},
-		{`{"title":"The saga is not paused","detail":"read the saga again: GET /v1/sagas/{id} says where it stands","saga":"s1"}`,
-			"The saga is not paused: read the saga again: `recourse show` says where it stands (saga s1)"},
+		{`{"title":"The saga is not paused","detail":"read the saga again: GET /v1/sagas/{id} shows its state","saga":"s1"}`,
+			"The saga is not paused: read the saga again: `recourse show` shows its state (saga s1)"},
 		{`{"title":"no such definition","detail":"definition \"asks\" has no version v7: GET /v1/definitions/asks/versions lists them"}`,
 			"no such definition: definition \"asks\" has no version v7: `recourse definitions list` shows the newest"},
 		{`{"title":"cannot reach https://a.example/input: x","detail":"at 10:00:00"}`, "cannot reach https://a.example/input: x: at 10:00:00"},
@@ -32,7 +32,8 @@ func TestErrorsSpeakOfCommands(t *testing.T) {
 	}
 }
 
-// No error of a server that a command meets in the tests speaks of the API.
+// TestGoldenFilesSpeakOfCommands: no error of a server in the golden file contains terms of the
+// API.
 func TestGoldenFilesSpeakOfCommands(t *testing.T) {
 	t.Parallel()
 	for _, line := range strings.Split(readGolden(t, "server"), "\n") {
