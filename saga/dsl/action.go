@@ -6,18 +6,19 @@ import (
 	"recourse/saga"
 )
 
-// The keys of an action beside those of its kind, in the order of the reference: the document's
-// own, and those that a step has, too. The latter a step that uses the action may override.
+// The keys of an action in addition to those of its kind, in the order of the reference: the
+// document's own keys, and keys that a step has, too. A step that uses the action may override the
+// latter.
 var (
 	actionOwnKeys   = []string{"action", "description", "input", "input_schema", "secrets"}
 	actionStepKeys  = []string{"output", "expect", "retry", "timeout", "deadline", "cost", "idempotency", "in_doubt", "key_window", "compensate"}
 	laterActionKeys = []string{"approval"}
 )
 
-// ActionKeys lists the keys of an action, in the order of the reference.
+// ActionKeys returns the keys of an action, in the order of the reference.
 func ActionKeys() []string { return slices.Concat(actionOwnKeys, actionStepKeys) }
 
-// ParseAction compiles an action, as Parse does a definition.
+// ParseAction compiles an action, as Parse compiles a definition.
 func ParseAction(file string, src []byte, o Options) (*saga.Action, *Errors) {
 	p := newParser(file, src, o)
 	p.action = &saga.Action{Source: p.def.Source, SHA256: p.def.SHA256}
@@ -31,14 +32,14 @@ func ParseAction(file string, src []byte, o Options) (*saga.Action, *Errors) {
 	return a, nil
 }
 
-// IsAction reports whether a document says that it is an action. One that cannot be read is none.
+// IsAction reports whether a document is an action. A document that cannot be read is not one.
 func IsAction(src []byte) (is bool) {
 	p := newParser("", src, Options{})
 	p.compile(func(root *Node) { is = root.Get("action") != nil && root.Get("saga") == nil })
 	return is
 }
 
-// actionDocument compiles the whole tree.
+// actionDocument compiles the document of an action.
 func (p *parser) actionDocument(root *Node) {
 	// An action does not use another one.
 	p.names = slices.DeleteFunc(p.senders(), func(name string) bool { return p.kinds[name].Fails != ByAccident })
@@ -85,8 +86,7 @@ func (p *parser) actionName(root *Node) {
 	}
 }
 
-// announced reports the keys that come with a later release, and gives the map
-// without them.
+// announced reports keys that a later release will have, and returns the map without them.
 func (p *parser) announced(n *Node, names []string) *Node {
 	rest := *n
 	rest.Entries = nil

@@ -9,10 +9,10 @@ import (
 	"recourse/saga"
 )
 
-// body compiles what a step, a compensation and a verify have in common: exactly
-// one kind with its keys, and expect, timeout, deadline, cost, idempotency and
-// key_window. kinds are those to choose from, and extra the other keys this place has. nil means
-// that there is no kind to go by, which is reported.
+// body compiles the part that a step, a compensation and a verify have in common: exactly one kind
+// with its keys, and expect, timeout, deadline, cost, idempotency and key_window. kinds lists the
+// allowed kinds, and extra the other keys of this place. It returns nil, after reporting, if the
+// kind cannot be determined.
 func (p *parser) body(n *Node, s *scope, what string, kinds, extra []string) *saga.Step {
 	if n.Form != Map {
 		p.expect(n, what+" as a map with one of "+quoted(kinds))
@@ -63,7 +63,7 @@ func (p *parser) body(n *Node, s *scope, what string, kinds, extra []string) *sa
 	return step
 }
 
-// timeout is that of an attempt of a step which does not say.
+// timeout returns the default timeout of an attempt.
 func (p *parser) timeout(kind Kind) time.Duration {
 	if kind.Timeout > 0 && p.defaults.timeout > 0 {
 		return p.defaults.timeout
@@ -76,8 +76,8 @@ func (p *parser) senders() []string {
 	return slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return !p.kinds[name].Sends })
 }
 
-// kind finds the one key of the map that is a kind. Of another kind than kinds lists, others report
-// what is wrong with it.
+// kind finds the key of the map that selects the kind. Only the kinds listed are allowed; errors in
+// other kinds are reported elsewhere.
 func (p *parser) kind(n *Node, what string, kinds, extra []string) (Kind, bool) {
 	var found []Entry
 	for _, e := range n.Entries {
@@ -104,8 +104,8 @@ func (p *parser) kind(n *Node, what string, kinds, extra []string) (Kind, bool) 
 	return Kind{}, false
 }
 
-// meantKind finds the key of a map without a kind that was meant for one: that which is most like a
-// kind's name, or else the first that nothing knows. nil: there is none.
+// meantKind finds the key that was probably meant as the kind, in a map without one: the key most
+// similar to a kind's name, or else the first unknown key. It returns nil if there is none.
 func (p *parser) meantKind(n *Node, kinds, extra []string) (*Node, string) {
 	var first *Node
 	name := ""
@@ -123,7 +123,7 @@ func (p *parser) meantKind(n *Node, kinds, extra []string) (*Node, string) {
 	return first, name
 }
 
-// keysOf reports unknown keys, and says so when they belong to another kind.
+// keysOf reports unknown keys. If a key belongs to another kind, the error says so.
 func (p *parser) keysOf(n *Node, what string, kind Kind, allowed []string) {
 	for _, e := range n.Entries {
 		if contains(allowed, e.Name()) {

@@ -31,10 +31,10 @@ func (p *parser) budget(n *Node) *saga.Budget {
 	return b
 }
 
-// wantCost is what an answer says that it costs. Null is a cost that is not known.
+// wantCost is the cost in an answer. Null is an unknown cost.
 var wantCost = want{expr.KindNumber | expr.KindNull, expr.CodeWrongType, "a cost must be a number"}
 
-// cost reads money per attempt, or {from, reserve}.
+// cost reads the cost of an attempt: money, or {from, reserve}.
 func (p *parser) cost(n *Node, s *scope) saga.Cost {
 	if n.Form != Map {
 		return saga.Cost{Fixed: p.money(n)}

@@ -10,7 +10,7 @@ var compensateKeys = []string{"when", "on", "order", "retry", "expect", "timeout
 
 // compensate reads none, or a step body with when, on, order and retry.
 func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
-	step.Compensate, step.NoCompensation = nil, false // of an action
+	step.Compensate, step.NoCompensation = nil, false // set by the action
 	if n.Form != Map {
 		if step.NoCompensation = n.IsText() && n.value == "none"; !step.NoCompensation {
 			p.expect(n, "none, or a map with a request that undoes the step")
@@ -45,7 +45,7 @@ func (p *parser) compensate(n *Node, s *scope, step *saga.Step) {
 	step.Compensate = c
 }
 
-// classes reads what a step must have ended as for its compensation to run.
+// classes reads the classes of outcomes for which a compensation runs.
 func (p *parser) classes(n *Node) []journal.Class {
 	items := n.Items
 	if n.Form == Scalar {

@@ -11,22 +11,22 @@ import (
 	"recourse/saga/expr"
 )
 
-// Decoder is what a kind reads its own keys with. Everything wrong is reported
-// through it, with its place; reading goes on, so that all errors come at once.
+// Decoder decodes the keys of a kind. It reports every error with its place and continues, so that
+// all errors are reported at once.
 type Decoder struct {
 	p    *parser
 	s    *scope
 	step *Node // the step's map
 	kind Kind
-	into *saga.Step // what is being made
-	keys []string   // that the place has, besides the kind's
-	own  *scope     // the step's, where s is one within it
+	into *saga.Step // the step that is decoded
+	keys []string   // the keys of the place, in addition to the kind's
+	own  *scope     // the step's scope, if s is a scope inside it
 }
 
-// Own is the value beside the kind's name.
+// Own returns the value of the key that names the kind.
 func (d *Decoder) Own() *Node { return d.step.Get(d.kind.Name) }
 
-// Get is the value of one of the kind's keys, nil when it is absent.
+// Get returns the value of one of the kind's keys, nil if it is absent.
 func (d *Decoder) Get(key string) *Node { return d.step.Get(key) }
 
 // Fail reports an error at n.
@@ -39,18 +39,18 @@ func (d *Decoder) FailInside(n *Node, into int, code, format string, args ...any
 	d.p.failInside(n, into, code, fmt.Sprintf(format, args...))
 }
 
-// Expect reports that n is not what is wanted.
+// Expect reports that n is not the wanted value.
 func (d *Decoder) Expect(n *Node, want string) { d.p.expect(n, want) }
 
-// Known reports the keys of map n that are not listed. It returns whether all are,
-// and false, after reporting, when n is not a map.
+// Known reports the keys of map n that are not listed. It returns whether all are listed. If n is
+// not a map, it reports that and returns false.
 func (d *Decoder) Known(n *Node, what string, keys ...string) bool { return d.p.known(n, what, keys) }
 
 // Template compiles any value. It never returns nil.
 func (d *Decoder) Template(n *Node, at Place) *expr.Template { return d.p.template(n, d.s, at) }
 
-// Text compiles the value of a scalar, from byte base on, as text. Numbers and bools
-// are taken as written. It returns nil, after reporting, when n is no such scalar.
+// Text compiles the value of a scalar, from byte base on, as text. Numbers and bools are taken as
+// written. It returns nil, after reporting, if n is not such a scalar.
 func (d *Decoder) Text(n *Node, base int, at Place) *expr.Template {
 	if n.Form != Scalar || n.IsNull() {
 		d.p.expect(n, "text")
@@ -59,18 +59,19 @@ func (d *Decoder) Text(n *Node, base int, at Place) *expr.Template {
 	return d.p.text(n, base, d.s, at, wantText)
 }
 
-// Scalar is Text for a place that takes other kinds of values, too, which rule says in an error.
+// Scalar is Text for a place that also takes other kinds of values. rule is the text of the error.
 func (d *Decoder) Scalar(n *Node, at Place, kinds expr.Kinds, rule string) *expr.Template {
 	return d.p.text(n, 0, d.s, at, want{kinds, expr.CodeWrongType, rule})
 }
 
-// Typed is Template for a place that takes some kinds of values only, which rule says in an error.
+// Typed is Template for a place that takes only some kinds of values. rule is the text of the
+// error.
 func (d *Decoder) Typed(n *Node, at Place, kinds expr.Kinds, rule string) *expr.Template {
 	return d.p.typedTemplate(n, d.s, at, want{kinds, expr.CodeWrongType, rule})
 }
 
-// Gives says what the step's output is, unless the author writes one. Without it, it is the
-// answer's body.
+// Gives sets the type of the step's output, unless the author writes an output. Without it, the
+// output is the answer's body.
 func (d *Decoder) Gives(t *expr.Type) {
 	if d.own != nil {
 		d.own.gives = t
@@ -79,7 +80,7 @@ func (d *Decoder) Gives(t *expr.Type) {
 	d.s.gives = t
 }
 
-// OutputOf is what the output of a list of steps is: that of the last.
+// OutputOf returns the output type of a list of steps, which is that of the last step.
 func (d *Decoder) OutputOf(steps []*saga.Step) *expr.Type {
 	if len(steps) == 0 {
 		return expr.Any()
@@ -87,7 +88,7 @@ func (d *Decoder) OutputOf(steps []*saga.Step) *expr.Type {
 	return d.p.output(steps[len(steps)-1].ID)
 }
 
-// Condition compiles a bare expression; nil after an error.
+// Condition compiles a bare expression. It returns nil after an error.
 func (d *Decoder) Condition(n *Node, at Place) *expr.Program { return d.p.condition(n, d.s, at) }
 
 // Str reads text without expressions.
@@ -98,10 +99,10 @@ func (d *Decoder) Duration(n *Node, least time.Duration) (time.Duration, bool) {
 	return d.p.duration(n, least)
 }
 
-// Schema compiles a schema as `expect.schema` has it: JSON Schema, or the shorthand. ask is what to
-// show the other side: of the shorthand, a form with closed objects, since whoever is asked for
-// fields needs to know that there are no more; check takes more, since other sides add some. nil,
-// nil after an error.
+// Schema compiles a schema as in `expect.schema`: JSON Schema, or the shorthand. ask is the schema
+// to send to the remote service. For the shorthand, its objects are closed, because the remote
+// service needs to know that there are no other fields; check allows more fields, because remote
+// services add some. Both are nil after an error.
 func (d *Decoder) Schema(n *Node) (check saga.Schema, ask json.RawMessage) {
 	own := d.p.answerSchema(n)
 	if own == nil {
@@ -115,12 +116,13 @@ func (d *Decoder) Schema(n *Node) (check saga.Schema, ask json.RawMessage) {
 	}
 	ask, err := journal.Encode(doc)
 	if err != nil {
-		panic("dsl: a schema that JSON cannot hold: " + err.Error()) // it came from text
+		panic("dsl: a schema that JSON cannot hold: " + err.Error()) // it was decoded from text
 	}
 	return own, ask
 }
 
-// Schemed is what is known of a value that a schema of this package has filled and found right.
+// Schemed returns the type of a value that has passed a schema of this package and has its
+// defaults.
 func (d *Decoder) Schemed(s saga.Schema) *expr.Type {
 	if own, ok := s.(*schema); ok {
 		return schemaType(own.doc, true, own.short)
@@ -128,7 +130,7 @@ func (d *Decoder) Schemed(s saga.Schema) *expr.Type {
 	return expr.Any()
 }
 
-// Steps compiles a list of steps that runs inside this one, once.
+// Steps compiles a list of steps that runs once inside this step.
 func (d *Decoder) Steps(n *Node) []*saga.Step {
 	list := d.s.child()
 	steps := d.p.steps(n, list)
@@ -136,7 +138,7 @@ func (d *Decoder) Steps(n *Node) []*saga.Step {
 	return steps
 }
 
-// reveal makes the steps of a list visible when this one has ended.
+// reveal makes the steps of a list visible after this step has ended.
 func (d *Decoder) reveal(list *scope) {
 	s := d.s
 	if d.own != nil {
@@ -145,14 +147,15 @@ func (d *Decoder) reveal(list *scope) {
 	s.inner = append(s.inner, sortedKeys(list.ids)...)
 }
 
-// Given is the decoder for what is reached only where a condition holds: its templates know it.
+// Given returns a decoder for a part that is reached only if a condition holds, so that types can
+// be narrowed by it.
 func (d *Decoder) Given(condition *expr.Program) *Decoder {
 	in := d.Inside()
 	in.s.assume(condition, true)
 	return in
 }
 
-// Inside is a decoder for a part of the step, which is told by Exclude what is known there.
+// Inside returns a decoder for a part of the step. Exclude narrows the types in that part.
 func (d *Decoder) Inside() *Decoder {
 	in := *d
 	if in.own == nil {
@@ -163,15 +166,14 @@ func (d *Decoder) Inside() *Decoder {
 	return &in
 }
 
-// Ends says that the steps of a branch never end well, so that where this step has, the branch's
-// condition does not hold.
+// Ends says that the steps of a branch never succeed. If this step succeeds, the branch's condition
+// was therefore false.
 func (d *Decoder) Ends(condition *expr.Program) { d.own.ends = append(d.own.ends, condition) }
 
-// Exclude says that what the decoder reads from here on is reached only where a condition does not
-// hold.
+// Exclude says that the rest of the decoder's part is reached only if a condition is false.
 func (d *Decoder) Exclude(condition *expr.Program) { d.s.assume(condition, false) }
 
-// Beside compiles one step that runs inside this one, beside others.
+// Beside compiles one step that runs inside this step, in parallel with others.
 func (d *Decoder) Beside(n *Node) []*saga.Step {
 	list := d.s.child()
 	list.beside = true
@@ -183,8 +185,9 @@ func (d *Decoder) Beside(n *Node) []*saga.Step {
 	return []*saga.Step{step}
 }
 
-// Loop returns a decoder for what runs several times inside this step: its Steps, and
-// templates that are evaluated after them, in the same iteration. They see vars and index besides.
+// Loop returns a decoder for the part of this step that runs several times: its Steps, and
+// templates that are evaluated after them in the same iteration. Their scope also has vars and
+// index.
 func (d *Decoder) Loop(vars map[string]*expr.Type) *Decoder {
 	in := *d
 	in.s = d.s.child()
@@ -197,14 +200,14 @@ func (d *Decoder) Loop(vars map[string]*expr.Type) *Decoder {
 // Body compiles the steps of a Loop's decoder.
 func (d *Decoder) Body(n *Node) []*saga.Step {
 	steps := d.p.steps(n, d.s)
-	for id := range d.s.ids { // any order
+	for id := range d.s.ids { // the order does not matter
 		d.p.loops[id] = d.s.loop
 	}
 	return steps
 }
 
-// Runs notes that the step runs a definition, and holds the step's input to it. input may be nil,
-// and t, which is input compiled, too: then the definition is given nothing.
+// Runs records that the step runs a definition, and checks the step's input by the definition. t is
+// the compiled input. Both may be nil: then the definition gets no input.
 func (d *Decoder) Runs(n *Node, target string, input *Node, t *expr.Template) {
 	p := d.p
 	p.def.Runs = append(p.def.Runs, mention(n, target))
@@ -226,11 +229,11 @@ func (d *Decoder) Runs(n *Node, target string, input *Node, t *expr.Template) {
 	}
 }
 
-// Stored reports whether the document was published before, so that names of things
-// that only the server has are not judged.
+// Stored reports whether the document was published before. Names of things that exist only on the
+// server are then not checked.
 func (d *Decoder) Stored() bool { return d.p.options.Stored }
 
-// Int reads a whole number between two bounds.
+// Int reads a whole number between two limits.
 func (d *Decoder) Int(n *Node, least, most int64) (int64, bool) { return d.p.whole(n, least, most) }
 
 // OneOf reads one of some words.
@@ -239,7 +242,7 @@ func (d *Decoder) OneOf(n *Node, words ...string) (string, bool) { return d.p.on
 // Bool reads true or false.
 func (d *Decoder) Bool(n *Node) bool { return d.p.boolean(n) }
 
-// Reserved reports whether a name means something in every template.
+// Reserved reports whether a name has a meaning in every template.
 func Reserved(name string) bool {
 	return contains([]string{"input", "steps", "vars", "secrets", "saga", "result", "key", "output", "error", "index", "history", "true", "false", "null"}, name)
 }

@@ -93,8 +93,8 @@ func (p *parser) head(root *Node) {
 	}
 }
 
-// collect remembers everything that looks like a step by its id, so that messages
-// can tell a step that runs later from one that does not exist.
+// collect records everything that looks like a step by its id, so that errors can distinguish a
+// step that runs later from a step that does not exist.
 func (p *parser) collect(n *Node) {
 	if id := n.Get("id"); id != nil && id.IsText() && p.written[id.value] == nil && p.looksLikeStep(n) {
 		p.written[id.value] = n
@@ -119,7 +119,7 @@ func (p *parser) looksLikeStep(n *Node) bool {
 	return false
 }
 
-// declareVars reads the definition's own variables: constants.
+// declareVars reads the definition's own variables, which are constants.
 func (p *parser) declareVars(n *Node) {
 	if n == nil {
 		return
@@ -169,7 +169,7 @@ func (p *parser) declareSecrets(n *Node) {
 	p.def.Secrets = p.secrets
 }
 
-// constant gives a value without expressions, as package expr has values.
+// constant returns a value without expressions, as a value of package expr.
 func (p *parser) constant(n *Node) (any, bool) {
 	ok := true
 	switch n.Form {
@@ -202,5 +202,5 @@ func (p *parser) constant(n *Node) (any, bool) {
 	return n.plain(), true
 }
 
-// TopKeys lists the keys of a definition, in the order of the reference.
+// TopKeys returns the keys of a definition, in the order of the reference.
 func TopKeys() []string { return slices.Clone(topKeys) }

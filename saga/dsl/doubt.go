@@ -9,8 +9,8 @@ import (
 	"recourse/saga/expr"
 )
 
-// keyName bounds the names that idempotency keys travel under; headers are held to
-// more by the kind.
+// keyName limits the names of headers, fields and parameters that carry idempotency keys. Kinds may
+// limit them further.
 var keyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,126}$`)
 
 // idempotency reads header, none, or {header|body|query: name, key: template}.
@@ -86,13 +86,12 @@ func (p *parser) inDoubt(n *Node, s *scope) saga.InDoubt {
 	return d
 }
 
-// DefaultAfter is how long past an attempt's time-out an older request is taken to
-// be able to arrive still.
+// DefaultAfter is how long after an attempt's timeout its request is assumed to still arrive.
 const DefaultAfter = 5 * time.Second
 
 var verifyKeys = []string{"found", "output", "after", "expect", "timeout"}
 
-// verify reads a status query: a read-only call and what its answer means.
+// verify reads a status check: a read-only call and the meaning of its answer.
 func (p *parser) verify(n *Node, s *scope) *saga.Verify {
 	call := p.body(n, s, "verify", p.senders(), verifyKeys)
 	if call == nil {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Schema gives a JSON Schema (2020-12) of a whole definition, for editors. It knows
-// shapes, not scopes: what it accepts may still be refused by Parse, but what
-// Parse accepts it accepts. The bytes are the same for the same kinds.
+// Schema returns a JSON Schema (2020-12) of a whole definition, for editors. It describes shapes,
+// not scopes: it accepts every definition that Parse accepts, and some that Parse refuses. The same
+// kinds give the same bytes.
 func Schema(kinds []Kind) []byte {
 	doc := object("saga", "steps")
 	doc.properties(map[string]any{
@@ -116,7 +116,7 @@ func definitions(kinds []Kind) map[string]any {
 	}
 }
 
-// withKind is an object with exactly one of the kinds and the keys that come with it.
+// withKind returns an object with exactly one of the kinds and the keys that belong to it.
 func withKind(kinds []Kind, required []string, shared map[string]any) any {
 	var each []any
 	for _, k := range kinds {

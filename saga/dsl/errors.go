@@ -9,14 +9,14 @@ import (
 	"recourse/saga"
 )
 
-// Error is one thing that is wrong with a document, and where.
+// Error is one error in a document, with its place.
 type Error struct {
 	File    string // as given to Parse
-	Line    int    // from 1; 0 when the place is not known
+	Line    int    // from 1; 0 if the place is not known
 	Column  int    // from 1, in characters
 	Pointer string // JSON pointer (RFC 6901) to the value
 	Code    string // stable, for programs
-	Detail  string // for people; says what to do
+	Detail  string // for people; says how to fix it
 }
 
 // Error writes "file:line:column: code: detail".
@@ -24,7 +24,7 @@ func (e Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", e.File, e.Line, e.Column, e.Code, e.Detail)
 }
 
-// Errors are all the errors of a document, by position. There is at least one.
+// Errors contains all the errors of a document, by position. There is at least one.
 type Errors struct{ List []Error }
 
 // Error writes one error per line.
@@ -36,7 +36,7 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Findings gives the errors in the form of problem documents.
+// Findings returns the errors in the form of problem documents.
 func (e *Errors) Findings() []saga.Finding {
 	out := make([]saga.Finding, len(e.List))
 	for i, one := range e.List {
@@ -45,7 +45,7 @@ func (e *Errors) Findings() []saga.Finding {
 	return out
 }
 
-// sortFindings orders by place, so that the same document gives the same list.
+// sortFindings sorts by place, so that the same document gives the same list.
 func sortFindings(list []saga.Finding) {
 	slices.SortStableFunc(list, func(a, b saga.Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Detail, b.Detail))

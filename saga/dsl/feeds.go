@@ -8,31 +8,32 @@ import (
 	"recourse/saga/expr"
 )
 
-// Origin is where a step's output comes from, as far as the warnings go.
+// Origin says who determines a step's output, for the warnings.
 type Origin int
 
 // The origins.
 const (
-	Foreign Origin = iota // another program says it
-	Made                  // it is made of what the step reads, and of what its own steps give
-	Model                 // a language model's words
-	Person                // somebody's word on what was shown
+	Foreign Origin = iota // another program
+	Made                  // the step itself, from the values that it reads and the outputs of its own steps
+	Model                 // a language model
+	Person                // a person who decided on what was shown
 )
 
-// reading is what the templates of a step read, of a loop those of what it runs over.
+// reading is the set of values that the templates of a step read; for a loop, those of the list
+// that it runs over.
 type reading struct {
-	outputs map[string]bool // of steps
-	items   map[string]bool // of loops around; in result, of the loop itself, too
+	outputs map[string]bool // ids of steps
+	items   map[string]bool // ids of loops around the step; in result, also the loop itself
 	scope   *scope
-	result  *reading // what a loop's own output reads; nil: it has none
+	result  *reading // the values that a loop's own output reads; nil: it has no own output
 }
 
 func newReading() *reading {
 	return &reading{outputs: map[string]bool{}, items: map[string]bool{}}
 }
 
-// reads notes what a template of a step reads. Conditions are not asked: they choose a way, and
-// nothing of them is sent.
+// reads records the values that a template of a step reads. Conditions do not count: they choose a
+// branch, and nothing of them is sent.
 func (p *parser) reads(s *scope, refs []expr.Ref) {
 	id := s.step()
 	if id == "" || s.undo || s.event != nil {
@@ -56,7 +57,7 @@ func (p *parser) reads(s *scope, refs []expr.Ref) {
 		case ref.Root == "steps" && len(ref.Path) > 0:
 			r.outputs[ref.Path[0]] = true
 		case loop == "" || ref.Root == "index":
-		case ref.Root == "history": // what the iterations before have given
+		case ref.Root == "history": // the outputs of earlier iterations
 			r.outputs[loop] = true
 		default:
 			r.items[loop] = true
@@ -64,7 +65,7 @@ func (p *parser) reads(s *scope, refs []expr.Ref) {
 	}
 }
 
-// loopOf names the loop around that adds a root, "" if none does.
+// loopOf returns the id of the loop that adds a root, "" if none does.
 func (s *scope) loopOf(root string) string {
 	for ; s != nil; s = s.parent {
 		if s.vars[root] != nil {
@@ -74,11 +75,12 @@ func (s *scope) loopOf(root string) string {
 	return ""
 }
 
-// words finds out whose outputs hold a model's words, by step: the model's step is the value.
+// words finds the steps whose outputs contain text of a language model. The value is the step that
+// calls the model.
 func (w *warner) words() map[string]*saga.Step {
 	models := make(map[string]*saga.Step)
 	all := innerFirst(nil, slices.Concat(w.def.Steps, w.def.Finally))
-	for changed := true; changed; { // more than twice only for loops that read what they have given
+	for changed := true; changed; { // more than two rounds only for loops that read their own outputs
 		changed = false
 		for _, s := range all {
 			if models[s.ID] != nil {
@@ -92,7 +94,7 @@ func (w *warner) words() map[string]*saga.Step {
 	return models
 }
 
-// innerFirst lists steps in their order, each behind those inside it.
+// innerFirst lists steps in their order, each after the steps inside it.
 func innerFirst(all, steps []*saga.Step) []*saga.Step {
 	for _, s := range steps {
 		if block, ok := s.Body.(saga.Block); ok {
@@ -105,7 +107,7 @@ func innerFirst(all, steps []*saga.Step) []*saga.Step {
 	return all
 }
 
-// source is the step whose model's words are in a step's output, nil for none.
+// source returns the model's step whose text a step's output contains, nil for none.
 func (w *warner) source(s *saga.Step, models map[string]*saga.Step) *saga.Step {
 	switch w.kinds[s.Kind].Output {
 	case Model:
@@ -130,10 +132,10 @@ func (w *warner) source(s *saga.Step, models map[string]*saga.Step) *saga.Step {
 	return nil
 }
 
-// first is the step, the first by its place, whose model's words are in some outputs.
+// first returns the first model's step, by its place, whose text is in some of the outputs.
 func (w *warner) first(outputs map[string]bool, models map[string]*saga.Step) *saga.Step {
 	var first *saga.Step
-	for output := range outputs { // any order
+	for output := range outputs { // the order does not matter
 		first = w.earlier(first, models[output])
 	}
 	return first
@@ -146,19 +148,19 @@ func (w *warner) earlier(a, b *saga.Step) *saga.Step {
 	return a
 }
 
-// read is the step whose model's words a reading has: the first by its place. r may be nil.
+// read returns the first model's step, by its place, whose text a reading contains. r may be nil.
 func (w *warner) read(r *reading, models map[string]*saga.Step) *saga.Step {
 	if r == nil {
 		return nil
 	}
 	first := w.first(r.outputs, models)
-	for loop := range r.items { // any order
+	for loop := range r.items { // the order does not matter
 		first = w.earlier(first, w.read(w.readings[loop], models))
 	}
 	return first
 }
 
-// fed warns of a write that sends a model's words which nobody has agreed to.
+// fed warns of a write that sends a model's text without an approval.
 func (w *warner) fed(s *saga.Step) {
 	if !writes(s) {
 		return
@@ -173,9 +175,9 @@ func (w *warner) fed(s *saga.Step) {
 	w.say(s, s.Kind, "model-output-feeds-write-without-approval", fmt.Sprintf("%q sends what the model of %q has written, and nobody has agreed to it: put an approval between them", s.ID, m.ID))
 }
 
-// agreed reports whether an approval stands on the way from a model's step to another.
+// agreed reports whether there is an approval between a model's step and another step.
 func (w *warner) agreed(from, to *saga.Step) bool {
-	for id, a := range w.def.ByID { // any order
+	for id, a := range w.def.ByID { // the order does not matter
 		if w.kinds[a.Kind].Output == Person && before(w.written[from.ID], w.written[id]) && before(w.written[id], w.written[to.ID]) && w.readings[to.ID].scope.sees(id) {
 			return true
 		}

@@ -11,11 +11,11 @@ import (
 	"recourse/saga"
 )
 
-// maxFindings bounds what is said of a value that breaks a schema: services and clients may send
+// maxFindings limits the findings about a value that breaks a schema. Services and clients may send
 // hundreds of thousands of fields.
 const maxFindings = 100
 
-// findings flattens what the validator says to its leaves.
+// findings flattens the validator's error to its leaves.
 func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
 	if _, alternatives := e.ErrorKind.(*kind.AnyOf); len(e.Causes) > 0 && !alternatives {
 		for _, c := range e.Causes {
@@ -55,7 +55,7 @@ func (s *schema) findings(e *jsonschema.ValidationError, list *[]saga.Finding) {
 // examples are values in the formats that people most often get wrong.
 var examples = map[string]string{"date": "2026-01-31", "date-time": "2026-01-31T09:30:00Z", "time": "09:30:00Z", "email": "me@shop.example", "uri": "https://shop.example/a"}
 
-// noSuch says that a text is not in a format, and how one looks that is.
+// noSuch says that a text is not in a format, with an example of the format.
 func noSuch(k *kind.Format) string {
 	s, _ := k.Got.(string)
 	text := strconv.Quote(clip(s, 60)) + " is not a valid " + k.Want
@@ -65,7 +65,7 @@ func noSuch(k *kind.Format) string {
 	return text
 }
 
-// properties are the declared fields at a place of the schema, for "did you mean".
+// properties returns the declared fields at a place of the schema, for "did you mean".
 func (s *schema) properties(url string) []string {
 	_, fragment, _ := strings.Cut(url, "#")
 	at := s.doc

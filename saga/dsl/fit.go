@@ -9,10 +9,10 @@ import (
 	"recourse/saga/expr"
 )
 
-// fits reports where a template gives what the schema of whoever takes it refuses: an action, a
-// definition that is run, or the definition that a trigger starts. place names the taker's input in
-// messages. n is the template's node, at the one to report at when there is none; then nothing is
-// given, which is an empty object.
+// fits reports values of a template that the schema of their recipient refuses. The recipient is an
+// action, a definition that is run, or the definition that a trigger starts. place names its input
+// in messages. n is the template's node. If n is nil, the input is an empty object, and errors are
+// reported at the node at.
 func (p *parser) fits(place string, taker saga.Schema, at, n *Node, t *expr.Template) {
 	if s, ok := taker.(*schema); ok {
 		p.fitsType(place, s, takenType(s.doc), at, n, t)
@@ -54,7 +54,7 @@ type fitReport struct {
 	*parser
 	place string
 	at, n *Node
-	told  []string // the places, as pointers
+	told  []string // the reported places, as pointers
 }
 
 func (r *fitReport) report(pointer, detail string) {
@@ -76,8 +76,8 @@ func (r *fitReport) report(pointer, detail string) {
 	r.fail(n, "bad_input", text)
 }
 
-// constants judges what is constant. A JSON Schema may ask for one thing because of another, so it
-// judges only what is constant as a whole.
+// constants validates constant values. A rule of a JSON Schema may depend on several values, so
+// only values that are constant as a whole are validated.
 func (r *fitReport) constants(s *schema) {
 	var open []string
 	var given any = map[string]any{}
@@ -98,8 +98,8 @@ func (r *fitReport) constants(s *schema) {
 	r.told = told
 }
 
-// constants is a template's value with null for what is open: the places, as pointers, are added to
-// open.
+// constants returns a template's value with null for each part that is not constant. The pointers
+// of these parts are added to open.
 func constants(n *Node, at string, open *[]string) any {
 	switch {
 	case n.Form == List:
@@ -123,7 +123,7 @@ func constants(n *Node, at string, open *[]string) any {
 	return n.plain()
 }
 
-// related reports whether one of some places is at, in or around a place.
+// related reports whether one of some places is at, inside or around a place.
 func related(at string, places []string) bool {
 	for _, place := range places {
 		if at == place || strings.HasPrefix(at, place+"/") || strings.HasPrefix(place, at+"/") {
@@ -133,7 +133,7 @@ func related(at string, places []string) bool {
 	return false
 }
 
-// nearest is the node at a pointer, or the last one on the way there.
+// nearest returns the node at a pointer, or the last node on the way there.
 func (n *Node) nearest(pointer string) *Node {
 	for pointer != "" {
 		token, rest, _ := strings.Cut(pointer[1:], "/")

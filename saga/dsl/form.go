@@ -7,9 +7,9 @@ import (
 	"recourse/saga"
 )
 
-// Form compiles the schema of what a person fills in: JSON Schema, or the shorthand as `input` has
-// it, in which fields that are not declared are refused. It is returned as JSON too, for those who
-// show the form. Both are nil after an error.
+// Form compiles the schema of a form for people: JSON Schema, or the shorthand as in `input`, which
+// refuses undeclared fields. It also returns the schema as JSON, for the programs that show the
+// form. Both are nil after an error.
 func (d *Decoder) Form(n *Node) (saga.Schema, json.RawMessage) {
 	var s *schema
 	if saysJSONSchema(n) {
@@ -23,8 +23,8 @@ func (d *Decoder) Form(n *Node) (saga.Schema, json.RawMessage) {
 	return s, Document(s)
 }
 
-// Document returns a schema of this package as JSON Schema, for those who make a form of it; nil
-// for any other.
+// Document returns a schema of this package as JSON Schema, for programs that make a form of it. It
+// returns nil for any other schema.
 func Document(s saga.Schema) json.RawMessage {
 	own, ok := s.(*schema)
 	if !ok {
@@ -32,7 +32,7 @@ func Document(s saga.Schema) json.RawMessage {
 	}
 	doc, err := journal.Encode(own.doc)
 	if err != nil {
-		panic("dsl: a schema that JSON cannot hold: " + err.Error()) // it came from text
+		panic("dsl: a schema that JSON cannot hold: " + err.Error()) // it was decoded from text
 	}
 	return doc
 }

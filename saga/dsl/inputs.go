@@ -6,7 +6,7 @@ import (
 	"recourse/saga/expr"
 )
 
-// inputs reads `input` or `input_schema` into the definition, and gives what is known of the input.
+// inputs reads `input` or `input_schema` into the definition, and returns the type of the input.
 func (p *parser) inputs(root *Node) *expr.Type {
 	short, long := root.Get("input"), root.Get("input_schema")
 	switch {
@@ -29,8 +29,8 @@ func (p *parser) inputs(root *Node) *expr.Type {
 	return expr.Any()
 }
 
-// short compiles the shorthand of what is given to us, which is closed and filled with null for
-// what is absent, or of what others answer.
+// short compiles the shorthand. given says that it describes the saga's own input: its objects are
+// closed, and absent fields become null. Otherwise it describes an answer.
 func (p *parser) short(n *Node, given bool) *schema {
 	if !p.declared(n) {
 		return nil
@@ -49,8 +49,8 @@ func (p *parser) short(n *Node, given bool) *schema {
 	return compiled
 }
 
-// answerSchema reads expect.schema: JSON Schema when it says so, else shorthand whose
-// objects may have more fields, since other sides add some.
+// answerSchema reads expect.schema: JSON Schema if it is recognizably that, else shorthand whose
+// objects may have more fields, because remote services add some.
 func (p *parser) answerSchema(n *Node) *schema {
 	if saysJSONSchema(n) {
 		return p.jsonSchema(n)
@@ -58,8 +58,8 @@ func (p *parser) answerSchema(n *Node) *schema {
 	return p.short(n, false)
 }
 
-// saysJSONSchema reports whether a map cannot be shorthand: it has a key that
-// begins with $, or type: object with properties, or type: array with items.
+// saysJSONSchema reports whether a map cannot be shorthand: it has a key that begins with $, or
+// type: object with properties, or type: array with items.
 func saysJSONSchema(n *Node) bool {
 	for _, e := range n.Entries {
 		if strings.HasPrefix(e.Name(), "$") {

@@ -7,30 +7,30 @@ import (
 	"recourse/saga"
 )
 
-// Kind is a kind of step: what its directory under saga/kinds contributes.
+// Kind is a kind of step. Its package under saga/kinds provides it.
 type Kind struct {
 	// Name is the key that selects the kind: http.
 	Name string
-	// Keys are the kind's other keys. One that all steps have, too, is output, which the kind then
-	// decodes itself, or one that otherwise only requests have: timeout.
+	// Keys are the kind's other keys. A kind may redefine output, which it then decodes itself, or
+	// a key that otherwise only requests have, such as timeout.
 	Keys []Key
-	// OneOf says that of the step's lists of steps at most one runs.
+	// OneOf says that at most one of the step's lists of steps runs.
 	OneOf bool
-	// Value is the JSON Schema of what stands beside Name, for editors.
+	// Value is the JSON Schema of the value of the key Name, for editors.
 	Value json.RawMessage
 	// Doc is one paragraph for the reference and for editors.
 	Doc string
-	// Timeout is the default of `timeout`, of one attempt; 0: none.
+	// Timeout is the default of `timeout` for one attempt; 0: none.
 	Timeout time.Duration
-	// Sends says that a step of this kind may send a request, as actions, compensations and status
-	// queries do.
+	// Sends says that a step of this kind may send a request. Actions, compensations and status
+	// checks must.
 	Sends bool
-	// Fails says how a step of this kind may fail, which the warnings go by.
+	// Fails says how a step of this kind may fail, for the warnings.
 	Fails Failing
-	// Output says whose words the step's output is, which the warnings go by, too.
+	// Output says who determines the step's output, for the warnings.
 	Output Origin
-	// Decode compiles a step's own keys into its body. It reports what is wrong
-	// through the decoder and may then return nil.
+	// Decode compiles a step's own keys into its body. It reports errors through the decoder and
+	// may then return nil.
 	Decode func(d *Decoder) saga.Body
 }
 
@@ -40,31 +40,31 @@ type Key struct {
 	Schema json.RawMessage // JSON Schema, for editors
 }
 
-// Failing is how a step may fail.
+// Failing says how a step may fail.
 type Failing int
 
-// The ways.
+// The values of Failing.
 const (
 	Computes   Failing = iota // only by a mistake in its expressions
-	ByAccident                // the world may refuse
-	ByDecision                // failing is what it is for
+	ByAccident                // the remote service, for example, may refuse
+	ByDecision                // it exists to fail
 )
 
-// Undoes is implemented by bodies that bring the compensation of their steps, unless the author
+// Undoes is implemented by bodies that provide the compensation of their steps, unless the author
 // writes one.
 type Undoes interface{ Undo() *saga.Compensation }
 
-// KeyCarrier is implemented by bodies that care where the idempotency key goes.
+// KeyCarrier is implemented by bodies that restrict the place of the idempotency key.
 type KeyCarrier interface {
 	// CarriesKey returns why the request cannot carry the key in this place, or nil.
 	CarriesKey(in, name string) error
 }
 
-// Paid is implemented by calls whose price stands in the server's configuration: llm.
+// Paid is implemented by calls whose price is part of the server's configuration: llm.
 type Paid interface {
-	// Currency is that of the prices; "" when there are none.
+	// Currency returns the currency of the prices; "" if there are none.
 	Currency() string
-	// Unpriced lists the constant names of what the step uses whose price is not known.
+	// Unpriced lists constant names that the step uses and whose price is not known.
 	Unpriced() []string
 }
 

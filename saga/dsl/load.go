@@ -12,21 +12,21 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// Limits of a document, as docs/definitions.md states them. They hold what a hostile one can cost:
-// what takes the compiler a step for each step, or far more than a value in a template does, has
-// limits of its own.
+// Limits of a document, as docs/definitions.md states them. They limit what a hostile document can
+// cost. Parts that take the compiler a pass over all steps, or far more than a value in a template,
+// have limits of their own.
 const (
 	MaxBytes    = 2 << 20
 	MaxNodes    = 200_000
 	MaxSteps    = 10_000
 	MaxDeclared = 10_000 // values in schemas, vars and secrets
 	MaxDepth    = 64
-	MaxErrors   = 100 // after so many nothing more is looked for
+	MaxErrors   = 100 // the search stops after so many errors
 )
 
-// load reads the text as one YAML document and gives its tree, or nil after
-// reporting why not. Limits are held before the tree is built, so that a bomb costs
-// no more than its bytes.
+// load parses the text as one YAML document and returns its tree, or nil after reporting why not.
+// Limits are checked before the tree is built, so that a hostile document costs no more than its
+// bytes.
 func (p *parser) load() *Node {
 	if !p.readable() {
 		return nil
@@ -86,8 +86,7 @@ const (
 	tooManyDeclared = "schemas, vars and secrets have more than 10000 values between them: fetch the data in a step, or check less"
 )
 
-// declared counts the values of a schema, of vars or of secrets, and reports when there are too
-// many.
+// declared counts the values of a schema, of vars or of secrets, and reports if there are too many.
 func (p *parser) declared(n *Node) bool {
 	was := p.declares
 	p.declares += n.size()
@@ -103,7 +102,7 @@ func (p *parser) refuseByte(at int, code, detail string) bool {
 	return false
 }
 
-// syntax reports what the YAML parser says.
+// syntax reports an error of the YAML parser.
 func (p *parser) syntax(err error) {
 	var bad *yaml.LoadError
 	if !errors.As(err, &bad) {
@@ -132,7 +131,8 @@ func (p *parser) syntax(err error) {
 
 const tooDeep = "the document is nested deeper than 64 levels: flatten it"
 
-// tree converts the parser's nodes into ours, and refuses what definitions do not have.
+// tree converts the parser's nodes into ours, and refuses YAML features that definitions do not
+// have.
 type tree struct {
 	*parser
 	nodes   int
@@ -143,7 +143,7 @@ func (t *tree) refuse(y *yaml.Node, code, detail string) {
 	t.at(y.Line, y.Column, code, detail)
 }
 
-// stop is refuse for what makes the rest not worth reading.
+// stop is refuse for an error after which reading on is pointless.
 func (t *tree) stop(y *yaml.Node, code, detail string) {
 	if !t.refused {
 		t.refuse(y, code, detail)

@@ -21,10 +21,10 @@ const (
 type Node struct {
 	Form         Form
 	Line, Column int
-	Items        []*Node // of a List
-	Entries      []Entry // of a Map
+	Items        []*Node // for a List
+	Entries      []Entry // for a Map
 
-	value  string // of a Scalar
+	value  string // for a Scalar
 	kind   scalarKind
 	style  yaml.Style
 	parent *Node
@@ -37,13 +37,13 @@ type Entry struct {
 	Value *Node
 }
 
-// Name is the key as text.
+// Name returns the key as text.
 func (e Entry) Name() string { return e.Key.value }
 
-// Text is a scalar as written, without quotes; "" for other forms.
+// Text returns a scalar as written, without quotes; "" for other forms.
 func (n *Node) Text() string { return n.value }
 
-// size is how many values the node is, itself and keys included.
+// size counts the values of the node, including itself and its keys.
 func (n *Node) size() int {
 	sum := 1
 	for _, item := range n.Items {
@@ -74,7 +74,7 @@ func (n *Node) Get(name string) *Node {
 	return nil
 }
 
-// Pointer is the node's place as a JSON pointer (RFC 6901).
+// Pointer returns the node's place as a JSON pointer (RFC 6901).
 func (n *Node) Pointer() string {
 	var tokens []string
 	for ; n != nil && n.parent != nil; n = n.parent {
@@ -91,7 +91,7 @@ var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 func escapeToken(s string) string { return pointerEscapes.Replace(s) }
 
-// what names the node's type for a sentence.
+// what returns the name of the node's type, for a sentence.
 func (n *Node) what() string {
 	switch {
 	case n.Form == List && len(n.Items) == 0:

@@ -1,8 +1,8 @@
-// Package dsl reads saga definitions: YAML in, a compiled [saga.Definition] or
-// every error of the document out, each with its place and what to do about it.
+// Package dsl parses saga definitions. Its input is YAML; its result is a compiled
+// [saga.Definition], or every error of the document, each with its place and how to fix it.
 //
-// The package knows the keys that all steps share. What a kind adds, it brings
-// itself as a [Kind]; nothing here knows one by name. It is pure: no files, no clock, no network.
+// The package knows the keys that all steps share. A [Kind] provides the keys of its own steps;
+// nothing here knows a kind by name. The package is pure: no files, no clock, no network.
 package dsl
 
 import (
@@ -16,62 +16,62 @@ import (
 	"recourse/saga/expr"
 )
 
-// Options are what Parse needs to know besides the text.
+// Options are the inputs of Parse other than the text.
 type Options struct {
-	// Kinds are the step kinds there are: kinds.All().
+	// Kinds are the available kinds of steps: kinds.All().
 	Kinds []Kind
 	// Strict turns warnings into errors.
 	Strict bool
-	// VarNames are the server's vars. nil: not known, so any name passes; not
-	// nil: a name that is neither here nor in the definition is an error.
+	// VarNames are the names of the server's vars. nil means unknown, so that every name is
+	// accepted. Otherwise a name that is neither here nor in the definition is an error.
 	VarNames []string
-	// Stored says that the document was published before: what it names on the
-	// server may have gone since, which is no error of the document's any more.
+	// Stored says that the document was published before. A name that no longer exists on the
+	// server is then not an error.
 	Stored bool
-	// Actions finds an action that a step uses; version 0 is for the step to go without one: the
-	// newest, or the one that the definition is pinned to. An error says what to do. nil: there are
-	// none.
+	// Actions finds an action that a step uses. Version 0 means the version for a step that names
+	// none: the newest, or the one that the definition is pinned to. An error says how to fix it.
+	// nil: there are no actions.
 	Actions func(name string, version int) (*saga.Action, error)
-	// Children finds a definition that a step runs, to type the step by it; version 0 is the
-	// newest. It returns nil for one that is not known, whose input and output may then be
+	// Children finds a definition that a step runs, for the types of the step. Version 0 is the
+	// newest. It returns nil for an unknown definition, whose input and output may then be
 	// anything. A nil func knows none.
 	Children func(name string, version int) *saga.Definition
 }
 
-// parser holds what is known of one document.
+// parser is the state of parsing one document.
 type parser struct {
 	file    string
 	src     *source
 	options Options
 	kinds   map[string]Kind
-	names   []string // of the kinds, as listed
+	names   []string // the kinds' names, as listed
 
 	def      *saga.Definition
 	action   *saga.Action // nil: the document is a definition
 	errs     []saga.Finding
 	warns    []saga.Finding
 	written  map[string]*Node // every id in the document, for messages
-	taken    map[string]*Node // the ids of the steps read so far
+	taken    map[string]*Node // the ids of the steps parsed so far
 	nodes    map[*saga.Step]*Node
-	loops    map[string]string // of the steps inside loops that were read: the loop's id
+	loops    map[string]string // for parsed steps inside loops: the loop's id
 	secrets  []string
 	input    *expr.Type
-	outputs  map[string]*expr.Type // of the steps that were read
+	outputs  map[string]*expr.Type // of the steps parsed so far
 	varsUsed map[string]bool
 	readings map[string]*reading // by step
-	currency string              // of the first amount
-	pivot    *Node               // where the pivot is
-	read     int                 // how many steps
+	currency string              // the currency of the first amount
+	pivot    *Node               // the node of the pivot
+	read     int                 // the number of steps
 	declares int                 // values of schemas, vars and secrets
-	vars     map[string]bool     // all that may be named, if that is known
+	vars     map[string]bool     // all allowed names, if they are known
 	defaults defaults
 }
 
-// Parse compiles a definition. file is the name used in errors. Either the definition is nil or the
-// errors are; all errors of the document, of more than MaxErrors the first that were found, are
-// reported at once, by position. Warnings are in the definition, unless o.Strict.
+// Parse compiles a definition. file is the name used in errors. It returns either a definition or
+// errors, never both. It reports all errors of the document at once, by position, but at most the
+// first MaxErrors that it finds. Warnings are in the definition, unless o.Strict.
 //
-// JSON is YAML here. The definition's SHA256 is of src as given.
+// JSON is valid YAML here. The definition's SHA256 is that of src.
 func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
 	p := newParser(file, src, o)
 	p.compile(p.document)
@@ -85,7 +85,7 @@ func Parse(file string, src []byte, o Options) (*saga.Definition, *Errors) {
 	return p.def, nil
 }
 
-// newParser begins the reading of a document.
+// newParser returns a parser for a document.
 func newParser(file string, src []byte, o Options) *parser {
 	sum := sha256.Sum256(src)
 	p := &parser{
@@ -101,10 +101,10 @@ func newParser(file string, src []byte, o Options) *parser {
 	return p
 }
 
-// enough ends compiling: there are MaxErrors errors.
+// enough ends compiling because there are MaxErrors errors.
 type enough struct{}
 
-// compile reads the document and has its tree compiled.
+// compile parses the text and compiles its tree.
 func (p *parser) compile(document func(root *Node)) {
 	defer func() {
 		if r := recover(); r != nil && r != (enough{}) {
@@ -119,8 +119,8 @@ func (p *parser) compile(document func(root *Node)) {
 	}
 }
 
-// add keeps an error. Finding and wording the next one costs time: a document that has so many is
-// not read to its end.
+// add keeps an error. Finding and formatting errors takes time, so a document with too many is not
+// read to its end.
 func (p *parser) add(f saga.Finding) {
 	p.errs = append(p.errs, f)
 	if len(p.errs) == MaxErrors {
@@ -128,7 +128,7 @@ func (p *parser) add(f saga.Finding) {
 	}
 }
 
-// failed gives the errors that were found, nil for none.
+// failed returns the errors that were found, nil for none.
 func (p *parser) failed() *Errors {
 	sortFindings(p.warns)
 	if p.options.Strict {
@@ -146,7 +146,7 @@ func (p *parser) failed() *Errors {
 	return errs
 }
 
-// at reports an error at a place that is no node.
+// at reports an error at a place that is not a node.
 func (p *parser) at(line, column int, code, detail string) {
 	p.add(saga.Finding{Line: line, Column: column, Code: code, Detail: detail})
 }
@@ -171,8 +171,7 @@ func (p *parser) failInside(n *Node, into int, code, detail string) {
 	p.add(f)
 }
 
-// exprErrors reports what is wrong with an expression that stands base bytes into
-// the value of n.
+// exprErrors reports the errors of an expression that begins at byte base of the value of n.
 func (p *parser) exprErrors(n *Node, base int, errs []*expr.Error) {
 	for _, e := range errs {
 		p.failInside(n, base+e.Offset, e.Code, e.Detail)

@@ -9,10 +9,10 @@ import (
 	"recourse/saga"
 )
 
-// defaults are what the top-level key `defaults` sets for all steps.
+// defaults are the values that the top-level key `defaults` sets for all steps.
 type defaults struct {
 	retry   retry.Policy
-	timeout time.Duration // 0: the kind's
+	timeout time.Duration // 0: the kind's timeout
 	inDoubt *Node
 }
 
@@ -31,7 +31,7 @@ func (p *parser) setDefaults(n *Node) {
 	}
 }
 
-// retry reads n, none, forever or a map; a map changes what it names of base.
+// retry reads n, none, forever or a map. A map changes the parts of base that it names.
 func (p *parser) retry(n *Node, base retry.Policy) retry.Policy {
 	if n.Form == Scalar {
 		return p.retryWord(n, base)
@@ -89,10 +89,10 @@ func (p *parser) retryWord(n *Node, base retry.Policy) retry.Policy {
 
 var statusOrClass = regexp.MustCompile(`^([45]xx|[1-5][0-9][0-9])$`)
 
-// reasons are the codes that retry.on and not_on may name, besides statuses.
+// reasons are the codes that retry.on and not_on may name, in addition to statuses.
 var reasons = []string{"timeout", "connection", "dns", "tls", "body_cut", "body_invalid", "body_too_large", "interrupted", "task_failed", "heartbeat_lost"}
 
-// reasons reads what a failure may go by: a status, 4xx or 5xx, or a code.
+// reasons reads names of failures: a status, 4xx or 5xx, or a code.
 func (p *parser) reasons(n *Node) []string {
 	items := n.Items
 	if n.Form == Scalar {
@@ -148,7 +148,7 @@ func (p *parser) statuses(n *Node) []saga.StatusRange {
 // expectation reads {status, schema, that, error}.
 func (p *parser) expectation(n *Node, s *scope) saga.Expect {
 	var e saga.Expect
-	s.result = nil // an action's, which this replaces
+	s.result = nil // the action's expectation, which this one replaces
 	p.known(n, "expect", []string{"status", "schema", "that", "error"})
 	if v := n.Get("status"); v != nil {
 		e.Status = p.statuses(v)

@@ -2,10 +2,11 @@ package dsl
 
 import "strings"
 
-// items counts what separates items: the commas of flow collections, the - and ? and : that begin
-// those of block ones; and anchors, aliases and tags. It does so roughly: it knows quotes, comments
-// and block scalars well enough that only a document with that many items reaches the limit. It is
-// here because the parser builds the whole tree before anyone can count its nodes.
+// items counts the marks that separate items: the commas of flow collections, the - and ? and :
+// that begin items of block collections; and anchors, aliases and tags. The count is approximate:
+// it knows quotes, comments and block scalars well enough that only a document with that many items
+// reaches the limit. It is needed because the parser builds the whole tree before its nodes can be
+// counted.
 func items(text string, limit int) (count, at int) {
 	p := prescan{text: text}
 	for p.at < len(text) {
@@ -20,9 +21,9 @@ type prescan struct {
 	text  string
 	at    int
 	items int
-	depth int  // of flow collections
+	depth int  // the nesting of flow collections
 	start bool // a token may begin here
-	plain bool // within a plain scalar
+	plain bool // inside a plain scalar
 }
 
 func (p *prescan) step() {
@@ -54,11 +55,11 @@ func (p *prescan) step() {
 		p.items++
 		p.start, p.plain = true, false
 	case p.ends(c, start):
-		if p.spaced() { // http://host has none to count
+		if p.spaced() { // the : in http://host does not count
 			p.items++
 		}
 		p.start, p.plain = true, false
-	case (c == '&' || c == '*' || c == '!') && start: // none is taken, but reading them costs
+	case (c == '&' || c == '*' || c == '!') && start: // they are refused later, but parsing them takes time
 		p.items++
 		p.start, p.plain = true, false
 		for p.at < len(p.text) && strings.IndexByte(" \t\n,]}", p.text[p.at]) < 0 {
@@ -79,7 +80,7 @@ func (p *prescan) ends(c byte, start bool) bool {
 	return c == ':' && (p.spaced() || p.depth > 0) || (c == '-' || c == '?') && start && p.spaced()
 }
 
-// spaced reports whether space, or nothing, follows.
+// spaced reports whether space or the end follows.
 func (p *prescan) spaced() bool {
 	return p.at+1 >= len(p.text) || strings.IndexByte(" \t\n", p.text[p.at+1]) >= 0
 }
@@ -101,8 +102,8 @@ func (p *prescan) quote(q byte) {
 	p.at++
 }
 
-// block passes over a block scalar: the following lines that are blank or
-// indented deeper than the line that opens it.
+// block skips a block scalar: the following lines that are blank or indented deeper than the line
+// that opens it.
 func (p *prescan) block() {
 	begin := strings.LastIndexByte(p.text[:p.at], '\n') + 1
 	indent := leading(p.text[begin:])

@@ -9,21 +9,21 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// scalarKind is what a scalar is by YAML 1.2's core schema, except that numbers
-// which JSON does not read alike are set apart.
+// scalarKind is the type of a scalar by YAML 1.2's core schema. Numbers that JSON writes
+// differently have a type of their own.
 type scalarKind int
 
 const (
 	textScalar scalarKind = iota
 	nullScalar
 	boolScalar
-	numberScalar // a number of JSON too: its literal is kept
+	numberScalar // a number that JSON writes alike: its literal is kept
 	oddNumber    // 0777, 0o17, 0x1F, 1_000, .5, +1, .inf
 )
 
 var (
 	jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
-	// What YAML 1.2, or the 1.1 that other tools read, takes for a number.
+	// A number by YAML 1.2, or by YAML 1.1, which other tools read.
 	yamlNumber = regexp.MustCompile(`^[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?$` +
 		`|^[-+]?0o[0-7_]+$|^[-+]?0x[0-9a-fA-F_]+$|^[-+]?0b[01_]+$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$`)
 )
@@ -49,7 +49,7 @@ func classify(value string, style yaml.Style) scalarKind {
 	return textScalar
 }
 
-// literal is a scalar that is no text as JSON.
+// literal returns a scalar that is not text as JSON.
 func (n *Node) literal() json.RawMessage {
 	switch n.kind {
 	case nullScalar:
@@ -66,12 +66,12 @@ func jsonText(s string) json.RawMessage {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		panic("dsl: a string that JSON cannot hold: " + err.Error()) // strings always encode
+		panic("dsl: a string that JSON cannot hold: " + err.Error()) // strings can always be encoded
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// plain is a scalar that is no text as a value: nil, a bool or a json.Number.
+// plain returns a scalar that is not text as a value: nil, a bool or a json.Number.
 func (n *Node) plain() any {
 	switch n.kind {
 	case nullScalar:

@@ -19,8 +19,8 @@ import (
 	"recourse/saga/expr"
 )
 
-// Bounds of the numbers that a schema judges: it computes with them exactly, and
-// the exact form of 1e999999999 would fill the memory.
+// Limits of the numbers that a schema validates. Validation is exact, and the exact form of
+// 1e999999999 would fill the memory.
 const (
 	MaxExponent = 10_000
 	MaxDigits   = 4_096
@@ -28,14 +28,14 @@ const (
 
 // schema is a compiled JSON Schema that also fills in defaults. It is immutable.
 type schema struct {
-	short bool // made of the shorthand: each field is judged by itself
+	short bool // made from the shorthand: each field is validated by itself
 	doc   any
 	rules *jsonschema.Schema
-	wrong *jsonschema.Schema // holds for what breaks rules; it keeps no list of what is wrong
+	wrong *jsonschema.Schema // accepts the values that break the rules; it keeps no list of errors
 	cost  *schemaCost
 }
 
-// answer is what is known of an answer that fits the schema.
+// answer returns the type of an answer that fits the schema.
 func (s *schema) answer() *expr.Type { return schemaType(s.doc, false, s.short) }
 
 const (
@@ -45,15 +45,15 @@ const (
 	onlyDraft = "schemas are of " + draft
 )
 
-// refuseLoading is the loader of references that leave the schema: none do.
+// refuseLoading is the loader of references that leave the schema, which are not allowed.
 type refuseLoading struct{}
 
 func (refuseLoading) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s lies outside the schema: a $ref points into the schema itself (#/$defs/…)", clip(url, 80))
 }
 
-// compileSchema compiles a JSON Schema of draft 2020-12, given as package expr has
-// values. Formats are asserted, patterns are RE2.
+// compileSchema compiles a JSON Schema of draft 2020-12, given as a value of package expr. Formats
+// are asserted; patterns are RE2.
 func compileSchema(doc any) (*schema, error) {
 	if f := boundNumbers(doc); f != nil {
 		return nil, fmt.Errorf("%s: %s", f.Pointer, f.Detail)
@@ -86,12 +86,12 @@ func compileSchema(doc any) (*schema, error) {
 	return &schema{doc: doc, rules: rules, wrong: wrong, cost: cost}, nil
 }
 
-// dynamicAnchors finds the parts of a schema that have a $dynamicAnchor. They are compiled already.
+// dynamicAnchors finds the parts of a schema that have a $dynamicAnchor. They are already compiled.
 func dynamicAnchors(c *jsonschema.Compiler, doc any, at string) (list []*jsonschema.Schema) {
 	switch v := doc.(type) {
 	case map[string]any:
 		if _, ok := v["$dynamicAnchor"].(string); ok {
-			if part, err := c.Compile(schemaURL + "#" + (&url.URL{Path: at}).EscapedPath()); err == nil { // not within an enum
+			if part, err := c.Compile(schemaURL + "#" + (&url.URL{Path: at}).EscapedPath()); err == nil { // not inside an enum
 				list = append(list, part)
 			}
 		}
@@ -106,7 +106,7 @@ func dynamicAnchors(c *jsonschema.Compiler, doc any, at string) (list []*jsonsch
 	return list
 }
 
-// schemaError is what is wrong with a schema itself, in one line.
+// schemaError formats the errors of a schema itself in one line.
 func schemaError(err error) error {
 	var invalid *jsonschema.SchemaValidationError
 	var bad *jsonschema.ValidationError
@@ -157,8 +157,8 @@ func (s *schema) Apply(v any) (any, []saga.Finding) {
 // Fill implements saga.Filler.
 func (s *schema) Fill(v any) any { return fill(s.doc, v) }
 
-// fill returns v with the defaults of `properties`, at any depth of properties and
-// items; v itself is not changed.
+// fill returns v with the defaults of `properties`, at any depth of properties and items. It does
+// not change v itself.
 func fill(doc, v any) any {
 	rules, _ := doc.(map[string]any)
 	switch value := v.(type) {
@@ -190,7 +190,7 @@ func fill(doc, v any) any {
 	return v
 }
 
-// boundNumbers finds a number too large to compute with.
+// boundNumbers finds a number that is too large to compute with.
 func boundNumbers(v any) *saga.Finding {
 	switch value := v.(type) {
 	case json.Number:
@@ -227,13 +227,13 @@ func bounded(number string) bool {
 	return err == nil && e >= -MaxExponent && e <= MaxExponent
 }
 
-// decodeJSON reads JSON that is known to be valid, with numbers as written.
+// decodeJSON decodes valid JSON, with numbers as written.
 func decodeJSON(text []byte) any {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		panic("dsl: " + err.Error()) // the caller has checked
+		panic("dsl: " + err.Error()) // the caller has checked that it is valid
 	}
 	return v
 }

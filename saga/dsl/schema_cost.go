@@ -12,29 +12,31 @@ import (
 	"recourse/saga"
 )
 
-// MaxSchemaSteps is the most that one judgement by a schema may cost. A step is about what it costs
-// to judge one small value by one small schema: a microsecond.
+// MaxSchemaSteps is the most steps that one validation may take. A step is roughly the validation
+// of one small value by one small schema: a microsecond.
 const MaxSchemaSteps = 200_000
 
-// perValue is how many more steps each value of the data allows: large data is judged as long as
-// the work grows with the data, and not with the ways through the schema.
+// perValue is the number of additional steps for each value of the data. Large data may be
+// validated as long as the work grows with the data, and not with the number of ways through the
+// schema.
 const perValue = 2
 
-// schemaCost knows what it costs to judge values by one schema. It is immutable.
+// schemaCost computes the cost of validating values by one schema. It is immutable.
 //
-// A recursive schema with two alternatives takes 2^depth judgements, and the validator can neither
-// count nor stop. So the work is counted before it begins: the same walk over schema and value, but
-// without judging, and along every alternative. The count is an upper bound, and depends on nothing
-// but schema and value: a replay counts the same.
+// A recursive schema with two alternatives takes 2^depth validations, and the validator can neither
+// count nor stop. So the work is counted before it begins, by the same walk over schema and value,
+// without validating, and along every alternative. The count is an upper limit. It depends only on
+// schema and value, so a replay counts the same.
 type schemaCost struct {
-	constants map[*jsonschema.Schema]int      // of `enum` and `const`
-	patterns  map[jsonschema.Regexp]int       // instructions
-	anchors   map[string][]*jsonschema.Schema // where a $dynamicRef may lead
-	count     int                             // schemas
+	constants map[*jsonschema.Schema]int      // the weights of `enum` and `const`
+	patterns  map[jsonschema.Regexp]int       // the numbers of their instructions
+	anchors   map[string][]*jsonschema.Schema // the possible targets of a $dynamicRef
+	count     int                             // the number of schemas
 }
 
-// newSchemaCost walks all that the roots refer to: a compiled schema, and its $dynamicAnchors,
-// which the compiler does not show otherwise. The error says which part is of another draft.
+// newSchemaCost walks all schemas that the roots refer to. The roots are a compiled schema and its
+// $dynamicAnchors, which the compiler does not expose otherwise. The error says which part has
+// another draft.
 func newSchemaCost(roots []*jsonschema.Schema) (*schemaCost, error) {
 	c := &schemaCost{
 		constants: make(map[*jsonschema.Schema]int),
@@ -58,7 +60,7 @@ func newSchemaCost(roots []*jsonschema.Schema) (*schemaCost, error) {
 	return c, nil
 }
 
-// learn takes in what a schema costs by itself.
+// learn records the cost of a schema by itself.
 func (c *schemaCost) learn(s *jsonschema.Schema) {
 	if s.DynamicAnchor != "" {
 		c.anchors[s.DynamicAnchor] = append(c.anchors[s.DynamicAnchor], s)
@@ -72,12 +74,13 @@ func (c *schemaCost) learn(s *jsonschema.Schema) {
 	if s.Pattern != nil {
 		c.patterns[s.Pattern] = instructions(s.Pattern.String())
 	}
-	for p := range s.PatternProperties { // any order
+	for p := range s.PatternProperties { // the order does not matter
 		c.patterns[p] = instructions(p.String())
 	}
 }
 
-// parts are the schemas that another refers to: those that judge the same value come first.
+// parts returns the schemas that another schema refers to, first those that validate the same
+// value.
 func parts(s *jsonschema.Schema) []*jsonschema.Schema {
 	list := same(s)
 	for _, m := range []map[string]*jsonschema.Schema{s.Properties, s.DependentSchemas} {
@@ -85,7 +88,7 @@ func parts(s *jsonschema.Schema) []*jsonschema.Schema {
 			list = append(list, m[name])
 		}
 	}
-	for _, p := range s.PatternProperties { // any order
+	for _, p := range s.PatternProperties { // the order does not matter
 		list = append(list, p)
 	}
 	if rest, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {
@@ -95,8 +98,8 @@ func parts(s *jsonschema.Schema) []*jsonschema.Schema {
 	return append(list, s.PropertyNames, s.UnevaluatedProperties, s.Items2020, s.Contains, s.UnevaluatedItems, s.ContentSchema)
 }
 
-// same are the schemas that judge the same value as s does, but for those of a $dynamicRef that
-// leads elsewhere, and of dependentSchemas. Some may be nil.
+// same returns the schemas that validate the same value as s does, except those of a $dynamicRef
+// that leads elsewhere, and of dependentSchemas. Some may be nil.
 func same(s *jsonschema.Schema) []*jsonschema.Schema {
 	list := []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else}
 	if s.DynamicRef != nil {
@@ -107,27 +110,28 @@ func same(s *jsonschema.Schema) []*jsonschema.Schema {
 	return append(list, s.OneOf...)
 }
 
-// budget is what one judgement of v may cost.
+// budget returns the steps that the validation of v may take.
 func (c *schemaCost) budget(v any) *budget {
 	most := MaxSchemaSteps + perValue*extent(v)
 	return &budget{cost: c, most: most, left: most}
 }
 
-// budget is what is left of the steps for one judgement; below zero they are used up.
+// budget is the number of remaining steps for one validation. It is below zero when they are used
+// up.
 type budget struct {
 	cost *schemaCost
 	most int
 	left int
 }
 
-// large reports whether more was spent than small data may cost.
+// large reports whether more steps were taken than small data may take.
 func (b *budget) large() bool { return b.most-b.left > MaxSchemaSteps }
 
-// visit pays for the judgement of v by s. chain is how many schemas have come to v by reference
-// before.
+// visit pays for the validation of v by s. chain is the number of schemas that have passed v on by
+// reference before.
 func (b *budget) visit(s *jsonschema.Schema, v any, chain int) {
 	b.left -= 1 + chain/8 + b.size(v)
-	if s == nil || s.Bool != nil || b.left < 0 || chain > b.cost.count { // the validator finds a circle by itself
+	if s == nil || s.Bool != nil || b.left < 0 || chain > b.cost.count { // the validator itself finds a cycle
 		return
 	}
 	if s.Types != nil && !s.Types.IsEmpty() && !allows(s.Types, v) {
@@ -162,7 +166,7 @@ func (b *budget) visit(s *jsonschema.Schema, v any, chain int) {
 		}
 	}
 	if obj, ok := v.(map[string]any); ok {
-		for name, part := range s.DependentSchemas { // any order
+		for name, part := range s.DependentSchemas { // the order does not matter
 			if _, ok := obj[name]; ok {
 				b.visit(part, v, chain+1)
 			}
@@ -173,7 +177,7 @@ func (b *budget) visit(s *jsonschema.Schema, v any, chain int) {
 func (b *budget) object(s *jsonschema.Schema, obj map[string]any) {
 	rest, _ := s.AdditionalProperties.(*jsonschema.Schema)
 	b.left -= len(s.Required)/8 + len(s.DependentRequired)
-	for name, value := range obj { // any order
+	for name, value := range obj { // the order does not matter
 		if b.left < 0 {
 			return
 		}
@@ -182,7 +186,7 @@ func (b *budget) object(s *jsonschema.Schema, obj map[string]any) {
 			known = true
 			b.visit(part, value, 0)
 		}
-		for p, part := range s.PatternProperties { // any order
+		for p, part := range s.PatternProperties { // the order does not matter
 			b.match(p, name)
 			if b.left >= 0 && p.MatchString(name) {
 				known = true
@@ -203,7 +207,7 @@ func (b *budget) object(s *jsonschema.Schema, obj map[string]any) {
 
 func (b *budget) array(s *jsonschema.Schema, list []any) {
 	if s.UniqueItems {
-		times := min(len(list), 20) // short lists are compared by pairs, long ones by their hashes
+		times := min(len(list), 20) // short lists are compared by pairs, long lists by their hashes
 		for _, item := range list {
 			b.left -= times * weight(item)
 		}
@@ -227,18 +231,19 @@ func (b *budget) array(s *jsonschema.Schema, list []any) {
 	}
 }
 
-// match pays for a regular expression over a text.
+// match pays for matching a regular expression with a text.
 func (b *budget) match(p jsonschema.Regexp, text string) {
 	b.left -= len(text) * (b.cost.patterns[p] + 8) / 64
 }
 
-// defaults pays for those that `fill` puts in, which JSON will have once for each place.
+// defaults pays for the defaults that `fill` adds, each of which JSON will contain once for each
+// place.
 func (b *budget) defaults(doc, v any) {
 	rules, _ := doc.(map[string]any)
 	switch value := v.(type) {
 	case map[string]any:
 		properties, _ := rules["properties"].(map[string]any)
-		for name, rule := range properties { // any order
+		for name, rule := range properties { // the order does not matter
 			inner, _ := rule.(map[string]any)
 			if have, ok := value[name]; ok {
 				b.defaults(inner, have)
@@ -256,7 +261,7 @@ func (b *budget) defaults(doc, v any) {
 	}
 }
 
-// size is what it costs to look at a value itself, beyond one step.
+// size returns the cost of a value itself, in addition to one step.
 func (b *budget) size(v any) int {
 	switch v := v.(type) {
 	case map[string]any:
@@ -268,12 +273,12 @@ func (b *budget) size(v any) int {
 	}
 }
 
-// weight is what it costs to look at all of a value: to compare it, to hash it, to write it.
+// weight returns the cost of reading all of a value: comparing, hashing or writing it.
 func weight(v any) int {
 	switch v := v.(type) {
 	case map[string]any:
 		n := 1
-		for name, value := range v { // any order
+		for name, value := range v { // the order does not matter
 			n += 1 + len(name)/64 + weight(value)
 		}
 		return n
@@ -285,7 +290,7 @@ func weight(v any) int {
 		return n
 	case string:
 		return 1 + len(v)/64
-	case json.Number: // made a fraction of whole numbers: 1e9999 has ten thousand digits
+	case json.Number: // it becomes a fraction of whole numbers: 1e9999 has ten thousand digits
 		digits, exponent, _ := strings.Cut(strings.ToLower(string(v)), "e")
 		e, err := strconv.Atoi(exponent)
 		if err != nil {
@@ -296,12 +301,12 @@ func weight(v any) int {
 	return 1
 }
 
-// extent is how many values are in v, itself among them; eight bytes of text are one.
+// extent counts the values in v, including v itself. Eight bytes of text count as one value.
 func extent(v any) int {
 	n := 1
 	switch v := v.(type) {
 	case map[string]any:
-		for _, value := range v { // any order
+		for _, value := range v { // the order does not matter
 			n += extent(value)
 		}
 	case []any:
@@ -314,7 +319,7 @@ func extent(v any) int {
 	return n
 }
 
-// allows reports whether the validator looks further than the type.
+// allows reports whether the validator checks more than the type.
 func allows(types *jsonschema.Types, v any) bool {
 	switch v.(type) {
 	case nil:
@@ -342,7 +347,7 @@ func typeOf(names ...string) (t jsonschema.Types) {
 	return t
 }
 
-// instructions is how large a pattern is when it has been compiled.
+// instructions returns the size of a pattern after compilation.
 func instructions(pattern string) int {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -355,10 +360,10 @@ func instructions(pattern string) int {
 	return len(program.Inst)
 }
 
-// tooCostly is what is said of a value that costs too much to judge.
+// tooCostly is the finding about a value whose validation would take too many steps.
 var tooCostly = saga.Finding{Code: saga.CodeTooCostly, Detail: "checking this value by its schema takes too many steps: the alternatives (anyOf, oneOf) of a recursive schema multiply with each level; " +
 	"send smaller or flatter data, or give alternatives that hold each other different types"}
 
-// tooLarge is what is said of a value that breaks its schema and is so large that a list of what is
-// wrong would fill the memory.
+// tooLarge is the finding about a value that breaks its schema and is so large that the list of its
+// errors would fill the memory.
 var tooLarge = saga.Finding{Code: "schema", Detail: "the value breaks its schema, and is too large to say where"}

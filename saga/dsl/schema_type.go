@@ -6,16 +6,16 @@ import (
 	"recourse/saga/expr"
 )
 
-// schemaType is what a JSON Schema says of a value, as far as types go; what it does not say is
-// any. filled says that the value has the schema's defaults (see fill). strict says that the author
-// knows which fields may be absent: who sends the value sends what is not required or does not,
-// where for an answer a schema without `required` may only have forgotten it.
+// schemaType returns the type that a JSON Schema gives a value. Parts that it does not mention have
+// any type. filled says that the value has the schema's defaults (see fill). strict says that a
+// field that is not required may really be absent. It is false for answers, because the author of
+// an answer's schema may only have forgotten `required`.
 func schemaType(doc any, filled, strict bool) *expr.Type {
 	r := &schemaReader{doc: doc, refs: map[string]*expr.Type{}, strict: strict}
 	return r.read(doc, filled)
 }
 
-// takenType is what a value must be before it is given the schema's defaults.
+// takenType returns the type of a value before it is given the schema's defaults.
 func takenType(doc any) *expr.Type {
 	r := &schemaReader{doc: doc, refs: map[string]*expr.Type{}, strict: true, taken: true}
 	return r.read(doc, true)
@@ -24,7 +24,7 @@ func takenType(doc any) *expr.Type {
 // schemaReader reads one schema.
 type schemaReader struct {
 	doc    any
-	refs   map[string]*expr.Type // where a $ref leads; any while that is read
+	refs   map[string]*expr.Type // the targets of $ref; any while a target is being read
 	depth  int
 	strict bool
 	taken  bool // the value does not have its defaults yet
@@ -84,7 +84,7 @@ func (r *schemaReader) ref(ref string) *expr.Type {
 	return r.refs[ref]
 }
 
-// own reads the rules that do not refer to other schemas for the value itself.
+// own reads the rules that do not refer to other schemas for the same value.
 func (r *schemaReader) own(rules map[string]any, filled bool) *expr.Type {
 	t := expr.Any()
 	switch word := rules["type"].(type) {
@@ -114,7 +114,7 @@ func (r *schemaReader) own(rules map[string]any, filled bool) *expr.Type {
 	return r.fields(t, rules, filled)
 }
 
-// fields reads what a schema says of an object's fields.
+// fields reads the rules about an object's fields.
 func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *expr.Type {
 	properties, _ := rules["properties"].(map[string]any)
 	required, declared := rules["required"].([]any)
@@ -135,7 +135,7 @@ func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *
 	}
 	sure := (declared || r.strict) && !asksMore(rules)
 	fields := make(map[string]*expr.Type, len(properties))
-	for name, doc := range properties { // any order
+	for name, doc := range properties { // the order does not matter
 		f := r.read(doc, filled)
 		inner, _ := doc.(map[string]any)
 		_, fills := inner["default"]
@@ -145,7 +145,7 @@ func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *
 		}
 		fields[name] = f
 	}
-	for name := range needed { // any order
+	for name := range needed { // the order does not matter
 		if fields[name] == nil {
 			fields[name] = expr.Any()
 			if rest != nil {
@@ -156,8 +156,8 @@ func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *
 	return t.OfFields(fields, rest)
 }
 
-// asksMore reports whether a schema requires fields because of others, so that one that is not
-// required may still be known to be there.
+// asksMore reports whether a schema requires fields depending on others, so that a field that is
+// not required may still be known to be present.
 func asksMore(rules map[string]any) bool {
 	for _, word := range []string{"if", "allOf", "anyOf", "oneOf", "not", "$ref", "$dynamicRef", "dependentRequired", "dependentSchemas", "minProperties"} {
 		if rules[word] != nil {

@@ -8,48 +8,48 @@ import (
 	"recourse/saga/expr"
 )
 
-// Place is where in a step a template stands, which says what it may name.
+// Place is the position of a template in a step. It determines which names the template may use.
 type Place int
 
-// The places. All see input, steps, vars and saga; in a compensation and in
-// finally also output and error.
+// The places. All have input, steps, vars and saga; in a compensation and in finally also output
+// and error.
 const (
 	Plain     Place = iota
 	OnResult        // and result: the answer
 	InRequest       // and key: the idempotency key
 	Sealed          // and key and secrets
 	Bare            // input and vars only: `unique`
-	Journaled       // and now(), uuid() and random(): the journal keeps what is rendered, and it is rendered once
+	Journaled       // and now(), uuid() and random(): the result is journaled, and rendered only once
 	onEvent         // event only: `triggers`
 )
 
-// scope is what the templates of a step, or of a list of steps, see.
+// scope holds the names that the templates of a step, or of a list of steps, may use.
 type scope struct {
 	parent *scope
-	ids    map[string]bool // the steps visible, besides the parent's
+	ids    map[string]bool // the visible steps, in addition to the parent's
 	self   string          // the step, "" between steps
-	undo   bool            // in a compensation
-	end    bool            // in finally
+	undo   bool            // the scope of a compensation
+	end    bool            // the scope of finally
 	uses   *uses
 	inner  []string              // ids of steps inside the step, visible once it has ended
 	vars   map[string]*expr.Type // roots that a loop adds
 	loop   string                // the loop whose iterations the list is
 	event  []string              // the fields of `event`, in a trigger
 	beside bool                  // inside a parallel, foreach or repeat
-	known  map[string]expr.Fact  // what conditions have said of paths, by path
-	result *expr.Type            // of the answer's body; nil: nothing is known
-	ends   []*expr.Program       // conditions that do not hold where the step has ended well
-	gives  *expr.Type            // what the step's kind gives; nil: the answer's body
+	known  map[string]expr.Fact  // facts from conditions, by path
+	result *expr.Type            // the type of the answer's body; nil: unknown
+	ends   []*expr.Program       // conditions that are false if the step has succeeded
+	gives  *expr.Type            // the type of the kind's output; nil: the answer's body
 }
 
-// uses collects what the templates of a compensation name.
+// uses collects the names that the templates of a compensation use.
 type uses struct{ output bool }
 
 func (s *scope) child() *scope {
 	return &scope{parent: s, ids: map[string]bool{}, undo: s.undo, end: s.end, uses: s.uses, beside: s.beside}
 }
 
-// roots lists what the loops around add to the roots, the innermost first.
+// roots lists the roots that the loops around add, the innermost first.
 func (s *scope) roots() []string {
 	var names []string
 	for ; s != nil; s = s.parent {
@@ -58,14 +58,14 @@ func (s *scope) roots() []string {
 	return names
 }
 
-// in is the scope of one step of the list that s is.
+// in returns the scope of one step of the list that s belongs to.
 func (s *scope) in(id string) *scope {
 	c := s.child()
 	c.self = id
 	return c
 }
 
-// undoing is the scope of the step's compensation: the step itself is visible.
+// undoing returns the scope of the step's compensation, in which the step itself is visible.
 func (s *scope) undoing() *scope {
 	c := s.child()
 	c.ids[s.self] = true
@@ -100,7 +100,7 @@ func (s *scope) inside(id string) bool {
 	return false
 }
 
-// check is the compile-time half of what a template in this place sees.
+// check returns the compile-time counterpart of the values that a template in this place sees.
 func (p *parser) check(s *scope, at Place) *expr.Check {
 	if at == onEvent {
 		return p.typed(&expr.Check{Roots: []string{"event"}}, s)
@@ -131,7 +131,7 @@ func (p *parser) check(s *scope, at Place) *expr.Check {
 	return c
 }
 
-// judgeStep says why a step's result cannot be read here.
+// judgeStep returns why a step's result cannot be read here.
 func (p *parser) judgeStep(s *scope, id string) error {
 	if s.sees(id) {
 		return nil
@@ -157,8 +157,8 @@ func (p *parser) judgeStep(s *scope, id string) error {
 	return refuse("%q (line %d) is in another branch, which does not run when this one does", id, other.Line)
 }
 
-// suggestStep names a step that may be meant: one that is visible, else any. Among very many
-// something is always near.
+// suggestStep returns the name of a step that may be meant: a visible step, or else any. If there
+// are very many names, some name is always similar.
 func (p *parser) suggestStep(id string, s *scope) string {
 	if len(p.written) > 1000 {
 		return ""
@@ -169,7 +169,7 @@ func (p *parser) suggestStep(id string, s *scope) string {
 	return Suggest(id, sortedKeys(p.written))
 }
 
-// step is the innermost step the scope belongs to, "" for none.
+// step returns the innermost step that the scope belongs to, "" for none.
 func (s *scope) step() string {
 	for ; s != nil; s = s.parent {
 		if s.self != "" {
@@ -179,7 +179,7 @@ func (s *scope) step() string {
 	return ""
 }
 
-// before reports whether a is written ahead of b. Outside steps nothing is.
+// before reports whether a is written before b. Outside steps it is always false.
 func before(a, b *Node) bool {
 	if a == nil {
 		return false
@@ -193,7 +193,7 @@ var (
 	stepFields = []string{"output", "status", "error", "failed"}
 )
 
-// refs judges what compiled expressions name, where expr leaves it to us.
+// refs checks the names in compiled expressions that package expr does not check.
 func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref) {
 	for _, r := range refs {
 		switch {
@@ -218,13 +218,13 @@ func (p *parser) refs(n *Node, base int, text string, s *scope, refs []expr.Ref)
 	}
 }
 
-// useVar notes that a variable is read, and reports whether there is one, as far as that is known.
+// useVar records that a variable is read, and reports whether it exists, as far as that is known.
 func (p *parser) useVar(name string) bool {
 	p.varsUsed[name] = true
-	if p.options.VarNames == nil || p.action != nil { // an action's are looked for where it is used
+	if p.options.VarNames == nil || p.action != nil { // an action's variables are checked where it is used
 		return true
 	}
-	if p.vars == nil { // they are declared before the first template
+	if p.vars == nil { // vars are declared before the first template
 		p.vars = make(map[string]bool)
 		for _, name := range p.options.VarNames {
 			p.vars[name] = true

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// shorthandTypes are the words of the shorthand, with their JSON Schema.
+// shorthandTypes are the words of the shorthand, with their JSON Schemas.
 var shorthandTypes = map[string]map[string]any{
 	"string":   {"type": "string"},
 	"integer":  {"type": "integer"},
@@ -22,14 +22,14 @@ var shorthandTypes = map[string]map[string]any{
 	"any":      {},
 }
 
-// shorthand compiles the short form of a schema. Objects are closed or not; what may be absent is
-// filled with null or not.
+// shorthand compiles the short form of a schema. It decides whether objects are closed, and whether
+// absent values are filled with null.
 type shorthand struct {
 	*parser
 	closed, filled bool
 }
 
-// compile gives the JSON Schema, and whether the value may be absent.
+// compile returns the JSON Schema, and whether the value may be absent.
 func (h *shorthand) compile(n *Node) (schema map[string]any, optional bool) {
 	switch n.Form {
 	case List:
@@ -108,7 +108,7 @@ func (h *shorthand) word(n *Node, text string) (schema map[string]any, optional 
 	return schema, true
 }
 
-// fallback reads the default of a type and judges it by the type itself.
+// fallback reads the default of a type and validates it by the type itself.
 func (h *shorthand) fallback(n *Node, schema map[string]any, word, text string) {
 	var value any
 	text = strings.TrimSpace(text)

@@ -24,7 +24,7 @@ func newSource(text []byte) *source {
 	return s
 }
 
-// place gives the line and column of a byte offset, both from 1; columns count characters.
+// place returns the line and column of a byte offset, both from 1. Columns count characters.
 func (s *source) place(offset int) (line, column int) {
 	lo, hi := 0, len(s.lines)
 	for hi-lo > 1 {
@@ -50,9 +50,9 @@ func (s *source) offset(line, column int) int {
 	return at
 }
 
-// within gives the place of byte `into` of a scalar's value: it walks the value and
-// the text as it is written side by side, so escapes, folding and indentation do
-// not shift it. Where they cannot be matched it stays at the last match.
+// within returns the place of byte `into` of a scalar's value. It walks the value and its written
+// form in parallel, so that escapes, folding and indentation do not shift the place. If they cannot
+// be matched it stays at the last match.
 func (s *source) within(n *Node, into int) (line, column int) {
 	at := s.offset(n.Line, n.Column)
 	double := n.style&yaml.DoubleQuotedStyle != 0
@@ -81,8 +81,8 @@ func (s *source) within(n *Node, into int) (line, column int) {
 	return s.place(at)
 }
 
-// skip passes over what is written but not part of the value: the line break and
-// indentation before b, and the first of two single quotes.
+// skip skips bytes that are written but not part of the value: the line break and indentation
+// before b, and the first of two single quotes.
 func (s *source) skip(at int, b byte) int {
 	if at >= len(s.text) || s.text[at] == b || s.text[at] == '\\' {
 		return at
@@ -99,8 +99,8 @@ func (s *source) skip(at int, b byte) int {
 	return at
 }
 
-// escape says how long an escape sequence of a double-quoted scalar is, and how
-// many bytes of the value it stands for.
+// escape returns the length of an escape sequence of a double-quoted scalar, and of the part of the
+// value that it stands for.
 func escape(text []byte, value string) (took, wrote int) {
 	took = 2
 	if len(text) > 1 {

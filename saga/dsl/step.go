@@ -12,13 +12,13 @@ import (
 var stepKeys = []string{"id", "when", "output", "expect", "retry", "timeout", "deadline", "cost", "idempotency",
 	"in_doubt", "key_window", "on_error", "pivot", "compensate"}
 
-// callKeys are those of them that only say something about a request.
+// callKeys are the keys that only say something about a request.
 var callKeys = []string{"expect", "retry", "timeout", "deadline", "cost", "idempotency", "in_doubt", "key_window"}
 
 func contains[T comparable](list []T, v T) bool { return slices.Contains(list, v) }
 
-// steps compiles a list of steps; s is the scope of the list, which grows as its
-// steps end.
+// steps compiles a list of steps. s is the scope of the list, which grows as its steps are
+// compiled.
 func (p *parser) steps(n *Node, s *scope) []*saga.Step {
 	if n.Form != List || len(n.Items) == 0 {
 		p.expect(n, "a list of at least one step")
@@ -33,7 +33,7 @@ func (p *parser) steps(n *Node, s *scope) []*saga.Step {
 	return out
 }
 
-// step compiles one step of a list and makes it visible to those after it.
+// step compiles one step of a list and makes it visible to the steps after it.
 func (p *parser) step(n *Node, list *scope) *saga.Step {
 	if n.Form != Map {
 		p.expect(n, "a step: a map with id and one of "+quoted(p.names))
@@ -72,8 +72,8 @@ func (p *parser) step(n *Node, list *scope) *saga.Step {
 	return step
 }
 
-// reveal makes the steps of a part that could not be compiled visible, so that one
-// error does not draw others after it.
+// reveal makes the steps of a part that could not be compiled visible, so that one error does not
+// cause others.
 func (p *parser) reveal(n *Node, list *scope) {
 	if id := n.Get("id"); id != nil && id.IsText() {
 		list.ids[id.value] = true
@@ -159,5 +159,5 @@ func (p *parser) setPivot(n *Node, s *scope, step *saga.Step) {
 	}
 }
 
-// StepKeys lists the keys that every step has, in the order of the reference.
+// StepKeys returns the keys that every step has, in the order of the reference.
 func StepKeys() []string { return slices.Clone(stepKeys) }

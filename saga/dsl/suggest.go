@@ -2,8 +2,8 @@ package dsl
 
 import "strings"
 
-// Suggest returns `; did you mean "x"?` for the name of the list that is nearest to
-// what was written, or "" when none is near.
+// Suggest returns `; did you mean "x"?` with the most similar name of the list, or "" if none is
+// similar.
 func Suggest(got string, names []string) string {
 	best, distance := "", max(2, len(got)/3)+1
 	for _, name := range names {
@@ -17,8 +17,8 @@ func Suggest(got string, names []string) string {
 	return `; did you mean "` + best + `"?`
 }
 
-// editDistance is Levenshtein's, with a swap of neighbours counting as one; past
-// the limit it may give up early.
+// editDistance is the Levenshtein distance, with a swap of neighbours counting as one. It may stop
+// early once the distance exceeds the limit.
 func editDistance(a, b string, limit int) int {
 	if len(a)-len(b) > limit || len(b)-len(a) > limit || len(a) > 64 {
 		return limit + 1
@@ -44,7 +44,7 @@ func editDistance(a, b string, limit int) int {
 	return prev[len(b)]
 }
 
-// orOnly is what Suggest says of a name that is none of names, or else which there are.
+// orOnly is Suggest for a name that must be one of names. If none is similar, it lists them.
 func orOnly(got string, names []string) string {
 	if hint := Suggest(got, names); hint != "" || len(names) == 0 {
 		return hint

@@ -6,12 +6,12 @@ import (
 	"recourse/saga/expr"
 )
 
-// find gives the offset of a reference in the text that holds it: of its root, and
-// of the path's part number `part` after it when the path is written with dots.
+// find returns the offset of a reference in the text that contains it: of its root, or of the
+// path's part number `part` if the path is written with dots.
 func find(text string, r expr.Ref, part int) int {
 	want := r.Root
 	at := strings.Index(text, want)
-	if part == 0 { // the root by itself: not where a path follows
+	if part == 0 { // the root by itself, not followed by a path
 		for rest := at; rest >= 0; {
 			if end := at + len(want); end == len(text) || strings.IndexByte(".?[_", text[end]) < 0 {
 				return at
@@ -68,17 +68,17 @@ func (p *parser) typedTemplate(n *Node, s *scope, at Place, w want) *expr.Templa
 	return p.template(n, s, at)
 }
 
-// want is what a template gives, and the error of one that does not.
+// want is the required type of a template, and the error for another type.
 type want struct {
-	kinds      expr.Kinds // 0: anything
+	kinds      expr.Kinds // 0: any
 	code, rule string
 }
 
-// wantText is what is rendered as text.
+// wantText is the type of values that are rendered as text.
 var wantText = want{expr.KindScalar, expr.CodeNotText, "only a string, a number or a bool can stand here"}
 
-// text compiles a scalar's value from byte base on as text with ${…} in it. It
-// never returns nil.
+// text compiles a scalar's value from byte base on as text that may contain ${…}. It never returns
+// nil.
 func (p *parser) text(n *Node, base int, s *scope, at Place, w want) *expr.Template {
 	chk := p.check(s, at)
 	chk.Want, chk.WantCode, chk.Rule = w.kinds, w.code, w.rule
@@ -92,7 +92,7 @@ func (p *parser) text(n *Node, base int, s *scope, at Place, w want) *expr.Templ
 	return t
 }
 
-// condition compiles a bare expression that gives a bool.
+// condition compiles a bare expression whose result is a bool.
 func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 	switch {
 	case n.Form != Scalar || n.kind != textScalar && n.kind != boolScalar:
@@ -122,8 +122,7 @@ func (p *parser) condition(n *Node, s *scope, at Place) *expr.Program {
 	return prog
 }
 
-// expression compiles one bare expression of some type, which may also be written
-// as ${…}.
+// expression compiles one bare expression of some type. It may also be written as ${…}.
 func (p *parser) expression(n *Node, s *scope, at Place, w want) *expr.Program {
 	if n.Form != Scalar || n.kind == nullScalar {
 		p.fail(n, "expected_expression", "write an expression here, such as result.body.cost, not "+n.what())

@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// MaxTriggers bounds the triggers of a definition.
+// MaxTriggers is the most triggers that a definition may have.
 const MaxTriggers = 100
 
 var (
@@ -20,7 +20,7 @@ var (
 	cronFields   = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 )
 
-// triggers reads what starts sagas of the definition by itself.
+// triggers reads the events and times that start sagas of the definition.
 func (p *parser) triggers(n *Node) []*saga.Trigger {
 	if n.Form != List || len(n.Items) == 0 {
 		p.expect(n, "a list of triggers, such as [{event: com.shop.order.paid}]")
@@ -69,7 +69,7 @@ func (p *parser) trigger(n *Node) *saga.Trigger {
 	if v != nil {
 		t.Input = p.template(v, s, onEvent)
 	}
-	if v != nil || cron != nil { // without a mapping the event's data is the input, which is known when it comes
+	if v != nil || cron != nil { // without a mapping the event's data is the input, and its type is unknown here
 		p.starts("the saga's input", p.def.Input, cmp.Or(v, cron), v, t.Input)
 	}
 	return t
@@ -83,7 +83,7 @@ func (p *parser) pattern(n *Node) string {
 	return text
 }
 
-// cron reads the keys that say when. Time zones are those of the machine's or the program's own
+// cron reads the keys of a schedule. Time zones are those of the machine's or the program's own
 // database.
 func (p *parser) cron(n, spec *Node) *saga.Cron {
 	zone, catchUp := time.UTC, saga.CatchLast
@@ -117,7 +117,7 @@ func readCron(text string, zone *time.Location) (saga.Schedule, error) {
 		return nil, fmt.Errorf("%s: %s", strings.TrimSuffix(err.Error(), ": "+text), cronHelp)
 	}
 	fixed, ok := schedule.(*cron.SpecSchedule)
-	if !ok { // @every: it would begin anew with each start of the server
+	if !ok { // @every: its interval would restart with each start of the server
 		return nil, fmt.Errorf("%s is not known here: %s", clip(text, 40), cronHelp)
 	}
 	fixed.Location = zone

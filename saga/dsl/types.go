@@ -5,9 +5,8 @@ import (
 	"recourse/saga/expr"
 )
 
-// typed has expressions typed by what is known in a scope. A document that was published before is
-// taken as it is: what a later version of the program knows better must not stop the sagas that run
-// by it.
+// typed types expressions by the types in a scope. A document that was published before is not
+// type-checked: knowledge of a later version of the program must not stop its sagas.
 func (p *parser) typed(c *expr.Check, s *scope) *expr.Check {
 	c.Lenient = p.options.Stored
 	c.Type = func(root string) *expr.Type { return p.root(s, root) }
@@ -18,21 +17,20 @@ func (p *parser) typed(c *expr.Check, s *scope) *expr.Check {
 var (
 	someText   = expr.Exactly(expr.KindString)
 	someNumber = expr.Exactly(expr.KindNumber)
-	// failureType is a step's error, as saga.Failure has it.
+	// failureType is a step's error, the type of saga.Failure.
 	failureType = expr.Fields(map[string]*expr.Type{"code": someText, "title": someText, "detail": someText}, nil)
-	// reasonType is why a saga does not reach its goal, as saga.Reason has it.
+	// reasonType is why a saga does not reach its goal, the type of saga.Reason.
 	reasonType = expr.Fields(map[string]*expr.Type{"code": someText, "reason": someText, "step": someText, "title": someText, "detail": someText}, nil)
 	sagaType   = expr.Fields(map[string]*expr.Type{"id": someText, "definition": someText, "version": someText, "started_at": someText,
 		"status": someText, "spent": someNumber, "reserved": someNumber,
-		"labels": expr.Fields(nil, someText.With(expr.KindAbsent, false))}, otherField) // refs judges their names
+		"labels": expr.Fields(nil, someText.With(expr.KindAbsent, false))}, otherField) // refs checks their names
 	lostType = expr.Items(expr.Fields(map[string]*expr.Type{"index": expr.Exactly(expr.KindInteger), "error": failureType,
 		"in_doubt": expr.Exactly(expr.KindBool), "item": expr.Any()}, nil))
 )
 
 var otherField = expr.Any().With(expr.KindAbsent, false)
 
-// eventType is `event` in a trigger, as saga.Event has it: of a cron trigger there is only the
-// time.
+// eventType is `event` in a trigger, the type of saga.Event. A cron trigger has only the time.
 func eventType(cron bool) *expr.Type {
 	maybe := someText.With(expr.KindNull, true)
 	if cron {
@@ -41,7 +39,7 @@ func eventType(cron bool) *expr.Type {
 	return expr.Fields(map[string]*expr.Type{"id": someText, "source": someText, "type": someText, "subject": maybe, "time": maybe, "data": expr.Any()}, otherField)
 }
 
-// root is what is known of a root in a scope.
+// root returns the type of a root in a scope.
 func (p *parser) root(s *scope, name string) *expr.Type {
 	switch name {
 	case "input":
@@ -76,9 +74,9 @@ func (p *parser) root(s *scope, name string) *expr.Type {
 	return nil
 }
 
-// stepType is what steps.<id> is when it is read in a scope. A step that was skipped, that failed
-// or that lies in a branch that was not taken has null as its output: whether it did, the reader
-// may know by other means.
+// stepType returns the type of steps.<id> as seen from a scope. The output of a step that was
+// skipped, that failed or that is in a branch that was not taken is null. Conditions may rule that
+// out.
 func (p *parser) stepType(s *scope, id string) *expr.Type {
 	output := p.output(id)
 	if s.end || s.undo {
@@ -88,7 +86,7 @@ func (p *parser) stepType(s *scope, id string) *expr.Type {
 		"failed": lostType.With(expr.KindNull, false)}, otherField)
 }
 
-// output is what is known of a step's output.
+// output returns the type of a step's output.
 func (p *parser) output(id string) *expr.Type {
 	if t := p.outputs[id]; t != nil {
 		return t
@@ -96,7 +94,7 @@ func (p *parser) output(id string) *expr.Type {
 	return expr.Any()
 }
 
-// sagaOutput is what is known of the output of a saga that has succeeded.
+// sagaOutput returns the type of the output of a saga that has succeeded.
 func (p *parser) sagaOutput() *expr.Type {
 	steps := p.def.Steps
 	switch {
@@ -108,7 +106,7 @@ func (p *parser) sagaOutput() *expr.Type {
 	return p.output(steps[len(steps)-1].ID)
 }
 
-// conclude notes what is known of the output of a step that was read.
+// conclude records the type of the output of a step that was compiled.
 func (p *parser) conclude(step *saga.Step, s *scope) {
 	t := s.gives
 	switch _, call := step.Body.(saga.Call); {
@@ -125,8 +123,8 @@ func (p *parser) conclude(step *saga.Step, s *scope) {
 	p.outputs[step.ID] = t
 }
 
-// pass notes what is known in the list of a step where it has ended well: of one that cannot, that
-// it was skipped.
+// pass records what is known in a list after a step has succeeded. A step that cannot succeed was
+// skipped.
 func (s *scope) pass(step *saga.Step, in *scope) {
 	switch {
 	case step.Continue:
@@ -139,7 +137,7 @@ func (s *scope) pass(step *saga.Step, in *scope) {
 	}
 }
 
-// assume notes what is known where a condition holds, or does not.
+// assume records what is known if a condition is true, or false.
 func (s *scope) assume(prog *expr.Program, holds bool) {
 	if prog == nil {
 		return
@@ -155,8 +153,8 @@ func (s *scope) assume(prog *expr.Program, holds bool) {
 	}
 }
 
-// fact is what is known of a path, which a loop's variable hides. Nothing that the steps have found
-// is known in finally.
+// fact returns the known kinds of a path. A loop's variable hides it. In finally nothing that
+// depends on steps is known.
 func (s *scope) fact(path string) expr.Kinds {
 	keep := ^expr.Kinds(0)
 	for ; s != nil; s = s.parent {

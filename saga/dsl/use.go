@@ -11,12 +11,12 @@ import (
 
 var actionRef = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62})(?:@([1-9][0-9]{0,8}))?$`)
 
-// Use makes the step that is decoded one of an action's, and gives the action's body; nil after an
-// error. name is `refund` or `refund@3`, with, which may be nil, what the action is given.
+// Use makes the decoded step use an action, and returns the action's body; nil after an error. name
+// is `refund` or `refund@3`. with, which may be nil, is the action's input.
 func (d *Decoder) Use(name, with *Node) saga.Body {
 	p := d.p
 	at := Plain
-	if !contains(d.keys, "id") { // a compensation, or a status query: the step's key is made
+	if !contains(d.keys, "id") { // in a compensation or a status check, the step's key is derived
 		at = InRequest
 	}
 	given := expr.Map(nil)
@@ -68,7 +68,7 @@ func (p *parser) used(n *Node) *saga.Action {
 		p.fail(n, "unknown_action", fmt.Sprintf("no actions are known here, so %s cannot be used", m[1]))
 		return nil
 	}
-	version, _ := strconv.Atoi(m[2]) // digits, by the pattern; none: 0
+	version, _ := strconv.Atoi(m[2]) // the pattern allows only digits; none: 0
 	a, err := p.options.Actions(m[1], version)
 	if err != nil {
 		p.fail(n, "unknown_action", err.Error())
@@ -83,8 +83,8 @@ func (p *parser) used(n *Node) *saga.Action {
 	return a
 }
 
-// adopt gives the step what the action sets, as far as the place has the key; the rest is as for
-// any step of its kind.
+// adopt copies the keys that the action sets to the step, as far as the place has them. The rest is
+// as for any step of its kind.
 func (d *Decoder) adopt(a *saga.Action, with *expr.Template) {
 	to, from := d.into, a.Step
 	to.Kind, to.Timeout = from.Kind, d.p.timeout(d.p.kinds[from.Kind])

@@ -12,13 +12,13 @@ import (
 	"recourse/saga"
 )
 
-// expect reports that n is not what belongs here. It says what to write.
+// expect reports that n is not the value that belongs here, and what to write.
 func (p *parser) expect(n *Node, want string) {
 	p.fail(n, "wrong_type", "expected "+want+", not "+n.what())
 }
 
-// known reports the keys of a map that are not in the list; what names the map.
-// It returns whether all are, and false for what is no map at all.
+// known reports the keys of a map that are not in the list. what names the map. It returns whether
+// all are in the list, and false if n is not a map.
 func (p *parser) known(n *Node, what string, keys []string) bool {
 	if n.Form != Map {
 		p.expect(n, "a map with "+quoted(keys))
@@ -73,7 +73,7 @@ func (p *parser) boolean(n *Node) bool {
 	return false
 }
 
-// whole reads an integer within bounds.
+// whole reads an integer within limits.
 func (p *parser) whole(n *Node, least, most int64) (int64, bool) {
 	if n.Form == Scalar && n.kind == numberScalar {
 		if i, err := strconv.ParseInt(n.value, 10, 64); err == nil && i >= least && i <= most {
@@ -117,7 +117,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	var sum time.Duration
 	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second, time.Millisecond} {
-		n, _ := strconv.ParseInt("0"+m[i+1], 10, 64) // digits only, by the pattern
+		n, _ := strconv.ParseInt("0"+m[i+1], 10, 64) // the pattern allows only digits
 		if n > int64(MaxDuration/unit) {
 			return 0, fmt.Errorf("a duration of more than ten years (3650d): write a shorter one")
 		}
@@ -147,8 +147,7 @@ func (p *parser) duration(n *Node, least time.Duration) (time.Duration, bool) {
 	return d, true
 }
 
-// ParseRetention reads how long sagas are kept after their end: a duration of at least a minute, or
-// forever.
+// ParseRetention reads how long ended sagas are kept: a duration of at least a minute, or forever.
 func ParseRetention(s string) (time.Duration, error) {
 	if s == "forever" {
 		return saga.Forever, nil
@@ -175,7 +174,7 @@ func (p *parser) retention(n *Node) time.Duration {
 	return d
 }
 
-// money reads "2.00 USD". A definition's amounts have one currency.
+// money reads "2.00 USD". All amounts of a definition have the same currency.
 func (p *parser) money(n *Node) *retry.Money {
 	if n.Form != Scalar || n.IsNull() || n.kind == boolScalar {
 		p.expect(n, `an amount of money such as "2.00 USD"`)

@@ -8,8 +8,8 @@ import (
 	"recourse/saga"
 )
 
-// warn finds what a definition can be published with but hardly means. The rules
-// are stated in docs/definitions.md.
+// warn finds parts of a definition that are allowed but probably not intended. docs/definitions.md
+// states the rules.
 func (p *parser) warn() {
 	w := &warner{parser: p}
 	if p.action != nil {
@@ -33,11 +33,11 @@ func (w *warner) say(s *saga.Step, key, code, detail string) {
 	w.warns = append(w.warns, finding(n, code, detail))
 }
 
-// ahead is what the steps after a point have, innermost list first: the first step of each sort,
-// branches included, nil for none. Nobody looks beyond the pivot, after which nothing is undone.
+// ahead describes the steps after a point, innermost list first: the first step of each sort,
+// including branches; nil for none. The pivot ends the search, because nothing is undone after it.
 type ahead struct{ any, fallible, decides *saga.Step }
 
-// before is what is ahead of a step's beginning.
+// before returns the steps after the beginning of a step.
 func (w *warner) before(s *saga.Step, after ahead) ahead {
 	a := ahead{any: s, fallible: after.fallible, decides: after.decides}
 	if s.Pivot {
@@ -59,7 +59,7 @@ func (w *warner) before(s *saga.Step, after ahead) ahead {
 	return a
 }
 
-// contained reports whether the saga goes on when a step inside a block fails.
+// contained reports whether the saga continues when a step inside a block fails.
 func contained(s *saga.Step) bool {
 	block, ok := s.Body.(saga.Block)
 	if !ok || s.Continue || !block.Loops() {
@@ -69,8 +69,8 @@ func contained(s *saga.Step) bool {
 	return err == nil && layout.Loop != nil && layout.Loop.Collect
 }
 
-// ahead gives what is ahead of each step of a list and, last, of its end. In a block that contains
-// failures the saga goes on when one of the steps fails.
+// ahead returns the steps after each step of a list and, last, after its end. In a block that
+// contains failures the saga continues when a step fails.
 func (w *warner) ahead(steps []*saga.Step, after ahead, contained bool) []ahead {
 	list := make([]ahead, len(steps)+1)
 	list[len(steps)] = after
@@ -83,8 +83,9 @@ func (w *warner) ahead(steps []*saga.Step, after ahead, contained bool) []ahead 
 	return list
 }
 
-// list walks steps in their order. after is what follows the list; pivoted says that
-// the pivot is surely behind, contain that a block around the list contains failures.
+// list walks steps in their order. after describes the steps after the list; pivoted says that the
+// pivot has certainly succeeded before; contain says that a block around the list contains
+// failures.
 func (w *warner) list(steps []*saga.Step, after ahead, pivoted, contain bool) {
 	rests := w.ahead(steps, after, contain)[1:]
 	for i, s := range steps {
@@ -102,8 +103,9 @@ func (w *warner) list(steps []*saga.Step, after ahead, pivoted, contain bool) {
 	}
 }
 
-// beside is what may come after a step inside a block: where its lists run side by side, or several
-// times, the rest of the block, too, unless a block around it contains failures.
+// beside returns the steps that may run after a step inside a block. If the block's lists run in
+// parallel, or several times, the rest of the block is included, unless a block around it contains
+// failures.
 func (w *warner) beside(s *saga.Step, rest ahead, contain bool) ahead {
 	if w.kinds[s.Kind].OneOf {
 		return rest
@@ -132,8 +134,8 @@ func (w *warner) final(steps []*saga.Step) {
 	}
 }
 
-// Unsafe is implemented by calls that tell whether sending them twice may have two
-// effects even when the other side follows HTTP: POST and PATCH.
+// Unsafe is implemented by calls that may have two effects when they are sent twice, even if the
+// remote service follows HTTP: POST and PATCH.
 type Unsafe interface{ Repeatable() bool }
 
 func (w *warner) blind(s *saga.Step) {
@@ -149,8 +151,8 @@ func (w *warner) blind(s *saga.Step) {
 	}
 }
 
-// paid looks at what a step and its compensation cost by the server's prices. Their currency is the
-// definition's, unless an amount has said another.
+// paid checks the cost of a step and its compensation by the server's prices. Their currency
+// becomes the definition's, unless an amount has set another one.
 func (w *warner) paid(s *saga.Step) {
 	w.priced(s, s)
 	if s.Compensate != nil {
@@ -196,8 +198,8 @@ func (w *warner) irreversible(s *saga.Step, rest ahead, pivoted bool) {
 	}
 }
 
-// moveAhead says where the check that follows a step belongs. A check that is written before the
-// step, or is the step, follows it in the next iteration of a loop, or runs in a branch beside it.
+// moveAhead returns where the check that follows a step belongs. A check that is written before the
+// step, or is the step, follows it in the next iteration of a loop, or runs in a parallel branch.
 func (w *warner) moveAhead(s, check *saga.Step) string {
 	if before(w.written[s.ID], w.written[check.ID]) && s != check {
 		return "comes after it: move the check before it"
@@ -205,7 +207,7 @@ func (w *warner) moveAhead(s, check *saga.Step) string {
 	return "comes after it in the next iteration, or runs alongside it: do the checks before it, in a loop or branch of their own, or let the loop go on with on_item_error: collect"
 }
 
-// Fallible is implemented by bodies whose kind does not say by itself how they may fail: repeat.
+// Fallible is implemented by bodies whose kind alone does not say how they may fail: repeat.
 type Fallible interface{ Fails() Failing }
 
 func (w *warner) fallible(s *saga.Step) bool {
