@@ -34,14 +34,14 @@ func (s *sim) heads() []journal.Head {
 	return found.Heads
 }
 
-// over reports whether every saga has ended and been let go. It is asked at every event after
-// healing, so it looks only now and then.
+// over reports whether every saga has ended and was released. It is called at each event after
+// healing, so it checks only every 64th time.
 func (s *sim) over() bool {
 	if s.n%64 != 0 {
 		return false
 	}
 	for _, h := range s.heads() {
-		if h.EndedAt.IsZero() || h.Owner != "" { // a late order may have it claimed once more
+		if h.EndedAt.IsZero() || h.Owner != "" { // a late command may make a node claim an ended saga
 			return false
 		}
 	}
@@ -75,7 +75,7 @@ func (s *sim) check() {
 	}
 	s.checkOutbox(journals)
 	if left, err := s.store.TaskStats(ctx); err != nil || len(left) > 0 && len(s.result.Violations) == 0 {
-		s.violate(uuid.Nil, "12: tasks outlive their sagas: %v %v", left, err)
+		s.violate(uuid.Nil, "12: tasks remain after their sagas have ended: %v %v", left, err)
 	}
 	for _, v := range invariant.Check(sagas, s.world.ledger, s.now) {
 		s.violate(v.Saga, "%d: %s", v.N, v.Text)
@@ -87,8 +87,9 @@ func (s *sim) check() {
 	}
 }
 
-// checkSaga checks that a journal replays to an end, and what only the simulator
-// can see: the truth about the world. It returns the machine, nil if it does not replay.
+// checkSaga checks that a journal replays to an end, and compares it with the true state of the
+// world, which only the simulator knows. It returns the machine, nil if the journal does not
+// replay.
 func (s *sim) checkSaga(h journal.Head, records []journal.Record) *saga.Machine {
 	s.result.Records += len(records)
 	m, err := saga.Replay(s.defs[h.Definition], h.ID, records)
@@ -108,7 +109,7 @@ func (s *sim) checkSaga(h journal.Head, records []journal.Record) *saga.Machine 
 	return m
 }
 
-// starter is who has started the saga, or the outermost of those that run it.
+// starter returns who started the saga, or its outermost parent.
 func starter(records []journal.Record) string {
 	var d saga.StartedData
 	mustRead(records[0], &d)
@@ -118,7 +119,7 @@ func starter(records []journal.Record) string {
 	return d.Actor
 }
 
-// checkEffects is about what the world did for the saga: invariants 6, 7, 8, 11.
+// checkEffects checks the effects of a saga in the world: invariants 6, 7, 8, 11.
 func (s *sim) checkEffects(id uuid.UUID, m *saga.Machine, records []journal.Record) {
 	residual := make(map[string]bool)
 	for _, r := range m.Residual() {
@@ -140,14 +141,14 @@ func (s *sim) checkEffects(id uuid.UUID, m *saga.Machine, records []journal.Reco
 		case m.Status() == saga.Compensated && live > 0 && !final:
 			s.violate(id, "8: compensated, but %d effects of %s remain", live, path)
 		case m.Status() == saga.Failed && live > 0 && !residual[path] && !final:
-			s.violate(id, "11: failed, and %s remains without being named", path)
+			s.violate(id, "11: failed, and %s remains but is not in residual", path)
 		case m.Status() == saga.Succeeded && effects != live:
 			s.violate(id, "7: succeeded, but %s was undone", path)
 		}
 	}
 }
 
-// sent lists the steps that have sent something, in the order of their first requests.
+// sent lists the steps that have sent a request, in the order of their first intents.
 func sent(records []journal.Record) (paths []string) {
 	for _, r := range records {
 		if _, query := saga.SplitQuery(r.Path); r.Kind == journal.Intent && r.Attempt > 0 && r.Way == journal.Do && !query && !slices.Contains(paths, r.Path) {
@@ -173,7 +174,7 @@ func inside(s *saga.Step, id string) bool {
 	})
 }
 
-// checkPivot: nothing is undone after the pivot, unless an operator says so.
+// checkPivot checks that nothing is undone after the pivot without a command.
 func (s *sim) checkPivot(id uuid.UUID, def *saga.Definition, records []journal.Record) {
 	pivoted := false
 	for _, r := range records {
@@ -185,7 +186,7 @@ func (s *sim) checkPivot(id uuid.UUID, def *saga.Definition, records []journal.R
 			var d saga.CompensatingData
 			mustRead(r, &d)
 			if pivoted && len(d.Plan) > 0 && d.Reason.Code != "operator" {
-				s.violate(id, "undone after the pivot, though no operator said so")
+				s.violate(id, "undone after the pivot without a command")
 			}
 		}
 	}
@@ -197,7 +198,7 @@ func mustRead(r journal.Record, into any) {
 	}
 }
 
-// count counts the effects made under a key, and those that were not undone.
+// count counts the effects of a key, and those that were not undone.
 func (w *theWorld) count(key string) (effects, live int) {
 	for _, id := range w.byKey[key] {
 		effects++
@@ -218,8 +219,8 @@ func (s *sim) liveForward(id uuid.UUID, path string) bool {
 	return false
 }
 
-// Transcripts tells which faults struck, and the journals of the sagas at fault, a line a record,
-// for the eye.
+// Transcripts returns a text with the faults that struck, and the journals of the sagas with
+// violations, one line per record.
 func (r Result) Transcripts() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "faults that struck:\n%s\n", strings.Join(r.Story, "\n"))
@@ -233,7 +234,7 @@ func (r Result) Transcripts() string {
 	return b.String()
 }
 
-// wakes writes when a saga wakes up.
+// wakes formats the time at which a saga wakes up.
 func wakes(at time.Time) string {
 	if at.IsZero() {
 		return "no time"

@@ -11,7 +11,7 @@ import (
 	"recourse/saga"
 )
 
-// notices has everybody told of everything, as a sink that asks for all of it.
+// notices sends all notifications to one sink.
 func notices() *saga.Notices {
 	n := &saga.Notices{To: make(map[string][]string), URL: "https://page"}
 	for _, kind := range saga.NoticeKinds {
@@ -22,7 +22,7 @@ func notices() *saga.Notices {
 
 func isNotice(e journal.Event) bool { return bytes.Contains(e.Data, []byte(`"type":"`+saga.OwnEvents)) }
 
-// noticeID is the id of a notice of this type about something of a saga.
+// noticeID is the id of a notification of this kind about an item of a saga.
 func noticeID(id uuid.UUID, kind, about string) uuid.UUID {
 	return uuid.NewV5(id, "notice:"+kind+":"+about)
 }
@@ -33,9 +33,9 @@ type asking struct {
 	kind, path string
 }
 
-// noticed remembers what was committed: the entries that wait for people, and the notices. A notice
-// that comes a second time comes with the very records that it came with before, or of an entry
-// that was passed over meanwhile, by a node that cannot know.
+// noticed remembers the inbox entries and notifications of a batch that were committed. If a
+// notification is committed twice, then either with the same records, or about an entry that left
+// the inbox in between, because another node cannot know of the first one.
 func (s *sim) noticed(batch []journal.Append, results []journal.Result) {
 	for i, a := range batch {
 		if i >= len(results) || results[i].Err != nil {
@@ -51,24 +51,24 @@ func (s *sim) noticed(batch []journal.Append, results []journal.Result) {
 				continue
 			}
 			if len(a.Records) == 0 {
-				s.violate(a.Saga, "a notice comes without a record: %s", e.Data)
+				s.violate(a.Saga, "a notification was committed without a record: %s", e.Data)
 				continue
 			}
-			if first, again := s.told[e.ID]; again && first != a.Records[0].Seq && s.stood(a.Saga, a.Records[0].Seq-1, e.ID) {
-				s.violate(a.Saga, "told with record %d and again with record %d: %s", first, a.Records[0].Seq, e.Data)
+			if first, again := s.notified[e.ID]; again && first != a.Records[0].Seq && s.stood(a.Saga, a.Records[0].Seq-1, e.ID) {
+				s.violate(a.Saga, "notification with record %d, and again with record %d: %s", first, a.Records[0].Seq, e.Data)
 			}
-			s.told[e.ID] = a.Records[0].Seq
+			s.notified[e.ID] = a.Records[0].Seq
 		}
 	}
 }
 
-// stood reports whether what a notice is about was to be seen after that many records.
+// stood reports whether the subject of a notification existed after so many records.
 func (s *sim) stood(id uuid.UUID, records int64, notice uuid.UUID) bool {
 	list, err := s.store.Records(ctx, id, 0, int(records))
 	if err != nil {
 		panic(err)
 	}
-	must, _ := s.tellable(id, list)
+	must, _ := s.expectedNotices(id, list)
 	var d saga.StartedData
 	mustRead(list[0], &d)
 	m, err := saga.Replay(s.defs[d.Definition], id, list)
@@ -76,8 +76,8 @@ func (s *sim) stood(id uuid.UUID, records int64, notice uuid.UUID) bool {
 		slices.ContainsFunc(m.Inbox(), func(e saga.Entry) bool { return noticeID(id, "inbox."+e.Kind, e.ID.String()) == notice })
 }
 
-// checkNotices: whatever was committed that somebody is to be told of has one notice in the outbox,
-// and nothing else has any. It takes from waiting what it knows of.
+// checkNotices checks that each committed subject of a notification has exactly one in the outbox,
+// and that there are no others. It removes the known ones from waiting.
 func (s *sim) checkNotices(waiting map[uuid.UUID][]journal.Delivery, journals map[uuid.UUID][]journal.Record) {
 	budgets := make(map[asking]bool) // whose entries change their ids with each record
 	for _, list := range waiting {   // any order
@@ -92,14 +92,14 @@ func (s *sim) checkNotices(waiting map[uuid.UUID][]journal.Delivery, journals ma
 	}
 	for id, a := range s.shown { // any order
 		if len(waiting[id]) != 1 && !budgets[a] {
-			s.violate(a.saga, "nobody is told that %s waits for a person: %s", a.path, a.kind)
+			s.violate(a.saga, "there is no notification that %s waits for a person: %s", a.path, a.kind)
 		}
 	}
 	for id, records := range journals { // any order
-		must, may := s.tellable(id, records)
+		must, may := s.expectedNotices(id, records)
 		for _, notice := range must {
 			if len(waiting[notice]) != 1 {
-				s.violate(id, "a notice of its end, or of a worker that fell silent, is not in the outbox")
+				s.violate(id, "the notification of its end, or of a worker that stopped sending heartbeats, is not in the outbox")
 			}
 			delete(waiting, notice)
 		}
@@ -109,9 +109,9 @@ func (s *sim) checkNotices(waiting map[uuid.UUID][]journal.Delivery, journals ma
 	}
 }
 
-// tellable lists the notices that a journal has to have, and those that it may have: of what waited
-// for a person between two records.
-func (s *sim) tellable(id uuid.UUID, records []journal.Record) (must, may []uuid.UUID) {
+// expectedNotices lists the notifications that a journal must have, and those that it may have:
+// about entries that were in the inbox between two records.
+func (s *sim) expectedNotices(id uuid.UUID, records []journal.Record) (must, may []uuid.UUID) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -130,7 +130,7 @@ func (s *sim) tellable(id uuid.UUID, records []journal.Record) (must, may []uuid
 		if r.Kind == journal.Outcome {
 			var o saga.OutcomeData
 			mustRead(r, &o)
-			if r.Attempt > 0 && o.Error != nil && o.Error.Code == saga.CodeHeartbeatLost { // a block that fails because of it gives the same code
+			if r.Attempt > 0 && o.Error != nil && o.Error.Code == saga.CodeHeartbeatLost { // without an attempt, it is a block that fails with the same code
 				must = append(must, noticeID(id, "step.stalled", journal.StallID(id, journal.StallWorkerSilent, r.Path, r.At).String()))
 			}
 		}

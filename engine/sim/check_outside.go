@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// announced checks that events go with the outcome that they tell of, in one append.
+// announced checks that each event is in the append of its outcome.
 func (s *sim) announced(batch []journal.Append) {
 	for _, a := range batch {
 		for _, e := range a.Events {
@@ -20,13 +20,13 @@ func (s *sim) announced(batch []journal.Append) {
 				continue
 			}
 			if !slices.ContainsFunc(a.Records, func(r journal.Record) bool { return eventID(a.Saga, r) == e.ID && bytes.Equal(eventOf(r), e.Data) }) {
-				s.violate(a.Saga, "an event for %s goes out without the outcome that it tells of", e.Sink)
+				s.violate(a.Saga, "an event for %s was committed without its outcome", e.Sink)
 			}
 		}
 	}
 }
 
-// eventOf is the event that a record says was sent out; nil: none.
+// eventOf returns the event of a record; nil: it has none.
 func eventOf(r journal.Record) []byte {
 	if r.Kind != journal.Outcome {
 		return nil
@@ -60,18 +60,18 @@ func (s *sim) checkOutbox(journals map[uuid.UUID][]journal.Record) {
 			case !ok:
 				s.violate(id, "the event of %s is not in the outbox, or it was sent twice", r.Path)
 			case slices.ContainsFunc(list, func(e journal.Delivery) bool { return e.Saga != id || !bytes.Equal(e.Data, event) }):
-				s.violate(id, "the event of %s is another in the outbox", r.Path)
+				s.violate(id, "the event of %s differs from the one in the outbox", r.Path)
 			}
 		}
 	}
 	s.checkNotices(waiting, journals)
 	for _, list := range waiting { // any order
-		s.violate(list[0].Saga, "an event is in the outbox that no journal tells of")
+		s.violate(list[0].Saga, "an event in the outbox is in no journal")
 	}
 }
 
-// checkTasks: no task outlives its saga, each attempt ends as its worker said or as the store
-// found, and by nobody else's word.
+// checkTasks checks that each attempt of a task ended exactly once, as its worker reported or as
+// the store found, and that the journal says the same.
 func (s *sim) checkTasks(def *saga.Definition, id uuid.UUID, records []journal.Record) {
 	for _, r := range records {
 		if _, query := saga.SplitQuery(r.Path); query || r.Kind != journal.Outcome || r.Attempt == 0 {
@@ -86,21 +86,21 @@ func (s *sim) checkTasks(def *saga.Definition, id uuid.UUID, records []journal.R
 		}
 		var d saga.OutcomeData
 		mustRead(r, &d)
-		fates := s.shop.fates[saga.TaskID(id, r.Path, r.Way, r.Attempt)]
+		ends := s.shop.ends[saga.TaskID(id, r.Path, r.Way, r.Attempt)]
 		want := "completed"
 		if d.Error != nil {
 			want = map[string]string{"heartbeat_lost": "expired", "withdrawn": "withdrawn"}[d.Error.Code]
 		}
 		switch {
-		case len(fates) != 1:
-			s.violate(id, "the task of %s attempt %d ended %d times: %v", r.Path, r.Attempt, len(fates), fates)
-		case want == "" && fates[0] != "failed" || want != "" && fates[0] != want:
-			s.violate(id, "the task of %s attempt %d ended as %s, by its journal as %s %v", r.Path, r.Attempt, fates[0], r.Class, d.Error)
+		case len(ends) != 1:
+			s.violate(id, "the task of %s attempt %d ended %d times: %v", r.Path, r.Attempt, len(ends), ends)
+		case want == "" && ends[0] != "failed" || want != "" && ends[0] != want:
+			s.violate(id, "the task of %s attempt %d ended as %s, by its journal as %s %v", r.Path, r.Attempt, ends[0], r.Class, d.Error)
 		}
 	}
 }
 
-// checkApprovals is the part of invariant 16 that journals do not show: who has which role.
+// checkApprovals checks the part of invariant 16 that journals do not show: who has which role.
 func (s *sim) checkApprovals(id uuid.UUID, starter string, records []journal.Record) {
 	asked := make(map[string]*saga.ApprovalData)
 	for _, r := range records {
@@ -117,27 +117,27 @@ func (s *sim) checkApprovals(id uuid.UUID, starter string, records []journal.Rec
 			if d.Kind != "approve" && d.Kind != "reject" || d.Rejected != nil {
 				continue
 			}
-			i := slices.IndexFunc(everyone(), func(p someone) bool { return p.name == d.Actor })
+			i := slices.IndexFunc(everyone(), func(p person) bool { return p.name == d.Actor })
 			if i < 0 || !everyone()[i].may(asked[r.Path], starter) {
-				s.violate(id, "16: %s has decided %s, and may not", d.Actor, r.Path)
+				s.violate(id, "16: %s has decided %s without permission", d.Actor, r.Path)
 			}
 		}
 	}
 }
 
-// checkSignals: each message is one signal, and each signal is used up once.
+// checkSignals checks that each message is one signal, and that each signal is used once.
 func (s *sim) checkSignals(def *saga.Definition, id uuid.UUID, records []journal.Record) {
 	kept := make(map[string]int) // by payload
-	mail := make(map[string]bool)
+	messages := make(map[string]bool)
 	for _, r := range records {
 		switch r.Kind {
 		case journal.Signalled:
 			var d saga.SignalData
 			mustRead(r, &d)
-			if mail[d.Message] {
-				s.violate(id, "message %s is two signals", d.Message)
+			if messages[d.Message] {
+				s.violate(id, "message %s was recorded as two signals", d.Message)
 			}
-			mail[d.Message] = true
+			messages[d.Message] = true
 			kept[string(d.Payload)]++
 		case journal.Outcome:
 			step := def.Step(r.Path)
@@ -150,13 +150,13 @@ func (s *sim) checkSignals(def *saga.Definition, id uuid.UUID, records []journal
 			var d saga.OutcomeData
 			mustRead(r, &d)
 			if kept[string(d.Output)]--; kept[string(d.Output)] < 0 {
-				s.violate(id, "%s took a signal that was not sent, or was used up: %s", r.Path, d.Output)
+				s.violate(id, "%s used a signal that was not sent, or was already used: %s", r.Path, d.Output)
 			}
 		}
 	}
 }
 
-// childAt returns the head of a saga that a step runs, nil if there is none.
+// childAt returns the row of the saga that a step started, nil if there is none.
 func (s *sim) childAt(parent uuid.UUID, path string) *journal.Head {
 	for _, h := range s.heads() {
 		if h.Parent == parent && s.parentOf(h).Path == path {
@@ -166,7 +166,7 @@ func (s *sim) childAt(parent uuid.UUID, path string) *journal.Head {
 	return nil
 }
 
-// parentOf tells which step has started a saga; the zero value: a client has.
+// parentOf returns the step that started a saga; the zero value: a client did.
 func (s *sim) parentOf(h journal.Head) saga.ParentData {
 	var d saga.StartedData
 	mustRead(s.records(h.ID)[0], &d)
@@ -176,11 +176,11 @@ func (s *sim) parentOf(h journal.Head) saga.ParentData {
 	return *d.Parent
 }
 
-// checkChild holds a saga's end against that of the one that has started it.
+// checkChild compares a saga's end with the end of its parent.
 func (s *sim) checkChild(h journal.Head, parent *saga.Machine, records []journal.Record) {
 	path := s.parentOf(h).Path
 	step := parent.Definition().Step(path)
-	stands, byHand, none := false, false, step.NoCompensation // of a step of `finally`, undoing knows nothing
+	stands, byHand, none := false, false, step.NoCompensation // compensation does not cover steps of `finally`
 	final := slices.Contains(parent.Definition().Finally, step)
 	for _, r := range records {
 		switch {
@@ -197,12 +197,12 @@ func (s *sim) checkChild(h journal.Head, parent *saga.Machine, records []journal
 	switch {
 	case byHand:
 	case parent.Status() == saga.Succeeded && stands && status != saga.Succeeded:
-		s.violate(h.ID, "its parent succeeded with it, and it ended as %s", status)
+		s.violate(h.ID, "its parent's step and its parent succeeded, but it ended as %s", status)
 	case parent.Status() == saga.Compensated && status == saga.Succeeded && !none && !final:
-		s.violate(h.ID, "its parent is compensated, and it succeeded")
+		s.violate(h.ID, "its parent is compensated, but it succeeded")
 	case parent.Status() == saga.Failed && status == saga.Succeeded && !none && !left && !final:
-		s.violate(h.ID, "its parent failed without naming it, and it succeeded")
+		s.violate(h.ID, "it succeeded, but its parent failed without naming it")
 	case !stands && status == saga.Succeeded && !left:
-		s.violate(h.ID, "it succeeded, and its parent's step did not")
+		s.violate(h.ID, "it succeeded, but its parent's step did not")
 	}
 }

@@ -15,25 +15,25 @@ import (
 	"recourse/saga/kinds/run"
 )
 
-// spawning is a request to another saga, by the caller that production has. That one
-// waits where it stands, so it runs as a coroutine: what it waits for are events here.
+// spawning is a request to another saga, made by the real caller (package run). That caller blocks
+// while it waits, so it runs as a coroutine, and events continue it.
 type spawning struct {
 	n      *node
 	next   func() (struct{}, bool)
 	stop   func()
 	yield  func(struct{}) bool
 	answer saga.Answer
-	err    error // of the start that it waits for
-	asks   int   // it has waited for
+	err    error // the result of the start that it waits for
+	asks   int   // number of its current wait
 	done   bool
 }
 
-var errUnknown = errors.New("simulated: nobody knows")
+var errUnknown = errors.New("simulated: result unknown")
 
 // spawn performs a request to another saga.
 func (n *node) spawn(send saga.Send, answered func(saga.Answer)) {
 	c := &spawning{n: n}
-	caller := run.Caller{Engine: c, Sagas: n.s.store, Definitions: journalCache(n.s.defs)}
+	caller := run.Caller{Engine: c, Sagas: n.s.store, Definitions: definitionSet(n.s.defs)}
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
 		c.answer = caller.Call(ctx, send.Request)
@@ -41,12 +41,12 @@ func (n *node) spawn(send saga.Send, answered func(saga.Answer)) {
 		answered(c.answer)
 	})
 	n.s.calls = append(n.s.calls, c)
-	n.s.after(send.Timeout, func() { c.goOn(1, context.DeadlineExceeded) })
+	n.s.after(send.Timeout, func() { c.resume(1, context.DeadlineExceeded) })
 	c.next()
 }
 
-// goOn ends the wait of that number, unless it is over.
-func (c *spawning) goOn(number int, err error) {
+// resume ends the wait of that number, unless it is over.
+func (c *spawning) resume(number int, err error) {
 	if c.asks == number && !c.done {
 		c.err = err
 		c.asks++
@@ -54,13 +54,13 @@ func (c *spawning) goOn(number int, err error) {
 	}
 }
 
-// replied brings the lane's answer to a start.
-func (c *spawning) replied(err error) { c.goOn(1, err) }
+// replied passes the lane's reply to a start.
+func (c *spawning) replied(err error) { c.resume(1, err) }
 
-// hangUp ends what still waits, so that nothing of a run is left behind.
+// hangUp ends the coroutines that still wait, so that none outlives the run.
 func (s *sim) hangUp() {
 	for _, c := range s.calls {
-		c.n.alive = false // what it says is not heard any more
+		c.n.alive = false // no later event of its node may happen
 		c.stop()
 	}
 }
@@ -107,11 +107,11 @@ func (c *spawning) Send(_ context.Context, m journal.Message) error {
 	return c.n.s.store.Send(ctx, m)
 }
 
-// journalCache has the definitions, each in its one version.
-type journalCache map[string]*saga.Definition
+// definitionSet has one version of each definition.
+type definitionSet map[string]*saga.Definition
 
 // Definition implements run.Definitions.
-func (d journalCache) Definition(_ context.Context, name string, _ int) (*saga.Definition, error) {
+func (d definitionSet) Definition(_ context.Context, name string, _ int) (*saga.Definition, error) {
 	if d[name] == nil {
 		return nil, fmt.Errorf("definition %s: %w", name, journal.ErrNotFound)
 	}
@@ -119,7 +119,7 @@ func (d journalCache) Definition(_ context.Context, name string, _ int) (*saga.D
 }
 
 // Newest implements run.Definitions.
-func (d journalCache) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
+func (d definitionSet) Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error) {
 	def, err := d.Definition(ctx, name, 1)
 	return journal.Document{Name: name, Version: 1}, def, err
 }

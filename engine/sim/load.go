@@ -12,7 +12,7 @@ import (
 	"recourse/saga/kinds"
 )
 
-// sources are the definitions that are run.
+// sources are the definitions that the runs use.
 var sources = []string{`
 saga: by-id
 input: {n: integer}
@@ -335,7 +335,7 @@ steps:
 output: {x: "${steps.x.output.id}"}
 `}
 
-// definitions are the sources compiled. They are immutable, so that simulations can share them.
+// definitions are compiled once, so that simulations can share them.
 var definitions = compile(sources)
 
 func compile(sources []string) map[string]*saga.Definition {
@@ -346,7 +346,7 @@ func compile(sources []string) map[string]*saga.Definition {
 			panic(errs)
 		}
 		if def.Name == "child" || def.Name == "middle" {
-			def.Retention = retention // shorter than an author may say
+			def.Retention = retention // shorter than a definition may set
 		}
 		defs[def.Name] = def
 	}
@@ -357,7 +357,7 @@ func compile(sources []string) map[string]*saga.Definition {
 var names = []string{"by-id", "by-key", "verified", "asked", "odd", "nested", "money", "doubts", "wide", "loops",
 	"worked", "crowded", "approved", "family", "brief"}
 
-// load has clients start sagas while there are faults, and people interfere.
+// load schedules the starts of clients and the commands of people.
 func (s *sim) load(sc Script) {
 	s.result.Sagas = len(sc.Starts)
 	for i, st := range sc.Starts {
@@ -368,8 +368,8 @@ func (s *sim) load(sc Script) {
 	}
 }
 
-// start asks a node for a saga, under a client's key; a client that gets no
-// answer asks again, under the same key.
+// start asks a node to start a saga, under a client's key. A client that gets no response asks
+// again, under the same key.
 func (s *sim) start(i int, st Start) {
 	def := s.defs[st.Definition]
 	data, _, wrong := saga.Begin(def, saga.StartOptions{Version: 1, Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i)), Actor: client.name})

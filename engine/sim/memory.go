@@ -7,19 +7,18 @@ import (
 	"recourse/journal"
 )
 
-// answerMemory is what a process has for answers, counted in answers.
+// answerMemory is the memory that a process has for responses, counted in responses.
 type answerMemory struct {
-	epoch   int // of the process
-	answers int // that may be in it at once
+	epoch   int // number of the process
+	answers int // that fit
 	taken   int
-	waiting []*waiting // the first come first
+	waiting []*waiting // in order of arrival
 }
 
-// waiting is an answer that waits to be read.
+// waiting is a response that waits for memory.
 type waiting struct{ do func() }
 
-// read reads an answer as engine's shell does: it waits for memory, and tells the lane now and then
-// that it does.
+// read reads a response as Engine does: it waits for memory, and reports to the lane that it waits.
 func (n *node) read(p engine.Perform, do func(memory any)) {
 	m := &n.memory
 	if m.taken < m.answers {
@@ -48,12 +47,12 @@ func (n *node) tellWaits(p engine.Perform, what string) {
 	n.tell(p.ID, engine.Waits{ID: p.ID, Path: p.Send.Path, Way: p.Send.Way, Attempt: p.Send.Attempt, For: what})
 }
 
-// freed reads the answer that has waited for longest in the place of another. Only what was given
-// can be given back, and once.
+// freed passes the memory of a response to the one that has waited longest. Memory may be returned
+// only once, and only by the process that took it.
 func (n *node) freed(epoch int) {
 	m := &n.memory
 	if epoch != m.epoch || m.taken == 0 {
-		n.s.violate(uuid.Nil, "12: memory of process %d was given back in process %d, which has %d answers", epoch, m.epoch, m.taken)
+		n.s.violate(uuid.Nil, "12: memory of process %d was returned in process %d, which has %d responses", epoch, m.epoch, m.taken)
 		return
 	}
 	if len(m.waiting) == 0 {

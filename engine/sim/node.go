@@ -16,42 +16,41 @@ import (
 	"recourse/saga"
 )
 
-// node is the shell around a few lanes, as the simulator has it: what package
-// engine's goroutines do, as events.
+// node is a node of the simulation: it does with events what package engine does with goroutines.
 type node struct {
 	s      *sim
 	o      Options
 	name   string
-	ahead  time.Duration // of its own clock, when the run begins
-	drift  int64         // of its own clock, in parts per million
-	epoch  int           // of the process; events of an earlier one are lost
+	offset time.Duration // the offset of its own clock at the start of the run
+	drift  int64         // the drift of its own clock, in parts per million
+	epoch  int           // number of the process; events of earlier processes are lost
 	alive  bool
-	frozen time.Time // until then nothing of it happens
+	frozen time.Time // nothing happens on the node until then
 	lanes  []*engine.Lane
 	lease  engine.Lease
-	noted  bool              // its id outlives the process, and the next one knows that it is dead
-	former string            // the node that its next registration comes after; "" if it does not know
-	taken  []journal.Claimed // by a claim whose answer was lost
-	leaves bool              // it has been told to stop
-	memory answerMemory      // of answers
+	noted  bool              // its id is recorded outside the process, so the next process knows that it has ended
+	former string            // the node that its next registration replaces; "": unknown
+	taken  []journal.Claimed // by a claim whose response was lost
+	leaves bool              // it is stopping
+	memory answerMemory      // of responses
 	window *engine.MessageWindow
-	loads  map[uuid.UUID]int // how often each saga is on its way to its lane
+	loads  map[uuid.UUID]int // how many loads of each saga are in flight
 }
 
 var ctx = context.Background()
 
 func newNode(s *sim, o Options, name string) *node {
-	return &node{s: s, o: o, name: name, ahead: s.between(-time.Hour, time.Hour), drift: s.rng.Int64N(2001) - 1000}
+	return &node{s: s, o: o, name: name, offset: s.between(-time.Hour, time.Hour), drift: s.rng.Int64N(2001) - 1000}
 }
 
-// local is the node's own clock.
+// local returns the node's own clock.
 func (n *node) local() time.Time {
 	gone := n.s.now.Sub(epoch)
-	return n.s.now.Add(n.ahead + gone/1_000_000*time.Duration(n.drift))
+	return n.s.now.Add(n.offset + gone/1_000_000*time.Duration(n.drift))
 }
 
-// later schedules something in this process: it is lost when the process dies,
-// and late when it is frozen.
+// later schedules an event of this process: it is lost if the process dies, and late if the process
+// is frozen.
 func (n *node) later(d time.Duration, do func()) {
 	epoch := n.epoch
 	n.s.after(d, func() { n.now(epoch, do) })
@@ -75,25 +74,25 @@ func (n *node) boot() {
 	if !n.noted {
 		n.former = ""
 	}
-	maxBytes := []int{0, 2 << 10, 8 << 10}[n.s.result.Seed%3] // of a commit: one or two appends, or a few
+	maxBytes := []int{0, 2 << 10, 8 << 10}[n.s.result.Seed%3] // per commit: one or two appends, or a few
 	n.memory.answers = []int{1, 4, 1 << 20}[n.s.result.Seed%3]
 	n.window = engine.NewMessageWindow(n.messageBytes())
-	maxHeld := []int{0, 8 << 10, 0, 2 << 10, 0}[n.s.result.Seed%5] // of all sagas in a lane: a few, or one or two
+	maxSagaBytes := []int{0, 8 << 10, 0, 2 << 10, 0}[n.s.result.Seed%5] // per lane: a few sagas, or one or two
 	for range lanes {
-		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxSagaBytes: maxHeld, Random: n.s.rng.Uint64, Notices: notices()}))
+		n.lanes = append(n.lanes, engine.NewLane(engine.LaneConfig{ParkAfter: time.Second, MaxBatch: 8, MaxBytes: maxBytes, MaxRecords: 16, MaxSagaBytes: maxSagaBytes, Random: n.s.rng.Uint64, Notices: notices()}))
 	}
 	n.register()
 	n.every(ttl/3, n.renew)
 	n.every(poll, n.scan)
 	n.every(watch, func() { n.toAll(engine.Watch{}) })
 	n.every(reapEvery, n.reap)
-	n.every(look, n.findStrangers)
+	n.every(ownedEvery, n.findStrangers)
 }
 
-// messageBytes bounds the messages on their way: one, or a few.
+// messageBytes returns the size of the message window: one message, or a few.
 func (n *node) messageBytes() int { return []int{1, 1 << 10, 1 << 20, 300}[n.s.result.Seed%4] }
 
-// die ends the process; another one begins after a while.
+// die ends the process. Another one begins after a while.
 func (n *node) die(pause time.Duration) {
 	n.alive = false
 	n.epoch++
@@ -116,7 +115,7 @@ func (n *node) register() {
 	var dead []string
 	if n.former != "" {
 		dead = []string{n.former}
-		n.s.expires[n.former] = n.s.now // what is still sent as that node is a violation
+		n.s.expires[n.former] = n.s.now // from now on, a request sent as that node is a violation
 	}
 	l, err := n.s.store.Register(ctx, id, ttl, dead...)
 	if err != nil {
@@ -156,7 +155,7 @@ func (n *node) renew() {
 	}
 }
 
-// reregister starts over as a new node.
+// reregister starts over under a new id.
 func (n *node) reregister() {
 	n.lease.End()
 	n.taken = nil
@@ -164,19 +163,19 @@ func (n *node) reregister() {
 	n.register()
 }
 
-// stop ends the process in an orderly way: no new work, attempts under way end,
-// then it hands its sagas over.
+// stop ends the process as Engine.Run does: it starts no new work, waits for attempts in flight,
+// and releases its sagas.
 func (n *node) stop() {
 	n.leaves = true
 	n.toAll(engine.Drain{})
 	patience := n.s.now.Add(n.s.between(ttl/2, 2*ttl))
 	var gone func()
 	gone = func() {
-		held := 0
+		running := 0
 		for _, l := range n.lanes {
-			held += l.Len()
+			running += l.Len()
 		}
-		if held > 0 && n.s.now.Before(patience) {
+		if running > 0 && n.s.now.Before(patience) {
 			n.later(20*time.Millisecond, gone)
 			return
 		}
@@ -188,19 +187,19 @@ func (n *node) stop() {
 	gone()
 }
 
-// toAll tells every lane.
+// toAll passes an event to every lane.
 func (n *node) toAll(ev engine.Event) {
 	for i := range n.lanes {
 		n.handle(i, ev)
 	}
 }
 
-// laneOf is where a saga runs on this node.
+// laneOf returns the lane of a saga.
 func (n *node) laneOf(id uuid.UUID) int { return int(id[15]) % len(n.lanes) }
 
 func (n *node) tell(id uuid.UUID, ev engine.Event) { n.handle(n.laneOf(id), ev) }
 
-// handle feeds a lane, and carries out what it wants.
+// handle passes an event to a lane, and carries out its effects.
 func (n *node) handle(i int, ev engine.Event) {
 	if !n.alive || n.crashable() {
 		return
@@ -235,7 +234,7 @@ func (n *node) do(i int, eff engine.Effect) {
 			n.freed(m)
 		case engine.Delivery:
 			if !n.window.Done(m) {
-				n.s.violate(m.Saga, "12: memory of %d messages was given back that were not on their way", m.Messages)
+				n.s.violate(m.Saga, "12: memory of %d messages was returned that were not in flight", m.Messages)
 			}
 		}
 	case engine.Replied:
@@ -249,9 +248,10 @@ func (n *node) do(i int, eff engine.Effect) {
 		if eff.Err != nil && !expected(eff.Err) {
 			n.s.violate(eff.ID, "the lane gave it up: %v", eff.Err)
 		}
-		// Else the release of strangers would hide every bug that makes a lane forget a saga.
+		// Without this check, the release of strangers would hide every bug that makes a lane
+		// forget a saga.
 		if errors.Is(eff.Err, engine.ErrStranger) && !n.s.forgotten[eff.ID] {
-			n.s.violate(eff.ID, "12: its node had forgotten it, and no fault made it so")
+			n.s.violate(eff.ID, "12: its node forgot it without a fault")
 		}
 	case engine.Estranged:
 		n.later(n.s.between(0, 10*time.Millisecond), func() {
@@ -264,7 +264,7 @@ func (n *node) do(i int, eff engine.Effect) {
 			}
 		})
 	case engine.Stalled:
-		n.s.violate(eff.ID, "12: nothing would have moved it: %s", eff.Why)
+		n.s.violate(eff.ID, "12: nothing would have continued it: %s", eff.Why)
 	case engine.Reload:
 		n.loads[eff.Claimed.Saga]++
 		n.later(n.s.between(0, 10*time.Millisecond), func() { n.load(eff.Node, eff.Claimed, 1) })
@@ -277,7 +277,7 @@ func (n *node) do(i int, eff engine.Effect) {
 	}
 }
 
-// expected reports whether a saga may be dropped for this.
+// expected reports whether a lane may drop a saga with this error.
 func expected(err error) bool {
 	for _, ok := range []error{journal.ErrFenced, journal.ErrConflict, saga.ErrUnavailable, journal.ErrUnique, journal.ErrStartKey, journal.ErrNotNewest, journal.ErrParentEnded, engine.ErrStranger, errRead} {
 		if errors.Is(err, ok) {
@@ -292,7 +292,7 @@ var (
 	errRead = errors.New("simulated: the journal cannot be read")
 )
 
-// commit reaches the store, or does not, and its answer reaches the node, or does not.
+// commit appends a batch. A fault may prevent that, or lose the result.
 func (n *node) commit(i int, c engine.Commit) {
 	apply := func() ([]journal.Result, error) {
 		if n.o.DropRecords && n.s.random(20) {
@@ -314,7 +314,7 @@ func (n *node) commit(i int, c engine.Commit) {
 		})
 	}
 	unknown := fmt.Errorf("simulated: %w", journal.ErrUnknown)
-	late := fmt.Errorf("%w: %w", unknown, context.DeadlineExceeded) // which has the lane split the batch
+	late := fmt.Errorf("%w: %w", unknown, context.DeadlineExceeded) // which makes the lane split the batch
 	switch {
 	case n.s.fault(CommitRefused, n.name):
 		answer(nil, errDisk)
@@ -335,8 +335,8 @@ func (n *node) commit(i int, c engine.Commit) {
 	}
 }
 
-// early checks timers against the store's own clock: what nodes know of it may be
-// behind, but not ahead by more than a round trip.
+// early checks timers against the store's own clock: the nodes' estimate may be late, but never
+// early by more than a round trip.
 func (s *sim) early(batch []journal.Append) {
 	for _, a := range batch {
 		for _, r := range a.Records {
@@ -352,7 +352,7 @@ func (s *sim) early(batch []journal.Append) {
 	}
 }
 
-// perform sends a request as engine's shell does.
+// perform sends a request as Engine does.
 func (n *node) perform(p engine.Perform) {
 	if n.lease.Node() != p.Node || !p.Permit.Valid() {
 		return
@@ -377,7 +377,7 @@ func (n *node) perform(p engine.Perform) {
 	if n.s.now.After(n.s.expires[p.Node]) {
 		n.s.violate(p.ID, "3: %s was sent after the node's lease had ended", p.Send.Path)
 	}
-	if p.Send.Kind == "run" { // whose answers are small
+	if p.Send.Kind == "run" { // whose responses are small
 		n.spawn(p.Send, func(a saga.Answer) {
 			n.later(0, func() { tell(a, nil) })
 		})
@@ -386,7 +386,7 @@ func (n *node) perform(p engine.Perform) {
 	n.request(p.Send, answered)
 }
 
-// request sends, and answers once: with what came back, or with a time-out.
+// request sends a request, and calls answered once: with the response, or with a timeout.
 func (n *node) request(send saga.Send, answered func(saga.Answer)) {
 	s := n.s
 	if s.fault(RequestUnsent, n.name) {
@@ -406,7 +406,7 @@ func (n *node) request(send saga.Send, answered func(saga.Answer)) {
 	}
 	delay := s.between(time.Millisecond, 50*time.Millisecond)
 	if s.fault(RequestLate, n.name) {
-		// Late: past the caller's time-out, but within the margin that `verify` waits for.
+		// After the caller's timeout, but within the margin that `verify` waits for.
 		delay = s.between(0, send.Timeout+margin-time.Millisecond)
 	}
 	s.after(delay, func() { s.world.arrive(send, once) })
@@ -425,7 +425,7 @@ func (n *node) sendEarly(a journal.Append) {
 	}
 }
 
-// scan looks for mail and claims, as engine's shell does.
+// scan reads messages and claims sagas, as Engine does.
 func (n *node) scan() {
 	node := n.lease.Node()
 	if node == "" || !n.lease.Valid(n.local()) || n.s.fault(ScanLost, n.name) {
@@ -459,8 +459,8 @@ func (n *node) scan() {
 			panic(err)
 		}
 		if len(claimed) > 0 && n.s.fault(ClaimUnknown, n.name) {
-			n.taken = claimed           // as the contract of Claim has it, the next one returns them
-			for _, c := range claimed { // until then, this node does not hold what it owns
+			n.taken = claimed           // the next Claim returns them, by its contract
+			for _, c := range claimed { // until then, this node does not run sagas that it owns
 				n.s.forgotten[c.Saga] = true
 			}
 			return
@@ -472,14 +472,14 @@ func (n *node) scan() {
 	}
 }
 
-// readMessages brings the lanes the messages that there is room for, as engine's shell does.
+// readMessages passes messages to the lanes as far as there is room, as Engine does.
 func (n *node) readMessages(node string) {
-	boxes, err := n.s.store.Recipients(ctx, node, uuid.Nil, 1<<20)
+	recipients, err := n.s.store.Recipients(ctx, node, uuid.Nil, 1<<20)
 	if err != nil {
 		panic(err)
 	}
-	boxes = slices.DeleteFunc(boxes, func(b journal.Recipient) bool { return n.loads[b.Saga] > 0 })
-	err = n.window.Deliver(boxes, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
+	recipients = slices.DeleteFunc(recipients, func(b journal.Recipient) bool { return n.loads[b.Saga] > 0 })
+	err = n.window.Deliver(recipients, func(sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 		return n.s.store.Messages(ctx, sagas, limit, bytes)
 	}, func(ev engine.Received) {
 		n.later(n.s.between(0, time.Millisecond), func() {
@@ -492,7 +492,7 @@ func (n *node) readMessages(node string) {
 	}
 }
 
-// loadTries is as in engine's shell.
+// loadTries is the same as Engine's.
 const loadTries = 8
 
 func (n *node) load(node string, c journal.Claimed, try int) {
@@ -502,7 +502,7 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 	}
 	ev := engine.Loaded{Claimed: c, Node: node, Def: n.s.defs[c.Definition], At: n.lease.Latest(n.local())}
 	records, err := n.s.store.Records(ctx, c.Saga, 0, 1<<20)
-	if err != nil && !errors.Is(err, journal.ErrNotFound) { // it has been deleted meanwhile
+	if err != nil && !errors.Is(err, journal.ErrNotFound) { // it was deleted in the meantime
 		panic(err)
 	}
 	if n.s.fault(LoadFailed, n.name) || err != nil {
@@ -520,8 +520,7 @@ func (n *node) load(node string, c journal.Claimed, try int) {
 	n.tell(c.Saga, ev)
 }
 
-// findStrangers looks for sagas that are the node's and that it does not hold, as engine's shell
-// does.
+// findStrangers searches for sagas that the node owns but does not run, as Engine does.
 func (n *node) findStrangers() {
 	node := n.lease.Node()
 	if node == "" || n.leaves || !n.lease.Valid(n.local()) {

@@ -14,7 +14,7 @@ import (
 	"recourse/saga"
 )
 
-// interfere gives some saga an order, as people do.
+// interfere sends one saga a command.
 func (s *sim) interfere(o Command) {
 	found, err := s.store.Sagas(ctx, journal.Filter{Limit: 100})
 	if err != nil {
@@ -30,31 +30,31 @@ func (s *sim) send(id uuid.UUID, c saga.Command) {
 	if err != nil {
 		panic(err)
 	}
-	if err := s.store.Send(ctx, journal.Message{ID: s.id(), Saga: id, Kind: "order", Data: data}); err != nil {
+	if err := s.store.Send(ctx, journal.Message{ID: s.id(), Saga: id, Kind: saga.CommandMessage, Data: data}); err != nil {
 		panic(err)
 	}
 }
 
-// someone is a person with a key of the API.
-type someone struct{ name, role string }
+// person is someone with an API key.
+type person struct{ name, role string }
 
 // client starts the sagas.
-var client = someone{"client", "ops"}
+var client = person{"client", "ops"}
 
-// staff are those who may decide most approvals.
-var staff = []someone{{"ann", "ops"}, {"bob", "ops"}}
+// staff may decide most approvals.
+var staff = []person{{"ann", "ops"}, {"bob", "ops"}}
 
 // may reports whether a person may decide an approval of a saga.
-func (p someone) may(a *saga.ApprovalData, starter string) bool {
+func (p person) may(a *saga.ApprovalData, starter string) bool {
 	return !(a.FourEyes && p.name == starter) && (len(a.Approvers) == 0 || slices.Contains(a.Approvers, p.name) || slices.Contains(a.Approvers, p.role))
 }
 
-// everyone is all there are.
-func everyone() []someone {
-	return append([]someone{client, {"eve", "guest"}, {"mallory", "guest"}}, staff...)
+// everyone returns all persons.
+func everyone() []person {
+	return append([]person{client, {"eve", "guest"}, {"mallory", "guest"}}, staff...)
 }
 
-// gather has people decide approvals, and others send signals, now and then.
+// gather makes people decide approvals, and others send signals, at random times.
 func (s *sim) gather() {
 	s.after(s.aside.between(400*time.Millisecond, 2*time.Second), func() {
 		defer s.gather()
@@ -72,7 +72,7 @@ func (s *sim) gather() {
 	})
 }
 
-// decide has somebody approve or reject, rightly or not.
+// decide makes a person approve or reject, allowed or not.
 func (s *sim) decide(in journal.Entry) {
 	who, c := staff[s.aside.IntN(len(staff))], decision(in)
 	if !s.healed && s.aside.IntN(4) == 0 {
@@ -89,19 +89,19 @@ func (s *sim) decide(in journal.Entry) {
 	if s.fault(DecidedLate, in.Path) {
 		delay = s.aside.between(time.Second, 15*time.Second)
 	}
-	m := s.mail(in.Saga, c)
+	m := s.message(in.Saga, c)
 	s.after(delay, func() { s.deliver(m) })
 	if s.fault(DecidedTwice, in.Path) {
 		s.after(delay+s.aside.between(0, 2*time.Second), func() { s.deliver(m) })
 	}
 	if s.fault(DecidedBoth, in.Path) {
 		c.Kind, c.Actor, c.Role = map[string]string{"approve": "reject", "reject": "approve"}[c.Kind], "bob", "ops"
-		both := s.mail(in.Saga, c)
+		both := s.message(in.Saga, c)
 		s.after(delay, func() { s.deliver(both) })
 	}
 }
 
-// decision approves what an entry shows.
+// decision returns the command that approves the request that an entry shows.
 func decision(in journal.Entry) saga.Command {
 	var e saga.Entry
 	if err := json.Unmarshal(in.Data, &e); err != nil {
@@ -110,7 +110,8 @@ func decision(in journal.Entry) saga.Command {
 	return saga.Command{Kind: "approve", Path: in.Path, Shown: e.ShownHash, Actor: "ann", Role: "ops", Reason: "looked"}
 }
 
-// signalSome sends some saga a signal that one of its steps waits for, or will, or did.
+// signalSome sends a saga a signal that one of its steps waits for, has waited for, or will wait
+// for.
 func (s *sim) signalSome() {
 	var some []journal.Head
 	for _, h := range s.heads() {
@@ -131,29 +132,29 @@ func (s *sim) signal(h journal.Head) {
 		delay = s.aside.between(time.Second, 15*time.Second)
 	}
 	s.n++
-	m := s.mail(h.ID, saga.Command{Kind: "signal", Name: s.defs[h.Definition].Signals()[0], Data: json.RawMessage(`{"n":` + strconv.Itoa(s.n) + `}`), Actor: "partner"})
+	m := s.message(h.ID, saga.Command{Kind: "signal", Name: s.defs[h.Definition].Signals()[0], Data: json.RawMessage(`{"n":` + strconv.Itoa(s.n) + `}`), Actor: "partner"})
 	s.after(delay, func() { s.deliver(m) })
 	if s.fault(SignalTwice, h.Definition) {
 		s.after(delay+s.aside.between(0, 5*time.Second), func() { s.deliver(m) })
 	}
 }
 
-func (s *sim) mail(id uuid.UUID, c saga.Command) journal.Message {
+func (s *sim) message(id uuid.UUID, c saga.Command) journal.Message {
 	data, err := json.Marshal(c)
 	if err != nil {
 		panic(err)
 	}
-	return journal.Message{ID: s.aside.id(s.now), Saga: id, Kind: "order", Data: data}
+	return journal.Message{ID: s.aside.id(s.now), Saga: id, Kind: saga.CommandMessage, Data: data}
 }
 
 func (s *sim) deliver(m journal.Message) {
-	if err := s.store.Send(ctx, m); err != nil && !errors.Is(err, journal.ErrNotFound) { // it has been deleted meanwhile
+	if err := s.store.Send(ctx, m); err != nil && !errors.Is(err, journal.ErrNotFound) { // it was deleted in the meantime
 		panic(err)
 	}
 }
 
-// people empty the inbox, again and again, after a look at the other side; late
-// enough that nothing older is still on its way there.
+// people empty the inbox, every minute, after a check at the remote service. By then, no older
+// request is still on its way there.
 func (s *sim) people() {
 	s.after(time.Minute, func() {
 		found, err := s.store.Sagas(ctx, journal.Filter{Limit: 1000})
@@ -193,16 +194,16 @@ func (s *sim) help(h journal.Head) {
 			switch {
 			case live:
 				c.Outcome, c.Output = "succeeded", json.RawMessage(`{"id":"`+id+`"}`)
-			case s.childAt(h.ID, in.Path) != nil: // it is there, and tells when it is asked again
+			case s.childAt(h.ID, in.Path) != nil: // the child exists, and reports its result when it is asked again
 			default:
 				c.Outcome = "failed"
 			}
 		case saga.InboxStuck:
-			if in.Path == "" { // it killed its nodes, or so it seemed
+			if in.Path == "" { // a saga in quarantine
 				c = saga.Command{Kind: "resume"}
 			} else if e.Way == journal.Do {
-				s.send(h.ID, saga.Command{Kind: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // it may be that
-				c = saga.Command{Kind: "retry", NewKey: true, Reason: "mended"}
+				s.send(h.ID, saga.Command{Kind: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // the budget may be the cause
+				c = saga.Command{Kind: "retry", NewKey: true, Reason: "fixed"}
 			} else {
 				c.Outcome = "compensated"
 				if s.liveForward(h.ID, in.Path) {

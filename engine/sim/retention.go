@@ -11,21 +11,21 @@ import (
 	"recourse/journal"
 )
 
-// Sagas that others run are deleted soon after their end, those that clients start are kept:
+// Child sagas are deleted soon after their end. Sagas that clients started are kept, because
 // clients ask for them.
 const (
 	retention   = time.Second
 	expireEvery = 500 * time.Millisecond
 )
 
-// deleted is a saga that retention has deleted, as it was.
+// deleted is a saga that was deleted, in its last state.
 type deleted struct {
 	head    journal.Head
 	records []journal.Record
 }
 
-// expire has the store delete, again and again, what is kept long enough, and remembers it for the
-// check.
+// expire makes the store delete sagas whose retention has ended, at intervals, and remembers them
+// for the check.
 func (s *sim) expire() {
 	s.after(expireEvery, func() {
 		defer s.expire()
@@ -49,7 +49,7 @@ func (s *sim) expire() {
 	})
 }
 
-// everything lists the heads of all sagas that there are or were, newest first.
+// everything lists the rows of all sagas, including deleted ones, newest first.
 func (s *sim) everything() []journal.Head {
 	list := s.heads()
 	for _, d := range s.gone { // any order
@@ -59,7 +59,7 @@ func (s *sim) everything() []journal.Head {
 	return list
 }
 
-// records returns the journal of a saga that there is or was.
+// records returns the journal of a saga, including a deleted one.
 func (s *sim) records(id uuid.UUID) []journal.Record {
 	records, err := s.store.Records(ctx, id, 0, 1<<20)
 	if errors.Is(err, journal.ErrNotFound) {

@@ -11,9 +11,9 @@ import (
 	"recourse/saga"
 )
 
-// Script is a run written out: what is started, what people do meanwhile, and
-// which faults strike. Timing is the seed of all that is neither: how long
-// requests take, in which order nodes are asked. The same script is the same run.
+// Script describes a run: which sagas start, what people do, and which faults strike. Timing is the
+// seed of everything else, such as how long requests take and which nodes clients ask. The same
+// script repeats the same run.
 type Script struct {
 	Timing   uint64    `json:"timing"`
 	Starts   []Start   `json:"starts"`
@@ -21,83 +21,83 @@ type Script struct {
 	Faults   []Fault   `json:"faults,omitempty"`
 }
 
-// Start is a client that starts a saga, after this many milliseconds.
+// Start is a client that starts a saga, so many milliseconds after the beginning.
 type Start struct {
 	At         int64  `json:"at_ms"`
 	Definition string `json:"definition"`
 }
 
-// Command is a person's wish about one of the sagas there are at that time.
+// Command is a person's command to one of the sagas that exist at that time.
 type Command struct {
 	At      int64        `json:"at_ms"`
 	Saga    int          `json:"saga"` // modulo the number of sagas, newest first
 	Command saga.Command `json:"command"`
 }
 
-// Fault is one that strikes: the nth time that it could.
+// Fault strikes the nth time that a fault of its kind could strike.
 type Fault struct {
 	Kind Kind `json:"kind"`
 	Nth  int  `json:"nth"`
 }
 
-// Kind is a kind of fault, by where it strikes.
+// Kind is a kind of fault. Each has one place where it strikes.
 type Kind int
 
 // The faults.
 const (
 	Kill            Kind = iota // a node dies
-	Freeze                      // a node stands still, perhaps past its lease
-	Stop                        // a node is told to stop, and does so in an orderly way
-	CommitRefused               // the store says that it did not write
-	CommitLost                  // a commit does not reach the store, and nobody knows
-	CommitUnknown               // a commit goes through, but its answer is lost
-	CommitLate                  // a commit is applied only after its answer was given up
-	CommitSlow                  // a commit goes through, but its answer takes its time
+	Freeze                      // a node is frozen, perhaps past its lease
+	Stop                        // a node stops in an orderly way
+	CommitRefused               // the store reports that it did not write
+	CommitLost                  // a commit does not reach the store, and its result is unknown
+	CommitUnknown               // a commit is written, but its response is lost
+	CommitLate                  // a commit is written only after its timeout
+	CommitSlow                  // a commit is written, but its response is slow
 	RenewLost                   // a renewal does not reach the store
-	RenewUnknown                // a renewal goes through, but its answer is lost
-	ScanLost                    // the store does not answer a look for mail and claims
-	ClaimUnknown                // sagas are claimed, but the answer is lost
-	LoadFailed                  // a journal cannot be read for now
+	RenewUnknown                // a renewal succeeds, but its response is lost
+	ScanLost                    // the store does not respond to a poll for messages and claims
+	ClaimUnknown                // sagas are claimed, but the response is lost
+	LoadFailed                  // a journal cannot be read this time
 	RequestUnsent               // a connection is refused
 	RequestLost                 // a request is lost on its way
-	RequestLate                 // a request arrives late, perhaps after its time-out
-	WorldDrops                  // the other side drops the request unseen
-	World503                    // …
-	World429                    // …
-	World401                    // …
-	WorldTwice                  // the network delivers a request once more
-	AnswerLost                  // done, but the answer is lost
-	Answer500                   // done, but the answer says 500
-	AnswerCut                   // done, but the answer is cut short
-	StatusDown                  // a status query is answered 404, which says nothing
-	BusinessRefuses             // a step is refused for good
-	UndoRefused                 // an undo is refused for now
-	TasksUnknown                // tasks are claimed, but the answer is lost
-	WorkerDies                  // a worker dies with what it has
-	WorkerSlow                  // a worker falls silent, and ends its work all the same
+	RequestLate                 // a request arrives late, perhaps after its timeout
+	WorldDrops                  // the service drops the request without an effect
+	World503                    // the service responds 503, without an effect
+	World429                    // the service responds 429, without an effect
+	World401                    // the service responds 401, without an effect
+	WorldTwice                  // the network delivers a request twice
+	AnswerLost                  // the effect happens, but the response is lost
+	Answer500                   // the effect happens, but the response is a 500
+	AnswerCut                   // the effect happens, but the response is cut
+	StatusDown                  // the status endpoint responds 404, which says nothing about the effect
+	BusinessRefuses             // a step is refused, whatever is retried
+	UndoRefused                 // a compensation is refused this time
+	TasksUnknown                // tasks are claimed, but the response is lost
+	WorkerDies                  // a worker dies with its tasks
+	WorkerSlow                  // a worker stops sending heartbeats, but still ends its task
 	BeatLost                    // a heartbeat does not reach the store
-	WordLost                    // a worker's word does not reach the store, and it says it again
-	WordUnknown                 // it does, but the answer is lost
-	WordTwice                   // a worker ends a task twice, and then otherwise
-	WorkFails                   // a worker gives up
-	ReapLost                    // nobody looks for tasks whose workers fell silent
+	WordLost                    // a worker's result does not reach the store, and it sends it again
+	WordUnknown                 // a worker's result is stored, but the response is lost
+	WordTwice                   // a worker reports a result twice, and then another result
+	WorkFails                   // a worker reports a failure
+	ReapLost                    // a node does not check for tasks whose workers stopped sending heartbeats
 	DecidedTwice                // a decision arrives twice
-	DecidedBoth                 // two decide at once, one this way and one that
-	DecidedLate                 // a decision takes its time
-	WrongHash                   // somebody decides on something else than is asked
-	NotAllowed                  // somebody decides who may not
-	SignalTwice                 // a signal's message is posted twice
-	SignalLate                  // a signal takes its time
-	ChildLost                   // a child's start does not reach the engine, and nobody knows
-	ChildUnknown                // it does, but the answer is lost
-	ChildLate                   // it does, but so late that nobody waits for it any more
-	RevertLost                  // a revert is not posted, and nobody knows
-	RevertTwice                 // a revert is posted twice
-	ClaimForgotten              // sagas are a node's, and it never hears of it: as by their old rows, after a fail-over that lost the newer ones
+	DecidedBoth                 // two people decide at once, one approves and one rejects
+	DecidedLate                 // a decision arrives late
+	WrongHash                   // a person decides on another request than the one that is shown
+	NotAllowed                  // a person decides without permission
+	SignalTwice                 // a signal's message is sent twice
+	SignalLate                  // a signal arrives late
+	ChildLost                   // a child's start does not reach the engine, and its result is unknown
+	ChildUnknown                // a child's start reaches the engine, but the response is lost
+	ChildLate                   // a child's start reaches the engine after its caller has stopped waiting
+	RevertLost                  // a revert is not sent, and its result is unknown
+	RevertTwice                 // a revert is sent twice
+	ClaimForgotten              // a node owns sagas without learning of it, as after a failover that restored their old rows
 	numKinds
 )
 
-// faults says of each kind what it is called, and how rare it is: one time in so many.
+// faults has the name of each kind, and how rare it is: one time in so many.
 var faults = [numKinds]struct {
 	name string
 	rare int
@@ -131,10 +131,10 @@ func (k *Kind) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no fault is called %q", b)
+	return fmt.Errorf("there is no fault %q", b)
 }
 
-// dice decides which faults strike: by chance, or by a script.
+// dice decides which faults strike: at random, or by a script.
 type dice struct {
 	rng    *rand.Rand // nil: by script
 	script map[Fault]bool
@@ -152,15 +152,16 @@ func (d *dice) roll(k Kind) bool {
 	return false
 }
 
-// commands are what people do about sagas that run.
+// commands are what people send to sagas.
 var commands = []saga.Command{
 	{Kind: "cancel", Reason: "sim"}, {Kind: "cancel", Reason: "sim"}, {Kind: "pause"}, {Kind: "compensate", Reason: "sim"},
 	{Kind: "cancel", Mode: "stop", Reason: "sim"}, {Kind: "pause"}, {Kind: "resume"}, {Kind: "patch", Labels: map[string]string{"a": "b"}}, {Kind: "resume"},
 	{Kind: "signal", Name: "go", Data: json.RawMessage(`"early"`)},
 }
 
-// draw makes the starts and orders of a seed; its faults are rolled on the way.
-func draw(seed uint64) (Script, *rand.Rand) {
+// randomScript returns the starts and commands of a seed, and the random source that decides its
+// faults during the run.
+func randomScript(seed uint64) (Script, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(seed, 0xfa17))
 	sc := Script{Timing: seed}
 	for range 4 + rng.IntN(8) {
@@ -172,9 +173,9 @@ func draw(seed uint64) (Script, *rand.Rand) {
 	return sc, rng
 }
 
-// Shrink returns a script that still has violations, with nothing left in it
-// that can be taken away alone, or as much as it can within the given number of
-// runs. Taking something away moves what comes later, so other timings are tried, too.
+// Shrink returns a shorter script that still has violations. No single part of it can be removed,
+// unless the number of runs was too small. Removing a part shifts the later ones, so Shrink also
+// tries other timings.
 func Shrink(sc Script, o Options, runs int) Script {
 	bad := func(c Script) bool {
 		for _, timing := range []uint64{sc.Timing, 1, 2, 3, 4, 5} {
@@ -213,7 +214,7 @@ func ReadScript(file string) (Script, error) {
 	return sc, nil
 }
 
-// String returns the script as it is kept in testdata.
+// String returns the script in the form of the files in testdata.
 func (sc Script) String() string {
 	b, err := json.Marshal(sc)
 	if err != nil {
@@ -222,8 +223,8 @@ func (sc Script) String() string {
 	return string(b)
 }
 
-// reduce takes away whatever is not needed for bad to hold, in ever smaller pieces (Zeller and
-// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", without its complements).
+// reduce removes the items of a list that bad does not need, in smaller and smaller pieces (Zeller
+// and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", without its complements).
 func reduce[T any](list []T, bad func([]T) bool) []T {
 	for piece := len(list); piece > 0; piece /= 2 {
 		for at := 0; at < len(list); {

@@ -1,9 +1,8 @@
-// Package sim runs the engine's real logic, the lanes and machines that
-// production runs, in one goroutine against a simulated store, network, world
-// and clock. A seed decides everything: which sagas start, what fails, who
-// crashes, who freezes past its lease, what arrives late or twice. After a
-// while everything heals and people empty the inbox; then every saga must have
-// ended, and the journals and the world's ledger must agree.
+// Package sim runs the engine's real lanes and machines in one goroutine, against a simulated
+// store, network, remote service and clock. A seed determines everything: which sagas start, which
+// faults strike, which nodes crash, which nodes freeze past their lease, and what arrives late or
+// twice. After a while all faults end, and people empty the inbox. Then every saga must have ended,
+// and the journals must agree with the ledger of the remote service.
 package sim
 
 import (
@@ -19,61 +18,61 @@ import (
 	"recourse/saga"
 )
 
-// Result says how a run went.
+// Result is the result of a run.
 type Result struct {
 	Seed        uint64
-	Script      Script // of the run, faults that struck included: playing it is the same run
+	Script      Script // of the run, with the faults that struck: playing it repeats the run
 	Sagas       int
 	Records     int
 	Crashes     int // nodes killed or frozen
-	CrashPoints int // events at which a node could have been killed
+	CrashPoints int // points at which a node could have been killed
 	Statuses    map[saga.Status]int
 	Violations  []string
-	Story       []string                       // which fault struck when
+	Story       []string                       // which fault struck, and when
 	Digest      [32]byte                       // over all journals
 	Journals    map[uuid.UUID][]journal.Record // of the sagas with violations
 }
 
-// Knobs of a run, shrunk so that a few simulated seconds hold many faults.
+// Parameters of a run, so small that a few simulated seconds contain many faults.
 const (
-	ttl      = 3 * time.Second
-	poll     = 300 * time.Millisecond
-	watch    = 5 * time.Second
-	look     = 4 * time.Second  // between looks for sagas that their node does not hold
-	faulty   = 30 * time.Second // how long there are faults
-	patience = time.Hour        // how long after healing until everything has to be over
-	nodes    = 3
-	most     = 200_000 // events of one simulation; no seed without a bug has come to it
-	lanes    = 2       // of a node
+	ttl        = 3 * time.Second
+	poll       = 300 * time.Millisecond
+	watch      = 5 * time.Second
+	ownedEvery = 4 * time.Second  // between searches for strangers
+	faulty     = 30 * time.Second // how long faults strike
+	patience   = time.Hour        // how long after healing until every saga must have ended
+	nodes      = 3
+	most       = 200_000 // the most events of a run; without a bug, no seed has reached it
+	lanes      = 2       // per node
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // sim is one run.
 type sim struct {
-	rng    *rand.Rand // of timing
-	aside  aside      // of the timing of people and workers
+	rng    *rand.Rand // for timing
+	aside  aside      // for the timing of people and workers
 	dice   dice
 	now    time.Time
 	events events
-	n      int // of events, for a stable order
-	played int // events
+	n      int // number of the last event, for a stable order
+	played int // events so far
 	store  *memory.Store
 	world  *theWorld
 	nodes  []*node
 	defs   map[string]*saga.Definition
 	healed bool
 
-	workers []*worker
-	shop    shop        // what is known of tasks
-	calls   []*spawning // starts and reverts of children that are under way
-	struck  []struck
-	acked   map[uuid.UUID]bool
-	shown   map[uuid.UUID]asking // by their notices
-	told    map[uuid.UUID]int64  // notices, and the seq of the first record that they came with
-	expires map[string]time.Time // of each lease, by the store's clock
+	workers  []*worker
+	shop     shop        // what the simulation knows of tasks
+	calls    []*spawning // starts and reverts of children that are in flight
+	struck   []struck
+	acked    map[uuid.UUID]bool
+	shown    map[uuid.UUID]asking // inbox entries that were committed, by the ids of their notifications
+	notified map[uuid.UUID]int64  // notifications, and the seq of the first record in their append
+	expires  map[string]time.Time // when each lease ends, by the store's clock
 
-	forgotten map[uuid.UUID]bool // sagas that a node has claimed and never heard of
+	forgotten map[uuid.UUID]bool // sagas that a node has claimed without learning of it
 	gone      map[uuid.UUID]deleted
 
 	result Result
@@ -109,7 +108,7 @@ func (e *events) Pop() any {
 
 // Run plays one seed.
 func Run(seed uint64, o Options) Result {
-	sc, rng := draw(seed)
+	sc, rng := randomScript(seed)
 	return play(sc, dice{rng: rng}, o)
 }
 
@@ -125,14 +124,14 @@ func Play(sc Script, o Options) Result {
 func play(sc Script, d dice, o Options) Result {
 	s := &sim{
 		rng: rand.New(rand.NewPCG(sc.Timing, 0x5eed)), aside: aside{rand.New(rand.NewPCG(sc.Timing, 0xa51de))}, dice: d, now: epoch, defs: definitions,
-		acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), told: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
+		acked: make(map[uuid.UUID]bool), shown: make(map[uuid.UUID]asking), notified: make(map[uuid.UUID]int64), forgotten: make(map[uuid.UUID]bool), gone: make(map[uuid.UUID]deleted), expires: make(map[string]time.Time),
 	}
 	s.result = Result{Seed: sc.Timing, Statuses: make(map[saga.Status]int), Journals: make(map[uuid.UUID][]journal.Record)}
 	s.store = memory.New(memory.Config{Now: func() time.Time { return s.now }})
 	s.world = newWorld(s, o)
 	for i := range nodes {
 		n := newNode(s, o, fmt.Sprint("n", i))
-		n.noted = i == 0 // the others are taken over when their leases have ended
+		n.noted = i == 0 // the sagas of the others are taken over when their leases have ended
 		s.nodes = append(s.nodes, n)
 		n.boot()
 	}
@@ -155,13 +154,14 @@ func play(sc Script, d dice, o Options) Result {
 	return s.result
 }
 
-// Options make the run wrong on purpose, to show that it is noticed.
+// Options make a run wrong on purpose, to show that the checks detect it.
 type Options struct {
-	// ForgetKeys: the world does not honour idempotency keys although the definitions say so.
+	// ForgetKeys: the remote service does not honour idempotency keys, although the definitions
+	// expect it.
 	ForgetKeys bool
-	// DropRecords: the store loses an acknowledged append now and then.
+	// DropRecords: the store sometimes loses an acknowledged append.
 	DropRecords bool
-	// SendEarly: nodes send before the intent is committed.
+	// SendEarly: nodes send a request before its intent is committed.
 	SendEarly bool
 }
 
@@ -171,12 +171,12 @@ func (s *sim) after(d time.Duration, do func()) {
 	heap.Push(&s.events, event{at: s.now.Add(d), n: s.n, do: do})
 }
 
-// run plays events until nothing is left that matters, or time is up.
+// run plays events until every saga has ended, or the time is over.
 func (s *sim) run(d time.Duration) {
 	end := s.now.Add(d)
 	for len(s.events) > 0 && !s.events[0].at.After(end) {
 		if s.played++; s.played > most {
-			s.violate(uuid.Nil, "12: %d events, and no end: something goes round in circles", most)
+			s.violate(uuid.Nil, "12: no end after %d events: something loops", most)
 			return
 		}
 		e := heap.Pop(&s.events).(event)
@@ -189,10 +189,11 @@ func (s *sim) run(d time.Duration) {
 	s.now = end
 }
 
-// random is true one time in n.
+// random returns true with probability 1/n.
 func (s *sim) random(n int) bool { return s.rng.IntN(n) == 0 }
 
-// fault reports whether a fault strikes here, at a node or on the way, "".
+// fault reports whether a fault strikes at a node, or at the URL path, definition or step that at
+// names.
 func (s *sim) fault(k Kind, at string) bool {
 	if s.healed || !s.dice.roll(k) {
 		return false
@@ -208,17 +209,18 @@ type struck struct {
 	at   string
 }
 
-// between draws a duration.
+// between returns a random duration.
 func (s *sim) between(a, b time.Duration) time.Duration { return aside{s.rng}.between(a, b) }
 
-// aside draws what has nothing to do with nodes and requests.
+// aside is a random source for people and workers, so that they do not change the timing of nodes
+// and requests.
 type aside struct{ *rand.Rand }
 
 func (a aside) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(a.Int64N(int64(to-from)+1))
 }
 
-// heal ends all faults, thaws and boots every node, and has people look at the inbox.
+// heal ends all faults, unfreezes and starts every node, and lets people empty the inbox.
 func (s *sim) heal() {
 	s.healed = true
 	for _, n := range s.nodes {
@@ -250,11 +252,12 @@ func (r reader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// crashable is a point at which the node may die.
+// crashable is called at each point at which the node may die or freeze. It reports whether it
+// died.
 func (n *node) crashable() bool {
 	s := n.s
 	s.result.CrashPoints++
-	if s.fault(Freeze, n.name) { // it does not know how long
+	if s.fault(Freeze, n.name) { // it does not notice
 		s.result.Crashes++
 		n.frozen = s.now.Add(s.between(ttl/2, 3*ttl))
 		return false

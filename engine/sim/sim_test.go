@@ -13,7 +13,7 @@ var (
 	from  = flag.Uint64("from", 1, "the first seed")
 )
 
-// Any seed has to end well.
+// TestSeeds simulates seeds, none of which may have violations.
 func TestSeeds(t *testing.T) {
 	crashes, points, records := 0, 0, 0
 	bad := 0
@@ -32,8 +32,8 @@ func TestSeeds(t *testing.T) {
 	t.Logf("seeds=%d crashes=%d crash_points=%d records=%d", *seeds, crashes, points, records)
 }
 
-// A simulation that cannot fail proves nothing: each of these breaks a promise
-// on purpose, and has to be noticed.
+// A simulation that cannot fail proves nothing: each of these options breaks a promise on purpose,
+// and a check must detect it.
 func TestKnownBad(t *testing.T) {
 	for name, o := range map[string]Options{
 		"the world forgets keys":        {ForgetKeys: true},
@@ -43,17 +43,17 @@ func TestKnownBad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {
 				if len(Run(seed, o).Violations) > 0 {
-					t.Logf("noticed at seed %d", seed)
+					t.Logf("detected at seed %d", seed)
 					return
 				}
 			}
-			t.Error("not noticed in 200 seeds")
+			t.Error("not detected in 200 seeds")
 		})
 	}
 }
 
-// The same seed is the same run, to the hash of the last record; and so is the script that it
-// leaves.
+// The same seed gives the same run, to the hash of the last record, and so does the script of that
+// run.
 func TestDeterministic(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		a := Run(seed, Options{})
@@ -65,7 +65,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// Scripts that failed once are kept, and play without a violation.
+// Scripts that once failed are kept, and must play without violations.
 func TestKept(t *testing.T) {
 	files, err := filepath.Glob("testdata/scripts/*.json")
 	if err != nil || len(files) == 0 {
@@ -82,7 +82,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// What fails is made short enough to be understood.
+// A failing script is shrunk until it is short enough to understand.
 func TestShrink(t *testing.T) {
 	o := Options{SendEarly: true}
 	for seed := uint64(1); ; seed++ {
@@ -95,13 +95,13 @@ func TestShrink(t *testing.T) {
 			t.Fatalf("the short script does not fail: %s", sc)
 		}
 		if len(sc.Starts) != 1 || len(sc.Faults) > 3 {
-			t.Errorf("from %d parts, %d were left: %s", r.Script.size(), sc.size(), sc)
+			t.Errorf("from %d parts, %d remain: %s", r.Script.size(), sc.size(), sc)
 		}
 		return
 	}
 }
 
-// drawScript draws short scripts, which rapid makes shorter still if they fail.
+// drawScript generates short scripts, which rapid shrinks if they fail.
 func drawScript(t *rapid.T) Script {
 	fault := rapid.Custom(func(t *rapid.T) Fault {
 		return Fault{Kind(rapid.IntRange(0, int(numKinds)-1).Draw(t, "kind")), rapid.IntRange(1, 60).Draw(t, "nth")}
@@ -109,18 +109,18 @@ func drawScript(t *rapid.T) Script {
 	start := rapid.Custom(func(t *rapid.T) Start {
 		return Start{rapid.Int64Range(0, 5000).Draw(t, "at"), rapid.SampledFrom(names).Draw(t, "definition")}
 	})
-	order := rapid.Custom(func(t *rapid.T) Command {
-		return Command{rapid.Int64Range(0, 20_000).Draw(t, "at"), rapid.IntRange(0, 3).Draw(t, "saga"), rapid.SampledFrom(commands).Draw(t, "wish")}
+	command := rapid.Custom(func(t *rapid.T) Command {
+		return Command{rapid.Int64Range(0, 20_000).Draw(t, "at"), rapid.IntRange(0, 3).Draw(t, "saga"), rapid.SampledFrom(commands).Draw(t, "command")}
 	})
 	return Script{
 		Timing:   rapid.Uint64Range(1, 1000).Draw(t, "timing"),
 		Starts:   rapid.SliceOfN(start, 1, 3).Draw(t, "starts"),
-		Commands: rapid.SliceOfN(order, 0, 4).Draw(t, "orders"),
+		Commands: rapid.SliceOfN(command, 0, 4).Draw(t, "commands"),
 		Faults:   rapid.SliceOfN(fault, 0, 25).Draw(t, "faults"),
 	}
 }
 
-// Any script has to end well, also ones of few faults that seeds rarely draw.
+// No script may have violations, not even those with few faults that seeds rarely generate.
 func TestScripts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		if r := Play(drawScript(t), Options{}); len(r.Violations) > 0 {

@@ -16,15 +16,15 @@ import (
 // margin is the `after` of the definitions here.
 const margin = time.Second
 
-// remembered is how long the service "forgetful" keeps a key: the key_window of 2 s
-// that its step declares, and as long as a request may be on its way.
+// remembered is how long the service "forgetful" keeps a key: the key_window of 2 s that its step
+// declares, plus the time that a request may be in flight.
 const remembered = 2*time.Second + time.Second + margin
 
-// theWorld is the other side: it honours keys, keeps what it did, and can be asked.
+// theWorld is the remote service: it honours keys, stores its effects, and has a status query.
 //
 //	POST /do/<service>           an effect; {"id": …}
 //	DELETE /do/<service>/<id>    undoes it
-//	DELETE /do/<service>?key=K   undoes what K did, or will have done
+//	DELETE /do/<service>?key=K   undoes the effect of K, or prevents it
 //	GET /status/<service>?key=K  {"count": …, "id": …}
 //	GET /look                    {}
 type theWorld struct {
@@ -35,8 +35,8 @@ type theWorld struct {
 	made   map[string]string // effect id → key
 	byKey  map[string][]string
 	undone map[string]bool // effect id
-	barred map[string]bool // key, undone before it did anything
-	refuse map[string]bool // keys that the business refuses, whenever they come
+	barred map[string]bool // keys that were undone before their effect
+	refuse map[string]bool // keys that the service refuses for business reasons, each time
 	n      int
 }
 
@@ -61,7 +61,7 @@ func reply(status int, body string) saga.Answer {
 	return saga.Answer{Sent: true, Status: status, Body: json.RawMessage(body)}
 }
 
-// arrive takes a request in at this moment.
+// arrive handles a request that arrives now.
 func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
 	s := w.s
 	u, err := url.Parse(send.Request.URL)
@@ -75,7 +75,7 @@ func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
 	back := func(a saga.Answer) { s.after(took, func() { answer(a) }) }
 	switch {
 	case s.fault(WorldDrops, u.Path):
-		back(saga.Answer{Sent: true, Code: "connection"}) // dropped before anything was done
+		back(saga.Answer{Sent: true, Code: "connection"}) // dropped without an effect
 		return
 	case s.fault(World503, u.Path):
 		back(reply(503, `{}`))
@@ -91,12 +91,12 @@ func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
 		return
 	}
 	a := w.process(u, send, took)
-	if s.fault(WorldTwice, u.Path) { // the network delivers it once more
+	if s.fault(WorldTwice, u.Path) { // the network delivers it twice
 		s.after(s.between(0, 100*time.Millisecond), func() { w.process(u, send, took) })
 	}
 	switch {
 	case a.Status < 300 && s.fault(AnswerLost, u.Path):
-		back(saga.Answer{Sent: true, Code: "connection"}) // done, and the answer is lost
+		back(saga.Answer{Sent: true, Code: "connection"}) // done, but the response is lost
 	case a.Status < 300 && s.fault(Answer500, u.Path):
 		back(reply(500, `{}`))
 	case a.Status < 300 && s.fault(AnswerCut, u.Path):
@@ -109,19 +109,19 @@ func (w *theWorld) arrive(send saga.Send, answer func(saga.Answer)) {
 func (w *theWorld) process(u *url.URL, send saga.Send, took time.Duration) saga.Answer {
 	switch send.Request.Method {
 	case "GET":
-		return w.look(u)
+		return w.status(u)
 	case "DELETE":
 		return w.del(u, send)
 	}
 	return w.post(u, send, took)
 }
 
-func (w *theWorld) look(u *url.URL) saga.Answer {
+func (w *theWorld) status(u *url.URL) saga.Answer {
 	if !strings.HasPrefix(u.Path, "/status/") {
 		return reply(200, `{}`)
 	}
 	if w.s.fault(StatusDown, u.Path) {
-		return reply(404, `{}`) // the query itself is not to be had: it says nothing
+		return reply(404, `{}`) // the status endpoint is down: this 404 says nothing about the effect
 	}
 	st := w.keys[u.Query().Get("key")]
 	if st == nil || st.id == "" {
@@ -138,7 +138,8 @@ func (w *theWorld) post(u *url.URL, send saga.Send, took time.Duration) saga.Ans
 	return a
 }
 
-// make has a service do something under a key. made is the effect's id, "" if there is no new one.
+// make has the effect of a request with this key. made is the effect's id, "" if there is no new
+// one.
 func (w *theWorld) make(key, path string, took time.Duration) (a saga.Answer, made string) {
 	if w.barred[key] {
 		return reply(410, `{}`), ""
@@ -152,9 +153,9 @@ func (w *theWorld) make(key, path string, took time.Duration) (a saga.Answer, ma
 		}
 		return st.answer, ""
 	}
-	if refused, drawn := w.refuse[key]; drawn && refused {
+	if refused, known := w.refuse[key]; known && refused {
 		return reply(422, `{}`), ""
-	} else if !drawn {
+	} else if !known {
 		w.refuse[key] = w.s.fault(BusinessRefuses, path)
 		if w.refuse[key] {
 			return reply(422, `{}`), ""
@@ -181,14 +182,14 @@ func (w *theWorld) del(u *url.URL, send saga.Send) saga.Answer {
 	return a
 }
 
-// undo takes back an effect: what a key did, or will have done; or the one with that id. undone is
-// its id, "" if nothing was left to undo.
+// undo undoes an effect: the past or future effect of a key, or the effect with an id. undone is
+// the effect's id, "" if there was nothing to undo.
 func (w *theWorld) undo(own, path, key, id string) (a saga.Answer, undone string) {
 	if st := w.keys[own]; st != nil {
 		return st.answer, ""
 	}
 	if w.s.fault(UndoRefused, path) {
-		return reply(422, `{}`), "" // not today: a person has to mend it
+		return reply(422, `{}`), "" // refused until a person retries it
 	}
 	if key != "" {
 		w.barred[key] = true
@@ -205,7 +206,7 @@ func (w *theWorld) undo(own, path, key, id string) (a saga.Answer, undone string
 	return w.keys[own].answer, undone
 }
 
-// did returns the live effect that a key made, if any.
+// did returns the effect of a key, and whether it was not undone.
 func (w *theWorld) did(key string) (id string, live bool) {
 	if st := w.keys[key]; st != nil && st.id != "" {
 		return st.id, !w.undone[st.id]

@@ -1,8 +1,8 @@
 //go:build mutants
 
-// Command mutants switches on one deliberate bug after the other and simulates
-// until it is noticed. It ends with a line of counts, and exits non-zero if one
-// is not noticed within -seeds seeds.
+// Command mutants switches on one deliberate bug after another, and simulates until a check detects
+// it. It prints a line for each bug and a line of counts, and exits non-zero if a bug is not
+// detected within -seeds seeds.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"recourse/internal/mutant"
 )
 
-// names are the bugs, by what they do.
+// names are the bugs.
 var names = []string{
 	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored", "part-is-whole", "memory-not-freed",
 	"no-fence", "dead-node-keeps-its-sagas", "claimed-again-ignored", "strangers-stay", "lease-outlived", "node-clock",
@@ -35,10 +35,10 @@ var names = []string{
 }
 
 func main() {
-	seeds := flag.Int64("seeds", 10_000, "within how many seeds a bug has to be noticed")
-	sample := flag.Int64("sample", 200, "how many seeds the rate is taken from")
+	seeds := flag.Int64("seeds", 10_000, "within how many seeds a bug must be detected")
+	sample := flag.Int64("sample", 200, "how many seeds the rate is measured with")
 	only := flag.String("only", "", "one bug")
-	keep := flag.String("keep", "", "a directory for the shortest script that shows each bug")
+	keep := flag.String("keep", "", "a directory for the shortest script that detects each bug")
 	flag.Parse()
 	debug.SetGCPercent(1600) // as package run does
 
@@ -63,19 +63,19 @@ func main() {
 		}
 		killed++
 		if *keep != "" {
-			kept(filepath.Join(*keep, name+".json"), uint64(first))
+			keepScript(filepath.Join(*keep, name+".json"), uint64(first))
 		}
-		fmt.Printf("%-28s noticed first by seed %5d; by %3d of the first %d\n", name, first, hits, *sample)
+		fmt.Printf("%-28s detected first by seed %5d; by %3d of the first %d\n", name, first, hits, *sample)
 	}
-	fmt.Println("to see one: RECOURSE_MUTANT=<bug> go run -tags mutants ./engine/sim/run -seeds 1 -start <seed>")
+	fmt.Println("to run one: RECOURSE_MUTANT=<bug> go run -tags mutants ./engine/sim/run -seeds 1 -start <seed>")
 	fmt.Printf("mutants=%d killed=%d\n", tried, killed)
 	if killed < tried {
 		os.Exit(1)
 	}
 }
 
-// hunt simulates n seeds from start, and returns the first that notices something, 0 for none, and
-// how many do.
+// hunt simulates n seeds from start. It returns the first seed that detects the bug, 0 for none,
+// and how many do.
 func hunt(start, n int64) (first, hits int64) {
 	var next, count atomic.Int64
 	next.Store(start)
@@ -88,7 +88,7 @@ func hunt(start, n int64) (first, hits int64) {
 				if seed >= start+n {
 					return
 				}
-				if !noticed(uint64(seed)) {
+				if !detected(uint64(seed)) {
 					continue
 				}
 				count.Add(1)
@@ -104,9 +104,8 @@ func hunt(start, n int64) (first, hits int64) {
 	return first, count.Load()
 }
 
-// noticed reports whether a seed shows the bug. A bug that makes a simulation
-// panic is noticed, too.
-func noticed(seed uint64) (yes bool) {
+// detected reports whether a seed detects the bug, by a violation or a panic.
+func detected(seed uint64) (yes bool) {
 	defer func() {
 		if recover() != nil {
 			yes = true
@@ -115,8 +114,8 @@ func noticed(seed uint64) (yes bool) {
 	return len(sim.Run(seed, sim.Options{}).Violations) > 0
 }
 
-// kept shrinks the run of a seed and writes its script.
-func kept(file string, seed uint64) {
+// keepScript shrinks the run of a seed and writes its script.
+func keepScript(file string, seed uint64) {
 	defer func() { _ = recover() }() // a bug that panics has no script
 	sc := sim.Shrink(sim.Run(seed, sim.Options{}).Script, sim.Options{}, 3000)
 	if err := os.WriteFile(file, []byte(sc.String()+"\n"), 0o644); err != nil {

@@ -1,6 +1,6 @@
-// Command run simulates a range of seeds and ends with one line of counts. It
-// exits non-zero on a violation: then it prints the journals of the sagas at
-// fault, how to run the seed again, and the shortest script it found that still fails.
+// Command run simulates a range of seeds and ends with one line of counts. On a violation it prints
+// the journals of the sagas concerned, the command that repeats the seed, and the shortest script
+// it found that still fails, and it exits non-zero.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"recourse/engine/sim"
 )
 
-// shrinkRuns is how many runs finding a shorter script may take.
+// shrinkRuns bounds the runs that shrinking a script may take.
 const shrinkRuns = 1500
 
 func main() {
@@ -26,7 +26,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: run [-seeds N] [-start N] | -script FILE")
 		os.Exit(2)
 	}
-	debug.SetGCPercent(1600) // little lives and much dies: half the time would go into looking for it
+	debug.SetGCPercent(1600) // most objects die young: the garbage collector would take half the time
 
 	crashes, points, violations, runs := 0, 0, 0, uint64(0)
 	for r := range results(*seeds, *start, *script) {
@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// results plays every seed, or the one script.
+// results plays every seed, or only the script.
 func results(seeds, start uint64, script string) <-chan sim.Result {
 	out := make(chan sim.Result)
 	if script != "" {
@@ -77,7 +77,7 @@ func results(seeds, start uint64, script string) <-chan sim.Result {
 	return out
 }
 
-// report tells what is wrong, and how to see it again.
+// report prints the violations, and how to repeat the run.
 func report(r sim.Result, script string) {
 	name := fmt.Sprint("seed ", r.Seed)
 	if script != "" {
@@ -95,6 +95,6 @@ func report(r sim.Result, script string) {
 	} else {
 		fmt.Printf("again: make sim SEEDS=1 START=%d\n", r.Seed)
 	}
-	fmt.Printf("shortest script that fails (keep it in engine/sim/testdata/scripts once mended; play it with the same command and -script FILE):\n%s\n",
+	fmt.Printf("shortest script that fails (keep it in engine/sim/testdata/scripts when the bug is fixed; play it with the same command and -script FILE):\n%s\n",
 		sim.Shrink(r.Script, sim.Options{}, shrinkRuns))
 }
