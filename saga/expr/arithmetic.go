@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/apd/v3"
 )
 
-// maxPower bounds the exponent of **.
+// maxPower is the largest exponent of **.
 const maxPower = 1000
 
 // arithmetic computes a op b exactly; op is one of + - * / % **.
@@ -39,7 +39,7 @@ func arithmetic(op string, a, b json.Number) (json.Number, error) {
 	return numberOf(d)
 }
 
-// asTooLarge keeps our errors; what is left of apd's conditions is range.
+// asTooLarge keeps errors of this package. The other errors of apd are about the range of numbers.
 func asTooLarge(err error) error {
 	if e, ok := err.(*EvalError); ok {
 		return e
@@ -49,8 +49,8 @@ func asTooLarge(err error) error {
 
 func topExponent(d *apd.Decimal) int64 { return d.NumDigits() + int64(d.Exponent) - 1 }
 
-// addDecimals adds exactly. The digits between the highest and the lowest
-// place are bounded first: 1e9999 + 1 would otherwise be written out.
+// addDecimals adds exactly. It first limits the number of digits between the highest and the lowest
+// place. Otherwise 1e9999 + 1 would be written out.
 func addDecimals(x, y *apd.Decimal, minus bool) (*apd.Decimal, error) {
 	d := new(apd.Decimal)
 	if minus {
@@ -72,8 +72,8 @@ func addDecimals(x, y *apd.Decimal, minus bool) (*apd.Decimal, error) {
 	return d, err
 }
 
-// divide is exact when the quotient ends within 34 digits, else rounded
-// half-even to 34, as IEEE 754 decimal128 does.
+// divide is exact if the quotient ends within 34 digits. Otherwise it rounds half-even to 34
+// digits, as IEEE 754 decimal128 does.
 func divide(x, y *apd.Decimal) (*apd.Decimal, error) {
 	if y.IsZero() {
 		return nil, fail(CodeDivisionByZero, "division by zero; guard it, as in b == 0 ? 0 : a / b")
@@ -89,7 +89,7 @@ func divide(x, y *apd.Decimal) (*apd.Decimal, error) {
 	if d.IsZero() || d.Exponent <= ideal {
 		return d, nil
 	}
-	// Give back the zeros the operands had: 38.20 / 2 is 19.10.
+	// Restore the trailing zeros of the operands: 38.20 / 2 is 19.10.
 	if places := int64(d.Exponent - ideal); d.NumDigits()+places <= divDigits {
 		_, err := ctx.Quantize(d, d, ideal)
 		return d, err
@@ -97,8 +97,7 @@ func divide(x, y *apd.Decimal) (*apd.Decimal, error) {
 	return d, nil
 }
 
-// integerOf gives d as an integer, or false when it is not one (or has more
-// than MaxDigits digits).
+// integerOf returns d as an integer, or false if it is not one, or has more than MaxDigits digits.
 func integerOf(d *apd.Decimal) (*apd.BigInt, bool, error) {
 	r, _ := new(apd.Decimal).Reduce(d)
 	if r.IsZero() {

@@ -2,7 +2,7 @@ package expr
 
 import "slices"
 
-// chainNode is the extent of a ?.: a cut inside it makes the whole of it null.
+// chainNode is the whole path around a ?.: if the path stops at the ?., all of it is null.
 type chainNode struct{ inner pathNode }
 
 func (n *chainNode) eval(s *state) (any, error) {
@@ -20,7 +20,7 @@ func (n *chainNode) path(s *state) (any, stop, error) {
 	return v, st, err
 }
 
-// sliceNode is obj[from:to]; a missing bound is the end of the list.
+// sliceNode is obj[from:to]; a missing bound is the start or the end of the list.
 type sliceNode struct{ obj, from, to node }
 
 func (n *sliceNode) eval(s *state) (any, error) {
@@ -59,7 +59,7 @@ func (n *sliceNode) path(s *state) (any, stop, error) {
 	return slices.Clone(list[from:max(from, to)]), none, s.burn(max(0, to-from))
 }
 
-// bound gives a slice bound between 0 and size; a negative one counts from the end.
+// bound returns a slice bound between 0 and size. A negative one counts from the end.
 func (s *state) bound(n node, absent, size int) (int, error) {
 	if n == nil {
 		return absent, nil
@@ -78,8 +78,8 @@ func (s *state) bound(n node, absent, size int) (int, error) {
 	return max(0, min(size, i)), nil
 }
 
-// coalesceNode is left ?? right. It is a path itself, so that in a ?? b ?? c
-// what is missing in b is forgiven too.
+// coalesceNode is left ?? right. It is itself a path, so that in a ?? b ?? c a missing b is
+// allowed, too.
 type coalesceNode struct{ left, right node }
 
 func (n *coalesceNode) eval(s *state) (any, error) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// kind names the JSON type of v, as type() does.
+// kind returns the name of v's JSON type, as type() does.
 func kind(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -52,7 +52,7 @@ func rawKind(raw Raw) string {
 	return "number"
 }
 
-// equal is deep equality: numbers by value, maps whatever their order. Values
+// equal is deep equality: numbers by value, maps in any order. Values
 // of different types are not equal.
 func (s *state) equal(a, b any) (bool, error) {
 	if err := s.burn(1); err != nil {
@@ -91,7 +91,7 @@ func (s *state) equal(a, b any) (bool, error) {
 	return false, fail(CodeWrongType, "a %s cannot be compared", kind(a))
 }
 
-// whole is open, with an Object written out so that all of it is seen.
+// whole is open, with an Object written out completely.
 func (s *state) whole(v any) (any, error) {
 	v, err := s.open(v)
 	if err != nil {

@@ -19,8 +19,8 @@ type compiler struct {
 	secrets []foundSecret
 	lets    []string // names of let in scope, innermost last
 	depth   int
-	drawn   []ast.Node // calls of journaled functions
-	preds   int        // predicates around this place
+	drawn   []ast.Node // calls of uuid() and random()
+	preds   int        // the number of predicates around this place
 	visited int
 }
 
@@ -34,27 +34,27 @@ type foundSecret struct {
 	name   string
 }
 
-// bad records an error and gives a node to go on with.
+// bad records an error and returns a node so that compiling can continue.
 func (c *compiler) bad(n ast.Node, code, format string, args ...any) node {
 	c.errs = append(c.errs, &Error{Offset: c.offset(n.Location().From), Code: code, Detail: fmt.Sprintf(format, args...)})
 	return &constNode{}
 }
 
-// node compiles any node, and notes where it begins.
+// node compiles any node, and records where it begins.
 func (c *compiler) node(n ast.Node) node {
 	out := c.compiled(n)
 	c.place(out, n)
 	return out
 }
 
-// place notes where a node begins.
+// place records where a node begins.
 func (c *compiler) place(out node, n ast.Node) {
 	if _, ok := c.at[out]; !ok {
 		c.at[out] = c.offset(first(n).Location().From)
 	}
 }
 
-// first is the leftmost part of a node.
+// first returns the leftmost part of a node.
 func first(n ast.Node) ast.Node {
 	for {
 		switch at := n.(type) {
@@ -74,8 +74,8 @@ func first(n ast.Node) ast.Node {
 	}
 }
 
-// compiled compiles any node. A node seen twice (a < b < c) counts twice, so the
-// whole is bounded by the count, not only by the source.
+// compiled compiles any node. A node that occurs twice (a < b < c) counts twice, so the count
+// limits the work, and not only the length of the source.
 func (c *compiler) compiled(n ast.Node) node {
 	c.depth++
 	defer func() { c.depth-- }()
@@ -194,7 +194,7 @@ func (c *compiler) binary(n *ast.BinaryNode) node {
 	return c.bad(n, CodeUnsupported, "the operator %s is not part of the language", n.Operator)
 }
 
-// matches compiles a constant pattern now, so that a wrong one is found now.
+// matches compiles a constant pattern at once, so that a wrong one is reported.
 func (c *compiler) matches(n *ast.BinaryNode) node {
 	b := &binaryNode{op: "matches", left: c.node(n.Left), right: c.node(n.Right)}
 	if lit, ok := n.Right.(*ast.StringNode); ok {
@@ -252,12 +252,12 @@ func (c *compiler) function(n ast.Node, name string, args []ast.Node) node {
 	return &callNode{name: name, fn: &fn, args: c.nodes(args)}
 }
 
-// journaled gives an error if a function that is journaled may not stand here.
+// journaled returns an error if a journaled function may not be used here.
 func (c *compiler) journaled(n ast.Node, name string) node {
 	switch {
 	case c.chk == nil || !c.chk.Journaled:
 		return c.bad(n, CodeNotJournaled, "%s() is only in a set step, whose value the journal keeps: put it in one and read steps.<id>.output", name)
-	case name != "now" && slices.Contains(c.drawn, n): // a < b < c has b twice
+	case name != "now" && slices.Contains(c.drawn, n): // a < b < c contains b twice
 		return c.bad(n, CodeUnsupported, "%s() would be drawn twice here: write let x = %s; and compare x", name, journaled[name].usage)
 	}
 	c.drawn = append(c.drawn, n)

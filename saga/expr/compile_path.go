@@ -12,7 +12,7 @@ func (c *compiler) isRoot(name string) bool {
 	return c.chk != nil && slices.Contains(c.chk.Roots, name)
 }
 
-// rootNames lists what a name may be here, for "did you mean".
+// rootNames lists the allowed names, for "did you mean".
 func (c *compiler) rootNames() []string {
 	names := slices.Clone(c.lets)
 	if c.chk != nil {
@@ -24,8 +24,7 @@ func (c *compiler) rootNames() []string {
 	return names
 }
 
-// identifier compiles a name that stands alone; a root with members is taken
-// by member.
+// identifier compiles a name without members. member compiles a root with members.
 func (c *compiler) identifier(n *ast.IdentifierNode) node {
 	if n.Value == "null" {
 		return &constNode{}
@@ -59,7 +58,7 @@ func (c *compiler) root(n *ast.IdentifierNode, path []string) node {
 	return root
 }
 
-// judge records what a Check function found.
+// judge records the error of a Check function.
 func (c *compiler) judge(n ast.Node, code string, err error) {
 	if err == nil {
 		return
@@ -71,8 +70,7 @@ func (c *compiler) judge(n ast.Node, code string, err error) {
 	c.bad(n, code, "%s", detail)
 }
 
-// secret compiles secrets.<NAME>. Whether it is the whole of a ${…} is judged
-// when all is compiled.
+// secret compiles secrets.<NAME>. Whether it is the whole of a ${…} is checked after compiling.
 func (c *compiler) secret(n *ast.IdentifierNode, path []string) node {
 	switch {
 	case c.chk == nil || c.chk.Secrets == nil:
@@ -87,7 +85,7 @@ func (c *compiler) secret(n *ast.IdentifierNode, path []string) node {
 	return &secretNode{name: path[0]}
 }
 
-// undeclared says what to do about a secret that the document does not list.
+// undeclared says how to declare a secret that the document does not list.
 func undeclared(name string, listed []string) string {
 	if near := nearest(name, listed); near != "" {
 		return "there is no secret " + clip(name) + didYouMean(name, listed)
@@ -95,8 +93,8 @@ func undeclared(name string, listed []string) string {
 	return "the secret " + clip(name) + " is not declared: add `secrets: [" + strings.Join(append(slices.Clone(listed), clip(name)), ", ") + "]` at the top of the document; the server takes its value from RECOURSE_SECRET_" + clip(name) + ", or from a file " + clip(name) + " in --secret-dir"
 }
 
-// bareSecret makes secrets.X[0] something that is not a bare secret, which
-// compile then refuses: only secrets.X itself is a reference.
+// bareSecret wraps secrets.X[0] so that it is not a reference, and compile refuses it: only
+// secrets.X itself is a reference.
 func (c *compiler) bareSecret(n *ast.MemberNode, start node) node {
 	_, bare := n.Node.(*ast.IdentifierNode)
 	if _, static := n.Property.(*ast.StringNode); !bare || !static {
@@ -105,9 +103,9 @@ func (c *compiler) bareSecret(n *ast.MemberNode, start node) node {
 	return start
 }
 
-// unwind follows members down to a root and gives the names on the way:
-// input.a["b"] is (input, [a b]). ok is false when it does not start at a name.
-// A numeric or computed index ends the names but not the path.
+// unwind follows members to the root and returns the names on the path: input.a["b"] is (input, [a
+// b]). ok is false if the path does not start with a name. A numeric or computed index ends the
+// names but not the path.
 func unwind(n ast.Node) (root *ast.IdentifierNode, names []string, ok bool) {
 	switch n := n.(type) {
 	case *ast.IdentifierNode:
@@ -127,7 +125,7 @@ func unwind(n ast.Node) (root *ast.IdentifierNode, names []string, ok bool) {
 	return nil, nil, false
 }
 
-// endsStatic reports whether somewhere in the path n an index is not a name.
+// endsStatic reports whether some index in the path n is not a name.
 func endsStatic(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ChainNode:
@@ -141,8 +139,8 @@ func endsStatic(n ast.Node) bool {
 	return false
 }
 
-// member compiles obj.name, obj["name"] and obj[index]. The outermost member
-// of a path compiles its root, which then knows the whole static path.
+// member compiles obj.name, obj["name"] and obj[index]. The outermost member of a path compiles its
+// root, because it knows the whole static path.
 func (c *compiler) member(n *ast.MemberNode) node {
 	if n.Method {
 		return c.bad(n, CodeUnsupported, "values have no methods; write f(x) instead of x.f()")
@@ -158,8 +156,8 @@ func (c *compiler) member(n *ast.MemberNode) node {
 	return c.access(n, start)
 }
 
-// access compiles one step of a path, and notes where it begins. start is the compiled root, or nil
-// when the path does not start at a name.
+// access compiles one step of a path, and records where it begins. start is the compiled root, or
+// nil if the path does not start with a name.
 func (c *compiler) access(n ast.Node, start node) node {
 	out := c.step(n, start)
 	c.place(out, n)
@@ -198,8 +196,8 @@ func (c *compiler) step(n ast.Node, start node) node {
 	return c.node(n)
 }
 
-// unchain takes a chain off: what follows a ?. belongs to it, so that
-// a?.b["c"] is null as a?.b.c is.
+// unchain removes a chain, because the path after a ?. belongs to it: a?.b["c"] is null if a?.b.c
+// is.
 func unchain(n node) (node, bool) {
 	if ch, ok := n.(*chainNode); ok {
 		return ch.inner, true

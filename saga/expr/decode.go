@@ -37,7 +37,8 @@ func Decode(raw []byte) (any, error) {
 	return v, nil
 }
 
-// plainScalar reads a number, or a string without escapes: most of what expressions look at.
+// plainScalar decodes a number, or a string without escapes, which are most of the values that
+// expressions read.
 func plainScalar(raw []byte) (v any, ok bool) {
 	if n := len(raw); n >= 2 && raw[0] == '"' && raw[n-1] == '"' {
 		text := raw[1 : n-1]
@@ -75,9 +76,8 @@ func skipString(b []byte, i int) (int, error) {
 	return 0, errNotJSON
 }
 
-// skipValue gives the index after the value that starts at b[i]. It only finds
-// where the value ends: whether it is valid is judged when it is decoded or
-// copied, so a document is not validated once per level.
+// skipValue returns the index after the value that starts at b[i]. It only finds the end: the value
+// is validated when it is decoded or copied, so a document is not validated once per level.
 func skipValue(b []byte, i int) (int, error) {
 	depth, start := 0, i
 	for i < len(b) {

@@ -5,14 +5,13 @@ import (
 	"strconv"
 )
 
-// Codes of [Error], found when an expression is compiled, then those of
-// [EvalError], found when it runs.
+// Codes of [Error], which Compile finds, then codes of [EvalError], which an evaluation finds.
 const (
 	CodeSyntax           = "expr_syntax"          // not an expression, or an unclosed ${
 	CodeTooLong          = "too_long"             // over MaxSource bytes
-	CodeTooDeep          = "too_deep"             // nested deeper than MaxDepth, or too many parts
-	CodeUnsupported      = "unsupported"          // valid syntax this language leaves out
-	CodeUnknownRoot      = "unknown_root"         // a name that means nothing here
+	CodeTooDeep          = "too_deep"             // nested deeper than MaxDepth, or with too many parts
+	CodeUnsupported      = "unsupported"          // valid syntax that this language does not have
+	CodeUnknownRoot      = "unknown_root"         // an unknown name
 	CodeUnknownStep      = "unknown_step"         // Check.Step refused it
 	CodeUnknownInput     = "unknown_input"        // the input has no such field
 	CodeUnknownField     = "unknown_field"        // no schema has such a field
@@ -20,7 +19,7 @@ const (
 	CodeWrongArguments   = "wrong_arguments"      // too few or too many arguments
 	CodeUnknownSecret    = "unknown_secret"       // not one of Check.Secrets
 	CodeSecretNotAllowed = "secret_not_allowed"   // secrets may not be used in this place
-	CodeNotJournaled     = "not_journaled"        // now(), uuid() or random() where the journal does not keep the value
+	CodeNotJournaled     = "not_journaled"        // now(), uuid() or random() in a place whose value is not journaled
 	CodeSecretInExpr     = "secret_in_expression" // a secret that is not the whole of a ${…}
 	CodeBadPattern       = "bad_pattern"          // not an RE2 pattern, or too large a one (also an EvalError)
 	CodeMissingField     = "missing_field"        // no such field or index, or a field of null
@@ -31,15 +30,15 @@ const (
 	CodeBadValue         = "bad_value"            // text that is not what the function reads (number, base64, JSON …)
 	CodeNumberTooLarge   = "number_too_large"     // beyond MaxDigits digits or MaxExponent
 	CodeDivisionByZero   = "division_by_zero"     // x / 0 or x % 0
-	CodeOutOfFuel        = "out_of_fuel"          // the evaluation did too much
+	CodeOutOfFuel        = "out_of_fuel"          // the evaluation took too many steps
 	CodeSecretInPlain    = "secret_in_plain"      // a secret in a rendering that is not sealed
 	CodeDollarBeforeSeal = "dollar_before_secret" // text ending in $ directly before a secret
 )
 
-// Error is what is wrong with an expression or template as written.
+// Error is an error in an expression or template as written.
 //
-// Offset counts bytes into the text that was given to [Compile] or
-// [ParseText]. Detail says what to do and is safe to show.
+// Offset counts bytes in the text that was given to [Compile] or [ParseText]. Detail says how to
+// fix the error and is safe to show.
 type Error struct {
 	Offset       int
 	Code, Detail string
@@ -50,9 +49,9 @@ func (e *Error) Error() string {
 	return "offset " + strconv.Itoa(e.Offset) + ": " + e.Code + ": " + e.Detail
 }
 
-// EvalError is why an evaluation gave no value. Detail names types, fields and
-// functions, never values of data and never secrets, so it may be journaled.
-// Expr is the source of the expression, as written in the definition.
+// EvalError is the failure of an evaluation. Detail names types, fields and functions, but never
+// values of data or secrets, so it may be journaled. Expr is the source of the expression, as
+// written in the definition.
 type EvalError struct {
 	Code, Detail, Expr string
 }
@@ -65,7 +64,7 @@ func (e *EvalError) Error() string {
 	return e.Code + ": " + e.Detail + " (in: " + e.Expr + ")"
 }
 
-// fail makes an evaluation error; the program that runs adds its source.
+// fail makes an evaluation error. The program that runs adds its source.
 func fail(code, format string, args ...any) *EvalError {
 	return &EvalError{Code: code, Detail: fmt.Sprintf(format, args...)}
 }

@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// fact is what a condition says of the value at a path (see typer.key): it is of one of the kinds.
+// fact says that the value at a path (see typer.key) has one of the kinds.
 type fact struct {
 	key  string
 	keep Kinds
 }
 
-// Fact is what a condition that held, or did not, says of a path of a root.
+// Fact is what the result of a condition says about a path of a root.
 type Fact struct {
 	Path string // see [RootOf]
 	Keep Kinds
 }
 
-// RootOf is the root of a [Fact]'s path.
+// RootOf returns the root of a [Fact]'s path.
 func RootOf(path string) string {
 	root, _, _ := strings.Cut(path, separator)
 	return root
 }
 
-// under runs f with what a condition says when it holds, or does not.
+// under runs f with the facts of a condition that is true, or false.
 func (t *typer) under(cond node, holds bool, f func()) {
 	before := len(t.facts)
 	t.facts = append(t.facts, t.implied(cond, holds)...)
@@ -31,13 +31,13 @@ func (t *typer) under(cond node, holds bool, f func()) {
 	t.facts = t.facts[:before]
 }
 
-// implied gives what is known when a condition holds, or does not.
+// implied returns the facts of a condition that is true, or false.
 func (t *typer) implied(cond node, holds bool) []fact {
 	switch n := cond.(type) {
 	case *notNode:
 		return t.implied(n.x, !holds)
 	case *logicNode:
-		if n.and == holds { // both sides are so
+		if n.and == holds { // both operands have this value
 			return append(t.implied(n.left, holds), t.implied(n.right, holds)...)
 		}
 		return nil
@@ -60,7 +60,7 @@ func (t *typer) implied(cond node, holds bool) []fact {
 	return t.notNothing(cond, holds)
 }
 
-// hasField takes has(object, "name") apart.
+// hasField splits has(object, "name").
 func hasField(n *callNode) (object node, name string) {
 	if n.name != "has" {
 		return nil, ""
@@ -75,7 +75,7 @@ func hasField(n *callNode) (object node, name string) {
 	return n.args[0], name
 }
 
-// there says that an object has a field.
+// there returns the fact that an object has a field.
 func (t *typer) there(object node, name string) []fact {
 	key := t.key(object)
 	if key == "" {
@@ -84,8 +84,8 @@ func (t *typer) there(object node, name string) []fact {
 	return append(something(key, ^(KindNull|KindAbsent)), fact{key + separator + name, ^KindAbsent})
 }
 
-// something says that the value at a path is of one of the kinds, so that all on the way there is
-// something.
+// something returns the facts that the value at a path has one of the kinds, and that every object
+// on the path exists.
 func something(key string, keep Kinds) []fact {
 	facts := []fact{{key, keep}}
 	for i := strings.LastIndex(key, separator); i > 0; i = strings.LastIndex(key[:i], separator) {
@@ -94,7 +94,7 @@ func something(key string, keep Kinds) []fact {
 	return facts
 }
 
-// typeIs takes type(x) == "string" apart, and != too.
+// typeIs splits type(x) == "string", and !=.
 func (t *typer) typeIs(n *binaryNode) (key string, kinds Kinds) {
 	if n.op != "==" && n.op != "!=" {
 		return "", 0
@@ -116,13 +116,13 @@ func (t *typer) typeIs(n *binaryNode) (key string, kinds Kinds) {
 	return "", 0
 }
 
-// probeFuel bounds the trial of a condition.
+// probeFuel limits the trial evaluation of a condition.
 const probeFuel = 2000
 
-// notNothing finds out by trial what a condition says of the one path that it reads: if it cannot
-// hold when there is null somewhere on the way, or no such field, then when it holds there is
-// something. A condition that fails to evaluate ends the step, so that nothing is reached by it
-// either.
+// notNothing finds by trial evaluation what a condition says about the only path that it reads. If
+// it cannot be true when a value on the path is null or missing, then a true condition says that
+// the value exists. A condition that fails ends the step, so nothing after it is reached in that
+// case either.
 func (t *typer) notNothing(cond node, holds bool) []fact {
 	r := &reader{typer: t}
 	r.read(cond, len(t.elems))
@@ -146,8 +146,7 @@ func (t *typer) notNothing(cond node, holds bool) []fact {
 	return facts
 }
 
-// canHold tries a condition where the path that it reads has these names, with a value behind them,
-// and no more.
+// canHold evaluates a condition for a path with exactly these names and the given value at its end.
 func (t *typer) canHold(cond node, holds bool, path node, names []string, value any) bool {
 	for i := len(names) - 1; i >= 0; i-- {
 		value = map[string]any{names[i]: value}
@@ -171,11 +170,11 @@ func (t *typer) canHold(cond node, holds bool, path node, names []string, value 
 	return !ok || !slices.Contains(refusals, e.Code)
 }
 
-// refusals are the codes of evaluations that fail because of their values, whenever and wherever
-// they run.
+// refusals are the codes of evaluations that fail because of their values, independently of the
+// environment.
 var refusals = []string{CodeMissingField, CodeWrongType, CodeNotABool, CodeNotText, CodeBadValue}
 
-// rootOf is where a path begins.
+// rootOf returns the root of a path.
 func rootOf(n node) node {
 	for {
 		switch at := n.(type) {
@@ -196,7 +195,7 @@ type reader struct {
 	several bool
 }
 
-// read looks through a node; depth is the number of predicates around it.
+// read walks a node; depth is the number of predicates around it.
 func (r *reader) read(n node, depth int) {
 	if r.several || n == nil {
 		return
@@ -244,7 +243,7 @@ func (r *reader) take(n node, depth int) {
 	r.path = n
 }
 
-// children are the parts of a node that are no path.
+// children returns the parts of a node that is not a path.
 func children(n node) []node {
 	switch n := n.(type) {
 	case *listNode:
@@ -281,7 +280,8 @@ func children(n node) []node {
 	return nil
 }
 
-// exported are the facts about roots, which hold wherever the condition is known to hold.
+// exported returns the facts about roots, which are valid wherever the condition is known to be
+// true.
 func exported(facts []fact) []Fact {
 	var out []Fact
 	for _, f := range facts {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Misfit is a place where a value does not fit the type of what takes it.
+// Misfit is a place where a value does not have the type that its recipient requires.
 type Misfit struct {
-	Pointer string // into the value, as RFC 6901 writes it
-	Detail  string // what is wrong, and what would be right
+	Pointer string // into the value, as in RFC 6901
+	Detail  string // the error, and how to fix it
 }
 
-// maxFits bounds the comparisons of one value: the parts of two schemas may be shared.
+// maxFits limits the comparisons for one value, because schemas may share parts.
 const maxFits = 2000
 
-// Misfits lists the places where the template's value is not of type want, or where a schema allows
-// that it is not. A value of which nothing is known fits everywhere.
+// Misfits lists the places where the template's value does not have type want, or where its schema
+// does not ensure that it does. A value of unknown type fits everywhere.
 func (t *Template) Misfits(want *Type) []Misfit {
 	f := fitter{left: maxFits}
 	f.template(t, want.present(), "")
@@ -32,7 +32,7 @@ func (f *fitter) bad(at, format string, args ...any) {
 	f.found = append(f.found, Misfit{Pointer: at, Detail: fmt.Sprintf(format, args...)})
 }
 
-// template compares what is written out part by part, so that each part is judged at its own place.
+// template compares written-out values part by part, so that each error has its own place.
 func (f *fitter) template(t *Template, want *Type, at string) {
 	switch {
 	case t == nil:
@@ -63,7 +63,7 @@ func (f *fitter) template(t *Template, want *Type, at string) {
 	}
 }
 
-// wanted is the type of a field that is given. It reports a field that the wanted object does not
+// wanted returns the required type of a field. It reports a field that the required object does not
 // have.
 func (f *fitter) wanted(want *Type, name, at string) (*Type, bool) {
 	w := want.field(name)
@@ -80,7 +80,7 @@ func (f *fitter) wanted(want *Type, name, at string) (*Type, bool) {
 	return nil, false
 }
 
-// value compares types. what names the value, "" if it has no name.
+// value compares types. what is the name of the value, "" if it has none.
 func (f *fitter) value(what string, typ, want *Type, at string) {
 	if f.left--; f.left < 0 || want == anyType || want == anyField {
 		return

@@ -8,26 +8,26 @@ import (
 	"strconv"
 )
 
-// Journaled is an [Env] for a value that is computed once and kept, as a set step's output is in
-// the journal: its expressions may ask for the time and for chance (see [Check]). It is as pure as
-// any other: asked again, it gives the same.
+// Journaled is an [Env] for a value that is computed once and journaled, such as the output of a
+// set step. Its expressions may use the time and random bytes (see [Check]). It is as pure as any
+// other Env: repeated calls return the same values.
 type Journaled interface {
 	Env
-	// Now is the time that now() gives: RFC 3339, in UTC, with milliseconds.
+	// Now returns the result of now(): a time in RFC 3339, in UTC, with milliseconds.
 	Now() string
-	// Draw gives 16 bytes that nobody can guess beforehand, others for every n. n counts the draws
-	// of one evaluation, or of one template's rendering, from 0.
+	// Draw returns 16 bytes that cannot be predicted, different for every n. n counts the calls in
+	// one evaluation, or in the rendering of one template, from 0.
 	Draw(n int) [16]byte
 }
 
-// journaled are the functions that ask a [Journaled].
+// journaled are the functions that use a [Journaled].
 var journaled = map[string]function{
 	"now":    {usage: "now()", gives: gives(KindString), call: fnNow},
 	"random": {usage: "random(n)", takes: one(aCount), gives: gives(KindInteger), call: fnRandom},
 	"uuid":   {usage: "uuid()", gives: gives(KindString), call: fnUUID},
 }
 
-// maxRandom is the largest n of random(n): up to there every program reads an integer exactly.
+// maxRandom is the largest n of random(n). Every program reads integers up to this size exactly.
 const maxRandom = 1 << 53
 
 func (c *call) journal() (Journaled, error) {
@@ -58,8 +58,8 @@ func fnNow(c *call) (any, error) {
 	return env.Now(), nil
 }
 
-// fnUUID writes a draw as a UUID of version 8 (RFC 9562, section 5.8): it is not random to one who
-// can repeat it.
+// fnUUID writes random bytes as a UUID of version 8 (RFC 9562, section 5.8), because a replay can
+// reproduce them.
 func fnUUID(c *call) (any, error) {
 	b, err := c.draw()
 	if err != nil {
@@ -70,7 +70,7 @@ func fnUUID(c *call) (any, error) {
 	return x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:], nil
 }
 
-// fnRandom takes 128 bits modulo n: some results are more likely than others by at most 2^-75.
+// fnRandom reduces 128 bits modulo n. Some results are more likely than others by at most 2^-75.
 func fnRandom(c *call) (any, error) {
 	n, err := c.count()
 	if err != nil {
@@ -84,7 +84,7 @@ func fnRandom(c *call) (any, error) {
 	return json.Number(strconv.FormatUint(rest, 10)), nil
 }
 
-// count is the argument of random(n).
+// count returns the argument of random(n).
 func (c *call) count() (uint64, error) {
 	v, err := c.number(0)
 	if err != nil {

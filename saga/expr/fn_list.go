@@ -69,7 +69,7 @@ func fnUniq(c *call) (any, error) {
 	return out, c.burn(len(out))
 }
 
-// fnFlatten replaces lists among the elements by what they hold, one level.
+// fnFlatten replaces lists among the elements by their own elements, one level deep.
 func fnFlatten(c *call) (any, error) {
 	list, err := c.list(0)
 	if err != nil {
@@ -108,7 +108,7 @@ func fnConcat(c *call) (any, error) {
 	return out, nil
 }
 
-// fnFirst gives null for an empty list, so that ?? can follow.
+// fnFirst returns null for an empty list, so that ?? can follow.
 func fnFirst(c *call) (any, error) {
 	list, err := c.list(0)
 	if err != nil || len(list) == 0 {
@@ -248,7 +248,7 @@ func fnHas(c *call) (any, error) {
 	return found, nil
 }
 
-// fnMerge puts the fields of the second object over those of the first, one level.
+// fnMerge overwrites the fields of the first object with those of the second, one level deep.
 func fnMerge(c *call) (any, error) {
 	a, err := c.object(0)
 	if err != nil {

@@ -53,7 +53,7 @@ func fnRound(c *call) (any, error) {
 	return quantize(n, int32(places), apd.RoundHalfUp)
 }
 
-// fnInt drops what is after the point, of a number or of text that is one.
+// fnInt drops the digits after the point of a number, or of text that is a number.
 func fnInt(c *call) (any, error) {
 	n, err := toNumber(c)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// asText is how a value reads inside text: strings as they are, numbers and
-// bools as literals.
+// asText returns a value as it appears in text: strings as they are, numbers and bools as literals.
 func (s *state) asText(v any) (string, error) {
 	if s.partial {
 		if text, ok := unknown(v); ok {
@@ -196,7 +195,7 @@ func fnJSON(c *call) (any, error) {
 	return string(buf), nil
 }
 
-// fnParseJSON gives the document unparsed, so that its key order survives.
+// fnParseJSON returns the document undecoded, so that its key order is kept.
 func fnParseJSON(c *call) (any, error) {
 	t, err := c.text(0)
 	if err != nil {

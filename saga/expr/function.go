@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// function is one entry of the language's library: what it takes holds when it is compiled and when
-// it runs.
+// function is one function of the language. Its argument types are checked when it is compiled and
+// when it runs.
 type function struct {
-	usage    string // how it is called, for errors
+	usage    string // how to call it, for errors
 	takes    []param
-	optional int    // how many of the last arguments may be left out
+	optional int    // the number of last arguments that may be left out
 	rest     bool   // the last may be repeated
-	alone    *param // what an argument is held to when it is the only one; nil: takes
+	alone    *param // the requirement for an argument that is the only one; nil: takes
 	gives    func(args []*Type) *Type
 	call     func(c *call) (any, error)
 }
 
-// param is what an argument may be.
+// param is the requirement for an argument.
 type param struct {
 	kinds Kinds
 	items Kinds // of a list's items; 0: anything
@@ -27,7 +27,7 @@ type param struct {
 	code  string
 }
 
-// errorCode is that of the error for another argument.
+// errorCode returns the code of the error for a wrong argument.
 func (p param) errorCode() string {
 	if p.code == "" {
 		return CodeWrongType
@@ -35,7 +35,7 @@ func (p param) errorCode() string {
 	return p.code
 }
 
-// param is what argument i of n may be.
+// param returns the requirement for argument i of n.
 func (f *function) param(i, n int) param {
 	if n == 1 && f.alone != nil {
 		return *f.alone
@@ -43,7 +43,7 @@ func (f *function) param(i, n int) param {
 	return f.takes[min(i, len(f.takes)-1)]
 }
 
-// arity is how many arguments there may be; most < 0 is any number.
+// arity returns the allowed numbers of arguments; most < 0 means any number.
 func (f *function) arity() (least, most int) {
 	if f.rest {
 		return len(f.takes), -1
@@ -51,16 +51,16 @@ func (f *function) arity() (least, most int) {
 	return len(f.takes) - f.optional, len(f.takes)
 }
 
-// predicate is a function whose second argument is a condition or expression
-// over each element, # (or .field), with #index its place.
+// predicate is a function whose second argument is a condition or expression over each element. #
+// is the element (or .field its field), #index its index.
 type predicate struct {
 	usage string
 	run   func(s *state, list []any, at func(i int) (any, error)) (any, error)
-	value bool                         // the body gives a value, not a condition
+	value bool                         // the body returns a value, not a condition
 	gives func(list, body *Type) *Type // body is nil for a condition
 }
 
-// What arguments may be.
+// Requirements for arguments.
 var (
 	aNumber   = param{kinds: KindNumber}
 	aCount    = param{kinds: KindInteger}
@@ -68,7 +68,7 @@ var (
 	aList     = param{kinds: KindList}
 	anObject  = param{kinds: KindObject}
 	aScalar   = param{kinds: KindScalar, code: CodeNotText}
-	numeral   = param{kinds: KindNumber | KindString} // a number, or text that is one
+	numeral   = param{kinds: KindNumber | KindString} // a number, or text that is a number
 	numbers   = param{kinds: KindList, items: KindNumber}
 	scalars   = param{kinds: KindList, items: KindScalar, code: CodeNotText}
 	sortables = param{kinds: KindList, items: KindNumber | KindString, alike: true}
@@ -77,7 +77,7 @@ var (
 
 func one(p param) []param { return []param{p} }
 
-// functions is the whole library, besides the predicates and those that are journaled.
+// functions contains all functions except the predicates and the journaled ones.
 var functions = map[string]function{
 	"abs":        {usage: "abs(x)", takes: one(aNumber), gives: givesNumber, call: fnAbs},
 	"base64":     {usage: "base64(text)", takes: one(aText), gives: gives(KindString), call: fnBase64},
@@ -120,10 +120,11 @@ var functions = map[string]function{
 	"values":     {usage: "values(object)", takes: one(anObject), gives: gives(KindList), call: fnValues},
 }
 
-// orNumbers is what min() and max() take alone: a number, or a list of them.
+// orNumbers is the requirement for the only argument of min() and max(): a number, or a list of
+// numbers.
 func orNumbers() *param { return &param{kinds: KindNumber | KindList, items: KindNumber} }
 
-// renamed points from names other languages use to ours.
+// renamed maps names of functions in other languages to ours.
 var renamed = map[string]string{
 	"toJSON": "json(x)", "to_json": "json(x)", "fromJSON": "parse_json(text)", "from_json": "parse_json(text)",
 	"toBase64": "base64(text)", "fromBase64": "unbase64(text)", "float": "number(x)", "size": "len(x)",
@@ -141,8 +142,8 @@ func functionNames() []string {
 	return names
 }
 
-// call is one call of a function: its arguments, evaluated, maybe Raw, each of the kinds that it
-// takes.
+// call is one call of a function. Its arguments are evaluated, may be Raw, and have the required
+// kinds.
 type call struct {
 	*state
 	name string
@@ -155,11 +156,11 @@ func (p param) rule(name string, i int) string {
 	return fmt.Sprintf("%s: argument %d must be %s", name, i+1, p.kinds.phrase())
 }
 
-// check holds the arguments to what the function takes.
+// check checks the arguments by the function's requirements.
 func (c *call) check() error {
 	for i, v := range c.args {
 		if c.look(v) != nil {
-			continue // the function decides what becomes of it
+			continue // the function handles it
 		}
 		if p := c.fn.param(i, len(c.args)); kindOf(v)&p.kinds == 0 {
 			return fail(p.errorCode(), "%s, not %s", p.rule(c.name, i), kind(v))

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// typer infers the types of a compiled expression, and finds what fails by type whatever the values
-// are, or for a value that a schema allows. It follows the evaluator node by node: what is an error
-// here has the code and the words of the error there.
+// typer infers the types of a compiled expression. It reports expressions whose types are wrong for
+// all values, or for a value that a schema allows. It follows the evaluator node by node: an error
+// has the same code and text as in the evaluation.
 type typer struct {
 	chk   *Check
 	at    map[node]int // where a node begins in the source
@@ -18,16 +18,16 @@ type typer struct {
 	facts []fact
 }
 
-// bad records an error at a node, and gives a type to go on with.
+// bad records an error at a node, and returns a type so that checking can continue.
 func (t *typer) bad(n node, code, format string, args ...any) *Type {
 	e := &Error{Offset: t.at[n], Code: code, Detail: fmt.Sprintf(format, args...)}
-	if !slices.ContainsFunc(t.errs, func(o *Error) bool { return *o == *e }) { // b of a < b < c is there twice
+	if !slices.ContainsFunc(t.errs, func(o *Error) bool { return *o == *e }) { // a < b < c contains b twice
 		t.errs = append(t.errs, e)
 	}
 	return anyType
 }
 
-// of gives the type of a node's value. A path that may lead nowhere is an error here.
+// of returns the type of a node's value. It is an error if a path may lead to nothing.
 func (t *typer) of(n node) *Type {
 	switch n := n.(type) {
 	case pathNode:
@@ -72,10 +72,10 @@ func (t *typer) of(n node) *Type {
 	case *predicateNode:
 		return t.predicate(n)
 	}
-	return anyType // a secret is a reference, wherever it may stand
+	return anyType // a secret is a reference, allowed wherever it compiles
 }
 
-// KindsOf is the kind of a JSON value, as [Decode] gives it.
+// KindsOf returns the kind of a JSON value, as decoded by [Decode].
 func KindsOf(v any) Kinds {
 	switch kind(v) {
 	case "null":
@@ -97,7 +97,7 @@ func KindsOf(v any) Kinds {
 	return KindAny
 }
 
-// whole gives the type of a whole expression, which must be what its place wants.
+// whole returns the type of a whole expression, which must be the type that its place requires.
 func (t *typer) whole(n node, inText bool) *Type {
 	switch {
 	case inText:
@@ -108,7 +108,7 @@ func (t *typer) whole(n node, inText bool) *Type {
 	return t.of(n)
 }
 
-// numeric is the type of a number made of one of type t.
+// numeric returns the type of a number computed from one of type t.
 func (t *Type) numeric() *Type {
 	out := Exactly(KindNumber)
 	if kinds, sure := t.Kinds(); kinds&KindNumber == KindInteger {
@@ -154,12 +154,13 @@ func (t *typer) choice(n *condNode) *Type {
 	return Union(yes, no, false)
 }
 
-// condition wants true or false; where names the place.
+// condition requires a bool; where is the name of the place.
 func (t *typer) condition(n node, where string) {
 	t.need(n, KindBool, CodeNotABool, where+" must be true or false")
 }
 
-// need gives the type of a node whose value must be of one of the kinds. rule says so.
+// need returns the type of a node whose value must have one of the kinds. rule is the text of the
+// error.
 func (t *typer) need(n node, want Kinds, code, rule string) *Type {
 	typ := t.of(n)
 	if typ.fits(want) {
@@ -168,13 +169,13 @@ func (t *typer) need(n node, want Kinds, code, rule string) *Type {
 	return t.misfit(n, typ, want, code, rule)
 }
 
-// misfit reports that a value may not, or cannot, be of the kinds that are needed.
+// misfit reports that a value may not, or cannot, have the required kinds.
 func (t *typer) misfit(n node, typ *Type, want Kinds, code, rule string) *Type {
 	return t.bad(n, code, "%s", misfitDetail(describe(n), typ, want, rule))
 }
 
-// misfitDetail words that a value, which what describes, may not, or cannot, be of the kinds that
-// are needed. A value without a description gets no advice.
+// misfitDetail says that a value may not, or cannot, have the required kinds. what describes the
+// value; without it the text has no advice.
 func misfitDetail(what string, typ *Type, want Kinds, rule string) string {
 	if strings.ContainsRune(what, '…') {
 		what = "x"
@@ -200,7 +201,7 @@ func misfitDetail(what string, typ *Type, want Kinds, rule string) string {
 	return fmt.Sprintf("%s, and %s may be %s: ask before what it is, as in type(%s) == \"%s\"", rule, what, wrong, what, (kinds & want).oneName())
 }
 
-// oneName is the first name of the kinds, as type() gives it.
+// oneName returns the first name of the kinds, as type() returns it.
 func (k Kinds) oneName() string {
 	for _, one := range kindNames {
 		if k&one.kinds != 0 {
@@ -210,13 +211,13 @@ func (k Kinds) oneName() string {
 	return "null"
 }
 
-// defaults are values to write after ?? where kinds are needed, the first that fits.
+// defaults are values to write after ?? for each kind. The first that fits is used.
 var defaults = []struct {
 	kinds Kinds
 	value string
 }{{KindString, "''"}, {KindNumber, "0"}, {KindBool, "false"}, {KindList, "[]"}, {KindObject, "{}"}}
 
-// hint says what to write instead of what, which is of the wrong kinds.
+// hint says what to write instead of an expression of the wrong kinds.
 func hint(wrong, want Kinds, what string) string {
 	switch {
 	case wrong&KindNull != 0:
@@ -283,7 +284,7 @@ func (t *typer) binary(n *binaryNode) *Type {
 	return sum(left, right)
 }
 
-// sum is the type of what + - * make of two numbers.
+// sum returns the type of + - * of two numbers.
 func sum(a, b *Type) *Type {
 	return (&Type{kinds: a.kinds | b.kinds, unsure: (a.unsure | b.unsure) &^ (a.kinds &^ a.unsure) &^ (b.kinds &^ b.unsure)}).numeric()
 }
@@ -300,7 +301,7 @@ func (t *typer) plus(n *binaryNode) *Type {
 	return Exactly(KindNumber | KindString).Doubted()
 }
 
-// alike wants two numbers or two strings.
+// alike requires two numbers or two strings.
 func (t *typer) alike(n *binaryNode, rule string) (left, right *Type) {
 	const both = KindNumber | KindString
 	before := len(t.errs)

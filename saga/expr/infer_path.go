@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// chance is how likely something is, as far as types go.
+// chance says how likely a kind is, by the types.
 type chance int
 
 const (
 	never  chance = iota
-	maybe         // nobody has said that it occurs
+	maybe         // no schema says that it occurs
 	surely        // a schema allows it, or it always occurs
 )
 
-// chanceOf is the chance that a value of type t is of the kind.
+// chanceOf returns the chance that a value of type t has the kind.
 func (t *Type) chanceOf(kind Kinds) chance {
 	switch {
 	case t.kinds&kind == 0:
@@ -26,12 +26,12 @@ func (t *Type) chanceOf(kind Kinds) chance {
 	return surely
 }
 
-// way is what a path leads to.
+// way is the result of following a path.
 type way struct {
 	typ     *Type
-	missing chance // that it leads nowhere, which is an error unless ?? forgives it
-	cut     chance // that a ?. ends it, which makes its chain null
-	code    string // of the error that missing is
+	missing chance // the chance that it leads to nothing, which is an error without ??
+	cut     chance // the chance that a ?. stops it, which makes its chain null
+	code    string // the code of the error if missing
 	why     string
 }
 
@@ -126,7 +126,7 @@ func (t *typer) member(n *memberNode) way {
 	return w
 }
 
-// lose notes that the path may end at n.
+// lose records that the path may end at n.
 func (w *way) lose(n *memberNode, at chance, code, why string) {
 	switch {
 	case n.optional:
@@ -142,7 +142,7 @@ func (t *typer) fitIndex(n *memberNode, index *Type, want Kinds, rule string) {
 	}
 }
 
-// noFields reports that a value has no fields, which no ?. or ?? forgives.
+// noFields reports that a value has no fields. Neither ?. nor ?? prevents that error.
 func (t *typer) noFields(n *memberNode, typ *Type, want Kinds) {
 	what, kinds := describe(n.obj), typ.kinds&^want
 	is := "is " + kinds.phrase()
@@ -161,7 +161,7 @@ func (t *typer) noFields(n *memberNode, typ *Type, want Kinds) {
 	}
 }
 
-// noField reports that an object has no such field, whatever its values are.
+// noField reports that an object has no such field for any values.
 func (t *typer) noField(n *memberNode, typ *Type, w way) way {
 	names := typ.names()
 	what := describe(n.obj)
@@ -176,7 +176,7 @@ func (t *typer) noField(n *memberNode, typ *Type, w way) way {
 	return w
 }
 
-// unknownField is the code of a field that is not there.
+// unknownField returns the code of the error for a missing field.
 func (t *typer) unknownField(n *memberNode) string {
 	for n := node(n); ; {
 		switch at := n.(type) {
@@ -216,7 +216,7 @@ func (t *typer) slice(n *sliceNode) way {
 	return w
 }
 
-// key names a path that always gives the same value, "" for any other node.
+// key returns a name for a path that always has the same value, "" for any other node.
 func (t *typer) key(n node) string {
 	switch n := n.(type) {
 	case *rootNode:
@@ -239,7 +239,7 @@ func (t *typer) key(n node) string {
 
 const separator = "\x00"
 
-// known is a type with what conditions have said of the node.
+// known returns a type narrowed by the conditions about the node.
 func (t *typer) known(n node, typ *Type) *Type {
 	if typ == nil {
 		typ = anyType

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 )
 
-// node is a compiled piece of an expression. eval may give Raw and Object
-// values; whoever looks inside opens them.
+// node is a compiled part of an expression. eval may return Raw and Object values; a caller that
+// reads their contents opens them.
 type node interface {
 	eval(s *state) (any, error)
 }
@@ -66,7 +66,7 @@ func evalOpen(s *state, n node) (any, error) {
 	return s.open(v)
 }
 
-// evalBool evaluates n, which must be true or false; where names the place.
+// evalBool evaluates n, which must be a bool; where is the name of the place.
 func evalBool(s *state, n node, where string) (bool, error) {
 	v, err := evalOpen(s, n)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/cockroachdb/apd/v3"
 )
 
-// Bounds of arithmetic. A literal beyond them can still be copied and
-// compared, only not computed with.
+// Limits of arithmetic. A literal beyond them can be copied and compared, but not computed with.
 const (
 	MaxDigits   = 1000   // significant digits of an operand or a result
 	MaxExponent = 10_000 // of the value written as d.ddd × 10^n, either sign
@@ -22,8 +21,8 @@ const (
 	maxPlain = 40
 )
 
-// literal is a JSON number taken apart: ± 0.digits × 10^exp, digits without
-// leading or trailing zeros ("" is zero), so that equal values have equal parts.
+// literal is a JSON number split into parts: ± 0.digits × 10^exp, digits without leading or
+// trailing zeros ("" is zero). Equal values have equal parts.
 type literal struct {
 	neg    bool
 	digits string
@@ -72,7 +71,7 @@ func checkLiteral(n json.Number) error {
 	return nil
 }
 
-// parseLiteral takes n apart without expanding its exponent.
+// parseLiteral splits n without expanding its exponent.
 func parseLiteral(n json.Number) (literal, error) {
 	if err := checkLiteral(n); err != nil {
 		return literal{}, err
@@ -166,7 +165,7 @@ func decimalOf(n json.Number) (*apd.Decimal, error) {
 	return d, nil
 }
 
-// numberOf writes a result: canonical, plain notation when reasonable.
+// numberOf writes a result in canonical form, in plain notation if that is short enough.
 func numberOf(d *apd.Decimal) (json.Number, error) {
 	if d.Form != apd.Finite {
 		return "", errTooLarge()

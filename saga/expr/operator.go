@@ -40,7 +40,7 @@ func (n *signNode) eval(s *state) (any, error) {
 	return negate(num)
 }
 
-// negate works on the literal, so that it has no bounds; zero has no sign.
+// negate changes the literal, so it has no limits. Zero has no sign.
 func negate(n json.Number) (json.Number, error) {
 	l, err := parseLiteral(n)
 	text := strings.TrimPrefix(string(n), "-")
@@ -50,7 +50,7 @@ func negate(n json.Number) (json.Number, error) {
 	return json.Number("-" + text), err
 }
 
-// logicNode is && or ||, which look at the right side only if they must.
+// logicNode is && or ||, which evaluate the right operand only if necessary.
 type logicNode struct {
 	op          string
 	and         bool
@@ -71,7 +71,8 @@ func (n *logicNode) eval(s *state) (any, error) {
 	return evalBool(s, n.right, "the right of "+n.op)
 }
 
-// besidesUnknown is the value when the left side is not known: the right side may decide alone.
+// besidesUnknown returns the value if the left operand is unknown: the right operand alone may
+// decide.
 func (n *logicNode) besidesUnknown(s *state) (any, error) {
 	if right, err := evalBool(s, n.right, "the right of "+n.op); err == nil && right != n.and {
 		return right, nil
@@ -79,7 +80,7 @@ func (n *logicNode) besidesUnknown(s *state) (any, error) {
 	return nil, ErrUnknown
 }
 
-// binaryNode is every other operator with two sides.
+// binaryNode is every other operator with two operands.
 type binaryNode struct {
 	op          string
 	left, right node

@@ -12,7 +12,7 @@ import (
 	"github.com/expr-lang/expr/parser/lexer"
 )
 
-// parsed is a syntax tree with what the parser does not keep.
+// parsed is a syntax tree with the data that the parser does not keep.
 type parsed struct {
 	tree  ast.Node
 	src   string
@@ -24,7 +24,7 @@ func (p *parsed) offset(char int) int {
 	return p.bytes[max(0, min(char, len(p.bytes)-1))]
 }
 
-// text is the source a location spans.
+// text returns the source at a location.
 func (p *parsed) text(loc file.Location) string {
 	return p.src[p.offset(loc.From):p.offset(loc.To)]
 }
@@ -50,8 +50,8 @@ func parse(src string) (p *parsed, err *Error) {
 	if err != nil {
 		return nil, err
 	}
-	// The parser is a library fed with text from users: should it panic, that
-	// is an expression refused, not a server stopped.
+	// The parser is a library, and its input comes from users. If it panics, the expression is
+	// refused, and the server continues.
 	defer func() {
 		if recover() != nil {
 			p, err = nil, &Error{Code: CodeSyntax, Detail: "the expression cannot be read"}
@@ -87,8 +87,8 @@ func (p *parsed) maskNumbers() (string, *Error) {
 	return string(masked), nil
 }
 
-// syntaxError rewords a parser error; its position is kept. The parser's own
-// words may quote a masked number, so the token is read from the source.
+// syntaxError rewrites a parser error and keeps its position. The parser's text may quote a masked
+// number, so the token is read from the source.
 func (p *parsed) syntaxError(err error) *Error {
 	var fe *file.Error
 	if !errors.As(err, &fe) {
@@ -97,7 +97,7 @@ func (p *parsed) syntaxError(err error) *Error {
 	return &Error{Offset: p.offset(fe.From), Code: CodeSyntax, Detail: reword(fe.Message, p.text(fe.Location), p.src)}
 }
 
-// reword says in our words what the parser met at token.
+// reword returns our text for the parser's error at a token.
 func reword(message, token, src string) string {
 	switch {
 	case strings.HasPrefix(strings.TrimSpace(src), "${"):

@@ -14,11 +14,11 @@ type stop int
 const (
 	none    stop = iota // it did not
 	cut                 // at a ?. that met null or no such field: the chain is null
-	missing             // no such field, or a field of null: err says which
+	missing             // no such field, or a field of null: err has the details
 )
 
-// pathNode is a node of a path. Only what goes missing along a path is
-// forgiven by ??; errors of a computed base or index are not.
+// pathNode is a node of a path. ?? handles only values that are missing along a path, not errors of
+// a computed base or index.
 type pathNode interface {
 	node
 	path(s *state) (any, stop, error)
@@ -81,7 +81,7 @@ func (n *memberNode) eval(s *state) (any, error) {
 	return v, err
 }
 
-// base evaluates the start of a path or what it hangs on.
+// base evaluates the start of a path.
 func base(s *state, n node) (any, stop, error) {
 	if p, ok := n.(pathNode); ok {
 		return p.path(s)
@@ -129,8 +129,8 @@ func (n *memberNode) path(s *state) (any, stop, error) {
 	return nil, missing, err
 }
 
-// member looks key up in obj. found is false when obj is null or has no such
-// field; a type that has no fields is an error.
+// member looks up key in obj. found is false if obj is null or has no such field. A type that has
+// no fields is an error.
 func (s *state) member(obj, key any, n *memberNode) (any, bool, error) {
 	if raw, ok := obj.(Raw); ok {
 		if name, ok := key.(string); ok && rawKind(raw) == "object" {
@@ -173,8 +173,8 @@ func (s *state) member(obj, key any, n *memberNode) (any, bool, error) {
 	return nil, false, fail(CodeWrongType, "%s: %s is a %s and has no fields", n.describe(), describe(n.obj), kind(obj))
 }
 
-// rawField finds one field of an object that is not parsed yet. Of a name
-// written twice the last counts, as in encoding/json.
+// rawField finds one field of an undecoded object. If a name occurs twice, the last one counts, as
+// in encoding/json.
 func (s *state) rawField(raw Raw, name string) (any, bool, error) {
 	if err := s.burn(1 + len(raw)/unitScanned); err != nil {
 		return nil, false, err
@@ -191,8 +191,8 @@ func (s *state) rawField(raw Raw, name string) (any, bool, error) {
 	return found, found != nil, nil
 }
 
-// listIndex turns an index into a place in a list of n; a negative one counts
-// from the end. ok is false when it is out of range.
+// listIndex converts an index to a position in a list of n elements. A negative one counts from the
+// end. ok is false if it is out of range.
 func listIndex(key any, n int) (i int, ok bool, err error) {
 	i, err = smallInt(key, "an index")
 	if err != nil {
@@ -204,8 +204,8 @@ func listIndex(key any, n int) (i int, ok bool, err error) {
 	return i, i >= 0 && i < n, nil
 }
 
-// smallInt reads an integer used as an index, a size or a count. Values beyond
-// 32 bits are brought to that bound: no list is that long.
+// smallInt reads an integer used as an index, a size or a count. Values beyond 32 bits are clamped,
+// because no list is that long.
 func smallInt(v any, what string) (int, error) {
 	const bound = 1 << 31
 	num, ok := v.(json.Number)
@@ -232,7 +232,7 @@ func smallInt(v any, what string) (int, error) {
 	return int(max(-bound, min(bound, i.Int64()))), nil
 }
 
-// missingError says what is not there, and what is.
+// missingError says what is missing, and what exists.
 func (s *state) missingError(obj, key any, n *memberNode) error {
 	obj, err := s.open(obj)
 	if err != nil {

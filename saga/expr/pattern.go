@@ -5,7 +5,7 @@ import (
 	"regexp/syntax"
 )
 
-// Bounds of a pattern for matches: RE2 runs in time linear in text × program.
+// Limits of a pattern for matches: RE2 runs in time linear in text × program.
 const (
 	maxPattern     = 1024 // bytes
 	maxPatternSize = 2000 // instructions of the compiled program
@@ -36,8 +36,7 @@ func compilePattern(text string) (*pattern, error) {
 	return &pattern{re: re, size: len(prog.Inst)}, nil
 }
 
-// compilePattern compiles a pattern that is only known now; that costs what it
-// is large.
+// compilePattern compiles a computed pattern. Its cost depends on its size.
 func (s *state) compilePattern(text string) (*pattern, error) {
 	p, err := compilePattern(text)
 	if err != nil {

@@ -1,6 +1,6 @@
 package expr
 
-// predicates are the functions that look at each element of a list.
+// predicates are the functions that evaluate an expression for each element of a list.
 var predicates = map[string]predicate{
 	"all":    {usage: "all(list, condition)", run: runAll, gives: givesOf(KindBool)},
 	"any":    {usage: "any(list, condition)", run: runAny, gives: givesOf(KindBool)},

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Limits of one expression and one evaluation (docs/expressions.md: bounded length, depth
-// and fuel).
+// Limits of one expression and one evaluation (docs/expressions.md: limited length, depth and
+// fuel).
 const (
 	MaxSource   = 4096    // bytes of one expression, and parts of its tree
 	MaxDepth    = 64      // nesting of one expression
@@ -20,7 +20,7 @@ type Program struct {
 	root  node
 	refs  []Ref
 	typ   *Type
-	facts [2][]Fact // known when it gives false, and when it gives true
+	facts [2][]Fact // the facts if it is false, and if it is true
 }
 
 // Ref is a static reference: steps.charge.output.id is
@@ -31,10 +31,10 @@ type Ref struct {
 	Path []string
 }
 
-// Compile parses and checks a bare expression, as in when, that, found, until
-// and if. On failure the program is nil and every error found is returned, in
-// source order (of a syntax error there is one). Secrets are refused: they
-// only stand alone in a ${…} of a request, see [ParseText].
+// Compile parses and checks a bare expression, as in when, that, found, until and if. On failure
+// the program is nil, and all errors are returned in source order (for a syntax error there is
+// one). Secrets are refused, because they are allowed only alone in a ${…} of a request: see
+// [ParseText].
 func Compile(src string, chk *Check) (*Program, []*Error) {
 	p, errs := compile(src, chk, false, false)
 	if errs == nil {
@@ -43,8 +43,8 @@ func Compile(src string, chk *Check) (*Program, []*Error) {
 	return p, errs
 }
 
-// compile is Compile; alone says that a secret may be the whole expression, inText that the value
-// stands in a text.
+// compile is Compile. alone says that a secret may be the whole expression, inText that the value
+// is inserted into a text.
 func compile(src string, chk *Check, alone, inText bool) (*Program, []*Error) {
 	p, err := parse(src)
 	if err != nil {
@@ -73,7 +73,7 @@ func compile(src string, chk *Check, alone, inText bool) (*Program, []*Error) {
 	return &Program{src: src, root: root, refs: sortRefs(c.refs), typ: typ}, nil
 }
 
-// conclude finds what is known where a condition holds, and where it does not.
+// conclude computes the facts of the expression as a condition.
 func (p *Program) conclude(chk *Check) {
 	if chk == nil || chk.Type == nil {
 		return
@@ -82,10 +82,10 @@ func (p *Program) conclude(chk *Check) {
 	p.facts = [2][]Fact{exported(t.implied(p.root, false)), exported(t.implied(p.root, true))}
 }
 
-// Type is what is known of the expression's value, as far as [Check.Type] knows its roots.
+// Type returns the type of the expression's value, as far as [Check.Type] knows its roots.
 func (p *Program) Type() *Type { return p.typ }
 
-// Facts are what is known where the expression, a condition, gives true, or false.
+// Facts returns what is known if the expression, a condition, is true, or false.
 func (p *Program) Facts(holds bool) []Fact {
 	if holds {
 		return p.facts[1]
@@ -116,8 +116,8 @@ func uniqueRefs(refs []Ref) []Ref {
 	return out
 }
 
-// Eval gives the value of the expression: nil, bool, string, json.Number,
-// []any or map[string]any, fully decoded. Errors are *[EvalError].
+// Eval returns the value of the expression: nil, bool, string, json.Number, []any or
+// map[string]any, fully decoded. Errors are *[EvalError].
 func (p *Program) Eval(env Env) (any, error) {
 	s := newState(env)
 	v, err := p.run(s)
@@ -130,7 +130,7 @@ func (p *Program) Eval(env Env) (any, error) {
 	return v, nil
 }
 
-// run evaluates within a larger rendering and gives a value that may be Raw.
+// run evaluates within a larger rendering and returns a value that may be Raw.
 func (p *Program) run(s *state) (any, error) {
 	s.src = p.src
 	v, err := s.part(p.root)
@@ -148,16 +148,15 @@ func (p *Program) located(err error) error {
 	return err
 }
 
-// Bool is Eval for a condition: a value that is not a bool is a not_a_bool
-// error that says what it was. In a [Partial] environment the error may be [ErrUnknown].
+// Bool is Eval for a condition. A value that is not a bool is a not_a_bool error that names its
+// type. In a [Partial] environment the error may be [ErrUnknown].
 func (p *Program) Bool(env Env) (bool, error) {
 	b, err := evalBool(newState(env), p.root, "the condition")
 	return b, p.located(err)
 }
 
-// Refs lists the static references, in source order, each once. The caller
-// must not change them.
+// Refs returns the static references, in source order, each once. The caller must not change them.
 func (p *Program) Refs() []Ref { return p.refs }
 
-// Source is the text given to Compile.
+// Source returns the text given to Compile.
 func (p *Program) Source() string { return p.src }

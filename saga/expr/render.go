@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// single gives the program of a scalar that is exactly one ${…}.
+// single returns the program of a scalar that is exactly one ${…}.
 func (t *Template) single() *Program {
 	if len(t.parts) == 1 {
 		return t.parts[0].Program
@@ -166,8 +166,8 @@ func escaped(text string) string {
 	return string(appendEscaped(make([]byte, 0, len(text)+8), text))
 }
 
-// leaf appends a value without secrets. $ and { only stand in strings, where
-// JSON needs no escape for them, so sealing works on the encoded text.
+// leaf appends a value without secrets. $ and { occur only in strings, where JSON does not escape
+// them, so the encoded text can be sealed.
 func (s *state) leaf(buf []byte, v any, sealed bool) ([]byte, error) {
 	if !sealed {
 		return s.encode(buf, v)

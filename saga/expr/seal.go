@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// A sealed rendering is text in which ${secrets.NAME} refers to a secret and
-// $${ stands for ${. It is what may be journaled and compared: the secrets are
-// put in when a request leaves, and never before.
+// A sealed rendering is text in which ${secrets.NAME} refers to a secret and $${ stands for ${. It
+// may be journaled and compared. Secrets are inserted only when a request is sent.
 const (
 	secretOpen    = "${secrets."
 	maxSecretName = 128
@@ -19,8 +18,8 @@ func Seal(text string) string { return seal(text) }
 
 func seal(text string) string { return strings.ReplaceAll(text, "${", "$${") }
 
-// isSecretName reports whether name can be referred to: letters, digits and _,
-// not starting with a digit.
+// isSecretName reports whether name is a valid name of a secret: letters, digits and _, not
+// starting with a digit.
 func isSecretName(name string) bool {
 	if name == "" || len(name) > maxSecretName || (name[0] >= '0' && name[0] <= '9') {
 		return false
@@ -35,7 +34,7 @@ func isSecretName(name string) bool {
 	return true
 }
 
-// sealedPiece takes the first piece off sealed: verbatim text, or a secret.
+// sealedPiece splits off the first piece of sealed: verbatim text, or a secret.
 func sealedPiece(sealed string) (text, secret, rest string) {
 	switch {
 	case strings.HasPrefix(sealed, "$${"):
@@ -53,12 +52,11 @@ func sealedPiece(sealed string) (text, secret, rest string) {
 	return sealed[:next], "", sealed[next:]
 }
 
-// Unseal puts secrets into a sealed rendering, scanning once from left to
-// right: $${ becomes ${, ${secrets.NAME} becomes quote(resolve(NAME)), anything
-// else is kept. quote fits the value to its place: JSON string escaping without
-// the quotes for a JSON body, percent-encoding for a URL, identity for a
-// header. An error of resolve is returned wrapped, with the secret's name.
-// What a secret's value holds is never scanned.
+// Unseal inserts secrets into a sealed rendering, in one scan from left to right: $${ becomes ${,
+// ${secrets.NAME} becomes quote(resolve(NAME)), and anything else is kept. quote encodes the value
+// for its place: JSON string escaping without the quotes for a JSON body, percent-encoding for a
+// URL, identity for a header. An error of resolve is returned wrapped, with the secret's name.
+// Values of secrets are never scanned.
 func Unseal(sealed string, resolve func(name string) (string, error), quote func(string) string) (string, error) {
 	var b strings.Builder
 	for sealed != "" {

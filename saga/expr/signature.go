@@ -2,7 +2,7 @@ package expr
 
 import "strings"
 
-// kindOf is the kind of a value, either kind of number for one.
+// kindOf returns the kind of a value, either kind of number for a number.
 func kindOf(v any) Kinds {
 	name := kind(v)
 	for _, one := range kindNames {
@@ -34,13 +34,14 @@ func (k Kinds) phrase() string {
 	return names[0]
 }
 
-// gives is what a function gives whose result has the kind whatever it takes.
+// gives returns the result type of a function whose result always has the kind.
 func gives(kind Kinds) func([]*Type) *Type {
 	out := Exactly(kind)
 	return func([]*Type) *Type { return out }
 }
 
-// givesNumber is a number made of the arguments, or of the items of the only one.
+// givesNumber is the type of a number computed from the arguments, or from the items of the only
+// argument.
 func givesNumber(args []*Type) *Type {
 	out := Exactly(KindInteger)
 	for _, arg := range args {
@@ -57,7 +58,7 @@ func givesNumber(args []*Type) *Type {
 	return out
 }
 
-// givesRounded is an integer, unless places are asked for.
+// givesRounded is an integer, unless a number of places is given.
 func givesRounded(args []*Type) *Type {
 	if len(args) == 1 {
 		return Exactly(KindInteger)
@@ -69,14 +70,14 @@ var texts = Items(Exactly(KindString))
 
 func givesTexts([]*Type) *Type { return texts }
 
-// givesList is the list that the first argument is.
+// givesList is the type of the first argument, a list.
 func givesList(args []*Type) *Type { return listOf(args[0]) }
 
 func listOf(t *Type) *Type {
 	return &Type{kinds: KindList, items: t.items, mixed: t.mixed, rest: anyField}
 }
 
-// givesItem is an item of a list. Whether there is one, and which, is not known.
+// givesItem is the type of an item of a list, which may not exist.
 func givesItem(args []*Type) *Type { return itemOf(args[0]) }
 
 func itemOf(list *Type) *Type { return list.Item().With(KindNull, false) }
@@ -97,17 +98,17 @@ func givesFlat(args []*Type) *Type {
 	return Exactly(KindList)
 }
 
-// givesMerged is the first object with the fields of the second over it.
+// givesMerged is the type of the first object with the second object's fields over it.
 func givesMerged(args []*Type) *Type {
 	a, b := args[0], args[1]
 	if a.lookup != nil || b.lookup != nil || b.rest != nil {
 		return Exactly(KindObject)
 	}
 	fields := make(map[string]*Type, len(a.fields)+len(b.fields))
-	for name, f := range a.fields { // any order
+	for name, f := range a.fields { // the order does not matter
 		fields[name] = f
 	}
-	for name, f := range b.fields { // any order
+	for name, f := range b.fields { // the order does not matter
 		if f.kinds&KindAbsent != 0 {
 			f = Union(f.present(), a.field(name), true)
 		}

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Costs, in units of fuel: a node visited or an element produced is one, and
-// so is every unitProduced bytes written or unitScanned bytes looked through.
+// Costs, in units of fuel. A node visited or an element produced costs one unit, and so does every
+// unitProduced bytes written or unitScanned bytes read.
 const (
 	unitProduced = 64
 	unitScanned  = 1024
@@ -18,10 +18,10 @@ type state struct {
 	env   Env
 	src   string // of the program that runs
 	fuel  int
-	roots []root    // those that were asked for
+	roots []root    // the roots that were read
 	lets  []any     // values of let, innermost last
 	elems []element // elements of the predicates being run, innermost last
-	draws int       // of chance, so far
+	draws int       // random values used so far
 
 	partial bool // values may be placeholders
 }
@@ -54,9 +54,9 @@ func (s *state) burn(n int) error {
 
 func (s *state) burnBytes(n int) error { return s.burn(1 + n/unitProduced) }
 
-// root gives the value of a root of the environment, which is asked for it once.
+// root returns the value of a root. The environment is asked for each root only once.
 func (s *state) root(name string) (any, error) {
-	for _, r := range s.roots { // a few
+	for _, r := range s.roots { // there are only a few
 		if r.name == name {
 			return r.value, nil
 		}
@@ -73,7 +73,7 @@ func (s *state) root(name string) (any, error) {
 	return v, nil
 }
 
-// normalize brings what an Env or Object gave into the evaluator's types.
+// normalize converts a value of an Env or Object to the evaluator's types.
 func normalize(v any) (any, error) {
 	switch v := v.(type) {
 	case nil, bool, string, json.Number, []any, map[string]any, Raw, Object, encoded:
@@ -88,8 +88,7 @@ func normalize(v any) (any, error) {
 	return nil, fail(CodeBadValue, "a value of the Go type %T is not a JSON value; give it as JSON", v)
 }
 
-// open gives v with its first level parsed: never a Raw, but the children of a
-// list or map may be.
+// open returns v with its first level parsed. It is never a Raw, but its children may be.
 func (s *state) open(v any) (any, error) {
 	v, err := normalize(v)
 	if err != nil {
@@ -136,7 +135,7 @@ func notJSON(err error) *EvalError {
 	return fail(CodeBadValue, "the value is not valid JSON (%s)", reason(err))
 }
 
-// reason says why decoding failed without quoting the data.
+// reason returns why decoding failed, without the data.
 func reason(err error) string {
 	switch err {
 	case errNotUTF8, errTrailing, errNotJSON:
@@ -217,7 +216,7 @@ func (s *state) plainMap(m map[string]any) (any, error) {
 	return out, nil
 }
 
-// objectJSON writes out an Object that can be.
+// objectJSON writes out an Object that supports it.
 func objectJSON(o Object) (Raw, error) {
 	j, ok := o.(JSONObject)
 	if !ok {

@@ -12,7 +12,7 @@ const (
 	maxNamesTried = 500 // for "did you mean"; a large object is data, not a schema
 )
 
-// nearest gives the name most like got, or "" when none is near.
+// nearest returns the name most similar to got, or "" if none is similar.
 func nearest(got string, names []string) string {
 	if len(got) > maxNameShown || len(names) > maxNamesTried {
 		return ""
@@ -54,7 +54,7 @@ func distance(a, b string) int {
 	return prev[len(b)]
 }
 
-// didYouMean is "; did you mean x?", or what there is to choose from.
+// didYouMean returns "; did you mean x?", or the list of names.
 func didYouMean(got string, names []string) string {
 	if near := nearest(got, names); near != "" {
 		return "; did you mean " + near + "?"
@@ -62,7 +62,7 @@ func didYouMean(got string, names []string) string {
 	return " (" + listNames(names) + ")"
 }
 
-// listNames is "there are a, b, c", shortened.
+// listNames returns "there are a, b, c", shortened.
 func listNames(names []string) string {
 	if len(names) == 0 {
 		return "there are none"
@@ -94,7 +94,7 @@ func quotedNames(names []string) string {
 	return strings.Join(shown, ", ")
 }
 
-// clip shortens a name for an error, at a character's border.
+// clip shortens a name for an error without cutting a character.
 func clip(name string) string {
 	if len(name) <= maxNameShown {
 		return strings.ToValidUTF8(name, "�")

@@ -49,8 +49,8 @@ func List(items []*Template) *Template {
 	return &Template{form: formList, items: slices.Clone(items)}
 }
 
-// Map is an object of templates. The written order is kept when it is rendered
-// as JSON; names are literal, never interpolated. Names must be unique.
+// Map is an object of templates. JSON renders the fields in the written order. Names are literal,
+// never interpolated. They must be unique.
 func Map(fields []Field) *Template {
 	return &Template{form: formMap, fields: slices.Clone(fields)}
 }
@@ -85,7 +85,7 @@ func (t *Template) SealedText(env Env) (string, error) { return t.text(newState(
 // Piece is a [Part] with its value, as text.
 type Piece struct {
 	Text    string
-	Encoded bool // path() or urlencode() gave it: it is fit for a URL as it is
+	Encoded bool // path() or urlencode() produced it, so it can be used in a URL as it is
 }
 
 // Pieces renders each part of a scalar made by [ParseText] as text, for a place where they are not
@@ -147,8 +147,8 @@ func (t *Template) IsConst() bool {
 		!slices.ContainsFunc(t.fields, func(f Field) bool { return !f.Value.IsConst() })
 }
 
-// Parts gives the pieces of a scalar made by [ParseText], in order, with $${
-// resolved; nil for the other kinds. The caller must not change them.
+// Parts returns the pieces of a scalar made by [ParseText], in order, with $${ resolved; nil for
+// the other kinds. The caller must not change them.
 func (t *Template) Parts() []Part {
 	if t == nil {
 		return nil

@@ -1,6 +1,6 @@
 package expr
 
-// Type is what is known of the template's value. The types of its expressions were inferred when
+// Type returns the type of the template's value. The types of its expressions were inferred when
 // they were compiled.
 func (t *Template) Type() *Type {
 	if t == nil {
@@ -34,7 +34,7 @@ func (t *Template) Type() *Type {
 	return Exactly(KindNull)
 }
 
-// typeOf is the type of one value.
+// typeOf returns the type of a value.
 func typeOf(v any) *Type {
 	switch v := v.(type) {
 	case []any:
@@ -45,7 +45,7 @@ func typeOf(v any) *Type {
 		return tuple(types)
 	case map[string]any:
 		fields := make(map[string]*Type, len(v))
-		for name, f := range v { // any order
+		for name, f := range v { // the order does not matter
 			fields[name] = typeOf(f)
 		}
 		return Fields(fields, nil)
@@ -53,7 +53,7 @@ func typeOf(v any) *Type {
 	return Exactly(KindsOf(v))
 }
 
-// tuple is the type of a list that is written out.
+// tuple returns the type of a written-out list.
 func tuple(types []*Type) *Type {
 	out := Items(noType)
 	for i, typ := range types {

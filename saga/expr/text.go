@@ -6,13 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxErrors ends the reading of a text: finding and wording more costs, and nobody reads them.
+// maxErrors ends the parsing of a text. Finding and formatting more errors takes time and helps
+// nobody.
 const maxErrors = 100
 
-// ParseText parses a scalar that may hold ${…}. One that is exactly one ${…}
-// keeps its value's type; anything else is text. "$${" stands for a literal
-// "${". A ${secrets.NAME} is allowed where chk.Secrets is not nil. Offsets of
-// the errors count from the start of src; all expressions' errors are given, of many the first.
+// ParseText parses a scalar that may contain ${…}. If it is exactly one ${…}, it keeps the value's
+// type; anything else is text. "$${" stands for a literal "${". A ${secrets.NAME} is allowed if
+// chk.Secrets is not nil. Offsets of errors count from the start of src. The errors of all
+// expressions are returned, but at most maxErrors.
 func ParseText(src string, chk *Check) (*Template, []*Error) {
 	t := &Template{form: formText}
 	if !utf8.ValidString(src) {
@@ -67,8 +68,8 @@ func (t *Template) addText(lit *strings.Builder) {
 	}
 }
 
-// expressionEnd gives the index of the } that closes an expression, past
-// braces, strings and comments inside it; -1 when there is none.
+// expressionEnd returns the index of the } that closes an expression, skipping braces, strings and
+// comments inside it; -1 if there is none.
 func expressionEnd(src string) int {
 	depth := 0
 	for i := 0; i < len(src); i++ {
@@ -103,7 +104,7 @@ func expressionEnd(src string) int {
 	return -1
 }
 
-// quotedEnd gives the index of the closing quote; ` strings have no escapes.
+// quotedEnd returns the index of the closing quote; ` strings have no escapes.
 func quotedEnd(src string, quote byte) int {
 	for i := 0; i < len(src); i++ {
 		switch {
@@ -165,7 +166,7 @@ func join(pieces []piece, sealed bool, form func(string) string) (string, error)
 		if sealed {
 			text = seal(text)
 		}
-		if len(pieces) == 1 { // most often; it has no secret
+		if len(pieces) == 1 { // the most frequent case; it has no secret
 			return text, nil
 		}
 		b.WriteString(text)

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Kinds is a set of the types that a value may have. A number is a KindInteger or a KindFraction:
-// the first counts and indexes, and 1.0 is one. KindAbsent is a field that is not there.
+// Kinds is a set of the types that a value may have. A number is a KindInteger or a KindFraction.
+// Only an integer can be a count or an index; 1.0 is an integer. KindAbsent stands for a missing
+// field.
 type Kinds uint16
 
 // The kinds, and the sets that operators and functions take.
@@ -22,22 +23,23 @@ const (
 	KindAbsent
 
 	KindNumber = KindInteger | KindFraction
-	KindScalar = KindBool | KindNumber | KindString // what can stand in text
+	KindScalar = KindBool | KindNumber | KindString // kinds that can be inserted into text
 	KindAny    = KindNull | KindScalar | KindList | KindObject
 )
 
-// Type is what is known of a value before there is one. It is immutable.
+// Type is what is known about a value before it exists. It is immutable.
 //
-// A type is a set of kinds. Those that a schema declares, or that an expression surely may give,
-// are sure: a place that does not take one of them is an error. The others are unsure: nobody has
-// said that they occur, so a place is an error only if it takes none of the kinds there are. A
-// value of which nothing is known may be anything, all of it unsure, so it is refused nowhere.
+// A type is a set of kinds. Kinds that a schema declares, or that an expression certainly may have,
+// are sure: if a place does not accept one of them, it is an error. The other kinds are unsure,
+// because no schema says that they occur: it is an error only if a place accepts none of the kinds.
+// A value about which nothing is known may have any kind, all of them unsure, so it is accepted
+// everywhere.
 type Type struct {
 	kinds, unsure Kinds
-	items         *Type            // of a list
-	mixed         bool             // the items of a list are of different types, each at its place
-	fields        map[string]*Type // of an object
-	rest          *Type            // the fields of an object that fields does not have; nil: it has no more
+	items         *Type            // for a list
+	mixed         bool             // the items of a list have different types, each at its index
+	fields        map[string]*Type // for an object
+	rest          *Type            // the type of the object's fields that are not in fields; nil: it has no others
 	lookup        func(name string) *Type
 }
 
@@ -45,40 +47,40 @@ var (
 	anyType    = openType(KindAny)
 	anyField   = openType(KindAny | KindAbsent)
 	absentType = &Type{kinds: KindAbsent}
-	noType     = &Type{} // of the items of an empty list
+	noType     = &Type{} // for the items of an empty list
 )
 
-// openType is a type of which only the kinds are known.
+// openType returns a type of which only the kinds are known.
 func openType(kinds Kinds) *Type {
 	t := &Type{kinds: kinds, unsure: kinds}
 	t.items, t.rest = t, t
 	return t
 }
 
-// Any is the type of a value of which nothing is known.
+// Any returns the type of a value about which nothing is known.
 func Any() *Type { return anyType }
 
-// Never is the type of what there is no value of.
+// Never returns the type without values.
 func Never() *Type { return noType }
 
-// Exactly is the type of a value that may be of each of the kinds; of what is in it nothing is
-// known.
+// Exactly returns the type of a value that may have each of the kinds. Nothing is known about its
+// contents.
 func Exactly(kinds Kinds) *Type { return &Type{kinds: kinds, items: anyType, rest: anyField} }
 
-// Items is the type of a list.
+// Items returns the type of a list.
 func Items(items *Type) *Type { return &Type{kinds: KindList, items: items, rest: anyField} }
 
-// Fields is the type of an object. rest is the type of the fields besides; nil: there are none.
+// Fields returns the type of an object. rest is the type of its other fields; nil: there are none.
 func Fields(fields map[string]*Type, rest *Type) *Type {
 	return &Type{kinds: KindObject, items: anyType, fields: fields, rest: rest}
 }
 
-// Lookup is the type of an object whose fields are asked for one by one; nil is any.
+// Lookup returns the type of an object whose fields are looked up one by one; nil is any.
 func Lookup(field func(name string) *Type) *Type {
 	return &Type{kinds: KindObject, items: anyType, rest: anyField, lookup: field}
 }
 
-// Item is what is known of an item of a list, whichever it is.
+// Item returns the type of the items of a list.
 func (t *Type) Item() *Type {
 	if t.mixed {
 		return t.items.Doubted()
@@ -86,10 +88,10 @@ func (t *Type) Item() *Type {
 	return t.items
 }
 
-// Kinds are the kinds that the value may be of; sure are those of them that are declared.
+// Kinds returns the kinds that the value may have; sure are those that are declared.
 func (t *Type) Kinds() (all, sure Kinds) { return t.kinds, t.kinds &^ t.unsure }
 
-// With is t or one of some more kinds, of which nothing else is known.
+// With returns t extended by some kinds, about which nothing else is known.
 func (t *Type) With(kinds Kinds, sure bool) *Type {
 	out := *t
 	if sure {
@@ -101,8 +103,8 @@ func (t *Type) With(kinds Kinds, sure bool) *Type {
 	return &out
 }
 
-// Only is t when it is known that the value is one of the kinds. The result is any if the kinds
-// contradict t: no value gets there.
+// Only returns t narrowed to the kinds. The result is any if the kinds contradict t, because no
+// value gets there.
 func (t *Type) Only(kinds Kinds) *Type {
 	if t.kinds&^kinds == 0 {
 		return t
@@ -115,32 +117,32 @@ func (t *Type) Only(kinds Kinds) *Type {
 	return &out
 }
 
-// OfItems is t where lists have these items.
+// OfItems returns t with these items in its lists.
 func (t *Type) OfItems(items *Type) *Type {
 	out := *t
 	out.items = items
 	return &out
 }
 
-// OfFields is t where objects have these fields, see [Fields].
+// OfFields returns t with these fields in its objects, see [Fields].
 func (t *Type) OfFields(fields map[string]*Type, rest *Type) *Type {
 	out := *t
 	out.fields, out.rest = fields, rest
 	return &out
 }
 
-// Doubted is t with nothing sure.
+// Doubted returns t with no kind sure.
 func (t *Type) Doubted() *Type {
 	out := *t
 	out.unsure = t.kinds
 	return &out
 }
 
-// present is t for a field that is there.
+// present returns t for a field that exists.
 func (t *Type) present() *Type { return t.Only(KindAny) }
 
-// field is the type of a field of an object of type t, KindAbsent among its kinds if it may be
-// missing.
+// field returns the type of a field of an object of type t. It contains KindAbsent if the field may
+// be missing.
 func (t *Type) field(name string) *Type {
 	if t.lookup != nil {
 		if f := t.lookup(name); f != nil {
@@ -157,15 +159,15 @@ func (t *Type) field(name string) *Type {
 	return t.rest
 }
 
-// names are the declared fields, sorted.
+// names returns the declared fields, sorted.
 func (t *Type) names() []string { return slices.Sorted(maps.Keys(t.fields)) }
 
-// fits reports whether a value of type t can stand where one of the kinds is needed.
+// fits reports whether a value of type t is accepted where one of the kinds is required.
 func (t *Type) fits(want Kinds) bool {
 	return t.kinds&want != 0 && t.kinds&^t.unsure&^want == 0 || t.kinds == 0
 }
 
-// kindNames are the words for kinds, as type() gives them, in the order in which they are listed.
+// kindNames are the names of kinds, as type() returns them, in the order in which they are listed.
 var kindNames = []struct {
 	kinds Kinds
 	name  string
@@ -189,19 +191,18 @@ func (k Kinds) String() string {
 	return strings.Join(names, " or ")
 }
 
-// maxUnion bounds the types that are looked into to join two: schemas share parts, and may hold
-// many.
+// maxUnion limits the work of joining two types, because schemas share parts and may have many.
 const maxUnion = 500
 
-// Union is the type of a value that is either of type a or of type b. Where doubted, the reader may
-// know which of them it is by other means: what only one of them may be is unsure.
+// Union returns the type of a value that has type a or type b. doubted says that the author may
+// know which of them it is by other means; kinds that only one of them has are then unsure.
 func Union(a, b *Type, doubted bool) *Type {
 	j := joiner{left: maxUnion, doubted: doubted, fields: doubted}
 	return j.join(a, b)
 }
 
-// Alternative is the type of a value that fits one of two schemas. It may be of any kind that one
-// of them allows, but which fields it then has, a reader may know by another field.
+// Alternative returns the type of a value that fits one of two schemas. It may have any kind that
+// one of them allows. Which fields it has may depend on another field, so they are unsure.
 func Alternative(a, b *Type) *Type {
 	j := joiner{left: maxUnion, fields: true}
 	return j.join(a, b)
@@ -209,8 +210,8 @@ func Alternative(a, b *Type) *Type {
 
 type joiner struct {
 	left    int
-	doubted bool // kinds that only one has are unsure
-	fields  bool // likewise, of the fields of objects
+	doubted bool // kinds that only one of them has are unsure
+	fields  bool // the same for the fields of objects
 }
 
 func (j *joiner) join(a, b *Type) *Type {
@@ -270,7 +271,8 @@ func (j *joiner) objects(out, a, b *Type) {
 	}
 }
 
-// Both is the type of a value that is of type a and of type b. What is sure of one of them is sure.
+// Both returns the type of a value that has type a and type b. A kind that is sure in one of them
+// is sure.
 func Both(a, b *Type) *Type {
 	j := joiner{left: maxUnion}
 	return j.meet(a, b)

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// Partial is an [Env] in which some values are not known yet, as in a plan of a saga that has not
-// run. Such a value is a placeholder: text that [Placeholder] made. It travels as an ordinary JSON
-// string, so it can be recorded and read again. Expressions carry it along: a field of it, text
-// with it inside, a list or an object that contains it. An operation that has to look at its value,
-// such as an operator or a condition, gives a placeholder of its own, or [ErrUnknown].
+// Partial is an [Env] in which some values are unknown, as in a plan of a saga that has not run. An
+// unknown value is a placeholder: text that [Placeholder] made. It is an ordinary JSON string, so
+// it can be recorded and read again. Expressions pass it on: a field of it, text that contains it,
+// a list or an object that contains it. An operation that needs its value, such as an operator or a
+// condition, gives a placeholder of its own, or [ErrUnknown].
 type Partial interface {
 	Env
 	Partial() bool
 }
 
-// ErrUnknown says that a value depends on one that is not known yet. Only evaluations in a
-// [Partial] environment give it.
+// ErrUnknown says that a value depends on an unknown one. Only evaluations in a [Partial]
+// environment return it.
 var ErrUnknown = errors.New("the value is not known before the saga runs")
 
-// The marks around the name in a placeholder. Unicode sets these two code points aside for use
-// within a program (noncharacters, chapter 23.7 of the standard), so data has no reason to contain
-// them; outside a Partial environment they mean nothing.
+// The marks around the name in a placeholder. Unicode reserves these two code points for use within
+// a program (noncharacters, chapter 23.7 of the standard), so data has no reason to contain them.
+// Outside a Partial environment they have no meaning.
 const (
 	markOpen  = "\uFDD0"
 	markClose = "\uFDD1"
@@ -36,8 +36,7 @@ func IsPartial(env Env) bool {
 	return ok && p.Partial()
 }
 
-// Placeholder is the value of what is not known; name is how people are told of it, such as
-// flight.id.
+// Placeholder returns the value for an unknown one. name is its name for people, such as flight.id.
 func Placeholder(name string) string { return markOpen + name + markClose }
 
 // HasPlaceholder reports whether there is a placeholder in a text or JSON document.
@@ -50,8 +49,8 @@ func ShowPlaceholders[T ~string | ~[]byte](text T) T {
 	return T(strings.NewReplacer(markOpen, "‹", markClose, "›").Replace(string(text)))
 }
 
-// Unknown reports whether a rendered JSON value is, or contains, text that is not known, and gives
-// the text. It is never so outside a [Partial] environment.
+// Unknown reports whether a rendered JSON value is, or contains, an unknown text, and returns the
+// text. It is always false outside a [Partial] environment.
 func Unknown(env Env, doc json.RawMessage) (text string, ok bool) {
 	if !IsPartial(env) {
 		return "", false
@@ -59,7 +58,7 @@ func Unknown(env Env, doc json.RawMessage) (text string, ok bool) {
 	return unknown(Raw(doc))
 }
 
-// EncodeKnown applies encode to a text, but for the placeholders in it.
+// EncodeKnown applies encode to a text, except to the placeholders in it.
 func EncodeKnown(text string, encode func(string) string) string {
 	var b strings.Builder
 	for {
@@ -79,7 +78,7 @@ func EncodeKnown(text string, encode func(string) string) string {
 	}
 }
 
-// unknown gives the text of a value that is not known, or not wholly.
+// unknown returns the text of a value that is unknown, or partly unknown.
 func unknown(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -97,7 +96,7 @@ func unknown(v any) (string, bool) {
 	return "", false
 }
 
-// look gives ErrUnknown for a value that is not known.
+// look returns ErrUnknown for an unknown value.
 func (s *state) look(v any) error {
 	if !s.partial {
 		return nil
@@ -108,7 +107,7 @@ func (s *state) look(v any) error {
 	return nil
 }
 
-// child is the placeholder of a field or an element of one.
+// child returns the placeholder of a field or an element of a placeholder.
 func child(text string, key any) (any, error) {
 	name, single := strings.CutPrefix(text, markOpen)
 	name, closed := strings.CutSuffix(name, markClose)
@@ -124,7 +123,7 @@ func child(text string, key any) (any, error) {
 	return nil, ErrUnknown
 }
 
-// part evaluates a part of a larger value, which keeps what is known in it when the part is not.
+// part evaluates a part of a larger value. If the part is unknown, the rest of the value is kept.
 func (s *state) part(n node) (any, error) {
 	lets, elems := len(s.lets), len(s.elems)
 	v, err := n.eval(s)
@@ -137,7 +136,7 @@ func (s *state) part(n node) (any, error) {
 
 var stepOutput = regexp.MustCompile(`\bsteps\??\.([a-z][a-z0-9_]*)\??\.output\b`)
 
-// maxName bounds the placeholder of a computed value, in bytes.
+// maxName is the longest placeholder of a computed value, in bytes.
 const maxName = 120
 
 // sourceName names a computed value by its expression.
