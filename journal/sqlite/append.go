@@ -29,9 +29,9 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 	return results, nil
 }
 
-// appendAll does a batch. Its appends are of different sagas: what stands is read for all of them
-// first, and the records go in behind, and what they post to others last. Their rows are written
-// one after the other: an end may free what a start takes.
+// appendAll applies a batch. Its appends are for different sagas, so it first reads the state of
+// all sagas. Then it writes the rows one after the other, because the end of one saga may free what
+// another start takes, then all records, and finally the messages to other sagas.
 func (t *tx) appendAll(node string, now int64, batch []journal.Append, results []journal.Result) error {
 	if err := t.fence(node); err != nil {
 		return err
@@ -49,15 +49,15 @@ func (t *tx) appendAll(node string, now int64, batch []journal.Append, results [
 	if err := t.insert(&w); err != nil {
 		return err
 	}
-	for i := range w.post {
-		if _, err := t.send(now, &w.post[i]); err != nil {
+	for i := range w.messages {
+		if _, err := t.send(now, &w.messages[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fence returns ErrFenced if the node's row is gone.
+// fence returns ErrFenced if the node is not registered.
 func (t *tx) fence(node string) error {
 	var one int
 	err := t.row(`SELECT 1 FROM nodes WHERE id = ?`, []any{node}, &one)
@@ -67,8 +67,8 @@ func (t *tx) fence(node string) error {
 	return err
 }
 
-// append does one append wholly or, with an error in the result, not at all. All that can turn
-// it down is looked at before anything is written: nobody else writes meanwhile.
+// append applies one append completely or, with an error in the result, not at all. It checks
+// everything before it writes; no other transaction writes in between.
 func (t *tx) append(node string, now int64, a *journal.Append, st snapshot, w *wanted) (journal.Result, error) {
 	if !st.exists {
 		return t.start(node, now, a, w)
@@ -80,11 +80,11 @@ func (t *tx) append(node string, now int64, a *journal.Append, st snapshot, w *w
 	case err != nil:
 		return journal.Result{}, err
 	case len(fresh) == 0 && (len(a.Records) > 0 || a.Start != nil):
-		return journal.Result{}, nil // done before, with all that came with it
+		return journal.Result{}, nil // a repetition: everything in it is written already
 	case a.Stale(st.last):
-		return journal.Result{}, nil // done before, and more has happened since
+		return journal.Result{}, nil // a late repetition: the saga has continued since
 	case !st.owned && len(a.Records) == 0 && a.Release:
-		return journal.Result{}, nil // given up before
+		return journal.Result{}, nil // released already
 	case !st.owned:
 		return journal.Result{Err: journal.ErrConflict}, nil
 	}
@@ -95,8 +95,9 @@ func (t *tx) append(node string, now int64, a *journal.Append, st snapshot, w *w
 	return journal.Result{}, t.change(now, a, st, len(fresh) > 0)
 }
 
-// missing returns the records that do not stand yet, last being the seq of the
-// last that does. ErrConflict if another stands in the place of one, or one does not follow.
+// missing returns those of the append's records that come after seq last, the journal's last one.
+// It returns ErrConflict if the journal has another record at one of the seqs, or if the records do
+// not continue it.
 func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 	for i, r := range a.Records {
 		if r.Seq < 1 || i == 0 && r.Seq > last+1 || i > 0 && r.Seq != a.Records[i-1].Seq+1 {
@@ -123,7 +124,7 @@ func (t *tx) missing(a *journal.Append, last int64) ([]journal.Record, error) {
 	return a.Records[standing:], err
 }
 
-// start makes a saga, unless its key or its unique value is taken, its version is not the newest,
+// start creates a saga, unless its key or its unique value is taken, its version is not the newest,
 // or its parent has ended or is being undone.
 func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journal.Result, error) {
 	if _, err := t.missing(a, 0); err != nil || a.Start == nil {
@@ -152,8 +153,7 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 	if err != nil {
 		return journal.Result{}, err
 	}
-	// OR FAIL for the reason that insertQuery has: the table has a trigger, of which SQLite takes
-	// that it may fail halfway.
+	// OR FAIL: see insertQuery. SQLite assumes that the table's trigger may fail halfway.
 	n, err := t.exec(`INSERT OR FAIL INTO sagas (id, definition, version, sha256, start_key, start_hash, unique_value,
 		parent, retry_of, forked_from, created_at, status, reason, labels, wake_at, summary, seq, updated_at, ended_at, delete_at, owner, search_text)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
@@ -166,7 +166,7 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 	if n == 0 {
 		res, err := t.taken(a)
 		if err == nil && res.Err == nil {
-			err = errors.New("a start was refused, and nobody has its key or unique value")
+			err = errors.New("a start was refused, but no saga has its key or unique value")
 		}
 		return res, err
 	}
@@ -183,7 +183,8 @@ func (t *tx) start(node string, now int64, a *journal.Append, w *wanted) (journa
 	return journal.Result{}, nil
 }
 
-// startable returns ErrNotNewest or ErrParentEnded if what a start names is not as it has to be.
+// startable returns ErrNotNewest or ErrParentEnded if the start's version or parent does not allow
+// it.
 func (t *tx) startable(st *journal.Start) error {
 	if st.Newest {
 		if err := t.newest(st); err != nil {
@@ -201,7 +202,7 @@ func (t *tx) startable(st *journal.Start) error {
 	return err
 }
 
-// taken tells whether another saga has a start's key or its unique value.
+// taken returns the saga that has the start's key or its unique value, if there is one.
 func (t *tx) taken(a *journal.Append) (res journal.Result, err error) {
 	st := a.Start
 	err = sql.ErrNoRows
@@ -220,8 +221,8 @@ func (t *tx) taken(a *journal.Append) (res journal.Result, err error) {
 	return res, err
 }
 
-// change writes what came with records of a saga that is there: one UPDATE of what changes, as each
-// column costs its indexes.
+// change updates the row of an existing saga. It is one UPDATE of the columns that change, because
+// each column costs its indexes.
 func (t *tx) change(now int64, a *journal.Append, st snapshot, progress bool) error {
 	saga := a.Saga.Bytes()
 	var set []string
@@ -229,12 +230,12 @@ func (t *tx) change(now int64, a *journal.Append, st snapshot, progress bool) er
 	if st.claims > 0 && (progress || a.Row != nil) {
 		set = append(set, `claims = 0`)
 	}
-	folded, err := t.applyMessages(saga, a.Applied)
+	applied, err := t.applyMessages(saga, a.Applied)
 	if err != nil {
 		return err
 	}
-	if folded > 0 {
-		set, args = append(set, `pending_messages = pending_messages - ?`), append(args, folded)
+	if applied > 0 {
+		set, args = append(set, `pending_messages = pending_messages - ?`), append(args, applied)
 	}
 	if r := a.Row; r != nil {
 		l, err := labels(r.Labels)
@@ -244,8 +245,8 @@ func (t *tx) change(now int64, a *journal.Append, st snapshot, progress bool) er
 		wake := millis(r.WakeAt)
 		if a.Release {
 			set = append(set, `owner = NULL`)
-			// A message that came in while the saga was being parked keeps it awake.
-			if st.messages > folded && (r.WakeAt.IsZero() || r.WakeAt.UnixMilli() > now) {
+			// A message that arrived during the release makes the saga claimable at once.
+			if st.messages > applied && (r.WakeAt.IsZero() || r.WakeAt.UnixMilli() > now) {
 				wake = now
 			}
 		}
@@ -255,7 +256,7 @@ func (t *tx) change(now int64, a *journal.Append, st snapshot, progress bool) er
 		if st.expires || !r.DeleteAt.IsZero() {
 			set, args = append(set, `delete_at = ?`), append(args, millis(r.DeleteAt))
 		}
-		if l != st.labels { // only then is their trigger's work to be done
+		if l != st.labels { // otherwise their trigger would run for nothing
 			set, args = append(set, `labels = ?`), append(args, l)
 		}
 		set = append(set, `status = ?, reason = ?, wake_at = ?, summary = ?, seq = ?, updated_at = ?, search_text = ?`)
@@ -280,9 +281,9 @@ func (t *tx) change(now int64, a *journal.Append, st snapshot, progress bool) er
 	return nil
 }
 
-// bring writes what an append has for others than its saga; what it posts is put off.
+// bring writes the tasks and events of an append. Its messages are sent after all records.
 func (t *tx) bring(now int64, a *journal.Append, w *wanted) error {
-	w.post = append(w.post, a.Messages...)
+	w.messages = append(w.messages, a.Messages...)
 	if err := t.addTasks(now, a); err != nil {
 		return err
 	}
@@ -292,17 +293,17 @@ func (t *tx) bring(now int64, a *journal.Append, w *wanted) error {
 	return t.addEvents(now, a)
 }
 
-// applyMessages marks messages as folded in, and returns how many were not yet.
-func (t *tx) applyMessages(saga []byte, mail []uuid.UUID) (int64, error) {
-	var folded int64
-	for _, m := range mail {
+// applyMessages marks messages as applied, and returns how many were not applied before.
+func (t *tx) applyMessages(saga []byte, messages []uuid.UUID) (int64, error) {
+	var applied int64
+	for _, m := range messages {
 		n, err := t.exec(`UPDATE messages SET applied = 1, data = NULL WHERE saga_id = ? AND id = ? AND applied = 0`, saga, m.Bytes())
 		if err != nil {
 			return 0, err
 		}
-		folded += n
+		applied += n
 	}
-	return folded, nil
+	return applied, nil
 }
 
 func (t *tx) addInbox(a *journal.Append) error {

@@ -9,23 +9,23 @@ import (
 	"recourse/journal"
 )
 
-// A statement for many rows costs less than many statements, but the driver's time for one grows
-// with the square of its arguments.
+// One statement for many rows costs less than many statements, but the driver's time for a
+// statement grows with the square of the number of its arguments.
 const (
 	snapshotRows = 32
 	insertRows   = 4
-	insertArgs   = 13 // of a record
+	insertArgs   = 13 // arguments of one record
 )
 
-// snapshot is what an append finds of its saga.
+// snapshot is the state of a saga before an append.
 type snapshot struct {
 	exists   bool
-	owned    bool // by the node that appends
-	inbox    bool // it has entries
-	expires  bool // it has a time to be deleted at
+	owned    bool // by the appending node
+	inbox    bool // it has inbox entries
+	expires  bool // delete_at is not NULL
 	claims   int64
-	messages int64 // messages not yet folded in
-	last     int64 // the last record's seq
+	messages int64 // messages that are not applied yet
+	last     int64 // seq of the last record
 	labels   string
 }
 
@@ -45,7 +45,7 @@ func snapshotQuery(n int) string {
 	return b.String()
 }
 
-// snapshot looks at the saga of each append.
+// snapshot reads the saga of each append.
 func (t *tx) snapshot(node string, batch []journal.Append) ([]snapshot, error) {
 	out := make([]snapshot, len(batch))
 	for from := 0; from < len(batch); from += snapshotRows {
@@ -54,7 +54,7 @@ func (t *tx) snapshot(node string, batch []journal.Append) ([]snapshot, error) {
 		if len(part) > 1 {
 			query, n = snapshotMany, snapshotRows
 		}
-		args := make([]any, n+1) // a place that is not taken stays NULL, which no id is
+		args := make([]any, n+1) // unused arguments stay NULL, which equals no id
 		for i := range part {
 			args[i] = part[i].Saga.Bytes()
 		}
@@ -75,10 +75,10 @@ func (t *tx) snapshot(node string, batch []journal.Append) ([]snapshot, error) {
 	return out, nil
 }
 
-// wanted are records that are to be inserted, as arguments, and messages to be posted behind them.
+// wanted are the arguments of the records to insert, and the messages to send after them.
 type wanted struct {
-	args []any
-	post []journal.Message
+	args     []any
+	messages []journal.Message
 }
 
 func (w *wanted) add(saga uuid.UUID, records []journal.Record) {
@@ -92,15 +92,16 @@ func (w *wanted) add(saga uuid.UUID, records []journal.Record) {
 
 var insertOne, insertMany = insertQuery(1), insertQuery(insertRows)
 
-// insertQuery says OR FAIL as an error rolls everything back: SQLite would keep a copy of each page
-// to take back the one statement.
+// insertQuery returns the statement that inserts n records. It says OR FAIL because an error rolls
+// the whole transaction back: otherwise SQLite would copy each page to be able to undo this one
+// statement.
 func insertQuery(n int) string {
 	row := "(" + strings.Repeat(", ?", insertArgs)[2:] + ")"
 	return `INSERT OR FAIL INTO journal (saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash) VALUES ` +
 		strings.Repeat(", "+row, n)[2:]
 }
 
-// insert inserts them in order.
+// insert inserts the records in order.
 func (t *tx) insert(w *wanted) error {
 	for args := w.args; len(args) > 0; {
 		query, n := insertMany, insertRows*insertArgs

@@ -13,8 +13,8 @@ import (
 	"recourse/journal"
 )
 
-// Batches of all sizes, of starts and of steps with unlike numbers of records, write just what they
-// say; and the rows of a batch are written in its order.
+// Batches of all sizes, of starts and of steps with different numbers of records, write exactly
+// their records, and their rows in order.
 func TestBatches(t *testing.T) {
 	ctx := t.Context()
 	s := opened(t)
@@ -51,7 +51,7 @@ func TestBatches(t *testing.T) {
 			all = append(all, g)
 			a := journal.Append{Saga: g.id, Start: &journal.Start{Definition: "d"}, Records: more(g, 1+i%3)}
 			switch i % 5 {
-			case 3: // its records do not follow
+			case 3: // its records do not continue the journal
 				a.Records = a.Records[1:]
 				if len(a.Records) == 0 {
 					a.Records = more(g, 1)
@@ -79,7 +79,7 @@ func TestBatches(t *testing.T) {
 			records, err := s.Records(ctx, g.id, 0, 100)
 			if i%5 == 3 {
 				if !errors.Is(err, journal.ErrNotFound) {
-					t.Fatalf("size %d: records of %d, which was turned down: %v", size, i, err)
+					t.Fatalf("size %d: records of %d, which was refused: %v", size, i, err)
 				}
 				continue
 			}
@@ -116,8 +116,8 @@ func TestBatchOrder(t *testing.T) {
 	}
 }
 
-// A record that cannot be inserted leaves nothing of its batch, whatever went before it in its
-// statement.
+// If a record cannot be inserted, nothing of its batch is written, not even the records before it
+// in the same statement.
 func TestBatchFails(t *testing.T) {
 	ctx := t.Context()
 	s := opened(t)
@@ -135,7 +135,7 @@ func TestBatchFails(t *testing.T) {
 		t.Fatalf("Append = %v, want a plain error", err)
 	}
 	if found, err := s.Sagas(ctx, journal.Filter{}); err != nil || len(found.Heads) > 0 {
-		t.Fatalf("%d sagas stand, %v", len(found.Heads), err)
+		t.Fatalf("%d sagas exist, %v", len(found.Heads), err)
 	}
 	if orphans, err := s.Orphans(ctx, 10); err != nil || len(orphans) > 0 {
 		t.Fatalf("%d sagas have records, %v", len(orphans), err)
@@ -147,7 +147,7 @@ func TestBatchFails(t *testing.T) {
 	}
 }
 
-// What a caller that has gone wanted is not written.
+// A write whose caller has cancelled it is not committed.
 func TestCallerGoesInTransaction(t *testing.T) {
 	s := opened(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,10 +12,10 @@ import (
 	"recourse/journal"
 )
 
-// beginsRows is how many sagas one statement asks for: see snapshotRows.
+// beginsRows is how many sagas one statement reads: see snapshotRows.
 const beginsRows = 32
 
-// Records are numbered from 1 on, so the first ones are known by their seq.
+// The seqs of the first records are known, because they start at 1.
 var beginsQuery = `SELECT saga_id, ` + recordColumns + ` FROM journal WHERE saga_id IN (?` + strings.Repeat(`, ?`, beginsRows-1) + `) AND seq <= ? ORDER BY saga_id, seq`
 
 // Begins implements journal.Log.
@@ -27,17 +27,17 @@ func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int)
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("first records: %w", err)
+			return nil, fmt.Errorf("begins: %w", err)
 		}
 	}
 	return out, nil
 }
 
-// errEnough ends the reading of first records when they are as many bytes as may be.
+// errEnough ends the query when the records have as many bytes as allowed.
 var errEnough = errors.New("enough")
 
 func (s *Store) begins(ctx context.Context, sagas []uuid.UUID, limit int, bytes *int, out map[uuid.UUID][]journal.Record) error {
-	args := make([]any, beginsRows+1) // a place that is not taken stays NULL, which no id is
+	args := make([]any, beginsRows+1) // unused arguments stay NULL, which equals no id
 	for i, id := range sagas {
 		args[i] = id.Bytes()
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// A caller that goes at any moment of its transaction leaves the writer as it
-// was: the next transaction begins and commits.
+// A caller that cancels at any moment of its transaction does not damage the writer: the next
+// transaction begins and commits.
 func TestWriterOutlivesCancelledCallers(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), Options{Migrate: true})
 	if err != nil {

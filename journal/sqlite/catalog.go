@@ -28,8 +28,8 @@ type version struct {
 	version    int
 }
 
-// newest returns ErrNotNewest unless a start's version is its definition's newest, and not
-// archived. A transaction that starts sagas changes no document, so it asks once for each.
+// newest returns ErrNotNewest unless a start names the newest version of a definition that is not
+// archived. A transaction that starts sagas changes no document, so it reads each definition once.
 func (t *tx) newest(st *journal.Start) error {
 	v := version{st.Definition, st.Version}
 	if t.found[v] {
@@ -96,7 +96,7 @@ func (t *tx) addVersion(d *journal.Document, version int, now int64) error {
 	return err
 }
 
-// matches tells whether the newest version is the one that a writer expects.
+// matches reports whether the newest version meets the condition of Publish.
 func matches(match string, exists bool, sha string) bool {
 	switch match {
 	case "":

@@ -11,7 +11,7 @@ import (
 	"recourse/journal"
 )
 
-// started makes sagas that node n owns, with so many records each.
+// started creates sagas that node n owns, with a number of records each.
 func started(t testing.TB, s *Store, sagas, records int) []uuid.UUID {
 	t.Helper()
 	ids := make([]uuid.UUID, sagas)
@@ -36,7 +36,7 @@ func started(t testing.TB, s *Store, sagas, records int) []uuid.UUID {
 	return ids
 }
 
-// orphan makes all sagas nobody's, and due.
+// orphan releases all sagas and makes them due.
 func orphan(t testing.TB, s *Store) {
 	t.Helper()
 	err := s.w.do(t.Context(), func(t *tx) error {
@@ -48,8 +48,8 @@ func orphan(t testing.TB, s *Store) {
 	}
 }
 
-// Sagas that a Claim of unknown outcome may have taken are claimed once more, whether it took them
-// or not, and counted once.
+// Sagas that a Claim with an unknown result may have taken are claimed by the next Claim, whether
+// the first one took them or not, and each is counted once.
 func TestClaimAfterUnknown(t *testing.T) {
 	s := opened(t)
 	ids := started(t, s, 3, 1)
@@ -62,7 +62,7 @@ func TestClaimAfterUnknown(t *testing.T) {
 	if err := s.Send(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	s.lost = append(took, journal.Claimed{Saga: ids[2]}, journal.Claimed{Saga: uuid.Must(uuid.NewV7())}) // one that was not taken, one that is gone
+	s.lost = append(took, journal.Claimed{Saga: ids[2]}, journal.Claimed{Saga: uuid.Must(uuid.NewV7())}) // one that was not taken, one that was deleted
 	again, err := s.Claim(t.Context(), "n", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,8 @@ func TestClaimAfterUnknown(t *testing.T) {
 	}
 }
 
-// More sagas than one statement asks for, in any order, and some that are not there.
+// Begins reads more sagas than one statement does, in any order, and ignores sagas that do not
+// exist.
 func TestBegins(t *testing.T) {
 	s := opened(t)
 	ids := started(t, s, 2*beginsRows+1, 3)
@@ -99,8 +100,7 @@ func TestBegins(t *testing.T) {
 	}
 }
 
-// BenchmarkTakeOn claims the sagas of a node that is dead and reads their journals, as the engine
-// does it.
+// BenchmarkTakeOn claims the sagas of a dead node and reads their journals, as the engine does.
 func BenchmarkTakeOn(b *testing.B) {
 	const sagas, claim, read = 2048, 256, 32
 	s := opened(b)

@@ -15,7 +15,7 @@ const (
 	costsBy  = `id >= ? AND id < ? ORDER BY id DESC LIMIT +?`
 	allCosts = costs + costsBy
 	ownCosts = costs + `definition = ? AND ` + costsBy
-	lastID   = "ffffffff-ffff-ffff-ffff-ffffffffffff" // which no saga has
+	lastID   = "ffffffff-ffff-ffff-ffff-ffffffffffff" // no saga has this id
 )
 
 // Costs implements journal.Index.

@@ -11,7 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// A disk that is full refuses an append wholly, says so plainly, and takes it once there is room.
+// If the disk is full, an append is refused completely with a plain error, and succeeds once there
+// is space.
 func TestFullDisk(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(ctx, filepath.Join(t.TempDir(), "full.db"), Options{Migrate: true})
@@ -48,11 +49,11 @@ func TestFullDisk(t *testing.T) {
 	pages(`PRAGMA max_page_count = 100000`)
 	out, err := s.Append(ctx, "n", batch)
 	if err != nil || out[0].Err != nil {
-		t.Fatalf("Append once there is room = %v, %v", out, err)
+		t.Fatalf("Append once there is space = %v, %v", out, err)
 	}
 }
 
-// A ping goes all the way to the disk, where a full one shows, and leaves nothing behind.
+// A ping commits, because only a commit detects a full disk, and leaves no rows.
 func TestPingCommits(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(ctx, filepath.Join(t.TempDir(), "ping.db"), Options{Migrate: true})
@@ -65,7 +66,7 @@ func TestPingCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	commits := func() (n int) { // changes with what others commit
+	commits := func() (n int) { // changes when another connection commits
 		t.Helper()
 		if err := other.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&n); err != nil {
 			t.Fatal(err)

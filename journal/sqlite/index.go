@@ -59,7 +59,7 @@ func (s *Store) head(ctx context.Context, query string, arg any) (journal.Head, 
 	return h, err
 }
 
-// conditions collects what a list is filtered by.
+// conditions collects the conditions of a list.
 type conditions struct {
 	where []string
 	args  []any
@@ -77,7 +77,7 @@ func (c *conditions) String() string {
 	return " WHERE " + strings.Join(c.where, " AND ")
 }
 
-// all is SQLite's limit for no limit.
+// all returns the limit for SQLite, which uses -1 for no limit.
 func all(limit int) int {
 	if limit <= 0 {
 		return -1
@@ -118,9 +118,9 @@ func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Ent
 	return out, nil
 }
 
-// parentLives is whether a saga's parent has not ended: NULL if there is none. As a sub-select for
-// a value it is one look into an index, and no join. What it says does not change from false to
-// true, so no lock is needed.
+// parentLives says whether a saga's parent has not ended; NULL if the parent does not exist. As a
+// scalar subquery it costs one index lookup and no join. It never changes from false to true, so it
+// needs no lock.
 const parentLives = `(SELECT p.ended_at IS NULL FROM sagas p WHERE p.id = sagas.parent)`
 
 // Delete implements journal.Index.
@@ -171,7 +171,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 	return len(gone), nil
 }
 
-// remove deletes a saga with all that is its own.
+// remove deletes a saga and everything that belongs to it, except its events.
 func (t *tx) remove(saga uuid.UUID) error {
 	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ?`, `DELETE FROM messages WHERE saga_id = ?`,
 		`DELETE FROM inbox WHERE saga_id = ?`, `DELETE FROM tasks WHERE saga_id = ?`, `DELETE FROM stalls WHERE saga_id = ?`, `DELETE FROM sagas WHERE id = ?`} {

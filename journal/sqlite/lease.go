@@ -13,9 +13,9 @@ import (
 	"recourse/journal"
 )
 
-// Register implements journal.Log. It takes the file's lock, which proves that
-// every earlier owner is dead or of this process and done for, so it takes over all sagas
-// at once and fences every earlier node: the dead need not be named. ErrInUse.
+// Register implements journal.Log. It locks the file, which proves that each earlier owner is dead
+// or was registered by this process and is no longer used. So it takes over all sagas at once and
+// fences every earlier node; dead nodes need not be named.
 func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, _ ...string) (journal.Lease, error) {
 	if err := s.takeLock(); err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w", err)
@@ -28,7 +28,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, _ 
 			return err
 		}
 		if taken {
-			return fmt.Errorf("node %s is registered already: register under a fresh id", node)
+			return fmt.Errorf("node %s is already registered: register under a new id", node)
 		}
 		if _, err := t.exec(`DELETE FROM nodes`); err != nil {
 			return err
@@ -46,7 +46,7 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, _ 
 	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
 }
 
-// Renew implements journal.Log. There is no other node to take over: Register left none.
+// Renew implements journal.Log. Register has fenced all other nodes, so there is none to take over.
 func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (journal.Lease, error) {
 	var now int64
 	err := s.w.doFirst(ctx, func(t *tx) error {
@@ -63,7 +63,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	return journal.Lease{Node: node, Now: toTime(now), TTL: ttl}, nil
 }
 
-// Release implements journal.Log. It frees the file's lock when no node is left.
+// Release implements journal.Log. It unlocks the file when no node is left.
 func (s *Store) Release(ctx context.Context, node string) error {
 	left := 0
 	err := s.w.do(ctx, func(t *tx) error {
@@ -88,7 +88,7 @@ func (s *Store) Release(ctx context.Context, node string) error {
 	return s.unlock()
 }
 
-// takeLock takes the lock unless this store has it.
+// takeLock locks the file unless this store has the lock already.
 func (s *Store) takeLock() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Store) takeLock() error {
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return errors.Join(fmt.Errorf("%w: another recourse serves %s: stop it first, or use PostgreSQL for more than one", journal.ErrInUse, s.path), f.Close())
+		return errors.Join(fmt.Errorf("%w: another recourse process serves %s: stop it first, or use PostgreSQL for several processes", journal.ErrInUse, s.path), f.Close())
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
@@ -111,7 +111,8 @@ func (s *Store) takeLock() error {
 	return nil
 }
 
-// unlock frees the lock; the file stays, or two processes could lock two files of one name.
+// unlock releases the lock. The file stays: otherwise two processes could lock two files of the
+// same name.
 func (s *Store) unlock() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +164,7 @@ func (s *Store) Orphans(ctx context.Context, limit int) ([]uuid.UUID, error) {
 	return out, nil
 }
 
-// Synchronous implements journal.Log: there is one machine.
+// Synchronous implements journal.Log. The data is on one machine only.
 func (s *Store) Synchronous(context.Context) error {
 	return fmt.Errorf("%w: this database is on one machine: use PostgreSQL with a synchronous standby", journal.ErrNotSynchronous)
 }

@@ -12,19 +12,19 @@ import (
 	"recourse/journal"
 )
 
-// way is an index that has sagas in the order of their ids: all, or those that are alike in
-// something.
+// way is an index that has sagas in the order of their ids: all sagas, or those with an equal
+// definition, label or status.
 type way struct {
-	from  string // FROM where the id alone will do
-	join  string // what brings the saga's row to it
-	id    string // the id's column
+	from  string // FROM, if only the id is needed
+	join  string // FROM with the saga's row
+	id    string // the column of the id
 	where string
 	args  []any
 }
 
-// ways are indexes that have together what one part of a filter selects, and what is left of the
-// filter. None of what is left is ever looked for in another index: it may have far more than what
-// is looked at here.
+// ways are the indexes that together answer one part of a filter, and the remaining conditions. The
+// remaining conditions are checked on each row and never searched in another index, which may have
+// far more sagas.
 type ways struct {
 	each []way
 	left conditions
@@ -63,8 +63,8 @@ func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed
 	return out, err
 }
 
-// farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and
-// says until where that is: Nil for the end.
+// farthest chooses the part of the filter whose indexes reach the oldest saga within MaxScanned
+// sagas. until is that saga; Nil if they reach the end.
 func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, until uuid.UUID, err error) {
 	for i, p := range f.Parts() {
 		w, err := waysTo(&p)
@@ -88,8 +88,8 @@ func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best ways, unt
 	return best, until, nil
 }
 
-// reach is the query for the oldest of f.Look sagas, NULL if there are fewer. Several ways share
-// them.
+// reach returns the query for the oldest of f.MaxScanned sagas; its result is NULL if there are
+// fewer. If there are several ways, they share that number.
 func (w *ways) reach(f *journal.Filter) (string, []any) {
 	each := max(f.MaxScanned/len(w.each), 1)
 	var parts []string
@@ -102,7 +102,7 @@ func (w *ways) reach(f *journal.Filter) (string, []any) {
 	return `SELECT max(id) FROM (` + strings.Join(parts, ` UNION ALL `) + `)`, args
 }
 
-// list is the query for the list.
+// list returns the query for the list.
 func (w *ways) list(f *journal.Filter) (string, []any) {
 	var parts []string
 	var args []any
@@ -118,7 +118,7 @@ func (w *ways) list(f *journal.Filter) (string, []any) {
 	return `SELECT * FROM (SELECT * FROM (` + strings.Join(parts, `) UNION ALL SELECT * FROM (`) + `)) ORDER BY 1 DESC LIMIT ?`, append(args, all(f.Limit))
 }
 
-// between narrows a way to the ids that the filter is for.
+// between returns the conditions that limit a way to the filter's range of ids.
 func (y *way) between(f *journal.Filter) *conditions {
 	c := &conditions{}
 	if y.where != "" {
@@ -133,7 +133,7 @@ func (y *way) between(f *journal.Filter) *conditions {
 	return c
 }
 
-// scansFor are the indexes for a part of a filter.
+// waysTo returns the indexes for a part of a filter.
 func waysTo(p *journal.Part) (w ways, err error) {
 	switch {
 	case p.Label != "":
@@ -151,7 +151,8 @@ func waysTo(p *journal.Part) (w ways, err error) {
 	return w, err
 }
 
-// conditionsOf are those of a filter, for no index: that is what the + says.
+// conditionsOf returns the conditions of a filter. The + before each column prevents the use of an
+// index.
 func conditionsOf(f *journal.Filter) (c conditions, err error) {
 	if f.Definition != "" {
 		c.and(`+definition = ?`, f.Definition)
@@ -168,7 +169,7 @@ func conditionsOf(f *journal.Filter) (c conditions, err error) {
 		if err != nil {
 			return c, err
 		}
-		// The first is quick, and may find it within another key that has quotes.
+		// The first condition is fast, but may match inside another label whose name has quotes.
 		c.and(`instr(labels, ?) AND EXISTS (SELECT 1 FROM json_each(labels) l WHERE l.key = ? AND l.value = ?)`, l[1:len(l)-1], k, f.Labels[k])
 	}
 	if f.Text != "" {

@@ -14,9 +14,9 @@ import (
 	"recourse/journal"
 )
 
-// Claim implements journal.Log. After a COMMIT whose end is not known, the next Claim takes the
-// same sagas, whether they are the node's by then or still nobody's: they would stay the node's
-// without its knowing.
+// Claim implements journal.Log. After a COMMIT with an unknown result, the next Claim returns the
+// same sagas, whether the node owns them by then or nobody does. Otherwise the node could own sagas
+// without knowing it.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	s.claims.Lock()
 	defer s.claims.Unlock()
@@ -44,7 +44,8 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	return out, nil
 }
 
-// again claims what an earlier Claim may have taken. What it did take is not counted twice.
+// again claims the sagas that an earlier Claim may have taken. Those that it did take are not
+// counted twice.
 func (t *tx) again(node string, lost []journal.Claimed) (out []journal.Claimed, err error) {
 	if err := t.fence(node); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (t *tx) again(node string, lost []journal.Claimed) (out []journal.Claimed, 
 	return out, nil
 }
 
-// claim claims what is due.
+// claim claims sagas that are due.
 func (s *Store) claim(t *tx, node string, limit int) ([]journal.Claimed, error) {
 	if err := t.fence(node); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (s *Store) claim(t *tx, node string, limit int) ([]journal.Claimed, error) 
 	return append(out, suspects...), err
 }
 
-// Each has an index of its own.
+// Each condition has an index of its own.
 var (
 	suspect     = fmt.Sprintf(`claims >= %d`, journal.SuspectAfter)
 	unsuspected = fmt.Sprintf(`claims < %d`, journal.SuspectAfter)
@@ -86,7 +87,7 @@ var (
 	retake       = taking(`id = ? AND (owner IS NULL OR owner = ?)`)
 )
 
-// taking makes a node the owner of sagas. It says OR FAIL for the reason that insertQuery has.
+// taking returns the statement that makes a node the owner of sagas. For OR FAIL, see insertQuery.
 func taking(which string) string {
 	return `UPDATE OR FAIL sagas SET owner = ?, claims = claims + (owner IS NULL) WHERE ` + which +
 		` RETURNING id, definition, version, claims, coalesce(wake_at, 0), pending_messages`
@@ -96,7 +97,8 @@ func due(which string) string {
 	return `rowid IN (SELECT rowid FROM sagas WHERE owner IS NULL AND wake_at <= ? AND ` + which + ` ORDER BY wake_at, id LIMIT +?)`
 }
 
-// take claims sagas by one of these statements and returns them, the longest due first.
+// take claims sagas by one of these statements and returns them, the one that has been due for
+// longest first.
 func (t *tx) take(query string, args ...any) (out []journal.Claimed, err error) {
 	err = t.query(query, args, func(scan func(...any) error) error {
 		var c journal.Claimed
@@ -137,7 +139,7 @@ func (s *Store) Records(ctx context.Context, saga uuid.UUID, after int64, limit 
 
 const recordColumns = `seq, at, kind, path, way, attempt, generation, key, class, node, data, hash`
 
-// recordRow takes these columns of one row after the other.
+// recordRow scans these columns of one row after the other.
 type recordRow struct {
 	journal.Record
 	at int64
@@ -177,14 +179,14 @@ func (s *Store) Send(ctx context.Context, m journal.Message) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("post to %s: %w", m.Saga, err)
+		return fmt.Errorf("send to %s: %w", m.Saga, err)
 	}
 	s.hint()
 	return nil
 }
 
-// send leaves a message for its saga. It is not fresh if it was left before, or there is no such
-// saga.
+// send stores a message for its saga. fresh is false if the message exists already, or its saga
+// does not.
 func (t *tx) send(now int64, m *journal.Message) (fresh bool, err error) {
 	saga := m.Saga.Bytes()
 	n, err := t.exec(`INSERT INTO messages (saga_id, id, kind, data) SELECT id, ?, ?, ? FROM sagas WHERE id = ? ON CONFLICT DO NOTHING`,

@@ -18,7 +18,7 @@ const recipients = `SELECT id, pending_messages FROM sagas WHERE owner = ? AND p
 func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	rows, err := s.read(ctx, recipients, node, after.Bytes(), max(limit, 0))
 	if err != nil {
-		return nil, fmt.Errorf("mailboxes: %w", err)
+		return nil, fmt.Errorf("recipients: %w", err)
 	}
 	var out []journal.Recipient
 	err = walk(rows, func(scan func(...any) error) error {
@@ -28,18 +28,18 @@ func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, li
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("mailboxes: %w", err)
+		return nil, fmt.Errorf("recipients: %w", err)
 	}
 	return out, nil
 }
 
-// messageSagas is how many sagas one statement asks for: see snapshotRows.
+// messageSagas is how many sagas one statement reads: see snapshotRows.
 const messageSagas = 32
 
 var messagesQuery = `SELECT id, saga_id, kind, data FROM messages WHERE saga_id IN (?` + strings.Repeat(`, ?`, messageSagas-1) + `) AND applied = 0 ORDER BY saga_id, id LIMIT +?`
 
-// Messages implements journal.Log. Rows are read one by one, and no more of them than are returned,
-// and one.
+// Messages implements journal.Log. It reads at most one row more than it returns, because rows may
+// be large.
 func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	var out []journal.Message
 	for some := range slices.Chunk(slices.SortedFunc(slices.Values(sagas), journal.CompareID), messageSagas) {
@@ -55,7 +55,7 @@ func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes in
 }
 
 func (s *Store) messages(ctx context.Context, sagas []uuid.UUID, limit int, bytes *int, out *[]journal.Message) error {
-	args := make([]any, messageSagas+1) // a place that is not taken stays NULL, which no id is
+	args := make([]any, messageSagas+1) // unused arguments stay NULL, which equals no id
 	for i, id := range sagas {
 		args[i] = id.Bytes()
 	}

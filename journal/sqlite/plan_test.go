@@ -10,7 +10,7 @@ import (
 	"recourse/journal"
 )
 
-// fill makes many sagas: most have ended, some are due, few are suspects.
+// fill creates many sagas: most have ended, some are due, a few are suspects.
 const fill = `
 	WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
 	INSERT INTO sagas (id, definition, version, sha256, start_hash, status, wake_at, updated_at, ended_at, owner, claims)
@@ -24,8 +24,8 @@ const fill = `
 	INSERT INTO outbox (id, sink, saga_id, created_at, due_at) SELECT CAST(format('%016d', i) AS BLOB), 's', CAST(format('%016d', i) AS BLOB), i, i FROM n;
 	ANALYZE`
 
-// Frequent queries, and the lists that people look at, use the indexes that are there for them,
-// whether the planner has counted the sagas or not.
+// Frequent queries, and the lists that people view, use their indexes, whether ANALYZE has run or
+// not.
 func TestPlans(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(ctx, filepath.Join(t.TempDir(), "test.db"), Options{Migrate: true})
@@ -58,7 +58,8 @@ func TestPlans(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	// ways are the plans of a list by each part of its filter, and of how far that reaches.
+	// ways returns the plans of a list by each part of its filter, and of the queries for how far
+	// each part reaches.
 	ways := func(f journal.Filter) (lists, reaches []string) {
 		t.Helper()
 		f.Limit, f.MaxScanned, f.Before, f.From = 20, 1000, uuid.UUID{0xff}, uuid.UUID{1}
@@ -80,7 +81,7 @@ func TestPlans(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		sorts := func(plan string) string { return strings.ReplaceAll(plan, "TEMP B-TREE", "") } // what is little
+		sorts := func(plan string) string { return strings.ReplaceAll(plan, "TEMP B-TREE", "") } // of a few rows
 		taskPlan := sorts(plan(taskStats))
 		for _, tt := range []struct{ name, plan, index string }{
 			{"a claim of suspects", plan(takeSuspects, "node", 1, 1), "SEARCH sagas USING INDEX sagas_suspect (wake_at<?)"},
@@ -132,7 +133,7 @@ func TestPlans(t *testing.T) {
 		} {
 			lists, reaches := ways(tt.f)
 			for i, want := range tt.parts {
-				// Several statuses are sorted in the end, each of them as many as a page has.
+				// A list by several statuses sorts at the end, at most a page for each status.
 				if one := strings.ReplaceAll(lists[i], "USE TEMP B-TREE FOR ORDER BY", ""); !strings.Contains(lists[i], want) || strings.Contains(one, "TEMP B-TREE") || one != lists[i] && len(tt.f.Status) < 2 {
 					t.Errorf("%s: the list by part %d of %s does not have %q:\n%s", state, i, tt.name, want, lists[i])
 				}

@@ -9,11 +9,11 @@ import (
 	"recourse/journal"
 )
 
-// quarantined is what journal.Head.Quarantined says, in SQL.
+// quarantined is journal.Head.Quarantined in SQL.
 var quarantined = fmt.Sprintf(`claims >= %d AND status = '%s' AND ended_at IS NULL`, journal.QuarantineAfter, journal.StatusStuck)
 
-// free takes sagas from their owners. They are claimable after the rest that their claims ask for;
-// those without one are quarantined.
+// free removes the owners of sagas. Each saga is claimable after the delay that its claims give it,
+// or is quarantined if they give it none.
 func (t *tx) free(now int64, rest func(claims int) (time.Duration, bool), where string, args ...any) error {
 	halted, err := t.halted(now, where, args)
 	if err != nil {
@@ -28,7 +28,7 @@ func (t *tx) free(now int64, rest func(claims int) (time.Duration, bool), where 
 	return err
 }
 
-// cases is a rest in milliseconds as SQL; NULL for none.
+// cases returns a delay in milliseconds as a SQL expression; NULL for no delay.
 func cases(rest func(claims int) (time.Duration, bool)) string {
 	var b strings.Builder
 	b.WriteString("CASE claims")
@@ -41,7 +41,7 @@ func cases(rest func(claims int) (time.Duration, bool)) string {
 	}
 }
 
-// halted are the live ones among the sagas that have had all their claims.
+// halted returns the live ones among the sagas that have reached the limit of claims.
 func (t *tx) halted(now int64, where string, args []any) (out []journal.Halted, err error) {
 	err = t.query(`SELECT id, definition, claims, coalesce((SELECT max(seq) FROM journal WHERE saga_id = sagas.id), 0) AS last,
 			(SELECT at FROM journal WHERE saga_id = sagas.id ORDER BY seq DESC LIMIT 1)

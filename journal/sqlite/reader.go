@@ -5,10 +5,10 @@ import (
 	"database/sql"
 )
 
-// read runs a query whose statement is kept, so its text has to be one of few. database/sql
-// prepares it once for each connection that reads, and closes it with the connection. Statements
-// that are kept say LIMIT +?: SQLite plans by the value of a LIMIT ?, and compiles the statement
-// anew each time it is run.
+// read runs a query and keeps its statement, so the program must have a limited number of such
+// query texts. database/sql prepares the statement once for each reading connection and closes it
+// with the connection. Queries that are kept say LIMIT +?: for LIMIT ?, SQLite plans by the value
+// and compiles the statement again for each run.
 func (s *Store) read(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	st, err := s.prepare(ctx, query)
 	if err != nil {
@@ -17,7 +17,8 @@ func (s *Store) read(ctx context.Context, query string, args ...any) (*sql.Rows,
 	return st.QueryContext(ctx, args...)
 }
 
-// row is read for one row, as its Scan: sql.ErrNoRows if there is none.
+// row is read for one row. It returns the row's Scan, which returns sql.ErrNoRows if there is no
+// row.
 func (s *Store) row(ctx context.Context, query string, args ...any) func(dest ...any) error {
 	st, err := s.prepare(ctx, query)
 	if err != nil {

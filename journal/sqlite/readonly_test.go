@@ -10,14 +10,14 @@ import (
 	"recourse/journal/sqlite"
 )
 
-// A store that only looks sees what a server writes, writes nothing itself, and makes no file.
+// A read-only store sees what a server writes. It writes nothing and creates no file.
 func TestReadOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{ReadOnly: true}); err == nil {
-		t.Error("a file that is not there was opened")
+		t.Error("a file that does not exist was opened")
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("looking at a file made it")
+		t.Error("opening a file read-only created it")
 	}
 	server := open(t, path, sqlite.Options{Migrate: true})
 	defer server.Close()

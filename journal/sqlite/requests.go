@@ -51,7 +51,8 @@ func (s *Store) Finish(ctx context.Context, key string, r journal.Reply, keep ti
 	}
 	err := s.w.do(ctx, func(t *tx) error {
 		now := s.clock()
-		// Where the reservation lapsed and another request has the key, the key is that one's.
+		// If the reservation has expired and another request has the key, the key stays with that
+		// request.
 		_, err := t.exec(`INSERT INTO requests (key, fingerprint, done, status, header, body, expires_at) VALUES (?, ?, 1, ?, ?, ?, ?)
 			ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, done = 1, status = excluded.status, header = excluded.header,
 			body = excluded.body, expires_at = excluded.expires_at
@@ -101,7 +102,7 @@ func (s *Store) AddKey(ctx context.Context, k journal.APIKey) error {
 	n, err := s.change(ctx, `INSERT INTO api_keys (id, name, role, hash, created_at, expires_at, binding) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		k.ID.Bytes(), k.Name, k.Role, k.Hash, k.CreatedAt.UnixMilli(), millis(k.ExpiresAt), string(binding))
 	if err == nil && n == 0 {
-		err = errors.New("a key with this id or hash exists: make a new one")
+		err = errors.New("a key with this id or hash exists: create a new one")
 	}
 	if err != nil {
 		return fmt.Errorf("add key %s: %w", k.ID, err)

@@ -8,9 +8,10 @@ import (
 	"recourse/journal"
 )
 
-// These queries find each kind of stall up to a time. They select its saga's id, definition,
-// version and labels, the path, since when, and the argument of Stall.Found. Indexes say which are
-// due, suspects, in quarantine, or wait for a worker; of these the oldest are looked at.
+// These queries find each kind of stall up to a time. They select the saga's id, definition,
+// version and labels, the path, the start of the stall, and the argument of Stall.Found. Indexes
+// have the sagas that are due, suspect or quarantined and the tasks that wait for a worker; the
+// queries read the oldest of these.
 var (
 	unclaimed = `SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
 		WHERE owner IS NULL AND wake_at <= ?1 AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT +?2`
@@ -84,7 +85,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show
 				return err
 			}
 			if n == 0 {
-				continue // it was deleted meanwhile
+				continue // it was deleted in the meantime
 			}
 			fresh++
 			if err := t.addEvents(now, &journal.Append{Saga: f.Saga, Events: f.Events}); err != nil {
@@ -133,5 +134,5 @@ func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) (out []jo
 	return out, nil
 }
 
-// stalled counts what ListStalls lists.
+// stalled counts the stalls that ListStalls lists.
 const stalled = `SELECT f.kind, count(*) FROM stalls f JOIN sagas s ON s.id = f.saga_id WHERE f.shown_until > ? AND s.ended_at IS NULL GROUP BY f.kind`

@@ -7,20 +7,20 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// stateError is an error with the SQLSTATE that other databases give it: that is how whoever
-// does not know this store tells a condition of the disk from a mistake.
+// stateError is an error with the SQLSTATE that other databases give it. A caller that does not
+// know this store can thereby tell a problem of the disk from a bug.
 type stateError struct {
 	error
 	state string
 }
 
-// SQLState returns the five characters.
+// SQLState returns the SQLSTATE.
 func (e stateError) SQLState() string { return e.state }
 
-// Unwrap gives errors.Is and errors.As what is inside.
+// Unwrap returns the wrapped error.
 func (e stateError) Unwrap() error { return e.error }
 
-// withState adds the state to errors that have one.
+// withState adds the SQLSTATE to errors that have one.
 func withState(err error) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

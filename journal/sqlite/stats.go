@@ -31,7 +31,7 @@ func (s *Store) Stats(ctx context.Context) (journal.Stats, error) {
 	return out, nil
 }
 
-// count counts what has to be counted, and returns how many rows that were.
+// count counts everything and returns how many rows it has read.
 func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err error) {
 	out.CountedAt = toTime(s.clock())
 	if out.ByStatus, err = s.counts(ctx, &n, `SELECT status, count(*) FROM sagas GROUP BY status`); err != nil {
@@ -46,7 +46,7 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 	return out, n, s.row(ctx, `SELECT count(*) FROM sagas WHERE `+quarantined)(&out.Quarantined)
 }
 
-// live is all in one index.
+// live reads a single index.
 const live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL GROUP BY status, definition`
 
 // live counts the live sagas by definition, and finds the oldest by status.
@@ -70,7 +70,7 @@ func (s *Store) live(ctx context.Context) (byDefinition map[string]int64, oldest
 	return byDefinition, oldest, err
 }
 
-// waiting counts the inbox's entries by kind, adds them to sum, and finds the oldest.
+// waiting counts the inbox entries by kind, adds their number to sum, and finds the oldest.
 func (s *Store) waiting(ctx context.Context, sum *int64) (byKind map[string]int64, oldest map[string]time.Time, err error) {
 	rows, err := s.read(ctx, `SELECT kind, count(*), min(since) FROM inbox GROUP BY kind`)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Store) waiting(ctx context.Context, sum *int64) (byKind map[string]int6
 	return byKind, oldest, err
 }
 
-// counts adds what it counts to sum, too.
+// counts returns counts by name and adds their total to sum.
 func (s *Store) counts(ctx context.Context, sum *int64, query string, args ...any) (map[string]int64, error) {
 	rows, err := s.read(ctx, query, args...)
 	if err != nil {

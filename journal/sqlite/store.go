@@ -1,12 +1,10 @@
-// Package sqlite keeps sagas in one SQLite file, for one serving process at a
-// time.
+// Package sqlite is a journal.Store in one SQLite file, for one serving process at a time.
 //
-// Writes go through one connection, each in a BEGIN IMMEDIATE transaction that
-// is on disk before it is acknowledged (WAL, synchronous=FULL). Reads have
-// connections of their own and never wait for a write. The serving process
-// holds a lock on the file next to the database that ends in .lock, from
-// Register until Release or Close or its death; other processes may read, post
-// mail, publish and manage keys meanwhile.
+// Writes go through one connection, each in a BEGIN IMMEDIATE transaction that is on disk before it
+// is acknowledged (WAL, synchronous=FULL). Reads have their own connections and never wait for a
+// write. From Register until Release or Close, or until it dies, the serving process locks the file
+// next to the database whose name ends in .lock. Meanwhile other processes may read, send messages,
+// publish and manage keys.
 package sqlite
 
 import (
@@ -24,11 +22,11 @@ import (
 	"recourse/migrations"
 )
 
-// Options are what Open may be told.
+// Options configure Open.
 type Options struct {
-	Migrate bool // run missing migrations; false: refuse such a database
-	// ReadOnly opens the file for looking at only: it has to be there, nothing about it changes,
-	// and methods that write fail. A server may run on it. Migrate is left out of account.
+	Migrate bool // run missing migrations; false: refuse a database that needs them
+	// ReadOnly opens the file only for reading: it must exist, nothing in it changes, and methods
+	// that write fail. A server may use the file meanwhile. Migrate is ignored.
 	ReadOnly bool
 	Readers  int              // connections that read; 0: 4
 	Now      func() time.Time // the store's clock; nil: time.Now
@@ -40,18 +38,18 @@ type Store struct {
 	now     func() time.Time
 	w       *writer
 	r       *sql.DB
-	reads   sync.Map // the statements of read, by their text
+	reads   sync.Map // prepared statements of read, by text
 	counted *recount.Kept[journal.Stats]
 	hints   chan struct{}
 
 	pingEvery time.Duration
-	pinged    atomic.Pointer[time.Time] // when a ping last went all the way
+	pinged    atomic.Pointer[time.Time] // when a ping last committed
 
 	mu   sync.Mutex
-	lock *os.File // held from Register on
+	lock *os.File // locked since Register
 
 	claims sync.Mutex        // one Claim at a time
-	lost   []journal.Claimed // what a Claim may have taken whose COMMIT has no known end
+	lost   []journal.Claimed // sagas that a Claim with an unknown result may have taken
 }
 
 var _ journal.Store = (*Store)(nil)
@@ -61,8 +59,8 @@ const (
 	readOnly = "?mode=ro&_pragma=busy_timeout(10000)&_pragma=query_only(1)"
 )
 
-// Open opens the file at path, which is made if need be. It returns the errors of
-// migrations.Check for a database that this program cannot work on.
+// Open opens the file at path and creates it if it does not exist. It returns the errors of
+// migrations.Check if this program cannot use the database.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -96,9 +94,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Ping implements journal.Store: it commits a row that is gone again, for a disk that is full shows
-// at the commit, not before. Pings soon after one that went through take theirs back instead:
-// whoever asks often must not keep the disk busy.
+// Ping implements journal.Store. It commits a row and its deletion, because a full disk is detected
+// only at the commit. A ping soon after a successful one rolls back instead, so that frequent pings
+// do not keep the disk busy.
 func (s *Store) Ping(ctx context.Context) error {
 	err := s.w.do(ctx, func(t *tx) error {
 		if _, err := t.exec(`INSERT INTO nodes (id, expires_at) VALUES ('ping', 0)`); err != nil {
@@ -123,10 +121,10 @@ func (s *Store) Ping(ctx context.Context) error {
 
 var errTakenBack = errors.New("taken back")
 
-// pingEvery is how often a ping goes all the way to the disk, at most.
+// pingEvery is the shortest time between two pings that commit.
 const pingEvery = time.Second
 
-// Hints implements journal.Store. What other processes post gives no hint.
+// Hints implements journal.Store. Messages from other processes give no hint.
 func (s *Store) Hints() <-chan struct{} { return s.hints }
 
 func (s *Store) hint() {
@@ -136,7 +134,7 @@ func (s *Store) hint() {
 	}
 }
 
-// Close closes the file and frees its lock.
+// Close closes the file and releases its lock.
 func (s *Store) Close() error {
 	s.counted.Close()
 	err := errors.Join(s.w.close(), s.r.Close())

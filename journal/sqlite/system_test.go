@@ -14,8 +14,8 @@ import (
 	"recourse/journal"
 )
 
-// With a disk that is full, or a file that cannot be written, for a while, a server under load
-// turns starts away, loses nothing, and goes on by itself.
+// While the disk is full or the file cannot be written, a server under load refuses starts and
+// loses nothing. Afterwards it continues without intervention.
 func TestServerWithoutRoom(t *testing.T) {
 	for _, tt := range []struct {
 		name, breaks, mends string
@@ -58,14 +58,14 @@ func TestServerWithoutRoom(t *testing.T) {
 				}
 				return away
 			})
-			large, err := json.Marshal(make([]byte, 1<<20)) // more than there is room for in a page that is there
+			large, err := json.Marshal(make([]byte, 1<<20)) // more than fits into an existing page
 			if err != nil {
 				t.Fatal(err)
 			}
 			err = s.Send(ctx, journal.Message{ID: sys.Any(), Saga: sys.Any(), Kind: "command", Data: large})
 			var state interface{ SQLState() string }
 			if !errors.As(err, &state) || state.SQLState() != tt.state {
-				t.Errorf("Post = %v, want an error with the state %s", err, tt.state)
+				t.Errorf("Send = %v, want an error with the state %s", err, tt.state)
 			}
 			<-time.After(1500 * time.Millisecond) // longer than the lease
 			if rig.Status(n.URL+"/readyz") == 200 {
@@ -74,7 +74,7 @@ func TestServerWithoutRoom(t *testing.T) {
 
 			writer(tt.mends)
 			rig.Until(t, "the server is ready again", func() bool { return rig.Status(n.URL+"/readyz") == 200 })
-			l.End() // the clients of the load may all have waited for sagas that were under way: nobody of them need have been turned away
+			l.End() // all clients may have waited for sagas in flight, so none needs to have been refused
 			sys.MustSettle()
 		})
 	}

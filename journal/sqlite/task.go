@@ -46,7 +46,7 @@ const (
 	taskColumns  = `id, saga_id, path, way, attempt, key, type, input, lease, timeout, coalesce(traceparent, '')`
 )
 
-// scanTask reads taskColumns, and what follows them into more.
+// scanTask scans taskColumns into w, and the columns after them into more.
 func scanTask(scan func(...any) error, w *journal.Task, more ...any) error {
 	var lease, timeout int64
 	err := scan(append([]any{idInto{&w.ID}, idInto{&w.Saga}, &w.Path, (*string)(&w.Way), &w.Attempt, &w.Key, &w.Type, (*[]byte)(&w.Input), &lease, &timeout, &w.Traceparent}, more...)...)
@@ -82,7 +82,7 @@ func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) (out []jour
 	return out, nil
 }
 
-// claimTasks claims under a token that is new. Each type has its own order in the index.
+// claimTasks claims tasks under a new token. Each type has its own order in the index.
 func (t *tx) claimTasks(now int64, c *journal.TaskClaim) error {
 	type waiting struct {
 		id   uuid.UUID
@@ -130,7 +130,7 @@ func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal
 	return l, nil
 }
 
-// lost is ErrTaskLost where there is no such row.
+// lost returns ErrTaskLost for sql.ErrNoRows.
 func lost(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return journal.ErrTaskLost
@@ -205,7 +205,7 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 	return len(met), nil
 }
 
-// Those that have ended are many more, and not looked at.
+// The query must not read the tasks that have ended, which are many more.
 const taskStats = `SELECT type, sum(waiting), sum(claimed), min(oldest) AS oldest FROM (
 		SELECT type, count(*) AS waiting, 0 AS claimed, min(created_at) AS oldest FROM tasks WHERE token IS NULL AND NOT withdrawn GROUP BY type
 		UNION ALL SELECT type, 0, count(*), NULL FROM tasks WHERE ends_at IS NOT NULL AND ended_at IS NULL AND token IS NOT NULL GROUP BY type

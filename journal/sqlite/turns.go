@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// turns hands the connection that writes to one transaction after the other: first come, first
-// served, but that urgent ones come before all others. Commits and the renewal of the lease share
-// the connection, and a lease that stands in line behind large commits could end.
+// turns passes the writing connection from one transaction to the next: in the order in which they
+// asked, but urgent ones before all others. Commits and lease renewals share the connection, and a
+// lease could end while its renewal waits for large commits.
 type turns struct {
 	mu             sync.Mutex
-	conn           *sql.Conn // nil while somebody has it
+	conn           *sql.Conn // nil while a caller has it
 	urgent, others []chan *sql.Conn
 	closed         bool
 }
 
-// take waits for the connection, which is to be given back. Errors: the context's; errClosed.
+// take waits for the connection, which the caller must give back. Errors: the context's; errClosed.
 func (t *turns) take(ctx context.Context, urgent bool) (*sql.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -50,7 +50,8 @@ func (t *turns) take(ctx context.Context, urgent bool) (*sql.Conn, error) {
 	}
 }
 
-// leave gives up a place in a line. The connection may have come at the same moment.
+// leave removes a waiting caller from a line. If the connection arrives at the same moment, leave
+// passes it on.
 func (t *turns) leave(line *[]chan *sql.Conn, turn chan *sql.Conn) {
 	t.mu.Lock()
 	for i, c := range *line {
@@ -66,7 +67,7 @@ func (t *turns) leave(line *[]chan *sql.Conn, turn chan *sql.Conn) {
 	}
 }
 
-// give gives the connection to whose turn it is.
+// give passes the connection to the next caller.
 func (t *turns) give(conn *sql.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,8 +81,8 @@ func (t *turns) give(conn *sql.Conn) {
 	t.conn = conn
 }
 
-// close waits for the connection and keeps it; nil if it is closed already. All that still wait get
-// errClosed.
+// close waits for the connection and keeps it; it returns nil if turns is already closed. All
+// callers that still wait get errClosed.
 func (t *turns) close() *sql.Conn {
 	conn, err := t.take(context.Background(), true)
 	if err != nil {

@@ -54,8 +54,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// The connection is with one caller at a time, and is not lost, while others take turns, leave the
-// line and close it.
+// Only one caller has the connection at a time, and it is not lost, while others take turns, leave
+// the line and close it.
 func TestTurnsAreNotLost(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestTurnsAreNotLost(t *testing.T) {
 	}
 }
 
-// A renewal does not stand in line behind what other methods write.
+// A renewal does not wait for other methods' writes.
 func TestRenewalComesFirst(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "db"), Options{Migrate: true})
 	if err != nil {
@@ -129,7 +129,7 @@ func TestRenewalComesFirst(t *testing.T) {
 	all.Wait()
 }
 
-// turnOf takes the connection that writes.
+// turnOf takes the writing connection.
 func turnOf(t *testing.T, s *Store) *sql.Conn {
 	t.Helper()
 	conn, err := s.w.turns.take(t.Context(), false)

@@ -11,7 +11,7 @@ import (
 	"recourse/journal"
 )
 
-// millis is a time as it is kept: milliseconds, or NULL for the zero time.
+// millis returns a time as it is stored: in milliseconds, or NULL for the zero time.
 func millis(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -28,7 +28,7 @@ func fromMillis(ms sql.NullInt64) time.Time {
 	return toTime(ms.Int64)
 }
 
-// id is a UUID as it is kept: sixteen bytes, or NULL for the nil UUID.
+// id returns a UUID as it is stored: sixteen bytes, or NULL for the nil UUID.
 func id(u uuid.UUID) any {
 	if u.IsNil() {
 		return nil
@@ -36,7 +36,7 @@ func id(u uuid.UUID) any {
 	return u.Bytes()
 }
 
-// idInto scans what id made.
+// idInto scans a value that id stored.
 type idInto struct{ u *uuid.UUID }
 
 func (i idInto) Scan(v any) error {
@@ -52,7 +52,7 @@ func (i idInto) Scan(v any) error {
 	return fmt.Errorf("id: unexpected %T", v)
 }
 
-// text is NULL for "".
+// text returns s, or NULL for "".
 func text(s string) any {
 	if s == "" {
 		return nil
@@ -60,7 +60,7 @@ func text(s string) any {
 	return s
 }
 
-// blob is NULL for nil, and stays empty for empty.
+// blob returns b, or NULL for nil. An empty b stays empty.
 func blob(b []byte) any {
 	if b == nil {
 		return nil

@@ -15,9 +15,9 @@ import (
 
 var errClosed = errors.New("sqlite store is closed")
 
-// writer is the one connection that writes. Transactions are begun and ended
-// by hand: database/sql takes a connection for clean after a COMMIT that
-// failed, when SQLite may still be inside the transaction.
+// writer is the only connection that writes. It begins and ends transactions itself, because
+// database/sql considers a connection clean after a failed COMMIT, although SQLite may still be
+// inside the transaction.
 type writer struct {
 	db    *sql.DB
 	turns turns
@@ -37,7 +37,7 @@ func openWriter(ctx context.Context, dsn string) (*writer, error) {
 	return &writer{db: db, turns: turns{conn: conn}, stmts: map[string]*sql.Stmt{}}, nil
 }
 
-// close waits for the write under way and closes the connection.
+// close waits for the write in flight and closes the connection.
 func (w *writer) close() error {
 	conn := w.turns.close()
 	if conn == nil {
@@ -50,13 +50,13 @@ func (w *writer) close() error {
 	return errors.Join(err, conn.Close(), w.db.Close())
 }
 
-// do runs f in a transaction and commits it, or rolls it back if f fails. A failed
-// COMMIT is ErrUnknown unless SQLite says that it was refused.
+// do runs f in a transaction and commits it, or rolls it back if f fails. A failed COMMIT is
+// ErrUnknown unless SQLite says that it was refused.
 func (w *writer) do(ctx context.Context, f func(*tx) error) error {
 	return withState(w.transact(ctx, false, f))
 }
 
-// doFirst is do, before all others that wait.
+// doFirst is do, before all transactions that wait.
 func (w *writer) doFirst(ctx context.Context, f func(*tx) error) error {
 	return withState(w.transact(ctx, true, f))
 }
@@ -69,11 +69,11 @@ func (w *writer) transact(ctx context.Context, urgent bool, f func(*tx) error) e
 	defer w.turns.give(conn)
 	t := &tx{ctx: ctx, conn: conn, stmts: w.stmts, found: map[version]bool{}}
 	_, err = t.exec(`BEGIN IMMEDIATE`)
-	// From here on it is short and ends in any case: to watch for a caller that goes costs the
-	// driver a goroutine for each statement.
+	// From here on the transaction is short and ends in any case. A cancellable context would cost
+	// the driver a goroutine for each statement.
 	t.ctx = context.WithoutCancel(ctx)
 	if err != nil {
-		// A caller that goes just now makes an error of a BEGIN that went through.
+		// If the caller cancels at this moment, a BEGIN that succeeded returns an error.
 		return errors.Join(err, t.end(`ROLLBACK`))
 	}
 	err = f(t)
@@ -95,7 +95,7 @@ func (w *writer) transact(ctx context.Context, urgent bool, f func(*tx) error) e
 	return errors.Join(err, t.end(`ROLLBACK`))
 }
 
-// refused tells a COMMIT that surely did nothing.
+// refused reports whether a COMMIT surely did nothing.
 func refused(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -108,15 +108,15 @@ func refused(err error) bool {
 	return false
 }
 
-// tx is a transaction under way.
+// tx is a transaction in progress.
 type tx struct {
 	ctx   context.Context
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
-	found map[version]bool // the ones that newest has found to be
+	found map[version]bool // versions that newest has accepted
 }
 
-// end ends the transaction. A ROLLBACK of what SQLite has rolled back by itself is no error.
+// end ends the transaction. If SQLite has rolled back by itself, a ROLLBACK is no error.
 func (t *tx) end(how string) error {
 	if _, err := t.exec(how); err != nil {
 		if how == `ROLLBACK` && inactive(err) {
@@ -127,13 +127,13 @@ func (t *tx) end(how string) error {
 	return nil
 }
 
-// inactive recognizes a ROLLBACK without a transaction, for which SQLite has no code of its own.
+// inactive recognizes the error of a ROLLBACK without a transaction, which has no code of its own.
 func inactive(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && e.Code() == sqlite3.SQLITE_ERROR
 }
 
-// prepare returns the statement, kept for the connection's life.
+// prepare returns the statement, which is kept for the life of the connection.
 func (t *tx) prepare(query string) (*sql.Stmt, error) {
 	if st := t.stmts[query]; st != nil {
 		return st, nil
@@ -159,7 +159,7 @@ func (t *tx) exec(query string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// row reads one row into dest. sql.ErrNoRows if there is none.
+// row reads one row into dest. It returns sql.ErrNoRows if there is none.
 func (t *tx) row(query string, args []any, dest ...any) error {
 	st, err := t.prepare(query)
 	if err != nil {
@@ -168,7 +168,7 @@ func (t *tx) row(query string, args []any, dest ...any) error {
 	return st.QueryRowContext(t.ctx, args...).Scan(dest...)
 }
 
-// query reads all rows.
+// query calls each for every row.
 func (t *tx) query(query string, args []any, each func(scan func(...any) error) error) error {
 	st, err := t.prepare(query)
 	if err != nil {
