@@ -92,15 +92,78 @@ type Sequel interface {
 	Follow(r Request, hint json.RawMessage) (Request, error)
 }
 
-// Request is what leaves, as an intent records it: secrets are references.
+// Request is what an attempt asks for, as its intent records it: secrets are references. It is an
+// HTTP request (Method, URL, Headers, Body), or one of Task and Child.
 type Request struct {
-	Method  string            `json:"method"`
-	URL     string            `json:"url"`
+	Method  string            `json:"method,omitempty"`
+	URL     string            `json:"url,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    json.RawMessage   `json:"body,omitempty"`
+	Task    *TaskRequest      `json:"task,omitempty"`
+	Child   *ChildRequest     `json:"child,omitempty"`
 	// Traceparent is set as the request leaves; it is not recorded, nor part of the hash. "": none.
 	// Headers win.
 	Traceparent string `json:"-"`
+}
+
+// TaskRequest is work for a worker.
+type TaskRequest struct {
+	Type  string          `json:"type"`
+	Input json.RawMessage `json:"input,omitempty"`
+}
+
+// ChildRequest asks for a saga to be started as a step's child or, with Revert, to be undone.
+type ChildRequest struct {
+	Saga   string `json:"saga"`   // the child's id
+	Parent string `json:"parent"` // the parent's id
+	Revert bool   `json:"revert,omitempty"`
+
+	// The fields below are of a start.
+	Definition string          `json:"definition,omitempty"` // "refund", or "refund@v3"
+	Input      json.RawMessage `json:"input,omitempty"`
+	Path       string          `json:"path,omitempty"`    // the parent's step
+	Depth      int             `json:"depth,omitempty"`   // see ParentData
+	Starter    string          `json:"starter,omitempty"` // see ParentData
+	Final      bool            `json:"final,omitempty"`   // a step of the parent's `finally` starts it
+}
+
+// Target returns what a request does, and to what: "POST" and a URL, "task" and a task's type,
+// "run" and a definition, "revert" and a saga.
+func (r *Request) Target() (verb, object string) {
+	switch {
+	case r.Task != nil:
+		return "task", r.Task.Type
+	case r.Child != nil && r.Child.Revert:
+		return "revert", "saga " + r.Child.Saga
+	case r.Child != nil:
+		return "run", r.Child.Definition
+	}
+	return r.Method, r.URL
+}
+
+// String returns the target in one line, for people.
+func (r *Request) String() string {
+	verb, object := r.Target()
+	return verb + " " + object
+}
+
+// Payload returns the data that the request carries: an HTTP request's body, or the input of a task
+// or child.
+func (r *Request) Payload() json.RawMessage {
+	switch {
+	case r.Task != nil:
+		return r.Task.Input
+	case r.Child != nil:
+		return r.Child.Input
+	}
+	return r.Body
+}
+
+// Report is what a worker, or a child saga, has reported of an attempt besides its output or error.
+type Report struct {
+	Retryable bool   // the attempt has no effect, and another may succeed
+	InDoubt   bool   // it may have an effect all the same
+	Cost      string // a decimal amount in the saga's currency; "" for unknown
 }
 
 // Answer is what came back, or did not.
@@ -120,6 +183,10 @@ type Answer struct {
 	// interrupted (the process that sent it died), not_sent.
 	Code   string
 	Detail string // one sentence for a person; no secrets
+	// Report is set when a worker or a child saga has reported how the attempt ended.
+	Report *Report
+	// Final says that nothing was done for the request, and that asking again will not change it.
+	Final bool
 	// RetryAfter is what the other side asks for, 0 for nothing; already clamped.
 	RetryAfter time.Duration
 }

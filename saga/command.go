@@ -82,20 +82,9 @@ const (
 	CodeWithdrawn     = "withdrawn"      // the task was withdrawn before a worker had claimed it
 )
 
-// Headers of that answer.
-const (
-	HeaderReported  = "told"      // "true": the worker, or the child saga, reported the result itself
-	HeaderRetryable = "retryable" // "true"
-	HeaderInDoubt   = "in-doubt"  // "true"
-	HeaderCost      = "cost"      // a decimal
-)
-
 // Answer returns the result as the answer to the attempt's request.
 func (t *TaskResult) Answer() Answer {
-	a := Answer{Sent: true, Headers: map[string]string{HeaderReported: "true"}}
-	if t.Cost != "" {
-		a.Headers[HeaderCost] = t.Cost
-	}
+	a := Answer{Sent: true, Report: &Report{Cost: t.Cost}}
 	switch t.Outcome {
 	case TaskCompleted:
 		a.Status, a.Body = 200, t.Output
@@ -111,12 +100,7 @@ func (t *TaskResult) Answer() Answer {
 		if t.Error != nil {
 			a.Code, a.Detail = t.Error.Code, t.Error.Error()
 		}
-		if t.Retryable {
-			a.Headers[HeaderRetryable] = "true"
-		}
-		if t.InDoubt {
-			a.Headers[HeaderInDoubt] = "true"
-		}
+		a.Report.Retryable, a.Report.InDoubt = t.Retryable, t.InDoubt
 	}
 	return a
 }

@@ -48,12 +48,18 @@ func (d IntentData) encode() json.RawMessage {
 
 func (r *Request) append(b []byte) []byte {
 	from := len(b)
-	b = quoted(field(b, "method"), r.Method)
-	b = quoted(field(b, "url"), r.URL)
+	b = textField(b, "method", r.Method)
+	b = textField(b, "url", r.URL)
 	if len(r.Headers) > 0 {
 		b = headers(field(b, "headers"), r.Headers)
 	}
 	b = rawField(b, "body", r.Body)
+	if r.Task != nil {
+		b = append(field(b, "task"), encode(r.Task)...)
+	}
+	if r.Child != nil {
+		b = append(field(b, "child"), encode(r.Child)...)
+	}
 	return object(b, from)
 }
 

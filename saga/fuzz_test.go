@@ -213,7 +213,7 @@ func FuzzReplayNested(f *testing.F) {
 // The journals that are spoilt reach what they are about.
 func TestFuzzReaches(t *testing.T) {
 	text := string(lived(t, parsed(t, nested), 3, saga.Command{}, 0))
-	for _, part := range []string{`"path":"many[3].inner"`, `"command":"approve"`, `"kind":"signalled"`, `"method":"TASK"`, `"method":"RUN"`, `"event":`, `"kind":"finished"`} {
+	for _, part := range []string{`"path":"many[3].inner"`, `"command":"approve"`, `"kind":"signalled"`, `"task":{`, `"child":{`, `"event":`, `"kind":"finished"`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("no %s in it", part)
 		}

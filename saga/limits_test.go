@@ -12,7 +12,6 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
-	"recourse/saga/kinds/run"
 )
 
 // begun compiles a definition and starts a saga of it.
@@ -82,7 +81,7 @@ func TestOrphansAreCancelled(t *testing.T) {
 		if err := json.Unmarshal(list[0].Data, &c); err != nil {
 			t.Fatal(err)
 		}
-		kid := d.Send.Request.Headers[run.HeaderSaga]
+		kid := d.Send.Request.Child.Saga
 		if list[0].Saga.String() != kid || c.Kind != "cancel" || c.Mode != mode {
 			t.Errorf("mode %q: %s is told %+v; the child is %s", mode, list[0].Saga, c, kid)
 		}

@@ -16,18 +16,24 @@ import (
 	"recourse/saga/expr"
 )
 
-// Hash is the SHA-256, in hex, of the method, the URL and the body, with a newline
-// between them, as they stand in the request: secrets as references.
+// Hash is the SHA-256, in hex, of the verb, the object (see Target) and the payload, with a newline
+// between them, as they stand in the request: secrets as references. Of an HTTP request these are
+// the method, the URL and the body.
 func (r *Request) Hash() string {
+	verb, object := r.Target()
 	text := make([]byte, 0, 256)
-	text = append(append(text, r.Method...), '\n')
-	text = append(append(text, r.URL...), '\n')
-	sum := sha256.Sum256(append(text, r.Body...))
+	text = append(append(text, verb...), '\n')
+	text = append(append(text, object...), '\n')
+	sum := sha256.Sum256(append(text, r.Payload()...))
 	return hex.EncodeToString(sum[:])
 }
 
-// place puts the key where the other side looks for it.
+// place puts the key where the remote service looks for it. A worker gets it with its task, besides
+// a field of the input that may be meant for it.
 func (r *Request) place(p idempotency.Placement, key string, plan bool) error {
+	if r.Child != nil || r.Task != nil && p.In != idempotency.Body {
+		return nil
+	}
 	escape := url.QueryEscape
 	if plan {
 		escape = func(text string) string { return expr.EncodeKnown(text, url.QueryEscape) }
@@ -46,14 +52,18 @@ func (r *Request) place(p idempotency.Placement, key string, plan bool) error {
 		}
 		r.URL += sep + url.QueryEscape(p.Name) + "=" + escape(key)
 	case idempotency.Body:
-		if plan && expr.HasPlaceholder(r.Body) && r.Body[0] == '"' {
+		payload := &r.Body
+		if r.Task != nil {
+			payload = &r.Task.Input
+		}
+		if plan && expr.HasPlaceholder(*payload) && (*payload)[0] == '"' {
 			return nil // all of it is to come, so the field has no place yet
 		}
-		body, err := withField(r.Body, p.Name, key)
+		body, err := withField(*payload, p.Name, key)
 		if err != nil {
 			return err
 		}
-		r.Body = body
+		*payload = body
 	}
 	return nil
 }

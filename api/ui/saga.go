@@ -136,7 +136,7 @@ func (d *sagaPage) asked(e entry) []check {
 		step, query := saga.SplitQuery(d.Records[i].Path)
 		var intent saga.IntentData
 		if query && step == e.Path && d.Records[i].Kind == journal.Intent && json.Unmarshal(d.Records[i].Data, &intent) == nil && intent.Request != nil {
-			return []check{{Says: "Repeat its status query:", Request: intent.Request.Method + " " + intent.Request.URL}}
+			return []check{{Says: "Repeat its status query:", Request: intent.Request.String()}}
 		}
 	}
 	return nil

@@ -62,11 +62,11 @@ func TestReasonOf(t *testing.T) {
 
 func TestChild(t *testing.T) {
 	d := &sagaPage{}
-	request := json.RawMessage(`{"method":"RUN","url":"saga:x","headers":{"recourse-saga":"c-1"}}`)
+	request := json.RawMessage(`{"child":{"saga":"c-1","parent":"p-1","definition":"x"}}`)
 	if got := d.child(saga.StepView{Kind: "run", Input: request}); got != "c-1" {
 		t.Errorf("child %q", got)
 	}
-	if got := d.child(saga.StepView{Kind: "http", Input: request}); got != "" {
+	if got := d.child(saga.StepView{Kind: "http", Input: json.RawMessage(`{"method":"GET","url":"http://x"}`)}); got != "" {
 		t.Errorf("a request runs saga %q", got)
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/kinds/run"
 )
 
 // Bounds of what a page shows of a saga's steps. The step's own page shows the rest.
@@ -165,10 +164,10 @@ func (d *sagaPage) forward(s saga.StepView) (n int, took time.Duration) {
 // child is the id of the saga that a step runs; "" if it runs none.
 func (d *sagaPage) child(s saga.StepView) string {
 	var request saga.Request
-	if s.Kind != "run" || json.Unmarshal(s.Input, &request) != nil {
+	if s.Kind != "run" || json.Unmarshal(s.Input, &request) != nil || request.Child == nil {
 		return ""
 	}
-	return request.Headers[run.HeaderSaga]
+	return request.Child.Saga
 }
 
 // short leaves large documents to the step's own page.

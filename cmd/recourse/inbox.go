@@ -95,7 +95,8 @@ func (a *app) entry(e inboxEntry) {
 		a.text(where+", since "+since, 2)
 	}
 	if e.Request != nil {
-		a.text(fmt.Sprintf("sent: %s %s", e.Request.Method, story.Short(e.Request.URL, 200)), 3)
+		verb, object := e.Request.Target()
+		a.text(fmt.Sprintf("sent: %s %s", verb, story.Short(object, 200)), 3)
 		a.text("key "+e.Key, 1)
 	}
 	a.asked(e.Shown)

@@ -100,7 +100,7 @@ func (c *replayCmd) Run(a *app) error {
 func decision(d saga.Decision) string {
 	switch d := d.(type) {
 	case saga.Dispatch:
-		return fmt.Sprintf("send %s %s for %s (%s), attempt %d, key %s", d.Send.Request.Method, d.Send.Request.URL, d.Send.Path, d.Send.Way, d.Send.Attempt, d.Send.Key)
+		return fmt.Sprintf("send %s for %s (%s), attempt %d, key %s", &d.Send.Request, d.Send.Path, d.Send.Way, d.Send.Attempt, d.Send.Key)
 	case saga.Write:
 		return fmt.Sprintf("write %s %s", d.Record.Kind, d.Record.Path)
 	case saga.WakeAt:

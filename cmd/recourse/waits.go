@@ -8,7 +8,6 @@ import (
 
 	"recourse/journal"
 	"recourse/saga"
-	runkind "recourse/saga/kinds/run"
 )
 
 // wait is what a step waits for.
@@ -93,11 +92,11 @@ func (w *watched) others(v saga.StepView) string {
 	if !open || json.Unmarshal(v.Input, &r) != nil {
 		return ""
 	}
-	switch v.Kind {
-	case "task":
-		return "waits for a worker of type " + r.URL
-	case "run":
-		return "waits for saga " + r.Headers[runkind.HeaderSaga]
+	switch {
+	case r.Task != nil:
+		return "waits for a worker of type " + r.Task.Type
+	case r.Child != nil:
+		return "waits for saga " + r.Child.Saga
 	}
 	return ""
 }

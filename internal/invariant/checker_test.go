@@ -14,7 +14,6 @@ import (
 	"recourse/internal/story/storytest"
 	"recourse/journal"
 	"recourse/saga"
-	"recourse/saga/kinds/run"
 )
 
 var stranger = uuid.FromStringOrNil("019aa5d0-0000-7000-8000-00000000000f")
@@ -111,9 +110,9 @@ func TestNeverStarted(t *testing.T) {
 	child := stranger
 	parent := storytest.Play(t, "saga: p\nsteps:\n  - {id: sub, run: kid, retry: none}\n", storytest.Script{Answer: func(s saga.Send, _ time.Time) saga.Answer {
 		if s.Way == journal.Undo {
-			return saga.Answer{Code: saga.NoSaga, Headers: map[string]string{"final": "true"}}
+			return saga.Answer{Code: saga.NoSaga, Final: true}
 		}
-		child = uuid.FromStringOrNil(s.Request.Headers[run.HeaderSaga])
+		child = uuid.FromStringOrNil(s.Request.Child.Saga)
 		return saga.Answer{Sent: true, Code: "connection"}
 	}})
 	kid := storytest.Play(t, "saga: kid\nsteps:\n  - {id: a, set: 1}\n", storytest.Script{})

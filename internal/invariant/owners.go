@@ -1,8 +1,6 @@
 package invariant
 
 import (
-	"slices"
-
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -52,7 +50,7 @@ func (t *sagaState) outside(r journal.Record, d *saga.IntentData) bool {
 		return false
 	}
 	if t.Definition == nil || t.Definition.Step(path) == nil {
-		return d.Request != nil && slices.Contains([]string{"TASK", "RUN", "REVERT"}, d.Request.Method)
+		return d.Request != nil && (d.Request.Task != nil || d.Request.Child != nil)
 	}
 	step := t.Definition.Step(path)
 	if r.Way == journal.Undo && step.Compensate != nil {

@@ -30,7 +30,8 @@ func (t *Teller) intent(r journal.Record) []Line {
 	}
 	text := "a request without content"
 	if d.Request != nil {
-		text = d.Request.Method + " " + Place(d.Request.URL)
+		verb, object := d.Request.Target()
+		text = verb + " " + Place(object)
 	}
 	if r.Attempt > 1 {
 		text += fmt.Sprintf(", attempt %d", r.Attempt)

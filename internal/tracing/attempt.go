@@ -1,7 +1,6 @@
 package tracing
 
 import (
-	"encoding/json"
 	"net"
 	"strconv"
 	"strings"
@@ -32,14 +31,6 @@ type outcome struct {
 	Tokens     *saga.TokensView `json:"tokens"`
 }
 
-// request is what an intent says of where the attempt went.
-type request struct {
-	Method  string            `json:"method"`
-	URL     string            `json:"url"`
-	Headers map[string]string `json:"headers"`
-	Body    json.RawMessage   `json:"body"`
-}
-
 func (a *attempt) size() int { return len(a.intent.Data) + len(a.outcome.Data) }
 
 func (a *attempt) span() span {
@@ -65,7 +56,7 @@ func (a *attempt) span() span {
 		out.why = f.Title
 	}
 	var d struct {
-		Request request `json:"request"`
+		Request saga.Request `json:"request"`
 	}
 	read(i, &d)
 	a.describe(&out, d.Request)
@@ -73,7 +64,7 @@ func (a *attempt) span() span {
 }
 
 // describe says what the attempt was, by its kind.
-func (a *attempt) describe(out *span, r request) {
+func (a *attempt) describe(out *span, r saga.Request) {
 	kind := "http"
 	if def := a.st.s.runs(a.st.at, a.query); def != nil {
 		kind = def.Kind
@@ -92,9 +83,9 @@ func (a *attempt) describe(out *span, r request) {
 	case "llm":
 		a.chat(out, r)
 	case "run":
-		out.name, out.kind = "run "+strings.TrimPrefix(r.URL, "saga:"), trace.SpanKindInternal
+		out.name, out.kind = r.String(), trace.SpanKindInternal
 	default:
-		out.name = kind + " " + r.URL
+		out.name = r.String()
 	}
 }
 

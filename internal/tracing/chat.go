@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
+
+	"recourse/saga"
 )
 
 // completion is what of a request for a completion is exported: nothing of what was asked.
@@ -31,7 +33,7 @@ type answer struct {
 
 // chat describes an attempt of an llm step, as OpenTelemetry's conventions for generative AI have
 // it.
-func (a *attempt) chat(out *span, r request) {
+func (a *attempt) chat(out *span, r saga.Request) {
 	var asked completion
 	_ = json.Unmarshal(r.Body, &asked) // what cannot be read is left out
 	var said answer

@@ -133,11 +133,23 @@ func (s Suite) outcome(t *testing.T, body saga.Body) string {
 		kind, data, to, err = b.Announce(env)
 		v = fmt.Sprintf("%s %s %q", kind, data, to)
 	case saga.Call:
-		v, err = b.Request(env)
+		var r saga.Request
+		r, err = b.Request(env)
+		v = written(t, r)
 	default:
 		t.Fatalf("%T has none of the shapes that the machine knows", body)
 	}
 	return fmt.Sprintf("%+v, %v", v, err)
+}
+
+// written is a request as its intent records it.
+func written(t *testing.T, r saga.Request) string {
+	t.Helper()
+	b, err := journal.Encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // entered writes down what a block decides, and how it runs then.

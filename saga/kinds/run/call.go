@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -51,15 +49,18 @@ type Caller struct {
 // Call performs a request. When the saga will tell its end itself, the answer's code is
 // saga.Spawned.
 func (c *Caller) Call(ctx context.Context, req saga.Request) saga.Answer {
-	id := uuid.FromStringOrNil(req.Headers[HeaderSaga])
-	parent := uuid.FromStringOrNil(req.Headers[HeaderParent])
+	child := req.Child
+	if child == nil {
+		return refused("request_invalid", "the request names no saga")
+	}
+	id, parent := uuid.FromStringOrNil(child.Saga), uuid.FromStringOrNil(child.Parent)
 	if id.IsNil() || parent.IsNil() {
 		return refused("request_invalid", "the request names no saga")
 	}
-	if req.Method == Revert {
+	if child.Revert {
 		return c.revert(ctx, id, parent)
 	}
-	return c.start(ctx, id, parent, req)
+	return c.start(ctx, id, parent, child, req.Traceparent)
 }
 
 // parentEnded is the code of a start that is refused by its parent's state. The saga was not there
@@ -71,13 +72,13 @@ const recordsPage = 1000
 
 // refused is the answer when nothing was done, and never will be.
 func refused(code, format string, args ...any) saga.Answer {
-	return saga.Answer{Code: code, Detail: fmt.Sprintf(format, args...), Headers: map[string]string{"final": "true"}}
+	return saga.Answer{Code: code, Detail: fmt.Sprintf(format, args...), Final: true}
 }
 
-func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Request) saga.Answer {
-	name, version, ok := saga.RunTarget(strings.TrimPrefix(req.URL, "saga:"))
+func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.ChildRequest, traceparent string) saga.Answer {
+	name, version, ok := saga.RunTarget(child.Definition)
 	if !ok {
-		return refused("request_invalid", "%s names no definition", req.URL)
+		return refused("request_invalid", "%q names no definition", child.Definition)
 	}
 	if told, found := c.report(ctx, id); found {
 		return told
@@ -89,13 +90,12 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, req saga.Reque
 	case err != nil:
 		return saga.Answer{Code: "not_started", Detail: "definition " + name + " could not be read: " + err.Error()}
 	}
-	depth, _ := strconv.Atoi(req.Headers[HeaderDepth])
-	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: version, Input: req.Body, Vars: c.Vars, Actor: "saga " + parent.String(), Traceparent: req.Traceparent,
-		Parent: &saga.ParentData{Saga: parent.String(), Path: req.Headers[HeaderPath], Depth: depth, Starter: req.Headers[HeaderStart]}})
+	data, unique, findings := saga.Begin(def, saga.StartOptions{Version: version, Input: child.Input, Vars: c.Vars, Actor: "saga " + parent.String(), Traceparent: traceparent,
+		Parent: &saga.ParentData{Saga: parent.String(), Path: child.Path, Depth: child.Depth, Starter: child.Starter}})
 	if len(findings) > 0 {
 		return refused("invalid_start", "%s v%d does not take this start: %s: %s", name, version, findings[0].Pointer, findings[0].Detail)
 	}
-	err = c.Engine.StartAs(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent, Final: req.Headers[HeaderFinal] != ""}, data)
+	err = c.Engine.StartAs(ctx, id, def, journal.Start{Definition: def.Name, Version: version, SHA256: def.SHA256, Key: "run:" + id.String(), Unique: unique, Parent: parent, Final: child.Final}, data)
 	switch {
 	case err == nil, errors.Is(err, journal.ErrStartKey):
 		return saga.Answer{Sent: true, Code: saga.Spawned}

@@ -95,9 +95,8 @@ func TestParentEnded(t *testing.T) {
 	r.ends(id, saga.Succeeded)
 	kid := uuid.Must(uuid.NewV7()).String()
 	c := &run.Caller{Engine: r.engine, Sagas: r.store, Definitions: r.catalog}
-	a := c.Call(t.Context(), saga.Request{Method: run.Start, URL: "saga:child", Body: json.RawMessage(`{"n":1}`),
-		Headers: map[string]string{run.HeaderSaga: kid, run.HeaderParent: id.String(), run.HeaderPath: "sub", run.HeaderDepth: "1"}})
-	if a.Sent || a.Code != "parent_ended" || a.Headers["final"] == "" {
+	a := c.Call(t.Context(), saga.Request{Child: &saga.ChildRequest{Definition: "child", Input: json.RawMessage(`{"n":1}`), Saga: kid, Parent: id.String(), Path: "sub", Depth: 1}})
+	if a.Sent || a.Code != "parent_ended" || !a.Final {
 		t.Errorf("answer %+v", a)
 	}
 	if kids := r.children(id); len(kids) > 0 {
@@ -148,7 +147,7 @@ type revertLost struct{ next engine.Caller }
 var lost atomic.Int64
 
 func (l revertLost) Call(ctx context.Context, r saga.Request) saga.Answer {
-	if r.Method == run.Revert && lost.Add(1) == 1 {
+	if r.Child.Revert && lost.Add(1) == 1 {
 		return saga.Answer{Sent: true, Code: "connection", Detail: "the database did not answer"}
 	}
 	return l.next.Call(ctx, r)
@@ -167,7 +166,7 @@ func TestConflict(t *testing.T) {
 	r := newRig(t, "saga: kid\nsteps: [{id: a, set: 1}]\n")
 	c := &run.Caller{Engine: conflicting{}, Sagas: r.store, Definitions: r.catalog}
 	id := uuid.Must(uuid.NewV7()).String()
-	a := c.Call(t.Context(), saga.Request{Method: run.Start, URL: "saga:kid", Headers: map[string]string{run.HeaderSaga: id, run.HeaderParent: id, run.HeaderPath: "a", run.HeaderDepth: "1"}})
+	a := c.Call(t.Context(), saga.Request{Child: &saga.ChildRequest{Definition: "kid", Saga: id, Parent: id, Path: "a", Depth: 1}})
 	if a.Code == saga.Spawned || !a.Sent {
 		t.Errorf("%+v", a)
 	}

@@ -23,7 +23,7 @@ type unheard struct {
 }
 
 func (u *unheard) Call(ctx context.Context, r saga.Request) saga.Answer {
-	if r.Method == run.Start {
+	if r.Child != nil && !r.Child.Revert {
 		u.lost.Store(&r)
 		return saga.Answer{Sent: true, Code: "connection", Detail: "lost"}
 	}
@@ -62,7 +62,7 @@ func TestNeverStarted(t *testing.T) {
 	r, u := unheardRig(t, child, "saga: p\nsteps:\n  - {id: a, http: \"POST http://w/a\", body: {}, compensate: {http: \"DELETE http://w/a\"}}\n  - {id: sub, run: child, input: {n: 1}, retry: none}\n")
 	id := r.start("p", "null")
 	m := r.ends(id, saga.Compensated)
-	kid := u.lost.Load().Headers[run.HeaderSaga]
+	kid := u.lost.Load().Child.Saga
 	if d := r.undone(id, "sub"); d == nil || d.NeverStarted != kid {
 		t.Errorf("the undo says %+v", d)
 	}
@@ -85,7 +85,7 @@ func TestStartAfterTheLook(t *testing.T) {
 	if d := r.undone(id, "sub"); d == nil || d.NeverStarted == "" {
 		t.Fatalf("the undo says %+v", d)
 	}
-	if a := u.next.Call(t.Context(), *u.lost.Load()); a.Sent || a.Code != "parent_ended" || a.Headers["final"] == "" {
+	if a := u.next.Call(t.Context(), *u.lost.Load()); a.Sent || a.Code != "parent_ended" || !a.Final {
 		t.Errorf("answer %+v", a)
 	}
 	if kids := r.children(id); len(kids) > 0 {
@@ -142,7 +142,7 @@ type second struct {
 }
 
 func (s *second) Call(ctx context.Context, r saga.Request) saga.Answer {
-	if r.Method != run.Start {
+	if r.Child == nil || r.Child.Revert {
 		return s.next.Call(ctx, r)
 	}
 	switch s.starts.Add(1) {

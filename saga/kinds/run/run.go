@@ -17,22 +17,6 @@ import (
 	"recourse/saga/expr"
 )
 
-// The methods of requests to sagas, which the engine performs.
-const (
-	Start  = "RUN"
-	Revert = "REVERT"
-)
-
-// The headers of a Start: who the new saga is, and who its parent.
-const (
-	HeaderSaga   = "recourse-saga"
-	HeaderParent = "recourse-parent"
-	HeaderPath   = "recourse-path"
-	HeaderDepth  = "recourse-depth"
-	HeaderStart  = "recourse-starter"
-	HeaderFinal  = "recourse-final" // of a step of its parent's finally
-)
-
 var target = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}(@v?[1-9][0-9]{0,8})?$`)
 
 // Kind describes the kind.
@@ -100,20 +84,14 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	if kin.depth > saga.MaxDepth {
 		return saga.Request{}, &saga.Failure{Code: "too_deep", Title: fmt.Sprintf("sagas run others at most %d deep: does a definition run itself?", saga.MaxDepth)}
 	}
-	r := saga.Request{Method: Start, URL: "saga:" + b.target, Body: json.RawMessage("null"),
-		Headers: map[string]string{HeaderSaga: kin.id, HeaderParent: kin.parent, HeaderPath: kin.path, HeaderDepth: strconv.FormatInt(kin.depth, 10)}}
-	if kin.starter != "" {
-		r.Headers[HeaderStart] = kin.starter
-	}
-	if kin.final {
-		r.Headers[HeaderFinal] = "true"
-	}
+	c := &saga.ChildRequest{Saga: kin.id, Parent: kin.parent, Definition: b.target, Input: json.RawMessage("null"),
+		Path: kin.path, Depth: int(kin.depth), Starter: kin.starter, Final: kin.final}
 	if b.input != nil {
-		if r.Body, err = b.input.JSON(env); err != nil {
+		if c.Input, err = b.input.JSON(env); err != nil {
 			return saga.Request{}, err
 		}
 	}
-	return r, nil
+	return saga.Request{Child: c}, nil
 }
 
 // kin is who a step has to do with, as the machine tells kinds.
@@ -148,7 +126,14 @@ func (b *Body) ReadOnly() bool { return false }
 func (b *Body) Repeatable() bool { return true }
 
 // Child implements saga.Spawner.
-func (b *Body) Child(r saga.Request) uuid.UUID { return uuid.FromStringOrNil(r.Headers[HeaderSaga]) }
+func (b *Body) Child(r saga.Request) uuid.UUID { return childOf(r) }
+
+func childOf(r saga.Request) uuid.UUID {
+	if r.Child == nil {
+		return uuid.Nil
+	}
+	return uuid.FromStringOrNil(r.Child.Saga)
+}
 
 // Judge implements saga.Call.
 func (b *Body) Judge(_ saga.Request, a saga.Answer) saga.Verdict { return judge(a) }
@@ -162,14 +147,14 @@ func (*undo) Request(env expr.Env) (saga.Request, error) {
 	if err != nil {
 		return saga.Request{}, err
 	}
-	return saga.Request{Method: Revert, URL: "saga:" + kin.id, Headers: map[string]string{HeaderSaga: kin.id, HeaderParent: kin.parent}}, nil
+	return saga.Request{Child: &saga.ChildRequest{Saga: kin.id, Parent: kin.parent, Revert: true}}, nil
 }
 
 // ReadOnly implements saga.Call.
 func (*undo) ReadOnly() bool { return false }
 
 // Child implements saga.Spawner.
-func (*undo) Child(r saga.Request) uuid.UUID { return uuid.FromStringOrNil(r.Headers[HeaderSaga]) }
+func (*undo) Child(r saga.Request) uuid.UUID { return childOf(r) }
 
 // Judge implements saga.Call.
 func (*undo) Judge(_ saga.Request, a saga.Answer) saga.Verdict { return judge(a) }
@@ -188,11 +173,11 @@ func judge(a saga.Answer) saga.Verdict {
 	case a.Status >= 200 && a.Status <= 299 && a.Code == "":
 		return saga.Verdict{Class: journal.Succeeded, Output: a.Body}
 	case !a.Sent:
-		if a.Headers["final"] == "" {
+		if !a.Final {
 			v.Class = journal.Transient
 		}
 		v.SettlesDoubt = a.Code == parentEnded
-	case a.Headers[saga.HeaderInDoubt] != "" || a.Headers["final"] == "" && a.Headers[saga.HeaderReported] == "":
+	case a.Report != nil && a.Report.InDoubt || !a.Final && a.Report == nil:
 		v.Class = journal.InDoubt
 	}
 	return v

@@ -105,22 +105,22 @@ func (b *Body) CarriesKey(in, _ string) error {
 
 // Request implements saga.Call: what a worker is asked to do.
 func (b *Body) Request(env expr.Env) (saga.Request, error) {
-	r := saga.Request{Method: "TASK", URL: b.kind}
+	t := &saga.TaskRequest{Type: b.kind}
 	if b.input == nil {
-		return r, nil
+		return saga.Request{Task: t}, nil
 	}
 	var err error
-	r.Body, err = b.input.JSON(env)
-	return r, err
+	t.Input, err = b.input.JSON(env)
+	return saga.Request{Task: t}, err
 }
 
 // Task implements saga.Queued.
 func (b *Body) Task(r saga.Request) (kind string, input json.RawMessage, lease time.Duration) {
-	input = r.Body
+	input = r.Task.Input
 	if input == nil {
 		input = json.RawMessage("null")
 	}
-	return r.URL, input, b.heartbeat
+	return r.Task.Type, input, b.heartbeat
 }
 
 // ReadOnly implements saga.Call: nobody knows what a worker does.
@@ -148,9 +148,9 @@ func classOf(a saga.Answer) journal.Class {
 		return journal.Transient
 	case a.Status >= 200 && a.Status <= 299 && a.Code == "":
 		return journal.Succeeded
-	case a.Status != 0, Taken(a.Code), a.Headers[saga.HeaderInDoubt] == "true":
+	case a.Status != 0, Taken(a.Code), a.Report != nil && a.Report.InDoubt:
 		return journal.InDoubt
-	case a.Headers[saga.HeaderRetryable] == "true":
+	case a.Report != nil && a.Report.Retryable:
 		return journal.Transient
 	}
 	return journal.Refused
@@ -186,11 +186,10 @@ func (b *Body) Used(_ saga.Request, a saga.Answer) (saga.Usage, bool) {
 	if !a.Sent {
 		return saga.Usage{}, true
 	}
-	text, ok := a.Headers[saga.HeaderCost]
-	if !ok {
+	if a.Report == nil || a.Report.Cost == "" {
 		return saga.Usage{}, false
 	}
-	cost, err := retry.Amount(text, "")
+	cost, err := retry.Amount(a.Report.Cost, "")
 	if err != nil {
 		return saga.Usage{}, false
 	}

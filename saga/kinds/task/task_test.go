@@ -34,7 +34,7 @@ func TestTask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Method != "TASK" || r.URL != tt.kind || len(r.Headers) > 0 {
+		if r.Task == nil || r.String() != "task "+tt.kind || len(r.Headers) > 0 {
 			t.Errorf("request %+v", r)
 		}
 		kind, input, lease := b.Task(r)
@@ -46,13 +46,6 @@ func TestTask(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	b := body(t, "task: a")
-	yes := func(names ...string) map[string]string {
-		h := map[string]string{}
-		for _, n := range names {
-			h[n] = "true"
-		}
-		return h
-	}
 	tests := []struct {
 		name string
 		a    saga.Answer
@@ -62,9 +55,9 @@ func TestJudge(t *testing.T) {
 		{"completed", saga.Answer{Sent: true, Status: 200, Body: []byte(`{"a":1}`)}, journal.Succeeded, ""},
 		{"failed", saga.Answer{Sent: true, Code: saga.CodeTaskFailed, Detail: "no"}, journal.Refused, "task_failed"},
 		{"failed with its own code", saga.Answer{Sent: true, Code: "no_such_page"}, journal.Refused, "no_such_page"},
-		{"retryable", saga.Answer{Sent: true, Code: saga.CodeTaskFailed, Headers: yes("retryable")}, journal.Transient, "task_failed"},
-		{"in doubt", saga.Answer{Sent: true, Code: "half_done", Headers: yes("in-doubt")}, journal.InDoubt, "half_done"},
-		{"both", saga.Answer{Sent: true, Code: "half_done", Headers: yes("in-doubt", "retryable")}, journal.InDoubt, "half_done"},
+		{"retryable", saga.Answer{Sent: true, Code: saga.CodeTaskFailed, Report: &saga.Report{Retryable: true}}, journal.Transient, "task_failed"},
+		{"in doubt", saga.Answer{Sent: true, Code: "half_done", Report: &saga.Report{InDoubt: true}}, journal.InDoubt, "half_done"},
+		{"both", saga.Answer{Sent: true, Code: "half_done", Report: &saga.Report{InDoubt: true, Retryable: true}}, journal.InDoubt, "half_done"},
 		{"silent", saga.Answer{Sent: true, Code: saga.CodeHeartbeatLost}, journal.InDoubt, "heartbeat_lost"},
 		{"interrupted", saga.Answer{Sent: true, Code: "interrupted"}, journal.InDoubt, "interrupted"},
 		{"nothing", saga.Answer{Sent: true}, journal.InDoubt, "no_answer"},
@@ -95,7 +88,7 @@ func TestUsed(t *testing.T) {
 	b := body(t, "task: a")
 	for text, want := range map[string]string{"0.01": "0.01", "3": "3", "0": "0", "-1": "", "lots": "", "": ""} {
 		got := ""
-		if u, ok := b.Used(saga.Request{}, saga.Answer{Sent: true, Code: saga.CodeTaskFailed, Headers: map[string]string{saga.HeaderCost: text}}); ok {
+		if u, ok := b.Used(saga.Request{}, saga.Answer{Sent: true, Code: saga.CodeTaskFailed, Report: &saga.Report{Cost: text}}); ok {
 			got = u.Cost.Decimal()
 		}
 		if got != want {
