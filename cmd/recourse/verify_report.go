@@ -92,12 +92,12 @@ func (v *verifying) verdict() verdict {
 // flagged names the flag that gives what a check lacks.
 var flagged = strings.NewReplacer(
 	"the definitions", "the definitions (--definitions)",
-	"the other side's ledger", "the other side's ledger (--ledger)",
-	"a ledger that tells what took effect", "a ledger that tells what took effect (--ledger)",
+	"the remote service's ledger", "the remote service's ledger (--ledger)",
+	"a ledger that records effects", "a ledger that records effects (--ledger)",
 	"the database's rows", "the database's rows (--database)",
 	"the acknowledged starts", "the acknowledged starts (--starts)",
-	"to know that nobody else's writes are in the ledger", "to know that nobody else's writes are in the ledger (--complete)",
-	"the secrets to look for", "the secrets to look for (--canaries)",
+	"a ledger without other clients' writes", "a ledger without other clients' writes (--complete)",
+	"the secrets to search for", "the secrets to search for (--canaries)",
 )
 
 func (v *verifying) text(r verdict) {

@@ -9,7 +9,8 @@ import (
 	"recourse/saga"
 )
 
-// attempts is invariant 14: no more of them than the policy allows, and no sooner.
+// attempts checks invariant 14: the number of attempts, and the delays between them, follow the
+// policy.
 func (c *sagaCheck) attempts(t *sagaState) {
 	for _, n := range t.order {
 		if n.step == nil {
@@ -23,10 +24,10 @@ func (c *sagaCheck) attempts(t *sagaState) {
 }
 
 func (c *sagaCheck) round(t *sagaState, n *stepState, list []sent, p retry.Policy) {
-	since := 0 // attempts since a person's last order: they start the count again
+	since := 0 // attempts since the last command of a person, which restarts the count
 	for i := range list {
 		s := &list[i]
-		if i > 0 && orderedBetween(t, n.path, list[i-1].record.Seq, s.record.Seq) {
+		if i > 0 && commandBetween(t, n.path, list[i-1].record.Seq, s.record.Seq) {
 			since = 0
 		}
 		since++
@@ -39,8 +40,8 @@ func (c *sagaCheck) round(t *sagaState, n *stepState, list []sent, p retry.Polic
 	}
 }
 
-// gap checks that an attempt waited as long as the outcome before it said, and that this was as
-// long as the other side asked for.
+// gap checks that an attempt waited as long as the outcome before it said, and that this was at
+// least as long as the remote service asked for.
 func (c *sagaCheck) gap(before, s *sent) {
 	r := before.outcome
 	if r == nil || before.result.RetryAt == nil || before.result.Next != saga.NextRetry {
@@ -48,16 +49,16 @@ func (c *sagaCheck) gap(before, s *sent) {
 	}
 	at := before.result.RetryAt
 	if s.record.At.Before(at.Time) {
-		c.say(14, s.record.Seq, "record %d was due at %s, and is of %s", s.record.Seq, stamp(at.Time), stamp(s.record.At))
+		c.say(14, s.record.Seq, "record %d was due at %s, but is of %s", s.record.Seq, stamp(at.Time), stamp(s.record.At))
 	}
 	asked := retry.After(retryAfter(before.result), r.At)
-	// The answer came a little before its record was written.
+	// The response arrived shortly before its record was written.
 	if earliest := r.At.Add(asked - grace); asked > 0 && at.Before(earliest) {
-		c.say(14, r.Seq, "the other side asked for %s after record %d, and got %s", asked, r.Seq, at.Sub(r.At))
+		c.say(14, r.Seq, "the remote service asked for a delay of %s after record %d, but the delay was %s", asked, r.Seq, at.Sub(r.At))
 	}
 }
 
-// grace is what may lie between an answer and the record of it.
+// grace is the time that may pass between a response and its record.
 const grace = 2 * time.Second
 
 func retryAfter(d *saga.OutcomeData) string {
@@ -70,7 +71,7 @@ func retryAfter(d *saga.OutcomeData) string {
 	return result.Headers["retry-after"]
 }
 
-func orderedBetween(t *sagaState, path string, from, to int64) bool {
+func commandBetween(t *sagaState, path string, from, to int64) bool {
 	for _, r := range t.Records {
 		if r.Kind == journal.Operator && r.Path == path && from < r.Seq && r.Seq < to {
 			return true

@@ -6,22 +6,23 @@ import (
 	"recourse/saga"
 )
 
-// way names a way of a step.
+// way identifies a track of a step.
 type way struct {
 	path string
 	way  journal.Way
 }
 
-// account is the saga's money as the records tell it.
+// account is the saga's money, computed from its records.
 type account struct {
 	spent, reserved retry.Money
-	open            map[way]retry.Money // of the attempt under way
-	unknown         map[way]retry.Money // of attempts that nobody knows the cost of
-	asked           map[string]bool     // status queries that gave an answer last, by their step's path
+	open            map[way]retry.Money // of the attempt in flight
+	unknown         map[way]retry.Money // of attempts whose cost is unknown
+	asked           map[string]bool     // whether the last status query was conclusive, by its step's path
 }
 
-// budget is invariant 15, by an account of its own: what forward intents reserve and outcomes
-// settle stays within the budget at every prefix, until undoing begins, which is exempt.
+// budget checks invariant 15 with an account of its own: at every prefix, the reserved and spent
+// amounts of forward steps are within the budget, until compensation begins, which the budget does
+// not limit.
 func (c *sagaCheck) budget(t *sagaState) {
 	limit, ok := t.limit()
 	if !ok {
@@ -37,7 +38,7 @@ func (c *sagaCheck) budget(t *sagaState) {
 		}
 		a.take(r, t.data[i])
 		if used := a.spent.Add(a.reserved); used.Cmp(limit) > 0 {
-			c.say(15, r.Seq, "after record %d %s is spent and %s reserved, of %s", r.Seq, a.spent.Decimal(), a.reserved.Decimal(), limit.Decimal())
+			c.say(15, r.Seq, "after record %d, %s is spent and %s reserved, which is more than %s", r.Seq, a.spent.Decimal(), a.reserved.Decimal(), limit.Decimal())
 			return
 		}
 	}
@@ -73,7 +74,8 @@ func (a *account) take(r journal.Record, data any) {
 	}
 }
 
-// settle books what was unknown, once it is known whether it has happened.
+// settle moves an unknown amount to spent, or releases it, when it is known whether the effect
+// happened.
 func (a *account) settle(at way, happened bool) {
 	a.reserved = a.reserved.Sub(a.unknown[at])
 	if happened {
@@ -82,7 +84,7 @@ func (a *account) settle(at way, happened bool) {
 	delete(a.unknown, at)
 }
 
-// limit is the budget that the saga starts with.
+// limit returns the budget that the saga starts with.
 func (t *sagaState) limit() (retry.Money, bool) {
 	if d, ok := t.data[0].(*saga.StartedData); ok && d.Budget != nil && d.Budget.Amount != "" {
 		return amount(d.Budget.Amount), true
@@ -96,7 +98,8 @@ func (t *sagaState) limit() (retry.Money, bool) {
 	return retry.Money{}, false
 }
 
-// amount reads a decimal without its currency: a saga has one. Nothing, or nonsense, is zero.
+// amount reads a decimal without its currency: a saga has only one. An empty or invalid amount is
+// zero.
 func amount(decimal string) retry.Money {
 	if decimal == "" {
 		return retry.Money{}
@@ -108,8 +111,8 @@ func amount(decimal string) retry.Money {
 	return m
 }
 
-// tokens is invariant 15 for a budget of tokens: an attempt begins only if it fits. The usage that
-// an answer reports counts, even beyond what was reserved.
+// tokens checks invariant 15 for a budget of tokens: an attempt begins only if it fits. The usage
+// that a response reports counts, even if it is more than was reserved.
 func (c *sagaCheck) tokens(t *sagaState) {
 	limit := int64(0)
 	if t.Definition != nil && t.Definition.Budget != nil {
@@ -119,7 +122,7 @@ func (c *sagaCheck) tokens(t *sagaState) {
 		limit = b.Tokens
 	}
 	open, unknown := make(map[way]int64), make(map[way]int64)
-	asked := make(map[string]bool) // status queries that gave an answer last
+	asked := make(map[string]bool) // whether the last status query was conclusive
 	used, reserved := int64(0), int64(0)
 	settle := func(at way, happened bool) {
 		reserved -= unknown[at]
@@ -138,7 +141,7 @@ func (c *sagaCheck) tokens(t *sagaState) {
 			open[at] = d.ReserveTokens
 			reserved += d.ReserveTokens
 			if limit > 0 && d.ReserveTokens > 0 && used+reserved > limit {
-				c.say(15, r.Seq, "with record %d %d tokens are used and %d reserved, of %d", r.Seq, used, reserved, limit)
+				c.say(15, r.Seq, "with record %d, %d tokens are used and %d reserved, which is more than %d", r.Seq, used, reserved, limit)
 				return
 			}
 		case *saga.OutcomeData:

@@ -15,7 +15,7 @@ import (
 	"recourse/saga"
 )
 
-// bad is a play that someone has tampered with.
+// bad are sagas of good games that were changed so that they violate an invariant.
 var bad = []struct {
 	name string
 	n    int // the invariant that must catch it
@@ -40,7 +40,7 @@ var bad = []struct {
 		s.Records[2].Data = json.RawMessage(`7`)
 		reseal(s)
 	}},
-	{"a node writes that was taken over from", 3, "killed", func(t *testing.T, s *invariant.Saga, _ *good) {
+	{"a node writes after it was taken over", 3, "killed", func(t *testing.T, s *invariant.Saga, _ *good) {
 		record(t, s, journal.Intent, "flight", 2).Node = s.Records[0].Node
 		reseal(s)
 	}},
@@ -60,12 +60,12 @@ var bad = []struct {
 		record(t, s, journal.Intent, "flight", 2).Key = "another"
 		reseal(s)
 	}},
-	{"a key that follows from nothing", 5, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
+	{"a key that is not derived", 5, "succeeded", func(t *testing.T, s *invariant.Saga, _ *good) {
 		record(t, s, journal.Intent, "charge", 1).Key = "fixed"
 		reseal(s)
 	}},
 	{"the key was ignored", 6, "lost", func(_ *testing.T, _ *invariant.Saga, g *good) { g.again("air") }},
-	{"ask was not asked", 6, "resent", func(t *testing.T, s *invariant.Saga, _ *good) {
+	{"a step in doubt is sent again without a command", 6, "resent", func(t *testing.T, s *invariant.Saga, _ *good) {
 		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator })
 		reseal(s)
 	}},
@@ -77,13 +77,13 @@ var bad = []struct {
 		e := g.ledger.Service("pay").Effects()[0]
 		g.add(world.Entry{Kind: world.Undo, Service: "pay", Undoes: e.EffectID, EffectID: "u"})
 	}},
-	{"compensated with an effect left", 8, "compensated", func(_ *testing.T, _ *invariant.Saga, g *good) {
+	{"compensated with a remaining effect", 8, "compensated", func(_ *testing.T, _ *invariant.Saga, g *good) {
 		g.ledger = g.ledger.Where(func(e world.Entry) bool { return e.Kind != world.Undo || e.Service != "air" })
 	}},
 	{"undone forwards", 9, "compensated", func(t *testing.T, s *invariant.Saga, _ *good) {
 		replan(t, s, func(p []string) { slices.Reverse(p) })
 	}},
-	{"undone all at once", 9, "compensated", func(t *testing.T, s *invariant.Saga, _ *good) {
+	{"all undone at once", 9, "compensated", func(t *testing.T, s *invariant.Saga, _ *good) {
 		s.Records = slices.DeleteFunc(s.Records, func(r journal.Record) bool {
 			return r.Kind == journal.Outcome && r.Way == journal.Undo && r.Path == "hotel"
 		})
@@ -92,16 +92,16 @@ var bad = []struct {
 	{"an undo arrived early", 9, "compensated", func(_ *testing.T, _ *invariant.Saga, g *good) {
 		g.change("DELETE /air/bookings/", func(e *world.Entry) { e.N = 1 })
 	}},
-	{"forward after undoing began", 10, "compensated", func(_ *testing.T, s *invariant.Saga, _ *good) {
+	{"forward after compensation has begun", 10, "compensated", func(_ *testing.T, s *invariant.Saga, _ *good) {
 		i := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Compensating })
 		again := s.Records[1]
 		s.Records = slices.Insert(s.Records, i+1, again)
 		reseal(s)
 	}},
-	{"what remains is not named", 11, "residual", func(t *testing.T, s *invariant.Saga, _ *good) {
+	{"residual does not name an effect", 11, "residual", func(t *testing.T, s *invariant.Saga, _ *good) {
 		finish(t, s, func(d *saga.FinishedData) { d.Residual = nil })
 	}},
-	{"what does not remain is named", 11, "residual", func(_ *testing.T, _ *invariant.Saga, g *good) {
+	{"residual names an effect that was undone", 11, "residual", func(_ *testing.T, _ *invariant.Saga, g *good) {
 		e := g.ledger.Service("pay").Effects()[0]
 		g.add(world.Entry{Kind: world.Undo, Service: "pay", Undoes: e.EffectID, EffectID: "u"})
 	}},
@@ -133,11 +133,11 @@ var bad = []struct {
 		s.Records = slices.Insert(s.Records, i+1, s.Records[i])
 		reseal(s)
 	}},
-	{"a timer fires that nobody set", 13, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
+	{"a timer fires that was not set", 13, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
 		woke(t, s).Path = "hotel"
 		reseal(s)
 	}},
-	{"a sleep is cut short from its beginning on", 13, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
+	{"a sleep begins with a time that is too early", 13, "signed", func(t *testing.T, s *invariant.Saga, _ *good) {
 		for i := range s.Records {
 			switch r := &s.Records[i]; {
 			case r.Path == "some[0].nap" && r.Kind == journal.Intent:
@@ -163,7 +163,7 @@ var bad = []struct {
 		record(t, s, journal.Intent, "flight", 2).At = storytest.Begin.Add(time.Second)
 		reseal(s)
 	}},
-	{"Retry-After was not heeded", 14, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
+	{"Retry-After was ignored", 14, "busy", func(t *testing.T, s *invariant.Saga, _ *good) {
 		r := record(t, s, journal.Outcome, "flight", 1)
 		edit(t, r, func(d *saga.OutcomeData) { d.RetryAt = &saga.Time{Time: r.At.Add(time.Second)} })
 		reseal(s)
@@ -244,12 +244,12 @@ func TestCatches(t *testing.T) {
 		})
 		caught[tt.n] = true
 	}
-	for _, tt := range told {
+	for _, tt := range withConfig {
 		caught[tt.n] = true // by TestCatchesWhatItIsTold
 	}
 	for n := range invariant.Names {
 		if !caught[n] {
-			t.Errorf("invariant %d has no input that it must catch", n)
+			t.Errorf("invariant %d has no known-bad input", n)
 		}
 	}
 }
@@ -307,12 +307,12 @@ func edit[T any](t *testing.T, r *journal.Record, change func(*T)) {
 	r.Data = b
 }
 
-// decided is the index of the record by which somebody has decided the approval.
+// decided returns the index of the record with the decision of the approval.
 func decided(t *testing.T, s *invariant.Saga) int {
 	t.Helper()
 	i := slices.IndexFunc(s.Records, func(r journal.Record) bool { return r.Kind == journal.Operator && r.Path == "ok" })
 	if i < 0 {
-		t.Fatal("nobody has decided")
+		t.Fatal("there is no decision")
 	}
 	return i
 }

@@ -10,40 +10,40 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// Config is what a Checker knows beside the sagas. A zero field is not known, and
-// what rests on it is not checked.
+// Config is what a Checker knows besides the sagas. A zero field is unknown, and the rules that
+// need it are not checked.
 type Config struct {
 	Ledger *Ledger
-	// Clock says that the sagas are at rest, and that what was due by then has happened.
-	// Zero: they may be under way, and only what holds all the time is checked.
+	// Clock says that the sagas are at rest, and that everything due by then has happened.
+	// Zero: they may be running, and only the rules that always hold are checked.
 	Clock time.Time
-	Now   time.Time              // the database's clock, about: no wake-up of a row may be far behind it
+	Now   time.Time              // about the database's clock: no row may have a wake-up time long after it, unless the journal says so
 	Nodes func(node string) bool // reports whether the node has a lease
 	// Starts are acknowledged starts.
 	Starts []Start
-	// Canaries are texts that no journal may hold.
+	// Canaries are texts that no journal may contain.
 	Canaries []string
-	// OneProgram says that every record was written by a program that reads what this one reads.
+	// OneProgram says that this version of the program wrote every record.
 	OneProgram bool
 }
 
 // Checker checks sagas one by one. It is not safe for concurrent use.
 type Checker struct {
 	cfg      Config
-	ledger   *ledger // nil: none was given
+	ledger   *ledger // nil: no ledger
 	starts   map[uuid.UUID][]Start
 	canaries []canary
 
 	sagas, records, undefined, rows, later, live int
-	started                                      map[uuid.UUID]bool // of those in starts
+	started                                      map[uuid.UUID]bool // the sagas of starts that were added
 	sends                                        []intended
-	born                                         map[uuid.UUID]bool // the sagas that others have started
+	born                                         map[uuid.UUID]bool // child sagas
 	unborn                                       []unborn
 	found                                        []Violation
 	foreign                                      int
 }
 
-// New returns a Checker that has seen nothing yet.
+// New returns a Checker without sagas.
 func New(cfg Config) *Checker {
 	c := &Checker{cfg: cfg, started: make(map[uuid.UUID]bool), born: make(map[uuid.UUID]bool), starts: make(map[uuid.UUID][]Start)}
 	if cfg.Ledger != nil {
@@ -54,36 +54,36 @@ func New(cfg Config) *Checker {
 	}
 	for _, text := range cfg.Canaries {
 		if text == "" {
-			continue // is in everything
+			continue // every text contains it
 		}
 		c.canaries = append(c.canaries, newCanary(text))
 	}
 	return c
 }
 
-// Verdict is what Look has found about one saga.
+// Verdict is the result of Look for one saga.
 type Verdict struct {
 	Violations []Violation
 	saga       uuid.UUID
 	records    int
 	defined    bool
 	row        bool
-	later      bool // it went on after the ledger was written
+	later      bool // it continued after the ledger was written
 	live       bool // it has not ended
 	sends      []intended
-	child      bool // another saga has started it
+	child      bool // another saga started it
 	unborn     []unborn
 }
 
-// Look checks one saga by itself. It changes nothing: a saga that went on while
-// it was read can be looked at again. Add makes the verdict count.
+// Look checks one saga by itself. It changes nothing, so a saga that continued while it was read
+// can be checked again. Add makes the verdict count.
 func (c *Checker) Look(s Saga) Verdict {
 	l := &sagaCheck{Checker: c, v: Verdict{saga: s.ID, records: len(s.Records), defined: s.Definition != nil, row: s.Head != nil}}
 	l.all(s)
 	return l.v
 }
 
-// Add takes a verdict in. The same saga is added once.
+// Add adds the verdict of a saga, which may be added only once.
 func (c *Checker) Add(v Verdict) {
 	c.sagas++
 	c.records += v.records
@@ -110,8 +110,8 @@ func (c *Checker) Add(v Verdict) {
 	}
 }
 
-// End checks what is about all sagas together, and returns every violation, by
-// invariant and saga. Nothing may be added after it.
+// End checks the rules about all sagas together, and returns all violations, sorted by invariant
+// and saga. Nothing may be added after it.
 func (c *Checker) End() []Violation {
 	c.eachStart()
 	c.eachUnborn()
@@ -125,12 +125,12 @@ func (c *Checker) End() []Violation {
 	return c.found
 }
 
-// say reports a violation that is about no saga.
+// say reports a violation that concerns no single saga.
 func (c *Checker) say(n int, format string, args ...any) {
 	c.found = append(c.found, Violation{N: n, Text: fmt.Sprintf(format, args...)})
 }
 
-// sagaCheck is the checking of one saga.
+// sagaCheck is the check of one saga.
 type sagaCheck struct {
 	*Checker
 	v Verdict
@@ -175,7 +175,7 @@ func (c *sagaCheck) all(s Saga) {
 	}
 }
 
-// compare is what needs the ledger.
+// compare checks the rules that need the ledger.
 func (c *sagaCheck) compare(t *sagaState) {
 	c.sent(t)
 	c.unintended(t)

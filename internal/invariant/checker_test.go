@@ -18,9 +18,9 @@ import (
 
 var stranger = uuid.FromStringOrNil("019aa5d0-0000-7000-8000-00000000000f")
 
-// told is what a Checker must catch by what it is told beside the journals; without harm it catches
-// nothing.
-var told = []struct {
+// withConfig are violations that a Checker finds only with more than the journals; without the harm
+// it finds none.
+var withConfig = []struct {
 	name string
 	n    int
 	game string
@@ -68,19 +68,19 @@ var told = []struct {
 	{"a quoted secret", 19, "succeeded", known, func(_ *invariant.Saga, c *invariant.Config) { c.Canaries = []string{`"route":"LIS`} }},
 }
 
-// known tells of the saga's start.
+// known configures the start of the saga.
 func known(s *invariant.Saga, _ *good) invariant.Config {
 	return invariant.Config{Starts: []invariant.Start{{ID: s.ID, Key: "k", Input: json.RawMessage(`{ "late": false }`)}}, Canaries: []string{"xyzzy"}}
 }
 
-// partial tells of a ledger that others' requests are in too.
+// partial configures a ledger that also has requests of other clients.
 func partial(_ *invariant.Saga, g *good) invariant.Config {
 	entries := append(slices.Clone(g.ledger), world.Entry{N: 1000, At: g.end, Kind: world.Request, Service: "pay", Method: "POST", Path: "/pay/charges", Key: "another client's"},
 		world.Entry{N: 1001, At: g.end, Kind: world.Request, Service: "pay", Method: "POST", Path: "/pay/charges"})
 	return invariant.Config{Ledger: &invariant.Ledger{Entries: entries}}
 }
 
-// rested tells of the row that the saga has when no node drives it.
+// rested configures the row that the saga has when no node runs it.
 func rested(s *invariant.Saga, _ *good) invariant.Config {
 	m, err := saga.Replay(s.Definition, s.ID, s.Records)
 	if err != nil {
@@ -90,8 +90,7 @@ func rested(s *invariant.Saga, _ *good) invariant.Config {
 	return invariant.Config{Nodes: func(node string) bool { return node == "node-1" }, Now: m.At()}
 }
 
-// A saga that the nodes have given up on waits for a person, though its journal says that it could
-// go on.
+// A saga in quarantine waits for a person, although it could continue by its journal.
 func TestQuarantinedIsNoViolation(t *testing.T) {
 	g := games["backing off"](t)
 	s := g.saga()
@@ -104,8 +103,8 @@ func TestQuarantinedIsNoViolation(t *testing.T) {
 	catches(t, 12, check(cfg, s))
 }
 
-// A step is undone because its saga was never started: so there is no such saga, whichever of the
-// two is seen first.
+// If a step is undone because its child was never started, that child must not exist, whichever of
+// the two is added first.
 func TestNeverStarted(t *testing.T) {
 	child := stranger
 	parent := storytest.Play(t, "saga: p\nsteps:\n  - {id: sub, run: kid, retry: none}\n", storytest.Script{Answer: func(s saga.Send, _ time.Time) saga.Answer {
@@ -135,7 +134,7 @@ func TestNeverStarted(t *testing.T) {
 			got := c.End()
 			if !all {
 				for _, v := range got {
-					t.Errorf("before anything was harmed: %v", v)
+					t.Errorf("before the harm: %v", v)
 				}
 				continue
 			}
@@ -152,13 +151,13 @@ func check(cfg invariant.Config, s invariant.Saga) []invariant.Violation {
 }
 
 func TestCatchesWhatItIsTold(t *testing.T) {
-	for _, tt := range told {
+	for _, tt := range withConfig {
 		t.Run(tt.name, func(t *testing.T) {
 			g := games[tt.game](t)
 			s := g.saga()
 			cfg := tt.tell(&s, &g)
 			for _, v := range check(cfg, s) {
-				t.Errorf("before anything was harmed: %v", v)
+				t.Errorf("before the harm: %v", v)
 			}
 			tt.harm(&s, &cfg)
 			catches(t, tt.n, check(cfg, s))
@@ -166,8 +165,8 @@ func TestCatchesWhatItIsTold(t *testing.T) {
 	}
 }
 
-// States that are allowed at any moment of a saga's life are no violation: neither in a journal
-// that goes on, nor in a ledger that knows more or less.
+// A state that is allowed at some time of a saga's life is no violation: neither in a journal that
+// continues, nor with a ledger that has more or less.
 func TestEveryPrefixIsFine(t *testing.T) {
 	for name, game := range games {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +187,7 @@ func TestEveryPrefixIsFine(t *testing.T) {
 			early := &invariant.Ledger{Until: written, Keyless: map[string]bool{"mail": true},
 				Entries: g.ledger.Where(func(e world.Entry) bool { return e.Kind == world.Request })}
 			for _, v := range check(invariant.Config{Ledger: early}, s) {
-				t.Errorf("the ledger was written before: %v", v)
+				t.Errorf("the ledger was written earlier: %v", v)
 			}
 			other := &invariant.Ledger{Covers: func(url string) bool { return strings.Contains(url, "elsewhere") }}
 			for _, v := range check(invariant.Config{Ledger: other}, s) {
@@ -198,7 +197,7 @@ func TestEveryPrefixIsFine(t *testing.T) {
 	}
 }
 
-// What is not checked is said.
+// Coverage says which invariants were not checked.
 func TestCoverage(t *testing.T) {
 	g := games["succeeded"](t)
 	bare := g.saga()
@@ -237,7 +236,7 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// Others' requests are counted, not blamed; in a complete ledger there are none.
+// Requests of other clients are counted and are no violation; a complete ledger has none.
 func TestForeignRequests(t *testing.T) {
 	g := games["succeeded"](t)
 	s := g.saga()
@@ -251,7 +250,7 @@ func TestForeignRequests(t *testing.T) {
 	catches(t, 4, check(cfg, s))
 }
 
-// The clocks of two machines differ; how far is for the caller to say.
+// The clocks of two machines differ. The caller says by how much.
 func TestSkew(t *testing.T) {
 	g := games["succeeded"](t)
 	entries := slices.Clone(g.ledger)

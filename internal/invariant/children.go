@@ -7,7 +7,7 @@ import (
 	"recourse/saga"
 )
 
-// unborn is a saga that, as another's journal says, was never started.
+// unborn is a child saga that was never started, according to its parent's journal.
 type unborn struct {
 	id     uuid.UUID
 	parent uuid.UUID
@@ -15,8 +15,8 @@ type unborn struct {
 	seq    int64  // of the parent's record that says so
 }
 
-// children notes whether the saga is a child, and which children of its own it says were never
-// started.
+// children notes whether the saga is a child, and which of its own children were never started
+// according to its journal.
 func (c *sagaCheck) children(t *sagaState) {
 	c.v.child = t.started().Parent != nil
 	for i, r := range t.Records {
@@ -27,12 +27,12 @@ func (c *sagaCheck) children(t *sagaState) {
 	}
 }
 
-// eachUnborn is the part of invariant 8 about steps that are undone because their saga was never
-// started: there is no such saga.
+// eachUnborn checks the part of invariant 8 about steps that are undone because their child saga
+// was never started: that saga must not exist.
 func (c *Checker) eachUnborn() {
 	for _, u := range c.unborn {
 		if c.born[u.id] {
-			c.found = append(c.found, Violation{N: 8, Saga: u.parent, Seq: u.seq, Text: "step " + u.path + " is undone because saga " + u.id.String() + " was never started, and there is that saga"})
+			c.found = append(c.found, Violation{N: 8, Saga: u.parent, Seq: u.seq, Text: "step " + u.path + " is undone because saga " + u.id.String() + " was never started, but that saga exists"})
 		}
 	}
 }

@@ -10,10 +10,10 @@ import (
 type Coverage struct {
 	N       int
 	Checked bool
-	Why     string // not checked, or not all of it. "": all of it
+	Why     string // why it was not checked, or only in part. "": it was checked completely
 }
 
-// need is something that a rule rests on.
+// need is an input of a rule.
 type need struct {
 	text string
 	met  func(*Checker) bool
@@ -21,17 +21,17 @@ type need struct {
 
 var (
 	definition = need{"the definitions", func(c *Checker) bool { return c.undefined < c.sagas || c.sagas == 0 }}
-	requests   = need{"the other side's ledger", func(c *Checker) bool { return c.ledger != nil }}
-	effects    = need{"a ledger that tells what took effect", func(c *Checker) bool { return c.ledger != nil && !c.ledger.RequestsOnly }}
-	complete   = need{"to know that nobody else's writes are in the ledger", func(c *Checker) bool { return c.ledger != nil && c.ledger.Complete }}
+	requests   = need{"the remote service's ledger", func(c *Checker) bool { return c.ledger != nil }}
+	effects    = need{"a ledger that records effects", func(c *Checker) bool { return c.ledger != nil && !c.ledger.RequestsOnly }}
+	complete   = need{"a ledger without other clients' writes", func(c *Checker) bool { return c.ledger != nil && c.ledger.Complete }}
 	rows       = need{"the database's rows", func(c *Checker) bool { return c.rows > 0 || !c.cfg.Clock.IsZero() }}
 	starts     = need{"the acknowledged starts", func(c *Checker) bool { return c.cfg.Starts != nil }}
-	canaries   = need{"the secrets to look for", func(c *Checker) bool { return len(c.canaries) > 0 }}
-	oneProgram = need{"to know that all nodes ran this program", func(c *Checker) bool { return c.cfg.OneProgram }}
+	canaries   = need{"the secrets to search for", func(c *Checker) bool { return len(c.canaries) > 0 }}
+	oneProgram = need{"the knowledge that all nodes ran this program", func(c *Checker) bool { return c.cfg.OneProgram }}
 )
 
-// needs says what each rule rests on: must is what it does nothing without, also is what it does
-// less without.
+// needs has the inputs of each rule: without must, a rule checks nothing; without also, it checks
+// less.
 var needs = map[int]struct{ must, also []need }{
 	1:  {must: []need{starts}},
 	2:  {also: []need{definition}},
@@ -54,7 +54,7 @@ var needs = map[int]struct{ must, also []need }{
 	22: {must: []need{oneProgram, definition}},
 }
 
-// Coverage says of each invariant, by number, whether what was given and added let it be checked.
+// Coverage says for each invariant, by number, how far it was checked with the given inputs.
 func (c *Checker) Coverage() []Coverage {
 	var list []Coverage
 	for _, n := range slices.Sorted(maps.Keys(Names)) {
@@ -64,7 +64,7 @@ func (c *Checker) Coverage() []Coverage {
 		} else if lacks := c.lacks(needs[n].also); lacks != "" {
 			v.Why = "in part: the rest needs " + lacks
 		} else if c.undefined > 0 && slices.ContainsFunc(slices.Concat(needs[n].must, needs[n].also), func(d need) bool { return d.text == definition.text }) {
-			v.Why = fmt.Sprintf("not of the %d sagas whose definitions are missing", c.undefined)
+			v.Why = fmt.Sprintf("without the %d sagas whose definitions are missing", c.undefined)
 		}
 		list = append(list, v)
 	}
@@ -85,15 +85,15 @@ func (c *Checker) lacks(list []need) string {
 	return text
 }
 
-// Totals count what was added.
+// Totals count the checked input.
 type Totals struct {
 	Sagas     int
 	Undefined int // of them without a definition
 	Live      int // of them that have not ended
 	Records   int
 	Requests  int // writes in the ledger
-	Foreign   int // of them under keys of none of the sagas; known after End
-	Later     int // sagas that went on after the ledger was written, whose effects were not compared
+	Foreign   int // of them under keys of no saga; known after End
+	Later     int // sagas that continued after the ledger was written, whose effects were not compared
 }
 
 // Totals returns the counts.

@@ -5,7 +5,7 @@ import (
 	"recourse/saga"
 )
 
-// effects is the first half of invariant 6: a key has at most one effect.
+// effects checks the first part of invariant 6: a key has at most one effect.
 func (c *Checker) effects() {
 	if c.ledger.RequestsOnly {
 		return
@@ -29,8 +29,7 @@ func (c *Checker) effects() {
 	}
 }
 
-// asked is another part of invariant 6: `ask` sends nothing again while it is not known what the
-// last send did.
+// asked checks the second part: with `ask`, a step is not sent again while it is in doubt.
 func (c *sagaCheck) asked(t *sagaState) {
 	for _, n := range t.order {
 		if n.step == nil || len(n.do) < 2 || n.step.InDoubt.Policy != saga.Ask {
@@ -48,14 +47,15 @@ func (c *sagaCheck) asked(t *sagaState) {
 				doubt = false
 			case journal.Intent:
 				if doubt {
-					c.say(6, r.Seq, "record %d sends %s again although it is in doubt and nobody was asked", r.Seq, n.path)
+					c.say(6, r.Seq, "record %d sends %s again although it is in doubt, without a command", r.Seq, n.path)
 				}
 			}
 		}
 	}
 }
 
-// verified is the last part: `verify` has at most one effect, whatever the service.
+// verified checks the last part: with `verify`, a step has at most one effect, whatever the service
+// does.
 func (c *sagaCheck) verified(t *sagaState) {
 	for _, n := range t.order {
 		if n.step == nil || n.step.InDoubt.Policy != saga.VerifyIt {
@@ -63,7 +63,7 @@ func (c *sagaCheck) verified(t *sagaState) {
 		}
 		for _, key := range keysOf(n.do) {
 			if e := c.ledger.of(key).effects; len(e) > 1 {
-				c.say(6, n.do[0].record.Seq, "step %s asks before it sends again, and yet had %d effects", n.path, len(e))
+				c.say(6, n.do[0].record.Seq, "step %s verifies before it sends again, but had %d effects", n.path, len(e))
 			}
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"recourse/saga"
 )
 
-// comparable reports whether the ledger can tell what the step did.
+// comparable reports whether the ledger shows the step's effects.
 func (c *sagaCheck) comparable(n *stepState) bool {
 	return n.wrote() && c.ledger.covers(n.do) && c.ledger.seen(keysOf(n.do))
 }
 
-// succeeded is invariant 7: each step that succeeded has one effect, and it stands.
+// succeeded checks invariant 7: each step that succeeded has one effect, and it stands.
 func (c *sagaCheck) succeeded(t *sagaState) {
 	if t.ended() != saga.Succeeded {
 		return
@@ -27,17 +27,17 @@ func (c *sagaCheck) succeeded(t *sagaState) {
 		}
 		switch made := c.ledger.made(keys); {
 		case made == 0:
-			c.say(7, seq, "step %s succeeded, but the other side has no effect of it", n.path)
+			c.say(7, seq, "step %s succeeded, but the remote service has no effect of it", n.path)
 		case made > 1 && !c.ledger.keyless(keys):
 			c.say(7, seq, "step %s took effect %d times", n.path, made)
 		}
 		if c.ledger.taken(keys) > 0 {
-			c.say(7, seq, "step %s succeeded, and was undone", n.path)
+			c.say(7, seq, "step %s succeeded, but its effect was undone", n.path)
 		}
 	}
 }
 
-// compensated is invariant 8: whatever took effect, in doubt or not, is undone.
+// compensated checks invariant 8: every effect is undone, also of steps in doubt.
 func (c *sagaCheck) compensated(t *sagaState) {
 	if t.ended() != saga.Compensated {
 		return
@@ -46,15 +46,15 @@ func (c *sagaCheck) compensated(t *sagaState) {
 		if t.final(n.path) || !c.comparable(n) || n.skippedByWhen() {
 			continue
 		}
-		if left := c.left(n); left > 0 {
-			c.say(8, n.do[0].record.Seq, "the saga is compensated, but %d effect(s) of step %s stand", left, n.path)
+		if left := c.remaining(n); left > 0 {
+			c.say(8, n.do[0].record.Seq, "the saga is compensated, but %d effect(s) of step %s remain", left, n.path)
 		}
 	}
 }
 
-// left counts the step's effects that stand. A compensation that makes something
-// of its own, such as a refund, counts as undoing.
-func (c *sagaCheck) left(n *stepState) int {
+// remaining counts the step's effects that stand. A compensation with an effect of its own, such as
+// a refund, counts as undoing.
+func (c *sagaCheck) remaining(n *stepState) int {
 	keys := keysOf(n.do)
 	left := -c.ledger.taken(keys)
 	for _, k := range keys {
@@ -66,22 +66,23 @@ func (c *sagaCheck) left(n *stepState) int {
 	return left
 }
 
-// remains is the part of invariant 11 that the journal and the row show: a saga
-// that has ended has nothing in the inbox, and nothing remains of one that is compensated.
+// remains checks the part of invariant 11 that the journal and the row show: a saga that has ended
+// has no entry in the inbox, and a compensated one has no residual effects.
 func (c *sagaCheck) remains(t *sagaState) {
 	if t.finished == nil {
 		return
 	}
 	seq := t.Records[len(t.Records)-1].Seq
 	if t.Head != nil && len(t.Head.Inbox) > 0 {
-		c.say(11, seq, "the saga has ended, and %d entries of it are in the inbox", len(t.Head.Inbox))
+		c.say(11, seq, "the saga has ended, but has %d entries in the inbox", len(t.Head.Inbox))
 	}
 	if t.ended() == saga.Compensated && len(t.finished.Residual) > 0 {
-		c.say(11, seq, "the saga is compensated, and yet effects remain")
+		c.say(11, seq, "the saga is compensated, but has residual effects")
 	}
 }
 
-// residual is the rest of it: what remains is named, and nothing else is.
+// residual checks the rest of invariant 11 for failed sagas: `residual` names every effect that
+// remains, and no other.
 func (c *sagaCheck) residual(t *sagaState) {
 	if t.ended() != saga.Failed {
 		return
@@ -95,18 +96,18 @@ func (c *sagaCheck) residual(t *sagaState) {
 			continue
 		}
 		why, ok := named[n.path]
-		left, seq := c.left(n), n.do[0].record.Seq
+		left, seq := c.remaining(n), n.do[0].record.Seq
 		switch {
 		case left > 0 && !ok && !n.skippedByWhen():
-			c.say(11, seq, "an effect of step %s stands, and `residual` does not name it", n.path)
+			c.say(11, seq, "an effect of step %s remains, but `residual` does not name it", n.path)
 		case left <= 0 && strings.HasPrefix(why, "it happened"):
-			c.say(11, seq, "`residual` names step %s, and nothing of it stands", n.path)
+			c.say(11, seq, "`residual` names step %s, but no effect of it remains", n.path)
 		}
 	}
 }
 
-// doubted is the part of invariant 11 about sagas that succeed: what stands of a step that did not
-// is named in `doubts`.
+// doubted checks the part of invariant 11 about sagas that succeed: `doubts` names every effect of
+// a step that did not succeed.
 func (c *sagaCheck) doubted(t *sagaState) {
 	if t.ended() != saga.Succeeded {
 		return
@@ -119,8 +120,8 @@ func (c *sagaCheck) doubted(t *sagaState) {
 		if n.state == journal.Succeeded || named[n.path] || !c.comparable(n) || n.skippedByWhen() {
 			continue
 		}
-		if c.left(n) > 0 {
-			c.say(11, n.do[0].record.Seq, "an effect of step %s, which did not succeed, stands, and `doubts` does not name it", n.path)
+		if c.remaining(n) > 0 {
+			c.say(11, n.do[0].record.Seq, "an effect of step %s, which did not succeed, remains, but `doubts` does not name it", n.path)
 		}
 	}
 }

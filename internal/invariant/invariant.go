@@ -1,12 +1,11 @@
-// Package invariant checks what must hold whatever went wrong: the promises of
-// the journals against the ledger of the other side, which cannot be argued with.
+// Package invariant checks the promises that must hold whatever went wrong: it compares the
+// journals with each other, and with the ledger of the remote service.
 //
-// A [Checker] looks at one saga after the other and keeps only what the rules
-// about all of them together need, so that it can walk a large database. [Check]
-// does it for sagas that are all at hand. Each rule is a function of its own, by
-// the number that Names explains. What a rule needs is in the journals, the
-// definitions, the rows and the ledger: nothing is asked of the engine that is being
-// checked. What was not given is not checked, and [Checker.Coverage] says so.
+// A [Checker] checks one saga after another, and keeps only what the rules about all sagas together
+// need, so it can check a large database. [Check] checks sagas that are all in memory. Each rule is
+// a function, and has the number that Names explains. The rules read only the journals, the
+// definitions, the rows and the ledger. They never ask the engine whose work they check. A rule
+// whose input is missing is not checked, and [Checker.Coverage] says so.
 package invariant
 
 import (
@@ -23,21 +22,21 @@ import (
 // Saga is one saga to check.
 type Saga struct {
 	ID         uuid.UUID
-	Definition *saga.Definition // nil: not known, and only what the journal alone shows is checked
-	Head       *journal.Head    // nil: not known, and what rests on it is not checked. A nil Inbox in it is not known either
+	Definition *saga.Definition // nil: unknown; then only the rules that need no definition are checked
+	Head       *journal.Head    // the row; nil: unknown, and the rules that need it are not checked. A nil Inbox is unknown too
 	Records    []journal.Record
-	Machine    *saga.Machine // the records, replayed; nil: not done yet
+	Machine    *saga.Machine // the replayed records; nil: not replayed yet
 }
 
-// Violation is a promise that was broken.
+// Violation is a broken promise.
 type Violation struct {
-	N    int       // of the invariant
-	Saga uuid.UUID // nil: it is about no single saga
-	Seq  int64     // of the record at fault, or next to it; 0: of none
+	N    int       // number of the invariant
+	Saga uuid.UUID // nil: it concerns no single saga
+	Seq  int64     // of the record concerned, or one next to it; 0: none
 	Text string
 }
 
-// String writes the violation in one line.
+// String formats the violation in one line.
 func (v Violation) String() string {
 	if v.Saga.IsNil() {
 		return fmt.Sprintf("invariant %d: %s", v.N, v.Text)
@@ -45,39 +44,37 @@ func (v Violation) String() string {
 	return fmt.Sprintf("invariant %d: saga %s: %s", v.N, v.Saga, v.Text)
 }
 
-// Names says what the invariants are about.
+// Names describes the invariants.
 var Names = map[int]string{
-	1:  "every acknowledged start is one saga, with its input",
-	2:  "journals are dense, chained, replayable, and end once",
-	3:  "a node that was taken over from writes no more",
-	4:  "every write was sent behind its own intent",
-	5:  "keys follow from saga, step, way and generation",
-	6:  "a key has at most one effect, and `ask` one send",
-	7:  "succeeded: every step took effect once and still stands",
-	8:  "compensated: whatever took effect is undone",
-	9:  "undoing goes backwards, one after another",
-	10: "nothing goes forward once undoing has begun",
-	11: "what remains is named, and nothing else",
-	12: "every saga has ended, waits for a person, or will wake up",
+	1:  "each acknowledged start is one saga, with its input",
+	2:  "journals have no gaps, are hash-chained, replay, and end once",
+	3:  "no record of an earlier owner follows one of a later owner",
+	4:  "each write was sent after its own intent",
+	5:  "keys are derived from saga, step, way and generation",
+	6:  "a key has at most one effect, and `ask` at most one send",
+	7:  "succeeded: each step took effect once, and its effect stands",
+	8:  "compensated: every effect is undone",
+	9:  "compensations run in reverse order, one after another",
+	10: "no step runs forward once compensation has begun",
+	11: "`residual` or the inbox names every effect that remains, and no other",
+	12: "every saga has ended, waits for a person, or has a wake-up time",
 	13: "timers fire once, and not early",
-	14: "attempts, the gaps between them and iterations at once are within the policy",
-	15: "spent and reserved never exceed the budget",
-	16: "an approval is decided once at most, in time, on what was shown, by who may",
+	14: "attempts, delays and parallel iterations follow the policy",
+	15: "spent and reserved amounts never exceed the budget",
+	16: "an approval is decided at most once, in time, on what was shown, by an authorized person",
 	17: "a cancelled saga never ends as succeeded",
-	19: "no secret is in a journal",
-	22: "nothing was written behind a record that its writer cannot read",
+	19: "no journal contains a secret",
+	22: "no record follows one that its writer cannot read",
 }
 
-// Check checks sagas that are at rest: nothing is under way any more. ledger is
-// all that the other side saw of them. clock is a time by which every wake-up
-// that was due has had the time to happen: now, less what the engine may take.
-// It returns the violations, by invariant and saga; none if everything holds.
+// Check checks sagas at rest: nothing is in flight. ledger has everything that the remote service
+// saw of them. clock is a time by which every due wake-up must have happened: now, minus the delay
+// that the engine may have. It returns the violations, sorted by invariant and saga.
 //
-// Every write is taken to be to this world. Effects are matched to steps by the
-// key that the ledger shows, so steps that send none, or under a name that the
-// world does not know, are not compared with it. Times are compared across
-// journal and ledger: the database and the world must go by the same clock. All
-// nodes ran this program.
+// Check assumes that every write went to this service. It matches effects with steps by the keys in
+// the ledger, so it does not compare steps that send no key, or send it in a way that the service
+// does not record. It compares times of journals and ledger, so the database and the service must
+// use the same clock. All nodes must have run this program.
 func Check(sagas []Saga, ledger world.Ledger, clock time.Time) []Violation {
 	c := New(Config{Ledger: OfWorld(ledger), Clock: clock, OneProgram: true})
 	for _, s := range sagas {

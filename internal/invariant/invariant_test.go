@@ -54,7 +54,7 @@ type good struct {
 	end    time.Time
 }
 
-// play runs trip against a world with rules; person is for the inbox.
+// play plays the saga trip against a world with rules; person handles inbox entries.
 func play(t *testing.T, input string, rules []world.Rule, person func(saga.Entry) saga.Command) good {
 	t.Helper()
 	return playOther(t, trip, input, rules, person)
@@ -86,7 +86,7 @@ func script(t *testing.T, source string, s storytest.Script, rules []world.Rule)
 	return g
 }
 
-// killed is the status by which the world says that recourse dies before it reads the answer.
+// killed is the status by which the world makes recourse die before it reads the response.
 const killed = 599
 
 // ask sends a request to the world, in memory.
@@ -180,7 +180,7 @@ func approve(e saga.Entry) saga.Command {
 	return saga.Command{Kind: "approve", Path: e.Path, Shown: e.ShownHash, Actor: "bob", Role: "ops"}
 }
 
-// games are plays in which everything holds.
+// games are plays without violations.
 var games = map[string]func(*testing.T) good{
 	"succeeded":   func(t *testing.T) good { return play(t, `{"late":false}`, nil, nil) },
 	"compensated": func(t *testing.T) good { return play(t, `{"late":false}`, []world.Rule{refusePay}, nil) },
@@ -217,7 +217,7 @@ func TestGoodGamesHaveNoViolations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := game(t)
 			if got := g.played.Machine.Status(); got != want[name] {
-				t.Fatalf("the game ends as %s, not %s", got, want[name])
+				t.Fatalf("the game ends as %s, want %s", got, want[name])
 			}
 			for _, v := range invariant.Check([]invariant.Saga{g.saga()}, g.ledger, g.end) {
 				t.Error(v)

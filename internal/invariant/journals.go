@@ -10,10 +10,11 @@ import (
 	"recourse/saga"
 )
 
-// chain is invariant 2: seq dense, hash-chained, replayable, one terminal record and that last.
+// chain checks invariant 2: the seqs have no gaps, the hash chain is intact, the journal replays,
+// and the terminal record is unique and last.
 func (c *sagaCheck) chain(t *sagaState) {
 	whole := c.hashes(t.Saga)
-	if t.brokenAt != nil && whole { // what was changed by hand need not replay
+	if t.brokenAt != nil && whole { // a journal whose hashes are wrong need not replay
 
 		c.say(2, t.brokenSeq(), "it does not replay: %s", strings.TrimPrefix(t.brokenAt.Error(), fmt.Sprintf("saga %s: ", t.ID)))
 	}
@@ -24,7 +25,7 @@ func (c *sagaCheck) chain(t *sagaState) {
 		}
 		ends++
 		if i != len(t.Records)-1 {
-			c.say(2, r.Seq, "record %d is terminal, and %d more follow", r.Seq, len(t.Records)-1-i)
+			c.say(2, r.Seq, "record %d is terminal, but %d more follow", r.Seq, len(t.Records)-1-i)
 		}
 	}
 	if ends > 1 {
@@ -32,7 +33,8 @@ func (c *sagaCheck) chain(t *sagaState) {
 	}
 }
 
-// hashes is the part of it that needs nothing but the records. It reports whether they hold.
+// hashes checks the part of invariant 2 that needs only the records. It reports whether their seqs
+// and hashes are right.
 func (c *sagaCheck) hashes(s Saga) bool {
 	var prev []byte
 	for i, r := range s.Records {
@@ -45,15 +47,15 @@ func (c *sagaCheck) hashes(s Saga) bool {
 	return true
 }
 
-// unread is invariant 22: what a node cannot read it does not write behind.
+// unread checks invariant 22: a node writes nothing after a record that it cannot read.
 func (c *sagaCheck) unread(t *sagaState) {
 	at := t.brokenSeq()
 	if c.cfg.OneProgram && errors.Is(t.brokenAt, saga.ErrUnreadable) && at < t.Records[len(t.Records)-1].Seq {
-		c.say(22, at+1, "record %d cannot be read, and %d more were written behind it", at, t.Records[len(t.Records)-1].Seq-at)
+		c.say(22, at+1, "record %d cannot be read, but %d more were written after it", at, t.Records[len(t.Records)-1].Seq-at)
 	}
 }
 
-// brokenSeq is the seq of the record that does not follow.
+// brokenSeq returns the seq of the record that does not replay.
 func (t *sagaState) brokenSeq() int64 {
 	if t.brokenAt == nil {
 		return 0
@@ -67,7 +69,7 @@ func (t *sagaState) brokenSeq() int64 {
 	return 0
 }
 
-// keys is invariant 5: the key is a function of saga, path, way and generation.
+// keys checks invariant 5: the key is a function of saga, path, way and generation.
 func (c *sagaCheck) keys(t *sagaState) {
 	for _, n := range t.order {
 		for _, list := range [][]sent{n.do, n.undo} {
@@ -82,7 +84,7 @@ func (c *sagaCheck) keysOfWay(t *sagaState, n *stepState, list []sent) {
 		r := s.record
 		fresh := i == 0 || list[i-1].record.Generation != r.Generation
 		if !fresh && list[i-1].record.Key != r.Key {
-			c.say(5, r.Seq, "attempt %d of %s %s has another key than the one before", r.Attempt, r.Way, r.Path)
+			c.say(5, r.Seq, "attempt %d of %s %s has another key than the attempt before", r.Attempt, r.Way, r.Path)
 		}
 		if !derived(n.step, r.Way) {
 			continue
@@ -96,7 +98,7 @@ func (c *sagaCheck) keysOfWay(t *sagaState, n *stepState, list []sent) {
 	}
 }
 
-// derived reports whether the definition leaves the key to recourse.
+// derived reports whether recourse derives the key, and not the definition.
 func derived(s *saga.Step, way journal.Way) bool {
 	if s == nil {
 		return false
@@ -107,7 +109,8 @@ func derived(s *saga.Step, way journal.Way) bool {
 	return s.Key == nil
 }
 
-// order is invariant 9: the plan goes backwards, and each undo waits for the one before it.
+// order checks invariant 9: the plan is in reverse order, and each compensation waits for the one
+// before it.
 func (c *sagaCheck) order(t *sagaState) {
 	if t.plan == nil {
 		return
@@ -135,19 +138,19 @@ func (c *sagaCheck) order(t *sagaState) {
 	}
 }
 
-// turnedDown reports whether a record is of an order that was not carried out.
+// turnedDown reports whether a record is a rejected command.
 func turnedDown(data any) bool {
 	d, ok := data.(*saga.CommandData)
 	return ok && d.Rejected != nil
 }
 
-// backwards checks the plan against the first records of the steps.
+// backwards compares the plan with the first records of the steps.
 func (c *sagaCheck) backwards(t *sagaState) {
 	var last *stepState
 	for _, path := range t.plan.Plan {
 		n := t.steps[path]
 		if n == nil || n.step == nil || n.step.Compensate == nil {
-			c.say(9, t.Records[t.planAt].Seq, "the plan has %s, which cannot be undone", path)
+			c.say(9, t.Records[t.planAt].Seq, "the plan has %s, which has no compensation", path)
 			continue
 		}
 		if last != nil && n.step.Compensate.Order == last.step.Compensate.Order && n.first > last.first {
@@ -157,7 +160,7 @@ func (c *sagaCheck) backwards(t *sagaState) {
 	}
 }
 
-// ends reports whether the record brings an undo to its end.
+// ends reports whether the record ends a compensation.
 func ends(r journal.Record, data any) bool {
 	switch d := data.(type) {
 	case *saga.OutcomeData:
@@ -168,8 +171,8 @@ func ends(r journal.Record, data any) bool {
 	return r.Kind == journal.Skipped
 }
 
-// arrivals checks the same on the other side: in the order of the plan, first
-// sends arrive after what the one before them undid.
+// arrivals checks the same in the ledger: in the order of the plan, a compensation first arrives
+// after the one before it had its effect.
 func (c *sagaCheck) arrivals(t *sagaState) {
 	if t.plan == nil {
 		return
@@ -198,14 +201,14 @@ func (c *sagaCheck) arrivals(t *sagaState) {
 	}
 }
 
-// forward is invariant 10: nothing is sent forward once undoing has begun.
+// forward checks invariant 10: no step runs forward once compensation has begun.
 func (c *sagaCheck) forward(t *sagaState) {
 	if t.planAt < 0 {
 		return
 	}
 	for _, r := range t.Records[t.planAt+1:] {
 		if r.Kind == journal.Intent && r.Way == journal.Do && !t.final(r.Path) {
-			c.say(10, r.Seq, "record %d goes forward with %s after undoing had begun", r.Seq, r.Path)
+			c.say(10, r.Seq, "record %d runs %s forward after compensation had begun", r.Seq, r.Path)
 		}
 	}
 }

@@ -6,39 +6,39 @@ import (
 	"recourse/examples/world"
 )
 
-// Ledger is what the other side saw, and how far that goes.
+// Ledger is what the remote service recorded, and how complete that is.
 type Ledger struct {
-	Entries world.Ledger // in the order in which they happened, which N repeats
-	// Complete says that every request in it is of the sagas that are checked. Without it,
-	// requests that have nothing to do with them are counted and let be.
+	Entries world.Ledger // in the order in which they happened, as N says
+	// Complete says that every request in it belongs to the checked sagas. Otherwise, unrelated
+	// requests are counted and ignored.
 	Complete bool
-	// RequestsOnly says that it does not tell what took effect.
+	// RequestsOnly says that it records requests, but not their effects.
 	RequestsOnly bool
-	// Keyless names services that take no notice of keys: there, sending again was the author's
-	// choice.
+	// Keyless names services that ignore keys. There, a second send is the choice of the
+	// definition's author.
 	Keyless map[string]bool
 	// Covers reports whether requests to a URL are in the ledger. Nil: all are.
 	Covers func(url string) bool
-	// Skew is how far the other side's clock may be behind the database's.
+	// Skew is how much later the database's clock may be than the remote service's.
 	Skew time.Duration
-	// Until is when the ledger was written: what sagas did that went on later may be missing in it.
-	// Zero: nothing is.
+	// Until is when the ledger was written. Effects of sagas that continued later may be missing in
+	// it. Zero: none is missing.
 	Until time.Time
 }
 
-// OfWorld makes a Ledger of all that a world saw.
+// OfWorld makes a complete Ledger from that of package world.
 func OfWorld(entries world.Ledger) *Ledger {
 	return &Ledger{Entries: entries, Complete: true, Keyless: map[string]bool{"mail": true}}
 }
 
-// ledger is a Ledger, sorted for look-ups.
+// ledger is a Ledger, indexed.
 type ledger struct {
 	*Ledger
 	keyed  map[string]*underKey
 	undone map[string]bool // ids of effects
 }
 
-// underKey is what happened under one key.
+// underKey has the entries of one key.
 type underKey struct {
 	requests, effects, undos []*world.Entry
 }
@@ -67,7 +67,7 @@ func newLedger(from *Ledger) *ledger {
 	return l
 }
 
-// of returns what happened under a key.
+// of returns the entries of a key.
 func (l *ledger) of(key string) *underKey {
 	if k := l.keyed[key]; k != nil {
 		return k
@@ -75,8 +75,8 @@ func (l *ledger) of(key string) *underKey {
 	return nothing
 }
 
-// made counts what requests with these keys did: effects, or undos where undoing is what the step
-// is for.
+// made counts the effects of requests with these keys; if there are none, it counts undos, for
+// steps whose purpose is to undo.
 func (l *ledger) made(keys []string) int {
 	n, other := 0, 0
 	for _, key := range keys {
@@ -90,7 +90,7 @@ func (l *ledger) made(keys []string) int {
 	return n
 }
 
-// taken counts how many of the effects under the keys were undone.
+// taken counts the effects of the keys that were undone.
 func (l *ledger) taken(keys []string) int {
 	n := 0
 	for _, key := range keys {
@@ -113,12 +113,12 @@ func (l *ledger) seen(keys []string) bool {
 	return false
 }
 
-// covers reports whether the ledger would show the step's requests.
+// covers reports whether the ledger records the step's requests.
 func (l *ledger) covers(list []sent) bool {
 	return l.Covers == nil || len(list) > 0 && l.Covers(list[0].data.Request.URL)
 }
 
-// keyless reports whether the service that these keys had effects at takes no notice of keys.
+// keyless reports whether these keys had effects only at services that ignore keys.
 func (l *ledger) keyless(keys []string) bool {
 	for _, key := range keys {
 		for _, e := range l.of(key).effects {

@@ -13,8 +13,8 @@ import (
 // likeness is what a request and its intent have in common.
 type likeness struct{ key, method, uri, sum string }
 
-// likenessOf returns what the request will look like on the other side. Where it
-// holds a secret, which the journal has as a reference, that part is "".
+// likenessOf returns what the remote service sees of a request. A part that contains a secret,
+// which the journal has as a reference, is "".
 func likenessOf(key string, r *saga.Request) likeness {
 	p := likeness{key: key, method: r.Method}
 	if u, err := url.Parse(r.URL); err == nil && !sealed(r.URL) {
@@ -27,15 +27,15 @@ func likenessOf(key string, r *saga.Request) likeness {
 	return p
 }
 
-// sealed reports whether a text may hold a reference to a secret.
+// sealed reports whether a text may contain a reference to a secret.
 func sealed(s string) bool { return strings.Contains(s, "${") || strings.Contains(s, "%7B") }
 
-// matches reports whether the entry is of a request that looks like p. Fields that the ledger
-// leaves out are not compared.
+// matches reports whether the entry may be the request of p. Fields that the ledger leaves out are
+// not compared.
 func (p *likeness) matches(e *world.Entry) bool {
 	return (p.key == e.Key || e.Key == "") && (e.Method == "" || p.method == e.Method) && (p.uri == "" || e.Path == "" || p.uri == e.Path) &&
 		(p.sum == "" || e.BodySHA256 == "" || p.sum == e.BodySHA256)
 }
 
-// effectful reports whether a method can leave an effect.
+// effectful reports whether requests with a method can have an effect.
 func effectful(method string) bool { return method != "GET" && method != "HEAD" }

@@ -7,15 +7,15 @@ import (
 	"recourse/saga"
 )
 
-// loop is one that runs.
+// loop is a loop that runs.
 type loop struct {
 	limit int
-	under map[string]bool // paths of iterations that have begun and not ended
-	over  map[string]bool // and of those that have ended: what was in doubt there may be settled later
+	under map[string]bool // paths of iterations in flight
+	over  map[string]bool // paths of ended iterations, whose steps in doubt may be resolved later
 }
 
-// loops is the part of invariant 14 about them: no more iterations under way than `max_parallel`
-// allows, at every prefix.
+// loops checks the part of invariant 14 about loops: at every prefix, at most `max_parallel`
+// iterations are in flight.
 func (c *sagaCheck) loops(t *sagaState) {
 	running := make(map[string]*loop)
 	for i, r := range t.Records {
@@ -52,7 +52,7 @@ func (c *sagaCheck) loops(t *sagaState) {
 				continue
 			}
 			if l.under[path[:at]] = true; l.limit > 0 && len(l.under) > l.limit {
-				c.say(14, r.Seq, "after record %d %d iterations of %s are under way, of at most %d at once", r.Seq, len(l.under), owner(path[:at]), l.limit)
+				c.say(14, r.Seq, "after record %d, %d iterations of %s are in flight, more than max_parallel = %d", r.Seq, len(l.under), owner(path[:at]), l.limit)
 				return
 			}
 		}
@@ -74,5 +74,5 @@ func (t *sagaState) enter(running map[string]*loop, path string, d *saga.Decided
 	}
 }
 
-// owner is the loop that an iteration belongs to.
+// owner returns the path of the loop of an iteration.
 func owner(iteration string) string { return iteration[:strings.LastIndexByte(iteration, '[')] }

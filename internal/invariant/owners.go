@@ -5,24 +5,24 @@ import (
 	"recourse/saga"
 )
 
-// attempt names an attempt of a step.
+// attempt identifies an attempt of a step.
 type attempt struct {
 	path   string
 	way    journal.Way
 	number int
 }
 
-// owners is invariant 3, as far as a journal shows it: the outcome of an attempt is
-// written by the node that made it, or by one that took the saga over because that node's
-// lease had ended; so nothing of that node may follow. Nodes that hand a
-// saga over between attempts may get it back, and so may those that did so while a worker or
-// another saga had the attempt.
+// owners checks invariant 3, as far as a journal shows it. The outcome of an attempt is written by
+// the node that made the attempt, or by one that took the saga over because that node's lease had
+// ended, so no later record may be by that node. A node that released a saga between attempts may
+// get it back, and so may a node that released it while a worker or another saga performed the
+// attempt.
 func (c *sagaCheck) owners(t *sagaState) {
 	by := make(map[attempt]string)
-	heir := make(map[string]journal.Record) // of a node that was taken over from: its successor's first record
+	heir := make(map[string]journal.Record) // by the id of a node that was taken over from: its successor's first record
 	for i, r := range t.Records {
 		if first, ok := heir[r.Node]; ok {
-			c.say(3, r.Seq, "record %d is by node %s, which node %s had taken over from with record %d", r.Seq, r.Node, first.Node, first.Seq)
+			c.say(3, r.Seq, "record %d is by node %s, but node %s took over from it with record %d", r.Seq, r.Node, first.Node, first.Seq)
 			return
 		}
 		if r.Attempt == 0 {
@@ -42,8 +42,8 @@ func (c *sagaCheck) owners(t *sagaState) {
 	}
 }
 
-// outside reports whether others than the intent's node perform the attempt: workers, and other
-// sagas.
+// outside reports whether a worker or another saga performs the attempt, and not the node of the
+// intent.
 func (t *sagaState) outside(r journal.Record, d *saga.IntentData) bool {
 	path, query := saga.SplitQuery(r.Path)
 	if query {

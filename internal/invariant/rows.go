@@ -9,25 +9,25 @@ import (
 	"recourse/saga"
 )
 
-// awake is invariant 12 for a saga at rest: it has ended, waits for a person, or has a wake-up that
-// is not overdue.
+// awake checks invariant 12 for a saga at rest: it has ended, waits for a person, or has a wake-up
+// time that is not overdue.
 func (c *sagaCheck) awake(t *sagaState) {
 	if t.machine == nil || t.brokenAt != nil || c.cfg.Clock.IsZero() {
-		return // invariant 2 is broken already, or the saga may be under way
+		return // invariant 2 is violated already, or the saga may be running
 	}
 	status, seq := t.machine.Status(), t.machine.Seq()
 	if status.Terminal() || status == saga.PausedStatus {
 		return
 	}
 	if open := t.machine.InFlight(); len(open) > 0 {
-		c.say(12, seq, "attempt %d of %s was sent, and nobody settles it", open[0].Number, open[0].Path)
+		c.say(12, seq, "attempt %d of %s was sent, but it has no outcome and nothing waits for one", open[0].Number, open[0].Path)
 		return
 	}
-	held, wakes := 0, 0
+	escalated, wakes := 0, 0
 	for _, d := range t.machine.Decide() {
 		switch d := d.(type) {
 		case saga.Escalate:
-			held++
+			escalated++
 		case saga.WakeAt:
 			if d.Woke.Path != "" {
 				wakes++
@@ -36,18 +36,18 @@ func (c *sagaCheck) awake(t *sagaState) {
 				c.say(12, seq, "it should have woken up at %s", stamp(d.At))
 			}
 		default:
-			c.say(12, seq, "it could go on, and does not")
+			c.say(12, seq, "it could continue, but does not")
 			return
 		}
 	}
-	if held == 0 && wakes != 1 {
-		c.say(12, seq, "it is %s, waits for nobody, and has %d wake-ups", status, wakes)
+	if escalated == 0 && wakes != 1 {
+		c.say(12, seq, "it is %s, waits for no person, and has %d wake-up times", status, wakes)
 	}
 }
 
-// row is the other half of it: what the row says follows from the journal, and somebody looks after
-// a saga that has not ended: a node with a lease, or the row's wake-up. The row of a saga that a
-// node owns is written now and then only.
+// row checks the part of invariant 12 about rows: the row agrees with the journal, and a saga that
+// has not ended has a node with a lease, or a row with a wake-up time. A node writes the rows of
+// its own sagas only at intervals.
 func (c *sagaCheck) row(t *sagaState) {
 	h := t.Head
 	if h == nil || t.machine == nil || t.brokenAt != nil {
@@ -56,52 +56,52 @@ func (c *sagaCheck) row(t *sagaState) {
 	status, seq := t.machine.Status(), t.machine.Seq()
 	switch {
 	case h.Seq > seq:
-		c.say(12, seq, "its row is of %d records, and its journal has %d: the last ones are lost", h.Seq, seq)
+		c.say(12, seq, "its row is as of record %d, but its journal has only %d: the last records are lost", h.Seq, seq)
 	case status.Terminal() && h.Status != string(status):
-		c.say(12, seq, "its journal ends as %s, its row says %s", status, h.Status)
+		c.say(12, seq, "its journal ends as %s, but its row says %s", status, h.Status)
 	case status.Terminal() && !h.EndedAt.Equal(t.last()):
-		c.say(12, seq, "its journal ends at %s, its row says %s", stamp(t.last()), stamp(h.EndedAt))
-	case status.Terminal(): // a node may own it for a moment all the same, to turn down its mail
+		c.say(12, seq, "its journal ends at %s, but its row says %s", stamp(t.last()), stamp(h.EndedAt))
+	case status.Terminal(): // a node may own it for a short time, to discard messages
 	case !h.EndedAt.IsZero():
-		c.say(12, seq, "its row says that it ended at %s, its journal does not", stamp(h.EndedAt))
+		c.say(12, seq, "its row says that it ended at %s, but its journal has no end", stamp(h.EndedAt))
 	case h.Owner != "":
 		if c.cfg.Nodes != nil && !c.cfg.Nodes(h.Owner) {
-			c.say(12, seq, "its row names node %s as its owner, which has no lease: nobody drives it", h.Owner)
+			c.say(12, seq, "its row names node %s as its owner, which has no lease: no node runs it", h.Owner)
 		}
-	case h.Quarantined(): // it waits for a person, whatever its journal says
+	case h.Quarantined(): // it waits for a person
 	default:
 		c.unowned(t, h)
 	}
 }
 
-// slack is what the database's clock and Config.Now may be apart.
+// slack is how far Config.Now may be from the database's clock.
 const slack = time.Hour
 
 func (c *sagaCheck) unowned(t *sagaState, h *journal.Head) {
 	status, seq, wake := t.machine.Status(), t.machine.Seq(), t.machine.WakeAt()
 	if h.Seq == seq && h.Status != string(status) {
-		c.say(12, seq, "its row says %s, and by its journal it is %s", h.Status, status)
+		c.say(12, seq, "its row says %s, but by its journal it is %s", h.Status, status)
 	}
 	if h.Seq == seq && h.Inbox != nil && !slices.Equal(entries(h.Inbox), entries(t.machine.Row().Inbox)) {
-		c.say(11, seq, "its inbox has %s, and by its journal it should have %s", named(h.Inbox), named(t.machine.Row().Inbox))
+		c.say(11, seq, "its inbox has %s, but by its journal it should have %s", named(h.Inbox), named(t.machine.Row().Inbox))
 	}
 	latest := wake
-	if latest.Before(c.cfg.Now) { // it was taken over, or set aside
+	if latest.Before(c.cfg.Now) { // it was taken over, or given up
 		latest = c.cfg.Now
 	}
 	switch {
 	case h.WakeAt.IsZero() && t.wantsWaking():
-		c.say(12, seq, "it is %s, no node owns it, and its row has no wake-up: it will never go on", status)
+		c.say(12, seq, "it is %s, no node owns it, and its row has no wake-up time: it will never continue", status)
 	case h.Claims == 0 && !h.WakeAt.IsZero() && !wake.IsZero() && !c.cfg.Now.IsZero() && h.WakeAt.After(latest.Add(journal.FirstRetryDelay+slack)):
-		c.say(12, seq, "its row wakes it at %s, and it is due at %s", stamp(h.WakeAt), stamp(wake))
+		c.say(12, seq, "its row wakes it at %s, but it is due at %s", stamp(h.WakeAt), stamp(wake))
 	}
 }
 
-// wantsWaking reports whether the saga goes on by itself, now or some time.
+// wantsWaking reports whether the saga continues by itself, now or later.
 func (t *sagaState) wantsWaking() bool {
 	return len(t.machine.InFlight()) > 0 || slices.ContainsFunc(t.machine.Decide(), func(d saga.Decision) bool {
-		_, held := d.(saga.Escalate)
-		return !held
+		_, escalated := d.(saga.Escalate)
+		return !escalated
 	})
 }
 

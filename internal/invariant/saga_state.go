@@ -10,24 +10,25 @@ import (
 	"recourse/saga"
 )
 
-// querySuffix ends the path of a step's status query.
+// querySuffix is at the end of the path of a step's status query.
 const querySuffix = ".verify"
 
-// sagaState is a saga, with its records decoded, once for all rules.
+// sagaState is a saga with decoded records, for all rules.
 type sagaState struct {
 	Saga
-	data     []any // of each record, by its kind: *saga.IntentData …; nil for none
+	data     []any // of each record: *saga.IntentData and so on, by its kind; nil: none
 	steps    map[string]*stepState
 	order    []*stepState // by their first record
 	finally  map[string]bool
 	plan     *saga.CompensatingData
 	planAt   int // the index of that record; -1: none
 	finished *saga.FinishedData
-	brokenAt error // what Replay says
+	brokenAt error // the error of Replay
 	machine  *saga.Machine
 }
 
-// read decodes a saga. An error says that the data of the record with that seq is not of its kind.
+// read decodes a saga. An error says that the data of the record with that seq does not match its
+// kind.
 func read(s Saga) (*sagaState, int64, error) {
 	if len(s.Records) == 0 {
 		return nil, 0, fmt.Errorf("it has no records")
@@ -50,7 +51,7 @@ func read(s Saga) (*sagaState, int64, error) {
 	return t, 0, nil
 }
 
-// decode reads a record's data, into a pointer to the type that its kind has.
+// decode reads a record's data into a pointer to the type of its kind.
 func decode(r journal.Record) (any, error) {
 	var d any
 	switch r.Kind {
@@ -79,10 +80,10 @@ func decode(r journal.Record) (any, error) {
 	return d, json.Unmarshal(r.Data, d)
 }
 
-// last is the time of the last record.
+// last returns the time of the last record.
 func (t *sagaState) last() time.Time { return t.Records[len(t.Records)-1].At }
 
-// final reports whether a path is of a step in `finally`, or inside one.
+// final reports whether a path belongs to a step in `finally`, or inside one.
 func (t *sagaState) final(path string) bool {
 	base, _ := saga.SplitQuery(path)
 	return t.finally[saga.StepID(base)]
@@ -96,7 +97,7 @@ func (t *sagaState) ended() saga.Status {
 	return t.finished.Status
 }
 
-// nested visits steps and those inside them.
+// nested visits steps and the steps inside them.
 func nested(steps []*saga.Step, visit func(*saga.Step)) {
 	for _, s := range steps {
 		visit(s)

@@ -25,12 +25,12 @@ func newCanary(text string) canary {
 	return c
 }
 
-// secrets is invariant 19. It does not repeat the secret.
+// secrets checks invariant 19. Its text does not repeat the secret.
 func (c *sagaCheck) secrets(s Saga) {
 	for n, forms := range c.canaries {
 		for _, r := range s.Records {
 			if forms.in(r) {
-				c.say(19, r.Seq, "record %d (%s %s) holds secret number %d of those that were given", r.Seq, r.Kind, r.Path, n+1)
+				c.say(19, r.Seq, "record %d (%s %s) contains canary number %d", r.Seq, r.Kind, r.Path, n+1)
 			}
 		}
 	}

@@ -11,17 +11,17 @@ import (
 	"recourse/journal"
 )
 
-// intended is an intent, waiting for its request to be found.
+// intended is an intent whose request eachSend looks for in the ledger.
 type intended struct {
 	like likeness
 	saga uuid.UUID
 	seq  int64
 	at   time.Time
-	open time.Time // of a saga that may be under way: its last record's time. A later request may have a later intent
+	open time.Time // for a saga that may be running: the time of its last record. A later request may have a later intent
 	used bool
 }
 
-// sent collects the intents of the saga, for eachSend.
+// sent collects the intents of the saga for eachSend.
 func (c *sagaCheck) sent(t *sagaState) {
 	for _, n := range t.order {
 		for _, list := range [][]sent{n.do, n.undo} {
@@ -30,7 +30,7 @@ func (c *sagaCheck) sent(t *sagaState) {
 			}
 			for _, s := range list {
 				in := intended{like: likenessOf(s.record.Key, s.data.Request), saga: t.ID, seq: s.record.Seq, at: s.record.At}
-				if c.underWay(t) {
+				if c.mayContinue(t) {
 					in.open = t.last()
 				}
 				c.v.sends = append(c.v.sends, in)
@@ -39,12 +39,12 @@ func (c *sagaCheck) sent(t *sagaState) {
 	}
 }
 
-// inFlight reports whether more may have happened than the journal says.
-func (c *sagaCheck) underWay(t *sagaState) bool { return c.cfg.Clock.IsZero() && t.finished == nil }
+// mayContinue reports whether more may have happened than the journal says.
+func (c *sagaCheck) mayContinue(t *sagaState) bool { return c.cfg.Clock.IsZero() && t.finished == nil }
 
-// eachSend is invariant 4: each write that arrived maps to one earlier intent of
-// its own with the same content; what the network delivered twice does not count. Reads leave
-// no effect and may be people's, so they are left out.
+// eachSend checks invariant 4: each write that arrived has an earlier intent of its own with the
+// same content. Requests that the network delivered twice do not count. Reads are left out, because
+// they have no effect and may come from people.
 func (c *Checker) eachSend() {
 	byKey := make(map[string][]*intended)
 	for i := range c.sends {
@@ -76,7 +76,7 @@ func pointers(list []intended) []*intended {
 	return all
 }
 
-// match takes the first intent that is left for a request.
+// match assigns the first matching intent to a request.
 func (c *Checker) match(e *world.Entry, candidates []*intended) {
 	var alike, other *intended
 	for _, in := range candidates {
@@ -85,21 +85,21 @@ func (c *Checker) match(e *world.Entry, candidates []*intended) {
 			continue
 		}
 		alike = in
-		// Journals keep whole milliseconds, and are written before the request leaves.
+		// Journals have whole milliseconds, and are written before the request is sent.
 		if !in.used && !e.At.Add(c.ledger.Skew).Before(in.at) {
 			in.used = true
 			return
 		}
 	}
-	strange := e.Key == "" && !c.ledger.Complete // it may be another client's
+	strange := e.Key == "" && !c.ledger.Complete // another client may have sent it
 	switch {
 	case alike != nil && !strange:
 		if later(e, candidates) {
 			return
 		}
-		c.unsent(alike, "%s %s (ledger %d, key %q) arrived more often than it was intended, or before", e)
+		c.unsent(alike, "%s %s (ledger %d, key %q) arrived more often than it was intended, or before its intent", e)
 	case other != nil && e.Key != "":
-		c.unsent(other, "%s %s (ledger %d, key %q) is not what its intent says", e)
+		c.unsent(other, "%s %s (ledger %d, key %q) differs from its intent", e)
 	case c.ledger.Complete:
 		c.say(4, "%s %s (ledger %d, key %q) arrived without an intent", e.Method, e.Path, e.N, e.Key)
 	default:
@@ -118,8 +118,8 @@ func later(e *world.Entry, candidates []*intended) bool {
 	return slices.ContainsFunc(candidates, func(in *intended) bool { return !in.open.IsZero() && e.At.After(in.open) })
 }
 
-// unintended finds what was sent under a key that only this saga can have, though no
-// intent has it. In a complete ledger eachSend finds it, with what has no key of any saga.
+// unintended finds writes under a key of this saga that no intent has. If the ledger is complete,
+// eachSend finds them, together with the writes that have no key of any saga.
 func (c *sagaCheck) unintended(t *sagaState) {
 	if c.ledger.Complete || t.Definition == nil {
 		return
@@ -154,7 +154,7 @@ func (c *sagaCheck) unintendedWay(t *sagaState, path string, way journal.Way) {
 			continue
 		}
 		for _, e := range c.ledger.of(key).requests {
-			if effectful(e.Method) && !(c.underWay(t) && e.At.After(t.last())) {
+			if effectful(e.Method) && !(c.mayContinue(t) && e.At.After(t.last())) {
 				c.say(4, 0, "%s %s (ledger %d) arrived under the key of %s %s, without an intent", e.Method, e.Path, e.N, way, path)
 			}
 		}

@@ -9,16 +9,16 @@ import (
 	"recourse/saga"
 )
 
-// stepState is what the journal tells of one step.
+// stepState is the state of one step, from its journal.
 type stepState struct {
 	path    string
-	step    *saga.Step // nil: the definition does not have it, or is not known
+	step    *saga.Step // nil: not in the definition, or no definition
 	first   int64
 	do      []sent // intents of the step itself
 	undo    []sent
-	state   journal.Class // of the forward way, at the end; "" if it never ended
-	settled bool          // undone, skipped or left: the undo came to an end
-	lifted  bool          // by a person or by `when`: no undo was needed
+	state   journal.Class // of the forward track, at the end; "" if it never ended
+	settled bool          // undone, skipped or abandoned: the compensation has ended
+	lifted  bool          // by a person or by `when`: no compensation was needed
 }
 
 // sent is one intent, with the outcome of its attempt.
@@ -97,20 +97,20 @@ func (n *stepState) command(r journal.Record, d *saga.CommandData) {
 	}
 }
 
-// wrote reports whether the step has sent something that can leave an effect.
+// wrote reports whether the step has sent a request that can have an effect.
 func (n *stepState) wrote() bool {
 	if n.step == nil || len(n.do) == 0 {
 		return false
 	}
 	switch n.step.Body.(type) {
 	case saga.Queued, saga.Spawner:
-		return false // what workers and other sagas do is in no ledger of ours
+		return false // the effects of workers and of other sagas are in no ledger
 	}
 	c, ok := n.step.Body.(saga.Call)
 	return ok && !c.ReadOnly()
 }
 
-// shown reports whether the step's key went where any ledger shows it.
+// shown reports whether the step's key was sent in a place that every ledger records.
 func (n *stepState) shown() bool {
 	switch p := n.step.Idempotency; p.In {
 	case idempotency.Header:
@@ -121,10 +121,10 @@ func (n *stepState) shown() bool {
 	return false
 }
 
-// skippedByWhen reports whether the compensation's own `when` said that nothing is to be done.
+// skippedByWhen reports whether the compensation's `when` was false.
 func (n *stepState) skippedByWhen() bool { return n.lifted && n.settled && len(n.undo) == 0 }
 
-// keysOf lists the different keys that a way of the step was sent with.
+// keysOf lists the different keys of a track's intents.
 func keysOf(list []sent) []string {
 	var keys []string
 	for _, s := range list {

@@ -8,7 +8,7 @@ import (
 	"recourse/saga"
 )
 
-// waiting names what a timer is for: a way of a step, or with no path the saga's time-out.
+// waiting identifies a timer: a track of a step, or without a path the saga's timeout.
 type waiting struct {
 	path string
 	way  journal.Way
@@ -17,8 +17,8 @@ type waiting struct {
 // resend is the timer of a record that only notes the time before a request is sent again.
 const resend = "resend"
 
-// timers is invariant 13: a timer fires at most once for each time that it was set, for that time,
-// and not before it. A wait whose duration is constant is set for that long.
+// timers checks invariant 13: a timer fires at most once for each time that it was set, for that
+// time, and not early. A wait with a constant duration is set for that duration.
 func (c *sagaCheck) timers(t *sagaState) {
 	set := make(map[waiting]time.Time)
 	for i, r := range t.Records {
@@ -36,8 +36,8 @@ func (c *sagaCheck) timers(t *sagaState) {
 	}
 }
 
-// waits compares the end of a wait, as the record that begins it says it, with the definition: it
-// counts from the record before.
+// waits compares the end of a wait, as the record that begins it says, with the definition. The
+// wait begins at the record before.
 func (c *sagaCheck) waits(t *sagaState, i int) {
 	r := t.Records[i]
 	d, ok := t.data[i].(*saga.IntentData)
@@ -64,11 +64,12 @@ func (c *sagaCheck) waits(t *sagaState, i int) {
 		return
 	}
 	if !d.WakeAt.Equal(due) {
-		c.say(13, r.Seq, "record %d has step %s wait until %s, and its wait ends at %s", r.Seq, r.Path, stamp(d.WakeAt.Time), stamp(due))
+		c.say(13, r.Seq, "record %d makes step %s wait until %s, but the wait ends at %s", r.Seq, r.Path, stamp(d.WakeAt.Time), stamp(due))
 	}
 }
 
-// noValues is the environment of a constant. It notes whether something was asked for after all.
+// noValues is the environment of a constant expression. It notes whether the expression reads a
+// value after all.
 type noValues struct{ asked bool }
 
 // Root implements expr.Env.
@@ -77,7 +78,7 @@ func (e *noValues) Root(string) (any, bool) {
 	return nil, false
 }
 
-// arm notes the time that a record has its step wait for.
+// arm notes the timer that a record sets for its step.
 func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 	r := t.Records[i]
 	at, query := waiting{r.Path, r.Way}, waiting{r.Path + querySuffix, journal.Do}
@@ -100,7 +101,7 @@ func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 	case *saga.DecidedData:
 		switch d.Next {
 		case saga.NextRetry:
-			if set[at].Before(r.At) { // else it was left behind in a wait
+			if set[at].Before(r.At) { // otherwise it was abandoned during a wait
 				set[at] = r.At
 			}
 		case saga.NextVerify:
@@ -111,7 +112,7 @@ func (t *sagaState) arm(i int, set map[waiting]time.Time) {
 
 func (c *sagaCheck) fired(t *sagaState, r journal.Record, d *saga.WokeData, set map[waiting]time.Time) {
 	if r.At.Before(d.Due.Time) {
-		c.say(13, r.Seq, "record %d fires at %s, and was due at %s", r.Seq, stamp(r.At), stamp(d.Due.Time))
+		c.say(13, r.Seq, "record %d fires at %s, but was due at %s", r.Seq, stamp(r.At), stamp(d.Due.Time))
 	}
 	at := waiting{r.Path, r.Way}
 	due, ok := set[at]
@@ -119,7 +120,7 @@ func (c *sagaCheck) fired(t *sagaState, r journal.Record, d *saga.WokeData, set 
 	switch {
 	case d.Timer == resend, r.Path == "" && t.Definition == nil:
 	case !ok:
-		c.say(13, r.Seq, "record %d fires a timer%s that was not set, or has fired before", r.Seq, of(r.Path))
+		c.say(13, r.Seq, "record %d fires a timer%s that was not set, or had already fired", r.Seq, of(r.Path))
 	case !due.Equal(d.Due.Time):
 		c.say(13, r.Seq, "record %d fires a timer%s that was set for %s, as due at %s", r.Seq, of(r.Path), stamp(due), stamp(d.Due.Time))
 	}
