@@ -15,7 +15,7 @@ var (
 	descInbox   = prometheus.NewDesc("recourse_inbox_entries", "Inbox entries, by kind.", []string{"kind"}, nil)
 	descWaiting = prometheus.NewDesc("recourse_inbox_oldest_seconds", "Age of the oldest inbox entry of a kind; 0 for none.", []string{"kind"}, nil)
 	descOverdue = prometheus.NewDesc("recourse_overdue_seconds", "Time that the longest overdue saga has waited for a node; 0 for none.", nil, nil)
-	descOldest  = prometheus.NewDesc("recourse_oldest_seconds", "Time that a live saga has been in its status, the longest for each status; 0 for none.", []string{"status"}, nil)
+	descOldest  = prometheus.NewDesc("recourse_oldest_saga_seconds", "Time that a live saga has been in its status, the longest for each status; 0 for none.", []string{"status"}, nil)
 	descHalted  = prometheus.NewDesc("recourse_quarantined_sagas", "Sagas that made no progress and are not retried until somebody resumes them.", nil, nil)
 	descStalled = prometheus.NewDesc("recourse_stalled_sagas", "Sagas that make no progress, although they are not waiting for a person or a timer.", nil, nil)
 	descStalls  = prometheus.NewDesc("recourse_stalled_steps", "Steps that make no progress, by what they lack.", []string{"kind"}, nil)
@@ -137,7 +137,7 @@ var engineDescs = []struct {
 	{engineDesc("sagas_in_memory", "Sagas in this node's memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Running) }},
 	{engineDesc("stalled_total", "Sagas that nothing would have woken, reloaded from their journals. Each of them is a bug in recourse."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Stalled) }},
 	{engineDesc("commit_age_seconds", "Age of the commit in flight, from its first attempt; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.CommitAge.Seconds() }},
-	{engineDesc("stalest_seconds", "Time since the last progress of the least recently active saga in memory; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.Stalest.Seconds() }},
+	{engineDesc("longest_idle_seconds", "Time since the last progress of the least recently active saga in memory; 0 for none."), prometheus.GaugeValue, func(s EngineStats) float64 { return s.Stalest.Seconds() }},
 	{prometheus.NewDesc("recourse_expired_sagas_total", "Sagas that this node deleted at the end of their retention.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Expired) }},
 	{engineDesc("sagas_in_memory_limit", "Maximum of sagas in this node's memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxRunning) }},
 	{engineDesc("requests_limit", "Maximum of requests of steps in flight."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxCalls) }},
@@ -146,10 +146,10 @@ var engineDescs = []struct {
 	{engineDesc("starts_refused_total", "Starts refused with 429 because the node was at its limits."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.StartsRefused) }},
 	{engineDesc("sagas_given_up_total", "Sagas that this node could not run. They are retried after a pause."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.GivenUp) }},
 	{prometheus.NewDesc("recourse_acknowledged_lost_total", "Sagas that lost records in a failover of the database, although this node had acknowledged them.", nil, nil), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Lost) }},
-	{engineDesc("strangers_released_total", "Sagas that this node owned in the database without having them in memory. They were released, and continue."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Strangers) }},
-	{engineDesc("answer_bytes", "Bytes of responses that are being read, or whose outcome is not durable yet."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswerBytes) }},
-	{engineDesc("answer_bytes_limit", "Maximum of bytes of responses; one response may exceed it."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxAnswers) }},
-	{engineDesc("answers_waiting", "Responses waiting for memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswersWait) }},
+	{engineDesc("unheld_sagas_released_total", "Sagas that this node owned in the database without having them in memory. They were released, and continue."), prometheus.CounterValue, func(s EngineStats) float64 { return float64(s.Strangers) }},
+	{engineDesc("response_bytes", "Bytes of responses that are being read, or whose outcome is not durable yet."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswerBytes) }},
+	{engineDesc("response_bytes_limit", "Maximum of bytes of responses; one response may exceed it."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxAnswers) }},
+	{engineDesc("responses_waiting", "Responses waiting for memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.AnswersWait) }},
 	{engineDesc("saga_bytes", "Bytes of the records of the sagas in memory."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.SagaBytes) }},
 	{engineDesc("saga_bytes_limit", "Bytes of records from which larger sagas leave memory between two steps."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.MaxSagas) }},
 	{engineDesc("requests_in_flight", "Requests of steps in flight."), prometheus.GaugeValue, func(s EngineStats) float64 { return float64(s.Calls) }},

@@ -111,8 +111,8 @@ func TestQuarantine(t *testing.T) {
 		t.Errorf("stats: %+v", st)
 	}
 	metrics := string(x.do("GET", "/metrics", "").want(200).Body)
-	for _, want := range []string{"recourse_quarantined_sagas 1\n", `recourse_oldest_seconds{status="stuck"} `, "recourse_engine_stalled_total 0\n",
-		"recourse_engine_commit_age_seconds ", "recourse_engine_stalest_seconds ", "recourse_expired_sagas_total 0\n"} {
+	for _, want := range []string{"recourse_quarantined_sagas 1\n", `recourse_oldest_saga_seconds{status="stuck"} `, "recourse_engine_stalled_total 0\n",
+		"recourse_engine_commit_age_seconds ", "recourse_engine_longest_idle_seconds ", "recourse_expired_sagas_total 0\n"} {
 		if !strings.Contains(metrics, "\n"+want) {
 			t.Errorf("no %q in /metrics", want)
 		}

@@ -32,7 +32,7 @@ type engineView struct {
 	CommitAge       int64  `json:"commit_age_ms"`     // of the commit in flight; 0: none
 	CommitsFailed   int64  `json:"commits_failed"`
 	RenewalsFailed  int64  `json:"lease_renewals_failed"`
-	Stalest         int64  `json:"stalest_ms"`
+	Stalest         int64  `json:"longest_idle_ms"`
 	StalledInMemory int64  `json:"stalled"`
 	Expired         int64  `json:"expired"`
 }

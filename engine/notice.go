@@ -52,7 +52,7 @@ func (l *Lane) delayed(r *run) (late []journal.Stall) {
 		why := "The node has as many requests in flight as it may have. Find the steps whose requests take long, or add a node."
 		switch c.waitsFor {
 		case journal.StallNoMemory:
-			why = "Its response has arrived, but the node has no memory left to read it: other responses are being read, or wait for the database. Check how long commits take, or raise --answer-memory."
+			why = "Its response has arrived, but the node has no memory left to read it: other responses are being read, or wait for the database. Check how long commits take, or raise --response-memory."
 		case journal.StallNoLease:
 			why = "The node cannot renew its lease in the database, and sends no requests until it can. Check the node's log, and the database."
 		}

@@ -57,7 +57,7 @@ type system struct {
 		CommitAge      int64  `json:"commit_age_ms"`
 		CommitsFailed  int64  `json:"commits_failed"`
 		RenewalsFailed int64  `json:"lease_renewals_failed"`
-		Stalest        int64  `json:"stalest_ms"`
+		Stalest        int64  `json:"longest_idle_ms"`
 		Stalled        int64  `json:"stalled"`
 		Expired        int64  `json:"expired"`
 	} `json:"engine"`

@@ -43,23 +43,23 @@ type serveCmd struct {
 	Vars      string `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables, in addition to RECOURSE_VAR_<name>."`
 	llmFlags
 	tracesFlag
-	TraceURL     traceURL      `env:"RECOURSE_TRACE_URL" placeholder:"URL" help:"URL of a trace, with {trace_id} for its id, for links on the web page. Default: no links."`
-	Config       string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file of flag names and values; flags and environment variables take precedence."`
-	Strict       bool          `env:"RECOURSE_STRICT" help:"Refuse definitions with warnings."`
-	NodeLease    time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"Time after which another node takes over the sagas of a node that died."`
-	StateDir     string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A local directory for this process only. After a crash, the next process with this directory resumes its sagas at once. A start on PostgreSQL also refuses an old primary that it knows to be one. Default: none; the sagas wait until the lease expires."`
-	RequireSync  bool          `name:"require-sync" env:"RECOURSE_REQUIRE_SYNC" help:"Refuse starts while the database's commits do not wait for a synchronous standby."`
-	Drain        time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"Time for requests in flight to finish when stopping."`
-	Retention    retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"Time that ended sagas are kept if their definition has no retention; at least 1m, or forever. Default ${default}."`
-	PublicURL    string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"This server's URL for people, for links in notifications. Default: http:// and --listen."`
-	StalledAfter time.Duration `default:"5m" env:"RECOURSE_STALLED_AFTER" help:"Time without progress after which a due saga or step is reported as stalled; at least 1s. Default ${default}."`
-	Lanes        int           `env:"RECOURSE_LANES" placeholder:"N" help:"Number of commits that may be in flight at once, and of cores that run the sagas' logic. Default: 1 on SQLite; half the cores on Postgres, at most 8."`
-	AnswerMemory byteSize      `default:"32MiB" env:"RECOURSE_ANSWER_MEMORY" placeholder:"SIZE" help:"Limit for the bytes of responses that are being read, or wait for their commit; further responses wait. They take about four times as much memory. At least 8MiB. Default ${default}."`
-	SagaMemory   byteSize      `default:"128MiB" env:"RECOURSE_SAGA_MEMORY" placeholder:"SIZE" help:"Limit for the bytes of records of sagas in memory; above it, larger sagas leave memory between two steps. At least 8MiB. Default ${default}."`
-	DebugListen  string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Address for Go's profiles (/debug/pprof/), without an API key. Default: none."`
-	LogLevel     string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
-	LogFormat    string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
-	WhileStdin   bool          `hidden:"" help:"Stop at the end of stdin, when the parent process has exited."`
+	TraceURL       traceURL      `env:"RECOURSE_TRACE_URL" placeholder:"URL" help:"URL of a trace, with {trace_id} for its id, for links on the web page. Default: no links."`
+	Config         string        `env:"RECOURSE_CONFIG" placeholder:"FILE" help:"YAML file of flag names and values; flags and environment variables take precedence."`
+	Strict         bool          `env:"RECOURSE_STRICT" help:"Refuse definitions with warnings."`
+	NodeLease      time.Duration `default:"15s" env:"RECOURSE_NODE_LEASE" help:"Time after which another node takes over the sagas of a node that died."`
+	StateDir       string        `env:"RECOURSE_STATE_DIR" placeholder:"DIR" help:"A local directory for this process only. After a crash, the next process with this directory resumes its sagas at once. A start on PostgreSQL also refuses an old primary that it knows to be one. Default: none; the sagas wait until the lease expires."`
+	RequireSync    bool          `name:"require-sync" env:"RECOURSE_REQUIRE_SYNC" help:"Refuse starts while the database's commits do not wait for a synchronous standby."`
+	Drain          time.Duration `default:"30s" env:"RECOURSE_DRAIN" help:"Time for requests in flight to finish when stopping."`
+	Retention      retention     `default:"30d" env:"RECOURSE_RETENTION" placeholder:"DURATION" help:"Time that ended sagas are kept if their definition has no retention; at least 1m, or forever. Default ${default}."`
+	PublicURL      string        `name:"public-url" env:"RECOURSE_PUBLIC_URL" placeholder:"URL" help:"This server's URL for people, for links in notifications. Default: http:// and --listen."`
+	StalledAfter   time.Duration `default:"5m" env:"RECOURSE_STALLED_AFTER" help:"Time without progress after which a due saga or step is reported as stalled; at least 1s. Default ${default}."`
+	Lanes          int           `env:"RECOURSE_LANES" placeholder:"N" help:"Number of commits that may be in flight at once, and of cores that run the sagas' logic. Default: 1 on SQLite; half the cores on Postgres, at most 8."`
+	ResponseMemory byteSize      `default:"32MiB" env:"RECOURSE_RESPONSE_MEMORY" placeholder:"SIZE" help:"Limit for the bytes of responses that are being read, or wait for their commit; further responses wait. They take about four times as much memory. At least 8MiB. Default ${default}."`
+	SagaMemory     byteSize      `default:"128MiB" env:"RECOURSE_SAGA_MEMORY" placeholder:"SIZE" help:"Limit for the bytes of records of sagas in memory; above it, larger sagas leave memory between two steps. At least 8MiB. Default ${default}."`
+	DebugListen    string        `env:"RECOURSE_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Address for Go's profiles (/debug/pprof/), without an API key. Default: none."`
+	LogLevel       string        `default:"info" enum:"debug,info,warn,error" env:"RECOURSE_LOG_LEVEL" help:"debug, info, warn or error."`
+	LogFormat      string        `default:"text" enum:"text,json" env:"RECOURSE_LOG_FORMAT" help:"text or json."`
+	WhileStdin     bool          `hidden:"" help:"Stop at the end of stdin, when the parent process has exited."`
 }
 
 // retention is how long sagas are kept after their end, as definitions write it.
@@ -204,7 +204,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	n, err := newNode(nodeOptions{Store: store, Tracer: tracer, Egress: c.EgressAllow, Dial: c.dialFlags, Secrets: src, SecretHosts: hosts, Vars: vars, LLM: models, Strict: c.Strict, Sinks: append([]outbox.Sink{}, sinks...),
-		Lanes: c.lanes(), AnswerBytes: int(c.AnswerMemory), SagaBytes: int(c.SagaMemory), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
+		Lanes: c.lanes(), AnswerBytes: int(c.ResponseMemory), SagaBytes: int(c.SagaMemory), Lease: c.NodeLease, State: state, RequireSync: c.RequireSync, Drain: c.Drain, Retention: time.Duration(c.Retention), Stalled: c.StalledAfter, Log: log})
 	if err != nil {
 		return err
 	}

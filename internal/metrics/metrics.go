@@ -75,12 +75,12 @@ func New(cfg Config) *Metrics {
 	m.tokens = m.counter("tokens_total", "Tokens that models have used.", "definition", "model", "direction")
 	m.outliers = m.counter("cost_outliers_total", "Sagas that spent more than three times the typical cost of their definition.", "definition")
 	m.sagaCost = m.histogram("saga_cost", "Cost of a saga at its end, in the currency; sagas without a cost have a bucket of their own.", forCosts, "definition", "currency")
-	m.orders = m.counter("orders_total", "Commands of people, and signals, by whether the saga accepted them.", "order", "result")
+	m.orders = m.counter("commands_total", "Commands of people, and signals, by whether the saga accepted them.", "command", "result")
 	m.outboxAge = m.histogram("outbox_delivery_seconds", "Age of events when their sink accepted them.", forDelays, "sink")
 
 	m.commitSeconds = m.plain("engine_commit_seconds", "Duration of commits.", forCommits)
 	m.commitAppends = m.plain("engine_commit_appends", "Appends in a commit.", forAppends)
-	m.leaseLeft = m.plain("engine_lease_left_seconds", "Remaining time of the node's lease at its renewal; 0 if requests had to wait.", forLeases)
+	m.leaseLeft = m.plain("engine_lease_remaining_seconds", "Remaining time of the node's lease at its renewal; 0 if requests had to wait.", forLeases)
 	m.claimedLate = m.plain("engine_claim_delay_seconds", "Time that sagas had been due when this node claimed them.", forDelays)
 	return m
 }

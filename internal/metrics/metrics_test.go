@@ -60,7 +60,7 @@ func TestCounts(t *testing.T) {
 				"attempts_total{class=succeeded,definition=trip,kind=http,way=do}": 1, "attempts_total{class=in_doubt,definition=trip,kind=http,way=do}": 1,
 				"attempt_seconds{class=succeeded,kind=http}": 1, "attempt_seconds{class=in_doubt,kind=http}": 1,
 				"in_doubt_total{definition=trip}": 1, "in_doubt_settled_total{by=person,definition=trip}": 1,
-				"orders_total{order=resume,result=refused}": 1, "orders_total{order=resolve,result=done}": 1,
+				"commands_total{command=resume,result=refused}": 1, "commands_total{command=resolve,result=done}": 1,
 			}},
 		{name: "an answer settles a doubt", src: "saga: again\nsteps:\n  - {id: a, http: POST http://x/a, retry: {attempts: 3, initial: 1ms}}\n",
 			answers: map[string][]saga.Answer{"a": {lost(), lost(), status(200)}},
@@ -95,7 +95,7 @@ func TestCounts(t *testing.T) {
 				"sagas_ended_total{definition=trip,reason=step_failed,status=compensated}": 1, "saga_seconds{definition=trip,status=compensated}": 1,
 				"attempts_total{class=succeeded,definition=trip,kind=http,way=do}": 1, "attempts_total{class=refused,definition=trip,kind=http,way=do}": 1,
 				"attempts_total{class=refused,definition=trip,kind=http,way=undo}": 1, "attempt_seconds{class=refused,kind=http}": 2, "attempt_seconds{class=succeeded,kind=http}": 1,
-				"compensations_total{definition=trip,result=stuck}": 1, "compensations_total{definition=trip,result=by_hand}": 1, "orders_total{order=resolve,result=done}": 1,
+				"compensations_total{definition=trip,result=stuck}": 1, "compensations_total{definition=trip,result=by_hand}": 1, "commands_total{command=resolve,result=done}": 1,
 			}},
 		{name: "costs", src: "saga: paid\nsteps:\n  - {id: a, http: POST http://x/a, cost: 0.25 EUR, retry: {attempts: 2, initial: 1ms}}\n  - {id: b, http: POST http://x/b, cost: 1 EUR}\n",
 			answers: map[string][]saga.Answer{"a": {status(429), status(200)}},
@@ -202,7 +202,7 @@ func TestMeter(t *testing.T) {
 	n.begin(t, def)
 	within(t, "the lease was renewed, and the saga has ended", func() bool {
 		got := read(t, m)
-		return got["engine_lease_left_seconds"] > 0 && got["sagas_ended_total{definition=nap,reason=none,status=succeeded}"] == 1
+		return got["engine_lease_remaining_seconds"] > 0 && got["sagas_ended_total{definition=nap,reason=none,status=succeeded}"] == 1
 	})
 	n.stop()
 	got, stats := read(t, m), n.Stats()

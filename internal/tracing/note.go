@@ -34,7 +34,7 @@ func (s *sagaState) decided(r *journal.Record) {
 	if d.Items != nil {
 		attrs = append(attrs, attribute.Int("recourse.items", len(d.Items)))
 	}
-	attrs = text(text(attrs, "recourse.by", d.By), "recourse.then", string(d.Next))
+	attrs = text(text(attrs, "recourse.by", d.By), "recourse.next", string(d.Next))
 	if r.Path == "" {
 		s.note(r, "", "decided", attrs...)
 		return
@@ -62,11 +62,11 @@ func (s *sagaState) signalled(r *journal.Record) {
 func (s *sagaState) command(r *journal.Record) {
 	var d saga.CommandData
 	read(r, &d)
-	attrs := text(text(text(nil, "recourse.do", d.Kind), "recourse.actor", d.Actor), "recourse.outcome", d.Outcome)
+	attrs := text(text(text(nil, "recourse.command", d.Kind), "recourse.actor", d.Actor), "recourse.outcome", d.Outcome)
 	if d.Rejected != nil {
 		attrs = text(attrs, "recourse.rejected", d.Rejected.Code)
 	} else {
-		attrs = text(attrs, "recourse.order.reason", d.Reason)
+		attrs = text(attrs, "recourse.command.reason", d.Reason)
 	}
 	s.note(r, r.Path, string(r.Kind), attrs...)
 	if r.Path == "" || d.Rejected != nil {

@@ -153,7 +153,7 @@ func (st *step) follow(r *journal.Record, then saga.Next, f *saga.Failure, retry
 		st.end, st.status, st.failure = r.At, doubted, f
 	default:
 		st.status = ""
-		add(&st.notes, note{r.At, "waiting", wake([]attribute.KeyValue{attribute.String("recourse.then", string(then))}, retryAt)})
+		add(&st.notes, note{r.At, "waiting", wake([]attribute.KeyValue{attribute.String("recourse.next", string(then))}, retryAt)})
 	}
 }
 

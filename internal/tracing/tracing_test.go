@@ -210,7 +210,7 @@ steps:
 	}
 	trace := saga.NewTrace(id, saga.StartedData{})
 	e := spanOf(t, spans, trace.Step("pay", journal.Do)).Events[1]
-	if got := value(e.Attributes, "recourse.actor") + ", " + value(e.Attributes, "recourse.outcome") + ", " + value(e.Attributes, "recourse.order.reason"); got != "ann, succeeded, it is on the statement" {
+	if got := value(e.Attributes, "recourse.actor") + ", " + value(e.Attributes, "recourse.outcome") + ", " + value(e.Attributes, "recourse.command.reason"); got != "ann, succeeded, it is on the statement" {
 		t.Errorf("the operator's event says %s", got)
 	}
 }
