@@ -1,4 +1,4 @@
-// Package kinds is the one list of the step kinds there are.
+// Package kinds lists all step kinds.
 package kinds
 
 import (
@@ -20,16 +20,16 @@ import (
 	"recourse/saga/kinds/use"
 )
 
-// Options are what kinds need to know of the server that they run on.
+// Options are the parts of the server's configuration that kinds need.
 type Options struct {
-	LLM   llm.Config // providers and prices; it passes [llm.Config.Check]
-	Sinks []string   // names of those that events can go to; nil: not known
+	LLM   llm.Config // providers and prices; [llm.Config.Check] must have accepted it
+	Sinks []string   // names of the sinks that events can be sent to; nil: unknown
 }
 
-// All lists the kinds, in the order of the reference, as they are without a configuration.
+// All returns the kinds without a configuration, in the order of the reference.
 func All() []dsl.Kind { return With(Options{LLM: llm.Config{Elsewhere: true}}) }
 
-// With lists the kinds as the options make them.
+// With returns the kinds with the options.
 func With(o Options) []dsl.Kind {
 	return []dsl.Kind{
 		http.Kind(),

@@ -1,4 +1,4 @@
-// Package approval is the step kind that waits for a person's word.
+// Package approval is the step kind that waits for a person's decision.
 package approval
 
 import (
@@ -15,7 +15,7 @@ import (
 	"recourse/saga/expr"
 )
 
-// Bounds of what a person is asked: it stands in journals and lists.
+// Limits of an approval's texts, which are stored in journals and shown in lists.
 const (
 	MaxTitle     = 300      // characters
 	MaxShown     = 64 << 10 // bytes of JSON
@@ -46,11 +46,11 @@ func Kind() dsl.Kind {
 type Body struct {
 	title     *expr.Template
 	approvers *expr.Template // nil: everybody who may approve
-	show      *expr.Template // nil: nothing beside the title
+	show      *expr.Template // nil: only the title is shown
 	form      saga.Schema    // nil: no data comes with an approval
 	formDoc   json.RawMessage
 	fourEyes  bool
-	late      string // what follows when nobody decides: fail, reject, approve
+	late      string // the result if nobody decides in time: fail, reject, approve
 }
 
 var (
@@ -96,7 +96,7 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// approvers compiles who may decide. Lists that are written out are checked at once.
+// approvers compiles the list of approvers. Written-out lists are checked at once.
 func approvers(d *dsl.Decoder, n *dsl.Node) *expr.Template {
 	if n.Form != dsl.List && !n.IsText() {
 		d.Expect(n, "a list of names or roles of API keys, such as [finance], or an expression that gives one")
@@ -128,7 +128,7 @@ func (b *Body) onTimeout(d *dsl.Decoder, n *dsl.Node) {
 	b.late = word
 }
 
-// Await implements saga.Await: it renders what is to be decided.
+// Await implements saga.Await: it renders what the person decides on.
 func (b *Body) Await(env expr.Env) (saga.Awaited, error) {
 	a := &saga.ApprovalData{FourEyes: b.fourEyes, Form: b.formDoc}
 	title, err := b.title.Text(env)
@@ -160,7 +160,7 @@ func failure(code string, err error) *saga.Failure {
 	return &saga.Failure{Code: code, Title: "the approval cannot be asked for", Detail: err.Error()}
 }
 
-// oneLine makes a title of what data may have in it: lists show titles in one line.
+// oneLine puts a title that may contain data into one line, because lists show titles in one line.
 func oneLine(text string) string {
 	printable := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -178,9 +178,9 @@ func oneLine(text string) string {
 	return string(line)
 }
 
-// straight leaves out what turns the direction of the text behind it (Unicode's embeddings,
-// overrides and isolates): with such a character in a customer's name, "pay 19.00" behind it would
-// be shown as "00.91 yap".
+// straight removes characters that change the direction of the text after them (Unicode's
+// embeddings, overrides and isolates). With such a character in a customer's name, a following "pay
+// 19.00" would be shown as "00.91 yap".
 func straight(r rune) rune {
 	if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
 		return -1
@@ -188,8 +188,8 @@ func straight(r rune) rune {
 	return r
 }
 
-// named reads who may decide: a name, or a list of some. An empty list is refused rather than taken
-// for everybody.
+// named decodes the approvers: a name, or a list of names. An empty list is refused, so that it is
+// not mistaken for everybody.
 func named(doc json.RawMessage) ([]string, error) {
 	var one string
 	if json.Unmarshal(doc, &one) == nil && one != "" {
@@ -217,7 +217,7 @@ func named(doc json.RawMessage) ([]string, error) {
 
 var null = json.RawMessage("null")
 
-// Decide implements saga.Approver. No data is an empty object, where the form is one.
+// Decide implements saga.Approver. If the form is an object, missing data is an empty object.
 func (b *Body) Decide(data json.RawMessage) (json.RawMessage, []saga.Finding) {
 	none := len(data) == 0 || bytes.Equal(data, null)
 	if b.form == nil {

@@ -1,4 +1,4 @@
-// Package emit is the step kind that tells others something: an event to sinks.
+// Package emit is the step kind that sends an event to sinks.
 package emit
 
 import (
@@ -14,17 +14,17 @@ import (
 	"recourse/saga/expr"
 )
 
-// Bounds of an event.
+// Limits of an event.
 const (
 	MaxType = 255       // bytes of its type
 	MaxData = 256 << 10 // bytes of its data
 )
 
-// Name is the form of a sink's name.
+// Name is the pattern of sinks' names.
 var Name = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 
-// Kind describes the kind. sinks are the names of those that the server has; nil: they are not
-// known, so that any name passes.
+// Kind describes the kind. sinks are the names of the server's sinks. nil means that they are
+// unknown, so that every name is accepted.
 func Kind(sinks []string) dsl.Kind {
 	return dsl.Kind{
 		Name:  "emit",
@@ -69,7 +69,7 @@ func decode(d *dsl.Decoder, sinks []string) saga.Body {
 	return b
 }
 
-// names reads the sinks that a step names.
+// names reads the sinks of a step.
 func names(d *dsl.Decoder, n *dsl.Node, sinks []string) []string {
 	items := n.Items
 	if n.Form == dsl.Scalar {
@@ -128,7 +128,7 @@ func (b *Body) Announce(env expr.Env) (kind string, data json.RawMessage, to []s
 	return kind, data, b.to, nil
 }
 
-// judge says what is wrong with an event's type.
+// judge returns the error of an event's type, if it has one.
 func judge(kind string) error {
 	if kind == "" || len(kind) > MaxType || strings.ContainsFunc(kind, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return fmt.Errorf("an event's type is 1 to %d bytes without spaces, such as com.example.order.paid, not %.80q", MaxType, kind)

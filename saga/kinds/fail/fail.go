@@ -1,4 +1,4 @@
-// Package fail is the step kind that ends a saga's forward way on purpose.
+// Package fail is the step kind that fails a saga on purpose.
 package fail
 
 import (
@@ -23,10 +23,10 @@ func Kind() dsl.Kind {
 // Code is the error code of the failure.
 const Code = "failed"
 
-// maxTitle bounds the message: it is shown in lists.
+// maxTitle limits the message, which is shown in lists.
 const maxTitle = 500
 
-// Body is a fail step: its shape is [saga.Value], and it always gives a *saga.Failure.
+// Body is a fail step: its shape is [saga.Value], and it always returns a *saga.Failure.
 type Body struct{ message *expr.Template }
 
 var _ saga.Value = (*Body)(nil)
@@ -36,8 +36,7 @@ func decode(d *dsl.Decoder) saga.Body {
 	return &Body{message: d.Text(d.Own(), 0, dsl.Plain)}
 }
 
-// Eval gives the failure. When the message cannot be rendered, that error fails the
-// step instead.
+// Eval returns the failure. If the message cannot be rendered, that error fails the step instead.
 func (b *Body) Eval(env expr.Env) (json.RawMessage, error) {
 	text, err := b.message.Text(env)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"recourse/saga/expr"
 )
 
-// Bounds of a loop's keys, and what they are when they are absent.
+// Limits of a loop's keys, and their defaults.
 const (
 	DefaultMaxItems = 1000
 	MaxItems        = 10_000
@@ -46,7 +46,7 @@ type Body struct {
 	list     *expr.Template
 	maxItems int64
 	limit    int64
-	loop     saga.Loop // but for its items
+	loop     saga.Loop // without its items
 }
 
 var _ saga.Block = (*Body)(nil)
@@ -94,7 +94,7 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// Enter implements saga.Block: the list as it is when the step begins.
+// Enter implements saga.Block: it evaluates the list when the step begins.
 func (b *Body) Enter(env expr.Env) (saga.Entered, error) {
 	list, err := b.list.JSON(env)
 	if err != nil {

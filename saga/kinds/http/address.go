@@ -9,16 +9,16 @@ import (
 	"recourse/saga/expr"
 )
 
-// place says where in a URL a part of its template stands, and so how its value is encoded.
+// place is the part of a URL in which a part of its template is, and so determines its encoding.
 type place int
 
 const (
-	front place = iota // scheme, host and a prefix, from literal text and vars: taken as it is
+	front place = iota // scheme, host and a prefix, from literal text and vars, inserted as they are
 	inPath
 	inQuery
 )
 
-// places finds where each part stands. A value never changes that: only literal text begins a path
+// places returns the place of each part. A value never changes it: only literal text begins a path
 // or a query.
 func places(parts []expr.Part) []place {
 	out, at := make([]place, len(parts)), front
@@ -67,8 +67,8 @@ func (b *Body) address(env expr.Env) (string, error) {
 	return sealed + sep + strings.Join(params, "&"), nil
 }
 
-// location renders the URL as written: in the path an expression is one segment, or, of path(),
-// several; in the query it is one component.
+// location renders the URL as written. In the path an expression is one segment, or several if it
+// is path(); in the query it is one component.
 func (b *Body) location(env expr.Env) (string, error) {
 	if b.url.IsConst() {
 		return b.url.Text(env)
@@ -79,7 +79,7 @@ func (b *Body) location(env expr.Env) (string, error) {
 	}
 	encode := encoderIn(env)
 	var out strings.Builder
-	var data [][2]int // where data stands in the path
+	var data [][2]int // the ranges of data in the path
 	for i, p := range pieces {
 		from := out.Len()
 		switch {
@@ -94,7 +94,7 @@ func (b *Body) location(env expr.Env) (string, error) {
 	}
 	text := out.String()
 	if expr.IsPartial(env) && expr.HasPlaceholder(text) {
-		return text, nil // what it will be is judged when it is known
+		return text, nil // it is checked when the values are known
 	}
 	for _, d := range data {
 		if err := checkSegments(text, d[0], d[1]); err != nil {
@@ -104,8 +104,8 @@ func (b *Body) location(env expr.Env) (string, error) {
 	return text, nil
 }
 
-// checkSegments refuses data, which stands between from and to, whose segments would lead to
-// another route: empty ones, and dots that appear only when they are decoded twice.
+// checkSegments refuses data, between from and to, whose segments would lead to another route:
+// empty segments, and dots that appear only after a second decoding.
 func checkSegments(text string, from, to int) error {
 	from = strings.LastIndexByte(text[:from], '/') + 1
 	if end := strings.IndexAny(text[to:], "/?"); end >= 0 {
@@ -128,7 +128,8 @@ func checkSegments(text string, from, to int) error {
 	return nil
 }
 
-// check refuses what data or variables could have made of a URL. Most URLs of a step are the same.
+// check refuses URLs that data or variables have made unsafe. It remembers the last URL that
+// passed, because most URLs of a step are the same.
 func (b *Body) check(text string, env expr.Env) error {
 	if last := b.checked.Load(); last != nil && *last == text {
 		return nil
@@ -139,14 +140,14 @@ func (b *Body) check(text string, env expr.Env) error {
 	if err := b.checkHost(text, env); err != nil {
 		return err
 	}
-	if b.fixed == nil { // else it is the variables as well that make it right
+	if b.fixed == nil { // otherwise the result depends on the variables, too
 		b.checked.Store(&text)
 	}
 	return nil
 }
 
-// checkAddress refuses what data or variables could have made of a URL. Its details do not show
-// them.
+// checkAddress refuses URLs that data or variables have made unsafe. The errors do not contain the
+// values.
 func checkAddress(text string) error {
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return unsendable("the URL has a space, a backslash or a control character in it: look at the variable it begins with")
@@ -172,7 +173,7 @@ func errDots() error {
 }
 
 // hasDots reports whether a decoded path has a segment . or .. in it. Backslashes and encoded
-// slashes count: there are servers and proxies that decode them before they choose a route.
+// slashes count, because some servers and proxies decode them before they choose a route.
 func hasDots(path string) bool {
 	for segment := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if segment == "." || segment == ".." {
@@ -182,8 +183,8 @@ func hasDots(path string) bool {
 	return false
 }
 
-// checkHost holds the rule of host_not_fixed once more when the variables have
-// their values: a variable such as "https:/" would let data name the host.
+// checkHost repeats the check of host_not_fixed when the variables have their values: a variable
+// such as "https:/" would let data determine the host.
 func (b *Body) checkHost(text string, env expr.Env) error {
 	if b.fixed == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"recourse/saga"
 )
 
-// Codes that a [saga.Answer] of this package adds to those that it lists: the
-// request cannot be sent as it is, so trying again is of no use.
+// Codes that a [saga.Answer] of this package may have in addition to those that it lists. The
+// request cannot be sent as it is, so a retry is of no use.
 const (
-	CodeURLInvalid     = "url_invalid"     // no http(s) URL with a host, or one with user:password
+	CodeURLInvalid     = "url_invalid"     // not an http(s) URL with a host, or a URL with user:password
 	CodeRequestInvalid = "request_invalid" // a method, header or body that cannot be sent
 )
 
@@ -21,35 +21,34 @@ const (
 	defaultMaxBody     = 4 << 20
 	defaultConns       = 256
 	defaultDialTimeout = 10 * time.Second
-	maxResponseHead    = 64 << 10 // with the informational ones before it
+	maxResponseHead    = 64 << 10 // including informational responses before it
 	maxRedirects       = 10
 )
 
-// CallerConfig is what a [Caller] is made of; the zero value of a field gives its default.
+// CallerConfig configures a [Caller]. The zero value of a field selects its default.
 type CallerConfig struct {
-	Guard           *Guard                            // which addresses may be reached; nil: public ones only
+	Guard           *Guard                            // which addresses are allowed; nil: public ones only
 	Secret          func(name string) (string, error) // the value of a secret; its errors say how to provide it and never hold values
-	SecretHosts     *SecretHosts                      // where secrets may go; nil: anywhere
-	Known           func() []string                   // values of all secrets there are, which no answer may bring into a journal; nil: those that were sent only
+	SecretHosts     *SecretHosts                      // the hosts that may receive secrets; nil: any host
+	Known           func() []string                   // values of all existing secrets, which are redacted from answers; nil: only those that were sent
 	MaxBody         int64                             // bytes of a decompressed body; default 4 MiB
 	UserAgent       string                            // sent unless the request brings its own; default "recourse"
-	Now             func() time.Time                  // for Retry-After dates; default time.Now
+	Now             func() time.Time                  // for dates in Retry-After; default time.Now
 	MaxConnsPerHost int                               // open connections to one host:port; default 256
-	DialTimeout     time.Duration                     // to look up and connect, and again for TLS; default 10 s
+	DialTimeout     time.Duration                     // for name lookup and connecting, and again for TLS; default 10 s
 	TLS             *tls.Config                       // roots and client certificates; default the system's roots, TLS 1.2 and up
 	Resolver        *net.Resolver                     // default the system's
-	Resolve         Resolve                           // where some names lead instead, ahead of the Resolver
+	Resolve         Resolve                           // fixed addresses for some names, which take precedence over the Resolver
 }
 
-// Caller performs requests. One [Caller.Call] sends its request at most once;
-// nothing below it sends again by itself. It is safe for concurrent use.
+// Caller performs requests. One [Caller.Call] sends its request at most once; no layer below it
+// sends again. It is safe for concurrent use.
 //
-// Messages are written and read by net/http, in HTTP/1.1. Its Transport is not
-// used: it sends again what it holds to be replayable when a kept connection
-// turns out to be dead (Request.isReplayable, and its HTTP/2 client even more),
-// does not tell whether anything left, and hands each request to two goroutines.
-// No proxy of the environment is used: it would see every request, and hide the
-// dialled address from the guard.
+// It reads and writes messages with net/http, in HTTP/1.1, but does not use its Transport. The
+// Transport resends requests that it considers replayable when a kept connection turns out to be
+// dead (Request.isReplayable; its HTTP/2 client resends even more), does not say whether anything
+// was sent, and passes each request to two goroutines. The Caller ignores proxies in the
+// environment, because a proxy would see every request and hide the dialled address from the guard.
 type Caller struct {
 	cfg  CallerConfig
 	pool *pool
@@ -88,17 +87,16 @@ func (cfg *CallerConfig) defaults() {
 	}
 }
 
-// Close closes the idle connections. Calls under way go on.
+// Close closes the idle connections. Calls in flight continue.
 func (c *Caller) Close() { c.pool.Close() }
 
-// Call performs a request and says what came of it; it does not fail otherwise.
+// Call performs a request and returns its answer. Every failure is part of the answer.
 //
-// ctx carries the deadline of the whole attempt: connecting, sending, and
-// reading the answer to its end. When ctx is cancelled rather than timed out,
-// the answer's code is "interrupted" if the request may have left, else "not_sent".
-// Sent is false only if it is proven that no byte of the request left.
-// A status of 2xx is a success only if Code is "" too: the body may be cut.
-// Values of secrets do not appear in the answer, even if the other side echoes them.
+// ctx has the deadline of the whole attempt: connecting, sending, and reading the complete answer.
+// If ctx is cancelled instead, the answer's code is "interrupted" if the request may have been
+// sent, else "not_sent". Sent is false only if certainly no byte of the request was sent. A status
+// of 2xx is a success only if Code is "", because the body may be cut. Values of secrets do not
+// appear in the answer, even if the remote service echoes them.
 func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 	o, err := c.prepare(r)
 	if err != nil {
@@ -116,7 +114,7 @@ func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 	return a
 }
 
-// refusal says why a request is not sent.
+// refusal is the reason why a request is not sent.
 type refusal struct{ code, why string }
 
 func (r *refusal) Error() string { return r.code + ": " + r.why }

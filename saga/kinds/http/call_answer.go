@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	maxHeaders   = 8 << 10  // of names and values that an answer keeps
-	maxErrorBody = 64 << 10 // of a non-2xx body that is too large or broken
+	maxHeaders   = 8 << 10  // for the names and values of an answer's headers
+	maxErrorBody = 64 << 10 // for a non-2xx body that is too large or broken
 )
 
 // notKept are response headers that set or prove credentials.
 var notKept = []string{"set-cookie", "set-cookie2", "authorization", "authentication-info", "proxy-authentication-info"}
 
-// answer reads a response to its end and closes it.
+// answer reads a complete response and closes it.
 func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response) saga.Answer {
 	defer resp.Body.Close()
 	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: KeptHeaders(resp.Header, o.redact),
@@ -43,17 +43,17 @@ func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response
 	case code == "":
 	case success:
 		a.Code, a.Detail = code, o.shown+": "+why
-	default: // the status says it all; the body is for people
+	default: // the status is enough; the body is for people
 		a.Body = plainBody(prefix([]byte(o.redact.Text(string(body))), maxErrorBody), o.redact)
 	}
 	return a
 }
 
-// read returns the decompressed body, at most MaxBody bytes of it, and a code if it is not whole.
+// read returns the decompressed body, at most MaxBody bytes, and a code if it is incomplete.
 func (c *Caller) read(ctx context.Context, resp *nethttp.Response) (body []byte, code, why string) {
 	limit := c.cfg.MaxBody
-	// gzip can be a little longer than its content; without this bound, empty
-	// members could be sent for ever.
+	// gzip can be slightly longer than its content. Without this limit, empty members could be sent
+	// forever.
 	raw := &boundedReader{r: resp.Body, left: limit + maxErrorBody}
 	var r io.Reader = raw
 	expected := resp.ContentLength
@@ -78,7 +78,7 @@ func (c *Caller) read(ctx context.Context, resp *nethttp.Response) (body []byte,
 	return body, "body_cut", "the body ended early: " + root(err)
 }
 
-// prefix is the start of a body, and does not end inside a character.
+// prefix returns the start of a body, without cutting a character.
 func prefix(body []byte, n int) []byte {
 	if len(body) <= n {
 		return body
@@ -91,7 +91,7 @@ func prefix(body []byte, n int) []byte {
 	return body[:n]
 }
 
-// gunzip decompresses; unlike gzip.Reader, an empty body is no error.
+// gunzip decompresses. Unlike gzip.Reader, it accepts an empty body.
 type gunzip struct {
 	raw io.Reader
 	z   *gzip.Reader
@@ -111,7 +111,7 @@ func (g *gunzip) Read(p []byte) (int, error) {
 
 var errTooMuch = errors.New("over the limit")
 
-// boundedReader fails with errTooMuch, where io.LimitedReader would end.
+// boundedReader fails with errTooMuch at its limit; io.LimitedReader would end.
 type boundedReader struct {
 	r    io.Reader
 	left int64
@@ -127,9 +127,9 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// KeptHeaders returns the headers that an answer keeps: lower case, values
-// joined, no credentials. Past the limit the longest are left out, so that one
-// huge header does not cost the useful ones.
+// KeptHeaders returns the headers that an answer keeps: lower case, values joined, without
+// credentials. Over the limit the longest are left out, so that one huge header does not cost the
+// useful ones.
 func KeptHeaders(h nethttp.Header, redact *Redactor) map[string]string {
 	type header struct{ name, value string }
 	kept, total := make(map[string]string, len(h)), 0
@@ -144,7 +144,7 @@ func KeptHeaders(h nethttp.Header, redact *Redactor) map[string]string {
 		return kept
 	}
 	var all []header
-	for name, value := range kept { // any order
+	for name, value := range kept { // the order does not matter
 		all = append(all, header{name, value})
 	}
 	slices.SortFunc(all, func(a, b header) int {

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of a JSON body: readers downstream are recursive.
+// maxDepth limits the nesting of a JSON body, because its readers are recursive.
 const maxDepth = 512
 
-// EncodeBody gives a whole body its JSON form: JSON as it came, compacted, its
-// numbers untouched; text as a string; other bytes as {"base64": …}; nothing as
-// nil. A body whose type says JSON and that is not gives the code body_invalid.
+// EncodeBody converts a complete body to JSON: JSON is compacted, with its numbers unchanged; text
+// becomes a string; other bytes become {"base64": …}; an empty body becomes nil. If the type says
+// JSON and the body is not JSON, the code is body_invalid.
 func EncodeBody(contentType string, body []byte, redact *Redactor) (doc json.RawMessage, code, why string) {
 	media := mediaType(contentType)
-	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // RFC 8259, section 8.1: a mark may be ignored
+	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // RFC 8259, section 8.1: a byte order mark may be ignored
 	if isJSON(media) && len(bytes.Trim(body, " \t\r\n")) == 0 {
 		return nil, "", ""
 	}
@@ -33,7 +33,7 @@ func EncodeBody(contentType string, body []byte, redact *Redactor) (doc json.Raw
 	return nil, "body_invalid", "the body says it is JSON and is not: " + err.Error()
 }
 
-// plainBody is the form of a body that is not JSON.
+// plainBody returns the JSON form of a body that is not JSON.
 func plainBody(body []byte, redact *Redactor) json.RawMessage {
 	switch {
 	case len(body) == 0:
@@ -45,18 +45,17 @@ func plainBody(body []byte, redact *Redactor) json.RawMessage {
 	return json.RawMessage(`{"base64":"` + base64.StdEncoding.EncodeToString([]byte(clean)) + `"}`)
 }
 
-// quoteJSON writes a JSON string and escapes no more than it must.
+// quoteJSON writes a JSON string with as few escapes as possible.
 func quoteJSON(s string) []byte {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always encodes
+	_ = enc.Encode(s) // strings can always be encoded
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// compactJSON checks a document more strictly than encoding/json does (which
-// mends bad UTF-8 and lone surrogates silently) and removes white space.
-// Duplicate names are kept as they are.
+// compactJSON validates a document more strictly than encoding/json, which silently replaces
+// invalid UTF-8 and lone surrogates, and removes white space. Duplicate names are kept.
 func compactJSON(body []byte) (json.RawMessage, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8")

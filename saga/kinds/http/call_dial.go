@@ -17,7 +17,7 @@ type Dialer struct {
 	timeout  time.Duration
 }
 
-// NewDialer returns a Dialer by cfg's guard, TLS, resolvers and time-out.
+// NewDialer returns a Dialer with the guard, TLS, resolvers and timeout of cfg.
 func NewDialer(cfg CallerConfig) *Dialer {
 	cfg.defaults()
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -31,7 +31,7 @@ func NewDialer(cfg CallerConfig) *Dialer {
 	return &Dialer{guard: cfg.Guard, tls: conf, resolver: cfg.Resolver, resolve: cfg.Resolve, timeout: cfg.DialTimeout}
 }
 
-// DialError is a failure before any byte of a request.
+// DialError is a failure before any byte of a request was sent.
 type DialError struct {
 	Code string // dns, connection, tls or egress_denied
 	Err  error
@@ -40,7 +40,7 @@ type DialError struct {
 // Error implements error.
 func (e *DialError) Error() string { return e.Code + ": " + e.Err.Error() }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *DialError) Unwrap() error { return e.Err }
 
 // open connects to o, with TLS if its scheme is https.
@@ -59,8 +59,8 @@ func (d *Dialer) open(ctx context.Context, o origin) (*wire, error) {
 	return newWire(conn, tcp), nil
 }
 
-// DialTLS connects to addr and greets it: what comes is HTTP/1.1 over TLS. It suits net/http's
-// Transport; errors are a [*DialError].
+// DialTLS connects to addr and performs the TLS handshake for HTTP/1.1. It can be used with
+// net/http's Transport. Errors are a [*DialError].
 func (d *Dialer) DialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
 	tcp, err := d.Dial(ctx, network, addr)
 	if err != nil {
@@ -69,7 +69,7 @@ func (d *Dialer) DialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	return d.secure(ctx, tcp, addr)
 }
 
-// secure puts TLS over a connection to addr, which it closes after a failure.
+// secure puts TLS over a connection to addr. It closes the connection after a failure.
 func (d *Dialer) secure(ctx context.Context, tcp net.Conn, addr string) (net.Conn, error) {
 	conf := d.tls.Clone()
 	if conf.ServerName == "" {
@@ -85,8 +85,8 @@ func (d *Dialer) secure(ctx context.Context, tcp net.Conn, addr string) (net.Con
 	return conn, nil
 }
 
-// Dial connects to addr, if the guard allows it. It suits net/http's Transport; errors are a
-// [*DialError].
+// Dial connects to addr, if the guard allows it. It can be used with net/http's Transport. Errors
+// are a [*DialError].
 func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	nd := net.Dialer{Timeout: d.timeout, Resolver: d.resolver, ControlContext: d.guard.Control(addr)}
 	conn, err := nd.DialContext(ctx, network, d.resolve.of(addr))
@@ -94,7 +94,7 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return conn, nil
 	}
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // the dialer looked at the clock before ctx's timer went off
+		<-ctx.Done() // the dialer noticed the deadline before ctx's timer fired
 	}
 	if denied, ok := errors.AsType[*Denied](err); ok {
 		return nil, &DialError{"egress_denied", denied}

@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// aside is the size from which a body is written while the answer is read: with
-// all buffers full, each side could else wait for the other to read.
+// aside is the size from which a body is written while the answer is read. Otherwise, with all
+// buffers full, client and server could each wait for the other to read.
 const aside = 64 << 10
 
-// settle is how long a connection waits, its answer read, for the request to be
-// written: mostly it is, and the writer has not come to say so.
+// settle is how long a connection whose answer was read waits for its writer. Usually the request
+// is written, and the writer has not reported it yet.
 const settle = 50 * time.Millisecond
 
-// send writes o's request to w and reads the head of its answer. Once the
-// response's body is closed, w is kept or closed, and the place in l is free.
-// After an error w is closed, and sent says whether anything of the request
-// may have left; the place is still taken.
+// send writes o's request to w and reads the head of its answer. Once the response's body is
+// closed, w is kept or closed, and the slot in l is free. After an error w is closed, and sent says
+// whether anything of the request may have been sent; the slot is still taken.
 func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *nethttp.Response, sent bool, err error) {
 	x := &exchange{pool: p, line: l, wire: w, written: make(chan error, 1)}
 	w.begin()
 	x.release = context.AfterFunc(ctx, func() { _ = w.SetDeadline(past) })
-	r := &nethttp.Request{Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header, // which nobody changes any more
+	r := &nethttp.Request{Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header, // nobody changes the header after this
 		Body: nethttp.NoBody, ContentLength: int64(len(o.body))}
 	if len(o.body) > 0 {
 		r.Body = io.NopCloser(bytes.NewReader(o.body))
@@ -36,7 +35,7 @@ func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *n
 	}
 	if resp, err = w.readHead(r); err != nil {
 		x.release()
-		w.cut() // which ends the writing too
+		w.cut() // this also ends the writing
 		if failed := <-x.written; failed != nil {
 			err = failed
 		}
@@ -47,23 +46,22 @@ func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *n
 	return resp, true, nil
 }
 
-// exchange stands for the body of its answer.
+// exchange is the body of a response.
 type exchange struct {
 	pool    *pool
 	line    *line
 	wire    *wire
-	release func() bool // ctx does not end the wire any more; false: it did
-	written chan error  // how writing the request ended
+	release func() bool // disconnects ctx from the wire; false: ctx has ended it
+	written chan error  // the result of writing the request
 
 	body   io.ReadCloser
-	ended  bool // the body was read to its end
+	ended  bool // the body was read completely
 	last   bool // no other exchange may follow
 	closed bool
 }
 
-// write writes the request. Some servers refuse a long one before they have
-// read it, and hang up: so after a failure there may still be an answer, but
-// not if nothing left.
+// write writes the request. Some servers refuse a long one before they have read it, and close the
+// connection. So there may be an answer after a failure, unless nothing was sent.
 func (x *exchange) write(r *nethttp.Request) {
 	err := r.Write(x.wire.out)
 	if err == nil {
@@ -102,7 +100,7 @@ func (x *exchange) Close() error {
 	return nil
 }
 
-// whole reports whether request and answer were, so that another exchange can follow.
+// whole reports whether request and answer were complete, so that another exchange can follow.
 func (x *exchange) whole() bool {
 	if !x.ended && x.body != nethttp.NoBody || x.last || x.wire.spent() {
 		return false

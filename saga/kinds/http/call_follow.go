@@ -8,12 +8,12 @@ import (
 	"recourse/saga"
 )
 
-// carriedOver are the headers that a redirect to another origin keeps. A list
-// of what is harmless unless a secret is in it: any other header may be a credential.
+// carriedOver are the headers that are sent to another origin after a redirect. They are harmless
+// unless they contain a secret; any other header may be a credential.
 var carriedOver = []string{"Accept", "Accept-Encoding", "Accept-Language", "User-Agent"}
 
-// follow turns a response into an answer, after following the redirects of a
-// GET or HEAD without a body. A redirect that is not followed is the answer itself.
+// follow turns a response into an answer, after following the redirects of a GET or HEAD without a
+// body. If a redirect is not followed, it is the answer.
 func (c *Caller) follow(ctx context.Context, o *outgoing, resp *nethttp.Response) saga.Answer {
 	for hop := 0; ; hop++ {
 		location := resp.Header.Get("Location")
@@ -36,7 +36,7 @@ func (c *Caller) follow(ctx context.Context, o *outgoing, resp *nethttp.Response
 		case a.Code == "egress_denied":
 			return c.astray(ctx, o, resp, a.Detail)
 		}
-		a.Sent = true // an earlier hop was
+		a.Sent = true // an earlier request was sent
 		return a
 	}
 }
@@ -54,7 +54,7 @@ func (o *outgoing) follows() bool {
 	return (o.method == nethttp.MethodGet || o.method == nethttp.MethodHead) && len(o.body) == 0
 }
 
-// redirected is the request of the next hop. Headers stay within the origin
+// redirected returns the request to the redirect's target. Headers are kept within the origin
 // (scheme, host and port) that the definition names.
 func (o *outgoing) redirected(location, agent string) (*outgoing, error) {
 	ref, err := o.url.Parse(location)
@@ -78,7 +78,7 @@ func (o *outgoing) redirected(location, agent string) (*outgoing, error) {
 	return &next, nil
 }
 
-// astray is the answer of a redirect that should have been followed and was not.
+// astray returns the answer for a redirect that could not be followed.
 func (c *Caller) astray(ctx context.Context, o *outgoing, resp *nethttp.Response, why string) saga.Answer {
 	a := c.answer(ctx, o, resp)
 	a.Code, a.Detail = "redirect", o.shown+": "+why

@@ -11,22 +11,23 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// idleTimeout is shorter than the keep-alive of common servers (2 s and up): a request
-// written just as the server closes is in doubt, and reuse under load needs no more.
+// idleTimeout is shorter than the keep-alive of common servers (2 s and more). A request that is
+// written just as the server closes the connection is in doubt, and reuse under load needs no
+// longer timeout.
 const idleTimeout = time.Second
 
-// origin is what connections are kept for.
+// origin identifies connections that can be reused for each other.
 type origin struct{ scheme, addr string }
 
 func originOf(u *url.URL) origin {
 	name, err := httpguts.PunycodeHostPort(u.Hostname())
 	if err != nil {
-		name = u.Hostname() // which is then not found
+		name = u.Hostname() // the lookup then fails
 	}
 	return origin{u.Scheme, net.JoinHostPort(name, portOf(u))}
 }
 
-// portOf is the port that a URL leads to.
+// portOf returns the port of a URL.
 func portOf(u *url.URL) string {
 	switch port := u.Port(); {
 	case port != "":
@@ -37,29 +38,29 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// pool lends connections: to each origin no more than max at once, kept ones first.
+// pool lends connections: at most max at once to each origin, kept ones first.
 type pool struct {
 	dial func(context.Context, origin) (*wire, error)
 	max  int
 
 	mu    sync.Mutex
 	lines map[origin]*line
-	timer *time.Timer // closes what has been idle for too long; nil: nothing is idle
+	timer *time.Timer // closes connections that have been idle for too long; nil: none is idle
 }
 
-// line is what a pool has for one origin. It is forgotten when nobody needs it.
+// line is the pool's state for one origin. It is deleted when nothing uses it.
 type line struct {
 	origin
-	slots chan struct{} // one for each connection that is lent
+	slots chan struct{} // one slot for each connection that is lent
 	users int           // calls that hold a slot or wait for one
-	idle  []*wire       // the one used last is at the end
+	idle  []*wire       // the most recently used one is last
 }
 
 func newPool(limit int, dial func(context.Context, origin) (*wire, error)) *pool {
 	return &pool{dial: dial, max: limit, lines: make(map[origin]*line)}
 }
 
-// enter waits until a connection to o may be used, or for ctx's end. Call leave afterwards.
+// enter waits until a connection to o may be used, or until ctx ends. Call leave afterwards.
 func (p *pool) enter(ctx context.Context, o origin) (*line, error) {
 	p.mu.Lock()
 	l := p.lines[o]
@@ -83,8 +84,7 @@ func (p *pool) enter(ctx context.Context, o origin) (*line, error) {
 	return nil, ctx.Err()
 }
 
-// leave gives the place back and, unless it is nil, a connection whose last answer was read to its
-// end.
+// leave returns the slot and, unless it is nil, a connection whose last answer was read completely.
 func (p *pool) leave(l *line, w *wire) {
 	p.mu.Lock()
 	if w != nil {
@@ -99,21 +99,20 @@ func (p *pool) leave(l *line, w *wire) {
 	<-l.slots
 }
 
-// unuse notes that a call is done with l, which is forgotten when it is of no more use. p.mu is
-// held.
+// unuse ends a call's use of l, and deletes l if it is no longer needed. p.mu must be held.
 func (p *pool) unuse(l *line) {
 	l.users--
 	p.forget(l)
 }
 
-// forget drops a line that nobody needs. p.mu is held.
+// forget deletes a line that nothing uses. p.mu must be held.
 func (p *pool) forget(l *line) {
 	if l.users == 0 && len(l.idle) == 0 {
 		delete(p.lines, l.origin)
 	}
 }
 
-// kept returns a kept connection that the other side seems not to have closed, or nil.
+// kept returns a kept connection that the server does not seem to have closed, or nil.
 func (p *pool) kept(l *line) *wire {
 	for {
 		p.mu.Lock()
@@ -145,7 +144,7 @@ func (p *pool) sweep() {
 	closeAll(old)
 }
 
-// Close closes the idle connections. Those that are lent go on.
+// Close closes the idle connections. Connections that are lent stay open.
 func (p *pool) Close() {
 	p.mu.Lock()
 	old, _ := p.takeIdle(0)
@@ -157,10 +156,11 @@ func (p *pool) Close() {
 	closeAll(old)
 }
 
-// takeIdle takes out what has been idle for so long, and says whether anything stays. p.mu is held.
+// takeIdle removes connections that have been idle for so long, and reports whether others remain.
+// p.mu must be held.
 func (p *pool) takeIdle(idle time.Duration) (old []*wire, stays bool) {
-	for _, l := range p.lines { // any order
-		n := 0 // the oldest are in front
+	for _, l := range p.lines { // the order does not matter
+		n := 0 // the oldest are first
 		for n < len(l.idle) && time.Since(l.idle[n].since) >= idle {
 			n++
 		}
@@ -172,7 +172,7 @@ func (p *pool) takeIdle(idle time.Duration) (old []*wire, stays bool) {
 	return old, stays
 }
 
-// closeAll needs no lock: TLS says farewell, which can take a while.
+// closeAll must be called without a lock: TLS sends an alert, which can take a while.
 func closeAll(wires []*wire) {
 	for _, w := range wires {
 		w.Close()

@@ -14,7 +14,7 @@ import (
 	"recourse/saga"
 )
 
-// outgoing is a request with its secrets in place: it must not be shown or stored.
+// outgoing is a request with its secrets inserted. It must not be shown or stored.
 type outgoing struct {
 	method string
 	url    *url.URL
@@ -22,10 +22,10 @@ type outgoing struct {
 	body   []byte
 	shown  string // method, host and path, with secrets as references
 	redact *Redactor
-	secret []string // headers with secrets in them
+	secret []string // names of headers that contain secrets
 }
 
-// ownHeader reports whether a header, by its canonical name, is set by the HTTP client itself; a
+// ownHeader reports whether the HTTP client itself sets a header of this canonical name. A
 // definition that sets one could smuggle a second request past a proxy, or hang the call.
 func ownHeader(name string) bool {
 	switch name {
@@ -68,7 +68,7 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 	if _, own := header["Traceparent"]; !own && r.Traceparent != "" {
 		header.Set("Traceparent", r.Traceparent)
 	}
-	if header.Get("Accept-Encoding") == "" && header.Get("Range") == "" { // a part of a gzip stream cannot be read
+	if header.Get("Accept-Encoding") == "" && header.Get("Range") == "" { // a part of a gzip stream cannot be decompressed
 		header.Set("Accept-Encoding", "gzip")
 	}
 	return &outgoing{method: r.Method, url: target, header: header, body: body,
@@ -86,7 +86,7 @@ func (u *unsealer) url(sealed string) (*url.URL, error) {
 	return parseURL(text)
 }
 
-// parseURL reads an absolute http or https URL. Its errors do not hold the URL.
+// parseURL parses an absolute http or https URL. Its errors do not contain the URL.
 func parseURL(text string) (*url.URL, error) {
 	target, err := url.Parse(text)
 	if err != nil || strings.ContainsAny(text, " \t\r\n\x00") {
@@ -119,7 +119,7 @@ func checkURL(u *url.URL) error {
 func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 	header := make(nethttp.Header, len(sealed)+2) // User-Agent and Accept-Encoding
 	values := make([]string, 0, len(sealed))
-	for name, sealed := range sealed { // any order
+	for name, sealed := range sealed { // the order does not matter
 		key := nethttp.CanonicalHeaderKey(name)
 		if !Settable(name) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + strconv.Quote(name) + " cannot be set"}
@@ -147,8 +147,8 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 	return header, nil
 }
 
-// Basic credentials stand in a request as Basic base64(user:password), so that a journal shows
-// which secrets they are made of: the user and the password are encoded when the secrets are in.
+// Basic credentials are Basic base64(user:password) in a request, so that a journal shows which
+// secrets they contain. The user and the password are encoded after the secrets are inserted.
 const (
 	basicOpen  = "Basic base64("
 	basicClose = ")"
@@ -178,13 +178,13 @@ func (u *unsealer) header(sealed string) (string, error) {
 	}
 	encoded := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 	if len(u.names) > had {
-		u.values = append(u.values, encoded) // an answer may bring this form back
+		u.values = append(u.values, encoded) // an answer may contain this form
 	}
 	return "Basic " + encoded, nil
 }
 
-// body returns the bytes to send. A JSON body is sent as the request has it;
-// under another content type the request's body is a JSON string of the text to send.
+// body returns the bytes to send. A JSON body is sent as it is in the request. For another content
+// type, the request's body is a JSON string of the text to send.
 func (u *unsealer) body(sealed json.RawMessage, header nethttp.Header) ([]byte, error) {
 	if len(sealed) == 0 {
 		return nil, nil
@@ -203,14 +203,14 @@ func (u *unsealer) body(sealed json.RawMessage, header nethttp.Header) ([]byte, 
 	}
 	quote := func(s string) string { return s }
 	if media == "application/x-www-form-urlencoded" {
-		quote = percentEncode // a secret with & or = in it stays one value
+		quote = percentEncode // a secret that contains & or = stays one value
 	}
 	text, err := u.text(text, quote)
 	return []byte(text), err
 }
 
-// shown is the method, host and path of a sealed request: no query, no user,
-// secrets as references. It is safe to log and short.
+// shown returns the method, host and path of a sealed request: no query, no user, secrets as
+// references. It is short and safe to log.
 func shown(method, sealed string) string {
 	_, rest, ok := strings.Cut(sealed, "://")
 	if !ok {

@@ -13,23 +13,23 @@ import (
 
 const (
 	codeSecretMissing = saga.CodeSecretMissing
-	// minRedacted is the shortest secret that is looked for in answers: shorter ones
-	// are found in innocent data.
+	// minRedacted is the shortest secret that is redacted from answers. Shorter ones occur in
+	// innocent data.
 	minRedacted = 6
 	redacted    = "***"
 )
 
-// unsealer puts secrets into a request and remembers which.
+// unsealer inserts secrets into a request and records which.
 type unsealer struct {
 	secret func(name string) (string, error)
 	names  []string
 	values []string
 	failed *refusal
 
-	headersOf []string // the headers that have them
+	headersOf []string // the headers that contain them
 }
 
-// text unseals one piece; quote makes a value safe where it stands, nil leaves it as it is.
+// text unseals one piece. quote encodes a value for its place; nil leaves it as it is.
 func (u *unsealer) text(sealed string, quote func(string) string) (string, error) {
 	if !strings.Contains(sealed, "${") {
 		return sealed, nil
@@ -63,15 +63,15 @@ func (u *unsealer) resolve(name string) (string, error) {
 	return "", u.failed
 }
 
-// Redactor takes the values of secrets out of an answer: a service that echoes
-// a header, or tells a token, must not write it into a journal.
+// Redactor removes the values of secrets from an answer, so that a service that echoes a header, or
+// returns a token, does not write it into a journal.
 type Redactor struct{ values []string } // longest first
 
-// NewRedactor returns one for these values. Those of less than six bytes are not looked for.
+// NewRedactor returns a Redactor for these values. It ignores values of less than six bytes.
 func NewRedactor(values []string) *Redactor {
 	r := &Redactor{}
 	for _, v := range values {
-		escaped := jsonEscape(v) // as in JSON that does not say it is; with \/, too, as PHP writes it
+		escaped := jsonEscape(v) // as in JSON inside text, and with \/, as PHP writes it
 		for _, form := range []string{v, percentEncode(v), escaped, strings.ReplaceAll(escaped, "/", `\/`)} {
 			if len(v) >= minRedacted && !slices.Contains(r.values, form) {
 				r.values = append(r.values, form)
@@ -90,15 +90,15 @@ func (r *Redactor) Text(s string) string {
 	return s
 }
 
-// maxDetail bounds what is said of a call that went wrong, in bytes.
+// maxDetail is the most bytes of a failed call's description.
 const maxDetail = 480
 
-// Detail redacts what is said of a call that went wrong, and then shortens it: the other way round,
-// a part of a secret could stay.
+// Detail redacts the description of a failed call, and then shortens it. In the other order, a part
+// of a secret could remain.
 func (r *Redactor) Detail(s string) string { return clip(r.Text(s), maxDetail) }
 
-// JSON redacts the strings (names too) of a valid JSON document; numbers and
-// all other strings stay byte for byte.
+// JSON redacts the strings of a valid JSON document, including names. Numbers and all other strings
+// stay byte for byte.
 func (r *Redactor) JSON(doc json.RawMessage) json.RawMessage {
 	if len(r.values) == 0 {
 		return doc
@@ -129,8 +129,8 @@ func (r *Redactor) literal(quoted []byte) []byte {
 	return []byte(`"` + jsonEscape(clean) + `"`)
 }
 
-// percentEncode encodes all but RFC 3986's unreserved characters, so that a
-// value is one path segment or one query value wherever it stands.
+// percentEncode encodes all characters except RFC 3986's unreserved ones, so that a value is one
+// path segment or one query value wherever it is inserted.
 func percentEncode(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

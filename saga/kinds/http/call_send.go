@@ -11,11 +11,11 @@ import (
 	"recourse/saga"
 )
 
-// send sends a request once. It returns a response whose head is complete, or
-// nil and the answer that says why there is none. The response's body must be closed.
+// send sends a request once. It returns a response whose head is complete, or nil and the answer
+// that says why there is none. The response's body must be closed.
 //
-// If surely nothing left on a kept connection, the request is sent on a new
-// one: it is still one send, and a dead connection costs no attempt.
+// If certainly nothing was sent on a kept connection, the request is sent on a new one. It is still
+// sent only once, and a dead connection does not cost an attempt.
 func (c *Caller) send(ctx context.Context, o *outgoing) (*nethttp.Response, saga.Answer) {
 	l, err := c.pool.enter(ctx, originOf(o.url))
 	if err != nil {
@@ -48,7 +48,7 @@ func (o *outgoing) failure(ctx context.Context, err error, sent bool) saga.Answe
 	return saga.Answer{Sent: sent, Code: code, Detail: o.shown + ": " + why}
 }
 
-// Reason names a failure to get a response head, and says it in words.
+// Reason returns a code and a description of a failure to get a response head.
 func Reason(ctx context.Context, err error, sent bool) (code, why string) {
 	if before, ok := errors.AsType[*DialError](err); ok && (ctx.Err() == nil || before.Code == "egress_denied") {
 		return before.Code, beforeSend(before)
@@ -66,7 +66,7 @@ func Reason(ctx context.Context, err error, sent bool) (code, why string) {
 	return code, when + root(err)
 }
 
-// ended says how ctx ended, with "" if it did not.
+// ended describes how ctx ended. The code is "" if it has not ended.
 func ended(ctx context.Context, sent bool) (code, why string) {
 	switch {
 	case ctx.Err() == nil:
@@ -100,8 +100,8 @@ func beforeSend(e *DialError) string {
 	return "no connection: " + root(e.Err)
 }
 
-// root is the innermost error's text: outer ones repeat addresses and URLs. The other side's words
-// may be in it, at any length.
+// root returns the text of the innermost error, because outer errors repeat addresses and URLs. It
+// may contain text of the remote service, of any length.
 func root(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the other side closed the connection"

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// wire is a connection that carries one exchange after the other, and knows
-// whether anything of the present request was written to it.
+// wire is a connection for one exchange after another. It records whether anything of the current
+// request was written.
 type wire struct {
 	net.Conn
 	under net.Conn        // Conn without TLS
-	tcp   syscall.RawConn // nil: it cannot be looked at
+	tcp   syscall.RawConn // nil: it cannot be inspected
 	in    *bufio.Reader
 	out   *bufio.Writer
 
-	left   bool      // something of the present request, a part at least, was accepted
+	left   bool      // at least a part of the current request was accepted
 	head   int64     // bytes that may still be read before a head is complete
-	failed bool      // nothing more comes
+	failed bool      // it cannot be read any further
 	since  time.Time // when it became idle
 }
 
@@ -37,14 +37,13 @@ func newWire(conn, tcp net.Conn) *wire {
 	return w
 }
 
-// begin starts the account of one exchange.
+// begin resets the state for one exchange.
 func (w *wire) begin() {
 	w.left = false
 	w.head = maxResponseHead
 }
 
-// readHead reads a response up to its body, past informational ones
-// (RFC 9110, section 15.2).
+// readHead reads a response up to its body, skipping informational ones (RFC 9110, section 15.2).
 func (w *wire) readHead(r *nethttp.Request) (*nethttp.Response, error) {
 	for {
 		resp, err := nethttp.ReadResponse(w.in, r)
@@ -52,20 +51,20 @@ func (w *wire) readHead(r *nethttp.Request) (*nethttp.Response, error) {
 			return nil, err
 		}
 		if resp.StatusCode < 100 {
-			return nil, errStatus // nobody knows whether a body follows
+			return nil, errStatus // it is unknown whether a body follows
 		}
 		if resp.StatusCode >= 200 || resp.StatusCode == nethttp.StatusSwitchingProtocols {
-			w.head = math.MaxInt64 // of a body the caller bounds what is read
+			w.head = math.MaxInt64 // the caller limits the body
 			return resp, nil
 		}
 	}
 }
 
-// spent reports whether no exchange can follow the one that was read to its end.
+// spent reports whether no exchange can follow the current one.
 func (w *wire) spent() bool { return w.failed || w.in.Buffered() > 0 }
 
-// quiet reports whether nothing came on an idle connection: neither its end nor
-// bytes that nobody asked for.
+// quiet reports whether nothing has arrived on an idle connection: neither its end nor unexpected
+// bytes.
 func (w *wire) quiet() bool {
 	if w.tcp == nil {
 		return false
@@ -80,17 +79,19 @@ func (w *wire) quiet() bool {
 	return err == nil && quiet && (w.Conn == w.under || w.drained())
 }
 
-// drained reports whether TLS holds nothing either: it reads ahead of what it is asked for.
+// drained reports whether TLS has no buffered data either, because TLS reads more than it is asked
+// for.
 func (w *wire) drained() bool {
 	_ = w.SetReadDeadline(past)
 	n, err := w.Conn.Read(make([]byte, 1))
 	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && w.SetReadDeadline(time.Time{}) == nil
 }
 
-// cut closes the connection without TLS's farewell, which can wait for a side that does not read.
+// cut closes the connection without TLS's closing alert, which can block if the server does not
+// read.
 func (w *wire) cut() { w.under.Close() }
 
-// past is a deadline that ends what goes on.
+// past is a deadline that ends reads and writes in progress.
 var past = time.Unix(1, 0)
 
 var (

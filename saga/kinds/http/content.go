@@ -37,9 +37,8 @@ const (
 	formType = "application/x-www-form-urlencoded"
 )
 
-// content renders the body by the content type: JSON as it is; a form from an
-// object; anything else from text. In the last two the request's body is a JSON
-// string of the text that is sent.
+// content renders the body by its content type: JSON as it is; a form from an object; anything else
+// from text. For a form and for text, the request's body is a JSON string of the text that is sent.
 func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage, error) {
 	if b.body == nil {
 		return nil, nil
@@ -70,7 +69,7 @@ func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage
 }
 
 // encodeForm makes a form of a sealed object, in its order. A nested value has brackets in its
-// name, as Stripe, PHP and Rails read it.
+// name, in the form that Stripe, PHP and Rails read.
 func encodeForm(doc json.RawMessage, encode func(string) string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(string(doc)))
 	d.UseNumber()
@@ -87,9 +86,9 @@ func encodeForm(doc json.RawMessage, encode func(string) string) (string, error)
 	return strings.Join(out, "&"), nil
 }
 
-// formField reads the next value, which name is the name of, and gives say each field in it: a[b]
-// of a map in a map, a[0][b] of a map in a list, a[b][] of a list in a map. A list at the top
-// repeats its name as it is written, so that it may end in []. null is left out.
+// formField reads the value of the field name, and calls say for each field in it: a[b] for a map
+// in a map, a[0][b] for a map in a list, a[b][] for a list in a map. A list at the top level
+// repeats its name as it is written, so the name may end in []. null is left out.
 func formField(d *json.Decoder, name string, say func(string, any)) error {
 	t, err := d.Token()
 	if err != nil {

@@ -11,17 +11,16 @@ import (
 	"syscall"
 )
 
-// ErrAllow is what [NewGuard] wraps when an entry of the allow list is unusable.
+// ErrAllow says that an entry of [NewGuard]'s allow list is invalid.
 var ErrAllow = errors.New("not usable in --egress-allow")
 
-// Guard decides which addresses steps may reach. It judges the address that is
-// dialled, after names are resolved, so a name that resolves differently the
-// second time (DNS rebinding) and every spelling of an address meet the same rule.
+// Guard decides which addresses steps may reach. It checks the address that is dialled, after names
+// are resolved. So the same rule applies to a name that resolves differently the second time (DNS
+// rebinding), and to every spelling of an address.
 //
-// Public addresses are allowed. Loopback, private, shared, multicast and other
-// special addresses are denied unless the allow list names them. Link-local
-// and cloud metadata addresses are denied whatever the list says.
-// A Guard is immutable and safe for concurrent use.
+// Public addresses are allowed. Loopback, private, shared, multicast and other special addresses
+// are denied unless the allow list names them. Link-local and cloud metadata addresses are always
+// denied. A Guard is immutable and safe for concurrent use.
 type Guard struct {
 	nets  []allowedNet
 	hosts []allowedHost
@@ -37,9 +36,9 @@ type allowedHost struct {
 	port uint16 // 0: any
 }
 
-// NewGuard reads an allow list: entries are a host name, an address, either of
-// them with a port (IPv6 then in brackets), or a CIDR. All bad entries are
-// reported at once; each error wraps [ErrAllow].
+// NewGuard parses an allow list. An entry is a host name or an address, each with or without a port
+// (IPv6 then in brackets), or a CIDR. All invalid entries are reported at once; each error wraps
+// [ErrAllow].
 func NewGuard(allow []string) (*Guard, error) {
 	g := &Guard{}
 	var errs []error
@@ -109,11 +108,11 @@ func splitEntry(entry string) (host string, port uint16, err error) {
 // Denied says that an address may not be reached. It is safe to show.
 type Denied struct {
 	Addr   netip.AddrPort // the address that would have been dialled
-	Why    string         // what kind of address it is
-	Always bool           // no allow list can name it
+	Why    string         // the kind of address
+	Always bool           // the allow list cannot allow it
 }
 
-// Error implements error and says what to do.
+// Error implements error and says how to fix it.
 func (d *Denied) Error() string {
 	if d.Always {
 		return fmt.Sprintf("steps can never reach %s (%s)", d.Addr, d.Why)
@@ -121,8 +120,8 @@ func (d *Denied) Error() string {
 	return fmt.Sprintf("steps may not reach %s (%s); to allow it, name it with --egress-allow %s", d.Addr, d.Why, d.Addr.Addr().WithZone(""))
 }
 
-// Check judges one dial: asked is the host:port that the request names, dialled
-// the address and port that it resolved to. It returns nil or a [*Denied].
+// Check checks one connection: asked is the host:port that the request names, dialled the address
+// and port that it resolved to. It returns nil or a [*Denied].
 func (g *Guard) Check(asked string, dialled netip.AddrPort) error {
 	addr := dialled.Addr().Unmap().WithZone("")
 	forms := embedded(addr)
@@ -202,9 +201,9 @@ func isHostName(s string) bool {
 	return true
 }
 
-// endsInNumber reports whether a host's last label is a number, which makes it
-// an IPv4 address to some resolvers (2130706433, 0177.1, 0x7f.1); the rule is
-// the WHATWG URL standard's "ends in a number checker".
+// endsInNumber reports whether a host's last label is a number, which makes it an IPv4 address to
+// some resolvers (2130706433, 0177.1, 0x7f.1). The rule is the WHATWG URL standard's "ends in a
+// number checker".
 func endsInNumber(host string) bool {
 	host = hostName(host)
 	last := host[strings.LastIndexByte(host, '.')+1:]

@@ -2,8 +2,8 @@ package http
 
 import "net/netip"
 
-// neverReachable are link-local ranges and the addresses where clouds serve
-// instance credentials. No allow list can name them.
+// neverReachable are link-local ranges and the addresses where clouds serve instance credentials.
+// The allow list cannot allow them.
 var neverReachable = prefixes(
 	"169.254.0.0/16",     // link-local (RFC 3927); metadata of AWS, Azure, Google Cloud and others
 	"fe80::/10",          // link-local (RFC 4291)
@@ -51,8 +51,8 @@ var (
 	sixToFour     = netip.MustParsePrefix("2002::/16")    // RFC 3056
 )
 
-// embedded returns an address and the IPv4 address that it carries, if any: a
-// translator or tunnel on the way would deliver to the latter.
+// embedded returns an address and the IPv4 address that it contains, if any, because a translator
+// or tunnel would deliver packets to the latter.
 func embedded(a netip.Addr) []netip.Addr {
 	b := a.As16()
 	switch {
@@ -67,7 +67,7 @@ func embedded(a netip.Addr) []netip.Addr {
 	return []netip.Addr{a}
 }
 
-// never says why an address can never be reached, or "".
+// never returns why an address can never be reached, or "".
 func never(a netip.Addr) string {
 	for _, p := range neverReachable {
 		if p.Contains(a) {
@@ -77,7 +77,7 @@ func never(a netip.Addr) string {
 	return ""
 }
 
-// special says what kind of non-public address this is, or "" for a public one.
+// special returns the kind of a non-public address, or "" for a public one.
 func special(a netip.Addr) string {
 	for _, r := range specialRanges {
 		if r.prefix.Contains(a) {

@@ -11,8 +11,8 @@ import (
 	"recourse/saga"
 )
 
-// Judge implements saga.Call by the table in docs/concepts.md. Doubt is for writes only: what
-// leaves no effect is retried.
+// Judge implements saga.Call by the table in docs/concepts.md. Only writes can be in doubt; a
+// request without effect is retried.
 func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
 	class := Class(a, b.ReadOnly())
 	if class == journal.Succeeded {
@@ -22,13 +22,13 @@ func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
 	return saga.Verdict{Class: class, Error: Failed(r, a, b.origin)}
 }
 
-// Gone implements saga.Remover: a DELETE of what is not there has nothing left to do (RFC 9110,
-// sections 15.5.5 and 15.5.11).
+// Gone implements saga.Remover: a DELETE of a resource that does not exist has nothing to do (RFC
+// 9110, sections 15.5.5 and 15.5.11).
 func (b *Body) Gone(a saga.Answer) bool {
 	return b.method == "DELETE" && a.Code == "" && (a.Status == 404 || a.Status == 410)
 }
 
-// Class classifies an answer by its status and code alone. readOnly says that the request leaves no
+// Class classifies an answer by its status and code alone. readOnly says that the request has no
 // effect.
 func Class(a saga.Answer, readOnly bool) journal.Class {
 	doubt := journal.InDoubt
@@ -52,13 +52,13 @@ func Class(a saga.Answer, readOnly bool) journal.Class {
 	return byStatus(a.Status, doubt)
 }
 
-// unsent tells what may go away by itself from what stays until someone acts.
+// unsent distinguishes failures that may pass from failures that stay until a person acts.
 func unsent(code string) journal.Class {
 	switch code {
 	case "egress_denied", CodeURLInvalid, CodeRequestInvalid:
 		return journal.Refused
 	case codeSecretMissing:
-		return journal.Held // like refused credentials: a person must mend it, and nothing is undone without them
+		return journal.Held // like rejected credentials: a person must provide it, and until then nothing is undone
 	}
 	return journal.Transient
 }
@@ -81,7 +81,7 @@ func byStatus(status int, doubt journal.Class) journal.Class {
 	return doubt
 }
 
-// Failed words what went wrong. Its title has the host, or origin if r has none, never a path, a
+// Failed describes a failure. Its title contains the host, or origin if r has none, never a path, a
 // query or a user.
 func Failed(r saga.Request, a saga.Answer, origin string) *saga.Failure {
 	host := origin
@@ -134,11 +134,11 @@ func wentWrong(code string) string {
 	return "the call failed: " + strings.ReplaceAll(code, "_", " ")
 }
 
-// maxSaid bounds what is quoted of the other side's explanation.
+// maxSaid limits the quote of the remote service's explanation.
 const maxSaid = 500
 
-// said finds an explanation in an error's body: problem details (RFC 9457), or
-// {error: {message}} and {error: text}, {message: text} as many APIs have it.
+// said finds an explanation in an error's body: problem details (RFC 9457), or {error: {message}},
+// {error: text} and {message: text}, which many APIs use.
 func said(body json.RawMessage) string {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(body, &doc) != nil {

@@ -1,7 +1,7 @@
 // Package http is the step kind that sends an HTTP request.
 //
-// Its pure half (decoding, rendering, judging) says what shall leave and what an
-// answer means; its other half, the [Caller], performs a request safely.
+// Decoding, rendering and judging are pure: they determine the request and the meaning of an
+// answer. The [Caller] sends a request safely.
 package http
 
 import (
@@ -20,7 +20,7 @@ import (
 	"recourse/saga/expr"
 )
 
-// DefaultTimeout bounds one attempt, its answer's body included.
+// DefaultTimeout is the timeout of one attempt, including its answer's body.
 const DefaultTimeout = 30 * time.Second
 
 // Kind describes the kind.
@@ -46,13 +46,13 @@ func Kind() dsl.Kind {
 	}
 }
 
-// Body is an http step: its shape is [saga.Call]. It does not change; it remembers a URL that it
-// has checked.
+// Body is an http step: its shape is [saga.Call]. It is immutable, except that it remembers a URL
+// that it has checked.
 type Body struct {
 	method  string
 	url     *expr.Template
-	places  []place     // of the URL's parts
-	fixed   []expr.Part // of the URL, ahead of data; nil: there is no data in it
+	places  []place     // of each part of the URL
+	fixed   []expr.Part // the parts of the URL before data; nil: there is no data in it
 	origin  string      // scheme, host and port as written, for messages
 	query   []pair
 	headers []pair
@@ -60,22 +60,22 @@ type Body struct {
 	body    *expr.Template // nil: none
 	object  bool           // the body is, or may be, an object
 
-	checked atomic.Pointer[string] // a URL that passed
+	checked atomic.Pointer[string] // a URL that passed the check
 }
 
 // pair is a header or a parameter. A parameter written as a list has several values.
 type pair struct {
 	name   string
 	value  *expr.Template
-	sealed bool // it has a secret, so it is text
+	sealed bool // it contains a secret, so it is text
 }
 
-// credential is the header that auth gives.
+// credential is the header that auth sets.
 type credential struct {
 	name, prefix string
 	value        *expr.Template
-	basic        bool           // value is the password
-	user         *expr.Template // of basic
+	basic        bool           // basic authentication: value is the password
+	user         *expr.Template // for basic
 }
 
 var (
@@ -201,7 +201,7 @@ func auth(d *dsl.Decoder, n *dsl.Node) *credential {
 	}
 	bearer, header, value := n.Get("bearer"), n.Get("header"), n.Get("value")
 	switch {
-	case basic != nil: // and something else
+	case basic != nil: // with another key
 	case bearer != nil && header == nil && value == nil:
 		return &credential{name: "Authorization", prefix: "Bearer ", value: d.Text(bearer, 0, dsl.Sealed)}
 	case bearer == nil && header != nil && value != nil:
@@ -215,7 +215,7 @@ func auth(d *dsl.Decoder, n *dsl.Node) *credential {
 	return nil
 }
 
-// basicAuth reads {user, password} (RFC 7617); without a password it is empty.
+// basicAuth reads {user, password} (RFC 7617). A missing password is empty.
 func basicAuth(d *dsl.Decoder, n *dsl.Node) *credential {
 	whole := d.Known(n, "basic", "user", "password")
 	user := n.Get("user")

@@ -10,8 +10,8 @@ import (
 	"recourse/saga/expr"
 )
 
-// Request implements saga.Call. Secrets stay references; an error is a
-// *saga.Failure or an *expr.EvalError and means that nothing can be sent.
+// Request implements saga.Call. Secrets stay references. An error is a *saga.Failure or an
+// *expr.EvalError and means that nothing can be sent.
 func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	env = Once(env)
 	r := saga.Request{Method: b.method, Headers: map[string]string{"Accept": "application/json"}}
@@ -28,7 +28,8 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	return r, nil
 }
 
-// Once asks an environment for each root a single time, however many templates a request has.
+// Once returns an environment that reads each root of env only once, however many templates a
+// request has.
 func Once(env expr.Env) expr.Env { return &once{env: env} }
 
 type once struct {
@@ -47,7 +48,7 @@ func (o *once) Partial() bool { return expr.IsPartial(o.env) }
 
 // Root implements expr.Env.
 func (o *once) Root(name string) (any, bool) {
-	for _, r := range o.roots { // a few
+	for _, r := range o.roots { // there are only a few
 		if r.name == name {
 			return r.value, r.ok
 		}
@@ -61,7 +62,8 @@ func unsendable(format string, args ...any) error {
 	return &saga.Failure{Code: "bad_request", Title: "the request cannot be sent", Detail: fmt.Sprintf(format, args...)}
 }
 
-// encoderIn is the percent-encoding of a request's text. In a plan it leaves placeholders readable.
+// encoderIn returns the percent-encoding of a request's text. In a plan it leaves placeholders
+// readable.
 func encoderIn(env expr.Env) func(string) string {
 	if !expr.IsPartial(env) {
 		return percentEncode
@@ -144,7 +146,7 @@ func (b *Body) setHeaders(headers map[string]string, env expr.Env) error {
 	return nil
 }
 
-// text renders what the header has behind the prefix.
+// text renders the header's value after the prefix.
 func (c *credential) text(env expr.Env) (string, error) {
 	if !c.basic {
 		return c.value.SealedText(env)

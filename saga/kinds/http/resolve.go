@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// ErrResolve is what [ParseResolve] wraps when an entry is unusable.
+// ErrResolve says that an entry of [ParseResolve] is invalid.
 var ErrResolve = errors.New("not usable in --resolve")
 
-// Resolve says at which address a host and port are reached, instead of where their name leads to.
-// The request and TLS keep the name, and the [Guard] judges the address, as it does one that a name
-// server gave. The keys are host:port, lower case, without a trailing dot.
+// Resolve maps a host and port to the address where they are reached, instead of the address of the
+// name. The request and TLS keep the name, and the [Guard] checks the address like one from DNS.
+// The keys are host:port, lower case, without a trailing dot.
 type Resolve map[string]netip.AddrPort
 
-// ParseResolve reads entries such as pay.example:443=127.0.0.1:8443; an address without a port
-// keeps the host's. All bad entries are reported at once; each error wraps [ErrResolve].
+// ParseResolve parses entries such as pay.example:443=127.0.0.1:8443. An address without a port
+// keeps the host's port. All invalid entries are reported at once; each error wraps [ErrResolve].
 func ParseResolve(entries []string) (Resolve, error) {
 	all := make(Resolve, len(entries))
 	var errs []error
@@ -56,7 +56,7 @@ func parseResolve(entry string) (from string, to netip.AddrPort, err error) {
 	return net.JoinHostPort(hostName(host), strconv.FormatUint(port, 10)), to, nil
 }
 
-// of returns what to dial for addr.
+// of returns the address to dial for addr.
 func (r Resolve) of(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

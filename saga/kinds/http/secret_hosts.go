@@ -11,27 +11,28 @@ import (
 	"strings"
 )
 
-// SecretHosts says which hosts a secret may go to, so that a definition that names another host
-// cannot have it. The zero value lets all go anywhere. It is immutable and safe for concurrent use.
+// SecretHosts says which hosts may receive a secret, so that a definition that names another host
+// cannot send it there. The zero value allows all hosts. It is immutable and safe for concurrent
+// use.
 type SecretHosts struct {
 	of   map[string][]secretHost
-	rest []secretHost // of the secrets that are not named
-	all  bool         // these are bound, too
+	rest []secretHost // the hosts of secrets that are not named
+	all  bool         // secrets that are not named are restricted, too
 }
 
 type secretHost struct {
 	name  string // lower case, no trailing dot; an address in its canonical form
-	below bool   // what stands below the name, rather than the name itself
+	below bool   // it matches the names below the name, not the name itself
 	port  uint16 // 0: any
 }
 
-// AllSecrets stands for the secrets that are not named themselves.
+// AllSecrets stands for the secrets that are not named.
 const AllSecrets = "*"
 
-// NewSecretHosts reads, for each secret's name or [AllSecrets], where it may go: a host name,
-// *.name for all names below it, or an address, each with or without a port. Those that an empty
-// list is for go nowhere. Secrets that are not named go anywhere, unless AllSecrets is. All bad
-// entries are reported at once.
+// NewSecretHosts parses the allowed hosts of each secret, by its name or [AllSecrets]: a host name,
+// *.name for all names below it, or an address, each with or without a port. A secret with an empty
+// list may not be sent anywhere. Secrets that are not named may be sent anywhere, unless AllSecrets
+// is named. All invalid entries are reported at once.
 func NewSecretHosts(of map[string][]string) (*SecretHosts, error) {
 	h := &SecretHosts{of: make(map[string][]secretHost, len(of))}
 	var errs []error
@@ -75,7 +76,7 @@ func readSecretHost(entry string) (secretHost, error) {
 	return secretHost{name, below, port}, nil
 }
 
-// allow returns a refusal if the secret may not go to a URL.
+// allow returns a refusal if the secret may not be sent to a URL.
 func (h *SecretHosts) allow(secret string, to *url.URL) error {
 	if h == nil {
 		return nil

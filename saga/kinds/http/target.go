@@ -45,13 +45,13 @@ func cut(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// host holds the rule against requests that data could steer elsewhere: everything
-// before the path comes from literal text and vars alone.
+// host refuses requests whose host data could change: everything before the path must come from
+// literal text and vars.
 func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	parts := b.url.Parts()
 	if len(parts) == 0 {
 		if strings.Contains(url, "${") {
-			return // its expressions are wrong, which is reported
+			return // the errors of its expressions are reported already
 		}
 		parts = []expr.Part{{Text: url}}
 	}
@@ -92,7 +92,7 @@ func (b *Body) host(d *dsl.Decoder, n *dsl.Node, base int, url string) {
 	}
 }
 
-// written is the path of a URL with something for each expression.
+// written returns the path of a URL with a sample text for each expression.
 func written(parts []expr.Part) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -104,7 +104,7 @@ func written(parts []expr.Part) string {
 	return path
 }
 
-// fixed gives the parts ahead of the first that reads data; nil when none does.
+// fixed returns the parts before the first that reads data; nil if none does.
 func fixed(parts []expr.Part) []expr.Part {
 	for i, p := range parts {
 		if p.Program != nil && !onlyVars(p.Program) {
@@ -114,8 +114,8 @@ func fixed(parts []expr.Part) []expr.Part {
 	return nil
 }
 
-// before gives what stands ahead of the path as written, and the first program
-// there that reads anything but vars.
+// before returns the text before the path as written, and the first program in it that reads
+// anything but vars.
 func before(parts []expr.Part, scheme int) (authority string, data *expr.Program) {
 	var b strings.Builder
 	for i, p := range parts {

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	maxHint = 64 << 10 // the journal keeps a hint with each attempt
+	maxHint = 64 << 10 // the journal stores a hint with each attempt
 	maxRush = 64       // attempts in a row that do not wait
 )
 
-// calls holds a call that reads its answers, knows its price or has sequels to their contracts,
-// over answers that came, came broken, or did not come.
+// calls checks the contracts of a call that reads its answers, knows its price or has sequels, with
+// answers that are complete, broken or missing.
 func (s Suite) calls(t *testing.T, call saga.Call, env expr.MapEnv) {
 	t.Helper()
 	r, err := call.Request(env)
@@ -67,8 +67,8 @@ func (s Suite) calls(t *testing.T, call saga.Call, env expr.MapEnv) {
 	}
 }
 
-// answers are those that any call has to live with, and the suite's own, whole and in each state of
-// disrepair.
+// answers returns answers that every call must handle, and the suite's own, complete and broken in
+// several ways.
 func (s Suite) answers() []saga.Answer {
 	bodies := []json.RawMessage{nil, json.RawMessage(`null`), json.RawMessage(`"text"`), json.RawMessage(`[]`), json.RawMessage(`{}`), json.RawMessage(`{"error":"no"}`),
 		json.RawMessage(`{"error":{"code":429,"message":"later"}}`), json.RawMessage(`{"usage":{"prompt_tokens":-1,"completion_tokens":1}}`)}
@@ -90,7 +90,7 @@ func (s Suite) answers() []saga.Answer {
 	return append(list, saga.InterruptedAnswer())
 }
 
-// own holds a request to belonging to who asked for it: the machine puts a key on it.
+// own checks that a request belongs to its caller, because the machine puts a key into it.
 func own(t *testing.T, call saga.Call, env expr.MapEnv, r saga.Request) {
 	t.Helper()
 	if r.Headers == nil {
@@ -128,8 +128,8 @@ func priced(t *testing.T, p saga.Priced, r saga.Request, a saga.Answer, at strin
 	}
 }
 
-// sequel goes on from a failure as long as the kind wants to go on at once, with the same answer
-// each time: that has to end.
+// sequel follows a failure as long as the kind continues at once, with the same answer each time.
+// That must end.
 func sequel(t *testing.T, call saga.Call, q saga.Sequel, r saga.Request, a saga.Answer, at string) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {

@@ -1,6 +1,5 @@
-// Package kindtest is the suite that every step kind passes: what it brings is
-// whole, its decoding reports rather than panics, and what it renders and judges is
-// a function of what goes in.
+// Package kindtest is the test suite for step kinds: a kind is complete, its decoding reports
+// errors and does not panic, and its rendering and judging are functions of their inputs.
 package kindtest
 
 import (
@@ -25,21 +24,21 @@ type Suite struct {
 	Good []string
 	// Bad are steps that are refused, with the code of the error.
 	Bad map[string]string
-	// Env is what the good steps are evaluated in.
+	// Env is the environment of the good steps.
 	Env expr.MapEnv
-	// Answers are bodies that a kind which reads its answers takes for success, with each good
+	// Answers are bodies that a kind which reads its answers accepts as success, for each good
 	// step.
 	Answers []string
-	// Odd are other bodies that the kind meets, with a status of 200.
+	// Odd are other bodies that the kind must handle, with a status of 200.
 	Odd []string
-	// Actions are what steps may use, nil for none.
+	// Actions finds the actions that steps may use, nil for none.
 	Actions func(name string, version int) (*saga.Action, error)
 }
 
-// canary is the value that no rendering may hold: it stands in Env's place of secrets.
+// canary is a value that no rendering may contain. It is in the place of secrets in Env.
 const canary = "canary-7c1d"
 
-// Run holds the kind to the suite.
+// Run runs the suite for the kind.
 func Run(t *testing.T, s Suite) {
 	t.Run("described", s.described)
 	t.Run("good", s.good)
@@ -105,13 +104,13 @@ func (s Suite) good(t *testing.T) {
 
 func (s Suite) env() expr.MapEnv {
 	env := expr.MapEnv{"secrets": map[string]any{"KEY": canary}}
-	for name, v := range s.Env { // any order
+	for name, v := range s.Env { // the order does not matter
 		env[name] = v
 	}
 	return env
 }
 
-// outcome asks a body of any shape, and writes down what it says.
+// outcome calls the methods of a body of any shape, and writes down their results.
 func (s Suite) outcome(t *testing.T, body saga.Body) string {
 	t.Helper()
 	env := s.env()
@@ -142,7 +141,7 @@ func (s Suite) outcome(t *testing.T, body saga.Body) string {
 	return fmt.Sprintf("%+v, %v", v, err)
 }
 
-// written is a request as its intent records it.
+// written returns a request as its intent records it.
 func written(t *testing.T, r saga.Request) string {
 	t.Helper()
 	b, err := journal.Encode(r)
@@ -152,7 +151,7 @@ func written(t *testing.T, r saga.Request) string {
 	return string(b)
 }
 
-// entered writes down what a block decides, and how it runs then.
+// entered writes down how a block runs.
 func entered(b saga.Block, env expr.Env) (string, error) {
 	e, err := b.Enter(env)
 	if err != nil {
@@ -179,8 +178,8 @@ func awaited(b saga.Await, env expr.Env) (string, error) {
 	return string(text), err
 }
 
-// judge holds a call to giving each answer one of the classes, a failure with its
-// words, and never doubt about what leaves no effect.
+// judge checks that a call gives each answer one of the classes, describes each failure, and is
+// never in doubt about a request without effect.
 func judge(t *testing.T, call saga.Call) {
 	t.Helper()
 	known := map[journal.Class]bool{journal.Succeeded: true, journal.Refused: true, journal.Transient: true, journal.InDoubt: true, journal.Held: true}
@@ -223,7 +222,7 @@ func (s Suite) bad(t *testing.T) {
 	}
 }
 
-// anyValue puts each form of YAML in each of the kind's places.
+// anyValue puts each form of YAML into each of the kind's places.
 func (s Suite) anyValue(t *testing.T) {
 	forms := []string{"", "~", "true", "3", "-1.5e3", "0x1F", `""`, "text", "[]", "[1, [a]]", "{}", "{a: {b: [c]}}", "${", "${input}", `"\u0000"`}
 	valid := strings.TrimSuffix(strings.TrimPrefix(s.Good[0], "{"), "}")

@@ -20,18 +20,18 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// longest is the most that one answer may take, however busily it drips.
+// longest is the maximum duration of one answer, even if parts of it keep arriving.
 const longest = time.Hour
 
-// CallerConfig is what a [Caller] is made of.
+// CallerConfig configures a [Caller].
 type CallerConfig struct {
-	LLM  Config            // passes [Config.Check]
-	HTTP http.CallerConfig // Guard, Known, UserAgent, Now, DialTimeout, TLS, Resolver and Resolve count, as they do for http steps
+	LLM  Config            // [Config.Check] must have accepted it
+	HTTP http.CallerConfig // only Guard, Known, UserAgent, Now, DialTimeout, TLS, Resolver and Resolve are used, as for http steps
 }
 
-// Caller performs requests of llm steps. One call sends its request at most once, on a connection
-// of its own, so that net/http has no kept one to find dead and send again. It is safe for
-// concurrent use.
+// Caller performs requests of llm steps. One call sends its request at most once. It uses a
+// connection of its own, so that net/http has no dead kept connection after which it would resend.
+// It is safe for concurrent use.
 type Caller struct {
 	cfg       CallerConfig
 	transport *nethttp.Transport
@@ -53,19 +53,19 @@ func NewCaller(cfg CallerConfig) *Caller {
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}}
 }
 
-// Call is Stream with the default time-out.
+// Call is Stream with the default timeout.
 func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 	return c.Stream(ctx, r, DefaultTimeout, func() {})
 }
 
-// Stream performs a request and reads its answer as it comes. It ends with the code timeout after a
-// silence longer than idle, before the first byte or between any two, after an hour in all, or at
-// ctx's deadline; when ctx is cancelled the code is interrupted or not_sent. alive is called
-// whenever something has come.
+// Stream performs a request and reads its answer as it arrives. It ends with the code timeout if
+// nothing arrives for longer than idle, before the first byte or between any two, after an hour in
+// total, or at ctx's deadline. If ctx is cancelled the code is interrupted or not_sent. alive is
+// called whenever something has arrived.
 //
-// The answer's body is one chat.completion, with what had come of it when the code is not "": its
-// usage counts. The key of a provider goes to that provider only, and does not appear in the
-// answer.
+// The answer's body is one chat.completion. If the code is not "", it contains the part that had
+// arrived, because its usage counts. The key of a provider is sent only to that provider, and does
+// not appear in the answer.
 func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer {
 	to := c.cfg.LLM.owner(r.URL)
 	if to == nil {
@@ -82,7 +82,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 	defer cut(nil)
 	silence := time.AfterFunc(idle, func() { cut(context.DeadlineExceeded) })
 	defer silence.Stop()
-	var connected atomic.Bool // from here on something may have left
+	var connected atomic.Bool // from here on something may have been sent
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	resp, err := c.transport.RoundTrip(out.WithContext(ctx))
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 		return saga.Answer{Sent: sent, Code: code, Detail: redact.Detail(host(r.URL) + ": " + why)}
 	}
 	defer resp.Body.Close()
-	quota.FromContext(ctx).OnWait(func(waits bool) { // which is no silence of the provider's
+	quota.FromContext(ctx).OnWait(func(waits bool) { // waiting for the quota does not count as the provider's silence
 		if waits {
 			silence.Stop()
 		} else {
@@ -109,7 +109,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 	return a
 }
 
-// secrets are the values that no answer may hold.
+// secrets returns the values that no answer may contain.
 func (c *Caller) secrets() []string {
 	values := slices.Clone(c.cfg.HTTP.Known())
 	for _, p := range c.cfg.LLM.Providers {
@@ -118,7 +118,7 @@ func (c *Caller) secrets() []string {
 	return values
 }
 
-// prepare makes the request that leaves, with the key in it: it must not be shown or stored.
+// prepare returns the request to send, with the key in it. It must not be shown or stored.
 func (c *Caller) prepare(r saga.Request, to *Provider) (*nethttp.Request, error) {
 	body, err := unseal(r.Body)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Caller) prepare(r saga.Request, to *Provider) (*nethttp.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	out.GetBody = nil // nobody sends it again
+	out.GetBody = nil // it must not be resent
 	for name, value := range r.Headers {
 		if !ours(name) {
 			out.Header.Set(name, value)
@@ -144,7 +144,7 @@ func (c *Caller) prepare(r saga.Request, to *Provider) (*nethttp.Request, error)
 	return out, nil
 }
 
-// host is what a message may show of an address.
+// host returns the part of an address that a message may show.
 func host(address string) string {
 	if u, err := url.Parse(address); err == nil {
 		return u.Host
@@ -152,7 +152,7 @@ func host(address string) string {
 	return "(no URL)"
 }
 
-// pulse tells that bytes have come.
+// pulse reports that bytes have arrived.
 type pulse struct {
 	io.Reader
 	beat func()
@@ -167,7 +167,7 @@ func (p *pulse) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// read reads a body into a, and says why if that ends in a code.
+// read reads a body into a. If that ends in a code, it returns the reason.
 func read(ctx context.Context, a *saga.Answer, contentType string, in io.Reader, redact *http.Redactor) (why string) {
 	body := bufio.NewReader(in)
 	if a.Status >= 200 && a.Status <= 299 && streams(contentType, body) {
@@ -183,13 +183,13 @@ func read(ctx context.Context, a *saga.Answer, contentType string, in io.Reader,
 		a.Body, a.Code, why = http.EncodeBody(contentType, text, redact)
 	}
 	if a.Status < 200 || a.Status > 299 {
-		a.Code, why = "", "" // the status says it all
+		a.Code, why = "", "" // the status is enough
 	}
 	return why
 }
 
-// streams reports whether a body is a stream of events: by its type, or by how it begins when that
-// says nothing.
+// streams reports whether a body is a stream of events: by its content type, or by its first bytes
+// if the type says nothing.
 func streams(contentType string, body *bufio.Reader) bool {
 	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
 	switch strings.TrimSpace(media) {
@@ -209,7 +209,7 @@ func readStream(ctx context.Context, a *saga.Answer, body io.Reader, redact *htt
 	s := &assembly{reserve: reserve}
 	err := events(limited, reserve, s.take)
 	switch {
-	case s.whole() && !errors.Is(err, errTooLarge): // nothing that matters can be missing but its usage
+	case s.whole() && !errors.Is(err, errTooLarge): // only its usage can be missing
 	case errors.Is(err, errTooLarge) || limited.N <= 0:
 		a.Code, why = "body_too_large", errTooLarge.Error()
 	case errors.Is(err, errBroken):
@@ -224,7 +224,7 @@ func readStream(ctx context.Context, a *saga.Answer, body io.Reader, redact *htt
 	return why
 }
 
-// broken names a failure to read on.
+// broken describes a failure to read on.
 func broken(ctx context.Context, err error) (code, why string) {
 	if code, why := http.Reason(ctx, err, true); code != "connection" {
 		return code, why

@@ -12,17 +12,17 @@ import (
 	"recourse/retry"
 )
 
-// OpenAI is the base URL of the provider that there is without a configuration.
+// OpenAI is the base URL of the default provider.
 const OpenAI = "https://api.openai.com/v1"
 
-// Config says whom to ask for completions, and what they cost. The zero Config is OpenAI, without a
+// Config lists the providers of completions and their prices. The zero Config is OpenAI, without a
 // key and without prices.
 type Config struct {
 	Providers []Provider       // none: OpenAI
 	Prices    map[string]Price // by the name of the model, as steps write it
 	Currency  string           // of the prices; default USD
-	PricesAt  string           // as of when the prices are, such as 2026-01-31; outputs repeat it
-	Elsewhere bool             // another program has the configuration: nothing is said of models without a price
+	PricesAt  string           // the date of the prices, such as 2026-01-31; outputs repeat it
+	Elsewhere bool             // another program has the configuration: models without a price are not reported
 }
 
 // Provider is an OpenAI-compatible service.
@@ -30,16 +30,16 @@ type Provider struct {
 	Name    string
 	BaseURL string   // with its version, without /chat/completions: https://api.openai.com/v1
 	APIKey  Secret   // sent as Authorization: Bearer; empty: none
-	Models  []string // it serves models whose name begins with one of these; none: all that no other provider names
-	// MaxCompletionTokens says that the bound of the answer is called max_completion_tokens, as
-	// newer models of OpenAI want it, and not max_tokens, as all others have it.
+	Models  []string // it serves models whose names begin with one of these; none: all models that no other provider names
+	// MaxCompletionTokens says that the limit of the answer is called max_completion_tokens, as
+	// newer models of OpenAI require, and not max_tokens, as for all others.
 	MaxCompletionTokens bool
 }
 
-// Price is what a million tokens cost, as decimals: "0.25".
+// Price is the price of a million tokens, as decimals: "0.25".
 type Price struct{ Input, Output string }
 
-// Secret is text that does not show when it is printed or encoded.
+// Secret is text that is masked when it is printed or encoded.
 type Secret string
 
 const masked = "***"
@@ -50,7 +50,7 @@ func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, masked) }
 // MarshalText implements encoding.TextMarshaler.
 func (Secret) MarshalText() ([]byte, error) { return []byte(masked), nil }
 
-// Check says all that is wrong with the configuration. Its errors hold no key.
+// Check returns all errors of the configuration. They contain no key.
 func (c Config) Check() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -95,7 +95,7 @@ func (c Config) currency() string {
 
 func (p *Provider) base() string { return strings.TrimRight(p.BaseURL, "/") }
 
-// providers are those that there are.
+// providers returns the configured providers, or the default.
 func (c Config) providers() []Provider {
 	if len(c.Providers) == 0 {
 		return []Provider{{Name: "openai", BaseURL: OpenAI, MaxCompletionTokens: true}}
@@ -103,7 +103,7 @@ func (c Config) providers() []Provider {
 	return c.Providers
 }
 
-// provider finds who serves a model: whoever names it at most length.
+// provider returns the provider of a model: the one that names the longest prefix of it.
 func (c Config) provider(model string) *Provider {
 	var found *Provider
 	best := -1
@@ -120,7 +120,7 @@ func (c Config) provider(model string) *Provider {
 	return found
 }
 
-// owner finds the provider that a request goes to.
+// owner returns the provider that a request is sent to.
 func (c Config) owner(address string) *Provider {
 	for _, p := range c.providers() {
 		if address == p.base()+path {
@@ -130,8 +130,8 @@ func (c Config) owner(address string) *Provider {
 	return nil
 }
 
-// ProviderAt is the name of the provider that a request goes to; "" if it has none, or there is no
-// such provider.
+// ProviderAt returns the name of the provider that a request is sent to; "" if it has no name, or
+// there is no such provider.
 func (c Config) ProviderAt(address string) string {
 	if p := c.owner(address); p != nil {
 		return p.Name
@@ -139,7 +139,7 @@ func (c Config) ProviderAt(address string) string {
 	return ""
 }
 
-// maxPrice keeps what any request costs within what money can hold.
+// maxPrice ensures that the cost of a request can be represented as money.
 const maxPrice = "1000000"
 
 // rate is a checked price.

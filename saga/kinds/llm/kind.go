@@ -1,9 +1,9 @@
-// Package llm is the step kind that asks a language model: OpenAI-compatible chat completions over
+// Package llm is the step kind that calls a language model: OpenAI-compatible chat completions over
 // HTTP.
 //
-// Its pure half says what to ask, what an answer means and costs, and whom to ask next; its other
-// half, the [Caller], reads the answer as it streams in. A completion leaves nothing to undo, so it
-// is never in doubt; what it costs is reserved before it leaves.
+// Its pure part determines the request, the meaning and cost of an answer, and the next model to
+// call. The [Caller] reads the answer as it streams in. A completion leaves nothing to undo, so it
+// is never in doubt. Its cost is reserved before it is sent.
 package llm
 
 import (
@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	// DefaultTimeout is the longest silence within an answer, and before it.
+	// DefaultTimeout is the longest time without data, before an answer and within it.
 	DefaultTimeout = 120 * time.Second
-	// DefaultMaxTokens bounds an answer whose step does not say max_tokens.
+	// DefaultMaxTokens is the limit of an answer whose step has no max_tokens.
 	DefaultMaxTokens = 1024
 )
 
-// Kind describes the kind, as the configuration makes it. It panics if the configuration does not
-// pass [Config.Check].
+// Kind describes the kind with a configuration. It panics if [Config.Check] does not accept the
+// configuration.
 func Kind(cfg Config) dsl.Kind {
 	t := newTariff(cfg)
 	return dsl.Kind{
@@ -49,7 +49,7 @@ func Kind(cfg Config) dsl.Kind {
 	}
 }
 
-// Body is an llm step: its shape is [saga.Call]. It does not change.
+// Body is an llm step: its shape is [saga.Call]. It is immutable.
 type Body struct {
 	*tariff
 	model       *expr.Template
@@ -58,7 +58,7 @@ type Body struct {
 	messages    *expr.Template
 	system      *expr.Template // nil: none
 	maxTokens   *expr.Template // nil: the default
-	temperature *expr.Template // nil: the model's
+	temperature *expr.Template // nil: the model's default
 	check       saga.Schema    // nil: any text
 	ask         json.RawMessage
 }
@@ -76,7 +76,7 @@ var (
 // ReadOnly implements saga.Call: a completion leaves nothing to undo.
 func (b *Body) ReadOnly() bool { return true }
 
-// Records implements saga.Reader: an answer cannot be had again.
+// Records implements saga.Reader: the same answer cannot be requested again.
 func (b *Body) Records() bool { return true }
 
 // CarriesKey implements dsl.KeyCarrier. Providers refuse fields and parameters that they do not
@@ -134,7 +134,7 @@ func decode(d *dsl.Decoder, t *tariff) saga.Body {
 	return b
 }
 
-// decodeModel checks what is written out, and leaves what is computed to the rendering.
+// decodeModel checks a written-out model. A computed one is checked when it is rendered.
 func (b *Body) decodeModel(d *dsl.Decoder, n *dsl.Node) {
 	items := []*dsl.Node{n}
 	if n.Form == dsl.List {
@@ -192,7 +192,7 @@ func (b *Body) decodeQuestion(d *dsl.Decoder, own *dsl.Node) {
 	}
 }
 
-// number compiles a number or an expression that gives one.
+// number compiles a number or an expression whose result is a number.
 func number(d *dsl.Decoder, n *dsl.Node, check func(any) error) *expr.Template {
 	if n == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// tariff is the configuration with its prices read.
+// tariff is the configuration with parsed prices.
 type tariff struct {
 	cfg   Config
 	rates map[string]rate
@@ -31,7 +31,7 @@ func (t *tariff) hasPrice(model string) bool {
 	return ok
 }
 
-// cost is what tokens cost; zero for a model whose price is not known.
+// cost returns the cost of tokens; zero for a model without a price.
 func (t *tariff) cost(model string, input, output int64) retry.Money {
 	r, ok := t.rates[model]
 	if !ok {
@@ -40,7 +40,7 @@ func (t *tariff) cost(model string, input, output int64) retry.Money {
 	return millionth(r.input, input).Add(millionth(r.output, output))
 }
 
-// millionth is what n tokens cost when a million costs m, exactly.
+// millionth returns the exact cost of n tokens if a million costs m.
 func millionth(m retry.Money, n int64) retry.Money {
 	whole, places, _ := strings.Cut(m.Decimal(), ".")
 	product, _ := new(big.Int).SetString(whole+places, 10)
@@ -50,21 +50,21 @@ func millionth(m retry.Money, n int64) retry.Money {
 	text := strings.TrimRight(digits[:len(digits)-point]+"."+digits[len(digits)-point:], "0")
 	money, err := retry.Amount(strings.TrimSuffix(text, "."), m.Currency)
 	if err != nil {
-		panic("llm: a cost out of range: " + err.Error()) // prices and tokens are bounded
+		panic("llm: a cost out of range: " + err.Error()) // prices and tokens are limited
 	}
 	return money
 }
 
-// What a request costs besides the text of its messages, at most, in tokens.
+// The highest cost of a request in addition to the text of its messages, in tokens.
 const (
 	perMessage    = 8
 	perRequest    = 16
 	bytesPerToken = 3
 )
 
-// Reserve implements saga.Priced: the estimated tokens of the prompt, and max_tokens. A token is
-// taken to be three bytes of UTF-8, which is more tokens than models make of prose, code and tables
-// in any script; text without any sense, such as base64, can have more.
+// Reserve implements saga.Priced: the estimated tokens of the prompt, plus max_tokens. It counts a
+// token for every three bytes of UTF-8, which is more than models count for prose, code and tables
+// in any script. Meaningless text, such as base64, can have more.
 func (b *Body) Reserve(r saga.Request) saga.Usage {
 	c, _, err := opened(r)
 	if err != nil {
@@ -80,7 +80,7 @@ func (b *Body) Reserve(r saga.Request) saga.Usage {
 
 func estimate(bytes int) int64 { return int64(bytes+bytesPerToken-1) / bytesPerToken }
 
-// length is that of a message's text or, if it has other parts, of all its JSON.
+// length returns the length of a message's text or, if it has other parts, of all its JSON.
 func length(m json.RawMessage) int {
 	var doc struct{ Content string }
 	if json.Unmarshal(m, &doc) != nil {
@@ -89,8 +89,8 @@ func length(m json.RawMessage) int {
 	return len(doc.Content)
 }
 
-// Used implements saga.Priced. It believes every answer that reports usage, also errors and answers
-// that were cut.
+// Used implements saga.Priced. It uses every reported usage, including that of errors and of
+// answers that were cut.
 func (b *Body) Used(r saga.Request, a saga.Answer) (saga.Usage, bool) {
 	if !a.Sent {
 		return saga.Usage{}, true
@@ -103,8 +103,8 @@ func (b *Body) Used(r saga.Request, a saga.Answer) (saga.Usage, bool) {
 	return saga.Usage{Cost: b.cost(c.Model, used.Input, used.Output), Input: used.Input, Output: used.Output}, true
 }
 
-// Model implements saga.Modelled: the name that the step has for it, which its price goes by. The
-// answer's own name may be another, of a dated version.
+// Model implements saga.Modelled: the model's name in the step, which determines its price. The
+// name in the answer may be that of a dated version.
 func (b *Body) Model(r saga.Request) string {
 	var doc struct{ Model string }
 	if json.Unmarshal(r.Body, &doc) != nil {
@@ -113,18 +113,17 @@ func (b *Body) Model(r saga.Request) string {
 	return doc.Model
 }
 
-// usage is what an answer says it used.
+// usage is the use that an answer reports.
 type usage struct {
 	Input  int64 `json:"prompt_tokens"`
 	Output int64 `json:"completion_tokens"`
 	Total  int64 `json:"total_tokens"`
 }
 
-// maxUsage is more than any request uses, and little enough to count with.
+// maxUsage is more than any request uses, and small enough for exact arithmetic.
 const maxUsage = 1_000_000_000
 
-// usageOf finds the usage in an answer's body, or in the error that it is; nil for none that can be
-// read.
+// usageOf returns the usage in an answer's body, or in its error; nil if none can be read.
 func usageOf(body json.RawMessage) *usage {
 	var doc struct {
 		Usage json.RawMessage

@@ -12,24 +12,24 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// Codes of failures, besides those of http steps.
+// Codes of failures, in addition to those of http steps.
 const (
 	CodeMismatch = "schema_mismatch"  // the answer does not fit the schema
-	CodeRefused  = "content_refused"  // the model, or its provider, does not answer this
+	CodeRefused  = "content_refused"  // the model, or its provider, refuses to answer
 	CodeModel    = "model_unknown"    // the provider does not have the model
 	CodeContext  = "context_overflow" // the prompt is too long for the model
-	CodeAnswer   = "answer_invalid"   // a 2xx without a completion
-	CodeProvider = "provider_error"   // a 2xx that turned out to be an error
+	CodeAnswer   = "answer_invalid"   // a 2xx answer without a completion
+	CodeProvider = "provider_error"   // a 2xx answer that contains an error
 )
 
-// Judge implements saga.Call: the classes are those of an http step that reads.
+// Judge implements saga.Call: the classes are those of an http step that only reads.
 func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
 	if a.Code == "" && a.Status >= 200 && a.Status <= 299 {
 		return b.Read(r, a)
 	}
 	v := saga.Verdict{Class: http.Class(a, true), Error: http.Failed(r, a, "")}
 	switch f := faultOf(a.Body); {
-	case a.Status == 409: // the same key is being worked on
+	case a.Status == 409: // a request with the same key is being processed
 		v.Class = journal.Transient
 	case v.Class == journal.Refused:
 		v.Error.Code = f.code(a.Status, v.Error.Code)
@@ -37,7 +37,7 @@ func (b *Body) Judge(r saga.Request, a saga.Answer) saga.Verdict {
 	return v
 }
 
-// answer is what a completion holds for us.
+// answer is the part of a completion that is used.
 type answer struct {
 	Model   string
 	Choices []struct {
@@ -49,7 +49,7 @@ type answer struct {
 	}
 }
 
-// content is text, or a list of parts of which some are text.
+// content is text, or a list of parts, some of which are text.
 type content string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -64,7 +64,7 @@ func (c *content) UnmarshalJSON(doc []byte) error {
 	return nil
 }
 
-// output is an llm step's own output.
+// output is the default output of an llm step.
 type output struct {
 	Text         string          `json:"text"`
 	JSON         json.RawMessage `json:"json"`
@@ -115,7 +115,7 @@ func failed(class journal.Class, code, title, detail string) saga.Verdict {
 	return saga.Verdict{Class: class, Error: &saga.Failure{Code: code, Title: title, Detail: detail}}
 }
 
-// costs fills in what the answer cost, null if that is not known.
+// costs sets the cost of the answer, null if it is not known.
 func (b *Body) costs(out *output, r saga.Request) {
 	out.Cost = json.RawMessage("null")
 	c, _, err := opened(r)
@@ -131,8 +131,8 @@ func (b *Body) costs(out *output, r saga.Request) {
 	}
 }
 
-// parse reads the JSON of an answer, bare or in a fence, and checks it; wrong says what is wrong
-// with it, tooCostly that this is the check itself.
+// parse reads the JSON of an answer, with or without a fence, and validates it. wrong describes the
+// error; tooCostly says that it could not be validated.
 func (b *Body) parse(text string) (value json.RawMessage, wrong string, tooCostly bool) {
 	plain := http.NewRedactor(nil)
 	doc, code, why := http.EncodeBody("application/json", []byte(text), plain)
@@ -158,24 +158,25 @@ func (b *Body) parse(text string) (value json.RawMessage, wrong string, tooCostl
 
 const fence = "```"
 
-// fenced gives what stands in the first ``` fence of a text.
+// fenced returns the content of the first ``` fence of a text.
 func fenced(text string) (string, bool) {
 	_, rest, ok := strings.Cut(text, fence)
 	if !ok {
 		return "", false
 	}
-	_, rest, ok = strings.Cut(rest, "\n") // the language
+	_, rest, ok = strings.Cut(rest, "\n") // skip the language
 	inner, _, closed := strings.Cut(rest, fence)
 	return inner, ok && closed
 }
 
-// fault is an error as OpenAI and those like it write it; nil is none.
+// fault is an error in the format of OpenAI and compatible providers; nil is none.
 type fault struct {
 	message, kind, name string
-	status              int // of an error within an answer that began well
+	status              int // for an error inside an answer that began without one
 }
 
-// faultOf finds {error: {message, type, code}} or {error: text}, with the code a text or a status.
+// faultOf finds {error: {message, type, code}} or {error: text}. The code may be a text or a
+// status.
 func faultOf(body json.RawMessage) *fault {
 	var doc struct{ Error json.RawMessage }
 	if json.Unmarshal(body, &doc) != nil || len(doc.Error) == 0 || string(doc.Error) == "null" {
@@ -186,7 +187,7 @@ func faultOf(body json.RawMessage) *fault {
 		return &f
 	}
 	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(doc.Error, &fields) // what is missing stays empty
+	_ = json.Unmarshal(doc.Error, &fields) // missing fields stay empty
 	_ = json.Unmarshal(fields["message"], &f.message)
 	_ = json.Unmarshal(fields["type"], &f.kind)
 	if json.Unmarshal(fields["code"], &f.status) != nil {
@@ -195,12 +196,12 @@ func faultOf(body json.RawMessage) *fault {
 	return &f
 }
 
-// says reports whether the error goes by one of these names.
+// says reports whether the error has one of these names.
 func (f *fault) says(names ...string) bool {
 	return f != nil && (slices.Contains(names, f.name) || slices.Contains(names, f.kind))
 }
 
-// code names a refusal, or gives back what it is called so far.
+// code returns the code of a refusal, or the given code.
 func (f *fault) code(status int, code string) string {
 	switch {
 	case f.says("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation_blocked"):
@@ -217,7 +218,7 @@ func (f *fault) mentions(phrases ...string) bool {
 	return f != nil && slices.ContainsFunc(phrases, func(p string) bool { return strings.Contains(strings.ToLower(f.message), p) })
 }
 
-// verdict judges an error within a 2xx: by the status that it names, else as one that passes.
+// verdict judges an error inside a 2xx answer: by the status that it names, else as transient.
 func (f *fault) verdict() saga.Verdict {
 	class := journal.Transient
 	if f.status >= 400 && f.status <= 499 {
@@ -234,7 +235,7 @@ func (f *fault) verdict() saga.Verdict {
 	return failed(class, code, title, clip(f.message))
 }
 
-// maxSaid bounds what is quoted of the other side's explanation.
+// maxSaid limits the quote of the provider's explanation.
 const maxSaid = 500
 
 func clip(s string) string { return cut(s, maxSaid) }

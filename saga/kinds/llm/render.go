@@ -15,10 +15,10 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// path is where a provider takes the requests, below its base URL.
+// path is the path of requests below a provider's base URL.
 const path = "/chat/completions"
 
-// Headers of a request that are notes of ours: the Caller does not send them.
+// Headers of a request for our own use. The Caller does not send them.
 const (
 	ownHeaders   = "X-Recourse-"
 	courseHeader = ownHeaders + "Course"
@@ -44,11 +44,11 @@ type completion struct {
 
 func (c *completion) limit() int64 { return c.MaxTokens + c.MaxCompletionTokens }
 
-// course is where a request stands in the order of fallback. It travels in a header that no
-// provider sees.
+// course is a request's position in the order of fallback. It is stored in a header that is not
+// sent.
 type course struct {
 	Next     []string `json:"next,omitempty"`     // the models after this one
-	Fresh    int      `json:"fresh,omitempty"`    // how many of them have not been asked
+	Fresh    int      `json:"fresh,omitempty"`    // how many of them were not called yet
 	Repaired bool     `json:"repaired,omitempty"` // the request asks for a repair
 }
 
@@ -75,7 +75,7 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	return b.address(c, course{Next: names[1:], Fresh: len(names) - 1})
 }
 
-// address makes the request of what to ask, for whoever serves the model.
+// address returns the request for a completion, to the provider that serves the model.
 func (b *Body) address(c completion, at course) (saga.Request, error) {
 	p := b.cfg.provider(c.Model)
 	if p == nil {
@@ -93,7 +93,7 @@ func (b *Body) address(c completion, at course) (saga.Request, error) {
 	return r, nil
 }
 
-// opened reads a request that address has made, and the machine may have put a key on.
+// opened reads a request that address has made, and to which the machine may have added a key.
 func opened(r saga.Request) (c completion, at course, err error) {
 	doc, err := unseal(r.Body)
 	if err != nil {
@@ -110,8 +110,8 @@ func opened(r saga.Request) (c completion, at course, err error) {
 	return c, at, nil
 }
 
-// seal writes a document as requests stand in a journal, where ${secrets.X} refers to a secret (see
-// [expr.Unseal]): no prompt can forge one.
+// seal writes a document in the form of journaled requests, in which ${secrets.X} refers to a
+// secret (see [expr.Unseal]), so that no prompt can forge one.
 func seal(doc []byte) json.RawMessage {
 	return json.RawMessage(strings.ReplaceAll(string(doc), "${", "$${"))
 }
@@ -127,7 +127,7 @@ func unsendable(format string, args ...any) error {
 	return &saga.Failure{Code: "bad_request", Title: "the request cannot be sent", Detail: fmt.Sprintf(format, args...)}
 }
 
-// encode writes what is made of text and JSON, which always encodes.
+// encode encodes values made of text and JSON, which can always be encoded.
 func encode(v any) json.RawMessage {
 	doc, err := journal.Encode(v)
 	if err != nil {
@@ -155,7 +155,7 @@ const maxModels = 16
 
 var modelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$`)
 
-// models reads a name or a list of names; a list in it, of a variable, counts as its items.
+// models reads a name or a list of names. A list in it, from a variable, counts as its items.
 func models(v any) ([]string, error) {
 	items, list := v.([]any)
 	if !list {
@@ -188,7 +188,7 @@ func models(v any) ([]string, error) {
 	return names, nil
 }
 
-// question gives the messages: system first.
+// question returns the messages, system first.
 func (b *Body) question(env expr.Env) ([]json.RawMessage, error) {
 	var list []json.RawMessage
 	say := func(role string, t *expr.Template) error {

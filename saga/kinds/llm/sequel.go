@@ -9,11 +9,10 @@ import (
 	"recourse/saga"
 )
 
-// maxQuoted bounds what a request for a repair quotes of the bad answer.
+// maxQuoted limits the quote of a bad answer in a request for its repair.
 const maxQuoted = 16 << 10
 
-// hint is what the next request has that the last one had not: another model, or a repair to ask
-// for.
+// hint is the difference of the next request from the last one: another model, or a repair.
 type hint struct {
 	Model  string  `json:"model,omitempty"`
 	Course *course `json:"course,omitempty"`
@@ -25,12 +24,12 @@ type repair struct {
 	Problem string `json:"problem"`
 }
 
-// Next implements saga.Sequel. After a failure that may pass, the next model of the list is asked,
-// the first time round at once; a model that does not exist, or is too small, is left out for good,
-// as long as there is one that was not asked; an answer that breaks the schema is sent back once to
-// be repaired.
+// Next implements saga.Sequel. After a failure that may pass, the next model of the list is called,
+// in the first round without a wait. A model that does not exist, or is too small, is removed from
+// the list, as long as there is one that was not called. An answer that breaks the schema is sent
+// back once to be repaired.
 //
-// An attempt that we interrupted ourselves says nothing about the model: the same request leaves
+// An attempt that this process interrupted says nothing about the model: the same request is sent
 // again, with the same key.
 func (b *Body) Next(r saga.Request, a saga.Answer, v saga.Verdict, _ int) (json.RawMessage, bool) {
 	_, at, err := opened(r)
@@ -55,7 +54,8 @@ func (b *Body) Next(r saga.Request, a saga.Answer, v saga.Verdict, _ int) (json.
 	return nil, false
 }
 
-// next goes on to the next model. again is the model to come back to after the others, "" for none.
+// next returns the hint for the next model. again is the model to return to after the others, ""
+// for none.
 func (at course) next(again string) hint {
 	after := course{Next: slices.Clone(at.Next[1:]), Fresh: max(at.Fresh-1, 0), Repaired: at.Repaired}
 	if again != "" {
@@ -71,7 +71,7 @@ func problem(f *saga.Failure) string {
 	return f.Title + ": " + f.Detail
 }
 
-// textOf is the text of an answer, whatever else is wrong with it.
+// textOf returns the text of an answer, even if the answer is otherwise invalid.
 func textOf(body json.RawMessage) string {
 	var doc answer
 	if json.Unmarshal(body, &doc) != nil || len(doc.Choices) == 0 {

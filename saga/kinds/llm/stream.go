@@ -11,8 +11,8 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// Bounds of an answer: of what is kept of it, or is one event, and of the stream, which has an
-// envelope around each word.
+// Limits of an answer: of the part that is kept, or that is one event, and of the stream, which
+// adds an envelope to each token.
 const (
 	maxBody   = 8 << 20
 	maxStream = 256 << 20
@@ -23,10 +23,10 @@ var (
 	errBroken   = errors.New("an event of the stream is no JSON object")
 )
 
-// events reads server-sent events (the WHATWG's, section 9.2.6) and gives the data of each to take,
-// until the end of in, or the first error, which is returned. Comments, other fields and events
-// without data are passed over. An event that the end of in cuts off still counts: some providers
-// do not end the last one. reserve is asked before an event takes so many bytes.
+// events reads server-sent events (the WHATWG's, section 9.2.6) and passes the data of each to
+// take, until the end of in, or the first error, which it returns. Comments, other fields and
+// events without data are skipped. An event that is cut off by the end of in still counts, because
+// some providers do not end the last one. reserve is called before an event takes so many bytes.
 func events(in io.Reader, reserve func(bytes int) error, take func(data []byte) error) error {
 	all := lines{in: bufio.NewReaderSize(in, 16<<10), reserve: reserve}
 	var data []byte
@@ -56,7 +56,7 @@ func events(in io.Reader, reserve func(bytes int) error, take func(data []byte) 
 			if len(data) > maxBody {
 				return errTooLarge
 			}
-			if err := reserve(2 * len(data)); err != nil { // the data, and what is made of it
+			if err := reserve(2 * len(data)); err != nil { // the data, and the values decoded from it
 				return err
 			}
 		}
@@ -69,15 +69,15 @@ func events(in io.Reader, reserve func(bytes int) error, take func(data []byte) 
 	}
 }
 
-// lines reads lines that end in \n, \r or \r\n. It asks for no byte beyond the end of a line, which
-// may be long in coming.
+// lines reads lines that end in \n, \r or \r\n. It requests no byte after the end of a line,
+// because that may take long to arrive.
 type lines struct {
 	in      *bufio.Reader
-	cr      bool                  // the last line ended in \r: a \n would belong to it
-	reserve func(bytes int) error // asked before a line takes so many bytes
+	cr      bool                  // the last line ended in \r: a \n after it belongs to it
+	reserve func(bytes int) error // called before a line takes so many bytes
 }
 
-// next gives a line without its end. What comes ahead of an error is a line, too.
+// next returns a line without its end. Text before an error is a line, too.
 func (l *lines) next() ([]byte, error) {
 	var text []byte
 	for {
@@ -101,7 +101,7 @@ func (l *lines) next() ([]byte, error) {
 		if len(text) > maxBody {
 			return nil, errTooLarge
 		}
-		if err := l.reserve(2 * len(text)); err != nil { // a slice that grows has room for the next bytes, too
+		if err := l.reserve(2 * len(text)); err != nil { // a growing slice also has room for the next bytes
 			return nil, err
 		}
 	}
@@ -109,11 +109,11 @@ func (l *lines) next() ([]byte, error) {
 
 // assembly is a completion that arrives in chunks.
 type assembly struct {
-	reserve           func(bytes int) error // asked before it takes so many bytes
+	reserve           func(bytes int) error // called before it takes so many bytes
 	id, model, finish string
 	content, refusal  strings.Builder
 	usage, fault      json.RawMessage
-	done              bool // [DONE] came
+	done              bool // [DONE] has arrived
 }
 
 // chunk is one event. Some providers write message for delta.
@@ -135,8 +135,8 @@ type piece struct {
 	Refusal string
 }
 
-// take adds the data of one event, or of several that were written as one. It is io.EOF after the
-// last.
+// take adds the data of one event, or of several that were written as one. It returns io.EOF after
+// the last.
 func (s *assembly) take(data []byte) error {
 	if err := s.add(data); !errors.Is(err, errBroken) {
 		return err
@@ -190,8 +190,8 @@ func set(to *string, text string) {
 	}
 }
 
-// keep takes a part of a chunk, or what stands for it when it is what a journal would not take:
-// nested too deep, half a surrogate pair, not UTF-8.
+// keep keeps a part of a chunk. If a journal would not accept it (nested too deep, half a surrogate
+// pair, not UTF-8), it keeps otherwise.
 func keep(to *json.RawMessage, doc, otherwise json.RawMessage) {
 	if len(doc) == 0 || string(doc) == "null" {
 		return
@@ -202,10 +202,11 @@ func keep(to *json.RawMessage, doc, otherwise json.RawMessage) {
 	}
 }
 
-// whole reports whether the answer came to an end of its own.
+// whole reports whether the answer ended by itself.
 func (s *assembly) whole() bool { return s.done || s.finish != "" || s.fault != nil }
 
-// document is the completion as one chat.completion, as a provider answers that does not stream.
+// document returns the completion as one chat.completion, in the form of an answer that was not
+// streamed.
 func (s *assembly) document() json.RawMessage {
 	type message struct {
 		Role    string  `json:"role"`

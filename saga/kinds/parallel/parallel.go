@@ -1,4 +1,4 @@
-// Package parallel is the step kind that runs several steps side by side.
+// Package parallel is the step kind that runs several steps in parallel.
 package parallel
 
 import (

@@ -1,4 +1,4 @@
-// Package repeat is the step kind that runs a list of steps until something holds.
+// Package repeat is the step kind that runs a list of steps until a condition is true.
 package repeat
 
 import (
@@ -10,7 +10,7 @@ import (
 	"recourse/saga/expr"
 )
 
-// MaxIterations is the largest `max` there is.
+// MaxIterations is the largest allowed `max`.
 const MaxIterations = 10_000
 
 // Kind describes the kind.
@@ -66,7 +66,7 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// Fails implements dsl.Fallible: `max` may be reached before `until` holds.
+// Fails implements dsl.Fallible: `max` may be reached before `until` is true.
 func (b *Body) Fails() dsl.Failing {
 	if b.loop.Until == nil {
 		return dsl.Computes
@@ -74,7 +74,7 @@ func (b *Body) Fails() dsl.Failing {
 	return dsl.ByAccident
 }
 
-// Enter implements saga.Block: there is nothing to decide ahead.
+// Enter implements saga.Block: there is nothing to decide in advance.
 func (b *Body) Enter(expr.Env) (saga.Entered, error) { return saga.Entered{}, nil }
 
 // Layout implements saga.Block.

@@ -11,7 +11,7 @@ import (
 	"recourse/saga/expr"
 )
 
-// Name is the form of a signal's name.
+// Name is the pattern of signals' names.
 var Name = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,127}$`)
 
 // Kind describes the kind.

@@ -64,7 +64,7 @@ func due(text string, from time.Time) (time.Time, error) {
 		if !from.IsZero() && at.After(limit) {
 			return time.Time{}, fmt.Errorf("the timestamp is more than ten years ahead: write a nearer one")
 		}
-		if at.UTC().Year() < 0 { // only an offset gets there, and nothing reads it again
+		if at.UTC().Year() < 0 { // only an offset can cause this, and the value is not parsed again
 			return from, nil
 		}
 		return at, nil

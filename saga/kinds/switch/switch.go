@@ -1,5 +1,4 @@
-// Package switchkind is the step kind that goes on with one of several lists of
-// steps: switch.
+// Package switchkind is the step kind that runs one of several lists of steps: switch.
 package switchkind
 
 import (
@@ -44,7 +43,7 @@ func decode(d *dsl.Decoder) saga.Body {
 	}
 	b, gives := &Body{}, expr.Exactly(expr.KindNull)
 	d = d.Inside()
-	ends := true // so far every branch does
+	ends := true // true as long as every branch ends
 	for i, item := range own.Items {
 		if whole := d.Known(item, "a branch", "when", "steps"); item.Form != dsl.Map || !whole && item.Get("steps") == nil {
 			continue
@@ -72,8 +71,9 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// Enter implements saga.Block: the first branch that holds, -1 for none. In a plan it may be open
-// which: Items then has the places of all that may be the one, in their order.
+// Enter implements saga.Block: it chooses the first branch whose condition is true, -1 for none. In
+// a plan the choice may be unknown. Items then lists the indexes of all possible branches, in
+// order.
 func (b *Body) Enter(env expr.Env) (saga.Entered, error) {
 	at := -1
 	var may []json.RawMessage
@@ -125,7 +125,7 @@ func (b *Body) Layout(e saga.Entered) (saga.Layout, error) {
 	return saga.Layout{Groups: [][]*saga.Step{b.branches[*e.Branch].steps}}, nil
 }
 
-// candidates are the branches that may be the one, in a plan, one after another.
+// candidates returns the possible branches of a plan, one after another.
 func (b *Body) candidates(places []json.RawMessage) (saga.Layout, error) {
 	layout := saga.Layout{Limit: 1}
 	for _, place := range places {

@@ -8,7 +8,7 @@ import (
 	"recourse/saga/dsl"
 )
 
-// Kind describes the kind. Its steps have the kind, and the body, of the action that they use.
+// Kind describes the kind. Its steps get the kind, and the body, of the action that they use.
 func Kind() dsl.Kind {
 	return dsl.Kind{
 		Name:  "use",
