@@ -14,38 +14,38 @@ import (
 	"recourse/saga"
 )
 
-// action is an order that may be given to a saga now, with what would follow from it.
+// action is a command that the user may give to a saga now, with its consequences.
 type action struct {
-	Do       string // the order's name in its form's address
+	Do       string // the command's name in the form's path
 	Title    string // of the closed form
 	Then     []string
-	Undo     []string // steps that would be undone, in that order
+	Undo     []string // steps that would be undone, in this order
 	Left     []string // effects that would remain
-	UnderWay []string // attempts whose answers are waited for first
+	InFlight []string // attempts whose responses the saga awaits first
 	Danger   bool
 	Modes    bool     // cancel: undo, or leave
-	Signals  []string // the names that can be signalled
-	Budget   bool     // it asks for amounts
+	Signals  []string // names of signals that the saga accepts
+	Budget   bool     // the form has fields for amounts
 	Reason   string   // "", "optional" or "required"
-	Seen     string   // what the reader has seen: the order is not given if that has changed
+	Seen     string   // digest of the consequences that the user saw; the command is not sent if they have changed
 	Tried    *tried
 	Saga     *saga.View
 }
 
-// Bounds of a list of steps that is shown in part: its beginning and its end.
+// Lists of steps show at most this many entries of the beginning and of the end.
 const (
 	listBegin = 40
 	listEnd   = 20
 )
 
-// listed is a line of such a list, by its number in it, or what stands for the lines between.
+// listed is a line of a shortened list, with its number, or the number of omitted lines.
 type listed struct {
 	N    int
 	Text string
 	More int
 }
 
-// partly is as much of a list as can be read.
+// partly shortens a list.
 func partly(list []string) (lines []listed) {
 	for i, text := range list {
 		switch more := len(list) - listBegin - listEnd; {
@@ -58,12 +58,12 @@ func partly(list []string) (lines []listed) {
 	return lines
 }
 
-// Undone, Remaining and Open are the action's lists as far as they are shown.
+// Undone, Remaining and Open return the action's lists, shortened.
 func (a action) Undone() []listed    { return partly(a.Undo) }
 func (a action) Remaining() []listed { return partly(a.Left) }
-func (a action) Open() []listed      { return partly(a.UnderWay) }
+func (a action) Open() []listed      { return partly(a.InFlight) }
 
-// Typed is what was typed before.
+// Typed returns a field's value from the refused form.
 func (a action) Typed(name string) string {
 	if a.Tried == nil {
 		return ""
@@ -71,7 +71,7 @@ func (a action) Typed(name string) string {
 	return a.Tried.Typed.Get(name)
 }
 
-// Button is what the form's button says.
+// Button returns the label of the form's button.
 func (a action) Button() string {
 	switch a.Do {
 	case "cancel", "pause", "resume", "delete":
@@ -80,14 +80,14 @@ func (a action) Button() string {
 	return a.Title
 }
 
-// see notes what the reader sees, in few letters.
+// see sets the digest of the consequences that the user sees.
 func (a *action) see() {
 	sum := sha256.Sum256([]byte(fmt.Sprint(a.Then, a.Undo, a.Left, a.Signals)))
 	a.Seen = hex.EncodeToString(sum[:8])
 }
 
-// actions lists what the reader may order now: nothing that the API would refuse, as far as the
-// page can tell.
+// actions lists the commands that the user may give now: none that the API would refuse, as far as
+// the page can tell.
 func (d *sagaPage) actions(who who, was *tried) []action {
 	var list []action
 	add := func(may string, ok bool, a action) {
@@ -104,7 +104,7 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 	add("operate", d.allows(saga.Command{Kind: "resume"}) || d.quarantined(), action{Do: "resume", Title: "Resume", Reason: "optional",
 		Then: []string{"The saga continues where it stopped."}})
 	add("operate", d.allows(saga.Command{Kind: "pause"}), action{Do: "pause", Title: "Pause", Reason: "optional",
-		Then: []string{"No request is sent until somebody resumes the saga. Attempts in flight end, and their responses are kept."}, UnderWay: d.open()})
+		Then: []string{"No request is sent until somebody resumes the saga. Attempts in flight end, and their responses are kept."}, InFlight: d.open()})
 	add("operate", d.asksForMoney() || !d.ended() && (d.Saga.Cost.Budget != "" || d.Saga.Cost.Tokens.Budget > 0), action{Do: "budget", Title: "Raise the budget", Budget: true, Reason: "optional",
 		Then: []string{"The new budget replaces " + budgetText(d.Saga.Cost) + ". Steps that wait for it continue."}})
 	add("signal", !d.ended() && len(d.signals()) > 0 && d.mayCommand(who), action{Do: "signal", Title: "Send a signal", Signals: d.signals(),
@@ -121,30 +121,30 @@ func (d *sagaPage) actions(who who, was *tried) []action {
 	return list
 }
 
-// turning fills in what follows when the saga turns back now.
+// turning adds the consequences of undoing the saga now.
 func (d *sagaPage) turning(a action, forced bool) action {
 	if d.machine == nil {
 		a.Then = []string{"The saga's steps are undone as its definition says. This program cannot read the saga, so it cannot list them."}
 		return a
 	}
 	undo, left := d.machine.Undoable(forced)
-	a.Undo, a.UnderWay = undo, d.open()
+	a.Undo, a.InFlight = undo, d.open()
 	for _, l := range left {
 		a.Left = append(a.Left, l.Path+": "+l.Why)
 	}
 	switch {
 	case len(undo) == 0:
 		a.Then = []string{"The saga ends. There is nothing to undo."}
-		a.Modes = a.Modes && len(a.UnderWay) > 0 // what is under way may turn out to need it
+		a.Modes = a.Modes && len(a.InFlight) > 0 // attempts in flight may have effects
 	case forced && !d.allows(saga.Command{Kind: "cancel"}):
-		a.Then = []string{"The saga has passed its pivot. It is undone all the same: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
+		a.Then = []string{"The saga has passed its pivot. It is undone nevertheless: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	default:
 		a.Then = []string{"The saga is undone: " + plural(len(undo), "step is", "steps are") + " undone, in this order:"}
 	}
 	return a
 }
 
-// open lists the attempts under way.
+// open lists the attempts in flight.
 func (d *sagaPage) open() (paths []string) {
 	if d.machine == nil {
 		return nil
@@ -164,9 +164,10 @@ func (d *sagaPage) signals() []string {
 	return d.Def.Signals()
 }
 
-// mayCommand reports whether the API takes the reader's signals to this saga, and its cancel: of a
-// role that does not command every saga it takes those of whoever has started it. (A key that is
-// bound to signals reads no pages.) Of a saga that cannot be read only the API knows who that is.
+// mayCommand reports whether the API accepts signals and a cancel of this saga from the user: roles
+// that do not command every saga may command only the sagas that they started. (A key that is bound
+// to signals cannot read pages.) If this program cannot read the saga, only the API knows its
+// starter.
 func (d *sagaPage) mayCommand(who who) bool {
 	return who.Can("operate") || d.machine != nil && d.machine.Starter() == who.Name
 }
@@ -194,59 +195,58 @@ func budgetText(c saga.CostView) string {
 	return strings.Join(limits, " and ")
 }
 
-// commandTries is how often an order is given whose saga goes on meanwhile.
+// commandTries is the maximum of attempts to send a command while the saga changes.
 const commandTries = 8
 
-// sendCommand serves POST /sagas/{id}/order/{do}. The state that the reader saw is compared with
-// the saga as of a seq, and the order holds for that seq only: if the saga has gone on in between,
-// it is compared again.
+// sendCommand serves POST /sagas/{id}/command/{name}. It compares the consequences that the user
+// saw with those of the saga at a seq, and sends the command for that seq only. If the saga has
+// changed in between, it compares again.
 func sendCommand(v *request) error {
-	do, f := v.r.PathValue("do"), v.posted()
+	do, f := v.r.PathValue("name"), v.posted()
 	for range commandTries {
-		d, err := v.dossier(v.r.PathValue("id"))
+		d, err := v.readSaga(v.r.PathValue("id"))
 		if err != nil {
 			return err
 		}
 		list := d.actions(v.who, nil)
 		at := slices.IndexFunc(list, func(a action) bool { return a.Do == do })
-		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Kind: do}) // cancelling undoes the same by now: what was seen was something else
+		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Kind: do}) // the page no longer offers it, because a cancel has the same consequences now: the user saw others
 		if hidden || at >= 0 && list[at].Seen != f.Get("seen") {
 			return v.refused(do, "", &problem{Status: http.StatusPreconditionFailed})
 		}
-		if err := v.order(d, do, f); !errors.Is(err, errMoved) {
+		if err := v.execute(d, do, f); !errors.Is(err, errMoved) {
 			return err
 		}
 	}
 	return v.refused(do, "", tooFast())
 }
 
-// tooFast is why an order was not given whose saga went on each time.
+// tooFast is the problem of a command whose saga changed at every attempt.
 func tooFast() *problem {
 	return &problem{Status: http.StatusConflict, Title: "The saga changes too fast for this command",
 		Detail: "Nothing was done. Each time the command arrived, the saga had already changed. Pause it, then repeat the command."}
 }
 
-// errMoved says that the saga has gone on since it was looked at, so that an order was not carried
-// out.
-var errMoved = errors.New("the saga has gone on")
+// errMoved means that a command was not applied because the saga has changed since it was read.
+var errMoved = errors.New("the saga has changed")
 
-// asOf has an order hold for a saga as of a seq only.
+// asOf returns the header that makes a command apply only to the saga at a seq.
 func asOf(seq int64) http.Header { return http.Header{"If-Match": {fmt.Sprintf(`"%d"`, seq)}} }
 
-// hasMoved reports whether the API has refused such an order because the saga has gone on.
+// hasMoved reports whether the API refused a command because the saga has changed.
 func hasMoved(err error) bool {
 	var p *problem
 	return errors.As(err, &p) && p.Status == http.StatusPreconditionFailed
 }
 
-// order has the API carry out an order, and says what was done. Errors: errMoved.
-func (v *request) order(d *sagaPage, do string, f url.Values) error {
+// execute sends a command to the API and shows the result. Error: errMoved.
+func (v *request) execute(d *sagaPage, do string, f url.Values) error {
 	id, header := d.Saga.ID, http.Header{}
 	asSeen := asOf(d.Saga.Seq)
 	if d.machine == nil {
-		asSeen.Set("If-Match", "*") // nobody could say what would follow
+		asSeen.Set("If-Match", "*") // the consequences are unknown
 	}
-	v.let() // an order may wait
+	v.release() // a command may wait
 	at := path("v1", "sagas", id, do)
 	body := map[string]any{}
 	if why := f.Get("reason"); why != "" {
@@ -255,7 +255,7 @@ func (v *request) order(d *sagaPage, do string, f url.Values) error {
 	method, done := http.MethodPost, map[string]string{
 		"pause": "The saga is paused.", "resume": "The saga is resumed.", "cancel": "The saga is cancelled, and is being undone.", "compensate": "The saga is being undone."}[do]
 	switch do {
-	case "pause", "resume": // which are the same whatever has happened
+	case "pause", "resume": // their consequences do not depend on the saga's state
 	case "compensate":
 		header = asSeen
 	case "cancel":
@@ -290,8 +290,8 @@ func (v *request) order(d *sagaPage, do string, f url.Values) error {
 	return v.done(path("sagas", id), done)
 }
 
-// again starts a saga anew. The same reason again is the same request again: pressed twice, the
-// button starts one saga.
+// again starts a saga again as a new one. The idempotency key is derived from the reason, so
+// pressing the button twice starts one saga.
 func (v *request) again(d *sagaPage, at string, body map[string]any, f url.Values) error {
 	sum := sha256.Sum256([]byte(d.Saga.ID + "\n" + f.Get("reason")))
 	var next saga.View
@@ -305,7 +305,7 @@ func (v *request) again(d *sagaPage, at string, body map[string]any, f url.Value
 	return v.done(path("sagas", next.ID), "This is the new saga: "+d.Saga.Definition+" runs again.")
 }
 
-// budgetOf is the budget that a form asks for.
+// budgetOf returns the budget in a form.
 func budgetOf(f url.Values) any {
 	b := map[string]any{}
 	if amount := strings.TrimSpace(f.Get("amount")); amount != "" {

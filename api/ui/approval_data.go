@@ -8,11 +8,11 @@ import (
 	"recourse/saga"
 )
 
-// dataAt is where an approval's data stands in the order that brings it.
+// dataAt is the JSON pointer of an approval's data in the command's body.
 const dataAt = "/data"
 
-// data reads what the form of an approval was filled in with; nil if it has none, or is not asked
-// for any more, which the API says.
+// data reads the data in an approval's form. It returns nil if the approval has no form, or is no
+// longer open, which the API reports.
 func (v *request) data(id, step string) (json.RawMessage, error) {
 	for cursor, more := "", true; more; more = cursor != "" {
 		list, next, err := v.entries(inboxFilter{Kind: saga.InboxApproval, Saga: id}, cursor)
@@ -39,7 +39,7 @@ func (v *request) data(id, step string) (json.RawMessage, error) {
 	return nil, nil
 }
 
-// namesOf lists a schema's properties in the order in which they are written.
+// namesOf lists a schema's properties in the order of the text.
 func namesOf(schema json.RawMessage) (names []string) {
 	var doc struct {
 		Properties json.RawMessage `json:"properties"`
@@ -67,7 +67,7 @@ func namesOf(schema json.RawMessage) (names []string) {
 	return names
 }
 
-// jsonOf takes a text for JSON, or says what is wrong with it.
+// jsonOf returns a text as JSON, or a problem.
 func jsonOf(name, text string) (json.RawMessage, error) {
 	if !json.Valid([]byte(text)) {
 		return nil, &problem{Status: 422, Title: "This is not JSON", Detail: name + " is written as JSON: text in double quotes, such as \"paid\", or an object, such as {\"id\": \"ch_1\"}"}

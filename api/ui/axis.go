@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// axis maps time to places. It is to scale, but for two things: what follows each other at once
-// stands side by side all the same, and long times in which no attempt was under way are cut.
+// axis maps times to x positions. It is to scale with two exceptions: events at the same time are
+// drawn next to each other, and long intervals without an attempt in flight are shortened.
 type axis struct {
 	steps []tick
 }
 
-// tick is a time at which something begins or ends, and the stretch that follows it.
+// tick is a time at which something begins or ends, and the interval after it.
 type tick struct {
 	at   time.Time
 	x    int
-	wide int           // until the next
-	long time.Duration // likewise
-	cut  bool          // drawn shorter than it was
+	wide int           // width until the next tick
+	long time.Duration // duration until the next tick
+	cut  bool          // drawn shortened
 }
 
 // axisOf makes the axis of a chart.
@@ -48,7 +48,7 @@ func axisOf(c *chart) *axis {
 	return a
 }
 
-// place gives each stretch its width.
+// place sets the width of each interval.
 func (a *axis) place(busy []stretch) {
 	n := len(a.steps) - 1
 	drawn := make([]time.Duration, n)
@@ -67,7 +67,7 @@ func (a *axis) place(busy []stretch) {
 			active += s.long
 		}
 	}
-	for i := range n { // a wait takes a sixth of what all attempts take, at most
+	for i := range n { // an idle interval gets at most a sixth of the width of all attempts
 		if limit := active / 6; idle[i] && active > 0 && drawn[i] > 2*limit && drawn[i] > time.Second {
 			drawn[i], a.steps[i].cut = limit, true
 		}
@@ -91,7 +91,7 @@ func (a *axis) place(busy []stretch) {
 		x += wide
 	}
 	a.steps[n].x = x
-	if x > right { // cuts that had to be wide enough for their mark
+	if x > right { // the marks of shortened intervals need a minimum width
 		for i := range a.steps {
 			s := &a.steps[i]
 			s.x = labels + 4 + (s.x-labels-4)*room/(x-labels-4)
@@ -102,7 +102,7 @@ func (a *axis) place(busy []stretch) {
 	}
 }
 
-// x is the place of a time.
+// x returns the position of a time.
 func (a *axis) x(at time.Time) int {
 	i, found := slices.BinarySearchFunc(a.steps, at, func(s tick, at time.Time) int { return s.at.Compare(at) })
 	switch {

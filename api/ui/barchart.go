@@ -9,37 +9,37 @@ import (
 	"recourse/internal/costs/tally"
 )
 
-// barChart is a row of bars: an SVG whose parts are sized here, and coloured by their classes. Next
-// to it stands a table with the same numbers.
+// barChart is a row of bars in an SVG, which are sized here and coloured by their classes. A table
+// alongside has the same numbers.
 type barChart struct {
 	Currency string
-	Width    int // of the view box, whose height is 100
+	Width    int // width of the view box, whose height is 100
 	Bars     []pillar
 	Lines    []upright
-	First    string // what stands below the first bar and the last
+	First    string // labels below the first and the last bar
 	Last     string
 	Highest  string // amount
 }
 
-// pillar is one of a barChart's. Low is the height of the part of it that is wasted.
+// pillar is a bar of a barChart. Low is the height of its wasted part.
 type pillar struct {
 	X, Y, Height, LowY, Low int
-	Over                    bool // above what is usual
+	Over                    bool // above the usual costs
 	Name, Title             string
-	Group                   tally.Group // of a day
-	Sagas                   int         // of a bucket
+	Group                   tally.Group // in charts of days
+	Sagas                   int         // in charts of buckets
 }
 
-// upright is a line, at an amount.
+// upright is a vertical line at an amount.
 type upright struct {
 	X           int
 	Name, Class string
 }
 
-// pace is how far apart bars are in the view box; a bar takes four fifths of that.
+// pace is the distance between bars in the view box. A bar is four fifths of it wide.
 const pace = 100
 
-// dayCharts has a bar for each day, for each currency.
+// dayCharts returns a chart for each currency, with a bar for each day.
 func dayCharts(a costsAnswer) (list []barChart) {
 	for _, t := range totals(a.Groups) {
 		if t.Currency == "" {
@@ -69,7 +69,7 @@ func dayCharts(a costsAnswer) (list []barChart) {
 	return list
 }
 
-// place sizes the bars by what part of the highest they are, and what part of it is wasted.
+// place sizes the bars by their share of the highest one, and by the wasted share.
 func (c *barChart) place(of func(*pillar) (high, low *big.Rat)) {
 	c.Width = pace * len(c.Bars)
 	for i := range c.Bars {
@@ -82,7 +82,7 @@ func (c *barChart) place(of func(*pillar) (high, low *big.Rat)) {
 	c.First, c.Last = c.Bars[0].Name, c.Bars[len(c.Bars)-1].Name
 }
 
-// tall is a part of 100, at least 1 of anything.
+// tall returns a share of 100, at least 1 unless the share is 0.
 func tall(part *big.Rat) int {
 	if part.Sign() == 0 {
 		return 0
@@ -92,7 +92,7 @@ func tall(part *big.Rat) int {
 
 func floor(r *big.Rat) int { return int(new(big.Int).Quo(r.Num(), r.Denom()).Int64()) }
 
-// spread is how the costs of a definition's sagas are distributed.
+// spread is the distribution of the costs of a definition's sagas.
 type spread struct {
 	barChart
 	Group tally.Group
@@ -121,7 +121,7 @@ func spreadOf(g tally.Group) spread {
 	return s
 }
 
-// whereIn finds an amount's place among buckets; ok is false if it is beyond them.
+// whereIn returns an amount's position among buckets; ok is false if it is outside.
 func whereIn(buckets []tally.Bucket, amount string) (x int, ok bool) {
 	m := amountOf(amount)
 	for i, b := range buckets {

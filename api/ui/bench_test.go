@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// benchSaga is a site with a saga of 10,000 steps and one more, a task that nobody takes.
+// benchSaga returns a site with a saga of 10,000 steps and a task that no worker claims.
 func benchSaga(b *testing.B) (x *site, id string, cfg *Config) {
 	store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "r.db"), sqlite.Options{Migrate: true})
 	if err != nil {
@@ -27,14 +27,14 @@ func benchSaga(b *testing.B) (x *site, id string, cfg *Config) {
 		b.Fatal(err)
 	}
 	id = x.start("many", `{"items": `+string(items)+`}`)
-	for x.saga(id).Status != saga.Waiting { // seldom, as each look reads all of it
+	for x.saga(id).Status != saga.Waiting { // rarely, since each poll reads the whole journal
 		time.Sleep(time.Second)
 	}
 	return x, id, cfg
 }
 
-// BenchmarkSagaPage draws the page of a saga of 10,000 steps that nobody has looked at: most of it
-// is reading and following its journal.
+// BenchmarkSagaPage renders the page of a saga of 10,000 steps without a cache: most of the time is
+// spent on reading and applying its journal.
 func BenchmarkSagaPage(b *testing.B) {
 	_, id, cfg := benchSaga(b)
 	b.ReportAllocs()
@@ -47,7 +47,7 @@ func BenchmarkSagaPage(b *testing.B) {
 	}
 }
 
-// BenchmarkSagaGrown draws it again after its journal has grown by a record, as a live page does.
+// BenchmarkSagaGrown renders it again after its journal has grown by a record, as a live page does.
 func BenchmarkSagaGrown(b *testing.B) {
 	x, id, _ := benchSaga(b)
 	x.page("/sagas/" + id).want(200)
@@ -60,7 +60,7 @@ func BenchmarkSagaGrown(b *testing.B) {
 	}
 }
 
-// BenchmarkSagaRead asks the API for it.
+// BenchmarkSagaRead reads it from the API.
 func BenchmarkSagaRead(b *testing.B) {
 	x, id, _ := benchSaga(b)
 	b.ReportAllocs()

@@ -10,21 +10,21 @@ import (
 	"recourse/saga"
 )
 
-// mostTogether bounds what is decided together.
+// mostTogether is the maximum of entries in one joint decision.
 const mostTogether = 100
 
 var tooMany = "at most " + strconv.Itoa(mostTogether) + " are decided together"
 
-// group is entries of one kind and one definition.
+// group is the entries of one kind and one definition.
 type group struct {
 	Kind, Definition, Title string
 	Count                   int
 }
 
-// groupOf names an entry's group.
+// groupOf returns the name of an entry's group.
 func groupOf(e entry) string { return e.Kind + "/" + e.Definition }
 
-// groupsOf counts the entries of each group that the reader may decide together.
+// groupsOf counts the entries of each group that the user may decide together.
 func groupsOf(list []entry, w who) map[string]int {
 	groups := map[string]int{}
 	for _, e := range list {
@@ -38,7 +38,7 @@ func groupsOf(list []entry, w who) map[string]int {
 	return groups
 }
 
-// sortedGroups are those of more than one entry, in the order of the list.
+// sortedGroups returns the groups with more than one entry, in the order of the list.
 func sortedGroups(list []entry, counts map[string]int) []group {
 	var out []group
 	for _, e := range list {
@@ -50,7 +50,7 @@ func sortedGroups(list []entry, counts map[string]int) []group {
 	return out
 }
 
-// bulkView is what is about to be decided together, or has been.
+// bulkView shows a joint decision before or after it is made.
 type bulkView struct {
 	Kind, Title, Definition string
 	Entries                 []bulkEntry
@@ -58,37 +58,37 @@ type bulkView struct {
 	Outcomes                []outcome
 	Approval                bool
 	Back                    string
-	Key                     string // begins the Idempotency-Keys: what is sent twice is done once
+	Key                     string // prefix of the Idempotency-Keys, so that a form sent twice is applied once
 	Outcome, Reason         string
 	Results                 []result
 	Good, Bad               int
 	Problem                 *problem
-	Group                   string // it is of all of a group, this many at a time; "": those that were ticked
-	From, To                string // places in it: what is before these entries, and behind them
-	Behind                  int    // entries of the group behind these
-	Further                 bool   // or more: not all of the inbox was looked through
+	Group                   string // the group that is decided in parts; "" for selected entries
+	From, To                string // cursors of the group before these entries and after them
+	Behind                  int    // entries of the group after these
+	Further                 bool   // there may be more: the inbox was not read to its end
 }
 
-// bulkEntry is an entry that is decided with others.
+// bulkEntry is an entry of a joint decision.
 type bulkEntry struct {
 	entryForms
-	Item string // what the form sends back about it: what was shown of it here
+	Item string // the state that was shown, which the form sends back
 }
 
-// leftOut is an entry that was ticked and cannot be decided with the others.
+// leftOut is a selected entry that cannot be decided with the others.
 type leftOut struct {
 	entry
 	Why string
 }
 
-// result is what became of one of them.
+// result is the result for one entry.
 type result struct {
 	Saga, Path, Title string
-	Problem           *problem // nil: it was done
+	Problem           *problem // nil if the decision was applied
 	Note              string
 }
 
-// item is what the confirmation page says about an entry, as the form sends it back.
+// item is the state of an entry that the confirmation page showed, as its form sends it back.
 type item struct{ saga, id, path, etag, shown, title string }
 
 func (i item) String() string {
@@ -104,7 +104,7 @@ func parseItem(text string) (item, bool) {
 	return i, i.saga != "" && i.path != ""
 }
 
-// Rest says how many entries wait behind those that are decided together; "" for none.
+// Rest returns the number of entries after those that are decided together; "" for none.
 func (p bulkView) Rest() string {
 	switch {
 	case p.Behind == 0 && p.Further:
@@ -119,10 +119,10 @@ func (p bulkView) Rest() string {
 	return n
 }
 
-// Taken is how many were taken, with those that were left out.
+// Taken counts the entries of this part, including those left out.
 func (p bulkView) Taken() int { return len(p.Entries) + len(p.Left) }
 
-// confirmBulk serves POST /inbox/together: it shows what is about to be decided, and changes
+// confirmBulk serves POST /inbox/together. It shows the entries before the decision, and changes
 // nothing.
 func confirmBulk(v *request) error {
 	v.still = true
@@ -154,9 +154,9 @@ func confirmBulk(v *request) error {
 		case groupOf(e) != groupOf(list[0]):
 			why = "it is of another kind or definition than the first"
 		case e.Path == "" || forms.Budget():
-			why = "it is decided by itself"
+			why = "it needs a decision of its own"
 		case slices.ContainsFunc(forms.Fields(), func(f *control) bool { return f.Required }):
-			why = "its approval comes with data of its own"
+			why = "its approval needs data of its own"
 		}
 		if why != "" {
 			page.Left = append(page.Left, leftOut{e, why})
@@ -192,7 +192,7 @@ func (v *request) picked(f url.Values) (list []entry, left []leftOut, err error)
 		}
 		i := slices.IndexFunc(of, func(e entry) bool { return e.ID == at })
 		if i < 0 {
-			left = append(left, leftOut{entry{ID: at, Saga: id}, "it does not wait any more"})
+			left = append(left, leftOut{entry{ID: at, Saga: id}, "it is no longer in the inbox"})
 			continue
 		}
 		list = append(list, of[i])
@@ -207,7 +207,7 @@ func (v *request) part(page *bulkView) (list []entry, err error) {
 	from := placeOf(page.From)
 	ask := url.Values{"limit": {"200"}, "kind": {kind}}
 	cursor, to := from.cursor, from
-	for looked := 0; len(list) == 0 || looked < inboxLook; looked += 200 {
+	for scanned := 0; len(list) == 0 || scanned < maxInboxScan; scanned += 200 {
 		got, next, err := v.inboxPart(ask, cursor)
 		if err != nil {
 			return nil, err

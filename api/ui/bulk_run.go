@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// runBulk serves POST /inbox/together/run: it decides one after another, and reports each.
+// runBulk serves POST /inbox/together/run. It decides one entry after another, and reports each.
 func runBulk(v *request) error {
 	v.still = true
 	f := v.posted()
@@ -18,7 +18,7 @@ func runBulk(v *request) error {
 	if page.Outcome == "" || strings.TrimSpace(page.Reason) == "" {
 		return &problem{Status: http.StatusUnprocessableEntity, Title: "Choose a decision and give a reason", Detail: "go back and enter both; the reason goes into each saga's journal. Nothing was decided."}
 	}
-	v.api.ctx = context.WithoutCancel(v.r.Context()) // all of them, even if the reader goes
+	v.api.ctx = context.WithoutCancel(v.r.Context()) // all of them, even if the user leaves the page
 	for n, text := range f["item"] {
 		i, ok := parseItem(text)
 		if !ok || n >= mostTogether {
@@ -32,7 +32,7 @@ func runBulk(v *request) error {
 		}
 		page.Results = append(page.Results, r)
 	}
-	if page.Group = f.Get("group"); page.Group != "" { // whether all of it was decided must not be guessed
+	if page.Group = f.Get("group"); page.Group != "" { // shows whether the group has further entries
 		rest := bulkView{Group: page.Group, From: f.Get("to")}
 		list, err := v.part(&rest)
 		if err != nil {
@@ -43,7 +43,7 @@ func runBulk(v *request) error {
 	return v.render("inbox-decided", "Decided together", page)
 }
 
-// decideOne decides one entry as the reader saw it: what has changed since is refused.
+// decideOne decides one entry. The decision is refused if the entry has changed since it was shown.
 func (v *request) decideOne(i item, page bulkView, key string) result {
 	r := result{Saga: i.saga, Path: i.path, Title: i.title}
 	do, header := "resolve", http.Header{"Idempotency-Key": {key}}
@@ -62,10 +62,10 @@ func (v *request) decideOne(i item, page bulkView, key string) result {
 	case err != nil && !errors.As(err, &r.Problem):
 		r.Problem = &problem{Title: "Unknown whether it was done", Detail: err.Error()}
 	case err == nil && answer.status == http.StatusAccepted:
-		r.Note = "ordered; no node has read the order yet"
+		r.Note = "sent; no node has read the command yet"
 	}
 	if p := r.Problem; p != nil && p.Status == http.StatusPreconditionFailed {
-		p.Title, p.Detail = "It has changed since you opened the page", "nothing was done: look at the saga"
+		p.Title, p.Detail = "It has changed since you opened the page", "nothing was done: check the saga"
 	}
 	return r
 }

@@ -10,67 +10,67 @@ import (
 	"recourse/saga"
 )
 
-// chart is a journal as lanes of bars: what timelines are drawn of.
+// chart is a journal as lanes of bars, from which timelines are drawn.
 type chart struct {
 	begin, end time.Time
 	do, undo   []*lane
-	busy       []stretch // when attempts were under way, of all lanes, in order
+	busy       []stretch // the times of attempts in flight, of all lanes, in order
 	moments    []moment
 }
 
-// lane is what one step did, one way.
+// lane is the history of a step in one direction.
 type lane struct {
 	path    string
 	way     journal.Way
 	depth   int
 	bars    []bar
 	records []*journal.Record
-	calm    bool // all went well, and it is over
-	final   bool // its first record comes after undoing began
-	folded  int  // a lane that stands for so many others, of which nothing is drawn
+	calm    bool // it ended without a failure
+	final   bool // its first record comes after the start of undoing
+	folded  int  // number of lanes that this one stands for, without bars
 }
 
-// stretch is a time from and to.
+// stretch is an interval of time.
 type stretch struct{ from, to time.Time }
 
-// bar is something that took time on a lane, or none.
+// bar is an attempt, a wait or an event on a lane.
 type bar struct {
 	stretch
 	what    string // a class of outcome, "running", a wait ("wait", "backoff", "person"), "block", "skipped"
 	attempt int
 	query   bool // a status query
-	open    bool // not over
-	point   bool // it took no time of its own: a value
+	open    bool // has not ended
+	point   bool // has no duration, as the evaluation of a value
 	said    []string
 }
 
-// thin reports whether a bar is of a wait, or of a block: nothing is sent meanwhile.
+// thin reports whether a bar is a wait or a block, which send nothing themselves.
 func (b bar) thin() bool {
 	return b.what == "wait" || b.what == "backoff" || b.what == "person" || b.what == "block"
 }
 
-// moment is something that happened to the saga as a whole.
+// moment is an event of the saga as a whole.
 type moment struct {
 	at   time.Time
 	word string
 	bad  bool
 }
 
-// Bounds of a timeline: what is more is folded, so that it can be read, and is drawn at once.
+// Bounds of a timeline. The rest is folded, so that the picture stays readable and cheap.
 const (
 	maxLanes  = 60
-	calmLanes = 24 // beside those that did not go well, of a saga of more steps than lanes that are drawn anyhow
-	fewLanes  = 36
-	maxBars   = 24 // on one lane
+	calmLanes = 24 // lanes without failures, in addition to those with failures
+	fewLanes  = 36 // a saga with fewer steps shows all of them
+	maxBars   = 24 // bars on one lane
 )
 
-// nesting is how a definition's steps lie in each other, by path without iterations.
+// nesting is the nesting of a definition's steps.
 type nesting struct {
 	depth map[string]int // by id
-	place map[string]int // of a path in the saga's list of steps
+	place map[string]int // index of a path in the saga's list of steps
 }
 
-// nestingOf reads it; def and steps may be nil.
+// nestingOf returns the nesting; def and steps may be nil.
 func nestingOf(def *saga.Definition, steps []saga.StepView) nesting {
 	n := nesting{depth: map[string]int{}, place: make(map[string]int, len(steps))}
 	var walk func(list []*saga.Step, depth int)
@@ -94,7 +94,7 @@ func nestingOf(def *saga.Definition, steps []saga.StepView) nesting {
 	return n
 }
 
-// chartOf makes the chart of a journal, as of now. It never fails: what cannot be read is left out.
+// chartOf returns the chart of a journal at a time. It omits data that cannot be read.
 func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *chart {
 	if len(records) == 0 {
 		return nil
@@ -103,13 +103,13 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 	if over || now.Before(records[len(records)-1].At) {
 		c.end = records[len(records)-1].At
 	}
-	type side struct {
+	type track struct {
 		path string
 		way  journal.Way
 	}
-	lanes := map[side]*lane{}
-	var given time.Time // when the saga gave up what it still waited for
-	back := false       // undoing has begun
+	lanes := map[track]*lane{}
+	var given time.Time // when the saga abandoned its waits
+	back := false       // undoing has started
 	node := records[0].Node
 	for i := range records {
 		r := &records[i]
@@ -127,13 +127,13 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 			}
 		}
 		base, _ := saga.SplitQuery(r.Path)
-		if r.Path == "" || strings.HasSuffix(base, "]") { // the saga, or an iteration as a whole
+		if r.Path == "" || strings.HasSuffix(base, "]") { // a record of the saga, or of a whole iteration
 			continue
 		}
-		l := lanes[side{base, r.Way}]
+		l := lanes[track{base, r.Way}]
 		if l == nil {
 			l = &lane{path: base, way: r.Way, depth: in.depth[saga.StepID(base)], calm: true, final: back}
-			lanes[side{base, r.Way}] = l
+			lanes[track{base, r.Way}] = l
 			if r.Way == journal.Undo {
 				c.undo = append(c.undo, l)
 			} else {
@@ -158,7 +158,7 @@ func chartOf(records []journal.Record, in nesting, now time.Time, over bool) *ch
 	return c
 }
 
-// close ends the waits of a lane that were not over when the saga gave them up.
+// close ends the waits of a lane that the saga abandoned.
 func (l *lane) close(at time.Time) {
 	for i := range l.bars {
 		if b := &l.bars[i]; b.open {
@@ -166,12 +166,12 @@ func (l *lane) close(at time.Time) {
 			if b.to.Before(b.from) {
 				b.to = b.from
 			}
-			b.said = append(b.said, "given up with the saga")
+			b.said = append(b.said, "abandoned when the saga was undone")
 		}
 	}
 }
 
-// moment adds what a record says about the saga as a whole.
+// moment adds the event of a record that concerns the whole saga.
 func (c *chart) moment(r journal.Record) {
 	switch r.Kind {
 	case journal.Compensating:
@@ -186,9 +186,9 @@ func (c *chart) moment(r journal.Record) {
 	}
 }
 
-// work notes when attempts of a lane were under way, and whether something still is.
+// work collects the times of a lane's attempts, and whether one is in flight.
 func (c *chart) work(l *lane) {
-	var open []*journal.Record // few at a time
+	var open []*journal.Record // only a few are open at a time
 	for _, r := range l.records {
 		switch r.Kind {
 		case journal.Intent:
@@ -211,16 +211,16 @@ func (c *chart) work(l *lane) {
 	}
 }
 
-// fold leaves at most so many lanes: the first and the last, and of those between the ones that did
-// not go well, the latest first. Lanes that stand for the others say how many those are.
+// fold reduces the lanes to a maximum: the first and the last, and of the others those with
+// failures, latest first. Folded lanes show how many lanes they stand for.
 func fold(lanes []*lane, most int) []*lane {
-	telling := 0
+	important := 0
 	for _, l := range lanes {
 		if !l.calm {
-			telling++
+			important++
 		}
 	}
-	most = min(most, max(fewLanes, telling+calmLanes))
+	most = min(most, max(fewLanes, important+calmLanes))
 	if len(lanes) <= most {
 		return lanes
 	}
@@ -240,9 +240,9 @@ func fold(lanes []*lane, most int) []*lane {
 	return list
 }
 
-// kept says which of n things to show when only so many can be: a few at the beginning, more at the
-// end, and of those between the telling ones, the latest first.
-func kept(n, most int, telling func(int) bool) []bool {
+// kept selects which of n items to show: a few at the beginning, more at the end, and in between
+// the important ones, latest first.
+func kept(n, most int, important func(int) bool) []bool {
 	keep := make([]bool, n)
 	left := most
 	mark := func(i int) {
@@ -255,7 +255,7 @@ func kept(n, most int, telling func(int) bool) []bool {
 		mark(i)
 	}
 	for i := n - 1; i >= 0 && left > most/3; i-- {
-		if telling(i) {
+		if important(i) {
 			mark(i)
 		}
 	}
@@ -265,7 +265,7 @@ func kept(n, most int, telling func(int) bool) []bool {
 	return keep
 }
 
-// bars makes a lane's bars of its records.
+// bars builds a lane's bars from its records.
 func (c *chart) bars(l *lane) {
 	if l.folded > 0 {
 		return

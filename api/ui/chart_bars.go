@@ -9,13 +9,13 @@ import (
 	"recourse/saga"
 )
 
-// builder makes bars of a lane's records, in order.
+// builder builds bars from a lane's records, in order.
 type builder struct {
 	lane *lane
 	end  time.Time
 }
 
-// outcomeGist is what a timeline tells of an outcome.
+// outcomeGist is the part of an outcome that a timeline shows.
 type outcomeGist struct {
 	StatusCode int           `json:"status_code"`
 	Error      *saga.Failure `json:"error"`
@@ -69,7 +69,7 @@ func (b *builder) intent(r journal.Record, query bool) {
 
 func (b *builder) outcome(r journal.Record, query bool) {
 	var d outcomeGist
-	_ = json.Unmarshal(r.Data, &d) // what cannot be read has its class all the same
+	_ = json.Unmarshal(r.Data, &d) // an unreadable record still has its class
 	if r.Attempt == 0 {
 		if !b.close(r.At) || r.Class != journal.Succeeded {
 			b.lane.bars = append(b.lane.bars, bar{stretch: stretch{r.At, r.At}, what: string(r.Class), point: true, said: gist(d)})
@@ -96,7 +96,7 @@ func (b *builder) outcome(r journal.Record, query bool) {
 
 func (b *builder) decided(r journal.Record) {
 	var d saga.DecidedData
-	_ = json.Unmarshal(r.Data, &d) // what cannot be read ends what was waited for
+	_ = json.Unmarshal(r.Data, &d) // an unreadable record still ends the wait
 	b.close(r.At)
 	switch {
 	case d.Enter, d.Branch != nil && *d.Branch >= 0:
@@ -110,7 +110,7 @@ func (b *builder) wait(what string, from time.Time, said string) {
 	b.lane.bars = append(b.lane.bars, bar{stretch: stretch{from: from}, what: what, open: true, said: []string{said}})
 }
 
-// close ends what is waited for, and says whether anything was. Attempts end by their outcomes.
+// close ends the open waits, and reports whether there were any. Attempts end by their outcomes.
 func (b *builder) close(at time.Time) (any bool) {
 	for i := range b.lane.bars {
 		if one := &b.lane.bars[i]; one.open && one.attempt == 0 {
@@ -120,7 +120,7 @@ func (b *builder) close(at time.Time) (any bool) {
 	return any
 }
 
-// gist tells an outcome in a few lines.
+// gist describes an outcome in a few lines.
 func gist(d outcomeGist) (said []string) {
 	if d.StatusCode > 0 {
 		said = append(said, "HTTP "+itoa(d.StatusCode))
@@ -134,5 +134,5 @@ func gist(d outcomeGist) (said []string) {
 	return said
 }
 
-// clock is a time as titles write it.
+// clock formats a time for titles.
 func clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000") + " UTC" }

@@ -11,16 +11,16 @@ import (
 	"recourse/saga/expr"
 )
 
-// check is a way to look on the other side whether a request took effect.
+// check is a way to find out in the remote service whether a request took effect.
 type check struct {
-	Says    string // what the answer means
+	Says    string // the meaning of the response
 	Request string // METHOD url
 	Curl    string // a line for a shell, with $NAME for each secret; "" if there is none
 }
 
-// checks says how to find out what became of an entry's request: by the definition's own status
-// query, else by a look at the address that the request was sent to. Nothing that it offers can
-// change anything on the other side. of is the entry's saga; nil: it is read.
+// checks returns ways to find out whether an entry's request took effect: the definition's own
+// status query, or else a GET of the request's URL. None of them changes anything in the remote
+// service. of is the entry's saga; if it is nil, it is read.
 func (v *request) checks(e entry, of *saga.View) []check {
 	if e.Request == nil || !strings.HasPrefix(e.Request.URL, "http") || e.Kind == saga.InboxApproval || e.Kind == saga.InboxBudget {
 		return nil
@@ -28,19 +28,19 @@ func (v *request) checks(e entry, of *saga.View) []check {
 	if c := v.verification(e, of); c != nil {
 		return []check{*c}
 	}
-	look := saga.Request{Method: http.MethodGet, URL: e.Request.URL, Headers: map[string]string{}}
+	read := saga.Request{Method: http.MethodGet, URL: e.Request.URL, Headers: map[string]string{}}
 	for name, value := range e.Request.Headers {
 		if len(expr.SealedNames(value)) > 0 {
-			look.Headers[name] = value
+			read.Headers[name] = value
 		}
 	}
-	return []check{{Says: "The definition has no status query. If the remote service lists its resources under the same address, look there for the key " + e.Key + ", or for what the request would have made.",
-		Request: "GET " + e.Request.URL, Curl: curl(look)}}
+	return []check{{Says: "The definition has no status query. If the remote service lists its resources under the same address, look there for the key " + e.Key + ", or for the result of the request.",
+		Request: "GET " + e.Request.URL, Curl: curl(read)}}
 }
 
-// verification is the status query of an entry's step as it would be sent; nil if the step has
-// none. Templates can read values besides the input, the variables and the key, which are not known
-// here: then the query is shown as it is written.
+// verification returns the status query of an entry's step as it would be sent; nil if the step has
+// none. If its templates read values that are unknown here, besides the input, the variables and
+// the key, it returns the query as it is written.
 func (v *request) verification(e entry, of *saga.View) *check {
 	if of == nil {
 		of = &saga.View{}
@@ -59,7 +59,7 @@ func (v *request) verification(e entry, of *saga.View) *check {
 	query := step.InDoubt.Verify
 	c := check{Says: "The definition's own status query"}
 	if query.Found != nil {
-		c.Says += ": it did happen if " + query.Found.Source()
+		c.Says += ": it happened if " + query.Found.Source()
 	}
 	if call, ok := query.Call.Body.(saga.Call); ok {
 		if r, err := call.Request(v.known(e, def, *of)); err == nil {
@@ -74,7 +74,7 @@ func (v *request) verification(e entry, of *saga.View) *check {
 	return &c
 }
 
-// known is what is known here of what a step's templates read.
+// known returns the values for a step's templates that are known here.
 func (v *request) known(e entry, def *saga.Definition, view saga.View) expr.Env {
 	vars := map[string]any{}
 	for _, d := range def.Vars {
@@ -91,7 +91,7 @@ func (v *request) known(e entry, def *saga.Definition, view saga.View) expr.Env 
 	return expr.MapEnv{"input": expr.Raw(view.Input), "vars": vars, "key": e.Key}
 }
 
-// curl writes a read as a line for a shell. Secrets are variables of the shell.
+// curl formats a read as a shell command. Secrets become shell variables.
 func curl(r saga.Request) string {
 	line := "curl -sS "
 	if r.Method == http.MethodHead {
@@ -104,9 +104,9 @@ func curl(r saga.Request) string {
 	return line
 }
 
-// inShell quotes sealed text for a shell, ${secrets.NAME} as "$NAME".
+// inShell quotes sealed text for a shell, with ${secrets.NAME} as "$NAME".
 func inShell(sealed string) string {
-	const open = "\x00" // neither addresses nor headers have it
+	const open = "\x00" // occurs neither in URLs nor in headers
 	text, err := expr.Unseal(strings.ReplaceAll(sealed, open, ""), func(name string) (string, error) { return open + name + open, nil }, func(s string) string { return s })
 	if err != nil {
 		return "'" + strings.ReplaceAll(sealed, "'", `'\''`) + "'"

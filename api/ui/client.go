@@ -15,16 +15,16 @@ import (
 	"recourse/saga"
 )
 
-// client asks the API in the reader's name.
+// client sends requests to the API with the user's key.
 type client struct {
 	api  http.Handler
 	ctx  context.Context
-	host string // of the reader's request: the API keeps out other sites' names
-	addr string // where the reader is
-	key  string // "": none
+	host string // Host of the user's request: the API refuses names of other sites
+	addr string // the user's address
+	key  string // "" for none
 }
 
-// problem is what the API says when it does not do what it was asked (RFC 9457).
+// problem is a problem document of the API (RFC 9457).
 type problem struct {
 	Type   string         `json:"type"`
 	Title  string         `json:"title"`
@@ -37,19 +37,19 @@ type problem struct {
 // Error implements error.
 func (p *problem) Error() string { return p.Title + ": " + p.Detail }
 
-// reply is what the API has answered.
+// reply is a response of the API.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// get reads an address of the API into a value. Errors are *problem.
+// get decodes the response to a GET into a value. API problems are returned as *problem.
 func (c *client) get(path string, into any) (*reply, error) {
 	return c.do(c.ctx, http.MethodGet, path, nil, nil, into)
 }
 
-// send sends JSON. body and into may be nil. Errors are *problem.
+// send sends JSON. body and into may be nil. API problems are returned as *problem.
 func (c *client) send(method, path string, body any, header http.Header, into any) (*reply, error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -73,23 +73,23 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, heade
 		return r, nil
 	}
 	if err := json.Unmarshal(r.body, into); err != nil {
-		return r, fmt.Errorf("answer of %s: %w", path, err)
+		return r, fmt.Errorf("response to %s: %w", path, err)
 	}
 	return r, nil
 }
 
-// problemOf is the problem that an answer is; nil: it is none.
+// problemOf returns the problem in a response, nil if there is none.
 func problemOf(w *buffer) *problem {
 	if w.status < 400 {
 		return nil
 	}
 	p := &problem{Status: w.status, Title: http.StatusText(w.status)}
-	_ = json.Unmarshal(w.body.Bytes(), p) // what is not a problem keeps the status' own words
+	_ = json.Unmarshal(w.body.Bytes(), p) // other responses keep the text of the status
 	return p
 }
 
-// records reads all of a saga's journal after a seq. Errors are *problem, or say that the answer is
-// no journal.
+// records reads a saga's journal after a seq to its end. Errors are *problem, or say that the
+// response is not a journal.
 func (c *client) records(ctx context.Context, id string, after int64) ([]journal.Record, error) {
 	at := path("v1", "sagas", id, "journal") + "?after=" + strconv.FormatInt(after, 10)
 	req, err := c.request(ctx, http.MethodGet, at, nil, http.Header{"Accept": {"application/x-ndjson"}})
@@ -107,11 +107,11 @@ func (c *client) records(ctx context.Context, id string, after int64) ([]journal
 	return w.records, nil
 }
 
-// lines is a response of a record a line, which are read as they come.
+// lines decodes a response with one record per line while it arrives.
 type lines struct {
 	buffer
 	records []journal.Record
-	err     error // of the first line that is no record
+	err     error // error of the first line that is not a record
 }
 
 // Write implements http.ResponseWriter.
@@ -131,8 +131,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), l.err
 }
 
-// grown returns when a saga's journal has records after seq, or when it has waited: what is wrong
-// shows when the page is drawn.
+// grown returns when a saga's journal has records after seq, or after wait. Rendering the page
+// reports any error.
 func (c *client) grown(ctx context.Context, id string, seq int64, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -144,7 +144,7 @@ func (c *client) grown(ctx context.Context, id string, seq int64, wait time.Dura
 	c.api.ServeHTTP(&first{buffer{header: http.Header{}, status: http.StatusOK}, cancel}, req)
 }
 
-// first is a stream of events that is read up to its first event.
+// first is an event stream that is read up to its first event.
 type first struct {
 	buffer
 	stop context.CancelFunc
@@ -152,7 +152,7 @@ type first struct {
 
 // Write implements http.ResponseWriter.
 func (f *first) Write(p []byte) (int, error) {
-	if bytes.HasPrefix(p, []byte("id: ")) { // else it is a sign of life
+	if bytes.HasPrefix(p, []byte("id: ")) { // otherwise it is a heartbeat
 		f.stop()
 	}
 	return len(p), nil
@@ -161,7 +161,7 @@ func (f *first) Write(p []byte) (int, error) {
 // Flush implements http.Flusher.
 func (f *first) Flush() {}
 
-// request makes a request of the reader's. body may be nil.
+// request builds a request with the user's key. body may be nil.
 func (c *client) request(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *client) request(ctx context.Context, method, path string, body []byte, 
 	return req, nil
 }
 
-// path joins the parts of an address of the API, each escaped.
+// path joins the parts of a path, each escaped.
 func path(parts ...string) string {
 	var b bytes.Buffer
 	for _, p := range parts {
@@ -192,7 +192,7 @@ func path(parts ...string) string {
 	return b.String()
 }
 
-// buffer is a response that is kept.
+// buffer is a buffered response.
 type buffer struct {
 	header http.Header
 	status int

@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// control is an entry of a form that is made of a JSON Schema.
+// control is a field of a form that is generated from a JSON Schema.
 type control struct {
-	Name     string // in the form
-	Pointer  string // of the value that it is for, as the API's findings have it
+	Name     string // the field's name in the form
+	Pointer  string // JSON pointer of the value, as in the API's findings
 	Label    string
 	Kind     string // text, number, bool, enum, date, email, url, json, group
 	Value    string // as typed
 	Required bool
-	Hints    []string // what the schema says of the value
+	Hints    []string // constraints of the schema
 	About    string   // the schema's description
-	Options  []option // of an enum
+	Options  []option // values of an enum
 	Default  string
-	Fields   []*control // of a group
-	Wrong    []string   // what is wrong with it
+	Fields   []*control // fields of a group
+	Wrong    []string   // its errors
 }
 
 // option is one of the values of an enum; Value is its JSON.
 type option struct{ Value, Title string }
 
-// schema is as much of JSON Schema as a form can show.
+// schema is the part of JSON Schema that a form supports.
 type schema struct {
 	Type        json.RawMessage            `json:"type"`
 	Properties  map[string]json.RawMessage `json:"properties"`
@@ -47,20 +47,20 @@ type schema struct {
 	MaxLength   json.Number                `json:"maxLength"`
 }
 
-// types are the schema's, without null, and whether null is one.
+// types returns the schema's types without null, and whether null is one of them.
 func (s *schema) types() (list []string, null bool) {
 	var one string
 	if json.Unmarshal(s.Type, &one) == nil {
 		list = []string{one}
 	} else {
-		_ = json.Unmarshal(s.Type, &list) // what is neither says nothing
+		_ = json.Unmarshal(s.Type, &list) // any other value is ignored
 	}
 	null = slices.Contains(list, "null")
 	return slices.DeleteFunc(list, func(t string) bool { return t == "null" }), null
 }
 
-// formOf makes a form of a schema. A schema that is not an object's is one field of JSON. names
-// sorts an object's fields; nil: by name.
+// formOf generates a form from a schema. The schema of anything but an object becomes one field of
+// JSON. names sorts an object's fields; nil sorts them by name.
 func formOf(doc json.RawMessage, pointer string, names func(list []string, path ...string)) []*control {
 	var s schema
 	if len(doc) == 0 || json.Unmarshal(doc, &s) != nil {
@@ -77,7 +77,7 @@ func formOf(doc json.RawMessage, pointer string, names func(list []string, path 
 	return controlsOf(&s, pointer, names)
 }
 
-// titleOf is the label of a document as a whole: Input, Data.
+// titleOf returns the label of a whole document: Input, Data.
 func titleOf(pointer string) string {
 	return strings.ToUpper(pointer[1:2]) + pointer[2:]
 }
@@ -90,13 +90,13 @@ func controlsOf(s *schema, pointer string, names func(list []string, path ...str
 		var inner schema
 		_ = json.Unmarshal(s.Properties[name], &inner) // `true` allows anything
 		f := controlOf(&inner, pointer+"/"+escapePointer(name), name, slices.Contains(s.Required, name))
-		if f.Kind == "group" && len(path) > 0 { // one level is enough for a form
+		if f.Kind == "group" && len(path) > 0 { // a form shows one level; deeper ones are JSON
 			f.Kind, f.Hints = "json", append(f.Hints, "JSON: object")
 		}
 		if f.Kind == "group" {
 			f.Fields = controlsOf(&inner, f.Pointer, names, append(slices.Clone(path), name)...)
 			for _, part := range f.Fields {
-				if part.Required && !f.Required { // only if the group is filled in at all
+				if part.Required && !f.Required { // required only if the group is used
 					part.Required, part.Hints = false, append(part.Hints, "required with the others")
 				}
 			}
@@ -145,7 +145,7 @@ func controlOf(s *schema, pointer, name string, required bool) *control {
 	return f
 }
 
-// hint says in words what the schema asks for.
+// hint adds the schema's constraints as text.
 func (f *control) hint(s *schema, types []string) {
 	say := func(text, value string) {
 		if value != "" && value != "null" {
@@ -174,12 +174,12 @@ func (f *control) hint(s *schema, types []string) {
 	say("default ", f.Default)
 }
 
-// Help is what is to be known about the value, in a line.
+// Help returns a line about the expected value.
 func (f *control) Help() string {
 	return strings.Join(append(slices.DeleteFunc([]string{f.About}, func(s string) bool { return s == "" }), f.Hints...), "; ")
 }
 
-// shown writes a JSON value for people: a text without its quotes.
+// shown formats a JSON value for people: text without its quotes.
 func shown(doc json.RawMessage) string {
 	var s string
 	if json.Unmarshal(doc, &s) == nil && len(doc) > 0 && doc[0] == '"' {

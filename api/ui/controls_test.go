@@ -43,7 +43,7 @@ func TestFormOf(t *testing.T) {
 	}
 }
 
-// pointers are the names, here.
+// pointers sets each field's name to its pointer.
 func pointers(list []*control) {
 	for _, c := range list {
 		c.Pointer = c.Name

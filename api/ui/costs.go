@@ -13,10 +13,10 @@ import (
 	"recourse/saga"
 )
 
-// costsView is what the page of costs shows.
+// costsView is the page of costs.
 type costsView struct {
 	Within     string
-	Definition string // "": of all
+	Definition string // "" for all
 	Windows    []period
 	Names      []string
 
@@ -25,13 +25,13 @@ type costsView struct {
 	Sagas    int
 	Totals   []total
 	Days     []barChart
-	Groups   []tally.Group // by definition
-	Spreads  []spread      // of one definition
+	Groups   []tally.Group // groups by definition
+	Spreads  []spread      // the distribution for one definition
 	Outliers []outlier
 	Models   []tally.Group
 }
 
-// costsAnswer is what the API says.
+// costsAnswer is the API's response.
 type costsAnswer struct {
 	Since    saga.Time     `json:"since"`
 	Until    saga.Time     `json:"until"`
@@ -40,7 +40,7 @@ type costsAnswer struct {
 	Groups   []tally.Group `json:"groups"`
 }
 
-// total is what everything has cost in one currency.
+// total is the sum of costs in one currency.
 type total struct {
 	Currency      string
 	Sagas         int64
@@ -48,15 +48,15 @@ type total struct {
 	Tokens        tally.Tokens
 }
 
-// outlier is a saga that has cost far more than its like.
+// outlier is a saga that cost far more than the median of its definition.
 type outlier struct {
 	tally.Outlier
 	Definition, Currency, Median string
-	Times                        string // the median
+	Times                        string // cost divided by the median
 	times                        *big.Rat
 }
 
-// mostOutliers is how many the page lists.
+// mostOutliers is the maximum of outliers on the page.
 const mostOutliers = 20
 
 var windows = []period{{"24h", "the last 24 hours"}, {"168h", "the last 7 days"}, {"720h", "the last 30 days"}, {"2160h", "the last 90 days"}}
@@ -96,7 +96,7 @@ func showCosts(v *request) error {
 		}
 	}
 	page.Outliers = outliers(groups.Groups)
-	v.wake = func(ctx context.Context) { // adding up many sagas is work, and the answers are kept for a while
+	v.wake = func(ctx context.Context) { // summing many sagas is expensive, and the API caches the results
 		select {
 		case <-ctx.Done():
 		case <-time.After(5 * v.cfg.Tick):
@@ -105,8 +105,8 @@ func showCosts(v *request) error {
 	return v.render("costs", "Cost", page)
 }
 
-// from is when a window begins: of days, with a whole one. To the minute at least, so that many
-// readers ask the same.
+// from returns the start of a window. A window of days starts with a whole day, and other windows
+// at a whole minute, so that many users send the same request.
 func from(now time.Time, window time.Duration) time.Time {
 	const day = 24 * time.Hour
 	if window > day {
@@ -129,14 +129,14 @@ func totals(groups []tally.Group) (list []total) {
 		t.Tokens.Input, t.Tokens.Output = t.Tokens.Input+g.Tokens.Input, t.Tokens.Output+g.Tokens.Output
 	}
 	slices.SortFunc(list, func(a, b total) int { return cmp.Compare(a.Currency, b.Currency) })
-	if len(list) > 1 && list[0].Currency == "" { // what costs nothing is told only if nothing costs anything
+	if len(list) > 1 && list[0].Currency == "" { // sagas without costs are shown only if there are no others
 		list[1].Sagas += list[0].Sagas
 		list = list[1:]
 	}
 	return list
 }
 
-// plus adds decimals; what is none counts nothing.
+// plus adds decimals; any other text counts as 0.
 func plus(a, b string) string { return amountOf(a).Add(amountOf(b)).Decimal() }
 
 func amountOf(decimal string) retry.Money {
@@ -147,7 +147,7 @@ func amountOf(decimal string) retry.Money {
 	return m
 }
 
-// outliers lists those of all groups, the furthest from their median first.
+// outliers lists the outliers of all groups, the furthest from their median first.
 func outliers(groups []tally.Group) (list []outlier) {
 	for _, g := range groups {
 		for _, o := range g.Outliers {
@@ -159,7 +159,7 @@ func outliers(groups []tally.Group) (list []outlier) {
 	return list[:min(len(list), mostOutliers)]
 }
 
-// ratio is a part of a whole, both decimals; 0 of nothing.
+// ratio divides decimals; it is 0 if the whole is 0.
 func ratio(part, whole string) *big.Rat {
 	a, ok := new(big.Rat).SetString(part)
 	b, has := new(big.Rat).SetString(whole)
@@ -169,7 +169,7 @@ func ratio(part, whole string) *big.Rat {
 	return a.Quo(a, b)
 }
 
-// percent writes a part of a whole: "12%", "" for nothing.
+// percent formats a part of a whole: "12%", "" for 0.
 func percent(part, whole string) string {
 	r := ratio(part, whole)
 	r.Mul(r, big.NewRat(100, 1))
@@ -182,7 +182,7 @@ func percent(part, whole string) string {
 	return r.FloatString(0) + "%"
 }
 
-// rounded is an amount with its currency as people read it; "" for none.
+// rounded formats an amount with its currency for people; "" for none.
 func rounded(amount, currency string) string {
 	if amount == "" {
 		return ""

@@ -19,10 +19,10 @@ import (
 
 const dear = "saga: dear\ninput: {price: decimal}\nsteps:\n  - {id: buy, http: \"POST ${vars.things}/things\", body: {}, cost: {from: input.price, reserve: 99 USD}}\n"
 
-// uncached has costs counted anew each time.
+// uncached disables the cache of costs.
 func uncached(a *api.Config, _ *Config) { a.Limits.Costs = time.Nanosecond }
 
-// spend runs sagas that cost so much, one after the other.
+// spend runs sagas with these costs, one after another.
 func (x *site) spend(prices ...string) (last string) {
 	x.t.Helper()
 	for _, price := range prices {
@@ -53,7 +53,7 @@ func TestCosts(t *testing.T) {
 	x.page("/costs?within=-1h").want(400)
 }
 
-// canned answers what the page asks with texts.
+// canned responds to the page's requests with fixed texts.
 func canned(t *testing.T, texts map[string]string) *site {
 	t.Helper()
 	texts["/v1/whoami"] = `{"name": "somebody", "role": "viewer", "may": ["read"]}`
@@ -75,7 +75,7 @@ func canned(t *testing.T, texts map[string]string) *site {
 
 var noon = time.Date(2026, 1, 3, 12, 0, 0, 0, time.UTC)
 
-// What a model costs, several currencies, and a window of too many sagas.
+// Costs by model, several currencies, and a window with too many sagas.
 func TestCostsOfModels(t *testing.T) {
 	x := canned(t, map[string]string{
 		"/v1/costs?day": `{"since": "2026-01-02T23:00:00Z", "until": "2026-01-03T12:00:00Z", "complete": false, "sagas": 200000, "groups": [
@@ -139,8 +139,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// On a phone nothing has to be scrolled sideways, a table opens by the keyboard, and a new saga
-// shows by itself.
+// On a phone nothing scrolls sideways, a table opens by keyboard, and a new saga appears live.
 func TestCostsInABrowser(t *testing.T) {
 	x := newSite(t, uncached)
 	x.publish(dear)
@@ -169,7 +168,7 @@ func TestCostsInABrowser(t *testing.T) {
 	w.Sees("4 sagas")
 }
 
-// ids are unique on the pages, as the live page goes by them.
+// ids are unique on the pages, because live updates go by them.
 func TestIDsAreUnique(t *testing.T) {
 	x := newSite(t, uncached)
 	x.publish(dear)

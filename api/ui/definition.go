@@ -8,15 +8,15 @@ import (
 	"recourse/saga"
 )
 
-// definitionView is one version of a definition.
+// definitionView is the page of one version of a definition.
 type definitionView struct {
 	document
-	Versions []document // the newest first
-	More     bool       // there are older versions than those
+	Versions []document // newest first
+	More     bool       // there are older versions
 	Newest   bool       // this is the newest version
 	Before   string     // the version before this one, "" for none
 	Live     int
-	Broken   bool // this server cannot use it
+	Broken   bool // this server cannot compile it
 	Lines    []listingLine
 	About    string
 	Facts    []fact
@@ -24,10 +24,10 @@ type definitionView struct {
 	Efforts  []effort
 	Graph    drawing
 	Action   bool   // it is an action
-	Self     string // the page's address
+	Self     string // the page's URL
 }
 
-// listingLine is a line of a document, with what was found there.
+// listingLine is a line of a document with its findings.
 type listingLine struct {
 	N     int
 	Text  string
@@ -35,7 +35,7 @@ type listingLine struct {
 	Wrong bool // it has an error
 }
 
-// document reads a version of a definition, or of an action; "" is the newest one.
+// document reads a version of a definition or an action; "" is the newest.
 func (v *request) document(of, name, version string) (d document, etag string, err error) {
 	at := path("v1", of, name)
 	if version != "" {
@@ -48,8 +48,8 @@ func (v *request) document(of, name, version string) (d document, etag string, e
 	return d, r.header.Get("ETag"), nil
 }
 
-// versions lists the versions of a definition, or of an action, the newest first, and says whether
-// there are more.
+// versions lists the versions of a definition or an action, newest first, and reports whether there
+// are more.
 func (v *request) versions(of, name string) (list []document, more bool, err error) {
 	var page struct {
 		Data []document `json:"data"`
@@ -94,7 +94,7 @@ func showAction(v *request) error {
 	return v.render("definition-action", page.Name, page)
 }
 
-// version reads what a page of a version of either kind shows.
+// version reads the page of a version of either kind.
 func (v *request) version(of string) (definitionView, error) {
 	var page definitionView
 	name, want := v.r.PathValue("name"), v.r.URL.Query().Get("version")
@@ -119,7 +119,7 @@ func (v *request) version(of string) (definitionView, error) {
 	return page, nil
 }
 
-// numbered are a document's lines, with what was found there.
+// numbered returns a document's lines with their findings.
 func numbered(source string, errors, warnings []saga.Finding) []listingLine {
 	list := splitLines(source)
 	lines := make([]listingLine, len(list))

@@ -2,7 +2,7 @@ package ui
 
 import "net/url"
 
-// diffView is what has changed between two versions.
+// diffView is the difference between two versions.
 type diffView struct {
 	Name     string
 	From, To document

@@ -13,17 +13,17 @@ import (
 // fact is a line of a list of facts.
 type fact struct{ Name, Text string }
 
-// effort is how often a step is tried, and what that may cost.
+// effort describes the retries, the doubt policy and the cost of a step.
 type effort struct {
 	Path, Kind          string
 	Tries, Timeout      string
 	InDoubt, Cost, Undo string
 }
 
-// mostEfforts bounds the table of efforts.
+// mostEfforts is the maximum of rows in the table of efforts.
 const mostEfforts = 300
 
-// factsOf says what holds for a saga as a whole.
+// factsOf returns facts about the whole saga.
 func factsOf(def *saga.Definition) []fact {
 	var list []fact
 	add := func(name, text string) {
@@ -33,7 +33,7 @@ func factsOf(def *saga.Definition) []fact {
 	}
 	add("Budget", limitsOf(def.Budget))
 	if def.Timeout > 0 {
-		add("Time-out", took(def.Timeout)+" for the whole saga; past it, it is cancelled and undone")
+		add("Time-out", took(def.Timeout)+" for the whole saga; after it the saga is cancelled and undone")
 	}
 	if def.Unique != nil {
 		add("One at a time", "only one live saga per value of `unique`")
@@ -46,7 +46,7 @@ func factsOf(def *saga.Definition) []fact {
 	}
 	switch {
 	case def.Retention == saga.Forever:
-		add("Kept", "for ever")
+		add("Kept", "forever")
 	case def.Retention > 0:
 		add("Kept", took(def.Retention)+" after its end")
 	}
@@ -68,9 +68,9 @@ func limitsOf(b *saga.Budget) string {
 	}
 	text := strings.Join(limits, " and ")
 	if b.Ask {
-		return text + "; what does not fit waits in the inbox for a raise"
+		return text + "; a step that does not fit waits in the inbox for a raise"
 	}
-	return text + "; what does not fit fails"
+	return text + "; a step that does not fit fails"
 }
 
 func triggersOf(def *saga.Definition) []fact {
@@ -88,7 +88,7 @@ func triggersOf(def *saga.Definition) []fact {
 	return list
 }
 
-// effortsOf lists the steps that reach out, in their order.
+// effortsOf lists the steps that send requests, in order.
 func effortsOf(def *saga.Definition) []effort {
 	var list []effort
 	var walk func(steps []*saga.Step)
@@ -119,7 +119,7 @@ func effortsOf(def *saga.Definition) []effort {
 func triesOf(p retry.Policy) string {
 	switch p.Attempts {
 	case 0:
-		return "for ever, up to " + took(p.Max) + " apart"
+		return "forever, up to " + took(p.Max) + " apart"
 	case 1:
 		return "once"
 	}
@@ -136,9 +136,9 @@ func doubtOf(s *saga.Step) string {
 	case saga.Fail:
 		return "ends in doubt"
 	case saga.VerifyIt:
-		return "asks the other side, else " + map[saga.Policy]string{saga.Ask: "a person", saga.Fail: "it ends in doubt", saga.RetrySame: "sends it again"}[s.InDoubt.Otherwise]
+		return "asks the remote service, otherwise " + map[saga.Policy]string{saga.Ask: "a person", saga.Fail: "ends in doubt", saga.RetrySame: "retries"}[s.InDoubt.Otherwise]
 	}
-	return "sends it again, with the same key"
+	return "retries with the same key"
 }
 
 func costOf(c saga.Cost) string {

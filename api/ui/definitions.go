@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// document is a version of a definition, or of an action, as the API has it.
+// document is a version of a definition or an action, as the API returns it.
 type document struct {
 	Name      string         `json:"name"`
 	Version   string         `json:"version"`
@@ -20,21 +20,21 @@ type document struct {
 	Source    string         `json:"source"`
 }
 
-// Number is the version without its v; 0 if it is none.
+// Number returns the version without its v; 0 if it is invalid.
 func (d document) Number() int { return versionNumber(d.Version) }
 
-// definitionsView is the list of definitions, or of actions.
+// definitionsView is the list of definitions or actions.
 type definitionsView struct {
-	Actions bool // the tab
+	Actions bool // the tab of actions
 	Rows    []definitionRow
-	Next    string // the address of the next page, "" for none
+	Next    string // URL of the next page, "" for none
 	First   string
-	Gone    []definitionRow // archived ones whose sagas are under way
+	Gone    []definitionRow // archived definitions with live sagas
 }
 
 type definitionRow struct {
 	document
-	Live     int64 // sagas under way
+	Live     int64 // live sagas
 	Warnings int
 	Unusable bool // this server cannot compile it
 }
@@ -95,7 +95,7 @@ func showDefinitions(v *request) error {
 	return v.render("definitions", "Definitions", page)
 }
 
-// live counts the sagas under way of each definition.
+// live counts the live sagas of each definition.
 func (v *request) live() (map[string]int64, error) {
 	var stats struct {
 		Live map[string]int64 `json:"live"`

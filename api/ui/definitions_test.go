@@ -55,11 +55,11 @@ func TestDefinitions(t *testing.T) {
 	if to := x.post("/definitions/odd/archive", "sure", "odd").want(303).header.Get("Location"); to != "/definitions/odd" {
 		t.Errorf("sent to %s", to)
 	}
-	x.page("/definitions").want(200).has("Archived: no new sagas start of it.", "Archived, with live sagas", `href="/definitions/odd"`)
+	x.page("/definitions").want(200).has("Archived: it starts no new sagas.", "Archived, with live sagas", `href="/definitions/odd"`)
 	x.page("/definitions/odd").want(200).has(`<span class="tag">archived</span>`).lacks("Archive…")
 }
 
-// A role is offered what it may do, and nothing else; what it sends all the same is refused.
+// The page offers only what a role may do, and the server refuses everything else.
 func TestDefinitionsByRole(t *testing.T) {
 	for role, may := range map[string][]string{"viewer": nil, "approver": nil, "client": {"start"}, "operator": {"start"}, "admin": {"start", "publish"}} {
 		t.Run(role, func(t *testing.T) {
@@ -124,7 +124,7 @@ steps:
 output: ${input}
 `
 
-// What is typed reaches the saga as it was typed, and once, however often the form is sent.
+// The saga gets the values as typed, and one form starts one saga.
 func TestStartForm(t *testing.T) {
 	x := newSite(t)
 	x.publish(payout)
@@ -156,7 +156,7 @@ func TestStartForm(t *testing.T) {
 	if v.Labels["order"] != "7" || v.Labels["team"] != "desk" || v.Cost.Budget != "2.00" {
 		t.Errorf("labels %v, budget %s", v.Labels, v.Cost.Budget)
 	}
-	// Another input under the form's key starts nothing until it is sent again.
+	// Another input with the form's key starts nothing until it is sent again.
 	for i := range form {
 		if form[i] == "o-7" {
 			form[i] = "o-8"
@@ -201,7 +201,7 @@ func TestStartFormRefuses(t *testing.T) {
 	x.page("/").want(200).has("There are no sagas yet")
 }
 
-// A plan says what would be sent, and sends nothing.
+// A plan shows the requests, and sends nothing.
 func TestPlan(t *testing.T) {
 	x := newSite(t)
 	x.publish(payout)
@@ -221,7 +221,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A definition without a schema takes any JSON.
+// A definition without a schema accepts any JSON.
 func TestStartAny(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: any\nsteps:\n  - id: note\n    set: ${input}\n")
@@ -255,7 +255,8 @@ func TestPublish(t *testing.T) {
 	if got := x.rest("GET", "/v1/definitions/fresh", "").want(200).body; !strings.Contains(got, `set: {a: 1}\n"`) || strings.Contains(got, `\r`) {
 		t.Errorf("published %s", got)
 	}
-	// A new name that is not new, and a version that another has overtaken, are not published over.
+	// Publishing does not overwrite an existing name, or a version that someone else has published
+	// in the meantime.
 	x.post("/publish", "source", strings.Replace(mended, "a: 1", "a: 2", 1), "do", "publish").want(412).has("There is a fresh already", `class="come"`)
 	form := x.page("/publish?definition=fresh").want(200).hidden("/publish")
 	x.publish(strings.Replace(mended, "a: 1", "a: 9", 1))
@@ -276,7 +277,7 @@ func TestPublish(t *testing.T) {
 	x.page("/definitions?tab=actions").want(200).lacks(`href="/actions/nod"`)
 }
 
-// Nothing of what is typed or published becomes markup, on any of the pages.
+// No typed or published text becomes markup on any page.
 func TestDefinitionsEscape(t *testing.T) {
 	x := newSite(t)
 	const canary = `"><script>alert(1)</script><img src=x onerror=alert(1)>`
@@ -300,7 +301,7 @@ func TestDefinitionsEscape(t *testing.T) {
 	}
 }
 
-// What another release has published, and this one cannot use, can be read, and not started.
+// A definition that only another release can compile can be read, but not started.
 func TestUnusableDefinition(t *testing.T) {
 	x := newSite(t)
 	source := []byte("saga: later\nsteps:\n  - id: a\n    beam: up\n")
@@ -313,8 +314,8 @@ func TestUnusableDefinition(t *testing.T) {
 	x.page("/definitions/later/start").want(503).has("start the saga on a server")
 }
 
-// TestDiffShowsItsGaps: a row that stands for lines that are the same is shown. Its class was once
-// that of the link which skips to the content, and which is off the screen until it has the focus.
+// TestDiffShowsItsGaps: a row that stands for unchanged lines is visible. Its class was once that
+// of the skip link, which is off the screen until it has the focus.
 func TestDiffShowsItsGaps(t *testing.T) {
 	x := newSite(t)
 	long := "saga: long\nsteps:\n"

@@ -2,24 +2,25 @@ package ui
 
 import "strings"
 
-// diffLine is a line of a diff: it stays (" "), goes ("-") or comes ("+").
+// diffLine is a line of a diff: unchanged (" "), removed ("-") or added ("+").
 type diffLine struct {
 	Mark     string
 	Text     string
-	Old, New int // line numbers; 0: not on that side
+	Old, New int // line numbers; 0 if the text does not have the line
 }
 
-// skipMark marks a line that stands for unchanged ones that are left out.
+// skipMark marks a line that stands for omitted unchanged lines.
 const skipMark = "…"
 
-// Bounds of a diff: beyond mostCells the parts that differ are shown whole, one after the other.
+// Bounds of a diff. If the comparison needs more than mostCells cells, the differing parts are
+// shown whole.
 const (
 	mostCells = 4_000_000
-	around    = 3 // unchanged lines that are shown around a change
+	around    = 3 // unchanged lines around a change
 )
 
-// diff compares two texts line by line: the longest common subsequence stays. nil: they are the
-// same.
+// diff compares two texts line by line, by their longest common subsequence. It returns nil if they
+// are equal.
 func diff(old, new string) []diffLine {
 	a, b := splitLines(old), splitLines(new)
 	head := 0
@@ -44,7 +45,7 @@ func diff(old, new string) []diffLine {
 	return onlyNear(d.lines)
 }
 
-// splitLines are a text's lines; a line break at its end ends the last one.
+// splitLines splits a text into lines; a line break at its end adds no empty line.
 func splitLines(text string) []string {
 	text = strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if text == "" {
@@ -71,13 +72,13 @@ func (d *differ) add(mark, text string) {
 	d.lines = append(d.lines, l)
 }
 
-// middle compares what neither begins nor ends alike, by the table of the lengths of common
-// subsequences.
+// middle compares the parts between the common beginning and the common end, by a table of the
+// lengths of common subsequences.
 func (d *differ) middle(a, b []string) {
 	i, j := 0, 0
 	if len(a)*len(b) <= mostCells {
 		width := len(b) + 1
-		common := make([]int32, (len(a)+1)*width) // of a[i:] and b[j:]
+		common := make([]int32, (len(a)+1)*width) // lengths for a[i:] and b[j:]
 		for i := len(a) - 1; i >= 0; i-- {
 			for j := len(b) - 1; j >= 0; j-- {
 				if a[i] == b[j] {
@@ -109,7 +110,7 @@ func (d *differ) middle(a, b []string) {
 	}
 }
 
-// onlyNear leaves out unchanged lines that are far from a change.
+// onlyNear omits unchanged lines that are far from a change.
 func onlyNear(lines []diffLine) []diffLine {
 	keep := make([]bool, len(lines))
 	for i, l := range lines {
@@ -130,7 +131,7 @@ func onlyNear(lines []diffLine) []diffLine {
 		for i+1 < len(lines) && !keep[i+1] {
 			i++
 		}
-		if from == i { // as long as what would stand for it
+		if from == i { // a single line is as short as its mark
 			out = append(out, lines[i])
 			continue
 		}

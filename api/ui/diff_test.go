@@ -48,8 +48,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// In every diff, the lines that stay or go are the old text, and those that stay or come are the
-// new one. Texts too large to compare are shown whole.
+// In every diff the unchanged and removed lines are the old text, and the unchanged and added ones
+// the new text. Texts too large to compare are shown whole.
 func TestDiffIsComplete(t *testing.T) {
 	long := func(of string, n int) string { return strings.Repeat(of+"\n", n) }
 	for _, pair := range [][2]string{

@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// drawing is a definition's graph, as the template draws it: an SVG of boxes, arrows and words, in
-// whole pixels.
+// drawing is a definition's graph for the template: an SVG of boxes, arrows and texts, in whole
+// pixels.
 type drawing struct {
 	Width, Height int
 	Boxes         []box
 	Arrows        []arrow
 	Pivots        []rule
 	Words         []words
-	Left          int // steps that are not drawn
+	Left          int // number of steps that are not drawn
 	Undo          bool
 }
 
@@ -22,19 +22,20 @@ type box struct {
 	X, Y, W, H int
 	Class      string // step, block, undo, branch, more
 	ID, Kind   string
-	Line       int // of the definition's text; 0: no link
+	Line       int // line of the definition's text; 0 for no link
 	Title      string
 	Rows       []words
 }
 
-// words are one line of text.
+// words is a line of text.
 type words struct {
 	X, Y  int
 	Class string
 	Text  string
 }
 
-// arrow is a line with a head, along points "x,y x,y"; its last leg says where the head points.
+// arrow is a line with a head, along points "x,y x,y". The head points in the direction of its last
+// segment.
 type arrow struct {
 	Points, Head string
 	Class        string // go, back
@@ -43,10 +44,10 @@ type arrow struct {
 // rule is the line of the pivot.
 type rule struct{ X, Y, W int }
 
-// End is where the line ends.
+// End returns the end of the line.
 func (r rule) End() int { return r.X + r.W }
 
-// StepCount is "9 steps", for the drawing's title.
+// StepCount returns "9 steps", for the drawing's title.
 func (d drawing) StepCount() string {
 	n := 0
 	for _, b := range d.Boxes {
@@ -59,7 +60,7 @@ func (d drawing) StepCount() string {
 
 func points(x1, y1, x2, y2 int) string { return fmt.Sprintf("%d,%d %d,%d", x1, y1, x2, y2) }
 
-// head is the triangle of an arrow that ends at x, y and points down, up or left.
+// head returns the triangle of an arrow that ends at x, y and points down, up or left.
 func head(x, y int, to byte) string {
 	switch to {
 	case 'd':

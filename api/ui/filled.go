@@ -10,7 +10,7 @@ import (
 	"recourse/saga"
 )
 
-// fill takes what was typed into the fields.
+// fill sets the fields' values from a submitted form.
 func fill(fields []*control, form url.Values) {
 	for _, f := range fields {
 		f.Value = form.Get(f.Name)
@@ -24,8 +24,8 @@ func unescapePointer(token string) string {
 
 var numberForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// documentOf is what was typed into a form as a whole, nil for nothing; ok is false if a field
-// holds no JSON where it must.
+// documentOf returns the document in a form, nil if it is empty. ok is false if a field must be
+// JSON and is not.
 func documentOf(fields []*control) (doc json.RawMessage, ok bool) {
 	if len(fields) == 1 && strings.Count(fields[0].Pointer, "/") == 1 {
 		return fields[0].json()
@@ -33,9 +33,9 @@ func documentOf(fields []*control) (doc json.RawMessage, ok bool) {
 	return objectOf(fields)
 }
 
-// objectOf is the JSON object of what was typed. Empty fields are left out, so that defaults apply
-// and the API reports missing values. Numbers are kept as they were written. ok is false if a field
-// holds no JSON where it must.
+// objectOf returns the JSON object in a form. Empty fields are omitted, so that defaults apply and
+// the API reports missing values. Numbers are kept as typed. ok is false if a field must be JSON
+// and is not.
 func objectOf(fields []*control) (doc json.RawMessage, ok bool) {
 	var b strings.Builder
 	ok = true
@@ -53,7 +53,7 @@ func objectOf(fields []*control) (doc json.RawMessage, ok bool) {
 	return json.RawMessage("{" + strings.TrimPrefix(b.String(), ",") + "}"), ok
 }
 
-// json is the value of a field, nil for none.
+// json returns the value of a field, nil for none.
 func (f *control) json() (v json.RawMessage, ok bool) {
 	typed := strings.TrimSpace(f.Value)
 	switch {
@@ -69,21 +69,21 @@ func (f *control) json() (v json.RawMessage, ok bool) {
 		return json.RawMessage(typed), true
 	case f.Kind == "json":
 		if !json.Valid([]byte(typed)) {
-			f.Wrong = append(f.Wrong, `this is not JSON: texts stand in double quotes, as in ["a", "b"]`)
+			f.Wrong = append(f.Wrong, `this is not JSON: put texts in double quotes, as in ["a", "b"]`)
 			return nil, false
 		}
 		return json.RawMessage(typed), true
 	}
-	return quoted(f.Value), true // a number that is none: the API says so
+	return quoted(f.Value), true // not a number: the API reports it
 }
 
-// quoted is a text as JSON.
+// quoted returns a text as JSON.
 func quoted(s string) json.RawMessage {
-	b, _ := journal.Encode(s) // never fails: bytes that are no UTF-8 become U+FFFD
+	b, _ := journal.Encode(s) // never fails: invalid UTF-8 becomes U+FFFD
 	return b
 }
 
-// blame puts what the API has found wrong beside the fields that it is about, and returns the rest.
+// blame assigns the API's findings to the fields that they concern, and returns the rest.
 func blame(fields []*control, found []saga.Finding) (rest []saga.Finding) {
 	for _, w := range found {
 		if !blameOne(fields, w) {

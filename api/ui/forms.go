@@ -11,7 +11,7 @@ import (
 	"recourse/saga"
 )
 
-// entry is an entry of the inbox, as GET /v1/inbox lists it.
+// entry is an inbox entry, as GET /v1/inbox lists it.
 type entry struct {
 	ID         string    `json:"id"`
 	Kind       string    `json:"kind"`
@@ -22,36 +22,35 @@ type entry struct {
 	saga.Entry
 }
 
-// tried is an order that was given by a form and refused: what was typed is shown again, with the
-// problem beside it.
+// tried is a refused command: the form is shown again with the typed values and the problem.
 type tried struct {
 	Do      string // resolve, approve, reject, cancel, …
-	Path    string // of the step; "" for the saga
+	Path    string // the step's path; "" for the saga
 	Typed   url.Values
 	Problem *problem
 }
 
-// entryForms is what the templates of templates/forms.html get: one entry, and how somebody may
-// answer it.
+// entryForms is the data of templates/forms.html: one entry, and the forms for resolving it.
 //
-// The forms post to /sagas/{id}/steps/{path}/resolve, …/approve and …/reject. Hidden in them are
-// `etag` (the picture that a resolution is based on: If-Match), `shown_hash` (what an approval
-// approves), `seen` (what that was when it was shown), and `back`, the page to return to when the
-// order was carried out. If it is refused, the saga's page is shown with the form as it was filled
-// in.
+// The forms post to /sagas/{id}/steps/{path}/resolve, …/approve and …/reject. Their hidden fields
+// are `etag` (the state that a resolution is based on: If-Match), `shown_hash` (the content that an
+// approval approves), `seen` (that content when it was shown), and `back`, the page to return to
+// after the command. If the command is refused, the saga's page shows the form with the typed
+// values.
 //
-// `{{template "entry-what" .}}` shows what is asked, sent or to be approved; `{{template
-// "entry-answer" .}}` the form, or why there is none. A page makes them with visit.forms.
+// `{{template "entry-what" .}}` shows the question, the request or the content to approve;
+// `{{template "entry-answer" .}}` shows the form, or why there is none. Pages create the data with
+// request.forms.
 type entryForms struct {
 	entry
 	Back   string
 	Who    who
-	Tried  *tried  // about this entry; nil: nothing was
-	Checks []check // how to look on the other side; none: the common advice
+	Tried  *tried  // the refused command about this entry, or nil
+	Checks []check // ways to check in the remote service; none: general advice
 }
 
-// forms makes an entry's forms. back is the page to return to; was may be nil, or about something
-// else.
+// forms returns an entry's forms. back is the page to return to. was is a refused command, or nil;
+// it may be about another entry.
 func (v *request) forms(e entry, back string, was *tried) entryForms {
 	f := entryForms{entry: e, Back: back, Who: v.who}
 	if was != nil && was.Path == e.Path && slices.Contains([]string{"resolve", "approve", "reject"}, was.Do) {
@@ -60,29 +59,29 @@ func (v *request) forms(e entry, back string, was *tried) entryForms {
 	return f
 }
 
-// Approval reports whether the entry asks for an approval, and not for a resolution.
+// Approval reports whether the entry needs an approval, not a resolution.
 func (f entryForms) Approval() bool { return f.Kind == saga.InboxApproval }
 
-// Budget reports whether the entry asks for more money: the saga's page has the form for that.
+// Budget reports whether the entry needs a higher budget. The saga's page has the form for it.
 func (f entryForms) Budget() bool { return f.Kind == saga.InboxBudget }
 
-// Program reports whether the saga is in quarantine: nobody can resolve it, the program has to be
-// mended.
+// Program reports whether the saga is in quarantine. Nobody can resolve that: the program or the
+// definition has to be fixed.
 func (f entryForms) Program() bool { return f.Path == "" && !f.Budget() }
 
-// MayDecide reports whether the reader is one of those who may approve. Whether four eyes are asked
-// for the API knows.
+// MayDecide reports whether the user is among the approvers. Only the API knows whether the saga's
+// starter is excluded.
 func (f entryForms) MayDecide() bool {
 	return f.Who.Can("decide") && (!f.Who.KeysRequired || len(f.Approvers) == 0 || slices.Contains(f.Approvers, f.Who.Name) || slices.Contains(f.Approvers, f.Who.Role))
 }
 
-// MayResolve reports whether the reader may resolve steps.
+// MayResolve reports whether the user may resolve steps.
 func (f entryForms) MayResolve() bool { return f.Who.Can("operate") }
 
-// At is the address that a form posts to.
+// At returns the path that a form posts to.
 func (f entryForms) At(do string) string { return path("sagas", f.Saga, "steps", f.Path, do) }
 
-// Typed is what was typed before.
+// Typed returns a field's value from the refused form.
 func (f entryForms) Typed(name string) string {
 	if f.Tried == nil {
 		return ""
@@ -90,7 +89,7 @@ func (f entryForms) Typed(name string) string {
 	return f.Tried.Typed.Get(name)
 }
 
-// Problem is why what was typed was refused; nil: nothing was.
+// Problem returns the problem of the refused form, or nil.
 func (f entryForms) Problem() *problem {
 	if f.Tried == nil {
 		return nil
@@ -98,8 +97,8 @@ func (f entryForms) Problem() *problem {
 	return f.Tried.Problem
 }
 
-// Changed is what has changed since it was shown to the reader, whose decision was refused for
-// that; nil: nothing has.
+// Changed returns the difference between the content that the user saw and the present one, if the
+// decision was refused as stale; otherwise nil.
 func (f entryForms) Changed() []diffLine {
 	if f.Tried == nil || !f.Tried.Typed.Has("seen") || !strings.HasSuffix(f.Tried.Problem.Type, ":stale") {
 		return nil
@@ -107,7 +106,7 @@ func (f entryForms) Changed() []diffLine {
 	return diff(pretty(json.RawMessage(f.Typed("seen"))), pretty(f.Shown))
 }
 
-// Fields are the inputs for the data that comes with an approval, with what was typed before.
+// Fields returns the fields for an approval's data, with the values from the refused form.
 func (f entryForms) Fields() []*control {
 	if len(f.Form) == 0 {
 		return nil
@@ -115,33 +114,33 @@ func (f entryForms) Fields() []*control {
 	fields := formOf(f.Form, dataAt, nil)
 	if f.Tried != nil {
 		fill(fields, f.Tried.Typed)
-		_, _ = documentOf(fields) // says at its fields what is no JSON
+		_, _ = documentOf(fields) // marks the fields that are not JSON
 		blame(fields, f.Tried.Problem.Errors)
 	}
 	return fields
 }
 
-// outcome is a word that a step can be resolved with.
+// outcome is an outcome that a step can be resolved with.
 type outcome struct {
 	Word, Title, Then string
-	Output            string // the label of the JSON that goes with it; "" for none
-	NewKey            bool   // a new key may be asked for
+	Output            string // the label of the JSON field that belongs to it; "" for none
+	NewKey            bool   // a new key may be chosen
 	Chosen            bool
 }
 
-// Outcomes are the words that the entry's step can be resolved with now, with what follows from
-// each.
+// Outcomes returns the outcomes that the entry's step can be resolved with now, with their
+// consequences.
 func (f entryForms) Outcomes() []outcome {
 	undo := f.Way == "undo"
 	words := map[string]outcome{
-		"succeeded":   {Title: "It did happen", Then: "The step counts as succeeded, and the saga continues with the output that you enter.", Output: "the step's output, as later steps read it"},
+		"succeeded":   {Title: "It happened", Then: "The step counts as succeeded, and the saga continues with the output that you enter.", Output: "the step's output, as later steps read it"},
 		"failed":      {Title: "It did not happen", Then: "The step counts as failed, without an effect. The steps before it are undone, unless the definition says otherwise."},
 		"retry":       {Title: "Send it again", Then: "The same request is sent at once, with the same key.", NewKey: f.Kind == saga.InboxStuck && !undo},
 		"skip":        {Title: "Leave it", Then: "The saga continues without the step."},
 		"compensated": {Title: "I have undone it by hand", Then: "The step counts as failed and undone. The steps before it are undone, too."},
 	}
 	if undo {
-		words["retry"] = outcome{Title: "Undo it again", Then: "The same request is sent with the same key. If you enter JSON below, a new request is sent under a new key.", Output: "another input for the undo's templates"}
+		words["retry"] = outcome{Title: "Undo it again", Then: "The same request is sent with the same key. If you enter JSON below, a new request is sent with a new key.", Output: "another input for the undo's templates"}
 		words["compensated"] = outcome{Title: "I have undone it by hand", Then: "The step counts as undone, and the saga continues to undo its other steps."}
 		words["skip"] = outcome{Title: "Leave its effect", Then: "The effect remains. The saga ends as failed, and lists this step among the remaining effects."}
 	}
@@ -165,7 +164,7 @@ func (f entryForms) Outcomes() []outcome {
 	return list
 }
 
-// Output are the outcomes that JSON goes with, in words; "" for none.
+// Output lists the outcomes that have a JSON field, as text; "" for none.
 func (f entryForms) Output() string {
 	var list []string
 	for _, o := range f.Outcomes() {
@@ -176,7 +175,7 @@ func (f entryForms) Output() string {
 	return strings.Join(list, "; ")
 }
 
-// NewKey reports whether a retry under a new key may be asked for.
+// NewKey reports whether a retry with a new key may be chosen.
 func (f entryForms) NewKey() bool {
 	return slices.ContainsFunc(f.Outcomes(), func(o outcome) bool { return o.NewKey })
 }
@@ -189,7 +188,7 @@ func resolveStep(v *request) error {
 		body["new_key"] = true
 	}
 	text := strings.TrimSpace(f.Get("output"))
-	if text == "" && f.Get("outcome") == "succeeded" { // the API takes that, and what reads the output fails later
+	if text == "" && f.Get("outcome") == "succeeded" { // the API accepts it, but a step that reads the output fails later
 		return v.refused("resolve", v.r.PathValue("path"), &problem{Status: http.StatusUnprocessableEntity, Title: "The step's output is missing",
 			Detail: "Nothing was resolved. Enter the result that the remote service shows, as later steps read it, such as {\"id\": \"ch_1\"}; or null, if nothing reads it."})
 	}
@@ -224,7 +223,7 @@ func (v *request) decision(data json.RawMessage) map[string]any {
 	return body
 }
 
-// decide has the API decide about a step, and goes back to where the form was.
+// decide sends a decision about a step to the API, and returns to the page of the form.
 func (v *request) decide(do string, body any, header http.Header, done string) error {
 	step := v.r.PathValue("path")
 	r, err := v.api.send(http.MethodPost, path("v1", "sagas", v.r.PathValue("id"), "steps", step, do), body, header, nil)
@@ -232,18 +231,18 @@ func (v *request) decide(do string, body any, header http.Header, done string) e
 		return v.refused(do, step, err)
 	}
 	if r.status == http.StatusAccepted {
-		done = "ordered to be " + done + "; no node has read the order yet"
+		done = "sent to be " + done + "; no node has read the command yet"
 	}
 	return v.done(v.returns(), "Step "+step+" is "+done+".")
 }
 
-// posted is the form that was sent.
+// posted returns the submitted form.
 func (v *request) posted() url.Values {
-	_ = v.r.ParseForm() // what cannot be read is missing, which the API says
+	_ = v.r.ParseForm() // unreadable fields are missing, which the API reports
 	return v.r.PostForm
 }
 
-// returns is the page that a form goes back to: what it names, or the saga's.
+// returns returns the page that a form leads back to: the one it names, or the saga's.
 func (v *request) returns() string {
 	if to := local(v.r.PostFormValue("back")); to != "/" {
 		return to
@@ -251,8 +250,7 @@ func (v *request) returns() string {
 	return path("sagas", v.r.PathValue("id"))
 }
 
-// refused shows the saga's page with the form as it was filled in, and why the order was not
-// carried out.
+// refused shows the saga's page with the refused form and its problem.
 func (v *request) refused(do, step string, err error) error {
 	var p *problem
 	if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusNotFound {

@@ -43,7 +43,7 @@ steps:
 output: ${steps.ok.output.data}
 `
 
-// lose has the world keep the answer to the nth request to create a thing for itself.
+// lose makes the world lose the response to the nth request that creates something.
 func (x *site) lose(skip int) {
 	x.t.Helper()
 	if err := x.world.AddFault(world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/things"}, Skip: skip, Times: 1, Do: world.Do{After: world.FaultDrop}}); err != nil {
@@ -53,7 +53,7 @@ func (x *site) lose(skip int) {
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([a-z_]+)" value="([^"]*)">`)
 
-// hidden reads the hidden inputs of the form that posts to an address.
+// hidden returns the hidden inputs of the form with this action.
 func (a *answer) hidden(action string) (pairs []string) {
 	a.t.Helper()
 	_, form, ok := strings.Cut(a.body, `action="`+html.EscapeString(action)+`"`)
@@ -67,7 +67,7 @@ func (a *answer) hidden(action string) (pairs []string) {
 	return pairs
 }
 
-// key makes an API key of a role and has the site's browser sign in with it.
+// key creates an API key of a role and signs the site's browser in with it.
 func (x *site) key(name, role string) {
 	x.t.Helper()
 	k, secret, err := api.NewKey(name, role)
@@ -89,11 +89,11 @@ func TestResolve(t *testing.T) {
 	x.becomes(id, saga.Stuck)
 	at := "/sagas/" + id
 	to := at + "/steps/charge/resolve"
-	a := x.page(at).want(200).has("It is unknown whether step charge has happened", "POST http", "It did happen", "&lt;b&gt;x&lt;/b&gt;", "Resolve the step").
+	a := x.page(at).want(200).has("It is unknown whether step charge has happened", "POST http", "It happened", "&lt;b&gt;x&lt;/b&gt;", "Resolve the step").
 		lacks("<b>x</b>")
 	fields := a.hidden(to)
 
-	// What is refused is shown with what was typed, and changes nothing.
+	// A refused form is shown with the typed values, and changes nothing.
 	x.post(to, append(fields, "outcome", "succeeded", "output", `{"id":`, "reason", "seen on the account")...).want(422).
 		has("This is not JSON", "seen on the account", `value="succeeded" required checked`, " open>")
 	x.post(to, append(fields, "outcome", "succeeded", "output", "null")...).want(422).has("say why")
@@ -107,9 +107,9 @@ func TestResolve(t *testing.T) {
 	if got := done.header.Get("Location"); got != at {
 		t.Errorf("sent to %s", got)
 	}
-	const told = `<p class="notice" role="status">Step charge is resolved as succeeded.</p>`
-	x.page(at).want(200).has(told)
-	x.page(at).want(200).lacks(told) // once
+	const notice = `<p class="notice" role="status">Step charge is resolved as succeeded.</p>`
+	x.page(at).want(200).has(notice)
+	x.page(at).want(200).lacks(notice) // once
 	x.page(at + "?done=Pay+here").want(200).lacks("Pay here")
 	x.becomes(id, saga.Succeeded)
 	x.post(to, append(fields, "outcome", "failed", "reason", "late")...).want(409).has("ended as succeeded")
@@ -163,7 +163,7 @@ func TestApprove(t *testing.T) {
 	x.becomes(id, saga.Compensated)
 }
 
-// Who may not decide is offered no form, and is refused all the same.
+// Users who may not decide see no form, and their requests are refused.
 func TestFormsOfRoles(t *testing.T) {
 	x := newSite(t, keysRequired)
 	x.key("ops", "admin")

@@ -15,7 +15,7 @@ import (
 	"recourse/saga"
 )
 
-// funcs are what templates call.
+// funcs are the functions for templates.
 var funcs = template.FuncMap{
 	"mark":   mark,
 	"say":    say,
@@ -44,8 +44,8 @@ var funcs = template.FuncMap{
 	"navigation": navigation,
 }
 
-// marks are the signs of statuses, of sagas and of steps: colour alone tells nobody who cannot see
-// it.
+// marks are the symbols of statuses, of sagas and of steps, because not everyone can tell colours
+// apart.
 var marks = map[string]string{
 	"running": "▶", "waiting": "…", "paused": "‖", "compensating": "←", "stuck": "!", "succeeded": "✓", "compensated": "↺", "failed": "✗",
 	"pending": "·", notReached: "–", "skipped": "–", "in_doubt": "?", "held": "!", "undoing": "←", "undone": "↺", "undo_failed": "✗",
@@ -53,7 +53,7 @@ var marks = map[string]string{
 
 func mark(status any) string { return marks[fmt.Sprint(status)] }
 
-// classMark is the sign of what an attempt ended as.
+// classMark returns the symbol of an attempt's class.
 func classMark(class journal.Class) string {
 	switch class {
 	case journal.Refused:
@@ -64,7 +64,7 @@ func classMark(class journal.Class) string {
 	return mark(class)
 }
 
-// lasted is how long an attempt took; "" while it is under way.
+// lasted returns the duration of an attempt; "" while it is in flight.
 func lasted(a saga.AttemptView) string {
 	if a.EndedAt == nil {
 		return ""
@@ -72,10 +72,10 @@ func lasted(a saga.AttemptView) string {
 	return took(a.EndedAt.Sub(a.SentAt.Time))
 }
 
-// say writes a status, a kind or a code in words.
+// say formats a status, a kind or a code as words.
 func say(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") }
 
-// money writes an amount with its currency; "" for nothing.
+// money formats an amount with its currency; "" for none.
 func money(amount, currency string) string {
 	if strings.Trim(amount, "0.") == "" {
 		return ""
@@ -83,8 +83,8 @@ func money(amount, currency string) string {
 	return strings.TrimSpace(amount + " " + currency)
 }
 
-// timeOf is a time for <time>: it takes what pages have, time.Time, saga.Time and pointers to them;
-// the zero time if there is none.
+// timeOf returns a time for <time>. It accepts time.Time, saga.Time and pointers to them, and
+// returns the zero time if there is none.
 func timeOf(at any) time.Time {
 	switch at := at.(type) {
 	case time.Time:
@@ -103,7 +103,7 @@ func timeOf(at any) time.Time {
 	return time.Time{}
 }
 
-// short is the end of a saga's id, which tells sagas apart that started together.
+// short returns the end of a saga's id, which differs between sagas that started together.
 func short(id string) string {
 	if len(id) != 36 {
 		return id
@@ -111,9 +111,9 @@ func short(id string) string {
 	return id[:8] + "…" + id[len(id)-6:]
 }
 
-// pretty lays JSON out for reading; its numbers stay as they are. A document nested so deep that it
-// would grow out of all proportion stays as it is: each of its values has the indents of everything
-// around it, so that an answer of 4 MB could become a page of gigabytes.
+// pretty indents JSON; its numbers keep their digits. A deeply nested document that would grow too
+// much stays as it is: each value has the indents of everything around it, so a response of 4 MB
+// could become a page of gigabytes.
 func pretty(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if indents(raw) > 4*len(raw)+16<<10 || json.Indent(&b, raw, "", "  ") != nil {
@@ -122,7 +122,8 @@ func pretty(raw json.RawMessage) string {
 	return b.String()
 }
 
-// indents is how many bytes of line breaks and indents json.Indent adds to a document, at most.
+// indents returns the maximum of bytes of line breaks and indents that json.Indent adds to a
+// document.
 func indents(raw json.RawMessage) (n int) {
 	depth := 0
 	for i := 0; i < len(raw); i++ {
@@ -160,7 +161,7 @@ func cut(n int, text any) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// took writes a length of time.
+// took formats a duration.
 func took(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -179,7 +180,7 @@ func took(d time.Duration) string {
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
 }
 
-// parts writes a length of time in two units, in one if the second has nothing to say.
+// parts formats a duration in two units, in one if the second is zero.
 func parts(d time.Duration, large string, one time.Duration, small string, other time.Duration) string {
 	text := fmt.Sprintf("%d %s", d/one, large)
 	if rest := d % one / other; rest > 0 {
@@ -188,7 +189,7 @@ func parts(d time.Duration, large string, one time.Duration, small string, other
 	return text
 }
 
-// plural is "1 saga", "2 sagas".
+// plural returns "1 saga", "2 sagas".
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -202,8 +203,8 @@ type link struct {
 	Here                 bool
 }
 
-// navigation makes an entry; under is the template of the page that it leads to, or what its pages'
-// templates begin with.
+// navigation returns an entry. under is the template of its page, or the prefix of the templates of
+// its pages.
 func navigation(f frame, under, to, title string) link {
 	l := link{To: to, Title: title, Go: map[string]string{"sagas": "s", "inbox": "i", "definitions": "d", "costs": "c", "system": "y"}[under]}
 	l.Here = strings.HasPrefix(f.Page, strings.TrimSuffix(under, "s"))

@@ -22,7 +22,7 @@ func TestPretty(t *testing.T) {
 	}
 }
 
-// Nesting multiplies what a document takes. Its indents are counted before they are made.
+// Nesting multiplies the size of indented JSON, so the indents are counted first.
 func TestPrettyOfDeep(t *testing.T) {
 	const deep = 500
 	raw := json.RawMessage(strings.Repeat("[", deep) + strings.Repeat("0,", 10_000) + "0" + strings.Repeat("]", deep))

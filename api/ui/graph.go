@@ -12,14 +12,14 @@ const (
 	stepHeight = 46
 	undoWidth  = 150
 	undoGap    = 30
-	gap        = 26 // between steps
-	pad        = 14 // inside a block
-	headHeight = 46 // of a block
+	gap        = 26 // vertical distance between steps
+	pad        = 14 // padding inside a block
+	headHeight = 46 // height of a block's header
 	pivotRoom  = 30
-	charWidth  = 7 // of the small font
+	charWidth  = 7 // width of a character of the small font
 )
 
-// mostDrawn bounds a drawing: of more steps the rest is counted.
+// mostDrawn is the maximum of drawn steps; the rest is only counted.
 const mostDrawn = 400
 
 // artist lays a definition out.
@@ -35,7 +35,7 @@ func draw(def *saga.Definition, o outline) drawing {
 	w, h := a.list(def.Steps, pad, pad)
 	if len(def.Finally) > 0 {
 		y := pad + h + gap
-		a.words(pad, y+12, "label", "finally: once at the end, whatever it was")
+		a.words(pad, y+12, "label", "finally: once at the end, however the saga ends")
 		fw, fh := a.list(def.Finally, pad, y+22)
 		w, h = max(w, fw), y+22+fh-pad
 	}
@@ -48,7 +48,7 @@ func (a *artist) words(x, y int, class, text string) {
 	a.Words = append(a.Words, words{x, y, class, text})
 }
 
-// list draws steps from top to bottom, and returns the room that they take.
+// list draws steps from top to bottom, and returns their size.
 func (a *artist) list(steps []*saga.Step, x, y int) (w, h int) {
 	gutter := 0
 	for _, s := range steps {
@@ -93,7 +93,7 @@ func (a *artist) list(steps []*saga.Step, x, y int) (w, h int) {
 	return w, max(y-gap-top, 0)
 }
 
-// count counts steps with those inside.
+// count counts steps, including nested ones.
 func count(steps []*saga.Step) int {
 	n := len(steps)
 	for _, s := range steps {
@@ -106,7 +106,7 @@ func count(steps []*saga.Step) int {
 	return n
 }
 
-// step draws a step and what is inside it.
+// step draws a step and its nested steps.
 func (a *artist) step(s *saga.Step, x, y int) (w, h int) {
 	a.drawn++
 	g := a.outline.steps[s.ID]
@@ -146,8 +146,8 @@ func (a *artist) step(s *saga.Step, x, y int) (w, h int) {
 	return w, h
 }
 
-// inside draws the lists of a block: up to three that run side by side beside each other, else one
-// under another.
+// inside draws the lists of a block: up to three parallel ones next to each other, others below
+// each other.
 func (a *artist) inside(block saga.Block, g wording, x, y int) (w, h int) {
 	lists := block.Lists()
 	labels := make([]string, len(lists))
@@ -183,8 +183,8 @@ func (a *artist) inside(block saga.Block, g wording, x, y int) (w, h int) {
 	return w, bottom + pad - y
 }
 
-// undo draws what undoes a step, to its left, and returns where the next one's arrow ends: undoing
-// goes back up.
+// undo draws the compensation of a step, to its left, and returns where the next one's arrow ends:
+// undoing goes up.
 func (a *artist) undo(s *saga.Step, x, y, last int) int {
 	c := s.Compensate
 	g := a.outline.steps[s.ID]
@@ -204,7 +204,7 @@ func (a *artist) undo(s *saga.Step, x, y, last int) int {
 	a.Boxes = append(a.Boxes, b)
 	mid := y + stepHeight/2
 	a.Arrows = append(a.Arrows, arrow{Class: "back", Points: points(x+undoWidth+undoGap, mid, x+undoWidth+2, mid), Head: head(x+undoWidth+1, mid, 'l')})
-	if c.Order != saga.Reverse { // it has a turn of its own
+	if c.Order != saga.Reverse { // it runs first or last
 		return last
 	}
 	if last > 0 {
@@ -217,7 +217,7 @@ func (a *artist) down(x, from, to int) {
 	a.Arrows = append(a.Arrows, arrow{Class: "go", Points: points(x, from, x, to-2), Head: head(x, to-1, 'd')})
 }
 
-// kindOf names a step's kind, or its action.
+// kindOf returns a step's kind, or its action.
 func kindOf(s *saga.Step) string {
 	if s.Use != nil {
 		return "use " + s.Use.String()
@@ -225,7 +225,7 @@ func kindOf(s *saga.Step) string {
 	return s.Kind
 }
 
-// marksOf says of a step what a reader of the graph must not miss.
+// marksOf returns the important properties of a step.
 func marksOf(s *saga.Step) []string {
 	var marks []string
 	if s.Kind == "approval" {
@@ -237,13 +237,13 @@ func marksOf(s *saga.Step) []string {
 	case s.InDoubt.Policy == saga.VerifyIt && s.InDoubt.Otherwise == saga.Ask:
 		marks = append(marks, "? in doubt: checks, then asks")
 	case s.InDoubt.Policy == saga.VerifyIt:
-		marks = append(marks, "? in doubt: checks on the other side")
+		marks = append(marks, "? in doubt: checks in the remote service")
 	}
 	if s.Continue {
-		marks = append(marks, "– goes on if it fails")
+		marks = append(marks, "– continues if it fails")
 	}
 	return marks
 }
 
-// clipTo shortens a text to what fits into a width.
+// clipTo shortens a text to a width.
 func clipTo(width int, text string) string { return cut(max(width/charWidth, 4), text) }

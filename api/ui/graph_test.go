@@ -70,7 +70,7 @@ finally:
   - {id: bye, set: done}
 `
 
-// svg draws a definition's graph as the page does.
+// svg renders a definition's graph as the page does.
 func svg(t *testing.T, def *saga.Definition) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -100,7 +100,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// Every step is drawn once and lies inside the picture, and steps of one list do not overlap.
+// Every step is drawn once and lies within the picture, and steps of one list do not overlap.
 func TestGraphHasRoom(t *testing.T) {
 	def := compile(t, everything)
 	d := draw(def, outlineOf(def.Source))
@@ -134,7 +134,7 @@ func TestGraphHasRoom(t *testing.T) {
 	}
 }
 
-// A definition of as many steps as there may be is drawn in part, and says how much is left out.
+// A definition with the maximum number of steps is drawn in part, and says how many are omitted.
 func TestGraphIsBounded(t *testing.T) {
 	const steps = 10_000
 	var b strings.Builder

@@ -25,21 +25,20 @@ import (
 	httpkind "recourse/saga/kinds/http"
 )
 
-// site is the page with everything behind it: an API, an engine, a store, a world that steps talk
-// to.
+// site is the UI on a real API, engine and store, with the mock services of a world.
 type site struct {
 	t     testing.TB
 	store journal.Store
 	world *world.Server
 	url   string
-	http  *http.Client // keeps cookies, follows no redirect
-	// secret is the API key that rest uses; "": none.
+	http  *http.Client // keeps cookies and does not follow redirects
+	// secret is the API key that rest uses; "" for none.
 	secret string
 }
 
 type setup func(*api.Config, *Config)
 
-// keysRequired has the server ask for API keys.
+// keysRequired makes the server require API keys.
 func keysRequired(a *api.Config, _ *Config) { a.RequireKeys = true }
 
 func newSite(t testing.TB, more ...setup) *site {
@@ -97,7 +96,7 @@ func newSiteOn(t testing.TB, store journal.Store, more ...setup) *site {
 	return x
 }
 
-// until waits for something to hold.
+// until waits until a condition holds.
 func (x *site) until(what string, holds func() bool) {
 	x.t.Helper()
 	deadline := time.After(time.Minute)
@@ -112,7 +111,7 @@ func (x *site) until(what string, holds func() bool) {
 	}
 }
 
-// answer is a response, read.
+// answer is a response that was read.
 type answer struct {
 	t      testing.TB
 	status int
@@ -189,7 +188,7 @@ func (x *site) publish(source string) {
 	}
 }
 
-// start starts a saga and gives its id.
+// start starts a saga and returns its id.
 func (x *site) start(definition, input string) string {
 	x.t.Helper()
 	a := x.rest("POST", "/v1/sagas", fmt.Sprintf(`{"definition": %q, "input": %s}`, definition, input)).want(201)
@@ -224,7 +223,7 @@ func (a *answer) want(status int) *answer {
 	return a
 }
 
-// has fails unless the page has these texts.
+// has fails unless the page contains these texts.
 func (a *answer) has(texts ...string) *answer {
 	a.t.Helper()
 	for _, s := range texts {
@@ -235,7 +234,7 @@ func (a *answer) has(texts ...string) *answer {
 	return a
 }
 
-// lacks fails if the page has one of these texts.
+// lacks fails if the page contains one of these texts.
 func (a *answer) lacks(texts ...string) *answer {
 	a.t.Helper()
 	for _, s := range texts {
@@ -246,8 +245,8 @@ func (a *answer) lacks(texts ...string) *answer {
 	return a
 }
 
-// sameJSON reports whether two documents are the same but for the order of their fields; numbers
-// are as they are written.
+// sameJSON reports whether two documents are equal except for the order of their fields; numbers
+// are compared as text.
 func sameJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	var values [2]any

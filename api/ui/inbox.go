@@ -9,17 +9,17 @@ import (
 	"recourse/saga"
 )
 
-// inboxView is what waits for people.
+// inboxView is the page of the inbox.
 type inboxView struct {
 	Filter  inboxFilter
 	Kinds   []kindCount
 	Entries []inboxEntry
-	Groups  []group // of entries on this page that can be decided together
+	Groups  []group // groups of entries on this page that can be decided together
 	Names   []string
-	Here    string // the page's address, to come back to
-	Next    string // the address of the next page, "" for none
+	Here    string // the page's URL, to return to
+	Next    string // URL of the next page, "" for none
 	First   string
-	Cut     bool // not all of the inbox was looked through
+	Cut     bool // the inbox was not read to its end
 	Problem *problem
 }
 
@@ -28,7 +28,7 @@ type inboxFilter struct {
 	Any                    bool
 }
 
-// kindCount is one of the links above the list.
+// kindCount is a link above the list.
 type kindCount struct {
 	Kind  string // "" for all
 	Count int64
@@ -36,14 +36,14 @@ type kindCount struct {
 	Here  bool
 }
 
-// inboxEntry is an entry with what its page needs to know beside it.
+// inboxEntry is an entry with the additional data for its page.
 type inboxEntry struct {
 	entryForms
-	Cost *saga.CostView // of a saga that waits for money
-	Many bool           // others of its kind and definition are on the page
+	Cost *saga.CostView // cost of a saga that needs a higher budget
+	Many bool           // the page has others of its kind and definition
 }
 
-// Seen is the budget that the reader sees: it is not raised if it is another by then.
+// Seen returns the budget that the user sees. A raise is refused if the budget has changed since.
 func (e inboxEntry) Seen() string {
 	if e.Cost == nil {
 		return ""
@@ -54,26 +54,27 @@ func (e inboxEntry) Seen() string {
 // inboxKinds are the kinds of entries, in the order of the links.
 var inboxKinds = []string{saga.InboxApproval, saga.InboxInDoubt, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget}
 
-// kindTitles say what the kinds are about.
+// kindTitles are the titles of the kinds.
 var kindTitles = map[string]string{
 	saga.InboxApproval: "approval", saga.InboxInDoubt: "in doubt", saga.InboxStuck: "stuck", saga.InboxHeld: "held credentials", saga.InboxBudget: "budget",
 }
 
-// kindMarks are their signs.
+// kindMarks are the symbols of the kinds.
 var kindMarks = map[string]string{
 	saga.InboxApproval: "☞", saga.InboxInDoubt: "?", saga.InboxStuck: "!", saga.InboxHeld: "×", saga.InboxBudget: "¤",
 }
 
-// Sizes of a page of the inbox, and how much of it a filter by definition looks through at once.
+// Sizes of a page of the inbox, and of the part of the inbox that a filter by definition reads for
+// one page.
 const (
-	inboxPage = 25
-	inboxLook = 2000
+	inboxPage    = 25
+	maxInboxScan = 2000
 )
 
 // showInbox serves GET /inbox.
 func showInbox(v *request) error { return v.inbox(http.StatusOK, nil) }
 
-// inbox answers with the inbox; was is the raise of a budget that has just been refused, or nil.
+// inbox responds with the inbox; was is a refused raise of a budget, or nil.
 func (v *request) inbox(status int, was *tried) error {
 	q := v.r.URL.Query()
 	page := inboxView{Filter: inboxFilter{Kind: q.Get("kind"), Definition: strings.TrimSpace(q.Get("definition")), Saga: strings.TrimSpace(q.Get("saga"))}}
@@ -121,7 +122,7 @@ func (v *request) inbox(status int, was *tried) error {
 	return v.renderAs(status, "inbox", "Inbox", page)
 }
 
-// inboxPart reads one page of the API's inbox, from a cursor on.
+// inboxPart reads one page of the API's inbox.
 func (v *request) inboxPart(ask url.Values, cursor string) (list []entry, next string, err error) {
 	ask.Del("cursor")
 	if cursor != "" {
@@ -135,8 +136,8 @@ func (v *request) inboxPart(ask url.Values, cursor string) (list []entry, next s
 	return got.Data, got.Next, err
 }
 
-// entries reads a page of the inbox. The API does not filter by definition, so that is done here:
-// next may come with an empty page.
+// entries reads a page of the inbox. The API does not filter by definition, so this function does:
+// an empty page may have a next one.
 func (v *request) entries(f inboxFilter, cursor string) (list []entry, next string, err error) {
 	ask := url.Values{"limit": {"25"}}
 	if f.Definition != "" {
@@ -148,7 +149,7 @@ func (v *request) entries(f inboxFilter, cursor string) (list []entry, next stri
 	if f.Saga != "" {
 		ask.Set("saga", f.Saga)
 	}
-	for looked := 0; looked < inboxLook; {
+	for scanned := 0; scanned < maxInboxScan; {
 		got, next, err := v.inboxPart(ask, cursor)
 		if err != nil {
 			return nil, "", err
@@ -158,7 +159,7 @@ func (v *request) entries(f inboxFilter, cursor string) (list []entry, next stri
 				list = append(list, e)
 			}
 		}
-		looked, cursor = looked+len(got), next
+		scanned, cursor = scanned+len(got), next
 		if cursor == "" || f.Definition == "" || len(list) >= inboxPage {
 			break
 		}
@@ -166,7 +167,7 @@ func (v *request) entries(f inboxFilter, cursor string) (list []entry, next stri
 	return list, cursor, nil
 }
 
-// kinds are the links to each kind, which keep the rest of the filter.
+// kinds returns the links to each kind, which keep the rest of the filter.
 func (v *request) kinds(f inboxFilter) ([]kindCount, error) {
 	var stats struct {
 		Inbox map[string]int64 `json:"inbox"`
@@ -194,7 +195,7 @@ func (v *request) kinds(f inboxFilter) ([]kindCount, error) {
 	return list, nil
 }
 
-// costOf is what a saga has cost; nil if it cannot be read.
+// costOf returns a saga's cost; nil if it cannot be read.
 func (v *request) costOf(id string) *saga.CostView {
 	var view saga.View
 	if _, err := v.api.get(path("v1", "sagas", id), &view); err != nil {
@@ -220,8 +221,8 @@ func raiseBudget(v *request) error {
 	return v.done("/inbox?"+v.r.URL.RawQuery, "The budget of saga "+short(id)+" is raised, and the saga continues.")
 }
 
-// raise changes a saga's budget if it is what the reader has seen, whatever else goes on in the
-// saga.
+// raise changes a saga's budget if it is still the one that the user saw. Other changes of the saga
+// do not matter.
 func (v *request) raise(id, seen string, body any) error {
 	at := path("v1", "sagas", id)
 	for range commandTries {
@@ -239,7 +240,7 @@ func (v *request) raise(id, seen string, body any) error {
 	return tooFast()
 }
 
-// queryOf is the query of an address of the inbox, to come back to.
+// queryOf returns the query of a URL of the inbox, to return to.
 func queryOf(back string) string {
 	u, err := url.Parse(back)
 	if err != nil {

@@ -45,7 +45,7 @@ steps:
     fail: it is too much
 `
 
-// rule has the world spoil requests.
+// rule adds a fault to the world.
 func (x *site) rule(r world.Rule) {
 	x.t.Helper()
 	if err := x.world.AddFault(r); err != nil {
@@ -57,7 +57,7 @@ func status(method, prefix string, code int) world.Rule {
 	return world.Rule{Match: world.Match{Method: method, PathPrefix: prefix}, Times: 1, Do: world.Do{Before: world.FaultStatus, Status: code}}
 }
 
-// waits waits until a saga has an entry in the inbox, and gives its id.
+// waits waits until a saga has an inbox entry, and returns its id.
 func (x *site) waits(id string) string {
 	x.t.Helper()
 	x.until("saga "+id+" waits for a person", func() bool { return len(x.saga(id).Open) > 0 })
@@ -82,7 +82,7 @@ func TestInboxInDoubt(t *testing.T) {
 	key := idempotency.Key(uuid.FromStringOrNil(id), "reserve", journal.Do, 0)
 	at := x.world.URL + "/things?ref=" + key + "&amp;n=2"
 	a := x.page("/inbox").want(200).has(`id="`+e+`"`, "It is unknown whether step reserve has happened", `href="/sagas/`+id+`"`, "POST "+x.world.URL+"/things", key,
-		"The definition&#39;s own status query", "it did happen if result.body.count &gt; 0", "GET "+at, "curl -sS &#39;"+at+"&#39;", `&#34;$PAY_KEY&#34;`, "It did happen", "It did not happen").
+		"The definition&#39;s own status query", "it happened if result.body.count &gt; 0", "GET "+at, "curl -sS &#39;"+at+"&#39;", `&#34;$PAY_KEY&#34;`, "It happened", "It did not happen").
 		lacks("sesame")
 	to := "/sagas/" + id + "/steps/reserve/resolve"
 	a = x.post(to, append(a.hidden(to), "outcome", "succeeded", "output", `{"id": "th_1"}`, "reason", "it is there")...).want(303)
@@ -143,7 +143,7 @@ func TestInboxBudgetRefused(t *testing.T) {
 	}
 }
 
-// A budget is raised if it is what was seen, whatever else has happened.
+// A budget is raised if it is the one that the user saw, even if the saga has changed otherwise.
 func TestInboxBudgetMeanwhile(t *testing.T) {
 	m := &meddler{before: func(string) {}}
 	x := newSite(t, func(a *api.Config, _ *Config) { m.Engine, a.Engine = a.Engine, m })
@@ -156,11 +156,11 @@ func TestInboxBudgetMeanwhile(t *testing.T) {
 		x.until("it is read", func() bool { return x.saga(id).Seq > seq })
 	}
 	form := x.page("/inbox").want(200).hidden("/inbox/budget")
-	signal() // after the page was drawn
+	signal() // after the page was rendered
 	times := 0
 	m.before = func(string) {
 		if times++; times == 1 {
-			signal() // and after it was looked at once more
+			signal() // and after it was read again
 		}
 	}
 	x.post("/inbox/budget", append(form, "amount", "1.50 EUR", "reason", "r")...).want(303)
@@ -199,8 +199,7 @@ func pairsOf(list []string) map[string]string {
 	return m
 }
 
-// A decision about something else than what is to be decided is refused, and the difference is
-// shown.
+// A decision about content that has changed is refused, and the difference is shown.
 func TestInboxStale(t *testing.T) {
 	x := newSite(t)
 	x.publish(approval)
@@ -226,10 +225,10 @@ steps:
     approval: {title: "Pay ${input.n}?", show: {n: "${input.n}"}}
 `
 
-// item is what the confirmation page sends back about its entries.
+// itemForm matches the entries in the confirmation page's form.
 var itemForm = regexp.MustCompile(`<input type="hidden" name="item" value="([^"]*)">`)
 
-// together confirms a selection, and gives what the second form sends.
+// together confirms a selection, and returns the second form.
 func (x *site) together(pairs ...string) (*answer, []string) {
 	x.t.Helper()
 	a := x.post("/inbox/together", pairs...).want(200)
@@ -253,7 +252,7 @@ func TestBulkApprove(t *testing.T) {
 
 	x.post("/sagas/"+ids[3]+"/steps/ok/reject", x.page("/inbox").hidden("/sagas/"+ids[3]+"/steps/ok/approve")...).want(303)
 	a, form := x.together(ticks...)
-	a.has("Decide 3 entries together", "Nothing has been done yet", "Pay 100?", "&#34;n&#34;: 102", "2 entries are left out", "it is of another kind", "it does not wait any more", "Approves exactly what is shown above").lacks("Pay 103?")
+	a.has("Decide 3 entries together", "Nothing has been done yet", "Pay 100?", "&#34;n&#34;: 102", "2 entries are left out", "it is of another kind", "it is no longer in the inbox", "Approves exactly what is shown above").lacks("Pay 103?")
 	if n := len(itemForm.FindAllString(a.body, -1)); n != 3 {
 		t.Fatalf("the page is about %d entries", n)
 	}
@@ -263,8 +262,7 @@ func TestBulkApprove(t *testing.T) {
 		}
 	}
 	x.post("/inbox/together/run", append(form, "outcome", "approve")...).want(422).has("Nothing was decided")
-	// One of them is decided by somebody else before the form is sent; another is shown otherwise
-	// by then.
+	// Before the form is sent, someone else decides one entry, and another one changes.
 	x.post("/sagas/"+ids[1]+"/steps/ok/reject", x.page("/inbox").hidden("/sagas/"+ids[1]+"/steps/ok/approve")...).want(303)
 	for i := range form {
 		if strings.Contains(form[i], "saga="+ids[2]) {
@@ -281,7 +279,7 @@ func TestBulkApprove(t *testing.T) {
 	if x.saga(ids[2]).Status != saga.Waiting {
 		t.Error("what was not shown was approved")
 	}
-	// Sent twice, it is done once, and says the same.
+	// A form sent twice is applied once, and shows the same result.
 	x.post("/inbox/together/run", send...).want(200).has("1 done", "2 not")
 }
 
@@ -308,7 +306,7 @@ func TestBulkResolve(t *testing.T) {
 	x.post("/inbox/together", "entry", ids[0]+"/"+ids[0]).want(422).has("No entry is selected, or none of them is in the inbox any longer")
 }
 
-// All of a group is decided in parts, and nobody can take a part for all.
+// A whole group is decided in parts, and the page always says that there are more.
 func TestBulkOfMany(t *testing.T) {
 	x := newSite(t)
 	x.publish(nod)
@@ -361,7 +359,7 @@ func TestBulkOfMany(t *testing.T) {
 	x.post("/inbox/together", "group", "approval/nod").want(422).has("None of these entries is in the inbox any longer")
 }
 
-// More than can be decided together may be ticked: those that are left out are named.
+// If more entries are selected than can be decided together, the page lists those left out.
 func TestBulkTooManyTicked(t *testing.T) {
 	x := newSite(t)
 	x.publish(nod)
@@ -373,14 +371,14 @@ func TestBulkTooManyTicked(t *testing.T) {
 	x.post("/inbox/together", ticks...).want(200).has("Decide 100 entries together", "2 entries are left out", tooMany)
 }
 
-// Approvals that want data of their own are not decided in bulk.
+// Approvals that need data of their own are not decided in bulk.
 func TestBulkLeavesForms(t *testing.T) {
 	x := newSite(t)
 	x.publish(approval)
 	for n := range 2 {
 		x.waits(x.start("approval", fmt.Sprintf(`{"amount": %d}`, n)))
 	}
-	a := x.post("/inbox/together", "group", "approval/approval").want(200).has("2 entries are left out", "comes with data of its own")
+	a := x.post("/inbox/together", "group", "approval/approval").want(200).has("2 entries are left out", "needs data of its own")
 	a.lacks("/inbox/together/run")
 }
 
@@ -429,7 +427,7 @@ func TestInboxByRole(t *testing.T) {
 	}
 }
 
-// Pages of the inbox are disjoint and complete, also through a filter.
+// Pages of the inbox are disjoint and complete, also with a filter.
 func TestInboxPages(t *testing.T) {
 	x := newSite(t)
 	x.publish(nod)

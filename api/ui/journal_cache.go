@@ -8,38 +8,38 @@ import (
 	"recourse/saga"
 )
 
-// Bounds of a shelf.
+// Bounds of a journal cache.
 const (
-	shelved      = 8        // sagas
-	shelvedFrom  = 500      // records: shorter ones are read again as fast
-	shelvedBytes = 32 << 20 // of all their records' data: in memory they take some four times as much
+	maxCached        = 8        // sagas
+	minCachedRecords = 500      // shorter journals are fast to read again
+	maxCachedBytes   = 32 << 20 // size of all records' data; in memory they take about four times as much
 )
 
-// journalCache keeps a few sagas of long journals that were read last: records never change, so
-// that the next picture of the same saga needs only those that came since.
+// journalCache caches the long journals of a few recently shown sagas. Records never change, so the
+// next rendering of the same saga reads only the new ones.
 type journalCache struct {
 	mu   sync.Mutex
-	kept []*followed // the last used at the end
+	kept []*followed // least recently used first
 }
 
-// followed is a saga as far as its journal was read. A request that has taken it has it alone until
-// it is given back.
+// followed is a saga with its journal as far as it was read. A request that takes it has exclusive
+// use of it until it gives it back.
 type followed struct {
 	id    string
-	shelf *journalCache
-	room  int // that the shelf knows of; guarded by the shelf
+	cache *journalCache
+	room  int // bytes that the cache counts; guarded by the cache
 
 	mu      sync.Mutex
 	records []journal.Record
-	bytes   int           // of their data
-	machine *saga.Machine // as far as they were followed; nil: they were not, or cannot be
+	bytes   int           // bytes of the records' data
+	machine *saga.Machine // state after the records; nil if not computed, or if they cannot be applied
 	log     saga.StepLog
 }
 
-// take returns what is kept of a saga, which may be nothing, once nobody else has it.
+// take returns the cached saga, or an empty one. It waits while another request has it.
 func (s *journalCache) take(id string) *followed {
 	s.mu.Lock()
-	k := &followed{id: id, shelf: s}
+	k := &followed{id: id, cache: s}
 	if i := slices.IndexFunc(s.kept, func(k *followed) bool { return k.id == id }); i >= 0 {
 		k = s.kept[i]
 	}
@@ -48,14 +48,14 @@ func (s *journalCache) take(id string) *followed {
 	return k
 }
 
-// give gives it back, to be kept if that spares enough.
+// give returns the saga to the cache, which keeps it if it is expensive to read again.
 func (k *followed) give() {
 	defer k.mu.Unlock()
-	s := k.shelf
+	s := k.cache
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept = slices.DeleteFunc(s.kept, func(o *followed) bool { return o.id == k.id })
-	if k.machine == nil || len(k.records) < shelvedFrom || k.bytes > shelvedBytes {
+	if k.machine == nil || len(k.records) < minCachedRecords || k.bytes > maxCachedBytes {
 		return
 	}
 	k.room = k.bytes
@@ -64,13 +64,13 @@ func (k *followed) give() {
 	for _, o := range s.kept {
 		all += o.room
 	}
-	for len(s.kept) > shelved || all > shelvedBytes {
+	for len(s.kept) > maxCached || all > maxCachedBytes {
 		all -= s.kept[0].room
 		s.kept = slices.Delete(s.kept, 0, 1)
 	}
 }
 
-// add takes in what the journal has grown by.
+// add appends new records of the journal.
 func (k *followed) add(records []journal.Record) {
 	for i := range records {
 		k.bytes += len(records[i].Data)
@@ -78,5 +78,5 @@ func (k *followed) add(records []journal.Record) {
 	k.records = append(k.records, records...)
 }
 
-// forget begins anew.
+// forget empties the followed saga.
 func (k *followed) forget() { k.records, k.bytes, k.machine, k.log = nil, 0, nil, saga.StepLog{} }

@@ -38,22 +38,22 @@ func TestShelf(t *testing.T) {
 			t.Errorf("%s: it keeps %v, want %v", why, got, list)
 		}
 	}
-	put("short", shelvedFrom-1, 1)
-	put("heavy", shelvedFrom, shelvedBytes+1)
+	put("short", minCachedRecords-1, 1)
+	put("heavy", minCachedRecords, maxCachedBytes+1)
 	s.take("unread").give()
 	want("too short, too long, not followed")
-	put("a", shelvedFrom, shelvedBytes/2)
-	put("b", shelvedFrom, shelvedBytes/2)
+	put("a", minCachedRecords, maxCachedBytes/2)
+	put("b", minCachedRecords, maxCachedBytes/2)
 	s.take("a").give()
 	want("the last used at the end", "b", "a")
-	put("c", shelvedFrom, 1)
+	put("c", minCachedRecords, 1)
 	want("no room for three", "a", "c")
-	put("a", shelvedFrom, shelvedBytes)
+	put("a", minCachedRecords, maxCachedBytes)
 	want("nor for two", "a")
-	for i := range shelved + 1 {
-		put(fmt.Sprint(i), shelvedFrom, 1)
+	for i := range maxCached + 1 {
+		put(fmt.Sprint(i), minCachedRecords, 1)
 	}
-	if len(s.kept) != shelved || slices.Contains(ids(), "a") || slices.Contains(ids(), "0") {
+	if len(s.kept) != maxCached || slices.Contains(ids(), "a") || slices.Contains(ids(), "0") {
 		t.Errorf("it keeps %v", ids())
 	}
 	k := s.take("1")
@@ -62,7 +62,7 @@ func TestShelf(t *testing.T) {
 	if slices.Contains(ids(), "1") {
 		t.Error("it keeps what was forgotten")
 	}
-	put("shared", shelvedFrom, 1)
+	put("shared", minCachedRecords, 1)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -74,13 +74,12 @@ func TestShelf(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if k := s.take("shared"); len(k.records) != shelvedFrom+400 {
+	if k := s.take("shared"); len(k.records) != minCachedRecords+400 {
 		t.Errorf("%d records", len(k.records))
 	}
 }
 
-// tallied is a store that counts the records that are read of it, and may have other hashes than it
-// had.
+// tallied is a store that counts the records that are read, and can change their hashes.
 type tallied struct {
 	journal.Store
 	read    atomic.Int64
@@ -102,20 +101,21 @@ func (c *tallied) Records(ctx context.Context, id uuid.UUID, after int64, limit 
 const longSaga = "saga: long\nsteps:\n  - id: each\n    foreach: ${[" + "1,2,3,4,5,6,7,8,9,10" + "]}\n    steps:\n      - id: inner\n        foreach: ${[" + "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30" +
 	"]}\n        steps: [{id: make, set: \"${item}\"}]\n  - {id: told, signal: go}\n  - {id: last, set: 1}\n"
 
-// The next picture of a long saga reads what is new, and is the picture that is drawn of all of it.
+// The next rendering of a long saga reads only new records, and equals a rendering of the whole
+// journal.
 func TestLongSagaGrows(t *testing.T) {
 	store := &tallied{Store: memory.New(memory.Config{})}
 	x := newSiteOn(t, store)
 	x.publish(longSaga)
 	id := x.start("long", `null`)
-	x.until("it waits", func() bool { v := x.saga(id); return v.Status == saga.Waiting && v.Seq > shelvedFrom })
+	x.until("it waits", func() bool { v := x.saga(id); return v.Status == saga.Waiting && v.Seq > minCachedRecords })
 	at := "/sagas/" + id
 	reads := func() int64 {
 		before := store.read.Load()
 		x.page(at).want(200).has("told")
 		return store.read.Load() - before
 	}
-	if n := reads(); n < shelvedFrom {
+	if n := reads(); n < minCachedRecords {
 		t.Errorf("the first picture reads %d records", n)
 	}
 	if n := reads(); n > 20 {
@@ -129,7 +129,7 @@ func TestLongSagaGrows(t *testing.T) {
 	x.becomes(id, saga.Succeeded)
 	grown := x.page(at+"?step=last").want(200).has("s-succeeded", "277 more steps, all well", "340 records left out").body
 	store.another.Store(true)
-	if n := reads(); n < shelvedFrom {
+	if n := reads(); n < minCachedRecords {
 		t.Errorf("of another journal it reads %d records", n)
 	}
 	if whole := x.page(at + "?step=last").want(200).body; ageless(whole) != ageless(grown) {
@@ -137,7 +137,7 @@ func TestLongSagaGrows(t *testing.T) {
 	}
 }
 
-// ageless is a page without the lines that have ages in them.
+// ageless removes the lines with ages from a page.
 func ageless(page string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(page, "\n"), func(l string) bool { return strings.Contains(l, "ago") }), "\n")
 }
@@ -156,8 +156,8 @@ func TestPartly(t *testing.T) {
 	}
 }
 
-// A cancel of a saga that has done much names the first and the last steps that would be undone,
-// and what remains is named in part.
+// A cancel of a saga with many steps lists the first and the last steps that it undoes, and some of
+// the remaining effects.
 func TestMuchToUndo(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: much\nsteps:\n  - id: each\n    foreach: ${[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,57,58,59,60,61,62,63,64,65,66,67,68,69,70]}\n    steps:\n" +
@@ -166,12 +166,12 @@ func TestMuchToUndo(t *testing.T) {
 	x.becomes(id, saga.Waiting)
 	at := "/sagas/" + id
 	a := x.page(at).want(200).has("70 steps are undone", `<li value="1"><code>each[69].make</code></li>`, "… 10 more …", `<li value="70"><code>each[0].make</code></li>`).lacks("<code>each[25].make</code></li>")
-	x.post(at+"/order/cancel", append(a.hidden(at+"/order/cancel"), "mode", "stop")...).want(303)
+	x.post(at+"/command/cancel", append(a.hidden(at+"/command/cancel"), "mode", "stop")...).want(303)
 	x.becomes(id, saga.Failed)
 	x.page(at).want(200).has("Remaining effects", "and 10 more", `<code>each[0].make</code></a>`)
 }
 
-// A journal is read as it comes, in whatever pieces, and what is no record is an error.
+// A journal is decoded from pieces of any size, and a line that is not a record is an error.
 func TestLines(t *testing.T) {
 	line := `{"seq":1,"at":"2026-01-02T03:04:05.000Z","kind":"started","node":"n","data":{"a":1},"hash":"ab"}` + "\n"
 	w := &lines{buffer: buffer{status: 200}}
@@ -197,7 +197,7 @@ func TestPartsOfSteps(t *testing.T) {
 	x := newSite(t)
 	x.publish(longSaga)
 	id := x.start("long", `null`)
-	x.until("it waits", func() bool { v := x.saga(id); return v.Status == saga.Waiting && v.Seq > shelvedFrom })
+	x.until("it waits", func() bool { v := x.saga(id); return v.Status == saga.Waiting && v.Seq > minCachedRecords })
 	link := regexp.MustCompile(`href="([^"]+)"( rel="next")?>([0-9]+ more steps|After)<`)
 	next := func(a *answer) string {
 		if m := link.FindStringSubmatch(a.body); m != nil {
@@ -232,7 +232,7 @@ func TestPartsOfSteps(t *testing.T) {
 	x.page("/sagas/" + id + "?from=99999").want(200).has("There are no more steps")
 }
 
-// Several readers see the same saga while it grows.
+// Several users see the same saga while it grows.
 func TestLongSagaOfMany(t *testing.T) {
 	x := newSite(t)
 	x.publish(longSaga)

@@ -11,18 +11,17 @@ import (
 	"time"
 )
 
-// atLeast is between two pictures of a page, however much happens.
+// atLeast is the minimum time between two renderings of a page.
 const atLeast = 150 * time.Millisecond
 
-// beat is between two signs of life on a quiet stream.
+// beat is the interval between heartbeats on an idle stream.
 const beat = 15 * time.Second
 
-// live serves GET /live?page=…: a page's <main> as server-sent events, again whenever it has
-// changed.
+// live serves GET /live?page=…: a page's <main> as server-sent events, whenever it has changed.
 func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	target, err := url.Parse(local(r.URL.Query().Get("page")))
 	if err != nil || strings.HasPrefix(target.Path, "/live") {
-		http.Error(w, "page is an address of this page", http.StatusBadRequest)
+		http.Error(w, "page must be a path of the web UI", http.StatusBadRequest)
 		return
 	}
 	select {
@@ -47,20 +46,20 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 	var last [sha256.Size]byte
 	told := time.Time{}
 	for ctx.Err() == nil {
-		page := s.look(ctx, r, target)
+		page := s.renderMain(ctx, r, target)
 		if page.status != http.StatusOK {
 			if told.IsZero() {
-				w.WriteHeader(page.status) // the browser does not try again
+				w.WriteHeader(page.status) // stops the browser from reconnecting
 			}
 			return
 		}
 		if told.IsZero() {
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.Header().Set("Cache-Control", "no-store")
-			w.Header().Set("X-Accel-Buffering", "no") // of proxies that would keep events back
+			w.Header().Set("X-Accel-Buffering", "no") // keeps proxies from buffering events
 		}
 		sum := sha256.Sum256(page.body.Bytes())
-		switch { // the first picture, too: what the browser shows may be from before
+		switch { // sent the first time, too: the browser may show an older state
 		case sum != last:
 			event(w, page.body.Bytes())
 			last, told = sum, time.Now()
@@ -68,29 +67,29 @@ func (s *server) live(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, ": alive\n\n")
 			told = time.Now()
 		}
-		if flush.Flush() != nil || page.visit == nil || page.visit.still {
+		if flush.Flush() != nil || page.request == nil || page.request.still {
 			return
 		}
-		s.rest(ctx, page.visit)
+		s.waitForChange(ctx, page.request)
 	}
 }
 
-// picture is a page's <main> as it is now. A request whose context has one is for it.
+// picture is a page's present <main>. A request with one in its context renders only that.
 type picture struct {
 	buffer
-	visit *request
+	request *request
 }
 
 type pictureKey struct{}
 
-// pictureOf returns the picture that a request is for; nil: for the whole page.
+// pictureOf returns the picture that a request renders; nil for a whole page.
 func pictureOf(r *http.Request) *picture {
 	p, _ := r.Context().Value(pictureKey{}).(*picture)
 	return p
 }
 
-// look renders a page's <main> for the reader of r.
-func (s *server) look(ctx context.Context, r *http.Request, target *url.URL) *picture {
+// renderMain renders a page's <main> for the user of r.
+func (s *server) renderMain(ctx context.Context, r *http.Request, target *url.URL) *picture {
 	p := &picture{buffer: buffer{header: http.Header{}, status: http.StatusOK}}
 	again := r.Clone(context.WithValue(ctx, pictureKey{}, p))
 	again.URL, again.RequestURI = target, target.RequestURI()
@@ -99,12 +98,12 @@ func (s *server) look(ctx context.Context, r *http.Request, target *url.URL) *pi
 		p.status = http.StatusNotFound
 		return p
 	}
-	s.pages.ServeHTTP(p, again) // which reads the pattern's names, too
+	s.pages.ServeHTTP(p, again) // the mux also sets the path values
 	return p
 }
 
-// rest waits until the page may have changed.
-func (s *server) rest(ctx context.Context, v *request) {
+// waitForChange waits until the page may have changed.
+func (s *server) waitForChange(ctx context.Context, v *request) {
 	pause := s.cfg.Tick
 	if v.wake != nil {
 		v.wake(ctx)
@@ -116,7 +115,7 @@ func (s *server) rest(ctx context.Context, v *request) {
 	}
 }
 
-// event writes one event whose data is HTML.
+// event writes an event with HTML as its data.
 func event(w http.ResponseWriter, data []byte) {
 	for line := range bytes.Lines(data) {
 		fmt.Fprintf(w, "data: %s\n", bytes.TrimRight(line, "\r\n"))

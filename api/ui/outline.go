@@ -7,23 +7,22 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// outline is what a definition's text says that its compiled form does not keep: how its steps are
-// written, and in which order its input names its fields. A text that cannot be read has an empty
-// one.
+// outline contains parts of a definition's text that its compiled form does not keep: how its steps
+// are written, and the order of its input's fields. It is empty if the text cannot be read.
 type outline struct {
-	steps map[string]wording // by id
-	input *yaml.Node         // input, or input_schema; nil: neither
+	steps map[string]wording // by step id
+	input *yaml.Node         // input or input_schema; nil for neither
 }
 
-// wording is how a step is written, in short.
+// wording is a short form of a step's text.
 type wording struct {
-	text     string   // what its kind is given: "POST ${vars.pay}/charges"
-	undo     string   // the same of its compensation
-	verify   string   // of its status query
-	branches []string // of a switch: their conditions, "" for the last one without
+	text     string   // the value of its kind: "POST ${vars.pay}/charges"
+	undo     string   // the value of its compensation's kind
+	verify   string   // the value of its status query's kind
+	branches []string // conditions of a switch, "" for a last one without
 }
 
-// bodies are the keys whose text says what a step, a compensation or a status query does.
+// bodies are the keys whose value describes a step, a compensation or a status query.
 var bodies = []string{"http", "llm", "task", "use", "run", "emit", "signal", "sleep", "approval", "foreach", "repeat", "fail"}
 
 func outlineOf(source []byte) outline {
@@ -42,7 +41,7 @@ func outlineOf(source []byte) outline {
 	return o
 }
 
-// walk takes in a list of steps, and those inside them.
+// walk reads a list of steps, with nested ones.
 func (o *outline) walk(list *yaml.Node) {
 	if list == nil || list.Kind != yaml.SequenceNode {
 		return
@@ -65,14 +64,14 @@ func (o *outline) walk(list *yaml.Node) {
 	}
 }
 
-// written is what a body is given, in one line.
+// written returns the value of a body in one line.
 func written(body *yaml.Node) string {
 	for _, kind := range bodies {
 		n := under(body, kind)
 		if n == nil {
 			continue
 		}
-		if n.Kind == yaml.MappingNode { // what matters most of kinds with several parts
+		if n.Kind == yaml.MappingNode { // the main part of kinds with several parts
 			for _, key := range []string{"title", "model", "until"} {
 				if part := under(n, key); part != nil && key == "until" {
 					return line("until " + text(part))
@@ -86,7 +85,7 @@ func written(body *yaml.Node) string {
 	return ""
 }
 
-// under is a field of a mapping; nil: there is none.
+// under returns a field of a mapping; nil if absent.
 func under(n *yaml.Node, key string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -99,7 +98,7 @@ func under(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// text is a scalar's, or that of a list of scalars.
+// text returns the text of a scalar, or of a list of scalars.
 func text(n *yaml.Node) string {
 	switch {
 	case n == nil:
@@ -118,7 +117,7 @@ func text(n *yaml.Node) string {
 
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// order sorts the names of an object's fields as the text has them: path are the fields down to it.
+// order sorts the names of an object's fields in the order of the text; path leads to the object.
 func (o *outline) order(names []string, path ...string) {
 	n := o.input
 	for _, name := range path {

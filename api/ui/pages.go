@@ -1,15 +1,15 @@
 package ui
 
-// page is one address of the page.
+// page is one route of the UI.
 type page struct {
-	pattern string // of net/http's ServeMux
+	pattern string // of http.ServeMux
 	show    func(*request) error
 }
 
-// home is where the API's index is, too.
+// home is also the route of the API's index.
 const home = "GET /{$}"
 
-// pages is the one list of what is served beside the API.
+// pages lists every route of the UI.
 var pages = []page{
 	{home, showSagas},
 	{"GET /costs", showCosts},
@@ -20,7 +20,7 @@ var pages = []page{
 	{"GET /sagas/{id}/journal.ndjson", downloadJournal},
 	{"GET /sagas/{id}/steps/{path}", showStep},
 	{"GET /sagas/{id}/steps/{path}/step.json", rawStep},
-	{"POST /sagas/{id}/order/{do}", sendCommand},
+	{"POST /sagas/{id}/command/{name}", sendCommand},
 	{"POST /sagas/{id}/steps/{path}/resolve", resolveStep},
 	{"POST /sagas/{id}/steps/{path}/approve", approveStep},
 	{"POST /sagas/{id}/steps/{path}/reject", rejectStep},

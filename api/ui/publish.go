@@ -11,15 +11,15 @@ import (
 	"recourse/saga"
 )
 
-// publishView is the form that publishes a definition, or an action.
+// publishView is the form that publishes a definition or an action.
 type publishView struct {
-	Name     string // whose new version it is; "" for a new name
+	Name     string // the existing name; "" for a new one
 	Action   bool
-	Newest   string // the version that it was made of
-	ETag     string // of that version; "" for none
+	Newest   string // the version that the text is based on
+	ETag     string // ETag of that version; "" for none
 	Source   string
 	Problem  *problem
-	Checked  bool // the text was looked at
+	Checked  bool // the text was checked
 	Errors   []saga.Finding
 	Warnings []saga.Finding
 	Lines    []listingLine
@@ -62,7 +62,7 @@ func publish(v *request) error {
 		return &problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: "go back and send it again"}
 	}
 	form := v.r.PostForm
-	source := strings.ReplaceAll(form.Get("source"), "\r\n", "\n") // as browsers send lines
+	source := strings.ReplaceAll(form.Get("source"), "\r\n", "\n") // browsers send CRLF
 	page := publishView{Name: form.Get("name"), Action: form.Get("action") != "", Newest: form.Get("newest"), ETag: form.Get("etag"), Source: source}
 	if err := v.check(&page); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (p *publishView) of() string {
 
 var yamlType = http.Header{"Content-Type": {"application/yaml"}}
 
-// check asks the API what is wrong with the text.
+// check validates the text with the API.
 func (v *request) check(page *publishView) error {
 	var found struct {
 		Errors   []saga.Finding `json:"errors"`
@@ -108,7 +108,7 @@ func (v *request) check(page *publishView) error {
 
 var named = regexp.MustCompile(`(?m)^[\s{]*"?(saga|action)"?\s*:\s*["']?([a-z][a-z0-9-]*)`)
 
-// put publishes a text that has no errors.
+// put publishes a text without errors.
 func (v *request) put(page *publishView) error {
 	name, of, header := page.Name, page.of(), yamlType.Clone()
 	if name == "" {
@@ -135,14 +135,15 @@ func (v *request) put(page *publishView) error {
 	case err != nil:
 		return err
 	}
-	notice := "Published as " + d.Version + ": sagas that start from now on run it, those under way keep theirs."
+	notice := "Published as " + d.Version + ": new sagas run it, and live sagas keep their version."
 	if r.status == http.StatusOK {
 		notice = "Nothing was published: " + d.Version + " is the same."
 	}
 	return v.done("/"+of+"/"+url.PathEscape(name), notice)
 }
 
-// outrun shows what another has published meanwhile: the next Publish is meant against that.
+// outrun shows a version that someone else has published in the meantime; the next Publish is based
+// on it.
 func (v *request) outrun(page *publishView, name string) error {
 	d, etag, err := v.document(page.of(), name, "")
 	if err != nil {
@@ -171,5 +172,5 @@ func (v *request) archive(of string) error {
 	if _, err := v.api.do(v.r.Context(), http.MethodDelete, path("v1", of, name), nil, nil, nil); err != nil {
 		return err
 	}
-	return v.done("/"+of+"/"+url.PathEscape(name), "Archived: no new sagas start of it. Publishing it again revives it.")
+	return v.done("/"+of+"/"+url.PathEscape(name), "Archived: it starts no new sagas. Publishing it again revives it.")
 }

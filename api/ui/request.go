@@ -19,7 +19,7 @@ import (
 	"recourse/saga"
 )
 
-// request is one request of a reader.
+// request is one request of a user.
 type request struct {
 	*server
 	w   http.ResponseWriter
@@ -27,13 +27,13 @@ type request struct {
 	api *client
 	who who
 
-	saga  *followed // of the saga that the page is about; nil: none is held
+	saga  *followed // the saga that the page has taken from the cache, or nil
 	title string
-	wake  func(context.Context) // returns when the page may have changed; nil: after Config.Tick. For the live stream
-	still bool                  // the page does not change by itself
+	wake  func(context.Context) // for the live stream: returns when the page may have changed; nil: after Config.Tick
+	still bool                  // the page does not change on its own
 }
 
-// who is who reads.
+// who is the user, as GET /v1/whoami describes the key.
 type who struct {
 	Name         string   `json:"name"`
 	Role         string   `json:"role"`
@@ -41,27 +41,26 @@ type who struct {
 	KeysRequired bool     `json:"keys_required"`
 }
 
-// Can reports whether the reader may do this: read, start, cancel, signal, decide, operate,
-// publish.
+// Can reports whether the user may perform an operation: read, start, cancel, signal, decide,
+// operate, publish.
 func (w who) Can(what string) bool { return slices.Contains(w.May, what) }
 
-// visit makes a visit of a request, not knowing yet who it is.
-func (s *server) visit(w http.ResponseWriter, r *http.Request) *request {
+// newRequest returns a request whose user is not known yet.
+func (s *server) newRequest(w http.ResponseWriter, r *http.Request) *request {
 	return &request{server: s, w: w, r: r, api: &client{api: s.cfg.API, ctx: r.Context(), host: r.Host, addr: r.RemoteAddr, key: keyOf(r)}}
 }
 
-// serve is a page's function as a handler: the reader is known before it, and its errors become
-// pages.
+// serve returns the handler of a page: it identifies the user first, and renders errors as pages.
 func (s *server) serve(show func(*request) error) http.Handler {
 	return headers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := s.visit(w, r)
+		v := s.newRequest(w, r)
 		if p := pictureOf(r); p != nil {
-			p.visit = v
+			p.request = v
 		}
 		defer func() {
-			if v.saga != nil { // the program has failed over it
+			if v.saga != nil { // the panic may come from the saga's data
 				v.saga.forget()
-				v.let()
+				v.release()
 			}
 		}()
 		if err := v.run(show); err != nil {
@@ -83,7 +82,7 @@ func (v *request) run(show func(*request) error) error {
 	return show(v)
 }
 
-// whole leads from a page that is named by the beginning of its saga's id to its own address.
+// whole redirects from a URL with an abbreviated saga id to the one with the whole id.
 func (v *request) whole(id string) error {
 	var s saga.View
 	if _, err := v.api.get("/v1/sagas/"+url.PathEscape(id), &s); err != nil {
@@ -98,10 +97,10 @@ func (v *request) whole(id string) error {
 //go:embed templates
 var templates embed.FS
 
-// shared are the templates that are no pages: what pages are made of.
+// shared are the templates that pages have in common.
 var shared = []string{"templates/layout.html", "templates/parts.html", "templates/forms.html", "templates/step.html", "templates/documents.html", "templates/controls.html"}
 
-// sheets are the pages' templates by name, each with the layout and the shared parts around it.
+// sheets are the pages' templates by name, each with the layout and the shared parts.
 var sheets = func() map[string]*template.Template {
 	base := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(templates, shared...))
 	list, err := templates.ReadDir("templates")
@@ -119,21 +118,21 @@ var sheets = func() map[string]*template.Template {
 	return m
 }()
 
-// frame is what the layout gets.
+// frame is the data of the layout.
 type frame struct {
 	Title   string
 	Page    string // the template's name
-	Path    string // of the request, with its query
+	Path    string // the request's path with its query
 	Who     who
 	Version string
 	Live    bool
 	Now     time.Time
-	Notice  string // what has just been done
-	Inbox   string // how many entries wait, "" for none
+	Notice  string // the result of the last command
+	Inbox   string // number of inbox entries, "" for none
 	Data    any
 }
 
-// render answers with a page: all of it, or only <main> for the live stream.
+// render responds with a page: the whole page, or only <main> for the live stream.
 func (v *request) render(name, title string, data any) error {
 	return v.renderAs(http.StatusOK, name, title, data)
 }
@@ -159,14 +158,14 @@ func (v *request) renderAs(status int, name, title string, data any) error {
 	if err := sheet.ExecuteTemplate(&b, part, f); err != nil {
 		return fmt.Errorf("template %s: %w", name, err)
 	}
-	v.let() // who reads slowly keeps nobody waiting
+	v.release() // a slow reader must not block others
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	v.w.WriteHeader(status)
 	_, _ = v.w.Write(b.Bytes())
 	return nil
 }
 
-// waiting counts what waits for people, as the navigation shows it.
+// waiting returns the number of inbox entries for the navigation.
 func (v *request) waiting() string {
 	var list struct {
 		Data []struct{} `json:"data"`
@@ -181,18 +180,18 @@ func (v *request) waiting() string {
 	return fmt.Sprint(len(list.Data))
 }
 
-// doneCookie carries the notice of a finished command to the next page. In that page's address
-// anybody could forge the notice, and it would appear each time the address is opened.
+// doneCookie carries the notice of a finished command to the next page. As a query parameter
+// anybody could forge the notice, and it would appear each time the URL is opened.
 const doneCookie = "recourse_done"
 
-// done goes to a page after an order was carried out, and has it say so.
+// done redirects to a page after a command was applied, and sets the notice that it shows.
 func (v *request) done(to, notice string) error {
 	v.setCookie(&http.Cookie{Name: doneCookie, Value: url.QueryEscape(notice), MaxAge: 60})
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
 
-// notice takes what the page before has left to say, "" for nothing.
+// notice returns the notice of the last command and deletes it; "" for none.
 func (v *request) notice() string {
 	c, err := v.r.Cookie(doneCookie)
 	if err != nil {
@@ -206,14 +205,14 @@ func (v *request) notice() string {
 	return text
 }
 
-// setCookie sets one that no script can read and that other sites' requests do not bring along.
+// setCookie sets a cookie that no script can read and that requests of other sites do not carry.
 func (v *request) setCookie(c *http.Cookie) {
 	c.Path, c.HttpOnly, c.SameSite = "/", true, http.SameSiteStrictMode
 	c.Secure = v.r.TLS != nil || v.r.Header.Get("X-Forwarded-Proto") == "https"
 	http.SetCookie(v.w, c)
 }
 
-// sorry is the page of an error.
+// sorry responds with the page of an error.
 func (v *request) sorry(err error) {
 	var p *problem
 	if !errors.As(err, &p) {
@@ -235,7 +234,7 @@ func (v *request) sorry(err error) {
 	}
 }
 
-// back is the address to come back to after signing in: a page's, never a form's.
+// back returns the URL to return to after signing in: a page's, never a form's.
 func (v *request) back() string {
 	if v.r.Method == http.MethodGet {
 		return v.r.URL.RequestURI()

@@ -15,28 +15,28 @@ import (
 	"recourse/saga"
 )
 
-// sagaView is what a saga's page shows.
+// sagaView is a saga's page.
 type sagaView struct {
 	*sagaPage
 	Who      who
-	Problem  *problem // of an order that was refused, when its form is not there any more
+	Problem  *problem // problem of a refused command whose form the page no longer has
 	Why      *reason
 	Took     time.Duration
 	Remains  []remnant
 	Doubts   []remnant
 	Forms    []entryForms
-	Trace    string // where its trace is; "" for nowhere
+	Trace    string // URL of its trace; "" for none
 	Children []child
 	Waits    []wait
-	More     int // waits that are not listed
+	More     int // number of waits that are not listed
 	Actions  []action
 	Timeline template.HTML
 	Story    []storyLine
 	Lines    []sourceLine
 	Rows     []stepRow
-	Find     string // which steps are looked for
-	Part     bool   // Rows are all steps from one on, not the telling ones
-	Before   string // the address of those before, "" for none
+	Find     string // the text that steps are searched for
+	Part     bool   // Rows are all steps from a position on, not the most relevant ones
+	Before   string // URL of the steps before, "" for none
 	After    string
 	Money    moneyView
 }
@@ -44,19 +44,19 @@ type sagaView struct {
 // remnant is an effect that remains.
 type remnant struct{ Path, Why, Link string }
 
-// maxRemains is how many of them a page lists.
+// maxRemains is the maximum of remaining effects on a page.
 const maxRemains = 60
 
-// DoubtsMore is how many steps in doubt are not listed.
+// DoubtsMore returns how many steps in doubt are not listed.
 func (p sagaView) DoubtsMore() int { return len(p.Saga.Doubts) - len(p.Doubts) }
 
-// RemainsMore is how many effects that remain are not listed.
+// RemainsMore returns how many remaining effects are not listed.
 func (p sagaView) RemainsMore() int { return len(p.Saga.Residual) - len(p.Remains) }
 
-// child is a saga that a step runs.
+// child is a saga that a step has started.
 type child struct{ Path, ID string }
 
-// reason is why a saga did not, or will not, reach its goal.
+// reason explains why a saga did not, or will not, reach its goal.
 type reason struct {
 	Word  string // Undone, Failed, Being undone
 	Step  string
@@ -67,10 +67,10 @@ type reason struct {
 // showSaga serves GET /sagas/{id}.
 func showSaga(v *request) error { return v.sagaPage(http.StatusOK, nil) }
 
-// sagaPage answers with a saga's page; was is an order that has just been refused, or nil.
+// sagaPage responds with a saga's page; was is a refused command, or nil.
 func (v *request) sagaPage(status int, was *tried) error {
 	began := time.Now()
-	d, err := v.dossier(v.r.PathValue("id"))
+	d, err := v.readSaga(v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -111,8 +111,8 @@ func (v *request) sagaPage(status int, was *tried) error {
 	return v.renderAs(status, "saga", d.Saga.Definition+" "+short(d.Saga.ID), page)
 }
 
-// forms makes the forms of the saga's inbox entries. It returns why an order was refused, if none
-// of the page's forms is that order's.
+// forms adds the forms of the saga's inbox entries. It returns the problem of the refused command,
+// if no form on the page belongs to it.
 func (p *sagaView) forms(v *request, was *tried) *problem {
 	found := slices.ContainsFunc(p.Actions, func(a action) bool { return a.Tried != nil })
 	for _, e := range p.Entries {
@@ -129,8 +129,8 @@ func (p *sagaView) forms(v *request, was *tried) *problem {
 	return was.Problem
 }
 
-// asked is how the other side has been asked what became of a request: as its status query did. It
-// is nil if none has left.
+// asked returns the step's last status query, as it was sent to the remote service; nil if none was
+// sent.
 func (d *sagaPage) asked(e entry) []check {
 	for i := len(d.Records) - 1; i >= 0; i-- {
 		step, query := saga.SplitQuery(d.Records[i].Path)
@@ -142,15 +142,15 @@ func (d *sagaPage) asked(e entry) []check {
 	return nil
 }
 
-// follows has the live stream wait for the saga's next record. A page that takes long to draw is
-// drawn less often, so that it costs no more than a part of a processor; attempts under way grow,
-// so those are not waited for as long.
+// follows makes the live stream wait for the saga's next record. A page that is slow to render is
+// rendered less often, so that it uses only a part of a processor. While attempts are in flight
+// their bars grow, so the wait is short.
 func (v *request) follows(d *sagaPage, began time.Time) {
 	if d.ended() {
 		v.still = true
 		return
 	}
-	if d.machine == nil { // its row is all there is: nothing can be waited for
+	if d.machine == nil { // only its row is readable, which cannot be followed
 		return
 	}
 	wait := 20 * time.Second
@@ -168,7 +168,7 @@ func (v *request) follows(d *sagaPage, began time.Time) {
 	}
 }
 
-// reasonOf puts a saga's reason in words; nil if it has none.
+// reasonOf describes a saga's reason; nil if it has none.
 func reasonOf(s saga.View) *reason {
 	if s.Reason == nil || s.Status == saga.Succeeded {
 		return nil
@@ -180,10 +180,10 @@ func reasonOf(s saga.View) *reason {
 	case saga.Failed:
 		r.Word = "Failed"
 	case saga.Stuck:
-		r.Word = "Stuck on its way back"
+		r.Word = "Stuck while being undone"
 	}
 	if !strings.HasPrefix(string(s.Reason.Code), "step_") && s.Reason.Code != "rejected" {
-		r.Step = "" // the step is only where it stood
+		r.Step = "" // the step is only the one that was running
 	}
 	return r
 }

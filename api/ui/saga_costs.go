@@ -9,31 +9,31 @@ import (
 	"recourse/saga"
 )
 
-// costBar is an amount as a bar of a thousand.
+// costBar is an amount as a bar, in thousandths.
 type costBar struct {
 	Name, Path string
-	Amount     string // with its currency
-	Wasted     string // likewise; "" for nothing
-	Good, Bad  int    // thousandths: what was of use, and what was wasted
+	Amount     string // with the currency
+	Wasted     string // with the currency; "" for none
+	Good, Bad  int    // thousandths: useful and wasted
 }
 
-// moneyView is what a saga has cost.
+// moneyView is a saga's costs.
 type moneyView struct {
-	Spent, Wasted, Reserved, Budget string // with the currency; "" for nothing
-	Good, Bad, ReservedShare        int    // thousandths of the budget or, without one, of what is spent and reserved
+	Spent, Wasted, Reserved, Budget string // with the currency; "" for none
+	Good, Bad, ReservedShare        int    // thousandths of the budget or, without one, of the sum of spent and reserved
 	Tokens                          saga.TokensView
-	Steps                           []costBar // the dearest first
+	Steps                           []costBar // most expensive first
 	Models                          []modelRow
 	Any                             bool
 }
 
-// modelRow is what one language model was used for.
+// modelRow is the use of one language model.
 type modelRow struct {
 	Name, Spent   string
 	Input, Output int64
 }
 
-// maxCosts is how many steps are listed with their cost.
+// maxCosts is the maximum of steps in the list of costs.
 const maxCosts = 15
 
 func (d *sagaPage) money() moneyView {
@@ -48,7 +48,7 @@ func (d *sagaPage) money() moneyView {
 	most := new(big.Rat)
 	var steps []saga.StepView
 	for _, s := range d.Steps {
-		if s.Cost == "0" { // of most, when there are many
+		if s.Cost == "0" { // most steps of a large saga have none
 			continue
 		}
 		if cost := amount(s.Cost); cost.Sign() > 0 {
@@ -72,7 +72,7 @@ func (d *sagaPage) money() moneyView {
 	return m
 }
 
-// amount reads a decimal; 0 if it is none.
+// amount parses a decimal; other text is 0.
 func amount(decimal string) *big.Rat {
 	if r, ok := new(big.Rat).SetString(strings.TrimSpace(decimal)); ok && r.Sign() > 0 {
 		return r
@@ -80,7 +80,7 @@ func amount(decimal string) *big.Rat {
 	return new(big.Rat)
 }
 
-// share is a part in thousandths of a whole.
+// share returns a part in thousandths of a whole.
 func share(part, whole *big.Rat) int {
 	if whole.Sign() <= 0 || part.Sign() <= 0 {
 		return 0

@@ -12,32 +12,32 @@ import (
 	"recourse/saga"
 )
 
-// journalPage is how many records a page shows.
+// journalPage is the number of records on a page.
 const journalPage = 200
 
-// maxLooked is how many records one search looks at: the next page goes on behind them.
-const maxLooked = 20_000
+// maxScanned is the maximum of records that one search reads; the next page continues after them.
+const maxScanned = 20_000
 
-// journalView is what a journal's page shows.
+// journalView is a page of a journal.
 type journalView struct {
 	ID      string
 	Saga    saga.View
-	Text    string // what is searched for
+	Text    string // the searched text
 	Records []journalRow
-	Next    string // the address of the next page; "" for none
-	First   string // of the first; "" when this is it
-	Looked  int64  // the seq that a search without an end in sight has reached; 0: all was looked at
+	Next    string // URL of the next page; "" for none
+	First   string // URL of the first page; "" on the first page
+	Scanned int64  // the seq at which a search stopped; 0 if it read everything
 }
 
 // journalRow is a record on the page.
 type journalRow struct {
 	journal.Record
-	Says  string // in a word or two, what a person ordered, or how the saga ended
+	Says  string // a person's command, or the saga's end, in a word or two
 	Raw   json.RawMessage
 	Large bool
 }
 
-// maxRecord is how much of one record a page shows.
+// maxRecord is the maximum size of a record on a page, in bytes.
 const maxRecord = 20_000
 
 // showJournal serves GET /sagas/{id}/journal.
@@ -64,7 +64,7 @@ func showJournal(v *request) error {
 		own.Set("after", strconv.FormatInt(seq, 10))
 		page.Next = here + "?" + own.Encode()
 	}
-	for looked := 0; ; {
+	for scanned := 0; ; {
 		size := journalPage + 1
 		if page.Text != "" {
 			size = recordsPage
@@ -85,11 +85,11 @@ func showJournal(v *request) error {
 			page.Records = append(page.Records, rowOf(r))
 			after = r.Seq
 		}
-		if looked += len(list); len(list) < size {
+		if scanned += len(list); len(list) < size {
 			break
 		}
-		if looked >= maxLooked {
-			page.Looked = after
+		if scanned >= maxScanned {
+			page.Scanned = after
 			next(after)
 			break
 		}
@@ -97,7 +97,7 @@ func showJournal(v *request) error {
 	return v.render("saga-journal", "Journal of "+short(id), page)
 }
 
-// matches reports whether a record's kind, path, class, key or data have a text in them.
+// matches reports whether a record's kind, path, class, key or data contain a text.
 func matches(r journal.Record, text string) bool {
 	if r.Key == text || strings.Contains(string(r.Kind), text) || strings.Contains(r.Path, text) || string(r.Class) == text {
 		return true
@@ -116,8 +116,7 @@ func rowOf(r journal.Record) journalRow {
 	return row
 }
 
-// summary is what a record of an order or of the end comes to; "" of others, which say it by their
-// kind.
+// summary describes a record of a command or of the end; "" for others, whose kind says enough.
 func summary(r journal.Record) string {
 	var d struct {
 		saga.CommandData
@@ -147,7 +146,7 @@ func downloadJournal(v *request) error {
 	return v.pass(path("v1", "sagas", v.r.PathValue("id"), "journal"), "application/x-ndjson", v.r.PathValue("id")+".ndjson")
 }
 
-// rawSaga serves GET /sagas/{id}/saga.json: what the API answers.
+// rawSaga serves GET /sagas/{id}/saga.json, the API's response.
 func rawSaga(v *request) error {
 	return v.pass(path("v1", "sagas", v.r.PathValue("id")), "application/json", "")
 }
@@ -157,10 +156,10 @@ func rawStep(v *request) error {
 	return v.pass(path("v1", "sagas", v.r.PathValue("id"), "steps", v.r.PathValue("path")), "application/json", "")
 }
 
-// pass hands an answer of the API on as it comes, for a browser that has a cookie and no key; name
-// is the file to save it in, "" to show it.
+// pass streams a response of the API to a browser, which has a cookie but no key. name is the file
+// to save it in; "" shows it.
 func (v *request) pass(at, accept, name string) error {
-	if pictureOf(v.r) != nil { // of a live stream: this is no page
+	if pictureOf(v.r) != nil { // a live stream cannot show it, since it is not a page
 		return &problem{Status: http.StatusNotFound, Title: "This is not an HTML page", Detail: "open it by itself"}
 	}
 	req, err := v.api.request(v.r.Context(), http.MethodGet, at, nil, http.Header{"Accept": {accept}})
@@ -174,7 +173,7 @@ func (v *request) pass(at, accept, name string) error {
 	return nil
 }
 
-// plain leaves out of a file's name what is not in ids.
+// plain removes from a file's name all characters that ids do not have.
 func plain(c rune) rune {
 	if c < 128 && (c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z') {
 		return c

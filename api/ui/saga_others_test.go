@@ -15,8 +15,8 @@ import (
 	"recourse/saga"
 )
 
-// haunted is a store that may give sagas to nobody but the ghost, and may have records of a later
-// release.
+// haunted is a store that can let only the ghost claim sagas, and that can contain records of a
+// later release.
 type haunted struct {
 	journal.Store
 	closed, later atomic.Bool
@@ -39,7 +39,7 @@ func (g *haunted) Records(ctx context.Context, id uuid.UUID, after int64, limit 
 	return records, err
 }
 
-// quarantine has a parked saga given up until it is not tried any more.
+// quarantine lets a parked saga be given up until it is in quarantine.
 func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
 	t.Helper()
 	must := func(err error) {
@@ -60,7 +60,7 @@ func (g *haunted) quarantine(t *testing.T, id uuid.UUID) {
 	}
 }
 
-// A saga that nobody can go on with, and one that this program cannot read, have a page too.
+// A saga that no node can run has a page, and so has one that this program cannot read.
 func TestSagaQuarantined(t *testing.T) {
 	g := &haunted{Store: memory.New(memory.Config{})}
 	x := newSiteOn(t, g, func(a *api.Config, _ *Config) { a.Limits.Command = 100 * time.Millisecond })
@@ -84,11 +84,11 @@ func TestSagaQuarantined(t *testing.T) {
 	x.page(at).want(200).has("The saga makes no progress", "recourse or the definition has to be fixed", "Resume…", "nap")
 	g.later.Store(true)
 	a := x.page(at).want(200).has("The saga makes no progress", "This program cannot read the saga", "cannot list them", "Resume…", "Cancel…")
-	x.post(at+"/order/resume", a.hidden(at+"/order/resume")...).want(303)
-	x.post(at+"/order/cancel", append(a.hidden(at+"/order/cancel"), "mode", "compensate")...).want(503).has("no node has read it yet")
+	x.post(at+"/command/resume", a.hidden(at+"/command/resume")...).want(303)
+	x.post(at+"/command/cancel", append(a.hidden(at+"/command/cancel"), "mode", "compensate")...).want(503).has("no node has read it yet")
 }
 
-// An undo that was refused can be undone again, with another input, from the page.
+// A refused compensation can be retried with another input from the page.
 func TestResolveUndo(t *testing.T) {
 	x := newSite(t)
 	x.publish(flow)
@@ -98,14 +98,14 @@ func TestResolveUndo(t *testing.T) {
 	x.becomes(id, saga.Stuck)
 	at := "/sagas/" + id
 	to := at + "/steps/first/resolve"
-	a := x.page(at).want(200).has("Undoing step first was refused", "Undo it again", "Leave its effect", "undo failed", "<b>Stuck on its way back</b>").lacks("It did happen", "Cancel…")
+	a := x.page(at).want(200).has("Undoing step first was refused", "Undo it again", "Leave its effect", "undo failed", "<b>Stuck while being undone</b>").lacks("It happened", "Cancel…")
 	x.post(to, append(a.hidden(to), "outcome", "failed", "reason", "no")...).want(409)
 	x.post(to, append(a.hidden(to), "outcome", "skip", "reason", "it may stay")...).want(303)
 	x.becomes(id, saga.Failed)
 	x.page(at).has("its undoing was skipped by an operator: it may stay")
 }
 
-// What does not fit into the budget waits, and the page raises it.
+// A step that does not fit into the budget waits, and the page can raise the budget.
 func TestRaiseBudget(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: dear\nbudget: {amount: 1.00 EUR, on_exceed: ask}\nsteps:\n  - id: buy\n    http: POST ${vars.things}\n    in_doubt: retry\n    compensate: none\n    cost: 1.50 EUR\n")
@@ -113,7 +113,7 @@ func TestRaiseBudget(t *testing.T) {
 	x.until("it asks for money", func() bool { return len(x.saga(id).Open) > 0 })
 	at := "/sagas/" + id
 	a := x.page(at).want(200).has(`href="`+at+`#do-budget"`, "The new budget replaces 1.00 EUR")
-	x.post(at+"/order/budget", append(a.hidden(at+"/order/budget"), "amount", "2.00", "reason", "it is worth it")...).want(303)
+	x.post(at+"/command/budget", append(a.hidden(at+"/command/budget"), "amount", "2.00", "reason", "it is worth it")...).want(303)
 	x.becomes(id, saga.Succeeded)
 	x.page(at).has("1.50 EUR", "of a budget of <b>2.00 EUR</b>", "it is worth it")
 }

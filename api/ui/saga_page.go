@@ -18,38 +18,38 @@ import (
 	"recourse/saga"
 )
 
-// recordsPage is how many records the API gives at once, at most.
+// recordsPage is the maximum of records per response of the API.
 const recordsPage = 1000
 
-// sagaPage is all that the API says about one saga, and what follows from it.
+// sagaPage is the API's data about one saga, and the state derived from it.
 type sagaPage struct {
 	Saga    saga.View
 	Records []journal.Record
 	Steps   []saga.StepView
 	Entries []entry
-	Source  string // of the definition; "" if it cannot be read
+	Source  string // the definition's text; "" if it cannot be read
 	Started saga.StartedData
-	Def     *saga.Definition // nil: this program cannot use it
-	machine *saga.Machine    // nil: the records cannot be followed. Not to be used once the visit has let it go
-	Unread  string           // why, "" if they can
+	Def     *saga.Definition // nil if this program cannot use it
+	machine *saga.Machine    // nil if the records cannot be applied; not to be used after request.release
+	Unread  string           // why they cannot be applied; "" if they can
 	now     time.Time
 }
 
-// dossier reads a saga. Errors are the API's, and about the saga itself: what else cannot be read
-// is missing.
+// readSaga reads a saga. It returns errors about the saga itself; other data that cannot be read is
+// missing from the result.
 //
-// dossier derives a saga's page from its journal, as the API derives its answers. Calls to the API
-// would read the whole journal again for each picture.
-func (v *request) dossier(id string) (*sagaPage, error) {
-	v.let()
-	v.saga = v.shelf.take(id)
+// readSaga derives the page from the journal, as the API derives its responses: separate calls to
+// the API would read the whole journal again for each rendering.
+func (v *request) readSaga(id string) (*sagaPage, error) {
+	v.release()
+	v.saga = v.journals.take(id)
 	d := &sagaPage{now: v.cfg.Now()}
 	if err := v.journal(v.saga); err != nil {
 		return nil, err
 	}
 	d.Records = v.saga.records
 	if len(d.Records) > 0 {
-		_ = json.Unmarshal(d.Records[0].Data, &d.Started) // what cannot be read is in the journal's page
+		_ = json.Unmarshal(d.Records[0].Data, &d.Started) // the journal's page shows unreadable data
 	}
 	if err := d.follow(v.r.Context(), v.cfg, v.saga); err != nil {
 		d.Unread = err.Error()
@@ -63,7 +63,7 @@ func (v *request) dossier(id string) (*sagaPage, error) {
 	if _, err := v.api.get("/v1/inbox?limit=100&saga="+id, &inbox); err == nil {
 		d.Entries = inbox.Data
 	}
-	if d.machine != nil && d.quarantined() { // of which the journal knows nothing
+	if d.machine != nil && d.quarantined() { // journals do not record quarantine
 		d.Saga.Status, d.Saga.WakeAt = saga.Stuck, nil
 	}
 	var doc struct {
@@ -75,16 +75,16 @@ func (v *request) dossier(id string) (*sagaPage, error) {
 	return d, nil
 }
 
-// let gives back what a dossier was made of, for others to use.
-func (v *request) let() {
+// release gives the saga back to the cache, for other requests.
+func (v *request) release() {
 	if v.saga != nil {
 		v.saga.give()
 		v.saga = nil
 	}
 }
 
-// head reads of a saga whose records cannot be followed what the API says; of one that the API
-// cannot read either, the list of sagas knows something.
+// head reads the API's view of a saga whose records cannot be applied. If the API cannot read it
+// either, the list of sagas still has its row.
 func (v *request) head(id string, d *sagaPage) error {
 	_, err := v.api.get(path("v1", "sagas", id), &d.Saga)
 	if !unreadable(err) {
@@ -106,22 +106,21 @@ func (v *request) head(id string, d *sagaPage) error {
 	return err
 }
 
-// unreadable reports whether the API says that this program cannot read a saga's journal, or its
+// unreadable reports whether the API says that this program cannot read a saga's journal or its
 // definition.
 func unreadable(err error) bool {
 	var p *problem
 	return errors.As(err, &p) && (strings.HasSuffix(p.Type, ":journal_unreadable") || strings.HasSuffix(p.Type, ":definition_unusable"))
 }
 
-// follow works out what the records mean. A saga over which the program panics is one that it
-// cannot follow.
+// follow applies the records. A saga over which the program panics counts as unreadable.
 func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("the program fails over it: %v", v)
+			err = fmt.Errorf("the program panics when it reads it: %v", v)
 		}
 		if err != nil {
-			k.machine = nil // it may be half way
+			k.machine = nil // it may be inconsistent
 		}
 	}()
 	if k.machine == nil {
@@ -149,8 +148,8 @@ func (d *sagaPage) follow(ctx context.Context, cfg Config, k *followed) (err err
 	return nil
 }
 
-// journal reads what a saga's journal has grown by. A journal that is not what it was is of a
-// database that was restored: all of it is read anew.
+// journal reads the new records of a saga's journal. If the journal differs from the cached
+// records, the database was restored, and the whole journal is read again.
 func (v *request) journal(k *followed) error {
 	if n := len(k.records); n > 0 {
 		last := k.records[n-1]
@@ -192,11 +191,11 @@ func (v *request) records(id string, after int64, limit int) ([]journal.Record, 
 	}
 }
 
-// ended reports whether nothing more can happen to the saga.
+// ended reports whether the saga has ended.
 func (d *sagaPage) ended() bool { return d.Saga.Status.Terminal() }
 
-// allows reports whether the saga would carry out an order as it is now. Where that is not known,
-// the API decides.
+// allows reports whether the saga would apply a command in its present state. If that is unknown,
+// it is true, and the API decides.
 func (d *sagaPage) allows(c saga.Command) bool {
 	if d.ended() {
 		return false
@@ -208,5 +207,5 @@ func (d *sagaPage) allows(c saga.Command) bool {
 	return err == nil
 }
 
-// inFlight reports whether an attempt has not ended, so that the picture grows by itself.
+// inFlight reports whether an attempt is in flight, so that the picture changes with time.
 func (d *sagaPage) inFlight() bool { return d.machine != nil && len(d.machine.InFlight()) > 0 }

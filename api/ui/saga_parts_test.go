@@ -71,7 +71,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// The steps of a page are few, whatever the saga has: those that want attention are among them.
+// A page lists few steps, however many the saga has, and the important ones are among them.
 func TestRows(t *testing.T) {
 	d := &sagaPage{}
 	for i := range 1000 {

@@ -7,25 +7,25 @@ import (
 	"recourse/saga"
 )
 
-// maxSource is how many lines of a definition a page shows.
+// maxSource is the maximum of lines of a definition on a page.
 const maxSource = 2500
 
-// sourceLine is a line of a definition beside the story.
+// sourceLine is a line of a definition, next to the story.
 type sourceLine struct {
 	N    int
 	Text string
-	Mark saga.StepStatus // of the step that begins here; "" for none, or one that has not begun
-	Now  bool            // of a step that is under way, or that waits
-	Bad  bool            // of a step that went wrong
-	Path string          // of the step that begins here
+	Mark saga.StepStatus // status of the step that begins here; "" for none, or if it has not started
+	Now  bool            // its step is running or waiting
+	Bad  bool            // its step has failed or is in doubt
+	Path string          // path of the step that begins here
 }
 
-// worst orders statuses of one step in several rounds of a loop: what is shown is what wants
+// worst orders statuses: if a step has several iterations, the line shows the one that needs
 // attention most.
 var worst = []saga.StepStatus{saga.Pending, saga.StepSkipped, saga.StepSucceeded, saga.StepUndone, saga.StepFailed, saga.StepWaiting, saga.StepRunning,
 	saga.StepUndoing, saga.StepUndoFail, saga.StepInDoubt, saga.StepHeld}
 
-// source lists the definition's lines, those of steps with where the steps stand.
+// source lists the definition's lines with the statuses of their steps.
 func (d *sagaPage) source() []sourceLine {
 	if d.Source == "" {
 		return nil
@@ -59,7 +59,7 @@ func (d *sagaPage) source() []sourceLine {
 				l.Mark, l.Path = s, path[id]
 			}
 		} else if l.Text != "" && !strings.HasPrefix(l.Text, " ") && !strings.HasPrefix(l.Text, "-") && !strings.HasPrefix(l.Text, "\t") {
-			at = "" // a key of the document
+			at = "" // a top-level key
 		}
 		if at == "" || strings.TrimSpace(l.Text) == "" {
 			continue

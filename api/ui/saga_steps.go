@@ -12,39 +12,38 @@ import (
 	"recourse/saga"
 )
 
-// Bounds of what a page shows of a saga's steps. The step's own page shows the rest.
+// Bounds of the steps on a saga's page. The step's own page shows the rest.
 const (
 	maxSteps    = 120
 	maxAttempts = 40
 	maxDocument = 6000 // bytes of a request or an output
 )
 
-// stepRow is a step in a page's list.
+// stepRow is a row in the list of steps.
 type stepRow struct {
 	saga.StepView
 	Saga     string
-	Name     string // its path below the blocks that it lies in
+	Name     string // its path without the enclosing blocks
 	Depth    int
-	Line     int             // in the definition; 0: not known
-	Sent     int             // how often its request was sent, not counting status queries and its undoing
-	Took     time.Duration   // from the first time on
-	Earlier  int             // attempts that are left out
-	Request  json.RawMessage // "" if it is cut
-	Large    bool            // request or output are on the step's own page
+	Line     int             // line in the definition; 0 if unknown
+	Sent     int             // attempts, without status queries and compensations
+	Took     time.Duration   // from the start of the first attempt
+	Earlier  int             // number of omitted attempts
+	Request  json.RawMessage // empty if it is too large
+	Large    bool            // request or output are only on the step's own page
 	Wasted   string
 	Currency string
-	Child    string // the saga that it runs
-	Advice   string // what to do about it
-	Entry    string // the id of the inbox entry about it
-	Folded   int    // a row that stands for so many others
-	Unfold   string // the address of a page that lists them
+	Child    string // the saga that it started
+	Advice   string // advice for the user
+	Entry    string // the id of its inbox entry
+	Folded   int    // number of rows that this one stands for
+	Unfold   string // URL of a page that lists them
 }
 
-// notReached is what a step is called that an ended saga has left pending: nothing will come of it
-// any more.
+// notReached is the status shown for a pending step of an ended saga, which will never run.
 const notReached = "not_reached"
 
-// attention reports whether a step is one to look at first.
+// attention reports whether a step is among the most relevant ones.
 func attention(s saga.StepView) bool {
 	switch s.Status {
 	case saga.StepInDoubt, saga.StepHeld, saga.StepUndoFail, saga.StepFailed, saga.StepRunning, saga.StepWaiting, saga.StepUndoing:
@@ -53,7 +52,7 @@ func attention(s saga.StepView) bool {
 	return len(s.Attempts) > 1
 }
 
-// found are the steps whose paths have a text in them.
+// found returns the steps whose paths contain a text.
 func (d *sagaPage) found(find string) []saga.StepView {
 	if find == "" {
 		return d.Steps
@@ -61,8 +60,8 @@ func (d *sagaPage) found(find string) []saga.StepView {
 	return slices.DeleteFunc(slices.Clone(d.Steps), func(s saga.StepView) bool { return !strings.Contains(s.Path, find) })
 }
 
-// stepsAt is the address of a saga's page that lists the steps with a text in their paths from one
-// on.
+// stepsAt returns the URL of a saga's page that lists the steps whose paths contain a text, from a
+// position on.
 func (d *sagaPage) stepsAt(find string, from int) string {
 	q := url.Values{"from": {itoa(from)}}
 	if find != "" {
@@ -71,8 +70,7 @@ func (d *sagaPage) stepsAt(find string, from int) string {
 	return path("sagas", d.Saga.ID) + "?" + q.Encode() + "#steps"
 }
 
-// part lists up to so many steps from one on, and gives the addresses of those before and after; ""
-// for none.
+// part lists steps from a position on, and returns the URLs of those before and after; "" for none.
 func (d *sagaPage) part(find string, from, most int) (rows []stepRow, before, after string) {
 	list := d.found(find)
 	in := nestingOf(d.Def, nil)
@@ -90,7 +88,7 @@ func (d *sagaPage) part(find string, from, most int) (rows []stepRow, before, af
 	return rows, before, after
 }
 
-// rows lists the steps whose paths have a text in them; of too many the telling ones.
+// rows lists the steps whose paths contain a text; if there are too many, the most relevant ones.
 func (d *sagaPage) rows(find string, most int) []stepRow {
 	list := d.found(find)
 	in := nestingOf(d.Def, nil)
@@ -142,7 +140,7 @@ func (d *sagaPage) row(s saga.StepView, depth int) stepRow {
 	return r
 }
 
-// forward counts a step's own attempts, and says how long they took.
+// forward returns the number and the duration of a step's own attempts.
 func (d *sagaPage) forward(s saga.StepView) (n int, took time.Duration) {
 	var begin time.Time
 	for _, a := range s.Attempts {
@@ -161,7 +159,7 @@ func (d *sagaPage) forward(s saga.StepView) (n int, took time.Duration) {
 	return n, took
 }
 
-// child is the id of the saga that a step runs; "" if it runs none.
+// child returns the id of the saga that a step started; "" for none.
 func (d *sagaPage) child(s saga.StepView) string {
 	var request saga.Request
 	if s.Kind != "run" || json.Unmarshal(s.Input, &request) != nil || request.Child == nil {
@@ -170,7 +168,7 @@ func (d *sagaPage) child(s saga.StepView) string {
 	return request.Child.Saga
 }
 
-// short leaves large documents to the step's own page.
+// short omits large documents, which the step's own page shows.
 func (r stepRow) short() stepRow {
 	if len(r.Request) > maxDocument {
 		r.Request, r.Large = nil, true
@@ -181,7 +179,7 @@ func (r stepRow) short() stepRow {
 	return r
 }
 
-// advice says what can be done about a step that is not well.
+// advice returns advice about a step that has not succeeded.
 func advice(s saga.StepView, asked bool) string {
 	switch {
 	case asked:
@@ -196,7 +194,7 @@ func advice(s saga.StepView, asked bool) string {
 	return ""
 }
 
-// wasted is what a step's failed attempts have cost; "" for nothing.
+// wasted returns the cost of a step's failed attempts; "" for none.
 func wasted(s saga.StepView) string {
 	sum := new(big.Rat)
 	places := 0
@@ -221,7 +219,7 @@ func wasted(s saga.StepView) string {
 
 // showStep serves GET /sagas/{id}/steps/{path}: one step, uncut.
 func showStep(v *request) error {
-	d, err := v.dossier(v.r.PathValue("id"))
+	d, err := v.readSaga(v.r.PathValue("id"))
 	if err != nil {
 		return err
 	}

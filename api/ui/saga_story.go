@@ -9,7 +9,8 @@ import (
 	"recourse/internal/story"
 )
 
-// Bounds of the story on a page: its beginning and its end. The journal's page has it all.
+// Bounds of the story on a page: its beginning and its end. The journal's page shows the whole
+// journal.
 const (
 	storyBegin = 60
 	storyEnd   = 240
@@ -18,16 +19,16 @@ const (
 // storyLine is a line of a saga's story.
 type storyLine struct {
 	story.Line
-	Offset string // since the start
-	Exact  string // when
-	Link   string // of the step
-	Class  string // of its tone
-	Gap    int    // instead of a line: records that are left out
+	Offset string // time since the start
+	Exact  string // the exact time
+	Link   string // URL of the step
+	Class  string // CSS class of its tone
+	Gap    int    // number of omitted records, instead of a line
 }
 
 var tones = map[story.Tone]string{story.Good: "good", story.Bad: "bad", story.Doubt: "doubt", story.Back: "back", story.Dimmed: "dim", story.Strong: "strong"}
 
-// story tells the journal in lines, as the command line does.
+// story renders the journal as lines, as the command line does.
 func (d *sagaPage) story(link func(string) string) (lines []storyLine) {
 	teller := story.New(d.Def)
 	skipped := 0
@@ -35,7 +36,7 @@ func (d *sagaPage) story(link func(string) string) (lines []storyLine) {
 		left := len(d.Records) > storyBegin+storyEnd && i >= storyBegin && i < len(d.Records)-storyEnd
 		if left {
 			skipped++
-			if bytes.Contains(r.Data, []byte(`"cost":`)) { // the last line has the sum
+			if bytes.Contains(r.Data, []byte(`"cost":`)) { // the last line shows the sum
 				teller.Tell(r)
 			}
 			continue
@@ -55,7 +56,7 @@ func (d *sagaPage) story(link func(string) string) (lines []storyLine) {
 	return lines
 }
 
-// offset writes how long after its start something happened.
+// offset formats the time since the saga's start.
 func offset(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -46,7 +46,7 @@ steps:
 output: {title: "${input.title}"}
 `
 
-// fault has the world spoil requests.
+// fault adds a fault to the world.
 func (x *site) fault(r world.Rule) {
 	x.t.Helper()
 	if err := x.world.AddFault(r); err != nil {
@@ -86,7 +86,7 @@ func TestSagaUndone(t *testing.T) {
 	x.page("/sagas/"+id).want(200).has(`<b>Failed</b> because <a href="#step-last"><code>last</code></a> failed:`, "Remaining effects", "is declared to need no compensation",
 		"undone, the latest first", "↺ first", "turns back", "Run it again…")
 
-	to := "/sagas/" + id + "/order/retry"
+	to := "/sagas/" + id + "/command/retry"
 	fields := x.page("/sagas/" + id).hidden(to)
 	x.post(to, fields...).want(422).has("say why")
 	x.world.ClearFaults()
@@ -101,7 +101,7 @@ func TestSagaUndone(t *testing.T) {
 	x.becomes(next, saga.Succeeded)
 	x.page("/sagas/"+next).has("Runs saga", id)
 
-	to = "/sagas/" + id + "/order/delete"
+	to = "/sagas/" + id + "/command/delete"
 	x.post(to, x.page("/sagas/"+id).hidden(to)...).want(303)
 	x.page("/sagas/" + id).want(404)
 }
@@ -119,8 +119,8 @@ steps:
     signal: com.shop.paid
 `
 
-// The page of a saga that went on over a step in doubt names the step, and leads to it; the page of
-// another has no such card.
+// The page of a saga that succeeded with a step in doubt names the step and links to it; other
+// pages have no such card.
 func TestSagaNamesDoubts(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: remind\nsteps:\n  - {id: sms, http: \"POST ${vars.things}\", in_doubt: fail, compensate: none, on_error: continue, retry: none}\n  - {id: done, set: 1}\n")
@@ -133,8 +133,8 @@ func TestSagaNamesDoubts(t *testing.T) {
 	x.page("/sagas/"+sure).want(200).lacks(`id="doubts"`, "stays in doubt")
 }
 
-// A signal and a cancel are offered to the readers from whom the API takes them: those who started
-// the saga, and those who command every one.
+// The page offers a signal and a cancel to users from whom the API accepts them: the saga's
+// starter, and roles that command every saga.
 func TestCommandsAreOffered(t *testing.T) {
 	x := newSite(t, keysRequired)
 	x.key("boss", "admin")
@@ -166,59 +166,59 @@ func TestSagaOrders(t *testing.T) {
 	at := "/sagas/" + id
 	order := func(do string, pairs ...string) *answer {
 		t.Helper()
-		return x.post(at+"/order/"+do, append(x.page(at).hidden(at+"/order/"+do), pairs...)...)
+		return x.post(at+"/command/"+do, append(x.page(at).hidden(at+"/command/"+do), pairs...)...)
 	}
 	x.page(at).has("Waits for the timer of", "1 step is undone, in this order", "<code>made</code>", "Raise the budget…", "Send a signal…").lacks("Resume…", "Delete…", "Undo it…")
 
 	order("pause", "reason", "lunch").want(303)
 	x.becomes(id, saga.PausedStatus)
 	x.page(at).has("somebody to resume it", "Resume…", "lunch").lacks("Pause…")
-	x.post(at+"/order/pause", "seen", "x").want(409).has("paused already")
+	x.post(at+"/command/pause", "seen", "x").want(409).has("paused already")
 	order("resume").want(303)
 	x.becomes(id, saga.Waiting)
 
 	order("budget", "amount", "much").want(422).has(`value="much"`, `id="do-budget" open`)
 	order("budget", "amount", "0.00").want(303)
-	old := x.page(at).hidden(at + "/order/budget")
+	old := x.page(at).hidden(at + "/command/budget")
 	order("budget", "amount", "3.50").want(303)
 	x.page(at).has("3.50 EUR")
-	x.post(at+"/order/budget", append(old, "amount", "4.00")...).want(412).has("The saga has changed since you opened the page", "4.00", "3.50 EUR")
+	x.post(at+"/command/budget", append(old, "amount", "4.00")...).want(412).has("The saga has changed since you opened the page", "4.00", "3.50 EUR")
 
 	order("signal", "name", "com.shop.paid", "payload", `{"a":`).want(422).has("This is not JSON")
 	order("signal", "name", "com.shop.nothing").want(422).has("no step of slow waits for a signal")
 	order("signal", "name", "com.shop.paid", "payload", `{"a": 1}`).want(303)
 	x.page(at).has("signal com.shop.paid")
 
-	x.post(at + "/order/levitate").want(404)
-	// The page does not offer it beside cancel; the route is there all the same.
-	x.post(at+"/order/compensate", "seen", "of another page", "reason", "r").want(412).has("The saga has changed since you opened the page")
+	x.post(at + "/command/levitate").want(404)
+	// The page does not offer it in addition to cancel, but the route exists.
+	x.post(at+"/command/compensate", "seen", "of another page", "reason", "r").want(412).has("The saga has changed since you opened the page")
 	order("cancel", "mode", "odd").want(422)
 	order("cancel", "mode", "compensate", "reason", "changed my mind").want(303)
 	x.becomes(id, saga.Compensated)
 	x.page(at).has("<b>Undone</b> because the saga was cancelled", "changed my mind")
-	x.post(at+"/order/cancel", "seen", "").want(409).has("has ended as compensated")
+	x.post(at+"/command/cancel", "seen", "").want(409).has("has ended as compensated")
 }
 
-// A cancel from a page that shows an older compensation plan does nothing: the person has to look
-// at the new plan first.
+// A cancel from a page with an outdated compensation plan does nothing: the user has to see the new
+// plan first.
 func TestCancelOfAnOldPage(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: two\nsteps:\n  - {id: ok, signal: com.shop.go}\n  - id: made\n    http: POST ${vars.things}\n    in_doubt: retry\n    compensate: {http: \"DELETE ${vars.things}/${output.id}\"}\n  - {id: nap, sleep: 1h}\n")
 	id := x.start("two", `null`)
 	x.becomes(id, saga.Waiting)
 	at := "/sagas/" + id
-	old := x.page(at).has("There is nothing to undo").hidden(at + "/order/cancel")
+	old := x.page(at).has("There is nothing to undo").hidden(at + "/command/cancel")
 	x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.go", `{}`).want(202)
 	x.until("made is done", func() bool {
 		return strings.Contains(x.rest("GET", "/v1/sagas/"+id+"/steps/nap", "").body, `"waiting"`)
 	})
-	x.post(at+"/order/cancel", append(old, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you opened the page", "typed", "1 step is undone")
+	x.post(at+"/command/cancel", append(old, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you opened the page", "typed", "1 step is undone")
 	x.becomes(id, saga.Waiting)
-	x.post(at+"/order/cancel", append(x.page(at).hidden(at+"/order/cancel"), "mode", "stop")...).want(303)
+	x.post(at+"/command/cancel", append(x.page(at).hidden(at+"/command/cancel"), "mode", "stop")...).want(303)
 	x.becomes(id, saga.Failed)
 }
 
-// meddler is an engine that does something before it takes an order in.
+// meddler is an engine that calls a function before it accepts a message.
 type meddler struct {
 	api.Engine
 	before func(order string)
@@ -232,8 +232,9 @@ func (m *meddler) Send(ctx context.Context, mail journal.Message) error {
 	return m.Engine.Send(ctx, mail)
 }
 
-// Between the look and the order the saga may go on: what was seen and the order are one.
-func TestOrdersHoldForWhatWasSeen(t *testing.T) {
+// If the saga changes between the page and the command, the command applies only to the
+// consequences that the user saw.
+func TestCommandsApplyToTheStateShown(t *testing.T) {
 	m := &meddler{}
 	x := newSite(t, func(a *api.Config, _ *Config) { m.Engine, a.Engine = a.Engine, m })
 	x.publish("saga: two\nbudget: 1.00 EUR\nsteps:\n  - {id: ok, signal: com.shop.go}\n  - id: made\n    http: POST ${vars.things}\n    in_doubt: retry\n    compensate: {http: \"DELETE ${vars.things}/${output.id}\"}\n" +
@@ -244,9 +245,9 @@ func TestOrdersHoldForWhatWasSeen(t *testing.T) {
 		at = "/sagas/" + id
 		x.becomes(id, saga.Waiting)
 	}
-	form := func(do string) []string { return x.page(at).hidden(at + "/order/" + do) }
+	form := func(do string) []string { return x.page(at).hidden(at + "/command/" + do) }
 	tries := 0
-	grow := func(signal string) { // a record that is not what the order is about, or is
+	grow := func(signal string) { // adds a record that is irrelevant to the command, or relevant
 		seq := x.saga(id).Seq
 		x.rest("POST", "/v1/sagas/"+id+"/signals/"+signal, "1").want(202)
 		x.until("it has grown", func() bool { return x.saga(id).Seq > seq })
@@ -263,7 +264,7 @@ func TestOrdersHoldForWhatWasSeen(t *testing.T) {
 	begin()
 	seen := form("cancel")
 	meddle(2, func() { grow("com.shop.wake") })
-	x.post(at+"/order/cancel", append(seen, "mode", "compensate")...).want(303)
+	x.post(at+"/command/cancel", append(seen, "mode", "compensate")...).want(303)
 	if tries != 3 {
 		t.Errorf("it was ordered %d times", tries)
 	}
@@ -277,27 +278,27 @@ func TestOrdersHoldForWhatWasSeen(t *testing.T) {
 			return strings.Contains(x.rest("GET", "/v1/sagas/"+id+"/steps/nap", "").body, `"waiting"`)
 		})
 	})
-	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you opened the page", "typed", "1 step is undone")
+	x.post(at+"/command/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(412).has("The saga has changed since you opened the page", "typed", "1 step is undone")
 	if v := x.saga(id); v.Status != saga.Waiting || tries != 1 {
 		t.Errorf("it is %s after %d orders", v.Status, tries)
 	}
 
 	seen = form("budget")
 	meddle(1, func() { x.rest("POST", "/v1/sagas/"+id+"/signals/com.shop.go", "1").want(202); grow("com.shop.go") })
-	x.post(at+"/order/budget", append(seen, "amount", "2.00")...).want(303)
+	x.post(at+"/command/budget", append(seen, "amount", "2.00")...).want(303)
 	if v := x.saga(id); v.Cost.Budget != "2.00" || tries != 2 {
 		t.Errorf("the budget is %s after %d orders", v.Cost.Budget, tries)
 	}
 
 	seen = form("cancel")
 	meddle(1000, func() { grow("com.shop.go") })
-	x.post(at+"/order/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(409).has("The saga changes too fast for this command", "Pause it, then repeat", "typed")
+	x.post(at+"/command/cancel", append(seen, "mode", "compensate", "reason", "typed")...).want(409).has("The saga changes too fast for this command", "Pause it, then repeat", "typed")
 	if v := x.saga(id); v.Status != saga.Waiting || tries != commandTries {
 		t.Errorf("it is %s after %d orders", v.Status, tries)
 	}
 }
 
-// Past the pivot cancelling is not offered, undoing is.
+// After the pivot the page offers undoing, but not cancelling.
 func TestSagaPastPivot(t *testing.T) {
 	x := newSite(t)
 	x.publish("saga: pivoted\nsteps:\n  - id: made\n    http: POST ${vars.things}\n    in_doubt: retry\n    pivot: true\n    compensate: {http: \"DELETE ${vars.things}/${output.id}\"}\n  - {id: nap, sleep: 1h}\n")
@@ -305,9 +306,9 @@ func TestSagaPastPivot(t *testing.T) {
 	x.becomes(id, saga.Waiting)
 	at := "/sagas/" + id
 	a := x.page(at).has("Undo it…", "passed its pivot").lacks("Cancel…")
-	x.post(at+"/order/cancel", "mode", "compensate").want(409).has("point of no return")
-	x.post(at+"/order/compensate", a.hidden(at+"/order/compensate")...).want(422)
-	x.post(at+"/order/compensate", append(a.hidden(at+"/order/compensate"), "reason", "wrong person")...).want(303)
+	x.post(at+"/command/cancel", "mode", "compensate").want(409).has("point of no return")
+	x.post(at+"/command/compensate", a.hidden(at+"/command/compensate")...).want(422)
+	x.post(at+"/command/compensate", append(a.hidden(at+"/command/compensate"), "reason", "wrong person")...).want(303)
 	x.becomes(id, saga.Compensated)
 }
 
@@ -324,8 +325,8 @@ func TestSagaOfRoles(t *testing.T) {
 		for _, do := range []string{"pause", "resume", "budget", "signal", "cancel", "compensate", "retry", "delete"} {
 			if strings.Contains(a.body, `id="do-`+do+`"`) {
 				got = append(got, do)
-			} else if role != "operator" || do != "compensate" { // which is what cancelling does here
-				x.post("/sagas/"+id+"/order/"+do, "reason", "r", "amount", "3").refused()
+			} else if role != "operator" || do != "compensate" { // a cancel has the same effect here
+				x.post("/sagas/"+id+"/command/"+do, "reason", "r", "amount", "3").refused()
 			}
 		}
 		if strings.Join(got, " ") != want {
@@ -335,7 +336,7 @@ func TestSagaOfRoles(t *testing.T) {
 	x.becomes(id, saga.Waiting)
 }
 
-// refused fails unless nothing was done.
+// refused fails unless the request was refused.
 func (a *answer) refused() {
 	a.t.Helper()
 	if a.status < 400 || a.status >= 500 {
@@ -343,7 +344,7 @@ func (a *answer) refused() {
 	}
 }
 
-// Whatever a definition, a label, an input, an error or an answer says, it is text.
+// Texts of definitions, labels, inputs, errors and responses never become markup.
 func TestSagaEscapes(t *testing.T) {
 	const canary = `<script>alert(1)</script>`
 	x := newSite(t)
@@ -361,7 +362,7 @@ func TestSagaEscapes(t *testing.T) {
 	}
 }
 
-// A running saga's page follows it by itself.
+// A running saga's page updates live.
 func TestSagaLive(t *testing.T) {
 	x := newSite(t)
 	x.publish(slow)
@@ -410,7 +411,7 @@ func TestSagaLive(t *testing.T) {
 	x.rest("POST", "/v1/sagas/"+id+"/resume", `{}`).want(202)
 	x.rest("POST", "/v1/sagas/"+id+"/cancel", `{}`).want(202)
 	await("s-compensated")
-	await("") // nothing more can come: the stream ends
+	await("") // the saga has ended, so the stream ends
 }
 
 func TestJournal(t *testing.T) {

@@ -8,18 +8,18 @@ import (
 	"recourse/saga"
 )
 
-// wait is something that a saga waits for, other than a person.
+// wait is something that a saga waits for, except people.
 type wait struct {
 	Path, Text string
 	Link       string
-	Until      time.Time // zero: no end is known
+	Until      time.Time // zero if no end is known
 }
 
-// maxWaits is how many waits a page lists.
+// maxWaits is the maximum of waits on a page.
 const maxWaits = 12
 
-// waits lists what the saga waits for, but for people: those have the inbox's entries. more is how
-// many are left out.
+// waits lists what the saga waits for, except people, who have the inbox entries. more is the
+// number of omitted waits.
 func (d *sagaPage) waits(link func(string) string) (list []wait, more int) {
 	if d.ended() {
 		return nil, 0
@@ -57,7 +57,7 @@ func mayWait(s saga.StepStatus) bool {
 	return s == saga.StepRunning || s == saga.StepWaiting || s == saga.StepInDoubt || s == saga.StepUndoing
 }
 
-// wait says what a step waits for, if it does and nobody is asked.
+// wait returns what a step waits for; false if it does not wait, or waits for a person.
 func (d *sagaPage) wait(s saga.StepView, last map[string]journal.Record) (wait, bool) {
 	for _, e := range d.Entries {
 		if e.Path == s.Path {
@@ -71,7 +71,7 @@ func (d *sagaPage) wait(s saga.StepView, last map[string]journal.Record) (wait, 
 	case r.Kind == journal.Outcome && json.Unmarshal(r.Data, &outcome) == nil && outcome.RetryAt != nil:
 		text := "its next attempt"
 		if outcome.Next == saga.NextVerify {
-			text = "asking the other side"
+			text = "a status query of the remote service"
 		}
 		return wait{Text: text, Until: outcome.RetryAt.Time}, true
 	case r.Kind != journal.Intent || json.Unmarshal(r.Data, &intent) != nil:
@@ -85,12 +85,12 @@ func (d *sagaPage) wait(s saga.StepView, last map[string]journal.Record) (wait, 
 	case s.Kind == "run":
 		return wait{Text: "the saga that it runs"}, true
 	case r.Attempt > 0:
-		return wait{Text: "the answer to its request"}, true
+		return wait{Text: "the response to its request"}, true
 	}
 	return wait{}, false
 }
 
-// lastIntents are the last intents and outcomes of steps, from the journal's end.
+// lastIntents returns the last intents and outcomes of steps.
 func (d *sagaPage) lastIntents(of []saga.StepView) map[string]journal.Record {
 	last := make(map[string]journal.Record, len(of))
 	wanted := make(map[string]bool, len(of))

@@ -11,30 +11,30 @@ import (
 	"recourse/saga"
 )
 
-// sagasView is what the list of sagas shows.
+// sagasView is the list of sagas.
 type sagasView struct {
 	Filter  sagasFilter
 	Counts  []statusCount
 	Sagas   []saga.View
-	Asks    map[string]string // by saga: what the inbox asks about it
-	Next    string            // the address of the next page, "" for none
-	First   string            // of the first page, "" when this is it
-	Looked  saga.Time         // how far back the list has looked, when it has not looked at all
+	Asks    map[string]string // titles of inbox entries, by saga
+	Next    string            // URL of the next page, "" for none
+	First   string            // URL of the first page, "" on the first page
+	Scanned saga.Time         // start time of the oldest scanned saga, if the scan is incomplete
 	Names   []string
 	Periods []period
 }
 
-// sagasFilter is what the list's form asks for.
+// sagasFilter holds the fields of the list's form.
 type sagasFilter struct {
 	Status     string
 	Definition string
 	Label      string // k=v
 	Text       string
-	Within     string // how long ago it started at most: "", 1h, 24h, 168h
-	Any        bool   // something is set
+	Within     string // maximum time since the start: "", 1h, 24h, 168h
+	Any        bool   // a filter is set
 }
 
-// statusCount is one of the links above the list.
+// statusCount is a link above the list.
 type statusCount struct {
 	Status saga.Status // "" for all
 	Count  int64
@@ -46,11 +46,11 @@ type period struct{ Value, Title string }
 
 var periods = []period{{"", "any time"}, {"1h", "the last hour"}, {"24h", "the last day"}, {"168h", "the last week"}, {"720h", "the last 30 days"}}
 
-// command of statuses in the list's links: those that want somebody first.
-var command = []saga.Status{saga.Running, saga.Waiting, saga.PausedStatus, saga.Undoing, saga.Stuck, saga.Succeeded, saga.Compensated, saga.Failed}
+// order is the order of the statuses in the links.
+var order = []saga.Status{saga.Running, saga.Waiting, saga.PausedStatus, saga.Undoing, saga.Stuck, saga.Succeeded, saga.Compensated, saga.Failed}
 
-// maxLooks is how often one page has the API look further back when it has found nothing yet.
-const maxLooks = 5
+// maxScans is the maximum of API requests for one page that finds nothing.
+const maxScans = 5
 
 // showSagas serves GET /.
 func showSagas(v *request) error {
@@ -72,7 +72,7 @@ func showSagas(v *request) error {
 		return &problem{Status: 400, Title: "A label is name=value", Detail: "write it as order=1017"}
 	}
 	if d, err := time.ParseDuration(f.Within); err == nil && d > 0 {
-		// To the minute, so that the address of the next page means the same list.
+		// Whole minutes, so that the URL of the next page stands for the same list.
 		set("started_after", v.cfg.Now().Add(-d).UTC().Truncate(time.Minute).Format(time.RFC3339))
 	}
 	cursor := q.Get("cursor")
@@ -81,22 +81,22 @@ func showSagas(v *request) error {
 		v.still = true
 	}
 	var list struct {
-		Data   []saga.View `json:"data"`
-		Next   string      `json:"next_cursor"`
-		Looked saga.Time   `json:"looked_back_to"`
+		Data    []saga.View `json:"data"`
+		Next    string      `json:"next_cursor"`
+		Scanned saga.Time   `json:"looked_back_to"`
 	}
-	for looks := 1; ; looks++ {
-		list.Next, list.Looked = "", saga.Time{}
+	for scans := 1; ; scans++ {
+		list.Next, list.Scanned = "", saga.Time{}
 		if _, err := v.api.get("/v1/sagas?"+ask.Encode(), &list); err != nil {
 			return err
 		}
-		if len(list.Data) > 0 || list.Looked.IsZero() || looks == maxLooks {
+		if len(list.Data) > 0 || list.Scanned.IsZero() || scans == maxScans {
 			break
 		}
-		v.still = true // to find nothing once is enough
+		v.still = true // an unsuccessful search is not repeated
 		ask.Set("cursor", list.Next)
 	}
-	page := sagasView{Filter: f, Sagas: list.Data, Periods: periods, Looked: list.Looked}
+	page := sagasView{Filter: f, Sagas: list.Data, Periods: periods, Scanned: list.Scanned}
 	own := url.Values{}
 	for _, name := range []string{"status", "definition", "label", "q", "within"} {
 		if q.Get(name) != "" {
@@ -119,11 +119,11 @@ func showSagas(v *request) error {
 	return v.render("sagas", "Sagas", page)
 }
 
-// maxAsks is how much of the inbox a list looks through.
+// maxAsks is the maximum of inbox entries that a list reads.
 const maxAsks = 200
 
-// asks says by saga what a person is asked about those of a list that stand still; a list does
-// without what cannot be read.
+// asks returns the titles of the inbox entries of listed sagas. If they cannot be read, the list
+// omits them.
 func (v *request) asks(list []saga.View) map[string]string {
 	if !slices.ContainsFunc(list, func(s saga.View) bool { return s.Status == saga.Waiting || s.Status == saga.Stuck }) {
 		return nil
@@ -143,7 +143,7 @@ func (v *request) asks(list []saga.View) map[string]string {
 	return asks
 }
 
-// counts are the links to each status, which keep the rest of the filter.
+// counts returns the links to each status, which keep the rest of the filter.
 func (v *request) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
 	var stats struct {
 		Sagas map[string]int64 `json:"sagas"`
@@ -156,7 +156,7 @@ func (v *request) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
 		all.Count += n
 	}
 	list := []statusCount{all}
-	for _, s := range command {
+	for _, s := range order {
 		list = append(list, statusCount{Status: s, Count: stats.Sagas[string(s)], Here: f.Status == string(s)})
 	}
 	for i := range list {
@@ -170,7 +170,7 @@ func (v *request) counts(f sagasFilter, own url.Values) ([]statusCount, error) {
 	return list, nil
 }
 
-// names lists the definitions there are, for the form to offer.
+// names lists the definitions for the form.
 func (v *request) names() []string {
 	var list struct {
 		Data []struct {

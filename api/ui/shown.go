@@ -9,21 +9,21 @@ import (
 	"recourse/journal"
 )
 
-// Bounds of what is shown for approval as a list; what goes beyond is shown as JSON.
+// Bounds of the content that is shown for approval as a list; anything larger is shown as JSON.
 const (
 	maxPairs = 40
 	maxDeep  = 3
 )
 
-// pair is a property of what is shown for approval.
+// pair is a property of the content that is shown for approval.
 type pair struct {
-	Name  string // with those of the objects that it lies in: "claim · reasons"
+	Name  string // with the names of the enclosing objects: "claim · reasons"
 	Value string
-	List  []string // of an array, instead of Value
+	List  []string // values of an array, instead of Value
 }
 
-// Pairs are the properties of what is to be approved, if it is an object of simple values, lists of
-// them, and objects like it; nil otherwise, or if it has too much for a list.
+// Pairs returns the properties of the content to approve, if it is an object of simple values,
+// lists of them, and such objects; nil otherwise, or if it is too large for a list.
 func (f entryForms) Pairs() []pair {
 	list, ok := properties("", f.Shown, 0)
 	if !ok || len(list) > maxPairs {
@@ -32,7 +32,7 @@ func (f entryForms) Pairs() []pair {
 	return list
 }
 
-// properties lists an object's properties, false if it is none that can be listed.
+// properties lists an object's properties; ok is false if it cannot be listed.
 func properties(within string, object json.RawMessage, deep int) (list []pair, ok bool) {
 	var doc map[string]json.RawMessage
 	if deep >= maxDeep || json.Unmarshal(object, &doc) != nil || len(doc) == 0 {
@@ -61,7 +61,7 @@ func properties(within string, object json.RawMessage, deep int) (list []pair, o
 	return list, true
 }
 
-// itemsOf lists an array's values, false if they are not all simple.
+// itemsOf lists an array's values; ok is false if one is not simple.
 func itemsOf(array json.RawMessage) (list []string, ok bool) {
 	var items []json.RawMessage
 	if json.Unmarshal(array, &items) != nil {
@@ -76,26 +76,26 @@ func itemsOf(array json.RawMessage) (list []string, ok bool) {
 	return list, true
 }
 
-// simple reports whether a value is one line of a list: text, a number, true, false, null, or
-// something empty.
+// simple reports whether a value fits on a line: text, a number, true, false, null, or an empty
+// list or object.
 func simple(value json.RawMessage) bool {
 	value = bytes.TrimSpace(value)
 	return len(value) > 0 && value[0] != '{' && value[0] != '[' || string(value) == "{}" || string(value) == "[]"
 }
 
-// unquoted is a text without its quotes; others as they are written.
+// unquoted returns a text without its quotes, and other values as they are written.
 func unquoted(value json.RawMessage) string {
 	text := string(bytes.TrimSpace(value))
 	_ = json.Unmarshal(value, &text)
 	return text
 }
 
-// Says is what is to be done about an entry, with the page's word for it.
+// Says returns the advice about an entry, in the terms of the web UI.
 func (f entryForms) Says() string {
 	return strings.Replace(f.Detail, "Raise the budget of the saga (PATCH), or cancel it.", "Raise the budget, or cancel the saga.", 1)
 }
 
-// Expires is until when an approval may be decided; the zero time if that is not limited.
+// Expires returns when an approval expires; the zero time for never.
 func (f entryForms) Expires() time.Time {
 	if f.ExpiresAt == nil {
 		return time.Time{}
@@ -103,8 +103,7 @@ func (f entryForms) Expires() time.Time {
 	return f.ExpiresAt.Time
 }
 
-// About is an approval's detail without the time at which it expires, which a page writes in its
-// own way.
+// About returns an approval's detail without its expiry, which a page formats itself.
 func (f entryForms) About() string {
 	return strings.TrimSuffix(f.Detail, " It expires at "+f.Expires().UTC().Format(journal.TimeFormat)+".")
 }

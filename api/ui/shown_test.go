@@ -57,7 +57,7 @@ func TestExpires(t *testing.T) {
 	}
 }
 
-// Words of moments that lie close together do not cover each other.
+// Labels of moments that are close together do not overlap.
 func TestTimelineWords(t *testing.T) {
 	at := storytest.Begin
 	c := &chart{begin: at, end: at.Add(time.Second), do: []*lane{{path: "a"}}}

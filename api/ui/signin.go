@@ -8,12 +8,12 @@ import (
 	"unicode"
 )
 
-// The reader's API key is kept in a cookie that no script can read and that other sites' requests
-// do not bring along. It is the key itself: so any node can read it, and revoking the key ends
-// every sign-in with it at once.
+// keyCookie is the cookie with the user's API key. No script can read it, and requests of other
+// sites do not carry it. It contains the key itself, so any node can read it, and revoking the key
+// ends every sign-in with it at once.
 const keyCookie = "recourse_key"
 
-// keyOf reads the reader's key, "" for none.
+// keyOf returns the user's key, "" for none.
 func keyOf(r *http.Request) string {
 	c, err := r.Cookie(keyCookie)
 	if err != nil {
@@ -22,7 +22,7 @@ func keyOf(r *http.Request) string {
 	return c.Value
 }
 
-// setKey keeps a key until the browser is closed; "" forgets it.
+// setKey stores a key in the browser until it is closed; "" deletes it.
 func (v *request) setKey(key string) {
 	c := &http.Cookie{Name: keyCookie, Value: key}
 	if key == "" {
@@ -31,11 +31,11 @@ func (v *request) setKey(key string) {
 	v.setCookie(c)
 }
 
-// signInView is what the sign-in page shows.
+// signInView is the sign-in page.
 type signInView struct {
 	To   string
 	Why  string
-	Need bool // whether a key is needed at all
+	Need bool // the server requires a key
 }
 
 // showSignIn serves GET /sign-in.
@@ -45,7 +45,7 @@ func showSignIn(v *request) error {
 	return v.render("sign-in", "Sign in", signInView{To: local(v.r.URL.Query().Get("to")), Need: err != nil})
 }
 
-// A form with a key, and an address to go on to, is at most so large, and comes within so long.
+// Bounds of the sign-in form: its size, and the time within which it must arrive.
 const (
 	signInBody = 16 << 10
 	signInTime = 10 * time.Second
@@ -54,7 +54,7 @@ const (
 // signIn serves POST /sign-in.
 func signIn(v *request) error {
 	v.still = true
-	// The sender is not known yet and gets little room and little time.
+	// The sender is not authenticated yet, so the limits are small.
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, signInBody)
 	_ = http.NewResponseController(v.w).SetReadDeadline(time.Now().Add(signInTime))
 	if err := v.r.ParseForm(); err != nil {
@@ -86,9 +86,9 @@ func signOut(v *request) error {
 	return nil
 }
 
-// local is an address of this page, or "/": nobody is sent elsewhere.
+// local returns a path of this server, or "/", so that no link redirects to another site.
 func local(to string) string {
-	elsewhere := func(r rune) bool { return r == '\\' || unicode.IsControl(r) } // browsers read \ as /, and leave tabs and line breaks out
+	elsewhere := func(r rune) bool { return r == '\\' || unicode.IsControl(r) } // browsers read \ as /, and ignore tabs and line breaks
 	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsFunc(to, elsewhere) {
 		return "/"
 	}

@@ -20,20 +20,20 @@ type startView struct {
 	document
 	Newest     bool
 	Fields     []*control
-	Labels     string // a line each: name=value
+	Labels     string // one name=value per line
 	Budget     string
-	Stubs      string // outputs to plan with, JSON
+	Stubs      string // outputs for the plan, as JSON
 	WrongStubs string
-	Key        string // the Idempotency-Key: a form starts one saga, however often it is sent
-	Own        string // the definition's budget
+	Key        string // the Idempotency-Key: a form starts one saga, even if it is sent twice
+	Own        string // the definition's own budget
 	Problem    *problem
 	Plan       *planView
 }
 
-// planView is what a start would do.
+// planView is the plan of a start.
 type planView struct {
 	saga.Plan
-	Rest []plannedUndo // what would be undone, in its order
+	Rest []plannedUndo // compensations in their order
 }
 
 // Pivots reports whether the plan has a pivot.
@@ -58,7 +58,7 @@ func showStart(v *request) error {
 	return v.render("definition-start", "Start "+page.Name, page)
 }
 
-// startForm makes the empty form for a version; "" is the newest.
+// startForm returns the empty form for a version; "" is the newest.
 func (v *request) startForm(version string) (*startView, error) {
 	v.still = true
 	page := &startView{}
@@ -86,7 +86,7 @@ func (v *request) startForm(version string) (*startView, error) {
 	return page, err
 }
 
-// newKey makes an Idempotency-Key.
+// newKey returns a new Idempotency-Key.
 func newKey() (string, error) {
 	id, err := uuid.NewV4()
 	return id.String(), err
@@ -120,7 +120,8 @@ func startSaga(v *request) error {
 		return v.render("definition-start", "Plan of "+page.Name, page)
 	}
 	var begun saga.View
-	// The saga is begun even if the reader has gone: what was sent once is answered by the key.
+	// The start continues even if the user leaves the page; sending the form again returns the same
+	// saga.
 	r, err := v.api.do(context.WithoutCancel(v.r.Context()), http.MethodPost, "/v1/sagas", body, http.Header{"Idempotency-Key": {page.Key}}, &begun)
 	if err != nil {
 		return v.startRefused(page, err)
@@ -132,7 +133,7 @@ func startSaga(v *request) error {
 	return v.done("/sagas/"+begun.ID, notice)
 }
 
-// request is the body of a start, or of a plan; ok is false if a field cannot be one.
+// request returns the body of a start or of a plan; ok is false if a field is invalid.
 func (p *startView) request(plan bool) (body []byte, ok bool) {
 	input, ok := documentOf(p.Fields)
 	req := struct {
@@ -147,7 +148,7 @@ func (p *startView) request(plan bool) (body []byte, ok bool) {
 		if name, value, found := strings.Cut(l, "="); found {
 			req.Labels[strings.TrimSpace(name)] = strings.TrimSpace(value)
 		} else if strings.TrimSpace(l) != "" {
-			req.Labels[strings.TrimSpace(l)] = "" // the API says what is wrong with it
+			req.Labels[strings.TrimSpace(l)] = "" // the API reports the error
 		}
 	}
 	if stubs := strings.TrimSpace(p.Stubs); plan && stubs != "" {
@@ -160,7 +161,7 @@ func (p *startView) request(plan bool) (body []byte, ok bool) {
 	return body, ok && err == nil
 }
 
-// startRefused shows the form with what the API has found wrong.
+// startRefused shows the form with the API's findings.
 func (v *request) startRefused(page *startView, err error) error {
 	var p *problem
 	if !errors.As(err, &p) || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
@@ -187,7 +188,7 @@ func (v *request) startAgain(page *startView, p *problem) error {
 	return v.renderAs(p.Status, "definition-start", "Start "+page.Name, page)
 }
 
-// undone lists what would be undone in its order, as it would run.
+// undone lists the compensations in the order in which they would run.
 func undone(p saga.Plan) []plannedUndo {
 	var list []plannedUndo
 	for _, at := range p.Undo {

@@ -12,19 +12,19 @@ import (
 	"recourse/saga"
 )
 
-// systemView is what the page of the system shows.
+// systemView is the page of the system.
 type systemView struct {
 	stats
 	System   system
 	Statuses []standing
-	Live     []counted // by definition, the most first
+	Live     []counted // by definition, highest first
 	Asks     []counted // inbox entries by kind
 	Stalled  []stalled
-	Watched  bool // there is a list of what is stalled
+	Watched  bool // the list of stalls is available
 	Alerts   []alert
 }
 
-// stats are what the API counts.
+// stats is the response of GET /v1/stats.
 type stats struct {
 	Sagas       map[string]int64     `json:"sagas"`
 	Live        map[string]int64     `json:"live"`
@@ -41,7 +41,7 @@ type stats struct {
 	} `json:"nodes"`
 }
 
-// system is what the API says of the node that answers, and of what waits for others.
+// system is the response of GET /v1/system.
 type system struct {
 	Version string    `json:"version"`
 	Now     saga.Time `json:"now"`
@@ -78,7 +78,7 @@ type system struct {
 	} `json:"outbox"`
 }
 
-// standing is how many sagas have a status, and since when the first of them has.
+// standing is the number of sagas with a status, and the time since which the oldest has had it.
 type standing struct {
 	Status saga.Status
 	Count  int64
@@ -90,7 +90,7 @@ type counted struct {
 	Count int64
 }
 
-// stalled is a saga, or a step of it, that should have moved and has not.
+// stalled is a saga or a step that should have made progress.
 type stalled struct {
 	Saga       string    `json:"saga"`
 	Definition string    `json:"definition"`
@@ -99,7 +99,7 @@ type stalled struct {
 	Why        string    `json:"why"`
 }
 
-// alert is something that an operator should see, and where to look.
+// alert is a warning for operators, with a link.
 type alert struct{ Text, To string }
 
 // showSystem serves GET /system.
@@ -122,7 +122,7 @@ func showSystem(v *request) error {
 	case !errors.As(err, &p) || p.Status != http.StatusNotFound:
 		return err
 	}
-	for _, s := range command {
+	for _, s := range order {
 		st := standing{Status: s, Count: page.Sagas[string(s)]}
 		if at, ok := page.Oldest[string(s)]; ok {
 			st.Since = &at
@@ -134,7 +134,7 @@ func showSystem(v *request) error {
 	return v.render("system", "System", page)
 }
 
-// counts lists counts, the highest first.
+// counts returns the counts, highest first.
 func counts(m map[string]int64) (list []counted) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		list = append(list, counted{name, m[name]})
@@ -143,7 +143,7 @@ func counts(m map[string]int64) (list []counted) {
 	return list
 }
 
-// How long things may wait before the page says so.
+// Waits from which the page shows an alert.
 const (
 	dueTooLong    = 30 * time.Second
 	taskTooLong   = 5 * time.Minute
@@ -153,7 +153,7 @@ const (
 	countedLately = 10 * time.Second
 )
 
-// alerts says what is wrong, as far as the numbers tell.
+// alerts derives alerts from the numbers.
 func (s *systemView) alerts() (list []alert) {
 	say := func(to, format string, args ...any) { list = append(list, alert{fmt.Sprintf(format, args...), to}) }
 	since := func(at *saga.Time) time.Duration {
@@ -163,42 +163,42 @@ func (s *systemView) alerts() (list []alert) {
 		return s.System.Now.Sub(at.Time)
 	}
 	if n := s.Quarantined; n > 0 {
-		say("/?status=stuck", "%s no progress, time and again, and %s not tried any more until somebody resumes %s",
+		say("/?status=stuck", "%s no progress repeatedly, and %s not retried until somebody resumes %s",
 			plural(int(n), "saga made", "sagas made"), wordFor(n, "is", "are"), wordFor(n, "it", "them"))
 	}
 	if d := since(s.OldestDue); d > dueTooLong {
-		say("", "a saga that is due has waited %s for a node: are there nodes, and do they commit?", took(d))
+		say("", "a due saga has waited %s for a node: check that nodes run and can commit", took(d))
 	}
 	if n := len(s.Stalled); n > 0 {
 		say("#stalled", "%s stalled", plural(n, "saga or step has", "sagas or steps have"))
 	}
 	if e := s.System.Engine; e != nil {
 		if e.Node == "" {
-			say("", "the node that answers has no lease: it runs nothing until the database answers")
+			say("", "this node has no lease: it runs no saga until the database responds")
 		}
 		if d := time.Duration(e.CommitAge) * time.Millisecond; d > commitTooLong {
-			say("", "a commit has been under way for %s: is the database slow, or full?", took(d))
+			say("", "a commit has been in flight for %s: check whether the database is slow or full", took(d))
 		}
 	}
 	for _, n := range s.Nodes {
 		if n.Until != nil && n.Until.Before(s.System.Now.Time) {
-			say("#nodes", "the lease of node %s has ended: another node will take its sagas over", n.Node)
+			say("#nodes", "the lease of node %s has expired: another node will take over its sagas", n.Node)
 		}
 	}
 	for _, t := range s.System.Tasks {
 		if d := since(t.Oldest); d > taskTooLong {
-			say("#tasks", "a task of type %s has waited %s: is a worker running?", t.Type, took(d))
+			say("#tasks", "a task of type %s has waited %s: check that a worker runs", t.Type, took(d))
 		}
 	}
 	for _, o := range s.System.Outbox {
 		if d := since(o.Oldest); d > eventTooLong || o.Why != "" {
-			say("#outbox", "%s for the sink %s: does it answer?", plural(o.Waiting, "event waits", "events wait"), o.Sink)
+			say("#outbox", "%s for the sink %s: check whether it responds", plural(o.Waiting, "event waits", "events wait"), o.Sink)
 		}
 	}
 	return list
 }
 
-// wordFor is a word for one, or for many.
+// wordFor returns the singular or the plural.
 func wordFor(n int64, one, many string) string {
 	if n == 1 {
 		return one
@@ -206,7 +206,7 @@ func wordFor(n int64, one, many string) string {
 	return many
 }
 
-// Commit is how long a commit takes on average; "" if there was none.
+// Commit returns the average duration of a commit; "" if there was none.
 func (s systemView) Commit() string {
 	if s.System.Engine == nil || s.System.Engine.Commits == 0 {
 		return ""
@@ -218,7 +218,7 @@ func (s systemView) Commit() string {
 	return took(time.Duration(us) * time.Microsecond)
 }
 
-// Counted is when sagas were counted, if that is some time ago; nil if it was just now.
+// Counted returns when the sagas were counted, if that is some time ago; otherwise nil.
 func (s systemView) Counted() *saga.Time {
 	if s.CountedAt.IsZero() || s.System.Now.Sub(s.CountedAt.Time) < countedLately {
 		return nil
@@ -226,7 +226,7 @@ func (s systemView) Counted() *saga.Time {
 	return &s.CountedAt
 }
 
-// Shared is what shares a commit, on average.
+// Shared returns the average number of appends per commit.
 func (s systemView) Shared() string {
 	e := s.System.Engine
 	return ratio(fmt.Sprint(e.Appends), fmt.Sprint(e.Commits)).FloatString(1) + " appends"

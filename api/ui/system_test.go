@@ -17,7 +17,7 @@ func TestSystem(t *testing.T) {
 	x.page("/system").want(200).has(`href="/?status=waiting"`, `href="/inbox?kind=approval"`, `href="/?definition=ask"`, "Commit duration")
 }
 
-// What is wrong is said first, with where to look.
+// Alerts come first, with links.
 func TestSystemAlerts(t *testing.T) {
 	x := canned(t, map[string]string{
 		"/v1/stats": `{"sagas": {"stuck": 2}, "live": {"order": 2}, "inbox": {"stuck": 1}, "oldest_due_at": "2026-01-03T11:58:00Z", "oldest_at": {"stuck": "2026-01-03T10:00:00Z"}, "quarantined": 2, "counted_at": "2026-01-03T11:59:00Z",
@@ -28,14 +28,14 @@ func TestSystemAlerts(t *testing.T) {
 		"/v1/stalled": `{"data": [{"saga": "01a200d4-e423-71dd-bb3a-842521c6c478", "definition": "order", "path": "pages[3].fetch", "since": "2026-01-03T11:00:00Z", "why": "no worker has claimed it"}]}`,
 	})
 	x.page("/system").want(200).has(
-		"2 sagas made no progress, time and again, and are not tried any more until somebody resumes them",
-		"a saga that is due has waited 2 min for a node",
+		"2 sagas made no progress repeatedly, and are not retried until somebody resumes them",
+		"a due saga has waited 2 min for a node",
 		`<a href="#stalled">1 saga or step has stalled</a>`,
-		"the node that answers has no lease",
-		"a commit has been under way for 7 s",
-		"the lease of node n1 has ended",
-		"a task of type page.fetch has waited 1 h: is a worker running?",
-		`<a href="#outbox">1 event waits for the sink audit: does it answer?</a>`,
+		"this node has no lease",
+		"a commit has been in flight for 7 s",
+		"the lease of node n1 has expired",
+		"a task of type page.fetch has waited 1 h: check that a worker runs",
+		`<a href="#outbox">1 event waits for the sink audit: check whether it responds</a>`,
 		"2.3 ms", "for 2.5 appends", "HTTP &lt;503&gt;", "(2 tries failed)", "(1 dropped)", "pages[3].fetch", "no worker has claimed it",
 		"each of them is a bug; please report it", "updated from time to time",
 	).lacks("type fresh", "sink crm:", "Nothing is overdue")
@@ -44,5 +44,5 @@ func TestSystemAlerts(t *testing.T) {
 		"/v1/system":  `{"now": "2026-01-03T12:00:00Z", "tasks": [], "outbox": []}`,
 		"/v1/stalled": `{"data": []}`,
 	})
-	x.page("/system").want(200).has("1 saga made no progress, time and again, and is not tried any more until somebody resumes it", "No node has a lease", "No stalled sagas").lacks("Commit duration", "Lanes", "now and then")
+	x.page("/system").want(200).has("1 saga made no progress repeatedly, and is not retried until somebody resumes it", "No node has a lease", "No stalled sagas").lacks("Commit duration", "Lanes", "now and then")
 }

@@ -14,13 +14,13 @@ import (
 // Sizes of a timeline, in its own units.
 const (
 	width    = 1000
-	labels   = 190 // where lanes begin
-	right    = 975 // where time ends
+	labels   = 190 // x at which lanes begin
+	right    = 975 // x at which lanes end
 	rowHigh  = 24
 	axisHigh = 34
 	barHigh  = 14
-	barWide  = 13 // at least: room for its mark
-	tickWide = 74 // between two times on the axis
+	barWide  = 13 // minimum width, for its symbol
+	tickWide = 74 // minimum distance between two times on the axis
 	wordHigh = 13
 	maxWords = 40
 )
@@ -33,11 +33,11 @@ type timeline struct {
 	axis *axis
 	link func(path string) string
 	b    strings.Builder
-	y    int // where the next lane begins
+	y    int // y at which the next lane begins
 }
 
-// drawTimeline makes the picture, an SVG; "" of a chart without lanes. link gives the address that
-// a step's bars lead to.
+// drawTimeline returns the chart as an SVG; "" for a chart without lanes. link returns the URL for
+// a step's bars.
 func drawTimeline(c *chart, link func(path string) string) template.HTML {
 	if c == nil || len(c.do) == 0 {
 		return ""
@@ -62,7 +62,7 @@ func drawTimeline(c *chart, link func(path string) string) template.HTML {
 		width, high, width, high, html.EscapeString(t.label())) + patterns + scale + lanes + t.b.String() + "</svg>")
 }
 
-// patterns tell classes apart without colour.
+// patterns distinguish classes without colour.
 const patterns = `<defs>` +
 	`<pattern id="p-in_doubt" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="t-fill t-in_doubt" width="7" height="7"/><rect class="t-stripe" width="3" height="7"/></pattern>` +
 	`<pattern id="p-transient" width="6" height="6" patternUnits="userSpaceOnUse"><rect class="t-fill t-transient" width="6" height="6"/><circle class="t-stripe" cx="3" cy="3" r="1.4"/></pattern>` +
@@ -72,7 +72,7 @@ const patterns = `<defs>` +
 	`<pattern id="p-person" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="t-fill t-person" width="2.4" height="5"/></pattern>` +
 	`</defs>`
 
-// label says in words what the picture shows.
+// label describes the picture as text.
 func (t *timeline) label() string {
 	steps := 0
 	for _, l := range t.do {
@@ -86,7 +86,7 @@ func (t *timeline) label() string {
 		}
 		text += ", " + plural(undone, "undoing", "undoings")
 	}
-	return text + " in " + took(t.end.Sub(t.begin)) + ". The same is told below, in words."
+	return text + " in " + took(t.end.Sub(t.begin)) + ". The text below has the same content."
 }
 
 func (t *timeline) lanes(list []*lane) {
@@ -110,7 +110,7 @@ func (t *timeline) lane(l *lane) {
 	fmt.Fprintf(&t.b, `<a href="%s" tabindex="-1"><text class="t-name" x="%d" y="%d"><title>%s</title>%s</text></a>`,
 		html.EscapeString(t.link(l.path)), 8+indent, t.y+16, html.EscapeString(l.path), html.EscapeString(cut(25-indent/6, name)))
 	fmt.Fprintf(&t.b, `<line class="t-rule" x1="%d" x2="%d" y1="%d" y2="%d"/>`, labels, right, t.y+rowHigh-1, t.y+rowHigh-1)
-	for _, one := range l.bars { // below the attempts, whose bars may be wider than their time
+	for _, one := range l.bars { // drawn first, since bars of attempts may be wider than their time
 		if one.thin() {
 			t.bar(l, one, 0)
 		}
@@ -123,7 +123,7 @@ func (t *timeline) lane(l *lane) {
 	}
 }
 
-// laneName is a path without the blocks that its lane stands below: "[3] fetch" of pages[3].fetch.
+// laneName returns a path without the blocks whose lanes are above: "[3] fetch" for pages[3].fetch.
 func laneName(l *lane) string {
 	name := l.path
 	if i := strings.LastIndexByte(name, '['); i >= 0 {
@@ -136,7 +136,7 @@ func laneName(l *lane) string {
 	return name
 }
 
-// bar draws one, right of an edge, and gives the new edge.
+// bar draws a bar, to the right of an edge, and returns the new edge.
 func (t *timeline) bar(l *lane, one bar, edge int) int {
 	x, to := t.axis.x(one.from), t.axis.x(one.to)
 	high, wide := barHigh, to-x
@@ -181,7 +181,7 @@ func (t *timeline) bar(l *lane, one bar, edge int) int {
 	fmt.Fprintf(&t.b, `<a href="%s" tabindex="-1"><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="%d"%s><title>%s</title></rect>`,
 		html.EscapeString(t.link(l.path)), class, x, y, wide, high, min(3, high/2), fill, html.EscapeString(t.title(l, one)))
 	if !thin && wide >= barWide {
-		if fill != "" { // a mark cannot be read on a pattern
+		if fill != "" { // a symbol is not legible on a pattern
 			fmt.Fprintf(&t.b, `<rect class="t-plain t-%s" x="%d" y="%d" width="%d" height="%d" rx="3"/>`, one.what, x+wide/2-7, y, 14, barHigh)
 		}
 		fmt.Fprintf(&t.b, `<text class="t-mark" x="%d" y="%d" aria-hidden="true">%s</text>`, x+wide/2, y+11, barMark(one, l.way))
@@ -190,7 +190,7 @@ func (t *timeline) bar(l *lane, one bar, edge int) int {
 	return x + wide + 1
 }
 
-// barMark is the sign of what an attempt ended as.
+// barMark returns the symbol of an attempt's class.
 func barMark(one bar, way journal.Way) string {
 	switch {
 	case one.query:
@@ -201,7 +201,7 @@ func barMark(one bar, way journal.Way) string {
 	return classMark(journal.Class(one.what))
 }
 
-// title is all that is known about a bar.
+// title returns the tooltip of a bar.
 func (t *timeline) title(l *lane, one bar) string {
 	head := l.path
 	if l.way == journal.Undo {
@@ -211,7 +211,7 @@ func (t *timeline) title(l *lane, one bar) string {
 		head = "status query of " + l.path
 	}
 	if one.attempt > 0 {
-		head += fmt.Sprintf(", attempt %d: %s", one.attempt, say(map[bool]string{true: "under way", false: one.what}[one.what == "running"]))
+		head += fmt.Sprintf(", attempt %d: %s", one.attempt, say(map[bool]string{true: "in flight", false: one.what}[one.what == "running"]))
 	} else if one.point {
 		head += ": " + say(one.what)
 	}
@@ -226,13 +226,13 @@ func (t *timeline) title(l *lane, one bar) string {
 	return strings.Join(append(lines, at), "\n")
 }
 
-// turn draws the line that what is undone stands below.
+// turn draws the line above the compensations.
 func (t *timeline) turn() {
 	fmt.Fprintf(&t.b, `<line class="t-turn" x1="0" x2="%d" y1="%d" y2="%d"/><text class="t-word t-back" x="8" y="%d">undone, the latest first</text>`, width, t.y+3, t.y+3, t.y+17)
 	t.y += 24
 }
 
-// scale draws the axis, and where time was cut.
+// scale draws the axis, and marks shortened intervals.
 func (t *timeline) scale(high int) {
 	last := -tickWide
 	for _, s := range t.axis.steps {
@@ -248,15 +248,15 @@ func (t *timeline) scale(high int) {
 	}
 }
 
-// word is a moment with its place below the axis.
+// word is the label of a moment, with its place below the axis.
 type word struct {
 	moment
 	x, row int
-	left   bool // it stands left of its line
+	left   bool // it is to the left of its line
 }
 
-// words places what happened to the saga as a whole, in two rows: what comes close behind another
-// goes below it. A word that has no room there is left out: the story tells it.
+// words places the labels of moments in two rows: one that would overlap the label before goes to
+// the second row. A label without room is omitted; the story has it.
 func (t *timeline) words() (list []word) {
 	var edges [2]int
 	for _, m := range t.moments {
@@ -278,7 +278,7 @@ func (t *timeline) words() (list []word) {
 	return list
 }
 
-// marks draws them, over the lanes.
+// marks draws the labels and their lines over the lanes.
 func (t *timeline) marks(words []word, high int) {
 	for _, w := range words {
 		class, y := "t-moment", 29+w.row*wordHigh
@@ -295,7 +295,8 @@ func (t *timeline) marks(words []word, high int) {
 	}
 }
 
-// stepLink is where a page shows a step: among those that it lists, or by looking for it.
+// stepLink returns the link to a step on the page: to its row if it is listed, otherwise to a
+// search for it.
 func stepLink(id string, listed map[string]bool) func(string) string {
 	return func(p string) string {
 		anchor := "#step-" + url.PathEscape(p)
@@ -306,7 +307,7 @@ func stepLink(id string, listed map[string]bool) func(string) string {
 	}
 }
 
-// timelineOf draws a saga's timeline as of now.
+// timeline draws the saga's timeline at the present time.
 func (d *sagaPage) timeline(link func(string) string) template.HTML {
 	return drawTimeline(chartOf(d.Records, nestingOf(d.Def, d.Steps), d.now, d.ended()), link)
 }

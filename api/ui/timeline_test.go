@@ -53,7 +53,7 @@ steps:
     compensate: {http: "DELETE https://pay.example/charges?key=${key}"}
 `
 
-// scripted answers each step's attempts in turn; what is not said succeeds.
+// scripted returns the responses to each step's attempts in turn; the default is success.
 func scripted(by map[string][]saga.Answer) func(saga.Send, time.Time) saga.Answer {
 	seen := map[string]int{}
 	return func(s saga.Send, _ time.Time) saga.Answer {
@@ -104,7 +104,7 @@ func TestTimelines(t *testing.T) {
 	}
 }
 
-// wellFormed fails unless a picture is XML that nothing has broken out of.
+// wellFormed fails unless a picture is well-formed XML without injected elements.
 func wellFormed(t *testing.T, svg template.HTML) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(string(svg)))
@@ -139,8 +139,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// manySteps is a journal of n steps, each of which succeeds but every hundredth, which is in doubt
-// first.
+// manySteps returns a journal of n steps that succeed; every hundredth is in doubt first.
 func manySteps(n int) []journal.Record {
 	at := storytest.Begin
 	list := []journal.Record{{Seq: 1, At: at, Kind: journal.Started, Node: "n", Data: json.RawMessage(`{"definition":"many","version":"v1"}`)}}
@@ -164,8 +163,7 @@ func manySteps(n int) []journal.Record {
 	return list
 }
 
-// However long the journal is, the picture can be read: what did not go well is in it, the rest is
-// folded.
+// The picture of a long journal stays readable: it shows failures, and folds the rest.
 func TestTimelineOfMany(t *testing.T) {
 	for _, tt := range []struct{ steps, lanes, doubts int }{{3, 3, 1}, {36, 36, 1}, {60, fewLanes, 1}, {300, fewLanes, 3}, {10_000, maxLanes, maxLanes / 2}} {
 		n := tt.steps
@@ -203,7 +201,7 @@ func BenchmarkTimeline(b *testing.B) {
 	}
 }
 
-// Long waits are cut, and say so; what is under way reaches to now.
+// Long waits are shortened and marked; attempts in flight extend to the present.
 func TestTimelineCuts(t *testing.T) {
 	at := storytest.Begin
 	records := []journal.Record{
@@ -228,8 +226,7 @@ func TestTimelineCuts(t *testing.T) {
 	}
 }
 
-// A wait that was given up ends where the saga was cancelled, however long the saga goes on
-// undoing.
+// An abandoned wait ends where the saga was cancelled, however long undoing takes.
 func TestTimelineOfACancel(t *testing.T) {
 	p := storytest.Play(t, drawn, storytest.Script{Input: `{"pages":[]}`, Commands: map[int64]saga.Command{4: {Kind: "cancel", Actor: "ada", Reason: "enough"}},
 		Answer: scripted(map[string][]saga.Answer{"undo flight": {{Sent: false, Code: "dns"}, {Sent: false, Code: "dns"}}})})

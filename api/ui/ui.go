@@ -1,13 +1,12 @@
-// Package ui is the web page: HTML rendered by the server, live over server-sent events, with one
-// small script that it works without.
+// Package ui is the web UI: HTML that the server renders, updated live over server-sent events. A
+// small script adds to it; every page works without the script.
 //
-// It is a client of the REST interface, in the same process. A page asks what a program would ask,
-// with the reader's own key, so that it can do nothing that the API would not allow, and every
-// order that is given here is checked, journaled and attributed like any other.
+// The UI is a client of the REST interface in the same process. A page sends the requests that a
+// program would send, with the user's own API key. So it can do only what the API allows, and every
+// command is validated, journaled and attributed like any other.
 //
-// A page is a function of a visit in the one list of pages (pages.go), and a template in
-// templates/. The content of a page is in <main>, which the live stream sends again whenever it has
-// changed.
+// A page is a function of a request in the list of pages (pages.go) and a template in templates/.
+// The content of a page is in <main>, which the live stream sends again whenever it has changed.
 package ui
 
 import (
@@ -21,37 +20,36 @@ import (
 	"recourse/saga"
 )
 
-// Config is what the page is made of. API and Definitions are required.
+// Config configures the UI. API and Definitions are required.
 type Config struct {
 	API http.Handler // the REST interface
-	// Definitions finds compiled definitions; it is asked only for what the API has let the reader
-	// see.
+	// Definitions returns compiled definitions. The UI asks only for those that the API has let the
+	// user read.
 	Definitions interface {
 		Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
 	}
-	TraceURL string          // where a saga's trace is to be seen, with {trace_id}; "": nowhere
-	Version  string          // of the program
+	TraceURL string          // URL of a saga's trace, with {trace_id}; "" for no link
+	Version  string          // the program's version
 	Log      *slog.Logger    // nil: discard
-	Done     <-chan struct{} // closed when the server stops: streams end. nil: never
+	Done     <-chan struct{} // closed when the server stops, which ends streams; nil: never
 	Now      func() time.Time
-	Tick     time.Duration // 2s: between looks for what has changed on pages of many sagas
-	Streams  int           // 200: live pages at once; more are as they were when they were loaded
+	Tick     time.Duration // 2s: update interval of pages about many sagas
+	Streams  int           // 200: maximum of live pages; further ones are not updated
 }
 
 // server serves the pages.
 type server struct {
-	cfg     Config
-	mux     *http.ServeMux
-	pages   *http.ServeMux // those with a template, for the live stream
-	shelf   journalCache
-	streams chan struct{} // a token for each live page
+	cfg      Config
+	mux      *http.ServeMux
+	pages    *http.ServeMux // the pages, for the live stream
+	journals journalCache
+	streams  chan struct{} // a token for each live page
 }
 
 //go:embed static
 var static embed.FS
 
-// New returns the page in front of the API: requests for pages are answered here, all others go on
-// to it.
+// New returns a handler that serves the pages and passes all other requests to the API.
 func New(cfg Config) http.Handler {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -81,7 +79,7 @@ func New(cfg Config) http.Handler {
 	s.mux.HandleFunc("GET /live", s.live)
 	s.mux.Handle("GET /static/", headers(http.FileServerFS(static)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/") { // as it was sent: a mux would tidy its path
+		if strings.HasPrefix(r.URL.Path, "/v1/") { // unchanged: a mux would clean the path
 			cfg.API.ServeHTTP(w, r)
 			return
 		}
@@ -89,7 +87,7 @@ func New(cfg Config) http.Handler {
 	})
 }
 
-// root is the page for browsers, and the API's index for programs.
+// root serves the home page to browsers, and the API's index to programs.
 func (s *server) root(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
@@ -101,8 +99,8 @@ func (s *server) root(page http.Handler) http.Handler {
 	})
 }
 
-// elsewhere is the API, but for a browser that is at an address where nothing is: it gets a page
-// that leads back.
+// elsewhere passes requests to the API. If the API responds to a browser with 404, the browser gets
+// a page with the navigation instead.
 func (s *server) elsewhere() http.Handler {
 	sorry := s.serve(func(*request) error {
 		return &problem{Status: http.StatusNotFound, Title: "Page not found", Detail: "check the address, or choose one of the pages above"}
@@ -121,7 +119,7 @@ func (s *server) elsewhere() http.Handler {
 	})
 }
 
-// missing withholds an answer that says that there is no such thing.
+// missing suppresses a response with status 404.
 type missing struct {
 	http.ResponseWriter
 	is bool
@@ -140,24 +138,24 @@ func (m *missing) Write(b []byte) (int, error) {
 	return m.ResponseWriter.Write(b)
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap serves [http.ResponseController].
 func (m *missing) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 
-// policy lets the page load only what this server serves, and nobody frame it.
+// policy allows pages to load only resources of this server, and no page to frame them.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// headers are those of every answer of the page.
+// headers sets the headers of every response of the UI.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "same-origin") // links out tell nobody which saga was read
+		h.Set("Referrer-Policy", "same-origin") // external links do not reveal which saga was read
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if strings.HasPrefix(r.URL.Path, "/static/") {
-			h.Set("Cache-Control", "no-cache") // small, and a new version of the program may come at any time
+			h.Set("Cache-Control", "no-cache") // the program may be updated at any time, and the files are small
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -66,7 +66,7 @@ func TestRoot(t *testing.T) {
 	x.do(x.request("POST", "/", nil)).want(405)
 }
 
-// Every answer of the page keeps scripts and frames of others out.
+// Every response has headers against foreign scripts and frames.
 func TestHeaders(t *testing.T) {
 	x := newSite(t)
 	for _, path := range []string{"/", "/sign-in", "/static/page.js", "/static/page.css", "/static/icon.svg"} {
@@ -79,7 +79,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// The policy allows nothing inline, and nothing from elsewhere: so no template may use it.
+// The policy forbids inline code and external resources, so no template may use them.
 func TestTemplatesKeepThePolicy(t *testing.T) {
 	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|<script(?: |>)(?:[^>]*)?>[^<]|javascript:|(?:src|href|action)="(?:https?:)?//`)
 	for _, files := range []fs.FS{templates, static} {
@@ -128,7 +128,7 @@ func TestSignIn(t *testing.T) {
 	x.page("/").want(303)
 }
 
-// An address where nothing is leads a reader back; programs get the API's word for it.
+// For an unknown path a browser gets a page with the navigation, and a program the API's problem.
 func TestNothingThere(t *testing.T) {
 	x := newSite(t)
 	for path, title := range map[string]string{"/nonsense": "Page not found", "/sagas/no-such-saga": "There is no", "/definitions/none": "There is no"} {
@@ -142,7 +142,7 @@ func TestNothingThere(t *testing.T) {
 	x.do(req).want(200).has(`"openapi"`)
 }
 
-// Every table has a name to be found by, for those who do not see what stands above it.
+// Every table has a name, for screen readers.
 func TestTablesHaveNames(t *testing.T) {
 	table := regexp.MustCompile(`<table[^>]*>`)
 	sheets, err := fs.Glob(templates, "templates/*.html")
@@ -162,7 +162,7 @@ func TestTablesHaveNames(t *testing.T) {
 	}
 }
 
-// What another site has a reader's browser send is refused, with the cookie and without.
+// Requests that another site makes a browser send are refused, with and without the cookie.
 func TestCrossSite(t *testing.T) {
 	x := newSite(t)
 	for _, header := range []http.Header{
@@ -173,12 +173,12 @@ func TestCrossSite(t *testing.T) {
 		x.do(req).want(403)
 	}
 	req := x.request("GET", "/", nil)
-	req.Host = "evil.example" // a name that its owner points here
+	req.Host = "evil.example" // a foreign name that resolves to this server
 	req.Header.Set("Accept", "text/html")
 	x.do(req).want(403).lacks("<table")
 }
 
-// A list says by itself that there is a new saga.
+// A list shows a new saga live.
 func TestLiveList(t *testing.T) {
 	x := newSite(t)
 	x.publish(quick)
@@ -215,7 +215,7 @@ func TestLiveList(t *testing.T) {
 	await("/sagas/" + x.start("quick", `{}`))
 }
 
-// One page more than may be live is told so, and has its place when another is closed.
+// A page beyond the maximum of live pages is refused, and is accepted when another one is closed.
 func TestTooManyStreams(t *testing.T) {
 	x := newSite(t, func(_ *api.Config, page *Config) { page.Streams = 1 })
 	resp, err := x.http.Do(x.request("GET", "/live?page=/", nil))
@@ -234,14 +234,14 @@ func TestTooManyStreams(t *testing.T) {
 	})
 }
 
-// A search that has not looked at everything never says that nothing matches: it says how far it
-// has looked, and leads on.
+// A search that has not scanned every saga never says that nothing matches: it says how far it has
+// scanned, and offers the rest.
 func TestSearchGoesOn(t *testing.T) {
 	x := newSite(t, func(a *api.Config, _ *Config) { a.Limits.Listed = 3 })
 	x.publish("saga: buy\ninput: {order: string}\nsteps:\n  - {id: note, set: {a: 1}}\n")
 	oldest := x.start("buy", `{"order": "1005"}`)
 	x.becomes(oldest, saga.Succeeded)
-	for range 3*maxLooks + 1 {
+	for range 3*maxScans + 1 {
 		x.start("buy", `{"order": "2000"}`)
 	}
 	at, pages := "/?q=1005", 0
@@ -257,7 +257,7 @@ func TestSearchGoesOn(t *testing.T) {
 		at = strings.ReplaceAll(m[1], "&amp;", "&")
 	}
 	if pages == 0 {
-		t.Error("the first page has looked at everything")
+		t.Error("the first page has scanned everything")
 	}
 	x.page(strings.Replace(at, "1005", "1006", 1)).want(200).has("No older saga matches").lacks("Nothing matches")
 	x.page("/?definition=nothing").want(200).has("Nothing matches.")
@@ -273,7 +273,7 @@ func TestSagaByTheBeginningOfItsID(t *testing.T) {
 		}
 	}
 	x.page("/sagas/ffffffff").want(404).has("There is no such saga")
-	for other := ""; ; { // until two are of the same minute
+	for other := ""; ; { // until two sagas start in the same minute
 		if other = x.start("quick", `{}`); other[:8] == id[:8] {
 			x.page("/sagas/"+id[:8]).want(409).has(id, other)
 			return
