@@ -9,15 +9,15 @@ import (
 	"recourse/saga"
 )
 
-// Codes of the warnings about what the server does not have. Publishing does not wait for it, since
-// it may come later.
+// Codes of the warnings about names that the server does not have. They do not prevent publishing,
+// because what is missing may be added later.
 const (
 	codeMissingSecret     = "missing-secret"
 	codeUnknownDefinition = "unknown-definition"
 )
 
 // MissingDefinitions lists the definitions that a definition's steps run and that this server does
-// not have now, or has archived. Errors: the store's.
+// not have now, or has archived. Errors are the store's.
 func (c *Catalog) MissingDefinitions(ctx context.Context, def *saga.Definition) ([]saga.Finding, error) {
 	var list []saga.Finding
 	for _, run := range def.Runs {
@@ -37,7 +37,7 @@ func (c *Catalog) MissingDefinitions(ctx context.Context, def *saga.Definition) 
 	return list, nil
 }
 
-// unrunnable says why a step cannot run a definition, "" if it can.
+// unrunnable returns why a step cannot run a definition, "" if it can.
 func (c *Catalog) unrunnable(ctx context.Context, target string) (string, error) {
 	name, version, _ := saga.RunTarget(target)
 	var err error

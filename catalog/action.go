@@ -10,8 +10,8 @@ import (
 	"recourse/saga/dsl"
 )
 
-// CompileAction checks an action as publishing does, without publishing it. file is the name that
-// errors give.
+// CompileAction checks an action as publishing does, without publishing it. file is the name used
+// in errors.
 func (c *Catalog) CompileAction(file string, src []byte) (*saga.Action, *dsl.Errors) {
 	return dsl.ParseAction(file, src, c.strictly())
 }
@@ -35,12 +35,11 @@ func (c *Catalog) loadAction(d journal.Document) (*saga.Action, error) {
 	return a, nil
 }
 
-// resolver finds what one definition that is being compiled names: actions, and definitions that
-// its steps run.
+// resolver finds the actions and definitions that a definition names while it is compiled.
 type resolver struct {
 	ctx     context.Context
 	catalog *Catalog
-	pins    string // the document that has them; "": none, so everything is the newest
+	pins    string // the document with the pins; "": none, so everything is the newest
 	fixed   bool   // what is not pinned cannot be used
 	looked  bool
 	pinned  map[string]int
@@ -121,7 +120,7 @@ func (r *resolver) lookChild(name string, version int) *saga.Definition {
 	return def
 }
 
-// lookForPins reads the definition's pins, once; there may be none.
+// lookForPins reads the definition's pins once. There may be none.
 func (r *resolver) lookForPins() error {
 	if r.looked || r.pins == "" {
 		return nil
@@ -134,7 +133,7 @@ func (r *resolver) lookForPins() error {
 	return nil
 }
 
-// failed keeps that the store could not be read: that is no error of the document.
+// failed records that the store could not be read, because that is not an error of the document.
 func (r *resolver) failed(err error) error {
 	r.err = err
 	return err

@@ -7,8 +7,8 @@ import (
 	"recourse/saga"
 )
 
-// Of compiled definitions the last used ones are kept: so many, and of so much text in sum.
-// Compiled they take some sixteen times as much.
+// Limits of the compiled definitions that are kept: their number, and the total bytes of their
+// texts. Compiled definitions take about sixteen times as much.
 const (
 	cached     = 512
 	cachedText = 16 << 20
@@ -24,11 +24,11 @@ type cacheItem struct {
 	def *saga.Definition
 }
 
-// cache keeps compiled definitions. The zero value is empty.
+// cache keeps the compiled definitions that were used last. The zero value is empty.
 type cache struct {
 	mu    sync.Mutex
 	items map[cacheKey]*list.Element
-	order list.List // the last used one in front
+	order list.List // the most recently used one is first
 	text  int       // bytes
 }
 

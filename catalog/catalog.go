@@ -1,10 +1,10 @@
-// Package catalog publishes saga definitions and actions, and gives them back compiled.
+// Package catalog publishes saga definitions and actions, and returns them compiled.
 //
-// Publishing is strict: the document is checked against the server's vars and,
-// if asked, without warnings. Loading is not: what was published once is
-// compiled from its stored text whatever the server's options are today, so
-// that a saga can always go on. A version never changes, so compiled ones are cached; the versions
-// of the actions that it uses without naming one do not change either: they are its pins.
+// Publishing is strict: the document is checked against the server's vars and, if the option is
+// set, must have no warnings. Loading is not: a published document is compiled from its stored
+// text, whatever the server's options are today, so that a saga can always continue. A version
+// never changes, so compiled ones are cached. The versions of the actions that it uses without
+// naming one do not change either: they are its pins.
 package catalog
 
 import (
@@ -20,22 +20,22 @@ import (
 	"recourse/saga/dsl"
 )
 
-// What definitions and actions are kept under in a journal.Catalog.
+// Kinds of the documents in a journal.Catalog.
 const (
 	Kind       = journal.Definition
 	ActionKind = "action"
 )
 
-// ErrArchived: the definition takes no new sagas. Publishing it again revives it.
+// ErrArchived says that the definition takes no new sagas. Publishing it again revives it.
 var ErrArchived = errors.New("the definition is archived")
 
-// Options are what compiling needs beside the text.
+// Options are the inputs of compiling other than the text.
 type Options struct {
 	Kinds  []dsl.Kind
-	Strict bool                       // warnings refuse a definition
-	Vars   map[string]json.RawMessage // the server's; nil: not known, so any name passes
-	// Secret gives the value of a secret; an error says how to provide it. nil: not known which
-	// there are.
+	Strict bool                       // refuse a definition that has warnings
+	Vars   map[string]json.RawMessage // the server's; nil: unknown, so every name is accepted
+	// Secret returns the value of a secret. An error says how to provide it. nil: the existing
+	// secrets are unknown.
 	Secret func(name string) (string, error)
 }
 
@@ -43,7 +43,7 @@ type Options struct {
 type Catalog struct {
 	store   journal.Catalog
 	options Options
-	names   []string // of the vars; nil: not known
+	names   []string // of the vars; nil: unknown
 	cache   cache
 	recent  recent
 	lookup  lookup
@@ -65,18 +65,18 @@ func New(store journal.Catalog, o Options) *Catalog {
 func (c *Catalog) Kinds() []dsl.Kind { return c.options.Kinds }
 
 // Compile checks a definition as publishing it for the first time does, without publishing it. file
-// is the name that errors give. Errors: *dsl.Errors, and the store's.
+// is the name used in errors. Errors are *dsl.Errors, and the store's.
 func (c *Catalog) Compile(ctx context.Context, file string, src []byte) (*saga.Definition, error) {
 	return c.compile(file, src, c.strictly(), &resolver{ctx: ctx, catalog: c})
 }
 
-// strictly are the options that publishing has.
+// strictly returns the options for publishing.
 func (c *Catalog) strictly() dsl.Options {
 	return dsl.Options{Kinds: c.options.Kinds, Strict: c.options.Strict, VarNames: c.names}
 }
 
-// compile compiles a definition with what r finds. One that was published before is not held to
-// what it runs today.
+// compile compiles a definition with the names that r finds. If it was published before, it is not
+// checked against the definitions that it runs today.
 func (c *Catalog) compile(file string, src []byte, o dsl.Options, r *resolver) (*saga.Definition, error) {
 	o.Actions = r.find
 	if !o.Stored {
@@ -92,8 +92,8 @@ func (c *Catalog) compile(file string, src []byte, o dsl.Options, r *resolver) (
 	return def, nil
 }
 
-// Definition returns one version, compiled. Errors: journal.ErrNotFound, the
-// store's, and saga.ErrUnusable when this program cannot compile what another has published.
+// Definition returns one version, compiled. Errors are journal.ErrNotFound, the store's, and
+// saga.ErrUnusable if this program cannot compile a definition that another program has published.
 func (c *Catalog) Definition(ctx context.Context, name string, version int) (*saga.Definition, error) {
 	if version < 1 {
 		return nil, fmt.Errorf("definition %s v%d: %w", name, version, journal.ErrNotFound)
@@ -131,8 +131,8 @@ func (c *Catalog) Newest(ctx context.Context, name string) (journal.Document, *s
 	return d, def, err
 }
 
-// Recent returns what was a name's newest version when this process last looked, or nil. Start a
-// saga of it as journal.Start.Newest, and if that is refused, ask Newest.
+// Recent returns the version of a name that was the newest when this process last read it, or nil.
+// Start a saga of it with journal.Start.Newest and, if the start is refused, call Newest.
 func (c *Catalog) Recent(name string) (version int, def *saga.Definition) {
 	if version = c.recent.version(name); version > 0 {
 		def = c.cache.get(name, version)
@@ -140,7 +140,7 @@ func (c *Catalog) Recent(name string) (version int, def *saga.Definition) {
 	return version, def
 }
 
-// load compiles a stored document, by nothing but its text, its pins and the kinds there are.
+// load compiles a stored document. The result depends only on its text, its pins and the kinds.
 func (c *Catalog) load(ctx context.Context, d journal.Document) (*saga.Definition, error) {
 	def, err := c.compiled(ctx, d)
 	if err == nil {
@@ -149,7 +149,7 @@ func (c *Catalog) load(ctx context.Context, d journal.Document) (*saga.Definitio
 	return def, err
 }
 
-// compiled is load without keeping what it compiles.
+// compiled is load without the cache.
 func (c *Catalog) compiled(ctx context.Context, d journal.Document) (*saga.Definition, error) {
 	if def := c.cache.get(d.Name, d.Version); def != nil {
 		return def, nil

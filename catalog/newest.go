@@ -9,16 +9,16 @@ import (
 	"recourse/journal"
 )
 
-// lookup finds newest documents for many callers at once. A caller never gets the
-// result of a look that began before it asked: who publishes and then starts a saga
-// gets what it published, on whichever node.
+// lookup finds newest documents for many callers at once. A caller never gets the result of a read
+// that began before its call. So a client that publishes and then starts a saga gets what it
+// published, on every node.
 type lookup struct {
 	store journal.Catalog
 	mu    sync.Mutex
 	names map[string]*looks
 }
 
-// looks are the one under way for a name, and the one that begins when that is done.
+// looks are the read in progress for a name, and the read that begins after it.
 type looks struct {
 	busy bool
 	next *look
@@ -30,7 +30,7 @@ type look struct {
 	err  error
 }
 
-// lookTime bounds a look, which is not any one caller's.
+// lookTime is the timeout of a read, which belongs to several callers.
 const lookTime = 10 * time.Second
 
 // newest returns a name's newest document. Errors are the store's, and ctx's.
@@ -61,7 +61,7 @@ func (l *lookup) newest(ctx context.Context, name string) (journal.Document, err
 	}
 }
 
-// run looks for as long as somebody asks.
+// run reads as long as there are callers.
 func (l *lookup) run(name string, at *looks) {
 	for {
 		l.mu.Lock()
@@ -80,7 +80,7 @@ func (l *lookup) run(name string, at *looks) {
 	}
 }
 
-// recent are versions that were the newest of their names once. The zero value is empty.
+// recent contains versions that were once the newest of their names. The zero value is empty.
 type recent struct {
 	mu   sync.Mutex
 	seen map[string]int
@@ -96,7 +96,7 @@ func (r *recent) saw(name string, version int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.seen[name]; r.seen == nil || !known && len(r.seen) >= cached {
-		r.seen = make(map[string]int) // those in use come back
+		r.seen = make(map[string]int) // names in use are added again
 	}
 	r.seen[name] = version
 }

@@ -12,14 +12,14 @@ import (
 	"recourse/saga"
 )
 
-// pinsKind is what pins are kept under: for a definition's text, as a JSON object, the versions of
-// the actions that it uses without naming one. Version 1 of such a document is the truth: whoever
-// writes it first.
+// pinsKind is the kind of documents with pins: for a definition's text, a JSON object with the
+// versions of the actions that it uses without naming one. Version 1 of such a document is valid,
+// whichever node has written it first.
 const pinsKind = "pins"
 
 func pinsName(definition, sha256 string) string { return definition + "@" + sha256 }
 
-// readPins returns pins, nil when there are none.
+// readPins returns pins, nil if there are none.
 func (c *Catalog) readPins(ctx context.Context, name string) (map[string]int, error) {
 	d, err := c.store.Document(ctx, pinsKind, name, 1)
 	switch {
@@ -35,7 +35,7 @@ func (c *Catalog) readPins(ctx context.Context, name string) (map[string]int, er
 	return pins, nil
 }
 
-// pinned compiles a definition that is to be published as name, and sees to it that its pins are
+// pinned compiles a definition that is to be published as name, and ensures that its pins are
 // stored.
 func (c *Catalog) pinned(ctx context.Context, name string, src []byte, match string) (*saga.Definition, error) {
 	sum := sha256.Sum256(src)
@@ -67,12 +67,13 @@ func (c *Catalog) pinned(ctx context.Context, name string, src []byte, match str
 		case !errors.Is(err, journal.ErrMismatch):
 			return nil, fmt.Errorf("pins of %s: %w", pins, err)
 		}
-		// Somebody else was faster: theirs hold.
+		// Another node has stored its pins first: those are valid.
 	}
 }
 
-// publishable reports a mismatch before pins are written, which would stay. One that only shows
-// when the definition itself is stored leaves pins that hold when the same text is published later.
+// publishable reports a mismatch before pins are written, because pins stay. A mismatch that
+// appears only when the definition itself is stored leaves pins that are used when the same text is
+// published later.
 func (c *Catalog) publishable(ctx context.Context, name, match string) error {
 	if match == "" {
 		return nil

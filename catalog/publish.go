@@ -10,14 +10,13 @@ import (
 	"recourse/saga/dsl"
 )
 
-// Publish compiles a document and stores it as name's newest version; created is
-// false if the newest one has the same text. match is as in
-// journal.Catalog.Publish. Errors: *dsl.Errors when the document is not a
-// definition called name, journal.ErrMismatch, the store's.
+// Publish compiles a document and stores it as name's newest version. created is false if the
+// newest version has the same text. match is as in journal.Catalog.Publish. Errors are *dsl.Errors
+// if the document is not a definition called name, journal.ErrMismatch, and the store's.
 //
-// Actions that it uses without a version are pinned to their newest ones, before it is stored. A
-// text that has pins keeps them, whoever publishes it when: to have a newer action, change the
-// text.
+// Actions that it uses without a version are pinned to their newest ones before it is stored. A
+// text that has pins keeps them, no matter who publishes it again or when. To use a newer action,
+// change the text.
 func (c *Catalog) Publish(ctx context.Context, name string, src []byte, match string) (journal.Document, *saga.Definition, bool, error) {
 	def, err := c.pinned(ctx, name, src, match)
 	if err != nil {
@@ -32,7 +31,7 @@ func (c *Catalog) Publish(ctx context.Context, name string, src []byte, match st
 	return d, def, created, nil
 }
 
-// PublishAction compiles an action and stores it as name's newest version, as Publish does a
+// PublishAction compiles an action and stores it as name's newest version, as Publish does for a
 // definition.
 func (c *Catalog) PublishAction(ctx context.Context, name string, src []byte, match string) (journal.Document, *saga.Action, bool, error) {
 	a, errs := c.CompileAction(name+".yaml", src)
@@ -55,7 +54,7 @@ func misnamed(key, says, name string, src []byte) *dsl.Errors {
 		Pointer: "/" + key, Code: "name_mismatch", Detail: fmt.Sprintf("the document says %s: %s, but it is published as %s: make them the same", key, says, name)}}}
 }
 
-// lineOf is the number of the first line that begins with prefix, 1 if there is none.
+// lineOf returns the number of the first line that begins with prefix, 1 if there is none.
 func lineOf(src []byte, prefix string) int {
 	n := 0
 	for line := range bytes.Lines(src) {

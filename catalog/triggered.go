@@ -18,28 +18,27 @@ type Triggered struct {
 	Published  time.Time
 }
 
-// triggered keeps the definitions with triggers as they were when somebody last looked. The zero
-// value has not looked.
+// triggered caches the definitions with triggers. The zero value has not read any.
 type triggered struct {
 	mu     sync.Mutex
-	looked time.Time // zero: what is here may be out of date
+	looked time.Time // zero: the cache may be out of date
 	list   []Triggered
 	seen   map[string]glance // by name
 }
 
-// glance is what a look at a name's newest version has found.
+// glance is the result of reading a name's newest version.
 type glance struct {
 	version int
 	has     *Triggered // nil: no triggers
 }
 
-// page is how many definitions are read at once.
+// page is the number of definitions that are read at once.
 const page = 100
 
-// Triggered lists the definitions that have triggers and are not archived, by name, as they were no
-// longer ago than age; what this process has published or archived since counts at once. One that
-// this program cannot compile is left out: a newer one has published it, and acts on it. The caller
-// must not change the list. Errors are the store's.
+// Triggered lists the definitions that have triggers and are not archived, by name. The list may be
+// as old as age, but includes everything that this process has published or archived. It does not
+// include a definition that this program cannot compile: the newer program that has published it
+// acts on its triggers. The caller must not change the list. Errors are the store's.
 func (c *Catalog) Triggered(ctx context.Context, age time.Duration) ([]Triggered, error) {
 	t := &c.triggered
 	t.mu.Lock()
@@ -89,15 +88,16 @@ func (c *Catalog) glance(ctx context.Context, d journal.Document) (glance, error
 	return g, nil
 }
 
-// Changed has the next look at triggers go to the store: a definition was published or archived.
+// Changed makes the next call of Triggered read the store, because a definition was published or
+// archived.
 func (c *Catalog) Changed() {
 	c.triggered.mu.Lock()
 	defer c.triggered.mu.Unlock()
 	c.triggered.looked = time.Time{}
 }
 
-// Archive hides what is published under a name: no new sagas, and no new uses of an action; running
-// ones go on. journal.ErrNotFound.
+// Archive hides the documents under a name: no new sagas, and no new uses of an action; running
+// sagas continue. The error is journal.ErrNotFound if there are none.
 func (c *Catalog) Archive(ctx context.Context, kind, name string) error {
 	defer c.Changed()
 	return c.store.Archive(ctx, kind, name)

@@ -1,5 +1,5 @@
-// Package compensation says, from what a saga's journal shows to have happened,
-// what is to be undone, in which order, and what is left over.
+// Package compensation computes which steps of a saga are undone, in which order, and which effects
+// remain. Its inputs are the effects that the saga's journal shows.
 package compensation
 
 import (
@@ -12,16 +12,16 @@ import (
 // Effect is a step that changed, or may have changed, something outside.
 type Effect struct {
 	Path     string
-	First    int64         // the seq of its first intent: undoing goes by it, backwards
-	Class    journal.Class // Succeeded, or InDoubt: it may have happened
+	First    int64         // the seq of its first record; steps are undone in the reverse order of it
+	Class    journal.Class // Succeeded, or InDoubt if it may have happened
 	Declared bool          // a compensation is declared that applies to Class
 	None     bool          // `compensate: none` was written
 	Limited  bool          // a compensation is declared, but not for Class
-	Kept     string        // why nothing is undone at all; "" if the saga is
+	Kept     string        // why nothing is undone; "" if the saga is undone
 	Lift     Lift
 }
 
-// Lift takes a compensation out of the reverse order.
+// Lift moves a compensation to the beginning or the end of the reverse order.
 type Lift int
 
 // The lifts, in the order in which they are undone.
@@ -31,14 +31,14 @@ const (
 	Last    Lift = 1 // after all others
 )
 
-// Residue is an effect that remains, with why.
+// Residue is an effect that remains, and why.
 type Residue struct {
 	Path string `json:"path"`
 	Why  string `json:"why"`
 }
 
-// Plan splits effects into those to undo, in the order to undo them, and those
-// that have no compensation and remain.
+// Plan returns the effects to undo, in the order in which they are undone, and the effects that
+// remain.
 func Plan(effects []Effect) (undo []string, left []Residue) {
 	todo := slices.Clone(effects)
 	slices.SortFunc(todo, func(a, b Effect) int {
@@ -52,7 +52,7 @@ func Plan(effects []Effect) (undo []string, left []Residue) {
 	return undo, Left(effects)
 }
 
-// Left lists the effects that nothing will undo, in the order in which they happened.
+// Left lists the effects that are not undone, in the order in which they happened.
 func Left(effects []Effect) []Residue {
 	var left []Residue
 	for _, e := range effects {

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// Fingerprint tells two requests that come in under one key apart: the SHA-256,
-// in hex, of the method, the path and the body, a newline between them. A JSON
-// body counts by its content: white space and the order of fields make no
-// difference, the digits of a number do. Any other body counts by its bytes.
+// Fingerprint returns the SHA-256, in hex, of the method, the path and the body, separated by
+// newlines. It distinguishes different requests that arrive with the same key. A JSON body counts
+// by its content: white space and the order of fields make no difference, the digits of a number
+// do. Any other body counts by its bytes.
 func Fingerprint(method, path string, body []byte) string {
 	h := sha256.New()
 	h.Write([]byte(method + "\n" + path + "\n"))
@@ -21,8 +21,8 @@ func Fingerprint(method, path string, body []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// canonical is body as Marshal would write it, the fields of its objects in order, if it is one
-// JSON value.
+// canonical returns body as Marshal would write it, with the fields of its objects sorted, if it is
+// one JSON value.
 func canonical(body []byte) []byte {
 	if unaltered(body) {
 		return body
@@ -47,13 +47,13 @@ func rewritten(body []byte) []byte {
 	return b
 }
 
-// unaltered reports that Marshal would write text as it stands, if it is JSON at
-// all: there is no white space in it, every object's fields are in order, and
-// strings are of characters that are never escaped. Programs mostly write such texts.
-// They need no decoding, and what is no JSON counts by its bytes anyway.
+// unaltered reports whether Marshal would write text unchanged, if it is JSON at all: it has no
+// white space, the fields of every object are sorted, and its strings contain only characters that
+// are never escaped. Most texts of programs are like that. They need no decoding, and text that is
+// not JSON counts by its bytes anyway.
 func unaltered(text []byte) bool {
-	var room [16][]byte // of deeper texts nothing is said
-	latest := room[:0]  // the latest field of each object that is open, nil before its first
+	var room [16][]byte // deeper texts are not reported as unaltered
+	latest := room[:0]  // the latest field of each open object, nil before its first
 	for at := 0; at < len(text); at++ {
 		switch text[at] {
 		case ' ', '\t', '\r', '\n':
@@ -86,7 +86,7 @@ func unaltered(text []byte) bool {
 	return true
 }
 
-// plain is how much of text comes before a quote, or a character that Marshal may write otherwise.
+// plain returns the number of bytes before a quote, or before a character that Marshal may escape.
 func plain(text []byte) int {
 	for i, c := range text {
 		switch {

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// MaxRetryAfter bounds what the other side can ask for: past a day, waiting is
-// its outage, not its rate limit.
+// MaxRetryAfter limits the wait that a remote service can ask for. A longer wait would be an outage
+// of the service, not a rate limit.
 const MaxRetryAfter = 24 * time.Hour
 
-// After reads a Retry-After header (RFC 9110, section 10.2.3): seconds or an
-// HTTP date. It returns 0 for a missing or unreadable one or one in the past,
-// and never more than MaxRetryAfter: digits are bounded before they are
-// multiplied, since 9223372037 s overflows a Duration and would mean "at once".
+// After parses a Retry-After header (RFC 9110, section 10.2.3): seconds or an HTTP date. It returns
+// 0 for a missing or invalid header or a time in the past, and never more than MaxRetryAfter. The
+// number is limited before it is multiplied, because 9223372037 s overflows a Duration and would
+// mean "at once".
 func After(header string, now time.Time) time.Duration {
 	header = strings.TrimSpace(header)
 	if header == "" {

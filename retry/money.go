@@ -20,18 +20,18 @@ var currencyForm = regexp.MustCompile(`^[A-Z]{3}$`)
 
 var moneyForm = regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,12})?) ([A-Z]{3})$`)
 
-// exact holds any sum of amounts that ParseMoney takes, unrounded.
+// exact can represent any sum of amounts that ParseMoney accepts, without rounding.
 var exact = apd.BaseContext.WithPrecision(60)
 
-// Money is an exact, non-negative amount in one currency. The zero value is
-// nothing, in no currency, and adds to any. It is a value: no method changes it.
+// Money is an exact, non-negative amount in one currency. The zero value has no currency and can be
+// added to any amount. Money is a value: no method changes it.
 type Money struct {
 	amount   apd.Decimal
 	Currency string
 }
 
-// ParseMoney reads "2.00 USD": a decimal without sign or exponent, a space, and three
-// capitals (ISO 4217). The written places are kept.
+// ParseMoney parses "2.00 USD": a decimal without sign or exponent, a space, and three capitals
+// (ISO 4217). It keeps the written decimal places.
 func ParseMoney(s string) (Money, error) {
 	m := moneyForm.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
@@ -40,12 +40,12 @@ func ParseMoney(s string) (Money, error) {
 	return Amount(m[1], m[2])
 }
 
-// longest is how long a decimal is at most that is read at all. It comes from other sides, and
-// reading millions of digits takes minutes.
+// longest is the length of the longest decimal that is parsed. Decimals may come from remote
+// services, and parsing millions of digits takes minutes.
 const longest = 300
 
-// Amount makes money of a decimal and a currency. The decimal may have an
-// exponent; it must be finite, not negative, and of at most 30 digits. The error is ErrMoney.
+// Amount returns money from a decimal and a currency. The decimal may have an exponent. It must be
+// finite, not negative, and have at most 30 digits. The error is ErrMoney.
 func Amount(decimal, currency string) (Money, error) {
 	d, err := decimalOf(decimal)
 	if err != nil || d.Form != apd.Finite || d.Sign() < 0 || d.NumDigits() > 30 || d.Exponent < -30 || d.Exponent > 15 {
@@ -54,7 +54,8 @@ func Amount(decimal, currency string) (Money, error) {
 	return Money{amount: *d, Currency: currency}, nil
 }
 
-// CheckCurrency returns ErrCode for a currency that ParseMoney would not read. None at all is none.
+// CheckCurrency returns ErrCode for a currency that ParseMoney would not accept, and for an empty
+// one.
 func CheckCurrency(code string) error {
 	if code != "" && !currencyForm.MatchString(code) {
 		return fmt.Errorf("%w, not %.40q", ErrCode, code)
@@ -62,12 +63,12 @@ func CheckCurrency(code string) error {
 	return nil
 }
 
-// most is how many digits a sum may have that Total reads: more than exact keeps, with the zeros of
+// most is the largest number of digits that Total accepts: more than exact keeps, with the zeros of
 // an exponent.
 const most = 100
 
-// Total makes money of what Decimal has written of a sum, which may have more digits than the
-// amounts that it is of. The error is ErrMoney.
+// Total parses a sum that Decimal has written. It may have more digits than a single amount. The
+// error is ErrMoney.
 func Total(decimal, currency string) (Money, error) {
 	d, err := decimalOf(decimal)
 	if err != nil || d.Form != apd.Finite || d.Sign() < 0 || d.NumDigits() > most || d.Exponent < -most || d.Exponent > 15 {
@@ -84,13 +85,13 @@ func decimalOf(text string) (*apd.Decimal, error) {
 	return d, err
 }
 
-// IsZero reports whether there is nothing.
+// IsZero reports whether the amount is zero.
 func (m Money) IsZero() bool { return m.amount.IsZero() }
 
-// Decimal writes the amount in plain notation: "2.00".
+// Decimal returns the amount in plain notation: "2.00".
 func (m Money) Decimal() string { return m.amount.Text('f') }
 
-// String writes "2.00 USD".
+// String returns "2.00 USD".
 func (m Money) String() string {
 	if m.Currency == "" {
 		return m.Decimal()
@@ -98,11 +99,11 @@ func (m Money) String() string {
 	return m.Decimal() + " " + m.Currency
 }
 
-// Add returns m + o. The currencies are the same, or one is none: definitions
-// are checked for it when published, so a mix is a programming error and panics.
+// Add returns m + o. Their currencies must be the same, or one must be empty. Definitions are
+// checked for that when they are published, so a mix is a programming error and panics.
 func (m Money) Add(o Money) Money { return m.with(o, exact.Add) }
 
-// Sub returns m − o, and nothing rather than less than nothing.
+// Sub returns m − o, or zero if that is negative.
 func (m Money) Sub(o Money) Money {
 	r := m.with(o, exact.Sub)
 	if r.amount.Sign() < 0 {

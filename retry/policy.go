@@ -1,5 +1,5 @@
-// Package retry turns a policy into delays and a budget into arithmetic. It has
-// no clock and no randomness: both are handed in.
+// Package retry computes delays from retry policies, and keeps a saga's account. It has no clock
+// and no random numbers: both are parameters.
 package retry
 
 import (
@@ -11,15 +11,15 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// Policy is how often and how fast a step is tried.
+// Policy says how often and how soon a step is retried.
 type Policy struct {
-	Attempts int           // the most attempts there are; 0: no end
+	Attempts int           // the highest number of attempts; 0: no limit
 	Initial  time.Duration // the delay after the first attempt
 	Max      time.Duration // the longest delay
 	Factor   int           // growth per attempt, in thousandths: 2000 doubles
 	Jitter   int           // ± share of the delay, in thousandths: 300 is ±30 %
-	On       []string      // when not empty, only these are retried
-	NotOn    []string      // these are not
+	On       []string      // if not empty, only these failures are retried
+	NotOn    []string      // these failures are not retried
 }
 
 // Default is four attempts, 1 s doubling up to 60 s, ±30 %.
@@ -27,7 +27,7 @@ func Default() Policy {
 	return Policy{Attempts: 4, Initial: time.Second, Max: time.Minute, Factor: 2000, Jitter: 300}
 }
 
-// Forever is the default of compensations: no end, up to five minutes apart.
+// Forever is the default of compensations: unlimited attempts, up to five minutes apart.
 func Forever() Policy {
 	p := Default()
 	p.Attempts, p.Max = 0, 5*time.Minute
@@ -37,22 +37,22 @@ func Forever() Policy {
 // Left reports whether another attempt is allowed after so many.
 func (p Policy) Left(attempts int) bool { return p.Attempts == 0 || attempts < p.Attempts }
 
-// Delay returns how long to wait after attempt (1, 2, …), with chance, any
-// number drawn evenly from all of uint64, choosing the place within the jitter.
-// The result is whole milliseconds, never negative, and never above Max plus its jitter.
+// Delay returns how long to wait after an attempt (1, 2, …). chance is uniformly distributed over
+// all of uint64 and determines the jitter. The result is in whole milliseconds, never negative, and
+// never above Max plus its jitter.
 func (p Policy) Delay(attempt int, chance uint64) time.Duration {
 	d := p.interval(attempt)
 	spread := int64(d) / 1000 * int64(p.Jitter)
 	if spread > 0 {
-		// High half of a 128-bit product: an even draw from [0, 2·spread].
+		// The high half of a 128-bit product is uniform in [0, 2·spread].
 		hi, _ := bits.Mul64(chance, uint64(2*spread+1))
 		d += time.Duration(int64(hi) - spread)
 	}
 	return max(d, 0).Round(time.Millisecond)
 }
 
-// interval is the delay without jitter. The growth is backoff's; the jitter is
-// ours, because backoff draws it from the global source.
+// interval returns the delay without jitter. backoff computes the growth, but not the jitter,
+// because it would use the global source of random numbers.
 func (p Policy) interval(attempt int) time.Duration {
 	if p.Initial <= 0 {
 		return 0
@@ -68,16 +68,16 @@ func (p Policy) interval(attempt int) time.Duration {
 	for i := 1; i <= attempt; i++ {
 		next := b.NextBackOff()
 		if i > 1 && next == d {
-			break // at the ceiling, or a factor of one
+			break // at the maximum, or with a factor of one
 		}
 		d = min(next, p.Max)
 	}
 	return d
 }
 
-// Retries reports whether a failure that goes by these names is to be retried:
-// a name is a status ("429"), a class of statuses ("5xx"), or a code ("timeout").
-// byDefault is what holds when the policy names none of them.
+// Retries reports whether a failure with these names is retried. A name is a status ("429"), a
+// class of statuses ("5xx"), or a code ("timeout"). byDefault is the result if the policy names
+// none of them.
 func (p Policy) Retries(names []string, byDefault bool) bool {
 	hit := func(list []string) bool {
 		return slices.ContainsFunc(list, func(s string) bool { return slices.Contains(names, s) })
@@ -91,8 +91,8 @@ func (p Policy) Retries(names []string, byDefault bool) bool {
 	return byDefault
 }
 
-// Names lists what a failure goes by in `on` and `not_on`: its status, its
-// status's class, and its code.
+// Names returns the names of a failure in `on` and `not_on`: its status, its status's class, and
+// its code.
 func Names(status int, code string) []string {
 	var names []string
 	if status > 0 {

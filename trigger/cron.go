@@ -12,29 +12,30 @@ import (
 )
 
 const (
-	// tick is how often it is looked whether a time has come.
+	// tick is the interval between checks for due times.
 	tick = time.Second
-	// published is how old the list of definitions may be that schedules are taken from: a time
-	// passes no schedule by, as one begins when it was published.
+	// published is how old the list of definitions may be from which schedules are taken. No firing
+	// is lost by that, because a schedule begins when it was published.
 	published = 10 * time.Second
-	// late is how long after its time a firing is still no catching up.
+	// late is how late a firing may be without counting as catching up.
 	late = time.Minute
-	// MaxCatchUp is how many firings `catch_up: all` catches up with; of more, these and the last
-	// one.
+	// MaxCatchUp limits the firings of `catch_up: all`. If there are more, the first ones and the
+	// last one fire.
 	MaxCatchUp = 100
 )
 
-// Cron fires the cron triggers of all definitions. Several nodes may: each firing starts one saga.
+// Cron fires the cron triggers of all definitions. Several nodes may run it: each firing starts one
+// saga.
 type Cron struct {
 	starter *Starter
-	next    map[string]time.Time // by schedule: when it fires next; zero: never
+	next    map[string]time.Time // by schedule: the time of the next firing; zero: never
 	ailing  bool
 }
 
 // NewCron returns a Cron that does nothing until Run.
 func NewCron(s *Starter) *Cron { return &Cron{starter: s} }
 
-// Run fires until ctx is done.
+// Run fires triggers until ctx is done.
 func (c *Cron) Run(ctx context.Context) {
 	every := time.NewTicker(tick)
 	defer every.Stop()
@@ -62,7 +63,7 @@ type schedule struct {
 	catalog.Triggered
 	trigger *saga.Trigger
 	index   int
-	name    string // what Schedules knows it by: it stays when triggers are put before it, and is new when its times are
+	name    string // its name in Schedules: it stays the same if triggers are inserted before it, and changes if its times do
 }
 
 func schedules(list []catalog.Triggered) []schedule {
@@ -85,7 +86,7 @@ func schedules(list []catalog.Triggered) []schedule {
 	return all
 }
 
-// fire fires what is due. Of several errors it returns one; what failed is due still.
+// fire fires everything that is due. Of several errors it returns one. What failed stays due.
 func (c *Cron) fire(ctx context.Context) error {
 	now := c.starter.cfg.Engine.Now()
 	list, err := c.starter.cfg.Catalog.Triggered(ctx, published)
@@ -98,13 +99,13 @@ func (c *Cron) fire(ctx context.Context) error {
 	for _, s := range all {
 		at, known := c.next[s.name]
 		if !known {
-			at = s.Published // look at what Schedules knows first
+			at = s.Published // its state in Schedules comes first
 		}
 		if next[s.name] = at; !at.IsZero() && !at.After(now) {
 			due = append(due, s)
 		}
 	}
-	c.next = next // without those that are gone
+	c.next = next // without schedules that no longer exist
 	if len(due) == 0 {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (c *Cron) fire(ctx context.Context) error {
 			from = s.Published
 		}
 		switch e := c.catchUp(ctx, s, from, now); {
-		case errors.Is(e, journal.ErrNotNewest): // the next look has the version that counts
+		case errors.Is(e, journal.ErrNotNewest): // the next read returns the valid version
 			c.starter.cfg.Catalog.Changed()
 			continue
 		case e != nil:
@@ -150,7 +151,7 @@ func (c *Cron) catchUp(ctx context.Context, s schedule, from, now time.Time) err
 	return nil
 }
 
-// times lists when a schedule fires for the time after from, up to now, the oldest first.
+// times returns the times of a schedule to fire after from, up to now, the oldest first.
 func times(c *saga.Cron, from, now time.Time) []time.Time {
 	recent := now.Add(-late)
 	if c.CatchUp == saga.CatchNone && from.Before(recent) {
@@ -172,8 +173,8 @@ func times(c *saga.Cron, from, now time.Time) []time.Time {
 	return append(list[:MaxCatchUp], last)
 }
 
-// lastTime is the last time up to now of a schedule that has one at or after least. It looks back
-// in longer and longer stretches: there may have been millions.
+// lastTime returns the last time up to now of a schedule that has one at or after least. It
+// searches backwards in growing intervals, because there may have been millions of times.
 func lastTime(c *saga.Cron, least, now time.Time) time.Time {
 	last := least
 	for back := time.Hour; ; back *= 4 {

@@ -1,8 +1,7 @@
-// Package trigger starts sagas that nobody asks for one by one: those whose
-// definitions say that an event, or a time, starts them.
+// Package trigger starts sagas for the events and times that their definitions name.
 //
-// An event and a time are acted on once: the saga's start has a key that is made of them, which no
-// client can take, so the store knows a repetition, whichever node it comes to and whoever dies in
+// Each event and each time starts a saga only once. The start's key is derived from them, and no
+// client can use it. So the store detects a repetition, on every node, even if a node dies in
 // between.
 package trigger
 
@@ -23,27 +22,27 @@ import (
 	"recourse/saga"
 )
 
-// Engine is who runs sagas.
+// Engine runs sagas.
 type Engine interface {
-	// Start is that of engine.Engine.
+	// Start is engine.Engine's.
 	Start(ctx context.Context, def *saga.Definition, start journal.Start, data saga.StartedData, follow bool) (saga.Begun, error)
-	// Now is the store's clock.
+	// Now returns the time of the store's clock.
 	Now() time.Time
 }
 
-// Store is what is looked up besides.
+// Store is the part of the journal that is needed besides the engine.
 type Store interface {
 	journal.Schedules
-	// SagaByKey is that of journal.Index.
+	// SagaByKey is journal.Index's.
 	SagaByKey(ctx context.Context, key string) (journal.Head, error)
 }
 
-// Config is what a Starter is made of. All fields but Log are required.
+// Config configures a Starter. All fields but Log are required.
 type Config struct {
 	Store   Store
 	Catalog *catalog.Catalog
 	Engine  Engine
-	Vars    map[string]json.RawMessage // the server's; starts pin what their definition reads
+	Vars    map[string]json.RawMessage // the server's; a start pins those that its definition reads
 	Log     *slog.Logger               // nil: discard
 }
 
@@ -68,22 +67,23 @@ type Started struct {
 	Saga       uuid.UUID
 }
 
-// Refused is a trigger that meant an event, and could not start its saga.
+// Refused is a trigger that matched an event, but could not start its saga.
 type Refused struct {
 	Definition string
-	Trigger    int // its place in the definition, from 0
+	Trigger    int // the trigger's index in the definition, from 0
 	Findings   []saga.Finding
 }
 
-// known is how old the list of definitions may be that an event is held against.
+// known is how old the list of definitions may be that an event is matched against.
 const known = time.Second
 
-// tries bounds how often an event is held against a definition that is published anew meanwhile.
+// tries limits how often an event is matched against a definition that is published again
+// meanwhile.
 const tries = 4
 
-// Event starts a saga for each trigger that means an event, or finds the one that the
-// same event has started before. An error says that it is not known what was started: what was not
-// is, when the event comes again.
+// Event starts a saga for each trigger that matches an event, or finds the saga that the same event
+// has started before. After an error it is unknown which sagas were started. The missing ones are
+// started when the event is sent again.
 func (s *Starter) Event(ctx context.Context, e *saga.Event, actor string) (started []Started, refused []Refused, err error) {
 	done := make(map[string]bool)
 	age := known
@@ -116,7 +116,7 @@ func (s *Starter) Event(ctx context.Context, e *saga.Event, actor string) (start
 	return started, refused, saga.ErrUnavailable
 }
 
-// each holds an event against the triggers of one definition.
+// each matches an event against the triggers of one definition.
 func (s *Starter) each(ctx context.Context, t catalog.Triggered, e *saga.Event, actor string) (started []Started, refused []Refused, err error) {
 	for i, one := range t.Definition.Triggers {
 		if one.Event == "" || !saga.MatchEvent(one.Event, e.Type) {
@@ -136,23 +136,25 @@ func (s *Starter) each(ctx context.Context, t catalog.Triggered, e *saga.Event, 
 	return started, refused, nil
 }
 
-// eventKey is the start key of an event. No client's key has this form: those begin with who the
-// client is. The source is escaped so that no other event's key can be the same.
+// eventKey returns the start key of an event. No client's key has this form, because clients' keys
+// begin with the client's identity. The source is escaped so that no other event's key can be the
+// same.
 func eventKey(definition string, trigger int, e *saga.Event) string {
 	return "event:" + definition + ":" + strconv.Itoa(trigger) + ":" + url.QueryEscape(e.Source) + ":" + e.ID
 }
 
-// maxUnique bounds a saga's unique value, as at other starts.
+// maxUnique limits a saga's unique value, as for other starts.
 const maxUnique = 1024
 
-// start starts the saga of a trigger, or finds the one that was started under the same key. No id
-// and no findings: the trigger does not want it.
+// start starts the saga of a trigger, or finds the saga that was started under the same key. If it
+// returns no id and no findings, the trigger's `if` is false.
 func (s *Starter) start(ctx context.Context, t catalog.Triggered, by *saga.Trigger, e *saga.Event, key, actor string) (uuid.UUID, []saga.Finding, error) {
 	id, findings, err := s.begin(ctx, t, by, e, key, actor)
 	if len(findings) == 0 {
 		return id, nil, err
 	}
-	// It may have begun when the definition was another, or have the unique value itself.
+	// It may have been started by an earlier version of the definition, or may itself have the
+	// unique value.
 	head, err := s.cfg.Store.SagaByKey(ctx, key)
 	switch {
 	case errors.Is(err, journal.ErrNotFound):

@@ -1,4 +1,4 @@
-// Package costs knows what sagas of a definition typically cost, without asking the store each
+// Package costs knows what sagas of a definition typically cost, without reading the store each
 // time.
 package costs
 
@@ -21,35 +21,35 @@ import (
 )
 
 const (
-	// Recent is how many of the sagas of a definition that ended last count.
+	// Recent is the number of a definition's last ended sagas that count.
 	Recent = 200
-	// Enough is how many have to have ended before anything is typical.
+	// Enough is the number of ended sagas that are necessary for a median.
 	Enough = 20
 
-	refresh = time.Minute // between looks into the store
-	fold    = time.Second // between looks at what has ended here
-	looked  = 2000        // sagas of a definition that a look goes through, the newest first
+	refresh = time.Minute // the interval between reads of the store
+	fold    = time.Second // the interval between updates from sagas that ended on this node
+	looked  = 2000        // the most sagas of a definition that one read goes through, the newest first
 	pageOf  = 500
 )
 
-// Source is where sagas' costs are read.
+// Source reads the costs of sagas.
 type Source interface {
 	Costs(ctx context.Context, f journal.CostFilter) ([]journal.Cost, error)
 }
 
-// Typical knows the median cost of each definition's sagas that ended last. It learns of
-// definitions by what it is asked for, and by what ends on this node, which it sees as an
-// [engine.Observer]; what ends on others it reads from the store, each minute.
+// Typical knows the median cost of each definition's sagas that ended last. It tracks definitions
+// that callers have asked for, and those of sagas that end on this node, which it sees as an
+// [engine.Observer]. It reads sagas that ended on other nodes from the store, once a minute.
 type Typical struct {
 	source Source
 	log    *slog.Logger
-	ended  chan seen   // what has ended here and is not counted yet; what does not fit comes with the next look
-	wanted chan string // definitions that were asked for and are not known
+	ended  chan seen   // sagas that ended here and are not counted yet; if it is full, the next read of the store finds the others
+	wanted chan string // definitions that callers asked for and that are not known
 
 	mu      sync.RWMutex
-	medians map[string]retry.Money // of every definition that is known; in no currency if nothing is typical yet
+	medians map[string]retry.Money // for every known definition; without a currency if there is no median yet
 
-	known map[string]map[uuid.UUID]sample // Run's own
+	known map[string]map[uuid.UUID]sample // used by Run only
 }
 
 // sample is one saga that has ended.
@@ -67,16 +67,16 @@ type seen struct {
 
 var _ engine.Observer = (*Typical)(nil)
 
-// NewTypical returns one that knows nothing until it runs.
+// NewTypical returns a Typical that knows nothing until it runs.
 func NewTypical(source Source, log *slog.Logger) *Typical {
 	return &Typical{source: source, log: log, ended: make(chan seen, 4096), wanted: make(chan string, 256),
 		medians: make(map[string]retry.Money), known: make(map[string]map[uuid.UUID]sample)}
 }
 
 // Median returns what a saga of the definition typically costs: the median of the last 200 that
-// have ended, in the currency of the newest. ok is false while fewer than 20 are known, and if they
-// have no currency, as nothing of them costs anything. It never blocks: a definition that is asked
-// for the first time is looked for within the next second.
+// have ended, in the currency of the newest. ok is false if fewer than 20 are known, or if they
+// have no currency because nothing in them costs anything. It never blocks. The first call for a
+// definition makes Run read it within the next second.
 func (t *Typical) Median(definition string) (median retry.Money, ok bool) {
 	t.mu.RLock()
 	m, known := t.medians[definition]
@@ -84,7 +84,7 @@ func (t *Typical) Median(definition string) (median retry.Money, ok bool) {
 	if !known {
 		select {
 		case t.wanted <- definition:
-		default: // it will be asked for again
+		default: // a later call asks for it again
 		}
 	}
 	return m, m.Currency != ""
@@ -107,7 +107,7 @@ func (t *Typical) Appended(g engine.Growth) {
 	}
 }
 
-// Run keeps what is typical up to date until ctx is done.
+// Run updates the medians until ctx is done.
 func (t *Typical) Run(ctx context.Context) {
 	every := time.NewTicker(fold)
 	defer every.Stop()
@@ -120,13 +120,13 @@ func (t *Typical) Run(ctx context.Context) {
 		}
 		t.fold(ctx)
 		if time.Since(last) >= refresh {
-			t.look(ctx, slices.Sorted(maps.Keys(t.known))) // what has ended elsewhere
+			t.look(ctx, slices.Sorted(maps.Keys(t.known))) // sagas that have ended on other nodes
 			last = time.Now()
 		}
 	}
 }
 
-// fold counts what has ended here, and looks for what was asked for.
+// fold counts the sagas that ended here, and reads the definitions that callers asked for.
 func (t *Typical) fold(ctx context.Context) {
 	grown := make(map[string]bool)
 	var fresh []string
@@ -194,7 +194,7 @@ func (t *Typical) add(definition string, saga uuid.UUID, at time.Time, cost saga
 	}
 }
 
-// settle forgets all but the last of a definition's sagas, and finds their median.
+// settle drops all but the last sagas of a definition, and computes their median.
 func (t *Typical) settle(definition string) {
 	samples := t.known[definition]
 	newest := slices.SortedFunc(maps.Keys(samples), func(a, b uuid.UUID) int {

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// MinRedacted is the shortest value that Redact looks for, in bytes: a shorter
-// one is found in innocent text everywhere.
+// MinRedacted is the length, in bytes, of the shortest value that Redact replaces. Shorter values
+// occur in innocent text.
 const MinRedacted = 6
 
-// Redact returns text with every value that Get ever returned replaced by ***,
-// in the forms in which values appear in logs: as they are, inside JSON, and
-// percent-encoded. Values under MinRedacted bytes are left.
+// Redact returns text with every value that Get ever returned replaced by ***, in the forms in
+// which values appear in logs: as they are, inside JSON, and percent-encoded. Values shorter than
+// MinRedacted are not replaced.
 func (s *Source) Redact(text string) string { return s.given.redact(text) }
 
 // Known returns every value that Get ever returned and that Redact looks for, in no order. The
@@ -26,8 +26,8 @@ func (s *Source) Known() []string {
 	return slices.Collect(maps.Keys(s.given.seen))
 }
 
-// redactor remembers values. Old ones of a rotated secret stay: logs may still
-// show them.
+// redactor remembers values. Old values of a rotated secret stay, because logs may still contain
+// them.
 type redactor struct {
 	mu       sync.RWMutex
 	seen     map[string]bool
@@ -68,8 +68,9 @@ func newReplacer(values map[string]bool) *strings.Replacer {
 	for v := range values {
 		forms = append(forms, v, inJSON(v), url.QueryEscape(v), url.PathEscape(v))
 	}
-	// The replacer takes the first that matches at a place: the longest must win,
-	// or a secret that begins with another would leave its rest.
+	// The replacer takes the first form that matches at a place. The longest must come first.
+	// Otherwise, if one secret is the beginning of another, the rest of the longer one would
+	// remain.
 	slices.SortFunc(forms, func(a, b string) int {
 		if len(a) != len(b) {
 			return len(b) - len(a)

@@ -1,7 +1,7 @@
-// Package secrets provides the values that ${secrets.NAME} stands for. They come
-// from the environment (RECOURSE_SECRET_<NAME>) or from files in one directory,
-// one file a secret, as Kubernetes and Docker mount them. Values are read when
-// they are used and are never stored; [Source.Redact] keeps them out of logs.
+// Package secrets provides the values of ${secrets.NAME}. They come from the environment
+// (RECOURSE_SECRET_<NAME>) or from files in one directory, one file for each secret, as Kubernetes
+// and Docker mount them. Values are read when they are used and are never stored. [Source.Redact]
+// keeps them out of logs.
 package secrets
 
 import (
@@ -16,16 +16,16 @@ import (
 	"strings"
 )
 
-// Prefix is what the names of environment variables that hold secrets begin with.
+// Prefix is the prefix of environment variables that contain secrets.
 const Prefix = "RECOURSE_SECRET_"
 
 // MaxSize is the most bytes that a secret may have.
 const MaxSize = 64 << 10
 
-// dirVariable is the --secret-dir flag's own variable, which has the prefix by accident.
+// dirVariable is the variable of the flag --secret-dir. It has the prefix by accident.
 const dirVariable = Prefix + "DIR"
 
-// Errors that [New] and [Source.Get] wrap. None holds a secret's value.
+// Errors that [New] and [Source.Get] wrap. None contains a secret's value.
 var (
 	ErrName    = errors.New("a secret's name has capital letters, digits and _, begins with a letter and has at most 63 characters")
 	ErrMissing = errors.New("not provided")
@@ -34,18 +34,17 @@ var (
 
 var namePattern = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}$`)
 
-// Source gives secrets by name. It is safe for concurrent use.
+// Source returns secrets by name. It is safe for concurrent use.
 type Source struct {
 	dir   string
 	env   map[string]string
 	given redactor
 }
 
-// New returns a source of the secrets in dir ("" for none) and in environ, which
-// has the form of os.Environ. An error says what to mend: a directory that is
-// none, or all variables with the prefix whose names (ErrName) or values
-// (ErrInvalid) are unusable. RECOURSE_SECRET_DIR is not a secret but the
-// directory's flag; it is left to the caller.
+// New returns a source of the secrets in dir ("" for none) and in environ, which has the form of
+// os.Environ. An error says what to fix: dir is not a directory, or it lists all variables with the
+// prefix whose names (ErrName) or values (ErrInvalid) are invalid. RECOURSE_SECRET_DIR is not a
+// secret but the variable of a flag; the caller reads it.
 func New(dir string, environ []string) (*Source, error) {
 	s := &Source{dir: dir, env: map[string]string{}}
 	var errs []error
@@ -75,12 +74,12 @@ func New(dir string, environ []string) (*Source, error) {
 	return s, nil
 }
 
-// Get returns the value of a secret: the environment's if it is there, else the
-// content of its file without one trailing line break. Files are read anew each
-// time, so a rotated secret is used from the next request on.
+// Get returns the value of a secret: the environment's if it exists, else the content of its file
+// without one trailing line break. Files are read again each time, so a rotated secret is used from
+// the next request on.
 //
-// Errors wrap ErrName; ErrMissing, also for an empty value; or ErrInvalid for a
-// file that is too large or not a regular file. Each says what to do.
+// Errors wrap ErrName; ErrMissing, also for an empty value; or ErrInvalid for a file that is too
+// large or not a regular file. Each says how to fix it.
 func (s *Source) Get(name string) (string, error) {
 	if !namePattern.MatchString(name) {
 		return "", fmt.Errorf("%.80q: %w", name, ErrName)
@@ -107,8 +106,8 @@ func (s *Source) missing(name string) error {
 }
 
 func (s *Source) read(name string) (string, error) {
-	path := filepath.Join(s.dir, name) // name has no separator and no dot
-	info, err := os.Stat(path)         // follows links: Kubernetes mounts secrets as links
+	path := filepath.Join(s.dir, name) // name contains no separator and no dot
+	info, err := os.Stat(path)         // follows links, because Kubernetes mounts secrets as links
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", s.missing(name)
@@ -122,7 +121,7 @@ func (s *Source) read(name string) (string, error) {
 		return "", fmt.Errorf("secret %s cannot be read, check the file's permissions: %w", name, err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, MaxSize+3)) // the line break is not counted
+	content, err := io.ReadAll(io.LimitReader(f, MaxSize+3)) // the line break does not count
 	if err != nil {
 		return "", fmt.Errorf("secret %s cannot be read: %w", name, err)
 	}
@@ -133,15 +132,15 @@ func (s *Source) read(name string) (string, error) {
 	return value, nil
 }
 
-// Names returns the names of the secrets that there are now, sorted; files
-// whose names are not secrets' names are left out.
+// Names returns the sorted names of the existing secrets. Files whose names are not valid names of
+// secrets are skipped.
 func (s *Source) Names() []string {
 	var names []string
 	for name := range s.env {
 		names = append(names, name)
 	}
 	if s.dir != "" {
-		entries, _ := os.ReadDir(s.dir) // an unreadable directory has no names; Get says why
+		entries, _ := os.ReadDir(s.dir) // an unreadable directory has no names; Get reports why
 		for _, e := range entries {
 			if namePattern.MatchString(e.Name()) && !e.IsDir() {
 				names = append(names, e.Name())

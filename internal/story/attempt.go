@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// querySuffix ends the path of a step's status query.
+// querySuffix ends the path of a step's status check.
 const querySuffix = ".verify"
 
 func track(r journal.Record) string { return string(r.Way) + " " + r.Path }
@@ -49,7 +49,7 @@ func (t *Teller) intent(r journal.Record) []Line {
 	return t.one("→", r.Path, text, Dimmed)
 }
 
-// awaits tells what a step waits for.
+// awaits describes what a step waits for.
 func (t *Teller) awaits(path string, d saga.IntentData) []Line {
 	text := "waits for the signal " + d.Awaited.Signal
 	if a := d.Awaited.Approval; a != nil {
@@ -61,7 +61,7 @@ func (t *Teller) awaits(path string, d saga.IntentData) []Line {
 	return t.one("…", path, text, Plain)
 }
 
-// key names the key, and says when it is one that was sent before.
+// key returns the key, and whether it was sent before.
 func (t *Teller) key(r journal.Record) string {
 	text := "key " + Short(r.Key, 9)
 	before, again := t.keys[track(r)]
@@ -75,8 +75,7 @@ func (t *Teller) key(r journal.Record) string {
 	return "a new " + text
 }
 
-// Place writes a URL without what does not matter to a reader: its scheme, and the host if it is
-// this machine.
+// Place shortens a URL for readers: it removes its scheme, and the host if it is this machine.
 func Place(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -122,7 +121,7 @@ func (t *Teller) outcome(r journal.Record) []Line {
 	return t.one(mark, r.Path, t.failed(r, d), tone)
 }
 
-// how is the small print of an answer: its status, its time, its cost.
+// how returns the details of an answer: its status, its time, its cost.
 func (t *Teller) how(r journal.Record, d saga.OutcomeData) string {
 	var parts []string
 	if d.StatusCode > 0 {
@@ -140,7 +139,7 @@ func (t *Teller) how(r journal.Record, d saga.OutcomeData) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// result is the gist of an output: its id, if it has one.
+// result returns a summary of an output: its id, if it has one.
 func result(output json.RawMessage) string {
 	if len(output) == 0 || string(output) == "null" {
 		return ""
@@ -170,8 +169,8 @@ func (t *Teller) failed(r journal.Record, d saga.OutcomeData) string {
 	return what + t.next(d)
 }
 
-// cause is the gist of an error. Where no answer came, title and detail name the request in front
-// of what went wrong; the line of the intent has it already. Other errors are told as they are.
+// cause returns a summary of an error. If no answer came, title and detail repeat the request,
+// which the line of the intent already shows. Other errors are not shortened.
 func cause(d saga.OutcomeData) string {
 	if d.Error.Code == saga.Interrupted {
 		return "its process stopped before the response came"
@@ -187,7 +186,7 @@ func cause(d saga.OutcomeData) string {
 	return Short(title+": "+detail, 110)
 }
 
-// next says what follows.
+// next describes what follows.
 func (t *Teller) next(d saga.OutcomeData) string {
 	switch d.Next {
 	case saga.NextRetry:
@@ -208,7 +207,7 @@ func (t *Teller) next(d saga.OutcomeData) string {
 	return ""
 }
 
-// answered tells a status query's outcome.
+// answered describes the outcome of a status check.
 func (t *Teller) answered(step string, r journal.Record, d saga.OutcomeData) []Line {
 	switch {
 	case d.Found != nil && *d.Found:

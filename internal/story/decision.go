@@ -31,7 +31,7 @@ func (t *Teller) decided(r journal.Record) []Line {
 		}
 		return t.one("✓", r.Path, strings.TrimRight("ends "+result(d.Output), " "), Good)
 	}
-	if r.Path == "" { // of a saga that another runs
+	if r.Path == "" { // for a child saga
 		if d.Error != nil {
 			return t.one("✗", "", "its output could not be computed: "+d.Error.Error(), Doubt)
 		}

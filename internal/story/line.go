@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Tone is how a line feels, which decides its colour.
+// Tone is the meaning of a line, which determines its colour.
 type Tone int
 
 // The tones.
@@ -14,15 +14,15 @@ const (
 	Plain Tone = iota
 	Good
 	Bad
-	Doubt  // not known, or waiting for a person
+	Doubt  // unknown, or waiting for a person
 	Back   // undoing
-	Dimmed // of no matter when all goes well
+	Dimmed // unimportant unless something fails
 	Strong
 )
 
 // Line is one line of a story.
 type Line struct {
-	At   time.Duration // since the saga's start
+	At   time.Duration // after the saga's start
 	Mark string        // one character
 	Path string        // the step, or ""
 	Text string
@@ -32,7 +32,7 @@ type Line struct {
 // codes are the SGR parameters (ECMA-48) of the tones.
 var codes = map[Tone]string{Good: "32", Bad: "31", Doubt: "33", Back: "36", Dimmed: "2", Strong: "1"}
 
-// Paint puts a text in a tone's colour, if colour is wanted.
+// Paint returns a text in a tone's colour, if colour is set.
 func Paint(text string, t Tone, colour bool) string {
 	code, ok := codes[t]
 	if !colour || !ok || text == "" {
@@ -41,7 +41,7 @@ func Paint(text string, t Tone, colour bool) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Format writes the line with steps' names padded to width.
+// Format formats the line, with steps' names padded to width.
 func (l Line) Format(width int, colour bool) string {
 	text := Harmless(l.Text)
 	if l.Path != "" {
@@ -50,7 +50,7 @@ func (l Line) Format(width int, colour bool) string {
 	return fmt.Sprintf("%10s  %s", offset(l.At), Paint(strings.TrimRight(l.Mark+" "+text, " "), l.Tone, colour))
 }
 
-// offset writes how long after its start something happened to a saga.
+// offset formats the time since the saga's start.
 func offset(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -1,5 +1,4 @@
-// Package story renders a journal as something to read: a line for each thing
-// that happened, with the time since the start.
+// Package story renders a journal for people: a line for each event, with the time since the start.
 package story
 
 import (
@@ -16,17 +15,17 @@ import (
 	"recourse/saga"
 )
 
-// Teller turns the records of one saga, told in order, into lines. It never
-// fails: a record that it cannot read gets a line that says so.
+// Teller turns the records of one saga, passed in order, into lines. It never fails: a record that
+// it cannot read becomes a line that says so.
 type Teller struct {
 	width int
 	begin time.Time
-	now   time.Time         // of the record being told
-	node  string            // who wrote the record before
+	now   time.Time         // the time of the current record
+	node  string            // the writer of the record before
 	keys  map[string]string // the last key sent, by path and way
 	sent  map[string]time.Time
 	spent retry.Money
-	money string // the currency, as far as the definition tells
+	money string // the currency, if the definition has one
 }
 
 // New returns a teller. def may be nil: then names are not aligned and amounts have no currency.
@@ -41,10 +40,10 @@ func New(def *saga.Definition) *Teller {
 	return t
 }
 
-// Width is how wide the steps' names are.
+// Width returns the width of the column of steps' names.
 func (t *Teller) Width() int { return t.width }
 
-// Tell returns the lines of the journal's next record: mostly one.
+// Tell returns the lines of the journal's next record, usually one.
 func (t *Teller) Tell(r journal.Record) []Line {
 	if r.Seq == 1 {
 		t.begin, t.node = r.At, r.Node
@@ -58,7 +57,7 @@ func (t *Teller) Tell(r journal.Record) []Line {
 	return append(lines, t.tell(r)...)
 }
 
-// Write tells a whole journal. Errors are w's.
+// Write writes the lines of a whole journal. Errors are w's.
 func Write(w io.Writer, def *saga.Definition, records []journal.Record, colour bool) error {
 	t := New(def)
 	for _, r := range records {
@@ -108,7 +107,7 @@ func (t *Teller) tell(r journal.Record) []Line {
 	return t.one("·", r.Path, "a record of kind "+string(r.Kind)+", which this program does not know", Dimmed)
 }
 
-// read decodes a record's data, or gives the line that says that it could not.
+// read decodes a record's data, or returns a line that says that it could not.
 func read[T any](t *Teller, r journal.Record, into *T) []Line {
 	if len(r.Data) == 0 {
 		return nil
@@ -194,7 +193,7 @@ func (t *Teller) amount(decimal string) string {
 	return decimal + " " + t.money
 }
 
-// span writes a duration roughly.
+// span formats a duration roughly.
 func span(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
@@ -205,7 +204,7 @@ func span(d time.Duration) string {
 	return saga.Duration(d.Round(time.Second))
 }
 
-// Short cuts a text to so many characters, control characters made harmless.
+// Short cuts a text to so many characters and makes its control characters harmless.
 func Short(s string, limit int) string {
 	out := make([]rune, 0, limit)
 	for _, c := range s {
@@ -218,11 +217,11 @@ func Short(s string, limit int) string {
 	return string(out)
 }
 
-// Harmless makes a text one line that a terminal only shows: services and clients have written
-// parts of it.
+// Harmless makes a text one line that a terminal only displays, because services and clients have
+// written parts of it.
 func Harmless(s string) string { return strings.Map(harmless, s) }
 
-// harmless is a space for what a terminal acts on: controls, those of C1 too.
+// harmless replaces control characters, including those of C1, by spaces.
 func harmless(c rune) rune {
 	if c < 0x20 || c >= 0x7f && c < 0xa0 {
 		return ' '

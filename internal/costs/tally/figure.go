@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Figure writes an amount for people: cents, or three digits of what is less than one; "-" if there
+// Figure formats an amount for people: cents, or three digits of an amount below one; "-" if there
 // is none.
 func Figure(amount string) string {
 	r, ok := new(big.Rat).SetString(amount)
@@ -21,7 +21,7 @@ func Figure(amount string) string {
 	return r.FloatString(min(zeros+3, max(len(strings.TrimRight(decimals, "0")), min(2, len(decimals)))))
 }
 
-// Brief writes a count for people: 950, 12.3k, 4.5M.
+// Brief formats a count for people: 950, 12.3k, 4.5M.
 func Brief(n int64) string {
 	for _, unit := range []struct {
 		size int64

@@ -9,49 +9,49 @@ import (
 	"recourse/retry"
 )
 
-// Group is what some sagas have cost together. Amounts are exact decimals in the group's currency.
+// Group is the total cost of some sagas. Amounts are exact decimals in the group's currency.
 type Group struct {
-	Key      string    `json:"key"`                // "" of those without the label
-	Currency string    `json:"currency,omitempty"` // "" of those that have nothing that costs
+	Key      string    `json:"key"`                // "" for sagas without the label
+	Currency string    `json:"currency,omitempty"` // "" for sagas without costs
 	Sagas    int64     `json:"sagas"`
 	Ended    int64     `json:"ended"`
 	Spent    string    `json:"spent"`
-	Wasted   string    `json:"wasted,omitempty"` // of it, by failed attempts; left out by model, where it is not known
-	Median   string    `json:"median,omitempty"` // of those that have ended; left out if none has
-	P90      string    `json:"p90,omitempty"`    // nine of ten that have ended did not cost more
+	Wasted   string    `json:"wasted,omitempty"` // the part that failed attempts cost; absent by model, where it is not known
+	Median   string    `json:"median,omitempty"` // of the sagas that have ended; absent if none has
+	P90      string    `json:"p90,omitempty"`    // nine of ten ended sagas did not cost more
 	Max      string    `json:"max"`
 	Tokens   Tokens    `json:"tokens"`
-	Outliers []Outlier `json:"outliers"` // the dearest above three times the median, which may be under way
+	Outliers []Outlier `json:"outliers"` // the most expensive sagas above three times the median; they may still be running
 	Buckets  []Bucket  `json:"buckets,omitempty"`
 }
 
-// Tokens counts what language models have read and written.
+// Tokens counts the tokens that language models have read and written.
 type Tokens struct {
 	Input  int64 `json:"input"`
 	Output int64 `json:"output"`
 }
 
-// Outlier is a saga that has cost far more than its like.
+// Outlier is a saga that cost far more than similar sagas.
 type Outlier struct {
 	Saga  string `json:"saga"`
 	Spent string `json:"spent"`
 }
 
 const (
-	// Times is how many times the median a saga has to cost to be an outlier.
+	// Times is the multiple of the median from which a saga is an outlier.
 	Times = 3
-	// most is how many outliers a group names.
+	// most is the number of outliers that a group names.
 	most = 10
 )
 
-// group is a Group in the making.
+// group is a Group that is being computed.
 type group struct {
 	place
 	sagas         int64
 	spent, wasted retry.Money
 	input, output int64
-	ended         []retry.Money // what each that has ended has cost
-	top           []dear        // the dearest first
+	ended         []retry.Money // the cost of each saga that has ended
+	top           []dear        // the most expensive first
 }
 
 type dear struct {
@@ -59,8 +59,8 @@ type dear struct {
 	spent retry.Money
 }
 
-// dearest keeps a saga if it is among the dearest. Of those that cost the same the first to come
-// stay.
+// dearest keeps a saga if it is among the most expensive. Of sagas with the same cost the first
+// ones stay.
 func (g *group) dearest(d dear) {
 	at := len(g.top)
 	for at > 0 && g.top[at-1].spent.Cmp(d.spent) < 0 {
@@ -84,7 +84,7 @@ func (g *group) sum(wasted bool) Group {
 		return sum
 	}
 	sum.Median, sum.P90 = median.Decimal(), g.ended[rank(len(g.ended), 9, 10)].Decimal()
-	if median.IsZero() { // most cost nothing, so that whatever costs something would be one
+	if median.IsZero() { // most sagas cost nothing, so every saga with a cost would be one
 		return sum
 	}
 	for _, d := range g.top {
@@ -95,8 +95,8 @@ func (g *group) sum(wasted bool) Group {
 	return sum
 }
 
-// Median returns the middle one of amounts of one currency, of an even number the lower of both,
-// and sorts them; ok is false if there are none.
+// Median returns the median of amounts of one currency (the lower of two), and sorts them. ok is
+// false if there are none.
 func Median(amounts []retry.Money) (m retry.Money, ok bool) {
 	if len(amounts) == 0 {
 		return m, false
@@ -105,10 +105,11 @@ func Median(amounts []retry.Money) (m retry.Money, ok bool) {
 	return amounts[rank(len(amounts), 1, 2)], true
 }
 
-// rank is the place, among n sorted ones, of the first that at least part/of of them do not exceed.
+// rank returns the index, among n sorted amounts, of the first amount that at least part/of of them
+// do not exceed.
 func rank(n, part, of int) int { return (n*part+of-1)/of - 1 }
 
-// Above is what a saga must cost more than to be an outlier.
+// Above returns the cost above which a saga is an outlier.
 func Above(median retry.Money) retry.Money {
 	var m retry.Money
 	for range Times {
@@ -117,8 +118,8 @@ func Above(median retry.Money) retry.Money {
 	return m
 }
 
-// decades counts the decades from 1 to the leading digit of a positive amount: 2 of 345, -3 of
-// 0.0015.
+// decades returns the number of decades from 1 to the leading digit of a positive amount: 2 for
+// 345, -3 for 0.0015.
 func decades(m retry.Money) int {
 	whole, places, _ := strings.Cut(m.Decimal(), ".")
 	if whole != "0" {

@@ -6,14 +6,14 @@ import (
 	"recourse/retry"
 )
 
-// Bucket counts sagas that cost from From to less than To.
+// Bucket counts sagas that cost at least From and less than To.
 type Bucket struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
 	Sagas int    `json:"sagas"`
 }
 
-// mostBuckets is how many buckets a distribution has at most.
+// mostBuckets is the largest number of buckets of a distribution.
 const mostBuckets = 20
 
 // ladders are the steps of a decade that buckets can have, nearly even on a logarithmic scale:
@@ -26,8 +26,8 @@ var ladders = [][]string{
 	{"1"},
 }
 
-// spread distributes amounts, sorted, over buckets of the finest ladder that does with few of them.
-// Amounts of zero are in a bucket of their own. The result is nil if nothing costs anything.
+// spread distributes sorted amounts over buckets of the finest ladder that needs few enough of
+// them. Amounts of zero have a bucket of their own. The result is nil if nothing costs anything.
 func spread(sorted []retry.Money) []Bucket {
 	free := 0
 	for free < len(sorted) && sorted[free].IsZero() {
@@ -53,7 +53,7 @@ func spread(sorted []retry.Money) []Bucket {
 	return nil
 }
 
-// climb returns the edges of at most room buckets from low to high; nil if they are not enough.
+// climb returns the edges of at most room buckets from low to high; nil if that is not enough.
 func climb(ladder []string, low, high retry.Money, room int) (edges []retry.Money) {
 	for decade := decades(low); ; decade++ {
 		for _, step := range ladder {

@@ -1,5 +1,5 @@
-// Package tally adds up what sagas have cost, in groups. It is exact: what it sums and compares are
-// decimals, and a median is an amount that some saga has cost.
+// Package tally adds up the costs of sagas, in groups. It is exact: it adds and compares decimals,
+// and a median is the cost of a real saga.
 package tally
 
 import (
@@ -13,34 +13,35 @@ import (
 	"recourse/saga"
 )
 
-// By says what sagas are grouped by: one of the constants, or ByLabel and a label's name.
+// By says how sagas are grouped: one of the constants, or ByLabel and a label's name.
 type By string
 
-// What sagas can be grouped by.
+// The groupings.
 const (
 	ByDefinition By = "definition"
-	ByDay        By = "day"   // of their start, in UTC
-	ByModel      By = "model" // a saga counts for each language model that it used, with what that cost
+	ByDay        By = "day"   // the day of their start, in UTC
+	ByModel      By = "model" // a saga counts for each language model that it used, with the cost of that model
 	ByLabel      By = "label."
 )
 
-// Label returns the label's name that sagas are grouped by; ok is false if it is none.
+// Label returns the name of the label that sagas are grouped by; ok is false if they are not
+// grouped by a label.
 func (b By) Label() (name string, ok bool) { return strings.CutPrefix(string(b), string(ByLabel)) }
 
-// Tally adds sagas up. It is not safe for concurrent use.
+// Tally adds up sagas. It is not safe for concurrent use.
 type Tally struct {
 	by     By
 	groups map[place]*group
 }
 
-// place is where a saga counts. Amounts of different currencies are never added.
+// place identifies a group. Amounts of different currencies are never added.
 type place struct{ key, currency string }
 
-// New returns a tally of nothing.
+// New returns an empty tally.
 func New(by By) *Tally { return &Tally{by: by, groups: make(map[place]*group)} }
 
-// Add counts one saga in each tally. An error wraps saga.ErrUnreadable: then the tallies are of no
-// use any more.
+// Add counts one saga in each tally. After an error, which wraps saga.ErrUnreadable, the tallies
+// must not be used.
 func Add(c journal.Cost, tallies ...*Tally) error {
 	var sum struct{ Cost saga.CostView }
 	if len(c.Summary) > 0 {
@@ -58,7 +59,7 @@ func Add(c journal.Cost, tallies ...*Tally) error {
 
 func (t *Tally) add(c journal.Cost, cost *saga.CostView) error {
 	if t.by == ByModel {
-		for name, m := range cost.Models { // any order
+		for name, m := range cost.Models { // the order does not matter
 			if err := t.count(c, name, cost.Currency, share{m.Spent, "", m.Input, m.Output}); err != nil {
 				return err
 			}
@@ -83,7 +84,7 @@ func (t *Tally) key(c journal.Cost) string {
 	return c.Labels[name]
 }
 
-// share is what of a saga counts in one group.
+// share is the part of a saga that counts in one group.
 type share struct {
 	spent, wasted string
 	input, output int64
@@ -114,7 +115,7 @@ func (t *Tally) count(c journal.Cost, key, currency string, s share) error {
 	return nil
 }
 
-// amount reads a decimal; nothing is zero.
+// amount parses a decimal. An empty text is zero.
 func amount(decimal, currency string) (retry.Money, error) {
 	if decimal == "" {
 		decimal = "0"
@@ -122,12 +123,12 @@ func amount(decimal, currency string) (retry.Money, error) {
 	return retry.Total(decimal, currency)
 }
 
-// Groups returns at most limit groups, 0 for all, and how many are left out. Days are in their
-// order; of the others the dearest come first, for each currency. With buckets every group has the
-// distribution of its sagas' costs.
+// Groups returns at most limit groups, 0 for all, and the number of the others. Days are sorted by
+// date; other groups by cost, the highest first, for each currency. With buckets, every group has
+// the distribution of its sagas' costs.
 func (t *Tally) Groups(limit int, buckets bool) (list []Group, leftOut int) {
 	all := make([]*group, 0, len(t.groups))
-	for _, g := range t.groups { // any order
+	for _, g := range t.groups { // the order does not matter
 		all = append(all, g)
 	}
 	slices.SortFunc(all, dearestFirst)
@@ -164,7 +165,7 @@ func oldestFirst(a, b *group) int {
 	return byCurrency(a, b)
 }
 
-// byCurrency has those last that have none, as nothing of them costs anything.
+// byCurrency sorts groups without a currency last, because nothing in them costs anything.
 func byCurrency(a, b *group) int {
 	if (a.currency == "") != (b.currency == "") {
 		return strings.Compare(b.currency, a.currency)

@@ -1,5 +1,5 @@
-// Package storytest plays sagas on their machine, without an engine and with a
-// clock of its own, so that tests have journals to read.
+// Package storytest plays sagas on their machine, without an engine and with a clock of its own, so
+// that tests have journals to read.
 package storytest
 
 import (
@@ -17,16 +17,16 @@ import (
 // Begin is when a played saga starts.
 var Begin = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-// Script is what a played saga meets.
+// Script describes the world of a played saga.
 type Script struct {
-	ID    string // of the saga; "" for one that is always the same
+	ID    string // of the saga; "" for a fixed one
 	Input string // JSON; "" for null
-	// Answer answers a request, sent at the clock's time. An answer with the code
-	// saga.Interrupted counts as the death of the process: later records are another node's.
+	// Answer answers a request that is sent at the time at. An answer with the code
+	// saga.Interrupted stands for the death of the process: another node writes the later records.
 	Answer func(s saga.Send, at time.Time) saga.Answer
-	// Person decides what waits in the inbox; nil leaves it there.
+	// Person decides an inbox item; nil leaves it in the inbox.
 	Person func(e saga.Entry) saga.Command
-	// Orders come in when the journal has reached their seq.
+	// Commands are carried out when the journal has reached their seq.
 	Commands map[int64]saga.Command
 }
 
@@ -57,7 +57,7 @@ type player struct {
 	crash int
 }
 
-// Play runs a saga until it has ended or waits for a person for good.
+// Play runs a saga until it has ended or only a person could continue it.
 func Play(tb testing.TB, source string, s Script) Played {
 	tb.Helper()
 	def := Parse(tb, source)
@@ -81,7 +81,7 @@ func Play(tb testing.TB, source string, s Script) Played {
 	return Played{}
 }
 
-// add seals and applies a record; each takes ten milliseconds.
+// add seals and applies a record. Each record takes ten milliseconds.
 func (pl *player) add(r journal.Record) {
 	pl.tb.Helper()
 	r = pl.p.Machine.Seal(r, pl.now, pl.node)
