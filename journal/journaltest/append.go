@@ -10,28 +10,28 @@ import (
 )
 
 var appendTests = []test{
-	{"reads back what was written, to the byte", readsBack},
+	{"records are read as they were written", readsBack},
 	{"keeps the head", keepsHead},
 	{"records by page", pages},
 	{"the same batch again is written once", twice},
 	{"the same batch again after later ones", twiceLater},
-	{"a batch that overlaps what stands", overlap},
+	{"a batch that overlaps written records", overlap},
 	{"another record at a seq", conflict},
-	{"a gap", gap},
-	{"a saga that is not there", absent},
-	{"a saga of nobody", notOwned},
+	{"a gap in the seqs", gap},
+	{"a saga that does not exist", absent},
+	{"a saga without an owner", notOwned},
 	{"a start key that is taken", startKey},
 	{"a start of the newest version", newestVersion},
 	{"a start whose parent has ended", parentEnded},
 	{"a parent's end and its child's start in one batch", parentEndsInBatch},
-	{"a parent's end beside its child's start", parentEndsBeside},
+	{"a parent ends while its child starts", parentEndsConcurrently},
 	{"a start whose parent is being undone", parentUndone},
-	{"a parent's undoing beside its child's start", parentUndoneBeside},
+	{"a parent's compensation begins while its child starts", parentUndoneConcurrently},
 	{"a unique value that is taken", uniqueValue},
 	{"a unique value freed and taken in one batch", uniqueHandedOver},
 	{"a start key twice in one batch", startKeyTwice},
 	{"a batch of everything", mixed},
-	{"what comes with a repeated append is not done again", replayIsOnce},
+	{"a repeated append has no second effect", replayIsOnce},
 	{"a release without records, repeated after another's claim", replayedRelease},
 	{"a release without records that comes late", overtakenRelease},
 	{"a big batch", bigBatch},
@@ -100,12 +100,12 @@ func pages(b *bench) {
 	few, err := b.Begins(b.ctx, []uuid.UUID{saga, other}, 2, len(all[0].Data)+len(all[1].Data))
 	b.must(err)
 	if len(few) != 1 {
-		b.Errorf("of %d sagas the first records of %d came, want those of one: the other is over the bytes", 2, len(few))
+		b.Errorf("of %d sagas, Begins returned the first records of %d, want 1: both have more bytes than the limit", 2, len(few))
 	}
 	none, err := b.Begins(b.ctx, []uuid.UUID{saga}, 2, len(all[0].Data)+len(all[1].Data)-1)
 	b.must(err)
 	if len(none) != 0 {
-		b.Errorf("a part of a saga's first records came: %v", none)
+		b.Errorf("Begins returned only some of a saga's first records: %v", none)
 	}
 	_, err = b.Records(b.ctx, newID(), 0, 1)
 	b.wantErr(err, journal.ErrNotFound)
@@ -128,7 +128,7 @@ func twiceLater(b *bench) {
 	b.ok(second)
 	diff(b, "records", b.records(saga), append(chain(saga, nil, 1, 1), append(second.Records, third.Records...)...))
 	if got := b.head(saga).Status; got != "third" {
-		b.Errorf("status = %q: an append done before was done again", got)
+		b.Errorf("status = %q: a repeated append was applied again", got)
 	}
 }
 
@@ -157,7 +157,7 @@ func conflict(b *bench) {
 		b.Errorf("the rest of the batch was not written: %+v", h)
 	}
 	if h := b.head(saga); h.Status != "running" || h.Owner != b.node {
-		b.Errorf("a conflicting append left something: %+v", h)
+		b.Errorf("a conflicting append had an effect: %+v", h)
 	}
 }
 
@@ -240,7 +240,7 @@ func newestVersion(b *bench) {
 	b.must(got[2].Err)
 	_, err := b.Saga(b.ctx, old.Saga)
 	b.wantErr(err, journal.ErrNotFound)
-	b.ok(first) // what stands stands
+	b.ok(first) // a repetition succeeds
 	same := of(1)
 	same.Start.Key = "k"
 	b.wantErr(b.append(same)[0].Err, journal.ErrStartKey)
@@ -252,18 +252,18 @@ func newestVersion(b *bench) {
 	publish("two")
 	b.ok(of(2))
 	if h := b.head(first.Saga); h.Newest {
-		b.Error("a saga's row says that it is of the newest version")
+		b.Error("a saga's row has Newest set")
 	}
 }
 
-// childOf is the append that starts a saga with a parent.
+// childOf returns the append that starts a saga with a parent.
 func childOf(parent uuid.UUID) journal.Append {
 	a := begin(newID())
 	a.Start.Parent = parent
 	return a
 }
 
-// end is the append that ends a saga of one record.
+// end returns the append that ends a saga of one record.
 func end(saga uuid.UUID, hash []byte) journal.Append {
 	return journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: rowEnded(2), Release: true}
 }
@@ -288,7 +288,7 @@ func parentEnded(b *bench) {
 	_, err := b.Saga(b.ctx, late.Saga)
 	b.wantErr(err, journal.ErrNotFound)
 	b.wantErr(b.append(late)[0].Err, journal.ErrParentEnded)
-	b.ok(first) // what stands stands
+	b.ok(first) // a repetition succeeds
 	taken := childOf(parent)
 	taken.Start.Key = "run:1"
 	b.wantErr(b.append(taken)[0].Err, journal.ErrStartKey)
@@ -301,18 +301,18 @@ func parentEndsInBatch(b *bench) {
 	word := journal.Message{ID: newID(), Saga: before.Saga, Kind: "order", Data: []byte(`{}`)}
 	ends.Messages = []journal.Message{word}
 	batch := []journal.Append{before, ends, after}
-	for range 2 { // a repetition answers the same
+	for range 2 { // a repetition has the same result
 		got := b.append(batch...)
 		b.must(got[0].Err)
 		b.must(got[1].Err)
 		b.wantErr(got[2].Err, journal.ErrParentEnded)
 	}
-	diff(b, "mail", b.mail(b.node), []journal.Message{word})
+	diff(b, "messages", b.messages(b.node), []journal.Message{word})
 	family := begin(newID())
 	b.ok(family, childOf(family.Saga))
 }
 
-// undoing is the append that gives a saga of one record a reason.
+// undoing returns the append that gives a saga of one record a reason.
 func undoing(saga uuid.UUID, hash []byte) journal.Append {
 	r := rowOf("compensating", 2)
 	r.Reason = "step_failed"
@@ -325,7 +325,7 @@ func parentUndone(b *bench) {
 	b.ok(first)
 	undo, before, after, final := undoing(parent, hash), childOf(parent), childOf(parent), childOf(parent)
 	final.Start.Final = true
-	for range 2 { // a repetition answers the same
+	for range 2 { // a repetition has the same result
 		got := b.append(before, undo, after, final)
 		b.must(got[0].Err)
 		b.must(got[1].Err)
@@ -340,9 +340,9 @@ func parentUndone(b *bench) {
 	_, err := b.Saga(b.ctx, late.Saga)
 	b.wantErr(err, journal.ErrNotFound)
 	if b.head(last.Saga).Final {
-		b.Error("a saga's row says that it is final")
+		b.Error("a saga's row has Final set")
 	}
-	b.ok(first) // what stands stands
+	b.ok(first) // a repetition succeeds
 	ends := journal.Append{Saga: parent, Row: rowEnded(2), Release: true}
 	ends.Row.Reason = "step_failed"
 	b.ok(ends)
@@ -351,8 +351,9 @@ func parentUndone(b *bench) {
 	b.wantErr(b.append(final)[0].Err, journal.ErrParentEnded)
 }
 
-// A child that its parent does not find, after its undoing is durable, never starts.
-func parentUndoneBeside(b *bench) {
+// If a parent does not find its child after the record that begins the compensation was committed,
+// the child never starts.
+func parentUndoneConcurrently(b *bench) {
 	for range 20 {
 		parent, hash := b.started()
 		child := childOf(parent)
@@ -375,8 +376,8 @@ func parentUndoneBeside(b *bench) {
 	}
 }
 
-// Whatever a parent posts with its end reaches every child that there is then or ever will be.
-func parentEndsBeside(b *bench) {
+// A message that a parent sends with its end reaches every child that exists then or later.
+func parentEndsConcurrently(b *bench) {
 	for range 20 {
 		parent, hash := b.started()
 		child, ends := childOf(parent), end(parent, hash)
@@ -398,7 +399,7 @@ func parentEndsBeside(b *bench) {
 			b.wantErr(res.Err, journal.ErrParentEnded)
 		}
 		var got []uuid.UUID
-		for _, m := range b.mail(b.node) {
+		for _, m := range b.messages(b.node) {
 			if m.Saga == child.Saga {
 				got = append(got, m.Saga)
 			}
@@ -439,7 +440,7 @@ func uniqueHandedOver(b *bench) {
 	b.wantErr(got[0].Err, journal.ErrUnique)
 	b.must(got[1].Err)
 	b.ok(third)
-	over, fourth := begin(newID()), begin(newID()) // one that ends as it starts never has its value, so the next is as if it were not there
+	over, fourth := begin(newID()), begin(newID()) // a saga that ends in its first append never has its value, so it does not affect the next one
 	over.Start.Unique, over.Row, fourth.Start.Unique = "u", ended(), "u"
 	end = journal.Append{Saga: third.Saga, Records: chain(third.Saga, third.Records[0].Hash, 2, 1), Row: ended(), Release: true}
 	got = b.append(over, fourth, end)
@@ -477,18 +478,18 @@ func mixed(b *bench) {
 
 func replayIsOnce(b *bench) {
 	saga, hash := b.started()
-	m := b.post(saga)
+	m := b.send(saga)
 	done := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: row("parked"), Release: true, Applied: []uuid.UUID{m.ID}}
 	b.ok(done)
-	b.post(saga) // wakes it
+	b.send(saga) // wakes it
 	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{saga})
 	b.ok(journal.Append{Saga: saga, Records: chain(saga, done.Records[0].Hash, 3, 1), Row: row("running")})
 	b.ok(done)
 	if h := b.head(saga); h.Owner != b.node || h.Status != "running" {
-		b.Errorf("a repeated append was done again: %+v", h)
+		b.Errorf("a repeated append was applied again: %+v", h)
 	}
-	if got := b.mail(b.node); len(got) != 1 {
-		b.Errorf("%d messages, want the one that was not folded", len(got))
+	if got := b.messages(b.node); len(got) != 1 {
+		b.Errorf("%d messages, want the one that was not applied", len(got))
 	}
 }
 
@@ -508,13 +509,13 @@ func replayedRelease(b *bench) {
 	}
 }
 
-// A try that was given up may arrive after the one that went through, and after the saga has gone
-// on under the same node.
+// An attempt that was abandoned may arrive after the one that succeeded, and after the saga has
+// continued on the same node.
 func overtakenRelease(b *bench) {
 	saga, hash := b.started()
 	give := journal.Append{Saga: saga, Row: row("parked"), Release: true}
 	b.ok(give)
-	b.post(saga)
+	b.send(saga)
 	b.claimed(saga)
 	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: rowOf("running", 2)})
 	b.ok(give)

@@ -9,8 +9,7 @@ import (
 	"recourse/journal"
 )
 
-// BenchmarkAppend measures one record per saga and commit, alone and in a batch.
-// It closes the store.
+// BenchmarkAppend measures appends of one record, alone and in a batch. It closes the store.
 func BenchmarkAppend(b *testing.B, s journal.Store) {
 	defer s.Close()
 	const node = "bench"
@@ -19,7 +18,7 @@ func BenchmarkAppend(b *testing.B, s journal.Store) {
 	}
 	for _, run := range []struct {
 		size int
-		rows bool // whether each append changes its saga's row too
+		rows bool // whether each append also changes its saga's row
 	}{{1, false}, {64, false}, {64, true}} {
 		size := run.size
 		b.Run(fmt.Sprintf("batch=%d,rows=%v", size, run.rows), func(b *testing.B) {

@@ -130,7 +130,7 @@ func archive(b *bench) {
 	got, err := b.Document(b.ctx, "definition", "trip", 0)
 	b.must(err)
 	if got.Archived {
-		b.Error("published again, and archived still")
+		b.Error("it was published again and is still archived")
 	}
 	b.must(b.Archive(b.ctx, "definition", "trip"))
 	b.publish(doc("trip", "2"), "", 2, true)
@@ -163,6 +163,6 @@ func publishConcurrently(b *bench) {
 	}
 	wg.Wait()
 	if created != 1 || len(seen) != writers {
-		b.Errorf("one source was created %d times, %d writers made %d versions", created, writers, len(seen))
+		b.Errorf("one source was created %d times; %d writers created %d versions", created, writers, len(seen))
 	}
 }

@@ -12,15 +12,15 @@ import (
 )
 
 var claimTests = []test{
-	{"what a node owns, by pages", owned},
-	{"the longest due first, up to the limit", claimOrder},
-	{"not before its time", claimAtTime},
-	{"never without a time", neverDue},
-	{"one claimer each", claimConcurrently},
-	{"carries the mail", claimMail},
+	{"the sagas of a node, by pages", owned},
+	{"the saga due for longest first, up to the limit", claimOrder},
+	{"not before it is due", claimAtTime},
+	{"never without a wake-up time", neverDue},
+	{"concurrent claims: one owner each", claimConcurrently},
+	{"a claim counts the messages", claimCountsMessages},
 }
 
-// whenever leaves out since when a saga was due, where the store's clock says.
+// whenever ignores Due, which depends on the store's clock.
 var whenever = cmpopts.IgnoreFields(journal.Claimed{}, "Due")
 
 func claimOrder(b *bench) {
@@ -60,8 +60,8 @@ func claimAtTime(b *bench) {
 func neverDue(b *bench) {
 	saga := b.parked(time.Time{})
 	diff(b, "claimed", b.claim(b.node, 10), nil)
-	b.post(saga)
-	diff(b, "claimed after mail", b.claim(b.node, 10), []uuid.UUID{saga})
+	b.send(saga)
+	diff(b, "claimed after a message", b.claim(b.node, 10), []uuid.UUID{saga})
 }
 
 func claimConcurrently(b *bench) {
@@ -112,16 +112,16 @@ func claimConcurrently(b *bench) {
 	}
 }
 
-func claimMail(b *bench) {
+func claimCountsMessages(b *bench) {
 	saga := b.parked(time.Time{})
-	first, second := b.post(saga), b.post(saga)
+	first, second := b.send(saga), b.send(saga)
 	got, err := b.Claim(b.ctx, b.node, 1)
 	b.must(err)
 	diff(b, "claimed", got, []journal.Claimed{{Saga: saga, Definition: "trip", Version: 3, Claims: 1, Messages: 2}}, whenever)
-	diff(b, "mail", b.mail(b.node), []journal.Message{first, second})
+	diff(b, "messages", b.messages(b.node), []journal.Message{first, second})
 }
 
-// owned pages through what a node owns.
+// owned reads the sagas of a node page by page.
 func owned(b *bench) {
 	want := []uuid.UUID{}
 	for range 3 {
@@ -129,7 +129,7 @@ func owned(b *bench) {
 		want = append(want, saga)
 	}
 	parked := b.parked(b.now().Add(-time.Minute))
-	b.parked(b.now().Add(time.Hour)) // nobody's
+	b.parked(b.now().Add(time.Hour)) // has no owner
 	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{parked})
 	want = append(want, parked)
 	slices.SortFunc(want, journal.CompareID)

@@ -71,7 +71,7 @@ func walkCosts(b *bench) {
 	for _, of := range []string{"", "d1"} {
 		var expected, got []uuid.UUID
 		for i, id := range want {
-			if of == "" || i%2 == 0 { // the newest is a d1
+			if of == "" || i%2 == 0 { // the newest saga is of d1
 				expected = append(expected, id)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"recourse/journal"
 )
 
-// more draws what an append has for others than its saga. Tasks and events have ids of their
-// saga's, as in life.
+// more adds random tasks, events and messages to an append. As in practice, the ids of tasks and
+// events are derived from their saga.
 func (w *world) more(a *journal.Append) {
 	switch rapid.IntRange(0, 9).Draw(w.T, "more") {
 	case 0, 1:
@@ -34,10 +34,10 @@ func (w *world) more(a *journal.Append) {
 }
 
 func (w *world) message() journal.Message {
-	return journal.Message{ID: w.pick(w.mail, "mail"), Saga: w.pick(w.sagas, "saga"), Kind: "signal", Data: []byte(`1`)}
+	return journal.Message{ID: w.pick(w.messages, "message"), Saga: w.pick(w.sagas, "saga"), Kind: "signal", Data: []byte(`1`)}
 }
 
-// of is an id that a saga gives.
+// of returns an id that is derived from a saga.
 func of(saga uuid.UUID, name string) uuid.UUID { return uuid.NewV5(saga, name) }
 
 func (w *world) task(saga uuid.UUID) journal.Task {
@@ -53,17 +53,17 @@ func (w *world) tasks() (out []uuid.UUID) {
 	return out
 }
 
-// token is one of few, so that claims are repeated.
+// token returns one of a few tokens, so that claims are repeated.
 func (w *world) token() uuid.UUID {
 	return of(w.sagas[0], w.prefix+rapid.SampledFrom([]string{"t1", "t2", "t3"}).Draw(w.T, "token"))
 }
 
-// taskStep does what workers, and those who look after them, do.
+// taskStep does a random operation of a worker, or reaps tasks.
 func (w *world) taskStep() {
 	switch rapid.SampledFrom([]string{"claim", "claim", "claim shortly", "beat", "end", "end", "reap", "reap", "stats"}).Draw(w.T, "what") {
 	case "claim":
 		w.claimTasks(w.token())
-	case "claim shortly": // for so short a time that what it got may be over by the answer
+	case "claim shortly": // for so short a time that the lease may have expired before the call returns
 		c := journal.TaskClaim{Worker: "w", Types: w.types(), Max: 100, Token: w.token(), Lease: time.Millisecond}
 		w.all("claim tasks shortly", func(s journal.Store) (any, error) {
 			_, err := s.ClaimTasks(w.ctx, c)
@@ -94,7 +94,7 @@ func (w *world) reap() {
 			if slices.Contains(w.sagas, t.Saga) {
 				met = append(met, string(f)+show(t))
 			}
-			return journal.Message{ID: of(t.ID, "fate"), Kind: string(f)}
+			return journal.Message{ID: of(t.ID, "end"), Kind: string(f)}
 		})
 		slices.Sort(met)
 		return met, err
@@ -103,7 +103,7 @@ func (w *world) reap() {
 
 func (w *world) types() []string { return []string{w.prefix + "t", w.prefix + "u"} }
 
-// claimTasks claims all there are: which are the oldest is the clocks'.
+// claimTasks claims all tasks, because which tasks are the oldest depends on the clocks.
 func (w *world) claimTasks(token uuid.UUID) {
 	c := journal.TaskClaim{Worker: "w", Types: w.types(), Max: 100, Token: token}
 	w.all("claim tasks", func(s journal.Store) (any, error) {
@@ -128,7 +128,7 @@ func (w *world) taskStats() {
 	})
 }
 
-// eventStep does what those do who deliver events.
+// eventStep does a random operation of an event sender.
 func (w *world) eventStep() {
 	event, sink := of(w.pick(w.sagas, "saga"), "event"), w.prefix+rapid.SampledFrom([]string{"x", "y"}).Draw(w.T, "sink")
 	long := time.Duration(rapid.IntRange(0, 1).Draw(w.T, "hours")) * time.Hour
@@ -181,7 +181,7 @@ func (w *world) scheduleStep() {
 	})
 }
 
-// forOthers compares what sagas have left for others.
+// forOthers compares the tasks and events of sagas.
 func (w *world) forOthers() {
 	w.taskStats()
 	w.reap()

@@ -22,9 +22,9 @@ import (
 	"recourse/journal/sqlite"
 )
 
-// TestSameResults runs random operations on all stores and compares what they
-// answer. Times that a store takes from its clock are cut down to set or not
-// set; claims are compared as sets, as they may be due at the same moment.
+// TestSameResults runs random operations on all stores and compares the results. Times that a store
+// takes from its clock are reduced to whether they are set. Claims are compared as sets, because
+// sagas may be due at the same moment.
 func TestSameResults(t *testing.T) {
 	open := stores(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -41,7 +41,7 @@ type named struct {
 	journal.Store
 }
 
-// stores opens one of each; every run uses ids of its own in them.
+// stores opens one store of each kind. Each run uses ids of its own in them.
 func stores(t *testing.T) []named {
 	t.Helper()
 	lite, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "d.db"), sqlite.Options{Migrate: true})
@@ -64,17 +64,17 @@ func stores(t *testing.T) []named {
 	return out
 }
 
-// world is one run: a few sagas, keys and names that operations collide on.
+// world is one run: a few sagas, keys and names, which operations use at the same time.
 type world struct {
 	*rapid.T
-	ctx    context.Context
-	stores []named
-	prefix string // of texts that are unique over all sagas
-	node   string
-	sagas  []uuid.UUID
-	mail   []uuid.UUID
-	chains map[uuid.UUID][]journal.Record // of each saga, two chains that part at the third record
-	forks  map[uuid.UUID][]journal.Record
+	ctx      context.Context
+	stores   []named
+	prefix   string // of texts that are unique among all sagas
+	node     string
+	sagas    []uuid.UUID
+	messages []uuid.UUID
+	chains   map[uuid.UUID][]journal.Record // two chains of each saga, which differ from the third record on
+	forks    map[uuid.UUID][]journal.Record
 }
 
 var runs struct {
@@ -92,11 +92,12 @@ func newWorld(t *rapid.T, open []named) *world {
 	for range 4 {
 		saga := uuid.Must(uuid.NewV7())
 		w.sagas = append(w.sagas, saga)
-		w.mail = append(w.mail, uuid.Must(uuid.NewV7()))
+		w.messages = append(w.messages, uuid.Must(uuid.NewV7()))
 		w.chains[saga], w.forks[saga] = chains(saga)
 	}
 	w.all("register", func(s journal.Store) (any, error) {
-		// Earlier runs' nodes go, so that every store starts the run with the same owners: none.
+		// The nodes of earlier runs are removed, so that in every store no saga has an owner when
+		// the run starts.
 		infos, err := s.Nodes(w.ctx)
 		for _, n := range infos {
 			err = errors.Join(err, s.Release(w.ctx, n.Node))
@@ -107,9 +108,9 @@ func newWorld(t *rapid.T, open []named) *world {
 	return w
 }
 
-// clear ends what earlier runs have left, so that later ones need not claim it over and over. All
-// of it is woken: what rests would come due in the midst of a later run, and not at the same moment
-// in each store.
+// clear ends the sagas of earlier runs, so that later runs need not claim them again. It wakes all
+// of them; otherwise delayed ones would become due during a later run, at different moments in each
+// store.
 func (w *world) clear(s journal.Store) error {
 	list, err := s.Sagas(w.ctx, journal.Filter{Limit: 1 << 20})
 	for _, h := range list.Heads {
@@ -128,11 +129,11 @@ func (w *world) clear(s journal.Store) error {
 		var batch []journal.Append
 		for _, c := range left {
 			a := journal.Append{Saga: c.Saga, Row: &journal.Row{Status: "left", EndedAt: time.UnixMilli(1)}, Release: true}
-			mail, err := s.Messages(w.ctx, []uuid.UUID{c.Saga}, 1<<20, 1<<30)
+			messages, err := s.Messages(w.ctx, []uuid.UUID{c.Saga}, 1<<20, 1<<30)
 			if err != nil {
 				return err
 			}
-			for _, m := range mail {
+			for _, m := range messages {
 				a.Applied = append(a.Applied, m.ID)
 			}
 			batch = append(batch, a)
@@ -143,7 +144,7 @@ func (w *world) clear(s journal.Store) error {
 	}
 }
 
-// deliver forgets the events of earlier runs that are due.
+// deliver deletes the events of earlier runs that are due.
 func (w *world) deliver(s journal.Store) error {
 	left, err := s.ClaimEvents(w.ctx, 1<<20, time.Hour)
 	for _, d := range left {
@@ -172,7 +173,7 @@ func chains(saga uuid.UUID) (main, fork []journal.Record) {
 	return main, fork
 }
 
-// all runs f on every store and compares.
+// all runs f on every store and compares the results.
 func (w *world) all(what string, f func(journal.Store) (any, error)) {
 	var want string
 	for i, s := range w.stores {
@@ -181,13 +182,13 @@ func (w *world) all(what string, f func(journal.Store) (any, error)) {
 		if i == 0 {
 			want = got
 		} else if got != want {
-			w.Fatalf("%s: %s answers other than %s:\n%s", what, s.name, w.stores[0].name, cmp.Diff(want, got))
+			w.Fatalf("%s: %s returns a different result than %s:\n%s", what, s.name, w.stores[0].name, cmp.Diff(want, got))
 		}
 	}
 	w.Logf("%s: %s", what, want)
 }
 
-// show writes all of v, so that equal values are equal texts.
+// show formats all of v, so that equal values have equal texts.
 func show(v any) string {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -207,7 +208,7 @@ func sentinel(err error) string {
 }
 
 func (w *world) step() {
-	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "post", "post", "mail", "delete", "expire", "publish", "archive",
+	switch rapid.SampledFrom([]string{"append", "append", "append", "append", "claim", "send", "send", "messages", "delete", "expire", "publish", "archive",
 		"begin", "finish", "abandon", "release", "give up", "die", "more", "more", "more", "task", "task", "task", "event", "event", "schedule"}).Draw(w.T, "op") {
 	case "append":
 		batch := w.batch()
@@ -217,11 +218,11 @@ func (w *world) step() {
 		})
 	case "claim":
 		w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
-	case "post":
+	case "send":
 		m := w.message()
-		w.all("post", func(s journal.Store) (any, error) { return nil, s.Send(w.ctx, m) })
-	case "mail":
-		w.all("mail", func(s journal.Store) (any, error) { return w.waiting(s) })
+		w.all("send", func(s journal.Store) (any, error) { return nil, s.Send(w.ctx, m) })
+	case "messages":
+		w.all("messages", func(s journal.Store) (any, error) { return w.waiting(s) })
 	case "delete":
 		saga := w.pick(w.sagas, "saga")
 		w.all("delete", func(s journal.Store) (any, error) { return nil, s.Delete(w.ctx, saga) })
@@ -267,8 +268,8 @@ func (w *world) step() {
 	}
 }
 
-// die ends the node, and another takes over: because the lease has ended, or because it knows of
-// the end.
+// die ends the node, and another takes over: because the lease has ended, or because it knows that
+// the node is dead.
 func (w *world) die() {
 	dead := w.node
 	w.node += "+"
@@ -290,7 +291,7 @@ func (w *world) die() {
 		})
 	}
 	w.heads()
-	for _, saga := range w.sagas { // none may come due between one store's answer and the next one's
+	for _, saga := range w.sagas { // no saga may become due between the calls to two stores
 		m := journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: saga, Kind: "signal"}
 		w.all("wake", func(s journal.Store) (any, error) { return nil, s.Send(w.ctx, m) })
 	}
@@ -327,7 +328,8 @@ func (w *world) pick(from []uuid.UUID, label string) uuid.UUID {
 	return rapid.SampledFrom(from).Draw(w.T, label)
 }
 
-// batch draws appends of different sagas: new, continued, repeated, overlapping, torn, with holes.
+// batch returns random appends of different sagas: new, continued, repeated, overlapping,
+// truncated, with gaps.
 func (w *world) batch() []journal.Append {
 	var out []journal.Append
 	for _, saga := range rapid.Permutation(w.sagas).Draw(w.T, "sagas")[:rapid.IntRange(1, len(w.sagas)).Draw(w.T, "size")] {
@@ -347,8 +349,8 @@ func (w *world) batch() []journal.Append {
 		if rapid.Bool().Draw(w.T, "row") {
 			a.Row = w.row(saga)
 		}
-		if rapid.Bool().Draw(w.T, "fold") {
-			a.Applied = []uuid.UUID{w.pick(w.mail, "mail")}
+		if rapid.Bool().Draw(w.T, "apply") {
+			a.Applied = []uuid.UUID{w.pick(w.messages, "message")}
 		}
 		w.more(&a)
 		out = append(out, a)
@@ -399,10 +401,10 @@ func results(in []journal.Result) (out []string) {
 	return out
 }
 
-// claim claims all there is, which may be more than this run's sagas.
+// claim claims all sagas, which may be more than those of this run.
 func (w *world) claim(s journal.Store) (any, error) {
 	var got []journal.Claimed
-	for { // suspects come one at a time
+	for { // a claim returns at most one suspect
 		more, err := s.Claim(w.ctx, w.node, 1<<20)
 		if err != nil || len(more) == 0 {
 			return w.own(got), err
@@ -411,7 +413,7 @@ func (w *world) claim(s journal.Store) (any, error) {
 	}
 }
 
-// waiting is the mail of this run's sagas that are the node's.
+// waiting returns the messages of this run's sagas that the node owns.
 func (w *world) waiting(s journal.Store) (any, error) {
 	boxes, err := s.Recipients(w.ctx, w.node, uuid.Nil, 1<<20)
 	boxes = slices.DeleteFunc(boxes, func(b journal.Recipient) bool { return !slices.Contains(w.sagas, b.Saga) })
@@ -424,7 +426,7 @@ func (w *world) waiting(s journal.Store) (any, error) {
 	return [][]journal.Message{append([]journal.Message(nil), all...), append([]journal.Message(nil), some...)}, errors.Join(err, err2, err3)
 }
 
-// own are this run's, in order.
+// own returns the claims of this run's sagas, in order.
 func (w *world) own(got []journal.Claimed) []journal.Claimed {
 	got = slices.DeleteFunc(got, func(c journal.Claimed) bool { return !slices.Contains(w.sagas, c.Saga) })
 	for i := range got {
@@ -434,7 +436,7 @@ func (w *world) own(got []journal.Claimed) []journal.Claimed {
 	return append([]journal.Claimed(nil), got...)
 }
 
-// finalState compares everything that can be read of the run's sagas.
+// finalState compares everything that can be read about the run's sagas.
 func (w *world) finalState() {
 	for _, saga := range w.sagas {
 		w.all("records", func(s journal.Store) (any, error) { return s.Records(w.ctx, saga, 0, 100) })
@@ -447,7 +449,7 @@ func (w *world) finalState() {
 			return list, err
 		})
 	}
-	w.all("mail", func(s journal.Store) (any, error) { return w.waiting(s) })
+	w.all("messages", func(s journal.Store) (any, error) { return w.waiting(s) })
 	w.heads()
 	w.forOthers()
 	w.all("claim", func(s journal.Store) (any, error) { return w.claim(s) })
@@ -466,7 +468,7 @@ func (w *world) heads() {
 	})
 }
 
-// sameNow cuts what a store's clock said down to how many minutes it is from now.
+// sameNow reduces a time of a store's clock to its distance from now in minutes.
 func sameNow(t time.Time) time.Time {
 	from := time.Until(t)
 	if from < -time.Hour || from > 2*time.Hour {

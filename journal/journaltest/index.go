@@ -15,7 +15,7 @@ var indexTests = []test{
 	{"the inbox is replaced with the row", inboxReplaced},
 	{"a walk of the inbox finds all, once", walkInbox},
 	{"delete", deletes},
-	{"delete what has expired", deletesExpired},
+	{"delete expired sagas", deletesExpired},
 	{"a child is not deleted before its parent's end", deletesChild},
 	{"stats", stats},
 	{"ping and close", pingAndClose},
@@ -92,7 +92,7 @@ func deletes(b *bench) {
 	a.Start.Key = "k"
 	a.Row.Inbox = []journal.Entry{entry(saga, "approval", epoch)}
 	b.ok(a)
-	b.post(saga)
+	b.send(saga)
 	b.wantErr(b.Delete(b.ctx, saga), journal.ErrLive)
 	last := ended()
 	last.Inbox = a.Row.Inbox
@@ -109,8 +109,8 @@ func deletes(b *bench) {
 	b.must(err)
 	diff(b, "inbox", left, nil)
 	diff(b, "claimed", b.claim(b.node, 10), nil)
-	b.ok(a) // its id and key are free again, and no mail of old waits there
-	diff(b, "mail", b.mail(b.node), nil)
+	b.ok(a) // its id and key are free again, and it has no old messages
+	diff(b, "messages", b.messages(b.node), nil)
 }
 
 func deletesExpired(b *bench) {
@@ -137,18 +137,18 @@ func deletesExpired(b *bench) {
 	b.ok(live)
 	diff(b, "DeleteAt", b.head(first.Saga).DeleteAt, past)
 	expire(0, 0, never.Saga, later.Saga, first.Saga, second.Saga, third.Saga, live.Saga)
-	expire(1, 1, never.Saga, later.Saga, second.Saga, third.Saga, live.Saga) // the longest expired first
+	expire(1, 1, never.Saga, later.Saga, second.Saga, third.Saga, live.Saga) // the earliest DeleteAt first
 	expire(10, 2, never.Saga, later.Saga, live.Saga)
 	expire(10, 0, never.Saga, later.Saga, live.Saga)
 	_, err := b.Records(b.ctx, first.Saga, 0, 1)
 	b.wantErr(err, journal.ErrNotFound)
-	b.ok(first, second) // as if they had never been
-	b.post(first.Saga)
-	b.post(second.Saga)
+	b.ok(first, second) // their ids are free again
+	b.send(first.Saga)
+	b.send(second.Saga)
 	diff(b, "claimed", b.claim(b.node, 10), []uuid.UUID{first.Saga, second.Saga})
 	kept, doomed := journal.Append{Saga: first.Saga, Row: row("kept")}, journal.Append{Saga: second.Saga, Row: row("doomed")}
 	doomed.Row.DeleteAt = past
-	b.ok(kept, doomed) // a row replaces DeleteAt, but not that the saga has ended
+	b.ok(kept, doomed) // a row replaces DeleteAt, but not EndedAt
 	expire(10, 1, never.Saga, later.Saga, first.Saga, live.Saga)
 	end := journal.Append{Saga: live.Saga, Records: chain(live.Saga, live.Records[0].Hash, 2, 1), Row: ended(), Release: true}
 	end.Row.DeleteAt = b.now().Add(200 * time.Millisecond)
@@ -179,7 +179,7 @@ func deletesChild(b *bench) {
 		b.must(err)
 		diff(b, "deleted", n, want)
 	}
-	expire(1, 1) // the limit counts what is deleted, and not what is passed over
+	expire(1, 1) // the limit counts deleted sagas, not skipped ones
 	expire(10, 0)
 	_, err := b.Saga(b.ctx, alone.Saga)
 	b.wantErr(err, journal.ErrNotFound)
@@ -188,14 +188,14 @@ func deletesChild(b *bench) {
 	b.ok(end(parent, hash))
 	b.must(b.Delete(b.ctx, child.Saga))
 	b.must(b.Delete(b.ctx, parent))
-	expire(10, 1) // a parent that is deleted has ended
+	expire(10, 1) // a deleted parent has ended
 }
 
 func stats(b *bench) {
 	got, err := b.Stats(b.ctx)
 	b.must(err)
 	if age := b.now().Sub(got.CountedAt); age < -time.Second || age > patience {
-		b.Errorf("few are counted at once, and these were counted %s ago", age)
+		b.Errorf("few sagas are counted immediately, but these were counted %s ago", age)
 	}
 	uncounted := cmpopts.IgnoreFields(journal.Stats{}, "CountedAt")
 	diff(b, "none", got, journal.Stats{}, uncounted)

@@ -16,14 +16,14 @@ var leaseTests = []test{
 	{"a node registers once", registerTwice},
 	{"an expired node is taken over", takenOver},
 	{"a node that is named as dead is taken over before its lease ends", namedDead},
-	{"a node that is named as dead and is not there", namedDeadAndGone},
+	{"a node that is named as dead and not registered", namedDeadAndGone},
 	{"an expired node that nobody took over renews", renewsLate},
 	{"a released node's sagas are claimable", released},
 	{"appends race a takeover", appendsRaceTakeover},
 	{"appends race a takeover by a successor", appendsRaceSuccessor},
 	{"another process", anotherProcess},
 	{"nodes", nodes},
-	{"one machine is not two", oneMachine},
+	{"one machine is not synchronous", oneMachine},
 }
 
 func unknownNode(b *bench) {
@@ -36,8 +36,8 @@ func unknownNode(b *bench) {
 	_, err = b.Claim(b.ctx, "nobody", 1)
 	b.wantErr(err, journal.ErrFenced)
 	b.must(b.Release(b.ctx, "nobody"))
-	if got := b.mail("nobody"); len(got) != 0 {
-		b.Errorf("mail for nobody: %v", got)
+	if got := b.messages("nobody"); len(got) != 0 {
+		b.Errorf("messages for an unknown node: %v", got)
 	}
 }
 
@@ -48,7 +48,8 @@ func registerTwice(b *bench) {
 	b.now()
 }
 
-// fenceOff lets short, whose lease is short, be taken over, and returns a live node.
+// fenceOff waits until the node short, whose lease is short, is taken over, and returns a live
+// node.
 func (b *bench) fenceOff(short string) string {
 	b.Helper()
 	if b.exclusive {
@@ -78,7 +79,7 @@ func takenOver(b *bench) {
 	b.takenFrom(doomed, b.fenceOff(doomed), saga, hash)
 }
 
-// takenFrom fails unless heir can go on with the saga, and doomed can do nothing.
+// takenFrom fails unless heir can continue the saga and doomed can do nothing.
 func (b *bench) takenFrom(doomed, heir string, saga uuid.UUID, hash []byte) {
 	b.Helper()
 	if h := b.head(saga); h.Owner != "" || h.WakeAt.IsZero() {
@@ -166,8 +167,8 @@ func appendsRaceSuccessor(b *bench) {
 	b.appendsRace(ttl, func(doomed string) string { return b.register(ttl, doomed) })
 }
 
-// appendsRace takes a node over while it appends: whatever an append of it was answered, it is
-// wholly there and its saga claimable, or not there at all.
+// appendsRace takes a node over while it appends. Whatever the result of an append was, it is
+// written completely and its saga is claimable, or nothing of it is written.
 func (b *bench) appendsRace(lease time.Duration, takeOver func(doomed string) (survivor string)) {
 	survivor := b.node
 	for range 5 {
@@ -214,7 +215,7 @@ func anotherProcess(b *bench) {
 	b.must(err)
 	diff(b, "head", h, b.head(saga))
 	b.must(other.Send(b.ctx, journal.Message{ID: newID(), Saga: saga, Kind: "cancel"}))
-	if got := b.mail(b.node); len(got) != 1 {
+	if got := b.messages(b.node); len(got) != 1 {
 		b.Errorf("%d messages from the other process, want 1", len(got))
 	}
 	_, err = other.Register(b.ctx, "other", ttl)

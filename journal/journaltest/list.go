@@ -15,19 +15,19 @@ import (
 var listTests = []test{
 	{"filters", filters},
 	{"a walk by cursor finds all, once", walkSagas},
-	{"a list looks at so many, and says how far", looks},
-	{"what an index has is found, however far", looksByIndex},
-	{"labels are found as they are now", relabelled},
-	{"texts are found as they are now", retexted},
+	{"a list examines up to a limit, and returns where it stopped", scans},
+	{"sagas in an index are found, however old", scansByIndex},
+	{"changed labels", relabelled},
+	{"changed texts", retexted},
 }
 
-// listed lists ids.
+// listed returns the ids of a list.
 func (b *bench) listed(f journal.Filter) []uuid.UUID {
 	b.Helper()
 	got, err := b.Sagas(b.ctx, f)
 	b.must(err)
 	if f.MaxScanned == 0 && !got.ScannedTo.IsNil() {
-		b.Errorf("%+v: it ends at %s, though it may look at all", f, got.ScannedTo)
+		b.Errorf("%+v: it ends at %s although it has no limit", f, got.ScannedTo)
 	}
 	var ids []uuid.UUID
 	for _, h := range got.Heads {
@@ -36,7 +36,7 @@ func (b *bench) listed(f journal.Filter) []uuid.UUID {
 	return ids
 }
 
-// idAt is an id of a time.
+// idAt returns an id with this time.
 func idAt(at time.Time) uuid.UUID {
 	id := newID()
 	var ms [8]byte
@@ -45,7 +45,7 @@ func idAt(at time.Time) uuid.UUID {
 	return id
 }
 
-// made makes a saga that a list may find.
+// made creates a saga that a list may find.
 func (b *bench) made(id uuid.UUID, definition, status, reason string, labels map[string]string) uuid.UUID {
 	b.Helper()
 	a := begin(id)
@@ -146,7 +146,7 @@ func walkSagas(b *bench) {
 	diff(b, "walk", got, want)
 }
 
-// mixed makes sagas, the newest first.
+// mixed creates sagas and returns them, the newest first.
 func (b *bench) mixed(n int) (ids []uuid.UUID, find func(func(i int) bool) []uuid.UUID) {
 	b.Helper()
 	for i := range n {
@@ -167,9 +167,9 @@ func (b *bench) mixed(n int) (ids []uuid.UUID, find func(func(i int) bool) []uui
 	}
 }
 
-// looks walks lists that may look at few sagas at a time. They find the same as those that may look
-// at all.
-func looks(b *bench) {
+// scans reads lists that may examine a few sagas at a time. They find the same sagas as lists
+// without a limit.
+func scans(b *bench) {
 	ids, find := b.mixed(40)
 	for _, tt := range []struct {
 		name string
@@ -213,17 +213,17 @@ func (b *bench) walkLooking(name string, f journal.Filter, most int, want []uuid
 		for _, h := range page.Heads {
 			got = append(got, h.ID)
 			if !page.ScannedTo.IsNil() && slices.Compare(h.ID[:], page.ScannedTo[:]) < 0 {
-				b.Fatalf("%s: %s is beyond %s, until where it was looked", name, h.ID, page.ScannedTo)
+				b.Fatalf("%s: %s is older than %s, the last saga examined", name, h.ID, page.ScannedTo)
 			}
 		}
 		switch {
 		case full && !page.ScannedTo.IsNil():
-			b.Fatalf("%s: a full page says %s", name, page.ScannedTo)
+			b.Fatalf("%s: a full page has ScannedTo %s", name, page.ScannedTo)
 		case full:
 			f.Before = got[len(got)-1]
 		case !page.ScannedTo.IsNil():
 			if !f.Before.IsNil() && slices.Compare(page.ScannedTo[:], f.Before[:]) >= 0 {
-				b.Fatalf("%s: it does not go on", name)
+				b.Fatalf("%s: the list does not continue", name)
 			}
 			f.Before = page.ScannedTo
 		default:
@@ -236,8 +236,8 @@ func (b *bench) walkLooking(name string, f journal.Filter, most int, want []uuid
 	}
 }
 
-// looksByIndex asks for what an index has: one look finds the oldest.
-func looksByIndex(b *bench) {
+// scansByIndex reads lists for which there is an index: one call finds the oldest saga.
+func scansByIndex(b *bench) {
 	_, find := b.mixed(20)
 	rare := b.made(idAt(epoch), "rare", "paused", "", map[string]string{"order": "4711"})
 	for _, tt := range []struct {
@@ -263,8 +263,8 @@ func looksByIndex(b *bench) {
 	}
 }
 
-// retexted gives a saga one text after the other. Case does not matter, in any script, and nothing
-// else is alike.
+// retexted gives a saga one text after the other. Searches ignore case, in every script, and
+// nothing else.
 func retexted(b *bench) {
 	saga, hash := b.started()
 	b.ok(journal.Append{Saga: saga, Row: ended()})
@@ -313,7 +313,7 @@ func relabelled(b *bench) {
 	}
 	b.must(b.Delete(b.ctx, saga))
 	diff(b, "deleted", b.listed(journal.Filter{Labels: map[string]string{"a": "1"}}), nil)
-	again, _ := b.started() // whose row has no labels
+	again, _ := b.started() // its row has no labels
 	diff(b, "another", b.listed(journal.Filter{Labels: map[string]string{"a": "1"}}), nil)
 	b.head(again)
 }

@@ -10,14 +10,14 @@ import (
 )
 
 var outboxTests = []test{
-	{"the longest due first, up to the limit", claimEvents},
-	{"all of an event", claimedEvent},
-	{"due again when the lease is over", eventLease},
+	{"the event due for longest first, up to the limit", claimEvents},
+	{"all fields of an event", claimedEvent},
+	{"due again after the lease", eventLease},
 	{"delivered to a sink", eventDelivered},
 	{"failed, and due again after a wait", eventFailed},
-	{"one claim each", claimEventsConcurrently},
+	{"concurrent claims: one each", claimEventsConcurrently},
 	{"outbox stats", outboxStats},
-	{"a repeated append makes no second event", replayEvents},
+	{"a repeated append adds no second event", replayEvents},
 	{"events outlive their saga", eventsOutlive},
 }
 
@@ -25,7 +25,7 @@ func event(sink string) journal.Event {
 	return journal.Event{ID: newID(), Sink: sink, Data: []byte(`{}`)}
 }
 
-// evented makes a saga with events, which it says is theirs.
+// evented starts a saga with events, and sets their Saga.
 func (b *bench) evented(events ...journal.Event) uuid.UUID {
 	b.Helper()
 	a := begin(newID())
@@ -64,7 +64,7 @@ func claimEvents(b *bench) {
 	diff(b, "first", eventIDs(b.claimEvents(3, time.Hour)), want[:3])
 	diff(b, "then", eventIDs(b.claimEvents(3, time.Hour)), want[3:])
 	diff(b, "at last", b.claimEvents(3, time.Hour), nil)
-	b.must(b.EventFailed(b.ctx, want[2], "s", 0, "x")) // is due before the next
+	b.must(b.EventFailed(b.ctx, want[2], "s", 0, "x")) // it is due before the next one
 	b.tick()
 	b.must(b.EventFailed(b.ctx, want[0], "s", 0, "x"))
 	b.tick()
@@ -77,10 +77,10 @@ func claimedEvent(b *bench) {
 	a := begin(newID())
 	a.Events = []journal.Event{e}
 	b.ok(a)
-	e.Saga = a.Saga // whatever it said
+	e.Saga = a.Saga // e.Saga is ignored
 	got := b.claimEvents(10, time.Hour)
 	if len(got) != 1 || got[0].Since.Before(from) || got[0].Since.After(b.now()) {
-		b.Fatalf("claimed %+v, want one event made after %v", got, from)
+		b.Fatalf("claimed %+v, want one event stored after %v", got, from)
 	}
 	diff(b, "event", got[0], journal.Delivery{Event: e, Since: got[0].Since})
 }
@@ -96,9 +96,9 @@ func eventLease(b *bench) {
 		return len(again) > 0
 	})
 	if now := b.now(); now.Before(from.Add(300 * time.Millisecond)) {
-		b.Errorf("claimed again at %v, 300ms from %v on are somebody's", now, from)
+		b.Errorf("claimed again at %v, although it was claimed for 300ms from %v on", now, from)
 	}
-	diff(b, "again", again, first) // a lease that is over is no failure
+	diff(b, "again", again, first) // the end of a lease is not a failure
 }
 
 func eventDelivered(b *bench) {
@@ -125,16 +125,16 @@ func eventFailed(b *bench) {
 	b.evented(e)
 	b.claimEvents(10, time.Hour)
 	b.must(b.EventFailed(b.ctx, newID(), "s", 0, "nobody's"))
-	b.must(b.EventFailed(b.ctx, e.ID, "s", 0, "503\x00\xff")) // as others answer
+	b.must(b.EventFailed(b.ctx, e.ID, "s", 0, "503\x00\xff")) // error texts may have any bytes
 	b.must(b.EventFailed(b.ctx, e.ID, "s", 300*time.Millisecond, "refused"))
-	from := b.now().Add(-50 * time.Millisecond) // of which the failure took some
+	from := b.now().Add(-50 * time.Millisecond) // the call of EventFailed took some of it
 	var got []journal.Delivery
 	b.eventually("due again", func() bool {
 		got = b.claimEvents(10, time.Hour)
 		return len(got) > 0
 	})
 	if now := b.now(); now.Before(from.Add(300 * time.Millisecond)) {
-		b.Errorf("claimed at %v, after a wait of 300ms from %v on", now, from)
+		b.Errorf("claimed at %v, although it had to wait for 300ms from %v on", now, from)
 	}
 	diff(b, "attempts", got[0].Attempts, 2)
 }
@@ -167,7 +167,7 @@ func claimEventsConcurrently(b *bench) {
 				mu.Lock()
 				for _, d := range got {
 					if seen[d.ID] {
-						b.Errorf("event %s was given twice", d.ID)
+						b.Errorf("event %s was claimed twice", d.ID)
 					}
 					seen[d.ID] = true
 				}
@@ -181,7 +181,7 @@ func claimEventsConcurrently(b *bench) {
 	}
 	wg.Wait()
 	if len(seen) != events {
-		b.Errorf("%d events were given, want %d", len(seen), events)
+		b.Errorf("%d events were claimed, want %d", len(seen), events)
 	}
 }
 
@@ -193,7 +193,7 @@ func outboxStats(b *bench) {
 		for i := range got {
 			if i < len(want) {
 				if at := got[i].Oldest; at.Before(want[i].Oldest) || at.After(want[i].Oldest.Add(time.Minute)) {
-					b.Errorf("%s: the oldest of %s is of %v, want a time just after %v", what, got[i].Sink, at, want[i].Oldest)
+					b.Errorf("%s: the oldest of %s was stored at %v, want a time just after %v", what, got[i].Sink, at, want[i].Oldest)
 				}
 				got[i].Oldest = want[i].Oldest
 			}
@@ -250,6 +250,6 @@ func eventsOutlive(b *bench) {
 	b.must(b.Delete(b.ctx, a.Saga))
 	got := b.claimEvents(10, time.Hour)
 	if len(got) != 1 || got[0].ID != e.ID || got[0].Saga != a.Saga {
-		b.Errorf("claimed %+v, want the event of the saga that is gone", got)
+		b.Errorf("claimed %+v, want the event of the deleted saga", got)
 	}
 }

@@ -12,19 +12,19 @@ import (
 
 var quarantineTests = []test{
 	{"claims are counted until there is progress", countsClaims},
-	{"a release does not count", releaseIsNoFault},
-	{"who is given up over and over rests longer, then for good", givenUp},
-	{"who is given up by a node that does not hold it is due at once, at first", givenUpByAStranger},
-	{"who kills its nodes rests longer, then for good", func(b *bench) { b.killsNodes(b.die) }},
-	{"who kills its nodes, whose successors know that they are dead", func(b *bench) { b.killsNodes(b.dieKnown) }},
-	{"one more try for each message", oneMoreTry},
-	{"progress ends it", progressEndsIt},
+	{"the release of a node does not count", releaseIsNoFault},
+	{"a saga that is released repeatedly is delayed longer, then quarantined", givenUp},
+	{"a saga that its node does not have in memory is due at once, at first", givenUpByAStranger},
+	{"a saga that kills its nodes is delayed longer, then quarantined", func(b *bench) { b.killsNodes(b.die) }},
+	{"a saga that kills its nodes, whose successors know that they are dead", func(b *bench) { b.killsNodes(b.dieKnown) }},
+	{"one more claim for each message", oneMoreTry},
+	{"progress ends the quarantine", progressEndsIt},
 	{"suspects come last, one at a time", suspectsLast},
-	{"who is claimed with a killer is not quarantined", innocents},
+	{"sagas claimed with a killer are not quarantined", innocents},
 	{"a saga that has ended is not quarantined", endedRests},
 }
 
-// claimed claims this saga, and no other.
+// claimed claims this saga, and fails if a claim returns others.
 func (b *bench) claimed(saga uuid.UUID) journal.Claimed {
 	b.Helper()
 	got, err := b.Claim(b.ctx, b.node, 10)
@@ -35,17 +35,18 @@ func (b *bench) claimed(saga uuid.UUID) journal.Claimed {
 	return got[0]
 }
 
-// giveUp posts to a saga of nobody, claims it, and gives it up, n times.
-func (b *bench) setAside(saga uuid.UUID, n int) {
+// releaseAgain sends a message to a saga without an owner, claims the saga and releases it without
+// a row, n times.
+func (b *bench) releaseAgain(saga uuid.UUID, n int) {
 	b.Helper()
 	for range n {
-		b.post(saga)
+		b.send(saga)
 		b.claimed(saga)
 		b.ok(journal.Append{Saga: saga, Release: true})
 	}
 }
 
-// die ends the bench's node without a word; another takes over.
+// die ends the bench's node without a release; another node takes over.
 func (b *bench) die() {
 	b.Helper()
 	doomed := b.node
@@ -67,21 +68,22 @@ func (b *bench) entries(saga uuid.UUID) []journal.Entry {
 	return got
 }
 
-// rests fails unless the saga is nobody's and wakes rest after now, which was after from.
-func (b *bench) rests(saga uuid.UUID, from time.Time, rest time.Duration) {
+// delayed fails unless the saga has no owner and wakes after a delay from now, which was after
+// from.
+func (b *bench) delayed(saga uuid.UUID, from time.Time, rest time.Duration) {
 	b.Helper()
 	h := b.head(saga)
 	if h.Owner != "" || h.WakeAt.Before(from.Add(rest)) || h.WakeAt.After(b.now().Add(rest)) {
-		b.Errorf("after %d claims: owner %q, wakes %v after %v; want nobody's, and %v", h.Claims, h.Owner, h.WakeAt.Sub(from), from, rest)
+		b.Errorf("after %d claims: owner %q, wakes %v after %v; want no owner, and %v", h.Claims, h.Owner, h.WakeAt.Sub(from), from, rest)
 	}
 }
 
-// quarantined fails unless the saga is in quarantine after so many claims.
+// quarantined fails unless the saga is quarantined after this number of claims.
 func (b *bench) quarantined(saga uuid.UUID, claims int) journal.Entry {
 	b.Helper()
 	h := b.head(saga)
 	if !h.Quarantined() || h.Claims != claims || h.Owner != "" || !h.WakeAt.IsZero() || h.Status != journal.StatusStuck {
-		b.Fatalf("want it in quarantine after %d claims: %+v", claims, h)
+		b.Fatalf("want it quarantined after %d claims: %+v", claims, h)
 	}
 	diff(b, "claimable", b.claim(b.node, 10), nil)
 	list := b.entries(saga)
@@ -92,7 +94,7 @@ func (b *bench) quarantined(saga uuid.UUID, claims int) journal.Entry {
 	st, err := b.Stats(b.ctx)
 	b.must(err)
 	if st.Quarantined != 1 {
-		b.Errorf("%d sagas in quarantine, want 1", st.Quarantined)
+		b.Errorf("%d sagas are quarantined, want 1", st.Quarantined)
 	}
 	return list[at]
 }
@@ -106,9 +108,9 @@ func countsClaims(b *bench) {
 		{Records: chain(saga, chain(saga, hash, 2, 1)[0].Hash, 3, 1), Row: rowOf("running", 3)},
 	} {
 		b.ok(journal.Append{Saga: saga, Release: true})
-		b.rests(saga, prev, journal.FirstRetryDelay)
-		b.setAside(saga, 2)
-		b.post(saga)
+		b.delayed(saga, prev, journal.FirstRetryDelay)
+		b.releaseAgain(saga, 2)
+		b.send(saga)
 		if c := b.claimed(saga); c.Claims != 3 {
 			b.Errorf("claimed with %d claims, want 3", c.Claims)
 		}
@@ -133,7 +135,7 @@ func releaseIsNoFault(b *bench) {
 		from := b.now()
 		b.must(b.Release(b.ctx, b.node))
 		b.node = b.register(ttl)
-		b.rests(saga, from, 0)
+		b.delayed(saga, from, 0)
 	}
 }
 
@@ -141,26 +143,26 @@ func givenUp(b *bench) {
 	saga := b.parked(epoch)
 	for claims := 1; claims < journal.QuarantineAfter; claims++ {
 		if claims > 1 {
-			b.post(saga)
+			b.send(saga)
 		}
 		b.claimed(saga)
 		from := b.now()
 		b.ok(journal.Append{Saga: saga, Release: true})
 		rest, ok := journal.RetryDelay(claims)
 		if !ok {
-			b.Fatalf("no rest after %d claims", claims)
+			b.Fatalf("no delay after %d claims", claims)
 		}
-		b.rests(saga, from, rest)
+		b.delayed(saga, from, rest)
 		diff(b, "entries", b.entries(saga), nil)
 	}
 	from := b.now()
-	b.setAside(saga, 1)
+	b.releaseAgain(saga, 1)
 	e := b.quarantined(saga, journal.QuarantineAfter)
 	if e.Since.Before(from) || e.Since.After(b.now()) || !strings.Contains(string(e.Data), epoch.Format(journal.TimeFormat)) {
-		b.Errorf("its entry is since %v, with %s; want it to be of now, and to name the time of the last record", e.Since, e.Data)
+		b.Errorf("its entry is since %v, with %s; want it since now, with the time of the last record", e.Since, e.Data)
 	}
 	if h := b.head(saga); h.UpdatedAt.Before(from) {
-		b.Errorf("row of %v, want one of now", h.UpdatedAt)
+		b.Errorf("row of %v, want one of the current time", h.UpdatedAt)
 	}
 	if got := len(b.records(saga)); got != 1 {
 		b.Errorf("%d records, want the first only", got)
@@ -171,20 +173,20 @@ func givenUpByAStranger(b *bench) {
 	saga := b.parked(epoch)
 	for claims := 1; claims < journal.QuarantineAfter; claims++ {
 		if claims > journal.QuarantineAfter/2 {
-			b.post(saga)
+			b.send(saga)
 		}
 		b.claimed(saga)
 		from := b.now()
 		b.drain()
 		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1})
 		rest, _ := journal.TakeoverDelay(claims)
-		b.rests(saga, from, rest)
+		b.delayed(saga, from, rest)
 		if rest == 0 {
 			b.hinted("a saga that was given up")
 		}
-		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1}) // is not the node's any more
+		b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1}) // no longer owned by the node
 	}
-	b.post(saga)
+	b.send(saga)
 	b.claimed(saga)
 	b.ok(journal.Append{Saga: saga, Release: true, Stranger: true, Seq: 1})
 	b.quarantined(saga, journal.QuarantineAfter)
@@ -195,10 +197,10 @@ func (b *bench) killsNodes(die func()) {
 	for claims := 1; claims < journal.QuarantineAfter; claims++ {
 		rest, ok := journal.TakeoverDelay(claims - 1)
 		if !ok {
-			b.Fatalf("no rest after %d claims", claims-1)
+			b.Fatalf("no delay after %d claims", claims-1)
 		}
 		if rest > 0 {
-			b.post(saga)
+			b.send(saga)
 		}
 		if c := b.claimed(saga); c.Claims != claims {
 			b.Fatalf("claimed with %d claims, want %d", c.Claims, claims)
@@ -206,9 +208,9 @@ func (b *bench) killsNodes(die func()) {
 		from := b.now()
 		die()
 		rest, _ = journal.TakeoverDelay(claims)
-		b.rests(saga, from, rest)
+		b.delayed(saga, from, rest)
 	}
-	b.post(saga)
+	b.send(saga)
 	b.claimed(saga)
 	die()
 	b.quarantined(saga, journal.QuarantineAfter)
@@ -221,12 +223,12 @@ func oneMoreTry(b *bench) {
 	waits := row("waiting")
 	waits.Inbox = []journal.Entry{other}
 	b.ok(journal.Append{Saga: saga, Row: waits, Release: true})
-	b.setAside(saga, journal.QuarantineAfter)
+	b.releaseAgain(saga, journal.QuarantineAfter)
 	first := b.quarantined(saga, journal.QuarantineAfter)
 	for try := 1; try <= 3; try++ {
-		m := b.post(saga)
+		m := b.send(saga)
 		c := b.claimed(saga)
-		if c.Claims != journal.QuarantineAfter+try || c.Messages == 0 || !slices.ContainsFunc(b.mail(b.node), func(have journal.Message) bool { return have.ID == m.ID }) {
+		if c.Claims != journal.QuarantineAfter+try || c.Messages == 0 || !slices.ContainsFunc(b.messages(b.node), func(have journal.Message) bool { return have.ID == m.ID }) {
 			b.Errorf("claimed as %+v, want %d claims, and the message", c, journal.QuarantineAfter+try)
 		}
 		if try < 3 {
@@ -239,12 +241,12 @@ func oneMoreTry(b *bench) {
 			b.Errorf("its entry is now %+v, want it to stay %s since %v", e, first.ID, first.Since)
 		}
 		if list := b.entries(saga); len(list) != 2 || list[0].ID != other.ID {
-			b.Errorf("entries: %+v, want the one from before, and that of the quarantine", list)
+			b.Errorf("entries: %+v, want the earlier one and that of the quarantine", list)
 		}
 	}
-	b.post(saga)
+	b.send(saga)
 	b.claimed(saga)
-	b.must(b.Release(b.ctx, b.node)) // a node that was told to stop: the try is still due
+	b.must(b.Release(b.ctx, b.node)) // a node that shuts down: its claim does not count
 	b.node = b.register(ttl)
 	b.claimed(saga)
 }
@@ -252,9 +254,9 @@ func oneMoreTry(b *bench) {
 func progressEndsIt(b *bench) {
 	saga, hash := b.started()
 	b.ok(journal.Append{Saga: saga, Release: true})
-	b.setAside(saga, journal.QuarantineAfter)
+	b.releaseAgain(saga, journal.QuarantineAfter)
 	b.quarantined(saga, journal.QuarantineAfter)
-	m := b.post(saga)
+	m := b.send(saga)
 	b.claimed(saga)
 	b.ok(journal.Append{Saga: saga, Records: chain(saga, hash, 2, 1), Row: row("running"), Applied: []uuid.UUID{m.ID}})
 	if h := b.head(saga); h.Quarantined() || h.Claims != 0 || h.Status != "running" {
@@ -267,11 +269,11 @@ func progressEndsIt(b *bench) {
 	}
 }
 
-// suspect makes a saga that has been claimed so often that it is claimed apart, due at wake.
+// suspect creates a saga with so many claims that it is a suspect, due at wake.
 func (b *bench) suspect() uuid.UUID {
 	b.Helper()
 	saga := b.parked(time.Time{})
-	b.setAside(saga, journal.SuspectAfter)
+	b.releaseAgain(saga, journal.SuspectAfter)
 	return saga
 }
 
@@ -281,8 +283,8 @@ func suspectsLast(b *bench) {
 		suspects = append(suspects, b.suspect())
 	}
 	for i, saga := range suspects {
-		b.post(saga)
-		if i < 2 { // their wake-ups differ
+		b.send(saga)
+		if i < 2 { // their wake-up times differ
 			from := b.now()
 			b.eventually("the clock moves", func() bool { return b.now().After(from) })
 		}
@@ -313,11 +315,11 @@ func innocents(b *bench) {
 		for {
 			claimed := b.claim(b.node, 100)
 			if len(claimed) == 0 {
-				b.post(killer) // it rests: this does for waiting
+				b.send(killer) // it is delayed; a message makes it claimable without waiting
 				continue
 			}
 			if slices.Contains(claimed, killer) {
-				b.die() // before any of what came along is done
+				b.die() // before any of the sagas claimed with it has continued
 				deaths++
 				break
 			}
@@ -339,7 +341,7 @@ func endedRests(b *bench) {
 	a := begin(saga)
 	a.Row, a.Release = ended(), true
 	b.ok(a)
-	b.setAside(saga, journal.QuarantineAfter)
+	b.releaseAgain(saga, journal.QuarantineAfter)
 	h := b.head(saga)
 	if h.Quarantined() || h.Status != "succeeded" || !h.WakeAt.IsZero() || len(b.entries(saga)) > 0 {
 		b.Errorf("a saga that has ended, after %d claims: %+v, %+v", h.Claims, h, b.entries(saga))

@@ -13,9 +13,9 @@ import (
 	"recourse/journal"
 )
 
-// TestSameReads runs random operations, as TestSameResults does, and between them asks
-// all stores in every way that there is; nodes without a lease try to write, and
-// callers go in the middle of a write and repeat it.
+// TestSameReads runs random operations, as TestSameResults does, and between them compares all
+// reads of all stores. Nodes without a lease try to write, and callers cancel in the middle of a
+// write and repeat it.
 func TestSameReads(t *testing.T) {
 	open := stores(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -37,7 +37,7 @@ func TestSameReads(t *testing.T) {
 	})
 }
 
-// lookUp reads single things.
+// lookUp reads single items.
 func (w *world) lookUp() {
 	saga := w.pick(append(slices.Clone(w.sagas), uuid.Must(uuid.FromString("01920000-0000-7000-8000-00000000dead"))), "saga")
 	after, limit := rapid.Int64Range(-1, 8).Draw(w.T, "after"), rapid.IntRange(1, 8).Draw(w.T, "limit")
@@ -55,14 +55,14 @@ func (w *world) lookUp() {
 	w.all("versions", func(s journal.Store) (any, error) { return s.Versions(w.ctx, "definition", name, version, limit) })
 }
 
-// comparable is a head without what is the clock's.
+// comparable returns a head without the times of the store's clock.
 func (w *world) comparable(h journal.Head) journal.Head {
 	h.Inbox = nil
 	h.WakeAt, h.UpdatedAt = sameNow(h.WakeAt), sameNow(h.UpdatedAt)
 	return h
 }
 
-// list reads lists, through their filters.
+// list reads lists with their filters.
 func (w *world) list() {
 	f := journal.Filter{Definition: w.prefix + rapid.SampledFrom([]string{"d", "D", "x"}).Draw(w.T, "definition"), Limit: rapid.IntRange(1, 5).Draw(w.T, "limit")}
 	f.Status = rapid.SliceOfN(rapid.SampledFrom([]string{"running", "waiting", "stuck"}), 0, 2).Draw(w.T, "status")
@@ -112,37 +112,38 @@ func (w *world) list() {
 		for kind, at := range st.OldestInboxByKind {
 			st.OldestInboxByKind[kind] = sameNow(at)
 		}
-		st.OldestDue, st.Oldest, st.CountedAt = time.Time{}, nil, time.Time{} // which the clock makes, too
+		st.OldestDue, st.Oldest, st.CountedAt = time.Time{}, nil, time.Time{} // these depend on the clock, too
 		return st, err
 	})
 }
 
-// ghost is a node that never registered: nothing that it does is done.
+// ghost acts as a node that never registered: nothing that it does has an effect.
 func (w *world) ghost() {
 	batch := w.batch()
 	w.all("ghost's append", func(s journal.Store) (any, error) { return s.Append(w.ctx, "ghost", batch) })
 	w.all("ghost's claim", func(s journal.Store) (any, error) { return s.Claim(w.ctx, "ghost", 10) })
 	w.all("ghost's renewal", func(s journal.Store) (any, error) { return s.Renew(w.ctx, "ghost", time.Hour) })
 	w.all("ghost's release", func(s journal.Store) (any, error) { return nil, s.Release(w.ctx, "ghost") })
-	w.all("ghost's mail", func(s journal.Store) (any, error) {
+	w.all("ghost's messages", func(s journal.Store) (any, error) {
 		boxes, err := s.Recipients(w.ctx, "ghost", uuid.Nil, 10)
 		return len(boxes), err
 	})
 }
 
-// interrupted is a caller that goes at some moment of an append, and repeats
-// it: whatever became of the first, the second's answer and what stands then are the same.
+// interrupted acts as a caller that cancels at some moment of an append, and repeats it. Whatever
+// the first attempt did, the second one's result and the state after it are the same.
 func (w *world) interrupted() {
 	batch := w.batch()
 	for i := range batch {
 		if st := batch[i].Start; st != nil && slices.ContainsFunc(batch[i+1:], func(a journal.Append) bool { return a.Start != nil && a.Saga == st.Parent }) {
-			st.Parent = uuid.Nil // which is not there for the first try, and may be for the second
+			st.Parent = uuid.Nil // the parent may not exist in the first attempt and exist in the second
 		}
 		batch[i].Messages = slices.DeleteFunc(batch[i].Messages, func(m journal.Message) bool {
 			return slices.ContainsFunc(batch, func(a journal.Append) bool {
-				// A start that waits for another's end gets its mail in a second transaction, which
-				// may not come about. And what is folded in before it is posted is folded in by the
-				// second try, if that has no records to tell it from the first.
+				// A start that waits for another saga's end gets its messages in a second
+				// transaction, which may never be committed. A message that is applied before it is
+				// sent is applied by the second attempt, if that has no records which distinguish
+				// it from the first.
 				return a.Start != nil && a.Saga == m.Saga || slices.Contains(a.Applied, m.ID)
 			})
 		})

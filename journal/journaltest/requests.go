@@ -11,10 +11,10 @@ import (
 var requestTests = []test{
 	{"begin, finish, replay", replayRequest},
 	{"abandon", abandon},
-	{"a reservation lapses", lapse},
+	{"a reservation expires", lapse},
 	{"a late finish leaves another's key alone", lateFinish},
 	{"sweep", sweep},
-	{"concurrent begins: one is fresh", beginConcurrently},
+	{"concurrent reservations: one is fresh", beginConcurrently},
 	{"api keys", apiKeys},
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 var scheduleTests = []test{
-	{"when each has fired last", fired},
+	{"when each last fired", fired},
 	{"never back in time", firedConcurrently},
 }
 

@@ -14,19 +14,19 @@ var stallTests = []test{
 	{"due, and not claimed", stallUnclaimed},
 	{"claimed repeatedly, and nothing written", stallNoProgress},
 	{"tasks that nobody claims", stallNoWorker},
-	{"noted, listed and told once", noteStalls},
+	{"noted, listed, and reported once", noteStalls},
 	{"forgotten with their saga", stallsForgotten},
-	{"noted by several at once", noteStallsConcurrently},
+	{"noted by several nodes at once", noteStallsConcurrently},
 }
 
-// found returns what is stalled for so long: kind and saga, the order of kinds apart.
+// found returns the stalls that began longer than after ago, without the order of kinds.
 func (b *bench) found(after time.Duration, limit int) (out []journal.Stall) {
 	b.Helper()
 	out, err := b.FindStalls(b.ctx, after, limit)
 	b.must(err)
 	for _, f := range out {
 		if f.Why == "" || f.Definition == "" || f.Version == 0 || f.ID != journal.StallID(f.Saga, f.Kind, f.Path, f.Since) {
-			b.Errorf("found without all of it: %+v", f)
+			b.Errorf("a stall lacks fields: %+v", f)
 		}
 	}
 	return out
@@ -49,9 +49,9 @@ func stalledSagas(list []journal.Stall) (out []uuid.UUID) {
 func stallUnclaimed(b *bench) {
 	now := b.now()
 	first, second := b.parked(now.Add(-2*time.Hour)), b.parked(now.Add(-time.Hour))
-	b.parked(now.Add(time.Hour)) // is not due
+	b.parked(now.Add(time.Hour)) // not due
 	b.parked(time.Time{})        // waits for a message
-	b.started()                  // is a node's
+	b.started()                  // a node owns it
 	gone := newID()
 	a := begin(gone)
 	a.Row, a.Release = ended(), true
@@ -70,19 +70,19 @@ func stallUnclaimed(b *bench) {
 
 func stallNoProgress(b *bench) {
 	saga := b.parked(b.now())
-	b.setAside(saga, 1)
+	b.releaseAgain(saga, 1)
 	diff(b, "claimed once", b.found(time.Minute, 10), nil)
-	b.setAside(saga, 1)
+	b.releaseAgain(saga, 1)
 	got := b.found(time.Minute, 10)
 	diff(b, "claimed twice", kinds(got), []string{journal.StallNoProgress})
 	if !got[0].Since.Equal(b.records(saga)[0].At) || !strings.Contains(got[0].Why, "2 times") {
 		b.Errorf("%+v, want it since its last record", got[0])
 	}
-	b.setAside(saga, journal.QuarantineAfter-2)
+	b.releaseAgain(saga, journal.QuarantineAfter-2)
 	got = b.found(time.Minute, 10)
 	diff(b, "in quarantine", kinds(got), []string{journal.StallQuarantined})
 	if e := b.entries(saga); len(e) != 1 || got[0].Entry != e[0].ID || !got[0].Since.Equal(e[0].Since) {
-		b.Errorf("%+v, want it to name %+v", got[0], e)
+		b.Errorf("%+v, want Entry of %+v", got[0], e)
 	}
 }
 
@@ -113,7 +113,7 @@ func stallNoWorker(b *bench) {
 	}
 }
 
-// stall makes a stall of a saga, with events for sinks.
+// stall returns a stall of a saga, with events for sinks.
 func stall(saga uuid.UUID, kind, path string, since time.Time, sinks ...string) journal.StallNotice {
 	f := journal.StallNotice{Stall: journal.Stall{ID: journal.StallID(saga, kind, path, since), Saga: saga, Kind: kind, Path: path, Since: since, Why: "✈ it's \"so\""}}
 	for _, sink := range sinks {
@@ -168,7 +168,7 @@ func noteStalls(b *bench) {
 	diff(b, "counted", st.Stalled, map[string]int64{journal.StallNoSlot: 1, journal.StallForgotten: 1})
 	b.note(100*time.Millisecond, 0, late)
 	b.eventually("it is shown no more", func() bool { return len(b.stalls(journal.StallFilter{})) == 1 })
-	b.note(time.Hour, 0, late) // but it is known
+	b.note(time.Hour, 0, late) // it is still known
 	diff(b, "shown again", len(b.stalls(journal.StallFilter{})), 2)
 	a := journal.Append{Saga: two, Records: chain(two, b.records(two)[0].Hash, 2, 1), Row: ended(), Release: true}
 	b.ok(a)
@@ -187,7 +187,7 @@ func stallsForgotten(b *bench) {
 	b.note(time.Hour, 1, f)
 	b.must(b.Delete(b.ctx, saga))
 	b.ok(a)
-	b.note(time.Hour, 1, f) // it is another saga's by now
+	b.note(time.Hour, 1, f) // the id belongs to a new saga
 }
 
 func noteStallsConcurrently(b *bench) {

@@ -1,7 +1,7 @@
-// Package journaltest is the suite that every journal.Store passes.
+// Package journaltest is the conformance suite of journal.Store.
 //
-// Stores differ only in what a Subject declares; no test asks which store it
-// runs on. A new store's own test is a call of Run.
+// The test of a store calls Run. Stores differ only in the fields of Options and Subject; no test
+// depends on which store it runs on.
 package journaltest
 
 import (
@@ -23,25 +23,26 @@ import (
 	"recourse/journal"
 )
 
-// Options say how to test a store.
+// Options describe how to test a store.
 type Options struct {
-	// Open returns a new, empty store. It is closed by the suite.
+	// Open returns a new, empty store. The suite closes it.
 	Open func(t *testing.T) Subject
-	// Exclusive: one process has the store to itself, and Register fences the node ahead.
+	// Exclusive means that only one process can use the store, and that Register fences the earlier
+	// node.
 	Exclusive bool
 }
 
 // Subject is a store under test.
 type Subject struct {
 	Store journal.Store
-	// Again opens the same database as another process would; nil if that cannot be. Closed by the
-	// suite.
+	// Again opens the same database as another process would; nil if that is not possible. The
+	// suite closes it.
 	Again func(t *testing.T) journal.Store
-	// Advance moves the store's clock; nil where the clock is real: the suite waits for it then.
+	// Advance moves the store's clock. If it is nil the clock is real, and the suite waits.
 	Advance func(time.Duration)
 }
 
-// patience bounds every wait for a real clock.
+// patience limits every wait for a real clock.
 const patience = 20 * time.Second
 
 // Run runs the whole suite.
@@ -50,7 +51,7 @@ func Run(t *testing.T, o Options) {
 		name  string
 		tests []test
 	}{
-		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"quarantine", quarantineTests}, {"mail", mailTests},
+		{"append", appendTests}, {"lease", leaseTests}, {"claim", claimTests}, {"quarantine", quarantineTests}, {"messages", messageTests},
 		{"index", indexTests}, {"list", listTests}, {"costs", costTests}, {"catalog", catalogTests}, {"requests", requestTests},
 		{"task", taskTests}, {"outbox", outboxTests}, {"stall", stallTests}, {"schedule", scheduleTests},
 	}
@@ -71,14 +72,14 @@ type test struct {
 	run  func(*bench)
 }
 
-// bench is one test's store, with helpers that fail the test.
+// bench is the store of one test, with helpers that fail the test.
 type bench struct {
 	*testing.T
 	journal.Store
 	subject   Subject
 	ctx       context.Context
 	exclusive bool
-	node      string // registered
+	node      string // the registered node
 }
 
 const ttl = time.Hour
@@ -114,7 +115,7 @@ func (b *bench) again() journal.Store {
 	return s
 }
 
-// eventually moves the clock by steps, or waits for the real one, until done.
+// eventually advances the clock in steps, or waits for the real one, until done.
 func (b *bench) eventually(what string, done func() bool) {
 	b.Helper()
 	deadline := time.Now().Add(patience)
@@ -128,7 +129,7 @@ func (b *bench) eventually(what string, done func() bool) {
 	}
 }
 
-// now is the store's clock.
+// now returns the store's clock.
 func (b *bench) now() time.Time {
 	b.Helper()
 	lease, err := b.Renew(b.ctx, b.node, ttl)
@@ -150,7 +151,8 @@ func (b *bench) wantErr(got, want error) {
 	}
 }
 
-// long compares long data at once: cmp looks for the shortest difference even where there is none.
+// long compares long data by bytes.Equal: cmp searches for the shortest difference, even if there
+// is none.
 var long = cmp.FilterValues(func(a, b json.RawMessage) bool { return len(a) > 1000 && len(b) > 1000 },
 	cmp.Comparer(func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }))
 
@@ -172,7 +174,7 @@ func (b *bench) append(batch ...journal.Append) []journal.Result {
 	return out
 }
 
-// ok appends what must be written.
+// ok appends, and fails unless everything is written.
 func (b *bench) ok(batch ...journal.Append) {
 	b.Helper()
 	for i, r := range b.append(batch...) {
@@ -207,32 +209,32 @@ func (b *bench) claim(node string, limit int) []uuid.UUID {
 	return ids
 }
 
-func (b *bench) post(saga uuid.UUID) journal.Message {
+func (b *bench) send(saga uuid.UUID) journal.Message {
 	b.Helper()
 	m := journal.Message{ID: newID(), Saga: saga, Kind: "signal", Data: []byte(`{"n":9007199254740993}`)}
 	b.must(b.Send(b.ctx, m))
 	return m
 }
 
-// mail is what waits for a node's sagas, in the order of the messages' ids.
-func (b *bench) mail(node string) []journal.Message {
+// messages returns the messages of a node's sagas, in the order of their ids.
+func (b *bench) messages(node string) []journal.Message {
 	b.Helper()
-	boxes, err := b.Recipients(b.ctx, node, uuid.Nil, 1000)
+	recipients, err := b.Recipients(b.ctx, node, uuid.Nil, 1000)
 	b.must(err)
 	var sagas []uuid.UUID
 	counted := 0
-	for _, box := range boxes {
-		sagas, counted = append(sagas, box.Saga), counted+box.Messages
+	for _, r := range recipients {
+		sagas, counted = append(sagas, r.Saga), counted+r.Messages
 	}
-	out := b.mailOf(sagas...)
+	out := b.messagesOf(sagas...)
 	if len(out) != counted {
-		b.Errorf("%d messages in mailboxes that count %d", len(out), counted)
+		b.Errorf("%d messages, but the recipients' counts add up to %d", len(out), counted)
 	}
 	return out
 }
 
-// messageOf is what waits for sagas, in the order of the messages' ids.
-func (b *bench) mailOf(sagas ...uuid.UUID) []journal.Message {
+// messagesOf returns the messages of sagas, in the order of their ids.
+func (b *bench) messagesOf(sagas ...uuid.UUID) []journal.Message {
 	b.Helper()
 	out, err := b.Messages(b.ctx, sagas, 1000, 1<<30)
 	b.must(err)
@@ -240,7 +242,7 @@ func (b *bench) mailOf(sagas ...uuid.UUID) []journal.Message {
 	return out
 }
 
-// drain takes the hints of what was done so far.
+// drain receives the hints of earlier calls.
 func (b *bench) drain() {
 	for {
 		select {
@@ -262,7 +264,7 @@ func (b *bench) hinted(what string) {
 
 func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// epoch is when all records of the suite were written.
+// epoch is the time of all records of the suite.
 var epoch = time.UnixMilli(1_700_000_000_123).UTC()
 
 // chain returns n sealed records from seq on.
@@ -284,7 +286,7 @@ func start() *journal.Start {
 
 func row(status string) *journal.Row { return rowOf(status, 1) }
 
-// rowOf is the row of a journal of so many records.
+// rowOf returns the row of a journal with this number of records.
 func rowOf(status string, seq int64) *journal.Row {
 	return &journal.Row{Status: status, Seq: seq, UpdatedAt: epoch}
 }
@@ -300,12 +302,12 @@ func sha(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// begin is the append that starts a saga with one record.
+// begin returns the append that starts a saga with one record.
 func begin(saga uuid.UUID) journal.Append {
 	return journal.Append{Saga: saga, Start: start(), Records: chain(saga, nil, 1, 1), Row: row("running")}
 }
 
-// started makes a saga owned by the bench's node, and returns its first record's hash too.
+// started starts a saga that the bench's node owns, and returns it and the hash of its record.
 func (b *bench) started() (uuid.UUID, []byte) {
 	b.Helper()
 	saga := newID()
@@ -314,7 +316,7 @@ func (b *bench) started() (uuid.UUID, []byte) {
 	return saga, a.Records[0].Hash
 }
 
-// parked makes a saga that nobody owns and that is due at wake.
+// parked creates a saga without an owner that is due at wake.
 func (b *bench) parked(wake time.Time) uuid.UUID {
 	b.Helper()
 	saga := newID()

@@ -15,42 +15,42 @@ import (
 )
 
 var taskTests = []test{
-	{"a claim gets all of a task", claimedTask},
+	{"a claim returns all fields of a task", claimedTask},
 	{"the oldest of the types first, up to the limit", claimTaskOrder},
-	{"a claim once more gets what it has", claimTasksAgain},
-	{"one claim each", claimTasksConcurrently},
-	{"one claim under a token, however often it is made at once", claimTokenConcurrently},
+	{"a repeated claim returns the same tasks", claimTasksAgain},
+	{"concurrent claims: one each", claimTasksConcurrently},
+	{"concurrent claims with one token", claimTokenConcurrently},
 	{"heartbeats", heartbeats},
-	{"never beyond the deadline", heartbeatsEnd},
-	{"an end posts its message", endTask},
-	{"an end once more", endTaskAgain},
-	{"an end under no lease", endTaskLost},
+	{"heartbeats end at the deadline", heartbeatsEnd},
+	{"an end sends its message", endTask},
+	{"a repeated end", endTaskAgain},
+	{"an end without a lease", endTaskLost},
 	{"withdrawn unclaimed", withdrawUnclaimed},
-	{"withdrawn under way", withdrawClaimed},
+	{"withdrawn while claimed", withdrawClaimed},
 	{"reaping, up to the limit", reapTasks},
-	{"a lease that ran out is lost, reaped or not", reapLost},
+	{"an expired lease is lost, reaped or not", reapLost},
 	{"reaping against ends", reapAgainstEnd},
 	{"reaping against heartbeats", reapAgainstHeartbeat},
 	{"reaping by many", reapConcurrently},
 	{"task stats", taskStats},
-	{"a saga takes its tasks along", deleteTasks},
-	{"a repeated append makes no second task", replayTasks},
-	{"an append that conflicts makes no task, and withdraws none", conflictTasks},
+	{"a deleted saga's tasks are deleted", deleteTasks},
+	{"a repeated append adds no second task", replayTasks},
+	{"an append that conflicts adds and withdraws no task", conflictTasks},
 	{"hints of tasks", hintTasks},
 }
 
-// newTask is work of a type that takes long.
+// newTask returns a task of a type, with long durations.
 func newTask(kind string) journal.Task {
 	return journal.Task{ID: newID(), Path: "step", Way: journal.Do, Attempt: 1, Key: "key", Type: kind, Input: []byte(`{}`), Lease: time.Hour, Timeout: 2 * time.Hour}
 }
 
-// short has a task's lease run out soon.
+// short gives a task a short lease.
 func short(t journal.Task) journal.Task {
 	t.Lease = 150 * time.Millisecond
 	return t
 }
 
-// tasked makes a saga with tasks.
+// tasked starts a saga with tasks.
 func (b *bench) tasked(tasks ...journal.Task) uuid.UUID {
 	b.Helper()
 	a := begin(newID())
@@ -59,7 +59,7 @@ func (b *bench) tasked(tasks ...journal.Task) uuid.UUID {
 	return a.Saga
 }
 
-// claimTasks claims with a fresh token, and wants so many.
+// claimTasks claims with a new token, and fails unless it gets the wanted number of tasks.
 func (b *bench) claimTasks(kind string, limit, want int) (uuid.UUID, []journal.ClaimedTask) {
 	b.Helper()
 	c := journal.TaskClaim{Worker: "w", Types: []string{kind}, Max: limit, Token: newToken()}
@@ -84,21 +84,21 @@ func result(saga uuid.UUID) journal.Message {
 	return journal.Message{ID: newID(), Saga: saga, Kind: "result", Data: []byte(`{"n":9007199254740993,"nul":"\u0000"}`)}
 }
 
-// reap reaps, and returns what met which fate, in order. Its messages have the tasks' ids.
-func (b *bench) reap(limit int) (ids []uuid.UUID, fates []journal.TaskEnd) {
+// reap reaps tasks, and returns which have ended how, in order. Its messages have the tasks' ids.
+func (b *bench) reap(limit int) (ids []uuid.UUID, ends []journal.TaskEnd) {
 	b.Helper()
 	n, err := b.ReapTasks(b.ctx, limit, func(t journal.Task, f journal.TaskEnd) journal.Message {
-		ids, fates = append(ids, t.ID), append(fates, f)
+		ids, ends = append(ids, t.ID), append(ends, f)
 		return journal.Message{ID: t.ID, Saga: t.Saga, Kind: string(f)}
 	})
 	b.must(err)
 	if n != len(ids) {
 		b.Fatalf("ReapTasks = %d, and asked for %d messages", n, len(ids))
 	}
-	return ids, fates
+	return ids, ends
 }
 
-// tick waits until the store's clock goes on.
+// tick waits until the store's clock advances.
 func (b *bench) tick() time.Time {
 	b.Helper()
 	from := b.now()
@@ -106,8 +106,7 @@ func (b *bench) tick() time.Time {
 	return b.now()
 }
 
-// runOut claims tasks, which are all that there are of their type, and waits until their leases
-// have run out.
+// runOut claims tasks, which must be all of their type, and waits until their leases have expired.
 func (b *bench) runOut(tasks ...journal.Task) []journal.ClaimedTask {
 	b.Helper()
 	_, got := b.claimTasks(tasks[0].Type, len(tasks), len(tasks))
@@ -126,7 +125,7 @@ func claimedTask(b *bench) {
 	whole := journal.Task{ID: newID(), Saga: saga, Path: "pages[3].fetch ✈", Way: journal.Undo, Attempt: 1<<31 - 1, Key: "k'\"\\%_", Type: "render",
 		Input: []byte("{\"a\":1,\"a\":2.10,\"nul\":\"\\u0000\",\"raw\":\"\x00\"}"), Lease: 90 * time.Second, Timeout: time.Hour,
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	bare := journal.Task{ID: newID(), Saga: newID(), Type: "other", Lease: time.Hour, Timeout: time.Minute} // of another saga, it says
+	bare := journal.Task{ID: newID(), Saga: newID(), Type: "other", Lease: time.Hour, Timeout: time.Minute} // Saga is ignored
 	a := begin(saga)
 	a.Tasks = []journal.Task{whole, bare}
 	b.ok(a)
@@ -154,7 +153,7 @@ func claimedTask(b *bench) {
 		}
 	}
 	claim(journal.TaskClaim{Worker: "w1", Types: []string{"none", "render"}, Max: 5, Token: newToken()}, whole, whole.Lease)
-	claim(journal.TaskClaim{Worker: "w2", Types: []string{"other"}, Max: 1, Token: newToken()}, bare, bare.Timeout) // sooner than its lease
+	claim(journal.TaskClaim{Worker: "w2", Types: []string{"other"}, Max: 1, Token: newToken()}, bare, bare.Timeout) // the timeout is shorter than the lease
 	again := newTask("render")
 	again.Saga = b.tasked(again)
 	claim(journal.TaskClaim{Types: []string{"render"}, Max: 1, Token: newToken(), Lease: time.Second}, again, time.Second)
@@ -191,7 +190,7 @@ func claimTasksAgain(b *bench) {
 	b.tasked(three)
 	again := func(what string, want []journal.ClaimedTask) {
 		b.Helper()
-		c.Max, c.Types = 10, []string{"a", "b"} // whatever it asks for
+		c.Max, c.Types = 10, []string{"a", "b"} // other values have no effect
 		got, err := b.ClaimTasks(b.ctx, c)
 		b.must(err)
 		diff(b, what, got, want)
@@ -212,7 +211,7 @@ func claimTasksAgain(b *bench) {
 	got, err = b.ClaimTasks(b.ctx, none)
 	b.must(err)
 	if len(got) != 1 {
-		b.Fatalf("a token that got nothing gets %d tasks, want 1", len(got))
+		b.Fatalf("a token whose claim got nothing gets %d tasks, want 1", len(got))
 	}
 	b.eventually("it holds nothing any more", func() bool {
 		got, err := b.ClaimTasks(b.ctx, none)
@@ -252,12 +251,12 @@ func claimTasksConcurrently(b *bench) {
 					return
 				}
 				if len(got) > c.Max {
-					b.Errorf("claimed %d tasks, at most %d were asked for", len(got), c.Max)
+					b.Errorf("claimed %d tasks, more than the %d asked for", len(got), c.Max)
 				}
 				mu.Lock()
 				for _, t := range got {
 					if _, taken := holder[t.ID]; taken {
-						b.Errorf("task %s was given twice", t.ID)
+						b.Errorf("task %s was claimed twice", t.ID)
 					}
 					holder[t.ID] = c.Token
 				}
@@ -271,18 +270,18 @@ func claimTasksConcurrently(b *bench) {
 	}
 	wg.Wait()
 	if len(holder) != tasks {
-		b.Fatalf("%d tasks were given, want %d", len(holder), tasks)
+		b.Fatalf("%d tasks were claimed, want %d", len(holder), tasks)
 	}
 	for task, token := range holder {
 		if _, err := b.Heartbeat(b.ctx, task, token); err != nil {
-			b.Errorf("whoever was given task %s does not have it: %v", task, err)
+			b.Errorf("the worker that claimed task %s has no lease: %v", task, err)
 		}
 	}
 }
 
 func claimTokenConcurrently(b *bench) {
 	for i := range 20 {
-		want := []int{2, 6}[i%2] // some are left for the others, or none
+		want := []int{2, 6}[i%2] // fewer than all tasks, or all
 		var tasks []journal.Task
 		for range 6 {
 			tasks = append(tasks, newTask("a"))
@@ -326,7 +325,7 @@ func heartbeats(b *bench) {
 	}
 	other := newTask("a")
 	b.tasked(other)
-	_, err = b.Heartbeat(b.ctx, other.ID, token) // nobody's
+	_, err = b.Heartbeat(b.ctx, other.ID, token) // nobody has claimed it
 	b.wantErr(err, journal.ErrTaskLost)
 	c := journal.TaskClaim{Types: []string{"a"}, Max: 1, Token: newToken(), Lease: time.Minute}
 	_, err = b.ClaimTasks(b.ctx, c)
@@ -334,7 +333,7 @@ func heartbeats(b *bench) {
 	lease, err = b.Heartbeat(b.ctx, other.ID, c.Token)
 	b.must(err)
 	if now := b.now(); lease.Until.After(now.Add(time.Minute)) {
-		b.Errorf("until %v at %v: a heartbeat lasts as long as the claim said", lease.Until, now)
+		b.Errorf("lease until %v at %v, want the duration that the claim asked for", lease.Until, now)
 	}
 	b.must(b.EndTask(b.ctx, got[0].ID, token, "done", result(got[0].Saga)))
 	_, err = b.Heartbeat(b.ctx, got[0].ID, token)
@@ -357,9 +356,9 @@ func heartbeatsEnd(b *bench) {
 		}
 		return false
 	})
-	ids, fates := b.reap(10)
+	ids, ends := b.reap(10)
 	diff(b, "reaped", ids, []uuid.UUID{t.ID})
-	diff(b, "fates", fates, []journal.TaskEnd{journal.TaskExpired})
+	diff(b, "ends", ends, []journal.TaskEnd{journal.TaskExpired})
 }
 
 func endTask(b *bench) {
@@ -370,16 +369,16 @@ func endTask(b *bench) {
 	b.ok(journal.Append{Saga: a.Saga, Row: row("parked"), Release: true})
 	token, got := b.claimTasks("a", 2, 2)
 	diff(b, "claimable", b.claim(b.node, 10), nil)
-	m := result(newID()) // whatever saga it is said to be for
+	m := result(newID()) // m.Saga is ignored
 	b.must(b.EndTask(b.ctx, got[0].ID, token, "done", m))
 	m.Saga = a.Saga
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
 	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Messages: 1}}, whenever)
-	diff(b, "its mail", b.mail(b.node), []journal.Message{m})
+	diff(b, "its messages", b.messages(b.node), []journal.Message{m})
 	second := result(a.Saga)
 	b.must(b.EndTask(b.ctx, got[1].ID, token, "done", second))
-	diff(b, "mail of an owner", b.mail(b.node), []journal.Message{m, second})
+	diff(b, "messages of an owner", b.messages(b.node), []journal.Message{m, second})
 }
 
 func endTaskAgain(b *bench) {
@@ -391,14 +390,14 @@ func endTaskAgain(b *bench) {
 	}
 	b.must(end(token, "done", m))
 	b.must(end(token, "done", m))
-	b.must(end(token, "done", result(saga))) // it does nothing
+	b.must(end(token, "done", result(saga))) // a repetition does nothing
 	b.wantErr(end(token, "failed", m), journal.ErrTaskLost)
 	b.wantErr(end(token, "", m), journal.ErrTaskLost)
 	b.wantErr(end(newToken(), "done", m), journal.ErrTaskLost)
-	diff(b, "mail", b.mail(b.node), []journal.Message{m})
+	diff(b, "messages", b.messages(b.node), []journal.Message{m})
 	b.ok(journal.Append{Saga: saga, Applied: []uuid.UUID{m.ID}})
 	b.must(end(token, "done", m))
-	diff(b, "mail once it was folded in", b.mail(b.node), nil)
+	diff(b, "messages once it was applied", b.messages(b.node), nil)
 	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{got[0].ID}})
 	b.must(end(token, "done", m))
 	ids, _ := b.reap(10)
@@ -408,12 +407,12 @@ func endTaskAgain(b *bench) {
 func endTaskLost(b *bench) {
 	t := newTask("a")
 	saga := b.tasked(t)
-	b.wantErr(b.EndTask(b.ctx, t.ID, newToken(), "done", result(saga)), journal.ErrTaskLost) // nobody's
+	b.wantErr(b.EndTask(b.ctx, t.ID, newToken(), "done", result(saga)), journal.ErrTaskLost) // nobody has claimed it
 	b.wantErr(b.EndTask(b.ctx, t.ID, uuid.Nil, "done", result(saga)), journal.ErrTaskLost)
 	token, _ := b.claimTasks("a", 1, 1)
 	b.wantErr(b.EndTask(b.ctx, t.ID, newToken(), "done", result(saga)), journal.ErrTaskLost)
 	b.wantErr(b.EndTask(b.ctx, newID(), token, "done", result(saga)), journal.ErrTaskLost)
-	diff(b, "mail", b.mail(b.node), nil)
+	diff(b, "messages", b.messages(b.node), nil)
 	b.must(b.EndTask(b.ctx, t.ID, token, "done", result(saga)))
 }
 
@@ -423,18 +422,18 @@ func withdrawUnclaimed(b *bench) {
 	other := b.tasked()
 	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{one.ID, newID()}})
 	b.tick()
-	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{four}, Withdraw: []uuid.UUID{four.ID, one.ID}}) // as soon as it is made
-	b.ok(journal.Append{Saga: other, Withdraw: []uuid.UUID{two.ID}})                                      // which is not its own
+	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{four}, Withdraw: []uuid.UUID{four.ID, one.ID}}) // one of them is created by the same append
+	b.ok(journal.Append{Saga: other, Withdraw: []uuid.UUID{two.ID}})                                      // not a task of this saga
 	_, got := b.claimTasks("a", 10, 2)
-	ids, fates := b.reap(10)
+	ids, ends := b.reap(10)
 	diff(b, "reaped", ids, []uuid.UUID{one.ID, four.ID})
-	diff(b, "fates", fates, []journal.TaskEnd{journal.TaskWithdrawn, journal.TaskWithdrawn})
-	mail := []journal.Message{{ID: one.ID, Saga: saga, Kind: "withdrawn"}, {ID: four.ID, Saga: saga, Kind: "withdrawn"}}
-	slices.SortFunc(mail, func(x, y journal.Message) int { return slices.Compare(x.ID[:], y.ID[:]) })
-	diff(b, "mail", b.mail(b.node), mail)
+	diff(b, "ends", ends, []journal.TaskEnd{journal.TaskWithdrawn, journal.TaskWithdrawn})
+	messages := []journal.Message{{ID: one.ID, Saga: saga, Kind: "withdrawn"}, {ID: four.ID, Saga: saga, Kind: "withdrawn"}}
+	slices.SortFunc(messages, func(x, y journal.Message) int { return slices.Compare(x.ID[:], y.ID[:]) })
+	diff(b, "messages", b.messages(b.node), messages)
 	for _, t := range got {
 		if t.ID != two.ID && t.ID != three.ID {
-			b.Errorf("task %s was claimed, which was withdrawn", t.ID)
+			b.Errorf("the withdrawn task %s was claimed", t.ID)
 		}
 	}
 	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{one.ID}})
@@ -452,21 +451,21 @@ func withdrawClaimed(b *bench) {
 	lease, err := b.Heartbeat(b.ctx, t.ID, token)
 	b.must(err)
 	if !lease.Cancel || !lease.Until.After(b.now()) {
-		b.Errorf("lease = %+v, want one that says to stop", lease)
+		b.Errorf("lease = %+v, want Cancel", lease)
 	}
 	m := result(saga)
 	b.must(b.EndTask(b.ctx, t.ID, token, "cancelled", m))
-	diff(b, "mail", b.mail(b.node), []journal.Message{m})
+	diff(b, "messages", b.messages(b.node), []journal.Message{m})
 
 	_, got := b.claimTasks("short", 1, 1)
 	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{got[0].ID}})
-	var fates []journal.TaskEnd
+	var ends []journal.TaskEnd
 	b.eventually("it expires", func() bool {
-		ids, fates = b.reap(10)
+		ids, ends = b.reap(10)
 		return len(ids) > 0
 	})
 	diff(b, "reaped", ids, []uuid.UUID{got[0].ID})
-	diff(b, "fates", fates, []journal.TaskEnd{journal.TaskExpired}) // it may have happened
+	diff(b, "ends", ends, []journal.TaskEnd{journal.TaskExpired}) // the work may have been done
 }
 
 func reapTasks(b *bench) {
@@ -475,7 +474,7 @@ func reapTasks(b *bench) {
 	a.Row.WakeAt, a.Release, a.Tasks = time.Time{}, true, tasks
 	b.ok(a)
 	b.tasked(newTask("a"), newTask("long"))
-	b.claimTasks("long", 1, 1) // under way
+	b.claimTasks("long", 1, 1) // in progress
 	got := b.runOut(tasks...)
 	var all []journal.Task
 	for _, limit := range []int{0, 2, 2, 2} {
@@ -489,21 +488,21 @@ func reapTasks(b *bench) {
 		}
 	}
 	var want []journal.Task
-	var mail []journal.Message
+	var messages []journal.Message
 	for _, t := range got {
 		want = append(want, t.Task)
-		mail = append(mail, journal.Message{ID: t.ID, Saga: a.Saga, Kind: "expired", Data: []byte(`1`)})
+		messages = append(messages, journal.Message{ID: t.ID, Saga: a.Saga, Kind: "expired", Data: []byte(`1`)})
 	}
 	byID := func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) }
 	for _, list := range [][]journal.Task{all, want} {
 		slices.SortFunc(list, func(x, y journal.Task) int { return byID(x.ID, y.ID) })
 	}
-	slices.SortFunc(mail, func(x, y journal.Message) int { return byID(x.ID, y.ID) })
+	slices.SortFunc(messages, func(x, y journal.Message) int { return byID(x.ID, y.ID) })
 	diff(b, "reaped", all, want)
 	claimed, err := b.Claim(b.ctx, b.node, 10)
 	b.must(err)
-	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Messages: len(mail)}}, whenever)
-	diff(b, "mail", b.mail(b.node), mail)
+	diff(b, "claimed", claimed, []journal.Claimed{{Saga: a.Saga, Definition: "trip", Version: 3, Claims: 1, Messages: len(messages)}}, whenever)
+	diff(b, "messages", b.messages(b.node), messages)
 }
 
 func reapLost(b *bench) {
@@ -523,18 +522,18 @@ func reapLost(b *bench) {
 		diff(b, "held "+when, again, nil)
 	}
 	lost("before")
-	b.claimTasks("a", 1, 0) // it is not given to another: it may have happened
-	diff(b, "mail before", b.mail(b.node), nil)
-	ids, fates := b.reap(10)
+	b.claimTasks("a", 1, 0) // no other worker gets it: the work may have been done
+	diff(b, "messages before", b.messages(b.node), nil)
+	ids, ends := b.reap(10)
 	diff(b, "reaped", ids, []uuid.UUID{t.ID})
-	diff(b, "fates", fates, []journal.TaskEnd{journal.TaskExpired})
+	diff(b, "ends", ends, []journal.TaskEnd{journal.TaskExpired})
 	lost("after")
 	ids, _ = b.reap(10)
 	diff(b, "reaped again", ids, nil)
-	diff(b, "mail after", b.mail(b.node), []journal.Message{{ID: t.ID, Saga: saga, Kind: "expired"}})
+	diff(b, "messages after", b.messages(b.node), []journal.Message{{ID: t.ID, Saga: saga, Kind: "expired"}})
 }
 
-// reapAgainstEnd: each task ends in one way, and its saga is told of that one.
+// reapAgainstEnd: each task ends in one way, and its saga gets one message, which reports that way.
 func reapAgainstEnd(b *bench) {
 	const tasks = 40
 	var made []journal.Task
@@ -554,7 +553,7 @@ func reapAgainstEnd(b *bench) {
 	for i := range 3 {
 		wg.Go(func() {
 			for _, t := range got[i*tasks/3 : (i+1)*tasks/3] {
-				<-time.After(14 * time.Millisecond) // until the leases have run out
+				<-time.After(14 * time.Millisecond) // until the leases have expired
 				if b.subject.Advance != nil {
 					b.subject.Advance(4 * time.Millisecond)
 				}
@@ -584,27 +583,28 @@ func reapAgainstEnd(b *bench) {
 		return len(won) >= tasks
 	})
 	wg.Wait()
-	told := map[uuid.UUID]string{}
-	for _, m := range b.mail(b.node) {
+	reported := map[uuid.UUID]string{}
+	for _, m := range b.messages(b.node) {
 		how := m.Kind
 		if how == "result" {
 			how = "done"
 		}
-		told[m.ID] = how
+		reported[m.ID] = how
 	}
-	if d := cmp.Diff(won, told); d != "" || len(told) != tasks {
-		b.Errorf("%d tasks, and the saga is told of %d ends; who won and what it is told (-won +told):\n%s", tasks, len(told), d)
+	if d := cmp.Diff(won, reported); d != "" || len(reported) != tasks {
+		b.Errorf("%d tasks, but the saga got %d messages (-ended +reported):\n%s", tasks, len(reported), d)
 	}
 	b.Logf("%d of %d were reaped", total, tasks)
 }
 
-// reapAgainstHeartbeat: a task is not reaped while its lease runs, however it was extended.
+// reapAgainstHeartbeat: a task is not reaped before its lease expires, however the lease was
+// extended.
 func reapAgainstHeartbeat(b *bench) {
 	t := newTask("a")
 	t.Lease = 40 * time.Millisecond
 	b.tasked(t)
 	token, got := b.claimTasks("a", 1, 1)
-	var until atomic.Int64 // of the last heartbeat that was answered
+	var until atomic.Int64 // end of the lease by the last successful heartbeat
 	until.Store(got[0].Until.UnixMilli())
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -647,7 +647,7 @@ func reapAgainstHeartbeat(b *bench) {
 			<-time.After(50 * time.Millisecond)
 		}
 		b.reap(10)
-		return len(b.mail(b.node)) == 1
+		return len(b.messages(b.node)) == 1
 	})
 	_, err := b.Heartbeat(b.ctx, t.ID, token)
 	b.wantErr(err, journal.ErrTaskLost)
@@ -672,7 +672,7 @@ func reapConcurrently(b *bench) {
 		wg.Go(func() {
 			for range 20 {
 				n, err := stores[i%len(stores)].ReapTasks(b.ctx, 10, func(t journal.Task, f journal.TaskEnd) journal.Message {
-					return journal.Message{ID: newID(), Kind: string(f)} // a second time would be noticed
+					return journal.Message{ID: newID(), Kind: string(f)} // a second message would be counted
 				})
 				if err != nil {
 					b.Errorf("reap: %v", err)
@@ -683,8 +683,8 @@ func reapConcurrently(b *bench) {
 	}
 	wg.Wait()
 	ids, _ := b.reap(tasks)
-	if n := int(total.Load()) + len(ids); n != tasks || len(b.mail(b.node)) != tasks {
-		b.Errorf("reaped %d of %d tasks, with %d messages", n, tasks, len(b.mail(b.node)))
+	if n := int(total.Load()) + len(ids); n != tasks || len(b.messages(b.node)) != tasks {
+		b.Errorf("reaped %d of %d tasks, with %d messages", n, tasks, len(b.messages(b.node)))
 	}
 }
 
@@ -696,7 +696,7 @@ func taskStats(b *bench) {
 		for i := range got {
 			if i < len(want) && !want[i].Oldest.IsZero() {
 				if at := got[i].Oldest; at.Before(want[i].Oldest) || at.After(want[i].Oldest.Add(time.Minute)) {
-					b.Errorf("%s: the oldest of %s is of %v, want a time just after %v", what, got[i].Type, at, want[i].Oldest)
+					b.Errorf("%s: the oldest of %s was created at %v, want a time just after %v", what, got[i].Type, at, want[i].Oldest)
 				}
 				got[i].Oldest = want[i].Oldest
 			}
@@ -714,7 +714,7 @@ func taskStats(b *bench) {
 	b.claimTasks("b", 2, 1)
 	stats("claimed", journal.TaskStat{Type: "a", Waiting: 2, Oldest: then}, journal.TaskStat{Type: "b", Claimed: 1}, journal.TaskStat{Type: "z", Claimed: 2})
 	b.must(b.EndTask(b.ctx, got[0].ID, token, "done", result(saga)))
-	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{got[1].ID}}) // is still under way
+	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{got[1].ID}}) // it is still in progress
 	b.claimTasks("a", 2, 2)
 	withdrawn := newTask("a")
 	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{withdrawn}, Withdraw: []uuid.UUID{withdrawn.ID}})
@@ -748,7 +748,7 @@ func deleteTasks(b *bench) {
 	b.must(err)
 	diff(b, "expired", n, 1)
 	b.claimTasks("expires", 10, 0)
-	b.ok(over) // as if it had never been
+	b.ok(over) // its id is free again
 	b.claimTasks("expires", 10, 1)
 }
 
@@ -765,15 +765,15 @@ func replayTasks(b *bench) {
 	b.ok(first)
 	b.claimTasks("a", 10, 0)
 	late := first
-	late.Tasks, late.Withdraw = []journal.Task{newTask("a")}, []uuid.UUID{two.ID} // done before: what came with it is what came with it
+	late.Tasks, late.Withdraw = []journal.Task{newTask("a")}, []uuid.UUID{two.ID} // a repetition: its tasks are not added
 	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{two}})
 	b.ok(late)
 	b.claimTasks("a", 10, 0)
-	rest := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 3), Tasks: []journal.Task{newTask("c")}} // of which two stand
+	rest := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 3), Tasks: []journal.Task{newTask("c")}} // two of them are written already
 	b.ok(rest)
 	b.ok(rest)
 	b.claimTasks("c", 10, 1)
-	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{two}}) // without records it is done once more, and is there already
+	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{two}}) // without records it is applied again, and the task exists already
 	b.claimTasks("b", 10, 1)
 	begun := begin(newID())
 	begun.Tasks = []journal.Task{newTask("d")}
@@ -804,13 +804,13 @@ func conflictTasks(b *bench) {
 	}
 	parked := b.parked(time.Time{})
 	b.wantErr(b.append(with(journal.Append{Saga: parked}))[0].Err, journal.ErrConflict)
-	b.must(b.append(with(journal.Append{Saga: parked, Release: true}))[0].Err) // given up before: it does nothing
+	b.must(b.append(with(journal.Append{Saga: parked, Release: true}))[0].Err) // released already: it does nothing
 	_, err := b.Store.Append(b.ctx, "nobody", []journal.Append{with(journal.Append{Saga: saga})})
 	b.wantErr(err, journal.ErrFenced)
 	b.claimTasks("b", 10, 0)
 	b.claimTasks("c", 10, 1)
 	b.claimTasks("a", 10, 1)
-	diff(b, "mail", b.mail(b.node), nil)
+	diff(b, "messages", b.messages(b.node), nil)
 	events, err := b.ClaimEvents(b.ctx, 10, time.Hour)
 	b.must(err)
 	diff(b, "events", events, nil)
@@ -824,11 +824,11 @@ func hintTasks(b *bench) {
 	token, got := b.claimTasks("a", 1, 1)
 	b.drain()
 	b.must(b.EndTask(b.ctx, got[0].ID, token, "done", result(saga)))
-	b.hinted("the end's mail")
+	b.hinted("the end's messages")
 }
 
-// ForgetsTasks tests that a store forgets tasks that ended long ago, not sooner. later lets time
-// pass. It closes the store.
+// ForgetsTasks tests that a store deletes tasks that ended long ago, and not sooner. later advances
+// the clock. ForgetsTasks closes the store.
 func ForgetsTasks(t *testing.T, s journal.Store, later func(time.Duration)) {
 	b := &bench{T: t, Store: s, ctx: t.Context()}
 	defer func() { b.must(s.Close()) }()

@@ -12,18 +12,19 @@ import (
 	"recourse/journal"
 )
 
-// errContested: an append of the batch cannot be written as it is.
+// errContested means that an append of the batch cannot be written as it is, so the batch must be
+// reconciled.
 var errContested = errors.New("contested")
 
-// part is an append of a batch that is yet to be answered.
+// part is an append of a batch that has no result yet.
 type part struct {
-	at int // in the batch
+	at int // index in the batch
 	journal.Append
 }
 
-// Append implements journal.Log. The first try takes the whole batch to be new. If the
-// database refuses it, what stands there already is read, the appends that this settles are
-// answered, and the others are tried again without them.
+// Append implements journal.Log. The first attempt assumes that nothing of the batch is written. If
+// the database refuses it, Append reads what is written already, sets the results that follow from
+// that, and tries the other appends again.
 func (s *Store) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
 	out := make([]journal.Result, len(batch))
 	todo := make([]part, len(batch))
@@ -68,9 +69,9 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 			sorted = true
 			continue
 		case errors.Is(err, errContested) && !wrote:
-			return fmt.Errorf("other writers were ahead %d times: append again", maxTries)
+			return fmt.Errorf("other transactions wrote to the same rows in %d attempts: append again", maxTries)
 		case err != nil && wrote && !errors.Is(err, journal.ErrFenced):
-			return fmt.Errorf("%w: a part of the batch was written: %w", journal.ErrUnknown, err)
+			return fmt.Errorf("%w: part of the batch was written: %w", journal.ErrUnknown, err)
 		case err != nil:
 			return err
 		case len(later) == 0 && len(ready) == 0 && !wrote && sorted:
@@ -83,21 +84,22 @@ func (s *Store) write(ctx context.Context, node string, todo []part, out []journ
 	}
 }
 
-// confirm writes, where a batch was found to be there already: its commit may be here and not on
-// the standby that it should have waited for. A commit that waits for the standby comes behind it,
-// so the batch is safe when it has gone through.
+// confirm commits again after a batch was found to be written: its commit may be on this server and
+// not on the standby that it should have waited for. This commit waits for the standby, which
+// receives commits in order, so if it succeeds the standby has the batch.
 func (s *Store) confirm(ctx context.Context, node string) error {
 	_, err := s.exec(ctx, `UPDATE nodes SET expires_at = expires_at WHERE id = $1`, node)
 	return err
 }
 
-// regular tells a batch whose shape the database's checks suffice for. They see no part of the
-// batch itself, so a start whose parent starts, ends or gets a reason in it is not regular.
+// regular reports whether the checks in the database suffice for the batch. They do not see the
+// batch itself, so it is not regular if it has a start whose parent it starts, ends or gives a
+// reason.
 func regular(batch []part) bool {
-	born, _ := parents(batch)
+	parentIDs, _ := parents(batch)
 	for i := range batch {
 		a := &batch[i]
-		if len(born) > 0 && a.bounds() && slices.Contains(born, id(a.Saga)) {
+		if len(parentIDs) > 0 && a.bounds() && slices.Contains(parentIDs, id(a.Saga)) {
 			return false
 		}
 		for k, r := range a.Records {
@@ -109,9 +111,9 @@ func regular(batch []part) bool {
 	return true
 }
 
-// commit writes the batch in one transaction, or nothing of it: errContested if an append does not
-// follow what is there. Most batches are one statement, which costs the database half of what a
-// handful does.
+// commit writes the batch in one transaction, or nothing of it and returns errContested if an
+// append does not continue the journal as it is. Most batches are one statement, which costs the
+// database half as much as several.
 func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	halted, err := s.haltedIn(ctx, node, batch)
 	if err != nil {
@@ -145,8 +147,8 @@ func (s *Store) commit(ctx context.Context, node string, batch []part) error {
 	return err
 }
 
-// simple tells a batch whose parts do not build upon each other: each row is written once, and no
-// unique value may be set free for another saga.
+// simple reports whether the parts of the batch are independent: each row is written once, and no
+// append frees a unique value that another saga takes.
 func simple(batch []part) bool {
 	takes, frees := false, false
 	for i := range batch {
@@ -160,16 +162,17 @@ func simple(batch []part) bool {
 	return !takes || !frees
 }
 
-// bounds reports whether the append starts or ends its saga, or may give it a reason: which sagas
-// can be its children hangs on it.
+// bounds reports whether the append starts or ends its saga, or may give it a reason. That decides
+// which sagas can be its children.
 func (a *part) bounds() bool {
 	return a.Start != nil || a.Row != nil && (!a.Row.EndedAt.IsZero() || a.Row.Reason != "")
 }
 
-// parents lists the parents of a batch's starts by their ids, each once, and those of them that may
-// have no reason, as some start of theirs is not final; never nil.
-func parents(batch []part) (all, whole []pgtype.UUID) {
-	all, whole = []pgtype.UUID{}, []pgtype.UUID{}
+// parents returns the parents of a batch's starts in the order of their ids, without duplicates,
+// and those of them that must not have a reason because one of their starts is not final. It never
+// returns nil.
+func parents(batch []part) (all, withoutReason []pgtype.UUID) {
+	all, withoutReason = []pgtype.UUID{}, []pgtype.UUID{}
 	for i := range batch {
 		st := batch[i].Start
 		if st == nil || st.Parent.IsNil() {
@@ -177,32 +180,33 @@ func parents(batch []part) (all, whole []pgtype.UUID) {
 		}
 		all = append(all, id(st.Parent))
 		if !st.Final {
-			whole = append(whole, id(st.Parent))
+			withoutReason = append(withoutReason, id(st.Parent))
 		}
 	}
 	slices.SortFunc(all, byID)
-	return slices.Compact(all), whole
+	return slices.Compact(all), withoutReason
 }
 
-// ownershipGuard fails unless the node has its lease, the starts are of what they say is newest and
-// their parents may have them, and every saga that is not new belongs to the node and has the
-// record that the append follows, and none after the one that an append without records comes
-// after. It begins to count the claims anew of those that records are written to without a row:
-// changedSagas, which does so for rows, goes by what this leaves.
+// ownershipGuard fails unless the node has its lease, the versions of starts are the newest of
+// their definitions, their parents may have children, and the node owns every existing saga. The
+// journal of such a saga must have the record before the first new one or, for an append without
+// records, no record after the one that it was made for. ownershipGuard also resets the claims of
+// sagas that get records and no row; changedSagas does so for sagas that get a row, and relies on
+// what ownershipGuard leaves.
 //
-// That the lease is looked at in the same statement as the sagas does no harm: who takes it over
-// frees its sagas in the transaction that deletes it, which must have ended before this statement
-// began, or waits for this one. An earlier try of the node's own may end meanwhile: records of both
-// meet in the primary key, and changedSagas looks at the owner once more.
+// The lease may be checked in the same statement as the sagas. A takeover frees the sagas in the
+// transaction that deletes the lease; that transaction has either ended before this statement
+// began, or it waits for this one. An earlier attempt of the same node may end meanwhile: the
+// primary key refuses the records of one of them, and changedSagas checks the owner again.
 //
-// The parents' rows are locked FOR SHARE, in the order of their ids. A transaction that ends a
-// parent, or gives it a reason, updates its row, so it comes before this one, and is seen, or it
-// waits for this one to be committed, and finds the child. (FOR KEY SHARE would not conflict with
+// The rows of the parents are locked FOR SHARE, in the order of their ids. A transaction that ends
+// a parent, or gives it a reason, updates its row. Either that transaction commits first, and this
+// one sees it, or it waits for this one, and sees the child. (FOR KEY SHARE would not conflict with
 // it.)
 func ownershipGuard(node string, batch []part) stmt {
-	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // none of them NULL, of which nothing would be true or false
+	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // never NULL, because a comparison with NULL is neither true nor false
 	names, versions := newest(batch)
-	born, whole := parents(batch)
+	parentIDs, withoutReason := parents(batch)
 	for i := range batch {
 		a := &batch[i]
 		if a.Start != nil {
@@ -219,24 +223,24 @@ func ownershipGuard(node string, batch []part) stmt {
 			fresh = append(fresh, id(a.Saga))
 		}
 	}
-	if len(sagas) == 0 && len(names) == 0 && len(born) == 0 {
+	if len(sagas) == 0 && len(names) == 0 && len(parentIDs) == 0 {
 		return fence(node)
 	}
-	// Sub-selects for a value are never made into joins: one look into an index each, whatever the
-	// planner believes.
+	// The planner never turns scalar subqueries into joins, so each is one index lookup, whatever
+	// its statistics say.
 	return stmt{with: []string{`progressed AS (UPDATE sagas SET claims = 0 WHERE id = ANY($4) AND claims > 0)`,
 		`parents AS (SELECT id FROM sagas WHERE id = ANY($8) AND ended_at IS NULL AND (reason = '' OR NOT id = ANY($9)) ORDER BY id FOR SHARE)`}, query: `SELECT sqrt((` + leases + `) - 1::float8),
 			1 / (count(*) = cardinality($2::uuid[]) AND cardinality($5::text[]) = (SELECT count(*) FROM unnest($5::text[], $6::int[]) AS d (name, version)
 				WHERE (SELECT n.newest FROM document_names n WHERE n.kind = '` + journal.Definition + `' AND n.name = d.name AND NOT n.archived) = d.version)
 				AND cardinality($8::uuid[]) = (SELECT count(*) FROM parents))::int
-		FROM unnest($2::uuid[], $3::bigint[], $7::bigint[]) AS a (id, before, of)
+		FROM unnest($2::uuid[], $3::bigint[], $7::bigint[]) AS a (id, before, last)
 		WHERE (SELECT s.owner FROM sagas s WHERE s.id = a.id) = $1
 		AND (a.before = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.before) IS NOT NULL)
-		AND (a.of = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.of + 1) IS NULL)`,
-		args: []any{node, sagas, before, fresh, names, versions, rows, born, whole}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
+		AND (a.last = 0 OR (SELECT j.seq FROM journal j WHERE j.saga_id = a.id AND j.seq = a.last + 1) IS NULL)`,
+		args: []any{node, sagas, before, fresh, names, versions, rows, parentIDs, withoutReason}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced, codeDivisionByZero: errContested}}
 }
 
-// newest lists the versions that starts say are the newest of their definitions, each once.
+// newest returns the versions that must be the newest of their definitions, without duplicates.
 func newest(batch []part) (names []string, versions []int32) {
 	names, versions = []string{}, []int32{}
 	for i := range batch {
@@ -288,26 +292,26 @@ func newRecords(_ string, batch []part) (stmt, error) {
 		args: []any{saga, seq, at, kind, path, way, attempt, generation, key, class, wrote, data, hash}}, nil
 }
 
-// appliedMessages takes the messages out. It comes ahead of changedSagas, which goes by the
-// counter that this leaves on the locked row.
+// appliedMessages marks messages as applied. It runs before changedSagas, which reads the counter
+// that it leaves on the locked row.
 func appliedMessages(_ string, batch []part) (stmt, error) {
-	var saga, mail []pgtype.UUID
+	var saga, message []pgtype.UUID
 	for i := range batch {
 		for _, m := range batch[i].Applied {
-			saga, mail = append(saga, id(batch[i].Saga)), append(mail, id(m))
+			saga, message = append(saga, id(batch[i].Saga)), append(message, id(m))
 		}
 	}
 	if len(saga) == 0 {
 		return stmt{}, nil
 	}
-	return stmt{with: []string{`gone AS (
+	return stmt{with: []string{`newly_applied AS (
 			UPDATE messages m SET applied = true, data = NULL FROM unnest($1::uuid[], $2::uuid[]) AS a (saga_id, id)
 			WHERE m.saga_id = a.saga_id AND m.id = a.id AND NOT m.applied RETURNING m.saga_id
-		)`, `counted AS (SELECT saga_id, count(*)::int AS n FROM gone GROUP BY saga_id)`},
-		query: `UPDATE sagas s SET pending_messages = s.pending_messages - c.n FROM counted c WHERE s.id = c.saga_id`, args: []any{saga, mail}}, nil
+		)`, `applied_counts AS (SELECT saga_id, count(*)::int AS n FROM newly_applied GROUP BY saga_id)`},
+		query: `UPDATE sagas s SET pending_messages = s.pending_messages - c.n FROM applied_counts c WHERE s.id = c.saga_id`, args: []any{saga, message}}, nil
 }
 
-// newInbox inserts the entries; changedSagas has cleared those that they replace.
+// newInbox inserts the inbox entries; changedSagas has deleted those that they replace.
 func newInbox(_ string, batch []part) (stmt, error) {
 	var (
 		saga, entry []pgtype.UUID

@@ -21,8 +21,8 @@ func scanDocument(row pgx.CollectableRow) (journal.Document, error) {
 	return d, err
 }
 
-// Publish implements journal.Catalog. The name's row, made if need be, is locked: publishers of one
-// name wait for each other.
+// Publish implements journal.Catalog. It locks the row of the name, which it creates if it does not
+// exist, so that publications of one name wait for each other.
 func (s *Store) Publish(ctx context.Context, d journal.Document, match string) (v journal.Document, created bool, err error) {
 	err = s.tx(ctx, func(t session) error {
 		_, err := t.Exec(ctx, `INSERT INTO document_names (kind, name, newest, archived) VALUES ($1, $2, 0, false) ON CONFLICT DO NOTHING`, d.Kind, d.Name)
@@ -74,7 +74,7 @@ func addVersion(ctx context.Context, t session, d *journal.Document, version int
 	return err
 }
 
-// matches tells whether the newest version is the one that a writer expects.
+// matches reports whether the newest version meets the condition of Publish.
 func matches(match string, exists bool, sha string) bool {
 	switch match {
 	case "":

@@ -36,7 +36,8 @@ func (s *Store) Costs(ctx context.Context, f journal.CostFilter) ([]journal.Cost
 	return out, nil
 }
 
-// costs goes by the ids, or by the definition's index, whose order it therefore asks for.
+// costs uses the primary key, or the definition's index, and therefore sorts by the columns of that
+// index.
 func costs(c *conditions, f *journal.CostFilter) string {
 	order := `id DESC`
 	if f.Definition == "" {

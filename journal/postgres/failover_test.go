@@ -33,7 +33,7 @@ func own(t *testing.T, settings ...string) *testpg.Cluster {
 	return c
 }
 
-// started is an append that starts a saga.
+// started returns an append that starts a saga.
 func started() journal.Append {
 	id := uuid.Must(uuid.NewV7())
 	r := journal.Record{Seq: 1, At: time.UnixMilli(1), Kind: journal.Started, Node: "n", Data: []byte(`{}`)}
@@ -42,8 +42,8 @@ func started() journal.Append {
 		Row: &journal.Row{Status: "running", Seq: 1, UpdatedAt: time.UnixMilli(1)}}
 }
 
-// After a fail-over the store fences the nodes that were registered before it, and never works with
-// the old primary again; nor does it with another cluster.
+// After a failover the store fences the nodes that were registered before it, and never uses the
+// old primary again. Nor does it use another cluster.
 func TestGoingBack(t *testing.T) {
 	ctx := t.Context()
 	c := own(t)
@@ -86,11 +86,11 @@ func TestGoingBack(t *testing.T) {
 	}
 	var noted int64
 	if err := connect(t, c.URL).QueryRow(ctx, `SELECT timeline FROM installation`).Scan(&noted); err != nil || noted != 2 {
-		t.Errorf("the installation is noted on timeline %d, %v; want 2", noted, err)
+		t.Errorf("the installation row has timeline %d, %v; want 2", noted, err)
 	}
 	must(t, s.Release(ctx, "before"))
 	if _, err := s.Records(ctx, lost.Saga, 0, 1); !errors.Is(err, journal.ErrNotFound) {
-		t.Errorf("what was lost: %v", err)
+		t.Errorf("the lost saga: %v", err)
 	}
 	if out, err := s.Append(ctx, "after", []journal.Append{started()}); err != nil || out[0].Err != nil {
 		t.Errorf("append of a node from after: %v, %v", out, err)
@@ -124,9 +124,9 @@ func TestGoingBack(t *testing.T) {
 	must(t, other.Close())
 }
 
-// A standby is promoted while its primary lives, and the URL names both: who had the database open
-// goes over to the new one, and who opens it later does not begin with the old one, though that
-// takes writes and comes first.
+// A standby is promoted while its primary is alive, and the URL names both. A store that has the
+// database open switches to the new primary. A store that opens it later does not use the old one,
+// although that accepts writes and comes first.
 func TestOldPrimaryLives(t *testing.T) {
 	ctx := t.Context()
 	old := own(t, testpg.Durable...)
@@ -160,20 +160,20 @@ func TestOldPrimaryLives(t *testing.T) {
 		lease, err = s.Renew(ctx, node, time.Hour)
 		must(t, err)
 		if !errors.Is(lease.Rival, postgres.ErrWentBack) || !strings.Contains(lease.Rival.Error(), old.Host()) {
-			t.Errorf("%s: beside it is %v, want the old primary", node, lease.Rival)
+			t.Errorf("%s: the rival is %v, want the old primary", node, lease.Rival)
 		}
-		for range 5 { // a hint or two may be left from before
+		for range 5 { // hints from before may be left
 			_, err := connect(t, next.URL).Exec(ctx, `SELECT pg_notify('recourse', '')`)
 			must(t, err)
 			select {
 			case <-s.Hints():
 			case <-time.After(time.Minute):
-				t.Fatalf("%s does not hear the new primary", node)
+				t.Fatalf("%s gets no hints from the new primary", node)
 			}
 		}
 	}
 	if err := postgres.Rival(ctx, url); !errors.Is(err, postgres.ErrWentBack) || !strings.Contains(err.Error(), old.Host()) {
-		t.Errorf("a look at the URL finds %v, want the old primary", err)
+		t.Errorf("a check of the URL finds %v, want the old primary", err)
 	}
 	must(t, old.Halt(testpg.Fast))
 	until(t, "the old primary is gone", func() bool {
@@ -183,7 +183,8 @@ func TestOldPrimaryLives(t *testing.T) {
 	})
 }
 
-// A role that may not ask which cluster it is works all the same, and nothing is noticed.
+// With a role that may not read the cluster's identity, everything works, but no failover is
+// detected.
 func TestUntold(t *testing.T) {
 	ctx := t.Context()
 	c := own(t)
@@ -202,8 +203,8 @@ func TestUntold(t *testing.T) {
 	}
 }
 
-// A commit that stopped waiting for its standby is unknown, however often it is repeated, until one
-// has reached the standby.
+// A commit that stopped waiting for its standby is unknown, however often it is repeated, until a
+// commit has reached the standby.
 func TestUnknownWithoutStandby(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -242,7 +243,7 @@ func TestUnknownWithoutStandby(t *testing.T) {
 		}
 	}
 	if records, err := s.Records(ctx, a.Saga, 0, 10); err != nil || len(records) != 1 {
-		t.Errorf("%d records, %v: it is there all the same", len(records), err)
+		t.Errorf("%d records, %v: the commit is there all the same", len(records), err)
 	}
 	if _, err := s.Claim(ctx, "n", 1); err != nil {
 		t.Errorf("a claim of nothing: %v", err)
@@ -254,8 +255,8 @@ func TestUnknownWithoutStandby(t *testing.T) {
 	})
 }
 
-// A store that begins after a fail-over refuses the old primary behind an address that names one
-// server, if it is told what was seen before; so it does with another cluster.
+// A store that knows the state from before a failover refuses the old primary even if its URL names
+// one address. It also refuses another cluster.
 func TestMemory(t *testing.T) {
 	ctx := t.Context()
 	c := own(t)

@@ -14,7 +14,7 @@ import (
 	"recourse/journal/postgres"
 )
 
-// A frozen node's open transaction does not keep others from renewing.
+// The open transaction of a frozen node does not prevent others from renewing.
 func TestTakeoverDoesNotWaitForLocks(t *testing.T) {
 	dsn := testpg.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
@@ -89,7 +89,7 @@ func TestListenerReconnects(t *testing.T) {
 	})
 }
 
-// Text that PostgreSQL cannot hold does not make a batch fail for ever.
+// Text that PostgreSQL cannot store does not make a batch fail forever.
 func TestOddTextInDerivedValues(t *testing.T) {
 	s := open(t, testpg.DSN(t), postgres.Options{Migrate: true})
 	defer s.Close()
@@ -159,9 +159,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A saga is being parked while a message to it is about to be committed: parking waits for the
-// saga's row, and must then see what its own snapshot does not have.
-func TestParkingSeesMailCommittedMeanwhile(t *testing.T) {
+// A saga is released while a message to it is being committed. The release waits for the saga's
+// row, and must then see the message, which its own snapshot does not have.
+func TestReleaseSeesMessageCommittedMeanwhile(t *testing.T) {
 	dsn := testpg.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
 	defer s.Close()
@@ -201,13 +201,13 @@ func TestParkingSeesMailCommittedMeanwhile(t *testing.T) {
 		t.Fatalf("claim = %+v, want the saga with a message", got)
 	}
 	if left, err := s.Messages(ctx, []uuid.UUID{got[0].Saga}, 10, 1<<20); err != nil || len(left) != 1 || left[0].ID != mail {
-		t.Fatalf("mail = %+v, %v; want the message", left, err)
+		t.Fatalf("messages = %+v, %v; want the message", left, err)
 	}
 }
 
-// A park without records that is repeated, as its answer was lost, does not take the saga from the
-// node that has taken it on meanwhile.
-func TestLateParkLeavesTheNextOwner(t *testing.T) {
+// A release without records that is repeated because its response was lost does not take the saga
+// from the node that has claimed it meanwhile.
+func TestLateReleaseKeepsTheNextOwner(t *testing.T) {
 	dsn := testpg.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
 	defer s.Close()
@@ -231,7 +231,7 @@ func TestLateParkLeavesTheNextOwner(t *testing.T) {
 		parked <- err
 	}()
 	watch := connect(t, dsn)
-	for waits := 0; waits == 0; { // the park has read whose the saga is, and waits for the row
+	for waits := 0; waits == 0; { // the release has read the saga's owner and waits for the row
 		must(t, watch.QueryRow(ctx, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.datname = current_database()
 			WHERE NOT l.granted AND l.locktype = 'transactionid' AND EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.pid = l.pid AND a.datid = d.oid)`).Scan(&waits))
 	}
@@ -240,13 +240,14 @@ func TestLateParkLeavesTheNextOwner(t *testing.T) {
 	h, err := s.Saga(ctx, saga)
 	must(t, err)
 	if h.Owner != "two" || h.Status != "running" {
-		t.Errorf("owner %q, status %q: the late park took it from node two", h.Owner, h.Status)
+		t.Errorf("owner %q, status %q: the late release took it from node two", h.Owner, h.Status)
 	}
 }
 
-// Sagas of two nodes that post to each other, while workers end tasks that the sagas withdraw, do
-// not wait in a circle: the database would find out after a second only, and end one of them.
-func TestPostsCross(t *testing.T) {
+// Sagas of two nodes that send messages to each other, while workers end tasks that the sagas
+// withdraw, do not deadlock. The database would detect a deadlock only after a second, and would
+// abort one transaction.
+func TestMessagesCross(t *testing.T) {
 	dsn := testpg.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
 	defer s.Close()
@@ -285,7 +286,7 @@ func TestPostsCross(t *testing.T) {
 			for round := range rounds {
 				var batch []journal.Append
 				for k := range each {
-					own, other := (round+k)%each, (round+2*k+i)%each // in all orders
+					own, other := (round+k)%each, (round+2*k+i)%each // in every order
 					batch = append(batch, journal.Append{Saga: sagas[i][own], Row: &journal.Row{Status: "s"}, Withdraw: tasks[i][own*rounds : own*rounds+rounds],
 						Messages: []journal.Message{{ID: uuid.Must(uuid.NewV7()), Saga: sagas[1-i][other], Kind: "m"}, {ID: uuid.Must(uuid.NewV7()), Saga: sagas[1-i][own], Kind: "m"}}})
 				}

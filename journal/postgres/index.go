@@ -63,7 +63,7 @@ func (s *Store) head(ctx context.Context, where string, arg any) (journal.Head, 
 	return h, err
 }
 
-// conditions collects what a list is filtered by. A ? stands for the next argument.
+// conditions collects the conditions of a list. A ? stands for the next argument.
 type conditions struct {
 	where []string
 	args  []any
@@ -76,7 +76,7 @@ func (c *conditions) and(where string, args ...any) {
 	c.where = append(c.where, where)
 }
 
-// arg adds an argument and returns its place holder.
+// arg adds an argument and returns its placeholder.
 func (c *conditions) arg(v any) string {
 	c.args = append(c.args, v)
 	return fmt.Sprintf("$%d", len(c.args))
@@ -89,7 +89,7 @@ func (c *conditions) String() string {
 	return " WHERE " + strings.Join(c.where, " AND ")
 }
 
-// limit adds an argument.
+// limit returns a LIMIT clause.
 func (c *conditions) limit(n int) string { return " LIMIT " + c.arg(limited(n)) }
 
 // Inbox implements journal.Index.
@@ -125,9 +125,9 @@ func (s *Store) Inbox(ctx context.Context, f journal.InboxFilter) ([]journal.Ent
 	return out, nil
 }
 
-// parentLives is whether a saga's parent has not ended: NULL if there is none. As a sub-select for
-// a value it is one look into an index, and no join. What it says does not change from false to
-// true, so no lock is needed.
+// parentLives says whether a saga's parent has not ended; NULL if the parent does not exist. As a
+// scalar subquery it costs one index lookup and no join. It never changes from false to true, so it
+// needs no lock.
 const parentLives = `(SELECT p.ended_at IS NULL FROM sagas p WHERE p.id = sagas.parent)`
 
 // Delete implements journal.Index.
@@ -174,7 +174,8 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (n int, err error)
 	return n, nil
 }
 
-// remove deletes sagas, whose rows are locked, with all that is their own.
+// remove deletes sagas, whose rows are locked, and everything that belongs to them, except their
+// events.
 func remove(ctx context.Context, t session, sagas []pgtype.UUID) error {
 	b := &pgx.Batch{}
 	for _, q := range []string{`DELETE FROM journal WHERE saga_id = ANY($1)`, `DELETE FROM messages WHERE saga_id = ANY($1)`,

@@ -13,12 +13,12 @@ import (
 	"recourse/journal"
 )
 
-// leases counts the node's: 1, or 0. The lock lets the lease be renewed meanwhile, but the row not
-// be deleted before this transaction ends: a taker waits for it, and an append that comes after the
-// taker finds no row.
+// leases counts the node's rows: 1 or 0. The lock allows others to renew the lease, but not to
+// delete the row before this transaction ends. So a takeover waits for this transaction, and an
+// append that begins after the takeover finds no row.
 const leases = `SELECT count(*) FROM (SELECT 1 FROM nodes WHERE id = $1 FOR KEY SHARE) n`
 
-// fence fails with ErrFenced if the node's row is gone.
+// fence fails with ErrFenced if the node is not registered.
 func fence(node string) stmt {
 	return stmt{query: `SELECT sqrt((` + leases + `) - 1::float8)`, args: []any{node}, fails: map[string]error{codeBadSquareRoot: journal.ErrFenced}}
 }
@@ -28,7 +28,8 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 	var now int64
 	freed := false
 	err := s.tx(ctx, func(t session) (err error) {
-		// The dead come first, as they may have to be waited for, and the lease begins behind that.
+		// The dead nodes come first, because their transactions may have to be waited for. The
+		// lease must begin after that.
 		if len(dead) > 0 {
 			if freed, err = end(ctx, t, `id = ANY($1)`, dead); err != nil {
 				return err
@@ -40,15 +41,14 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 		s.hint()
 	}
 	if code(err) == codeUniqueViolation {
-		err = fmt.Errorf("node %s is registered already: register under a fresh id", node)
+		err = fmt.Errorf("node %s is already registered: register under a new id", node)
 	}
 	if err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w", err)
 	}
 	lease := journal.Lease{Node: node, Now: toTime(now), TTL: ttl, Timeline: s.lineage.registered(node)}
 	s.lineage.released(dead...)
-	// The node is registered, so that an error from here on is none that means that nothing was
-	// written.
+	// The node is registered now, so an error from here on must not mean that nothing was written.
 	if err := retry(ctx, func() error { return s.reconcileInstallation(ctx, false) }); err != nil {
 		return journal.Lease{}, fmt.Errorf("register: %w: %w", journal.ErrUnknown, err)
 	}
@@ -85,8 +85,8 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 	return lease, nil
 }
 
-// takeOver ends the nodes whose lease has ended. A node that is just appending is left for the
-// next time, rather than waited for with our own lease running.
+// takeOver deletes the nodes whose lease has ended. A node that has an append in flight is left for
+// the next time, because waiting for it could outlast this node's own lease.
 func (s *Store) takeOver(ctx context.Context) error {
 	freed := false
 	err := s.tx(ctx, func(t session) (err error) {
@@ -99,10 +99,9 @@ func (s *Store) takeOver(ctx context.Context) error {
 	return err
 }
 
-// end deletes the nodes that a condition selects and frees their sagas, and says whether there were
-// any. The sagas are looked for by a statement of their own, after the delete: an append that the
-// delete had to wait for, or came just behind, may have made some that an earlier snapshot does not
-// show.
+// end deletes the nodes that a condition selects, frees their sagas, and reports whether there were
+// any. A separate statement after the delete finds the sagas: an append for which the delete had to
+// wait may have created some that an earlier snapshot does not show.
 func end(ctx context.Context, t session, where string, args ...any) (freed bool, err error) {
 	rows, err := t.Query(ctx, `DELETE FROM nodes WHERE `+where+` RETURNING id`, args...)
 	if err != nil {

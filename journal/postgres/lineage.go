@@ -13,56 +13,56 @@ import (
 	"recourse/journal"
 )
 
-// ErrWentBack says that the server that was reached is not the database as it was seen before: it
-// is an old primary, or another database. Nothing is read from it or written to it.
+// ErrWentBack means that the server is not the database that was used before: it is an old primary,
+// or another database. Nothing is read from it or written to it.
 var ErrWentBack = errors.New("this server is not the database that was served before")
 
-// Memory is what is known of a database beyond the life of one process. With it Open returns
-// ErrWentBack for a server of another system, or on an earlier timeline, as a store that is open
+// Memory is what a program knows about the database from its earlier processes. With it, Open
+// returns ErrWentBack for a server of another cluster or on an earlier timeline, as an open store
 // does.
 type Memory struct {
-	System   string // the system identifier that was seen last; "": none was
-	Timeline int64  // the latest that was seen; 0: none was
-	// Keep is told both when the database is opened and each time that they change. nil: nothing is
-	// kept.
+	System   string // the last known system identifier; "": none
+	Timeline int64  // the latest known timeline; 0: none
+	// Keep is called with both values when the database is opened and each time that one of them
+	// changes. nil: they are not kept.
 	Keep func(system string, timeline int64)
-	// Place is the file that keeps them, for errors to name.
+	// Place is the file that has these values; errors name it.
 	Place string
 }
 
-// lineage is what is known of the database's history: which cluster it is, by its system
-// identifier, and on which timeline, which grows with each fail-over (PostgreSQL's manual, 26.3.6
-// Timelines). A server that is behind is refused, so that a node that has seen the new primary
-// never works with the old one again. It is no fence: a node that has not seen the new one yet goes
-// on with the old one. Where the URL names several servers, each of them is looked at when the
-// database is opened, and from time to time; see lookout.go.
+// lineage is the known history of the database: its cluster, by the system identifier, and its
+// timeline, which increases with each failover (PostgreSQL's manual, 26.3.6 Timelines). A server on
+// an earlier timeline is refused, so a node that has seen the new primary never uses the old one
+// again. This is not a fence: a node that has not seen the new primary continues with the old one.
+// If the URL names several servers, each is checked when the database is opened and from time to
+// time; see lookout.go.
 type lineage struct {
 	mu       sync.Mutex
-	memory   Memory           // what was kept last
-	agreed   bool             // the database's own row agrees with what was seen, so that it may be kept
-	system   string           // "" while it is not known
-	timeline int64            // 0 while it is not known
-	blind    error            // why the server does not say; nil: it does, or was not asked yet
-	nodes    map[string]int64 // node → the timeline that it was registered on
-	rival    error            // what the last look at all servers found
-	moved    chan struct{}    // closed when a later timeline is seen; nil until somebody waits for that
+	memory   Memory           // the last values kept
+	agreed   bool             // the database's own row agrees with the known position, so that it may be kept
+	system   string           // "": not known yet
+	timeline int64            // 0: not known yet
+	blind    error            // why the server does not report its position; nil: it does, or was not asked yet
+	nodes    map[string]int64 // node → timeline on which it was registered
+	rival    error            // result of the last check of all servers
+	moved    chan struct{}    // closed when a later timeline is seen; nil while nothing waits for that
 }
 
-// point is where a connection's server stands.
+// point is the position of a server in that history.
 type point struct {
 	system   string
-	timeline int64 // 0: of a standby
+	timeline int64 // 0: the server is a standby
 }
 
-// serverPosition asks for it in one round trip. WAL's file names begin with the timeline;
-// pg_control_checkpoint tells the last checkpoint's, which may be the one before.
+// serverPosition reads the position in one round trip. WAL file names begin with the timeline;
+// pg_control_checkpoint has the timeline of the last checkpoint, which may be the previous one.
 const serverPosition = `SELECT (SELECT system_identifier FROM pg_control_system()),
 	CASE WHEN pg_is_in_recovery() THEN '0' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END`
 
-// timelineKey is where a connection has its point.
+// timelineKey is the key under which a connection stores its point.
 const timelineKey = "recourse.timeline"
 
-// check looks at a server before its connection is used.
+// check checks a server before its connection is used.
 func (l *lineage) check(ctx context.Context, conn *pgconn.PgConn) error {
 	at, err := locate(ctx, conn)
 	if withheld(err) {
@@ -78,14 +78,14 @@ func (l *lineage) check(ctx context.Context, conn *pgconn.PgConn) error {
 	return l.observe(at)
 }
 
-// locate asks a server where it stands.
+// locate reads the position of a server.
 func locate(ctx context.Context, conn *pgconn.PgConn) (point, error) {
 	results, err := conn.Exec(ctx, serverPosition).ReadAll()
 	if err != nil {
 		return point{}, err
 	}
 	if len(results) != 1 || len(results[0].Rows) != 1 {
-		return point{}, errors.New("the server does not say where it stands")
+		return point{}, errors.New("the server does not report its position")
 	}
 	timeline, err := strconv.ParseInt(string(results[0].Rows[0][1]), 16, 64)
 	if err != nil {
@@ -94,8 +94,8 @@ func locate(ctx context.Context, conn *pgconn.PgConn) (point, error) {
 	return point{string(results[0].Rows[0][0]), timeline}, nil
 }
 
-// withheld recognizes a server that does not tell what a lineage asks for: a role without the
-// right, or a server that only speaks PostgreSQL's protocol.
+// withheld recognizes a server that does not report its position: the role lacks the permission, or
+// the server only speaks PostgreSQL's protocol.
 func withheld(err error) bool {
 	switch code(err) {
 	case "42501", "42883", "0A000": // insufficient_privilege, undefined_function, feature_not_supported
@@ -104,7 +104,7 @@ func withheld(err error) bool {
 	return false
 }
 
-// observe compares where a server stands with what was seen before, and remembers the later one.
+// observe compares the position of a server with the known one, and stores the later one.
 func (l *lineage) observe(at point) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *lineage) observe(at point) error {
 		if l.memory.Place != "" {
 			forget = ". If it was restored from a backup on purpose, stop all nodes, remove " + l.memory.Place + " on each, and start them again"
 		}
-		return fmt.Errorf("%w: it is on timeline %d, and the database has gone on to timeline %d. It is an old primary that others may still write to: "+
+		return fmt.Errorf("%w: it is on timeline %d, and the database is on timeline %d. It is an old primary that others may still write to: "+
 			"stop it, and make it a standby of the new one (pg_rewind)%s", ErrWentBack, at.timeline, l.timeline, forget)
 	}
 	if at.timeline > l.timeline && l.moved != nil {
@@ -133,8 +133,8 @@ func (l *lineage) observe(at point) error {
 	return nil
 }
 
-// agree says that the database's own row agrees with what was seen. Before that nothing is kept: a
-// database that is refused, as --database names the wrong one, leaves no trace.
+// agree records that the database's own row agrees with the known position. Nothing is kept before
+// that, so a database that is refused, for example because --database is wrong, leaves no trace.
 func (l *lineage) agree() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,8 +142,8 @@ func (l *lineage) agree() {
 	l.keep()
 }
 
-// keep has the memory hold what is known. The caller holds the lock: nobody uses a server before it
-// is kept where that stands.
+// keep stores the known position in the memory. The caller has the lock, so no server is used
+// before its position is stored.
 func (l *lineage) keep() {
 	m := &l.memory
 	if !l.agreed || m.Keep == nil || m.System == l.system && m.Timeline == l.timeline {
@@ -163,8 +163,8 @@ func (l *lineage) later() <-chan struct{} {
 	return l.moved
 }
 
-// usable tells whether a connection of a pool is of the timeline that was seen last: one to an old
-// primary stays open when another is promoted.
+// usable reports whether a pooled connection is on the latest known timeline. A connection to an
+// old primary stays open when another server is promoted.
 func (l *lineage) usable(_ context.Context, conn *pgx.Conn) (bool, error) {
 	timeline, known := conn.PgConn().CustomData()[timelineKey].(int64)
 	l.mu.Lock()
@@ -172,7 +172,7 @@ func (l *lineage) usable(_ context.Context, conn *pgx.Conn) (bool, error) {
 	return !known || timeline == 0 || timeline == l.timeline, nil
 }
 
-// registered notes on which timeline a node begins, and returns it.
+// registered stores the timeline on which a node registers, and returns it.
 func (l *lineage) registered(node string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,8 +191,8 @@ func (l *lineage) released(nodes ...string) {
 	}
 }
 
-// fence returns ErrFenced for a node that was registered before the last fail-over: what it knows
-// may have been lost with it.
+// fence returns ErrFenced for a node that was registered before the last failover: commits that it
+// knows of may have been lost.
 func (l *lineage) fence(node string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,22 +202,22 @@ func (l *lineage) fence(node string) error {
 	return nil
 }
 
-// of is the timeline that a node was registered on.
+// of returns the timeline on which a node was registered.
 func (l *lineage) of(node string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.nodes[node]
 }
 
-// rivalServer is what the last look at all servers found.
+// rivalServer returns what the last check of all servers found.
 func (l *lineage) rivalServer() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.rival
 }
 
-// current looks at the server once more, for a pooler may have gone to another behind a connection,
-// and then at the node.
+// current checks the server again, because a pooler may have moved the connection to another
+// server, and then the node.
 func (s *Store) current(ctx context.Context, node string) error {
 	conn, err := s.w.Acquire(ctx)
 	if err != nil {
@@ -230,12 +230,12 @@ func (s *Store) current(ctx context.Context, node string) error {
 	return s.lineage.fence(node)
 }
 
-// reconcileInstallation compares what was seen with the database's own row, and brings the row up
-// to date unless the store only reads.
+// reconcileInstallation compares the known position with the database's own row, and updates the
+// row unless the store is read-only.
 func (s *Store) reconcileInstallation(ctx context.Context, readOnly bool) error {
 	var system string
 	var timeline int64
-	db := s.w // its connections have just been used, where a node registers
+	db := s.w // its connections were just used, because a node registers
 	if readOnly {
 		db = s.pool
 	}

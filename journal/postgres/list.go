@@ -15,22 +15,23 @@ import (
 	"recourse/journal"
 )
 
-// indexScan is an index that has sagas in the order of their ids: all, or those that are alike in
-// the index's other columns. The planner takes what it looks for to be spread evenly, and would
-// look through all sagas by their ids for what only old ones have: so the order is by all columns.
+// indexScan is an index that has sagas in the order of their ids: all sagas, or those with equal
+// values in the index's other columns. The query sorts by all columns of the index. The planner
+// assumes that matching sagas are evenly distributed; if the query sorted by id only, it would scan
+// all sagas by id for a value that only old ones have.
 type indexScan struct {
 	table   string
-	columns []string // what the index begins with, and the id
-	values  []string // of all columns but the id
+	columns []string // the index's first columns, and the id
+	values  []string // of all columns except the id
 }
 
-// indexScans are indexes that have together what one part of a filter selects.
+// indexScans are the indexes that together answer one part of a filter.
 type indexScans struct {
 	each []indexScan
-	rest journal.Filter // what is left
+	rest journal.Filter // the remaining conditions
 }
 
-// scansFor are the indexes for a part of a filter.
+// scansFor returns the indexes for a part of a filter.
 func scansFor(p *journal.Part) indexScans {
 	w := indexScans{rest: p.Remaining}
 	switch {
@@ -81,8 +82,8 @@ func (s *Store) sagas(ctx context.Context, f journal.Filter) (out journal.Listed
 	return out, err
 }
 
-// farthest chooses the indexes in which as many sagas as may be looked at reach back farthest, and
-// says until where that is: Nil for the end.
+// farthest chooses the part of the filter whose indexes reach the oldest saga within MaxScanned
+// sagas. until is that saga; Nil if they reach the end.
 func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best indexScans, until uuid.UUID, err error) {
 	for i, p := range f.Parts() {
 		w := scansFor(&p)
@@ -103,8 +104,8 @@ func (s *Store) farthest(ctx context.Context, f *journal.Filter) (best indexScan
 	return best, until, nil
 }
 
-// reach is the query for the oldest of f.Look sagas; there are no rows if there are fewer. Several
-// ways share them.
+// reach returns the query for the oldest of f.MaxScanned sagas; it has no row if there are fewer.
+// If there are several scans, they share that number.
 func (w *indexScans) reach(c *conditions, f *journal.Filter) string {
 	each := max(f.MaxScanned/len(w.each), 1)
 	parts := make([]string, len(w.each))
@@ -117,12 +118,13 @@ func (w *indexScans) reach(c *conditions, f *journal.Filter) string {
 	return `SELECT id FROM (` + strings.Join(parts, ` UNION ALL `) + `) s ORDER BY id DESC LIMIT 1`
 }
 
-// room is how many sagas may come into what is looked at after it was measured.
+// room is how many sagas may be added to the scanned range after it was measured.
 const room = 1000
 
-// list is the query for the list. The rest of the filter is applied to the sagas that one index
-// gives, and never by another index, which may have far more than are looked at here: that is what
-// a LIMIT or OFFSET within says, and the LIMIT that the order of the index is to be kept.
+// list returns the query for the list. The other conditions of the filter are checked on the sagas
+// that one index returns. The inner LIMIT or OFFSET prevents the planner from answering them with
+// another index, which may have far more sagas than are scanned here; the LIMIT also keeps the
+// order of the index.
 func (w *indexScans) list(c *conditions, f *journal.Filter) (string, error) {
 	if err := c.left(&w.rest); err != nil {
 		return "", err
@@ -162,7 +164,7 @@ func (y *indexScan) order() string {
 	return ` ORDER BY ` + strings.Join(y.columns, ` DESC, `) + ` DESC`
 }
 
-// between narrows a way to its values, and to the ids that the filter is for.
+// between returns the conditions that limit a scan to its values and to the filter's range of ids.
 func (y *indexScan) between(c *conditions, f *journal.Filter) string {
 	values := make([]string, 0, len(y.columns))
 	for _, v := range y.values {
@@ -184,7 +186,7 @@ func (y *indexScan) between(c *conditions, f *journal.Filter) string {
 	return where.String()
 }
 
-// left adds the conditions of what is left of a filter.
+// left adds the remaining conditions of a filter.
 func (c *conditions) left(f *journal.Filter) error {
 	if f.Definition != "" {
 		c.and(`definition = ?`, f.Definition)

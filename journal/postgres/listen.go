@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// channel is where a node that posted mail calls.
+// channel is the channel on which nodes notify each other.
 const channel = "recourse"
 
 const (
@@ -15,22 +15,22 @@ const (
 	maxListenPause = 10 * time.Second
 )
 
-// notify tells the other nodes, and this one, that mail has come in. It is sent after
-// the commit, as a transaction without a write: a NOTIFY holds a lock on the whole
-// database until its commit is on disk. Its loss costs a poll's wait.
+// notify informs all nodes of new messages or tasks. It runs after the commit, in a transaction
+// without a write, because a NOTIFY locks the whole database until its commit is on disk. If it is
+// lost, the receiver waits for its next poll.
 func (s *Store) notify(ctx context.Context) {
 	s.hint()
 	_, _ = s.w.Exec(ctx, `SELECT pg_notify($1, '')`, channel) // only a hint
 }
 
-// listen turns notifications into hints until ctx ends. A connection that drops is made again.
+// listen turns notifications into hints until ctx ends. It reconnects if the connection breaks.
 func (s *Store) listen(ctx context.Context, cfg *pgx.ConnConfig) {
 	pause := minListenPause
 	for ctx.Err() == nil {
 		if s.listenOnce(ctx, cfg) {
 			pause = minListenPause
 		}
-		s.hint() // something may have been missed
+		s.hint() // a notification may have been missed
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -39,9 +39,9 @@ func (s *Store) listen(ctx context.Context, cfg *pgx.ConnConfig) {
 	}
 }
 
-// listenOnce listens until the connection breaks, or is to an old primary, and tells whether it
-// stood.
-func (s *Store) listenOnce(ctx context.Context, cfg *pgx.ConnConfig) (stood bool) {
+// listenOnce listens until the connection breaks or turns out to be to an old primary. established
+// reports whether there was a connection.
+func (s *Store) listenOnce(ctx context.Context, cfg *pgx.ConnConfig) (established bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	later := s.lineage.later()
@@ -59,7 +59,7 @@ func (s *Store) listenOnce(ctx context.Context, cfg *pgx.ConnConfig) (stood bool
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = conn.Close(ctx) // it broke, or is of no more use
+		_ = conn.Close(ctx) // it is broken or no longer needed
 	}()
 	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
 		return false

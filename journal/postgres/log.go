@@ -15,10 +15,9 @@ import (
 	"recourse/journal"
 )
 
-// Claim implements journal.Log. The sagas are chosen and locked before the
-// COMMIT is sent, so that after a lost answer their ids are known: the next Claim takes
-// those first, whether they are the node's by then or still nobody's. Without this they
-// would stay the node's without its knowing.
+// Claim implements journal.Log. It chooses and locks the sagas before it sends the COMMIT, so their
+// ids are known if the response is lost. The node's next Claim returns those first, whether the
+// node owns them by then or nobody does. Otherwise the node could own sagas without knowing it.
 func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	s.claims.Lock()
 	defer s.claims.Unlock()
@@ -49,8 +48,8 @@ func (s *Store) Claim(ctx context.Context, node string, limit int) ([]journal.Cl
 	return out, nil
 }
 
-// claimable chooses sagas; suspects have an index of their own. Rows to lock are not chosen in a
-// join, whose order and limit the planner may change.
+// claimable chooses sagas; suspects have an index of their own. The rows to lock are not chosen in
+// a join, because the planner could change the order and limit of a join.
 var claimable = sql(`WITH suspect AS (
 		SELECT id, wake_at FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + suspected + `
 		ORDER BY wake_at, id LIMIT LEAST($1::int, 1) FOR UPDATE SKIP LOCKED
@@ -59,7 +58,8 @@ var claimable = sql(`WITH suspect AS (
 		ORDER BY wake_at, id LIMIT $1::int - (SELECT count(*) FROM suspect) FOR UPDATE SKIP LOCKED
 	) SELECT id FROM (SELECT id, wake_at, 0 AS last FROM others UNION ALL SELECT id, wake_at, 1 FROM suspect) c ORDER BY last, wake_at, id`)
 
-// choose begins a transaction and locks what is to be claimed, the longest due first.
+// choose begins a transaction and locks the sagas to claim, the one that has been due for longest
+// first.
 func (s *Store) choose(ctx context.Context, conn connection, node string, limit int) (chosen []uuid.UUID, err error) {
 	again := s.lost[node]
 	f := fence(node)
@@ -94,7 +94,7 @@ func (s *Store) choose(ctx context.Context, conn connection, node string, limit 
 	return chosen, err
 }
 
-// takeOwnership makes the node the owner of what was chosen and commits.
+// takeOwnership makes the node the owner of the chosen sagas and commits.
 func (s *Store) takeOwnership(ctx context.Context, conn connection, node string, chosen []uuid.UUID) ([]journal.Claimed, error) {
 	at := make(map[uuid.UUID]int, len(chosen))
 	out := make([]journal.Claimed, len(chosen))
@@ -170,7 +170,7 @@ func scanRecord(row pgx.CollectableRow, r *journal.Record) (saga uuid.UUID, err 
 func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int) (map[uuid.UUID][]journal.Record, error) {
 	rows, err := s.pool.Query(ctx, `SELECT `+recordColumns+` FROM journal WHERE saga_id = ANY($1) AND seq <= $2 ORDER BY saga_id, seq`, ids(sagas), max(limit, 0))
 	if err != nil {
-		return nil, fmt.Errorf("first records: %w", err)
+		return nil, fmt.Errorf("begins: %w", err)
 	}
 	defer rows.Close()
 	out := make(map[uuid.UUID][]journal.Record, len(sagas))
@@ -178,7 +178,7 @@ func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int)
 		var r journal.Record
 		saga, err := scanRecord(rows, &r)
 		if err != nil {
-			return nil, fmt.Errorf("first records: %w", err)
+			return nil, fmt.Errorf("begins: %w", err)
 		}
 		out[saga] = append(out[saga], r)
 		if bytes -= len(r.Data); bytes < 0 {
@@ -187,7 +187,7 @@ func (s *Store) Begins(ctx context.Context, sagas []uuid.UUID, limit, bytes int)
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("first records: %w", err)
+		return nil, fmt.Errorf("begins: %w", err)
 	}
 	return out, nil
 }
@@ -201,8 +201,9 @@ func (s *Store) exists(ctx context.Context, saga uuid.UUID) error {
 	return err
 }
 
-// Send implements journal.Log. The saga's row is locked first: parking it waits, or has been
-// done and is seen. For one message this costs less than what appends use.
+// Send implements journal.Log. It locks the saga's row first. So a release of the saga either waits
+// for the message, or has committed and is seen here. For one message this costs less than the
+// statement that appends use.
 func (s *Store) Send(ctx context.Context, m journal.Message) error {
 	err := s.transact(ctx, []stmt{{
 		query: `SELECT 1 FROM sagas WHERE id = $1 FOR UPDATE`, args: []any{id(m.Saga)},
@@ -221,7 +222,7 @@ func (s *Store) Send(ctx context.Context, m journal.Message) error {
 		err = journal.ErrNotFound
 	}
 	if err != nil {
-		return fmt.Errorf("post to %s: %w", m.Saga, err)
+		return fmt.Errorf("send to %s: %w", m.Saga, err)
 	}
 	s.notify(ctx)
 	return nil
@@ -240,7 +241,7 @@ func (s *Store) Owned(ctx context.Context, node string, after uuid.UUID, limit i
 	return out, nil
 }
 
-// scanID reads a row of one id.
+// scanID scans a row that has only an id.
 func scanID(r pgx.CollectableRow) (uuid.UUID, error) {
 	var u pgtype.UUID
 	err := r.Scan(&u)

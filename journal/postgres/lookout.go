@@ -18,32 +18,31 @@ import (
 )
 
 const (
-	lookEvery = 5 * time.Second // between two looks at all servers
-	lookTime  = 3 * time.Second // that each of them has to answer in
+	checkEvery   = 5 * time.Second // between two checks of all servers
+	checkTimeout = 3 * time.Second // timeout of one check
 )
 
-// lookout looks at every server that a URL names, not only at the one that is worked with. Two of
-// them may take writes: an old primary that is back, or was cut off while another was promoted. A
-// connection finds one of them first at random, so the one on the earlier timeline has to be known
-// as such.
+// lookout checks every server that a URL names, not only the one in use. Two of them may accept
+// writes: an old primary may be back, or may have been cut off when another was promoted. A new
+// connection reaches either of them at random, so the one on the earlier timeline must be known.
 type lookout struct {
 	lineage *lineage
-	servers []*pgx.ConnConfig // one each; none if the URL names only one
+	servers []*pgx.ConnConfig // without duplicates; none if the URL names only one
 }
 
-// newLookout takes the servers from the configuration of a URL, to which nothing has been added.
+// newLookout takes the servers from the parsed URL, before any settings are added.
 func newLookout(line *lineage, cfg *pgx.ConnConfig) *lookout {
 	o := &lookout{lineage: line}
 	known := make(map[string]*pgx.ConnConfig)
 	add := func(f *pgconn.FallbackConfig) {
 		name := net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port)))
-		if server := known[name]; server != nil { // without TLS what is tried with it, or the other way round
+		if server := known[name]; server != nil { // the same server with or without TLS
 			server.Fallbacks = append(server.Fallbacks, f)
 			return
 		}
 		server := cfg.Copy()
 		server.Host, server.Port, server.TLSConfig, server.Fallbacks = f.Host, f.Port, f.TLSConfig, nil
-		server.ValidateConnect = nil // the URL's choice is not what is asked for here
+		server.ValidateConnect = nil // target_session_attrs must not apply: all servers are checked
 		pgsession.Prepare(server, nil)
 		known[name] = server
 		o.servers = append(o.servers, server)
@@ -58,25 +57,25 @@ func newLookout(line *lineage, cfg *pgx.ConnConfig) *lookout {
 	return o
 }
 
-// Rival looks at all servers that a URL names. It returns ErrWentBack, with the server and what to
-// do, if one of them takes writes as an earlier state of the database, or as another one. A URL
-// that cannot be read has none.
+// Rival checks all servers that a URL names. It returns ErrWentBack, with the server and what to
+// do, if one of them accepts writes as an earlier state of the database or as another database. For
+// an invalid URL it returns nil.
 func Rival(ctx context.Context, dsn string) error {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil
 	}
 	o := newLookout(&lineage{}, cfg.ConnConfig)
-	o.look(ctx)
+	o.check(ctx)
 	return o.lineage.rivalServer()
 }
 
-// look asks all servers at once where they stand. One that does not answer is left out of account.
-func (o *lookout) look(ctx context.Context) {
+// check reads the position of all servers concurrently. Servers that do not respond are ignored.
+func (o *lookout) check(ctx context.Context) {
 	if len(o.servers) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	type primary struct {
 		host string
@@ -104,7 +103,7 @@ func (o *lookout) look(ctx context.Context) {
 		})
 	}
 	asking.Wait()
-	// The one that is ahead comes first: the others are judged by it.
+	// The primary on the latest timeline comes first; the others are compared with it.
 	slices.SortFunc(primaries, func(a, b primary) int {
 		return cmp.Or(cmp.Compare(b.timeline, a.timeline), cmp.Compare(a.host, b.host))
 	})
@@ -119,17 +118,17 @@ func (o *lookout) look(ctx context.Context) {
 	o.lineage.rival = rival
 }
 
-// run looks until ctx ends.
+// run checks repeatedly until ctx ends.
 func (o *lookout) run(ctx context.Context) {
 	if len(o.servers) == 0 {
 		return
 	}
-	for tick := time.NewTicker(lookEvery); ; {
+	for tick := time.NewTicker(checkEvery); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			o.look(ctx)
+			o.check(ctx)
 		}
 	}
 }

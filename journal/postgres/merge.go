@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// merged makes one statement of several that do not build upon each other: the first, with the
-// others beside it. All see the same snapshot; those that write are carried out whatever the first
-// reads, unless it fails.
+// merged combines independent statements into one: the first is the query, and the others are its
+// CTEs. All see the same snapshot. Those that write are executed whatever the first one reads,
+// unless it fails.
 func merged(stmts []stmt) stmt {
 	out := stmt{fails: map[string]error{}}
 	var key strings.Builder
@@ -27,14 +27,14 @@ func merged(stmts []stmt) stmt {
 	return out
 }
 
-// mergedTexts are the texts by what they are made of: there are few.
+// mergedTexts caches the merged texts by their parts. There are few.
 var mergedTexts sync.Map
 
 var argument = regexp.MustCompile(`\$[0-9]+`)
 
 func mergedText(stmts []stmt) string {
 	var with []string
-	before := 0 // arguments
+	before := 0 // number of arguments of the earlier statements
 	shifted := func(text string) string {
 		return argument.ReplaceAllStringFunc(text, func(arg string) string {
 			n, err := strconv.Atoi(arg[1:])

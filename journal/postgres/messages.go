@@ -12,26 +12,26 @@ import (
 	"recourse/journal"
 )
 
-// The parts of a statement that leaves messages, which are the rows of a: the sagas that are there
-// get them, and are woken. Their rows are locked before: parking a saga waits, or has been done and
-// is seen.
+// The CTEs of a statement that stores the messages in a: sagas that exist receive them and are
+// woken. Their rows are locked before. So a release of a saga either waits for the messages, or has
+// committed and is seen here.
 const (
-	insertedMessages = `posted AS (INSERT INTO messages (saga_id, id, kind, data) SELECT s.id, a.id, a.kind, a.data FROM a JOIN sagas s ON s.id = a.saga_id
+	insertedMessages = `inserted_messages AS (INSERT INTO messages (saga_id, id, kind, data) SELECT s.id, a.id, a.kind, a.data FROM a JOIN sagas s ON s.id = a.saga_id
 		ON CONFLICT DO NOTHING RETURNING saga_id)`
-	countedMessages = `fresh AS (SELECT saga_id, count(*)::int AS n FROM posted GROUP BY saga_id)`
+	countedMessages = `message_counts AS (SELECT saga_id, count(*)::int AS n FROM inserted_messages GROUP BY saga_id)`
 )
 
 var wakeRecipients = sql(`UPDATE sagas s SET pending_messages = s.pending_messages + f.n, wake_at = CASE WHEN s.owner IS NULL THEN LEAST({now}, s.wake_at) ELSE s.wake_at END
-	FROM fresh f WHERE s.id = f.saga_id`)
+	FROM message_counts f WHERE s.id = f.saga_id`)
 
-// lockSagas locks sagas in one order, whoever does it, so that nobody waits in a circle.
+// lockSagas locks sagas. All transactions use the same order, so that they do not deadlock.
 const lockSagas = `SELECT 1 FROM sagas WHERE id = ANY($1) ORDER BY id FOR UPDATE`
 
-func insertMessages(mail []journal.Message) stmt {
+func insertMessages(messages []journal.Message) stmt {
 	var saga, message []pgtype.UUID
 	var kind []string
 	var data [][]byte
-	for _, m := range mail {
+	for _, m := range messages {
 		saga, message = append(saga, id(m.Saga)), append(message, id(m.ID))
 		kind, data = append(kind, m.Kind), append(data, m.Data)
 	}
@@ -39,20 +39,21 @@ func insertMessages(mail []journal.Message) stmt {
 		query: wakeRecipients, args: []any{saga, message, kind, data}}
 }
 
-// sentMessages leaves the messages of a batch, behind all else of it.
+// sentMessages stores the messages of a batch, after everything else of it.
 func sentMessages(_ string, batch []part) (stmt, error) {
-	var mail []journal.Message
+	var messages []journal.Message
 	for i := range batch {
-		mail = append(mail, batch[i].Messages...)
+		messages = append(messages, batch[i].Messages...)
 	}
-	if len(mail) == 0 {
+	if len(messages) == 0 {
 		return stmt{}, nil
 	}
-	return insertMessages(mail), nil
+	return insertMessages(messages), nil
 }
 
-// lockedBy locks the sagas of a batch that posts to others or withdraws tasks, those others, and
-// the parents of its starts, which held would else lock after them, out of order.
+// lockedBy locks the sagas of a batch that sends messages to others or withdraws tasks, the
+// receivers, and the parents of its starts. Otherwise ownershipGuard would lock the parents later,
+// out of order.
 func lockedBy(batch []part) (stmt, bool) {
 	if !slices.ContainsFunc(batch, func(p part) bool { return len(p.Messages) > 0 || len(p.Withdraw) > 0 }) {
 		return stmt{}, false
@@ -67,21 +68,21 @@ func lockedBy(batch []part) (stmt, bool) {
 	return stmt{query: lockSagas, args: []any{sagas}}, true
 }
 
-// handOver leaves messages for sagas that are yet to be made to the appends that make them. If the
-// transaction of ready is the last that this process does, they are lost: a start that waits for an
-// end of its own batch is rare enough, and its mail rarer.
+// handOver moves messages for sagas that are not created yet to the appends that create them. If
+// the process ends between the two transactions, these messages are lost. That is acceptable,
+// because a start rarely waits for an end in its own batch, and rarely has messages in it.
 func handOver(ready, later []part) {
-	makes := make(map[uuid.UUID]*part, len(later))
+	creators := make(map[uuid.UUID]*part, len(later))
 	for i := range later {
-		makes[later[i].Saga] = &later[i]
+		creators[later[i].Saga] = &later[i]
 	}
 	for i := range ready {
-		waits := func(m journal.Message) bool { return makes[m.Saga] != nil }
+		waits := func(m journal.Message) bool { return creators[m.Saga] != nil }
 		if !slices.ContainsFunc(ready[i].Messages, waits) {
 			continue
 		}
 		for _, m := range ready[i].Messages {
-			if p := makes[m.Saga]; p != nil {
+			if p := creators[m.Saga]; p != nil {
 				p.Messages = append(slices.Clip(p.Messages), m)
 			}
 		}
@@ -95,7 +96,7 @@ const recipients = `SELECT id, pending_messages FROM sagas WHERE owner = $1 AND 
 func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]journal.Recipient, error) {
 	rows, err := s.w.Query(ctx, recipients, node, id(after), max(limit, 0))
 	if err != nil {
-		return nil, fmt.Errorf("mailboxes: %w", err)
+		return nil, fmt.Errorf("recipients: %w", err)
 	}
 	out, err := collect(rows, func(row pgx.CollectableRow) (b journal.Recipient, err error) {
 		var u pgtype.UUID
@@ -104,12 +105,13 @@ func (s *Store) Recipients(ctx context.Context, node string, after uuid.UUID, li
 		return b, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("mailboxes: %w", err)
+		return nil, fmt.Errorf("recipients: %w", err)
 	}
 	return out, nil
 }
 
-// messagesQuery sums the messages up, which reads no data that is large, and then reads what fits.
+// messagesQuery first sums up the sizes of the messages, which does not read large data, and then
+// reads those that fit.
 const messagesQuery = `SELECT id, saga_id, kind, data FROM (
 		SELECT id, saga_id, kind, data, row_number() OVER w AS n, sum(coalesce(octet_length(data), 0)) OVER w AS bytes FROM (
 			SELECT id, saga_id, kind, data FROM messages WHERE saga_id = ANY($1::uuid[]) AND NOT applied ORDER BY saga_id, id LIMIT $2
@@ -120,7 +122,7 @@ const messagesQuery = `SELECT id, saga_id, kind, data FROM (
 func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	rows, err := s.w.Query(ctx, messagesQuery, ids(sagas), max(limit, 0), bytes)
 	if err != nil {
-		return nil, fmt.Errorf("mail: %w", err)
+		return nil, fmt.Errorf("messages: %w", err)
 	}
 	out, err := collect(rows, func(row pgx.CollectableRow) (journal.Message, error) {
 		var m journal.Message
@@ -130,7 +132,7 @@ func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes in
 		return m, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("mail: %w", err)
+		return nil, fmt.Errorf("messages: %w", err)
 	}
 	return out, nil
 }

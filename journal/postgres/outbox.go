@@ -15,7 +15,7 @@ import (
 	"recourse/journal"
 )
 
-// newEvents inserts events. One that is there already was made by an earlier try.
+// newEvents inserts events. An event that exists was inserted by an earlier attempt.
 func newEvents(_ string, batch []part) (stmt, error) {
 	var event, saga []pgtype.UUID
 	var sink []string

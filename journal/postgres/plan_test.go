@@ -13,8 +13,8 @@ import (
 	"recourse/journal"
 )
 
-// fill makes many sagas: most have ended, some are due, few are suspects. Those that failed are the
-// oldest.
+// fill creates many sagas: most have ended, some are due, a few are suspects. Those that failed are
+// the oldest.
 const fill = `
 	INSERT INTO sagas (id, definition, version, sha256, start_hash, status, labels, wake_at, updated_at, ended_at, owner, claims)
 	SELECT lpad(to_hex(i), 32, '0')::uuid, CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END, 1, '', '',
@@ -29,8 +29,8 @@ const fill = `
 	INSERT INTO outbox (id, sink, saga_id, created_at, due_at) SELECT lpad(to_hex(i), 32, '0')::uuid, 's', lpad(to_hex(i), 32, '0')::uuid, i, i FROM generate_series(1, 10000) i;
 	ANALYZE`
 
-// Frequent queries, and the lists that people look at, use the indexes that are there for them,
-// whether the planner has counted the sagas, or believes that there are none.
+// Frequent queries, and the lists that people view, use their indexes, whether the planner has
+// statistics or believes that the tables are empty.
 func TestPlans(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(ctx, testpg.DSN(t), Options{Migrate: true})
@@ -45,7 +45,7 @@ func TestPlans(t *testing.T) {
 	uses := func(name, plan, index string) {
 		t.Helper()
 		if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan") {
-			t.Errorf("%s does not go by %s:\n%s", name, index, plan)
+			t.Errorf("%s does not use %s:\n%s", name, index, plan)
 		}
 	}
 	for pool, conns := range map[string]querier{"reading": s.pool, "writing": s.w} {
@@ -76,7 +76,7 @@ func TestPlans(t *testing.T) {
 		uses(state+": tasks that nobody claims", generic(t, s, unworked, "1, 1"), "tasks_waiting")
 		st := insertMessages(nil)
 		uses(state+": mail", generic(t, s, st.text(), "NULL, NULL, NULL, NULL"), "sagas_pkey")
-		uses(state+": mailboxes", generic(t, s, recipients, "'node', NULL, 1"), "sagas_pending_messages")
+		uses(state+": recipients", generic(t, s, recipients, "'node', NULL, 1"), "sagas_pending_messages")
 		uses(state+": mail of sagas", generic(t, s, messagesQuery, "NULL, 1, 1"), "messages_pkey")
 		uses(state+": mail of sagas", generic(t, s, messagesQuery, "NULL, 1, 1"), "(saga_id = ANY ($1))")
 		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
@@ -123,8 +123,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// pages fails unless the pages of lists have each saga once, the newest first, however they are
-// found.
+// pages fails unless the pages of lists have each saga once, the newest first, whichever index they
+// use.
 func pages(t *testing.T, s *Store) {
 	t.Helper()
 	for _, tt := range []struct {
@@ -167,7 +167,7 @@ func pages(t *testing.T, s *Store) {
 	}
 }
 
-// generic is the plan of a statement that writers run, which is made without its arguments.
+// generic returns the plan of a writer's statement, which is made without its arguments.
 func generic(t *testing.T, s *Store, query, args string) string {
 	t.Helper()
 	conn, err := s.w.Acquire(t.Context())
@@ -186,7 +186,8 @@ func generic(t *testing.T, s *Store, query, args string) string {
 	return text(t, conn, `EXPLAIN EXECUTE planned(`+args+`)`)
 }
 
-// explained are the plans of a list by the first part of its filter, and of how far that reaches.
+// explained returns the plans of a list by the first part of its filter, and of the query for how
+// far that part reaches.
 func explained(t *testing.T, s *Store, f journal.Filter) (list, reach string) {
 	t.Helper()
 	w := scansFor(&f.Parts()[0])

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// pool is a pgxpool.Pool whose errors can be told apart, in all that is run on it: see session.
+// pool is a pgxpool.Pool that marks the errors of dead connections: see session.
 type pool struct {
 	session
 	conns *pgxpool.Pool
@@ -16,7 +16,7 @@ type pool struct {
 
 func newPool(conns *pgxpool.Pool) pool { return pool{session{conns}, conns} }
 
-// Acquire lends a connection, until its release.
+// Acquire returns a connection, which the caller must release.
 func (p pool) Acquire(ctx context.Context) (connection, error) {
 	lent, err := p.conns.Acquire(ctx)
 	if err != nil {
@@ -25,28 +25,28 @@ func (p pool) Acquire(ctx context.Context) (connection, error) {
 	return connection{session{lent}, lent}, nil
 }
 
-// Close closes all connections, after what is run on them.
+// Close closes all connections once they are released.
 func (p pool) Close() { p.conns.Close() }
 
-// connection is one that a pool has lent.
+// connection is an acquired connection of a pool.
 type connection struct {
 	session
 	lent *pgxpool.Conn
 }
 
-// release gives the connection back.
+// release returns the connection to its pool.
 func (c connection) release() { c.lent.Release() }
 
-// begin begins a transaction. All but its end is run on the session.
+// begin begins a transaction. Everything but its end must run on the session.
 func (c connection) begin(ctx context.Context) (pgx.Tx, session, error) {
 	t, err := c.lent.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	return t, session{t}, gone(err)
 }
 
-// raw lends f what the driver has of the connection.
+// raw calls f with the driver's low-level connection.
 func (c connection) raw(f func(*pgconn.PgConn) error) error { return gone(f(c.lent.Conn().PgConn())) }
 
-// querier is a pool, a connection, or a transaction of the driver's.
+// querier is a pool, a connection or a transaction of the driver.
 type querier interface {
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
@@ -54,9 +54,9 @@ type querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// session is where statements are run. The driver says only in words that a connection was found
-// dead; here the error is a goneError, for callers that do not know this driver. It may come late,
-// with the rows of a query or the results of a batch.
+// session runs statements. If the driver finds a connection dead, its error says so only in its
+// text; a session returns a goneError instead, which callers can detect without knowing the driver.
+// The error may come late, with the rows of a query or the results of a batch.
 type session struct{ querier }
 
 func (s session) Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error) {
@@ -101,13 +101,13 @@ func (r batchResults) QueryRow() pgx.Row { return foundRow{r.BatchResults.QueryR
 
 func (r batchResults) Close() error { return gone(r.BatchResults.Close()) }
 
-// goneError is an error of a connection that was dead before it was used.
+// goneError is the error of a connection that was dead before it was used.
 type goneError struct{ error }
 
-// SQLState is connection_does_not_exist.
+// SQLState returns connection_does_not_exist.
 func (goneError) SQLState() string { return "08003" }
 
-// Unwrap gives errors.Is and errors.As what is inside.
+// Unwrap returns the wrapped error.
 func (e goneError) Unwrap() error { return e.error }
 
 func gone(err error) error {

@@ -16,9 +16,9 @@ import (
 	"recourse/journal"
 )
 
-// Whatever meets a connection that was cut while it lay in the pool says so by its SQLSTATE: the
-// driver says it at once or late, by a query, a batch or a transaction.
-func TestDeadConnectionIsTold(t *testing.T) {
+// The error of a connection that was cut while it was idle in the pool has an SQLSTATE, whether the
+// driver reports it at once or late, from a query, a batch or a transaction.
+func TestDeadConnectionHasSQLState(t *testing.T) {
 	ctx, dsn := t.Context(), testpg.DSN(t)
 	s, err := Open(ctx, dsn, Options{Migrate: true})
 	if err != nil {
@@ -33,7 +33,7 @@ func TestDeadConnectionIsTold(t *testing.T) {
 	var cut atomic.Bool
 	cfg.PrepareConn = func(_ context.Context, c *pgx.Conn) (bool, error) {
 		if cut.Load() {
-			_ = c.PgConn().Conn().Close() // whatever it says, it is closed
+			_ = c.PgConn().Conn().Close() // its error does not matter
 		}
 		return true, nil
 	}
@@ -57,24 +57,24 @@ func TestDeadConnectionIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, use := range map[string]func() error{
-		"append":  func() error { _, err := s.Append(ctx, node, start); return err },
-		"sort":    func() error { _, err := s.snapshot(ctx, node, []part{{Append: start[0]}}); return err },
-		"claim":   func() error { _, err := s.Claim(ctx, node, 1); return err },
-		"current": func() error { return s.current(ctx, node) },
-		"renew":   func() error { _, err := s.Renew(ctx, node, time.Hour); return err },
-		"records": func() error { _, err := s.Records(ctx, some, 0, 1); return err },
-		"begins":  func() error { _, err := s.Begins(ctx, []uuid.UUID{some}, 1, 1); return err },
-		"boxes":   func() error { _, err := s.Recipients(ctx, node, uuid.Nil, 1); return err },
-		"mail":    func() error { _, err := s.Messages(ctx, []uuid.UUID{some}, 1, 1); return err },
-		"post":    func() error { return s.Send(ctx, journal.Message{ID: some, Saga: some, Kind: "k"}) },
-		"owned":   func() error { _, err := s.Owned(ctx, node, uuid.Nil, 1); return err },
-		"nodes":   func() error { _, err := s.Nodes(ctx); return err },
-		"saga":    func() error { _, err := s.Saga(ctx, some); return err },
-		"sagas":   func() error { _, err := s.Sagas(ctx, journal.Filter{Limit: 1}); return err },
-		"inbox":   func() error { _, err := s.Inbox(ctx, journal.InboxFilter{Limit: 1}); return err },
-		"expired": func() error { _, err := s.DeleteExpired(ctx, 1); return err },
-		"stats":   func() error { _, err := s.Stats(ctx); return err },
-		"stalls":  func() error { _, err := s.FindStalls(ctx, time.Hour, 1); return err },
+		"append":   func() error { _, err := s.Append(ctx, node, start); return err },
+		"sort":     func() error { _, err := s.snapshot(ctx, node, []part{{Append: start[0]}}); return err },
+		"claim":    func() error { _, err := s.Claim(ctx, node, 1); return err },
+		"current":  func() error { return s.current(ctx, node) },
+		"renew":    func() error { _, err := s.Renew(ctx, node, time.Hour); return err },
+		"records":  func() error { _, err := s.Records(ctx, some, 0, 1); return err },
+		"begins":   func() error { _, err := s.Begins(ctx, []uuid.UUID{some}, 1, 1); return err },
+		"boxes":    func() error { _, err := s.Recipients(ctx, node, uuid.Nil, 1); return err },
+		"messages": func() error { _, err := s.Messages(ctx, []uuid.UUID{some}, 1, 1); return err },
+		"post":     func() error { return s.Send(ctx, journal.Message{ID: some, Saga: some, Kind: "k"}) },
+		"owned":    func() error { _, err := s.Owned(ctx, node, uuid.Nil, 1); return err },
+		"nodes":    func() error { _, err := s.Nodes(ctx); return err },
+		"saga":     func() error { _, err := s.Saga(ctx, some); return err },
+		"sagas":    func() error { _, err := s.Sagas(ctx, journal.Filter{Limit: 1}); return err },
+		"inbox":    func() error { _, err := s.Inbox(ctx, journal.InboxFilter{Limit: 1}); return err },
+		"expired":  func() error { _, err := s.DeleteExpired(ctx, 1); return err },
+		"stats":    func() error { _, err := s.Stats(ctx); return err },
+		"stalls":   func() error { _, err := s.FindStalls(ctx, time.Hour, 1); return err },
 		"publish": func() error {
 			_, _, err := s.Publish(ctx, journal.Document{Kind: journal.Definition, Name: "d"}, "")
 			return err
@@ -87,7 +87,7 @@ func TestDeadConnectionIsTold(t *testing.T) {
 		"ping":      func() error { return s.Ping(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := use(); err != nil { // the driver knows its statements from now on
+			if err := use(); err != nil { // the driver has prepared its statements now
 				t.Fatal(err)
 			}
 			cut.Store(true)

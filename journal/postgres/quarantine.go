@@ -15,13 +15,13 @@ import (
 var (
 	suspected   = fmt.Sprintf(`claims >= %d`, journal.SuspectAfter)
 	unsuspected = fmt.Sprintf(`claims < %d`, journal.SuspectAfter)
-	// quarantined is what journal.Head.Quarantined says.
+	// quarantined is journal.Head.Quarantined in SQL.
 	quarantined = fmt.Sprintf(`claims >= %d AND status = '%s' AND ended_at IS NULL`, journal.QuarantineAfter, journal.StatusStuck)
-	// halting tells a saga s that has had all its claims.
+	// halting selects each saga s that has reached the limit of claims.
 	halting = fmt.Sprintf(`s.claims >= %d AND s.ended_at IS NULL`, journal.QuarantineAfter)
 )
 
-// cases is the rest of a saga s in milliseconds; NULL for none.
+// cases returns the delay of a saga s in milliseconds as a SQL expression; NULL for no delay.
 func cases(rest func(claims int) (time.Duration, bool)) string {
 	var b strings.Builder
 	b.WriteString("CASE s.claims")
@@ -34,8 +34,8 @@ func cases(rest func(claims int) (time.Duration, bool)) string {
 	}
 }
 
-// haltedIn are the sagas of a batch that are given up once too often. It is read ahead of the
-// transaction: the claims of a saga that is the node's change by the node's appends only.
+// haltedIn returns the sagas of a batch that the batch quarantines. It reads them before the
+// transaction, because only the node's own appends change the claims of its sagas.
 func (s *Store) haltedIn(ctx context.Context, node string, batch []part) ([]journal.Halted, error) {
 	var saga []pgtype.UUID
 	for i := range batch {
@@ -72,7 +72,7 @@ func halted(ctx context.Context, q session, where string, args ...any) ([]journa
 	})
 }
 
-// quarantine puts sagas into the inbox. One that is there already stays since then.
+// quarantine adds sagas to the inbox. An entry that exists keeps its since.
 func quarantine(sagas []journal.Halted) stmt {
 	var (
 		saga, entry []pgtype.UUID
@@ -89,7 +89,7 @@ func quarantine(sagas []journal.Halted) stmt {
 		ON CONFLICT (saga_id, id) DO UPDATE SET data = excluded.data`, args: []any{saga, entry, since, data, journal.KindStuck}}
 }
 
-// free takes the sagas of dead nodes from them.
+// free removes dead nodes as the owners of their sagas.
 func free(ctx context.Context, t session, dead []string) error {
 	sagas, err := halted(ctx, t, `s.owner = ANY($1)`, dead)
 	if err != nil {

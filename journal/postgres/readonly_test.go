@@ -8,7 +8,7 @@ import (
 	"recourse/journal/postgres"
 )
 
-// A store that only looks sees what nodes write, and writes nothing itself.
+// A read-only store sees what nodes write, and writes nothing.
 func TestReadOnly(t *testing.T) {
 	dsn := testpg.DSN(t)
 	if _, err := postgres.Open(t.Context(), dsn, postgres.Options{ReadOnly: true, Migrate: true}); err == nil {

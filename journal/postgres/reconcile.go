@@ -11,15 +11,15 @@ import (
 	"recourse/journal"
 )
 
-// snapshot is what the database has, at one moment, of what a batch touches.
+// snapshot is the state of the database, at one moment, that a batch depends on.
 type snapshot struct {
 	fenced  bool
 	sagas   map[uuid.UUID]snapshotSaga
 	hashes  map[uuid.UUID]map[int64][]byte
 	keys    map[string]uuid.UUID
 	uniques map[[2]string]uuid.UUID // definition, value → the live saga
-	newest  map[string]int          // definition, if it is not archived → version
-	parents map[uuid.UUID]string    // of the starts, those that live, and their reasons
+	newest  map[string]int          // definition that is not archived → version
+	parents map[uuid.UUID]string    // live parent of a start → its reason
 }
 
 type snapshotSaga struct {
@@ -27,9 +27,9 @@ type snapshotSaga struct {
 	last  int64
 }
 
-// reconcile answers the appends that what stands there settles, and returns the others: those to be
-// written next, cut down to what is missing, and those whose answer hangs on an earlier one of the
-// batch.
+// reconcile sets the results of the appends that the database's state decides, and returns the
+// others: ready are those to write next, without the records that are written already; later are
+// those that depend on an earlier append of the batch.
 func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []journal.Result) (ready, later []part, err error) {
 	have, err := s.snapshot(ctx, node, batch)
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []
 		return nil, nil, journal.ErrFenced
 	}
 	claimed := map[[2]string]bool{} // keys and unique values of the starts so far
-	ending := map[uuid.UUID]bool{}  // sagas that ready ends
-	bounded := map[uuid.UUID]bool{} // sagas that the batch starts or ends, so far
+	ending := map[uuid.UUID]bool{}  // sagas that appends in ready end
+	bounded := map[uuid.UUID]bool{} // sagas that earlier appends of the batch start or end
 	for _, p := range batch {
 		saga, exists := have.sagas[p.Saga]
 		if exists {
@@ -76,7 +76,7 @@ func (s *Store) reconcile(ctx context.Context, node string, batch []part, out []
 
 func unique(st *journal.Start) [2]string { return [2]string{"=" + st.Definition, clean(st.Unique)} }
 
-// follow settles an append to a saga that exists, or returns the records that are missing.
+// follow decides an append to a saga that exists, or returns the records that are missing.
 func (h *snapshot) follow(node string, saga snapshotSaga, p *part) (res journal.Result, missing []journal.Record, settled bool) {
 	conflict := journal.Result{Err: journal.ErrConflict}
 	next := saga.last + 1
@@ -95,19 +95,20 @@ func (h *snapshot) follow(node string, saga snapshotSaga, p *part) (res journal.
 	}
 	switch {
 	case len(missing) == 0 && (len(p.Records) > 0 || p.Start != nil):
-		return journal.Result{}, nil, true // done before, with all that came with it
+		return journal.Result{}, nil, true // a repetition: everything in it is written already
 	case p.Stale(saga.last):
-		return journal.Result{}, nil, true // done before, and more has happened since
+		return journal.Result{}, nil, true // a late repetition: the saga has continued since
 	case saga.owner != node && len(p.Records) == 0 && p.Release:
-		return journal.Result{}, nil, true // given up before
+		return journal.Result{}, nil, true // released already
 	case saga.owner != node:
 		return conflict, nil, true
 	}
 	return res, missing, false
 }
 
-// start settles an append to a saga that does not exist. It has to wait if an earlier append of the
-// batch, not yet written, would take or free what it needs.
+// start decides an append to a saga that does not exist. It has to wait if an earlier append of the
+// batch, which is not written yet, would take or free a key or value that it needs, or starts or
+// ends its parent.
 func (h *snapshot) start(p *part, claimed map[[2]string]bool, ending, bounded map[uuid.UUID]bool) (res journal.Result, wait, settled bool) {
 	for i, r := range p.Records {
 		if r.Seq != int64(i)+1 {
@@ -149,7 +150,7 @@ func (h *snapshot) start(p *part, claimed map[[2]string]bool, ending, bounded ma
 	return res, false, false
 }
 
-// snapshot reads it in one snapshot and one round trip.
+// snapshot reads the state in one snapshot and one round trip.
 func (s *Store) snapshot(ctx context.Context, node string, batch []part) (have *snapshot, err error) {
 	err = retry(ctx, func() error {
 		have, err = s.readSnapshot(ctx, node, batch)

@@ -16,8 +16,7 @@ import (
 
 // Begin implements journal.Requests.
 func (s *Store) Begin(ctx context.Context, key, fingerprint string, ttl time.Duration) (r journal.Reply, fresh bool, err error) {
-	// An existing reservation of the key may be abandoned before it is read: then Begin tries
-	// again.
+	// An existing reservation may be abandoned before it is read. Then Begin tries again.
 	for try := 0; try < maxTries; try++ {
 		n, err := s.exec(ctx, sql(`INSERT INTO requests (key, fingerprint, done, status, expires_at) VALUES ($1, $2, false, 0, {now} + $3)
 			ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, done = false, status = 0, header = NULL, body = NULL,
@@ -36,7 +35,7 @@ func (s *Store) Begin(ctx context.Context, key, fingerprint string, ttl time.Dur
 			return journal.Reply{}, false, fmt.Errorf("begin: %w", err)
 		}
 	}
-	return journal.Reply{}, false, errors.New("begin: the key is reserved and abandoned all the time: try again later")
+	return journal.Reply{}, false, errors.New("begin: the key is reserved and abandoned repeatedly: try again later")
 }
 
 func (s *Store) reply(ctx context.Context, key string) (r journal.Reply, err error) {
@@ -58,7 +57,8 @@ func (s *Store) Finish(ctx context.Context, key string, r journal.Reply, keep ti
 			return fmt.Errorf("finish: %w", err)
 		}
 	}
-	// Where the reservation lapsed and another request has the key, the key is that one's.
+	// If the reservation has expired and another request has the key, the key stays with that
+	// request.
 	_, err := s.exec(ctx, sql(`INSERT INTO requests (key, fingerprint, done, status, header, body, expires_at) VALUES ($1, $2, true, $3, $4, $5, {now} + $6)
 		ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, done = true, status = excluded.status, header = excluded.header,
 		body = excluded.body, expires_at = excluded.expires_at
@@ -97,7 +97,7 @@ func (s *Store) AddKey(ctx context.Context, k journal.APIKey) error {
 	n, err := s.exec(ctx, `INSERT INTO api_keys (id, name, role, hash, created_at, expires_at, binding) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
 		id(k.ID), k.Name, k.Role, k.Hash, k.CreatedAt.UnixMilli(), millis(k.ExpiresAt), string(binding))
 	if err == nil && n == 0 {
-		err = errors.New("a key with this id or hash exists: make a new one")
+		err = errors.New("a key with this id or hash exists: create a new one")
 	}
 	if err != nil {
 		return fmt.Errorf("add key %s: %w", k.ID, err)

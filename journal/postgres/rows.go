@@ -9,10 +9,10 @@ import (
 	"recourse/journal"
 )
 
-// rows are saga rows as columns.
+// rows are the rows of sagas as columns.
 type rows struct {
 	saga                         []pgtype.UUID
-	has, release                 []bool // whether there is a journal.Row; whether the saga is given up
+	has, release                 []bool // whether there is a journal.Row; whether the saga is released
 	status, reason, labels, text []string
 	wake, seq, updatedAt, endsAt []*int64
 	deleteAt                     []*int64
@@ -47,12 +47,14 @@ const unnestRows = `unnest($1::uuid[], $2::bool[], $3::bool[], $4::text[], $5::t
 
 const rowNames = `id, has, release, status, reason, labels, wake_at, seq, updated_at, ended_at, delete_at, summary, search_text`
 
-// changedSagas updates the rows of sagas that were there before, and clears the inbox of those that
-// get a new row. Whether mail lies there is asked of the locked row's newest version: a message
-// posted while the saga was being parked keeps it awake. So is whose it is: an earlier try of this
-// batch, whose answer was lost, may have given the saga up just now, and another node may have it.
-// (An = would be looked for in the index of owners.) The rows are in the order of their ids, and so
-// are their locks: a start of another batch locks parents in that order.
+// changedSagas updates the rows of existing sagas, and deletes the inbox entries of those that get
+// a new row.
+//
+// It reads the number of messages and the owner from the newest version of the locked row. A
+// message that was sent during a release makes the saga claimable at once. An earlier attempt with
+// this batch, whose response was lost, may just have released the saga, and another node may own
+// it. (A condition with = would use the index of owners.) The rows, and so their locks, are in the
+// order of their ids, because a start of another batch locks parents in that order.
 func changedSagas(node string, batch []part) (stmt, error) {
 	var changed []*part
 	for i := range batch {
@@ -93,7 +95,7 @@ var changeRows = sql(`changed AS (UPDATE sagas s SET
 			WHEN a.has THEN a.wake_at ELSE s.wake_at END
 		FROM ` + unnestRows + `, $15::bool[]) AS a (` + rowNames + `, stranger) WHERE s.id = a.id AND s.owner IS NOT DISTINCT FROM $14 RETURNING s.id, a.has)`)
 
-// newSagas inserts the rows of new sagas as they are to be after the append.
+// newSagas inserts the rows of new sagas in their state after the append.
 func newSagas(node string, batch []part) (stmt, error) {
 	var (
 		c                                  rows

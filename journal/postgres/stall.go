@@ -12,9 +12,10 @@ import (
 	"recourse/journal"
 )
 
-// These queries find each kind of stall after so long. They select its saga's id, definition,
-// version and labels, the path, since when, and the argument of Stall.Found. Indexes say which are
-// due, suspects, in quarantine, or wait for a worker; of these the oldest are looked at.
+// These queries find each kind of stall after a time. They select the saga's id, definition,
+// version and labels, the path, the start of the stall, and the argument of Stall.Found. Indexes
+// have the sagas that are due, suspect or quarantined and the tasks that wait for a worker; the
+// queries read the oldest of these.
 var (
 	unclaimed = sql(`SELECT id, definition, version, labels, '', wake_at, '' FROM sagas
 		WHERE owner IS NULL AND wake_at <= {now} - $1::bigint AND ` + unsuspected + ` AND ended_at IS NULL ORDER BY wake_at, id LIMIT $2`)
@@ -66,8 +67,8 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 	return out, nil
 }
 
-// noteStalls lists stalls. They are gone through in the order of their ids, so that nodes that note
-// the same ones do not block each other in a circle.
+// noteStalls stores stalls in the order of their ids, so that nodes that note the same ones do not
+// deadlock.
 var noteStalls = sql(`INSERT INTO stalls AS f (id, saga_id, kind, path, since, detail, shown_until)
 	SELECT g.id, g.saga_id, g.kind, g.path, g.since, g.detail, {now} + $7 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::text[])
 		g (id, saga_id, kind, path, since, detail) JOIN sagas s ON s.id = g.saga_id ORDER BY g.id
@@ -157,5 +158,5 @@ func (s *Store) ListStalls(ctx context.Context, f journal.StallFilter) ([]journa
 	return out, nil
 }
 
-// stalled counts what ListStalls lists.
+// stalled counts the stalls that ListStalls lists.
 var stalled = sql(`SELECT f.kind, count(*) FROM stalls f JOIN sagas s ON s.id = f.saga_id WHERE f.shown_until > {now} AND s.ended_at IS NULL GROUP BY f.kind`)

@@ -15,7 +15,7 @@ func (s *Store) Synchronous(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("synchronous: %w", err)
 	case r.Names == "":
-		return fmt.Errorf("%w: synchronous_standby_names is empty: name a standby, or turn on your fail-over manager's synchronous mode", journal.ErrNotSynchronous)
+		return fmt.Errorf("%w: synchronous_standby_names is empty: name a standby, or turn on the synchronous mode of your failover manager", journal.ErrNotSynchronous)
 	case !r.Durable():
 		return fmt.Errorf("%w: synchronous_commit is %s: set it to on for recourse's role", journal.ErrNotSynchronous, r.Commit)
 	case r.Missing():

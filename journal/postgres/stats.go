@@ -32,7 +32,7 @@ var oldest = sql(`SELECT (SELECT min(since) FROM inbox), LEAST(
 	(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + unsuspected + `),
 	(SELECT min(wake_at) FROM sagas WHERE owner IS NULL AND wake_at <= {now} AND ` + suspected + `))`)
 
-// count counts what has to be counted, and returns how many rows that were.
+// count counts everything and returns how many rows it has read.
 func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err error) {
 	out = journal.Stats{ByStatus: map[string]int64{}, ByDefinition: map[string]int64{}, Inbox: map[string]int64{}, Oldest: map[string]time.Time{}, OldestInboxByKind: map[string]time.Time{}}
 	b := &pgx.Batch{}
@@ -67,10 +67,10 @@ func (s *Store) count(ctx context.Context) (out journal.Stats, n int64, err erro
 	return out, n, err
 }
 
-// live is all in one index.
+// live reads a single index.
 const live = `SELECT status, definition, count(*), min(updated_at) FROM sagas WHERE ended_at IS NULL GROUP BY status, definition`
 
-// counts adds what it counts to sum, too.
+// counts stores counts by name and adds their total to sum.
 func counts(into map[string]int64, sum *int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var k string

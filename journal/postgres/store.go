@@ -1,13 +1,13 @@
-// Package postgres keeps sagas in PostgreSQL, for any number of nodes.
+// Package postgres is a journal.Store in PostgreSQL, for any number of nodes.
 //
-// An Append is one round trip, and most of the time one statement: the fence, the
-// new rows, the records, the changed rows. All times that decide anything are
-// the database's. Nothing relies on sequences across sagas, on LISTEN/NOTIFY, which is
-// only a hint over a poll, or on advisory locks, but for a claim of tasks that is
-// repeated while the first try is under way.
+// An Append is one round trip and usually one statement, which has the fence, the new rows, the
+// records and the changed rows. All times that decide anything are the database's. Nothing relies
+// on sequences across sagas, nor on LISTEN/NOTIFY, which only shortens the wait for a poll.
+// Advisory locks are used only for a claim of tasks that is repeated while its first attempt is in
+// flight.
 //
-// Behind a pooler that works by transaction, add default_query_exec_mode=exec to
-// the DSN: no prepared statements, no session settings and no LISTEN are used then.
+// Behind a pooler in transaction mode, add default_query_exec_mode=exec to the DSN. Then no
+// prepared statements, session settings or LISTEN are used.
 package postgres
 
 import (
@@ -28,63 +28,61 @@ import (
 	"recourse/migrations"
 )
 
-// Options are what Open may be told.
+// Options configure Open.
 type Options struct {
-	Migrate  bool  // run missing migrations; false: refuse such a database
-	MaxConns int32 // of those that read, and of those that write; 0: what the DSN says (pool_max_conns), or pgx's default
-	// ReadOnly opens the database for looking at only: its transactions refuse to write (not behind
-	// a pooler, see above), and a login that may only read will do. There are no hints. Migrate is
-	// left out of account.
+	Migrate  bool  // run missing migrations; false: refuse a database that needs them
+	MaxConns int32 // connections that read, and as many that write; 0: pool_max_conns of the DSN, or pgx's default
+	// ReadOnly opens the database only for reading: its transactions cannot write (except behind a
+	// pooler, see the package comment), and a role with read permissions suffices. There are no
+	// hints. Migrate is ignored.
 	ReadOnly bool
-	Memory   Memory // the zero value: nothing is known from before
+	Memory   Memory // zero: nothing is known from an earlier process
 }
 
 // Store implements journal.Store.
 type Store struct {
 	pool    pool // reads
-	w       pool // writes: appends, claims, mail
-	preset  bool // the connections have our settings
+	w       pool // writes: appends, claims, messages
+	preset  bool // the connections have the settings below
 	counted *recount.Kept[journal.Stats]
 	hints   chan struct{}
-	stop    context.CancelFunc // ends the listener and the lookout
-	work    sync.WaitGroup     // what stop ends
+	stop    context.CancelFunc // stops the listener and the lookout
+	work    sync.WaitGroup     // the goroutines that stop stops
 
 	claims sync.Mutex             // one Claim at a time
-	lost   map[string][]uuid.UUID // node → sagas whose claim may have been committed, see Claim
+	lost   map[string][]uuid.UUID // node → sagas of a Claim with an unknown result
 
 	lineage *lineage
 }
 
 var _ journal.Store = (*Store)(nil)
 
-// settings bound what a stuck statement, lock or client can hold up. The last one
-// frees the locks of a frozen node, so that it can be taken over.
+// settings limit how long a stuck statement, lock or client blocks others. The last one releases
+// the locks of a frozen node, so that it can be taken over.
 var settings = map[string]string{
 	"statement_timeout":                   "30s",
 	"lock_timeout":                        "10s",
 	"idle_in_transaction_session_timeout": "10s",
 	"application_name":                    "recourse",
-	// Queries are short, or nobody waits for them: compiling takes longer than it saves, 60 ms for
-	// a list of nodes that takes 0.1 ms, wherever the planner's costs are wrong because a table has
-	// just grown.
+	// JIT compilation takes longer than it saves, because queries are short or nobody waits for
+	// them. It took 60 ms for a list of nodes that takes 0.1 ms when the planner's costs were
+	// wrong, because a table had just grown.
 	"jit": "off",
 }
 
-// planned has the statements that write planned once, and to look into an index for each row that
-// they are given, whatever the planner believes of tables that it has not counted yet: it has seen
-// them empty.
+// planned makes the server plan each writing statement once, with an index lookup for each given
+// row. The planner's statistics may be older than the rows and say that tables are empty.
 var planned = map[string]string{
 	"plan_cache_mode":  "force_generic_plan",
 	"enable_seqscan":   "off",
 	"enable_hashjoin":  "off",
 	"enable_mergejoin": "off",
-	// A statement by itself has no other place to say so: see begin.
+	// A single statement cannot set its isolation level otherwise: see begin.
 	"default_transaction_isolation": "read committed",
 }
 
-// Open connects to the database that dsn names (a URL, or key=value pairs). It
-// returns the errors of migrations.Check for a database that this program cannot
-// work on.
+// Open connects to the database that dsn names (a URL, or key=value pairs). It returns the errors
+// of migrations.Check if this program cannot use the database.
 func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -100,7 +98,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 	writing := cfg.Copy()
 	line := &lineage{memory: o.Memory, system: o.Memory.System, timeline: o.Memory.Timeline}
 	around := newLookout(line, cfg.ConnConfig)
-	around.look(ctx)
+	around.check(ctx)
 	pgsession.Prepare(cfg.ConnConfig, settings, line.check)
 	both := maps.Clone(settings)
 	maps.Copy(both, planned)
@@ -125,13 +123,13 @@ func Open(ctx context.Context, dsn string, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open postgres: %w", err), s.Close())
 	}
 	s.work.Go(func() { around.run(listening) })
-	if !o.ReadOnly && ours { // a pooler gives the connection that listens to others
+	if !o.ReadOnly && ours { // a pooler would pass the listening connection on to other clients
 		s.work.Go(func() { s.listen(listening, cfg.ConnConfig.Copy()) })
 	}
 	return s, nil
 }
 
-// prepare looks at the database that was opened, and brings it up to date.
+// prepare checks the opened database and migrates it.
 func (s *Store) prepare(ctx context.Context, dsn string, o Options) error {
 	check := migrations.Check
 	if o.Migrate && !o.ReadOnly {
@@ -148,7 +146,8 @@ func (s *Store) prepare(ctx context.Context, dsn string, o Options) error {
 	return s.reconcileInstallation(ctx, o.ReadOnly)
 }
 
-// Ping implements journal.Store: it asks for a lock on no row, which a read-only database refuses.
+// Ping implements journal.Store. It locks no row, with a statement that a read-only database
+// refuses.
 func (s *Store) Ping(ctx context.Context) error {
 	if _, err := s.w.Exec(ctx, `SELECT id FROM nodes LIMIT 0 FOR UPDATE`); err != nil {
 		return fmt.Errorf("ping: %w", err)
@@ -166,7 +165,7 @@ func (s *Store) hint() {
 	}
 }
 
-// Close closes all connections, after the calls under way.
+// Close closes all connections after the calls in flight.
 func (s *Store) Close() error {
 	s.stop()
 	s.work.Wait()
@@ -179,8 +178,8 @@ func (s *Store) Close() error {
 // nowMS is the database's clock in milliseconds.
 const nowMS = `floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`
 
-// sql puts the clock where a query says {now}. As a sub-select it is read once per
-// statement, so that an index can be searched with it.
+// sql replaces {now} in a query with the clock. As a scalar subquery the clock is read once per
+// statement, so that it can be compared with an index.
 func sql(query string) string {
 	return strings.ReplaceAll(query, "{now}", "(SELECT "+nowMS+")")
 }

@@ -15,7 +15,7 @@ import (
 	"recourse/journal"
 )
 
-// newTasks inserts tasks. One that is there already was made by an earlier try.
+// newTasks inserts tasks. A task that exists was inserted by an earlier attempt.
 func newTasks(_ string, batch []part) (stmt, error) {
 	var (
 		task, saga           []pgtype.UUID
@@ -46,8 +46,7 @@ var insertTasks = sql(`INSERT INTO tasks (id, saga_id, path, way, attempt, key, 
 	SELECT a.*, {now} FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], $6::text[], $7::text[], $8::bytea[], $9::bigint[], $10::bigint[], $11::text[]) a
 	ON CONFLICT DO NOTHING`)
 
-// withdrawn marks tasks that are not wanted any more. Those that nobody has claimed meet their fate
-// at once.
+// withdrawn marks tasks that their saga no longer needs. Unclaimed ones end at once.
 func withdrawn(_ string, batch []part) (stmt, error) {
 	var saga, task []pgtype.UUID
 	for i := range batch {
@@ -65,7 +64,7 @@ func withdrawn(_ string, batch []part) (stmt, error) {
 
 const taskColumns = `id, saga_id, path, way, attempt, key, type, input, lease, timeout, coalesce(traceparent, '')`
 
-// scanTask reads taskColumns, and what follows them into more.
+// scanTask scans taskColumns into t, and the columns after them into more.
 func scanTask(row pgx.CollectableRow, t *journal.Task, more ...any) error {
 	var u, saga pgtype.UUID
 	var lease, timeout int64
@@ -76,14 +75,14 @@ func scanTask(row pgx.CollectableRow, t *journal.Task, more ...any) error {
 	return err
 }
 
-// runsUntil is when a task meets its fate. It is said so that no index has it: where the planner
-// believes that there are no tasks, it would look through all that are under way for the one that
-// it is given.
+// runsUntil is when a task ends without a worker. The expression prevents the use of an index: if
+// the planner believes that there are no tasks, it would search all claimed tasks for the one with
+// the given id.
 const runsUntil = `CASE WHEN ended_at IS NULL THEN ends_at END`
 
 var (
-	// claimTasks claims under a token that is new. Each type has its own order in the index; what
-	// is too much of all types is locked until the commit, and left.
+	// claimTasks claims tasks under a new token. Each type has its own order in the index. Tasks
+	// beyond the limit over all types are locked until the commit, and not claimed.
 	claimTasks = sql(`WITH clock AS MATERIALIZED (SELECT ` + nowMS + ` AS now), found AS MATERIALIZED (
 			SELECT t.id, t.created_at FROM unnest($1::text[]) AS w (type) CROSS JOIN LATERAL (
 				SELECT id, created_at FROM tasks WHERE type = w.type AND token IS NULL AND NOT withdrawn ORDER BY created_at, id LIMIT $2::int FOR UPDATE SKIP LOCKED
@@ -102,8 +101,8 @@ var (
 	oldTasks     = sql(`DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE ended_at < {now} - $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)`)
 )
 
-// ClaimTasks implements journal.Tasks. An earlier try with the same token may have yet to end: this
-// one waits for it, as what that one gets is what there is to get.
+// ClaimTasks implements journal.Tasks. If an earlier attempt with the same token is in flight, it
+// waits for that attempt, because it must return the same tasks.
 func (s *Store) ClaimTasks(ctx context.Context, c journal.TaskClaim) (out []journal.ClaimedTask, err error) {
 	types := slices.Compact(slices.Sorted(slices.Values(c.Types)))
 	for i := range types {
@@ -150,8 +149,8 @@ func (s *Store) Heartbeat(ctx context.Context, task, token uuid.UUID) (l journal
 	return l, nil
 }
 
-// EndTask implements journal.Tasks. As for all that changes a task and its saga, the saga is locked
-// first.
+// EndTask implements journal.Tasks. Like everything that changes a task and its saga, it locks the
+// saga first.
 func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, m journal.Message) error {
 	err := s.transact(ctx, []stmt{
 		{query: `SELECT 1 FROM sagas WHERE id = (SELECT saga_id FROM tasks WHERE id = $1) FOR UPDATE`, args: []any{id(task)}},
@@ -177,9 +176,9 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 	return nil
 }
 
-// ReapTasks implements journal.Tasks. It first looks for tasks that have met their fate, and looks
-// at them again once their sagas are locked.
-func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.TaskEnd) journal.Message) (n int, err error) {
+// ReapTasks implements journal.Tasks. It finds tasks that have ended, locks their sagas, and then
+// checks the tasks again.
+func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (n int, err error) {
 	limit = max(limit, 0)
 	err = s.tx(ctx, func(t session) error {
 		n = 0
@@ -196,7 +195,7 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 			return err
 		}
 		if len(tasks) > 0 {
-			if n, err = reap(ctx, t, tasks, sagas, mail); err != nil {
+			if n, err = reap(ctx, t, tasks, sagas, message); err != nil {
 				return err
 			}
 		}
@@ -212,7 +211,7 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 	return n, nil
 }
 
-func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, mail func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
+func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, message func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
 	if _, err := t.Exec(ctx, lockSagas, sagas); err != nil {
 		return 0, err
 	}
@@ -220,34 +219,34 @@ func reap(ctx context.Context, t session, tasks, sagas []pgtype.UUID, mail func(
 	if err != nil {
 		return 0, err
 	}
-	var met []pgtype.UUID
+	var ended []pgtype.UUID
 	messages, err := collect(rows, func(r pgx.CollectableRow) (m journal.Message, err error) {
 		var w journal.Task
 		var unclaimed bool
 		if err := scanTask(r, &w, &unclaimed); err != nil {
 			return m, err
 		}
-		fate := journal.TaskExpired
+		end := journal.TaskExpired
 		if unclaimed {
-			fate = journal.TaskWithdrawn
+			end = journal.TaskWithdrawn
 		}
-		met = append(met, id(w.ID))
-		m = mail(w, fate)
+		ended = append(ended, id(w.ID))
+		m = message(w, end)
 		m.Saga = w.Saga
 		return m, nil
 	})
-	if err != nil || len(met) == 0 {
+	if err != nil || len(ended) == 0 {
 		return 0, err
 	}
-	if _, err := t.Exec(ctx, sql(`UPDATE tasks SET ended_at = {now}, input = NULL WHERE id = ANY($1)`), met); err != nil {
+	if _, err := t.Exec(ctx, sql(`UPDATE tasks SET ended_at = {now}, input = NULL WHERE id = ANY($1)`), ended); err != nil {
 		return 0, err
 	}
 	st := insertMessages(messages)
 	_, err = t.Exec(ctx, st.text(), st.args...)
-	return len(met), err
+	return len(ended), err
 }
 
-// Those that have ended are many more, and not looked at.
+// The query must not read the tasks that have ended, which are many more.
 const taskStats = `SELECT type, sum(waiting)::int, sum(claimed)::int, min(oldest) FROM (
 		SELECT type, count(*) AS waiting, 0 AS claimed, min(created_at) AS oldest FROM tasks WHERE token IS NULL AND NOT withdrawn GROUP BY type
 		UNION ALL SELECT type, 0, count(*), NULL FROM tasks WHERE ends_at IS NOT NULL AND ended_at IS NULL AND token IS NOT NULL GROUP BY type

@@ -15,7 +15,7 @@ import (
 	"recourse/journal"
 )
 
-// Codes of PostgreSQL's errors, appendix A of its manual.
+// PostgreSQL's error codes, appendix A of its manual.
 const (
 	codeDivisionByZero       = "22012"
 	codeBadSquareRoot        = "2201F"
@@ -27,15 +27,15 @@ const (
 
 // stmt is one statement of a transaction.
 type stmt struct {
-	with  []string // queries that write beside it, `name AS (…)`, with the same arguments
+	with  []string // writing CTEs, `name AS (…)`, with the same arguments
 	query string
 	args  []any
-	scan  func(pgx.Row) error  // reads its one row; nil: its rows do not matter
+	scan  func(pgx.Row) error  // reads its only row; nil: its rows do not matter
 	rows  func(pgx.Rows) error // reads all its rows
-	fails map[string]error     // what the codes stand for that it fails with on purpose
+	fails map[string]error     // the errors for the codes with which it fails intentionally
 }
 
-// text is the statement with all that belongs to it.
+// text returns the statement with its CTEs.
 func (st *stmt) text() string {
 	if len(st.with) == 0 {
 		return st.query
@@ -43,13 +43,12 @@ func (st *stmt) text() string {
 	return "WITH " + strings.Join(st.with, ", ") + " " + st.query
 }
 
-// begin is explicit about isolation: a DSN or a database may have set another default.
+// begin sets the isolation level, because a DSN or a database may have another default.
 const begin = `BEGIN ISOLATION LEVEL READ COMMITTED`
 
-// transact runs the statements between BEGIN and COMMIT in one round trip, and once more after
-// each serialization failure or deadlock, a bounded number of times. It returns
-// ErrUnknown if it cannot tell whether they were committed; with any other error
-// nothing was.
+// transact runs the statements between BEGIN and COMMIT in one round trip. It retries after a
+// serialization failure or deadlock, a limited number of times. It returns ErrUnknown if it does
+// not know whether they were committed; any other error means that nothing was.
 func (s *Store) transact(ctx context.Context, stmts []stmt) error {
 	return retry(ctx, func() error { return s.pipeline(ctx, stmts) })
 }
@@ -72,7 +71,7 @@ func (s *Store) pipeline(ctx context.Context, stmts []stmt) error {
 	})
 }
 
-// writing lends f a connection that writes, unless the caller has gone.
+// writing calls f with a writing connection, unless ctx has ended.
 func (s *Store) writing(ctx context.Context, f func(connection) error) error {
 	conn, err := s.w.Acquire(ctx)
 	if err != nil {
@@ -89,29 +88,30 @@ func (s *Store) writing(ctx context.Context, f func(connection) error) error {
 	return err
 }
 
-// unwaited is where a connection has it that a commit of its stopped waiting for its standby.
+// unwaited is the key under which a connection stores that one of its commits stopped waiting for
+// its standby.
 const unwaited = "recourse.unwaited"
 
-// noticed hears that a commit stopped waiting for the standby that it is to wait for, as somebody
-// cancelled it. The server says so in a warning, and that it has committed. (The function is named,
-// as the text is in the server's language.)
+// noticed handles the warning that a commit was cancelled while it waited for its standby. The
+// server sends it, and has committed locally. (It is recognized by the name of the server's
+// function, because its text is in the server's language.)
 func noticed(conn *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Routine == "SyncRepWaitForLSN" {
 		conn.CustomData()[unwaited] = n.Message
 	}
 }
 
-// alone returns ErrUnknown once, if a commit is on this server and maybe on no other.
+// alone returns ErrUnknown once if a commit may be on this server only.
 func alone(conn *pgconn.PgConn) error {
 	why, ok := conn.CustomData()[unwaited]
 	if !ok {
 		return nil
 	}
 	delete(conn.CustomData(), unwaited)
-	return fmt.Errorf("%w: it is committed here, and it is not known whether a standby has it: %v", journal.ErrUnknown, why)
+	return fmt.Errorf("%w: it is committed on this server, and it is not known whether a standby has it: %v", journal.ErrUnknown, why)
 }
 
-// once runs a statement as its own transaction, in one round trip; otherwise as transact does.
+// once runs a statement as its own transaction, in one round trip. Otherwise it is like transact.
 func (s *Store) once(ctx context.Context, st stmt) error {
 	return retry(ctx, func() error { return s.writing(ctx, func(conn connection) error { return single(ctx, conn, st) }) })
 }
@@ -122,8 +122,7 @@ func single(ctx context.Context, conn connection, st stmt) error {
 	sent := conn.SendBatch(ctx, b)
 	failpoint.Hit("tx.sent")
 	err := result(sent, st)
-	// The server commits when it has told the result: only its word that it is ready again says
-	// that it did.
+	// The server commits after it has sent the result. Only its ReadyForQuery proves the commit.
 	if ready := sent.Close(); err == nil {
 		err = ready
 	}
@@ -136,9 +135,9 @@ func single(ctx context.Context, conn connection, st stmt) error {
 	return outcome(err, true)
 }
 
-// results reads the answers to a pipeline.
+// results reads the responses to a pipeline.
 func results(br pgx.BatchResults, stmts []stmt) error {
-	defer br.Close() // the answers have said it all: what breaks after COMMIT's does not take it back
+	defer br.Close() // an error after the response to COMMIT does not undo the commit
 	if _, err := br.Exec(); err != nil {
 		return outcome(err, false)
 	}
@@ -175,20 +174,20 @@ func result(br pgx.BatchResults, st stmt) error {
 	return err
 }
 
-// rollback ends a transaction that failed, so that the pool keeps the connection. If it
-// cannot, the pool closes the connection, which ends the transaction as well.
+// rollback ends a failed transaction, so that the pool keeps the connection. If it cannot, the pool
+// closes the connection, which also ends the transaction.
 func rollback(ctx context.Context, conn connection) {
 	if c := conn.lent.Conn(); c.IsClosed() || c.PgConn().TxStatus() == 'I' {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_, _ = conn.Exec(ctx, `ROLLBACK`) // the connection's state tells the pool
+	_, _ = conn.Exec(ctx, `ROLLBACK`) // the pool reads the connection's state
 }
 
-// outcome wraps err with ErrUnknown unless it is the server's word that the
-// statement failed. FATAL in answer to COMMIT may come after the commit. That pgconn
-// calls an error safe to retry is no proof: a lost answer to COMMIT is reported so too.
+// outcome wraps err with ErrUnknown unless the server has reported that the statement failed. A
+// FATAL response to COMMIT may come after the commit. That pgconn calls an error safe to retry
+// proves nothing, because it also does so if the response to COMMIT is lost.
 func outcome(err error, committing bool) error {
 	var e *pgconn.PgError
 	if errors.As(err, &e) && e.Code != codeCompletionUnknown {
@@ -202,7 +201,7 @@ func outcome(err error, committing bool) error {
 	return fmt.Errorf("%w: %w", journal.ErrUnknown, err)
 }
 
-// code is the code of a server's error, "" for others.
+// code returns the code of a server's error; "" for other errors.
 func code(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -213,7 +212,8 @@ func code(err error) string {
 
 const maxTries = 10
 
-// retry calls f until it ends otherwise than by losing against another transaction.
+// retry calls f again while it fails because of a concurrent transaction, a limited number of
+// times.
 func retry(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
@@ -229,7 +229,7 @@ func retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// tx runs f in a transaction, for what is not worth a pipeline.
+// tx runs f in a transaction, without a pipeline.
 func (s *Store) tx(ctx context.Context, f func(session) error) error {
 	return retry(ctx, func() error {
 		return s.writing(ctx, func(conn connection) error { return within(ctx, conn, f) })
@@ -245,7 +245,7 @@ func within(ctx context.Context, conn connection, f func(session) error) error {
 	if err := f(on); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_ = t.Rollback(ctx) // if it fails the connection is closed, which does the same
+		_ = t.Rollback(ctx) // if it fails, the pool closes the connection, which has the same effect
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -260,7 +260,7 @@ func within(ctx context.Context, conn connection, f func(session) error) error {
 	return nil
 }
 
-// exec runs one statement that writes, as its own transaction.
+// exec runs one writing statement as its own transaction.
 func (s *Store) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
 	err = retry(ctx, func() error {
 		return s.writing(ctx, func(conn connection) error {

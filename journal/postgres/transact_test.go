@@ -11,8 +11,8 @@ import (
 	"recourse/internal/testpg"
 )
 
-// A connection that is found dead in the middle of a transaction is told by its SQLSTATE, as one
-// that is found dead before.
+// If a connection is found dead in the middle of a transaction, the error has an SQLSTATE, as if it
+// was found dead before.
 func TestConnectionDiesWithinATransaction(t *testing.T) {
 	s, err := Open(t.Context(), testpg.DSN(t), Options{Migrate: true})
 	if err != nil {

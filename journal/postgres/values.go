@@ -13,7 +13,7 @@ import (
 	"recourse/journal"
 )
 
-// millis is a time as it is kept: milliseconds, or NULL for the zero time.
+// millis returns a time as it is stored: in milliseconds, or NULL for the zero time.
 func millis(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
@@ -33,10 +33,10 @@ func fromMillis(ms *int64) time.Time {
 
 func id(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: true} }
 
-// byID orders ids as the database does.
+// byID compares ids as the database does.
 func byID(a, b pgtype.UUID) int { return bytes.Compare(a.Bytes[:], b.Bytes[:]) }
 
-// optionalID is NULL for the nil UUID.
+// optionalID returns u, or NULL for the nil UUID.
 func optionalID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: !u.IsNil()} }
 
 func ids(us []uuid.UUID) []pgtype.UUID {
@@ -47,8 +47,8 @@ func ids(us []uuid.UUID) []pgtype.UUID {
 	return out
 }
 
-// clean replaces what PostgreSQL's text cannot hold. It is for derived values, which may
-// come from a client's input; what is hashed stays as it is.
+// clean replaces characters that PostgreSQL's text cannot store. It is for derived values, which
+// may come from a client's input. Hashed data stays as it is.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -73,7 +73,7 @@ func fromLabels(b []byte) (map[string]string, error) {
 	return m, nil
 }
 
-// limited is NULL, no limit, for 0 and below.
+// limited returns limit, or NULL, which is no limit, if limit is 0 or less.
 func limited(limit int) *int {
 	if limit <= 0 {
 		return nil
@@ -81,7 +81,7 @@ func limited(limit int) *int {
 	return &limit
 }
 
-// collect reads all rows; nil if there are none.
+// collect reads all rows; it returns nil if there are none.
 func collect[T any](rows pgx.Rows, each func(pgx.CollectableRow) (T, error)) ([]T, error) {
 	var none []T
 	out, err := pgx.AppendRows(none, rows, each)

@@ -45,7 +45,7 @@ func (s *Store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes in
 	for some := range slices.Chunk(slices.SortedFunc(slices.Values(sagas), journal.CompareID), messageSagas) {
 		err := s.messages(ctx, some, limit, &bytes, &out)
 		if err != nil && !errors.Is(err, errEnough) {
-			return nil, fmt.Errorf("mail: %w", err)
+			return nil, fmt.Errorf("messages: %w", err)
 		}
 		if err != nil || len(out) >= limit {
 			break

@@ -162,8 +162,8 @@ func (s *Store) EndTask(ctx context.Context, task, token uuid.UUID, how string, 
 }
 
 // ReapTasks implements journal.Tasks.
-func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
-	var met []journal.Message
+func (s *Store) ReapTasks(ctx context.Context, limit int, message func(journal.Task, journal.TaskEnd) journal.Message) (int, error) {
+	var messages []journal.Message
 	err := s.w.do(ctx, func(t *tx) error {
 		now := s.clock()
 		var ids []uuid.UUID
@@ -173,13 +173,13 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 			if err := scanTask(scan, &w, &unclaimed); err != nil {
 				return err
 			}
-			fate := journal.TaskExpired
+			end := journal.TaskExpired
 			if unclaimed {
-				fate = journal.TaskWithdrawn
+				end = journal.TaskWithdrawn
 			}
-			m := mail(w, fate)
+			m := message(w, end)
 			m.Saga = w.Saga
-			ids, met = append(ids, w.ID), append(met, m)
+			ids, messages = append(ids, w.ID), append(messages, m)
 			return nil
 		})
 		if err != nil {
@@ -189,7 +189,7 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 			if _, err := t.exec(`UPDATE tasks SET ended_at = ?, input = NULL WHERE id = ?`, now, id.Bytes()); err != nil {
 				return err
 			}
-			if _, err := t.send(now, &met[i]); err != nil {
+			if _, err := t.send(now, &messages[i]); err != nil {
 				return err
 			}
 		}
@@ -199,10 +199,10 @@ func (s *Store) ReapTasks(ctx context.Context, limit int, mail func(journal.Task
 	if err != nil {
 		return 0, fmt.Errorf("reap tasks: %w", err)
 	}
-	if len(met) > 0 {
+	if len(messages) > 0 {
 		s.hint()
 	}
-	return len(met), nil
+	return len(messages), nil
 }
 
 // The query must not read the tasks that have ended, which are many more.
