@@ -10,14 +10,14 @@ import (
 	"recourse/saga"
 )
 
-// codeBudget is the code of a failure for want of money.
+// codeBudget is the code of a failure because of the budget.
 const codeBudget = "budget_exhausted"
 
-// slow is from when on an attempt that succeeded is worth an exemplar, which costs as much as the
-// rest of its counting.
+// slow is the duration from which a successful attempt gets an exemplar. An exemplar costs as much
+// as all other counting of the attempt.
 const slow = time.Second
 
-// ofModels is the kind of step whose answers say how many tokens they took.
+// ofModels is the kind of step whose responses report token usage.
 const ofModels = "llm"
 
 func (r *reader) intent(rec journal.Record) {
@@ -66,7 +66,7 @@ func (r *reader) outcome(rec journal.Record) {
 	}
 }
 
-// attempt counts one that has ended.
+// attempt counts an attempt that has ended.
 func (r *reader) attempt(s track, rec journal.Record) {
 	a, known := r.t.end(s)
 	if r.quiet {
@@ -87,7 +87,7 @@ func (r *reader) attempt(s track, rec journal.Record) {
 	}
 }
 
-// use counts a model's tokens.
+// use counts the tokens of a model.
 func (r *reader) use(a attempt, rec journal.Record) {
 	used := decode[struct {
 		Tokens saga.TokensView `json:"tokens"`
@@ -110,7 +110,7 @@ func (r *reader) use(a attempt, rec journal.Record) {
 	r.m.tokens.WithLabelValues(r.name, model, "output").Add(float64(max(used.Output, 0)))
 }
 
-// undo counts a compensation that has come to something.
+// undo counts a compensation that has ended.
 func (r *reader) undo(rec journal.Record) {
 	if rec.Class == journal.Succeeded {
 		r.count(r.m.compensations, "undone")
@@ -121,8 +121,8 @@ func (r *reader) undo(rec journal.Record) {
 	}
 }
 
-// decided looks for what it says of a doubt, or of an undoing; blocks decide much more, which is
-// not looked into.
+// decided handles decisions about doubts and compensations. It ignores the other decisions of
+// blocks.
 func (r *reader) decided(rec journal.Record) {
 	s := trackOf(rec)
 	if !r.t.doubts[s] {
@@ -141,7 +141,7 @@ func (r *reader) decided(rec journal.Record) {
 	}
 }
 
-// settleDoubt ends a doubt, if there is one.
+// settleDoubt counts the end of a doubt, if there is one.
 func (r *reader) settleDoubt(s track, by string) {
 	if r.t.doubts[s] {
 		delete(r.t.doubts, s)
@@ -149,8 +149,8 @@ func (r *reader) settleDoubt(s track, by string) {
 	}
 }
 
-// decode reads a record's data. A record that it cannot read is not counted: the journal's readers
-// say what is wrong with it.
+// decode reads a record's data. A record that cannot be read is not counted; the engine reports the
+// error.
 func decode[T any](rec journal.Record) (d T) {
 	if json.Unmarshal(rec.Data, &d) != nil {
 		var none T

@@ -10,7 +10,7 @@ import (
 	"recourse/saga"
 )
 
-// BenchmarkSaga is what counting a saga of three steps costs, told of in four commits.
+// BenchmarkSaga measures the counting of a saga of three steps in four commits.
 func BenchmarkSaga(b *testing.B) {
 	p := storytest.Play(b, "saga: three\nsteps:\n  - {id: a, http: POST http://x/a}\n  - {id: b, http: POST http://x/b}\n  - {id: c, http: POST http://x/c}\n",
 		storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer { return status(200) }})

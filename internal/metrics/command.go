@@ -7,10 +7,10 @@ import (
 	"recourse/saga"
 )
 
-// commands are the orders that people give. Sagas' words to those that they run are none.
+// commands are the commands of people. Messages between sagas are not counted.
 var commands = []string{"approve", "cancel", "compensate", "patch", "pause", "reject", "resolve", "resume", "retry"}
 
-// command counts what a person has told the saga, and what that means for a doubt.
+// command counts a person's command, and its effect on a doubt.
 func (r *reader) command(rec journal.Record) {
 	d := decode[saga.CommandData](rec)
 	if !slices.Contains(commands, d.Kind) {

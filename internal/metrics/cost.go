@@ -9,15 +9,15 @@ import (
 	"recourse/saga"
 )
 
-// had takes over what the saga has cost before, which others have counted.
+// had takes over the earlier cost of the saga, which another node has counted.
 func (r *reader) had(cost saga.CostView) {
 	r.t.spent, r.t.wasted, r.t.shown = money(cost.Spent), money(cost.Wasted), cost.Spent
 	r.t.dear = r.outlier(cost)
 }
 
-// spend counts what the saga has cost since it was last looked at.
+// spend counts the cost of the saga since the last call.
 func (r *reader) spend(cost saga.CostView) {
-	if cost.Spent == r.t.shown { // then nothing was wasted either
+	if cost.Spent == r.t.shown { // then the wasted amount is unchanged too
 		return
 	}
 	spent, wasted := money(cost.Spent), money(cost.Wasted)
@@ -37,14 +37,14 @@ func (r *reader) pay(c *prometheus.CounterVec, cost saga.CostView, m retry.Money
 	}
 }
 
-// priced notes what the saga has cost in the end.
+// priced records the total cost of the saga.
 func (r *reader) priced(cost saga.CostView) {
 	if spent := money(cost.Spent); !spent.IsZero() {
 		r.observe(r.m.sagaCost.WithLabelValues(r.name, currency(cost)), value(spent))
 	}
 }
 
-// outlier reports whether the saga has spent more than three times what is typical.
+// outlier reports whether the saga has spent more than three times the typical cost.
 func (r *reader) outlier(cost saga.CostView) bool {
 	if r.m.cfg.Median == nil {
 		return false
@@ -56,7 +56,7 @@ func (r *reader) outlier(cost saga.CostView) bool {
 	return money(cost.Spent).Cmp(typical.Add(typical).Add(typical)) > 0
 }
 
-// currency is the label: that of a definition's amounts, or none.
+// currency returns the label for the currency of a definition's amounts, or none.
 func currency(cost saga.CostView) string {
 	if cost.Currency == "" {
 		return "none"
@@ -64,7 +64,7 @@ func currency(cost saga.CostView) string {
 	return cost.Currency
 }
 
-// money reads an amount, for counting; what cannot be read is nothing.
+// money reads an amount. An invalid amount counts as zero.
 func money(decimal string) retry.Money {
 	m, err := retry.Total(decimal, "")
 	if err != nil {
@@ -73,7 +73,7 @@ func money(decimal string) retry.Money {
 	return m
 }
 
-// value is an amount as Prometheus has numbers.
+// value converts an amount to a number for Prometheus.
 func value(m retry.Money) float64 {
 	v, err := strconv.ParseFloat(m.Decimal(), 64)
 	if err != nil {

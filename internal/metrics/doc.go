@@ -1,7 +1,7 @@
 // Package metrics counts what a node's sagas do, for Prometheus.
 //
-// [Metrics] is an engine's Observer and Meter. It counts facts of the journals as they become
-// durable, by definition, kind and class: never by saga or step, which have no bound. The counts
-// are this process's, since it began; a node that goes on with another's saga counts from where
-// that one stood.
+// [Metrics] is an Observer and a Meter of the engine. It counts facts of the journals as they
+// become durable, by definition, kind and class. It never counts by saga or step, because their
+// number has no bound. The counts are those of this process, since its start. A node that takes
+// over a saga counts from the records on that the earlier node has not counted.
 package metrics

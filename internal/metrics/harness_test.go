@@ -37,8 +37,8 @@ func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
 	return families
 }
 
-// read gives what metrics show: counters by name and labels, and of histograms how much was
-// observed. Zeros are left out.
+// read returns the metrics: counters by name and labels, and the count of each histogram, without
+// zeros.
 func read(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	out := make(map[string]float64)
@@ -64,7 +64,7 @@ func read(t testing.TB, c prometheus.Collector) map[string]float64 {
 	return out
 }
 
-// exemplars gives the labels of the exemplars of what metrics show, by name and values of labels.
+// exemplars returns the labels of the exemplars, by name and label values.
 func exemplars(t *testing.T, c prometheus.Collector) map[string]map[string]string {
 	t.Helper()
 	out := make(map[string]map[string]string)
@@ -93,8 +93,8 @@ func exemplars(t *testing.T, c prometheus.Collector) map[string]map[string]strin
 	return out
 }
 
-// script answers requests by the last part of their URL's path, one answer after the other; the
-// last one stays.
+// script responds to requests by the last part of their URL's path, with one response after
+// another. The last one is repeated.
 type script struct {
 	mu      sync.Mutex
 	answers map[string][]saga.Answer
@@ -126,7 +126,7 @@ func status(code int) saga.Answer {
 
 func lost() saga.Answer { return saga.Answer{Sent: true, Code: "timeout", Detail: "no answer"} }
 
-// definitions is one compiled definition.
+// definitions has one compiled definition.
 type definitions struct{ def *saga.Definition }
 
 func (d definitions) Definition(context.Context, string, int) (*saga.Definition, error) {
@@ -151,7 +151,7 @@ type node struct {
 	stop  func()
 }
 
-// start starts a node; stop hands its sagas over.
+// start starts a node. stop releases its sagas.
 func start(t testing.TB, store journal.Store, def *saga.Definition, s *script, m *metrics.Metrics) *node {
 	t.Helper()
 	n := &node{m: m, store: store}
@@ -198,10 +198,10 @@ func (n *node) begin(t testing.TB, def *saga.Definition) uuid.UUID {
 	return begun.ID
 }
 
-// person decides what waits for one, until the saga has ended. nil: nobody does.
-func (n *node) person(t testing.TB, id uuid.UUID, orders []saga.Command) {
+// person sends commands until the saga has ended. nil: none.
+func (n *node) person(t testing.TB, id uuid.UUID, commands []saga.Command) {
 	t.Helper()
-	for i, o := range orders {
+	for i, o := range commands {
 		within(t, fmt.Sprintf("order %d is wanted", i), func() bool {
 			list, err := n.store.Inbox(t.Context(), journal.InboxFilter{Saga: id, Limit: 10})
 			return err == nil && (o.Path == "" || slices.ContainsFunc(list, func(e journal.Entry) bool { return e.Path == o.Path && e.Kind != saga.InboxHeld }))

@@ -14,7 +14,7 @@ func (m *Metrics) Renewed(left time.Duration) { m.leaseLeft.Observe(left.Seconds
 // Claimed implements engine.Meter.
 func (m *Metrics) Claimed(late time.Duration) { m.claimedLate.Observe(late.Seconds()) }
 
-// Delivered counts an event that a sink has taken at that age.
+// Delivered counts an event that a sink has accepted at that age.
 func (m *Metrics) Delivered(sink string, age time.Duration) {
 	m.outboxAge.WithLabelValues(sink).Observe(age.Seconds())
 }

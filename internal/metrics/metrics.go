@@ -10,15 +10,15 @@ import (
 	"recourse/retry"
 )
 
-// Config is what Metrics are made of.
+// Config configures Metrics.
 type Config struct {
-	// Median is what a saga of a definition costs, typically; false: not known. It is asked by the
-	// engine's lanes, so it returns at once. nil: no saga counts as an outlier.
+	// Median returns the typical cost of a definition's sagas; false: unknown. The engine's lanes
+	// call it, so it must not block. nil: no saga counts as an outlier.
 	Median func(definition string) (retry.Money, bool)
 }
 
-// Metrics counts. Make one with New; it is an engine.Observer, an engine.Meter and a
-// prometheus.Collector.
+// Metrics counts the facts of journals. Make it with New. It is an engine.Observer, an engine.Meter
+// and a prometheus.Collector.
 type Metrics struct {
 	cfg Config
 	all []prometheus.Collector
@@ -40,13 +40,13 @@ var (
 	_ prometheus.Collector = (*Metrics)(nil)
 )
 
-// How many values a label that users name may have; the rest are "other".
+// How many values a label may have whose values users choose. The rest are "other".
 const (
 	maxDefinitions = 500
 	maxModels      = 100
 )
 
-// Buckets, in seconds but for the last two.
+// Buckets, in seconds except for the last two.
 var (
 	forSagas    = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400}
 	forAttempts = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
@@ -57,7 +57,7 @@ var (
 	forCosts    = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 100, 1000}
 )
 
-// New returns Metrics that have counted nothing.
+// New returns Metrics with all counts at zero.
 func New(cfg Config) *Metrics {
 	m := &Metrics{cfg: cfg, definitions: newNames(maxDefinitions), models: newNames(maxModels), states: make(map[uuid.UUID]*sagaState)}
 	m.started = m.counter("sagas_started_total", "Sagas started.", "definition")

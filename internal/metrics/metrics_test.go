@@ -35,7 +35,7 @@ func TestCounts(t *testing.T) {
 		src     string
 		answers map[string][]saga.Answer
 		orders  []saga.Command
-		want    map[string]float64 // but for sagas_started_total, which is 1
+		want    map[string]float64 // without sagas_started_total, which is 1
 	}{
 		{name: "succeeds at the second try", src: trip,
 			answers: map[string][]saga.Answer{"book": {{Code: "connection"}, status(200)}},
@@ -131,7 +131,7 @@ func TestCounts(t *testing.T) {
 			n := start(t, open(), def, &script{answers: tt.answers}, m)
 			n.person(t, n.begin(t, def), tt.orders)
 			tt.want["sagas_started_total{definition="+def.Name+"}"] = 1
-			within(t, "the saga has ended", func() bool { // observers are told after whoever waits for it
+			within(t, "the saga has ended", func() bool { // observers are called after the starter is notified
 				return slices.ContainsFunc(slices.Collect(maps.Keys(read(t, m))), func(name string) bool { return strings.HasPrefix(name, "sagas_ended_total") })
 			})
 			n.stop()
@@ -144,8 +144,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Sagas' times and costs, doubts, and attempts that did not succeed name the saga they come from,
-// and its trace.
+// Exemplars of durations, costs, doubts and failed attempts contain the id of their saga, and its
+// trace id.
 func TestExemplars(t *testing.T) {
 	def := compile(t, "saga: dear\nsteps:\n  - {id: a, http: POST http://x/a, cost: 0.25 EUR, retry: {attempts: 2, initial: 1ms}}\n")
 	m := metrics.New(metrics.Config{})
@@ -167,7 +167,7 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// What a saga does on two nodes, one after the other, is counted once.
+// A saga that runs on two nodes, one after the other, is counted once.
 func TestCountedOnce(t *testing.T) {
 	def := compile(t, "saga: far\nsteps:\n  - {id: a, http: POST http://x/a, cost: 1 EUR, in_doubt: retry, retry: {attempts: 3, initial: 100ms}}\n  - {id: b, http: POST http://x/b, cost: 2 EUR}\n")
 	store, s := open(), &script{answers: map[string][]saga.Answer{"a": {status(503), status(200)}}}
@@ -211,7 +211,7 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// What a machine has decided beyond what is durable is not counted before it is.
+// Records that the machine has and that are not durable yet are not counted.
 func TestMachineAhead(t *testing.T) {
 	p := storytest.Play(t, "saga: paid\nsteps:\n  - {id: a, http: POST http://x/a, cost: 1 EUR}\n  - {id: b, http: POST http://x/b, cost: 2 EUR}\n",
 		storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer { return status(200) }})
@@ -228,7 +228,7 @@ func TestMachineAhead(t *testing.T) {
 	m.Released(p.ID)
 }
 
-// However many definitions there are, labels are bounded.
+// The number of labels is bounded, however many definitions there are.
 func TestDefinitionsAreBounded(t *testing.T) {
 	m := metrics.New(metrics.Config{})
 	for i := range 510 {

@@ -2,10 +2,10 @@ package metrics
 
 import "sync"
 
-// other stands for whatever is one too many for a label.
+// other is the label of all values beyond the bound.
 const other = "other"
 
-// names bounds the values of a label that users name.
+// names bounds the values of a label that users choose.
 type names struct {
 	most int
 	mu   sync.Mutex
@@ -14,8 +14,8 @@ type names struct {
 
 func newNames(most int) *names { return &names{most: most, all: make(map[string]bool)} }
 
-// label gives a name, or "other" when there are as many already as there may be. fresh says that it
-// was not there before.
+// label returns the label for a name, or "other" if the bound is reached. fresh reports whether the
+// name is new.
 func (n *names) label(name string) (label string, fresh bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

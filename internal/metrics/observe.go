@@ -9,10 +9,9 @@ import (
 	"recourse/saga"
 )
 
-// Acquired implements engine.Observer. What the journal says so far was counted when it was
-// written.
+// Acquired implements engine.Observer. The records so far were counted when they were written.
 func (m *Metrics) Acquired(g engine.Growth) {
-	m.forget(g.Saga) // what is known from when this node had it before
+	m.forget(g.Saga) // the state from an earlier time on this node
 	r := m.reader(g, true)
 	for _, rec := range g.Records {
 		r.read(rec)
@@ -26,7 +25,7 @@ func (m *Metrics) Appended(g engine.Growth) {
 	for _, rec := range g.Records {
 		r.read(rec)
 	}
-	if r.last.Seq == g.Machine.Seq() { // else there is more to come, which is not durable yet
+	if r.last.Seq == g.Machine.Seq() { // otherwise the machine has later records that are not durable yet
 		r.spend(g.Machine.Cost())
 	}
 	if r.last.Kind == journal.Finished {
@@ -37,13 +36,13 @@ func (m *Metrics) Appended(g engine.Growth) {
 // Released implements engine.Observer.
 func (m *Metrics) Released(id uuid.UUID) { m.forget(id) }
 
-// reader reads what a saga's journal has grown by.
+// reader counts the new records of a saga.
 type reader struct {
 	m     *Metrics
 	t     *sagaState
 	def   *saga.Definition
 	name  string // the definition's label
-	quiet bool   // it was counted before
+	quiet bool   // the records were counted before
 	last  journal.Record
 
 	id    uuid.UUID
@@ -53,7 +52,7 @@ type reader struct {
 func (m *Metrics) reader(g engine.Growth, quiet bool) *reader {
 	def := g.Machine.Definition()
 	name, fresh := m.definitions.label(def.Name)
-	if fresh { // so that the first of these shows as an increase
+	if fresh { // so that the first count shows as an increase
 		for _, c := range []*prometheus.CounterVec{m.doubts, m.refusals, m.outliers} {
 			c.WithLabelValues(name)
 		}
@@ -62,7 +61,7 @@ func (m *Metrics) reader(g engine.Growth, quiet bool) *reader {
 	return &reader{m: m, t: m.state(g.Saga), def: def, name: name, quiet: quiet, id: g.Saga, trace: g.Machine.Trace()}
 }
 
-// exemplar names the saga that a number comes from, and its trace.
+// exemplar returns the ids of the saga and its trace.
 func (r *reader) exemplar() prometheus.Labels {
 	return prometheus.Labels{"saga_id": r.id.String(), "trace_id": r.trace.ID.String()}
 }
@@ -79,7 +78,7 @@ func (r *reader) count(c *prometheus.CounterVec, labels ...string) {
 	}
 }
 
-// read takes in the journal's next record.
+// read applies the journal's next record.
 func (r *reader) read(rec journal.Record) {
 	r.last = rec
 	switch rec.Kind {
@@ -103,7 +102,7 @@ func (r *reader) read(rec journal.Record) {
 	}
 }
 
-// end counts the saga's end, with the doubts that nobody has settled.
+// end counts the saga's end, with the doubts that remain.
 func (r *reader) end(m *saga.Machine) {
 	reason := "none"
 	if why := m.Reason(); why != nil {
@@ -120,7 +119,7 @@ func (r *reader) end(m *saga.Machine) {
 	r.priced(m.Cost())
 }
 
-// trackOf is what a record is about.
+// trackOf returns the track of a record.
 func trackOf(rec journal.Record) track {
 	base, query := saga.SplitQuery(rec.Path)
 	if query {
@@ -129,7 +128,7 @@ func trackOf(rec journal.Record) track {
 	return track{rec.Path, rec.Way}
 }
 
-// kind is the kind of what runs on a side.
+// kind returns the kind of the step that a track runs.
 func (r *reader) kind(s track) string {
 	step := r.def.Step(s.path)
 	switch {

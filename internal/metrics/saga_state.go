@@ -10,20 +10,20 @@ import (
 	"recourse/retry"
 )
 
-// sagaState is what is remembered of a saga while this node has it. The engine tells of one saga in
-// order, so that only the list of tales needs a lock.
+// sagaState is the state of a saga while it runs on this node. The engine reports the records of
+// one saga in order, so only the map of states needs a lock.
 type sagaState struct {
 	began    time.Time
 	inFlight map[track]attempt
 	doubts   map[track]bool
-	asked    map[string]json.RawMessage // what the last status query of a step came to
+	asked    map[string]json.RawMessage // the outcome of a step's last status query
 
-	spent, wasted retry.Money // that are counted, without their currency
-	shown         string      // what is spent of these, as its machine writes it
-	dear          bool        // it counts as an outlier
+	spent, wasted retry.Money // the counted amounts, without their currency
+	shown         string      // the spent amount, as its machine formats it
+	dear          bool        // the saga was counted as an outlier
 }
 
-// track is a way of a step, its status query being one, too.
+// track is a track of a step: forward, compensation, or status query.
 type track struct {
 	path string
 	way  journal.Way
@@ -31,13 +31,13 @@ type track struct {
 
 const verify journal.Way = "verify"
 
-// attempt is one under way.
+// attempt is an attempt in flight.
 type attempt struct {
 	at   time.Time
-	data json.RawMessage // of the intent, if a model is asked
+	data json.RawMessage // of the intent, for a request to a model
 }
 
-// state finds what is known of a saga, or begins with nothing.
+// state returns the state of a saga, which is empty at first.
 func (m *Metrics) state(id uuid.UUID) *sagaState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,14 +62,14 @@ func (t *sagaState) begin(s track, a attempt) {
 	t.inFlight[s] = a
 }
 
-// end forgets an attempt and returns what was known of it; false if nothing was.
+// end removes an attempt and returns it; false: it is unknown.
 func (t *sagaState) end(s track) (attempt, bool) {
 	a, ok := t.inFlight[s]
 	delete(t.inFlight, s)
 	return a, ok
 }
 
-// doubt notes that a side is in doubt, and reports whether that is new.
+// doubt notes that a track is in doubt, and reports whether that is new.
 func (t *sagaState) doubt(s track) bool {
 	if t.doubts[s] {
 		return false
@@ -81,7 +81,7 @@ func (t *sagaState) doubt(s track) bool {
 	return true
 }
 
-// answered notes what a step's status query came to.
+// answered notes the outcome of a step's status query.
 func (t *sagaState) answered(path string, outcome json.RawMessage) {
 	if t.asked == nil {
 		t.asked = make(map[string]json.RawMessage)

@@ -1,10 +1,9 @@
-// Package outbox delivers events to sinks: each at least once, in the form of a
-// structured CloudEvent, signed as Standard Webhooks describe (https://www.standardwebhooks.com).
+// Package outbox delivers events to sinks, each at least once, as structured CloudEvents that are signed according to Standard Webhooks (https://www.standardwebhooks.com).
 //
-// Events to be delivered are in the journal's outbox, from where any node may take them for a
-// while. A delivery that fails is tried again, at first after five seconds, in the end about once
-// an hour, for as long as the event is there: nothing is given up unless the sink answers 410 Gone.
-// Each sink has workers and a queue of its own, so that a slow one holds up no other.
+// The journal's outbox contains the events to deliver. Any node may claim them for a while. A
+// failed delivery is retried, at first after five seconds, later about once an hour, for as long as
+// the event exists. Only the response 410 Gone ends the retries. Each sink has workers and a queue
+// of its own, so a slow sink does not delay the others.
 package outbox
 
 import (
@@ -19,36 +18,36 @@ import (
 	"recourse/journal"
 )
 
-// Config is what an Outbox is made of. Store, Dial and Secret are required; zero fields take the
-// defaults beside them.
+// Config configures an Outbox. Store, Dial and Secret are required. A zero field selects the
+// default in its comment.
 type Config struct {
 	Store  journal.Outbox
 	Sinks  []Sink
-	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // guarded: what it refuses is not reached
-	TLS    *tls.Config                                                       // net/http's: whom to trust
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // refuses addresses that sinks must not reach
+	TLS    *tls.Config                                                       // trusted certificates, as in net/http
 	Secret func(name string) (string, error)
-	Now    func() time.Time // time.Now: of signatures
+	Now    func() time.Time // time.Now: for signatures
 	Log    *slog.Logger     // discard
-	// Delivered is told of each event that a sink has taken, how old it was: by the workers, so it
-	// returns at once. nil: nobody.
+	// Delivered is called for each event that a sink has accepted, with the event's age. Workers
+	// call it, so it must not block. nil: nothing is called.
 	Delivered func(sink string, age time.Duration)
 
 	UserAgent string
-	Poll      time.Duration // 500ms: between looks for events when there were none
-	Timeout   time.Duration // 15s: of one delivery
+	Poll      time.Duration // 500ms: between polls, after one that found no events
+	Timeout   time.Duration // 15s: for one delivery
 	PerSink   int           // 8 deliveries at once to one sink
 }
 
 const (
 	batch  = 100         // events claimed at once
-	room   = 10 * batch  // that wait in memory for one sink
-	lease  = time.Minute // for which they are claimed
+	room   = 10 * batch  // events that wait in memory for one sink
+	lease  = time.Minute // how long they are claimed
 	margin = 5 * time.Second
-	// overrun is how long it takes to look further while a sink is behind: what it has no room for
-	// is leased in vain, so that others' events come to light. Some 60,000 of one sink can be in
-	// the way before others wait.
+	// overrun is the pause before the next claim if the queue of a slow sink is full. Events
+	// without room stay claimed until their lease ends, so that the next claim finds the events of
+	// other sinks. About 60,000 events of one sink can be claimed this way before others must wait.
 	overrun = 100 * time.Millisecond
-	grace   = 5 * time.Second // for requests under way when stopping
+	grace   = 5 * time.Second // for requests in flight at shutdown
 )
 
 // Outbox delivers events. Make one with New.
@@ -58,7 +57,7 @@ type Outbox struct {
 	client  *http.Client
 	workers map[string]*worker
 	order   []*worker
-	ailing  bool // the store did not answer the last time
+	ailing  bool // the last claim failed
 }
 
 // New returns an Outbox that does nothing until Run.
@@ -98,7 +97,7 @@ func New(cfg Config) *Outbox {
 	return o
 }
 
-// Run delivers until ctx is done; then it lets deliveries under way end, for a few seconds.
+// Run delivers events until ctx is done. Then it waits a few seconds for deliveries in flight.
 func (o *Outbox) Run(ctx context.Context) {
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -124,7 +123,7 @@ func (o *Outbox) Run(ctx context.Context) {
 		}
 	}
 	for _, w := range o.order {
-		for len(w.queue) > 0 { // these have not begun: another node may have them when their lease is over
+		for len(w.queue) > 0 { // not begun: another node can claim them when their lease ends
 			<-w.queue
 		}
 		close(w.queue)
@@ -135,7 +134,7 @@ func (o *Outbox) Run(ctx context.Context) {
 	o.client.CloseIdleConnections()
 }
 
-// room reports whether there is a sink that can take more.
+// room reports whether a sink can take more events.
 func (o *Outbox) room() bool {
 	for _, w := range o.order {
 		if len(w.queue) <= room-batch {
@@ -145,19 +144,19 @@ func (o *Outbox) room() bool {
 	return false
 }
 
-// claim takes events and hands them to their sinks. It returns how many it took, and whether some
-// found no room: these are due again when their lease is over.
+// claim claims events and passes them to their sinks. It returns how many it claimed, and whether
+// some found no room: these are due again when their lease ends.
 func (o *Outbox) claim(ctx context.Context) (claimed int, lapse bool) {
 	until := time.Now().Add(lease)
 	list, err := o.cfg.Store.ClaimEvents(ctx, batch, lease)
 	if ctx.Err() != nil {
 		return 0, false
 	}
-	o.tell(err)
+	o.logOutage(err)
 	for _, d := range list {
 		w := o.workers[d.Sink]
 		if w == nil {
-			o.homeless(ctx, d)
+			o.noSink(ctx, d)
 			continue
 		}
 		select {
@@ -169,44 +168,44 @@ func (o *Outbox) claim(ctx context.Context) (claimed int, lapse bool) {
 	return len(list), lapse
 }
 
-// tell logs that the store is away when that begins, and when it is over.
-func (o *Outbox) tell(err error) {
+// logOutage logs the beginning and the end of an outage of the store.
+func (o *Outbox) logOutage(err error) {
 	switch {
 	case err != nil && !o.ailing:
-		o.log.Warn("could not claim events; they go out when the database answers", "error", err)
+		o.log.Warn("could not claim events to deliver; the node will retry", "error", err)
 	case err == nil && o.ailing:
-		o.log.Info("events are claimed again")
+		o.log.Info("recovered: events are claimed again")
 	}
 	o.ailing = err != nil
 }
 
-// homeless puts off an event for a sink that this node does not have. Others may.
-func (o *Outbox) homeless(ctx context.Context, d journal.Delivery) {
-	why := "there is no sink " + d.Sink + " in the server's configuration: put it back under `sinks`"
+// noSink postpones an event for a sink that this node does not have. Other nodes may have it.
+func (o *Outbox) noSink(ctx context.Context, d journal.Delivery) {
+	why := "the server's configuration has no sink " + d.Sink + ": add it under `sinks`"
 	if d.Attempts == 0 {
-		o.log.Warn("an event waits for a sink that is not configured", "sink", d.Sink, "event", d.ID, "saga", d.Saga)
+		o.log.Warn("an event waits for a sink that is not in the configuration: add it under `sinks`", "sink", d.Sink, "event", d.ID, "saga", d.Saga)
 	}
-	o.keep(ctx, "put an event off", func(ctx context.Context) error { return o.cfg.Store.EventFailed(ctx, d.ID, d.Sink, local, why) })
+	o.record(ctx, "postpone an event", func(ctx context.Context) error { return o.cfg.Store.EventFailed(ctx, d.ID, d.Sink, local, why) })
 }
 
-// keep writes something down. If it cannot, the event is due again when its lease is over.
-func (o *Outbox) keep(ctx context.Context, what string, write func(context.Context) error) {
+// record writes a result to the store. If that fails, the event is due again when its lease ends.
+func (o *Outbox) record(ctx context.Context, what string, write func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	if err := write(ctx); err != nil {
-		o.log.Warn("could not "+what+"; it may be delivered once more", "error", err)
+		o.log.Warn("could not "+what+"; it may be delivered again", "error", err)
 	}
 }
 
-// Stats are counts of one sink since the Outbox was made.
+// Stats are the counts of one sink since the Outbox was made.
 type Stats struct {
 	Sink      string
 	Delivered int64
 	Failed    int64 // attempts
-	Dropped   int64 // the sink had gone
+	Dropped   int64 // the sink responded 410 Gone
 }
 
-// Stats counts, in the order of the configuration.
+// Stats returns the counts of all sinks, in the order of the configuration.
 func (o *Outbox) Stats() []Stats {
 	list := make([]Stats, len(o.order))
 	for i, w := range o.order {

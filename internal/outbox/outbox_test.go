@@ -26,7 +26,7 @@ import (
 	"recourse/journal/sqlite"
 )
 
-// got is a request that a sink has had.
+// got is a request that a sink has received.
 type got struct {
 	Header http.Header
 	Body   string
@@ -69,7 +69,7 @@ func (r *receiver) next(t *testing.T) got {
 	}
 }
 
-// clock is a store's, set by hand.
+// clock is a store's clock, set by the test.
 type clock struct{ at atomic.Int64 }
 
 func newClock() *clock {
@@ -86,7 +86,7 @@ func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// event puts an event into a store, as an append does.
+// event adds an event to a store, as an append does.
 func event(t *testing.T, s journal.Store, data string, sinks ...string) uuid.UUID {
 	t.Helper()
 	node := uuid.Must(uuid.NewV7()).String()
@@ -110,7 +110,7 @@ func event(t *testing.T, s journal.Store, data string, sinks ...string) uuid.UUI
 	return id
 }
 
-// deliver runs an Outbox until the test ends, or stop is called.
+// deliver runs an Outbox until the test ends or stop is called.
 func deliver(t *testing.T, cfg Config) (o *Outbox, stop func()) {
 	t.Helper()
 	cfg.Dial, cfg.Poll = dial, 5*time.Millisecond
@@ -132,7 +132,7 @@ func deliver(t *testing.T, cfg Config) (o *Outbox, stop func()) {
 	return o, stop
 }
 
-// until waits for what the outbox's bookkeeping shows.
+// until waits for a state of the store's outbox.
 func until(t *testing.T, s journal.Outbox, what string, holds func([]journal.OutboxStat) bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -157,7 +157,7 @@ func failed(why string) func([]journal.OutboxStat) bool {
 	return func(st []journal.OutboxStat) bool { return len(st) == 1 && strings.Contains(st[0].Last, why) }
 }
 
-// The vector is that of the reference implementations of Standard Webhooks.
+// The test vector is from the reference implementations of Standard Webhooks.
 func TestSign(t *testing.T) {
 	key, err := readSecret(secret)
 	if err != nil {
@@ -210,7 +210,7 @@ func TestDelivers(t *testing.T) {
 	}
 }
 
-// A delivery that fails is tried again, under the same id, each time later.
+// A failed delivery is retried under the same id, with longer and longer delays.
 func TestRetries(t *testing.T) {
 	c := newClock()
 	s, r := c.store(), newReceiver(t, func(n int) int {
@@ -229,7 +229,7 @@ func TestRetries(t *testing.T) {
 		c.pass(tt.wait / 2)
 		select {
 		case <-r.came:
-			t.Error("it is tried again too soon")
+			t.Error("it is retried too soon")
 		case <-time.After(20 * time.Millisecond):
 		}
 		c.pass(tt.wait / 2)
@@ -241,7 +241,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// putOff is a store that tells for how long events are put off.
+// putOff is a store that notes for how long events are postponed.
 type putOff struct {
 	journal.Outbox
 	told chan time.Duration
@@ -252,8 +252,8 @@ func (p putOff) EventFailed(ctx context.Context, id uuid.UUID, sink string, wait
 	return p.Outbox.EventFailed(ctx, id, sink, wait, why)
 }
 
-// An event is kept after any refusal by its sink but 410. Retry-After counts with each of them if
-// it is a longer wait than the backoff.
+// Every failure but a 410 keeps the event. After each of them, Retry-After applies if it is longer
+// than the backoff.
 func TestRefusals(t *testing.T) {
 	for _, status := range []int{301, 400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 501, 503} {
 		for after, want := range map[string][2]time.Duration{ // the shortest and the longest wait
@@ -290,12 +290,12 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestBackoffIsAnHourInTheEnd(t *testing.T) {
-	if d := between.Delay(40, 1<<63); d < 50*time.Minute || d > 70*time.Minute {
+	if d := backoff.Delay(40, 1<<63); d < 50*time.Minute || d > 70*time.Minute {
 		t.Error(d)
 	}
 }
 
-// What cannot be sent waits and says why; it names no secret and no URL.
+// An event that cannot be sent waits, with a reason that contains no secret and no URL.
 func TestCannotSend(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sink   Sink
@@ -327,9 +327,9 @@ func TestCannotSend(t *testing.T) {
 	}
 }
 
-// A sink's broken answer is reported in one short line without control characters, which a terminal
-// can show. One that comes before the request is no answer to it; whether net/http reads it before
-// it sends, or after, is chance. Either way the event is not delivered.
+// A broken response is reported in one short line without control characters, which is safe for a
+// terminal. Data that arrives before the request is no response to it; net/http may read it before
+// or after it sends. Either way the event is not delivered.
 func TestBrokenAnswer(t *testing.T) {
 	for name, early := range map[string]bool{"to the request": false, "before the request": true} {
 		t.Run(name, func(t *testing.T) {
@@ -357,7 +357,7 @@ func TestBrokenAnswer(t *testing.T) {
 			event(t, s, `{"type":"a"}`, "one")
 			deliver(t, Config{Store: s, Sinks: []Sink{{Name: "one", URL: "http://" + l.Addr().String()}}})
 			until(t, s, "a failure", func(st []journal.OutboxStat) bool {
-				return failed("malformed")(st) || early && failed("without an answer")(st)
+				return failed("malformed")(st) || early && failed("without a response")(st)
 			})
 			st, err := s.OutboxStats(t.Context())
 			if err != nil {
@@ -394,8 +394,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// Events of the server itself go to the sinks that ask for them, and events that sagas emit go to
-// the sinks that do not ask only for the server's.
+// Notifications go to the sinks that ask for them. Emitted events go to the sinks that do not ask
+// only for notifications.
 func TestNotify(t *testing.T) {
 	all := []string{"com.a", "com.b", "recourse.inbox.approval", "recourse.saga.failed", "recourse.step.stalled", "recourse.saga.stalled", "recourse.later"}
 	for name, tt := range map[string]struct {
@@ -422,7 +422,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// A sink that answers nobody keeps nobody else waiting.
+// A sink that never responds does not delay the others.
 func TestSlowSink(t *testing.T) {
 	c := newClock()
 	s, fast := c.store(), newReceiver(t, nil)
@@ -444,13 +444,13 @@ func TestSlowSink(t *testing.T) {
 	}
 }
 
-// forgetful is a process that dies before it has written down what it delivered.
+// forgetful is a process that dies before it has recorded its deliveries.
 type forgetful struct{ journal.Outbox }
 
 func (forgetful) EventDelivered(context.Context, uuid.UUID, string) error { return io.ErrUnexpectedEOF }
 
-// Events that a process has sent when it dies are sent once more, under the same id; events that it
-// has not sent are sent, too.
+// If a process dies, the events that it has sent are sent again, under the same id, and the others
+// are sent too.
 func TestRestart(t *testing.T) {
 	c := newClock()
 	s, r := c.store(), newReceiver(t, nil)
@@ -495,7 +495,7 @@ func TestRestartOnDisk(t *testing.T) {
 	stop()
 }
 
-// Nor does one that is behind by more than fits into memory.
+// Neither does a sink with more pending events than fit into memory.
 func TestFarBehind(t *testing.T) {
 	c := newClock()
 	s, fast := c.store(), newReceiver(t, nil)

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// secretPrefix begins a secret's text: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#signature-scheme
+// secretPrefix is at the beginning of a secret's text: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#signature-scheme
 const secretPrefix = "whsec_"
 
-// errSecret says what a secret's text has to be; it never holds it.
+// errSecret describes a valid secret. It never contains the secret.
 var errSecret = errors.New("a sink's secret is whsec_ and the base64 of 24 to 64 random bytes: make one with `echo whsec_$(openssl rand -base64 32)`")
 
-// readSecret gives the bytes of a secret.
+// readSecret returns the bytes of a secret.
 func readSecret(text string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(text, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(encoded)
@@ -26,14 +26,14 @@ func readSecret(text string) ([]byte, error) {
 	return key, nil
 }
 
-// CheckSecret says what is wrong with a secret's text, without showing it.
+// CheckSecret returns an error if a secret is invalid. The error does not contain the secret.
 func CheckSecret(text string) error {
 	_, err := readSecret(text)
 	return err
 }
 
-// sign gives the header webhook-signature: a signature for each key, so that a
-// receiver may know either of two while a secret is being replaced.
+// sign returns the header webhook-signature: one signature for each key, so that a receiver can
+// know either key while a secret is being replaced.
 func sign(keys [][]byte, id string, at time.Time, body []byte) string {
 	all := make([]string, len(keys))
 	for i, key := range keys {

@@ -24,19 +24,19 @@ import (
 	"recourse/saga"
 )
 
-// Sink is an address outside that gets events.
+// Sink is an outside address that gets events.
 type Sink struct {
 	Name    string
 	URL     string
-	Secrets []string // names of the secrets that its events are signed with; none: they are not signed
-	Types   []string // patterns of the types it gets of what sagas emit (see saga.MatchEvent); none: all, or nothing if it has Notify
-	Notify  []string // what it is told of beside, of saga.NoticeKinds
+	Secrets []string // names of the secrets that sign its events; none: no signature
+	Types   []string // patterns of the types of emitted events that it gets (see saga.MatchEvent); none: all, or no events if it has Notify
+	Notify  []string // the notifications that it gets, of saga.NoticeKinds
 }
 
-// Emitted reports whether the sink takes anything that sagas emit.
+// Emitted reports whether the sink gets events that sagas emit.
 func (s *Sink) Emitted() bool { return len(s.Types) > 0 || len(s.Notify) == 0 }
 
-// gets reports whether the sink is to get an event.
+// gets reports whether the sink gets an event.
 func (s *Sink) gets(event json.RawMessage) bool {
 	var head struct {
 		Type string `json:"type"`
@@ -51,11 +51,11 @@ func (s *Sink) gets(event json.RawMessage) bool {
 	return err == nil && slices.ContainsFunc(s.Types, func(p string) bool { return saga.MatchEvent(p, head.Type) })
 }
 
-// between is how long a failed delivery waits for the next: 5 s, three times as long each time, up
-// to an hour: what the server tells of doubts and approvals is to come soon after an outage.
-var between = retry.Policy{Initial: 5 * time.Second, Max: time.Hour, Factor: 3000, Jitter: 200}
+// backoff is the delay after a failed delivery: 5 s, then three times as long each time, up to an
+// hour. Notifications of doubts and approvals must arrive soon after an outage.
+var backoff = retry.Policy{Initial: 5 * time.Second, Max: time.Hour, Factor: 3000, Jitter: 200}
 
-// local is the longest wait after a failure that this server's configuration is the reason of.
+// local bounds the delay after a failure that this server's configuration causes.
 const local = 5 * time.Minute
 
 // worker delivers to one sink.
@@ -68,23 +68,23 @@ type worker struct {
 	failing                    atomic.Bool
 }
 
-// queued is a delivery on its way, and when somebody else may get it.
+// queued is an event to deliver, and the time at which another node may claim it.
 type queued struct {
 	journal.Delivery
 	until time.Time
 }
 
-// run delivers what is queued until the queue is closed. ctx ends requests under way.
+// run delivers the queued events until the queue is closed. ctx ends requests in flight.
 func (w *worker) run(ctx context.Context) {
 	for q := range w.queue {
-		// Past its lease it may be in other hands; an answer has to come before that.
+		// After its lease another node may claim it, so the response must arrive before.
 		if ctx.Err() == nil && time.Until(q.until) > w.cfg.Timeout+margin {
 			w.deliver(ctx, q.Delivery)
 		}
 	}
 }
 
-// deliver tries once, and writes down what came of it.
+// deliver tries once, and records the result.
 func (w *worker) deliver(ctx context.Context, d journal.Delivery) {
 	if !w.gets(d.Data) {
 		w.done(ctx, d)
@@ -92,46 +92,46 @@ func (w *worker) deliver(ctx context.Context, d journal.Delivery) {
 	}
 	r := w.post(ctx, d)
 	if ctx.Err() != nil && !r.ok {
-		return // this process is stopping: the event is due again when its lease is over
+		return // this process is stopping: the event is due again when its lease ends
 	}
 	switch {
 	case r.ok:
 		w.delivered.Add(1)
 		w.cfg.Delivered(w.Name, max(w.cfg.Now().Sub(d.Since), 0))
 		if w.failing.Swap(false) {
-			w.log.Info("sink takes events again", "sink", w.Name)
+			w.log.Info("recovered: sink accepts events again", "sink", w.Name)
 		}
 		w.done(ctx, d)
 	case r.gone:
 		w.dropped.Add(1)
-		w.log.Warn("sink wants no more events (410 Gone), so this one is dropped: take the sink out of the configuration", "sink", w.Name, "event", d.ID, "saga", d.Saga)
+		w.log.Warn("sink responded 410 Gone, so the event was dropped: remove the sink from the configuration", "sink", w.Name, "event", d.ID, "saga", d.Saga)
 		w.done(ctx, d)
 	default:
 		w.failed.Add(1)
-		wait := max(between.Delay(d.Attempts+1, rand.Uint64()), r.after)
+		wait := max(backoff.Delay(d.Attempts+1, rand.Uint64()), r.after)
 		if r.local {
 			wait = min(wait, local)
 		}
 		level := slog.LevelDebug
 		if !w.failing.Swap(true) {
-			level = slog.LevelWarn // the first of a row
+			level = slog.LevelWarn // the first failure in a row
 		}
-		w.log.Log(ctx, level, "event was not delivered; it is tried again", "sink", w.Name, "event", d.ID, "saga", d.Saga, "attempt", d.Attempts+1, "why", r.why, "after", wait)
-		w.keep(ctx, "put an event off", func(ctx context.Context) error { return w.cfg.Store.EventFailed(ctx, d.ID, w.Name, wait, r.why) })
+		w.log.Log(ctx, level, "could not deliver an event; the node will retry", "sink", w.Name, "event", d.ID, "saga", d.Saga, "attempt", d.Attempts+1, "why", r.why, "after", wait)
+		w.record(ctx, "postpone an event", func(ctx context.Context) error { return w.cfg.Store.EventFailed(ctx, d.ID, w.Name, wait, r.why) })
 	}
 }
 
 func (w *worker) done(ctx context.Context, d journal.Delivery) {
-	w.keep(ctx, "forget a delivered event", func(ctx context.Context) error { return w.cfg.Store.EventDelivered(ctx, d.ID, w.Name) })
+	w.record(ctx, "record a delivery", func(ctx context.Context) error { return w.cfg.Store.EventDelivered(ctx, d.ID, w.Name) })
 }
 
-// result is what came of one request.
+// result is the result of one request.
 type result struct {
 	ok    bool
-	gone  bool          // it is of no use to try again
+	gone  bool          // retries are useless
 	local bool          // nothing was sent
 	why   string        // one line; no secrets
-	after time.Duration // what the sink asks for
+	after time.Duration // the delay that the sink asks for
 }
 
 func (w *worker) post(ctx context.Context, d journal.Delivery) result {
@@ -156,7 +156,7 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 	now := w.cfg.Now()
 	req.Header.Set("Content-Type", "application/cloudevents+json")
 	req.Header.Set("User-Agent", w.cfg.UserAgent)
-	req.Header["webhook-id"] = []string{d.ID.String()} // as the specification writes them
+	req.Header["webhook-id"] = []string{d.ID.String()} // with the capitalization of the specification
 	req.Header["webhook-timestamp"] = []string{strconv.FormatInt(now.Unix(), 10)}
 	if len(keys) > 0 {
 		req.Header["webhook-signature"] = []string{sign(keys, d.ID.String(), now, d.Data)}
@@ -169,33 +169,33 @@ func (w *worker) post(ctx context.Context, d journal.Delivery) result {
 	resp, err := w.client.Do(req)
 	switch {
 	case err != nil && connected.Load() && !answered.Load() && req.Context().Err() == nil:
-		// Data that came before the request was sent is no answer to it either, and net/http's
-		// words for that are of its insides.
-		return result{why: "the connection ended without an answer to this request"}
+		// This includes data that arrived before the request was sent: that is no response to it,
+		// and net/http's error for it describes only its internals.
+		return result{why: "the connection ended without a response to this request"}
 	case err != nil:
 		return result{why: w.reason(err)}
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again; what it says is of no interest
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be reused
 	r := result{ok: resp.StatusCode >= 200 && resp.StatusCode <= 299, gone: resp.StatusCode == http.StatusGone}
 	if !r.ok {
-		r.why = "it answered with the status " + strconv.Itoa(resp.StatusCode)
+		r.why = "the sink responded with status " + strconv.Itoa(resp.StatusCode)
 		r.after = retry.After(resp.Header.Get("Retry-After"), now)
 	}
 	return r
 }
 
-// maxWhy bounds why a delivery failed, in characters: what the sink has sent may be in it.
+// maxWhy bounds the reason of a failure, in characters: it may contain data from the sink.
 const maxWhy = 300
 
-// reason says in one line why there was no answer, without the URL, which may have a password in
-// it.
+// reason returns in one line why there was no response, without the URL, which may contain a
+// password.
 func (w *worker) reason(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("no answer within %v", w.cfg.Timeout)
+		return fmt.Sprintf("no response within %v", w.cfg.Timeout)
 	}
 	why := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -1,11 +1,11 @@
-// Package quota bounds how many bytes several readers hold in memory together.
+// Package quota bounds how many bytes several readers have in memory together.
 //
-// A reader opens an [Account] of a [Pool] and reserves in it what it is about to hold. While the
-// pool is used up, Reserve waits, first come, first served. Readers need not know beforehand how
-// much they will read: they may wait while they hold something. That cannot end in a deadlock,
-// because the first in the line may exceed the pool if nobody exceeds it at the time; it then never
-// waits again until its account is closed. So the pool is exceeded by what one account holds at
-// most.
+// A reader opens an [Account] of a [Pool], and reserves the bytes that it is about to read. While
+// the pool is used up, Reserve waits, in order of arrival. Readers need not know in advance how
+// much they will read: they may wait while they have bytes reserved. This cannot cause a deadlock,
+// because the first reader in the queue may exceed the pool if no other one exceeds it. It then
+// does not wait again until its account is closed. So the pool is exceeded by at most what one
+// account reserves.
 package quota
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// Free is how many bytes an account has at no charge: what is small never waits.
+// Free is how many bytes an account has without charge: small responses never wait.
 const Free = 64 << 10
 
 // Pool is a number of bytes that several accounts share.
@@ -23,53 +23,53 @@ type Pool struct {
 
 	mu      sync.Mutex
 	used    int64
-	excess  *Account  // may exceed the pool; nil: nobody does
-	waiting list.List // of *waiter, the first come first
+	excess  *Account  // the account that may exceed the pool; nil: none
+	waiting list.List // of *waiter, in order of arrival
 }
 
 type waiter struct {
 	account *Account
 	more    int64
-	ready   chan struct{} // closed when the account has it
+	ready   chan struct{} // closed when the bytes are reserved
 }
 
 // New returns a pool of so many bytes.
 func New(size int64) *Pool { return &Pool{size: size} }
 
-// Usage is what a pool is used for.
+// Usage is the current use of a pool.
 type Usage struct {
 	Size    int64 // in bytes
 	Used    int64 // in bytes
 	Waiting int   // accounts that wait
 }
 
-// Usage returns how much is used now.
+// Usage returns the current use of the pool.
 func (p *Pool) Usage() Usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Usage{p.size, p.used, p.waiting.Len()}
 }
 
-// Open returns an account that holds nothing.
+// Open returns an empty account.
 func (p *Pool) Open() *Account { return &Account{pool: p} }
 
-// Account is what one reader holds. Its methods are for one goroutine at a time. Those of a nil
-// account do nothing: what it holds is not counted.
+// Account is what one reader has reserved. Its methods are for one goroutine at a time. The methods
+// of a nil account do nothing, so its bytes are not counted.
 type Account struct {
 	pool   *Pool
 	onWait []func(waits bool)
 	held   int64 // guarded by the pool's mu
 }
 
-// OnWait has f called, besides those before it, whenever Reserve begins to wait, with true, and
-// when the wait is over, with false.
+// OnWait adds a function that is called with true when Reserve begins to wait, and with false when
+// the wait is over.
 func (a *Account) OnWait(f func(waits bool)) {
 	if a != nil {
 		a.onWait = append(a.onWait, f)
 	}
 }
 
-// Held returns how many bytes the account holds at a charge.
+// Held returns how many bytes the account has reserved, without free ones.
 func (a *Account) Held() int64 {
 	if a == nil {
 		return 0
@@ -79,8 +79,8 @@ func (a *Account) Held() int64 {
 	return a.held
 }
 
-// Reserve sees to it that the account holds at least so many bytes in all, and waits for them if
-// need be. It returns ctx's error if that ends first; the account then holds what it held before.
+// Reserve raises the account to at least so many bytes in total, and waits for them if necessary.
+// If ctx ends first, it returns ctx's error, and the account is unchanged.
 func (a *Account) Reserve(ctx context.Context, total int64) error {
 	if a == nil || total <= Free {
 		return nil
@@ -114,7 +114,7 @@ func (a *Account) Reserve(ctx context.Context, total int64) error {
 	}
 }
 
-// Shrink gives back what the account holds beyond so many bytes in all.
+// Shrink lowers the account to so many bytes in total.
 func (a *Account) Shrink(total int64) {
 	if a == nil {
 		return
@@ -130,7 +130,7 @@ func (a *Account) Shrink(total int64) {
 	}
 }
 
-// Close gives back all that the account holds.
+// Close returns all bytes of the account.
 func (a *Account) Close() {
 	if a == nil {
 		return
@@ -141,8 +141,8 @@ func (a *Account) Close() {
 	p.release(a, a.held)
 }
 
-// release takes bytes back from an account and admits the accounts that wait for them. An account
-// that holds nothing gives up its right to exceed the pool, for nobody waits for it.
+// release takes bytes back from an account and admits accounts that wait for them. An empty account
+// loses its right to exceed the pool, so that another one can get it.
 func (p *Pool) release(a *Account, bytes int64) {
 	p.used -= bytes
 	a.held -= bytes
@@ -152,8 +152,7 @@ func (p *Pool) release(a *Account, bytes int64) {
 	p.admit()
 }
 
-// admit lets in who can be let in. An account that exceeds the pool comes first: it is never kept
-// waiting.
+// admit grants waiting reservations. The account that exceeds the pool comes first: it never waits.
 func (p *Pool) admit() {
 	for e := p.waiting.Front(); e != nil; {
 		next := e.Next()
@@ -181,14 +180,14 @@ func (p *Pool) grant(e *list.Element) {
 	close(w.ready)
 }
 
-// forgo ends a wait. Memory that was granted at the same moment is given back.
+// forgo ends a wait. If the bytes were granted at the same moment, it returns them.
 func (p *Pool) forgo(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for e := p.waiting.Front(); e != nil; e = e.Next() {
 		if e.Value == w {
 			p.waiting.Remove(e)
-			p.admit() // it may have kept others behind it
+			p.admit() // others may have waited only for this one
 			return
 		}
 	}
@@ -197,12 +196,12 @@ func (p *Pool) forgo(w *waiter) {
 
 type contextKey struct{}
 
-// NewContext returns a context that carries the account that a call is to reserve its answer in.
+// NewContext returns a context with the account in which a call reserves the bytes of its response.
 func NewContext(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, contextKey{}, a)
 }
 
-// FromContext returns the account that a context carries; nil without one.
+// FromContext returns the account of a context; nil: it has none.
 func FromContext(ctx context.Context) *Account {
 	a, _ := ctx.Value(contextKey{}).(*Account)
 	return a

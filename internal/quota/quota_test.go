@@ -34,7 +34,7 @@ func TestSmallNeverWaits(t *testing.T) {
 	}
 }
 
-// Two readers that each hold half of the pool and want more would wait for each other for ever.
+// Two readers that each hold half of the pool and want more would wait for each other forever.
 func TestNoDeadlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(mib)
@@ -57,8 +57,8 @@ func TestNoDeadlock(t *testing.T) {
 	})
 }
 
-// A reader that was let in beyond the pool, and whose answer turned out to be small, leaves its
-// place to the next one although its account stays open.
+// A reader that exceeds the pool and whose response turns out to be small lets the next one exceed
+// it, although its account stays open.
 func TestSmallAnswerGivesUpItsExcess(t *testing.T) {
 	p := New(mib)
 	holder, excess := p.Open(), p.Open()
@@ -138,8 +138,8 @@ func TestShrinkLetsOthersIn(t *testing.T) {
 	}
 }
 
-// All readers come to an end, whatever they do; the pool is exceeded by one of them at most, and
-// nothing stays used.
+// All readers end, whatever they do. At most one of them exceeds the pool, and no bytes stay
+// reserved.
 func TestAnyReaders(t *testing.T) {
 	const most = 8 * Free
 	for seed := range uint64(200) {

@@ -5,15 +5,15 @@ import (
 	"io"
 )
 
-// ReadAll reads r to its end, and reserves what it reads in the context's account. expected is how
-// long r says that it is, -1 if it does not. It reads limit+1 bytes at most, so that the caller can
-// tell what is too long. It returns the bytes read with an error, too, which is r's or the
-// context's.
+// ReadAll reads r to its end, and reserves the bytes in the context's account. expected is the
+// announced length, -1 if there is none. It reads at most limit+1 bytes, so that the caller can
+// detect that r is too long. If r or the context fails, it returns the error and the bytes read so
+// far.
 func ReadAll(ctx context.Context, r io.Reader, limit, expected int64) ([]byte, error) {
 	account := FromContext(ctx)
 	most := limit + 1
 	if expected >= 0 && expected < limit {
-		most = expected + 1 // one more, for the end to be seen
+		most = expected + 1 // one more, to see the end
 	}
 	body := make([]byte, 0, min(most, 4<<10))
 	for {
@@ -22,7 +22,7 @@ func ReadAll(ctx context.Context, r io.Reader, limit, expected int64) ([]byte, e
 				return body, nil
 			}
 			if int64(len(body)) == most {
-				most = limit + 1 // it is longer than it has said
+				most = limit + 1 // it is longer than announced
 			}
 			size := min(2*int64(cap(body)), most)
 			if size > Free && expected >= 0 {

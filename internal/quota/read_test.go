@@ -13,7 +13,7 @@ func TestReadAll(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789"), 50_000)
 	for _, c := range []struct{ length, limit, expected, want int64 }{
 		{0, 100, -1, 0}, {0, 100, 0, 0}, {100, 100, -1, 100}, {101, 100, -1, 101}, {500_000, 100, -1, 101}, {500_000, 100, 500_000, 101},
-		{100, 100, 100, 100}, {100, 1000, 7, 100}, // the last says that it is shorter than it is
+		{100, 100, 100, 100}, {100, 1000, 7, 100}, // the last one is longer than announced
 		{Free, mib, -1, Free}, {Free + 1, mib, Free + 1, Free + 1}, {500_000, mib, -1, 500_000}, {500_000, mib, 500_000, 500_000},
 		{500_000, mib, 100, 500_000}, {500_000, 499_999, -1, 500_000}, {500_000, 200_000, 100_000, 200_001},
 	} {
@@ -31,7 +31,7 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
-// charge is what so many bytes cost an account.
+// charge is how many bytes are reserved for so many bytes.
 func charge(n int64) int64 {
 	if n <= Free {
 		return 0

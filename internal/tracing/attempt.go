@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// attempt is one attempt of a step, of its undoing, or of its status query, that has ended.
+// attempt is an ended attempt of a step, of its compensation, or of its status query.
 type attempt struct {
 	st              *step
 	intent, outcome *journal.Record
@@ -20,7 +20,7 @@ type attempt struct {
 	query           bool
 }
 
-// outcome is what an outcome record says of how the attempt ended, but for the answer itself.
+// outcome is the part of an outcome record that a span needs, without the response.
 type outcome struct {
 	StatusCode int              `json:"status_code"`
 	Error      *saga.Failure    `json:"error"`
@@ -63,7 +63,7 @@ func (a *attempt) span() span {
 	return out
 }
 
-// describe says what the attempt was, by its kind.
+// describe adds the attributes of the attempt, by its kind.
 func (a *attempt) describe(out *span, r saga.Request) {
 	kind := "http"
 	if def := a.st.s.runs(a.st.at, a.query); def != nil {
@@ -89,8 +89,8 @@ func (a *attempt) describe(out *span, r saga.Request) {
 	}
 }
 
-// address says where a request went: host and path, with references to secrets as they stand in the
-// journal, and nothing of its query.
+// address returns the host and path of a request. References to secrets stay as they are in the
+// journal. The query is left out.
 func address(url string) []attribute.KeyValue {
 	scheme, rest, ok := strings.Cut(url, "://")
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// completion is what of a request for a completion is exported: nothing of what was asked.
+// completion is the part of a request for a completion that is exported: nothing of the prompt.
 type completion struct {
 	Model               string          `json:"model"`
 	MaxTokens           int64           `json:"max_tokens"`
@@ -18,7 +18,7 @@ type completion struct {
 	ResponseFormat      json.RawMessage `json:"response_format"`
 }
 
-// answer is what of its answer is: nothing of what was said.
+// answer is the part of the response that is exported: nothing of the completion.
 type answer struct {
 	Result struct {
 		Body struct {
@@ -31,11 +31,11 @@ type answer struct {
 	} `json:"result"`
 }
 
-// chat describes an attempt of an llm step, as OpenTelemetry's conventions for generative AI have
-// it.
+// chat describes an attempt of an llm step, according to OpenTelemetry's conventions for generative
+// AI.
 func (a *attempt) chat(out *span, r saga.Request) {
 	var asked completion
-	_ = json.Unmarshal(r.Body, &asked) // what cannot be read is left out
+	_ = json.Unmarshal(r.Body, &asked) // fields that cannot be read are left out
 	var said answer
 	read(a.outcome, &said)
 	got := said.Result.Body

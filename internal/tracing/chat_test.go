@@ -73,7 +73,7 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// Long texts of a provider or a client do not make spans so large that a collector refuses them.
+// Long texts of a provider or a client are cut, so that a collector does not refuse the spans.
 func TestLongTexts(t *testing.T) {
 	long := strings.Repeat("é", 7_000)
 	choice := map[string]any{"finish_reason": long, "message": map[string]string{"content": "yes"}}

@@ -16,8 +16,8 @@ import (
 	"recourse/saga"
 )
 
-// Wanted reports whether spans are to be exported: an endpoint is given, or OpenTelemetry's own
-// variables name one, and they do not say otherwise.
+// Wanted reports whether spans are exported: an endpoint is set, or OpenTelemetry's variables name
+// one and do not disable the export.
 func Wanted(endpoint string, env map[string]string) bool {
 	if strings.EqualFold(env["OTEL_SDK_DISABLED"], "true") || env["OTEL_TRACES_EXPORTER"] == "none" {
 		return false
@@ -25,10 +25,7 @@ func Wanted(endpoint string, env map[string]string) bool {
 	return endpoint != "" || env["OTEL_EXPORTER_OTLP_ENDPOINT"] != "" || env["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] != ""
 }
 
-// Exporter returns an exporter to a collector that speaks OTLP over HTTP with Protobuf. endpoint is
-// its base URL, such as http://127.0.0.1:4318; "": as OTEL_EXPORTER_OTLP_ENDPOINT says. The other
-// OTEL_EXPORTER_OTLP_ variables of the process count: headers, certificates, time-outs,
-// compression. An error says what is wrong with the endpoint.
+// Exporter returns an exporter to a collector for OTLP over HTTP with Protobuf. endpoint is its base URL, such as http://127.0.0.1:4318. If it is "", OTEL_EXPORTER_OTLP_ENDPOINT applies. The process's other OTEL_EXPORTER_OTLP_ variables apply too: headers, certificates, timeouts, compression. An error says what is wrong with the endpoint.
 func Exporter(ctx context.Context, endpoint string) (sdk.SpanExporter, error) {
 	var o []otlptracehttp.Option
 	if endpoint != "" {
@@ -42,7 +39,7 @@ func Exporter(ctx context.Context, endpoint string) (sdk.SpanExporter, error) {
 }
 
 // Sampler reads OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG. The default is
-// parentbased_always_on: all but the traces that their caller does not record. An error says what
+// parentbased_always_on: all traces but those that their caller does not record. An error says what
 // is wrong with the variables.
 func Sampler(env map[string]string) (func(*saga.Trace) bool, error) {
 	name, arg := env["OTEL_TRACES_SAMPLER"], env["OTEL_TRACES_SAMPLER_ARG"]
@@ -74,14 +71,14 @@ func Sampler(env map[string]string) (func(*saga.Trace) bool, error) {
 	return func(t *saga.Trace) bool { return sampled(s, t) }, nil
 }
 
-// sampled asks a sampler, which says the same of a trace wherever it is asked.
+// sampled asks a sampler. The result for a trace is the same on each node.
 func sampled(s sdk.Sampler, t *saga.Trace) bool {
 	p := sdk.SamplingParameters{ParentContext: context.Background(), TraceID: trace.TraceID(t.ID)}
 	if t.Parent != (saga.SpanID{}) {
 		p.ParentContext = trace.ContextWithRemoteSpanContext(p.ParentContext, trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: p.TraceID, SpanID: trace.SpanID(t.Parent), TraceFlags: trace.TraceFlags(t.Flags)}))
 	} else {
-		sum := sha256.Sum256(t.ID[:]) // a share goes by bits of the id that are the same in all UUIDs
+		sum := sha256.Sum256(t.ID[:]) // a ratio sampler uses bits of the id that are constant in UUIDs
 		p.TraceID = trace.TraceID(sum[:16])
 	}
 	return s.ShouldSample(p).Decision == sdk.RecordAndSample

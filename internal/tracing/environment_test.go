@@ -40,8 +40,8 @@ func TestExporterRefuses(t *testing.T) {
 	}
 }
 
-// A sampler says the same of a trace each time, and a share is one, though the ids are not random
-// in all their bits.
+// A sampler always returns the same for a trace, and a ratio is exact although some bits of the ids
+// are not random.
 func TestSampler(t *testing.T) {
 	parse := func(text string) *saga.Trace {
 		out := saga.NewTrace(uuid.Must(uuid.NewV7()), saga.StartedData{Traceparent: text})

@@ -10,7 +10,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// put queues a span. It never waits: what does not fit is dropped.
+// put queues a span. It never waits: if there is no room, the span is dropped.
 func (t *Tracer) put(s source) {
 	size := int64(s.size())
 	if t.held.Add(size) <= maxSpans {
@@ -24,10 +24,10 @@ func (t *Tracer) put(s source) {
 	t.dropped.Add(1)
 }
 
-// maxSpans bounds the bytes of records that spans in the queue hold on to.
+// maxSpans bounds the bytes of records that queued spans refer to.
 const maxSpans = 64 << 20
 
-// run exports what is queued until Shutdown, and then what is left.
+// run exports queued spans until Shutdown, and then the rest.
 func (t *Tracer) run() {
 	defer close(t.done)
 	every := time.NewTicker(t.cfg.Every)
@@ -60,7 +60,7 @@ func (t *Tracer) take(s source) {
 	}
 }
 
-// export sends the batch, repeatedly within the patience if need be; then it is dropped.
+// export sends the batch. After Config.Patience it drops the batch.
 func (t *Tracer) export() {
 	batch := t.build.batch
 	if len(batch) == 0 {
@@ -84,15 +84,15 @@ func (t *Tracer) export() {
 	t.exported.Add(int64(len(batch)))
 }
 
-// Between tries to reach a collector that is away.
+// The delays between tries to reach a collector.
 const (
 	firstPause = 250 * time.Millisecond
 	maxPause   = 5 * time.Second
 )
 
-// send repeats the export while the collector cannot be reached, as when it is restarted; the
-// exporter itself repeats only what a collector that answers asks it to. Shutdown does not wait for
-// one that is away.
+// send repeats the export while the collector cannot be reached, for example because it restarts.
+// The exporter itself repeats only what a collector's response asks it to. Shutdown does not wait
+// for a collector that cannot be reached.
 func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := t.cfg.Export.ExportSpans(ctx, batch)
@@ -109,8 +109,8 @@ func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
 	}
 }
 
-// Shutdown exports what is queued, and ends the Tracer; at ctx's end it gives up and drops the
-// rest, and says so. It is called once, when the engine has ended.
+// Shutdown exports the queued spans and ends the Tracer. When ctx ends, it drops the rest and
+// returns an error. It is called once, after the engine has ended.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	close(t.quit)
 	late := context.AfterFunc(ctx, t.stop)

@@ -1,6 +1,6 @@
 package tracing
 
-// Held is how many sagas the tracer knows something of.
+// Held returns how many sagas the tracer has a state of.
 func (t *Tracer) Held() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -36,7 +36,7 @@ import (
 	"recourse/saga/kinds/run"
 )
 
-// receiver is a collector: it takes spans over OTLP/HTTP, and keeps them.
+// receiver is a collector: it accepts spans over OTLP/HTTP, and keeps them.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -68,7 +68,7 @@ func newReceiver(t *testing.T) *receiver {
 	return c
 }
 
-// await waits until the root of a saga has come, and gives the spans of its trace.
+// await waits until the root span of a saga has arrived, and returns the spans of its trace.
 func (c *receiver) await(t *testing.T, id uuid.UUID) []*otlp.Span {
 	t.Helper()
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); <-time.After(5 * time.Millisecond) {
@@ -116,11 +116,11 @@ func show(v *common.AnyValue) string {
 	return fmt.Sprint(v)
 }
 
-// tree draws spans below their parents, each with some attributes, and ! for an error. Those whose
-// parent is missing come at the end.
+// tree prints spans below their parents, each with some attributes, and ! for an error. Spans
+// without a parent are at the end.
 func tree(spans []*otlp.Span, keys ...string) string {
 	slices.SortStableFunc(spans, func(a, b *otlp.Span) int {
-		return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) // in the same millisecond as they ended
+		return cmp.Compare(a.StartTimeUnixNano, b.StartTimeUnixNano) // in the same millisecond: by their ends
 	})
 	known := map[string]bool{}
 	for _, s := range spans {
@@ -160,15 +160,15 @@ func tree(spans []*otlp.Span, keys ...string) string {
 	return b.String()
 }
 
-// world answers requests by their method and path, the next time with the next status, and 201
-// without one.
+// world responds to requests by their method and path, each time with the next status, and with 201
+// if there is none.
 type world struct {
 	*httptest.Server
 	mu     sync.Mutex
 	plan   map[string][]int
 	seen   map[string][]http.Header
-	hangs  string        // a request that gets no answer, the first time
-	hung   chan struct{} // closed when it has come
+	hangs  string        // a request that gets no response the first time
+	hung   chan struct{} // closed when that request has arrived
 	ending chan struct{}
 }
 
@@ -197,7 +197,7 @@ func newWorld(t *testing.T, plan map[string][]int) *world {
 	return w
 }
 
-// parents are the traceparents that requests came with.
+// parents returns the traceparents of requests.
 func (w *world) parents(what string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,7 +208,7 @@ func (w *world) parents(what string) []string {
 	return list
 }
 
-// mortal is a store whose node can be cut off from it.
+// mortal is a store that a node can lose its connection to.
 type mortal struct {
 	journal.Store
 	dead atomic.Bool
@@ -324,8 +324,8 @@ func (n *node) start(name, input, traceparent string) uuid.UUID {
 	return begun.ID
 }
 
-// order leaves an order for a saga.
-func (n *node) order(id uuid.UUID, c saga.Command) {
+// command sends a command to a saga.
+func (n *node) command(id uuid.UUID, c saga.Command) {
 	n.r.t.Helper()
 	m, err := c.Message(uuid.Must(uuid.NewV7()), id)
 	if err == nil {
@@ -336,7 +336,7 @@ func (n *node) order(id uuid.UUID, c saga.Command) {
 	}
 }
 
-// reaches waits until a saga's row has a status.
+// reaches waits until a saga's row has the status.
 func (r *rig) reaches(id uuid.UUID, status saga.Status) {
 	r.t.Helper()
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); <-time.After(5 * time.Millisecond) {
@@ -347,7 +347,7 @@ func (r *rig) reaches(id uuid.UUID, status saga.Status) {
 	r.t.Fatalf("saga %s is never %s", id, status)
 }
 
-// machine is a saga as its journal has it.
+// machine replays a saga's journal.
 func (r *rig) machine(id uuid.UUID) (*saga.Machine, error) {
 	head, err := r.store.Saga(r.t.Context(), id)
 	if err != nil {

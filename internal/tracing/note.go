@@ -9,7 +9,7 @@ import (
 	"recourse/saga"
 )
 
-// note adds an event to a step that is under way, or to the saga.
+// note adds an event to a step in flight, or to the saga.
 func (s *sagaState) note(r *journal.Record, path, name string, attrs ...attribute.KeyValue) {
 	list := &s.notes
 	base, _ := saga.SplitQuery(path)
@@ -23,7 +23,7 @@ func (s *sagaState) note(r *journal.Record, path, name string, attrs ...attribut
 
 func (s *sagaState) decided(r *journal.Record) {
 	if strings.HasSuffix(r.Path, "]") {
-		return // an iteration has ended, which shows in its steps
+		return // the end of an iteration, which its steps show
 	}
 	var d saga.DecidedData
 	read(r, &d)
@@ -58,7 +58,7 @@ func (s *sagaState) signalled(r *journal.Record) {
 	s.note(r, "", "signalled", text(text(nil, "recourse.signal", d.Name), "recourse.actor", d.Actor)...)
 }
 
-// command notes what somebody has ordered, and ends the step that it settles.
+// command adds a person's command as an event, and ends the step that it resolves.
 func (s *sagaState) command(r *journal.Record) {
 	var d saga.CommandData
 	read(r, &d)
@@ -77,7 +77,7 @@ func (s *sagaState) command(r *journal.Record) {
 	}
 }
 
-// settle ends a step by a person's word.
+// settle ends a step by a person's command.
 func (st *step) settle(r *journal.Record, d saga.CommandData) {
 	word := d.Outcome
 	if d.Kind != "resolve" {
@@ -92,7 +92,7 @@ func (st *step) settle(r *journal.Record, d saga.CommandData) {
 		st.close(r.At, undone, nil)
 	case "skip":
 		st.close(r.At, skipped, nil)
-	case "reject": // past the pivot another word follows
+	case "reject": // after the pivot, another command follows
 		st.end, st.status, st.failure = r.At, failed, &saga.Failure{Code: "rejected", Title: "it was not approved"}
 	}
 }

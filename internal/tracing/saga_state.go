@@ -13,14 +13,14 @@ import (
 	"recourse/saga"
 )
 
-// sagaState is what is known of a saga that is under way: when it began, and its steps that are not
-// over.
+// sagaState is the state of a saga that has not ended: its beginning, and its steps that have not
+// ended.
 type sagaState struct {
 	t      *Tracer
 	trace  saga.Trace
 	def    *saga.Definition
 	inside map[string]*saga.Step // the block around a step, by the step's id; nil: there are no blocks
-	silent bool                  // spans that are over were exported before
+	silent bool                  // an earlier node has exported the ended spans
 	over   bool
 
 	began    time.Time
@@ -29,7 +29,7 @@ type sagaState struct {
 	inFlight map[at]*step
 }
 
-// at is where a step stands.
+// at identifies a track of a step.
 type at struct {
 	path string
 	way  journal.Way
@@ -42,7 +42,7 @@ func newSagaState(t *Tracer, trace saga.Trace, def *saga.Definition) *sagaState 
 	return s
 }
 
-// surround notes which block is around each step.
+// surround notes the block of each step.
 func (s *sagaState) surround(by *saga.Step, steps []*saga.Step) {
 	for _, inner := range steps {
 		if by != nil {
@@ -59,7 +59,7 @@ func (s *sagaState) surround(by *saga.Step, steps []*saga.Step) {
 	}
 }
 
-// around is the path of the block around a step, "" for none.
+// around returns the path of the block of a step, "" if it is in none.
 func (s *sagaState) around(path string) string {
 	id := saga.StepID(path)
 	by := s.inside[id]
@@ -73,7 +73,7 @@ func (s *sagaState) around(path string) string {
 	return prefix + by.ID
 }
 
-// apply takes records in.
+// apply applies records.
 func (s *sagaState) apply(g engine.Growth) {
 	for i := range g.Records {
 		r := &g.Records[i]
@@ -104,21 +104,22 @@ func (s *sagaState) apply(g engine.Growth) {
 	}
 }
 
-// read reads a record's data. What cannot be read stays empty: the engine has said so already.
+// read reads a record's data. Fields that cannot be read stay empty; the engine reports the error.
 func read(r *journal.Record, into any) {
 	if len(r.Data) > 0 {
 		_ = json.Unmarshal(r.Data, into)
 	}
 }
 
-// put queues a span that is over.
+// put queues an ended span.
 func (s *sagaState) put(o source) {
 	if !s.silent {
 		s.t.put(o)
 	}
 }
 
-// compensating ends what goes forward: nothing of it comes back. Steps of finally begin later.
+// compensating ends the spans of forward steps, which do not continue. Steps of finally begin
+// later.
 func (s *sagaState) compensating(r *journal.Record) {
 	var d saga.CompensatingData
 	read(r, &d)
@@ -126,7 +127,7 @@ func (s *sagaState) compensating(r *journal.Record) {
 	s.abandon(r.At, "")
 }
 
-// finished exports the saga's own span, and those of steps that were left as they stood.
+// finished exports the saga's own span, and those of abandoned steps.
 func (s *sagaState) finished(r *journal.Record, m *saga.Machine) {
 	s.abandon(r.At, "")
 	e := &ending{s: s, end: r.At, labels: m.Labels(), cost: m.Cost()}

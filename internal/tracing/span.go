@@ -14,24 +14,24 @@ import (
 	"recourse/saga"
 )
 
-// source is what a span is made of, once there is time for that: not on a lane.
+// source makes a span later, outside the lanes.
 type source interface {
 	span() span
-	size() int // bytes of records that it holds on to
+	size() int // bytes of records that it refers to
 }
 
-// span is a span that is over.
+// span is an ended span.
 type span struct {
 	of         *saga.Trace
-	id, parent saga.SpanID // no parent: zero
-	remote     bool        // the parent is of another program
+	id, parent saga.SpanID // parent is zero if there is none
+	remote     bool        // the parent belongs to another program
 	name       string
 	kind       trace.SpanKind
 	start, end time.Time
 	attrs      []attribute.KeyValue
 	events     []note
 	failed     bool
-	why        string // with failed, for a person
+	why        string // the reason of a failure, for people
 }
 
 // note is an event of a span.
@@ -41,7 +41,7 @@ type note struct {
 	attrs []attribute.KeyValue
 }
 
-// maxNotes bounds the events of a span; those that come later are left out.
+// maxNotes bounds the events of a span. Later ones are left out.
 const maxNotes = 128
 
 func add(list *[]note, n note) {
@@ -50,8 +50,8 @@ func add(list *[]note, n note) {
 	}
 }
 
-// Bounds of what services have written, in bytes of a text and in texts of a list: a collector
-// refuses a request that is too large, with all spans in it.
+// Bounds of texts from services, in bytes of a text and in texts of a list: a collector refuses a
+// request that is too large, with all spans in it.
 const (
 	maxText = 4 << 10
 	maxList = 16
@@ -65,7 +65,7 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:maxText], "")
 }
 
-// text is an attribute, none if the text is empty.
+// text adds an attribute, unless the text is empty.
 func text(attrs []attribute.KeyValue, key, value string) []attribute.KeyValue {
 	if value == "" {
 		return attrs
@@ -73,8 +73,7 @@ func text(attrs []attribute.KeyValue, key, value string) []attribute.KeyValue {
 	return append(attrs, attribute.String(key, value))
 }
 
-// builder makes spans with the SDK, which collects them in batch as they end. One goroutine uses
-// it.
+// builder makes spans with the SDK, which puts ended ones into batch. It is for one goroutine.
 type builder struct {
 	tracer trace.Tracer
 	batch  []sdk.ReadOnlySpan
@@ -82,7 +81,7 @@ type builder struct {
 
 func newBuilder(r Resource) *builder {
 	b := &builder{}
-	limits := sdk.NewSpanLimits() // with what OTEL_ variables say
+	limits := sdk.NewSpanLimits() // as the OTEL_ variables set them
 	if limits.AttributeValueLengthLimit < 0 {
 		limits.AttributeValueLengthLimit = maxText
 	}
@@ -121,7 +120,7 @@ func (b *builder) Shutdown(context.Context) error { return nil }
 // ForceFlush implements sdk.SpanProcessor.
 func (b *builder) ForceFlush(context.Context) error { return nil }
 
-// input gives spans the ids that are in their context.
+// input gives spans the ids of their context.
 type input struct{}
 
 // NewIDs implements sdk.IDGenerator.
@@ -136,7 +135,8 @@ func (g input) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	return id
 }
 
-// Resource is whose spans they are. What OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say wins.
+// Resource describes the program that exports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take
+// precedence.
 type Resource struct {
 	Version  string // of the program
 	Instance string // this process
@@ -146,7 +146,7 @@ func (r Resource) resource() *sdkresource.Resource {
 	own := sdkresource.NewSchemaless(attribute.String("service.name", "recourse"), attribute.String("service.version", r.Version), attribute.String("service.instance.id", r.Instance))
 	env, err := sdkresource.New(context.Background(), sdkresource.WithFromEnv(), sdkresource.WithTelemetrySDK())
 	if err != nil {
-		return own // what the variables say cannot be read
+		return own // the variables are invalid
 	}
 	all, err := sdkresource.Merge(own, env)
 	if err != nil {

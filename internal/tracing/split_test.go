@@ -24,12 +24,12 @@ import (
 	"recourse/saga"
 )
 
-// sink keeps what is exported.
+// sink keeps the exported spans.
 type sink struct {
 	spans []sdk.ReadOnlySpan
 	hang  bool
 	fails atomic.Bool
-	away  atomic.Int32 // how many more times it cannot be reached; below 0: for good
+	away  atomic.Int32 // how many more times it cannot be reached; below 0: always
 }
 
 func (s *sink) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
@@ -52,9 +52,9 @@ func (s *sink) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error 
 
 func (s *sink) Shutdown(context.Context) error { return nil }
 
-// told gives a tracer what it is told of a saga: what was there, then what is new, in one commit
-// for each record.
-func told(t *testing.T, p storytest.Played, before, after []journal.Record) []sdk.ReadOnlySpan {
+// exported calls a tracer with a saga's earlier records, and then with the new ones, in one commit
+// for each record, and returns the exported spans.
+func exported(t *testing.T, p storytest.Played, before, after []journal.Record) []sdk.ReadOnlySpan {
 	t.Helper()
 	s := &sink{}
 	tr := tracing.New(tracing.Config{Export: s})
@@ -74,7 +74,7 @@ func told(t *testing.T, p storytest.Played, before, after []journal.Record) []sd
 	return s.spans
 }
 
-// feed tells a tracer of a saga that it takes on with so many records.
+// feed calls a tracer with a saga that is acquired with so many records.
 func feed(tr *tracing.Tracer, p storytest.Played, before int) {
 	if before > 0 {
 		tr.Acquired(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records[:before]})
@@ -83,7 +83,7 @@ func feed(tr *tracing.Tracer, p storytest.Played, before int) {
 	tr.Released(p.ID)
 }
 
-// lines says all of spans, in an order of their own.
+// lines prints spans with all their fields, sorted.
 func lines(spans []sdk.ReadOnlySpan) []string {
 	var list []string
 	for _, s := range spans {
@@ -121,8 +121,8 @@ finally:
   - {id: bye, http: "POST http://w/bye", body: {}}
 `
 
-// Wherever a saga goes from one node to another, both export together what one would have: each
-// span once, and the same. In each trace all spans but the first have their parent.
+// If a saga moves from one node to another at any record, both together export the same spans as
+// one node would, each once. In each trace, all spans but the first have their parent.
 func TestSplit(t *testing.T) {
 	names := map[string]int{}
 	for seed := range uint64(25) {
@@ -136,7 +136,7 @@ func TestSplit(t *testing.T) {
 			Person: func(e saga.Entry) saga.Command {
 				return saga.Command{Kind: "resolve", Path: e.Path, Outcome: []string{"skip", "retry", "retry", "skip"}[r.IntN(4)], Actor: "ann", Reason: "so"}
 			}})
-		whole := told(t, p, nil, p.Records)
+		whole := exported(t, p, nil, p.Records)
 		want := lines(whole)
 		known := map[trace.SpanID]bool{}
 		for _, s := range whole {
@@ -155,7 +155,7 @@ func TestSplit(t *testing.T) {
 			}
 		}
 		for k := range p.Records {
-			got := lines(slices.Concat(told(t, p, nil, p.Records[:k]), told(t, p, p.Records[:k], p.Records[k:])))
+			got := lines(slices.Concat(exported(t, p, nil, p.Records[:k]), exported(t, p, p.Records[:k], p.Records[k:])))
 			if d := cmp.Diff(want, got); d != "" {
 				t.Fatalf("seed %d: taken on at %d: %s", seed, k, d)
 			}
@@ -168,18 +168,18 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// played is a saga of nine spans.
+// played returns a saga with nine spans.
 func played(t *testing.T) storytest.Played {
 	return storytest.Play(t, eventful, storytest.Script{Answer: func(saga.Send, time.Time) saga.Answer {
 		return saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{}`)}
 	}})
 }
 
-// A collector that hangs holds nobody up: what does not fit is dropped, and counted, and stopping
-// takes no longer than it may.
+// A collector that hangs blocks no lane: spans without room are dropped and counted, and the
+// shutdown ends in time.
 func TestHangs(t *testing.T) {
 	p := played(t)
-	total := int64(len(told(t, p, nil, p.Records)))
+	total := int64(len(exported(t, p, nil, p.Records)))
 	tr := tracing.New(tracing.Config{Export: &sink{hang: true}, Queue: 4, Batch: 1})
 	for range 10 {
 		tr.Appended(engine.Growth{Saga: p.ID, Machine: p.Machine, Records: p.Records})
@@ -197,7 +197,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// Spans that the collector refuses are counted, and those after it takes them again are exported.
+// Spans that the collector refuses are counted. Later spans that it accepts are exported.
 func TestRefused(t *testing.T) {
 	p := played(t)
 	s := &sink{}
@@ -217,8 +217,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A collector that is away for a moment gets the spans when it is back; who stops does not wait for
-// one that stays away.
+// A collector that cannot be reached for a short time gets the spans later. A shutdown does not
+// wait for one that cannot be reached.
 func TestAway(t *testing.T) {
 	p := played(t)
 	s := &sink{}
@@ -241,7 +241,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// An event that goes out names its trace, and the step that sent it as what comes before.
+// An emitted event contains its trace, with the step that emitted it as the parent.
 func TestEmitted(t *testing.T) {
 	p := storytest.Play(t, "saga: tells\nsteps: [{id: tell, emit: com.shop.done, to: [sink]}]\n", storytest.Script{})
 	var d saga.OutcomeData
@@ -252,7 +252,7 @@ func TestEmitted(t *testing.T) {
 	if own := p.Machine.Trace(); event.Traceparent != own.At(own.Step("tell", journal.Do)) {
 		t.Errorf("the event's traceparent is %q", event.Traceparent)
 	}
-	if got := told(t, p, nil, p.Records); len(got) != 2 || got[0].Name() != "tell" || got[0].SpanContext().SpanID() != trace.SpanID(p.Machine.Trace().Step("tell", journal.Do)) {
+	if got := exported(t, p, nil, p.Records); len(got) != 2 || got[0].Name() != "tell" || got[0].SpanContext().SpanID() != trace.SpanID(p.Machine.Trace().Step("tell", journal.Do)) {
 		t.Errorf("spans %v", lines(got))
 	}
 }

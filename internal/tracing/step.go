@@ -11,32 +11,32 @@ import (
 	"recourse/saga"
 )
 
-// What a step's span says that it ended as.
+// The statuses of a step's span.
 const (
 	succeeded = "succeeded"
 	failed    = "failed"
 	doubted   = "in_doubt"
 	undone    = "undone"
 	skipped   = "skipped"   // by a person
-	abandoned = "abandoned" // what is around it went on without it
+	abandoned = "abandoned" // its block continued without it
 )
 
-// step is a step, or its undoing, from its first record on.
+// step is a step, or its compensation, from its first record on.
 type step struct {
 	s      *sagaState
 	at     at
 	parent saga.SpanID
 	start  time.Time
-	end    time.Time // as far as is known: one in doubt may be settled yet
+	end    time.Time // as known so far: a step in doubt may be resolved later
 
 	attempts      int
-	sent, queried *journal.Record // the intents of what is under way
+	sent, queried *journal.Record // the intents of attempts in flight
 	notes         []note
 	status        string
 	failure       *saga.Failure
 }
 
-// of finds the step that a record is about, or begins it.
+// of returns the step of a record, which it begins if necessary.
 func (s *sagaState) of(r *journal.Record, path string) *step {
 	key := at{path, r.Way}
 	if key.way == "" {
@@ -53,7 +53,7 @@ func (s *sagaState) of(r *journal.Record, path string) *step {
 	return st
 }
 
-// close ends a step's span, and those inside it that were left.
+// close ends a step's span, and the abandoned ones inside it.
 func (st *step) close(end time.Time, status string, f *saga.Failure) {
 	st.end, st.status, st.failure = end, status, f
 	delete(st.s.inFlight, st.at)
@@ -63,7 +63,7 @@ func (st *step) close(end time.Time, status string, f *saga.Failure) {
 	}
 }
 
-// abandon ends the steps that were left as they stood: those inside a block, or all of them ("").
+// abandon ends the spans of abandoned steps: those inside a block, or all of them ("").
 func (s *sagaState) abandon(end time.Time, block string) {
 	var left []*step
 	for _, st := range s.inFlight { // any order
@@ -81,7 +81,7 @@ func (s *sagaState) abandon(end time.Time, block string) {
 	}
 }
 
-// within reports whether a step is inside a block, however deep.
+// within reports whether a step is inside a block, at any depth.
 func (s *sagaState) within(path, block string) bool {
 	for around := s.around(path); around != ""; around = s.around(around) {
 		if around == block {
@@ -138,9 +138,9 @@ func (s *sagaState) outcome(r *journal.Record) {
 	}
 }
 
-// follow takes in what follows from a record.
-func (st *step) follow(r *journal.Record, then saga.Next, f *saga.Failure, retryAt *saga.Time) {
-	switch then {
+// follow applies the next action that a record decides.
+func (st *step) follow(r *journal.Record, next saga.Next, f *saga.Failure, retryAt *saga.Time) {
+	switch next {
 	case saga.NextDone:
 		status := succeeded
 		if st.at.way == journal.Undo {
@@ -153,7 +153,7 @@ func (st *step) follow(r *journal.Record, then saga.Next, f *saga.Failure, retry
 		st.end, st.status, st.failure = r.At, doubted, f
 	default:
 		st.status = ""
-		add(&st.notes, note{r.At, "waiting", wake([]attribute.KeyValue{attribute.String("recourse.next", string(then))}, retryAt)})
+		add(&st.notes, note{r.At, "waiting", wake([]attribute.KeyValue{attribute.String("recourse.next", string(next))}, retryAt)})
 	}
 }
 
@@ -186,7 +186,8 @@ func (st *step) span() span {
 	return out
 }
 
-// runs is what the definition has for a step, its undoing, or its status query; nil if it has none.
+// runs returns the definition of a step, of its compensation, or of its status query; nil if there
+// is none.
 func (s *sagaState) runs(a at, query bool) *saga.Step {
 	def := s.def.Step(a.path)
 	switch {

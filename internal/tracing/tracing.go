@@ -1,10 +1,10 @@
-// Package tracing tells an OpenTelemetry collector what sagas do: one trace per saga, with a span
-// for the saga, for each step, for each undoing, and for each attempt.
+// Package tracing exports sagas to an OpenTelemetry collector: one trace per saga, with a span for
+// the saga, for each step, for each compensation, and for each attempt.
 //
-// Spans are made of the journal's records, with their times, and their ids of what the journal says
-// ([saga.Trace]). So a saga that another node goes on with continues its trace: that node reads the
-// records, and exports what was not over by then. Nothing of a request or an answer is exported but
-// where it went and how it ended.
+// Spans are made from the journal's records and have the records' times. Their ids are derived from
+// the journal too ([saga.Trace]). So a node that takes over a saga continues its trace: it reads
+// the records, and exports the spans that had not ended. Of requests and responses, only the
+// address and the result are exported.
 package tracing
 
 import (
@@ -21,20 +21,20 @@ import (
 	"recourse/saga"
 )
 
-// Config is what a Tracer is made of. Zero fields take the defaults beside them.
+// Config configures a Tracer. A zero field selects the default in its comment.
 type Config struct {
 	Export   sdk.SpanExporter            // required: see [Exporter]
-	Sample   func(*saga.Trace) bool      // which traces are exported; nil: all. It is asked anew on each node, and must say the same there
-	Resource Resource                    // whose spans they are
-	Provider func(address string) string // who serves language models at an address; nil, or "": OpenAI's format, and nothing more is known
+	Sample   func(*saga.Trace) bool      // which traces are exported; nil: all. Each node asks it again, and must get the same result
+	Resource Resource                    // the exporting program
+	Provider func(address string) string // the provider of language models at an address; nil, or "": unknown, with OpenAI's format
 	Log      *slog.Logger                // nil: discard
 	Queue    int                         // 8,192: spans that wait to be exported
 	Batch    int                         // 512: spans in one request
 	Every    time.Duration               // 1s: how long a span waits for others
-	Patience time.Duration               // 30s: for one request, repetitions included
+	Patience time.Duration               // 30s: for one request with its repetitions
 }
 
-// Tracer makes spans of what an engine's sagas do, and exports them. It is an [engine.Observer].
+// Tracer makes spans of an engine's sagas and exports them. It is an [engine.Observer].
 type Tracer struct {
 	cfg   Config
 	log   *slog.Logger
@@ -42,7 +42,7 @@ type Tracer struct {
 	queue chan source
 	quit  chan struct{}
 	done  chan struct{}
-	stop  context.CancelFunc // gives up what is being exported
+	stop  context.CancelFunc // cancels the current export
 	ctx   context.Context
 
 	exported, dropped atomic.Int64
@@ -84,7 +84,8 @@ func set[T comparable](v *T, d T) {
 	}
 }
 
-// Acquired implements engine.Observer. What was over before was exported by whoever wrote it.
+// Acquired implements engine.Observer. Spans that have already ended were exported by the node that
+// ended them.
 func (t *Tracer) Acquired(g engine.Growth) {
 	if s := t.begin(g); s != nil {
 		s.silent = true
@@ -113,14 +114,15 @@ func (t *Tracer) Appended(g engine.Growth) {
 	}
 }
 
-// Released implements engine.Observer. Steps that are under way are exported by whoever ends them.
+// Released implements engine.Observer. Spans that have not ended are exported by the node that ends
+// them.
 func (t *Tracer) Released(id uuid.UUID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.states, id)
 }
 
-// begin begins the tale of a saga, nil if it is not sampled.
+// begin returns the state of a saga, nil if it is not sampled.
 func (t *Tracer) begin(g engine.Growth) *sagaState {
 	trace := *g.Machine.Trace()
 	if !t.cfg.Sample(&trace) {
@@ -133,9 +135,9 @@ func (t *Tracer) begin(g engine.Growth) *sagaState {
 	return s
 }
 
-// Exported counts the spans that the collector has taken.
+// Exported returns how many spans the collector has accepted.
 func (t *Tracer) Exported() int64 { return t.exported.Load() }
 
-// Dropped counts the spans that were not exported: there was no room for them, or the collector did
-// not take them.
+// Dropped returns how many spans were not exported, because there was no room or the collector did
+// not accept them.
 func (t *Tracer) Dropped() int64 { return t.dropped.Load() }

@@ -15,7 +15,7 @@ import (
 
 const incoming = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// spanOf finds the one span with an id.
+// spanOf returns the only span with an id.
 func spanOf(t *testing.T, spans []*otlp.Span, id saga.SpanID) *otlp.Span {
 	t.Helper()
 	var found *otlp.Span
@@ -33,8 +33,8 @@ func spanOf(t *testing.T, spans []*otlp.Span, id saga.SpanID) *otlp.Span {
 	return found
 }
 
-// One saga with retries, blocks, a failure and an undo is one trace, whose spans are below what
-// they belong to.
+// One saga with retries, blocks, a failure and a compensation is one trace, and each span is below
+// the one that it belongs to.
 func TestOneTrace(t *testing.T) {
 	c, w := newReceiver(t), newWorld(t, map[string][]int{"POST /hotel": {429}, "POST /pay": {422}})
 	r := newRig(t, llm.Config{}, strings.ReplaceAll(`
@@ -124,8 +124,8 @@ steps:
 	}
 }
 
-// A node dies with a request under way, and another goes on: it is the same trace, whose spans come
-// once and whole.
+// A node dies with a request in flight, and another one continues: the trace is the same, and each
+// span is exported once and complete.
 func TestTakenOver(t *testing.T) {
 	c, w := newReceiver(t), newWorld(t, map[string][]int{})
 	w.hangs = "POST /b"
@@ -165,7 +165,7 @@ steps:
 		t.Errorf("b was tried by %s, then by %s", by, then)
 	}
 	exported := func() int64 { return one.tracer.Exported() + two.tracer.Exported() }
-	// They are counted when the collector's response is in.
+	// They are counted when the collector's response has arrived.
 	for until := time.Now().Add(time.Minute); exported() < int64(len(spans)) && time.Now().Before(until); {
 		<-time.After(5 * time.Millisecond)
 	}
@@ -174,8 +174,8 @@ steps:
 	}
 }
 
-// Actions of people, and waits, are events of spans; the trace of a saga that was parked meanwhile
-// is complete all the same.
+// Actions of people, and waits, are events of spans. The trace of a saga that was parked in between
+// is complete.
 func TestPeople(t *testing.T) {
 	c, w := newReceiver(t), newWorld(t, map[string][]int{"POST /pay": {500}})
 	r := newRig(t, llm.Config{}, strings.ReplaceAll(`
@@ -188,16 +188,16 @@ steps:
 	n := r.node(c)
 	id := n.start("people", "null", "")
 	r.reaches(id, saga.Stuck)
-	n.order(id, saga.Command{Kind: "pause", Actor: "ann", Reason: "lunch"})
-	n.order(id, saga.Command{Kind: "resume", Actor: "ann", Reason: "done"})
-	n.order(id, saga.Command{Kind: "resolve", Path: "pay", Outcome: "succeeded", Actor: "ann", Reason: "it is on the statement"})
+	n.command(id, saga.Command{Kind: "pause", Actor: "ann", Reason: "lunch"})
+	n.command(id, saga.Command{Kind: "resume", Actor: "ann", Reason: "done"})
+	n.command(id, saga.Command{Kind: "resolve", Path: "pay", Outcome: "succeeded", Actor: "ann", Reason: "it is on the statement"})
 	r.reaches(id, saga.Waiting)
 	m, err := r.machine(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.order(id, saga.Command{Kind: "approve", Path: "ok", Shown: m.Inbox()[0].ShownHash, Actor: "bob", Role: "approver"})
-	n.order(id, saga.Command{Kind: "signal", Name: "parcel", Actor: "dhl"})
+	n.command(id, saga.Command{Kind: "approve", Path: "ok", Shown: m.Inbox()[0].ShownHash, Actor: "bob", Role: "approver"})
+	n.command(id, saga.Command{Kind: "signal", Name: "parcel", Actor: "dhl"})
 	spans := c.await(t, id)
 	want := `people succeeded (paused) (resumed) (signalled)
   pay succeeded (waiting) (operator)
@@ -215,7 +215,7 @@ steps:
 	}
 }
 
-// A child belongs to its parent's trace, below the attempt that has started it.
+// A child belongs to its parent's trace, below the attempt that started it.
 func TestChild(t *testing.T) {
 	c, w := newReceiver(t), newWorld(t, map[string][]int{})
 	r := newRig(t, llm.Config{}, strings.ReplaceAll(`
@@ -247,7 +247,7 @@ steps:
 	}
 }
 
-// No secret, and nothing that was asked or said, is in any span.
+// No span contains a secret, a prompt or a completion.
 func TestNothingSecret(t *testing.T) {
 	const canary = "c4n4ry-0451"
 	c, w := newReceiver(t), newWorld(t, map[string][]int{"POST /in": {422}})
