@@ -29,6 +29,7 @@ var codes = map[code]entry{
 	"definition_not_found":   {http.StatusNotFound, "There is no such definition"},
 	"action_not_found":       {http.StatusNotFound, "There is no such action"},
 	"saga_not_found":         {http.StatusNotFound, "There is no such saga"},
+	"unknown_cell":           {http.StatusNotFound, "The saga is in another cell"},
 	"step_not_found":         {http.StatusNotFound, "The saga has no such step"},
 	"method_not_allowed":     {http.StatusMethodNotAllowed, "This path does not take this method"},
 	"not_acceptable":         {http.StatusNotAcceptable, "No such representation"},

@@ -387,6 +387,14 @@ func TestSagaByTheBeginningOfItsID(t *testing.T) {
 		x.do("GET", "/v1/sagas/"+id[:leastName-1], "").problem(404, "saga_not_found")
 		x.do("GET", "/v1/sagas/"+strings.ToUpper(id), "").problem(404, "saga_not_found")
 		x.do("GET", "/v1/sagas/ffffffff", "").problem(404, "saga_not_found")
+		for _, path := range []string{"", "/journal", "/steps"} {
+			p := x.do("GET", "/v1/sagas/0193abcd-1234-8005-8000-00000000ffff"+path, "").problem(404, "unknown_cell")
+			if !strings.Contains(p.Detail, "cell 5") {
+				t.Errorf("%q does not name the cell", p.Detail)
+			}
+		}
+		x.do("POST", "/v1/sagas/0193abcd-1234-8005-8000-00000000ffff/cancel", `{"reason": "r"}`).problem(404, "unknown_cell")
+		x.do("GET", "/v1/inbox?saga=0193abcd-1234-8005-8000-00000000ffff", "").problem(400, "invalid_request")
 		for _, path := range []string{"/journal", "/steps", "/steps/rest"} {
 			x.do("GET", "/v1/sagas/"+id[:13]+path, "").want(200)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/labstack/echo/v4"
 
+	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
 )
@@ -114,6 +115,8 @@ func (q *query) saga() (id uuid.UUID) {
 	id, err := uuid.FromString(q.Get("saga"))
 	if err != nil {
 		q.bad("saga", "bad_id", "saga is a saga's id, or its first %d characters or more", leastName)
+	} else if cell := journal.IDCell(id); cell != 0 {
+		q.bad("saga", "unknown_cell", "the id is of cell %d, which this server does not serve", cell)
 	}
 	return id
 }

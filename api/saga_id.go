@@ -29,7 +29,16 @@ func sagaID(c echo.Context) (uuid.UUID, error) {
 	if err != nil || id.String() != text || id.IsNil() {
 		return uuid.Nil, fail("saga_not_found", "a saga's id is a UUID in lower case, or its first %d characters or more", leastName)
 	}
-	return id, nil
+	return id, cellOf(id)
+}
+
+// cellOf refuses an id of another cell. There is only the home cell so far; an id that says
+// otherwise comes from an installation with several.
+func cellOf(id uuid.UUID) error {
+	if cell := journal.IDCell(id); cell != 0 {
+		return fail("unknown_cell", "the id %s is of cell %d, which this server does not serve: send the request to a server of that cell's installation", id, cell)
+	}
+	return nil
 }
 
 // wholeID replaces an abbreviated saga id in the path by the whole id, before the handler runs.

@@ -18,6 +18,16 @@ func IDTime(id uuid.UUID) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:]))).UTC()
 }
 
+// IDCell returns the number of the cell that an id belongs to. A UUIDv8 (RFC 9562) has a number
+// from 1 to 4095 in the 12 bits after its version, and is otherwise like a UUIDv7. Every other id
+// belongs to the home cell, 0.
+func IDCell(id uuid.UUID) int {
+	if id.Version() != 8 {
+		return 0
+	}
+	return int(binary.BigEndian.Uint16(id[6:8]) & 0x0fff)
+}
+
 // firstID returns the least id of a millisecond.
 func firstID(ms int64) (id uuid.UUID) {
 	var b [8]byte

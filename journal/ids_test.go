@@ -19,6 +19,24 @@ func TestIDTime(t *testing.T) {
 	}
 }
 
+func TestIDCell(t *testing.T) {
+	for text, want := range map[string]int{
+		"0193abcd-1234-7001-8000-00000000ffff": 0,
+		"0193abcd-1234-8001-8000-00000000ffff": 1,
+		"0193abcd-1234-8fff-bfff-ffffffffffff": 4095,
+		"0193abcd-1234-8000-8000-00000000ffff": 0,
+		"0193abcd-1234-4fff-8000-00000000ffff": 0,
+	} {
+		id := uuid.FromStringOrNil(text)
+		if got := IDCell(id); got != want {
+			t.Errorf("%s is of cell %d, want %d", text, got, want)
+		}
+		if got, want := IDTime(id), IDTime(uuid.FromStringOrNil("0193abcd-1234-7000-8000-000000000000")); !got.Equal(want) {
+			t.Errorf("%s is of %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestNamed(t *testing.T) {
 	id := func(s string) uuid.UUID { return uuid.FromStringOrNil(s) }
 	for _, tt := range []struct {
