@@ -9,10 +9,10 @@ import (
 	"github.com/golang-migrate/migrate/v4/database"
 )
 
-// transaction is one transaction as golang-migrate's database driver. That library's own drivers
-// lock a session, which a pooler may give to somebody else while the lock stays behind, and they
-// commit each step by itself, so that a step that is cut off leaves a database that has to be
-// repaired. Here all steps and the version commit together, or not at all.
+// transaction is a database driver for golang-migrate that uses one transaction. The library's own
+// drivers lock a session, which a pooler may pass on to another client while it still has the lock.
+// They also commit each step separately, so an interrupted step leaves a database that must be
+// repaired. Here all steps and the version are committed together, or not at all.
 type transaction struct {
 	ctx   context.Context
 	tx    *sql.Tx
@@ -21,16 +21,16 @@ type transaction struct {
 
 var errNotHere = errors.New("not part of a migration in one transaction")
 
-// Open implements database.Driver; the transaction is there already.
+// Open implements database.Driver. It is not used, because the transaction exists already.
 func (t *transaction) Open(string) (database.Driver, error) { return nil, errNotHere }
 
-// Drop implements database.Driver; nothing here drops a database.
+// Drop implements database.Driver. It is not used.
 func (t *transaction) Drop() error { return errNotHere }
 
-// Close implements database.Driver. Whoever began the transaction ends it.
+// Close implements database.Driver. The caller that began the transaction ends it.
 func (t *transaction) Close() error { return nil }
 
-// Lock waits for the end of any other migration. The lock ends with the transaction.
+// Lock waits for the end of any other migration. The lock is released with the transaction.
 func (t *transaction) Lock() error {
 	if t.begun == "" {
 		return nil
@@ -52,11 +52,11 @@ func (t *transaction) Run(step io.Reader) error {
 	return err
 }
 
-// versionTable is the table that golang-migrate's own drivers make, too. No commit ever leaves
-// dirty true.
+// versionTable creates the table that golang-migrate's own drivers also create. No commit ever
+// leaves dirty true.
 const versionTable = `CREATE TABLE IF NOT EXISTS schema_migrations (version bigint NOT NULL PRIMARY KEY, dirty boolean NOT NULL)`
 
-// SetVersion writes down at which step the database stands; -1 is none.
+// SetVersion stores the current step of the database; -1 is none.
 func (t *transaction) SetVersion(version int, dirty bool) error {
 	if _, err := t.tx.ExecContext(t.ctx, versionTable); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (t *transaction) SetVersion(version int, dirty bool) error {
 	return err
 }
 
-// Version returns at which step the database stands; database.NilVersion is none.
+// Version returns the current step of the database; database.NilVersion is none.
 func (t *transaction) Version() (version int, dirty bool, err error) {
 	if _, err := t.tx.ExecContext(t.ctx, versionTable); err != nil {
 		return 0, false, err

@@ -1,11 +1,10 @@
-// Package migrations holds the schema of the database stores as numbered steps,
-// and runs them. There is one set per dialect; both have the same numbers, the
-// same tables and the same columns.
+// Package migrations has the schema of the database stores as numbered steps, and runs them. There
+// is one set for each dialect. Both sets have the same numbers, tables and columns.
 package migrations
 
 import "embed"
 
-// FS holds the steps: postgres/NNN_name.up.sql and .down.sql, and sqlite/ alike.
+// FS has the steps: postgres/NNN_name.up.sql and .down.sql, and the same for sqlite/.
 //
 //go:embed postgres/*.sql sqlite/*.sql
 var FS embed.FS

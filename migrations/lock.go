@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// lockPoll is how often a lock that another process has is tried again.
+// lockPoll is the time between two attempts to lock.
 const lockPoll = 50 * time.Millisecond
 
-// lockFile takes the lock on a file, made if need be, and waits for it until ctx ends. The
-// file stays: deleting it would let two processes lock two files of one name.
+// lockFile locks a file, which it creates if it does not exist, and waits for the lock until ctx
+// ends. The file stays: if it were deleted, two processes could lock two files of the same name.
 func lockFile(ctx context.Context, path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

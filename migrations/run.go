@@ -23,47 +23,48 @@ import (
 
 // Errors of Up and Check.
 var (
-	// ErrNewer: the database was migrated by a newer release than this one.
-	ErrNewer = errors.New("the database is newer than this program: run the release that migrated it, or a later one")
-	// ErrBehind: steps are missing.
+	// ErrNewer means that a newer version of the program migrated the database.
+	ErrNewer = errors.New("the database is newer than this program: run the version that migrated it, or a later one")
+	// ErrBehind means that the database lacks steps.
 	ErrBehind = errors.New("the database lacks migrations: run `recourse migrate up`")
 )
 
-// Database is where to migrate.
+// Database is a database to migrate.
 type Database struct {
 	dialect string
-	source  fs.FS // in a directory named after the dialect
+	source  fs.FS // the steps are in a directory named after the dialect
 	open    func() (*sql.DB, error)
-	exists  string // query: is there a version table
-	// lock keeps other processes from migrating until unlock; nil: the transaction's own lock does.
+	exists  string // query: does the version table exist
+	// lock prevents other processes from migrating until unlock. nil: the transaction's own lock
+	// does.
 	lock func(ctx context.Context) (unlock func() error, err error)
 	// begun is the first statement of a migration's transaction: it waits for the end of any other
-	// migration. "": lock does.
+	// migration. "": lock does that.
 	begun string
-	// ready is called when a step is missing; an error ends the migration before it begins. nil:
-	// nothing keeps a commit waiting.
+	// ready is called if a step is missing; an error ends the migration before it begins. nil: a
+	// commit never waits for another machine.
 	ready func(context.Context, *sql.DB) error
 }
 
-// advisoryKey is the lock that a migration's transaction takes on Postgres: "recourse" in ASCII.
+// advisoryKey is the advisory lock of a migration's transaction on Postgres: "recourse" in ASCII.
 const advisoryKey = "8243104023334515557"
 
-// Postgres names a database by its DSN, pgxpool's options included. Two processes that migrate it
-// at the same time wait for each other on an advisory lock of their transactions. A session's lock
-// would stay behind in a server's connection that a pooler has given to somebody else meanwhile.
-// The checks are of each connection that it makes.
+// Postgres returns the database with a DSN, which may have pgxpool's options. If two processes
+// migrate it at the same time, one waits for the other on an advisory lock of its transaction. A
+// session lock could remain in a server connection that a pooler has passed on to another client.
+// The checks run on each new connection.
 func Postgres(dsn string, checks ...pgsession.Check) Database {
 	return Database{
 		dialect: "postgres",
 		source:  FS,
 		open: func() (*sql.DB, error) {
-			pool, err := pgxpool.ParseConfig(dsn) // which knows the pool's options too
+			pool, err := pgxpool.ParseConfig(dsn) // accepts the pool's options, too
 			if err != nil {
 				return nil, err
 			}
 			c := pool.ConnConfig
 			pgsession.Prepare(c, nil, checks...)
-			c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a step is many statements; and no pooler minds it
+			c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a step has many statements; poolers support this mode
 			return stdlib.OpenDB(*c), nil
 		},
 		exists: `SELECT to_regclass('schema_migrations') IS NOT NULL`,
@@ -72,7 +73,7 @@ func Postgres(dsn string, checks ...pgsession.Check) Database {
 	}
 }
 
-// awaitStandby returns pgsync.ErrNoStandby where the commit would wait forever, after a while.
+// awaitStandby returns pgsync.ErrNoStandby, after a while, if the commit would wait forever.
 func awaitStandby(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -82,9 +83,8 @@ func awaitStandby(ctx context.Context, db *sql.DB) error {
 	return conn.Raw(func(driver any) error { return pgsync.Await(ctx, driver.(*stdlib.Conn).Conn()) })
 }
 
-// SQLite names a database by its file. Two processes that migrate it at the
-// same time wait for each other on a lock on the file next to it that ends in
-// .migrate.lock.
+// SQLite returns the database in a file. If two processes migrate it at the same time, one waits
+// for the other on a lock of the file next to it whose name ends in .migrate.lock.
 func SQLite(path string) Database {
 	return Database{
 		dialect: "sqlite",
@@ -97,8 +97,8 @@ func SQLite(path string) Database {
 	}
 }
 
-// SQLiteReadOnly names a database by its file for Check and Version, which then change nothing
-// about it.
+// SQLiteReadOnly returns the database in a file for Check and Version, which then do not change the
+// file.
 func SQLiteReadOnly(path string) Database {
 	d := SQLite(path)
 	d.open = func() (*sql.DB, error) {
@@ -107,28 +107,27 @@ func SQLiteReadOnly(path string) Database {
 	return d
 }
 
-// FileURI is how SQLite is given a path, whatever characters it has.
+// FileURI returns the URI of a path for SQLite, whatever characters the path has.
 func FileURI(path string) string {
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
 }
 
-// Up runs the steps that the database lacks, all in one transaction. Where none is missing it takes
-// no lock. It returns ErrNewer without touching such a database, and pgsync.ErrNoStandby, with what
-// to do, where the commit would wait for a standby that has not come for ten seconds.
+// Up runs the steps that the database lacks, all in one transaction. If none is missing it takes no
+// lock. Errors: ErrNewer; pgsync.ErrNoStandby, with what to do, if the commit would wait for a
+// standby and none has connected for ten seconds.
 func Up(ctx context.Context, d Database) error {
 	return d.run(ctx, func(_, newest int) int { return newest })
 }
 
-// Down undoes the last steps. All sagas go with the first one. Its errors are those of Up.
+// Down reverts the last steps. Reverting the first step deletes all sagas. Errors: see Up.
 func Down(ctx context.Context, d Database, steps int) error {
 	if steps <= 0 {
-		return fmt.Errorf("migrate down: %d steps: name at least one", steps)
+		return fmt.Errorf("migrate down: %d steps: it must be at least 1", steps)
 	}
 	return d.run(ctx, func(at, _ int) int { return max(at-steps, 0) })
 }
 
-// Version returns the step the database stands at (0: none) and the newest that this
-// program has.
+// Version returns the current step of the database (0: none) and the newest step of this program.
 func Version(ctx context.Context, d Database) (at, newest int, err error) {
 	db, err := d.open()
 	if err != nil {
@@ -142,7 +141,8 @@ func Version(ctx context.Context, d Database) (at, newest int, err error) {
 	return at, newest, nil
 }
 
-// Check returns nil if the database is just as this program needs it, or ErrNewer or ErrBehind.
+// Check returns nil if the database has exactly the steps of this program, else ErrNewer or
+// ErrBehind.
 func Check(ctx context.Context, d Database) error {
 	db, err := d.open()
 	if err != nil {
@@ -154,14 +154,14 @@ func Check(ctx context.Context, d Database) error {
 		return fmt.Errorf("check migrations: %w", err)
 	}
 	if at < newest {
-		return fmt.Errorf("%w (it is at %d, this program needs %d)", ErrBehind, at, newest)
+		return fmt.Errorf("%w (it is at step %d, this program needs step %d)", ErrBehind, at, newest)
 	}
 	return newer(at, newest)
 }
 
 func newer(at, newest int) error {
 	if at > newest {
-		return fmt.Errorf("%w (it is at %d, this program knows %d)", ErrNewer, at, newest)
+		return fmt.Errorf("%w (it is at step %d, this program has steps up to %d)", ErrNewer, at, newest)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (d Database) version(ctx context.Context, db *sql.DB) (at, newest int, err 
 	return at, newest, err
 }
 
-// newest is the highest number among the dialect's steps.
+// newest returns the highest number of the dialect's steps.
 func (d Database) newest() (int, error) {
 	entries, err := fs.ReadDir(d.source, d.dialect)
 	if err != nil {
@@ -199,7 +199,7 @@ func (d Database) newest() (int, error) {
 	return newest, nil
 }
 
-// run takes the database to a step.
+// run migrates the database to a step.
 func (d Database) run(ctx context.Context, to func(at, newest int) int) (err error) {
 	defer func() {
 		if err != nil && !errors.Is(err, ErrNewer) {
@@ -246,9 +246,9 @@ func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int)
 	if err := driver.Lock(); err != nil {
 		return fmt.Errorf("lock the database for migrating: %w", err)
 	}
-	// Another process may have migrated meanwhile. The driver makes the table if there is none,
-	// which also has Postgres look again whether there is: waiting for an advisory lock alone does
-	// not.
+	// Another process may have migrated in the meantime. The driver creates the table if it does
+	// not exist. That also gives the next statement a new snapshot on Postgres, which waiting for
+	// an advisory lock alone does not.
 	at, _, err := driver.Version()
 	if err != nil {
 		return err
@@ -277,6 +277,6 @@ func (d Database) steps(ctx context.Context, tx *sql.Tx, to func(at, newest int)
 	default:
 		err = m.Migrate(uint(goal))
 	}
-	closed, _ := m.Close() // the driver's part of it does nothing
+	closed, _ := m.Close() // the driver's Close does nothing
 	return errors.Join(err, closed, ctx.Err())
 }

@@ -22,7 +22,7 @@ import (
 	"recourse/migrations"
 )
 
-// target is a new, empty database of each dialect, with a way to look into it.
+// target is a new, empty database of each dialect, with access to its tables.
 type target struct {
 	name   string
 	at     migrations.Database
@@ -152,7 +152,7 @@ func TestRefusesNewer(t *testing.T) {
 	}
 }
 
-// A step that fails takes all steps of its migration back; undoing goes step by step.
+// If a step fails, all steps of its migration are rolled back. Down reverts step by step.
 func TestAllOrNothing(t *testing.T) {
 	for _, x := range targets(t) {
 		t.Run(x.name, func(t *testing.T) {
@@ -167,9 +167,9 @@ func TestAllOrNothing(t *testing.T) {
 			steps[path.Join(x.name, "002_more.down.sql")] = &fstest.MapFile{Data: []byte(`DROP TABLE more;`)}
 			at := migrations.WithSteps(x.at, steps)
 
-			steps[second] = &fstest.MapFile{Data: []byte(`CREATE TABLE more (id int); CREATE TABLE nodes (id int);`)} // the first step has made nodes
+			steps[second] = &fstest.MapFile{Data: []byte(`CREATE TABLE more (id int); CREATE TABLE nodes (id int);`)} // the first step has created nodes
 			if err := migrations.Up(ctx, at); err == nil {
-				t.Fatal("a step that could not be run was")
+				t.Fatal("a step with an error succeeded")
 			}
 			if left := x.columns(t); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
@@ -191,8 +191,8 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-// Where nothing is missing, nothing waits for a lock that somebody else has: behind a pooler that
-// may be for ever.
+// If no step is missing, nothing waits for a lock of another process. Behind a pooler it could wait
+// forever.
 func TestNoLockWithoutNeed(t *testing.T) {
 	x := targets(t)[0]
 	must(t, migrations.Up(t.Context(), x.at))
@@ -207,7 +207,7 @@ func TestNoLockWithoutNeed(t *testing.T) {
 	must(t, migrations.Up(ctx, x.at))
 }
 
-// A saga's labels follow its row.
+// The rows of saga_labels follow the saga's row.
 func TestLabelsFollow(t *testing.T) {
 	ids := map[string]string{"postgres": `'01920000-0000-7000-8000-00000000000%d'`, "sqlite": `x'0192000000007000800000000000000%d'`}
 	for _, x := range targets(t) {
@@ -253,7 +253,7 @@ func TestLabelsFollow(t *testing.T) {
 			var left int
 			must(t, x.db.QueryRow(`SELECT count(*) FROM saga_labels`).Scan(&left))
 			if left > 0 {
-				t.Errorf("%d labels are left of no sagas", left)
+				t.Errorf("%d labels are left without sagas", left)
 			}
 		})
 	}
@@ -276,7 +276,7 @@ func TestUpConcurrently(t *testing.T) {
 				wg.Wait()
 				must(t, migrations.Check(t.Context(), x.at))
 				must(t, migrations.Down(t.Context(), x.at, newest))
-				_, err := x.db.Exec(`DROP TABLE schema_migrations`) // as it is before the first start
+				_, err := x.db.Exec(`DROP TABLE schema_migrations`) // the state before the first start
 				must(t, err)
 			}
 		})

@@ -21,8 +21,8 @@ import (
 
 const module = "recourse"
 
-// may says what a package may import of this module, itself and below it apart.
-// The longest matching name counts. "*" is everything.
+// may lists which packages of this module a package may import, besides itself and the packages
+// below it. The longest matching name applies. "*" is every package.
 var may = map[string][]string{
 	"retry":        {},
 	"journal":      {},
@@ -82,10 +82,10 @@ var may = map[string][]string{
 	"cmd":                        {"*"},
 }
 
-// pure packages have no clock, no chance and no IO.
+// pure packages have no clock, no randomness and no IO.
 var pure = []string{"saga", "saga/expr", "saga/dsl", "compensation", "retry", "idempotency"}
 
-// outside says which package may import which library, where that is limited.
+// outside lists the libraries that only some packages may import.
 var outside = map[string][]string{
 	"github.com/labstack/echo":              {"api"},
 	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/pgsession", "internal/pgsync", "internal/testpg", "internal/wiretest", "internal/bench", "cmd"},
@@ -152,7 +152,7 @@ func rule(name string) (of string, ok bool) {
 	return of, ok
 }
 
-// violations says what is wrong with a package's imports.
+// violations describes the forbidden imports of a package.
 func violations(p pkg) []string {
 	name := strings.TrimPrefix(p.ImportPath, module+"/")
 	of, ok := rule(name)
@@ -186,7 +186,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// The rules notice what they are there for.
+// The rules detect known violations.
 func TestImportRulesCanFail(t *testing.T) {
 	for _, p := range []pkg{
 		{ImportPath: module + "/journal", Imports: []string{module + "/saga"}},
@@ -196,7 +196,7 @@ func TestImportRulesCanFail(t *testing.T) {
 		{ImportPath: module + "/somewhere/new"},
 	} {
 		if len(violations(p)) == 0 {
-			t.Errorf("not noticed: %s importing %v", p.ImportPath, p.Imports)
+			t.Errorf("not detected: %s importing %v", p.ImportPath, p.Imports)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestImportRulesCanFail(t *testing.T) {
 var forbiddenImports = []string{"crypto/rand", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "database/sql", "syscall", "time/tzdata"}
 var forbiddenTime = []string{"Now", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Since", "Until"}
 
-// impure says what in a file has a clock, chance or IO.
+// impure lists the uses of clocks, randomness and IO in a file.
 func impure(f *ast.File) []string {
 	var wrong []string
 	for _, imp := range f.Imports {
@@ -255,12 +255,12 @@ func TestPurityCanFail(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(impure(f)) == 0 {
-			t.Errorf("not noticed: %s", src)
+			t.Errorf("not detected: %s", src)
 		}
 	}
 }
 
-// concurrent says what in a file needs the race detector.
+// concurrent lists the parts of a file that need the race detector.
 func concurrent(f *ast.File) []string {
 	var found []string
 	for _, imp := range f.Imports {
@@ -282,9 +282,9 @@ func concurrent(f *ast.File) []string {
 	return found
 }
 
-// `make test` tests the pure packages and the simulation without the race detector, which can find
-// nothing where there are no goroutines. Their use by several goroutines is in the tests of the
-// packages that do so.
+// `make test` tests the pure packages and the simulation without the race detector, which cannot
+// find anything where there are no goroutines. Other packages' tests use them from several
+// goroutines.
 func TestUnracedPackages(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
@@ -324,12 +324,12 @@ func TestConcurrencyIsNoticed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(concurrent(f)) == 0 {
-			t.Errorf("not noticed: %s", src)
+			t.Errorf("not detected: %s", src)
 		}
 	}
 }
 
-// Nothing that carries data or money is a float.
+// Data and money are never floats.
 func TestNoFloats(t *testing.T) {
 	for _, dir := range []string{"saga", "journal", "api", "engine", "idempotency", "compensation", "catalog"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
@@ -354,13 +354,13 @@ func TestNoFloats(t *testing.T) {
 	}
 }
 
-// floatIsFine names the files where a float is no data: seconds for Prometheus, a
-// benchmark's figures, and the refusal of floats.
+// floatIsFine reports whether a file may have floats that are not data: seconds for Prometheus, the
+// figures of benchmarks, and the code that rejects floats.
 func floatIsFine(path string) bool {
 	return strings.HasSuffix(path, "api/metrics.go") || strings.HasSuffix(path, "api/collect.go") || strings.HasSuffix(path, "journaltest/bench.go") || strings.HasPrefix(path, "../../saga/expr/")
 }
 
-// In pure packages nobody ranges over a map, unless the line says why the order does not show.
+// Pure packages do not range over a map, unless the line says that the order has no effect.
 func TestNoMapOrder(t *testing.T) {
 	imp := importer.ForCompiler(token.NewFileSet(), "gc", exportData(t))
 	checked := 0
@@ -370,7 +370,7 @@ func TestNoMapOrder(t *testing.T) {
 		}
 		checked++
 		for _, v := range mapRanges(t, imp, p) {
-			t.Errorf("%s: ranges over a map: sort it, or say `// any order` in the line if that never shows", v)
+			t.Errorf("%s: ranges over a map: sort it, or write `// any order` in the line if the order has no effect", v)
 		}
 	}
 	if checked != len(pure) {
@@ -410,7 +410,7 @@ func mapRanges(t *testing.T, imp types.Importer, p pkg) []string {
 	return found
 }
 
-// exportData finds what the compiler wrote about each package that ours depend on.
+// exportData finds the compiler's export data of each package that this module depends on.
 func exportData(t *testing.T) func(path string) (io.ReadCloser, error) {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", module+"/...").Output()

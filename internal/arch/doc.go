@@ -1,3 +1,3 @@
-// Package arch holds the house rules that a compiler does not: which packages
-// may import which, and what pure packages may not touch. It is all tests.
+// Package arch has the rules of this code base that the compiler does not check: which packages may
+// import which, and what pure packages must not use. It has only tests.
 package arch

@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-// wide lists the lines, from 0, that are too wide.
+// wide returns the indexes of the lines that are too wide.
 func wide(src []byte) (list []int) {
 	lines := strings.Split(string(src), "\n")
 	prose := comments(src)
@@ -70,8 +70,8 @@ func columns(line string) int {
 	return utf8.RuneCountInString(line) + (tabWidth-1)*strings.Count(line, "\t")
 }
 
-// comments finds the lines that are a comment of prose each: no directive, no preformatted text,
-// and no output of an example.
+// comments returns the lines that are prose in a comment: no directives, preformatted text or
+// output of examples.
 func comments(src []byte) map[int]bool {
 	lines := strings.Split(string(src), "\n")
 	fset := token.NewFileSet()
@@ -134,7 +134,7 @@ func item(line string) bool {
 	return strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "* ") || text != "" && text[0] >= '1' && text[0] <= '9' && strings.HasPrefix(strings.TrimLeft(text, "0123456789"), ". ")
 }
 
-// filled writes the words of a paragraph in lines as wide as there is room.
+// filled breaks a paragraph into lines that use the whole width.
 func filled(indent string, paragraph []string) (out []string) {
 	line := ""
 	for _, l := range paragraph {

@@ -1,5 +1,5 @@
-// Package debian installs what tests need and a machine lacks, where that can be done: as root, on
-// Debian and its kin.
+// Package debian installs programs that tests need, if the process is root on Debian or a
+// derivative.
 package debian
 
 import (
@@ -11,12 +11,11 @@ import (
 	"syscall"
 )
 
-// ErrCannot says that this is not root, or that there is no apt-get.
+// ErrCannot means that the process is not root, or that there is no apt-get.
 var ErrCannot = errors.New("only root can install packages, with apt-get")
 
-// Install installs packages without what they merely recommend, and starts no service of theirs.
-// Several processes may ask at once: one installs after the other. Errors are ErrCannot, and
-// apt-get's own words.
+// Install installs packages without recommended ones, and starts no services. Several processes may
+// call it at once; they run one after the other. Errors: ErrCannot; the output of apt-get.
 func Install(packages ...string) error {
 	apt, err := exec.LookPath("apt-get")
 	if os.Geteuid() != 0 || err != nil {
@@ -38,8 +37,8 @@ func Install(packages ...string) error {
 	return nil
 }
 
-// Lock waits until no other process of ours uses apt-get, which does not wait by itself. It is ours
-// until unlock.
+// Lock waits until no other process of this module uses apt-get, which does not wait by itself, and
+// locks it until unlock.
 func Lock() (unlock func(), err error) {
 	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "recourse-apt.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

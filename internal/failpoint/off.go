@@ -1,15 +1,15 @@
 //go:build !failpoints
 
-// Package failpoint marks the places where a crash, a freeze or an error is
-// worth a test. Only a program built with the tag `failpoints` can be told to act
-// there; in any other they cost a call that is inlined away.
+// Package failpoint marks the points at which tests inject a crash, a freeze or an error. Only a
+// program built with the tag `failpoints` acts at them. In any other program the calls are inlined
+// away.
 package failpoint
 
 // Enabled reports whether the program was built with failpoints.
 const Enabled = false
 
-// Hit passes the named point.
+// Hit does nothing.
 func Hit(string) {}
 
-// Err passes the named point, and returns nil.
+// Err returns nil.
 func Err(string, error) error { return nil }

@@ -1,16 +1,15 @@
 //go:build failpoints
 
-// Package failpoint marks the places where a crash, a freeze or an error is
-// worth a test. It is built with the tag `failpoints`, and acts at the points
-// that are armed, each once, in one of two ways:
+// Package failpoint marks the points at which tests inject a crash, a freeze or an error. It is
+// built with the tag `failpoints`. Each armed point acts once. There are two ways to arm points:
 //
-//   - RECOURSE_FAILPOINTS is a comma-separated list of name=action@n, which acts at
-//     the nth hit of the name (1 without @n);
-//   - RECOURSE_FAILPOINTS_DIR names a directory, in which a file armed/NAME holds an
-//     action, and a directory struck/NAME is there. Whichever process comes by first takes the file,
-//     by renaming it to struck/NAME/PID-N, and acts. So processes that run are armed, and who armed them sees who acted.
+//   - RECOURSE_FAILPOINTS is a comma-separated list of name=action@n, which acts at the nth call of
+//     the named point (the first one without @n).
+//   - RECOURSE_FAILPOINTS_DIR is a directory with a file armed/NAME that contains an action, and a
+//     directory struck/NAME. The first process that reaches the point renames the file to
+//     struck/NAME/PID-N and acts. So a test can arm running processes, and sees which one acted.
 //
-// The actions are kill (SIGKILL to this very process), stop (SIGSTOP) and error.
+// The actions are kill (SIGKILL to this process), stop (SIGSTOP) and error.
 package failpoint
 
 import (
@@ -27,8 +26,8 @@ import (
 // Enabled reports whether the program was built with failpoints.
 const Enabled = true
 
-// ErrInjected is wrapped by the errors that points return. They pass for a database that does not
-// answer.
+// ErrInjected is wrapped by the errors that points return. It looks like the error of a database
+// that does not respond.
 var ErrInjected = fmt.Errorf("injected by a failpoint: %w", syscall.ECONNREFUSED)
 
 var (
@@ -37,15 +36,16 @@ var (
 	taken  atomic.Int64
 )
 
-// Hit passes the named point, where there is nothing to return an error.
+// Hit marks a point that cannot return an error.
 func Hit(name string) {
 	if act(name) {
 		panic("failpoint " + name + " has no error to return: arm it with kill or stop")
 	}
 }
 
-// Err passes the named point. Armed with error it returns one, which wraps as if that
-// is not nil: before an operation, that it is not done; after it, that its answer is lost.
+// Err marks a point. If it is armed with error, it returns an error, which wraps as if that is not
+// nil. Before an operation the error means that it was not done; after it, that its response is
+// lost.
 func Err(name string, as error) error {
 	switch {
 	case !act(name):
@@ -56,14 +56,14 @@ func Err(name string, as error) error {
 	return fmt.Errorf("%w: %w: %s", as, ErrInjected, name)
 }
 
-// act does what the point is armed with, and says whether that is an error.
+// act executes the armed action, and reports whether that is an error.
 func act(name string) bool {
 	switch take(name) {
 	case "error":
 		return true
 	case "kill":
 		signal(syscall.SIGKILL)
-		select {} // nothing may happen between the signal and the death
+		select {} // nothing may run between the signal and the end of the process
 	case "stop":
 		signal(syscall.SIGSTOP)
 	}
@@ -76,7 +76,7 @@ func signal(s syscall.Signal) {
 	}
 }
 
-// take returns the action to be carried out at this hit, "" for none.
+// take returns the action for this call; "" for none.
 func take(name string) string {
 	if p := points()[name]; p != nil {
 		if action := p.hit(); action != "" {
@@ -88,7 +88,7 @@ func take(name string) string {
 	}
 	struck := filepath.Join(dir(), "struck", name, fmt.Sprintf("%d-%d", os.Getpid(), taken.Add(1)))
 	if os.Rename(filepath.Join(dir(), "armed", name), struck) != nil {
-		return "" // not armed, or another was first
+		return "" // not armed, or another process took it first
 	}
 	action, err := os.ReadFile(struck)
 	if err != nil {
@@ -97,7 +97,7 @@ func take(name string) string {
 	return check(strings.TrimSpace(string(action)))
 }
 
-// point is one that the environment arms.
+// point is a point that the environment arms.
 type point struct {
 	mu     sync.Mutex
 	action string

@@ -1,10 +1,10 @@
-// Command flaky runs the tests of packages many times, with -race, every other time beside other
-// load, and prints a line for each package:
+// Command flaky runs the tests of packages many times with -race, every second time while other
+// processes load the machine, and prints a line for each package:
 //
 //	go run ./internal/flaky [-runs 20] [-most 30m] [-logs DIR] [-unraced "NAMES"] [packages]
 //
-// A test that fails in any run is named, and the run's output is kept in DIR. It exits 1 if one
-// did.
+// It names each test that failed in a run, stores the output of such runs in DIR, and exits with 1
+// if there were any.
 package main
 
 import (
@@ -30,19 +30,19 @@ import (
 	"recourse/internal/testprogram"
 )
 
-// options say how to run.
+// options describe how to run.
 type options struct {
-	runs int           // of each package
-	most time.Duration // that a package may take before its next run is left out, and that one run may take
-	logs string        // the directory that outputs of failed runs go to
+	runs int           // runs of each package
+	most time.Duration // no further run of a package after this time; also the timeout of one run
+	logs string        // directory for the output of failed runs
 	pure []string      // packages without goroutines, whose tests the race detector only slows down
 }
 
-// result is what came of a package's runs.
+// result is the result of a package's runs.
 type result struct {
 	name         string
-	runs, loaded int            // in all, and those of them beside other load
-	failed       int            // runs
+	runs, loaded int            // all runs, and those under load
+	failed       int            // failed runs
 	tests        map[string]int // the tests that failed, and in how many runs
 	least, worst time.Duration
 }
@@ -72,7 +72,7 @@ func main() {
 	}
 }
 
-// all runs packages one after the other, and reports whether a run has failed.
+// all tests packages one after the other, and reports whether a run failed.
 func all(ctx context.Context, out io.Writer, o options, patterns []string) (failed bool, err error) {
 	if err := os.MkdirAll(o.logs, 0o700); err != nil {
 		return false, err
@@ -98,7 +98,7 @@ func all(ctx context.Context, out io.Writer, o options, patterns []string) (fail
 	return failed, nil
 }
 
-// often runs a package's tests, built once.
+// often builds a package's tests once and runs them repeatedly.
 func often(ctx context.Context, o options, name, dir, bin string) (result, error) {
 	r := result{name: name, tests: make(map[string]int)}
 	race := testprogram.Race
@@ -143,8 +143,8 @@ func often(ctx context.Context, o options, name, dir, bin string) (result, error
 	return r, nil
 }
 
-// failures names the tests that a verbose output says have failed, without those that only contain
-// them. A run that was cut off names the test that it was in.
+// failures returns the tests that failed according to a verbose output, without tests that only
+// contain a failed one. For an interrupted run it returns the test that was running.
 func failures(out []byte) (names []string) {
 	last := ""
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
@@ -165,13 +165,13 @@ func failures(out []byte) (names []string) {
 	})
 }
 
-// load keeps every core busy until it is ended, twice over.
+// load runs two busy processes for each core until end is called.
 func load() (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var busy sync.WaitGroup
 	for range 2 * runtime.NumCPU() {
 		cmd := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
-		busy.Go(func() { _ = cmd.Run() }) // it is killed
+		busy.Go(func() { _ = cmd.Run() }) // its error does not matter: it is killed
 	}
 	return func() {
 		stop()
@@ -179,7 +179,7 @@ func load() (end func()) {
 	}
 }
 
-// String is the package's line.
+// String returns the line of the package.
 func (r result) String() string {
 	s := fmt.Sprintf("%-4s %-32s %d runs, %d of them beside other load, %d failed, %.1f s to %.1f s", map[bool]string{true: "FAIL", false: "ok"}[r.failed > 0],
 		r.name, r.runs, r.loaded, r.failed, r.least.Seconds(), r.worst.Seconds())

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A package whose tests fail every third time is caught, with the name of the test; one without
-// tests is left out.
+// A package whose tests fail every third time is detected, with the name of the test. A package
+// without tests is skipped.
 func TestCatches(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

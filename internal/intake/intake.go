@@ -1,10 +1,10 @@
-// Package intake bounds what requests take of a server before it knows who makes them: the time in
-// which a body has to come, and the connections that nobody has shown an API key on.
+// Package intake limits the resources that clients use before they are authenticated: the time in
+// which a request's body must arrive, and the number of connections on which no API key was sent.
 //
 //	limits := intake.New(intake.Config{})
 //	limits.Guard(server)            // an http.Server that has its handler
 //	…
-//	intake.Known(request.Context()) // as soon as it is known who makes a request
+//	intake.Known(request.Context()) // as soon as the request is authenticated
 package intake
 
 import (
@@ -18,21 +18,21 @@ import (
 	"time"
 )
 
-// Config has the bounds. Zero fields take the defaults beside them.
+// Config has the limits. A zero field stands for the default given in its comment.
 type Config struct {
-	Read    time.Duration // 10s: for a request's body, besides what its length takes at Rate
-	Rate    int64         // 64 KiB: bytes of a body in each second more
-	Unknown int           // 1,000: connections older than Grace on which nobody is recognized yet
-	Grace   time.Duration // 5s: what clients that arrive all at once have to be recognized
+	Read    time.Duration // 10s: time for a request's body, in addition to its length divided by Rate
+	Rate    int64         // 64 KiB: bytes per second of a body
+	Unknown int           // 1,000: connections older than Grace without an authenticated request
+	Grace   time.Duration // 5s: time for clients that connect at the same time to authenticate
 }
 
-// burst times Config.Unknown is the number of unknown connections of any age.
+// burst times Config.Unknown is the limit of unknown connections of any age.
 const burst = 10
 
-// longest is the body that a request of unknown length, or of a longer one, gets time for.
+// longest is the length that a body is assumed to have if its length is unknown or greater.
 const longest = 16 << 20
 
-// Intake is the bounds of one server.
+// Intake has the limits of one server.
 type Intake struct {
 	cfg Config
 
@@ -41,16 +41,16 @@ type Intake struct {
 	visits  map[net.Conn]*visitor
 }
 
-// visitor is a connection. One of which nobody is known is in its intake's list.
+// visitor is a connection. Until a request on it is authenticated, it is in its intake's list.
 type visitor struct {
 	in    *Intake
 	conn  net.Conn
 	known atomic.Bool
 	came  time.Time
-	place *list.Element // nil: it is not in the list; under the intake's mu
+	place *list.Element // nil: not in the list. Guarded by the intake's mu
 }
 
-// New makes the bounds of one server.
+// New returns the limits for one server.
 func New(cfg Config) *Intake {
 	if cfg.Read <= 0 {
 		cfg.Read = 10 * time.Second
@@ -67,7 +67,7 @@ func New(cfg Config) *Intake {
 	return &Intake{cfg: cfg, unknown: list.New(), visits: make(map[net.Conn]*visitor)}
 }
 
-// Guard holds a server, which has its handler and does not serve yet, to the bounds. It sets the
+// Guard applies the limits to a server that has its handler and does not serve yet. It sets the
 // server's ConnContext and ConnState.
 func (in *Intake) Guard(s *http.Server) {
 	s.Handler = in.Handler(s.Handler)
@@ -83,17 +83,18 @@ func (in *Intake) Guard(s *http.Server) {
 
 type visitorKey struct{}
 
-// Known says that it is known who makes a request: its connection is not closed for the sake of
-// others any more. ctx is the request's; one that does not come from a guarded server is no matter.
+// Known records that a request is authenticated, so its connection is no longer closed in favor of
+// others. ctx is the request's context; Known does nothing if the request does not come from a
+// guarded server.
 func Known(ctx context.Context) {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok && !v.known.Swap(true) {
 		v.in.forget(v)
 	}
 }
 
-// arrived takes a connection in. Of too many unknown ones the oldest are closed: a client that has
-// a key shows it at once, so they have delayed their request. A thousand clients that connect in
-// the same instant have not, which is what the grace is for.
+// arrived adds a connection. If there are too many unknown ones, it closes the oldest: a client
+// with a key sends it at once, so old unknown connections have delayed their request. The grace
+// period is for a thousand clients that connect in the same instant.
 func (in *Intake) arrived(c net.Conn) *visitor {
 	v := &visitor{in: in, conn: c, came: time.Now()}
 	in.mu.Lock()
@@ -110,7 +111,7 @@ func (in *Intake) arrived(c net.Conn) *visitor {
 	}
 	in.mu.Unlock()
 	for _, v := range late {
-		_ = v.conn.Close() // its request fails where it reads or writes next
+		_ = v.conn.Close() // its request fails at its next read or write
 	}
 	return v
 }
@@ -130,7 +131,7 @@ func (in *Intake) forget(v *visitor) {
 	in.drop(v)
 }
 
-// drop takes a visitor off the list, with mu held.
+// drop removes a visitor from the list. The caller has mu.
 func (in *Intake) drop(v *visitor) {
 	if v.place != nil {
 		in.unknown.Remove(v.place)
@@ -138,9 +139,9 @@ func (in *Intake) drop(v *visitor) {
 	}
 }
 
-// Handler bounds the time in which the bodies of requests come, and reads no more of one when it
-// has been answered. The time that next takes after the end of a body, as for a long poll or a
-// stream, has no bound here.
+// Handler limits the time in which the bodies of requests arrive, and reads no more of a body once
+// its request has a response. It does not limit the time that next takes after the end of the body,
+// for example for a long poll or a stream.
 func (in *Intake) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -148,14 +149,14 @@ func (in *Intake) Handler(next http.Handler) http.Handler {
 			return
 		}
 		conn := http.NewResponseController(w)
-		if conn.SetReadDeadline(time.Now().Add(in.patience(r.ContentLength))) != nil { // not from a connection
+		if conn.SetReadDeadline(time.Now().Add(in.patience(r.ContentLength))) != nil { // the request does not come from a connection
 			next.ServeHTTP(w, r)
 			return
 		}
 		b := &body{ReadCloser: r.Body, conn: conn}
 		r.Body = b
 		defer func() {
-			if !b.ended.Load() { // net/http would read on, to use the connection again
+			if !b.ended.Load() { // otherwise net/http would read the rest to reuse the connection
 				_ = conn.SetReadDeadline(time.Now())
 			}
 		}()
@@ -163,7 +164,7 @@ func (in *Intake) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// patience is how long a body of so many bytes may take to come; negative: nobody knows how many.
+// patience returns how long a body of this length may take to arrive; a negative length is unknown.
 func (in *Intake) patience(length int64) time.Duration {
 	if length < 0 || length > longest {
 		length = longest
@@ -171,8 +172,8 @@ func (in *Intake) patience(length int64) time.Duration {
 	return in.cfg.Read + time.Duration(length)*time.Second/time.Duration(in.cfg.Rate)
 }
 
-// body is a request's body. At its end the connection's deadline is lifted: what comes then is the
-// handler's time.
+// body is the body of a request. At its end it removes the connection's read deadline, because the
+// following time is the handler's.
 type body struct {
 	io.ReadCloser
 	conn  *http.ResponseController
@@ -188,8 +189,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer ends the connection of a request that is answered before its body has come: else net/http
-// reads some of that first.
+// answer closes the connection of a request that is answered before its whole body has arrived.
+// Otherwise net/http would first read some of the body.
 type answer struct {
 	http.ResponseWriter
 	body  *body
@@ -215,5 +216,5 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap is used by [http.ResponseController].
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

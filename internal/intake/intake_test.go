@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// start serves h behind bounds and gives the address.
+// start serves h with limits and returns the address.
 func start(t *testing.T, cfg Config, h http.HandlerFunc) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,7 +25,7 @@ func start(t *testing.T, cfg Config, h http.HandlerFunc) string {
 	return l.Addr().String()
 }
 
-// send opens a connection and sends text over it. What is read of it fails after a while.
+// send opens a connection and sends text. Reads from the connection time out.
 func send(t *testing.T, at, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c, err := net.Dial("tcp", at)
@@ -57,8 +57,8 @@ func read(t *testing.T, r *bufio.Reader) (status int, text string) {
 
 const half = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhalf"
 
-// A body that does not come is given up; a handler that has read its body takes as long as it
-// likes, and the connection is used again.
+// A request whose body does not arrive is aborted. A handler that has read its body may take any
+// time, and the connection is reused.
 func TestBodiesComeInTime(t *testing.T) {
 	go1 := make(chan struct{})
 	at := start(t, Config{Read: 30 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +67,7 @@ func TestBodiesComeInTime(t *testing.T) {
 			w.WriteHeader(http.StatusRequestTimeout)
 			return
 		}
-		select { // a long poll, longer than the body's time
+		select { // a long poll takes longer than the time for the body
 		case <-go1:
 		case <-r.Context().Done():
 			return
@@ -82,7 +82,7 @@ func TestBodiesComeInTime(t *testing.T) {
 		t.Errorf("the connection of half a body: %v", err)
 	}
 	c, r := send(t, at, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
-	time.AfterFunc(100*time.Millisecond, func() { close(go1) }) // past the body's time
+	time.AfterFunc(100*time.Millisecond, func() { close(go1) }) // later than the time for the body
 	if status, text := read(t, r); status != 200 || text != "body" {
 		t.Errorf("%d %q", status, text)
 	}
@@ -94,8 +94,8 @@ func TestBodiesComeInTime(t *testing.T) {
 	}
 }
 
-// A request that is refused for its headers is answered at once, though its body has not come and
-// has time.
+// A request that is refused because of its headers is answered at once, although its body has not
+// arrived and is not late.
 func TestRefusedBeforeTheBody(t *testing.T) {
 	at := start(t, Config{Read: time.Hour}, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	_, r := send(t, at, half)
@@ -107,8 +107,7 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 	}
 }
 
-// Of too many connections that nobody is known on the oldest is closed; those of whom it is known
-// stay.
+// If there are too many unknown connections, the oldest is closed. Known ones stay open.
 func TestUnknownConnections(t *testing.T) {
 	at := start(t, Config{Unknown: 3, Grace: 1}, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -133,7 +132,7 @@ func TestUnknownConnections(t *testing.T) {
 	}
 }
 
-// Clients that arrive all at once are not closed for being many, up to ten times the bound.
+// Clients that connect at the same time are not closed, up to ten times the limit.
 func TestUnknownConnectionsOfABurst(t *testing.T) {
 	at := start(t, Config{Unknown: 3, Grace: time.Hour}, func(http.ResponseWriter, *http.Request) {})
 	var conns []net.Conn

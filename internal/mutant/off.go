@@ -1,8 +1,8 @@
 //go:build !mutants
 
-// Package mutant marks the places where a deliberate bug can be switched on, to
-// show that the simulation notices it. Only a program built with the tag
-// `mutants` has them; in any other On is a constant and costs nothing.
+// Package mutant marks the places of deliberate bugs, which show that the simulation detects them.
+// Only a program built with the tag `mutants` has them; in any other program On is a constant and
+// costs nothing.
 package mutant
 
 // On reports whether the named bug is switched on.

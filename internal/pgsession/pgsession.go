@@ -1,5 +1,5 @@
-// Package pgsession prepares connections to PostgreSQL, for whoever makes them: pools, the
-// listener, migrations, doctor.
+// Package pgsession prepares connections to PostgreSQL for pools, the listener, migrations and
+// doctor.
 package pgsession
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Check looks at a connection that was just made. With an error the connection is closed.
+// Check checks a new connection. If it returns an error the connection is closed.
 type Check func(ctx context.Context, conn *pgconn.PgConn) error
 
-// atStart are the parameters that poolers take when a client connects: PgBouncer's
-// manual lists them at ignore_startup_parameters. `options` cannot be set later.
+// atStart are the parameters that poolers accept when a client connects: PgBouncer's manual lists
+// them under ignore_startup_parameters. `options` cannot be set later.
 var atStart = []string{"application_name", "client_encoding", "datestyle", "intervalstyle", "options", "replication", "standard_conforming_strings", "timezone"}
 
-// Prepare has the connections of a configuration looked at, and then set their parameters by a
-// statement: PgBouncer refuses a client that brings others than atStart when it connects. So the
-// server chosen by target_session_attrs is judged as it is, and not by what we make of it.
-// Parameters of the configuration go before the given ones. A configuration for poolers that work
-// by transaction, see Pooled, sets nothing: another client would meet it.
+// Prepare makes the connections of a configuration run the checks and then set their parameters by
+// a statement, because PgBouncer refuses a client that sends parameters other than atStart when it
+// connects. So target_session_attrs is evaluated on the server's own settings. Parameters of the
+// configuration override the given ones. For a pooler in transaction mode (see Pooled) Prepare sets
+// nothing, because the settings would affect other clients.
 func Prepare(cfg *pgx.ConnConfig, params map[string]string, checks ...Check) {
 	late := make(map[string]string)
 	if !Pooled(cfg) {
@@ -39,7 +39,7 @@ func Prepare(cfg *pgx.ConnConfig, params map[string]string, checks ...Check) {
 		}
 	}
 	set := statement(late)
-	// A server that does not pass is passed over for the next of the URL's.
+	// If a server fails a check, the next server of the URL is tried.
 	chosen := cfg.ValidateConnect
 	cfg.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if chosen != nil {
@@ -65,13 +65,13 @@ func Prepare(cfg *pgx.ConnConfig, params map[string]string, checks ...Check) {
 	}
 }
 
-// Pooled reports whether a configuration is for a pooler that works by transaction: its
-// URL says default_query_exec_mode=exec, or a mode that is as good.
+// Pooled reports whether a configuration is for a pooler in transaction mode: its URL has
+// default_query_exec_mode=exec or an equivalent mode.
 func Pooled(cfg *pgx.ConnConfig) bool {
 	return cfg.DefaultQueryExecMode != pgx.QueryExecModeCacheStatement
 }
 
-// statement sets parameters, those of one name in one order.
+// statement returns the statement that sets parameters. The same names always have the same order.
 func statement(params map[string]string) string {
 	if len(params) == 0 {
 		return ""
@@ -83,7 +83,7 @@ func statement(params map[string]string) string {
 	return "SELECT " + strings.Join(sets, ", ")
 }
 
-// quote makes a literal that means the same whatever standard_conforming_strings is.
+// quote returns a literal with the same meaning for every value of standard_conforming_strings.
 func quote(s string) string {
 	s = strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s)
 	return `E'` + s + `'`

@@ -9,8 +9,8 @@ import (
 	"recourse/internal/testpg"
 )
 
-// The session has the parameters of the URL, ours where it has none, and sends at its start only
-// those that poolers take.
+// The session has the parameters of the URL, and the given ones where the URL has none. At its
+// start it sends only those that poolers accept.
 func TestPrepare(t *testing.T) {
 	dsn := testpg.DSN(t) + `&statement_timeout=5s&application_name=me&my.text=it%27s%5C`
 	cfg, err := pgx.ParseConfig(dsn)
@@ -34,7 +34,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// Behind a pooler that works by transaction nothing is set.
+// Behind a pooler in transaction mode nothing is set.
 func TestPooled(t *testing.T) {
 	cfg, err := pgx.ParseConfig("postgres://u@h/d?default_query_exec_mode=exec&statement_timeout=5s")
 	if err != nil {

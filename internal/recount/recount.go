@@ -1,4 +1,4 @@
-// Package recount keeps counts that take long, so that whoever asks for one does not wait for it.
+// Package recount caches counts that take long, so that callers do not wait for them.
 package recount
 
 import (
@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// many is from how many things counted on a count is kept. Fewer are counted each time anew.
+	// many is the number of counted things from which on a count is cached. Smaller counts are
+	// always current.
 	many = 50_000
-	// often is for how many times as long as it took a count is kept: so counting takes two
-	// hundredths of the time, at most.
+	// often is the factor between the time that a count takes and the time for which it is cached.
+	// So counting takes at most 2 % of the time.
 	often = 50
 )
 
-// Kept is a count of many things, or one that is made anew each time it is asked for, of few.
+// Kept is a count that is cached if it covers many things, and current if it covers few.
 type Kept[T any] struct {
 	count func(context.Context) (T, int64, error)
-	ctx   context.Context // of what is counted behind those who ask
+	ctx   context.Context // of counts in the background
 	stop  context.CancelFunc
 	under sync.WaitGroup
 
@@ -26,18 +27,18 @@ type Kept[T any] struct {
 	closed   bool
 	value    T
 	kept     bool
-	until    time.Time // when it is to be counted anew
+	until    time.Time // when the cached count becomes too old
 	counting bool
 }
 
-// New keeps what count returns, which also says how many things it has counted.
+// New returns the cached results of count, which also returns how many things it has counted.
 func New[T any](count func(context.Context) (T, int64, error)) *Kept[T] {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Kept[T]{count: count, ctx: ctx, stop: stop}
 }
 
-// Get returns the count of now, or the one that is kept. One that is too old is still returned,
-// while it is counted anew for those who ask later; should that fail, it stays.
+// Get returns the current count, or the cached one. If the cached one is too old, Get still returns
+// it and starts a new count in the background. If that fails, the cached one stays.
 func (k *Kept[T]) Get(ctx context.Context) (T, error) {
 	k.mu.Lock()
 	if !k.kept {
@@ -47,12 +48,12 @@ func (k *Kept[T]) Get(ctx context.Context) (T, error) {
 	defer k.mu.Unlock()
 	if !k.counting && !k.closed && time.Now().After(k.until) {
 		k.counting = true
-		k.under.Go(func() { _, _ = k.recount(k.ctx, true) }) // if it fails, whoever asks next begins another
+		k.under.Go(func() { _, _ = k.recount(k.ctx, true) }) // if it fails, the next Get starts another
 	}
 	return k.value, nil
 }
 
-// recount counts, and keeps it if it is worth it.
+// recount counts, and caches the result if it covers many things.
 func (k *Kept[T]) recount(ctx context.Context, behind bool) (T, error) {
 	began := time.Now()
 	value, n, err := k.count(ctx)
@@ -67,7 +68,7 @@ func (k *Kept[T]) recount(ctx context.Context, behind bool) (T, error) {
 	return value, err
 }
 
-// Close ends the counting under way.
+// Close cancels a count in the background and waits for it.
 func (k *Kept[T]) Close() {
 	k.mu.Lock()
 	k.closed = true

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Few things are counted each time.
+// Few things are counted on each call.
 func TestFew(t *testing.T) {
 	var n atomic.Int64
 	k := New(func(context.Context) (int64, int64, error) { return n.Add(1), many - 1, nil })
@@ -21,8 +21,8 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// Of many things the first count is waited for. Later ones are made behind who asks, who gets what
-// was counted before.
+// The first count of many things is waited for. Later ones run in the background, and the caller
+// gets the previous result.
 func TestMany(t *testing.T) {
 	asked, answers := make(chan struct{}), make(chan int64)
 	k := New(func(ctx context.Context) (int64, int64, error) {

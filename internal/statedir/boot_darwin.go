@@ -2,7 +2,7 @@ package statedir
 
 import "syscall"
 
-// boot names this boot of the machine.
+// boot returns an id of this boot of the machine.
 func boot() string {
 	id, err := syscall.Sysctl("kern.bootsessionuuid")
 	if err != nil {

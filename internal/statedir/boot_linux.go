@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// boot names this boot of the machine, for all containers on it; see random(4).
+// boot returns an id of this boot of the machine, which all containers on it share; see random(4).
 func boot() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -2,5 +2,6 @@
 
 package statedir
 
-// boot is not known here: no node is a known predecessor, and each waits for the lease of the last.
+// boot returns "", because the boot is unknown here. So no predecessor is known, and each node
+// waits for the end of the previous lease.
 func boot() string { return "" }

@@ -8,17 +8,19 @@ import (
 	"path/filepath"
 )
 
-// Database is where a PostgreSQL database stood when a process with this directory saw it last.
+// Database is the position of a PostgreSQL database in its history when a process with this
+// directory last saw it.
 type Database struct {
-	System   string `json:"system"`   // its system identifier; "" if it was never seen
-	Timeline int64  `json:"timeline"` // of its primary; 0 if only standbys were seen
+	System   string `json:"system"`   // its system identifier; "" if none is known
+	Timeline int64  `json:"timeline"` // timeline of its primary; 0 if only standbys were seen
 }
 
-// DatabaseFile is the name of the file that NoteDatabase writes. Without it nothing is known.
+// DatabaseFile returns the path of the file that NoteDatabase writes. Without the file no position
+// is known.
 func (d *Dir) DatabaseFile() string { return filepath.Join(filepath.Dir(d.file.Name()), "database") }
 
-// Database returns what was noted last; the zero value if nothing was. A file that does not say it
-// is an error: it was never written so.
+// Database returns the last stored position; the zero value if there is none. A file with other
+// content is an error, because NoteDatabase never leaves one.
 func (d *Dir) Database() (at Database, err error) {
 	text, err := os.ReadFile(d.DatabaseFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -28,7 +30,7 @@ func (d *Dir) Database() (at Database, err error) {
 		err = json.Unmarshal(text, &at)
 	}
 	if err == nil && at.System == "" {
-		err = errors.New("it names no system")
+		err = errors.New("it has no system identifier")
 	}
 	if err != nil {
 		return Database{}, fmt.Errorf("%s: %w", d.DatabaseFile(), err)
@@ -36,8 +38,8 @@ func (d *Dir) Database() (at Database, err error) {
 	return at, nil
 }
 
-// NoteDatabase notes where the database stands. The note outlives a crash of the machine, and is
-// never there in part.
+// NoteDatabase stores the position. The file survives a crash of the machine, and is never
+// incomplete.
 func (d *Dir) NoteDatabase(at Database) error {
 	text, err := json.Marshal(at)
 	if err != nil {
@@ -57,7 +59,7 @@ func (d *Dir) NoteDatabase(at Database) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// write makes a file that is on disk when it returns.
+// write writes a file and syncs it to disk.
 func write(name string, text []byte) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {

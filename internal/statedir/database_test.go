@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The directory keeps what a process notes about its database for the next one, until somebody
-// removes the file.
+// The directory stores the position of the database for the next process, until the file is
+// removed.
 func TestDatabase(t *testing.T) {
 	dir := t.TempDir()
 	d := open(t, dir)

@@ -1,16 +1,17 @@
-// Package statedir holds the directory that a node's process leaves to the next one.
+// Package statedir manages the directory in which a node leaves information for the next process.
 //
-// Its file "node" names the node and is locked (flock(2)) for as long as its process lives;
-// the kernel drops the lock when the process ends, in whatever way. Whoever gets the lock therefore
-// knows that the node named there has ended, and may have its sagas at once instead of waiting for
-// the end of its lease.
+// The file "node" has the node's id and is locked (flock(2)) while its process lives. The kernel
+// releases the lock when the process ends, however it ends. A process that gets the lock therefore
+// knows that the node in the file has ended, and may take over its sagas at once instead of waiting
+// for the end of its lease.
 //
-// A lock is a proof only under the kernel that holds both processes. A volume that has moved to
-// another machine, or a network file system, may grant it while the earlier process lives. So the
-// file names the boot of the machine as well, and a node of another boot is no known predecessor.
+// The lock proves that only if the same kernel has run both processes. On a volume that was moved
+// to another machine, or on a network file system, it may be granted while the earlier process
+// lives. So the file also has the id of the machine's boot, and a node of another boot is not a
+// known predecessor.
 //
-// Its file "database" says where a PostgreSQL database stood in its history when it was seen last,
-// so that the next process does not take an old primary for it.
+// The file "database" has the last known position of a PostgreSQL database in its history, so that
+// the next process does not use an old primary.
 package statedir
 
 import (
@@ -23,24 +24,24 @@ import (
 	"syscall"
 )
 
-// ErrHeld says that a process which lives has the directory.
+// ErrHeld means that another live process has the directory.
 var ErrHeld = errors.New("another process has the state directory")
 
-// Dir is a directory that this process has to itself.
+// Dir is a directory that this process has locked.
 type Dir struct {
 	file *os.File
-	boot string // "" if it cannot be told
+	boot string // "" if it is unknown
 	last string
 }
 
-// note is what the file says.
+// note is the content of the file "node".
 type note struct {
-	Node string `json:"node"` // its id, which no other node ever has, on whatever database
-	Boot string `json:"boot"` // of the machine
+	Node string `json:"node"` // the node's id, unique over all databases
+	Boot string `json:"boot"` // id of the machine's boot
 }
 
-// Open takes the directory, making it if it is not there, until Close or the end of the process.
-// It returns ErrHeld if another process has it, and the file system's errors.
+// Open locks the directory, which it creates if it does not exist, until Close or the end of the
+// process. Errors: ErrHeld if another process has it; the file system's.
 func Open(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// take locks the file and reads who had it before.
+// take locks the file and reads the previous node.
 func (d *Dir) take() error {
 	locked := syscall.Flock(int(d.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if locked != nil && !errors.Is(locked, syscall.EWOULDBLOCK) {
@@ -75,7 +76,8 @@ func (d *Dir) take() error {
 	return nil
 }
 
-// read returns what the file says. What cannot be read, as after a loss of power, says nothing.
+// read returns the content of the file; the zero value if it cannot be parsed, for example after a
+// power failure.
 func (d *Dir) read() (n note, err error) {
 	err = json.NewDecoder(io.NewSectionReader(d.file, 0, 1<<10)).Decode(&n)
 	var pathError *os.PathError
@@ -88,23 +90,24 @@ func (d *Dir) read() (n note, err error) {
 	return n, nil
 }
 
-// Predecessor is the node that had the directory before and has ended; "" if none is known.
+// Predecessor returns the ended node that had the directory before; "" if none is known.
 func (d *Dir) Predecessor() string { return d.last }
 
-// Name notes the id of the node that has the directory from now on. The note needs no fsync: after
-// a crash of the machine it would be of another boot.
+// Name stores the id of the node that has the directory from now on. It needs no fsync, because
+// after a crash of the machine the boot has changed.
 func (d *Dir) Name(node string) error {
 	text, err := json.Marshal(note{Node: node, Boot: d.boot})
 	if err != nil {
 		return err
 	}
-	// One write, and what is longer is cut afterwards: a process that is killed in between leaves a
-	// note that can be read.
+	// One write, and then a truncation: if the process is killed in between, the file can still be
+	// parsed.
 	if _, err := d.file.WriteAt(append(text, '\n'), 0); err != nil {
 		return err
 	}
 	return d.file.Truncate(int64(len(text)) + 1)
 }
 
-// Close gives the directory up. Its file stays, or two processes could lock two files of one name.
+// Close releases the directory. The file stays: otherwise two processes could lock two files of the
+// same name.
 func (d *Dir) Close() error { return d.file.Close() }

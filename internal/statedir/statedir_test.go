@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// holder names the directory that this test program is to hold, as a process of its own.
+// holder is the environment variable with the directory that this test program locks when it runs
+// as a separate process.
 const holder = "STATEDIR_TEST_HOLDER"
 
 func TestMain(m *testing.M) {
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0) // without Close
 }
 
-// hold starts a process that holds the directory, and returns it with what it found there.
+// hold starts a process that locks the directory, and returns it and the predecessor that it found.
 func hold(t *testing.T, dir string) (p *exec.Cmd, after string) {
 	t.Helper()
 	p = exec.Command(os.Args[0])
@@ -68,7 +69,7 @@ func open(t *testing.T, dir string) *Dir {
 	return d
 }
 
-// A process has the directory until it ends; the next one knows the name of the one before.
+// A process has the directory until it ends. The next one knows the previous node.
 func TestKilledProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "too")
 	p, after := hold(t, dir)
@@ -96,7 +97,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// Nobody is known to have ended who ran under another kernel, nor if the note cannot be read.
+// There is no known predecessor if the file has another boot or cannot be parsed.
 func TestNoPredecessor(t *testing.T) {
 	for name, content := range map[string]string{
 		"another boot":    `{"node":"n1","boot":"an earlier one"}`,
@@ -124,7 +125,7 @@ func TestNoPredecessor(t *testing.T) {
 	}
 }
 
-// A shorter name takes the place of a longer one.
+// A shorter name replaces a longer one.
 func TestShorterName(t *testing.T) {
 	dir := t.TempDir()
 	d := open(t, dir)

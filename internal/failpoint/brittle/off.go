@@ -1,10 +1,10 @@
 //go:build !failpoints
 
-// Package brittle puts failpoints around a store. Only a program built with the
-// tag `failpoints` has them.
+// Package brittle adds failpoints to a store. Only a program built with the tag `failpoints` has
+// them.
 package brittle
 
 import "recourse/journal"
 
-// Store returns the store as it is.
+// Store returns s.
 func Store(s journal.Store) journal.Store { return s }

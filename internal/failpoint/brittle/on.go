@@ -1,8 +1,8 @@
 //go:build failpoints
 
-// Package brittle puts failpoints around a store: one before and one after each
-// thing that the engine does with it. An error before says that nothing was
-// done; one after it, that nobody knows.
+// Package brittle adds failpoints to a store: one before and one after each operation of the
+// engine. An error at the first one means that nothing was done; at the second one, that the result
+// is unknown.
 package brittle
 
 import (
@@ -17,12 +17,12 @@ import (
 	"recourse/journal"
 )
 
-// Store returns the store with failpoints around it.
+// Store returns s with failpoints.
 func Store(s journal.Store) journal.Store { return store{s} }
 
 type store struct{ journal.Store }
 
-// around does something between its points. What failed has no point behind it.
+// around runs f between its two points. If f fails, the second point is skipped.
 func around(name string, f func() error) error {
 	if err := failpoint.Err(name+".before", nil); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s store) Register(ctx context.Context, node string, ttl time.Duration, dea
 	return l, err
 }
 
-// Renew implements journal.Log. A lease whose answer is lost is no lease.
+// Renew implements journal.Log. If the response is lost, the caller has no lease.
 func (s store) Renew(ctx context.Context, node string, ttl time.Duration) (l journal.Lease, err error) {
 	err = around("renew", func() (err error) { l, err = s.Store.Renew(ctx, node, ttl); return err })
 	if errors.Is(err, failpoint.ErrInjected) {
@@ -58,7 +58,7 @@ func (s store) Send(ctx context.Context, m journal.Message) error {
 	return around("post", func() error { return s.Store.Send(ctx, m) })
 }
 
-// Append implements journal.Log. Its points go by what is written: one for each kind of record.
+// Append implements journal.Log. It has points for each kind of record that it writes.
 func (s store) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
 	names := kinds(batch)
 	if err := pass("commit.before.", names, nil); err != nil {
@@ -83,7 +83,7 @@ func pass(prefix string, names []string, as error) error {
 	return nil
 }
 
-// kinds names what a batch writes, each once.
+// kinds returns the kinds of record in a batch, without duplicates.
 func kinds(batch []journal.Append) []string {
 	var names []string
 	add := func(name string) {
@@ -108,7 +108,7 @@ func kinds(batch []journal.Append) []string {
 	return names
 }
 
-// Claim implements journal.Log. Its points are passed when there was something to claim.
+// Claim implements journal.Log. Its points are skipped if there was nothing to claim.
 func (s store) Claim(ctx context.Context, node string, limit int) ([]journal.Claimed, error) {
 	if err := failpoint.Err("claim.before", nil); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (s store) Recipients(ctx context.Context, node string, after uuid.UUID, lim
 	return s.Store.Recipients(ctx, node, after, limit)
 }
 
-// Messages implements journal.Log. The point behind it is passed when there was some.
+// Messages implements journal.Log. The second point is skipped if there were no messages.
 func (s store) Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]journal.Message, error) {
 	out, err := s.Store.Messages(ctx, sagas, limit, bytes)
 	if err == nil && len(out) > 0 {
