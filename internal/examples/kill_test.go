@@ -17,11 +17,11 @@ import (
 
 const (
 	kills  = 20
-	last   = 3 // kills behind the approval
-	stride = 2 // outcomes at most that a server may see to before it is killed
+	last   = 3 // kills after the approval
+	stride = 2 // a server is killed after at most so many outcomes
 )
 
-// seed is that of RECOURSE_EXAMPLES_SEED, 7 without.
+// seed returns RECOURSE_EXAMPLES_SEED, or 7.
 func seed(t *testing.T) uint64 {
 	text := cmp.Or(os.Getenv("RECOURSE_EXAMPLES_SEED"), "7")
 	n, err := strconv.ParseUint(text, 10, 64)
@@ -31,8 +31,9 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// TestResearchKilled has the server of a research saga killed twenty times, wherever it is: mostly
-// with completions, searches, pages or the publication in flight. The saga does not notice.
+// TestResearchKilled kills the server of a research saga twenty times at random moments, mostly
+// with completions, searches, pages or the publication in flight. The saga must succeed as without
+// kills.
 func TestResearchKilled(t *testing.T) {
 	t.Parallel()
 	for name, database := range databases {
@@ -63,13 +64,13 @@ func killed(t *testing.T, database string) {
 	}
 	id := v.ID
 	rng := rand.New(rand.NewPCG(seed(t), 0))
-	var at []int64 // where it stood at each kill
+	var at []int64 // length of the journal at each kill
 	for n := range kills {
 		outcomes := 1 + rng.IntN(stride)
 		if n%5 == 4 || n > kills-last {
-			outcomes = 0 // as soon as it has come up, and on
+			outcomes = 0 // the server is killed as soon as it is up
 		}
-		seq, ended := s.goOn(ctx, id, outcomes, n >= kills-last)
+		seq, ended := s.progress(ctx, id, outcomes, n >= kills-last)
 		if !ended {
 			at = append(at, seq)
 		}
@@ -78,13 +79,13 @@ func killed(t *testing.T, database string) {
 		s.start()
 	}
 	if len(at) < kills-last {
-		t.Errorf("it had ended before most of the kills: %d", at)
+		t.Errorf("the saga ended before most of the kills: %d", at)
 	}
 	for ended := false; !ended; {
-		_, ended = s.goOn(ctx, id, 1000, true)
+		_, ended = s.progress(ctx, id, 1000, true)
 	}
 	if v, err = s.client.Wait(ctx, id); err != nil {
-		t.Fatalf("it has not ended: %v\n%s", err, s.transcript(id))
+		t.Fatalf("the saga has not ended: %v\n%s", err, s.transcript(id))
 	}
 	play{status: "succeeded", output: report, effect: published, events: []string{told}}.ended(t, s, v)
 
@@ -93,17 +94,17 @@ func killed(t *testing.T, database string) {
 	if pages != 12 || keys != completions {
 		t.Errorf("%d pages and %d completions, want %d and %d", pages, keys, 12, completions)
 	}
-	t.Logf("killed %d times, while it was under way at the records %d of %d; %d completions were billed, each once, and answered %d times more from the stub's memory; %d pages were fetched, and %d times more under the same key",
+	t.Logf("killed %d times, at the records %d of %d; %d completions were billed, each once, and answered %d times more from the stub's memory; %d pages were fetched, and %d times more under the same key",
 		kills, at, v.Seq, keys, replayed, pages, again)
 	if t.Failed() {
 		t.Logf("the journal:\n%s", s.transcript(id))
 	}
 }
 
-// goOn waits until so many more attempts of the saga have succeeded, or it has ended or waits for a
-// person, who approves if approve says so. It gives how long the journal is, and whether the saga
-// has ended.
-func (s *scene) goOn(ctx context.Context, id string, outcomes int, approve bool) (seq int64, ended bool) {
+// progress waits until so many more attempts of the saga have succeeded, or it has ended, or it
+// waits for a person, who approves if approve is true. It returns the length of the journal and
+// whether the saga has ended.
+func (s *scene) progress(ctx context.Context, id string, outcomes int, approve bool) (seq int64, ended bool) {
 	s.t.Helper()
 	before := -1
 	for ; ctx.Err() == nil; <-time.After(5 * time.Millisecond) {
@@ -125,12 +126,12 @@ func (s *scene) goOn(ctx context.Context, id string, outcomes int, approve bool)
 			return v.Seq, v.Ended()
 		}
 	}
-	s.t.Fatalf("the saga stands still:\n%s", s.transcript(id))
+	s.t.Fatalf("the saga makes no progress:\n%s", s.transcript(id))
 	return 0, false
 }
 
-// keys counts the completions by their keys, and how often one was answered again. None may be
-// billed twice.
+// keys counts the keys of completions, and how many requests were answered from the stub's memory.
+// No key may be billed twice.
 func (s *scene) keys() (keys, replayed int) {
 	s.t.Helper()
 	billed := make(map[string]int)

@@ -2,7 +2,8 @@ package examples
 
 import "recourse/examples/world"
 
-// minimal names https://pay.example and https://ship.example: --resolve leads them to the world.
+// minimal uses https://pay.example and https://ship.example; --resolve directs them to the mock
+// services.
 var minimal = []play{
 	{name: "plain", example: "minimal", status: "succeeded", effect: map[string]int{"pay charge": 1, "ship order": 1}},
 	{name: "nothing can be shipped", example: "minimal", faults: []world.Rule{onPath("/orders", 0, status(422))},

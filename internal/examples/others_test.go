@@ -14,7 +14,7 @@ import (
 	"recourse/api/client"
 )
 
-// sink takes events.
+// sink receives events.
 type sink struct {
 	authority, addr string // of events.example
 
@@ -42,7 +42,7 @@ func newSink(t *testing.T) *sink {
 	return k
 }
 
-// types waits until there are as many events as types, and compares.
+// types waits until there are as many events as types, and compares their types.
 func (k *sink) types(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -62,15 +62,15 @@ func (k *sink) types(t *testing.T, want ...string) {
 	}
 }
 
-// fetcher is the worker of the research saga. It remembers under which keys it was to fetch which
-// page.
+// fetcher is the worker of the research saga. It records the keys under which it was asked to fetch
+// each page.
 type fetcher struct {
 	mu   sync.Mutex
 	keys map[string]map[string]int // by URL and key: how often
 }
 
-// fetch runs the worker until the test ends. fail, if there is one, says what goes wrong with a
-// page the n-th time.
+// fetch runs the worker until the test ends. fail, if not nil, returns the error of the n-th fetch
+// of a page.
 func (s *scene) fetch(fail func(url string, n int) error) *fetcher {
 	f := &fetcher{keys: make(map[string]map[string]int)}
 	ctx, stop := context.WithCancel(context.Background())
@@ -112,15 +112,14 @@ func (f *fetcher) note(url, key string) (n int) {
 	return n
 }
 
-// pages counts the pages that were to be fetched, and how often beyond once that was. Each has to
-// have one key.
+// pages counts the fetched pages and the repeated fetches. Each page must have one key.
 func (f *fetcher) pages(t *testing.T) (pages, again int) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for url, keys := range f.keys {
 		if len(keys) != 1 {
-			t.Errorf("%s was to be fetched under %d keys", url, len(keys))
+			t.Errorf("%s was fetched under %d keys", url, len(keys))
 		}
 		for _, times := range keys {
 			again += times - 1
@@ -129,7 +128,7 @@ func (f *fetcher) pages(t *testing.T) (pages, again int) {
 	return len(f.keys), again
 }
 
-// entry is one in the inbox.
+// entry is an inbox entry.
 type entry struct {
 	Kind, Saga, Path, ETag string
 	ShownHash              string `json:"shown_hash"`
@@ -144,11 +143,11 @@ func (s *scene) asked(kind string) entry {
 			return e
 		}
 	}
-	s.t.Fatalf("nothing of the kind %s is in the inbox", kind)
+	s.t.Fatalf("the inbox has no entry of kind %s", kind)
 	return entry{}
 }
 
-// inbox looks for an entry of the kind; it is not ok without an answer, either.
+// inbox returns an entry of the kind; ok is false if there is none or the server does not respond.
 func (s *scene) inbox(kind string) (e entry, ok bool) {
 	s.t.Helper()
 	status, _, b := s.call("GET", "/v1/inbox?kind="+kind, "")
@@ -165,7 +164,7 @@ func (s *scene) inbox(kind string) (e entry, ok bool) {
 	return list.Data[0], true
 }
 
-// decide approves or rejects what an entry asks.
+// decide approves or rejects an entry.
 func (s *scene) decide(e entry, how string) (status int, answer []byte) {
 	s.t.Helper()
 	status, _, answer = s.call("POST", "/v1/sagas/"+e.Saga+"/steps/"+e.Path+"/"+how, fmt.Sprintf(`{"shown": %q}`, e.ShownHash))

@@ -13,19 +13,19 @@ import (
 	"recourse/examples/world"
 )
 
-// play is one saga of an example, and how it has to end.
+// play is one saga of an example and its expected end.
 type play struct {
 	name    string
 	example string
 	edit    []string // old text, new text: where a test cannot wait for as long as the example does
 	input   map[string]any
-	guarded bool // the world asks for the key to pay
+	guarded bool // the payment service requires an API key
 
-	faults []world.Rule                               // of the world
-	model  func() func(llmstub.Call) llmstub.Fault    // nil: nothing goes wrong
-	fetch  func() func(url string, times int) error   // nil: nothing goes wrong
-	people func(s *scene, id string)                  // what they do while it runs
-	check  func(s *scene, v *client.Saga, f *fetcher) // what else has to hold
+	faults []world.Rule                               // faults of the mock services
+	model  func() func(llmstub.Call) llmstub.Fault    // nil: no faults
+	fetch  func() func(url string, times int) error   // nil: no faults
+	people func(s *scene, id string)                  // the actions of people while the saga runs
+	check  func(s *scene, v *client.Saga, f *fetcher) // further checks
 
 	status string
 	reason string // "code step error"
@@ -65,7 +65,7 @@ func (p play) run(t *testing.T, database string) {
 	}
 	id := v.ID
 	if v, err = s.client.Wait(ctx, id); err != nil {
-		t.Fatalf("it has not ended: %v\n%s", err, s.transcript(id))
+		t.Fatalf("the saga has not ended: %v\n%s", err, s.transcript(id))
 	}
 	p.ended(t, s, v)
 	if p.check != nil {
@@ -76,11 +76,11 @@ func (p play) run(t *testing.T, database string) {
 	}
 }
 
-// ended compares how the saga ended with how it should.
+// ended compares the end of the saga with the expected one.
 func (p play) ended(t *testing.T, s *scene, v *client.Saga) {
 	t.Helper()
 	if v.Status != p.status {
-		t.Errorf("it ended as %s (%+v), want %s", v.Status, v.Reason, p.status)
+		t.Errorf("the saga ended as %s (%+v), want %s", v.Status, v.Reason, p.status)
 	}
 	reason := ""
 	if v.Reason != nil {
@@ -93,7 +93,7 @@ func (p play) ended(t *testing.T, s *scene, v *client.Saga) {
 		t.Errorf("the output is %s, want %s", v.Output, p.output)
 	}
 	if len(v.Open) > 0 {
-		t.Errorf("it has ended, and waits for %v", v.Open)
+		t.Errorf("the saga has ended, but waits for %v", v.Open)
 	}
 	left := make(map[string]int)
 	for _, e := range s.world.Ledger().Live() {
@@ -101,12 +101,12 @@ func (p play) ended(t *testing.T, s *scene, v *client.Saga) {
 	}
 	for what, n := range p.effect {
 		if left[what] != n {
-			t.Errorf("%s stands %d times, want %d", what, left[what], n)
+			t.Errorf("effect %s remains %d times, want %d", what, left[what], n)
 		}
 		delete(left, what)
 	}
 	if len(left) > 0 {
-		t.Errorf("these stand too: %v", left)
+		t.Errorf("unexpected effects remain: %v", left)
 	}
 	for _, f := range s.world.Faults() {
 		if f.Fired == 0 {
@@ -119,10 +119,10 @@ func (p play) ended(t *testing.T, s *scene, v *client.Saga) {
 	}
 }
 
-// names are those of the examples' sagas.
+// names are the names of the examples' definitions.
 var names = map[string]string{"minimal": "two-steps", "travel": "travel-booking", "return": "order-return", "research": "research-report"}
 
-// TestPlays plays them all, on each database.
+// TestPlays runs all plays on each database.
 func TestPlays(t *testing.T) {
 	t.Parallel()
 	for name, database := range databases {
@@ -135,7 +135,7 @@ func TestPlays(t *testing.T) {
 	}
 }
 
-// TestVerifyNotices spoils a ledger that is in order: a check that cannot fail shows nothing.
+// TestVerifyNotices corrupts a correct ledger, to show that the check can fail.
 func TestVerifyNotices(t *testing.T) {
 	t.Parallel()
 	s := stage(t, databases["sqlite"](t), nil)
@@ -172,14 +172,14 @@ func otherBody(l world.Ledger) world.Ledger {
 	return l
 }
 
-// onPath says what happens to writes whose path begins so.
+// onPath returns the fault of writes whose path has a prefix.
 func onPath(path string, times int, do world.Do) world.Rule {
 	return world.Rule{Match: world.Match{Method: "POST", PathPrefix: path}, Times: times, Do: do}
 }
 
 func status(code int) world.Do { return world.Do{Before: world.FaultStatus, Status: code} }
 
-// field is one of an object, as it is written but for the quotes of a text.
+// field returns a field of an object as it is written, without the quotes of a string.
 func field(t *testing.T, doc json.RawMessage, name string) string {
 	t.Helper()
 	var f map[string]json.RawMessage

@@ -13,20 +13,21 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "12"); err != nil { // plays mostly wait
+	if err := flag.Set("test.parallel", "12"); err != nil { // plays mostly wait, so many can run at once
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// process is a `recourse serve` that runs.
+// process is a running `recourse serve`.
 type process struct {
 	cmd  *exec.Cmd
 	addr string
-	dead chan struct{} // closed when it has ended
+	dead chan struct{} // closed when the process has ended
 }
 
-// launch starts one and returns when it takes requests. It ends with us: its stdin is ours.
+// launch starts a process and returns when it accepts requests. It ends with this test program,
+// because its stdin is a pipe from it.
 func launch(path string, env []string, log io.Writer, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(path, args...), dead: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), env...), log
@@ -49,7 +50,7 @@ func launch(path string, env []string, log io.Writer, args ...string) (*process,
 			}
 		}
 		_, _ = io.Copy(io.Discard, out)
-		_ = p.cmd.Wait() // how it ended is in its state
+		_ = p.cmd.Wait() // its state has the result
 		close(p.dead)
 	}()
 	select {
@@ -60,8 +61,8 @@ func launch(path string, env []string, log io.Writer, args ...string) (*process,
 	}
 }
 
-// kill ends it at once.
+// kill kills the process.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
+	_ = p.cmd.Process.Kill() // it may have ended already
 	<-p.dead
 }

@@ -19,8 +19,8 @@ var published = map[string]int{"cms publish": 1}
 const (
 	report = `{"page":"https://cms.example/tea"}`
 	told   = "com.acme.research.published"
-	// completions are those of a plain run: a plan, twelve summaries, three views, a draft, its
-	// critique, and a revision.
+	// completions is the number of completions without faults: a plan, twelve summaries, three
+	// views, a draft, its critique, and a revision.
 	completions = 1 + 12 + 3 + 3
 )
 
@@ -29,7 +29,7 @@ var research = []play{
 		check: func(s *scene, v *client.Saga, f *fetcher) {
 			s.billed(v, "0.020", true)
 			if pages, again := f.pages(s.t); pages != 12 || again > 0 {
-				s.t.Errorf("%d pages were fetched, and %d times one again", pages, again)
+				s.t.Errorf("%d pages were fetched, with %d repetitions", pages, again)
 			}
 			if n := len(s.model.Bills()); n != completions {
 				s.t.Errorf("%d completions, want %d", n, completions)
@@ -55,9 +55,9 @@ var research = []play{
 			onPath("/cms", 1, world.Do{After: world.FaultDrop}),
 		},
 		check: func(s *scene, v *client.Saga, f *fetcher) {
-			s.billed(v, "0.025", false) // of six searches one got no answer: what it cost stays reserved
+			s.billed(v, "0.025", false) // one of six searches got no response, so its cost stays reserved
 			if pages, again := f.pages(s.t); pages != 12 || again == 0 {
-				s.t.Errorf("%d pages were fetched, and %d times one again", pages, again)
+				s.t.Errorf("%d pages were fetched, with %d repetitions", pages, again)
 			}
 		}},
 	{name: "a page cannot be read", example: "research", input: tea, status: "succeeded", output: report, effect: published, events: []string{told}, people: approving,
@@ -113,9 +113,8 @@ var research = []play{
 		faults: []world.Rule{onPath("/cms", 0, status(403))}, people: approving, check: fetched},
 }
 
-// remains wants so many fetched pages to remain, and nothing else: nothing undoes what a worker did
-// for `fetch`, and nobody but its author knows that there is nothing to undo. So the saga is
-// `failed`.
+// remains fails unless so many fetched pages and nothing else remain. `fetch` tasks have no
+// compensation, and only the author knows that none is needed. So the saga is `failed`.
 func (s *scene) remains(v *client.Saga, pages int) {
 	s.t.Helper()
 	var view struct{ Residual []struct{ Path string } }
@@ -130,10 +129,10 @@ func (s *scene) remains(v *client.Saga, pages int) {
 	}
 }
 
-// fetched wants all pages to remain.
+// fetched fails unless all pages remain.
 func fetched(s *scene, v *client.Saga, _ *fetcher) { s.remains(v, 12) }
 
-// approving approves the report, once it has been seen what is shown.
+// approving approves the report after it has checked what is shown.
 func approving(s *scene, id string) {
 	s.t.Helper()
 	e := s.asked("approval")
@@ -151,22 +150,22 @@ func approving(s *scene, id string) {
 	}
 }
 
-// busy has every fourth completion fail in another way.
+// busy makes every fourth completion fail, each time in another way.
 func busy() func(llmstub.Call) llmstub.Fault {
 	return func(c llmstub.Call) llmstub.Fault {
 		if c.Number%4 != 1 {
 			return llmstub.Fault{}
 		}
 		kinds := []llmstub.Fault{{Status: 503}, {Status: 429, RetryAfter: "1"}, {Status: 500, Usage: true}}
-		if !strings.Contains(string(c.Body), "Summarise for a report") { // which is tried again after these only
+		if !strings.Contains(string(c.Body), "Summarise for a report") { // only summaries are retried after these errors
 			kinds = append(kinds, llmstub.Fault{Cut: 1, Usage: true})
 		}
 		return kinds[c.Number/4%len(kinds)]
 	}
 }
 
-// billed compares what the saga has counted with the model's bills, and other costs: to the last
-// digit. When it is settled nothing is reserved.
+// billed compares the costs of the saga with the model's bills and other costs, to the last digit.
+// If settled, nothing may be reserved.
 func (s *scene) billed(v *client.Saga, other string, settled bool) {
 	s.t.Helper()
 	var view struct {
@@ -180,7 +179,7 @@ func (s *scene) billed(v *client.Saga, other string, settled bool) {
 	}
 }
 
-// bills is what the completions cost.
+// bills returns the cost of the completions.
 func (s *scene) bills() *big.Rat {
 	sum := new(big.Rat)
 	for _, b := range s.model.Bills() {

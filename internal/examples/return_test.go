@@ -64,7 +64,7 @@ var returns = []play{
 			onPath("/shipping", 1, world.Do{After: world.FaultStatus, Status: 500}),
 			onPath("/pay/refunds", 1, world.Do{Before: world.FaultStatus, Status: 429}),
 		}},
-	// The provider knows no keys, and the mail may have been sent: it is not sent again.
-	{name: "the mail's answer is lost", example: "return", guarded: true, input: returning(1999), faults: []world.Rule{onPath("/mail", 1, world.Do{After: world.FaultDrop})},
+	// The provider does not support keys, and the mail may have been sent, so it is not sent again.
+	{name: "the response of the mail service is lost", example: "return", guarded: true, input: returning(1999), faults: []world.Rule{onPath("/mail", 1, world.Do{After: world.FaultDrop})},
 		status: "succeeded", effect: returned, events: []string{"com.shop.return.succeeded"}, check: once("mail", "send")},
 }

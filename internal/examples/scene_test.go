@@ -27,25 +27,25 @@ const (
 	modelKey = "canary-of-the-models-key"
 )
 
-// databases are those that every play is on.
+// databases are the databases on which every play runs.
 var databases = map[string]func(*testing.T) string{
 	"sqlite":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "recourse.db") },
 	"postgres": func(t *testing.T) string { return testpg.DSN(t) },
 }
 
-// prices are those of the models that the examples name, in USD for a million tokens of input and
+// prices are those of the models that the examples use, in USD per million tokens of input and
 // output.
 var prices = map[string][2]string{
 	"gpt-5-mini": {"0.25", "2.00"}, "claude-haiku-4-5": {"1.00", "5.00"}, "claude-sonnet-5": {"3.00", "15.00"}, "gpt-5": {"1.25", "10.00"},
 }
 
-// scene is a server, and all that it talks to.
+// scene is a server and the services that it uses.
 type scene struct {
 	t        *testing.T
 	dir      string
 	database string
 	world    *world.Server
-	front    string // where the world answers by TLS
+	front    string // address of the mock services with TLS
 	model    *llmstub.Server
 	events   *sink
 	client   *client.Client
@@ -56,7 +56,7 @@ type scene struct {
 	server *process
 }
 
-// stage sets a scene. fault is what goes wrong with the model, nil for nothing.
+// stage starts a scene. fault returns the model's faults; nil for none.
 func stage(t *testing.T, database string, fault func(llmstub.Call) llmstub.Fault) *scene {
 	t.Helper()
 	s := &scene{t: t, dir: t.TempDir(), database: database, events: newSink(t)}
@@ -83,7 +83,7 @@ func stage(t *testing.T, database string, fault func(llmstub.Call) llmstub.Fault
 	return s
 }
 
-// settings is the config file.
+// settings returns the config file.
 func (s *scene) settings() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "llm:\n  providers: [{name: stub, base_url: %q, api_key: %s}]\n  currency: USD\n  prices:\n", s.model.URL+"/v1", modelKey)
@@ -94,7 +94,7 @@ func (s *scene) settings() string {
 	return b.String()
 }
 
-// file writes one, and gives its path.
+// file writes a file and returns its path.
 func (s *scene) file(name, content string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -104,7 +104,7 @@ func (s *scene) file(name, content string) string {
 	return path
 }
 
-// start starts the server, on the database as it is.
+// start starts the server on the existing database.
 func (s *scene) start() {
 	s.t.Helper()
 	path := testprogram.Path(s.t)
@@ -147,7 +147,7 @@ func (s *scene) logged() string {
 	return string(b)
 }
 
-// dial connects to the server wherever it listens now.
+// dial connects to the current address of the server.
 func (s *scene) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	s.mu.Lock()
 	addr := s.server.addr
@@ -155,7 +155,7 @@ func (s *scene) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, network, addr)
 }
 
-// call makes a request of the API. Without an answer the status is 0.
+// call sends a request to the API. Without a response the status is 0.
 func (s *scene) call(method, path, body string, header ...string) (status int, etag string, answer []byte) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://127.0.0.1"+path, strings.NewReader(body))
@@ -180,7 +180,7 @@ func (s *scene) call(method, path, body string, header ...string) (status int, e
 	return resp.StatusCode, resp.Header.Get("ETag"), b.Bytes()
 }
 
-// get reads JSON, and fails without it.
+// get reads JSON, and fails if the request does.
 func (s *scene) get(path string, into any) (etag string) {
 	s.t.Helper()
 	status, etag, b := s.call("GET", path, "")
@@ -193,7 +193,7 @@ func (s *scene) get(path string, into any) (etag string) {
 	return etag
 }
 
-// publish publishes an example as it is, or with what edit has replaced: old text, new text.
+// publish publishes an example. edit has pairs of texts to replace: old, new.
 func (s *scene) publish(name string, edit ...string) {
 	s.t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "examples", name+".yaml"))
@@ -211,7 +211,7 @@ func (s *scene) publish(name string, edit ...string) {
 	}
 }
 
-// command runs one of the program's.
+// command runs a command of the program.
 func (s *scene) command(args ...string) (out string, code int) {
 	s.t.Helper()
 	path := testprogram.Path(s.t)
@@ -234,14 +234,14 @@ func (s *scene) verify(l world.Ledger) (out string, ok bool) {
 		}
 		lines.Write(append(b, '\n'))
 	}
-	<-time.After(5 * time.Millisecond) // times in journals are whole milliseconds: the ledger is written after the last
+	<-time.After(5 * time.Millisecond) // times in journals are whole milliseconds, and the ledger must be later than the last one
 	out, code := s.command("verify", "--database", s.database, "--ledger", s.file("ledger.ndjson", lines.String()), "--complete", "--keyless", "mail",
 		"--ledger-of", s.world.URL+"/", "--ledger-of", "https://pay.example/", "--ledger-of", "https://ship.example/",
 		"--canaries", s.file("canaries", payKey+"\n"+modelKey+"\n"))
 	return out, code == 0
 }
 
-// transcript is a saga's journal.
+// transcript returns a saga's journal as text.
 func (s *scene) transcript(id string) string {
 	_, _, b := s.call("GET", "/v1/sagas/"+id+"/journal", "", "Accept", "application/x-ndjson")
 	return string(b)

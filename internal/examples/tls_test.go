@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// serveTLS serves h under hosts, with a certificate of an authority of its own. It gives the
+// serveTLS serves h under hosts, with a certificate of its own authority. It returns the
 // authority's certificate as PEM, and the address.
 func serveTLS(t *testing.T, h http.Handler, hosts ...string) (authority, addr string) {
 	t.Helper()

@@ -20,7 +20,7 @@ var booked = map[string]int{"air book": 1, "hotels reserve": 1, "pay charge": 1,
 var travel = []play{
 	{name: "plain", example: "travel", guarded: true, input: trip, status: "succeeded", effect: booked,
 		check: func(s *scene, v *client.Saga, f *fetcher) {
-			if got := s.output(v, "charge", "amount"); got != "398.40" { // 129.90 + 3 × 89.50, digit by digit
+			if got := s.output(v, "charge", "amount"); got != "398.40" { // 129.90 + 3 × 89.50, exactly
 				s.t.Errorf("%s was charged", got)
 			}
 			mailed("A stub's answer to: Write a friendly")(s, v, f)
@@ -30,7 +30,7 @@ var travel = []play{
 		check: func(s *scene, _ *client.Saga, _ *fetcher) {
 			s.ops("air book, hotels reserve, hotels cancel, air cancel")
 			if n := len(s.world.Ledger().Op("pay", "charge").Requests()); n != 1 {
-				s.t.Errorf("the charge was asked for %d times, though 402 is not to be tried again", n)
+				s.t.Errorf("the charge was requested %d times, but 402 must not be retried", n)
 			}
 		}},
 	{name: "the flight's answer is lost", example: "travel", guarded: true, input: trip, faults: []world.Rule{onPath("/air/bookings", 1, world.Do{After: world.FaultDrop})},
@@ -66,7 +66,7 @@ var travel = []play{
 		}},
 }
 
-// output is a field of a step's output.
+// output returns a field of a step's output.
 func (s *scene) output(v *client.Saga, step, name string) string {
 	s.t.Helper()
 	var view struct{ Output json.RawMessage }
@@ -74,7 +74,7 @@ func (s *scene) output(v *client.Saga, step, name string) string {
 	return field(s.t, view.Output, name)
 }
 
-// mailed wants the mail's text to begin like this.
+// mailed fails unless the text of the mail has this prefix.
 func mailed(text string) func(*scene, *client.Saga, *fetcher) {
 	return func(s *scene, v *client.Saga, _ *fetcher) {
 		s.t.Helper()
@@ -84,7 +84,7 @@ func mailed(text string) func(*scene, *client.Saga, *fetcher) {
 	}
 }
 
-// ops wants these effects and undos, in this order.
+// ops fails unless the effects and their compensations are these, in this order.
 func (s *scene) ops(want string) {
 	s.t.Helper()
 	var got []string
@@ -94,16 +94,16 @@ func (s *scene) ops(want string) {
 		}
 	}
 	if list := strings.Join(got, ", "); list != want {
-		s.t.Errorf("what happened is %s, want %s", list, want)
+		s.t.Errorf("the operations are %s, want %s", list, want)
 	}
 }
 
-// once wants an operation to have been asked for once.
+// once fails unless an operation was requested once.
 func once(service, op string) func(*scene, *client.Saga, *fetcher) {
 	return func(s *scene, _ *client.Saga, _ *fetcher) {
 		s.t.Helper()
 		if n := len(s.world.Ledger().Op(service, op).Requests()); n != 1 {
-			s.t.Errorf("%s %s was asked for %d times", service, op, n)
+			s.t.Errorf("%s %s was requested %d times", service, op, n)
 		}
 	}
 }

@@ -20,21 +20,21 @@ import (
 	"recourse/internal/testprogram"
 )
 
-// databases are where the demo keeps its sagas.
+// databases are the databases on which the demo runs.
 var databases = map[string]func(*testing.T) string{
 	"sqlite":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "demo.db") },
 	"postgres": func(t *testing.T) string { return testpg.DSN(t) },
 }
 
-// demo is `recourse demo` that stays up.
+// demo is a running `recourse demo`.
 type demo struct {
 	t   *testing.T
 	url string
-	key string // an API key, if the server wants one
+	key string // an API key, if the server requires one
 }
 
-// run starts a program of ours and gives what follows a text in its output, once it has said a last
-// word. It is interrupted when the test ends.
+// run starts the program, waits until its output has the text last, and returns what follows the
+// text before. It interrupts the program when the test ends.
 func run(t *testing.T, env []string, before, last string, args ...string) string {
 	t.Helper()
 	path := testprogram.Path(t)
@@ -46,7 +46,7 @@ func run(t *testing.T, env []string, before, last string, args ...string) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cmd.StdinPipe(); err != nil { // it ends with us
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
@@ -67,7 +67,7 @@ func run(t *testing.T, env []string, before, last string, args ...string) string
 			}
 		}
 		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait() // how it ended is in its state
+		_ = cmd.Wait() // its state has the result
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGINT)
@@ -95,13 +95,13 @@ func newDemo(t *testing.T, database string) *demo {
 	return &demo{t: t, url: run(t, nil, "stays up at ", "Ctrl-C ends it", "demo", "--listen", "127.0.0.1:0", "--database", database)}
 }
 
-// rest asks the API, with JSON.
+// rest sends a request with JSON to the API.
 func (d *demo) rest(method, path, body string, into any) {
 	d.t.Helper()
 	d.send(method, path, "application/json", body, into)
 }
 
-// send asks the API with a body of a type.
+// send sends a request with a body of a media type to the API.
 func (d *demo) send(method, path, media, body string, into any) {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
@@ -167,9 +167,9 @@ func (d *demo) becomes(id string, statuses ...string) {
 			d.t.Fatalf("saga %s is %s", id, s.Status)
 		}
 		d.rest("GET", "/v1/sagas/"+id, "", &s)
-		time.Sleep(20 * time.Millisecond) // between two looks
+		time.Sleep(20 * time.Millisecond) // between two checks
 	}
 }
 
-// short is how lists write a saga's id.
+// short returns a saga's id as lists show it.
 func short(id string) string { return id[:8] + "…" + id[len(id)-6:] }

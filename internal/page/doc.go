@@ -1,5 +1,5 @@
-// Package page reads the web page as people do: the real program, its demo, and a real browser,
+// Package page tests the web page as people use it: the real program, its demo, and a real browser,
 // with the mouse and with the keyboard alone.
 //
-// It takes the pictures of docs/quickstart.md as well: `make pictures`.
+// It also takes the screenshots of docs/quickstart.md: `make pictures`.
 package page

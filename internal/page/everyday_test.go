@@ -11,11 +11,11 @@ import (
 	"recourse/internal/testchrome"
 )
 
-// Everybody reads one demo, at the same time: in the dark, on a phone, without scripts, in a hurry.
+// People use one demo at the same time: in dark mode, on a phone, without scripts, quickly.
 func TestEveryday(t *testing.T) {
 	t.Parallel()
 	d := newDemo(t, databases["sqlite"](t))
-	undone := d.saga("refund-claim", "compensated") // before somebody starts others
+	undone := d.saga("refund-claim", "compensated") // before others are started
 	doubtful := d.saga("order-return", "stuck")
 	for name, test := range map[string]func(*testing.T, *demo){
 		"phone":    func(t *testing.T, d *demo) { onAPhone(t, d, undone.ID) },
@@ -35,7 +35,7 @@ func TestEveryday(t *testing.T) {
 	}
 }
 
-// Every page fits on a phone, in the dark, and no script of it stumbles.
+// Every page fits on a phone in dark mode, and its scripts have no errors.
 func onAPhone(t *testing.T, d *demo, saga string) {
 	w := testchrome.Open(t, testchrome.Look{Width: 375, Height: 700, Dark: true, Phone: true})
 	for _, page := range []struct{ path, shows string }{
@@ -61,8 +61,8 @@ func onAPhone(t *testing.T, d *demo, saga string) {
 	longLabel(t, d, w)
 }
 
-// A label as long as they may be is all there, and so is what stands beside it, on a phone and on a
-// desk.
+// A label of the greatest length is shown completely, and so are the fields next to it, on a phone
+// and on a desktop.
 func longLabel(t *testing.T, d *demo, phone *testchrome.Window) {
 	d.publish("labelled", "saga: %s\nsteps: [{id: word, signal: word}]\n")
 	d.rest("POST", "/v1/sagas", `{"definition":"labelled","labels":{"order":"A-1","note":"`+strings.Repeat("on and ", 30)+`on"}}`, nil)
@@ -75,7 +75,7 @@ func longLabel(t *testing.T, d *demo, phone *testchrome.Window) {
 	}
 }
 
-// Without scripts the forms do everything.
+// Without scripts all forms work.
 func withoutScript(t *testing.T, d *demo, doubtful string) {
 	w := testchrome.Open(t, testchrome.Look{NoScript: true})
 	w.Go(d.url + "/inbox?saga=" + doubtful)
@@ -96,7 +96,7 @@ func withoutScript(t *testing.T, d *demo, doubtful string) {
 	d.ends(asking)
 }
 
-// Somebody plans a booking, starts it with a nervous finger, and has booked once.
+// A person plans a booking, clicks the start button repeatedly, and has one booking.
 func startOnce(t *testing.T, d *demo) {
 	before := d.count("booking")
 	w := testchrome.Open(t, testchrome.Look{})
@@ -117,7 +117,7 @@ func startOnce(t *testing.T, d *demo) {
 	if n := d.count("booking"); n != before {
 		t.Errorf("a plan has started %d sagas", n-before)
 	}
-	// The first click's answer gets lost on its way, for one that reaches the server.
+	// The response to the first click is lost, but the server has received it.
 	w.Until("it was sent", `(f => (window.sent ??= fetch(f.action, {method: "POST", body: new URLSearchParams([...new FormData(f), ["do", "start"]])}).then(r => window.taken = r.ok), window.taken))(document.getElementById("start"))`)
 	w.DoubleClick("Start")
 	w.Sees("succeeded", "ch_")
@@ -127,7 +127,8 @@ func startOnce(t *testing.T, d *demo) {
 	}
 }
 
-// A definition with a mistake is not published; its line is named. Mended it is.
+// A definition with an error is not published, and its line is shown. After the error is fixed, it
+// is published.
 func publish(t *testing.T, d *demo) {
 	w := testchrome.Open(t, testchrome.Look{})
 	w.Go(d.url + "/definitions")
@@ -150,7 +151,7 @@ func publish(t *testing.T, d *demo) {
 	}
 }
 
-// A journal is searched, costs are broken down, the system says how it is.
+// The journal search, the cost breakdown and the system page work.
 func lookAround(t *testing.T, d *demo, saga string) {
 	w := testchrome.Open(t, testchrome.Look{})
 	w.Go(d.url + "/sagas/" + saga)
@@ -179,10 +180,10 @@ func lookAround(t *testing.T, d *demo, saga string) {
 	w.Until("the list is of those", `location.search.includes("status=succeeded")`)
 }
 
-// byKeys: what the page's own keys do, and what the browser's button does after them.
+// byKeys tests the keys of the page, and the browser's back button after them.
 func byKeys(t *testing.T, d *demo) {
 	w := testchrome.Open(t, testchrome.Look{})
-	list := d.url + "/?definition=order-return" // which nobody starts meanwhile
+	list := d.url + "/?definition=order-return" // no test starts these
 	w.Go(list)
 	w.Sees("order-return v1")
 	w.Key("?")
@@ -201,7 +202,7 @@ func byKeys(t *testing.T, d *demo) {
 	w.Until("the list is back", `location.pathname === "/" && document.getElementById("sagas")`)
 	w.Key("/")
 	w.Until("the search has the focus", `document.activeElement.name === "q"`)
-	w.Key("gi?") // are letters there
+	w.Key("gi?") // in a text field they are letters
 	w.Until("what is typed is text", `document.activeElement.value === "gi?" && location.pathname === "/"`)
 	w.Go(list)
 	w.Key("gi")
@@ -212,13 +213,13 @@ func byKeys(t *testing.T, d *demo) {
 
 const rowHasFocus = `[...document.querySelectorAll("a.row")].indexOf(document.activeElement) === `
 
-// ask starts a claim that wants an approval.
+// ask starts a claim that needs an approval.
 func (d *demo) ask() string {
 	d.t.Helper()
 	return d.start("refund-claim", `{"order":"A-`+d.t.Name()[len("TestEveryday/"):]+`","sku":"lamp-7","amount":12.00,"email":"customer@example.com","complaint":"It hums."}`)
 }
 
-// publish publishes a definition, whose text has a %s for its name.
+// publish publishes a definition whose text has a %s for its name.
 func (d *demo) publish(name, text string) {
 	d.t.Helper()
 	d.send("PUT", "/v1/definitions/"+name, "application/yaml", fmt.Sprintf(text, name), nil)

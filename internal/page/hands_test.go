@@ -8,21 +8,21 @@ import (
 	"recourse/internal/testchrome"
 )
 
-// hands are how somebody uses the page.
+// hands is a way to use the page.
 type hands interface {
 	Use(name string)          // a link, a button, a summary
 	Write(field, text string) // into a field
 	Pick(option string)       // a radio button or a checkbox
 }
 
-// mouse points and clicks.
+// mouse uses the mouse.
 type mouse struct{ *testchrome.Window }
 
 func (m mouse) Use(name string)          { m.Click(name) }
 func (m mouse) Write(field, text string) { m.Fill(field, text) }
 func (m mouse) Pick(option string)       { m.Click(option) }
 
-// keyboard has nothing but keys.
+// keyboard uses only keys.
 type keyboard struct {
 	*testchrome.Window
 	t *testing.T
@@ -40,7 +40,7 @@ func (k keyboard) Write(field, text string) {
 	k.Key(text)
 }
 
-// Pick goes to a group of radio buttons with Tab, and through it with the arrows.
+// Pick reaches a group of radio buttons with Tab, and an option with the arrow keys.
 func (k keyboard) Pick(option string) {
 	k.t.Helper()
 	k.TabToGroup(option)

@@ -11,7 +11,7 @@ import (
 	"recourse/internal/testprogram"
 )
 
-// newServer starts a server that wants API keys, with a key of the role admin for the test itself.
+// newServer starts a server that requires API keys, with a key of the role admin for the test.
 func newServer(t *testing.T) (d *demo, database string) {
 	t.Helper()
 	database = filepath.Join(t.TempDir(), "keys.db")
@@ -23,7 +23,7 @@ func newServer(t *testing.T) (d *demo, database string) {
 	return &demo{t: t, url: "http://127.0.0.1:" + at.Port(), key: key}, database
 }
 
-// newKey makes an API key of a role, and says its id.
+// newKey creates an API key of a role, and returns its id, too.
 func newKey(t *testing.T, database, role string) (key, id string) {
 	t.Helper()
 	var made struct{ ID, Key string }
@@ -43,7 +43,8 @@ func keys(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// Who signs in may do what their key may; a key that is revoked is signed out.
+// A person who signs in has the permissions of the key; if the key is revoked, the person is signed
+// out.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	d, database := newServer(t)
@@ -58,7 +59,7 @@ func TestKeys(t *testing.T) {
 	w.Lacks("Shall it go on?")
 	signIn := func(key string) {
 		t.Helper()
-		w.Until("the field has the focus", `document.activeElement.name === "key"`) // by itself
+		w.Until("the field has the focus", `document.activeElement.name === "key"`) // without a click
 		w.Key(key)
 		w.Enter()
 	}
@@ -93,6 +94,6 @@ func TestKeys(t *testing.T) {
 	w.Sees("API key")
 	var s one
 	if d.rest("GET", "/v1/sagas/"+saga, "", &s); s.Status != "waiting" {
-		t.Errorf("a revoked key has decided: the saga is %s", s.Status)
+		t.Errorf("a decision with a revoked key had an effect: the saga is %s", s.Status)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"recourse/internal/testchrome"
 )
 
-// A pair waits for a decision and for a word, at the same time.
+// pair waits for a decision and for a signal, at the same time.
 const pair = `saga: %s
 steps:
   - id: both
@@ -17,14 +17,13 @@ steps:
         signal: word
 `
 
-// stays marks the page and gives the condition that it is still that one: it has not been loaded
-// again.
+// stays marks the page, and returns the condition that it was not loaded again.
 func stays(w *testchrome.Window) string {
 	w.Until("the page is marked", `window.marked = true`)
 	return `window.marked === true`
 }
 
-// An open list gets what begins, and who is on it with the keyboard stays where they are.
+// An open list shows new sagas, and the keyboard focus stays.
 func listGrows(t *testing.T, d *demo) {
 	d.publish("grows", pair)
 	w := testchrome.Open(t, testchrome.Look{})
@@ -37,7 +36,7 @@ func listGrows(t *testing.T, d *demo) {
 	if at := w.Focused(); at != short(first) {
 		t.Errorf("the focus is on %q, was on %q", at, short(first))
 	}
-	// What leaves the list before it moves nothing either.
+	// A saga that leaves the list before the focused one does not move the focus.
 	waiting := testchrome.Open(t, testchrome.Look{})
 	waiting.Go(d.url + "/?definition=grows&status=waiting")
 	waiting.TabTo(short(first))
@@ -51,8 +50,8 @@ func listGrows(t *testing.T, d *demo) {
 	w.Until("nothing was loaded again", same)
 }
 
-// The text that somebody types stays while the page around it changes, and so does the focus; the
-// saga's end is shown when it comes.
+// The text in a field, and the focus, stay while the page around it changes. The saga's end is
+// shown when it comes.
 func typeWhileItGrows(t *testing.T, d *demo) {
 	d.publish("growing", pair)
 	id := d.start("growing", "{}")
@@ -63,7 +62,7 @@ func typeWhileItGrows(t *testing.T, d *demo) {
 	w.Fill("Comment", "as far as I")
 	d.rest("POST", "/v1/sagas/"+id+"/signals/word", `{"said":"tiramisu"}`, nil)
 	w.Sees("tiramisu")
-	w.Key(" can see") // goes on typing
+	w.Key(" can see") // continues to type
 	w.Until("what is typed is there", `document.activeElement.name === "comment" && document.activeElement.value === "as far as I can see"`)
 	w.Until("nothing was loaded again", same)
 
@@ -78,10 +77,10 @@ func typeWhileItGrows(t *testing.T, d *demo) {
 	w.Sees("succeeded")
 }
 
-// Two decide the same at once: the second is told that it is decided, and by what.
+// Two people decide at the same time: the second one is told that it is decided, and how.
 func decideTogether(t *testing.T, d *demo) {
 	id := d.ask()
-	// The second one's page does not notice by itself: as when both click within the same moment.
+	// The second page does not update itself, as if both clicked at the same moment.
 	quick, slow := testchrome.Open(t, testchrome.Look{}), testchrome.Open(t, testchrome.Look{NoScript: true})
 	for _, w := range []*testchrome.Window{quick, slow} {
 		w.Go(d.url + "/inbox?saga=" + id)

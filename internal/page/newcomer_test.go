@@ -6,8 +6,8 @@ import (
 	"recourse/internal/testchrome"
 )
 
-// Somebody who has never seen it finds out why a saga was undone and what it cost, settles a step
-// in doubt, and approves a refund: with the mouse, and with the keyboard alone.
+// A new user finds out why a saga was undone and what it cost, resolves a step in doubt, and
+// approves a refund: with the mouse, and with the keyboard alone.
 func TestNewcomer(t *testing.T) {
 	for name, database := range databases {
 		for _, way := range []string{"mouse", "keyboard"} {
@@ -38,7 +38,7 @@ func newcomer(t *testing.T, d *demo, w *testchrome.Window, h hands) {
 	w.Sees("refund", "the card has expired", "label", undone.Cost.Spent+" USD")
 	w.Fits()
 
-	// What happened is not known: send it again under the same key.
+	// The step is in doubt: send it again with the same key.
 	h.Use("Inbox")
 	w.Sees("It is unknown whether step refund has happened", "Refund 39.90 USD for order A-2003?")
 	h.Use("Resolve refund")
@@ -48,7 +48,7 @@ func newcomer(t *testing.T, d *demo, w *testchrome.Window, h hands) {
 	d.ends(doubtful.ID)
 	w.Lacks("It is unknown whether step refund has happened")
 
-	// A refund wants an approval.
+	// A refund needs an approval.
 	h.Write("Comment", "the switch is known to get hot")
 	h.Use("Approve")
 	d.ends(asking.ID)

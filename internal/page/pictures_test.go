@@ -13,8 +13,7 @@ import (
 	"recourse/internal/testchrome"
 )
 
-// pictures are those of docs/images, each taken light and dark: where, and what has to be there
-// first.
+// pictures are the screenshots of docs/images, each in light and dark mode.
 var pictures = []struct {
 	name, path string
 	shows      []string
@@ -29,7 +28,7 @@ var pictures = []struct {
 	{"system", "/system", []string{"Nodes", "Inbox"}, ""},
 }
 
-// looks are the ways a picture is taken.
+// looks are the variants of a screenshot.
 var looks = []struct {
 	suffix string
 	look   testchrome.Look
@@ -38,11 +37,11 @@ var looks = []struct {
 	{"-dark", testchrome.Look{Width: 1200, Height: 800, Dark: true}},
 }
 
-// A picture larger than this makes a page of docs slow to read.
+// A larger screenshot makes a page of docs slow to load.
 const largest = 200 << 10
 
-// `make pictures` takes the pictures of docs anew: RECOURSE_PICTURES is where they go. Without it
-// they go nowhere that lasts.
+// `make pictures` takes the screenshots of docs again: RECOURSE_PICTURES is their directory.
+// Without it they go to a temporary directory.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv("RECOURSE_PICTURES")
@@ -65,13 +64,13 @@ func TestPictures(t *testing.T) {
 			if info, err := os.Stat(file); err != nil {
 				t.Error(err)
 			} else if info.Size() > largest {
-				t.Errorf("%s has %d kB, more than %d: let it show less", file, info.Size()>>10, largest>>10)
+				t.Errorf("%s has %d kB, more than %d: show less on it", file, info.Size()>>10, largest>>10)
 			}
 		}
 	}
 }
 
-// Docs show the pictures that there are, and no others.
+// Docs show all screenshots and no others.
 func TestPicturesOfDocs(t *testing.T) {
 	t.Parallel()
 	taken := []string{}
@@ -84,13 +83,13 @@ func TestPicturesOfDocs(t *testing.T) {
 	there := []string{}
 	entries, err := os.ReadDir("../../docs/images")
 	if err != nil {
-		t.Fatalf("%v: `make pictures` takes them", err)
+		t.Fatalf("%v: run `make pictures`", err)
 	}
 	for _, e := range entries {
 		there = append(there, e.Name())
 	}
 	if !slices.Equal(there, taken) {
-		t.Errorf("docs/images has %q, and TestPictures takes %q: `make pictures` takes them anew", there, taken)
+		t.Errorf("docs/images has %q, and TestPictures takes %q: run `make pictures`", there, taken)
 	}
 	shown := picturesIn(t, os.DirFS("../.."))
 	for _, name := range taken {
@@ -107,7 +106,7 @@ func TestPicturesOfDocs(t *testing.T) {
 
 var ofImages = regexp.MustCompile(`images/([A-Za-z0-9_.-]+\.(?:png|jpg|gif|svg|webp))`)
 
-// picturesIn lists the pictures that README.md and docs refer to.
+// picturesIn returns the screenshots that README.md and docs refer to.
 func picturesIn(t *testing.T, root fs.FS) (names []string) {
 	t.Helper()
 	pages, err := fs.Glob(root, "docs/*.md")

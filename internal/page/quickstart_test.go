@@ -16,7 +16,7 @@ var (
 	yamlOf  = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 )
 
-// Every command of docs/quickstart.md works, in its order, against the demo; and so does its
+// Every command of docs/quickstart.md works, in its order, with the demo, and so does its
 // definition.
 func TestQuickstart(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestQuickstart(t *testing.T) {
 			tried++
 			if strings.Contains(line, "NEWEST") {
 				newest := d.sagas("gift")[0].ID
-				d.becomes(newest, "waiting") // for second thoughts, charged
+				d.becomes(newest, "waiting") // it has charged, and waits for the cooling-off time
 				line = strings.ReplaceAll(line, "NEWEST", newest)
 			}
 			d.types(dir, ids.Replace(line))
@@ -54,7 +54,7 @@ func TestQuickstart(t *testing.T) {
 	d.becomes(d.sagas("gift")[0].ID, "compensated") // it was cancelled
 }
 
-// types runs a line of a shell, as somebody types it in another terminal than the demo's.
+// types runs a shell command as in another terminal than the demo's.
 func (d *demo) types(dir, line string) {
 	d.t.Helper()
 	path := testprogram.Path(d.t)

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// clone copies the working tree, as somebody has it who has just cloned it: nothing is built.
+// clone copies the working tree as a new clone would be: nothing is built.
 func clone(t *testing.T) string {
 	t.Helper()
 	const root = "../.."
@@ -43,7 +43,7 @@ func clone(t *testing.T) string {
 	return to
 }
 
-// freePort is one that nobody listens on.
+// freePort returns an unused port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,8 +58,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// shell runs a script in a directory and gives its lines as they come. It, and all that it has left
-// in the background, is interrupted when the test ends.
+// shell runs a script in a directory and returns its lines as they come. When the test ends, it
+// interrupts the script and its background processes.
 func shell(t *testing.T, dir, script string, env ...string) *bufio.Scanner {
 	t.Helper()
 	cmd := exec.Command("bash", "-c", script)
@@ -75,16 +75,16 @@ func shell(t *testing.T, dir, script string, env ...string) *bufio.Scanner {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // what has ended needs none
-		_, _ = io.Copy(io.Discard, read)                    // until the last of them has gone
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // it may have ended already
+		_, _ = io.Copy(io.Discard, read)                    // until the last process has ended
 		read.Close()
 		_ = cmd.Wait()
 	})
 	return bufio.NewScanner(read)
 }
 
-// Every command of the README works on a clean clone, in its order, as it is written but for the
-// ports: pasted, none waits for another but as the commands themselves do.
+// Every command of the README works in a clean clone, in order and unchanged except for the ports.
+// The test pastes them all at once, so they wait only as the commands themselves do.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")
@@ -101,7 +101,7 @@ func TestREADME(t *testing.T) {
 		demo, _, _ := strings.Cut(string(blocks[0][1]), "\nopen ")
 		lines := shell(t, dir, demo)
 		var said bytes.Buffer
-		var at string // 8080, or another if that is taken
+		var at string // 8080, or another port if that is taken
 		for lines.Scan() && at == "" {
 			fmt.Fprintln(&said, lines.Text())
 			_, at, _ = strings.Cut(lines.Text(), "The server stays up at ")

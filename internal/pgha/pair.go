@@ -1,7 +1,7 @@
-// Package pgha gives tests PostgreSQL databases that fail over, on the loopback interface: a
-// primary with a standby that the test promotes, and members that Patroni promotes, with etcd.
-// Neither skips: without the programs, and without the right to install them, tests fail and say
-// what to install.
+// Package pgha provides tests with PostgreSQL databases that fail over, on the loopback interface:
+// a primary with a standby that the test promotes, and members that Patroni promotes, with etcd.
+// Tests never skip: if the programs are missing and cannot be installed, they fail and say what to
+// install.
 package pgha
 
 import (
@@ -16,10 +16,10 @@ import (
 // Pair is a primary and its standby.
 type Pair struct {
 	Primary, Standby *testpg.Cluster
-	URL              string // of both, for whichever takes writes
+	URL              string // names both servers; connects to the one that accepts writes
 }
 
-// NewPair starts both, until tb ends. The settings are the primary's, besides testpg.Durable.
+// NewPair starts both until tb ends. The settings are the primary's, in addition to testpg.Durable.
 func NewPair(tb testing.TB, settings ...string) *Pair {
 	tb.Helper()
 	var p Pair
@@ -46,7 +46,7 @@ func (p *Pair) FailOver(ctx context.Context) error {
 	return errors.Join(p.Primary.Halt(testpg.Killed), p.Standby.Promote(ctx))
 }
 
-// address is the URL of whichever of the hosts takes writes.
+// address returns a URL for the host that accepts writes.
 func address(hosts ...string) string {
 	return "postgres://postgres@" + strings.Join(hosts, ",") + "/postgres?sslmode=disable&target_session_attrs=read-write"
 }

@@ -22,27 +22,27 @@ import (
 	"recourse/internal/testpg"
 )
 
-// Patroni is a cluster of members that Patroni manages: it promotes another member when the
-// leader does not renew its key in etcd within 20 s, the least that Patroni takes.
+// Patroni is a cluster whose members Patroni manages. It promotes another member when the leader
+// has not renewed its key in etcd for 20 s, the shortest time that Patroni allows.
 type Patroni struct {
-	URL     string // of all members, for whichever takes writes
+	URL     string // names all members; connects to the one that accepts writes
 	Members []*Member
 
 	etcd        *testpg.Process
 	synchronous bool
 }
 
-// Member is a server of PostgreSQL with its Patroni.
+// Member is a PostgreSQL server and its Patroni.
 type Member struct {
 	Name    string
 	Host    string // host:port of PostgreSQL
 	api     string // host:port of Patroni
 	program string
 	dir     string
-	process *testpg.Process // nil: it was killed
+	process *testpg.Process // nil: it does not run
 }
 
-// wait bounds how long the cluster may take until it is as it is waited for.
+// wait is the longest time for the cluster to reach an expected state.
 const wait = 2 * time.Minute
 
 // NewPatroni starts a cluster of so many members, until tb ends, and waits until all of them
@@ -92,7 +92,7 @@ func (c *Patroni) start(tb testing.TB, members int) error {
 	return nil
 }
 
-// startEtcd starts the one that members agree by, and returns its address.
+// startEtcd starts the etcd of the cluster and returns its address.
 func (c *Patroni) startEtcd(tb testing.TB, program string) (address string, err error) {
 	dir, err := testpg.TempDir()
 	if err != nil {
@@ -117,8 +117,8 @@ func (c *Patroni) startEtcd(tb testing.TB, program string) (address string, err 
 	return ports[0], nil
 }
 
-// configuration is a member's. The keys of dcs are the cluster's: whoever is first writes them into
-// etcd.
+// configuration is the configuration of a member. The keys under dcs apply to the cluster: the
+// first member writes them to etcd.
 const configuration = `scope: recourse
 name: %[1]s
 restapi: {listen: "%[2]s", connect_address: "%[2]s"}
@@ -148,7 +148,7 @@ postgresql:
 watchdog: {mode: "off"}
 `
 
-// configure makes a member's directory.
+// configure creates a member's directory.
 func (m *Member) configure(etcd string, synchronous bool) error {
 	bin, err := testpg.Binaries()
 	if err != nil {
@@ -168,22 +168,22 @@ func (m *Member) configure(etcd string, synchronous bool) error {
 
 func (m *Member) config() string { return filepath.Join(m.dir, "patroni.yaml") }
 
-// Resume starts a member's Patroni, at first and after Kill. It starts PostgreSQL by itself.
+// Resume starts a member's Patroni, at first and after Kill. Patroni starts PostgreSQL.
 func (m *Member) Resume() (err error) {
 	m.process, err = testpg.Spawn(m.dir, m.program, m.config())
 	return err
 }
 
-// Kill ends a member as the loss of its machine would: Patroni and PostgreSQL, by the kernel,
-// without a word. Killing twice is killing once.
+// Kill kills a member's Patroni and PostgreSQL, as if its machine was lost. A second Kill does
+// nothing.
 func (m *Member) Kill() error {
 	if m.process == nil {
 		return nil
 	}
 	p := m.process
 	m.process = nil
-	// PostgreSQL first, as it holds Patroni's output open; its Patroni has no time to start it
-	// again.
+	// PostgreSQL is killed first, because it has Patroni's output open. Patroni has no time to
+	// restart it.
 	first, err := os.ReadFile(filepath.Join(m.dir, "data", "postmaster.pid"))
 	if err == nil {
 		line, _, _ := bytes.Cut(first, []byte("\n"))
@@ -200,18 +200,18 @@ func (m *Member) Kill() error {
 	return p.Halt(testpg.Killed)
 }
 
-// CutOff ends a follower's replication: what the leader commits from then on is not there.
+// CutOff ends a follower's replication, so it does not get later commits of the leader.
 func (m *Member) CutOff(ctx context.Context) error {
 	return testpg.CutOff(ctx, "postgres://postgres@"+m.Host+"/postgres?sslmode=disable")
 }
 
-// member is what Patroni tells of one.
+// member is Patroni's description of a member.
 type member struct {
 	Name, Role, State string
 	Timeline          int64
 }
 
-// list asks one member's Patroni after another for all members.
+// list returns all members. It asks one Patroni after another until one responds.
 func (c *Patroni) list(ctx context.Context) (list []member, err error) {
 	for _, m := range c.Members {
 		var answer struct{ Members []member }
@@ -248,7 +248,7 @@ func (m *Member) ask(ctx context.Context, method, path, body string) ([]byte, er
 	return answer, err
 }
 
-// until waits for the members to be as ok says.
+// until waits until ok accepts the members.
 func (c *Patroni) until(ctx context.Context, what string, ok func([]member) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -260,12 +260,12 @@ func (c *Patroni) until(ctx context.Context, what string, ok func([]member) bool
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s: the members are %+v, %w", what, list, errors.Join(err, ctx.Err()))
-		case <-time.After(100 * time.Millisecond): // between two looks
+		case <-time.After(100 * time.Millisecond): // between two checks
 		}
 	}
 }
 
-// Whole waits until all members run and follow one leader. In synchronous mode one of them is
+// Whole waits until all members run and follow one leader. In synchronous mode one of them must be
 // synchronous.
 func (c *Patroni) Whole(ctx context.Context) error {
 	return c.until(ctx, "not all members run", func(list []member) bool {
@@ -280,13 +280,13 @@ func (c *Patroni) Whole(ctx context.Context) error {
 	})
 }
 
-// The roles of the member that takes writes, and of the one that commits wait for.
+// The roles of the member that accepts writes, and of the one that commits wait for.
 const (
 	leader      = "leader"
 	synchronous = "sync_standby"
 )
 
-// Leader returns the member that takes writes.
+// Leader returns the member that accepts writes.
 func (c *Patroni) Leader(ctx context.Context) (m *Member, err error) {
 	err = c.until(ctx, "no leader", func(list []member) bool {
 		at := slices.IndexFunc(list, func(m member) bool { return m.Role == leader && m.State == "running" })
@@ -308,8 +308,7 @@ func (c *Patroni) named(name string) *Member {
 	return nil
 }
 
-// Switchover has the leader hand over to a member that is as far as it is, and returns when that
-// one leads.
+// Switchover makes the leader hand over to an up-to-date member, and returns when that one leads.
 func (c *Patroni) Switchover(ctx context.Context) error {
 	from, err := c.Leader(ctx)
 	if err != nil {
@@ -340,7 +339,7 @@ func programs() (etcd, patroni string, err error) {
 	return etcd, patroni, find()
 }
 
-// hosts are so many addresses that nobody listens on.
+// hosts returns so many unused addresses.
 func hosts(n int) (list []string, err error) {
 	for range n {
 		port, err := testpg.FreePort()

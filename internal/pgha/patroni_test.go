@@ -8,8 +8,8 @@ import (
 	"recourse/internal/pgha"
 )
 
-// Another member leads after a switchover, and after the loss of the leader, which follows when it
-// is back.
+// Another member leads after a switchover, and after the loss of the leader, which is a follower
+// when it is back.
 func TestPatroni(t *testing.T) {
 	ctx := t.Context()
 	c := pgha.NewPatroni(t, 2, true)

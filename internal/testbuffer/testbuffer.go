@@ -1,4 +1,5 @@
-// Package testbuffer is a buffer for tests that read a log while programs and goroutines write it.
+// Package testbuffer provides a buffer for tests that read a log while programs and goroutines
+// write it.
 package testbuffer
 
 import (
@@ -19,7 +20,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// String returns what was written so far.
+// String returns everything that was written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// emulate makes the window look so.
+// emulate applies a look to the window.
 func emulate(look Look) chromedp.Action[chromedp.Void] {
 	size := []chromedp.EmulateViewportOption{}
 	if look.Phone {

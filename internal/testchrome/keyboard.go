@@ -9,23 +9,22 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// Key presses keys: characters, or those of chromedp's kb. It waits until the page is all there,
-// and hears them.
+// Key presses keys: characters, or those of chromedp's kb. It first waits until the page is loaded
+// and handles keys.
 func (w *Window) Key(keys string) {
 	w.tb.Helper()
 	w.Until("the page is there", `document.readyState === "complete"`)
 	w.do("press a key", chromedp.KeyEvent(keys, raw))
 }
 
-// raw presses a key as keyboards do: what a page does instead of typing a character keeps it from
-// being typed.
+// raw makes a key press like that of a keyboard: if the page handles it, no character is typed.
 func raw(k *input.DispatchKeyEventParams) {
 	if k.Type == kb.KeyDown {
 		k.Type = input.DispatchKeyEventTypeRawKeyDown
 	}
 }
 
-// Focused is what has the focus is called.
+// Focused returns the name of the focused element.
 func (w *Window) Focused() string {
 	w.tb.Helper()
 	name, err := eval[string](w, `(e => e && e !== document.body ? `+called+`(e) : "")(document.activeElement)`)
@@ -35,10 +34,10 @@ func (w *Window) Focused() string {
 	return name
 }
 
-// tabs is how often Tab may be pressed on the way to something.
+// tabs limits how often Tab is pressed to reach a control.
 const tabs = 150
 
-// TabTo presses Tab until a control has the focus that is called so, and can be seen to have it.
+// TabTo presses Tab until the control with this name has the focus, visibly.
 func (w *Window) TabTo(name string) {
 	w.tb.Helper()
 	w.Until(fmt.Sprintf("there is a control %q", name), control(controls, name))
@@ -55,13 +54,13 @@ func (w *Window) TabTo(name string) {
 	w.tb.Fatalf("Tab does not lead to %q, but to %q", name, passed)
 }
 
-// Enter presses Enter on what has the focus.
+// Enter presses Enter on the focused element.
 func (w *Window) Enter() {
 	w.tb.Helper()
 	w.Key(kb.Enter)
 }
 
-// TabToGroup presses Tab until a radio button has the focus of the group that has one called so.
+// TabToGroup presses Tab until the focus is in the group of the radio button with this name.
 func (w *Window) TabToGroup(name string) {
 	w.tb.Helper()
 	wanted := control("input[type=radio]", name)
@@ -79,7 +78,7 @@ func (w *Window) TabToGroup(name string) {
 	w.tb.Fatalf("Tab does not lead to the group of %q", name)
 }
 
-// Picked reports whether the radio button or checkbox that has the focus is chosen, and called so.
+// Picked reports whether the focused radio button or checkbox is checked and has this name.
 func (w *Window) Picked(name string) bool {
 	w.tb.Helper()
 	ok, err := eval[bool](w, `document.activeElement.checked && `+called+`(document.activeElement).toLowerCase().includes(`+quote(strings.ToLower(name))+`)`)

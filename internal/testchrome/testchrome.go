@@ -1,8 +1,8 @@
-// Package testchrome gives tests a real browser, Chromium without a window, to read pages as people
-// do.
+// Package testchrome provides tests with a real browser, headless Chromium, which uses pages as
+// people do.
 //
-// Tests never skip: without Chromium they fail and say what to install; as root, on Debian, it is
-// installed for them.
+// Tests never skip: without Chromium they fail and say what to install. As root on Debian they
+// install it.
 package testchrome
 
 import (
@@ -18,10 +18,10 @@ import (
 	"recourse/internal/debian"
 )
 
-// names are what the browser is called, by those who package it.
+// names are the names of the program in different packages.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
-// binary finds the browser, or installs it.
+// binary finds the browser or installs it.
 var binary = sync.OnceValues(func() (string, error) {
 	if path, ok := find(); ok {
 		return path, nil
@@ -32,7 +32,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if path, ok := find(); ok {
 		return path, nil
 	}
-	return "", errors.New("chromium was installed and is not there")
+	return "", errors.New("chromium was installed but is not found")
 })
 
 func find() (string, bool) {
@@ -44,16 +44,16 @@ func find() (string, bool) {
 	return "", false
 }
 
-// Look is how a window looks.
+// Look is the appearance of a window.
 type Look struct {
 	Width, Height int  // 1200 by 900
-	Dark          bool // what the reader prefers
+	Dark          bool // the preferred color scheme is dark
 	Phone         bool // touch, and a pixel ratio of 2
 	NoScript      bool
 }
 
-// Open opens a window of a browser of its own. It is closed when tb ends, which fails if a page has
-// broken its own security policy, or a script of it has thrown.
+// Open opens a window of a new browser, until tb ends. The test fails if a page violates its
+// security policy or a script throws an error.
 func Open(tb testing.TB, look Look) *Window {
 	tb.Helper()
 	path, err := binary()
@@ -66,13 +66,13 @@ func Open(tb testing.TB, look Look) *Window {
 	options := append([]chromedp.ExecAllocatorOption{}, chromedp.DefaultExecAllocatorOptions[:]...)
 	options = append(options, chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(tb.TempDir()),
 		chromedp.WindowSize(look.Width, look.Height),
-		// It looks nothing up by itself.
+		// The browser must not access the network by itself.
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("force-color-profile", "srgb"))
 	browser, closeBrowser := chromedp.NewExecAllocator(context.Background(), options...)
-	silent := func(string, ...any) {} // it tells of events that it does not know
+	silent := func(string, ...any) {} // it logs unknown events
 	ctx, closeWindow := chromedp.NewContext(browser, chromedp.WithErrorf(silent), chromedp.WithLogf(silent))
-	w := &Window{tb: tb, ctx: ctx, deaf: look.NoScript}
+	w := &Window{tb: tb, ctx: ctx, noScript: look.NoScript}
 	tb.Cleanup(func() {
 		closeWindow()
 		closeBrowser()

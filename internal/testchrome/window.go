@@ -13,21 +13,21 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long something may take to show.
+// patience is the longest wait for a condition.
 const patience = time.Minute
 
-// Window is a browser's window. Its methods do what people do, find things by what they are called,
-// wait until they are there, and fail the test if they do not come.
+// Window is a window of the browser. Its methods act as people do and find elements by their names.
+// They wait until an element is there, and fail the test if it does not appear.
 type Window struct {
-	tb   testing.TB
-	ctx  context.Context
-	deaf bool // scripts do not run
+	tb       testing.TB
+	ctx      context.Context
+	noScript bool // scripts do not run
 
-	mu   sync.Mutex
-	told []string // by the console
+	mu      sync.Mutex
+	console []string // its errors and warnings
 }
 
-// listen collects what the console tells that should not be.
+// listen collects errors and warnings of the console.
 func (w *Window) listen() {
 	for m, err := range chromedp.Console(w.ctx) {
 		if err != nil {
@@ -35,7 +35,7 @@ func (w *Window) listen() {
 		}
 		if m.IsException() || m.Source == "security" || (m.Type == "error" && m.Source != "network") {
 			w.mu.Lock()
-			w.told = append(w.told, m.String())
+			w.console = append(w.console, m.String())
 			w.mu.Unlock()
 		}
 	}
@@ -44,10 +44,10 @@ func (w *Window) listen() {
 func (w *Window) complaints() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.told
+	return w.console
 }
 
-// do runs one action, within the window's patience.
+// do runs one action, with the window's timeout.
 func (w *Window) do(what string, a chromedp.Action[chromedp.Void]) {
 	w.tb.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -57,7 +57,7 @@ func (w *Window) do(what string, a chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// eval evaluates an expression of the page.
+// eval evaluates an expression in the page.
 func eval[T any](w *Window, expression string) (T, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
 	defer cancel()
@@ -76,15 +76,15 @@ func (w *Window) Reload() {
 	w.do("reload", chromedp.Reload())
 }
 
-// Back goes back to the page before, as the browser's button does.
+// Back goes to the previous page, as the browser's button does.
 func (w *Window) Back() {
 	w.tb.Helper()
-	if _, err := eval[bool](w, `(history.back(), true)`); err != nil { // a page that was kept does not load again: nothing to wait for
+	if _, err := eval[bool](w, `(history.back(), true)`); err != nil { // a cached page does not load again, so there is nothing to wait for
 		w.tb.Fatalf("go back: %v", err)
 	}
 }
 
-// Path is the path of the page, with its query.
+// Path returns the path and query of the page.
 func (w *Window) Path() string {
 	w.tb.Helper()
 	p, err := eval[string](w, `location.pathname + location.search`)
@@ -94,7 +94,7 @@ func (w *Window) Path() string {
 	return p
 }
 
-// Text is what the page says, as it is shown.
+// Text returns the visible text of the page.
 func (w *Window) Text() string {
 	text, err := eval[string](w, `document.body ? document.body.innerText : ""`)
 	if err != nil {
@@ -103,22 +103,22 @@ func (w *Window) Text() string {
 	return text
 }
 
-// Until waits for a condition, an expression of the page.
+// Until waits for a condition, an expression in the page.
 func (w *Window) Until(what, condition string) {
 	w.tb.Helper()
 	for deadline := time.Now().Add(patience); ; {
-		ok, err := eval[bool](w, "Boolean("+condition+")") // fails while a page is on its way
+		ok, err := eval[bool](w, "Boolean("+condition+")") // fails while a page is loading
 		if ok {
 			return
 		}
 		if time.Now().After(deadline) {
 			w.tb.Fatalf("%s: not within %s (%v). %s shows:\n%s", what, patience, err, w.Path(), w.Text())
 		}
-		time.Sleep(20 * time.Millisecond) // between two looks
+		time.Sleep(20 * time.Millisecond) // between two checks
 	}
 }
 
-// Sees waits until the page shows these texts. Case and runs of blanks do not count.
+// Sees waits until the page shows these texts. Case and runs of spaces are ignored.
 func (w *Window) Sees(texts ...string) {
 	w.tb.Helper()
 	for _, s := range texts {
@@ -132,25 +132,26 @@ func (w *Window) Lacks(text string) {
 	w.Until(fmt.Sprintf("%q is not shown", text), `!(document.body.innerText || "").toLowerCase().replace(/\s+/g, " ").includes(`+quote(strings.ToLower(text))+`)`)
 }
 
-// called is a function of the page: what an element is called, as a screen reader would say it.
+// called is a function in the page that returns the name of an element, as a screen reader would
+// say it.
 const called = `(e => ((e.getAttribute("aria-label") || (e.labels && e.labels.length ? [...e.labels].map(l => l.innerText).join(" ") : "") || e.innerText || e.value || e.placeholder || e.title || "")
 	+ "").replace(/\s+/g, " ").trim())`
 
-// What can be used, and what can be typed into.
+// Selectors for elements that can be used, and for those that accept text.
 const (
 	controls = `a[href], button, summary, input:not([type=hidden]), select, textarea`
 	fields   = `input:not([type=hidden], [type=radio], [type=checkbox]), textarea`
 )
 
-// control is a function of the page: the first control that is shown and called so, exactly rather
-// than in part.
+// control returns a function in the page that finds the first visible control with this name,
+// preferably the exact name.
 func control(kinds, name string) string {
 	return `(() => { const called = ` + called + `, want = ` + quote(strings.ToLower(name)) + `;
 		const all = [...document.querySelectorAll(` + quote(kinds) + `)].filter(e => e.checkVisibility && e.checkVisibility());
 		return all.find(e => called(e).toLowerCase() === want) || all.find(e => called(e).toLowerCase().startsWith(want)) || all.find(e => called(e).toLowerCase().includes(want)); })()`
 }
 
-// at waits until a control that is called so can be clicked, and gives its place in the window.
+// at waits until a control with this name can be clicked, and returns its position.
 func (w *Window) at(kinds, name string) (x, y float64) {
 	w.tb.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -163,29 +164,28 @@ func (w *Window) at(kinds, name string) (x, y float64) {
 		if time.Now().After(deadline) {
 			w.tb.Fatalf("there is no control %q to click within %s (%v). %s shows:\n%s", name, patience, err, w.Path(), w.Text())
 		}
-		time.Sleep(20 * time.Millisecond) // between two looks
+		time.Sleep(20 * time.Millisecond) // between two checks
 	}
 }
 
-// A live page may move between the moment that something is found on it and the click: somebody
-// would click again.
+// A live page may change between finding an element and the click. A person would click again.
 const tries = 5
 
-// clicked reports whether what was found last has been clicked.
+// clicked reports whether the element found last was clicked.
 func (w *Window) clicked() bool {
-	if w.deaf {
-		return true // no script can tell
+	if w.noScript {
+		return true // without scripts this is unknown
 	}
 	for range 50 {
-		if ok, _ := eval[bool](w, `sessionStorage.getItem("clicked") === "yes"`); ok { // fails while a page is on its way
+		if ok, _ := eval[bool](w, `sessionStorage.getItem("clicked") === "yes"`); ok { // fails while a page is loading
 			return true
 		}
-		time.Sleep(10 * time.Millisecond) // between two looks
+		time.Sleep(10 * time.Millisecond) // between two checks
 	}
 	return false
 }
 
-// Click clicks a link, a button or whatever else is called so, with the mouse.
+// Click clicks the element with this name.
 func (w *Window) Click(name string) {
 	w.tb.Helper()
 	for range tries {
@@ -197,19 +197,19 @@ func (w *Window) Click(name string) {
 	w.tb.Fatalf("the click on %q does not reach it. %s shows:\n%s", name, w.Path(), w.Text())
 }
 
-// DoubleClick clicks twice, as fast as it goes, as people do who have learned to.
+// DoubleClick clicks twice, as fast as possible.
 func (w *Window) DoubleClick(name string) {
 	w.tb.Helper()
 	x, y := w.at(controls, name)
 	w.do("click "+name+" twice", chromedp.Steps(chromedp.MouseClickXY(x, y), chromedp.MouseClickXY(x, y, chromedp.ClickCount(2))))
 }
 
-// Fill types a text into the field that is called so, over what is in it.
+// Fill replaces the text in the field with this name.
 func (w *Window) Fill(label, text string) {
 	w.tb.Helper()
 	for range tries {
 		w.do("go to "+label, chromedp.MouseClickXY(w.at(fields, label)))
-		if there, _ := eval[bool](w, "document.activeElement === "+control(fields, label)); there { // else it has moved
+		if there, _ := eval[bool](w, "document.activeElement === "+control(fields, label)); there { // otherwise the page has changed
 			w.do("fill "+label, chromedp.Steps(chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent(text)))
 			return
 		}
@@ -217,27 +217,27 @@ func (w *Window) Fill(label, text string) {
 	w.tb.Fatalf("the click into %q does not reach it. %s shows:\n%s", label, w.Path(), w.Text())
 }
 
-// Choose chooses an option, by what it is called, of the list that is called so.
+// Choose chooses an option of a list by their names.
 func (w *Window) Choose(label, option string) {
 	w.tb.Helper()
 	w.Until(fmt.Sprintf("%q has the option %q", label, option), `(() => { const s = `+control("select", label)+`, o = s && [...s.options].find(o => o.text.includes(`+quote(option)+`));
 		if (!o) return false; s.value = o.value; s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true})); return true; })()`)
 }
 
-// Date chooses a day, YYYY-MM-DD, in the field that is called so. It sets the value by script,
-// because the keys for a date depend on the browser's locale.
+// Date sets the field with this name to a day, YYYY-MM-DD. It sets the value by script, because the
+// keys for a date depend on the browser's locale.
 func (w *Window) Date(label, day string) {
 	w.tb.Helper()
 	w.Until(fmt.Sprintf("%q is a field for a date", label), `(e => { if (!e) return false; e.value = `+quote(day)+`; e.dispatchEvent(new Event("input", {bubbles: true})); return e.value !== ""; })(`+control("input[type=date]", label)+`)`)
 }
 
-// Fits fails if the page is wider than the window: nobody should have to scroll sideways.
+// Fits fails if the page is wider than the window, so that a reader would have to scroll sideways.
 func (w *Window) Fits() {
 	w.tb.Helper()
 	w.Until("the page fits into the window's width", `document.documentElement.scrollWidth <= window.innerWidth`)
 }
 
-// Picture takes a picture of the window into a PNG file.
+// Picture saves a screenshot of the window as a PNG file.
 func (w *Window) Picture(file string) {
 	w.tb.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, patience)
@@ -252,6 +252,6 @@ func (w *Window) Picture(file string) {
 }
 
 func quote(s string) string {
-	b, _ := json.Marshal(s) // a text is always JSON
+	b, _ := json.Marshal(s) // strings always encode
 	return string(b)
 }

@@ -16,10 +16,10 @@ import (
 	"recourse/internal/debian"
 )
 
-// Bouncer starts a PgBouncer on the loopback interface ahead of the server of a URL, with a
-// pool_mode, and returns the URL of the same database through it. It takes no startup parameters
-// that PgBouncer does not take by itself. It is installed by apt-get if there is none and this is
-// root, and runs as an unprivileged user until tb ends, or this process does.
+// Bouncer starts a PgBouncer on the loopback interface for the server of a URL, with a pool_mode,
+// and returns the URL of the same database through it. It accepts only the startup parameters that
+// PgBouncer accepts by default. If PgBouncer is missing and this process is root, Bouncer installs
+// it. PgBouncer runs as an unprivileged user until tb or this process ends.
 func Bouncer(tb testing.TB, dsn, mode string) string {
 	tb.Helper()
 	program, err := bouncer()
@@ -77,13 +77,13 @@ default_pool_size = 60
 			return u.String()
 		}
 		if time.Now().After(deadline) {
-			tb.Fatalf("testpg: pgbouncer does not answer: %v: %s", err, p.Log())
+			tb.Fatalf("testpg: pgbouncer does not respond: %v: %s", err, p.Log())
 		}
-		time.Sleep(20 * time.Millisecond) // between two looks
+		time.Sleep(20 * time.Millisecond) // between two checks
 	}
 }
 
-// bouncer finds PgBouncer's program.
+// bouncer finds the program of PgBouncer.
 func bouncer() (string, error) {
 	find := func() (string, error) {
 		if path, err := exec.LookPath("pgbouncer"); err == nil {

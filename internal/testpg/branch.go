@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Branch copies the data of a server that is halted: a backup, or a standby that is as far as it is
-// now. It stays until Stop.
+// Branch copies the data of a halted server: for a backup, or a standby with the same state. The
+// copy stays until Stop.
 func (c *Cluster) Branch() (data string, err error) {
 	to, err := os.MkdirTemp(c.dir, "branch-")
 	if err != nil {
@@ -17,8 +17,8 @@ func (c *Cluster) Branch() (data string, err error) {
 	return to, command(to, "cp", "-a", c.data()+"/.", to)
 }
 
-// Exchange makes data, of Branch, that of the server, which is halted, and returns where its own is
-// kept.
+// Exchange replaces the data of the halted server by data from Branch, and returns the path of the
+// server's own.
 func (c *Cluster) Exchange(data string) (own string, err error) {
 	own = data + "-own"
 	if err := os.Rename(c.data(), own); err != nil {
@@ -27,8 +27,8 @@ func (c *Cluster) Exchange(data string) (own string, err error) {
 	return own, os.Rename(data, c.data())
 }
 
-// ResumePromoted resumes a server that is halted as a standby, and promotes it: it is a primary on
-// the next timeline.
+// ResumePromoted starts a halted server as a standby and promotes it, so it is a primary on the
+// next timeline.
 func (c *Cluster) ResumePromoted() error {
 	signal := filepath.Join(c.data(), "standby.signal")
 	if err := os.WriteFile(signal, nil, 0o600); err != nil {

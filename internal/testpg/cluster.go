@@ -17,27 +17,28 @@ import (
 	"recourse/internal/debian"
 )
 
-// Cluster is a throw-away PostgreSQL server.
+// Cluster is a temporary PostgreSQL server.
 type Cluster struct {
-	URL      string // of its database "postgres"
+	URL      string // URL of its database "postgres"
 	bin, dir string
 	port     int
 	settings []string
-	process  *Process // nil: it does not run
+	process  *Process // nil: the server does not run
 }
 
-// Durable are settings for Start under which acknowledged commits outlive the server's process.
+// Durable are the settings for Start with which acknowledged commits survive the server's process.
 var Durable = []string{"synchronous_commit=on"}
 
-// Settings are those of every server: fast rather than durable, as nothing outlives the machine.
+// Settings are those of every server: fast, but not durable, because nothing must survive the
+// machine.
 var Settings = []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "shared_buffers=64MB"}
 
-// startTimeout bounds how long the server may take until it answers.
+// startTimeout limits how long the server may take to respond.
 const startTimeout = 60 * time.Second
 
-// Start makes a cluster in a new directory and starts its server, installing PostgreSQL by apt-get
-// if there is none and this is root. The server stops with Stop, or when this process dies. It has
-// Settings; settings, name=value, come on top.
+// Start creates a cluster in a new directory and starts its server. If PostgreSQL is missing and
+// this process is root, it installs it. The server stops with Stop, or when this process ends.
+// settings, as name=value, override Settings.
 func Start(settings ...string) (*Cluster, error) {
 	bin, err := Binaries()
 	if err != nil {
@@ -46,7 +47,7 @@ func Start(settings ...string) (*Cluster, error) {
 	return create(bin, settings, (*Cluster).initialize)
 }
 
-// create makes a cluster whose files fill makes, and starts its server.
+// create creates a cluster, whose files fill creates, and starts its server.
 func create(bin string, settings []string, fill func(*Cluster) error) (*Cluster, error) {
 	dir, err := tempDir(memory(settings))
 	if err != nil {
@@ -66,10 +67,9 @@ func create(bin string, settings []string, fill func(*Cluster) error) (*Cluster,
 	return c, nil
 }
 
-// memory is a file system in memory with much room, where one is mounted and nobody named another
-// place by TMPDIR; "": none, or the settings want commits on a disk. A database is some hundred
-// files, and tests make and delete one each: on a disk's file system that can be most of their
-// time.
+// memory returns a mounted file system in memory with enough space; "" if there is none, TMPDIR is
+// set, or the settings require commits on a disk. A database has several hundred files, and each
+// test creates and deletes one; on a disk that can be most of the tests' time.
 func memory(settings []string) string {
 	const shm, room = "/dev/shm", 4 << 30
 	var fs syscall.Statfs_t
@@ -85,10 +85,10 @@ func (c *Cluster) initialize() error {
 
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
-// Host is the server's address, host:port.
+// Host returns the server's address, host:port.
 func (c *Cluster) Host() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
 
-// Resume starts the server, at first and after Halt, and waits until it answers.
+// Resume starts the server, at first and after Halt, and waits until it responds.
 func (c *Cluster) Resume() (err error) {
 	args := []string{"-D", c.data(), "-k", c.dir, "-h", "127.0.0.1", "-p", strconv.Itoa(c.port)}
 	for _, set := range slices.Concat(Settings, c.settings) {
@@ -104,10 +104,10 @@ func (c *Cluster) Resume() (err error) {
 	return nil
 }
 
-// How Halt stops a server.
+// The ways in which Halt stops a server.
 const (
-	Fast      = "INT"  // as an administrator does: connections are told, transactions under way are rolled back
-	Immediate = "QUIT" // as a crash: without a word, and the next start recovers
+	Fast      = "INT"  // as an administrator does: clients are notified, transactions in flight are rolled back
+	Immediate = "QUIT" // as a crash: without notice, and the next start recovers
 	Killed    = "KILL" // the server process itself, by the kernel
 )
 
@@ -121,7 +121,7 @@ func (c *Cluster) Halt(how string) error {
 	return p.Halt(how)
 }
 
-// Stop stops the server and deletes its directory. Stopping twice is stopping once.
+// Stop stops the server and deletes its directory. A second Stop does nothing.
 func (c *Cluster) Stop() (err error) {
 	if p := c.process; p != nil {
 		c.process = nil
@@ -130,7 +130,7 @@ func (c *Cluster) Stop() (err error) {
 	return errors.Join(err, os.RemoveAll(c.dir))
 }
 
-// ready waits until the server answers.
+// ready waits until the server responds.
 func ready(bin string, port int) error {
 	deadline := time.Now().Add(startTimeout)
 	for {
@@ -139,14 +139,14 @@ func ready(bin string, port int) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("postgres does not answer: %s", bytes.TrimSpace(out))
+			return fmt.Errorf("postgres does not respond: %s", bytes.TrimSpace(out))
 		}
-		time.Sleep(20 * time.Millisecond) // between two looks; pg_isready returns at once
+		time.Sleep(20 * time.Millisecond) // between two checks; pg_isready returns at once
 	}
 }
 
-// Binaries finds the directory of PostgreSQL's programs, installing them if there are none and this
-// is root.
+// Binaries finds the directory of PostgreSQL's programs. If they are missing and this process is
+// root, it installs them.
 func Binaries() (string, error) {
 	if dir, ok := installed(); ok {
 		return dir, nil
@@ -169,7 +169,7 @@ func installed() (dir string, ok bool) {
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
 		candidates = append(candidates, strings.TrimSpace(string(out)))
 	}
-	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is well-formed
+	versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is valid
 	slices.SortFunc(versions, func(a, b string) int { return major(b) - major(a) })
 	for _, dir := range append(candidates, versions...) {
 		if complete(dir) {
@@ -184,7 +184,7 @@ func major(bin string) int {
 	return n
 }
 
-// complete tells whether dir has the server too: distributions ship clients alone.
+// complete reports whether dir also has the server: distributions have packages with clients only.
 func complete(dir string) bool {
 	for _, name := range []string{"initdb", "postgres", "pg_isready"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
@@ -194,7 +194,7 @@ func complete(dir string) bool {
 	return true
 }
 
-// FreePort is a port of the loopback interface that nobody listens on.
+// FreePort returns an unused port of the loopback interface.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"recourse/internal/testbuffer"
 )
 
-// Process is a server's process. It ends with ours, in whatever way ours ends.
+// Process is a server's process. It ends when this process ends, in whatever way.
 type Process struct {
 	cmd  *exec.Cmd
-	keep io.WriteCloser // while it is open the process runs
+	keep io.WriteCloser // the process runs while it is open
 	log  testbuffer.Buffer
 }
 
-// keeper is the shell script that is the parent of the process. It reads from a pipe of ours: when
-// our process dies, the pipe closes, and the script stops its child and deletes the directory. A
-// line in the pipe names another signal to stop it with, and the directory stays then.
+// keeper is the shell script that is the parent of the process. It reads from a pipe: when this
+// process ends, the pipe closes, and the script stops its child and deletes the directory. If it
+// reads a line, which names a signal, it stops the child with that signal and keeps the directory.
 const keeper = `dir=$1; shift; "$@" & pid=$!; if read -r sig; then kill -$sig $pid; wait $pid; else kill -INT $pid; wait $pid; cd /; rm -rf "$dir"; fi`
 
-// Spawn starts a program in a directory that TempDir made, as the directory's user.
+// Spawn starts a program in a directory of TempDir, as the directory's user.
 func Spawn(dir, program string, args ...string) (*Process, error) {
 	as, err := unprivileged(dir)
 	if err != nil {
@@ -34,8 +34,8 @@ func Spawn(dir, program string, args ...string) (*Process, error) {
 	}
 	p := &Process{cmd: exec.Command("/bin/sh", append([]string{"-c", keeper, "sh", dir, program}, args...)...)}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, &p.log, &p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // a Ctrl-C is ours to handle
-	// A child of the program may hold its output open.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // this process handles Ctrl-C
+	// A child of the program may have its output open.
 	p.cmd.WaitDelay = 5 * time.Second
 	if p.keep, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func Spawn(dir, program string, args ...string) (*Process, error) {
 	return p, p.cmd.Start()
 }
 
-// Halt stops the process by a signal, see Fast, and keeps its directory.
+// Halt stops the process with a signal, see Fast, and keeps its directory.
 func (p *Process) Halt(signal string) error {
 	_, err := io.WriteString(p.keep, signal+"\n")
 	return errors.Join(err, p.wait())
@@ -55,18 +55,18 @@ func (p *Process) Stop() error { return errors.Join(p.keep.Close(), p.wait()) }
 func (p *Process) wait() error {
 	err := p.cmd.Wait()
 	if errors.As(err, new(*exec.ExitError)) || errors.Is(err, exec.ErrWaitDelay) {
-		return nil // it was killed by a signal, as was wanted
+		return nil // it was killed by the signal, as intended
 	}
 	return err
 }
 
-// Log is what the process has written.
+// Log returns the output of the process.
 func (p *Process) Log() string { return p.log.String() }
 
-// TempDir makes a directory of the user that servers run as.
+// TempDir creates a directory for the user that servers run as.
 func TempDir() (string, error) { return tempDir("") }
 
-// tempDir makes one in a directory; "": where os.TempDir says.
+// tempDir creates one in a directory; "" stands for os.TempDir.
 func tempDir(parent string) (string, error) {
 	dir, err := os.MkdirTemp(parent, "testpg-")
 	if err != nil {
@@ -76,7 +76,7 @@ func tempDir(parent string) (string, error) {
 	return dir, err
 }
 
-// unprivileged hands a file or directory to a user that may run PostgreSQL, which root may not.
+// unprivileged gives a file or directory to a user that may run PostgreSQL, because root may not.
 func unprivileged(path string) (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -93,7 +93,7 @@ func unprivileged(path string) (*syscall.Credential, error) {
 	return nil, errors.New("PostgreSQL does not run as root: add a user named postgres")
 }
 
-// command runs a program of PostgreSQL to its end, as a directory's user.
+// command runs a program of PostgreSQL as a directory's user, and waits for it.
 func command(dir, program string, args ...string) error {
 	as, err := unprivileged(dir)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Standby makes a cluster that follows this one by streaming replication, until Promote or CutOff.
-// Whether the primary waits for it is the primary's setting: synchronous_standby_names=*.
+// Standby creates a cluster that follows this one by streaming replication, until Promote or
+// CutOff. The primary's setting synchronous_standby_names=* makes commits wait for it.
 func (c *Cluster) Standby(settings ...string) (*Cluster, error) {
 	return create(c.bin, settings, func(s *Cluster) error {
 		from := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", c.port)
@@ -18,7 +18,7 @@ func (c *Cluster) Standby(settings ...string) (*Cluster, error) {
 	})
 }
 
-// Promote makes a standby a primary, and returns when it takes writes.
+// Promote promotes a standby, and returns when it accepts writes.
 func (c *Cluster) Promote(ctx context.Context) error {
 	return session(ctx, c.URL, func(conn *pgx.Conn) error {
 		var done bool
@@ -33,7 +33,7 @@ func (c *Cluster) Promote(ctx context.Context) error {
 }
 
 // WaitFor sets which standbys commits wait for (synchronous_standby_names; "": none), and returns
-// when the server goes by it.
+// when the setting is in effect.
 func (c *Cluster) WaitFor(ctx context.Context, names string) error {
 	return session(ctx, c.URL, func(conn *pgx.Conn) error {
 		if err := reload(ctx, conn, `ALTER SYSTEM SET synchronous_standby_names = '`+names+`'`); err != nil {
@@ -47,14 +47,14 @@ func (c *Cluster) WaitFor(ctx context.Context, names string) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(5 * time.Millisecond): // between two looks
+			case <-time.After(5 * time.Millisecond): // between two checks
 			}
 		}
 	})
 }
 
-// CancelWaits ends the waits of commits for a standby, as an administrator would. The commits are
-// there, and nobody else may have them.
+// CancelWaits cancels the waits of commits for a standby, as an administrator could. The commits
+// are on this server, and possibly on no other.
 func (c *Cluster) CancelWaits(ctx context.Context) error {
 	return session(ctx, c.URL, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
@@ -62,7 +62,7 @@ func (c *Cluster) CancelWaits(ctx context.Context) error {
 	})
 }
 
-// reload sets something and has the server read it.
+// reload changes a setting and makes the server read it.
 func reload(ctx context.Context, conn *pgx.Conn, set string) error {
 	for _, do := range []string{set, `SELECT pg_reload_conf()`} {
 		if _, err := conn.Exec(ctx, do); err != nil {
@@ -72,10 +72,10 @@ func reload(ctx context.Context, conn *pgx.Conn, set string) error {
 	return nil
 }
 
-// CutOff ends a standby's replication: what the primary commits from then on is not there.
+// CutOff ends a standby's replication, so it does not get later commits of the primary.
 func (c *Cluster) CutOff(ctx context.Context) error { return CutOff(ctx, c.URL) }
 
-// CutOff ends the replication of the standby at a URL, whatever keeps its configuration.
+// CutOff ends the replication of the standby at a URL, whatever manages its configuration.
 func CutOff(ctx context.Context, url string) error {
 	return session(ctx, url, func(conn *pgx.Conn) error {
 		if err := reload(ctx, conn, `ALTER SYSTEM SET primary_conninfo = ''`); err != nil {
@@ -88,7 +88,7 @@ func CutOff(ctx context.Context, url string) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(20 * time.Millisecond): // between two looks
+			case <-time.After(20 * time.Millisecond): // between two checks
 			}
 		}
 		return nil

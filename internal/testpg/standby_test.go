@@ -8,7 +8,8 @@ import (
 	"recourse/internal/testpg"
 )
 
-// A standby has what the primary committed, until it is cut off; promoted, it takes writes.
+// A standby has the commits of its primary until it is cut off. After its promotion it accepts
+// writes.
 func TestStandby(t *testing.T) {
 	ctx := t.Context()
 	primary, err := testpg.Start(append([]string{"synchronous_standby_names=*"}, testpg.Durable...)...)
@@ -40,7 +41,7 @@ func TestStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	if do(standby, `CREATE TABLE refused ()`) == nil {
-		t.Error("a standby takes writes")
+		t.Error("a standby accepts writes")
 	}
 	if err := primary.Halt(testpg.Killed); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Package testpg gives tests a PostgreSQL database of their own.
 //
 // It uses the server that RECOURSE_TEST_POSTGRES names (a URL whose user may
-// create databases), or else starts a throw-away one, once per test process.
+// create databases), or else starts a temporary one for each test process.
 // Tests never skip: without PostgreSQL they fail and say what to install.
 package testpg
 
@@ -21,8 +21,8 @@ import (
 // Env names the server to use.
 const Env = "RECOURSE_TEST_POSTGRES"
 
-// started is kept, as the server stops when its pipe is closed, if only by the
-// garbage collector. The end of the process stops it.
+// started references the server, because the server stops when its pipe is closed, and the garbage
+// collector could close it. It stops with this process.
 var started *Cluster
 
 // server returns the URL of the server.

@@ -1,5 +1,5 @@
-// Package testprogram builds recourse for tests that run it as a process of its own: once for all
-// test processes, and again when the code has changed.
+// Package testprogram builds recourse for tests that run it as a process: once for all test
+// processes, and again when the code has changed.
 package testprogram
 
 import (
@@ -20,15 +20,15 @@ import (
 	"time"
 )
 
-// Race has the race detector look at everything but what it only makes slow. The Makefile has the
-// same flags, and says why.
+// Race are build flags for the race detector, without packages that it only slows down. The
+// Makefile has the same flags and the reasons.
 var Race = []string{"-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-gcflags=github.com/alecthomas/kong/...=-race=false", "-gcflags=regexp/...=-race=false"}
 
-// kept is how long a build stays after its last use.
+// kept is how long a build is kept after its last use.
 const kept = 24 * time.Hour
 
-// Path returns the path of the program, built from the code as it is, with flags of go build such
-// as "-race". The file never changes, so that a process that starts later runs the same program.
+// Path returns the path of the program, built from the current code with flags of go build such as
+// "-race". The file never changes, so a process that starts later runs the same program.
 func Path(tb testing.TB, flags ...string) string {
 	tb.Helper()
 	path, err := built(strings.Join(flags, "\n"))
@@ -40,10 +40,10 @@ func Path(tb testing.TB, flags ...string) string {
 
 var (
 	mu    sync.Mutex
-	paths = make(map[string]string) // by flags
+	paths = make(map[string]string) // flags → path
 )
 
-// built asks the go tool once per process: tests do not change the code.
+// built builds once per process, because tests do not change the code.
 func built(flags string) (string, error) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -69,7 +69,8 @@ type store struct {
 	source  string // directory of its module; empty: the working directory is in it
 }
 
-// path returns the path of the program in a directory that is named by all that is linked into it.
+// path returns the path of the program, in a directory whose name depends on everything that is
+// linked into it.
 func (s store) path(flags []string) (string, error) {
 	parts, err := s.output("list", flags, "-deps", "-export", "-f", "{{.ImportPath}} {{.BuildID}}", s.program)
 	if err != nil {
@@ -95,7 +96,7 @@ func (s store) path(flags []string) (string, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	// A directory with the final name is complete, even if this process is killed.
+	// A directory with the final name is always complete, even if this process is killed.
 	draft := own + ".draft"
 	if err := os.RemoveAll(draft); err != nil {
 		return "", err
@@ -119,7 +120,7 @@ func lock(path string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// prune removes what nobody has used for long.
+// prune removes programs that were not used for a long time.
 func prune(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A module whose program prints what a function of another package returns. A change to that
-// function leaves the build ID of the main package as it is.
+// module creates a module whose program prints the result of a function in another package. A
+// change of that function does not change the build ID of the main package.
 func module(t *testing.T, says string) store {
 	t.Helper()
 	s := store{dir: t.TempDir(), program: "example", source: t.TempDir()}
@@ -67,7 +67,7 @@ func TestPath(t *testing.T) {
 	}
 	change(t, s, "two")
 	says(t, path(t, s), "two")
-	says(t, first, "one") // a process that was given this path starts what it started before
+	says(t, first, "one") // the file at this path has not changed
 	if other := path(t, s, "-ldflags=-s"); other == path(t, s) {
 		t.Error("other flags give the same file")
 	}
@@ -77,8 +77,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// Processes that ask at the same time get the same file; what a killed one has left behind harms
-// nobody.
+// Concurrent processes get the same file, and files that a killed process left do no harm.
 func TestPathAtOnce(t *testing.T) {
 	s := module(t, "one")
 	first := path(t, s)
@@ -116,6 +115,6 @@ func TestPrune(t *testing.T) {
 	}
 	says(t, path(t, s), "two")
 	if _, err := os.Stat(unused); !os.IsNotExist(err) {
-		t.Errorf("what nobody used for long is still there: %v", err)
+		t.Errorf("a program that was not used for a long time is still there: %v", err)
 	}
 }

@@ -1,8 +1,8 @@
-// Package testprom gives tests promtool, Prometheus' own judge of rules, configurations and
+// Package testprom provides tests with promtool, Prometheus' checker of rules, configurations and
 // metrics.
 //
-// It takes the one that is installed, or else Debian's: that is unpacked into the user's cache
-// directory, so that no daemon comes with it. Tests never skip: without promtool they fail and say
+// It uses the installed promtool, or else unpacks that of Debian's package into the user's cache
+// directory, so that no service is installed. Tests never skip: without promtool they fail and say
 // what to install.
 package testprom
 
@@ -19,13 +19,13 @@ import (
 	"recourse/internal/debian"
 )
 
-// advice is what a person can do without apt-get.
+// advice says what to do without apt-get.
 const advice = "no promtool found: install Prometheus (apt-get install prometheus, or from https://prometheus.io/download/) so that promtool is in the PATH"
 
 var promtool = sync.OnceValues(find)
 
-// Run runs promtool in a directory, with what it reads from its standard input, and fails the test
-// unless it is content, without a warning. It returns what promtool says.
+// Run runs promtool in a directory with this standard input, and fails the test if it reports an
+// error or a warning. It returns the output.
 func Run(tb testing.TB, dir string, stdin []byte, args ...string) string {
 	tb.Helper()
 	tool, err := promtool()
@@ -41,7 +41,7 @@ func Run(tb testing.TB, dir string, stdin []byte, args ...string) string {
 	return string(out)
 }
 
-// find finds promtool, or fetches it.
+// find finds promtool or fetches it.
 func find() (string, error) {
 	if path, err := exec.LookPath("promtool"); err == nil {
 		return path, nil
@@ -70,19 +70,19 @@ func fetch(path string) error {
 		return err
 	}
 	defer unlock()
-	dir, err := os.MkdirTemp(filepath.Dir(path), "fetch-") // beside path, so that it can be moved there at once
+	dir, err := os.MkdirTemp(filepath.Dir(path), "fetch-") // in the directory of path, so that a rename is atomic
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := run(dir, "apt-get", "download", "prometheus"); err != nil { // its lists may be old, or none
+	if err := run(dir, "apt-get", "download", "prometheus"); err != nil { // its lists may be missing or old
 		if again := errors.Join(run(dir, "apt-get", "update"), run(dir, "apt-get", "download", "prometheus")); again != nil {
 			return again
 		}
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "prometheus_*.deb"))
 	if err != nil || len(found) != 1 {
-		return fmt.Errorf("apt-get download has left %d packages, not one", len(found))
+		return fmt.Errorf("apt-get download left %d packages, want 1", len(found))
 	}
 	if err := run(dir, "dpkg-deb", "-x", found[0], dir); err != nil {
 		return err

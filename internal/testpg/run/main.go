@@ -1,9 +1,9 @@
-// Command run runs a command with RECOURSE_TEST_POSTGRES set to a throw-away
-// PostgreSQL server, which many test processes then share:
+// Command run runs a command with RECOURSE_TEST_POSTGRES set to a temporary
+// PostgreSQL server, which test processes share:
 //
 //	go run ./internal/testpg/run -- go test ./...
 //
-// The server is fast rather than durable; -c name=value before -- sets what it should be instead.
+// The server is fast, but not durable. -c name=value before -- changes a setting.
 package main
 
 import (
@@ -37,8 +37,8 @@ func main() {
 	os.Exit(status)
 }
 
-// run returns the command's exit status, 128 + n if signal n ended it, and 1 with an error of its
-// own.
+// run returns the command's exit status; 128 + n if signal n ended it; 1 and an error if run itself
+// fails.
 func run(settings, args []string) (status int, err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
@@ -50,7 +50,7 @@ func run(settings, args []string) (status int, err error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), testpg.Env+"="+c.URL)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals reach it once, through us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // only this process forwards signals
 	if err := cmd.Start(); err != nil {
 		return 1, err
 	}
@@ -59,7 +59,7 @@ func run(settings, args []string) (status int, err error) {
 	for {
 		select {
 		case sig := <-signals:
-			_ = syscall.Kill(-cmd.Process.Pid, sig.(syscall.Signal)) // it may have ended just now
+			_ = syscall.Kill(-cmd.Process.Pid, sig.(syscall.Signal)) // it may have ended already
 		case err := <-ended:
 			return exitStatus(err)
 		}
