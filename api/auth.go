@@ -141,8 +141,8 @@ type caller struct {
 	binding journal.KeyBinding
 }
 
-// anonymous is every caller without a key, where none is required. Such callers cannot be told
-// apart.
+// anonymous is every caller without a key, where none is required. Such callers are
+// indistinguishable.
 var anonymous = caller{name: saga.Anonymous, role: "admin"}
 
 func (w caller) isAnonymous() bool { return w.name == saga.Anonymous }

@@ -19,7 +19,7 @@
 //
 //   - Intake (internal/intake, installed by cmd/recourse) limits what a server spends on callers
 //     that it does not know yet: the time for sending a body, and the number of connections without
-//     an accepted API key. authorize tells it when a caller is known.
+//     an accepted API key. authorize reports to it when a caller is known.
 //   - observe (metrics.go) measures the request. It turns errors and panics of all later stages
 //     into problems. If a response has already begun, it closes the connection instead, so that no
 //     client takes an incomplete response for a whole one.
@@ -62,8 +62,8 @@
 //     refused request did nothing, and its key is free for the corrected request. If the process
 //     dies in between, the key stays reserved for a minute.
 //
-// The fingerprint of method, path and body tells a repetition from another request with the same
-// key, which is refused with idempotency_key_reused.
+// The fingerprint of method, path and body distinguishes a repetition from another request with the
+// same key, which is refused with idempotency_key_reused.
 //
 // # Commands
 //

@@ -171,7 +171,7 @@ func confirmBulk(v *request) error {
 	return v.render("inbox-together", "Decide together", page)
 }
 
-// picked reads the entries that were ticked, as they are now.
+// picked reads the selected entries in their present state.
 func (v *request) picked(f url.Values) (list []entry, left []leftOut, err error) {
 	bySaga := map[string][]entry{}
 	for _, pick := range f["entry"] {
@@ -200,8 +200,8 @@ func (v *request) picked(f url.Values) (list []entry, left []leftOut, err error)
 	return list, left, nil
 }
 
-// part reads the next entries of a page's group, those behind From, and counts those behind them as
-// far as it looks.
+// part reads the next entries of a page's group, after From, and counts the entries after those, up
+// to the scan limit.
 func (v *request) part(page *bulkView) (list []entry, err error) {
 	kind, definition, _ := strings.Cut(page.Group, "/")
 	from := placeOf(page.From)
@@ -230,8 +230,8 @@ func (v *request) part(page *bulkView) (list []entry, err error) {
 	return list, nil
 }
 
-// place is an entry's in the inbox, which is ordered by since and id, with the cursor of the API's
-// page that it is on.
+// place is an entry's position in the inbox, which is ordered by since and id, with the cursor of
+// the API's page that contains it.
 type place struct {
 	cursor string
 	since  int64 // milliseconds
@@ -242,20 +242,20 @@ func (p place) String() string {
 	return url.Values{"cursor": {p.cursor}, "since": {strconv.FormatInt(p.since, 10)}, "id": {p.id}}.Encode()
 }
 
-// placeOf reads a place; what is none is before all entries.
+// placeOf parses a place; invalid text is before all entries.
 func placeOf(text string) place {
 	q, _ := url.ParseQuery(text)
 	since, _ := strconv.ParseInt(q.Get("since"), 10, 64)
 	return place{q.Get("cursor"), since, q.Get("id")}
 }
 
-// before reports whether an entry comes behind the place.
+// before reports whether an entry comes after the place.
 func (p place) before(e entry) bool {
 	since := e.Since.UnixMilli()
 	return since > p.since || since == p.since && e.ID > p.id
 }
 
-// common are the outcomes that every entry can have.
+// common returns the outcomes that every entry can have.
 func common(entries []bulkEntry) []outcome {
 	if len(entries) == 0 {
 		return nil

@@ -18,14 +18,14 @@ const (
 	shownWords    = 8
 )
 
-// usage is what a call used, in tokens.
+// usage is the token usage of a call.
 type usage struct {
 	Input  int `json:"prompt_tokens"`
 	Output int `json:"completion_tokens"`
 	Total  int `json:"total_tokens"`
 }
 
-// reply is an answer before it meets the network.
+// reply is a response before any network fault.
 type reply struct {
 	Status  int
 	Model   string
@@ -37,7 +37,7 @@ type reply struct {
 
 func tokens(s string) int { return (len(s) + bytesPerToken - 1) / bytesPerToken }
 
-// tokens counts the prompt's.
+// tokens counts the tokens of the prompt.
 func (q *question) tokens() int {
 	sum := 0
 	for _, m := range q.Messages {
@@ -46,7 +46,7 @@ func (q *question) tokens() int {
 	return sum
 }
 
-// answer makes up the answer to a question.
+// answer generates the response to a question.
 func (q *question) answer(f Fault) reply {
 	a := reply{Status: http.StatusOK, Model: q.Model, Finish: "stop"}
 	last := text(q.Messages[len(q.Messages)-1].Content)
@@ -58,7 +58,7 @@ func (q *question) answer(f Fault) reply {
 		a.Text = `{"not": "what was asked for"`
 	case q.ResponseFormat.Type == "json_schema":
 		var schema any
-		_ = json.Unmarshal(q.ResponseFormat.JSONSchema.Schema, &schema) // none: anything goes
+		_ = json.Unmarshal(q.ResponseFormat.JSONSchema.Schema, &schema) // without a schema anything is allowed
 		a.Text = string(encode((&maker{root: schema}).make(schema, "text", 0)))
 	default:
 		a.Text = "A stub's answer to: " + strings.Join(words[:min(len(words), shownWords)], " ")
@@ -71,7 +71,7 @@ func (q *question) answer(f Fault) reply {
 	return a
 }
 
-// document is the answer in one piece.
+// document returns the response in one piece.
 func (a reply) document() any {
 	return map[string]any{"id": "chatcmpl-stub", "object": "chat.completion", "created": 0, "model": a.Model, "usage": a.Usage,
 		"choices": []any{map[string]any{"index": 0, "finish_reason": a.Finish,
@@ -85,14 +85,14 @@ func optional(s string) any {
 	return s
 }
 
-// stream writes the answer as server-sent events.
+// stream writes the response as server-sent events.
 func (s *Stub) stream(rw http.ResponseWriter, r *http.Request, q *question, a reply, f Fault) {
 	rw.Header().Set("Content-Type", "text/event-stream")
 	rw.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(rw).Flush
 	send := func(text string) {
 		_, _ = io.WriteString(rw, text)
-		_ = flush() // a client that has gone ends the request's context
+		_ = flush() // the request's context ends when the client disconnects
 	}
 	event := func(delta map[string]any, finish any) {
 		doc := map[string]any{"id": "chatcmpl-stub", "object": "chat.completion.chunk", "created": 0, "model": a.Model,
@@ -133,7 +133,7 @@ func (s *Stub) stream(rw http.ResponseWriter, r *http.Request, q *question, a re
 	send("data: [DONE]\n\n")
 }
 
-// pieces are the deltas of an answer.
+// pieces returns the deltas of a response.
 func pieces(a reply) []map[string]any {
 	if a.Refusal != "" {
 		return []map[string]any{{"refusal": a.Refusal}}
@@ -150,14 +150,14 @@ func pieces(a reply) []map[string]any {
 	return list
 }
 
-// maker makes instances of a schema.
+// maker generates instances of a schema.
 type maker struct {
 	root any
 	made int
 }
 
 const (
-	mostMade = 10_000 // values, of a schema that goes round in circles, for example
+	mostMade = 10_000 // maximum of generated values; a recursive schema has no other bound
 	mostDeep = 64
 	items    = 4
 )
@@ -166,7 +166,7 @@ const (
 var formats = map[string]string{"date": "2026-01-31", "date-time": "2026-01-31T09:00:00Z", "time": "09:00:00Z", "email": "stub@example.com",
 	"uri": "https://stub.example/", "uuid": "00000000-0000-4000-8000-000000000000"}
 
-// make gives an instance. name is what a text in it is called.
+// make returns an instance. name becomes part of its texts.
 func (m *maker) make(schema any, name string, depth int) any {
 	rules, _ := schema.(map[string]any)
 	if m.made++; m.made > mostMade || depth > mostDeep {
@@ -214,7 +214,7 @@ func (m *maker) make(schema any, name string, depth int) any {
 	return name
 }
 
-// kind is the type of a schema, the first that is not null where there are several.
+// kind returns the type of a schema: the first that is not null.
 func kind(rules map[string]any) string {
 	switch t := rules["type"].(type) {
 	case string:

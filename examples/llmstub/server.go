@@ -14,7 +14,7 @@ type Server struct {
 	URL string // http://host:port; the base URL of the provider is URL + "/v1"
 
 	http   *http.Server
-	served chan error // gets what Serve ended with
+	served chan error // receives the result of Serve
 }
 
 // Listen serves the stub on addr (127.0.0.1:0 for a free port) until Close.
@@ -29,7 +29,7 @@ func (s *Stub) Listen(addr string) (*Server, error) {
 	return srv, nil
 }
 
-// Close stops listening, ends what is under way, and waits for the listener. Close it once.
+// Close stops listening, ends the requests in flight, and waits for the listener. Close it once.
 func (s *Server) Close() error {
 	s.Stub.Close()
 	err := s.http.Close()

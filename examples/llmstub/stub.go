@@ -14,42 +14,42 @@ import (
 
 const maxBody = 8 << 20
 
-// Config is how a stub starts. The zero Config is a good one.
+// Config configures a stub. The zero Config is usable.
 type Config struct {
-	APIKey string           // the bearer token it asks for, else 401; empty for none
-	Models []string         // those there are, others are 404; none for any
-	Window int              // the tokens that a prompt may have, else 400; 0 for no limit
-	Fault  func(Call) Fault // what goes wrong with a request; nil for nothing
+	APIKey string           // required bearer token, otherwise 401; empty for none
+	Models []string         // known models, others are 404; empty for any
+	Window int              // maximum of tokens in a prompt, otherwise 400; 0 for no limit
+	Fault  func(Call) Fault // the fault of each request; nil for none
 }
 
-// Call is a request as it arrived.
+// Call is a received request.
 type Call struct {
-	Number int    // from 1, over all requests that could be read
-	Key    string // its Idempotency-Key
+	Number int    // from 1, counting all valid requests
+	Key    string // the Idempotency-Key
 	Model  string
 	Header http.Header
 	Body   json.RawMessage
 }
 
-// Fault is what goes wrong with a request. The zero Fault is nothing. Billed requests were
+// Fault is what goes wrong with a request. The zero Fault is no fault. Billed requests were
 // answered, at least in part.
 type Fault struct {
-	Status     int           // instead of an answer, this status
-	Code       string        // with this error code
-	RetryAfter string        // and this header
-	Usage      bool          // an error has the prompt's usage, and is billed; a stream has usage in each chunk
-	Delay      time.Duration // before the answer begins
-	Pace       time.Duration // between the chunks of a stream
-	Cut        int           // the connection breaks after so many chunks
-	Silence    int           // nothing more comes after so many chunks, until the client leaves
-	Malformed  bool          // the answer is not JSON
+	Status     int           // status of an error response
+	Code       string        // its error code
+	RetryAfter string        // its Retry-After header
+	Usage      bool          // an error response has the prompt's usage, and is billed; a stream has usage in each chunk
+	Delay      time.Duration // delay before the response
+	Pace       time.Duration // delay between the chunks of a stream
+	Cut        int           // the connection breaks after this many chunks
+	Silence    int           // the stream stalls after this many chunks, until the client disconnects
+	Malformed  bool          // the response is not JSON
 	Refusal    bool          // the model refuses
-	BadSchema  bool          // the answer breaks the schema
-	NoDone     bool          // the stream ends without its finish_reason and its last lines
-	NoStream   bool          // the answer comes in one piece, though a stream was asked for
+	BadSchema  bool          // the response violates the schema
+	NoDone     bool          // the stream ends without finish_reason and its last lines
+	NoStream   bool          // the response is not streamed, although the request asked for it
 }
 
-// Bill is one call as GET /bills lists it.
+// Bill is a call as GET /bills lists it.
 type Bill struct {
 	Number   int    `json:"number"`
 	Key      string `json:"key"`
@@ -57,31 +57,31 @@ type Bill struct {
 	Status   int    `json:"status"`
 	Input    int    `json:"prompt_tokens"`
 	Output   int    `json:"completion_tokens"`
-	Billed   bool   `json:"billed"`   // the tokens were used by this call
-	Replayed bool   `json:"replayed"` // they were used by an earlier one under the same key
-	Whole    bool   `json:"whole"`    // the answer was written to its end
+	Billed   bool   `json:"billed"`   // this call used the tokens
+	Replayed bool   `json:"replayed"` // an earlier call with the same key used them
+	Whole    bool   `json:"whole"`    // the response was written completely
 }
 
 // Stub is an http.Handler, safe for concurrent use.
 type Stub struct {
 	cfg  Config
 	mux  *http.ServeMux
-	open context.Context // until Close
+	open context.Context // done after Close
 	shut context.CancelFunc
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards the fields below
 	calls int
 	bills []Bill
 	keys  map[string]remembered
 }
 
-// remembered is what was answered under a key.
+// remembered is the stored response of a key.
 type remembered struct {
 	body   []byte
 	answer reply
 }
 
-// New gives a stub that nobody has asked anything.
+// New returns a stub without calls.
 func New(cfg Config) *Stub {
 	if cfg.Fault == nil {
 		cfg.Fault = func(Call) Fault { return Fault{} }
@@ -95,21 +95,21 @@ func New(cfg Config) *Stub {
 	return s
 }
 
-// ServeHTTP implements http.Handler. A connection that is to break is broken by a panic with
-// http.ErrAbortHandler, which a server answers by closing it.
+// ServeHTTP implements http.Handler. To break a connection it panics with http.ErrAbortHandler, and
+// the server closes the connection.
 func (s *Stub) ServeHTTP(rw http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(rw, r) }
 
 // Close ends delays and silences.
 func (s *Stub) Close() { s.shut() }
 
-// Bills gives the calls in the order they arrived.
+// Bills returns the calls in the order of their arrival.
 func (s *Stub) Bills() []Bill {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Bill{}, s.bills...)
 }
 
-// question is what the stub reads of a request.
+// question is the part of a request that the stub reads.
 type question struct {
 	Model    string
 	Messages []struct {
@@ -178,7 +178,7 @@ func (s *Stub) complete(rw http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 }
 
-// check says why a request is refused; 0 if it is not.
+// check returns why a request is refused; status is 0 if it is not.
 func (s *Stub) check(r *http.Request, q *question, f Fault) (status int, code, why string) {
 	switch {
 	case f.Status != 0:
@@ -193,8 +193,8 @@ func (s *Stub) check(r *http.Request, q *question, f Fault) (status int, code, w
 	return 0, "", ""
 }
 
-// answer gives what was answered under the key, or makes an answer; not ok if the key was used for
-// another body.
+// answer returns the stored response of the key, or generates one. ok is false if the key was used
+// with another body.
 func (s *Stub) answer(c Call, q *question, f Fault) (a reply, replayed, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *Stub) answer(c Call, q *question, f Fault) (a reply, replayed, ok bool)
 	return a, false, true
 }
 
-// bill notes a call, and gives its place.
+// bill records a call, and returns its index.
 func (s *Stub) bill(c Call, a reply, billed, replayed bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Stub) bill(c Call, a reply, billed, replayed bool) int {
 	return len(s.bills) - 1
 }
 
-// wait waits, and is false when the client or the stub has gone meanwhile.
+// wait waits. It returns false if the client disconnects or the stub closes.
 func (s *Stub) wait(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -234,7 +234,7 @@ func (s *Stub) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// refuse writes an error as OpenAI does.
+// refuse writes an error in OpenAI's format.
 func refuse(rw http.ResponseWriter, status int, code, why string, used *usage) {
 	doc := map[string]any{"error": map[string]any{"message": why, "type": "stub_error", "param": nil, "code": code}}
 	if used != nil {
@@ -246,11 +246,11 @@ func refuse(rw http.ResponseWriter, status int, code, why string, used *usage) {
 func writeJSON(rw http.ResponseWriter, status int, v any) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(status)
-	_, _ = rw.Write(encode(v)) // the client has gone: there is no one left to tell
+	_, _ = rw.Write(encode(v)) // an error means that the client has disconnected
 }
 
-// encode gives v as JSON. The stub's answers are made of text, ints and JSON that was valid when it
-// came in, so that a failure is a bug.
+// encode returns v as JSON. Responses consist of text, ints and JSON that was valid on arrival, so
+// a failure is a bug.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -261,14 +261,14 @@ func encode(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// text is a message's text, its parts together.
+// text returns a message's text, with its parts joined.
 func text(content json.RawMessage) string {
 	var s string
 	if json.Unmarshal(content, &s) == nil {
 		return s
 	}
 	var parts []struct{ Text string }
-	_ = json.Unmarshal(content, &parts) // what is no list of parts has no text
+	_ = json.Unmarshal(content, &parts) // any other content has no text
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString(p.Text)

@@ -32,7 +32,7 @@ func start(t *testing.T, cfg llmstub.Config) *llmstub.Server {
 	return s
 }
 
-// ask gives the status and the body; a connection that breaks gives an error.
+// ask returns the response and its body; a broken connection is an error.
 func ask(t *testing.T, s *llmstub.Server, key, body string) (*http.Response, string, error) {
 	t.Helper()
 	r, err := http.NewRequest("POST", s.URL+"/v1/chat/completions", strings.NewReader(body))
@@ -91,7 +91,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A schema that contains itself ends.
+// Generating an instance of a recursive schema ends.
 func TestCircularSchema(t *testing.T) {
 	s := start(t, llmstub.Config{})
 	body := strings.Replace(hello, `"model":"m"`, `"model":"m","response_format":{"type":"json_schema","json_schema":{"schema":{"type":"array","items":{"$ref":"#"}}}}`, 1)
@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A stub that is asked twice says the same, and what it used.
+// The same question twice gets the same response, which is billed once.
 func Example() {
 	s, err := llmstub.New(llmstub.Config{}).Listen("127.0.0.1:0")
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 	"strconv"
 )
 
-// answer is a response before it meets the network.
+// answer is a response before any network fault.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// reply is a JSON answer.
+// reply returns a JSON response.
 func reply(status int, v any) answer {
 	return answer{status: status, header: http.Header{"Content-Type": {"application/json"}}, body: encode(v)}
 }
 
-// problem is a refusal; detail says what to do.
+// problem returns a refusal; detail says what the client can do.
 func problem(status int, title, detail string) answer {
 	a := reply(status, struct {
 		Type   string `json:"type"`
@@ -31,19 +31,19 @@ func problem(status int, title, detail string) answer {
 	return a
 }
 
-// encode gives v as JSON. The world's answers are made of strings, ints and JSON that was valid
-// when it came in, so that a failure is a bug.
+// encode returns v as JSON. Responses consist of strings, ints and JSON that was valid on arrival,
+// so a failure is a bug.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // bytes that came in go out as they were
+	e.SetEscapeHTML(false) // texts are returned unchanged
 	if err := e.Encode(v); err != nil {
 		panic("world: encode an answer: " + err.Error())
 	}
 	return b.Bytes()
 }
 
-// replay is the answer as a repeated request gets it.
+// replay returns the response to a repeated request.
 func (a answer) replay() answer {
 	a.header = a.header.Clone()
 	a.header.Set("Idempotency-Replayed", "true")
@@ -52,7 +52,7 @@ func (a answer) replay() answer {
 
 func (a answer) replayed() bool { return a.header.Get("Idempotency-Replayed") == "true" }
 
-// start writes the header, with a body of length bytes to follow; a negative length leaves it out.
+// start writes the header; a body of length bytes follows. A negative length omits Content-Length.
 func (a answer) start(rw http.ResponseWriter, length int) {
 	for name, values := range a.header {
 		rw.Header()[name] = values
@@ -63,8 +63,8 @@ func (a answer) start(rw http.ResponseWriter, length int) {
 	rw.WriteHeader(a.status)
 }
 
-// send writes the whole answer.
+// send writes the whole response.
 func (a answer) send(rw http.ResponseWriter) {
 	a.start(rw, len(a.body))
-	_, _ = rw.Write(a.body) // the client has gone: there is no one left to tell
+	_, _ = rw.Write(a.body) // an error means that the client has disconnected
 }

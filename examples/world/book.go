@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// book keeps the ledger. Its owner's lock guards it.
+// book is the ledger. Its owner's lock guards it.
 type book struct {
 	now     func() time.Time
 	entries Ledger
-	base    int64         // N of the entry before the first
-	out     io.Writer     // gets each entry as a line, and again when answered; nil for none
-	err     error         // the first failure to write to out; nothing is recorded after it
+	base    int64         // N of the entry before the first one
+	out     io.Writer     // receives each entry as a line, and again after its response; may be nil
+	err     error         // the first error of out; nothing is recorded after it
 	changed chan struct{} // closed and replaced at each change
 }
 
@@ -22,7 +22,7 @@ func newBook(now func() time.Time, out io.Writer, base int64) *book {
 	return &book{now: now, out: out, base: base, changed: make(chan struct{})}
 }
 
-// append adds an entry and gives its N.
+// append adds an entry and returns its N.
 func (b *book) append(e Entry) int64 {
 	e.N = b.last() + 1
 	e.At = b.now().UTC()

@@ -12,7 +12,7 @@ import (
 
 const mib = 1 << 20
 
-// outcome is what the ledger says about an answer that this fault spoils.
+// outcome returns the status in the ledger of a response with this fault.
 func (d Do) outcome(a answer) string {
 	switch d.fault() {
 	case FaultDrop, FaultReset, FaultHang:
@@ -23,7 +23,7 @@ func (d Do) outcome(a answer) string {
 	return strconv.Itoa(a.status)
 }
 
-// statusAnswer is the answer of a FaultStatus.
+// statusAnswer returns the response of a FaultStatus.
 func (d Do) statusAnswer() answer {
 	a := problem(d.Status, "injected fault", "a fault rule answered this: see /_faults")
 	if d.Body != "" {
@@ -39,7 +39,7 @@ func (d Do) statusAnswer() answer {
 	return a
 }
 
-// deliver gives the answer to the client, spoilt as d says. done ends hanging and slow answers.
+// deliver sends the response to the client with the fault d. done ends hanging and slow responses.
 func (d Do) deliver(rw http.ResponseWriter, r *http.Request, a answer, done <-chan struct{}) {
 	switch d.fault() {
 	case FaultDrop:
@@ -64,7 +64,7 @@ func (d Do) deliver(rw http.ResponseWriter, r *http.Request, a answer, done <-ch
 		a.send(rw)
 	case FaultOversize:
 		a.start(rw, -1)
-		_ = pad(rw, d.MiB) // a client that had enough closes the connection
+		_ = pad(rw, d.MiB) // the client may close the connection
 	case FaultGzipBomb:
 		a.header = a.header.Clone()
 		a.header.Set("Content-Encoding", "gzip")
@@ -80,12 +80,12 @@ func (d Do) deliver(rw http.ResponseWriter, r *http.Request, a answer, done <-ch
 	}
 }
 
-// drop closes the connection without a byte, by a reset if asked. The body was read, so that a
+// drop closes the connection without a byte, with a TCP reset if asked. The body was read, so a
 // plain close is an orderly one.
 func drop(rw http.ResponseWriter, reset bool) {
 	conn, _, err := http.NewResponseController(rw).Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler) // no connection of our own: the server drops it for us
+		panic(http.ErrAbortHandler) // the connection cannot be hijacked: the server closes it
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok && reset {
 		_ = tcp.SetLinger(0)
@@ -100,7 +100,7 @@ func (a answer) breakOff(rw http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
-// pad writes a JSON object of a bit more than n MiB.
+// pad writes a JSON object of slightly more than n MiB.
 func pad(to io.Writer, n int) error {
 	if _, err := io.WriteString(to, `{"padding":"`); err != nil {
 		return err

@@ -13,28 +13,28 @@ import (
 	"strings"
 )
 
-// maxBody is the most a request's body may hold, in bytes.
+// maxBody is the maximum size of a request's body, in bytes.
 const maxBody = 16 * mib
 
-// call is a request, read.
+// call is a request that was read.
 type call struct {
 	op       *operation
 	method   string
 	path     string // without the query
 	uri      string // with the query
 	query    url.Values
-	id       string // the {id} or {name} of the path
+	id       string // {id} or {name} in the path
 	body     []byte
 	sum      string // SHA-256 of the body, in hex
 	key      string
-	token    string  // of Authorization: Bearer
+	token    string  // the bearer token
 	fault    string  // for the ledger
 	replayed bool    // for the ledger
-	entries  []int64 // of the ledger: the request, then its effects
+	entries  []int64 // N of the request in the ledger, then of its effects
 }
 
-// readCall reads the request. The call is good for the ledger also when there is an error, which is
-// about the body.
+// readCall reads the request. The call can be recorded in the ledger even with an error, which
+// concerns the body.
 func readCall(o *operation, r *http.Request) (*call, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	sum := sha256.Sum256(body)
@@ -52,7 +52,7 @@ func readCall(o *operation, r *http.Request) (*call, error) {
 	return c, err
 }
 
-// keyInBody is the string under field; empty where there is none.
+// keyInBody returns the string in a field; "" if there is none.
 func keyInBody(body []byte, field string) string {
 	var f fields
 	var key string
@@ -62,7 +62,7 @@ func keyInBody(body []byte, field string) string {
 	return key
 }
 
-// scope is where the call's key counts. It is empty where the operation takes no keys.
+// scope returns the scope of the call's key. It is empty if the operation accepts no keys.
 func (c *call) scope() scope {
 	if !c.op.write || c.op.ignoresKeys {
 		return scope{}
@@ -70,10 +70,10 @@ func (c *call) scope() scope {
 	return scope{c.op.service, c.key}
 }
 
-// print tells apart two requests under one key.
+// print is the fingerprint of a request: it differs between different requests with one key.
 func (c *call) print() string { return c.method + " " + c.uri + " " + c.sum }
 
-// again is the call as the network delivers it a second time.
+// again returns the call as a network that duplicates requests delivers it.
 func (c *call) again() *call {
 	d := *c
 	d.fault, d.replayed, d.entries = Duplicate, false, nil
@@ -85,11 +85,10 @@ func (c *call) entry(k Kind) Entry {
 		BodySHA256: c.sum, Fault: c.fault}
 }
 
-// fields is a JSON object with its values as they came in, so that a number stays the literal it
-// was.
+// fields is a JSON object with undecoded values, so that numbers keep their digits.
 type fields map[string]json.RawMessage
 
-// errBody is wrapped by what fields reads refuse.
+// errBody is wrapped by errors about bodies.
 var errBody = errors.New("bad request body")
 
 // object reads the body as one JSON object.
@@ -107,7 +106,7 @@ func (c *call) object() (fields, error) {
 // text sets a string.
 func (f fields) text(name, value string) { f[name] = bytes.TrimSpace(encode(value)) }
 
-// needs refuses a missing or null field.
+// needs returns an error if a field is missing or null.
 func (f fields) needs(names ...string) error {
 	for _, name := range names {
 		if v, ok := f[name]; !ok || string(v) == "null" {
@@ -117,8 +116,7 @@ func (f fields) needs(names ...string) error {
 	return nil
 }
 
-// amount refuses a field that is no plain amount: a number, or a string that holds one, that is not
-// negative.
+// amount returns an error unless a field is a non-negative amount: a number, or a string with one.
 func (f fields) amount(name string) error {
 	var n json.Number
 	if err := json.Unmarshal(f[name], &n); err != nil || n == "" || strings.HasPrefix(n.String(), "-") {

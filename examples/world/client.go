@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// Control drives a world that runs as its own process.
+// Control controls a world in a separate process.
 type Control struct {
-	URL    string       // of the world, http://host:port
+	URL    string       // URL of the world, http://host:port
 	Client *http.Client // nil for http.DefaultClient
 }
 
-// Ledger gets the ledger's entries with N > after. A positive wait (at most a minute) holds the
-// answer until there is one; none by then is no error.
+// Ledger returns the ledger's entries with N > after. With a positive wait (at most a minute) it
+// waits for one; if none arrives, the result is empty.
 func (c Control) Ledger(ctx context.Context, after int64, wait time.Duration) (Ledger, error) {
 	q := url.Values{"after": {strconv.FormatInt(after, 10)}, "wait": {wait.String()}}
 	var l Ledger
 	return l, c.do(ctx, http.MethodGet, "/_ledger?"+q.Encode(), nil, &l)
 }
 
-// Balance gets what each service did and undid.
+// Balance returns what each service did and undid.
 func (c Control) Balance(ctx context.Context) (Balances, error) {
 	var b Balances
 	return b, c.do(ctx, http.MethodGet, "/_balance", nil, &b)
@@ -37,7 +37,7 @@ func (c Control) AddFault(ctx context.Context, r Rule) error {
 	return c.do(ctx, http.MethodPost, "/_faults", r, nil)
 }
 
-// Faults gets the rules with their counts.
+// Faults returns the rules with their counts.
 func (c Control) Faults(ctx context.Context) ([]FaultState, error) {
 	var f []FaultState
 	return f, c.do(ctx, http.MethodGet, "/_faults", nil, &f)
@@ -48,12 +48,12 @@ func (c Control) ClearFaults(ctx context.Context) error {
 	return c.do(ctx, http.MethodDelete, "/_faults", nil, nil)
 }
 
-// SetToken makes a service ask for a bearer token; empty for none.
+// SetToken makes a service require a bearer token; empty for none.
 func (c Control) SetToken(ctx context.Context, service, token string) error {
 	return c.do(ctx, http.MethodPost, "/_auth", map[string]string{"service": service, "token": token}, nil)
 }
 
-// Reset makes the world forget everything.
+// Reset deletes the world's state.
 func (c Control) Reset(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, "/_reset", nil, nil)
 }

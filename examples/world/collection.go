@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// collection is a kind of thing that a service makes, shows and undoes.
+// collection is a kind of resource that a service creates, shows and undoes.
 type collection struct {
 	service string
-	path    string   // under the service, such as bookings
-	prefix  string   // of ids
+	path    string   // path below the service, such as bookings
+	prefix  string   // prefix of ids
 	create  string   // the operation's name in the ledger
-	cancel  string   // likewise
-	undoAt  string   // how it is undone: "DELETE", or "POST cancel"
-	made    string   // a resource's status
-	undone  string   // its status after the undo
-	keyName string   // the query parameter that finds by key; empty for none
-	list    string   // the list in the answer to that
-	inBody  string   // a field of the body that may hold the key
-	needs   []string // fields that a request must have
+	cancel  string   // the undo's name in the ledger
+	undoAt  string   // method and path of the undo: "DELETE", or "POST cancel"
+	made    string   // status of a resource
+	undone  string   // status after the undo
+	keyName string   // query parameter for searching by key; empty for none
+	list    string   // name of the list in that response
+	inBody  string   // field of the body that may contain the key
+	needs   []string // required fields
 	fill    func(fields) error
 }
 
@@ -26,22 +26,22 @@ type collection struct {
 type operation struct {
 	service     string
 	name        string
-	pattern     string // of http.ServeMux
-	write       bool   // takes keys, unless it
+	pattern     string // pattern of http.ServeMux
+	write       bool   // accepts keys, unless it
 	ignoresKeys bool
-	keyField    string      // a field of the body that may hold the key
-	makes       *collection // what a create makes
+	keyField    string      // field of the body that may contain the key
+	makes       *collection // the collection of a create
 	run         func(*state, *call) answer
 }
 
-// hosted is the pattern under a host of the service's name, if it has a path there.
+// hosted returns the pattern under a host with the service's name, if it has a path there.
 func (o *operation) hosted() (pattern string, ok bool) {
 	method, at, _ := strings.Cut(o.pattern, " ")
 	path, ok := strings.CutPrefix(at, "/"+o.service+"/")
 	return method + " " + o.service + ".example/" + path, ok
 }
 
-// operations are those that every collection has.
+// operations returns the operations that every collection has.
 func (k *collection) operations() []*operation {
 	base := "/" + k.service + "/" + k.path
 	method, verb, _ := strings.Cut(k.undoAt, " ")
@@ -57,7 +57,7 @@ func (k *collection) operations() []*operation {
 	return ops
 }
 
-// post makes one.
+// post creates a resource.
 func (k *collection) post(s *state, c *call) answer {
 	f, err := c.object()
 	if err == nil {
@@ -76,7 +76,7 @@ func (k *collection) post(s *state, c *call) answer {
 	return reply(http.StatusCreated, f)
 }
 
-// undo undoes one; the second time is refused.
+// undo undoes a resource; a second undo is refused.
 func (k *collection) undo(s *state, c *call) answer {
 	e := s.byID[resource{k, c.id}]
 	if e == nil || e.undone {
@@ -86,7 +86,7 @@ func (k *collection) undo(s *state, c *call) answer {
 	return reply(http.StatusOK, e.shown)
 }
 
-// get shows one, also after its undo.
+// get shows a resource, also after its undo.
 func (k *collection) get(s *state, c *call) answer {
 	e := s.byID[resource{k, c.id}]
 	if e == nil {
@@ -95,7 +95,7 @@ func (k *collection) get(s *state, c *call) answer {
 	return reply(http.StatusOK, e.shown)
 }
 
-// find lists what was made under a key, undone since or not: it did take effect.
+// find lists the resources of a key, including undone ones, because their requests took effect.
 func (k *collection) find(s *state, c *call) answer {
 	key := c.query.Get(k.keyName)
 	if key == "" {
@@ -108,8 +108,8 @@ func (k *collection) find(s *state, c *call) answer {
 	return reply(http.StatusOK, map[string]any{"count": len(found), k.list: found})
 }
 
-// undoByKey undoes what was made under a key, and bars the key, so that a request that is still on
-// its way comes to nothing. It answers 200 either way.
+// undoByKey undoes the resource of a key, and bars the key, so that a request that arrives later
+// has no effect. It returns 200 in both cases.
 func (k *collection) undoByKey(s *state, c *call) answer {
 	key := c.query.Get(k.keyName)
 	if key == "" {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// maxWait is the longest that GET /_ledger waits.
+// maxWait is the maximum wait of GET /_ledger.
 const maxWait = time.Minute
 
-// control adds the paths that are not a service's.
+// control adds the control paths.
 func (w *World) control() {
 	w.mux.HandleFunc("GET /_healthz", func(rw http.ResponseWriter, _ *http.Request) {
 		reply(http.StatusOK, map[string]string{"status": "ok"}).send(rw)
@@ -32,7 +32,7 @@ func (w *World) control() {
 	for pattern, handle := range routes {
 		w.mux.HandleFunc(pattern, func(rw http.ResponseWriter, r *http.Request) {
 			if !fromHere(r) {
-				problem(http.StatusForbidden, "not from here", "control paths answer loopback clients only").send(rw)
+				problem(http.StatusForbidden, "not from here", "control paths accept only loopback clients").send(rw)
 				return
 			}
 			handle(r).send(rw)
@@ -42,15 +42,15 @@ func (w *World) control() {
 
 func done() answer { return reply(http.StatusOK, map[string]bool{"done": true}) }
 
-// fromHere is true of a loopback client.
+// fromHere reports whether the client has a loopback address.
 func fromHere(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	ip := net.ParseIP(host)
 	return err == nil && ip != nil && ip.IsLoopback()
 }
 
-// getLedger gives the entries with n > after. With wait it holds the answer until there is one, or
-// for that long.
+// getLedger returns the entries with n > after. With wait it waits for the first one, for at most
+// that time.
 func (w *World) getLedger(r *http.Request) answer {
 	after, wait := int64(0), time.Duration(0)
 	var err error
@@ -76,7 +76,7 @@ func (w *World) ledgerAfter(ctx context.Context, after int64, wait time.Duration
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(w.open, cancel)()
-	// Out of time is no error here: what there is is the answer.
+	// A timeout is no error: the response is the present list.
 	l, _ := w.Await(ctx, func(l Ledger) bool { return len(l) > 0 && l[len(l)-1].N > after })
 	return l.Where(newer)
 }
@@ -107,7 +107,7 @@ func (w *World) postAuth(r *http.Request) answer {
 	return done()
 }
 
-// strictly decodes the body; a field that is not known is an error.
+// strictly decodes the body; unknown fields are errors.
 func strictly(r *http.Request, v any) error {
 	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, mib))
 	d.DisallowUnknownFields()

@@ -1,11 +1,10 @@
-// Package world is a small world to run sagas against: flights, hotels, cards, stock, parcels and
-// mail as one HTTP service that really changes when it is called, remembers everything it was
-// asked, and can be told to misbehave. The demo, the README, the tests and the crash tests of
-// recourse use it.
+// Package world mocks the remote services of sagas: flights, hotels, cards, stock, parcels and mail
+// as one HTTP service. It has real state, records every request in a ledger, and can inject faults.
+// The demo, the README, the tests and the crash tests of recourse use it.
 //
 // # Services
 //
-// Each has a base path; a definition's vars point at it (vars.air = http://host/air).
+// Each service has a base path, to which a definition's vars point (vars.air = http://host/air).
 //
 //	/air       POST /bookings {route, date, passenger, price?} → 201 {id, price, …}; GET /bookings/{id};
 //	           GET /bookings?client_ref=KEY → {count, items}; DELETE /bookings/{id} undoes
@@ -17,44 +16,45 @@
 //	/stock     POST /expected-returns → 201 {id, …}; DELETE /expected-returns/{id} undoes
 //	/shipping  POST /labels → 201 {id, url, …}; POST /labels/{id}/void undoes
 //	/ship      POST /orders → 201 {id, …}; POST /orders/{id}/cancel undoes
-//	/mail      POST /send {to, …} → 202 {id}; can not be undone and ignores keys
+//	/mail      POST /send {to, …} → 202 {id}; cannot be undone, and ignores keys
 //	/orders    GET /orders/{id}/returnable?sku= → {order, sku, returnable}; false for ids that start with "final-"
 //	/search    GET /v1/search?q= → {query, urls}; the first url is the same for every query
 //	/cms       POST /pages {title, …} → 201 {id, url, …}; DELETE /pages/{id} undoes
 //	/things    POST /things (any JSON) → 201 {id, echo}; PUT /things/{name}; GET and DELETE (undoes) /things/{id}. They
-//	           answer at /things/things like the other services' paths, and shorter at /things
+//	           exist at /things/things like the other services' paths, and at /things
 //
-// A service also answers without its base path under a host of its name, such as pay.example: POST https://pay.example/charges.
+// A service is also served without its base path at a host with its name, such as pay.example:
+// POST https://pay.example/charges.
 //
-// Every collection also answers GET /…/{id}. A resource shows the fields it was made with, numbers
-// as the same literals (9007199254740993, 19.10), and a status that tells whether it was undone; an
-// undone thing is gone (404). Undoing what is undone, or never was, is 404: a definite refusal. A
-// refusal is application/problem+json.
+// Every collection also serves GET /…/{id}. A resource shows the fields of its creation, numbers as
+// the same literals (9007199254740993, 19.10), and a status that says whether it was undone; an
+// undone thing is 404. Undoing a resource that was undone, or never existed, is 404: a definite
+// refusal. A refusal is application/problem+json.
 //
 // # Keys
 //
 // A write takes an Idempotency-Key header (a hotel also the body field client_token). The key is
-// stored in the same instant as the effect: the same request again gets the stored answer with
-// Idempotency-Replayed: true, whether or not the first answer arrived; another body, method or path
-// under the key gets 422; while the first is being worked on, 409 with Retry-After: 1. Only a
-// success uses a key up. Keys belong to one service. Without a key each request is a new effect.
-// Config.KeyWindow makes the world forget keys, as real services do.
+// stored together with the effect: the same request again gets the stored response with
+// Idempotency-Replayed: true, whether or not the first response arrived; another body, method or
+// path with the key gets 422; while the first request is in flight, the response is 409 with
+// Retry-After: 1. Only a success uses a key. Keys belong to one service. Without a key each request
+// is a new effect. Config.KeyWindow makes the world delete keys, as real services do.
 //
 // # Ledger
 //
 // World.Ledger and GET /_ledger list, in order, each request as it arrived (before any effect) and
-// each effect and undo. World.Balance and GET /_balance sum them up: net is 0 when everything that
-// was done is undone. World.Await and GET /_ledger?after=N&wait=10s wait for something to happen,
-// so that no test has to sleep.
+// each effect and undo. World.Balance and GET /_balance sum them: net is 0 if every effect is
+// undone. World.Await and GET /_ledger?after=N&wait=10s wait for an event, so that no test has to
+// sleep.
 //
 // # Faults
 //
-// A Rule says which requests it matches, how many it lets pass and how many it spoils, and what it
-// does to them. "Before" faults leave no effect, "after" faults spoil the answer of an effect that
-// happened. Rules count; nothing is random. Of the rules that match, in the order they were added,
-// the first that still has something to do takes the request; those before it have counted it,
-// those after it have not seen it.
+// A Rule says which requests it matches, how many pass and how many get the fault, and which fault.
+// "Before" faults leave no effect, "after" faults change the response to an effect that happened.
+// Rules count requests; nothing is random. Of the matching rules, in the order of their addition,
+// the first that has not injected all its faults handles the request. Rules before it have counted
+// the request, rules after it have not.
 //
-// Control paths (/_ledger, /_balance, /_faults, /_auth, /_reset) answer loopback clients only;
-// Control is their client. /_healthz answers anyone.
+// Control paths (/_ledger, /_balance, /_faults, /_auth, /_reset) accept only loopback clients;
+// Control is their client. /_healthz accepts everyone.
 package world

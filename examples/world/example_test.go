@@ -8,7 +8,7 @@ import (
 	"recourse/examples/world"
 )
 
-// A charge whose answer is lost, and the same request again: one effect.
+// The response to a charge is lost, and the same request is sent again: one effect.
 func Example() {
 	s, err := world.Start("127.0.0.1:0")
 	if err != nil {

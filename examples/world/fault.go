@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// ErrRule is wrapped by all errors about a rule that makes no sense.
+// ErrRule is wrapped by all errors about invalid rules.
 var ErrRule = errors.New("bad fault rule")
 
-// What Do.Before and Do.After can be.
+// Values of Do.Before and Do.After.
 const (
 	FaultDrop     = "drop"      // before, after: close the connection without a byte
-	FaultReset    = "reset"     // before, after: the same, by a TCP reset
-	FaultHang     = "hang"      // before, after: no answer until the client goes
-	FaultStatus   = "status"    // before, after: answer Do.Status, with Do.RetryAfter, Do.Redirect and Do.Body
+	FaultReset    = "reset"     // before, after: the same, with a TCP reset
+	FaultHang     = "hang"      // before, after: no response until the client disconnects
+	FaultStatus   = "status"    // before, after: respond with Do.Status, and with Do.RetryAfter, Do.Redirect and Do.Body
 	FaultCut      = "cut"       // after: half of the body that Content-Length promises, then close
-	FaultTruncate = "truncate"  // after: half of the body as if it were all of it
-	FaultGarbage  = "garbage"   // after: 200, Content-Type says JSON, the body is none
+	FaultTruncate = "truncate"  // after: half of the body, with a matching Content-Length
+	FaultGarbage  = "garbage"   // after: 200 with Content-Type JSON, and a body that is not JSON
 	FaultOversize = "oversize"  // after: valid JSON of more than Do.MiB MiB
 	FaultGzipBomb = "gzip_bomb" // after: a small gzip body that inflates to JSON of more than Do.MiB MiB
 	FaultSlow     = "slow"      // after: a byte of the body every Do.SlowMS ms
@@ -36,47 +36,48 @@ const (
 	maxMiB     = 1024
 )
 
-// Rule spoils some requests. Its zero Match is every request to a service, control paths excepted.
+// Rule injects a fault into some requests. The zero Match matches every request to a service,
+// except control paths.
 type Rule struct {
 	Match Match `json:"match"`
-	Skip  int   `json:"skip,omitempty"`  // the first Skip that match pass
-	Times int   `json:"times,omitempty"` // then so many are spoilt; 0 is all of them
+	Skip  int   `json:"skip,omitempty"`  // number of matching requests that pass first
+	Times int   `json:"times,omitempty"` // number of requests with the fault after that; 0 for all
 	Do    Do    `json:"do"`
 }
 
-// Match selects requests: every field that is set must hold.
+// Match selects requests: every set field must match.
 type Match struct {
 	Method       string `json:"method,omitempty"`
-	PathPrefix   string `json:"path_prefix,omitempty"` // of the path without the query, such as /pay/charges
+	PathPrefix   string `json:"path_prefix,omitempty"` // prefix of the path without the query, such as /pay/charges
 	BodyContains string `json:"body_contains,omitempty"`
 	Key          string `json:"key,omitempty"` // the idempotency key, from header or body
 }
 
-// Do is what a rule does to a request. At most one of Before and After is set. Delays do not end
-// when the client goes: a request that left its client may still take effect.
+// Do is the effect of a rule on a request. At most one of Before and After is set. Delays continue
+// when the client disconnects: a request without a client may still take effect.
 type Do struct {
-	LateMS     int    `json:"late_ms,omitempty"`     // the request is held up before the service sees it: its key is free meanwhile
-	DelayMS    int    `json:"delay_ms,omitempty"`    // the service takes this long before the effect: its key is in flight, 409
+	LateMS     int    `json:"late_ms,omitempty"`     // the network delays the request: its key is still free
+	DelayMS    int    `json:"delay_ms,omitempty"`    // the service delays the effect: its key is in flight, 409
 	Before     string `json:"before,omitempty"`      // a fault instead of the effect
-	After      string `json:"after,omitempty"`       // a fault instead of the answer to the effect
+	After      string `json:"after,omitempty"`       // a fault instead of the response, after the effect
 	Status     int    `json:"status,omitempty"`      // for FaultStatus; 307 if there is a Redirect
-	RetryAfter string `json:"retry_after,omitempty"` // for FaultStatus: the header as it is, sensible or not
-	Body       string `json:"body,omitempty"`        // for FaultStatus: the body, else a problem
-	Redirect   string `json:"redirect,omitempty"`    // for FaultStatus: Location. Alone it means before: status
+	RetryAfter string `json:"retry_after,omitempty"` // for FaultStatus: the header, unchecked
+	Body       string `json:"body,omitempty"`        // for FaultStatus: the body; by default a problem
+	Redirect   string `json:"redirect,omitempty"`    // for FaultStatus: Location; without Before and After it implies before: status
 	GzipBomb   bool   `json:"gzip_bomb,omitempty"`   // the same as after: gzip_bomb
 	MiB        int    `json:"mib,omitempty"`         // for FaultOversize and FaultGzipBomb; 16
 	SlowMS     int    `json:"slow_ms,omitempty"`     // for FaultSlow
-	Duplicate  int    `json:"duplicate,omitempty"`   // the network delivers the request so many times more, before the answer
+	Duplicate  int    `json:"duplicate,omitempty"`   // the network delivers the request this many times more, before the response
 }
 
 // FaultState is a rule and its counts.
 type FaultState struct {
 	Rule    Rule `json:"rule"`
-	Matched int  `json:"matched"` // requests that matched and that no earlier rule took
-	Fired   int  `json:"fired"`   // those that were spoilt
+	Matched int  `json:"matched"` // matching requests that no earlier rule handled
+	Fired   int  `json:"fired"`   // those with the fault
 }
 
-// normal gives the rule with its shorthands written out, or an error that wraps ErrRule.
+// normal returns the rule with its shorthands expanded, or an error that wraps ErrRule.
 func (r Rule) normal() (Rule, error) {
 	d := &r.Do
 	if d.GzipBomb && d.After == "" {
@@ -124,7 +125,7 @@ func (r Rule) check() error {
 	return nil
 }
 
-// String is how the ledger names the fault, such as "delay=50ms after=drop".
+// String returns the fault's name in the ledger, such as "delay=50ms after=drop".
 func (d Do) String() string {
 	var parts []string
 	add := func(set bool, format string, v any) {
@@ -141,10 +142,10 @@ func (d Do) String() string {
 	return strings.Join(parts, " ")
 }
 
-// fault is what Before or After says; empty for none.
+// fault returns Before or After; "" for none.
 func (d Do) fault() string { return d.Before + d.After }
 
-// matches says whether the rule is about this request.
+// matches reports whether the rule applies to this request.
 func (m Match) matches(c *call) bool {
 	return (m.Method == "" || strings.EqualFold(m.Method, c.method)) &&
 		strings.HasPrefix(c.path, m.PathPrefix) &&
@@ -152,8 +153,8 @@ func (m Match) matches(c *call) bool {
 		(m.Key == "" || m.Key == c.key)
 }
 
-// choose counts the request and gives what the first rule that fires does to it; the zero Do if
-// none fires.
+// choose counts the request and returns the effect of the first rule that fires; the zero Do if
+// none does.
 func choose(rules []*FaultState, c *call) Do {
 	for _, f := range rules {
 		if !f.Rule.Match.matches(c) {

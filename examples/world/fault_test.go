@@ -49,8 +49,7 @@ func biggerThan(size int) func(testing.TB, response, error) {
 	}
 }
 
-// Each fault, on a network: what the client sees, what the ledger says, and that the key finds the
-// effect afterwards.
+// Each fault over a network: the client's view, the ledger, and the search by key afterwards.
 func TestFaults(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -121,7 +120,7 @@ func TestGzipBomb(t *testing.T) {
 	for name, do := range map[string]world.Do{"shorthand": {GzipBomb: true, MiB: 4}, "after": {After: "gzip_bomb", MiB: 4}} {
 		t.Run(name, func(t *testing.T) {
 			n := mustListen(t, world.Config{})
-			n.client.Transport.(*http.Transport).DisableCompression = false // the client inflates
+			n.client.Transport.(*http.Transport).DisableCompression = false // the client decompresses
 			mustFault(t, n.World, world.Rule{Do: do})
 			got, err := n.do(t, charge)
 			biggerThan(4<<20)(t, got, err)
@@ -164,7 +163,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// A hanging request ends with its client, not only with the world.
+// A hanging request ends when its client disconnects.
 func TestHangEndsWithTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world.New(world.Config{})
@@ -195,7 +194,7 @@ func mustAwait(t testing.TB, w *world.World, holds func(world.Ledger) bool) worl
 	return l
 }
 
-// The client of a delayed request goes; the effect comes all the same.
+// The client of a delayed request disconnects; the effect happens nevertheless.
 func TestDelayOutlivesTheClient(t *testing.T) {
 	for _, do := range []world.Do{{DelayMS: 1000}, {LateMS: 1000}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -222,8 +221,8 @@ func TestDelayOutlivesTheClient(t *testing.T) {
 	}
 }
 
-// Closing drops what hangs and what is delayed, and leaves no effect of the latter.
-func TestCloseEndsWhatIsUnderWay(t *testing.T) {
+// Close drops hanging and delayed requests; the delayed ones have no effect.
+func TestCloseEndsRequestsInFlight(t *testing.T) {
 	for _, do := range []world.Do{{Before: "hang"}, {DelayMS: 3_600_000}, {LateMS: 3_600_000}, {DelayMS: 3_600_000, Before: "drop"}} {
 		t.Run(do.String(), func(t *testing.T) {
 			s, err := world.Start("127.0.0.1:0")
@@ -347,7 +346,7 @@ func TestBadRules(t *testing.T) {
 	}
 }
 
-// What is under way at a reset does not reach the new ledger.
+// A request in flight at a reset is not in the new ledger.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var file bytes.Buffer

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// scope is where a key means something: one service.
+// scope is the scope of a key: one service.
 type scope struct{ service, key string }
 
-// claim is a key that was seen: in flight, or done with its stored answer.
+// claim is a used key: in flight, or with its stored response.
 type claim struct {
-	print  string // of the request that took the key
+	print  string // fingerprint of the request that claimed the key
 	done   bool
 	answer answer
-	at     time.Time // of the answer
+	at     time.Time // time of the response
 }
 
 // keys are the claims of all services. Its owner's lock guards it: an effect and its claim change
 // under the same lock.
 type keys struct {
-	window time.Duration // how long an answer is remembered; 0 for ever
+	window time.Duration // how long a response is stored; 0 for forever
 	claims map[scope]*claim
 }
 
@@ -27,9 +27,9 @@ func newKeys(window time.Duration) keys {
 	return keys{window: window, claims: make(map[scope]*claim)}
 }
 
-// take claims the call's key. ok is true when the caller may go on to the effect, and must then
-// settle; otherwise the answer is the stored one, 409 while the first request is at work, or 422
-// for another request under the same key.
+// take claims the call's key. If ok is true the caller continues with the effect, and must call
+// settle; otherwise the response is the stored one, 409 while the first request is in flight, or
+// 422 for another request with the same key.
 func (k keys) take(c *call, now time.Time) (a answer, ok bool) {
 	at := c.scope()
 	if at.key == "" {
@@ -48,14 +48,14 @@ func (k keys) take(c *call, now time.Time) (a answer, ok bool) {
 			"this idempotency key came with another method, path or body before: send the same request, or a new key"), false
 	case !old.done:
 		a := problem(http.StatusConflict, "request in flight",
-			"the first request with this idempotency key is still being worked on: send it again in a second")
+			"the first request with this idempotency key is still in flight: retry in a second")
 		a.header.Set("Retry-After", "1")
 		return a, false
 	}
 	return old.answer.replay(), false
 }
 
-// settle ends the claim that take gave: a success is stored, anything else frees the key.
+// settle ends the claim of take: a success is stored, anything else frees the key.
 func (k keys) settle(c *call, a answer, now time.Time) {
 	at := c.scope()
 	if at.key == "" {

@@ -132,8 +132,8 @@ func TestKeyInFlight(t *testing.T) {
 	})
 }
 
-// A request that is late has not claimed its key: the second one makes the effect, and the late one
-// is a replay.
+// A late request has not claimed its key: the second request has the effect, and the late one is a
+// replay.
 func TestLateRequestIsReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world.New(world.Config{})

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Kind says what an Entry records.
+// Kind is the kind of an Entry.
 type Kind string
 
 // The kinds of entries.
 const (
-	Request Kind = "request" // something arrived; written before any effect
-	Effect  Kind = "effect"  // something was done
-	Undo    Kind = "undo"    // something done earlier was undone
+	Request Kind = "request" // a request arrived; written before any effect
+	Effect  Kind = "effect"  // a request took effect
+	Undo    Kind = "undo"    // an earlier effect was undone
 )
 
-// Dropped is the Status of a request that got no answer.
+// Dropped is the Status of a request without a response.
 const Dropped = "dropped"
 
 // Duplicate is the Fault of a request that the client sent once and a rule delivered again.
@@ -27,27 +27,27 @@ const Duplicate = "duplicate"
 
 // Entry is one line of the ledger.
 type Entry struct {
-	N          int64     `json:"n"`                   // dense, from 1; a reset does not start it again
-	At         time.Time `json:"at"`                  // by Config.Now
+	N          int64     `json:"n"`                   // without gaps, from 1; a reset does not restart it
+	At         time.Time `json:"at"`                  // time by Config.Now
 	Kind       Kind      `json:"kind"`                //
-	Service    string    `json:"service"`             // air, hotels, pay, …; empty for a path of no service
-	Op         string    `json:"op"`                  // book, cancel, charge, …; unknown for a path of no operation
+	Service    string    `json:"service"`             // air, hotels, pay, …; empty for other paths
+	Op         string    `json:"op"`                  // book, cancel, charge, …; unknown for other paths
 	Method     string    `json:"method"`              //
 	Path       string    `json:"path"`                // with the query
-	Key        string    `json:"key,omitempty"`       // as sent, also where the service ignores it
+	Key        string    `json:"key,omitempty"`       // as sent, even if the service ignores it
 	BodySHA256 string    `json:"body_sha256"`         // hex, of the body's exact bytes
-	Request    int64     `json:"request,omitempty"`   // of an effect or undo: N of the request that caused it
-	EffectID   string    `json:"effect_id,omitempty"` // of an effect or undo
-	Undoes     string    `json:"undoes,omitempty"`    // of an undo: the EffectID of the effect
-	Status     string    `json:"status,omitempty"`    // what was answered ("201"), also to a client that had gone; Dropped; empty while under way
-	Replayed   bool      `json:"replayed,omitempty"`  // answered from a key's stored answer
-	Fault      string    `json:"fault,omitempty"`     // what the rule that fired does, or Duplicate
+	Request    int64     `json:"request,omitempty"`   // N of the request that caused an effect or undo
+	EffectID   string    `json:"effect_id,omitempty"` // id of an effect or undo
+	Undoes     string    `json:"undoes,omitempty"`    // EffectID of the undone effect
+	Status     string    `json:"status,omitempty"`    // status of the response ("201"), even if the client had disconnected; Dropped; empty while in flight
+	Replayed   bool      `json:"replayed,omitempty"`  // the response was a key's stored one
+	Fault      string    `json:"fault,omitempty"`     // the fault of the rule that fired, or Duplicate
 }
 
 // Ledger is a list of entries in order of N. Its methods select; len counts.
 type Ledger []Entry
 
-// Where gives the entries for which keep holds.
+// Where returns the entries for which keep is true.
 func (l Ledger) Where(keep func(Entry) bool) Ledger {
 	var out Ledger
 	for _, e := range l {
@@ -58,35 +58,35 @@ func (l Ledger) Where(keep func(Entry) bool) Ledger {
 	return out
 }
 
-// Requests gives what arrived.
+// Requests returns the requests.
 func (l Ledger) Requests() Ledger { return l.kind(Request) }
 
-// Effects gives what was done, undone since or not.
+// Effects returns the effects, including undone ones.
 func (l Ledger) Effects() Ledger { return l.kind(Effect) }
 
-// Undos gives what was undone.
+// Undos returns the undos.
 func (l Ledger) Undos() Ledger { return l.kind(Undo) }
 
 func (l Ledger) kind(k Kind) Ledger {
 	return l.Where(func(e Entry) bool { return e.Kind == k })
 }
 
-// Key gives the entries under one idempotency key.
+// Key returns the entries of one idempotency key.
 func (l Ledger) Key(key string) Ledger {
 	return l.Where(func(e Entry) bool { return e.Key == key })
 }
 
-// Service gives the entries of one service.
+// Service returns the entries of one service.
 func (l Ledger) Service(service string) Ledger {
 	return l.Where(func(e Entry) bool { return e.Service == service })
 }
 
-// Op gives the entries of one operation of one service.
+// Op returns the entries of one operation of one service.
 func (l Ledger) Op(service, op string) Ledger {
 	return l.Where(func(e Entry) bool { return e.Service == service && e.Op == op })
 }
 
-// Live gives the effects that were not undone.
+// Live returns the effects that were not undone.
 func (l Ledger) Live() Ledger {
 	undone := make(map[string]bool)
 	for _, e := range l.Undos() {
@@ -95,7 +95,7 @@ func (l Ledger) Live() Ledger {
 	return l.Where(func(e Entry) bool { return e.Kind == Effect && !undone[e.EffectID] })
 }
 
-// EffectsByKey counts effects for each key that has any; those without a key are under "".
+// EffectsByKey counts the effects of each key; those without a key are under "".
 func (l Ledger) EffectsByKey() map[string]int {
 	n := make(map[string]int)
 	for _, e := range l.Effects() {
@@ -104,7 +104,7 @@ func (l Ledger) EffectsByKey() map[string]int {
 	return n
 }
 
-// Balance is what one service did and undid; Net = Effects - Undone is what remains.
+// Balance counts what one service did and undid; Net = Effects - Undone is what remains.
 type Balance struct {
 	Effects int `json:"effects"`
 	Undone  int `json:"undone"`
@@ -114,7 +114,7 @@ type Balance struct {
 // Balances is a Balance for each service of the world, zeros included.
 type Balances map[string]Balance
 
-// Net is what remains over all services.
+// Net returns the number of remaining effects over all services.
 func (b Balances) Net() int {
 	net := 0
 	for _, one := range b {
@@ -123,7 +123,7 @@ func (b Balances) Net() int {
 	return net
 }
 
-// Balance sums effects and undos up by service.
+// Balance sums effects and undos by service.
 func (l Ledger) Balance() Balances {
 	sums := make(Balances, len(serviceNames))
 	for _, s := range serviceNames {
@@ -146,12 +146,12 @@ func (l Ledger) Balance() Balances {
 	return sums
 }
 
-// ErrLedgerLine is wrapped by ReadLedger's errors about lines that are no entries.
+// ErrLedgerLine is wrapped by errors of ReadLedger about lines that are not entries.
 var ErrLedgerLine = errors.New("not a ledger entry: read a file that the world wrote, from its start")
 
-// ReadLedger reads what Config.LedgerTo was written: NDJSON, an entry at arrival and the same n
-// again when its answer is known. The later line of an n stands. A last line without an end, as a
-// killed process leaves it, is left out.
+// ReadLedger reads the output of Config.LedgerTo: NDJSON with an entry at arrival, and the same n
+// again after its response. The later line of an n counts. An incomplete last line, as a killed
+// process leaves it, is ignored.
 func ReadLedger(r io.Reader) (Ledger, error) {
 	var l Ledger
 	at := make(map[int64]int)

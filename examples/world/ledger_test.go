@@ -92,7 +92,7 @@ func (d *badDisk) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What the ledger cannot hold must not happen, and a ledger with a gap is none.
+// A request that the ledger cannot record must have no effect, and the ledger must have no gap.
 func TestLedgerThatCannotBeWritten(t *testing.T) {
 	disk := &badDisk{fails: 5}
 	w := world.New(world.Config{LedgerTo: disk})
@@ -108,8 +108,8 @@ func TestLedgerThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// With any requests in any order under any faults, a key has one effect at most, an undo undoes
-// once, and the balance is that of the requests that were answered or dropped.
+// With any requests in any order and any faults, a key has at most one effect, an effect is undone
+// at most once, and the balance equals that of the requests that were answered or dropped.
 func TestLedgerProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := world.New(world.Config{})

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// service serves one operation: the ledger first, then what the rule that fires says, then the
-// effect, then the answer.
+// service serves one operation: it writes the ledger first, then applies the rule that fires, then
+// the effect, then sends the response.
 func (w *World) service(o *operation) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		s := w.state()
@@ -33,18 +33,18 @@ func (w *World) service(o *operation) http.Handler {
 			}
 			w.runAgain(s, c, do.Duplicate)
 		}
-		s.answered(c, do.outcome(a)) // before the answer: who has read it finds it in the ledger
+		s.answered(c, do.outcome(a)) // before the response, so that a client that has it finds it in the ledger
 		do.deliver(rw, r, a, w.open.Done())
 	})
 }
 
-// unknown serves what is no operation.
+// unknown serves paths without an operation.
 func (w *World) unknown(rw http.ResponseWriter, r *http.Request) {
 	w.service(unknown(r.URL.Path)).ServeHTTP(rw, r)
 }
 
-// run carries the call out as do says and gives the answer; late if the world closed before there
-// was one.
+// run executes the call with the fault do and returns the response; late if the world closed
+// before.
 func (w *World) run(s *state, c *call, do Do) (a answer, late bool) {
 	if !w.wait(do.LateMS) {
 		return answer{}, true
@@ -69,7 +69,7 @@ func (w *World) run(s *state, c *call, do Do) (a answer, late bool) {
 	return a, false
 }
 
-// instead is the answer in place of an effect; a dropped one is empty.
+// instead returns the response in place of an effect; a dropped one is empty.
 func (d Do) instead() answer {
 	if d.Before == FaultStatus {
 		return d.statusAnswer()
@@ -77,7 +77,7 @@ func (d Do) instead() answer {
 	return answer{}
 }
 
-// runAgain delivers the call n more times; nobody reads those answers.
+// runAgain delivers the call n more times and discards the responses.
 func (w *World) runAgain(s *state, c *call, n int) {
 	for range n {
 		d := c.again()
@@ -89,7 +89,7 @@ func (w *World) runAgain(s *state, c *call, n int) {
 	}
 }
 
-// wait waits, also when the client has gone. It is false when the world closed meanwhile.
+// wait waits, even if the client disconnects. It returns false if the world closes.
 func (w *World) wait(ms int) bool {
 	if ms == 0 {
 		return true

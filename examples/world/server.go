@@ -16,7 +16,7 @@ type Server struct {
 	URL string // http://host:port
 
 	http   *http.Server
-	served chan error // gets what Serve ended with
+	served chan error // receives the result of Serve
 }
 
 // Start listens on addr (127.0.0.1:0 for a free port) and serves a new World with the zero Config.

@@ -13,8 +13,8 @@ import (
 var serviceNames = []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "search", "cms", "things"}
 
 const (
-	defaultPrice = "129.90" // of a flight
-	nightPrice   = 8950     // of a hotel, in cents
+	defaultPrice = "129.90" // price of a flight
+	nightPrice   = 8950     // price of a night in a hotel, in cents
 	maxNights    = 365
 )
 
@@ -42,7 +42,7 @@ var (
 	things = &collection{service: "things", prefix: "th", made: "present", undone: "deleted"}
 )
 
-// allOperations is everything that the world can do.
+// allOperations lists the operations of the world.
 func allOperations() []*operation {
 	var ops []*operation
 	for _, k := range []*collection{bookings, reservations, charges, refunds, returns, labels, shipments, pages} {
@@ -59,7 +59,7 @@ func allOperations() []*operation {
 	)
 }
 
-// unknown is what is not served, for the ledger's sake an operation too.
+// unknown returns an operation for an unknown path, for the ledger.
 func unknown(path string) *operation {
 	service, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if !slices.Contains(serviceNames, service) {
@@ -71,7 +71,7 @@ func unknown(path string) *operation {
 	}}
 }
 
-// priced gives a booking its price.
+// priced adds the price of a booking.
 func priced(f fields) error {
 	if _, ok := f["price"]; !ok {
 		f["price"] = json.RawMessage(defaultPrice)
@@ -79,7 +79,7 @@ func priced(f fields) error {
 	return f.amount("price")
 }
 
-// totalled gives a reservation its total: that of the request, or the price of its nights.
+// totalled adds the total of a reservation: that of the request, or the price of its nights.
 func totalled(f fields) error {
 	if _, ok := f["total"]; ok {
 		return f.amount("total")
@@ -96,8 +96,7 @@ func totalled(f fields) error {
 
 func amounting(f fields) error { return f.amount("amount") }
 
-// linked gives a label its address. It follows from the order, for an id is only known when the
-// label is made.
+// linked adds the URL of a label. It is derived from the order, because the id is not known yet.
 func linked(f fields) error {
 	var order string
 	if json.Unmarshal(f["order"], &order) != nil {
@@ -107,7 +106,7 @@ func linked(f fields) error {
 	return nil
 }
 
-// sendMail sends another mail each time: this provider knows no keys.
+// sendMail sends another mail each time: this provider ignores keys.
 func sendMail(s *state, c *call) answer {
 	f, err := c.object()
 	if err == nil {
@@ -120,15 +119,14 @@ func sendMail(s *state, c *call) answer {
 	return reply(http.StatusAccepted, f)
 }
 
-// returnable says whether an order can be sent back.
+// returnable reports whether an order can be sent back.
 func returnable(_ *state, c *call) answer {
 	return reply(http.StatusOK, map[string]any{
 		"order": c.id, "sku": c.query.Get("sku"), "returnable": !strings.HasPrefix(c.id, "final-"),
 	})
 }
 
-// published gives a page its address, which follows from its title, as a label's does from its
-// order.
+// published adds the URL of a page, which is derived from its title.
 func published(f fields) error {
 	var title string
 	if json.Unmarshal(f["title"], &title) != nil {
@@ -138,10 +136,10 @@ func published(f fields) error {
 	return nil
 }
 
-// hits is how many pages a search finds. The first is the same for every query.
+// hits is the number of pages that a search finds. The first is the same for every query.
 const hits = 4
 
-// search finds pages, the same for the same query.
+// search finds pages; the same query finds the same pages.
 func search(_ *state, c *call) answer {
 	q := c.query.Get("q")
 	if q == "" {

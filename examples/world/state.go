@@ -9,34 +9,34 @@ import (
 	"time"
 )
 
-// state is all that the world remembers. Reset replaces it as a whole, so that a request still
-// under way ends in the past that it came from.
+// state is the whole state of the world. Reset replaces it, so that a request in flight ends in the
+// old state.
 type state struct {
 	mu      sync.Mutex
 	now     func() time.Time
 	book    *book
 	keys    keys
 	rules   []*FaultState
-	tokens  map[string]string    // by service
-	byID    map[resource]*effect // the latest under its name
+	tokens  map[string]string    // tokens by service
+	byID    map[resource]*effect // the latest effect with its name
 	byKey   map[resource][]*effect
-	barred  map[resource]bool // keys that may make nothing any more
-	counter int               // of ids
+	barred  map[resource]bool // keys that can no longer create anything
+	counter int               // counter of ids
 }
 
-// resource names something of a collection: by its id, or by the key it was made under.
+// resource identifies a resource of a collection: by its id, or by its key.
 type resource struct {
 	of   *collection
 	name string
 }
 
-// effect is something that was done.
+// effect is an effect of a request.
 type effect struct {
-	id     string // unique in the world
+	id     string // unique in this world
 	of     *collection
 	shown  fields
 	undone bool
-	under  *effect // what it replaced, if that was not undone: they are undone together
+	under  *effect // the effect that it replaced, unless undone: both are undone together
 }
 
 func newState(cfg Config, out io.Writer, base int64) *state {
@@ -48,13 +48,13 @@ func newState(cfg Config, out io.Writer, base int64) *state {
 		byID:   make(map[resource]*effect),
 		byKey:  make(map[resource][]*effect),
 		barred: make(map[resource]bool),
-		// Each id has an entry, so that ids after base are new ones, after a reset too.
+		// Each id has an entry, so ids after base are new, even after a reset.
 		counter: int(base),
 	}
 }
 
-// arrive records the request and gives what a rule does to it. The error is the ledger's: nothing
-// may be done then.
+// arrive records the request and returns the effect of a rule. An error of the ledger stops the
+// request.
 func (s *state) arrive(c *call) (Do, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *state) arrive(c *call) (Do, error) {
 	return do, s.book.err
 }
 
-// arriveAgain records a delivery that the client did not ask for; no rule sees it.
+// arriveAgain records a duplicated delivery; rules do not apply to it.
 func (s *state) arriveAgain(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *state) arriveAgain(c *call) error {
 	return s.book.err
 }
 
-// admit checks the credentials and takes the key. ok as in keys.take.
+// admit checks the credentials and claims the key. ok as in keys.take.
 func (s *state) admit(c *call) (a answer, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,20 +88,19 @@ func (s *state) admit(c *call) (a answer, ok bool) {
 	return s.keys.take(c, s.now())
 }
 
-// perform does what the call asks. The effect, its ledger entries and its key change under one
-// lock.
+// perform applies the call. The effect, its ledger entries and its key change under one lock.
 func (s *state) perform(c *call) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := gone()
-	if !s.isBarred(c) { // again: the key may have been undone while the call was delayed
+	if !s.isBarred(c) { // checked again: the key may have been undone while the call was delayed
 		a = c.op.run(s, c)
 	}
 	s.keys.settle(c, a, s.now())
 	return a
 }
 
-// answered records how the call ended.
+// answered records the status of the call.
 func (s *state) answered(c *call, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +116,8 @@ func gone() answer {
 		"this key was undone before the request arrived, so nothing may be made under it: use a new key if it should be")
 }
 
-// made records an effect. A name makes or replaces the resource of that name; without, the effect's
-// id is its name.
+// made records an effect. With a name it creates or replaces the resource of that name; otherwise
+// the effect's id is its name.
 func (s *state) made(c *call, of *collection, name string, shown fields) {
 	e := &effect{id: s.newID(of.prefix), of: of, shown: shown}
 	if name == "" {
@@ -138,7 +137,7 @@ func (s *state) made(c *call, of *collection, name string, shown fields) {
 	s.record(c, Effect, e.id, "")
 }
 
-// undo records that e, and what it replaced, is undone.
+// undo records that e, and the effects it replaced, are undone.
 func (s *state) undo(c *call, e *effect) {
 	for ; e != nil && !e.undone; e = e.under {
 		e.undone = true

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// thingOperations are those of things, under a base path.
+// thingOperations returns the operations of things, below a base path.
 func thingOperations(base string) []*operation {
 	return []*operation{
 		{service: "things", name: "create", pattern: "POST " + base, write: true, makes: things, run: createThing},
@@ -17,7 +17,7 @@ func thingOperations(base string) []*operation {
 	}
 }
 
-// echo reads any JSON value, or none as null.
+// echo reads any JSON value; no body is null.
 func echo(c *call) (fields, error) {
 	body := bytes.TrimSpace(c.body)
 	if len(body) == 0 {
@@ -38,8 +38,7 @@ func createThing(s *state, c *call) answer {
 	return reply(http.StatusCreated, f)
 }
 
-// putThing makes the thing of that name, or replaces it: 201 and 200. Deleting it undoes all that
-// replaced each other.
+// putThing creates or replaces the thing of that name: 201 or 200. Deleting it undoes all of them.
 func putThing(s *state, c *call) answer {
 	f, err := echo(c)
 	if err != nil {
@@ -53,7 +52,7 @@ func putThing(s *state, c *call) answer {
 	return reply(status, f)
 }
 
-// showThing is 404 after the undo, as a deleted thing is.
+// showThing returns 404 after the undo, as for a deleted thing.
 func showThing(s *state, c *call) answer {
 	e := s.byID[resource{things, c.id}]
 	if e == nil || e.undone {

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Config is how a world starts. The zero Config is a good one.
+// Config configures a world. The zero Config is usable.
 type Config struct {
-	Tokens    map[string]string // by service: the bearer token it asks for, else 401. None for an open service
-	KeyWindow time.Duration     // how long an answered key is remembered; 0 for ever
-	After     int64             // the first ledger entry is After+1, as when a ledger file is continued
-	LedgerTo  io.Writer         // gets the ledger as NDJSON, see ReadLedger; nil for none. If it fails, services answer 503
+	Tokens    map[string]string // required bearer token by service, otherwise 401; none for an open service
+	KeyWindow time.Duration     // how long a response is stored for its key; 0 for forever
+	After     int64             // the first ledger entry is After+1; for continuing a ledger file
+	LedgerTo  io.Writer         // receives the ledger as NDJSON, see ReadLedger; may be nil. If it fails, services return 503
 	Now       func() time.Time  // nil for time.Now
 }
 
@@ -24,16 +24,16 @@ type Config struct {
 type World struct {
 	cfg  Config
 	mux  *http.ServeMux
-	open context.Context // until Close
+	open context.Context // done after Close
 	shut context.CancelFunc
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards the fields below
 	past   *state
 	closed bool
-	active sync.WaitGroup // requests
+	active sync.WaitGroup // requests in flight
 }
 
-// New gives a world in which nothing has happened.
+// New returns a world without any effects.
 func New(cfg Config) *World {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -52,8 +52,8 @@ func New(cfg Config) *World {
 	return w
 }
 
-// ServeHTTP serves one request. A dropped answer needs a ResponseWriter that can be hijacked; for
-// another it panics with http.ErrAbortHandler, which a server answers by closing the connection.
+// ServeHTTP serves one request. Dropping a response needs a ResponseWriter that can be hijacked;
+// otherwise it panics with http.ErrAbortHandler, and the server closes the connection.
 func (w *World) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if !w.enter() {
 		drop(rw, false)
@@ -61,15 +61,14 @@ func (w *World) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	defer w.active.Done()
 	if clean := path.Clean(r.URL.Path); clean != strings.TrimSuffix(r.URL.Path, "/") && clean != "/" {
-		w.unknown(rw, r) // the mux would redirect it, past the ledger
+		w.unknown(rw, r) // the mux would redirect it without a ledger entry
 		return
 	}
 	w.mux.ServeHTTP(rw, r)
 }
 
-// Close ends hanging, delayed and slow requests without an answer (the delayed ones without an
-// effect), and waits for all requests to end. Those that come later are dropped, and not in the
-// ledger.
+// Close ends hanging, delayed and slow requests without a response (delayed ones without an
+// effect), and waits for all requests to end. Later requests are dropped and not recorded.
 func (w *World) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -94,9 +93,8 @@ func (w *World) state() *state {
 	return w.past
 }
 
-// Reset forgets effects, keys, rules and tokens, and goes back to the Config; the ledger is empty
-// and its numbers go on. A request under way is not in the new ledger, and has no effect that can
-// be seen.
+// Reset deletes effects, keys, rules and tokens, and returns to the Config; the ledger is empty and
+// its numbers continue. A request in flight is not in the new ledger, and has no visible effect.
 func (w *World) Reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +107,7 @@ func (w *World) Reset() {
 	old.book.wake()
 }
 
-// AddFault adds a rule. Its error wraps ErrRule and says what makes no sense; the rule is not added
-// then.
+// AddFault adds a rule. If the rule is invalid, it is not added, and the error wraps ErrRule.
 func (w *World) AddFault(r Rule) error {
 	r, err := r.normal()
 	if err != nil {
@@ -123,11 +120,10 @@ func (w *World) AddFault(r Rule) error {
 	return nil
 }
 
-// Faults gives the rules in the order they were added, with their counts.
+// Faults returns the rules in the order of their addition, with their counts.
 func (w *World) Faults() []FaultState { return w.state().faults() }
 
-// ClearFaults heals the world: no rule is left. Requests that a rule has already met go on as it
-// says.
+// ClearFaults removes all rules. Requests that a rule has already handled continue with its fault.
 func (w *World) ClearFaults() {
 	s := w.state()
 	s.mu.Lock()
@@ -135,7 +131,7 @@ func (w *World) ClearFaults() {
 	s.rules = nil
 }
 
-// SetToken makes the service ask for a bearer token; empty for none.
+// SetToken makes the service require a bearer token; empty for none.
 func (w *World) SetToken(service, token string) {
 	s := w.state()
 	s.mu.Lock()
@@ -146,7 +142,7 @@ func (w *World) SetToken(service, token string) {
 	s.tokens[service] = token
 }
 
-// Ledger gives a copy of the ledger.
+// Ledger returns a copy of the ledger.
 func (w *World) Ledger() Ledger {
 	s := w.state()
 	s.mu.Lock()
@@ -154,11 +150,11 @@ func (w *World) Ledger() Ledger {
 	return s.book.snapshot()
 }
 
-// Balance is that of the ledger.
+// Balance returns the balance of the ledger.
 func (w *World) Balance() Balances { return w.Ledger().Balance() }
 
-// Await waits until holds is true of the ledger, and gives that ledger; or the context's error. It
-// asks after each change.
+// Await waits until holds returns true for the ledger, and returns that ledger, or the context's
+// error. It calls holds after each change.
 func (w *World) Await(ctx context.Context, holds func(Ledger) bool) (Ledger, error) {
 	for {
 		s := w.state()

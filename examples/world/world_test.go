@@ -21,14 +21,14 @@ type request struct {
 	method, path, key, body, token string
 }
 
-// response is what came of it.
+// response is the response to a request.
 type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// field is a top-level field of the body, as JSON.
+// field returns a top-level field of the body, as JSON.
 func (r response) field(t testing.TB, name string) string {
 	t.Helper()
 	var f map[string]json.RawMessage
@@ -38,7 +38,7 @@ func (r response) field(t testing.TB, name string) string {
 	return string(f[name])
 }
 
-// id is the field of that name, as a string.
+// id returns a field as a string.
 func (r response) id(t testing.TB) string {
 	t.Helper()
 	var id string
@@ -73,7 +73,7 @@ func call(t testing.TB, w *world.World, r request) response {
 	return response{rec.Code, rec.Header(), rec.Body.String()}
 }
 
-// want is call with a status to expect.
+// want is call with an expected status.
 func want(t testing.TB, w *world.World, r request, status int) response {
 	t.Helper()
 	got := call(t, w, r)
@@ -83,7 +83,7 @@ func want(t testing.TB, w *world.World, r request, status int) response {
 	return got
 }
 
-// network is a world that listens, and a client of its own.
+// network is a listening world with a client.
 type network struct {
 	*world.Server
 	client *http.Client
@@ -108,7 +108,7 @@ func mustListen(t testing.TB, cfg world.Config) network {
 	return n
 }
 
-// do sends r; err is that of sending or of reading the body.
+// do sends r; err is an error of sending or of reading the body.
 func (n network) do(t testing.TB, r request) (response, error) {
 	t.Helper()
 	resp, err := n.client.Do(r.build(t, n.URL))

@@ -1,8 +1,9 @@
-// Command cmd runs examples/llmstub as its own process.
+// Command cmd runs examples/llmstub as a separate process.
 //
 //	go run ./examples/llmstub/cmd [-listen 127.0.0.1:0] [-key KEY]
 //
-// It prints "llm stub listening on http://…/v1" when it answers, and runs until it is interrupted or terminated.
+// It prints "llm stub listening on http://…/v1" when it is ready, and runs until it is interrupted
+// or terminated.
 package main
 
 import (
@@ -25,7 +26,7 @@ func main() {
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errUsage):
-		os.Exit(2) // the flag package has said why
+		os.Exit(2) // the flag package has printed the error
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -38,8 +39,8 @@ var errUsage = errors.New("usage")
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("llmstub", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	listen := flags.String("listen", "127.0.0.1:0", "address to listen on; port 0 is a free one")
-	key := flags.String("key", "", "API key to ask for; empty for none")
+	listen := flags.String("listen", "127.0.0.1:0", "address to listen on; port 0 selects a free port")
+	key := flags.String("key", "", "required API key; empty for none")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err

@@ -1,6 +1,6 @@
-// Announce tells the world of pages that were published: a worker in Go.
+// Announce is a worker in Go: it announces published pages to the world.
 //
-// RECOURSE_SERVER and RECOURSE_API_KEY say where the server is.
+// RECOURSE_SERVER and RECOURSE_API_KEY select the server.
 package main
 
 import (
@@ -31,8 +31,8 @@ func main() {
 	}
 }
 
-// announce is the work itself. Its result is the step's output; an error that says nothing leaves
-// the step in doubt.
+// announce does the work. Its result is the step's output; an error that says nothing about its
+// effect leaves the step in doubt.
 func announce(_ context.Context, t client.Task) (any, error) {
 	var in struct {
 		Name, File string

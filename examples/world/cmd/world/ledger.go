@@ -10,8 +10,8 @@ import (
 	"recourse/examples/world"
 )
 
-// openLedger opens a file to append the ledger to, and gives the N of its last entry. A last line
-// that a killed process left without its end is cut off.
+// openLedger opens a file for appending to the ledger, and returns the N of its last entry. It
+// removes an incomplete last line, as a killed process leaves it.
 func openLedger(path string) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -24,8 +24,8 @@ func openLedger(path string) (*os.File, int64, error) {
 	return f, last, nil
 }
 
-// lastEntry reads the whole file, cuts off a torn last line, and gives the N of the last entry; 0
-// in an empty file.
+// lastEntry reads the whole file, removes an incomplete last line, and returns the N of the last
+// entry; 0 for an empty file.
 func lastEntry(f *os.File) (int64, error) {
 	text, err := io.ReadAll(f)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Command world runs examples/world as its own process, for demos and crash tests.
+// Command world runs examples/world as a separate process, for demos and crash tests.
 //
 //	world [-listen 127.0.0.1:0] [-ledger FILE]
 //
-// It prints "world listening on http://…" when it answers, and runs until it is interrupted or terminated.
+// It prints "world listening on http://…" when it is ready, and runs until it is interrupted or
+// terminated.
 package main
 
 import (
@@ -25,7 +26,7 @@ func main() {
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case errors.Is(err, errUsage):
-		os.Exit(2) // the flag package has said why
+		os.Exit(2) // the flag package has printed the error
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -38,7 +39,7 @@ var errUsage = errors.New("usage")
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("world", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	listen := flags.String("listen", "127.0.0.1:0", "address to listen on; port 0 is a free one")
+	listen := flags.String("listen", "127.0.0.1:0", "address to listen on; port 0 selects a free port")
 	ledger := flags.String("ledger", "", "file to append the ledger to, as NDJSON")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -16,7 +16,7 @@ import (
 	"recourse/examples/world"
 )
 
-// mustRun runs the program until it says where it listens, and gives that and what stops it.
+// mustRun runs the program until it listens, and returns its URL and a function that stops it.
 func mustRun(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -66,7 +66,7 @@ func TestRunKeepsALedgerFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = f.WriteString(`{"n":77,"torn`) // as a kill leaves it
+		_, err = f.WriteString(`{"n":77,"torn`) // an incomplete line, as a kill leaves it
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
