@@ -128,12 +128,12 @@ func namedDead(b *bench) {
 func namedDeadAndGone(b *bench) {
 	saga, _ := b.started()
 	b.must(b.Release(b.ctx, b.node))
-	gone := b.node
-	b.node = b.register(ttl, gone, "never-there", gone)
+	released := b.node
+	b.node = b.register(ttl, released, "never-there", released)
 	if c := b.claimed(saga); c.Claims != 1 {
 		b.Errorf("claimed with %d claims, want 1", c.Claims)
 	}
-	b.node = b.register(ttl, gone)
+	b.node = b.register(ttl, released)
 	if h := b.head(saga); !b.exclusive && h.Owner == "" {
 		b.Error("a node that took over long ago has lost the saga")
 	}

@@ -190,20 +190,20 @@ func scans(b *bench) {
 		{"labels that none has both of", journal.Filter{Labels: map[string]string{"n": "4", "batch": "Pilot"}}, nil},
 		{"between ids", journal.Filter{Text: "even", From: ids[39-19], Before: ids[39-29]}, find(func(i int) bool { return i%2 == 0 && i >= 19 && i < 29 })},
 	} {
-		for _, look := range []int{1, 2, 7, 39, 40, 41} {
+		for _, scanned := range []int{1, 2, 7, 39, 40, 41} {
 			for _, limit := range []int{0, 1, 3} {
-				tt.f.MaxScanned, tt.f.Limit = look, limit
-				b.walkLooking(fmt.Sprintf("%s, %d at a time, %d a page", tt.name, look, limit), tt.f, 2*len(ids), tt.want)
+				tt.f.MaxScanned, tt.f.Limit = scanned, limit
+				b.walkScanned(fmt.Sprintf("%s, %d at a time, %d a page", tt.name, scanned, limit), tt.f, 2*len(ids), tt.want)
 			}
 		}
 	}
 	text := journal.Filter{Text: "zebra", MaxScanned: 7}
 	got, err := b.Sagas(b.ctx, text)
 	b.must(err)
-	diff(b, "looked at", got, journal.Listed{ScannedTo: ids[6]})
+	diff(b, "scanned", got, journal.Listed{ScannedTo: ids[6]})
 }
 
-func (b *bench) walkLooking(name string, f journal.Filter, most int, want []uuid.UUID) {
+func (b *bench) walkScanned(name string, f journal.Filter, most int, want []uuid.UUID) {
 	b.Helper()
 	var got []uuid.UUID
 	for calls := 0; ; calls++ {

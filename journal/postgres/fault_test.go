@@ -78,7 +78,7 @@ func TestListenerReconnects(t *testing.T) {
 	_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) `+listeners)
 	must(t, err)
 	until(t, "both listen again", func() bool { return count() == 2 })
-	until(t, "hint of the other's mail", func() bool {
+	until(t, "hint of the other's message", func() bool {
 		must(t, other.Send(ctx, journal.Message{ID: uuid.Must(uuid.NewV7()), Saga: a.Saga, Kind: "signal"}))
 		select {
 		case <-s.Hints():
@@ -172,10 +172,10 @@ func TestReleaseSeesMessageCommittedMeanwhile(t *testing.T) {
 	_, err = s.Append(ctx, "n", []journal.Append{a})
 	must(t, err)
 
-	conn, saga, mail := connect(t, dsn), a.Saga.String(), uuid.Must(uuid.NewV7())
+	conn, saga, message := connect(t, dsn), a.Saga.String(), uuid.Must(uuid.NewV7())
 	tx, err := conn.Begin(ctx)
 	must(t, err)
-	_, err = tx.Exec(ctx, `INSERT INTO messages (saga_id, id, kind) VALUES ($1, $2, 'signal')`, saga, mail.String())
+	_, err = tx.Exec(ctx, `INSERT INTO messages (saga_id, id, kind) VALUES ($1, $2, 'signal')`, saga, message.String())
 	must(t, err)
 	_, err = tx.Exec(ctx, `UPDATE sagas SET pending_messages = pending_messages + 1 WHERE id = $1`, saga)
 	must(t, err)
@@ -200,7 +200,7 @@ func TestReleaseSeesMessageCommittedMeanwhile(t *testing.T) {
 	if len(got) != 1 || got[0].Messages != 1 {
 		t.Fatalf("claim = %+v, want the saga with a message", got)
 	}
-	if left, err := s.Messages(ctx, []uuid.UUID{got[0].Saga}, 10, 1<<20); err != nil || len(left) != 1 || left[0].ID != mail {
+	if left, err := s.Messages(ctx, []uuid.UUID{got[0].Saga}, 10, 1<<20); err != nil || len(left) != 1 || left[0].ID != message {
 		t.Fatalf("messages = %+v, %v; want the message", left, err)
 	}
 }
@@ -278,7 +278,7 @@ func TestMessagesCross(t *testing.T) {
 		}
 	}
 	claim.Max *= 2
-	held, err := s.ClaimTasks(ctx, claim)
+	claimed, err := s.ClaimTasks(ctx, claim)
 	must(t, err)
 	var wg sync.WaitGroup
 	for i, node := range []string{"one", "two"} {
@@ -297,7 +297,7 @@ func TestMessagesCross(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		for _, w := range held {
+		for _, w := range claimed {
 			if err := s.EndTask(ctx, w.ID, claim.Token, "done", journal.Message{ID: w.ID, Kind: "m"}); err != nil {
 				t.Error(err)
 			}

@@ -212,10 +212,10 @@ func (s *Store) Send(ctx context.Context, m journal.Message) error {
 			return r.Scan(&one)
 		},
 	}, {
-		query: sql(`WITH posted AS (
+		query: sql(`WITH inserted AS (
 				INSERT INTO messages (saga_id, id, kind, data) SELECT id, $2, $3, $4 FROM sagas WHERE id = $1 ON CONFLICT DO NOTHING RETURNING 1
 			) UPDATE sagas SET pending_messages = pending_messages + 1, wake_at = CASE WHEN owner IS NULL THEN LEAST({now}, wake_at) ELSE wake_at END
-			WHERE id = $1 AND EXISTS (SELECT 1 FROM posted)`),
+			WHERE id = $1 AND EXISTS (SELECT 1 FROM inserted)`),
 		args: []any{id(m.Saga), id(m.ID), m.Kind, []byte(m.Data)},
 	}})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -20,7 +20,7 @@ func newPool(conns *pgxpool.Pool) pool { return pool{session{conns}, conns} }
 func (p pool) Acquire(ctx context.Context) (connection, error) {
 	lent, err := p.conns.Acquire(ctx)
 	if err != nil {
-		return connection{}, gone(err)
+		return connection{}, markDead(err)
 	}
 	return connection{session{lent}, lent}, nil
 }
@@ -40,11 +40,13 @@ func (c connection) release() { c.lent.Release() }
 // begin begins a transaction. Everything but its end must run on the session.
 func (c connection) begin(ctx context.Context) (pgx.Tx, session, error) {
 	t, err := c.lent.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	return t, session{t}, gone(err)
+	return t, session{t}, markDead(err)
 }
 
 // raw calls f with the driver's low-level connection.
-func (c connection) raw(f func(*pgconn.PgConn) error) error { return gone(f(c.lent.Conn().PgConn())) }
+func (c connection) raw(f func(*pgconn.PgConn) error) error {
+	return markDead(f(c.lent.Conn().PgConn()))
+}
 
 // querier is a pool, a connection or a transaction of the driver.
 type querier interface {
@@ -55,18 +57,18 @@ type querier interface {
 }
 
 // session runs statements. If the driver finds a connection dead, its error says so only in its
-// text; a session returns a goneError instead, which callers can detect without knowing the driver.
-// The error may come late, with the rows of a query or the results of a batch.
+// text; a session returns a deadConnectionError instead, which callers can detect without knowing
+// the driver. The error may come late, with the rows of a query or the results of a batch.
 type session struct{ querier }
 
 func (s session) Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error) {
 	tag, err := s.querier.Exec(ctx, query, args...)
-	return tag, gone(err)
+	return tag, markDead(err)
 }
 
 func (s session) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {
 	rows, err := s.querier.Query(ctx, query, args...)
-	return foundRows{rows}, gone(err)
+	return foundRows{rows}, markDead(err)
 }
 
 func (s session) QueryRow(ctx context.Context, query string, args ...any) pgx.Row {
@@ -79,40 +81,40 @@ func (s session) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 
 type foundRows struct{ pgx.Rows }
 
-func (r foundRows) Err() error { return gone(r.Rows.Err()) }
+func (r foundRows) Err() error { return markDead(r.Rows.Err()) }
 
 type foundRow struct{ pgx.Row }
 
-func (r foundRow) Scan(dest ...any) error { return gone(r.Row.Scan(dest...)) }
+func (r foundRow) Scan(dest ...any) error { return markDead(r.Row.Scan(dest...)) }
 
 type batchResults struct{ pgx.BatchResults }
 
 func (r batchResults) Exec() (pgconn.CommandTag, error) {
 	tag, err := r.BatchResults.Exec()
-	return tag, gone(err)
+	return tag, markDead(err)
 }
 
 func (r batchResults) Query() (pgx.Rows, error) {
 	rows, err := r.BatchResults.Query()
-	return foundRows{rows}, gone(err)
+	return foundRows{rows}, markDead(err)
 }
 
 func (r batchResults) QueryRow() pgx.Row { return foundRow{r.BatchResults.QueryRow()} }
 
-func (r batchResults) Close() error { return gone(r.BatchResults.Close()) }
+func (r batchResults) Close() error { return markDead(r.BatchResults.Close()) }
 
-// goneError is the error of a connection that was dead before it was used.
-type goneError struct{ error }
+// deadConnectionError is the error of a connection that was dead before it was used.
+type deadConnectionError struct{ error }
 
 // SQLState returns connection_does_not_exist.
-func (goneError) SQLState() string { return "08003" }
+func (deadConnectionError) SQLState() string { return "08003" }
 
 // Unwrap returns the wrapped error.
-func (e goneError) Unwrap() error { return e.error }
+func (e deadConnectionError) Unwrap() error { return e.error }
 
-func gone(err error) error {
+func markDead(err error) error {
 	if pgconn.SafeToRetry(err) {
-		return goneError{err}
+		return deadConnectionError{err}
 	}
 	return err
 }

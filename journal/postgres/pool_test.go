@@ -66,7 +66,7 @@ func TestDeadConnectionHasSQLState(t *testing.T) {
 		"begins":   func() error { _, err := s.Begins(ctx, []uuid.UUID{some}, 1, 1); return err },
 		"boxes":    func() error { _, err := s.Recipients(ctx, node, uuid.Nil, 1); return err },
 		"messages": func() error { _, err := s.Messages(ctx, []uuid.UUID{some}, 1, 1); return err },
-		"post":     func() error { return s.Send(ctx, journal.Message{ID: some, Saga: some, Kind: "k"}) },
+		"send":     func() error { return s.Send(ctx, journal.Message{ID: some, Saga: some, Kind: "k"}) },
 		"owned":    func() error { _, err := s.Owned(ctx, node, uuid.Nil, 1); return err },
 		"nodes":    func() error { _, err := s.Nodes(ctx); return err },
 		"saga":     func() error { _, err := s.Saga(ctx, some); return err },

@@ -33,7 +33,7 @@ var (
 // FindStalls implements journal.Stalls.
 func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) (out []journal.Stall, err error) {
 	b := &pgx.Batch{}
-	for _, look := range []struct {
+	for _, q := range []struct {
 		kind, query string
 		after       time.Duration
 	}{
@@ -42,7 +42,7 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 		{journal.StallQuarantined, quarantinedSince, 0},
 		{journal.StallNoWorker, unworked, after},
 	} {
-		b.Queue(look.query, look.after.Milliseconds(), max(limit, 0)).Query(func(rows pgx.Rows) error {
+		b.Queue(q.query, q.after.Milliseconds(), max(limit, 0)).Query(func(rows pgx.Rows) error {
 			found, err := collect(rows, func(r pgx.CollectableRow) (f journal.Stall, err error) {
 				var saga pgtype.UUID
 				var l []byte
@@ -51,7 +51,7 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 				if err := r.Scan(&saga, &f.Definition, &f.Version, &l, &f.Path, &since, &more); err != nil {
 					return f, err
 				}
-				f.Kind, f.Saga, f.Since = look.kind, saga.Bytes, toTime(since)
+				f.Kind, f.Saga, f.Since = q.kind, saga.Bytes, toTime(since)
 				if f.Labels, err = fromLabels(l); err != nil {
 					return f, err
 				}
@@ -79,13 +79,13 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show
 	var stall, saga []pgtype.UUID
 	var kind, path, why []string
 	var since []int64
-	told := make(map[uuid.UUID]*journal.StallNotice, len(list))
+	notices := make(map[uuid.UUID]*journal.StallNotice, len(list))
 	for i := range list {
 		f := &list[i]
-		if told[f.ID] != nil {
+		if notices[f.ID] != nil {
 			continue
 		}
-		told[f.ID] = f
+		notices[f.ID] = f
 		stall, saga = append(stall, id(f.ID)), append(saga, id(f.Saga))
 		kind, path, why, since = append(kind, f.Kind), append(path, f.Path), append(why, clean(f.Why)), append(since, f.Since.UnixMilli())
 	}
@@ -99,7 +99,7 @@ func (s *Store) NoteStalls(ctx context.Context, list []journal.StallNotice, show
 		var u pgtype.UUID
 		var is bool
 		_, err = pgx.ForEachRow(rows, []any{&u, &is}, func() error {
-			if f := told[u.Bytes]; is {
+			if f := notices[u.Bytes]; is {
 				fresh++
 				news = append(news, part{Append: journal.Append{Saga: f.Saga, Events: f.Events}})
 			}

@@ -150,15 +150,15 @@ const expired = `SELECT id FROM sagas WHERE delete_at <= ? AND ended_at IS NOT N
 
 // DeleteExpired implements journal.Index.
 func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
-	var gone []uuid.UUID
+	var ids []uuid.UUID
 	err := s.w.do(ctx, func(t *tx) error {
 		err := t.query(expired, []any{s.clock(), max(limit, 0)}, func(scan func(...any) error) error {
 			var saga uuid.UUID
 			err := scan(idInto{&saga})
-			gone = append(gone, saga)
+			ids = append(ids, saga)
 			return err
 		})
-		for _, saga := range gone {
+		for _, saga := range ids {
 			if err == nil {
 				err = t.remove(saga)
 			}
@@ -168,7 +168,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("delete expired: %w", err)
 	}
-	return len(gone), nil
+	return len(ids), nil
 }
 
 // remove deletes a saga and everything that belongs to it, except its events.

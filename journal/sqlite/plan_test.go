@@ -95,7 +95,7 @@ func TestPlans(t *testing.T) {
 			{"what has expired", plan(expired, 1, 1), "SEARCH sagas USING INDEX sagas_delete (delete_at<?)"},
 			{"tasks to claim", plan(waitingTasks, "a", 1), "SEARCH tasks USING INDEX tasks_waiting (type=?)"},
 			{"tasks under a token", sorts(plan(leasedTasks, []byte{1}, 1)), "SEARCH tasks USING INDEX tasks_token (token=?)"},
-			{"tasks that met a fate", plan(expiredTasks, 1, 1), "SEARCH tasks USING INDEX tasks_ends_at (ends_at<?)"},
+			{"tasks that have ended", plan(expiredTasks, 1, 1), "SEARCH tasks USING INDEX tasks_ends_at (ends_at<?)"},
 			{"tasks that ended", plan(oldTasks, 1, 1), "USING COVERING INDEX tasks_ended (ended_at<?)"},
 			{"tasks of all types that wait", taskPlan, "SCAN tasks USING INDEX tasks_waiting"},
 			{"tasks of all types under way", taskPlan, "tasks USING INDEX tasks_ends_at"},

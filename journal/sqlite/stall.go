@@ -29,7 +29,7 @@ var (
 // FindStalls implements journal.Stalls.
 func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) (out []journal.Stall, err error) {
 	now := s.clock()
-	for _, look := range []struct {
+	for _, q := range []struct {
 		kind, query string
 		after       time.Duration
 	}{
@@ -38,12 +38,12 @@ func (s *Store) FindStalls(ctx context.Context, after time.Duration, limit int) 
 		{journal.StallQuarantined, quarantinedSince, 0},
 		{journal.StallNoWorker, unworked, after},
 	} {
-		rows, err := s.read(ctx, look.query, now-look.after.Milliseconds(), max(limit, 0))
+		rows, err := s.read(ctx, q.query, now-q.after.Milliseconds(), max(limit, 0))
 		if err != nil {
 			return nil, fmt.Errorf("find stalls: %w", err)
 		}
 		err = walk(rows, func(scan func(...any) error) error {
-			f := journal.Stall{Kind: look.kind}
+			f := journal.Stall{Kind: q.kind}
 			var since int64
 			var l, more string
 			if err := scan(idInto{&f.Saga}, &f.Definition, &f.Version, &l, &f.Path, &since, &more); err != nil {

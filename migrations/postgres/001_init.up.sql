@@ -1,4 +1,4 @@
--- docs/format.md says what each table is for. Times are milliseconds since 1970 by the database's clock, except where a
+-- docs/format.md describes the tables. Times are milliseconds since 1970 by the database's clock, except where a
 -- column says otherwise. Payloads are bytea: jsonb refuses \u0000, drops duplicate keys and rewrites numbers.
 
 -- The cluster that the database lives on, and the latest timeline that it was seen on. Nodes refuse a server on an earlier
@@ -39,9 +39,9 @@ CREATE TABLE sagas (
     pending_messages integer NOT NULL DEFAULT 0, -- messages that are not applied yet
     claims           integer NOT NULL DEFAULT 0, -- claims since the saga last made progress
     delete_at        bigint  NULL, -- when an ended saga may be deleted: by the writer's clock, compared with the database's
-    search_text      text    NOT NULL DEFAULT '' -- what searches look in, in lower case; last, as lists read the columns before it
+    search_text      text    NOT NULL DEFAULT '' -- the text that searches read, in lower case. The last column, because lists read only the columns before it
 );
--- An index on sagas costs every start and every end, so there are as few as possible.
+-- Every start and every end updates the indexes of sagas, so there are as few as possible.
 CREATE UNIQUE INDEX sagas_start_key ON sagas (start_key) WHERE start_key IS NOT NULL;
 CREATE UNIQUE INDEX sagas_unique_value ON sagas (definition, unique_value) WHERE unique_value IS NOT NULL AND ended_at IS NULL;
 -- A saga with two or more claims without progress is claimed apart from the others.
@@ -51,7 +51,7 @@ CREATE INDEX sagas_owner ON sagas (owner) WHERE owner IS NOT NULL;
 CREATE INDEX sagas_pending_messages ON sagas (owner) WHERE owner IS NOT NULL AND pending_messages > 0;
 CREATE INDEX sagas_definition ON sagas (definition, id);
 CREATE INDEX sagas_status ON sagas (status, id);
--- The counts of live sagas are read from this index alone.
+-- Counts of live sagas read only this index.
 CREATE INDEX sagas_live ON sagas (status, definition, updated_at) WHERE ended_at IS NULL;
 CREATE INDEX sagas_delete ON sagas (delete_at) WHERE delete_at IS NOT NULL AND ended_at IS NOT NULL;
 
@@ -116,7 +116,7 @@ CREATE TABLE inbox (
 );
 CREATE INDEX inbox_since ON inbox (since, id);
 
--- Work for workers. An ended task stays for a day without its input, so that ending it again changes nothing.
+-- Tasks for workers. An ended task stays for a day without its input, so that ending it again changes nothing.
 CREATE TABLE tasks (
     id          uuid    NOT NULL PRIMARY KEY,
     saga_id     uuid    NOT NULL,
@@ -130,13 +130,13 @@ CREATE TABLE tasks (
     timeout     bigint  NOT NULL,
     created_at  bigint  NOT NULL,
     withdrawn   boolean NOT NULL DEFAULT false,
-    token       uuid    NULL, -- of its claim; null: nobody has claimed it
+    token       uuid    NULL, -- of the claim; null: not claimed
     worker      text    NULL,
     claim_lease bigint  NULL, -- the lease that the claim asked for, or else the task's own
     ends_at     bigint  NULL, -- when the store ends it: at the end of its lease, or when it was withdrawn unclaimed
     deadline    bigint  NULL,
     ended_at    bigint  NULL,
-    result      text    NULL, -- what its worker has reported; null: the store has ended it
+    result      text    NULL, -- fingerprint of the worker's report; null: the store has ended the task
     traceparent text    NULL  -- the trace that its worker continues
 );
 CREATE INDEX tasks_saga ON tasks (saga_id);
@@ -153,9 +153,9 @@ CREATE TABLE outbox (
     data       bytea   NULL,
     created_at bigint  NOT NULL,
     due_at     bigint  NOT NULL,
-    attempts   integer NOT NULL DEFAULT 0, -- failed ones
-    failed_at  bigint  NULL,               -- the last one
-    error      text    NULL,               -- of the last one
+    attempts   integer NOT NULL DEFAULT 0, -- failed attempts
+    failed_at  bigint  NULL,               -- time of the last failed attempt
+    error      text    NULL,               -- of the last failed attempt
     PRIMARY KEY (id, sink)
 );
 CREATE INDEX outbox_due ON outbox (due_at, id, sink);

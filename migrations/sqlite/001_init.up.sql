@@ -1,7 +1,7 @@
--- docs/format.md says what each table is for. Times are milliseconds since 1970 by the clock of the process, which has
--- the file to itself. Payloads are bytes, as they came. Ids are the sixteen bytes of a UUID.
+-- docs/format.md describes the tables. Times are milliseconds since 1970 by the clock of the serving process. Payloads are
+-- stored byte for byte. Ids are the sixteen bytes of a UUID.
 
--- As on PostgreSQL, whose clusters and timelines it tells apart; a file has none, and no row.
+-- Always empty. On PostgreSQL it has the cluster and the timeline of the database; a file has neither.
 CREATE TABLE installation (
     one      INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (one = 1),
     id       BLOB    NOT NULL,
@@ -38,9 +38,9 @@ CREATE TABLE sagas (
     pending_messages INTEGER NOT NULL DEFAULT 0, -- messages that are not applied yet
     claims           INTEGER NOT NULL DEFAULT 0, -- claims since the saga last made progress
     delete_at        INTEGER NULL, -- when an ended saga may be deleted
-    search_text      TEXT    NOT NULL DEFAULT '' -- what searches look in, in lower case; last, as lists read the columns before it
+    search_text      TEXT    NOT NULL DEFAULT '' -- the text that searches read, in lower case. The last column, because lists read only the columns before it
 );
--- An index on sagas costs every start and every end, so there are as few as possible.
+-- Every start and every end updates the indexes of sagas, so there are as few as possible.
 CREATE UNIQUE INDEX sagas_start_key ON sagas (start_key) WHERE start_key IS NOT NULL;
 CREATE UNIQUE INDEX sagas_unique_value ON sagas (definition, unique_value) WHERE unique_value IS NOT NULL AND ended_at IS NULL;
 -- A saga with two or more claims without progress is claimed apart from the others.
@@ -50,7 +50,7 @@ CREATE INDEX sagas_owner ON sagas (owner) WHERE owner IS NOT NULL;
 CREATE INDEX sagas_pending_messages ON sagas (owner) WHERE owner IS NOT NULL AND pending_messages > 0;
 CREATE INDEX sagas_definition ON sagas (definition, id);
 CREATE INDEX sagas_status ON sagas (status, id);
--- The counts of live sagas are read from this index alone.
+-- Counts of live sagas read only this index.
 CREATE INDEX sagas_live ON sagas (status, definition, updated_at) WHERE ended_at IS NULL;
 CREATE INDEX sagas_delete ON sagas (delete_at) WHERE delete_at IS NOT NULL AND ended_at IS NOT NULL;
 
@@ -112,7 +112,7 @@ CREATE TABLE inbox (
 ) WITHOUT ROWID;
 CREATE INDEX inbox_since ON inbox (since, id);
 
--- Work for workers. An ended task stays for a day without its input, so that ending it again changes nothing.
+-- Tasks for workers. An ended task stays for a day without its input, so that ending it again changes nothing.
 CREATE TABLE tasks (
     id          BLOB    NOT NULL PRIMARY KEY,
     saga_id     BLOB    NOT NULL,
@@ -126,13 +126,13 @@ CREATE TABLE tasks (
     timeout     INTEGER NOT NULL,
     created_at  INTEGER NOT NULL,
     withdrawn   INTEGER NOT NULL DEFAULT 0,
-    token       BLOB    NULL, -- of its claim; null: nobody has claimed it
+    token       BLOB    NULL, -- of the claim; null: not claimed
     worker      TEXT    NULL,
     claim_lease INTEGER NULL, -- the lease that the claim asked for, or else the task's own
     ends_at     INTEGER NULL, -- when the store ends it: at the end of its lease, or when it was withdrawn unclaimed
     deadline    INTEGER NULL,
     ended_at    INTEGER NULL,
-    result      TEXT    NULL, -- what its worker has reported; null: the store has ended it
+    result      TEXT    NULL, -- fingerprint of the worker's report; null: the store has ended the task
     traceparent TEXT    NULL  -- the trace that its worker continues
 );
 CREATE INDEX tasks_saga ON tasks (saga_id);
@@ -149,9 +149,9 @@ CREATE TABLE outbox (
     data       BLOB    NULL,
     created_at INTEGER NOT NULL,
     due_at     INTEGER NOT NULL,
-    attempts   INTEGER NOT NULL DEFAULT 0, -- failed ones
-    failed_at  INTEGER NULL,               -- the last one
-    error      TEXT    NULL,               -- of the last one
+    attempts   INTEGER NOT NULL DEFAULT 0, -- failed attempts
+    failed_at  INTEGER NULL,               -- time of the last failed attempt
+    error      TEXT    NULL,               -- of the last failed attempt
     PRIMARY KEY (id, sink)
 );
 CREATE INDEX outbox_due ON outbox (due_at, id, sink);
