@@ -114,7 +114,9 @@ type Stats struct {
 	// OldestInboxByKind is, by kind, the Since of the oldest inbox entry.
 	OldestInboxByKind map[string]time.Time
 	Stalled           map[string]int64 // the stalls that Stalls.ListStalls lists, by kind
-	CountedAt         time.Time        // when everything except OldestInbox, OldestDue and Stalled was counted, by the store's clock
+	// CountedAt is when everything except OldestInbox, OldestDue and Stalled was counted, by the
+	// store's clock.
+	CountedAt time.Time
 }
 
 // NodeInfo is a registered node.

@@ -167,10 +167,12 @@ type Lease struct {
 // Append is the change that one saga makes in one transaction.
 type Append struct {
 	Saga    uuid.UUID
-	Start   *Start      // only in the saga's first append: creates its row
-	Records []Record    // consecutive; they continue the journal. May be empty
-	Row     *Row        // not nil: replaces the saga's row, except for the fields of Start
-	Release bool        // the node no longer owns the saga. It is claimable at Row.WakeAt or, without a Row, after its ReleaseDelay
+	Start   *Start   // only in the saga's first append: creates its row
+	Records []Record // consecutive; they continue the journal. May be empty
+	Row     *Row     // not nil: replaces the saga's row, except for the fields of Start
+	// Release means that the node no longer owns the saga. It is claimable at Row.WakeAt or,
+	// without a Row, after its ReleaseDelay.
+	Release bool
 	Applied []uuid.UUID // messages that these records apply or reject; their data is deleted
 	// Stranger is set only with Release and without a Row. The node owns the saga but does not have
 	// it in memory. The saga is claimable after its TakeoverDelay, as if its node had died, instead
@@ -185,9 +187,11 @@ type Append struct {
 	// them again. A task, or an event for a sink, that exists already stays as it is; one that was
 	// deleted is created again. Tasks and events belong to this saga, whatever their Saga field
 	// says.
-	Tasks    []Task      // can be claimed after this append
-	Withdraw []uuid.UUID // tasks of this saga, possibly of this append, that it no longer needs: see TaskWithdrawn and TaskLease.Cancel. Unknown ids are ignored
-	Events   []Event     // for the outbox
+	Tasks []Task // can be claimed after this append
+	// Withdraw are tasks of this saga, possibly of this append, that it no longer needs: see
+	// TaskWithdrawn and TaskLease.Cancel. Unknown ids are ignored.
+	Withdraw []uuid.UUID
+	Events   []Event // for the outbox
 	// Messages are sent to other sagas as Log.Send does, after everything else of the batch: a saga
 	// that the batch starts receives its messages. Messages to a saga that does not exist are
 	// dropped.
@@ -264,13 +268,17 @@ func (a *Append) TakesUnique() bool {
 type Start struct {
 	Definition string
 	Version    int
-	Newest     bool      // fail with ErrNotNewest unless Version is the newest of the Definition and the definition is not archived. Not stored
-	SHA256     string    // hex, of the definition
-	Key        string    // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
-	Hash       string    // fingerprint of the start request; the caller compares it when Key is taken
-	Unique     string    // the definition's unique value; "" for none. Unique among its live sagas
-	Parent     uuid.UUID // the saga that starts this one, which must be live, else ErrParentEnded. Nil for none
-	Final      bool      // a step of the parent's `finally` starts this saga, so the parent may have a Reason. Not stored
+	// Newest makes the append fail with ErrNotNewest unless Version is the newest of the Definition
+	// and the definition is not archived. Not stored.
+	Newest bool
+	SHA256 string    // hex, of the definition
+	Key    string    // the client's idempotency key, scoped by the caller; "" for none. Unique among all sagas
+	Hash   string    // fingerprint of the start request; the caller compares it when Key is taken
+	Unique string    // the definition's unique value; "" for none. Unique among its live sagas
+	Parent uuid.UUID // the saga that starts this one, which must be live, else ErrParentEnded. Nil for none
+	// Final means that a step of the parent's `finally` starts this saga, so the parent may have a
+	// Reason. Not stored.
+	Final      bool
 	RetryOf    uuid.UUID
 	ForkedFrom uuid.UUID
 	CreatedAt  time.Time

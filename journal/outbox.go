@@ -10,7 +10,9 @@ import (
 
 // Event is a notification for one sink. It is delivered at least once.
 type Event struct {
-	ID   uuid.UUID // the same at each delivery, so that the sink can detect a repetition. Events for several sinks may share it
+	// ID is the same at each delivery, so that the sink can detect a repetition. Events for several
+	// sinks may share it.
+	ID   uuid.UUID
 	Saga uuid.UUID
 	Sink string
 	Data json.RawMessage // the body of the delivery

@@ -61,7 +61,9 @@ type APIKey struct {
 // KeyBinding limits a key to some of the permissions of its role. The zero value does not limit it.
 type KeyBinding struct {
 	Sources []string `json:"sources,omitempty"` // the key may send events of these CloudEvents sources
-	Signals []string `json:"signals,omitempty"` // the key may send signals that match one of these patterns: a definition, a slash, a signal
+	// Signals are patterns of the signals that the key may send: each is a definition, a slash and
+	// a signal.
+	Signals []string `json:"signals,omitempty"`
 }
 
 // Narrows reports whether the binding limits its key.

@@ -24,7 +24,9 @@ type Task struct {
 	Key     string // the idempotency key, which the worker passes on
 	Type    string // workers claim tasks by type
 	Input   json.RawMessage
-	Lease   time.Duration // duration of the lease from a claim or heartbeat on, unless the claim sets it. More than 0, in whole milliseconds
+	// Lease is the duration of the lease from a claim or heartbeat on, unless the claim sets it. It
+	// is more than 0, in whole milliseconds.
+	Lease   time.Duration
 	Timeout time.Duration // the longest time from the claim to the end, in whole milliseconds
 	// Traceparent is the W3C trace context of the attempt; "" if there is none.
 	Traceparent string
