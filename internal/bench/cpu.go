@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// tick is what /proc counts CPU time in: USER_HZ, which Linux fixes at 100 for programs.
+// tick is the unit of CPU time in /proc: USER_HZ, which Linux fixes at 100 for programs.
 const tick = 10 * time.Millisecond
 
-// stat is what /proc says of a process.
+// stat is a process's CPU time, from /proc.
 type stat struct {
 	parent int
 	name   string
-	own    time.Duration // its threads'
-	dead   time.Duration // its children's that have ended and were waited for
+	own    time.Duration // of its threads
+	dead   time.Duration // of its children that have ended and were waited for
 }
 
 // readStat reads /proc/<pid>/stat; see proc(5).
@@ -44,7 +44,7 @@ func readStat(pid int) (stat, error) {
 	return stat{parent: parent, name: rest[:at], own: n(11) + n(12), dead: n(13) + n(14)}, nil
 }
 
-// cpuOf is the CPU time of a process, 0 if it cannot be known.
+// cpuOf returns the CPU time of a process, 0 if it is unknown.
 func cpuOf(pid int) time.Duration {
 	s, err := readStat(pid)
 	if err != nil {
@@ -53,7 +53,7 @@ func cpuOf(pid int) time.Duration {
 	return s.own
 }
 
-// cpuOfFamily is the CPU time of a process and all that it has started.
+// cpuOfFamily returns the CPU time of a process and its descendants.
 func cpuOfFamily(pid int) time.Duration {
 	s, err := readStat(pid)
 	if err != nil {
@@ -73,10 +73,10 @@ func cpuOfFamily(pid int) time.Duration {
 	return sum
 }
 
-// peakOf is the most memory that a process has had, in MB, 0 if it cannot be known.
+// peakOf returns the peak memory of a process in MB, 0 if it is unknown.
 func peakOf(pid int) int64 { return memory(pid, "VmHWM:") }
 
-// residentOf is the memory that a process has now, in MB, 0 if it cannot be known.
+// residentOf returns the current memory of a process in MB, 0 if it is unknown.
 func residentOf(pid int) int64 { return memory(pid, "VmRSS:") }
 
 func memory(pid int, field string) int64 {
@@ -93,7 +93,7 @@ func memory(pid int, field string) int64 {
 	return 0
 }
 
-// writtenBy is how many bytes a process has had written to disks.
+// writtenBy returns how many bytes a process has written to disks.
 func writtenBy(pid int) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {

@@ -1,16 +1,16 @@
-// Package bench measures what a saga costs beside the requests that it makes, and what
-// many sagas, long ones and crashed ones cost.
+// Package bench measures the overhead of recourse: the cost of a saga besides its requests, of many
+// sagas, of long ones, and of a crash.
 //
-// The workload booking3 is one saga of three POSTs, each with a compensation.
-// The engine is this program's own `serve`; beside it stands a floor: a bare
-// program that takes the same starts, makes the same requests, and appends the
-// same bytes in as many durable appends with group commit, without an engine.
-// Both run in turns in the same session on the same machine: what counts is the ratio.
-// wide (fifty POSTs) and start (none: a durable start) are measured alike.
+// The workload booking3 is a saga of three POSTs, each with a compensation. The engine is this
+// program's own `serve`. It is compared with a floor: a program without an engine that takes the
+// same starts, makes the same requests, and appends the same number of bytes in as many durable
+// appends, with group commit. Both run in turns in the same session on the same machine; the result
+// is the ratio. wide (fifty POSTs) and start (no POST: only a durable start) are measured in the
+// same way.
 //
-// long, parked, recover and list stand alone: what one saga of many steps costs per
-// step, what a database full of sleeping sagas costs a server and how fast they wake, how
-// soon sagas go on after a kill -9, and how long lists take.
+// long, parked, recover and list have no floor. They measure the cost per step of a saga with many
+// steps, the cost of a database full of sleeping sagas and how fast these wake, how soon sagas
+// continue after a kill -9, and how long lists take.
 //
-// The load, the engine, the floor and the other side are processes of their own.
+// The load, the engine, the floor and the remote service are separate processes.
 package bench

@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// Flooded is what an open loop of starts came to.
+// Flooded is the result of an open loop of starts.
 type Flooded struct {
-	Accepted Took        // latencies from when each start left
-	Late     Took        // how long after they were due they did
+	Accepted Took        // latencies from when each start was sent
+	Late     Took        // how long after they were due they were sent
 	Refused  map[int]int // by status: 429 and 503
-	Last     time.Time   // when the last one left
+	Last     time.Time   // when the last one was sent
 }
 
-// Flood starts rate sagas a second for d, whether or not the earlier ones have been
-// answered, and waits for no saga. An answer other than 201, or 429 or 503 with
-// Retry-After, is an error.
+// Flood starts rate sagas a second for d, without waiting for earlier responses or for sagas. A
+// response other than 201, or 429 or 503 with Retry-After, is an error.
 func (l *Load) Flood(ctx context.Context, v Variant, rate int, d time.Duration) (Flooded, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -37,7 +36,7 @@ func (l *Load) Flood(ctx context.Context, v Variant, rate int, d time.Duration) 
 			time.Sleep(early)
 		}
 		wait.Go(func() {
-			var wrote atomic.Int64 // after began; the transport's own goroutine says it
+			var wrote atomic.Int64 // after began; set by the transport's goroutine
 			a, err := l.start(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { wrote.Store(int64(time.Since(began))) }}), v, false)
 			id := ""
 			if err == nil {
@@ -68,8 +67,8 @@ func (l *Load) Flood(ctx context.Context, v Variant, rate int, d time.Duration) 
 	return f, cause(ctx)
 }
 
-// taken is the id of the saga that a start was answered with, "" if it was refused as
-// it may be: too much is under way, or the server cannot do it now, and it says when to come again.
+// taken returns the id of the started saga, "" if the start was refused as overload allows: with
+// 429 or 503 and Retry-After.
 func (a *answer) taken() (id string, err error) {
 	switch refused := a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable; {
 	case a.status == http.StatusCreated && a.saga.ID != "":
@@ -77,7 +76,7 @@ func (a *answer) taken() (id string, err error) {
 	case refused && a.header.Get("Retry-After") != "":
 		return "", nil
 	case refused:
-		return "", fmt.Errorf("a start was refused with %d and no Retry-After, %.300s", a.status, a.body)
+		return "", fmt.Errorf("a start was refused with %d without Retry-After, %.300s", a.status, a.body)
 	}
-	return "", fmt.Errorf("a start was answered %d, %.300s", a.status, a.body)
+	return "", fmt.Errorf("a start got the response %d, %.300s", a.status, a.body)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A flood counts what a server may say to it, and fails on all else.
+// A flood counts the responses that overload allows, and fails on all others.
 func TestFlood(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -21,11 +21,11 @@ func TestFlood(t *testing.T) {
 		{"accepted", 201, "", `{"id":"x"}`, ""},
 		{"busy", 429, "1", `{}`, ""},
 		{"unavailable", 503, "1", `{}`, ""},
-		{"busy, no hint", 429, "", `{}`, "no Retry-After"},
-		{"unavailable, no hint", 503, "", `{}`, "no Retry-After"},
-		{"no id", 201, "", `{}`, "answered 201"},
-		{"a fault", 500, "1", `{}`, "answered 500"},
-		{"another's", 200, "", `{"id":"x"}`, "answered 200"},
+		{"busy, no hint", 429, "", `{}`, "without Retry-After"},
+		{"unavailable, no hint", 503, "", `{}`, "without Retry-After"},
+		{"no id", 201, "", `{}`, "response 201"},
+		{"a fault", 500, "1", `{}`, "response 500"},
+		{"another's", 200, "", `{"id":"x"}`, "response 200"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var seen atomic.Int64
@@ -58,7 +58,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// A server that does not answer at all fails it.
+// A server that does not respond fails it.
 func TestFloodNeedsAnswers(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()

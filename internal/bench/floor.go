@@ -13,7 +13,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// Floor is the bare program: it answers POST /v1/sagas by playing a script.
+// Floor is the program without an engine: it handles POST /v1/sagas by playing a script.
 type Floor struct {
 	scripts map[string]Script // by definition
 	stub    string
@@ -21,8 +21,8 @@ type Floor struct {
 	log     *appender
 }
 
-// NewFloor returns a floor that writes to a database of its own at dsn (a SQLite
-// file or a Postgres URL) and sends to the stub at url.
+// NewFloor returns a floor with a database of its own at dsn (a SQLite file or a Postgres URL),
+// which sends to the stub at url.
 func NewFloor(ctx context.Context, dsn, url string, scripts map[string]Script) (*Floor, error) {
 	w, err := openWriter(ctx, dsn)
 	if err != nil {
@@ -84,7 +84,7 @@ func (f *Floor) play(ctx context.Context, sc Script, id uuid.UUID) error {
 	return nil
 }
 
-// send makes one request, and returns the id in its answer.
+// send makes one request, and returns the id in its response.
 func (f *Floor) send(ctx context.Context, id uuid.UUID, s *Send, effect string) (string, error) {
 	path := s.Path
 	if s.Undo {
@@ -109,8 +109,7 @@ func (f *Floor) send(ctx context.Context, id uuid.UUID, s *Send, effect string) 
 	return answer.ID, err
 }
 
-// appender is group commit and nothing else: what arrives while a commit is under way is the next
-// one.
+// appender is group commit only: entries that arrive while a commit is in flight form the next one.
 type appender struct {
 	w       writer
 	queue   chan *entry
@@ -128,7 +127,7 @@ type entry struct {
 // writer writes entries in one durable transaction.
 type writer interface{ write([]*entry) error }
 
-// maxBatch is the engine's.
+// maxBatch is the same as the engine's.
 const maxBatch = 512
 
 func newAppender(w writer) *appender {

@@ -14,18 +14,18 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// ListReport is how long lists take of a database full of sagas.
+// ListReport says how long lists take in a database full of sagas.
 type ListReport struct {
 	Session
 	Runs []ListRun `json:"runs"`
 }
 
-// ListRun is one list, asked for several times, one after the other.
+// ListRun is one list, requested several times, one after another.
 type ListRun struct {
 	List     string  `json:"list"`
-	Query    string  `json:"query"`    // of GET /v1/sagas; of a page its address
-	Rows     int     `json:"rows"`     // in its answer; which was right each time
-	Requests int     `json:"requests"` // for one answer
+	Query    string  `json:"query"`    // of GET /v1/sagas; for a page, its address
+	Rows     int     `json:"rows"`     // in its response, which was checked each time
+	Requests int     `json:"requests"` // for one list
 	Sagas    int     `json:"sagas"`    // in the database
 	Seeded   float64 `json:"seeded_per_s"`
 	Times    int     `json:"times"`
@@ -34,21 +34,21 @@ type ListRun struct {
 	Max      float64 `json:"max_ms"`
 }
 
-// ListConfig is a session.
+// ListConfig configures a session.
 type ListConfig struct {
 	Engine   Engine
 	Database string
 	Seed     Seeder
 	Sagas    int
-	Times    int // each list is asked for so often, if it does not take too long
+	Times    int // each list is requested so often, if that does not take too long
 	Progress Progress
 }
 
-// most is how long one list is asked for, but at least three times.
+// most bounds the time for one list, which is requested at least three times.
 const most = 10 * time.Second
 
-// List fills a database with sagas of several definitions, labels and statuses, starts
-// a server on it, and asks for lists. It fails if an answer has not the rows that it must have.
+// List fills a database with sagas of several definitions, labels and statuses, starts a server on
+// it, and requests lists. It fails if a response does not have the right rows.
 func List(ctx context.Context, c ListConfig) (*ListReport, error) {
 	db, err := openDatabase(ctx, c.Database) // seeding commits, too
 	if err != nil {
@@ -121,7 +121,7 @@ func List(ctx context.Context, c ListConfig) (*ListReport, error) {
 	return r, nil
 }
 
-// allThere compares how many sagas there are with the mix.
+// allThere compares the counts of sagas with the mix.
 func (c *ListConfig) allThere(ctx context.Context, engine Process) error {
 	want := make(map[string]int)
 	for i := range c.Sagas {
@@ -129,12 +129,12 @@ func (c *ListConfig) allThere(ctx context.Context, engine Process) error {
 	}
 	st, err := statsOf(ctx, engine)
 	if err == nil && !maps.Equal(st.Sagas, want) {
-		err = fmt.Errorf("there are sagas by status %v, and should be %v", st.Sagas, want)
+		err = fmt.Errorf("sagas by status: %v, want %v", st.Sagas, want)
 	}
 	return err
 }
 
-// ask asks for a list again and again and compares each answer with the ids it must have.
+// ask requests a list repeatedly, and compares each response with the right ids.
 func (c *ListConfig) ask(ctx context.Context, engine Process, l list, want []uuid.UUID) (ListRun, error) {
 	query := fmt.Sprintf("limit=%d", listPage)
 	if l.query != "" {
@@ -171,7 +171,7 @@ func (c *ListConfig) ask(ctx context.Context, engine Process, l list, want []uui
 	})
 }
 
-// timed does something again and again.
+// timed measures repeated calls.
 func (c *ListConfig) timed(run ListRun, do func() (rows, requests int, err error)) (ListRun, error) {
 	var took Took
 	for began := time.Now(); len(took.All) < c.Times && (len(took.All) < 3 || time.Since(began) < most); {
@@ -190,7 +190,7 @@ func (c *ListConfig) timed(run ListRun, do func() (rows, requests int, err error
 
 // Print writes the report for people.
 func (r *ListReport) Print(w io.Writer) error {
-	r.head(w, fmt.Sprintf("GET /v1/sagas and the web page among %d sagas, one request at a time; each answer had the rows that it must have", r.Runs[0].Sagas))
+	r.head(w, fmt.Sprintf("GET /v1/sagas and the web page among %d sagas, one request at a time; all responses had the right rows", r.Runs[0].Sagas))
 	var rows [][]string
 	for _, l := range r.Runs {
 		rows = append(rows, strings.Split(fmt.Sprintf("%s|%d|%d|%d|%.2f|%.2f|%.2f", l.List, l.Rows, l.Requests, l.Times, l.P50, l.P99, l.Max), "|"))

@@ -8,13 +8,13 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// mixed is saga i of the mix: what its list shows.
+// mixed is saga i of the mix, as lists show it.
 type mixed struct {
 	definition, status string
 	labels             map[string]string
 }
 
-// rare is how many sagas, the oldest, have a label that no others have.
+// rare is how many sagas have the rare label: the oldest ones.
 const rare = 20
 
 func mix(i int) mixed {
@@ -34,25 +34,25 @@ func mix(i int) mixed {
 	return m
 }
 
-// list is a query, and which sagas must be in its answer.
+// list is a query, and the sagas that its response must have.
 type list struct {
 	name, query string
 	match       func(mixed) bool
 	has         func(uuid.UUID) bool // nil: any
-	skip        int                  // pages before it
-	walk        bool                 // on to the last page
+	skip        int                  // pages that are skipped
+	walk        bool                 // reads to the last page
 }
 
 // listPage is the lists' limit.
 const listPage = 100
 
-// lists are of sagas with these ids, the newest first.
+// lists returns the lists of sagas with these ids, newest first.
 func lists(newest []uuid.UUID) []list {
 	every, none := func(mixed) bool { return true }, func(mixed) bool { return false }
 	pilot := func(m mixed) bool { return m.labels["batch"] != "" }
 	gold := func(m mixed) bool { return m.labels["tier"] == "gold" }
 	deep := max(min(1000, len(newest)/listPage/2), 1)
-	at := func(n int) time.Time { return idTime(newest[n*(len(newest)-1)/10]) } // a time with so many tenths of the sagas behind it
+	at := func(n int) time.Time { return idTime(newest[n*(len(newest)-1)/10]) } // a time before which so many tenths of the sagas started
 	first := newest[len(newest)-1].String()[:13]
 	after, before := func(id uuid.UUID) bool { return idTime(id).After(at(6)) }, func(id uuid.UUID) bool { return idTime(id).Before(at(4)) }
 	since, until := "started_after="+at(6).Format(time.RFC3339Nano), "started_before="+at(4).Format(time.RFC3339Nano)
@@ -83,7 +83,7 @@ func lists(newest []uuid.UUID) []list {
 	}
 }
 
-// idTime is the millisecond in a UUIDv7.
+// idTime returns the time in a UUIDv7.
 func idTime(id uuid.UUID) time.Time {
 	at, err := uuid.TimestampFromV7(id)
 	if err != nil {
@@ -96,7 +96,7 @@ func idTime(id uuid.UUID) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// rows are the first ids that must be in the answer, of the sagas that are listed newest first.
+// rows returns the first ids that the response must have.
 func (l *list) rows(newest []int, ids []uuid.UUID) []uuid.UUID {
 	var out []uuid.UUID
 	skip := l.skip * listPage
@@ -114,32 +114,32 @@ func (l *list) rows(newest []int, ids []uuid.UUID) []uuid.UUID {
 	return out
 }
 
-// view is what is looked at of a row.
+// view has the checked fields of a row.
 type view struct {
 	ID, Definition, Status string
 	Labels                 map[string]string
 }
 
-// listed is an answer.
+// listed is a response.
 type listed struct {
 	Data []view
 	Next string    `json:"next_cursor"`
 	Back time.Time `json:"looked_back_to"`
 }
 
-// right fails unless an answer has the rows that it must have, in order. It may have fewer only if
-// it goes on, and has looked back to those that it leaves out.
+// right returns an error unless the response has the right rows, in order. It may have fewer only
+// if there is a next page, and the search has not reached the missing rows yet.
 func (p *listed) right(l list, want []uuid.UUID) error {
 	for i, v := range p.Data {
 		if !l.match(mixed{v.Definition, v.Status, v.Labels}) {
-			return fmt.Errorf("saga %s is in it, which is a %s of %s with labels %v", v.ID, v.Status, v.Definition, v.Labels)
+			return fmt.Errorf("it has saga %s, which is a %s of %s with labels %v", v.ID, v.Status, v.Definition, v.Labels)
 		}
 		if i >= len(want) || v.ID != want[i].String() {
-			return fmt.Errorf("row %d is saga %s, which should be another or none", i, v.ID)
+			return fmt.Errorf("row %d is saga %s, want another saga or none", i, v.ID)
 		}
 	}
 	if n := len(p.Data); n < len(want) && (p.Next == "" || p.Back.Before(idTime(want[n]))) {
-		return fmt.Errorf("it has %d rows, and leaves out saga %s; it looked back to %s", n, want[n], p.Back)
+		return fmt.Errorf("it has %d rows, without saga %s, but searched back to %s", n, want[n], p.Back)
 	}
 	return nil
 }

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Load starts sagas at a server and waits for their ends, if they are to have one.
+// Load starts sagas on a server, and waits for their ends if the variant has one.
 type Load struct {
 	client *http.Client
 	url    string
-	run    string // what sets this run's keys apart
+	run    string // distinguishes this run's keys
 	n      atomic.Int64
 }
 
@@ -28,23 +28,23 @@ func NewLoad(url string, connections int) *Load {
 	return &Load{client: &http.Client{Transport: t, Timeout: time.Minute}, url: url, run: strconv.FormatInt(time.Now().UnixNano(), 36)}
 }
 
-// Took are the latencies of a run, sorted, and how long it took.
+// Took has the sorted latencies of a run, and its duration.
 type Took struct {
 	All  []time.Duration
 	Wall time.Duration
 	ids  []string // of the sagas
 }
 
-// distinct fails unless every start was answered with an id of its own. It sorts the ids.
+// distinct returns an error unless every start got an id of its own. It sorts the ids.
 func (t Took) distinct() error {
 	slices.Sort(t.ids)
 	if n := len(slices.Compact(slices.Clone(t.ids))); n != len(t.All) {
-		return fmt.Errorf("%d starts were answered with %d different ids", len(t.All), n)
+		return fmt.Errorf("%d starts got only %d different ids", len(t.All), n)
 	}
 	return nil
 }
 
-// PerSecond is the rate.
+// PerSecond returns the rate.
 func (t Took) PerSecond() float64 { return float64(len(t.All)) / t.Wall.Seconds() }
 
 // Quantile returns a latency, q from 0 to 1.
@@ -55,20 +55,20 @@ func (t Took) Quantile(q float64) time.Duration {
 	return t.All[min(int(q*float64(len(t.All))), len(t.All)-1)]
 }
 
-// Closed has so many clients start one saga after the other for d. Each finishes
-// its last one.
+// Closed makes so many clients start sagas for d, one after another. Each client finishes its last
+// one.
 func (l *Load) Closed(ctx context.Context, v Variant, clients int, d time.Duration) (Took, error) {
 	end := time.Now().Add(d)
 	return l.closed(ctx, v, clients, func(at time.Time) bool { return at.Before(end) })
 }
 
-// Times has so many clients start n sagas between them.
+// Times makes so many clients start n sagas in total.
 func (l *Load) Times(ctx context.Context, v Variant, clients, n int) (Took, error) {
 	var begun atomic.Int64
 	return l.closed(ctx, v, clients, func(time.Time) bool { return begun.Add(1) <= int64(n) })
 }
 
-// closed has clients go on for as long as there is more.
+// closed makes clients start sagas for as long as more returns true.
 func (l *Load) closed(ctx context.Context, v Variant, clients int, more func(at time.Time) bool) (Took, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -93,8 +93,8 @@ func (l *Load) closed(ctx context.Context, v Variant, clients int, more func(at 
 	return gather(took, time.Since(began)), cause(ctx)
 }
 
-// Open starts rate sagas a second for d, whether or not the earlier ones have
-// ended; latencies count from when each was to start.
+// Open starts rate sagas a second for d, whether or not the earlier ones have ended. Latencies
+// count from when each start was due.
 func (l *Load) Open(ctx context.Context, v Variant, rate int, d time.Duration) (Took, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -140,17 +140,17 @@ func gather(took []Took, wall time.Duration) Took {
 func (l *Load) one(ctx context.Context, v Variant) (string, error) {
 	a, err := l.start(ctx, v, v != Start)
 	if err == nil && (a.status != http.StatusCreated || a.saga.Status != v.Ends()) {
-		err = fmt.Errorf("a start was answered %d, %.300s", a.status, a.body)
+		err = fmt.Errorf("a start got the response %d, %.300s", a.status, a.body)
 	}
 	return a.saga.ID, err
 }
 
-// answer is what a start was answered.
+// answer is the response to a start.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	saga   struct{ ID, Status string } // what there is of it in the body
+	saga   struct{ ID, Status string } // the fields found in the body
 }
 
 // text returns the first text under a name: a saga's id and status come before anything that could

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// LongReport is what a session of one long saga after the other found.
+// LongReport is the result of a session of long sagas, one after another.
 type LongReport struct {
 	Session
 	Runs []LongRun `json:"runs"`
 }
 
-// LongRun is one saga. Times go by its journal.
+// LongRun is one saga. Its times are from its journal.
 type LongRun struct {
 	Steps   int     `json:"steps"`
-	Part    int     `json:"part_steps"`  // how many steps the first and the last are
+	Part    int     `json:"part_steps"`  // how many steps the first and the last part have
 	First   float64 `json:"first_ms"`    // milliseconds per step
 	Last    float64 `json:"last_ms"`     //
 	Ratio   float64 `json:"ratio"`       // last to first
@@ -30,7 +30,7 @@ type LongRun struct {
 	PeakMB  int64   `json:"peak_mb"` // of the engine, so far
 }
 
-// LongConfig is a session.
+// LongConfig configures a session.
 type LongConfig struct {
 	Engine, Stub  Process
 	Database      string
@@ -38,8 +38,8 @@ type LongConfig struct {
 	Progress      Progress
 }
 
-// Long runs one saga of so many POSTs in each round. It fails if the other side's
-// ledger or a journal is not what it must be after any of them.
+// Long runs one saga of so many POSTs in each round. It fails if the remote service's
+// ledger or a journal is wrong after any of them.
 func Long(ctx context.Context, c LongConfig) (*LongReport, error) {
 	db, err := openDatabase(ctx, c.Database)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *LongConfig) round(ctx context.Context, db *database) (LongRun, error) {
 		return LongRun{}, err
 	}
 	if want := (Ledger{Requests: c.Steps, Effects: c.Steps}); ledger != want {
-		return LongRun{}, fmt.Errorf("the other side's ledger is %+v, and should be %+v after %d steps", ledger, want, c.Steps)
+		return LongRun{}, fmt.Errorf("the remote service's ledger is %+v, want %+v after %d steps", ledger, want, c.Steps)
 	}
 	journal, err := journalOf[line](ctx, c.Engine, saga.ID)
 	if err != nil {
@@ -100,13 +100,13 @@ func (c *LongConfig) round(ctx context.Context, db *database) (LongRun, error) {
 	return run, err
 }
 
-// line is what is looked at of a record.
+// line has the checked fields of a record.
 type line struct {
 	At   time.Time
 	Kind string
 }
 
-// figures takes the times between intents; the last step's is up to the saga's end.
+// figures computes the times between intents. The last step ends with the saga.
 func (c *LongConfig) figures(journal []line) (LongRun, error) {
 	var at []time.Time
 	for _, l := range journal {
@@ -115,7 +115,7 @@ func (c *LongConfig) figures(journal []line) (LongRun, error) {
 		}
 	}
 	if len(at) != c.Steps+1 || len(journal) != 2*c.Steps+2 {
-		return LongRun{}, fmt.Errorf("the journal has %d records, and should have %d: started, an intent and an outcome of each step, finished", len(journal), 2*c.Steps+2)
+		return LongRun{}, fmt.Errorf("the journal has %d records, want %d: started, an intent and an outcome of each step, finished", len(journal), 2*c.Steps+2)
 	}
 	part := max(min(1000, c.Steps/2), 1)
 	each := func(from int) time.Duration { return at[from+part].Sub(at[from]) / time.Duration(part) }

@@ -20,33 +20,33 @@ type Process struct {
 	PID int
 }
 
-// reading is what the meters show at a moment.
+// reading has the values of the meters at one time.
 type reading struct {
 	program, database, stub time.Duration // CPU
 	tally
 	written int64
 }
 
-// tally is how many commits there were, and how long they took in sum.
+// tally is the number of commits, and their total duration.
 type tally struct {
 	commits int64
 	took    time.Duration
 }
 
-// tallyOf asks a program for its own.
+// tallyOf requests a program's tally.
 type tallyOf func(context.Context) (tally, error)
 
 func (r reading) minus(o reading) reading {
 	return reading{r.program - o.program, r.database - o.database, r.stub - o.stub, tally{r.commits - o.commits, r.tally.took - o.tally.took}, r.written - o.written}
 }
 
-// database reads the meters of the engine's and the floor's database.
+// database reads the meters of the database of engine and floor.
 type database struct {
-	conn       *pgx.Conn // nil: SQLite, whose work is the programs' own
+	conn       *pgx.Conn // nil: SQLite, which works inside the programs
 	postmaster int       // 0: not on this machine
 }
 
-// openDatabase refuses one whose commits are not durable.
+// openDatabase refuses a database whose commits are not durable.
 func openDatabase(ctx context.Context, dsn string) (*database, error) {
 	if !strings.HasPrefix(dsn, "postgres") {
 		return &database{}, nil
@@ -83,7 +83,7 @@ func (d *database) cpu() time.Duration {
 	return cpuOfFamily(d.postmaster)
 }
 
-// ahead is how far the clock that journals go by is ahead of this process's.
+// ahead returns how much later the clock of journals is than this process's.
 func (d *database) ahead(ctx context.Context) (time.Duration, error) {
 	if d.conn == nil {
 		return 0, nil
@@ -95,7 +95,7 @@ func (d *database) ahead(ctx context.Context) (time.Duration, error) {
 	return time.Until(at), nil
 }
 
-// settings that decide whether a commit is durable.
+// settings decide whether a commit is durable.
 func (d *database) durable(ctx context.Context) error {
 	for _, name := range []string{"fsync", "synchronous_commit", "full_page_writes"} {
 		var value string
@@ -103,14 +103,14 @@ func (d *database) durable(ctx context.Context) error {
 			return fmt.Errorf("meter: %w", err)
 		}
 		if value != "on" {
-			return fmt.Errorf("the database has %s=%s: figures without durable commits mean nothing; set it to on", name, value)
+			return fmt.Errorf("the database has %s=%s, so its commits are not durable: set it to on", name, value)
 		}
 	}
 	return nil
 }
 
-// before reads all meters ahead of a run; commits is where the program shows its count. Asking for
-// that may count a whole table: it comes before the CPU is read, so that the run does not pay for
+// before reads all meters before a run. commits is where the program shows its count. Requesting it
+// may count a whole table, so it happens before the CPU is read, and the run does not include
 // it.
 func (d *database) before(ctx context.Context, program, stub Process, commits tallyOf) (reading, error) {
 	var r reading
@@ -119,7 +119,7 @@ func (d *database) before(ctx context.Context, program, stub Process, commits ta
 	return r, err
 }
 
-// after reads them behind a run, the CPU first.
+// after reads the meters after a run, the CPU first.
 func (d *database) after(ctx context.Context, program, stub Process, commits tallyOf) (reading, error) {
 	var r reading
 	d.spent(&r, program, stub)
@@ -184,8 +184,8 @@ func ledgerOf(ctx context.Context, stub Process) (Ledger, error) {
 	return decoded[Ledger](get(ctx, stub.URL+"/ledger"))
 }
 
-// awaitLedger asks for the ledger every few milliseconds until it is as wanted, and
-// fails when it has not changed for a minute.
+// awaitLedger requests the ledger every few milliseconds until it is as wanted, and
+// fails if it has not changed for a minute.
 func awaitLedger(ctx context.Context, stub Process, want func(Ledger) bool) (Ledger, error) {
 	var last Ledger
 	for moved := time.Now(); ; {
@@ -197,7 +197,7 @@ func awaitLedger(ctx context.Context, stub Process, want func(Ledger) bool) (Led
 			last, moved = l, time.Now()
 		}
 		if time.Since(moved) > time.Minute {
-			return l, fmt.Errorf("nothing has come to the other side for a minute; its ledger is %+v", l)
+			return l, fmt.Errorf("the remote service has received nothing for a minute; its ledger is %+v", l)
 		}
 		if err := pause(ctx, 5*time.Millisecond); err != nil {
 			return l, err
@@ -231,14 +231,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// stats are an engine's counts of its sagas.
+// stats has an engine's counts of its sagas.
 type stats struct {
 	Sagas map[string]int // by status
 	Live  map[string]int // by definition
 	At    time.Time      `json:"counted_at"`
 }
 
-// statsOf asks until the counts are not of before: those of many sagas are kept for a while.
+// statsOf requests the counts until they are newer than before: a server caches the counts of many
+// sagas.
 func statsOf(ctx context.Context, engine Process) (stats, error) {
 	for asked := time.Now().Truncate(time.Millisecond); ; {
 		st, err := decoded[stats](get(ctx, engine.URL+"/v1/stats"))
@@ -246,7 +247,7 @@ func statsOf(ctx context.Context, engine Process) (stats, error) {
 			return st, err
 		}
 		if time.Since(asked) > 2*time.Minute {
-			return st, fmt.Errorf("the sagas were not counted anew for two minutes; last at %s", st.At)
+			return st, fmt.Errorf("the server has not refreshed its counts of sagas for two minutes; the last are from %s", st.At)
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return st, err
@@ -278,7 +279,7 @@ func publish(ctx context.Context, engine Process, name, source string) error {
 	return nil
 }
 
-// decoded reads the JSON of an answer.
+// decoded reads the JSON of a response.
 func decoded[T any](body []byte, err error) (v T, _ error) {
 	if err == nil {
 		err = json.Unmarshal(body, &v)
@@ -286,10 +287,10 @@ func decoded[T any](body []byte, err error) (v T, _ error) {
 	return v, err
 }
 
-// atOnce is how many requests each makes at once.
+// atOnce is how many requests each has in flight.
 const atOnce = 64
 
-// client is for all that is not load.
+// client is for all requests but the load.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce, DisableCompression: true}}
 
 func get(ctx context.Context, url string) ([]byte, error) { return do(ctx, http.MethodGet, url, "") }
@@ -302,7 +303,7 @@ func do(ctx context.Context, method, url, body string) ([]byte, error) {
 	return bodyOf(r)
 }
 
-// bodyOf sends a request and reads what comes back. What is no success is an error.
+// bodyOf sends a request and returns the response's body. A status that is no success is an error.
 func bodyOf(r *http.Request) ([]byte, error) {
 	resp, err := client.Do(r)
 	if err != nil {

@@ -11,34 +11,34 @@ import (
 	"time"
 )
 
-// OverloadReport is what came of more starts than there can be.
+// OverloadReport is the result of more starts than the engine sustains.
 type OverloadReport struct {
 	Session
 	Runs []OverloadRun `json:"runs"`
 }
 
-// OverloadRun is one flood of starts. Rates are of starts, latencies of the answers to accepted
+// OverloadRun is one flood of starts. Rates count starts, latencies are those of accepted
 // ones.
 type OverloadRun struct {
 	Sustainable float64 `json:"sustainable_per_s"` // sagas of a closed loop
 	Asked       float64 `json:"asked_per_s"`       // twice that
-	Offered     float64 `json:"offered_per_s"`     // what really left
+	Offered     float64 `json:"offered_per_s"`     // starts that were really sent
 	AcceptedPS  float64 `json:"accepted_per_s"`
 	Ended       float64 `json:"ended_per_s"` // accepted sagas, from the first start to the last end
 	Starts      int     `json:"starts"`
 	Accepted    int     `json:"accepted"`
 	Busy        int     `json:"refused_429"`
 	Unavailable int     `json:"refused_503"`
-	P50         float64 `json:"p50_ms"`         // from when the start left
+	P50         float64 `json:"p50_ms"`         // from when the start was sent
 	P99         float64 `json:"p99_ms"`         //
-	Late        float64 `json:"late_p99_ms"`    // how long after it was due a start left: the load's own lateness
+	Late        float64 `json:"late_p99_ms"`    // how long after it was due a start was sent: the delay of the load itself
 	Drain       float64 `json:"drain_ms"`       // from the last start until the last accepted saga had ended
-	Again       int     `json:"again"`          // requests sent a second time, under the same key
+	Again       int     `json:"again"`          // requests sent again, under the same key
 	BeforeMB    int64   `json:"peak_before_mb"` // of the engine, until the flood
 	PeakMB      int64   `json:"peak_mb"`        // until the end
 }
 
-// OverloadConfig is a session.
+// OverloadConfig configures a session.
 type OverloadConfig struct {
 	Engine, Stub Process
 	Clients      int           // of the closed loop
@@ -48,14 +48,14 @@ type OverloadConfig struct {
 }
 
 // Overload finds the rate of booking3 that the engine sustains, and then starts twice as many. It
-// fails if a start is answered anything but 201, or 429 or 503 with Retry-After, if a saga that was
-// accepted does not succeed with its effects made once, or if one that was refused is there.
+// fails if a response to a start is not 201, or 429 or 503 with Retry-After, if an accepted saga
+// does not succeed with each effect once, or if a refused one exists.
 func Overload(ctx context.Context, c OverloadConfig) (*OverloadReport, error) {
 	if err := publish(ctx, c.Engine, Succeeds.Name(), Succeeds.Definition(c.Stub.URL)); err != nil {
 		return nil, err
 	}
 	c.Progress(0, 3, fmt.Sprintf("what %d clients get", c.Clients))
-	// So many connections that starts leave when they are due, and do not wait for each other here.
+	// So many connections that starts are sent when they are due, and do not wait for each other.
 	l := NewLoad(c.Engine.URL, 8192)
 	defer l.client.CloseIdleConnections()
 	sustained, err := l.Closed(ctx, Succeeds, c.Clients, c.Sustain)
@@ -106,7 +106,7 @@ func (c *OverloadConfig) allThere(ctx context.Context, sagas int, ids []string) 
 		return err
 	}
 	if want := map[string]int{"succeeded": sagas}; !maps.Equal(st.Sagas, want) {
-		return fmt.Errorf("%d starts were answered 201, and there are sagas by status %v", sagas, st.Sagas)
+		return fmt.Errorf("%d starts were acknowledged, but the sagas by status are %v", sagas, st.Sagas)
 	}
 	missing := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -128,7 +128,7 @@ func (c *OverloadConfig) allThere(ctx context.Context, sagas int, ids []string) 
 		}
 	}
 	for id := range missing {
-		return fmt.Errorf("the starts of %d sagas were answered 201, and they are not there: %s", len(missing), id)
+		return fmt.Errorf("%d acknowledged sagas do not exist: %s", len(missing), id)
 	}
 	return nil
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// uiRows is how many rows a page of the web page's list has.
+// uiRows is how many rows a page of the list in the web UI has.
 const uiRows = 50
 
-// uiPages are the lists that are asked for as the web page, too, by their names, with what the page
-// calls their query.
+// uiPages are the lists that are also requested from the web UI, by name, with the query of
+// that page.
 var uiPages = []struct{ list, query string }{
 	{"first page", ""},
 	{"status", "?status=compensated"},
@@ -26,10 +26,10 @@ var uiPages = []struct{ list, query string }{
 	{"text, status: none", "?q=zebra&status=waiting"},
 }
 
-// uiRow is a row of the list in the page.
+// uiRow matches a row of the list in the page.
 var uiRow = regexp.MustCompile(`<tr id="saga-([0-9a-f-]{36})"`)
 
-// pages asks for the web page of lists, and of a saga. A list has the rows that it must have.
+// pages requests the pages of lists, and of a saga. A list must have the right rows.
 func (c *ListConfig) pages(ctx context.Context, engine Process, all []list, newest []int, ids []uuid.UUID) (runs []ListRun, err error) {
 	for _, p := range uiPages {
 		var want []uuid.UUID
@@ -55,28 +55,28 @@ func (c *ListConfig) pages(ctx context.Context, engine Process, all []list, newe
 	run, err := c.timed(ListRun{List: "page: a saga", Query: path}, func() (int, int, error) {
 		body, err := html(ctx, engine.URL+path)
 		if err == nil && !strings.Contains(body, `id="story"`) {
-			err = errors.New("it does not tell what happened")
+			err = errors.New("the page has no story")
 		}
 		return 1, 1, err
 	})
 	return append(runs, run), err
 }
 
-// inPage fails unless the rows are the first of those that there must be. There may be fewer only
-// if the page leads on to older ones.
+// inPage returns an error unless the rows are the first ones that the list must have. There may be
+// fewer only if the page has a link to older ones.
 func inPage(body string, rows [][]string, want []uuid.UUID) error {
 	for i, r := range rows {
 		if i >= len(want) || r[1] != want[i].String() {
-			return fmt.Errorf("row %d is saga %s, which should be another or none", i, r[1])
+			return fmt.Errorf("row %d is saga %s, want another saga or none", i, r[1])
 		}
 	}
 	if least := min(uiRows, len(want)); len(rows) < least && !strings.Contains(body, `rel="next"`) {
-		return fmt.Errorf("it has %d rows, should have %d, and does not go on", len(rows), least)
+		return fmt.Errorf("it has %d rows, want %d, and no link to older ones", len(rows), least)
 	}
 	return nil
 }
 
-// html reads a page as a browser asks for it.
+// html requests a page as a browser does.
 func html(ctx context.Context, url string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// ParkedReport is what a session with a database full of sleeping sagas found.
+// ParkedReport is the result of a session with a database full of sleeping sagas.
 type ParkedReport struct {
 	Session
 	Runs []ParkedRun `json:"runs"`
 }
 
-// ParkedRun is one server on such a database. Memory is its process's.
+// ParkedRun is one server on such a database. Memory is that of its process.
 type ParkedRun struct {
 	Sagas  int     `json:"sagas"`
 	Woken  int     `json:"woken"` // of them; each made one POST
@@ -23,14 +23,14 @@ type ParkedRun struct {
 	RSS    int64   `json:"rss_mb"`   // once it was quiet
 	Heap   float64 `json:"heap_mb"`  // of it in use by Go
 	Peak   int64   `json:"peak_mb"`  // until then
-	Wake   float64 `json:"wake_ms"`  // from when they were due until the other side had seen all
+	Wake   float64 `json:"wake_ms"`  // from when they were due until the remote service had received all requests
 	First  float64 `json:"wake_first_ms"`
 	Rate   float64 `json:"woken_per_s"` // over wake_ms
 	CPU    CPU     `json:"cpu_ms_per_woken"`
-	PeakMB int64   `json:"peak_woken_mb"` // in the end
+	PeakMB int64   `json:"peak_woken_mb"` // at the end
 }
 
-// ParkedConfig is a session.
+// ParkedConfig configures a session.
 type ParkedConfig struct {
 	Engine      Engine
 	Stub        Process
@@ -40,9 +40,9 @@ type ParkedConfig struct {
 	Progress    Progress
 }
 
-// Parked fills a database with sagas that sleep for a day, the last few of them until
-// a moment soon after, starts a server on it, and measures it while all is quiet and
-// as the few wake. It fails unless exactly these woke, and each had its effect once.
+// Parked fills a database with sagas that sleep for a day, but a few of them only for a short time.
+// It starts a server on it, and measures it while it is idle and while the few wake. It fails
+// unless exactly these woke, and each had its effect once.
 func Parked(ctx context.Context, c ParkedConfig) (*ParkedReport, error) {
 	db, err := openDatabase(ctx, c.Database)
 	if err != nil {
@@ -73,7 +73,7 @@ func Parked(ctx context.Context, c ParkedConfig) (*ParkedReport, error) {
 	}
 	due = due.Add(-ahead)
 	if !time.Now().Before(due) {
-		return nil, fmt.Errorf("the server was quiet only %s after the %d sagas were due: they were to wake after that; run it on a machine with less to do", time.Since(due).Round(time.Millisecond), c.Wake)
+		return nil, fmt.Errorf("the server became idle only %s after the %d sagas were due, but they must wake while it is idle; use a machine with less load", time.Since(due).Round(time.Millisecond), c.Wake)
 	}
 	c.Progress(2, 3, "until the sagas are due")
 	if err := pause(ctx, time.Until(due)); err != nil {
@@ -93,8 +93,8 @@ func Parked(ctx context.Context, c ParkedConfig) (*ParkedReport, error) {
 	return &ParkedReport{Session: Session{Workload: "parked", Rounds: 1}, Runs: []ParkedRun{run}}, c.check(ctx, engine)
 }
 
-// fill returns when the few are due, by the database's clock. They are seeded last,
-// when it is known how long the seeding takes.
+// fill returns when the few are due, by the database's clock. They are seeded last, because then it
+// is known how long the seeding takes.
 func (c *ParkedConfig) fill(ctx context.Context) (s Seeded, due time.Time, err error) {
 	began := time.Now()
 	s, err = c.Seed(ctx, Seeding{
@@ -120,7 +120,7 @@ func (c *ParkedConfig) fill(ctx context.Context) (s Seeded, due time.Time, err e
 	return s, due, err
 }
 
-// rest waits until the server does next to nothing, and looks at its memory.
+// rest waits until the server is almost idle, and reads its memory.
 func (c *ParkedConfig) rest(ctx context.Context, engine Process, run *ParkedRun) error {
 	const look, little = 500 * time.Millisecond, 2 * tick
 	for last, quiet := cpuOf(engine.PID), 0; quiet < 2; {
@@ -152,7 +152,7 @@ func (c *ParkedConfig) wake(ctx context.Context, due time.Time, run *ParkedRun) 
 	return err
 }
 
-// check compares what is there in the end with what must be.
+// check compares the final state with the right one.
 func (c *ParkedConfig) check(ctx context.Context, engine Process) error {
 	sleeping := c.Sagas - c.Wake
 	var st stats
@@ -166,11 +166,11 @@ func (c *ParkedConfig) check(ctx context.Context, engine Process) error {
 		}
 	}
 	if st.Sagas["succeeded"] != c.Wake || st.Sagas["waiting"] != sleeping {
-		return fmt.Errorf("there are sagas by status %v, and should be %d that succeeded and %d that wait", st.Sagas, c.Wake, sleeping)
+		return fmt.Errorf("sagas by status: %v, want %d that succeeded and %d that wait", st.Sagas, c.Wake, sleeping)
 	}
 	l, err := ledgerOf(ctx, c.Stub)
 	if want := (Ledger{Requests: c.Wake, Effects: c.Wake}); err == nil && l != want {
-		err = fmt.Errorf("the other side's ledger is %+v, and should be %+v", l, want)
+		err = fmt.Errorf("the remote service's ledger is %+v, want %+v", l, want)
 	}
 	return err
 }

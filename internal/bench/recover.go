@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// RecoverReport is what came of a crash.
+// RecoverReport is the result of crashes.
 type RecoverReport struct {
 	Session
 	Runs []RecoverRun `json:"runs"`
 }
 
 // RecoverRun is one kill -9 with sagas in flight and a start on the same database.
-// Milliseconds are from the start of the new process; what sagas did when goes by their journals.
+// Milliseconds count from the start of the new process. The times of sagas are from their journals.
 type RecoverRun struct {
 	Sagas     int     `json:"sagas"`
-	Delay     float64 `json:"answer_ms"`    // of the other side
+	Delay     float64 `json:"answer_ms"`    // the remote service's
 	Lease     float64 `json:"lease_ms"`     // how long the dead node's lease lasts: nothing is claimed before; 0: there is none to wait for
 	Listening float64 `json:"listening_ms"` //
 	First     float64 `json:"first_ms"`     // until the first saga has written a record
@@ -30,25 +30,25 @@ type RecoverRun struct {
 	Ended     float64 `json:"ended_ms"`     // until each saga has ended
 	Parts     Parts   `json:"parts_ms"`     // Ended, part by part
 	Rate      float64 `json:"sagas_per_s"`  // from First to Moving
-	Left      float64 `json:"left_ms"`      // what the requests that are left take by themselves, as many at once as a node sends to one host
+	Left      float64 `json:"left_ms"`      // the time of the remaining requests alone, as many at once as a node sends to one host
 	Over      float64 `json:"over_ms"`      // Ended without First and Left
-	Again     int     `json:"again"`        // requests sent a second time, under the same key
+	Again     int     `json:"again"`        // requests sent again, under the same key
 	PeakMB    int64   `json:"peak_mb"`      // of the new process
 }
 
 // Parts are the times between one moment of a recovery and the next; they add up to its end.
 type Parts struct {
 	Start  float64 `json:"start"`  // from the process's start until it listened
-	Wait   float64 `json:"wait"`   // until the first saga moved: on Postgres mostly for the dead node's lease to run out
-	Spread float64 `json:"spread"` // from the first saga that moved to the last
+	Wait   float64 `json:"wait"`   // until the first saga continued: on Postgres mostly the rest of the dead node's lease
+	Spread float64 `json:"spread"` // from the first saga that continued to the last
 	Finish float64 `json:"finish"` // until all had ended
 }
 
-// RecoverConfig is a session.
+// RecoverConfig configures a session.
 type RecoverConfig struct {
 	Engine   Engine
-	Stub     Process // answers at once
-	Slow     Process // answers after Delay
+	Stub     Process // responds at once
+	Slow     Process // responds after Delay
 	Delay    time.Duration
 	Database string
 	Lease    time.Duration // of the engine's node; 0: its sagas are free once it is dead
@@ -56,26 +56,26 @@ type RecoverConfig struct {
 	Progress Progress
 }
 
-// perHost is how many requests a node has under way to one host and port.
+// perHost is how many requests a node has in flight to one host and port.
 const perHost = 256
 
 // slowSagas are in flight in the second part.
 const slowSagas = 200
 
-// flight is how sagas are brought into the air.
+// flight describes the sagas that are in flight.
 type flight struct {
 	name   string
 	source string
 	stub   Process
 	sagas  int
 	posts  int // of a saga
-	after  int // requests left to a saga after the kill, the one that was under way included
+	after  int // requests of a saga after the kill, with the one that was in flight
 	delay  time.Duration
 }
 
-// Recover kills the engine with sagas in flight and starts it anew, in two parts: many
-// sagas, and few whose other side takes its time. In flight: the intent of the second
-// step is durable, and there is no answer. It fails if an effect is missing or there twice.
+// Recover kills the engine with sagas in flight and starts it again, in two parts: many sagas, and
+// a few whose remote service is slow. In flight means that the intent of the second step is
+// durable, and there is no response. It fails if an effect is missing or exists twice.
 func Recover(ctx context.Context, c RecoverConfig) (*RecoverReport, error) {
 	db, err := openDatabase(ctx, c.Database)
 	if err != nil {
@@ -86,11 +86,11 @@ func Recover(ctx context.Context, c RecoverConfig) (*RecoverReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Doubt is settled at once: by the same key, without a pause that would be the definition's.
-	// Requests wait for those held back before them, which must not become time-outs.
+	// The doubt is resolved at once: with the same key, without a delay that the definition would
+	// set. Requests wait for delayed ones before them, which must not time out.
 	const policy = "defaults: {in_doubt: retry, timeout: 10m, retry: {initial: 1ms, jitter: 0}}\n"
-	// The many begin with a step that makes no request: those held back would take every turn to
-	// send from those of first steps.
+	// The many begin with a step without a request: otherwise the delayed requests would take all
+	// call slots from the first steps.
 	many := "saga: recover\n" + policy + "steps:\n  - {id: s1, set: seat}\n" + posts(c.Stub.URL, 2, 3, seat)
 	slow := "saga: recover-slow\n" + policy + "steps:\n" + posts(c.Slow.URL, 1, 5, seat)
 	r := &RecoverReport{Session: Session{Workload: "recover", Rounds: 1}}
@@ -131,13 +131,13 @@ func (c *RecoverConfig) crash(ctx context.Context, db *database, engine Process,
 	if err != nil {
 		return RecoverRun{}, engine, err
 	}
-	// Only now is all in the ledger: a request may have been sent more than twice.
+	// The ledger is complete only now: a request may have been sent more than twice.
 	l, err := ledgerOf(ctx, f.stub)
 	if err != nil {
 		return RecoverRun{}, engine, err
 	}
 	if right := (Ledger{Requests: want + l.Again, Effects: want, Again: l.Again}); l != right {
-		return RecoverRun{}, engine, fmt.Errorf("the other side's ledger is %+v, and should be %+v after %d sagas", l, right, f.sagas)
+		return RecoverRun{}, engine, fmt.Errorf("the remote service's ledger is %+v, want %+v after %d sagas", l, right, f.sagas)
 	}
 	ahead, err := db.ahead(ctx)
 	if err != nil {
@@ -152,10 +152,10 @@ func (c *RecoverConfig) crash(ctx context.Context, db *database, engine Process,
 // launched is a saga in flight.
 type launched struct {
 	id  string
-	seq int // of the intent that has no answer
+	seq int // of the intent without an outcome
 }
 
-// launch starts the sagas and returns when each has its second step's intent written.
+// launch starts the sagas and returns when the second step's intent of each is durable.
 func (f *flight) launch(ctx context.Context, engine Process) ([]launched, error) {
 	if err := publish(ctx, engine, f.name, f.source); err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (f *flight) launch(ctx context.Context, engine Process) ([]launched, error)
 		return nil, err
 	}
 	if _, err := awaitLedger(ctx, f.stub, func(l Ledger) bool { return l.Held >= min(f.sagas, perHost) }); err != nil {
-		return nil, fmt.Errorf("not all sagas came into flight: %w", err)
+		return nil, fmt.Errorf("not all sagas are in flight: %w", err)
 	}
 	return list, each(ctx, f.sagas, func(ctx context.Context, i int) error {
 		journal, err := journalOf[line](ctx, engine, list[i].id)
@@ -193,7 +193,7 @@ func (f *flight) launch(ctx context.Context, engine Process) ([]launched, error)
 	})
 }
 
-// times reads from the journals when the sagas went on; began is when the new process
+// times reads from the journals when the sagas continued. began is when the new process
 // was started, by the journals' clock.
 func (f *flight) times(ctx context.Context, engine Process, list []launched, began time.Time) (RecoverRun, error) {
 	moved, ended := make([]time.Time, len(list)), make([]time.Time, len(list))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Report is what a session beside the floor found.
+// Report is the result of a session with the floor.
 type Report struct {
 	Session
 	Runs []Figure `json:"runs"`
@@ -102,7 +102,7 @@ func sum(list []sample) (perSecond, commits, written float64, cpu CPU) {
 		}
 }
 
-// commitOf is the median over the rounds of how long a commit takes, in milliseconds.
+// commitOf returns the median duration of a commit over the rounds, in milliseconds.
 func commitOf(list []sample) float64 {
 	var v []float64
 	for _, s := range list {
@@ -122,7 +122,7 @@ func latencies(list []sample) Took {
 
 func ms(d time.Duration) float64 { return round(float64(d) / 1e6) }
 
-// round keeps three digits behind the point.
+// round keeps three digits after the point.
 func round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
 // Print writes the report for people.
@@ -145,6 +145,6 @@ func (r *Report) Print(w io.Writer) error {
 	if last.Steps > 0 {
 		fmt.Fprintf(w, "\n%d steps a saga: %.0f steps/s\n", wideSteps, last.Steps)
 	}
-	_, err := fmt.Fprintf(w, "\ncommits, bytes written and CPU are per saga, `each` is how long a commit takes; CPU is of the engine (or the floor), the database and the other side. peak memory of the engine: %d MB\n", last.PeakMB)
+	_, err := fmt.Fprintf(w, "\ncommits, bytes written and CPU are per saga, `each` is how long a commit takes; CPU is of the engine (or the floor), the database and the remote service. peak memory of the engine: %d MB\n", last.PeakMB)
 	return err
 }

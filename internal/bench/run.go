@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Config is a session.
+// Config configures a session.
 type Config struct {
 	Workload            string
 	Engine, Floor, Stub Process
-	Database            string // of both; a SQLite file's name or a Postgres URL
+	Database            string // of engine and floor: a SQLite file's name or a Postgres URL
 	Variants            []Variant
 	Clients             []int         // closed loops
 	Rate                int           // of an open loop a second; 0: none
@@ -44,13 +44,13 @@ func Prepare(ctx context.Context, engine, stub Process, variants []Variant) (map
 	return scripts, nil
 }
 
-// point is one thing that is measured, in every round.
+// point is one measurement, made in every round.
 type point struct {
 	variant Variant
 	clients int // 0: open loop
 }
 
-// samples are what the rounds of a point gave.
+// samples has the results of a point's rounds.
 type samples struct {
 	engine, floor []sample
 }
@@ -60,8 +60,8 @@ type sample struct {
 	used reading
 }
 
-// Run measures every point in every round, engine and floor in turns. It fails
-// if the other side's ledger is not what it must be after any of them.
+// Run measures every point in every round, engine and floor in turns. It fails if the remote
+// service's ledger is wrong after any of them.
 func Run(ctx context.Context, c Config) (Report, error) {
 	db, err := openDatabase(ctx, c.Database)
 	if err != nil {
@@ -104,9 +104,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	return c.report(points, all), nil
 }
 
-// allThere compares how many sagas that never end the engine has with how many were started.
+// allThere compares how many live sagas the engine has with how many were started.
 func (c *Config) allThere(ctx context.Context, points []point, all []samples) error {
-	started := 1 // the one that the floor copies
+	started := 1 // the one that the floor replays
 	for i, p := range points {
 		if p.variant != Start {
 			return nil
@@ -117,7 +117,7 @@ func (c *Config) allThere(ctx context.Context, points []point, all []samples) er
 	}
 	st, err := statsOf(ctx, c.Engine)
 	if err == nil && st.Live[Start.Name()] != started {
-		err = fmt.Errorf("%d starts were answered, and there are %d sagas", started, st.Live[Start.Name()])
+		err = fmt.Errorf("%d starts were acknowledged, but there are %d sagas", started, st.Live[Start.Name()])
 	}
 	return err
 }

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Script is what a saga appends and sends, taken from the journal of one that the
-// engine ran: the floor does the same, byte for byte as many.
+// Script has the appends and requests of a saga, from the journal of one that the
+// engine ran. The floor repeats them, with the same number of bytes.
 type Script struct {
 	Ends   string  `json:"ends"`
 	Stages []Stage `json:"stages"`
 }
 
-// Stage is one durable append and what is sent behind it.
+// Stage is one durable append, and the requests that are sent after it.
 type Stage struct {
 	Records []Row `json:"records"`
 	Send    *Send `json:"send,omitempty"`
@@ -43,7 +43,7 @@ type Send struct {
 	Body   json.RawMessage `json:"body,omitempty"`
 }
 
-// script makes one of a journal.
+// script makes a Script from a journal.
 func script(journal []Row, ends string) (Script, error) {
 	sc := Script{Ends: ends}
 	var stage Stage

@@ -7,14 +7,14 @@ import (
 	"github.com/gofrs/uuid/v5"
 )
 
-// Seed is a saga to be put into the database.
+// Seed is a saga to add to the database.
 type Seed struct {
 	Definition string
 	Input      string // JSON; "": null
 	Labels     map[string]string
 }
 
-// Seeding says what to put into the database.
+// Seeding says which sagas to add to the database.
 type Seeding struct {
 	Definitions map[string]string // source by name
 	Sagas       int
@@ -23,16 +23,16 @@ type Seeding struct {
 	Progress Progress
 }
 
-// Seeded is what was put there.
+// Seeded describes the added sagas.
 type Seeded struct {
 	IDs  []uuid.UUID // of saga i
 	Wall time.Duration
 }
 
-// PerSecond is the rate.
+// PerSecond returns the rate.
 func (s Seeded) PerSecond() float64 {
 	return round(float64(len(s.IDs)) / max(s.Wall, time.Millisecond).Seconds())
 }
 
-// Seeder puts sagas into an engine's database as a server would, without one.
+// Seeder adds sagas to an engine's database as a server would, but without a server.
 type Seeder func(ctx context.Context, s Seeding) (Seeded, error)

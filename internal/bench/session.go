@@ -7,16 +7,16 @@ import (
 	"text/tabwriter"
 )
 
-// Session is what every report begins with.
+// Session is the beginning of every report.
 type Session struct {
 	Workload string `json:"workload"`
 	Store    string `json:"store"`
 	Machine  string `json:"machine"`
 	Rounds   int    `json:"rounds"`
-	Verified int    `json:"newest_verified,omitempty"` // only so many sagas were checked in the end; 0: all
+	Verified int    `json:"newest_verified,omitempty"` // how many sagas were checked at the end; 0: all
 }
 
-// Ran notes what was measured on, and how many sagas were checked in the end; 0: all.
+// Ran notes the machine and the store, and how many sagas were checked at the end; 0: all.
 func (s *Session) Ran(store, machine string, verified int) {
 	s.Store, s.Machine, s.Verified = store, machine, verified
 }
@@ -30,7 +30,7 @@ func (s *Session) head(w io.Writer, what string) {
 	fmt.Fprint(w, "\n\n")
 }
 
-// table writes rows under a head, numbers to the right.
+// table writes rows below a header, with numbers to the right.
 func table(w io.Writer, head []string, rows [][]string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range append([][]string{head}, rows...) {
@@ -39,13 +39,13 @@ func table(w io.Writer, head []string, rows [][]string) error {
 	return t.Flush()
 }
 
-// Engine starts and ends the server that is measured.
+// Engine starts and stops the measured server.
 type Engine interface {
 	// Start starts it and returns when it listens.
 	Start() (Process, error)
-	// Kill ends it as a crash does.
+	// Kill stops it as a crash does.
 	Kill()
 }
 
-// Progress is told how far a session has come.
+// Progress is called with the progress of a session.
 type Progress func(done, of int, what string)

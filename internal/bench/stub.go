@@ -9,40 +9,40 @@ import (
 	"time"
 )
 
-// Stub is the other side: it honours keys, and counts.
+// Stub is the remote service: it honours keys, and counts.
 //
 //	POST /do/…       an effect under the Idempotency-Key; 201 {"id": …}
 //	POST /refuse     422
 //	DELETE /do/…/id  undoes it; 200
 //	GET /ledger      a Ledger
 //	POST /reset      forgets everything
-//	POST /hold?path= books what comes to that path from now on, but answers it only after
+//	POST /hold?path= stores requests to that path from now on, but responds only after
 //	POST /go
 type Stub struct {
-	delay time.Duration // of each answer
+	delay time.Duration // of each response
 	cheat bool
 	mu    sync.Mutex
 	made  map[string]string // key → effect id
 	gone  map[string]bool   // effect id
 	l     Ledger
-	held  string        // the path whose answers are held back; "": none
-	gate  chan struct{} // closed when they may go
+	held  string        // the path whose responses are delayed; "": none
+	gate  chan struct{} // closed when they may be sent
 }
 
-// Ledger is what the stub counted.
+// Ledger has the stub's counts.
 type Ledger struct {
 	Requests int `json:"requests"`
 	Effects  int `json:"effects"`
-	Again    int `json:"again"`   // requests under a key that had its effect already
+	Again    int `json:"again"`   // requests whose key had its effect already
 	Keyless  int `json:"keyless"` // writes without a key
 	Undone   int `json:"undone"`
-	Strange  int `json:"strange"` // undone twice, or undone what never was
+	Strange  int `json:"strange"` // undos of effects that were already undone, or never existed
 	Refused  int `json:"refused"`
-	Held     int `json:"held"` // answers held back now
+	Held     int `json:"held"` // responses that are delayed now
 }
 
-// NewStub returns a stub that takes delay for each answer. With cheat it books
-// every tenth effect twice, which must be noticed.
+// NewStub returns a stub that delays each response. With cheat it counts
+// every tenth effect twice, which must be detected.
 func NewStub(delay time.Duration, cheat bool) *Stub {
 	s := &Stub{delay: delay, cheat: cheat}
 	s.reset()
@@ -90,7 +90,7 @@ func (s *Stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(body))
 }
 
-// hold waits until the answer may go.
+// hold waits until the response may be sent.
 func (s *Stub) hold(r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Variant is a saga that runs beside the floor.
+// Variant is a saga that is compared with the floor.
 type Variant string
 
 // The variants; the first two are those of booking3.
 const (
 	Succeeds Variant = "succeeds" // three effects
 	Undone   Variant = "undone"   // the third is refused, two are undone
-	Wide     Variant = "wide"     // fifty effects, one after the other
-	Start    Variant = "start"    // none: it sleeps at once, and its start is all that is waited for
+	Wide     Variant = "wide"     // fifty effects, one after another
+	Start    Variant = "start"    // no effect: it sleeps at once, and only its start is measured
 )
 
-// wideSteps are those of a wide saga.
+// wideSteps is the number of steps of a wide saga.
 const wideSteps = 50
 
 // Name is the definition's name.
@@ -27,7 +27,7 @@ func (v Variant) Name() string {
 	return "booking3-" + string(v)
 }
 
-// Ends is the status of its sagas when their starts are answered.
+// Ends returns the status of its sagas in the response to their starts.
 func (v Variant) Ends() string {
 	switch v {
 	case Undone:
@@ -38,7 +38,7 @@ func (v Variant) Ends() string {
 	return "succeeded"
 }
 
-// Definition is the saga, with the other side at url.
+// Definition returns the definition, with the remote service at url.
 func (v Variant) Definition(url string) string {
 	head := "saga: " + v.Name() + "\ninput: {trip: string}\nsteps:\n"
 	switch v {
@@ -63,10 +63,10 @@ func (v Variant) Definition(url string) string {
 		fmt.Sprintf(step, "car", third, "car", url)
 }
 
-// seat is a body: a POST without one goes on a connection of its own.
+// seat is a body: a POST without a body would use a connection of its own.
 const seat = "    body: {item: seat}\n"
 
-// posts are the steps s<first> to s<last>, which each make one POST; more is the rest of each.
+// posts returns the steps s<first> to s<last>, each with one POST. more is the rest of each step.
 func posts(url string, first, last int, more string) string {
 	var b strings.Builder
 	for i := first; i <= last; i++ {
@@ -75,7 +75,7 @@ func posts(url string, first, last int, more string) string {
 	return b.String()
 }
 
-// Check compares the other side's ledger with the number of sagas that were started.
+// Check compares the remote service's ledger with the number of sagas that were started.
 func (v Variant) Check(l Ledger, sagas int) error {
 	var want Ledger
 	switch v {
@@ -87,7 +87,7 @@ func (v Variant) Check(l Ledger, sagas int) error {
 		want = Ledger{Requests: wideSteps * sagas, Effects: wideSteps * sagas}
 	}
 	if l != want {
-		return fmt.Errorf("the other side's ledger is %+v, and should be %+v after %d sagas", l, want, sagas)
+		return fmt.Errorf("the remote service's ledger is %+v, want %+v after %d sagas", l, want, sagas)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // hashed is as long as a record's hash.
 var hashed = make([]byte, 32)
 
-// columns are those of the engine's table of records.
+// columns are the columns of the engine's table of records.
 const columns = `(saga_id, seq, at, kind, path, way, attempt, generation, key, class, node, data, hash)`
 
 func openWriter(ctx context.Context, dsn string) (writer, error) {
