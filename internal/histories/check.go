@@ -10,17 +10,17 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Violation is something that could not have happened.
+// Violation is a part of a history that could not have happened.
 type Violation struct {
 	What string
-	Ops  []Op // that it is about, in the order of their calls
+	Ops  []Op // the operations concerned, in the order of their calls
 
 	model porcupine.Model
 	info  porcupine.LinearizationInfo // when no order explains the operations
 	drawn bool
 }
 
-// String is the violation with its history, for a person.
+// String returns the violation with its history.
 func (v Violation) String() string {
 	var b strings.Builder
 	b.WriteString(v.What)
@@ -39,10 +39,10 @@ func (v Violation) Draw(path string) (bool, error) {
 	return true, porcupine.VisualizePath(v.model, v.info, path)
 }
 
-// patience is how long one saga's history is worked on.
+// patience bounds the time for the history of one saga.
 const patience = time.Minute
 
-// Check holds a history against the truth and returns what could not have happened.
+// Check compares a history with the truth and returns the violations.
 func Check(ops []Op, truth *Truth) []Violation {
 	c := &checker{truth: truth, ops: slices.Clone(ops), byID: map[string]*Saga{}, byKey: map[string]*Saga{}, byMark: map[string]*Saga{}, asked: map[string]int{},
 		history: map[*Saga][]porcupine.Operation{}, about: map[*Saga][]Op{}}
@@ -73,8 +73,8 @@ type checker struct {
 	ops    []Op
 	byID   map[string]*Saga
 	byKey  map[string]*Saga // of starts, without the scope
-	byMark map[string]*Saga // retries of sagas that had ended, by their order's mark
-	asked  map[string]int   // how often each order was given, by its mark
+	byMark map[string]*Saga // retries of sagas that had ended, by the mark of their command
+	asked  map[string]int   // how often each command was sent, by its mark
 
 	history map[*Saga][]porcupine.Operation
 	about   map[*Saga][]Op
@@ -105,7 +105,7 @@ func (c *checker) fail(what string, ops ...Op) {
 	c.found = append(c.found, Violation{What: what, Ops: ops})
 }
 
-// says adds what a request says of a saga.
+// says adds an event of a saga.
 func (c *checker) says(s *Saga, o Op, e event) {
 	back := int64(o.Return)
 	if o.Answer.unknown() {
@@ -118,7 +118,7 @@ func (c *checker) says(s *Saga, o Op, e event) {
 	}
 }
 
-// reads adds that a request showed a saga, and checks what it showed.
+// reads adds a read of a saga, and checks its content.
 func (c *checker) reads(s *Saga, o Op, seq int64, body string) {
 	if why := s.shows(seq, body); why != "" {
 		c.fail(fmt.Sprintf("saga %s: %s", s.ID(), why), o)
@@ -155,8 +155,9 @@ func (c *checker) start(o Op) {
 	}
 }
 
-// mayBegin notes a start whose answer was lost. It may have begun the saga at any time since, so of
-// several the earliest says all: a checker that tries them in every order would never end.
+// mayBegin notes a start whose response was lost. It may have begun the saga at any time since, so
+// if there are several, the earliest is enough: a checker that tries them in every order would
+// never end.
 func (c *checker) mayBegin(s *Saga, o Op) {
 	for i, h := range c.history[s] {
 		if !h.Input.(event).mayBegin {
@@ -194,7 +195,7 @@ func (c *checker) journal(o Op) {
 		c.fail("a journal was not to be had: "+a.Failed, o)
 		return
 	}
-	if why := s.holds(o.After, a.Records); why != "" {
+	if why := s.differs(o.After, a.Records); why != "" {
 		c.fail(fmt.Sprintf("saga %s: the journal %s", s.ID(), why), o)
 		return
 	}

@@ -21,7 +21,7 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 	started := findOp(t, good, func(o histories.Op) bool { return o.Do == histories.Start && o.Answer.Status == 201 })
 	last := slices.MaxFunc(good, func(a, b histories.Op) int { return int(a.Return - b.Return) }).Return
 
-	// at the end, after all that was answered
+	// at the end, after all responses
 	late := func(o histories.Op) histories.Op {
 		o.Call, o.Return = last+time.Millisecond, last+2*time.Millisecond
 		return o
@@ -82,7 +82,7 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 		}))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// What is spoilt takes the place of what it was, unless it comes on top of it.
+			// The changed operation replaces the original one, unless it is an additional one.
 			ops := slices.Clone(good)
 			for _, b := range bad {
 				if b.Call <= last {
@@ -112,7 +112,7 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 	})
 }
 
-// An answer that was lost is taken for carried out and for not, as the journal has it.
+// A request whose response was lost counts as carried out or not, as the journal says.
 func TestLostAnswersAreForked(t *testing.T) {
 	good, truth := script(t, nil)
 	for i, o := range good {
@@ -137,7 +137,7 @@ func findOp(t *testing.T, ops []histories.Op, is func(histories.Op) bool) histor
 	return ops[i]
 }
 
-// whole is what a saga shows at its end.
+// whole is the view of a saga at its end.
 func whole(s *histories.Saga) (seq int64, body string) {
 	seq = int64(len(s.Records))
 	return seq, s.Shown(seq)

@@ -14,7 +14,7 @@ import (
 	"recourse/saga"
 )
 
-// Client makes requests and records them. Its methods return what they recorded.
+// Client makes requests and records them. Its methods return the recorded operations.
 type Client struct {
 	Number   int
 	Recorder *Recorder
@@ -24,7 +24,7 @@ type Client struct {
 // Target is the node that a request goes to.
 type Target struct {
 	Name string
-	URL  string // without a slash at its end
+	URL  string // without a trailing slash
 }
 
 // Start starts a saga of a definition; n is its whole input.
@@ -57,7 +57,7 @@ func (c *Client) Journal(ctx context.Context, to Target, id string, after int64,
 	return c.with(ctx, to, Op{Do: Journal, Saga: id, After: after}, "GET", path, "", h)
 }
 
-// Command gives an order. Its Reason must be its own.
+// Command sends a command. Its Reason must be unique.
 func (c *Client) Command(ctx context.Context, to Target, key, id string, o saga.Command) Op {
 	op := Op{Do: Command, Saga: id, Key: key, Command: o}
 	path, method := "/v1/sagas/"+id, "POST"
@@ -104,7 +104,7 @@ func (c *Client) with(ctx context.Context, to Target, op Op, method, path, body 
 	if err != nil {
 		panic(err)
 	}
-	req.Header, req.GetBody = h, nil // or net/http would send it twice at times
+	req.Header, req.GetBody = h, nil // otherwise net/http may send it twice
 	if body != "" {
 		h.Set("Content-Type", "application/json")
 	}
@@ -118,7 +118,7 @@ func (c *Client) with(ctx context.Context, to Target, op Op, method, path, body 
 	return op
 }
 
-// ask sends a request and reads its answer.
+// ask sends a request and reads its response.
 func (c *Client) ask(req *http.Request, op Op) Answer {
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Client) ask(req *http.Request, op Op) Answer {
 	return a
 }
 
-// records reads a page or lines, and says what is wrong with them.
+// records reads a page or lines, and returns an error if they are invalid.
 func (a *Answer) records(b []byte, contentType string) string {
 	if strings.HasPrefix(contentType, "application/x-ndjson") {
 		for line := range bytes.Lines(b) {

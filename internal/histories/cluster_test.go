@@ -27,8 +27,8 @@ import (
 	"recourse/saga/kinds"
 )
 
-// trip has all that orders can meet: waits, a step that a person settles, a budget, a point of no
-// return.
+// trip has all states that commands can meet: waits, a step that a person resolves, a budget, a
+// point of no return.
 const trip = `saga: trip
 input: {n: integer}
 budget: {amount: 5.00 USD}
@@ -41,10 +41,10 @@ steps:
   - {id: d, http: "POST http://w.example/d", body: {}, timeout: 1s, retry: {initial: 20ms, attempts: 3}}
 `
 
-// tripSteps are those that a person can be asked about.
+// tripSteps are the steps that may need a person.
 var tripSteps = []string{"a", "b", "c", "d"}
 
-// others is the other side: it does what it is asked to, if it is moody only mostly.
+// others is the remote service: it does what it is asked to; if it is moody, only mostly.
 type others struct{ moody bool }
 
 // Call implements engine.Caller.
@@ -64,9 +64,9 @@ func (o others) Call(context.Context, saga.Request) saga.Answer {
 	return saga.Answer{Sent: true, Status: 201, Body: json.RawMessage(`{"id":"x"}`)}
 }
 
-// setup is what a cluster is made of.
+// setup configures a cluster.
 type setup struct {
-	stores []journal.Store // the store of each place, of which some may be the same
+	stores []journal.Store // the store of each place; places may share a store
 	others others
 	log    io.Writer
 	wrap   func(http.Handler) http.Handler // around each node's API; nil: nothing
@@ -77,7 +77,7 @@ type cluster struct {
 	t      *testing.T
 	faults *faults
 	setup
-	ended sync.WaitGroup // engines on their way out
+	ended sync.WaitGroup // engines that are stopping
 
 	mu    sync.Mutex
 	nodes []*node // by place; nil: none runs there
@@ -144,7 +144,7 @@ func newCluster(t *testing.T, s setup) *cluster {
 	return c
 }
 
-// begin starts a node, and goes on trying while the store does not let it.
+// begin starts a node, and retries while the store refuses.
 func (c *cluster) begin(place int) {
 	c.mu.Lock()
 	c.count++
@@ -196,7 +196,7 @@ func (c *cluster) handler(cfg api.Config) http.Handler {
 	return c.wrap(api.New(cfg))
 }
 
-// end stops a node: kindly, or as if it were killed.
+// end stops a node: in an orderly way, or as if it were killed.
 func (c *cluster) end(place int, kindly bool) {
 	c.mu.Lock()
 	n := c.nodes[place]
@@ -214,7 +214,7 @@ func (c *cluster) end(place int, kindly bool) {
 	c.ended.Go(n.srv.Close)
 }
 
-// target is a node that runs, in a random place; the zero Target if none does.
+// target returns a running node in a random place; the zero Target if there is none.
 func (c *cluster) target() histories.Target {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *cluster) disturb() {
 	case 1:
 		c.end(place, false)
 		c.begin(place)
-	case 2: // the lease runs out, and others take over
+	case 2: // the lease ends, and others take over
 		n.store.stuck.Store(true)
 		<-time.After(1300 * time.Millisecond)
 		n.store.stuck.Store(false)

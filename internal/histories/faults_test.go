@@ -16,21 +16,21 @@ import (
 
 var errInjected = errors.New("injected: nothing was done")
 
-// faults are what goes wrong between a node and its store. One is shared by all nodes.
+// faults decides the faults between nodes and their store. All nodes share it.
 type faults struct {
 	on   atomic.Bool
-	late sync.WaitGroup // writes that land after their caller was told that they are unknown
+	late sync.WaitGroup // writes that happen after their caller got ErrUnknown
 }
 
-// faulty is a store as one node reaches it.
+// faulty is the store of one node.
 type faulty struct {
 	journal.Store
 	*faults
-	dead  atomic.Bool // the node was killed: nothing reaches the store any more
+	dead  atomic.Bool // the node was killed: no call reaches the store
 	stuck atomic.Bool // the lease is not renewed
 
 	mu      sync.Mutex
-	taken   []journal.Claimed // by claims whose answer was lost
+	taken   []journal.Claimed // by claims whose response was lost
 	takenBy string
 }
 
@@ -66,7 +66,7 @@ func (f *faulty) writes(ctx context.Context, mayLand bool, do func(context.Conte
 	}
 	err := do(ctx)
 	if f.dead.Load() {
-		return errInjected // the answer does not reach anyone
+		return errInjected // the response is lost
 	}
 	return err
 }
@@ -86,7 +86,7 @@ func (f *faulty) reads() error {
 	return nil
 }
 
-// pause waits for up to that many milliseconds: slowness, not waiting for something.
+// pause waits for up to that many milliseconds, to simulate a slow store.
 func pause(most int) {
 	<-time.After(time.Duration(rand.IntN(most*1000)) * time.Microsecond)
 }
@@ -129,7 +129,7 @@ func (f *faulty) Append(ctx context.Context, node string, batch []journal.Append
 	return out, err
 }
 
-// Claim returns what a claim of the node took whose answer was lost, as the contract has it.
+// Claim first returns the sagas of an earlier claim whose response was lost, as the contract says.
 func (f *faulty) Claim(ctx context.Context, node string, limit int) (list []journal.Claimed, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

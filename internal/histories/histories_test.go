@@ -45,7 +45,7 @@ func TestHistories(t *testing.T) {
 }
 
 func history(t *testing.T, stores []journal.Store) {
-	dir := t.ArtifactDir() // outlives the test if that is asked for, with -artifacts
+	dir := t.ArtifactDir() // kept after the test with -artifacts
 	var log testbuffer.Buffer
 	c := newCluster(t, setup{stores: stores, others: others{moody: true}, log: &log})
 	l := &load{t: t, cluster: c, recorder: histories.NewRecorder(), slots: slots(100), hasty: 12}
@@ -85,7 +85,7 @@ func history(t *testing.T, stores []journal.Store) {
 	report(t, histories.Check(ops, truth), 5)
 }
 
-// rest waits until nothing goes on by itself any more, stops all nodes and reads what there is.
+// rest waits until no saga continues by itself, stops all nodes and reads the store.
 func (c *cluster) rest() *histories.Truth {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
@@ -130,7 +130,7 @@ func (c *cluster) rest() *histories.Truth {
 	return truth
 }
 
-// report fails with what was found, and draws it.
+// report fails the test with the violations, and draws them.
 func report(t *testing.T, found []histories.Violation, most int) {
 	t.Helper()
 	for i, v := range found {
@@ -146,7 +146,7 @@ func report(t *testing.T, found []histories.Violation, most int) {
 	}
 }
 
-// tally counts what a history is made of.
+// tally counts the operations of a history.
 func tally(ops []histories.Op, truth *histories.Truth) string {
 	kinds, answers, ends := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, o := range ops {

@@ -10,7 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// keys checks that orders under one key were answered once.
+// keys checks that commands with one key have one response.
 func (c *checker) keys() {
 	byKey := map[string][]Op{}
 	for _, o := range c.ops {

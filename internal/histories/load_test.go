@@ -31,7 +31,7 @@ type given struct {
 	order   saga.Command
 }
 
-// load is what clients do to a cluster.
+// load is the clients of a cluster.
 type load struct {
 	t        *testing.T
 	cluster  *cluster
@@ -43,7 +43,7 @@ type load struct {
 	marks int
 }
 
-// run has clients make requests until the time is over.
+// run makes clients send requests until the time is over.
 func (l *load) run(clients int, d time.Duration) {
 	var wg sync.WaitGroup
 	end := time.Now().Add(d)
@@ -113,13 +113,13 @@ func (l *load) start(ctx context.Context, c *histories.Client, to histories.Targ
 		l.mu.Unlock()
 	}
 	o := c.Start(ctx, to, s.key, "trip", n)
-	if o.Answer.Status == 503 { // which comes at once from a node that is not ready
+	if o.Answer.Status == 503 { // a node that is not ready responds at once
 		pause(20)
 	}
 	s.saw(o)
 }
 
-// saw keeps what an answer says, for the next requests.
+// saw keeps the content of a response, for the next requests.
 func (s *slot) saw(o histories.Op) {
 	if o.Answer.Status != 200 && o.Answer.Status != 201 && o.Answer.Status != 202 {
 		return
@@ -183,7 +183,7 @@ func anyOrder(seq int64) saga.Command {
 	return saga.Command{Kind: "patch", IfSeq: seq, Labels: map[string]string{"l": fmt.Sprint(rand.IntN(3) + 1)}}
 }
 
-// slots makes n of them.
+// slots makes n slots.
 func slots(n int) (list []*slot) {
 	for i := range n {
 		s := &slot{n: i, key: fmt.Sprintf("start-%d", i)}

@@ -7,7 +7,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// event is what one request says about one saga, as porcupine sees it.
+// event is what one request implies for one saga, as porcupine sees it.
 // The state is the least length that the saga's journal may have: 0 is no saga.
 type event struct {
 	begins    bool   // the saga does not exist before, and does after
@@ -30,8 +30,8 @@ func exactly(at ...int64) (spans []span) {
 // existing is any length of a saga that exists.
 var existing = []span{{1, math.MaxInt64}}
 
-// step takes an event in. Growth is free, so of all lengths that would do, the
-// least one leaves the most open to what follows: no choice is lost by taking it.
+// step applies an event. The journal may grow at any time, so of all possible lengths, the
+// smallest one allows everything that the others allow.
 func step(n int64, e event) (int64, bool) {
 	switch {
 	case e.begins:
@@ -53,7 +53,7 @@ func step(n int64, e event) (int64, bool) {
 	return n, false
 }
 
-// lengths is the model of one saga.
+// lengths is the porcupine model of one saga.
 var lengths = porcupine.Model{
 	Init: func() any { return int64(0) },
 	Step: func(state, input, _ any) (bool, any) {
@@ -70,15 +70,15 @@ var lengths = porcupine.Model{
 	},
 }
 
-// kept is the answer that a key has in store, and what a request under it says of it.
+// kept is the stored response of a key, and what a request with that key implies for it.
 type kept struct {
 	answer    string // "" for a refusal, which is not kept
-	replayed  bool   // it is that answer; otherwise it was made afresh, and is kept from then on
+	replayed  bool   // it is the stored response; otherwise it is new, and is stored from then on
 	unknown   bool   // it may have been made
 	described string
 }
 
-// replies is the model of one Idempotency-Key: the answer is made once.
+// replies is the porcupine model of one Idempotency-Key: there is one response.
 var replies = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, _ any) (bool, any) {

@@ -9,10 +9,10 @@ import (
 	"recourse/saga"
 )
 
-// Do is what a client asked for.
+// Do is the kind of a request.
 type Do string
 
-// The requests. The orders are named as in saga.Command.
+// The kinds of requests. Commands have the names of saga.Command.
 const (
 	Start   Do = "start"   // POST /v1/sagas
 	Get     Do = "get"     // GET /v1/sagas/{id}
@@ -20,15 +20,15 @@ const (
 	Command Do = "order"   // POST /v1/sagas/{id}/…, PATCH /v1/sagas/{id}
 )
 
-// Op is one request and what came of it.
+// Op is one request and its result.
 type Op struct {
 	Client  int
-	Node    string // which node was asked
+	Node    string // the node that got the request
 	Do      Do
 	Saga    string       // "" for starts
 	Key     string       // Idempotency-Key, "" for none
-	Body    string       // of a start: what makes this body another than that one
-	Command saga.Command // of an order. Reason is its mark: no two orders have the same, but repetitions under one key
+	Body    string       // of a start: distinguishes its body from others
+	Command saga.Command // of a command. Its Reason is its mark, which only repetitions with the same key share
 	After   int64        // of a journal: the seq that it was read from
 	Known   int64        // of a get: the seq in If-None-Match, 0 for none
 
@@ -36,26 +36,26 @@ type Op struct {
 	Answer       Answer
 }
 
-// Answer is what the client was told.
+// Answer is the response that the client got.
 type Answer struct {
-	Status   int    // 0: there was no answer, or only a part of one
+	Status   int    // 0: there was no response, or only a part of one
 	Code     string // of a problem
 	Replayed bool   // Idempotency-Replayed
-	Saga     string // the id that the answer gives
+	Saga     string // the id in the response
 	Seq      int64  // of the ETag
-	Body     string // as it came, of a saga and of whatever may be replayed
+	Body     string // the raw body, of a saga and of responses that may be replayed
 	Records  []journal.Record
 	More     bool // of a journal: there is another page
 	Failed   string
 }
 
-// unknown reports whether the request may or may not have been carried out.
+// unknown reports whether it is unknown if the request was carried out.
 func (a Answer) unknown() bool { return a.Status == 0 || a.Status >= 500 }
 
-// ok reports whether the request was carried out, or is going to be.
+// ok reports whether the request was carried out, or will be.
 func (a Answer) ok() bool { return a.Status >= 200 && a.Status < 400 }
 
-// String is one line for a person.
+// String returns the request in one line.
 func (o Op) String() string {
 	what := string(o.Do)
 	if o.Do == Command {
@@ -79,7 +79,7 @@ func (o Op) String() string {
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// String is what came, in short.
+// String returns a summary of the response.
 func (a Answer) String() string {
 	s := fmt.Sprint(a.Status)
 	if a.Status == 0 {
@@ -114,17 +114,17 @@ type Recorder struct {
 // NewRecorder begins a history.
 func NewRecorder() *Recorder { return &Recorder{began: time.Now()} }
 
-// Now is the time since the history began.
+// Now returns the time since the history began.
 func (r *Recorder) Now() time.Duration { return time.Since(r.began) }
 
-// Add adds a request that is over.
+// Add adds a completed request.
 func (r *Recorder) Add(o Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = append(r.ops, o)
 }
 
-// Ops returns what was added so far.
+// Ops returns the requests that were added so far.
 func (r *Recorder) Ops() []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()

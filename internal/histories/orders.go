@@ -7,7 +7,7 @@ import (
 	"recourse/saga"
 )
 
-// order checks an order, and adds what its answer says of the saga.
+// order checks a command, and adds the events of its response.
 func (c *checker) order(o Op) {
 	s, a := c.byID[o.Saga], o.Answer
 	switch {
@@ -15,10 +15,10 @@ func (c *checker) order(o Op) {
 		c.lost(s, o)
 	case s == nil:
 		c.fail("an order was answered about a saga that is not there", o)
-	case a.Code == "key_in_flight": // says nothing of the saga
+	case a.Code == "key_in_flight": // implies nothing for the saga
 	case o.Command.Kind == "retry" && a.ok() && (a.Status == 201 || a.Status == 200):
 		c.retried(s, o)
-	case a.ok() && a.Replayed: // an answer of before: keys() looks at it
+	case a.ok() && a.Replayed: // a stored response: keys() checks it
 	case a.ok():
 		c.carriedOut(s, o)
 	default:
@@ -26,13 +26,13 @@ func (c *checker) order(o Op) {
 	}
 }
 
-// lost is an order that may have been carried out at any time after it was given.
+// lost handles a command that may have been carried out at any time after it was sent.
 func (c *checker) lost(s *Saga, o Op) {
 	if made := c.byMark[o.Command.Reason]; made != nil {
 		c.says(made, o, event{mayBegin: true})
 		return
 	}
-	if s == nil || c.asked[o.Command.Reason] > 1 { // whose record it is cannot be told
+	if s == nil || c.asked[o.Command.Reason] > 1 { // the record may belong to another request
 		return
 	}
 	at := append(s.carriedOut(o.Command.Reason), s.turnedDown(o.Command.Reason, "")...)
@@ -44,7 +44,7 @@ func (c *checker) lost(s *Saga, o Op) {
 	}
 }
 
-// carriedOut is an order that was answered 200 or 202.
+// carriedOut handles a command with the response 200 or 202.
 func (c *checker) carriedOut(s *Saga, o Op) {
 	a, mark := o.Answer, o.Command.Reason
 	at := s.carriedOut(mark)
@@ -58,9 +58,9 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 		c.fail("a saga succeeded although its cancel was acknowledged", o)
 	}
 	seen := slices.DeleteFunc(slices.Clone(at), func(n int64) bool { return n > a.Seq })
-	stored := a.Status == 202 && o.Command.Kind != "cancel" // it may be read later, and turned down then
+	stored := a.Status == 202 && o.Command.Kind != "cancel" // the saga may apply it later, and reject it then
 	switch {
-	case stored && c.asked[mark] > 1: // the record may be that of another request, and this one's yet to come
+	case stored && c.asked[mark] > 1: // the record may belong to another request, and this one's may come later
 	case len(seen) > 0:
 		c.says(s, o, event{writes: true, at: exactly(seen...)})
 	case !stored:
@@ -70,14 +70,14 @@ func (c *checker) carriedOut(s *Saga, o Op) {
 		c.fail("an order was stored, but nobody has read it", o)
 		return
 	}
-	if o.Command.Kind == "resolve" { // answered with the step
+	if o.Command.Kind == "resolve" { // the response is the step
 		c.says(s, o, event{at: exactly(a.Seq)})
 		return
 	}
 	c.reads(s, o, a.Seq, a.Body)
 }
 
-// refused is an order that was answered 4xx.
+// refused handles a command with a 4xx response.
 func (c *checker) refused(s *Saga, o Op) {
 	code := o.Answer.Code
 	at := append(s.turnedDown(o.Command.Reason, code), s.refuses(o.Command, code)...)
@@ -92,7 +92,7 @@ func (c *checker) refused(s *Saga, o Op) {
 	c.says(s, o, event{at: exactly(at...)})
 }
 
-// retried is a saga that had ended and was started anew.
+// retried handles the retry of a saga that had ended, which starts a new saga.
 func (c *checker) retried(s *Saga, o Op) {
 	a := o.Answer
 	made := c.byID[a.Saga]
@@ -104,7 +104,7 @@ func (c *checker) retried(s *Saga, o Op) {
 		c.fail(fmt.Sprintf("saga %s was started anew, but has not ended", s.ID()), o)
 		return
 	}
-	if a.Replayed { // with the saga as it was at some time
+	if a.Replayed { // with an earlier state of the saga
 		c.says(made, o, event{at: existing})
 		if why := made.shows(a.Seq, a.Body); why != "" {
 			c.fail(fmt.Sprintf("saga %s: %s", made.ID(), why), o)

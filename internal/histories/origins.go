@@ -7,10 +7,10 @@ import (
 	"recourse/journal"
 )
 
-// origin is what a saga was made by: a request, or several of which each may have made one.
+// origin is the request that started a saga, or several that may have.
 type origin struct{ key, body, mark string }
 
-// origins checks that each saga was asked for, as it is, and no more often: one
+// origins checks that each saga was requested as it is, and started once: one
 // for a key, and without a key one for a request.
 func (c *checker) origins() {
 	asked := map[origin]int{}

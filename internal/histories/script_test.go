@@ -37,7 +37,7 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]histories.Op,
 	cl.Start(ctx, to, "one", "trip", 1)
 	cl.Start(ctx, to, "one", "trip", 2)
 	seq := cl.Get(ctx, to, id, 0, "").Answer.Seq
-	for last := int64(-1); seq != last; { // the attempt that was under way when it was paused comes to its end
+	for last := int64(-1); seq != last; { // the attempt that was in flight when the saga was paused ends
 		last = seq
 		<-time.After(50 * time.Millisecond)
 		seq = cl.Get(ctx, to, id, 0, "").Answer.Seq
@@ -58,7 +58,7 @@ func script(t *testing.T, wrap func(http.Handler) http.Handler) ([]histories.Op,
 	return r.Ops(), c.rest()
 }
 
-// Nothing is wrong with a history in which nothing is.
+// A correct history has no violations.
 func TestScriptPasses(t *testing.T) {
 	ops, truth := script(t, nil)
 	report(t, histories.Check(ops, truth), 5)
@@ -78,7 +78,7 @@ func (m middle) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m(next, w, r) })
 }
 
-// stale answers a saga's GETs as the first one was answered.
+// stale repeats the first response to a saga's GETs.
 func stale() middle {
 	var mu sync.Mutex
 	kept := map[string]*httptest.ResponseRecorder{}
@@ -105,7 +105,7 @@ func copyAnswer(w http.ResponseWriter, a *httptest.ResponseRecorder) {
 	_, _ = w.Write(a.Body.Bytes())
 }
 
-// swallow acknowledges cancels, and does nothing.
+// swallow acknowledges cancels without doing anything.
 func swallow(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	path, ok := strings.CutSuffix(r.URL.Path, "/cancel")
 	if !ok {
@@ -158,7 +158,7 @@ func forgetful(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	copyAnswer(w, a)
 }
 
-// An API that breaks its word is caught.
+// An API that breaks its contract is detected.
 func TestBadServersAreCaught(t *testing.T) {
 	for name, m := range map[string]middle{
 		"GET answers from a stale cache":         stale(),

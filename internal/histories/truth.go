@@ -14,12 +14,12 @@ import (
 	"recourse/saga"
 )
 
-// Truth is what a store holds when all is over.
+// Truth is the final content of a store.
 type Truth struct {
 	Sagas []*Saga // oldest first
 }
 
-// Saga is one saga's final journal, and what each part of it means.
+// Saga is one saga's final journal, and the state after each record.
 type Saga struct {
 	Head     journal.Head
 	Started  saga.StartedData
@@ -29,7 +29,7 @@ type Saga struct {
 	commands []command
 }
 
-// command is an order that a record has folded in.
+// command is a command that a record has applied.
 type command struct {
 	seq int64
 	saga.CommandData
@@ -63,7 +63,7 @@ func Read(ctx context.Context, store journal.Store, def func(name string, versio
 	return t, nil
 }
 
-// NewSaga works out what each prefix of a journal means.
+// NewSaga computes the state after each prefix of a journal.
 func NewSaga(def *saga.Definition, head journal.Head, records []journal.Record) (*Saga, error) {
 	s := &Saga{Head: head, Records: records, machines: []*saga.Machine{nil}, views: [][]byte{nil}}
 	if err := journal.Verify(head.ID, nil, 1, records); err != nil {
@@ -97,26 +97,26 @@ func NewSaga(def *saga.Definition, head journal.Head, records []journal.Record) 
 	return s, nil
 }
 
-// ID is the saga's id.
+// ID returns the saga's id.
 func (s *Saga) ID() string { return s.Head.ID.String() }
 
-// length is the length of the final journal.
+// length returns the length of the final journal.
 func (s *Saga) length() int64 { return int64(len(s.Records)) }
 
-// End is the saga's final status.
+// End returns the saga's final status.
 func (s *Saga) End() saga.Status { return s.machines[s.length()].Status() }
 
-// body names what the saga was started with, as Op.Body does.
+// body identifies the body of the saga's start, as Op.Body does.
 func (s *Saga) body() string {
 	var in struct{ N json.Number }
 	_ = json.Unmarshal(s.Started.Input, &in)
 	return fmt.Sprintf("%s-%s", s.Started.Definition, in.N)
 }
 
-// Shown is the saga as the API shows it while its journal has that length.
+// Shown returns the saga as the API shows it while its journal has that length.
 func (s *Saga) Shown(seq int64) string { return string(s.views[seq]) }
 
-// shows says how an answer differs from the saga as it was at that seq, "" if it does not.
+// shows says how a response differs from the saga at that seq, "" if it does not.
 func (s *Saga) shows(seq int64, body string) string {
 	switch {
 	case seq < 1 || seq > s.length():
@@ -127,8 +127,8 @@ func (s *Saga) shows(seq int64, body string) string {
 	return ""
 }
 
-// holds says how records differ from the journal's after that seq, "" if they do not.
-func (s *Saga) holds(after int64, records []journal.Record) string {
+// differs says how records differ from the journal's after that seq, "" if they do not.
+func (s *Saga) differs(after int64, records []journal.Record) string {
 	for i, r := range records {
 		seq := after + int64(i) + 1
 		if r.Seq != seq || seq > s.length() || !bytes.Equal(r.Hash, s.Records[seq-1].Hash) {
@@ -138,7 +138,7 @@ func (s *Saga) holds(after int64, records []journal.Record) string {
 	return ""
 }
 
-// carriedOut returns the seqs of the records that carry out the order with this mark.
+// carriedOut returns the seqs of the records that carry out the command with this mark.
 func (s *Saga) carriedOut(mark string) (at []int64) {
 	for _, o := range s.commands {
 		if o.Reason == mark && o.Rejected == nil {
@@ -148,8 +148,8 @@ func (s *Saga) carriedOut(mark string) (at []int64) {
 	return at
 }
 
-// turnedDown returns the seqs of the records that turn the order with this mark
-// down for that reason; "" is any.
+// turnedDown returns the seqs of the records that reject the command with this mark
+// for that reason; "" is any.
 func (s *Saga) turnedDown(mark, code string) (at []int64) {
 	for _, o := range s.commands {
 		if o.Reason == mark && o.Rejected != nil && (code == "" || problemOf(o.Rejected.Code) == code) {
@@ -159,7 +159,7 @@ func (s *Saga) turnedDown(mark, code string) (at []int64) {
 	return at
 }
 
-// refuses returns the lengths at which the saga would refuse an order for that reason.
+// refuses returns the lengths at which the saga would refuse a command for that reason.
 func (s *Saga) refuses(o saga.Command, code string) (at []int64) {
 	for k := int64(1); k <= s.length(); k++ {
 		_, err := s.machines[k].Validate(uuid.Nil, o)
@@ -171,7 +171,7 @@ func (s *Saga) refuses(o saga.Command, code string) (at []int64) {
 	return at
 }
 
-// problemOf is a refusal's code as the API gives it.
+// problemOf returns a refusal's code in the API.
 func problemOf(code string) string {
 	switch code {
 	case "bad_mode", "unknown_command":
