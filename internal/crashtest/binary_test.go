@@ -7,13 +7,13 @@ import (
 	"recourse/internal/testprogram"
 )
 
-// shipped builds the program as its users have it.
+// shipped builds the program as users get it.
 func shipped(t *testing.T) string {
 	t.Helper()
 	return testprogram.Path(t)
 }
 
-// struck builds the program with points to be armed and with bugs to be switched on, neither of
+// struck builds the program with failpoints and with deliberate bugs, neither of
 // which does anything unless a node's environment says so.
 func struck(t *testing.T) string {
 	t.Helper()

@@ -19,7 +19,7 @@ type campaign struct {
 	fleet *fleet
 	work  sync.WaitGroup
 
-	calm  sync.RWMutex // held alone where no other node may be killed meanwhile
+	calm  sync.RWMutex // locked for writing while no other node may be killed
 	mu    sync.Mutex
 	busy  map[string]bool
 	seen  map[string]bool // files in struck
@@ -33,11 +33,11 @@ type run struct {
 	action string
 }
 
-// reach is how long a point may take to be reached. The load has to pass every point.
+// reach bounds the time until a node reaches a point. The load must pass every point.
 const reach = 45 * time.Second
 
-// strike has every point struck so many times, in an order that follows from the seed, as does the
-// action that is first.
+// strike strikes every point so many times. The seed determines the order, and the
+// first action.
 func strike(f *fleet, points []point, rounds int, freeze bool, seed int) *campaign {
 	c := &campaign{t: f.t, fleet: f, busy: make(map[string]bool), seen: make(map[string]bool), count: make(map[string]int)}
 	for at, p := range points {
@@ -58,14 +58,14 @@ func strike(f *fleet, points []point, rounds int, freeze bool, seed int) *campai
 	return c
 }
 
-// strikes does runs until none is left.
+// strikes does runs until there are none left.
 func (c *campaign) strikes(which func(run) bool) {
 	for !c.t.Failed() {
 		r, left := c.next(which)
 		switch {
 		case !left:
 			return
-		case r.action == "": // what is left is busy
+		case r.action == "": // other runs are at the remaining points
 			<-time.After(20 * time.Millisecond)
 		default:
 			c.careful(r)
@@ -74,7 +74,7 @@ func (c *campaign) strikes(which func(run) bool) {
 	}
 }
 
-// next takes a run whose point nobody is at.
+// next takes a run whose point no other run is at.
 func (c *campaign) next(which func(run) bool) (r run, left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *campaign) next(which func(run) bool) (r run, left bool) {
 	return run{}, left
 }
 
-// take occupies a point, unless somebody is at it.
+// take occupies a point, unless another run is at it.
 func (c *campaign) take(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *campaign) free(name string) {
 	delete(c.busy, name)
 }
 
-// careful has a run wait for its turn, if it would disturb others or be disturbed.
+// careful makes a run wait if it would disturb others or be disturbed.
 func (c *campaign) careful(r run) {
 	switch {
 	case r.point.calm:
@@ -166,7 +166,7 @@ func (c *campaign) hit(r run) (pid int, ok bool) {
 	return 0, false
 }
 
-// arm puts a file there in one step: a node that looks finds it whole.
+// arm creates the file in one step, so that a node never reads a part of it.
 func arm(dir, point, action string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "struck", point), 0o755); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (c *campaign) struck(name string) (pid int, ok bool) {
 	return 0, false
 }
 
-// report logs what campaigns have done together, and fails if it was not enough.
+// report logs the work of all campaigns, and fails if it was not enough.
 func report(t *testing.T, points []point, rounds int, campaigns ...*campaign) {
 	t.Helper()
 	sum := make(map[string]int)

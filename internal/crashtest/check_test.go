@@ -19,7 +19,7 @@ import (
 	"recourse/saga"
 )
 
-// evidence is all that is known when everything has settled.
+// evidence is the final state of database, ledger and clients.
 type evidence struct {
 	sagas     []invariant.Saga
 	ledger    world.Ledger
@@ -60,7 +60,7 @@ func (l *load) gather(t *testing.T) evidence {
 	}
 }
 
-// check returns everything that is wrong.
+// check returns all errors in the evidence.
 func (e evidence) check() []string {
 	var wrong []string
 	c := invariant.New(invariant.Config{Ledger: invariant.OfWorld(e.ledger), Clock: e.now.Add(-time.Second), Now: e.now, Starts: e.starts, OneProgram: true})
@@ -101,7 +101,7 @@ func (e evidence) check() []string {
 	return wrong
 }
 
-// expected is how a saga has to end whatever strikes, as retries and people see to it; "" where it
+// expected is how a saga must end whatever strikes, because of retries and people; "" where it
 // depends.
 func expected(s invariant.Saga) string {
 	if !s.Head.Parent.IsNil() {
@@ -166,7 +166,7 @@ func (l *load) verify(t *testing.T) evidence {
 	return e
 }
 
-// log says how much there was of what.
+// log logs the counts of the evidence.
 func (l *load) log(t *testing.T, e evidence) {
 	t.Helper()
 	ends := make(map[string]int)
@@ -180,7 +180,7 @@ func (l *load) log(t *testing.T, e evidence) {
 	t.Logf("%d sagas, %d starts acknowledged, %d entries in the ledger; answers by status: %v\n%s", len(e.sagas), len(e.starts), len(e.ledger), l.answers, strings.Join(list, ", "))
 }
 
-// transcripts logs the journals of a few sagas that something is wrong with.
+// transcripts logs the journals of a few sagas with errors.
 func (e evidence) transcripts(t *testing.T, wrong []string) {
 	shown := 0
 	for _, s := range e.sagas {

@@ -16,7 +16,7 @@ import (
 	"recourse/internal/invariant"
 )
 
-// clients start sagas and order things, and remember what they were told.
+// clients start sagas and send commands, and remember the responses.
 type clients struct {
 	t     *testing.T
 	fleet *fleet
@@ -38,7 +38,7 @@ func newClients(f *fleet) *clients {
 		http: &http.Client{Timeout: 2500 * time.Millisecond, Transport: &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Second}}}
 }
 
-// request sends one to a node that is up. Status 0 is no answer.
+// request sends a request to a node that is up. Status 0: no response.
 func (c *clients) request(method, path string, body []byte, headers ...string) (status int, answer []byte) {
 	p := c.fleet.node()
 	if p == nil {
@@ -87,7 +87,7 @@ func (c *clients) publish() {
 	}
 }
 
-// start starts a saga under a key, at one node after the other until one acknowledges it.
+// start starts a saga under a key, at one node after another until one acknowledges it.
 func (c *clients) start(ctx context.Context, definition, key string, n int) (id uuid.UUID, ok bool) {
 	input := fmt.Sprintf(`{"n":%d}`, n)
 	body := fmt.Sprintf(`{"definition":%q,"input":%s}`, definition, input)
@@ -130,14 +130,14 @@ func sagaOf(t *testing.T, answer []byte) uuid.UUID {
 	return saga.ID
 }
 
-// order has a saga do something, under a key of its own. What came of it shows in the journal.
-func (c *clients) order(id uuid.UUID, what, body string) {
+// command sends a command under a key of its own. The journal shows its result.
+func (c *clients) command(id uuid.UUID, what, body string) {
 	key, err := uuid.NewV4()
 	if err != nil {
 		c.t.Error(err)
 		return
 	}
-	for range 3 { // a node that died may have reserved the key: then the order is left at that
+	for range 3 { // a node that died may have reserved the key: then the command is not repeated
 		status, _ := c.request("POST", "/v1/sagas/"+id.String()+"/"+what, []byte(body), "Idempotency-Key", key.String(), "If-Match", "*")
 		if status == http.StatusAccepted && what == "cancel" {
 			c.mu.Lock()

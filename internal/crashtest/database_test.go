@@ -10,7 +10,7 @@ import (
 	"recourse/journal/sqlite"
 )
 
-// database is one under test, and how to look into it.
+// database is a database under test, and how to read it.
 type database struct {
 	url  string
 	open func(t *testing.T) journal.Store

@@ -1,9 +1,8 @@
-// Package crashtest runs the real program, kills and freezes it and has its
-// database fail at every point where that could do harm, and compares the journals
-// with the ledger of a world that is a process of its own. It is all tests.
+// Package crashtest runs the real program, kills it, freezes it, and makes its database fail at
+// every point where that could do harm. It then compares the journals with the ledger of a remote
+// service that is a separate process. The package has only tests.
 //
-// A campaign arms one failpoint after the other while clients keep starting
-// sagas, people decide what waits for them, and the world answers badly now and then.
-// Then everything heals, every saga has to end, and the invariants have to hold.
-// RECOURSE_CRASH_ROUNDS says how often each point is struck.
+// A campaign arms one failpoint after another while clients start sagas, people decide inbox
+// entries, and the remote service sometimes fails. Then all faults end, every saga must end, and
+// the invariants must hold. RECOURSE_CRASH_ROUNDS says how often each point is struck.
 package crashtest

@@ -11,7 +11,7 @@ import (
 	"recourse/journal/postgres"
 )
 
-// onServers is the database of a URL, with a schema as soon as a node has made it.
+// onServers returns the database of a URL. The first node creates the schema.
 func onServers(url string) database {
 	return database{url, func(t *testing.T) journal.Store {
 		s, err := postgres.Open(t.Context(), url, postgres.Options{})
@@ -22,7 +22,7 @@ func onServers(url string) database {
 	}}
 }
 
-// With a synchronous standby a fail-over loses nothing that was acknowledged, and every saga ends.
+// With a synchronous standby, a failover loses nothing that was acknowledged, and every saga ends.
 func TestFailoverSynchronous(t *testing.T) {
 	p := pgha.NewPair(t, "synchronous_standby_names=*")
 	_, l := scene(t, onServers(p.URL), 2)
@@ -34,8 +34,8 @@ func TestFailoverSynchronous(t *testing.T) {
 	l.verify(t)
 }
 
-// With an asynchronous standby the tail of the journals is lost, with starts that were
-// acknowledged. Every saga that is left ends, and nodes say what is gone.
+// With an asynchronous standby, the end of the journals is lost, with starts that were
+// acknowledged. Every remaining saga ends, and the nodes log what is lost.
 func TestFailoverThatLosesATail(t *testing.T) {
 	p := pgha.NewPair(t)
 	f, l := scene(t, onServers(p.URL), 2)
@@ -51,7 +51,7 @@ func TestFailoverThatLosesATail(t *testing.T) {
 	losesATail(t, f, l)
 }
 
-// losesATail checks what is left after a fail-over that has lost the end of what was committed.
+// losesATail checks the remaining sagas after a failover that has lost the last commits.
 func losesATail(t *testing.T, f *fleet, l *load) {
 	t.Helper()
 	for _, left := range l.settle(2 * time.Minute) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fleetConfig is what nodes are started with.
+// fleetConfig configures the nodes.
 type fleetConfig struct {
 	program string
 	db      database
@@ -21,7 +21,7 @@ type fleetConfig struct {
 	env     []string
 }
 
-// fleet is some nodes on one database. Whatever ends is started again.
+// fleet is some nodes on one database. A node that ends is started again.
 type fleet struct {
 	t    *testing.T
 	cfg  fleetConfig
@@ -34,7 +34,7 @@ type fleet struct {
 	turn     int
 	closing  bool
 	deaths   int
-	restarts chan struct{} // closed and replaced when a node has come up
+	restarts chan struct{} // closed and replaced when a node has started
 }
 
 // startFleet starts the nodes and returns when all of them listen.
@@ -69,7 +69,7 @@ func (f *fleet) launch(i int) (*process, error) {
 	if f.cfg.lease > 0 {
 		args = append(args, "--node-lease", f.cfg.lease.String())
 	}
-	if i%2 == 0 { // the others' sagas wait for the end of the lease, or for another node
+	if i%2 == 0 { // the sagas of the others wait for the end of the lease
 		args = append(args, "--state-dir", filepath.Join(f.dir, fmt.Sprint("state-", i)))
 	}
 	return spawn(f.cfg.program, env, log, args...)
@@ -114,7 +114,7 @@ func (f *fleet) listening(i int, p *process) {
 	f.restarts = make(chan struct{})
 }
 
-// died takes note of it, and says whether that was to be the end.
+// died notes that a node has ended, and reports whether it must not be started again.
 func (f *fleet) died(i int, p *process) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,16 +124,16 @@ func (f *fleet) died(i int, p *process) bool {
 	return f.closing
 }
 
-// expected reports whether a node ended as it should: killed, told to (the second time it drops
-// everything), or by an injected error as it started.
+// expected reports whether a node ended as it should: killed, by signals (the second one makes it
+// drop everything), or by an injected error at its start.
 func (f *fleet) expected(i int, p *process) bool {
 	switch p.ended() {
 	case "signal: killed":
 		return true
 	case "signal: terminated":
-		return p.told.Load() > 1
+		return p.signalled.Load() > 1
 	case "exit status 0":
-		return p.told.Load() > 0
+		return p.signalled.Load() > 0
 	}
 	return p.url == "" && strings.Contains(f.tail(i, 1), "injected by a failpoint")
 }
@@ -164,7 +164,7 @@ func (f *fleet) whole(within time.Duration) {
 	}
 }
 
-// node returns one that is up, another each time; nil if there is none.
+// node returns a node that is up, another one each time; nil if there is none.
 func (f *fleet) node() *process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *fleet) node() *process {
 	return nil
 }
 
-// await returns a node as soon as one is up; nil if none comes up.
+// await returns a node as soon as one is up; nil if none starts in time.
 func (f *fleet) await(within time.Duration) *process {
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		if p := f.node(); p != nil {
@@ -201,11 +201,11 @@ func (f *fleet) freeze(p *process) {
 	p.signal(syscall.SIGCONT)
 }
 
-// frozen is how long a node is frozen: its lease ends, others look each third of theirs, and take
+// frozen is how long a node is frozen: its lease ends, others check each third of theirs, and take
 // it over.
 func (f *fleet) frozen() time.Duration { return f.cfg.lease + f.cfg.lease*2/3 }
 
-// close ends the nodes, and looks at what they logged.
+// close ends the nodes, and checks their logs.
 func (f *fleet) close() {
 	f.mu.Lock()
 	f.closing = true

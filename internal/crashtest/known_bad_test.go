@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a campaign must catch, or it is worth nothing.
+// A campaign must detect each of these.
 func TestKnownBad(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]struct {
@@ -15,7 +15,7 @@ func TestKnownBad(t *testing.T) {
 		env    []string
 		points []string
 		action string
-		want   string // in one of the complaints
+		want   string // part of one of the errors
 	}{
 		"a world that forgets keys": {world: []string{"--key-window", "1ms"},
 			points: []string{"send.after.do", "commit.before.outcome.do"}, action: "kill", want: "invariant 6"},
@@ -45,7 +45,7 @@ func TestKnownBad(t *testing.T) {
 	}
 }
 
-// The program that is shipped has no points to be armed.
+// The shipped program has no failpoints.
 func TestShippedProgramHasNoPoints(t *testing.T) {
 	program := shipped(t)
 	w := startWorld(t, program)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// killOne kills a node, so that another takes over and it registers anew.
+// killOne kills a node, so that another one takes over and the node registers again.
 func killOne(c *campaign) { c.one(syscall.SIGKILL) }
 
-// stopOne tells a node to stop.
+// stopOne stops a node.
 func stopOne(c *campaign) { c.one(syscall.SIGTERM) }
 
 func (c *campaign) one(sig syscall.Signal) {
@@ -24,7 +24,7 @@ func freezeOne(c *campaign) {
 	}
 }
 
-// loseAnAnswer has a commit repeated that has gone through.
+// loseAnAnswer makes a node repeat a commit that was written.
 func loseAnAnswer(c *campaign) {
 	const at = "commit.after.outcome.do"
 	if c.take(at) {

@@ -10,18 +10,18 @@ import (
 	"recourse/examples/world"
 )
 
-// load is what goes on while nodes are struck.
+// load runs while nodes are struck.
 type load struct {
 	*clients
 	people *people
 	world  *world.Control
 	stop   context.CancelFunc
 	work   sync.WaitGroup // clients and weather
-	help   sync.WaitGroup // people: they go on until all sagas have ended
+	help   sync.WaitGroup // people, until all sagas have ended
 }
 
-// startLoad has clients start sagas, each the next one when the last has ended or taken its time.
-// They do it as one of them says, until its context ends.
+// startLoad makes clients start sagas, each the next one when the last has ended or takes too long.
+// They run the function one until its context ends.
 func startLoad(f *fleet, w *world.Control, timeout string, one func(l *load, ctx context.Context, who int)) *load {
 	l := &load{clients: newClients(f), world: w}
 	l.timeout = timeout
@@ -47,7 +47,7 @@ func (l *load) end() {
 // crowd is how many clients there are.
 const crowd = 10
 
-// foul is the load that passes every point: the first client brings bad weather.
+// foul is the load that passes every point: it includes faults of the remote service.
 func foul(l *load, ctx context.Context, who int) {
 	if who == 0 {
 		l.weather(ctx)
@@ -56,7 +56,7 @@ func foul(l *load, ctx context.Context, who int) {
 	l.client(ctx, who)
 }
 
-// client starts one saga after the other.
+// client starts one saga after another.
 func (l *load) client(ctx context.Context, who int) {
 	rng := rand.New(rand.NewPCG(uint64(who), 0x10ad))
 	for i := 0; ctx.Err() == nil; i++ {
@@ -91,7 +91,7 @@ func (l *load) one(ctx context.Context, definition, key string, n int) {
 	}
 }
 
-// interfere starts a saga and orders something before it has ended.
+// interfere starts a saga and sends a command before it has ended.
 func (l *load) interfere(ctx context.Context, what int, key string, n int) {
 	id, ok := l.start(ctx, "slow", key, n)
 	if !ok {
@@ -99,17 +99,17 @@ func (l *load) interfere(ctx context.Context, what int, key string, n int) {
 	}
 	switch what {
 	case 0:
-		l.order(id, "cancel", `{"reason":"changed my mind"}`)
+		l.command(id, "cancel", `{"reason":"changed my mind"}`)
 	case 1:
 		l.patch(id, `{"labels":{"seen":"yes"}}`)
 	default:
-		l.order(id, "pause", `{}`)
-		l.order(id, "resume", `{}`)
+		l.command(id, "pause", `{}`)
+		l.command(id, "resume", `{}`)
 	}
 	l.ended(id)
 }
 
-// weather has the world answer badly now and then.
+// weather makes the remote service fail sometimes.
 func (l *load) weather(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(7, 0xbad))
 	rules := []world.Rule{
@@ -126,7 +126,7 @@ func (l *load) weather(ctx context.Context) {
 		{Match: world.Match{PathPrefix: "/pay/refunds", Method: "POST"}, Do: world.Do{After: "drop"}},
 	}
 	for i := 0; ctx.Err() == nil; i++ {
-		if i%20 == 0 { // those that have struck are of no use any more
+		if i%20 == 0 { // remove the rules that have struck
 			if err := l.world.ClearFaults(ctx); err != nil && ctx.Err() == nil {
 				l.t.Error(err)
 			}

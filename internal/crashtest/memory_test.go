@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	answerSize  = 4<<20 - 64       // of each: as large as an http step takes
-	memoryLimit = 600 << 20        // of the process, with its database's cache and all
-	largeWithin = 15 * time.Minute // on a machine that is busy with other things, too
+	answerSize  = 4<<20 - 64       // per response: as large as an http step accepts
+	memoryLimit = 600 << 20        // of the process, with its database's cache
+	largeWithin = 15 * time.Minute // on a busy machine
 )
 
-// Many requests are answered with 4 MiB each at the same moment: 64, or as many as
+// Many requests get responses of 4 MiB at the same time: 64, or as many as
 // RECOURSE_LARGE_ANSWERS says, which is 256 in `make prove`. The node reads what it has memory
-// for, the others wait with their connections open, and their time-outs with them: no request is
-// sent twice, no commit fails, and the lease is renewed all along.
+// for, and the others wait with open connections and suspended timeouts: no request is
+// sent twice, no commit fails, and the lease is renewed all the time.
 func TestManyLargeAnswers(t *testing.T) {
 	largeSagas, err := strconv.Atoi(cmp.Or(os.Getenv("RECOURSE_LARGE_ANSWERS"), "64"))
 	if err != nil || largeSagas < 1 {
@@ -76,12 +76,12 @@ steps:
 	}
 }
 
-// largeService answers no request until it has as many as it waits for, and then each with
+// largeService responds only when it has as many requests as it waits for, and then to each with
 // answerSize bytes.
 type largeService struct {
 	url  string
 	want int
-	full chan struct{} // closed when all are there
+	full chan struct{} // closed when all have arrived
 
 	mu   sync.Mutex
 	keys map[string]int // how often each idempotency key was sent
@@ -98,17 +98,17 @@ func newLargeService(t *testing.T, want int) *largeService {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		if n%2 == 0 { // the others come in chunks, whose sum is not known before
+		if n%2 == 0 { // the others are chunked, so their length is not announced
 			w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 		}
-		_, _ = w.Write(answer) // a client that has gone shows in its saga
+		_, _ = w.Write(answer) // if the client is gone, its saga shows it
 	}))
 	t.Cleanup(server.Close)
 	s.url = server.URL
 	return s
 }
 
-// came counts a request, and returns how many keys have come.
+// came counts a request, and returns how many keys have arrived.
 func (s *largeService) came(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *largeService) came(key string) int {
 	return len(s.keys)
 }
 
-// wait waits for all requests, and returns when they were there.
+// wait waits for all requests, and returns when they had arrived.
 func (s *largeService) wait(t *testing.T) time.Time {
 	t.Helper()
 	select {
@@ -135,7 +135,7 @@ func (s *largeService) asked() map[string]int {
 	return maps.Clone(s.keys)
 }
 
-// succeeded waits until so many sagas have ended, all of them as a success.
+// succeeded waits until so many sagas have ended, all of them successfully.
 func (c *clients) succeeded(want int, within time.Duration) {
 	c.t.Helper()
 	type counts struct{ Sagas map[string]int }
@@ -157,7 +157,7 @@ func (c *clients) succeeded(want int, within time.Duration) {
 	}
 }
 
-// metric reads one of the node's that has no labels.
+// metric reads a metric without labels.
 func (c *clients) metric(name string) float64 {
 	c.t.Helper()
 	_, body := c.request("GET", "/metrics", nil)
@@ -172,7 +172,7 @@ func (c *clients) metric(name string) float64 {
 	return v
 }
 
-// peakMemory is the most that a process had in memory at once, in bytes.
+// peakMemory returns the peak memory of a process, in bytes.
 func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

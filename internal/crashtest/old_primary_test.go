@@ -14,12 +14,12 @@ import (
 	"recourse/internal/testpg"
 )
 
-// An old primary is back and takes writes, as nothing fences it, and it is the first of the URL:
-// neither the nodes that know the new one nor those that start now write to it, and they say that
-// it is there.
+// An old primary returns and accepts writes, because nothing fences it, and it is the first in the
+// URL: neither the nodes that know the new one nor those that start now write to it, and they log
+// that it exists.
 func TestFailoverOldPrimaryIsBack(t *testing.T) {
 	p := pgha.NewPair(t)
-	must(t, p.Primary.WaitFor(t.Context(), "*")) // so that whatever is lost was lost to the old primary
+	must(t, p.Primary.WaitFor(t.Context(), "*")) // so that all losses are due to the old primary
 	f, l := scene(t, onServers(p.URL), 2)
 	l.more(40)
 	l.longest()
@@ -27,7 +27,7 @@ func TestFailoverOldPrimaryIsBack(t *testing.T) {
 	l.more(40)
 	t.Logf("the primary was lost: %v without an acknowledged start", l.longest())
 	must(t, p.Primary.Resume())
-	must(t, p.Primary.WaitFor(t.Context(), "")) // it takes writes by itself
+	must(t, p.Primary.WaitFor(t.Context(), "")) // it accepts writes alone
 	before := written(t, p.Primary)
 	for range 2 * len(f.up) {
 		if n := f.await(20 * time.Second); n != nil {
@@ -42,8 +42,8 @@ func TestFailoverOldPrimaryIsBack(t *testing.T) {
 	}
 }
 
-// A standby is promoted beside its primary, which lives and takes writes: nodes notice it and go
-// over. Their writes to the old one until then are lost, and they say which.
+// A standby is promoted while its primary lives and accepts writes: the nodes detect it and switch
+// over. Their earlier writes to the old one are lost, and they log which.
 func TestFailoverBesideALivingPrimary(t *testing.T) {
 	p := pgha.NewPair(t)
 	f, l := scene(t, onServers(p.URL), 2)
@@ -58,7 +58,7 @@ func TestFailoverBesideALivingPrimary(t *testing.T) {
 	losesATail(t, f, l)
 }
 
-// amount is how much is in a database of what nodes write.
+// amount counts the rows that nodes write to a database.
 type amount struct{ sagas, records, nodes int }
 
 func written(t *testing.T, c *testpg.Cluster) (n amount) {
@@ -76,7 +76,7 @@ func session(t *testing.T, c *testpg.Cluster) *pgx.Conn {
 	return conn
 }
 
-// says waits until nodes have logged a text so often.
+// says waits until the nodes have logged a text so often.
 func (f *fleet) says(t *testing.T, text string, times int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); f.count(text) < times; <-time.After(20 * time.Millisecond) {

@@ -29,8 +29,8 @@ func TestPatroniSynchronous(t *testing.T) {
 	l.verify(t)
 }
 
-// Patroni without synchronous mode: the loss of the leader loses the end of what was acknowledged,
-// and nodes say what; what is left ends.
+// Patroni without synchronous mode: the loss of the leader loses the last acknowledged commits,
+// and the nodes log them. The remaining sagas end.
 func TestPatroniThatLosesATail(t *testing.T) {
 	c := pgha.NewPatroni(t, 2, false)
 	f, l := scene(t, onServers(c.URL), 2)

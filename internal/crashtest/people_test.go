@@ -12,20 +12,20 @@ import (
 	"recourse/examples/world"
 )
 
-// people empty the inbox, and resume what is paused.
+// people empty the inbox, and resume paused sagas.
 type people struct {
 	*clients
 	world  *world.Control
 	quit   chan struct{}
 	seen   world.Ledger
-	decide time.Duration // how long they let an entry wait: nothing older may be on its way to the world any more
+	decide time.Duration // how long they let an entry wait, so that no older request is still on its way
 }
 
 func newPeople(c *clients, w *world.Control) *people {
 	return &people{clients: c, world: w, quit: make(chan struct{}), decide: 4 * time.Second}
 }
 
-// run looks again and again.
+// run checks the lists repeatedly.
 func (p *people) run() {
 	for round := 0; ; round++ {
 		select {
@@ -40,7 +40,7 @@ func (p *people) run() {
 	}
 }
 
-// leave has them stop; a second time does nothing.
+// leave stops them; a second call does nothing.
 func (p *people) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +51,8 @@ func (p *people) leave() {
 	}
 }
 
-// finish waits until no saga lives, and has people leave. It returns those that do live.
+// finish waits until no saga is live, and stops the people. It returns the sagas that are still
+// live.
 func (p *people) finish(within time.Duration) (left []string) {
 	defer p.leave()
 	begun := time.Now()
@@ -66,7 +67,7 @@ func (p *people) finish(within time.Duration) (left []string) {
 	return left
 }
 
-// list gets the data of a list; nil without an answer.
+// list requests the data of a list; nil without a response.
 func (p *people) list(path string) []json.RawMessage {
 	status, body := p.request("GET", path, nil)
 	if status != http.StatusOK {
@@ -83,11 +84,11 @@ func (p *people) list(path string) []json.RawMessage {
 
 func (p *people) resume() {
 	for _, raw := range p.list("/v1/sagas?status=paused&limit=20") {
-		p.order(sagaOf(p.t, raw), "resume", `{"reason":"nobody else does"}`)
+		p.command(sagaOf(p.t, raw), "resume", `{"reason":"nobody else does"}`)
 	}
 }
 
-// entry is what they read in the inbox.
+// entry is an inbox entry.
 type entry struct {
 	Kind  string    `json:"kind"`
 	Saga  uuid.UUID `json:"saga"`
@@ -110,17 +111,17 @@ func (p *people) inbox() {
 	}
 }
 
-// help decides one entry after a look at the other side.
+// help decides one entry after a check of the remote service.
 func (p *people) help(e entry) {
-	resolve := func(body string) { p.order(e.Saga, "steps/"+e.Path+"/resolve", body) }
+	resolve := func(body string) { p.command(e.Saga, "steps/"+e.Path+"/resolve", body) }
 	switch {
 	case e.Kind == "budget":
 		p.patch(e.Saga, `{"budget":{"amount":"1.00","currency":"EUR"},"reason":"go on"}`)
 	case e.Path == "":
-		p.order(e.Saga, "resume", `{"reason":"look again"}`)
+		p.command(e.Saga, "resume", `{"reason":"look again"}`)
 	case e.Kind == "in_doubt":
 		if id := p.stands(e.Key); id != "" {
-			resolve(fmt.Sprintf(`{"outcome":"succeeded","output":{"id":%q,"price":129.90},"reason":"found it"}`, id)) // with what later steps read of it
+			resolve(fmt.Sprintf(`{"outcome":"succeeded","output":{"id":%q,"price":129.90},"reason":"found it"}`, id)) // with the fields that later steps read
 		} else {
 			resolve(`{"outcome":"failed","reason":"not there"}`)
 		}

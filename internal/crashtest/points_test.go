@@ -6,14 +6,14 @@ type point struct {
 	fails bool              // it can return an error
 	calm  bool              // no other node may be killed on the way there
 	only  string            // the one action; "": all that suit it
-	lead  func(c *campaign) // brings a node there, where the load alone does not
+	lead  func(c *campaign) // brings a node to a point that the load alone does not reach
 }
 
-// commits are the kinds of what is written: each has a point before and one after.
+// commits are the kinds of writes: each has a point before and one after it.
 var commits = []string{"started", "intent.do", "intent.undo", "outcome.do", "outcome.undo", "woke", "decided", "skipped",
 	"compensating", "operator", "cancelled", "paused", "resumed", "finished", "parked"}
 
-// common are the points of all databases.
+// common are the points on all databases.
 func common() []point {
 	var list []point
 	for _, kind := range commits {

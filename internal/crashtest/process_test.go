@@ -15,13 +15,13 @@ import (
 	"recourse/examples/world"
 )
 
-// process is one that runs, or has ended.
+// process is a process that runs or has ended.
 type process struct {
-	cmd  *exec.Cmd
-	said chan string   // gets the URL that it listens on
-	url  string        // "" before, or if it ended before
-	dead chan struct{} // closed when it has ended
-	told atomic.Int32  // how often it was told to stop
+	cmd       *exec.Cmd
+	said      chan string   // gets the URL that it listens on
+	url       string        // "" before, or if it ended before
+	dead      chan struct{} // closed when it has ended
+	signalled atomic.Int32  // how often it got a signal to stop
 }
 
 // spawn starts a program. Its stdin stays open while we live.
@@ -63,10 +63,10 @@ func (p *process) listens() bool {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// signal sends one; to a process that has ended it does nothing.
+// signal sends a signal; to a process that has ended it does nothing.
 func (p *process) signal(sig syscall.Signal) {
 	if sig == syscall.SIGTERM {
-		p.told.Add(1)
+		p.signalled.Add(1)
 	}
 	_ = p.cmd.Process.Signal(sig)
 }
@@ -84,7 +84,7 @@ func (p *process) gone(within time.Duration) bool {
 	}
 }
 
-// stopped waits until a process has stopped, or is no more.
+// stopped waits until a process is stopped or has ended.
 func stopped(pid int, within time.Duration) bool {
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		// The third field is the state; the second, in parentheses, is the program's name.

@@ -14,7 +14,7 @@ import (
 	"recourse/saga"
 )
 
-// Nodes killed at any instant, not only at points that somebody thought of.
+// Nodes are killed at random times, not only at failpoints.
 func TestRandomKills(t *testing.T) {
 	t.Parallel()
 	for name, on := range map[string]struct {
@@ -27,7 +27,7 @@ func TestRandomKills(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, uint64(on.nodes)))
 			for range 8 + 2*rounds(t) {
 				if on.nodes == 1 {
-					f.whole(time.Minute) // or it would never do anything
+					f.whole(time.Minute) // otherwise no node would make progress
 				}
 				<-time.After(time.Duration(50+rng.IntN(400)) * time.Millisecond)
 				if p := f.node(); p != nil {
@@ -48,7 +48,7 @@ func catches(t *testing.T, e evidence) {
 		t.Fatal("something is wrong already")
 	}
 	for name, change := range map[string]func(*evidence){
-		// One that its starter was told of: of another nobody may know.
+		// One that its client knows of: an unacknowledged one may be unknown to all.
 		"a saga is lost": func(e *evidence) {
 			e.sagas = slices.DeleteFunc(e.sagas, func(s invariant.Saga) bool { return s.ID == e.starts[0].ID })
 		},

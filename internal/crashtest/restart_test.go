@@ -56,7 +56,7 @@ func restarted(t *testing.T, f *fleet, c *clients, w *world.Control, n int) time
 	return again.At.Sub(killed)
 }
 
-// charged waits for the nth request for a charge.
+// charged waits for the nth charge request.
 func charged(t *testing.T, w *world.Control, n int) world.Entry {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {

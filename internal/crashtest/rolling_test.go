@@ -12,7 +12,7 @@ import (
 )
 
 // A rolling restart under load: nothing is lost, nothing happens twice, no attempt is
-// left in doubt, and others go on at once.
+// left in doubt, and other nodes continue at once.
 func TestRollingRestart(t *testing.T) {
 	f, l := rolling(t, syscall.SIGTERM, 3+3*rounds(t)/2)
 	e := l.verify(t)
@@ -33,7 +33,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// The same with nodes that are killed is noticed.
+// If nodes are killed instead, the check detects it.
 func TestRollingKillsAreNoticed(t *testing.T) {
 	_, l := rolling(t, syscall.SIGKILL, 3)
 	l.settle(2 * time.Minute)
@@ -42,15 +42,15 @@ func TestRollingKillsAreNoticed(t *testing.T) {
 	}
 }
 
-// rollingLease is long, so that whoever waits for its end shows.
+// rollingLease is long, so that a wait for its end is visible.
 const rollingLease = 10 * time.Second
 
-// rolling ends one node after the other by a signal, when all are up.
+// rolling stops one node after another by a signal, when all are up.
 func rolling(t *testing.T, sig syscall.Signal, restarts int) (*fleet, *load) {
 	t.Helper()
 	program := struck(t)
 	w := startWorld(t, program)
-	// Requests take a while, so that some are under way whenever a node ends.
+	// Requests are slow, so that some are in flight whenever a node ends.
 	if err := w.AddFault(t.Context(), world.Rule{Match: world.Match{Method: "POST"}, Do: world.Do{LateMS: 40}}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func rolling(t *testing.T, sig syscall.Signal, restarts int) (*fleet, *load) {
 	return f, l
 }
 
-// fair is a load in good weather, of sagas that never wait for long.
+// fair is a load without faults, of sagas that never wait for long.
 func fair(l *load, ctx context.Context, who int) {
 	names := []string{"books", "fails", "slow", "ships"}
 	for i := 0; ctx.Err() == nil; i++ {

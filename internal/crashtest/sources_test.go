@@ -92,7 +92,7 @@ func text(source, timeout string) string {
 		"UNDO", "timeout: "+timeout+", retry: {initial: 20ms, max: 300ms}").Replace(source)
 }
 
-// name is the definition's name.
+// name returns the definition's name.
 func name(source string) string { return strings.Fields(source)[1] }
 
 // definitions compiles the sources.

@@ -48,7 +48,7 @@ func TestStrikePostgres(t *testing.T) {
 	report(t, points, rounds, slices.DeleteFunc(campaigns, func(c *campaign) bool { return c == nil })...)
 }
 
-// One node on SQLite, likewise.
+// The same with one node on SQLite.
 func TestStrikeSQLite(t *testing.T) {
 	t.Parallel()
 	points, rounds := append(common(), ofSQLite()...), rounds(t)
@@ -58,7 +58,7 @@ func TestStrikeSQLite(t *testing.T) {
 	report(t, points, rounds, c)
 }
 
-// Errors alone. Nothing is started anew, which would mend what an error has left behind.
+// Errors alone, without restarts, which would repair the effects of an error.
 func TestErrorsAlone(t *testing.T) {
 	t.Parallel()
 	for name, on := range map[string]struct {
