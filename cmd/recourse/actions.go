@@ -13,20 +13,20 @@ import (
 	"recourse/saga/kinds"
 )
 
-// actionFlags name the actions that a definition in a file uses.
+// actionFlags names the actions that a definition in a file uses.
 type actionFlags struct {
 	Actions []string `sep:"none" placeholder:"FILE|DIR" help:"The actions that the definition uses: files, or a directory, in which only actions are read; repeatable."`
 }
 
-// actionSet finds actions by what definitions call them. One from a file stands for each of its
+// actionSet finds actions by the names in definitions. An action from a file stands for each of its
 // versions.
 type actionSet struct {
 	list  []*saga.Action
-	files map[string]string                                    // by the action's name
-	other func(name string, version int) (*saga.Action, error) // asked for what no file has; nil: nobody
+	files map[string]string                                    // texts by the action's name
+	other func(name string, version int) (*saga.Action, error) // finds actions without a file; may be nil
 }
 
-// actions reads what the flag names.
+// actions reads the files that the flag names.
 func (f actionFlags) actions(a *app) (*actionSet, error) {
 	set := &actionSet{}
 	if len(f.Actions) == 0 {
@@ -51,8 +51,7 @@ func (f actionFlags) actions(a *app) (*actionSet, error) {
 	return set, nil
 }
 
-// read takes in an action's file. The error, if there is one, is *dsl.Errors, or that another file
-// has the action already.
+// read adds the action in a file. Errors: *dsl.Errors, or that another file has the action already.
 func (s *actionSet) read(file string, src []byte) error {
 	act, errs := dsl.ParseAction(file, src, dsl.Options{Kinds: kinds.All()})
 	if errs != nil {
@@ -84,7 +83,7 @@ func (s *actionSet) find(name string, version int) (*saga.Action, error) {
 	return nil, fmt.Errorf("there is no action %s here: give its file, or its directory, with --actions", name)
 }
 
-// action gets an action from the server, compiled; version 0 is the newest.
+// action reads an action from the server and compiles it; version 0 is the newest.
 func (c *client) action(name string, version int) (*saga.Action, error) {
 	path := "/v1/actions/" + url.PathEscape(name)
 	if version > 0 {

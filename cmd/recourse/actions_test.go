@@ -16,7 +16,7 @@ const (
 	exchanged = `{"order": "o-1", "sku": "s-1", "amount": 500, "email": "a@shop.example"}`
 )
 
-// The example of docs/actions.md, to its end and back.
+// The example of docs/actions.md succeeds, and is undone.
 func TestActionsExample(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)
@@ -71,7 +71,8 @@ func TestActionsLocally(t *testing.T) {
 	}
 }
 
-// apply publishes actions ahead of what uses them; what a version uses is told by its server.
+// apply publishes actions before the definitions that use them, and the server reports which
+// versions a definition uses.
 func TestActionsOnAServer(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)

@@ -14,32 +14,32 @@ import (
 	"recourse/internal/story"
 )
 
-// Main is the program as a value: everything it gets from outside is here.
+// Main is the program as a value. It holds everything that the program gets from its environment.
 type Main struct {
 	Args   []string // without the program's name
 	Env    []string // in the form of os.Environ
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// Program returns the file that demo and bench run as processes of their own; nil:
+	// Program returns the executable that demo and bench run as separate processes; nil:
 	// os.Executable.
 	Program func() (string, error)
 }
 
-// app is what a command runs in.
+// app is the environment of a command.
 type app struct {
 	Main
-	ctx    context.Context // done when the program is to stop
+	ctx    context.Context // done when the program should stop
 	env    map[string]string
 	config *configFile
-	colour bool // on Stdout
+	colour bool // use colours on Stdout
 	live   bool // Stdout is a terminal whose lines can be redrawn
 	tty    bool // Stdout is a terminal
-	yaml   bool // what is for machines is YAML, not JSON
+	yaml   bool // machine-readable output is YAML, not JSON
 }
 
-// Run runs the command that Args name until it is done or ctx is. It returns the
-// exit code, one of those in exit.go; what went wrong is on Stderr.
+// Run runs the command in Args until it ends or ctx is done. It prints errors on Stderr and returns
+// one of the exit codes in exit.go.
 func (m Main) Run(ctx context.Context) (code int) {
 	if m.Program == nil {
 		m.Program = os.Executable
@@ -50,7 +50,7 @@ func (m Main) Run(ctx context.Context) (code int) {
 	a.live = a.tty && a.env["TERM"] != "dumb"
 	a.colour = a.live && a.env["NO_COLOR"] == ""
 	defer func() {
-		// kong ends the program when it has printed help, by the function given to kong.Exit.
+		// kong ends the program after printing help, with the function given to kong.Exit.
 		if p := recover(); p != nil {
 			early, ok := p.(earlyExit)
 			if !ok {
@@ -87,7 +87,7 @@ func (a *app) dispatch() error {
 			_ = parse.Context.PrintUsage(false)
 			return exit(exitUsage, errors.New("name a command; `recourse demo` is a good first one"))
 		}
-		if errors.Is(err, errConfig) { // under the name of whichever flag was looked up first
+		if errors.Is(err, errConfig) { // kong reports it for the first flag that it looked up
 			_, said, _ := strings.Cut(err.Error(), errConfig.Error())
 			return exit(exitUsage, errors.New(errConfig.Error()+said))
 		}
@@ -99,7 +99,7 @@ func (a *app) dispatch() error {
 	return ctx.Run(a)
 }
 
-// report says what went wrong, and turns it into an exit code.
+// report prints an error and returns its exit code.
 func (a *app) report(err error) int {
 	if err == nil {
 		return exitOK
@@ -113,10 +113,10 @@ func (a *app) report(err error) int {
 	return code
 }
 
-// printf writes to Stdout. An error of it has nowhere to be told, and ends nothing.
+// printf writes to Stdout. Write errors are ignored, because there is nowhere to report them.
 func (a *app) printf(format string, args ...any) { fmt.Fprintf(a.Stdout, format, args...) }
 
-// note writes a line of progress, for people, beside the output.
+// note writes a line of progress to Stderr.
 func (a *app) note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
 
 func environ(list []string) map[string]string {

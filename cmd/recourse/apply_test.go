@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The warnings of publishing are the server's: it knows the prices of its models, which the command
+// Warnings of publishing come from the server: it knows the prices of its models, and the command
 // line does not.
 func TestApplyWarnsAsTheServer(t *testing.T) {
 	t.Parallel()
@@ -24,8 +24,8 @@ func TestApplyWarnsAsTheServer(t *testing.T) {
 	}
 }
 
-// Types are held when publishing, before anything is published: against actions and definitions in
-// the same directory, and those of the server.
+// Types are checked before anything is published: against actions and definitions in the same
+// directory, and those of the server.
 func TestApplyTypes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
@@ -49,7 +49,7 @@ func TestApplyTypes(t *testing.T) {
 	if r := run(t, nil, "validate", above, filepath.Join(dir, "kid.yaml")); r.code != exitUsage || !strings.Contains(r.out, above+wrong+"\n") {
 		t.Errorf("validate: exit %d: %s", r.code, r.out)
 	}
-	ok(t, nil, "validate", above) // alone, it may be right
+	ok(t, nil, "validate", above) // without the others it is valid
 	if r := run(t, s.env, "definitions", "apply", dir); r.code != exitUsage || !strings.Contains(r.errOut, above+wrong+"\n") || r.out != "" {
 		t.Errorf("apply: exit %d: %s%s", r.code, r.out, r.errOut)
 	}
@@ -69,8 +69,8 @@ func TestApplyTypes(t *testing.T) {
 	}
 }
 
-// apply does not warn of a definition that it publishes a moment later, as in a circle, even if it
-// is archived until then. Nor does it hold a definition to the types of an archived one.
+// apply does not warn about a definition that it publishes a moment later, as in a circle, even if
+// that one is archived until then. It also does not check types against an archived definition.
 func TestApplyOfACircle(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))

@@ -24,11 +24,10 @@ type approveCmd struct {
 	Yes     bool   `short:"y" help:"Approve without a prompt."`
 }
 
-// nothing is the hash of what was not shown: it approves nothing, and the server says why there is
-// nothing to approve.
+// nothing is a hash that matches no content. With it the server approves nothing and explains why.
 var nothing = strings.Repeat("0", 64)
 
-// Run shows what is asked, and approves exactly that.
+// Run shows the content of the approval, and approves exactly that content.
 func (c *approveCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -70,7 +69,7 @@ type rejectCmd struct {
 	Comment string `short:"m" help:"Reason, for the journal."`
 }
 
-// Run rejects.
+// Run rejects the approval.
 func (c *rejectCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -79,7 +78,7 @@ func (c *rejectCmd) Run(a *app) error {
 	return a.decide(cl, c.outputFlag, c.Saga, c.Step, "reject", map[string]any{}, c.Comment)
 }
 
-// approval finds the inbox entry of an approval; nil if nobody is asked.
+// approval returns the inbox entry of an approval; nil if there is none.
 func (c *client) approval(id, step string) (*inboxEntry, error) {
 	list, err := pages[inboxEntry](c, "/v1/inbox", url.Values{"kind": {saga.InboxApproval}, "saga": {id}}, 0)
 	if err != nil {
@@ -93,7 +92,7 @@ func (c *client) approval(id, step string) (*inboxEntry, error) {
 	return nil, nil
 }
 
-// shown prints what an approval shows, all of it: it is what somebody decides on.
+// shown prints the whole content of an approval, because the person decides about all of it.
 func (a *app) shown(e inboxEntry) {
 	if len(e.Shown) > 0 {
 		a.printf("  %s\n", indented(e.Shown))
@@ -106,7 +105,7 @@ func (a *app) shown(e inboxEntry) {
 	}
 }
 
-// indented writes JSON over several lines, without characters that a terminal acts on.
+// indented formats JSON over several lines, without terminal control characters.
 func indented(doc json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, doc, "  ", "  ") != nil {
@@ -120,7 +119,7 @@ func indented(doc json.RawMessage) string {
 	}, b.String())
 }
 
-// confirm asks a person. Whoever says so beforehand is not asked.
+// confirm asks a person, unless yes is set.
 func (a *app) confirm(question string, yes bool) error {
 	if yes {
 		return nil
@@ -133,13 +132,13 @@ func (a *app) confirm(question string, yes bool) error {
 	case "":
 		if err != nil {
 			a.printf("\n")
-			return exit(exitUsage, errors.New("nobody answers: say --yes where there is nobody to ask"))
+			return exit(exitUsage, errors.New("no answer on the terminal: use --yes without a terminal"))
 		}
 	}
 	return exit(exitFailed, errors.New("nothing was decided"))
 }
 
-// decide gives a decision and prints the step.
+// decide sends a decision and prints the step.
 func (a *app) decide(cl *client, o outputFlag, id, step, do string, body map[string]any, comment string) error {
 	if comment != "" {
 		body["comment"] = comment

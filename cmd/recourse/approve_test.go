@@ -23,7 +23,7 @@ steps:
 output: ["${steps.ok.output.data.limit}", "${steps.ok.output.comment}", "${steps.paid.output}"]
 `
 
-// An approval and a signal, told by the commands' output.
+// An approval and a signal, in the output of the commands.
 func TestApproveAndSignal(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
@@ -79,7 +79,7 @@ func TestApproveAndSignal(t *testing.T) {
 	golden(t, "approve", told.String())
 }
 
-// Whoever is too early is told so, and not what the API wants in its body.
+// A decision that comes too early gets an error in the terms of the command line.
 func TestApproveTooEarly(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))

@@ -35,22 +35,22 @@ type benchCmd struct {
 	Cheat    bool          `hidden:"" help:"Have the simulated services record some effects twice, to see that the check reports it."`
 }
 
-// benchSize is how much a workload does.
+// benchSize is the size of a workload.
 type benchSize struct {
 	clients            []int
 	each               time.Duration
 	rounds, sagas      int
 	steps, wake, times int
-	verify             int // so many sagas are checked in the end, the newest; 0: all
+	verify             int // number of sagas to check at the end, newest first; 0: all
 }
 
-// slowDelay is how long the other side takes in the second part of recover.
+// slowDelay is the response time of the stub in the second part of recover.
 const slowDelay = 50 * time.Millisecond
 
-// newestVerified is how many sagas are checked where there are so many that all would take minutes.
+// newestVerified is the number of sagas that are checked if checking all would take minutes.
 const newestVerified = 20_000
 
-// benchSizes are what the workloads do by themselves, and with --quick.
+// benchSizes are the default sizes of the workloads, and those with --quick.
 var benchSizes = map[string]struct{ full, quick benchSize }{
 	"booking3": {benchSize{clients: []int{1, 32, 256}, each: 5 * time.Second, rounds: 5}, benchSize{clients: []int{1, 32, 256}, each: 1200 * time.Millisecond, rounds: 3}},
 	"wide":     {benchSize{clients: []int{256}, sagas: 1000, rounds: 5}, benchSize{clients: []int{256}, sagas: 256, rounds: 3}},
@@ -62,7 +62,7 @@ var benchSizes = map[string]struct{ full, quick benchSize }{
 	"list":     {benchSize{sagas: 1_000_000, times: 50, rounds: 1, verify: newestVerified}, benchSize{sagas: 100_000, times: 10, rounds: 1, verify: newestVerified}},
 }
 
-// size is the workload's, with what the flags say.
+// size returns the workload's size, adjusted by the flags.
 func (c *benchCmd) size() (benchSize, error) {
 	z := benchSizes[c.Workload].full
 	if c.Quick {
@@ -96,13 +96,13 @@ func (c *benchCmd) size() (benchSize, error) {
 	return z, nil
 }
 
-// benchReport is what a workload found.
+// benchReport is the result of a workload.
 type benchReport interface {
 	Ran(store, machine string, verified int)
 	Print(w io.Writer) error
 }
 
-// Run measures the workload. Where anything is wrong in the end, there are no figures.
+// Run measures the workload. It prints no figures if the check at the end finds an error.
 func (c *benchCmd) Run(a *app) error {
 	size, err := c.size()
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *benchCmd) Run(a *app) error {
 	return r.Print(a.Stdout)
 }
 
-// measure runs the workload, and checks what it left behind.
+// measure runs the workload, and checks the resulting sagas.
 func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
 	defer b.end()
 	switch c.Workload {
@@ -157,10 +157,10 @@ func (c *benchCmd) measure(b *benching) (r benchReport, err error) {
 	return r, err
 }
 
-// benchDatabases are those of the engine and of the floor.
+// benchDatabases are the databases of the engine and of the floor.
 type benchDatabases struct{ engine, floor string }
 
-// databases makes fresh ones; drop removes them.
+// databases creates empty databases; drop removes them.
 func (c *benchCmd) databases(ctx context.Context, dir string) (dbs benchDatabases, drop func(), err error) {
 	if !isPostgres(c.Database) {
 		if c.Database != "" {
@@ -193,7 +193,7 @@ func (c *benchCmd) databases(ctx context.Context, dir string) (dbs benchDatabase
 	return benchDatabases{other(name + "_engine"), other(name + "_floor")}, drop, nil
 }
 
-// withDatabase names another database of the same server.
+// withDatabase returns the URL of another database on the same server.
 func withDatabase(url, name string) string {
 	before, query, _ := strings.Cut(url, "?")
 	scheme, rest, _ := strings.Cut(before, "://")
@@ -207,7 +207,7 @@ func withDatabase(url, name string) string {
 
 func of(p *process) bench.Process { return bench.Process{URL: p.url, PID: p.cmd.Process.Pid} }
 
-// machine says what the figures were measured on.
+// machine describes the machine.
 func machine() string {
 	model := runtime.GOARCH
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -12,7 +12,7 @@ import (
 	"recourse/internal/bench"
 )
 
-// benchStubCmd is the other side, as a process of its own.
+// benchStubCmd is the remote service of the benchmark, as a separate process.
 type benchStubCmd struct {
 	Delay time.Duration `help:"Duration of each response."`
 	Cheat bool          `help:"Record some effects twice."`
@@ -23,7 +23,7 @@ func (c *benchStubCmd) Run(a *app) error {
 	return a.serveUntilStdinEnds(bench.NewStub(c.Delay, c.Cheat))
 }
 
-// benchFloorCmd is the bare program, as a process of its own.
+// benchFloorCmd is the minimal program to compare with, as a separate process.
 type benchFloorCmd struct {
 	Database string `required:""`
 	Stub     string `required:""`
@@ -48,7 +48,7 @@ func (c *benchFloorCmd) Run(a *app) error {
 }
 
 func (a *app) serveUntilStdinEnds(h http.Handler) error {
-	a.collectSeldom() // as the engine does, so that the comparison is even
+	a.collectSeldom() // as the engine does, so that the comparison is fair
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"recourse/journal"
 )
 
-// benching is a session: its databases and the processes on them.
+// benching is a run of the benchmark: its databases and processes.
 type benching struct {
 	app       *app
 	dir       string
@@ -22,14 +22,14 @@ type benching struct {
 	processes []*process
 }
 
-// end ends what was started. What it left behind has been looked at, and goes.
+// end stops the processes and deletes the databases, after they were checked.
 func (b *benching) end() {
 	for _, p := range b.processes {
 		p.kill()
 	}
 }
 
-// spawn starts one of this program's commands as a process.
+// spawn starts a command of this program as a separate process.
 func (b *benching) spawn(name string, args ...string) (*process, error) {
 	p, err := b.app.spawn(b.dir, b.app.Env, name, args...)
 	if err == nil {
@@ -38,7 +38,7 @@ func (b *benching) spawn(name string, args ...string) (*process, error) {
 	return p, err
 }
 
-// stub starts the other side.
+// stub starts the remote service.
 func (b *benching) stub(delay time.Duration) (bench.Process, error) {
 	args := []string{"bench-stub", "--delay", delay.String()}
 	if b.cheat {
@@ -51,10 +51,10 @@ func (b *benching) stub(delay time.Duration) (bench.Process, error) {
 	return of(p), nil
 }
 
-// benchEngine starts servers, one after the other.
+// benchEngine starts servers, one after another.
 type benchEngine struct {
 	*benching
-	more []string // flags
+	more []string // additional flags
 	p    *process
 }
 
@@ -71,7 +71,7 @@ func (e *benchEngine) Start() (bench.Process, error) {
 // Kill implements bench.Engine.
 func (e *benchEngine) Kill() { e.p.kill() }
 
-// compare has the engine show the floor what to do, and measures both in turns.
+// compare measures the engine and the floor in turns; the floor repeats the engine's operations.
 func (b *benching) compare(c bench.Config) (benchReport, error) {
 	var err error
 	if c.Engine, c.Stub, err = b.sides(); err != nil {
@@ -98,7 +98,7 @@ func (b *benching) compare(c bench.Config) (benchReport, error) {
 	return &r, err
 }
 
-// sides starts an engine and its other side.
+// sides starts an engine and its remote service.
 func (b *benching) sides() (engine, stub bench.Process, err error) {
 	if stub, err = b.stub(0); err == nil {
 		engine, err = (&benchEngine{benching: b}).Start()
@@ -122,7 +122,7 @@ func (b *benching) overload() (benchReport, error) {
 	return bench.Overload(b.app.ctx, bench.OverloadConfig{Engine: engine, Stub: stub, Clients: b.size.clients[0], Sustain: min(b.size.each, sustain), Each: b.size.each, Progress: b.app.meter()})
 }
 
-// sustain is how long overload looks for the rate that is sustained.
+// sustain is how long overload measures the sustainable rate.
 const sustain = 4 * time.Second
 
 func (b *benching) parked() (benchReport, error) {
@@ -144,7 +144,7 @@ func (b *benching) recover() (benchReport, error) {
 	}
 	c := bench.RecoverConfig{Stub: stub, Slow: slow, Delay: slowDelay, Database: b.dbs.engine, Sagas: b.size.sagas, Progress: b.app.meter()}
 	engine := &benchEngine{benching: b}
-	if isPostgres(b.dbs.engine) { // else the file's lock tells that the node is dead
+	if isPostgres(b.dbs.engine) { // with SQLite the file's lock shows that the node is dead
 		c.Lease = time.Second
 		engine.more = []string{"--node-lease", c.Lease.String()}
 	}
@@ -157,7 +157,7 @@ func (b *benching) list() (benchReport, error) {
 }
 
 // verified checks the newest sagas of a database, 0 for all, as `recourse verify --database` does.
-// It returns how many were checked; 0: all.
+// It returns the number of checked sagas; 0 means all.
 func (a *app) verified(database string, newest int) (int, error) {
 	v := &verifying{app: a, cmd: &verifyCmd{Database: database}, missing: make(map[string]*missing)}
 	if newest > 0 {
@@ -179,7 +179,8 @@ func (a *app) verified(database string, newest int) (int, error) {
 	return v.checker.Totals().Sagas, nil
 }
 
-// before is a time since which at least the n newest sagas were started, "" if there are no more.
+// before returns a time since which at least the n newest sagas were started, "" if there are no
+// more.
 func (v *verifying) before(n int) (string, error) {
 	store, err := openReader(v.app.ctx, v.cmd.Database)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"recourse/saga/kinds"
 )
 
-// seeder is a node that does nothing but take starts: a server's own lane, with its
-// commits done here. So what it writes is what a server would have written.
+// seeder is a node that only accepts starts. It uses a server's lane and does the commits itself,
+// so it writes exactly what a server would write.
 type seeder struct {
 	store   journal.Store
 	node    string
@@ -29,7 +29,7 @@ type seeder struct {
 	done    chan engine.Committed
 }
 
-// seed implements bench.Seeder. The sagas it starts must need no request before they sleep or end.
+// seed implements bench.Seeder. Its sagas must not send a request before they sleep or end.
 func (b *benching) seed(ctx context.Context, s bench.Seeding) (bench.Seeded, error) {
 	store, err := openStore(ctx, b.dbs.engine, true)
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *benching) seed(ctx context.Context, s bench.Seeding) (bench.Seeded, err
 	began := time.Now()
 	d := &seeder{
 		store: store, node: lease.Node, now: func() time.Time { return lease.Now.Add(time.Since(began)) },
-		// As a server has it: see the engine's defaults.
+		// The same values as a server's: see the engine's defaults.
 		lane:    engine.NewLane(engine.LaneConfig{ParkAfter: 3 * time.Second, MaxBatch: 512, MaxRecords: 256, Random: rand.Uint64}),
 		commits: make(chan engine.Commit, 1), done: make(chan engine.Committed, 1),
 	}
@@ -65,7 +65,7 @@ func (b *benching) seed(ctx context.Context, s bench.Seeding) (bench.Seeded, err
 	return out, errors.Join(err, store.Release(context.WithoutCancel(ctx), d.node))
 }
 
-// published is a definition that sagas can be started of.
+// published is a published definition.
 type published struct {
 	def     *saga.Definition
 	version int
@@ -88,7 +88,7 @@ func (d *seeder) run(ctx context.Context, s bench.Seeding, defs map[string]publi
 			err = d.handle(ev)
 		}
 		out.IDs = append(out.IDs, ev.ID)
-		// One batch is being committed, and the next one is full.
+		// Wait while one batch is in flight and the next one is full.
 		for err == nil && d.lane.Len() >= 1024 {
 			err = d.handle(<-d.done)
 		}
@@ -105,7 +105,7 @@ func (d *seeder) run(ctx context.Context, s bench.Seeding, defs map[string]publi
 	return out, nil
 }
 
-// start is the event that starts a saga.
+// start returns the event that starts a saga.
 func start(s bench.Seed, defs map[string]published, now time.Time) (engine.StartSaga, error) {
 	p, ok := defs[s.Definition]
 	if !ok {
@@ -119,7 +119,7 @@ func start(s bench.Seed, defs map[string]published, now time.Time) (engine.Start
 	return engine.StartSaga{ID: id, Def: p.def, Start: journal.Start{Definition: p.def.Name, Version: p.version, SHA256: p.def.SHA256, Unique: unique}, Data: data, Reply: id}, err
 }
 
-// handle tells the lane something and does what it wants done.
+// handle passes an event to the lane and executes its actions.
 func (d *seeder) handle(ev engine.Event) error {
 	if c, ok := ev.(engine.Committed); ok && c.Err != nil {
 		return fmt.Errorf("seed: %w", c.Err)
@@ -139,7 +139,7 @@ func (d *seeder) handle(ev engine.Event) error {
 	return nil
 }
 
-// append commits one batch after the other.
+// append commits one batch after another.
 func (d *seeder) append(ctx context.Context) {
 	for c := range d.commits {
 		results, err := d.store.Append(ctx, c.Node, c.Batch)

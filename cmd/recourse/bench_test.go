@@ -11,7 +11,7 @@ import (
 	"recourse/internal/testpg"
 )
 
-// benchDatabase gives each store a database whose commits are durable.
+// benchDatabase returns a database with durable commits for each store.
 func benchDatabase(t *testing.T) map[string]string {
 	c, err := testpg.Start("fsync=on", "synchronous_commit=on", "full_page_writes=on")
 	if err != nil {
@@ -25,7 +25,7 @@ func benchDatabase(t *testing.T) map[string]string {
 	return map[string]string{"sqlite": filepath.Join(t.TempDir(), "b"), "postgres": c.URL}
 }
 
-// A short session on both databases: every figure is there, and the ledger is right.
+// A short run on both databases: every figure is present, and the ledger is right.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	for name, database := range benchDatabase(t) {
@@ -39,7 +39,8 @@ func TestBench(t *testing.T) {
 				t.Fatalf("got %+v", r)
 			}
 			for _, f := range r.Runs {
-				// Each saga takes one append to start, one a call, and they share commits.
+				// Each saga needs one append for its start and one per call, and sagas share
+				// commits.
 				if !f.LedgerOK || f.Engine <= 0 || f.Floor <= 0 || f.Ratio <= 0 || f.P50 <= 0 || f.P99 < f.P50 || f.Commits <= 0 || f.Commits > 10 || f.Written <= 0 || f.CPU.Engine <= 0 || f.PeakMB <= 0 {
 					t.Errorf("got %+v", f)
 				}
@@ -48,8 +49,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// A tiny session of each of the other workloads. Those that go by more than appends run on both
-// databases.
+// A small run of each other workload. Those that depend on more than appends run on both databases.
 func TestBenchWorkloads(t *testing.T) {
 	t.Parallel()
 	databases := benchDatabase(t)
@@ -72,7 +72,7 @@ func TestBenchWorkloads(t *testing.T) {
 			t.Parallel()
 			database := databases[run.store]
 			if run.store == "sqlite" {
-				database += "-" + run.workload // its files are not to be another's
+				database += "-" + run.workload // each workload has its own files
 			}
 			out := ok(t, demoEnv(t), append([]string{"bench", "--workload", run.workload, "--database", database, "-o", "json"}, strings.Fields(run.args)...)...)
 			s := report[bench.Session](t, out)
@@ -125,7 +125,7 @@ func saneRecover(t *testing.T, out string) {
 		t.Fatalf("got %+v", runs)
 	}
 	for _, r := range runs {
-		// What was under way when the engine died is sent again, and nothing else.
+		// Requests in flight when the engine died are sent again, and no others.
 		if r.Sagas != 10 || r.Again != 10 || r.Listening <= 0 || r.First <= 0 || r.Moving < r.First || r.Ended <= r.Moving || math.Abs(r.Parts.Start+r.Parts.Wait+r.Parts.Spread+r.Parts.Finish-r.Ended) > 1 || r.Rate <= 0 || r.PeakMB <= 0 {
 			t.Errorf("got %+v", r)
 		}
@@ -159,7 +159,7 @@ func saneList(t *testing.T, out string) {
 		t.Fatalf("got %+v", runs)
 	}
 	for _, r := range runs {
-		counts, few := strings.HasPrefix(r.List, "counts"), strings.HasPrefix(r.List, "between") // of which there may be none among so few
+		counts, few := strings.HasPrefix(r.List, "counts"), strings.HasPrefix(r.List, "between") // with so few samples there may be none
 		if r.Sagas != 150 || (r.Query == "") != counts || r.Times < 3 && !counts || r.Requests < 1 || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 ||
 			!counts && !few && (r.Rows == 0) != strings.HasSuffix(r.List, "none") {
 			t.Errorf("got %+v", r)
@@ -167,7 +167,7 @@ func saneList(t *testing.T, out string) {
 	}
 }
 
-// No figures without a right ledger, nor without durable commits.
+// There are no figures without a correct ledger, or without durable commits.
 func TestBenchRefuses(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{

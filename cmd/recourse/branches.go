@@ -6,18 +6,18 @@ import (
 	"recourse/saga"
 )
 
-// branch is where a step stands among the blocks of its definition.
+// branch is a step's position in the blocks of its definition.
 type branch struct {
 	depth int
-	first bool // of its lane, its branch, its iteration
-	loop  bool // the block around it runs it once for each iteration
-	block bool // it has steps of its own
+	first bool // first step of its list
+	loop  bool // the enclosing block repeats it
+	block bool // it has nested steps
 }
 
-// branches has them by the steps' ids.
+// branches maps step ids to positions.
 type branches map[string]branch
 
-// layout looks through a definition.
+// layout returns the positions of a definition's steps.
 func layout(def *saga.Definition) branches {
 	by := make(branches)
 	by.steps(def.Steps, 0, false)
@@ -37,11 +37,11 @@ func (by branches) steps(list []*saga.Step, depth int, loop bool) {
 	}
 }
 
-// block reports whether the step has steps of its own.
+// block reports whether the step has nested steps.
 func (by branches) block(path string) bool { return by[saga.StepID(path)].block }
 
-// label is a step's name, below the block that it is in: what runs side by side, or one time after
-// the other, begins with ├. Steps of a loop have their iteration's number.
+// label returns a step's name below its block. Parallel branches and iterations begin with ├. Steps
+// of a loop have the iteration's number.
 func (by branches) label(path string) string {
 	b := by[saga.StepID(path)]
 	if b.depth == 0 {

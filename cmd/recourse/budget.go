@@ -13,13 +13,13 @@ type budgetCmd struct {
 	serverFlags
 	outputFlag
 	Saga   string `arg:"" completion-predictor:"live" help:"The saga's id, or its first 8 characters or more."`
-	Amount string `arg:"" optional:"" help:"What it may cost in all, such as \"2.00 USD\"."`
+	Amount string `arg:"" optional:"" help:"The total budget, such as \"2.00 USD\"."`
 	Tokens int64  `placeholder:"N" help:"Total tokens that the saga may use."`
 	Reason string `short:"r" help:"Reason, for the journal."`
 	IfSeq  int64  `placeholder:"SEQ" help:"Decide only if the saga's seq is still this one, so that nothing has changed since you looked. Default: the current seq."`
 }
 
-// Run replaces what the saga may cost. What is not named stays as it is.
+// Run changes the saga's budget. It keeps the limits that the flags do not name.
 func (c *budgetCmd) Run(a *app) error {
 	budget := map[string]any{}
 	if c.Amount != "" {
@@ -29,7 +29,7 @@ func (c *budgetCmd) Run(a *app) error {
 		budget["tokens"] = c.Tokens
 	}
 	if len(budget) == 0 || c.Tokens < 0 {
-		return exit(exitUsage, errors.New("say what the saga may cost in all: an amount such as \"2.00 USD\", --tokens 100000, or both"))
+		return exit(exitUsage, errors.New("give the saga's total budget: an amount such as \"2.00 USD\", --tokens 100000, or both"))
 	}
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *budgetCmd) Run(a *app) error {
 	return nil
 }
 
-// limits says what of a budget is spent.
+// limits describes how much of a budget is spent.
 func limits(c saga.CostView) string {
 	var parts []string
 	if c.Budget != "" {
@@ -73,7 +73,7 @@ func limits(c saga.CostView) string {
 	return strings.Join(parts, ", ")
 }
 
-// seq is what a decision goes by: what its maker has looked at, or else where the saga stands now.
+// seq returns the seq that a decision requires: the given one, or else the saga's present one.
 func (c *client) seq(id string, given int64) (int64, error) {
 	if given != 0 {
 		return given, nil
@@ -83,7 +83,7 @@ func (c *client) seq(id string, given int64) (int64, error) {
 	return v.Seq, err
 }
 
-// ifMatch has a decision carried out only if the saga has not changed since.
+// ifMatch returns the header that makes a decision fail if the saga has changed since.
 func ifMatch(seq int64) map[string]string {
 	return map[string]string{"If-Match": fmt.Sprintf("%q", fmt.Sprint(seq))}
 }

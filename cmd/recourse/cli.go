@@ -46,22 +46,22 @@ type cli struct {
 	BenchFloor benchFloorCmd `cmd:"" hidden:"" help:"Run the yardstick of a benchmark."`
 }
 
-// serverFlags say which server a command talks to.
+// serverFlags select the server.
 type serverFlags struct {
 	Server string `default:"http://127.0.0.1:8080" env:"RECOURSE_SERVER" placeholder:"URL" help:"The server's address; default ${default}."`
 	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }
 
-// outputFlag says for whom the output is.
+// outputFlag selects the format of the output.
 type outputFlag struct {
 	Output string `short:"o" enum:"text,json,yaml" default:"text" env:"RECOURSE_OUTPUT" help:"text for people, json or yaml for programs (numbers keep their digits)."`
 }
 
-// machine says that a program reads the output: app.raw and app.encoded write it in the form that
-// was asked for.
+// machine reports whether the output is machine-readable: app.raw and app.encoded write it in the
+// selected format.
 func (o outputFlag) machine() bool { return o.Output != "text" }
 
-// databaseFlag says where sagas are kept.
+// databaseFlag selects the database.
 type databaseFlag struct {
 	Database string `default:"recourse.db" env:"RECOURSE_DATABASE" placeholder:"FILE|URL" help:"A SQLite file, or postgres://…; default ${default}."`
 }

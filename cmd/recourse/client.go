@@ -19,7 +19,7 @@ import (
 	"recourse/saga"
 )
 
-// client talks to a server's API.
+// client sends requests to a server's API.
 type client struct {
 	base string
 	key  string
@@ -27,7 +27,7 @@ type client struct {
 	ctx  context.Context
 }
 
-// maxAnswer bounds what is read of an answer that is not streamed.
+// maxAnswer is the maximum size of a response that is not streamed.
 const maxAnswer = 64 << 20
 
 func (f serverFlags) client(ctx context.Context) (*client, error) {
@@ -36,7 +36,7 @@ func (f serverFlags) client(ctx context.Context) (*client, error) {
 		return nil, exit(exitUsage, fmt.Errorf("--server %s: write a URL such as http://127.0.0.1:8080", f.Server))
 	}
 	return &client{base: strings.TrimRight(f.Server, "/"), key: f.APIKey, ctx: ctx, http: &http.Client{
-		// A key is for the server it was given for: redirects are not followed.
+		// Redirects are not followed: a key must go only to the server that it was given for.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -45,28 +45,28 @@ func (f serverFlags) client(ctx context.Context) (*client, error) {
 type call struct {
 	method string
 	path   string // escaped, with the query
-	body   any    // JSON; []byte is sent as it is
+	body   any    // encoded as JSON; []byte is sent unchanged
 	header map[string]string
 	accept string
 }
 
-// answer is what came back, with a 2xx or a 304.
+// answer is a response with a 2xx or a 304.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// into decodes the answer.
+// into decodes the response.
 func (r answer) into(v any) error {
 	if err := json.Unmarshal(r.body, v); err != nil {
-		return fmt.Errorf("the server's answer cannot be read; is it another version, or is a proxy in between? %w", err)
+		return fmt.Errorf("the server's response cannot be read; it may be another version, or there may be a proxy in between: %w", err)
 	}
 	return nil
 }
 
-// do makes a request and reads its answer. POSTs carry a key, so that one whose
-// answer was lost is made again without being done twice. Errors have exit codes.
+// do sends a request and reads the response. POSTs carry an idempotency key, so that a request
+// whose response was lost is retried without a second effect. Errors have exit codes.
 func (c *client) do(r call) (answer, error) {
 	if r.method == http.MethodPost {
 		if r.header == nil {
@@ -100,7 +100,7 @@ func (c *client) do(r call) (answer, error) {
 	return answer{}, c.unreachable(lost)
 }
 
-// open makes a request and leaves the answer's body to the caller.
+// open sends a request; the caller reads the body of the response.
 func (c *client) open(r call) (*http.Response, error) {
 	var body []byte
 	switch b := r.body.(type) {
@@ -148,7 +148,7 @@ func (c *client) open(r call) (*http.Response, error) {
 	return nil, problemOf(resp.StatusCode, text)
 }
 
-// dropped reports whether a connection that was there ended without an answer.
+// dropped reports whether an established connection ended without a response.
 func dropped(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(err.Error(), "connection reset")
 }
@@ -172,10 +172,10 @@ func (c *client) unreachable(err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return exit(exitUnreachable, fmt.Errorf("no server answers at %s (%w): start one with `recourse serve`, or name another with --server or RECOURSE_SERVER", c.base, err))
+	return exit(exitUnreachable, fmt.Errorf("no server responds at %s (%w): start one with `recourse serve`, or name another with --server or RECOURSE_SERVER", c.base, err))
 }
 
-// get gets and decodes.
+// get sends a GET and decodes the response.
 func (c *client) get(path string, into any) (answer, error) {
 	r, err := c.do(call{method: http.MethodGet, path: path})
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *client) get(path string, into any) (answer, error) {
 	return r, r.into(into)
 }
 
-// sagaPath is the path of a saga, or of something of it.
+// sagaPath returns the path of a saga or of a part of it.
 func sagaPath(id string, parts ...string) string {
 	path := "/v1/sagas/" + url.PathEscape(id)
 	for _, p := range parts {
@@ -193,8 +193,8 @@ func sagaPath(id string, parts ...string) string {
 	return path
 }
 
-// fullID is the id of the saga that a text names, so that several requests are of the same saga:
-// its beginning may name two a moment later.
+// fullID returns the saga id that an abbreviated one stands for, so that several requests mean the
+// same saga: an abbreviated id may become ambiguous at any time.
 func (c *client) fullID(text string) (string, error) {
 	if len(text) == len(uuid.Nil.String()) {
 		return text, nil
@@ -204,22 +204,22 @@ func (c *client) fullID(text string) (string, error) {
 	return v.ID, err
 }
 
-// page is a list as the API gives it.
+// page is a page of a list of the API.
 type page[T any] struct {
 	Data         []T       `json:"data"`
 	Next         string    `json:"next_cursor"`
 	LookedBackTo saga.Time `json:"looked_back_to"`
 }
 
-// pages gets a list until it ends or has limit entries (0: all).
+// pages reads a list until its end, or until it has limit entries (0: all).
 func pages[T any](c *client, path string, q url.Values, limit int) ([]T, error) {
 	all, _, err := search[T](c, path, q, limit, math.MaxInt)
 	return all, err
 }
 
-// search gets a list until it ends, has limit entries (0: all), or was answered looks times without
-// being full. Then it says how far it has come; else back is zero.
-func search[T any](c *client, path string, q url.Values, limit, looks int) (all []T, back time.Time, err error) {
+// search reads a list until its end, until it has limit entries (0: all), or for at most scans
+// pages. In the last case back is the time up to which it has searched, otherwise zero.
+func search[T any](c *client, path string, q url.Values, limit, scans int) (all []T, back time.Time, err error) {
 	for {
 		size := 200
 		if limit > 0 {
@@ -235,7 +235,7 @@ func search[T any](c *client, path string, q url.Values, limit, looks int) (all 
 			return all, back, nil
 		}
 		if !p.LookedBackTo.IsZero() {
-			if looks--; looks == 0 {
+			if scans--; scans == 0 {
 				return all, p.LookedBackTo.Time, nil
 			}
 		}

@@ -20,7 +20,7 @@ type resolveCmd struct {
 	IfSeq     int64  `placeholder:"SEQ" help:"Decide only if the saga's seq is still this one, so that nothing has changed since you looked. Default: the current seq."`
 }
 
-// Run settles the step.
+// Run resolves the step.
 func (c *resolveCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -59,13 +59,13 @@ func (c *resolveCmd) Run(a *app) error {
 	return nil
 }
 
-// order posts an order for a saga and prints the saga that comes back.
-func (a *app) order(f serverFlags, o outputFlag, id, what string, body map[string]any) error {
+// commandSaga sends a command for a saga and prints the saga in the response.
+func (a *app) commandSaga(f serverFlags, o outputFlag, id, command string, body map[string]any) error {
 	cl, err := f.client(a.ctx)
 	if err != nil {
 		return err
 	}
-	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(id, what), body: body})
+	r, err := cl.do(call{method: http.MethodPost, path: sagaPath(id, command), body: body})
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (a *app) order(f serverFlags, o outputFlag, id, what string, body map[strin
 	}
 	var v saga.View
 	if err := json.Unmarshal(r.body, &v); err != nil {
-		return fmt.Errorf("the server's answer cannot be read: %w", err)
+		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}
 	a.printf("%s  %s\n", v.ID, a.status(v.Status))
 	if v.RetryOf != "" && v.RetryOf == id {
@@ -101,7 +101,7 @@ func (c *retryCmd) Run(a *app) error {
 	if c.NewKey {
 		body["new_key"] = true
 	}
-	return a.order(c.serverFlags, c.outputFlag, c.Saga, "retry", body)
+	return a.commandSaga(c.serverFlags, c.outputFlag, c.Saga, "retry", body)
 }
 
 type cancelCmd struct {
@@ -114,7 +114,7 @@ type cancelCmd struct {
 
 // Run cancels.
 func (c *cancelCmd) Run(a *app) error {
-	return a.order(c.serverFlags, c.outputFlag, c.Saga, "cancel", map[string]any{"mode": c.Mode, "reason": c.Reason})
+	return a.commandSaga(c.serverFlags, c.outputFlag, c.Saga, "cancel", map[string]any{"mode": c.Mode, "reason": c.Reason})
 }
 
 type pauseCmd struct {
@@ -126,7 +126,7 @@ type pauseCmd struct {
 
 // Run pauses.
 func (c *pauseCmd) Run(a *app) error {
-	return a.order(c.serverFlags, c.outputFlag, c.Saga, "pause", map[string]any{"reason": c.Reason})
+	return a.commandSaga(c.serverFlags, c.outputFlag, c.Saga, "pause", map[string]any{"reason": c.Reason})
 }
 
 type resumeCmd struct {
@@ -138,5 +138,5 @@ type resumeCmd struct {
 
 // Run resumes.
 func (c *resumeCmd) Run(a *app) error {
-	return a.order(c.serverFlags, c.outputFlag, c.Saga, "resume", map[string]any{"reason": c.Reason})
+	return a.commandSaga(c.serverFlags, c.outputFlag, c.Saga, "resume", map[string]any{"reason": c.Reason})
 }

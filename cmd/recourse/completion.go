@@ -16,7 +16,7 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// scripts make a shell ask the program, with the line so far in COMP_LINE, for what may come next.
+// scripts make a shell call the program for completions, with the present line in COMP_LINE.
 var scripts = map[string]string{
 	"bash": `# recourse completion bash: source this in ~/.bashrc
 _recourse() {
@@ -56,12 +56,11 @@ func (c *completionCmd) Run(a *app) error {
 	return nil
 }
 
-// completionTime is how long a server may take to name what it has: somebody has pressed a key and
-// waits.
+// completionTime is the timeout of a server's response: a person is waiting for the completion.
 const completionTime = 700 * time.Millisecond
 
-// completing answers a shell that asks what may come next; ok is false if none asks. It says
-// nothing about what goes wrong.
+// completing prints completions if a shell requests them; ok is false otherwise. It prints no
+// errors.
 func (a *app) completing(k *kong.Kong) (ok bool) {
 	line := a.env["COMP_LINE"]
 	if line == "" {
@@ -89,8 +88,8 @@ func (a *app) completing(k *kong.Kong) (ok bool) {
 	return true
 }
 
-// argsOf takes a line apart as the library wants it: the words behind the program's name, the last
-// one begun.
+// argsOf splits a line for the library: the words after the program's name, and the incomplete last
+// one.
 func argsOf(line string) complete.Args {
 	words := strings.Fields(line)
 	if strings.HasSuffix(line, " ") || len(words) < 2 {

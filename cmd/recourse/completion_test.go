@@ -15,7 +15,7 @@ import (
 	"recourse/saga"
 )
 
-// bash with the script answers as it does when Tab is pressed.
+// bash completes with the script as it does when Tab is pressed.
 func TestCompletionInBash(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
@@ -70,7 +70,7 @@ for answer in "${COMPREPLY[@]}"; do echo "$answer"; done`, "bash", line)
 	}
 }
 
-// A server that does not answer in time is not waited for.
+// Completion does not wait for a slow server.
 func TestCompletionDoesNotWait(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})
@@ -92,7 +92,7 @@ func TestCompletionDoesNotWait(t *testing.T) {
 	}
 }
 
-// Each shell has a script, which hands the line over.
+// Each shell has a script that passes the line on.
 func TestCompletionScripts(t *testing.T) {
 	t.Parallel()
 	for shell := range scripts {

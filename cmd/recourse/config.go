@@ -14,19 +14,19 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// configFile gives the flags of `serve`, and of `doctor`, their values from the file that --config
-// names: the same names, in YAML; and llm, which has no flag. Flags and variables win over it.
+// configFile sets flags of `serve` and `doctor` from the file in --config: the same names, in YAML,
+// and llm, which has no flag. Flags and variables take precedence.
 type configFile struct {
 	env    map[string]string
 	loaded bool
 	values map[string]string
-	llm    llm.Config // what stands under llm, which is no flag
-	wrong  error      // what `doctor` finds; `serve` does not start
+	llm    llm.Config // the section llm, which has no flag
+	wrong  error      // the file's error, which `doctor` reports and with which `serve` does not start
 }
 
 var errConfig = errors.New("config file")
 
-// sections are what the file may hold beside flags.
+// sections are the keys of the file without a flag.
 var sections = []string{"limits", "llm", "secret-hosts", "sinks"}
 
 // Validate implements kong.Resolver.
@@ -52,7 +52,7 @@ func (f *configFile) Resolve(ctx *kong.Context, parent *kong.Path, flag *kong.Fl
 	return nil, nil
 }
 
-// path finds the file's name: it is needed before flags are resolved.
+// path returns the file's name, which is needed before the flags are resolved.
 func (f *configFile) path(ctx *kong.Context) string {
 	for _, p := range ctx.Path {
 		if p.Flag != nil && p.Flag.Name == "config" {
@@ -104,7 +104,7 @@ func (f *configFile) load(ctx *kong.Context, serve *kong.Node) error {
 	return nil
 }
 
-// plain writes a YAML value as a flag's.
+// plain formats a YAML value as the value of a flag.
 func plain(v any) (string, error) {
 	switch v := v.(type) {
 	case string:

@@ -17,11 +17,12 @@ import (
 	"recourse/saga"
 )
 
-// A flag wins over its variable, that over the config file, that over the default.
+// A flag takes precedence over its variable, the variable over the config file, and the file over
+// the default.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	of := func(name string) string { return filepath.Join(dir, name, "x.db") } // in a directory that is not there: the error names it
+	of := func(name string) string { return filepath.Join(dir, name, "x.db") } // in a missing directory, which the error names
 	config := file(t, "c.yaml", "database: "+of("file")+"\negress-allow: [10.0.0.0/8, pay.internal]\nstrict: true\n")
 	env := []string{"RECOURSE_DATABASE=" + of("env"), "RECOURSE_CONFIG=" + config}
 	tests := []struct {
@@ -92,8 +93,8 @@ func TestBadConfigFiles(t *testing.T) {
 	}
 }
 
-// A definition that names another host than a secret's own does not get the secret: the step is
-// held for a person.
+// A definition that sends a secret to another host than its own does not get the secret: the step
+// waits for a person.
 func TestSecretsStayWithTheirHosts(t *testing.T) {
 	t.Parallel()
 	var came atomic.Int32
@@ -144,7 +145,8 @@ func TestReadVars(t *testing.T) {
 	}
 }
 
-// A secret reaches the other side, and nothing else: not the log, not the journal, not the output.
+// A secret is sent to the remote service, and appears neither in the log nor in the journal nor in
+// the output.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	const canary = "canary-7f3a9c51"

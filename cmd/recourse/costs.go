@@ -22,7 +22,7 @@ type costsCmd struct {
 	Definition string `short:"d" placeholder:"NAME" help:"Only sagas of this definition."`
 }
 
-// costsAnswer is what the server says of costs.
+// costsAnswer is the server's response.
 type costsAnswer struct {
 	Since    saga.Time     `json:"since"`
 	Complete bool          `json:"complete"`
@@ -31,7 +31,7 @@ type costsAnswer struct {
 	LeftOut  int           `json:"left_out"`
 }
 
-// Run shows what sagas have cost.
+// Run shows the costs of sagas.
 func (c *costsCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *costsCmd) since(now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// showCosts prints a table of 80 columns, unless amounts are huge, and the outliers behind it.
+// showCosts prints a table of 80 columns, unless amounts are very long, and then the outliers.
 func (a *app) showCosts(by string, v *costsAnswer) {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ToUpper(story.Short(by, 20))+"\tSAGAS\tSPENT\tWASTED\tMEDIAN\tMAX\tTOKENS")

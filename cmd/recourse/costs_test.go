@@ -12,8 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// The costs of sagas arrive in the table as the models reported them. A fallback counts for the
-// model that was asked.
+// The table shows the costs that the models reported. A fallback counts for the requested model.
 func TestCosts(t *testing.T) {
 	t.Parallel()
 

@@ -27,7 +27,7 @@ type applyCmd struct {
 	Paths []string `arg:"" name:"path" help:"A directory of .yaml, .yml and .json files, or files."`
 }
 
-// document is a published version, as the API shows it.
+// document is a published version, as the API returns it.
 type document struct {
 	Name      string            `json:"name"`
 	Version   string            `json:"version"`
@@ -39,7 +39,7 @@ type document struct {
 	Source    string            `json:"source,omitempty"`
 }
 
-// applied is what became of one file.
+// applied is the result for one file.
 type applied struct {
 	File    string `json:"file"`
 	Kind    string `json:"kind"` // action, definition
@@ -48,14 +48,14 @@ type applied struct {
 	Changed bool   `json:"changed"`
 }
 
-// publishing is a file that is to be published.
+// publishing is a file to publish.
 type publishing struct {
 	file, kind, name string
 	src              []byte
 	runs             []saga.Mention // the definitions that it runs
 }
 
-// Run checks all files first, so that a mistake in one publishes none.
+// Run checks all files first, so that an error in one of them publishes none.
 func (c *applyCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *applyCmd) Run(a *app) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
-		for _, w := range d.Warnings { // the server's: it knows its models' prices, its sinks and its secrets
+		for _, w := range d.Warnings { // the server's own: it knows the prices, the sinks and the secrets
 			if !p.runsLater(w, todo[i+1:]) {
 				a.note("%s:%d:%d: warning: %s: %s", p.file, w.Line, w.Column, w.Code, w.Detail)
 			}
@@ -102,8 +102,8 @@ func (c *applyCmd) Run(a *app) error {
 	return nil
 }
 
-// runsLater reports whether a warning says that the server does not have a definition that is
-// still to be published.
+// runsLater reports whether a warning says that the server lacks a definition that is among the
+// rest to publish.
 func (p publishing) runsLater(w saga.Finding, rest []publishing) bool {
 	if w.Code != "unknown-definition" {
 		return false
@@ -115,12 +115,12 @@ func (p publishing) runsLater(w saga.Finding, rest []publishing) bool {
 	})
 }
 
-// checked compiles all files and gives what is to be published: actions first, since definitions
-// use them, and a definition after those that it runs.
+// checked compiles all files and sorts them for publishing: actions first, since definitions use
+// them, and definitions after those that they run.
 func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 	actions := &actionSet{other: cl.action}
 	find := func(name string, version int) (*saga.Action, error) {
-		if version > 0 { // of which the server has the text
+		if version > 0 { // the server has its text
 			if act, err := cl.action(name, version); err == nil {
 				return act, nil
 			}
@@ -173,16 +173,16 @@ func (a *app) checked(cl *client, files []string) ([]publishing, error) {
 	return append(acts, childrenFirst(defs)...), nil
 }
 
-// childrenFirst sorts definitions so that each comes after those that it runs; of a circle, the
-// first comes last. The order is otherwise kept.
+// childrenFirst sorts definitions so that each comes after those that it runs; in a circle, the
+// first comes last. Otherwise it keeps the order.
 func childrenFirst(defs []publishing) []publishing {
 	byName, seen := make(map[string]publishing, len(defs)), make(map[string]bool, len(defs))
 	for _, d := range defs {
 		byName[d.name] = d
 	}
 	out := make([]publishing, 0, len(defs))
-	var visit func(publishing)
-	visit = func(d publishing) {
+	var add func(publishing)
+	add = func(d publishing) {
 		if seen[d.file] {
 			return
 		}
@@ -190,19 +190,19 @@ func childrenFirst(defs []publishing) []publishing {
 		for _, run := range d.runs {
 			name, _, _ := saga.RunTarget(run.Name)
 			if child, ok := byName[name]; ok {
-				visit(child)
+				add(child)
 			}
 		}
 		out = append(out, d)
 	}
 	for _, d := range defs {
-		visit(d)
+		add(d)
 	}
 	return out
 }
 
 // child returns a dsl.Options.Children that asks the server once for each definition. As on the
-// server, the newest version of an archived one is not known.
+// server, an archived definition has no newest version.
 func (c *client) child() func(name string, version int) *saga.Definition {
 	found := make(map[string]*saga.Definition)
 	return func(name string, version int) *saga.Definition {
@@ -222,7 +222,7 @@ func (c *client) child() func(name string, version int) *saga.Definition {
 	}
 }
 
-// publish puts a definition, or an action.
+// publish publishes a definition or an action.
 func publish(cl *client, kind, name string, src []byte) (document, bool, error) {
 	var d document
 	r, err := cl.do(call{method: http.MethodPut, path: "/v1/" + kind + "s/" + url.PathEscape(name), body: src,
@@ -233,7 +233,7 @@ func publish(cl *client, kind, name string, src []byte) (document, bool, error) 
 	return d, r.status == http.StatusCreated, r.into(&d)
 }
 
-// definitionFiles lists what the arguments name, directories not searched into.
+// definitionFiles lists the files that the arguments name, without subdirectories.
 func definitionFiles(paths []string) ([]string, error) {
 	var files []string
 	for _, p := range paths {

@@ -30,7 +30,7 @@ type demoCmd struct {
 	ForgetKeys bool `hidden:"" help:"The simulated services forget idempotency keys at once; the check at the end must report it."`
 }
 
-// demo is the demo under way.
+// demo is a running demo.
 type demo struct {
 	*app
 	cmd      *demoCmd
@@ -40,7 +40,7 @@ type demo struct {
 	defs     map[string]*saga.Definition
 	world    *process
 	llm      *llmstub.Server
-	flags    []string // of the server, for the model
+	flags    []string // the server's flags for the model
 	control  world.Control
 	server   *process
 	listen   string
@@ -114,7 +114,7 @@ func (d *demo) up() error {
 	}
 	d.listen = strings.TrimPrefix(d.server.url, "http://")
 	at := serverFlags{Server: d.server.url}
-	if d.cmd.Database != "" { // one of its own has no keys
+	if d.cmd.Database != "" { // a new database has no keys
 		at.APIKey = d.cmd.APIKey
 	}
 	if d.client, err = at.client(d.ctx); err != nil {
@@ -128,7 +128,7 @@ func (d *demo) up() error {
 	return nil
 }
 
-// serve starts the server's process.
+// serve starts the server as a separate process.
 func (d *demo) serve() error {
 	args := []string{"serve", "--while-stdin", "--listen", d.listen, "--database", d.database,
 		"--state-dir", filepath.Join(d.dir, "state"), "--drain", "2s", "--egress-allow", strings.Join(loopback, ",")}
@@ -141,7 +141,7 @@ func (d *demo) serve() error {
 	return err
 }
 
-// childEnv is the environment without settings of ours, which are meant for other servers.
+// childEnv removes recourse's own settings from the environment, which are meant for other servers.
 func childEnv(env []string) []string {
 	var out []string
 	for _, e := range env {
@@ -152,7 +152,7 @@ func childEnv(env []string) []string {
 	return out
 }
 
-// free returns the address if it can be listened on, else one with another port.
+// free returns the address if it is free, otherwise one with another port.
 func free(addr string) string {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -185,7 +185,7 @@ func (d *demo) publish() error {
 	return nil
 }
 
-// down stops the processes that there are.
+// down stops the processes.
 func (d *demo) down() {
 	if d.server != nil {
 		d.server.stop()
@@ -198,13 +198,13 @@ func (d *demo) down() {
 	}
 }
 
-// invocation is how this very program is called from where it was called.
+// invocation returns the command that runs this program from the present directory.
 func invocation() string {
 	exe, err := os.Executable()
 	if err != nil {
 		return "recourse"
 	}
-	if strings.Contains(exe, "go-build") { // go run deletes it at its end
+	if strings.Contains(exe, "go-build") { // go run deletes the binary at its end
 		return "go run ./cmd/recourse"
 	}
 	if wd, err := os.Getwd(); err == nil {
@@ -215,7 +215,7 @@ func invocation() string {
 	return "recourse"
 }
 
-// stay leaves the server up until the program is interrupted.
+// stay keeps the server running until the program is interrupted.
 func (d *demo) stay() error {
 	d.printf("\nThe server stays up at %s. The same in another terminal:\n\n", d.server.url)
 	prefix := ""

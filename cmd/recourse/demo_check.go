@@ -15,10 +15,10 @@ import (
 	"recourse/internal/story"
 )
 
-// settle is how long a wake-up that is due may take to happen.
+// settle is the maximum time for a due wake-up to happen.
 const settle = 5 * time.Second
 
-// check compares the journals with what the world says that happened.
+// check compares the journals with the world's ledger.
 func (d *demo) check() error {
 	var list []invariant.Saga
 	for _, p := range d.sagas {

@@ -13,7 +13,7 @@ import (
 	"recourse/saga"
 )
 
-// The model of the demo is a stub with a price list, so that its sagas cost something.
+// demoPrices is the price list of the demo's stub model, so that its sagas cost something.
 const demoPrices = `llm:
   currency: USD
   prices:
@@ -33,14 +33,14 @@ func (d *demo) model() ([]string, error) {
 	return []string{"--config", config, "--llm-base-url", d.llm.URL + "/v1", "--llm-api-key", "stub"}, nil
 }
 
-// claim is the input of a refund-claim.
+// claim returns the input of a refund-claim.
 func claim(order, amount, complaint string) string {
 	b, _ := json.Marshal(map[string]any{"order": order, "sku": "lamp-7", "amount": json.Number(amount), "email": "customer@example.com", "complaint": complaint})
 	return string(b)
 }
 
-// leave starts the sagas that the demo leaves to whoever tries it: one that was undone after it had
-// cost something, one whose refund is in doubt, and one that waits for a decision.
+// leave starts the sagas that remain for the user to try: one that was undone after it had costs,
+// one whose refund is in doubt, and one that needs a decision.
 func (d *demo) leave() error {
 	refused := world.Rule{Match: world.Match{Method: "POST", PathPrefix: "/pay/refunds"}, Times: 1,
 		Do: world.Do{Before: world.FaultStatus, Status: 422, Body: `{"title":"the card has expired","status":422}`}}
@@ -59,8 +59,7 @@ func (d *demo) leave() error {
 	if _, _, err := d.client.await(undone, patience); err != nil {
 		return err
 	}
-	// A database that was kept from an earlier demo may have them: the doubtful one's order may be
-	// returned only once.
+	// A database of an earlier demo may have them already, and an order can be returned only once.
 	if kept, err := d.live("order-return"); err != nil || kept {
 		return err
 	}
@@ -106,7 +105,7 @@ func (d *demo) begin(definition, input string) (string, error) {
 	return v.ID, err
 }
 
-// approve agrees to what a saga asks, as a person would.
+// approve approves a saga's request, as a person would.
 func (d *demo) approve(id string) error {
 	e, err := d.waiting(id)
 	if err != nil {
@@ -117,7 +116,7 @@ func (d *demo) approve(id string) error {
 	return err
 }
 
-// guide says where to look.
+// guide prints how to continue.
 func (d *demo) guide(took time.Duration) {
 	d.printf("\nThat took %.1f s. The page is at\n\n  %s\n\n", took.Seconds(), d.server.url)
 	d.printf("Three more sagas wait for you there: a claim that was undone (why, and what did it cost?), a refund that is\n" +

@@ -14,8 +14,7 @@ import (
 	"recourse/saga"
 )
 
-// demoStory is one story of the demo: a saga, what the world does to it, and what happens
-// meanwhile.
+// demoStory is one story of the demo: a saga, the world's faults, and other events during it.
 type demoStory struct {
 	title, look string
 	definition  string
@@ -67,10 +66,10 @@ var stories = []demoStory{
 	},
 }
 
-// patience is how long a story may take.
+// patience is the maximum time of a story.
 const patience = 30 * time.Second
 
-// play starts a story's saga, lets happen what is to happen, and tells its journal.
+// play starts a story's saga, runs its events, and prints its journal.
 func (d *demo) play(s demoStory) error {
 	if s.fault != nil {
 		if err := d.control.AddFault(d.ctx, *s.fault); err != nil {
@@ -104,12 +103,12 @@ func (d *demo) play(s demoStory) error {
 	return d.tell(d.defs[s.definition], records)
 }
 
-// does says what the demo does besides, as a person at a terminal would.
+// does prints what the demo does, as a person would type it.
 func (d *demo) does(format string, args ...any) {
 	d.printf("%s\n", story.Paint("            $ "+fmt.Sprintf(format, args...), story.Dimmed, d.colour))
 }
 
-// crash kills the server once the charge is made, and starts another.
+// crash kills the server after the charge took effect, and starts another one.
 func (d *demo) crash(id string) error {
 	var step saga.StepView
 	if _, err := d.client.get(sagaPath(id, "steps", "charge"), &step); err != nil {
@@ -127,7 +126,7 @@ func (d *demo) crash(id string) error {
 	return nil
 }
 
-// effect waits until the ledger has an effect under the key.
+// effect waits until the ledger has an effect with the key.
 func (d *demo) effect(key string) error {
 	var after int64
 	for until := time.Now().Add(patience); time.Now().Before(until); {
@@ -142,10 +141,10 @@ func (d *demo) effect(key string) error {
 			after = fresh[len(fresh)-1].N
 		}
 	}
-	return fmt.Errorf("nothing happened under the key %s", key)
+	return fmt.Errorf("nothing happened with the key %s", key)
 }
 
-// ask does what a person does about a step in doubt: look on the other side, then decide.
+// ask resolves a step in doubt as a person would: check in the remote service, then decide.
 func (d *demo) ask(id string) error {
 	e, err := d.waiting(id)
 	if err != nil {
@@ -154,7 +153,7 @@ func (d *demo) ask(id string) error {
 	query := "/pay/refunds?idempotency_key=" + url.QueryEscape(e.Key)
 	d.does("recourse inbox")
 	d.printf("            %s: %s\n", e.Kind, e.Title)
-	found, err := d.look(query)
+	found, err := d.query(query)
 	if err != nil {
 		return err
 	}
@@ -166,7 +165,7 @@ func (d *demo) ask(id string) error {
 		Data []json.RawMessage `json:"data"`
 	}
 	if err := json.Unmarshal(found, &list); err != nil || len(list.Data) == 0 {
-		return errors.New("the other side has no refund under the key")
+		return errors.New("the remote service has no refund with the key")
 	}
 	_, err = d.client.do(call{method: http.MethodPost, path: sagaPath(id, "steps", e.Path, "resolve"),
 		header: map[string]string{"If-Match": fmt.Sprintf("%q", e.ETag)},
@@ -191,8 +190,8 @@ func (d *demo) waiting(id string) (inboxEntry, error) {
 	return inboxEntry{}, errors.New("the saga did not come to the inbox")
 }
 
-// look asks the world, as a person with a browser would.
-func (d *demo) look(query string) ([]byte, error) {
+// query reads from the world, as a person with a browser would.
+func (d *demo) query(query string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.world.url+query, nil)
 	if err != nil {
 		return nil, err

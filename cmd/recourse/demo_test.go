@@ -9,12 +9,12 @@ import (
 	"recourse/internal/testpg"
 )
 
-// demoEnv gives the demo a directory for its files.
+// demoEnv returns an environment with a directory for the demo's files.
 func demoEnv(t *testing.T) []string {
 	return []string{"TMPDIR=" + t.TempDir()}
 }
 
-// The demo, as users see it: a real crash, real processes, and a ledger that agrees.
+// The demo as users see it: a real crash, real processes, and a matching ledger.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	databases := map[string]func(t *testing.T) []string{
@@ -42,7 +42,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// The check at the end can fail: a world that forgets keys charges twice.
+// The check at the end can fail: a world that deletes keys charges twice.
 func TestDemoNoticesADoubleCharge(t *testing.T) {
 	t.Parallel()
 	r := run(t, demoEnv(t), "demo", "--once", "--forget-keys")
@@ -51,7 +51,7 @@ func TestDemoNoticesADoubleCharge(t *testing.T) {
 	}
 }
 
-// A database that was kept is taken up again, with what still waits in it for a person.
+// A kept database is used again, with the sagas in it that need a person.
 func TestDemoOnAKeptDatabase(t *testing.T) {
 	t.Parallel()
 	database := filepath.Join(t.TempDir(), "demo.db")
@@ -78,7 +78,7 @@ func TestDemoOnAKeptDatabase(t *testing.T) {
 	}
 }
 
-// Without --once the server stays up until the program is interrupted, and ends with it.
+// Without --once the server runs until the program is interrupted, and stops with it.
 func TestDemoStaysUp(t *testing.T) {
 	t.Parallel()
 	w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}

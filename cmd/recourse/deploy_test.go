@@ -29,7 +29,7 @@ const (
 	dashboards = "../../deploy/grafana/"
 )
 
-// rule is what a test looks at of a rule of Prometheus.
+// rule is the tested part of a Prometheus rule.
 type rule struct {
 	Alert       string            `yaml:"alert"`
 	Expr        string            `yaml:"expr"`
@@ -66,13 +66,12 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
-// The rules, the configuration that names them, and the alerts' own tests are as promtool wants
-// them.
+// promtool accepts the rules, the configuration that names them, and the alerts' own tests.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	testprom.Run(t, rules, nil, "check", "rules", "alerts.yaml", "recording.yaml")
 	testprom.Run(t, rules, nil, "test", "rules", "alerts_test.yaml")
-	dir := t.TempDir() // with a key, which the configuration names a file for
+	dir := t.TempDir() // with a key file that the configuration names
 	config := string(read(t, rules+"prometheus.yaml"))
 	key := regexp.MustCompile(`credentials_file: \S+`)
 	if !key.MatchString(config) {
@@ -89,7 +88,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Every alert says what to do, here and in the manual, and has a test that sees it fire.
+// Every alert says what to do, in its annotation and in the manual, and has a test in which it
+// fires.
 func TestAlertsAreExplained(t *testing.T) {
 	t.Parallel()
 	manual := strings.ToLower(string(read(t, "../../docs/operating.md")))
@@ -111,7 +111,7 @@ func TestAlertsAreExplained(t *testing.T) {
 	}
 }
 
-// panel is what a test looks at of a dashboard's panel.
+// panel is the tested part of a dashboard's panel.
 type panel struct {
 	ID      int
 	Title   string
@@ -144,7 +144,7 @@ func readDashboard(t *testing.T) (list []panel) {
 	return doc.Panels
 }
 
-// The panels' queries can be read by Prometheus, and nothing lies over anything else.
+// Prometheus can parse the panels' queries, and panels do not overlap.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	var list strings.Builder
@@ -179,7 +179,7 @@ func TestDashboard(t *testing.T) {
 	testprom.Run(t, ".", nil, "check", "rules", file(t, "panels.yaml", list.String()))
 }
 
-// sightings are definitions whose sagas, together, show every metric there is.
+// sightings are definitions whose sagas together set every metric.
 var sightings = map[string]string{
 	"done":  "saga: done\nbudget: 1 EUR\nsteps:\n  - {id: a, http: 'POST ${vars.air}/bookings', body: {route: x}, cost: 0.10 EUR}\n",
 	"back":  "saga: back\nsteps:\n  - {id: a, http: 'POST ${vars.air}/bookings', body: {route: x}, compensate: {http: 'DELETE ${vars.air}/bookings/${output.id}'}}\n  - {id: b, fail: no}\n",
@@ -190,7 +190,7 @@ var sightings = map[string]string{
 	"asks":  "saga: asks\nsteps:\n  - {id: a, task: render}\n",
 }
 
-// unheard has a hotel's next answer get lost.
+// unheard loses the next response of a hotel.
 var unheard = world.Rule{Match: world.Match{PathPrefix: "/hotels"}, Times: 1, Do: world.Do{After: world.FaultDrop}}
 
 func must(t *testing.T, err error) {
@@ -200,8 +200,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// scrape has a server run sagas of many fates and returns what /metrics says then, in Prometheus'
-// own format and as OpenMetrics.
+// scrape lets a server run sagas with many outcomes and returns its /metrics, in Prometheus' own
+// format and as OpenMetrics.
 func scrape(t *testing.T) (text, open string) {
 	t.Helper()
 	w, vars := worldFor(t)
@@ -235,7 +235,7 @@ func scrape(t *testing.T) (text, open string) {
 	defer tick.Stop()
 	for {
 		text = scraped(t, s.url, "text/plain")
-		// Events go out at their own time.
+		// Events are delivered asynchronously.
 		if strings.Contains(text, `recourse_outbox_delivery_seconds_count{sink="up"} 1`) && strings.Contains(text, `recourse_outbox_events{sink="down"} 1`) {
 			return text, scraped(t, s.url, "application/openmetrics-text")
 		}
@@ -260,13 +260,12 @@ func scraped(t *testing.T, url, format string) string {
 	return string(body)
 }
 
-// Every metric that a rule or a panel asks for is one that a server has, and the manual names each
-// one of them and no other.
+// A server has every metric that a rule or a panel uses, and the manual names exactly these.
 func TestMetricsAreThere(t *testing.T) {
 	t.Parallel()
 	text, open := scrape(t)
 	testprom.Run(t, ".", []byte(text), "check", "metrics")
-	once := make(map[string]bool) // OpenMetrics knows a counter without its _total, which no other metric may be called
+	once := make(map[string]bool) // OpenMetrics names counters without _total, and no other metric may have that name
 	for line := range strings.Lines(open) {
 		if name, ok := strings.CutPrefix(line, "# TYPE recourse_"); ok {
 			name = strings.Fields(name)[0]
@@ -324,7 +323,7 @@ func TestMetricsAreThere(t *testing.T) {
 
 var metric = regexp.MustCompile(`\b(recourse|process)_[a-z_]+`)
 
-// The service unit is what systemd understands, and its command line what this program does.
+// systemd accepts the service unit, and the program accepts its command line.
 func TestServiceUnit(t *testing.T) {
 	t.Parallel()
 	unit := string(read(t, "../../deploy/systemd/recourse.service"))
@@ -347,7 +346,7 @@ func TestServiceUnit(t *testing.T) {
 	}
 }
 
-// verifyUnit returns what systemd-analyze has to say against a service unit.
+// verifyUnit returns the complaints of systemd-analyze about a service unit.
 func verifyUnit(t *testing.T, unit string) string {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {

@@ -9,13 +9,13 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// dialFlags say how steps, models and sinks are reached.
+// dialFlags configure outgoing connections of steps, models and sinks.
 type dialFlags struct {
 	CAFile  string   `name:"ca-file" env:"RECOURSE_CA_FILE" placeholder:"FILE" help:"Certificates (PEM) of additional authorities to trust."`
 	Resolve []string `env:"RECOURSE_RESOLVE" placeholder:"HOST:PORT=ADDRESS" help:"Connect to this address instead of a host and port, for tests; repeatable."`
 }
 
-// apply adds what the flags say to how calls are made.
+// apply adds the flags to the configuration of calls.
 func (f dialFlags) apply(c *http.CallerConfig) error {
 	var err error
 	if c.Resolve, err = http.ParseResolve(f.Resolve); err != nil {

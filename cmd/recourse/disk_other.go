@@ -2,5 +2,5 @@
 
 package main
 
-// freeBytes is not known here.
+// freeBytes is not supported on this platform.
 func freeBytes(string) (free uint64, ok bool) { return 0, false }

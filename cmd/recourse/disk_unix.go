@@ -4,7 +4,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// freeBytes is how much room there is for files of ours in a directory.
+// freeBytes returns the free space for unprivileged users in a directory.
 func freeBytes(dir string) (free uint64, ok bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -12,7 +12,7 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// doctorCmd takes what `serve` takes, and looks whether it would work.
+// doctorCmd accepts the flags of `serve`, and checks whether `serve` would work.
 type doctorCmd struct {
 	serveCmd
 	outputFlag
@@ -20,34 +20,34 @@ type doctorCmd struct {
 	APIKey string `name:"api-key" env:"RECOURSE_API_KEY" placeholder:"KEY" help:"The API key, if the server requires one. Prefer the environment variable."`
 }
 
-// What a check comes to.
+// Results of a check.
 const (
 	fine   = "ok"
-	unwise = "warning" // it works, but
+	unwise = "warning" // it works, with a risk
 	broken = "error"
 )
 
-// checkup is one finding. It never holds a secret's value.
+// checkup is a finding. It never contains a secret's value.
 type checkup struct {
 	Check  string `json:"check"`
 	Result string `json:"result"`
 	Text   string `json:"text"`
-	Mend   string `json:"mend,omitempty"` // what to do about it
+	Mend   string `json:"mend,omitempty"` // how to fix it
 }
 
-// doctor goes through the checks.
+// doctor runs the checks.
 type doctor struct {
 	app     *app
 	cmd     *doctorCmd
-	secrets *secrets.Source // nil: they cannot be read
+	secrets *secrets.Source // nil if they cannot be read
 	calls   http.CallerConfig
 	found   []checkup
 
-	free func(dir string) (bytes uint64, ok bool) // how much room there is; ok is false where that is not known
+	free func(dir string) (bytes uint64, ok bool) // free space; ok is false if it is unknown
 	now  func() time.Time
 }
 
-// answerTime is how long anything that is asked may take to answer.
+// answerTime is the timeout of each remote check.
 const answerTime = 5 * time.Second
 
 // Run checks everything, and fails if something is wrong.
@@ -110,10 +110,10 @@ func (d *doctor) wrong(check, text, mend string) {
 	d.add(checkup{Check: check, Result: broken, Text: text, Mend: mend})
 }
 
-// failed is an error that says itself what to do.
+// failed adds an error whose text already says how to fix it.
 func (d *doctor) failed(check string, err error) { d.wrong(check, err.Error(), "") }
 
-// add keeps a finding, in one line and without secrets.
+// add adds a finding, in one line and without secrets.
 func (d *doctor) add(f checkup) {
 	clean := func(s string) string {
 		s = strings.Join(strings.Fields(s), " ")

@@ -12,7 +12,7 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// configuration looks at the config file, whose flags kong has taken over by now.
+// configuration checks the config file, whose flags kong has already set.
 func (d *doctor) configuration(context.Context) {
 	switch f := d.app.config; {
 	case f.wrong != nil:
@@ -28,7 +28,7 @@ func (d *doctor) configuration(context.Context) {
 	}
 }
 
-// environment looks at variables, vars and secrets.
+// environment checks variables, vars and secrets.
 func (d *doctor) environment(context.Context) {
 	src, err := secrets.New(d.cmd.SecretDir, d.app.Env)
 	if err != nil {
@@ -55,10 +55,10 @@ func (d *doctor) environment(context.Context) {
 	d.ok("vars", "%s", count(len(vars), "var"))
 }
 
-// secretHosts looks at where secrets may go.
+// secretHosts checks to which hosts secrets may be sent.
 func (d *doctor) secretHosts(src *secrets.Source) {
 	if d.app.config.wrong != nil {
-		return // it has been said
+		return // already reported
 	}
 	if _, err := readLimits(d.cmd.Config); err != nil {
 		d.failed("config", err)
@@ -68,11 +68,11 @@ func (d *doctor) secretHosts(src *secrets.Source) {
 	case err != nil:
 		d.failed("secret-hosts", err)
 	case len(unknown) > 0:
-		d.warn("secret-hosts", "names secrets that are not there: "+strings.Join(unknown, ", "), "look whether they are spelled as in definitions: what is not named goes anywhere")
+		d.warn("secret-hosts", "names secrets that are not there: "+strings.Join(unknown, ", "), "check their spelling against the definitions: a secret that is not named may be sent to any host")
 	}
 }
 
-// egress looks at what steps may reach, and how.
+// egress checks the egress rules.
 func (d *doctor) egress(context.Context) {
 	guard, err := http.NewGuard(d.cmd.EgressAllow)
 	if err != nil {
@@ -94,10 +94,10 @@ func (d *doctor) egress(context.Context) {
 	}
 }
 
-// sinks looks whether events that go out would arrive.
+// sinks checks whether the sinks can be reached.
 func (d *doctor) sinks(ctx context.Context) {
 	if d.app.config.wrong != nil || d.secrets == nil {
-		return // it has been said
+		return // already reported
 	}
 	list, err := readSinks(d.cmd.Config, d.secrets)
 	if err != nil {
@@ -116,7 +116,7 @@ func (d *doctor) sink(ctx context.Context, s outbox.Sink) {
 		return
 	}
 	if len(s.Secrets) == 0 {
-		d.warn(check, "is there, but what it gets is not signed", "give it `secrets`, so that it can tell whom events are from")
+		d.warn(check, "is reachable, but its events are not signed", "give it `secrets`, so that it can verify the sender of events")
 		return
 	}
 	d.ok(check, "is there")
@@ -137,15 +137,15 @@ func (d *doctor) dial(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// reachable says what to do about a failure to connect.
+// reachable returns advice about a failure to connect.
 func reachable(err error) string {
 	if dial := new(http.DialError); errors.As(err, &dial) && dial.Code == "egress_denied" {
-		return "" // it says so itself
+		return "" // the error says so itself
 	}
 	return "check its address, and that it runs"
 }
 
-// hostPort is what to connect to for a URL.
+// hostPort returns the host and port of a URL.
 func hostPort(address string) (string, error) {
 	u, err := parseURL(address)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"recourse/saga/kinds"
 )
 
-// keys looks at the API keys.
+// keys checks the API keys.
 func (d *doctor) keys(ctx context.Context, store journal.Store) {
 	access, err := d.cmd.access(ctx, store)
 	if err != nil {
@@ -36,15 +36,15 @@ func (d *doctor) keys(ctx context.Context, store journal.Store) {
 	}
 	switch {
 	case access.required && good == 0:
-		d.wrong("keys", "all have expired, and "+d.cmd.Listen+" asks for one", "make another with recourse keys create")
+		d.wrong("keys", "all have expired, and "+d.cmd.Listen+" requires one", "make another with recourse keys create")
 	case access.required:
-		d.ok("keys", "%s good; %s asks for one", count(good, "key")+map[bool]string{true: " is", false: " are"}[good == 1], d.cmd.Listen)
+		d.ok("keys", "%s valid; %s requires one", count(good, "key")+map[bool]string{true: " is", false: " are"}[good == 1], d.cmd.Listen)
 	default:
-		d.ok("keys", "not asked for on %s, which only this machine reaches, and proxies on it", d.cmd.Listen)
+		d.ok("keys", "not required on %s, which only this machine and its proxies can reach", d.cmd.Listen)
 	}
 }
 
-// definitions looks for the secrets that what is published may use.
+// definitions checks that the secrets of published definitions exist.
 func (d *doctor) definitions(ctx context.Context, store journal.Store) {
 	known := catalog.New(store, catalog.Options{Kinds: kinds.All()})
 	n, bad := 0, 0

@@ -14,16 +14,16 @@ import (
 	"recourse/migrations"
 )
 
-// Bounds of what is still well.
+// Limits below which a check warns.
 const (
 	clockApart = 2 * time.Second
 	keySoon    = 7 * 24 * time.Hour
 	diskLow    = 1 << 30
 	diskFull   = 100 << 20
-	oldestPG   = 14 // which gets fixes
+	oldestPG   = 14 // the oldest release that gets fixes
 )
 
-// database looks at the database, and at what is in it.
+// database checks the database and its content.
 func (d *doctor) database(ctx context.Context) {
 	if isPostgres(d.cmd.Database) {
 		if !d.postgres(ctx) {
@@ -38,7 +38,7 @@ func (d *doctor) database(ctx context.Context) {
 	}
 	defer store.Close()
 	if err := store.Ping(ctx); err != nil {
-		d.wrong("database", "takes no writes: "+err.Error(), "check the user's rights, the disk, and that it is no read-only copy")
+		d.wrong("database", "accepts no writes: "+err.Error(), "check the user's rights, the disk, and that it is no read-only copy")
 	} else {
 		d.ok("database", "takes writes")
 	}
@@ -46,7 +46,7 @@ func (d *doctor) database(ctx context.Context) {
 	d.definitions(ctx, store)
 }
 
-// schema opens the database if its tables are this program's.
+// schema opens the database if its schema is this program's.
 func (d *doctor) schema(ctx context.Context) journal.Store {
 	m, err := databaseOf(d.cmd.Database, false)
 	if err != nil {
@@ -75,7 +75,7 @@ func (d *doctor) schema(ctx context.Context) journal.Store {
 	return store
 }
 
-// disk looks at how much room there is for a file.
+// disk checks the free space for a file.
 func (d *doctor) disk(dir string) {
 	free, ok := d.free(dir)
 	if !ok {
@@ -91,7 +91,7 @@ func (d *doctor) disk(dir string) {
 	}
 }
 
-// sqlite looks at a file. It is false if there is nothing more to look at.
+// sqlite checks a file. It returns false if no further check is possible.
 func (d *doctor) sqlite() bool {
 	path := d.cmd.Database
 	d.disk(filepath.Dir(path))

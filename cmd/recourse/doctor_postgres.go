@@ -10,11 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// postgres looks at a server. It is false if there is nothing more to look at.
+// postgres checks a server. It returns false if no further check is possible.
 func (d *doctor) postgres(ctx context.Context) bool {
 	ctx, stop := context.WithTimeout(ctx, answerTime)
 	defer stop()
-	cfg, err := pgxpool.ParseConfig(d.cmd.Database) // which knows the pool's options too
+	cfg, err := pgxpool.ParseConfig(d.cmd.Database) // it also parses the pool's options
 	if err != nil {
 		d.failed("database", databaseError(d.cmd.Database, err))
 		return false
@@ -37,17 +37,17 @@ func (d *doctor) postgres(ctx context.Context) bool {
 	}
 	version, _ := strconv.Atoi(number)
 	if major := version / 10_000; major < oldestPG {
-		d.warn("database", fmt.Sprintf("PostgreSQL %d gets no fixes any more", major), "move to a later one")
+		d.warn("database", fmt.Sprintf("PostgreSQL %d no longer gets fixes", major), "move to a later one")
 	} else {
 		d.ok("database", "PostgreSQL %d", major)
 	}
 	if standby {
-		d.wrong("database", "is a standby, which takes no writes", "name the primary with --database")
+		d.wrong("database", "is a standby, which accepts no writes", "name the primary with --database")
 	}
 	d.durable("fsync", fsync)
 	d.durable("full_page_writes", pages)
 	if synchronous == "off" {
-		d.warn("database", "synchronous_commit is off: what was acknowledged may be lost in a crash, and requests are sent twice or not told of",
+		d.warn("database", "synchronous_commit is off: a crash may lose acknowledged commits; then requests are repeated, or the journal lacks them",
 			"turn it on for recourse's user: ALTER ROLE … SET synchronous_commit = on")
 	}
 	if _, err := conn.Exec(ctx, `SELECT system_identifier FROM pg_control_system()`); err != nil {
@@ -58,10 +58,10 @@ func (d *doctor) postgres(ctx context.Context) bool {
 	return true
 }
 
-// clock looks at how far the database's time is from this machine's, which was asked for and came
-// at these times.
+// clock compares the database's clock with this machine's. The request was sent and its response
+// arrived at the given times.
 func (d *doctor) clock(asked, came, there time.Time) {
-	half := came.Sub(asked) / 2 // when the database looked is known to within this
+	half := came.Sub(asked) / 2 // uncertainty of the time at which the database read its clock
 	if apart := there.Sub(asked.Add(half)).Abs(); apart > clockApart+half {
 		d.warn("clock", fmt.Sprintf("the database's clock is %s from this machine's", apart.Round(time.Second)),
 			"set both by NTP; sagas, API keys and the signatures of webhooks go by the database's, but logs by this one")
@@ -72,6 +72,6 @@ func (d *doctor) clock(asked, came, there time.Time) {
 
 func (d *doctor) durable(setting, is string) {
 	if is != "on" {
-		d.wrong("database", setting+" is "+is+": a crash of its machine may lose, or destroy, what was written", "turn it on in postgresql.conf")
+		d.wrong("database", setting+" is "+is+": a crash of its machine may lose or corrupt data", "turn it on in postgresql.conf")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// parseURL reads an address of the web.
+// parseURL parses an http or https URL.
 func parseURL(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -23,7 +23,7 @@ func parseURL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// models asks each provider of language models for its list, with its key.
+// models requests the list of models from each provider, with its key.
 func (d *doctor) models(ctx context.Context) {
 	if d.app.config.wrong != nil || d.calls.Guard == nil {
 		return
@@ -64,19 +64,19 @@ func (d *doctor) provider(ctx context.Context, p llm.Provider) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
 	switch {
 	case resp.StatusCode/100 == 2 && p.APIKey == "":
-		d.ok(check, "is there, and asks for no key")
+		d.ok(check, "is reachable, and requires no key")
 	case resp.StatusCode/100 == 2:
-		d.ok(check, "is there, and takes the key")
+		d.ok(check, "is reachable, and accepts the key")
 	case resp.StatusCode == nethttp.StatusUnauthorized || resp.StatusCode == nethttp.StatusForbidden:
 		d.wrong(check, fmt.Sprintf("refuses the key (HTTP %d)", resp.StatusCode), "give it another: --llm-api-key, or api_key in the config file")
 	case resp.StatusCode == nethttp.StatusNotFound:
 		d.warn(check, "is there, but "+address+" is not", "check that the base URL has its version, as in "+llm.OpenAI)
 	default:
-		d.warn(check, fmt.Sprintf("answers GET %s with HTTP %d", address, resp.StatusCode), "look at its status page")
+		d.warn(check, fmt.Sprintf("responds to GET %s with HTTP %d", address, resp.StatusCode), "check its status page")
 	}
 }
 
-// hidden takes a key out of a text.
+// hidden removes a key from a text.
 func hidden(text string, key llm.Secret) string {
 	if key == "" {
 		return text
@@ -84,7 +84,7 @@ func hidden(text string, key llm.Secret) string {
 	return strings.ReplaceAll(text, string(key), "***")
 }
 
-// server looks at one that runs, if one is named.
+// server checks a running server, if one is named.
 func (d *doctor) server(ctx context.Context) {
 	if d.cmd.Server == "" {
 		return
@@ -117,16 +117,17 @@ func (d *doctor) server(ctx context.Context) {
 		return
 	}
 	if len(st.Nodes) == 0 {
-		d.wrong("nodes", "no node runs sagas", "look at the server's log")
+		d.wrong("nodes", "no node runs sagas", "check the server's log")
 		return
 	}
 	d.ok("nodes", "%s", count(len(st.Nodes), "node"))
 	if st.Quarantined > 0 {
-		d.warn("nodes", "sagas make no progress and are not tried any more: "+strconv.FormatInt(st.Quarantined, 10), "see `recourse inbox --kind stuck`")
+		d.warn("nodes", "sagas make no progress and are no longer retried: "+strconv.FormatInt(st.Quarantined, 10), "see `recourse inbox --kind stuck`")
 	}
 }
 
-// tracesAt finds where traces go, and who says so: the flag, or OpenTelemetry's own variables.
+// tracesAt returns the collector of traces and the setting that names it: the flag, or
+// OpenTelemetry's own variables.
 func (d *doctor) tracesAt() (from, address string) {
 	if d.cmd.OTLPEndpoint != "" {
 		return "--otlp-endpoint", d.cmd.OTLPEndpoint
@@ -139,8 +140,8 @@ func (d *doctor) tracesAt() (from, address string) {
 	return "", ""
 }
 
-// traces looks whether whoever takes traces is there. Egress rules are not for it: it is the
-// operator's own.
+// traces checks whether the collector of traces is reachable. Egress rules do not apply to it,
+// since the operator chose it.
 func (d *doctor) traces(ctx context.Context) {
 	from, address := d.tracesAt()
 	if address == "" {
@@ -148,7 +149,7 @@ func (d *doctor) traces(ctx context.Context) {
 	}
 	host, err := hostPort(address)
 	if err != nil {
-		d.wrong("traces", from+": "+err.Error(), "write an address such as http://127.0.0.1:4318")
+		d.wrong("traces", from+": "+err.Error(), "write a URL such as http://127.0.0.1:4318")
 		return
 	}
 	ctx, stop := context.WithTimeout(ctx, answerTime)

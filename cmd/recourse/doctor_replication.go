@@ -11,8 +11,7 @@ import (
 	"recourse/journal/postgres"
 )
 
-// failover looks at what a fail-over would lose, at all servers of the URL, and at what is between
-// them and us.
+// failover checks what a failover would lose, all servers in the URL, and poolers in between.
 func (d *doctor) failover(ctx context.Context, conn *pgx.Conn) {
 	r, err := pgsync.Read(ctx, conn)
 	var pid uint32
@@ -24,7 +23,7 @@ func (d *doctor) failover(ctx context.Context, conn *pgx.Conn) {
 		return
 	}
 	d.replication(r)
-	if pid != conn.PgConn().PID() { // a pooler has keys of its own for its clients
+	if pid != conn.PgConn().PID() { // a pooler gives its clients its own cancellation keys
 		d.pooler(pgsession.Pooled(conn.Config()))
 	}
 	if err := postgres.Rival(ctx, d.cmd.Database); err != nil {
@@ -32,7 +31,7 @@ func (d *doctor) failover(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// replication judges whether an acknowledged start outlives the machine of the database.
+// replication reports whether an acknowledged start survives the loss of the database's machine.
 func (d *doctor) replication(r pgsync.Replication) {
 	const check = "replication"
 	switch {
@@ -47,14 +46,13 @@ func (d *doctor) replication(r pgsync.Replication) {
 	case r.Names != "":
 		d.warn(check, "a standby is named as synchronous, but synchronous_commit is "+r.Commit+": commits do not wait until it has them", "set it to on for recourse's role")
 	case r.Standbys > 0:
-		d.warn(check, "the standby is asynchronous: a fail-over loses the last seconds of what was acknowledged", "set synchronous_standby_names, or turn on your fail-over manager's synchronous mode; --require-sync then watches it")
+		d.warn(check, "the standby is asynchronous: a failover loses the last seconds of acknowledged commits", "set synchronous_standby_names, or turn on your fail-over manager's synchronous mode; --require-sync then watches it")
 	default:
 		d.ok(check, "there is no standby")
 	}
 }
 
-// pooler says how the URL takes the pooler that is in between. It does not tell which mode the
-// pooler is in.
+// pooler reports how the URL treats a pooler. It does not detect the pooler's mode.
 func (d *doctor) pooler(transaction bool) {
 	if transaction {
 		d.ok("pooler", "there is one, and the URL is for pool_mode=transaction")

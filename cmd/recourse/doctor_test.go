@@ -25,7 +25,7 @@ func says(t *testing.T, report, mark, check, text string) {
 	t.Errorf("no line %q for %s with %q in\n%s", mark, check, text, report)
 }
 
-// A configuration that is right, with a server on it, is fine.
+// A correct configuration with a running server has no findings.
 func TestDoctorFindsNothing(t *testing.T) {
 	t.Parallel()
 	provider := providerOf(t, "sk-right")
@@ -38,17 +38,17 @@ func TestDoctorFindsNothing(t *testing.T) {
 	config := file(t, "c.yaml", "egress-allow: [127.0.0.1]\nsinks:\n  - {name: audit, url: \""+sink.URL+"/events\", secrets: [HOOK]}\nllm: {providers: [{name: ours, base_url: \""+provider+"/v1\", api_key: sk-right}]}\n")
 	env = append(env, "OTEL_EXPORTER_OTLP_ENDPOINT="+sink.URL)
 	out := ok(t, env, "doctor", "--config", config, "--database", db, "--server", s.url)
-	told := strings.NewReplacer(config, "c.yaml", db, "a.db").Replace(out)
-	for _, line := range strings.Split(strings.TrimSpace(told), "\n") {
+	report := strings.NewReplacer(config, "c.yaml", db, "a.db").Replace(out)
+	for _, line := range strings.Split(strings.TrimSpace(report), "\n") {
 		if !strings.HasPrefix(line, "✓ ") && !strings.HasPrefix(line, "! disk") {
 			t.Errorf("%s", line)
 		}
 	}
-	says(t, told, "✓", "models ours", "takes the key")
-	says(t, told, "✓", "sink audit", "is there")
-	says(t, told, "✓", "definitions", "1 definition")
-	says(t, told, "✓", "server", "is ready")
-	says(t, told, "✓", "traces", "is there")
+	says(t, report, "✓", "models ours", "accepts the key")
+	says(t, report, "✓", "sink audit", "is there")
+	says(t, report, "✓", "definitions", "1 definition")
+	says(t, report, "✓", "server", "is ready")
+	says(t, report, "✓", "traces", "is there")
 	for _, secret := range []string{"verysecretvalue", "whsec_", "sk-right"} {
 		if strings.Contains(out, secret) {
 			t.Errorf("a secret is shown: %s", out)
@@ -59,7 +59,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 	}
 }
 
-// providerOf is a provider of models that takes one key.
+// providerOf returns a provider of models that accepts one key.
 func providerOf(t *testing.T, key string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +74,7 @@ func providerOf(t *testing.T, key string) string {
 	return s.URL
 }
 
-// Each thing that may be wrong is found, told with what to do, and never with a secret.
+// Each mistake is found and reported with advice, and never with a secret.
 func TestDoctorFinds(t *testing.T) {
 	t.Parallel()
 	provider := providerOf(t, "sk-right")
@@ -138,7 +138,7 @@ func TestDoctorFinds(t *testing.T) {
 	}
 }
 
-// migrated is a database in which nothing is.
+// migrated returns an empty database.
 func migrated(t *testing.T) string {
 	t.Helper()
 	db := filepath.Join(t.TempDir(), "empty.db")
@@ -146,7 +146,7 @@ func migrated(t *testing.T) string {
 	return db
 }
 
-// What PostgreSQL is set to is looked at, and how far its tables are.
+// The settings of PostgreSQL and the state of the schema are checked.
 func TestDoctorOnPostgres(t *testing.T) {
 	t.Parallel()
 	dsn := testpg.DSN(t)
@@ -167,7 +167,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 	}
 }
 
-// The doctor judges how much a failover could lose by the standbys that commits wait for.
+// The doctor derives what a failover could lose from the standbys that commits wait for.
 func TestDoctorReplication(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -198,7 +198,7 @@ func TestDoctorReplication(t *testing.T) {
 	}
 }
 
-// What a file is like is seen without opening it as a database.
+// A file is checked without opening it as a database.
 func TestDoctorOnFiles(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
@@ -215,18 +215,18 @@ func TestDoctorOnFiles(t *testing.T) {
 	}
 }
 
-// finding is a doctor's only finding.
-func finding(t *testing.T, look func(*doctor)) checkup {
+// finding returns a doctor's only finding.
+func finding(t *testing.T, check func(*doctor)) checkup {
 	t.Helper()
 	d := &doctor{}
-	look(d)
+	check(d)
 	if len(d.found) != 1 {
 		t.Fatalf("findings: %+v", d.found)
 	}
 	return d.found[0]
 }
 
-// Room on the disk, by its limits; where nothing is known of it nothing is said.
+// Free space is compared with the limits; if it is unknown there is no finding.
 func TestDoctorDisk(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -253,13 +253,13 @@ func TestDoctorDisk(t *testing.T) {
 	}
 }
 
-// The difference between the clocks is judged by the limit, and by how long the database took to
-// answer with its time.
+// The difference between the clocks is compared with the limit and with the time that the request
+// took.
 func TestDoctorClock(t *testing.T) {
 	t.Parallel()
 	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, tt := range []struct {
-		took, ahead time.Duration // of the database's clock, when the question came
+		took, ahead time.Duration // the database's clock minus this machine's
 		result      string
 		text        string
 	}{
@@ -268,7 +268,7 @@ func TestDoctorClock(t *testing.T) {
 		{0, 2001 * time.Millisecond, unwise, "2s from"},
 		{0, -2 * time.Second, fine, "agree"},
 		{0, -2001 * time.Millisecond, unwise, "2s from"},
-		{4 * time.Second, 6 * time.Second, fine, "agree"}, // it may have looked at the end
+		{4 * time.Second, 6 * time.Second, fine, "agree"}, // the database may have read its clock at the end
 		{4 * time.Second, 6001 * time.Millisecond, unwise, "4s from"},
 		{4 * time.Second, -2 * time.Second, fine, "agree"},
 		{4 * time.Second, -2001 * time.Millisecond, unwise, "4s from"},

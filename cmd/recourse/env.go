@@ -2,8 +2,8 @@ package main
 
 import "github.com/alecthomas/kong"
 
-// variables gives flags their values from the environment: those that the
-// grammar names one for. kong would ask the process's own environment only.
+// variables sets flags from the environment variables that the grammar names. kong itself would
+// read only the process's environment.
 func variables(env map[string]string) kong.Resolver {
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		for _, name := range flag.Tag.Envs {

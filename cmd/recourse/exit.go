@@ -7,14 +7,14 @@ const (
 	exitOK          = 0
 	exitFailed      = 1 // the saga did not succeed, a check found something, or the program failed
 	exitUsage       = 2 // bad flags, a bad definition, a bad input
-	exitUnreachable = 3 // no server there, or it cannot answer now: try again later
-	exitConflict    = 4 // the saga or definition is not in a state for this, or has changed meanwhile
+	exitUnreachable = 3 // no server responds, or it cannot now: retry later
+	exitConflict    = 4 // the state of the saga or definition does not allow this, or has changed
 	exitNotFound    = 5 // no such saga, step or definition
 	exitForbidden   = 6 // the API key is missing, wrong, or of the wrong role
 )
 
-// exitError is an error with an exit code. Without an error inside it is silent:
-// everything there is to say has been said.
+// exitError is an error with an exit code. Without an inner error it prints nothing, because
+// everything was printed before.
 type exitError struct {
 	code int
 	err  error
@@ -30,7 +30,7 @@ func (e *exitError) Error() string {
 	return e.err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *exitError) Unwrap() error { return e.err }
 
 func codeOf(err error) int {

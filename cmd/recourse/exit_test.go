@@ -22,7 +22,7 @@ func testContext(t *testing.T) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// Whatever goes wrong is one line that says what to do, and an exit code.
+// Every mistake gets one line with advice, and an exit code.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +91,7 @@ func TestOneServerPerSQLiteFile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a.db")
 	serve(t, nil, "--database", db)
 	r := run(t, nil, "serve", "--database", db, "--listen", "127.0.0.1:0")
-	if r.code != exitConflict || !strings.Contains(r.errOut, "another recourse has this database") {
+	if r.code != exitConflict || !strings.Contains(r.errOut, "another recourse process uses this database") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
 }
@@ -121,7 +121,7 @@ func docPage(t *testing.T, name string) string {
 	return string(b)
 }
 
-// docs/cli.md has every command with each of its flags, and every exit code; and no others.
+// docs/cli.md has exactly the commands, their flags and the exit codes.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	text := docPage(t, "cli.md")

@@ -13,9 +13,9 @@ import (
 	"recourse/journal"
 )
 
-// export is a journal that was exported.
+// export is an exported journal.
 type export struct {
-	saga    uuid.UUID // nil if the file does not say
+	saga    uuid.UUID // nil if the file does not name it
 	records []journal.Record
 }
 
@@ -35,8 +35,8 @@ func readExport(r io.Reader) (export, error) {
 	return list[0], nil
 }
 
-// readExports reads journals: an array of records, {"data": [record]}, or a record a line. Each
-// record may name its saga in a field `saga`; one that does not is of the same saga as the one
+// readExports reads journals: an array of records, {"data": [record]}, or one record per line. A
+// record may name its saga in a field `saga`; otherwise it belongs to the same saga as the record
 // before.
 func readExports(r io.Reader) ([]export, error) {
 	raws, err := values(r)
@@ -84,8 +84,8 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// documents reads JSON documents one after another: records, or pages of them. With an error come
-// those before it.
+// documents reads JSON documents one after another: records, or pages of them. With an error it
+// returns those before it.
 func documents(d *json.Decoder) ([]json.RawMessage, error) {
 	var all []json.RawMessage
 	for {
@@ -111,7 +111,7 @@ func documents(d *json.Decoder) ([]json.RawMessage, error) {
 type exports struct {
 	all []export
 	at  map[uuid.UUID]int
-	now int // which one the last record is of
+	now int // index of the journal of the last record
 }
 
 func (l *exports) add(raw json.RawMessage) error {
@@ -134,7 +134,7 @@ func (l *exports) add(raw json.RawMessage) error {
 	return nil
 }
 
-// turnTo finds the journal that a record belongs to that names id, or no saga.
+// turnTo selects the journal of a record that names id, or no saga.
 func (l *exports) turnTo(id uuid.UUID) {
 	switch at, ok := l.at[id]; {
 	case len(l.all) == 0:

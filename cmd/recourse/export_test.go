@@ -11,8 +11,7 @@ import (
 	"recourse/journal"
 )
 
-// Whatever file someone gives us: it is refused, or read and written again
-// without a change, and its story can be told.
+// Any file is refused, or it is read and written again unchanged, and its story can be rendered.
 func FuzzReadExport(f *testing.F) {
 	f.Add(`{"saga":"019aa5d0-0000-7000-8000-000000000001","seq":1,"at":"2026-11-21T10:00:00.000Z","kind":"started","node":"n","data":{"input":1e400},"hash":"00"}`)
 	f.Add(`[{"seq":1,"at":"2026-11-21T10:00:00.000Z","kind":"intent","path":"a","way":"do","attempt":1,"generation":0,"node":"n","data":{"request":{"method":"POST","url":"http://x"}},"hash":"00"}]`)

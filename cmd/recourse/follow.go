@@ -12,11 +12,11 @@ import (
 	"recourse/saga"
 )
 
-// follow shows a saga of a server as it goes on, until its end.
+// follow shows a saga of a server live, until its end.
 func (c *showCmd) follow(a *app, cl *client, v saga.View) error {
 	id, err := uuid.FromString(v.ID)
 	if err != nil {
-		return fmt.Errorf("the server's answer cannot be read: %w", err)
+		return fmt.Errorf("the server's response cannot be read: %w", err)
 	}
 	def := cl.definition(v.Definition, v.Version)
 	w := &watched{def: def, id: id}
@@ -62,7 +62,7 @@ func (c *showCmd) follow(a *app, cl *client, v saga.View) error {
 	return outcome(v.ID, v.Status)
 }
 
-// follow takes records in, and shows them, until the stream of them has ended.
+// follow adds and shows records until their stream has ended.
 func (w *watched) follow(show viewer, records <-chan journal.Record, lost <-chan string, ended <-chan error) error {
 	defer show.end(w)
 	every := time.NewTicker(redraw)
@@ -89,7 +89,7 @@ func (w *watched) follow(show viewer, records <-chan journal.Record, lost <-chan
 		case <-every.C:
 			show.tick(w)
 		case err := <-ended:
-			for len(records) > 0 { // they came before the end
+			for len(records) > 0 { // records that arrived before the end
 				if err := take(<-records); err != nil {
 					return err
 				}
@@ -99,12 +99,11 @@ func (w *watched) follow(show viewer, records <-chan journal.Record, lost <-chan
 	}
 }
 
-// sameClock is how far two clocks may seem to be apart that are the same: the header has whole
-// seconds.
+// sameClock is the maximum apparent difference of equal clocks: the Date header has whole seconds.
 const sameClock = 2 * time.Second
 
-// clock tells the server's time, by the Date of an answer; this machine's own if it is near that,
-// or nothing is known.
+// clock returns the server's clock, from the Date header of a response. It is this machine's own if
+// they agree, or if there is no header.
 func (c *client) clock() func() time.Time {
 	resp, err := c.open(call{method: http.MethodGet, path: "/healthz"})
 	if err != nil {

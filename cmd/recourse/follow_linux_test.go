@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// until waits until the screen shows a text, looking each time that something is drawn.
+// until waits until the screen shows a text, and checks after each output.
 func (p *pty) until(t *testing.T, text string) {
 	t.Helper()
 	late := time.After(time.Minute)
@@ -30,8 +30,8 @@ steps:
   - {id: mail, http: "POST ${vars.air}/bookings", body: {route: OSL}}
 `
 
-// A saga followed on a terminal that becomes narrower, while its server is started anew.
-// It is not parallel: another test could take the port.
+// A saga is followed on a terminal that becomes narrower, while its server restarts. The test is
+// not parallel: another test could take the port.
 func TestShowFollowOnATerminal(t *testing.T) {
 	_, vars := worldFor(t)
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -47,10 +47,10 @@ func TestShowFollowOnATerminal(t *testing.T) {
 	p.until(t, "waits for approval")
 	p.resize(t, 48, 20)
 	s.stop()
-	p.until(t, "trying again")
+	p.until(t, "retrying")
 	s = serve(t, vars, "--database", db, "--listen", strings.TrimPrefix(s.url, "http://"))
 	ok(t, s.env, "approve", id, "sure", "--yes")
-	p.until(t, "goes on in")
+	p.until(t, "continues in")
 	if got := <-code; got != exitOK {
 		t.Errorf("exit %d", got)
 	}
@@ -61,7 +61,7 @@ func TestShowFollowOnATerminal(t *testing.T) {
 	}
 }
 
-// Elsewhere it is told line by line, and the exit code is the saga's.
+// Without a terminal the output is line by line, and the exit code is the saga's.
 func TestShowFollow(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)
@@ -84,7 +84,7 @@ func TestShowFollow(t *testing.T) {
 	}
 }
 
-// A saga that is run here is drawn alike; an interrupt undoes it, and is told below.
+// A local run is drawn in the same way; an interrupt undoes the saga, which is printed below.
 func TestRunOnATerminal(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)
@@ -106,7 +106,7 @@ steps:
 		code <- m.Run(ctx)
 	}()
 	p.until(t, "waits for signal com.shop.paid")
-	p.until(t, "goes on in 60 min")
+	p.until(t, "continues in 60 min")
 	interrupt()
 	if got := <-code; got != exitFailed {
 		t.Errorf("exit %d", got)

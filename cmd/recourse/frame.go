@@ -11,10 +11,10 @@ import (
 	"recourse/saga"
 )
 
-// headLines is how many lines a frame has besides the sagas, the last one of the screen with them.
+// headLines is the number of lines besides the sagas, including the last line of the screen.
 const headLines = 11
 
-// frame is an overview as lines of so many characters.
+// frame renders an overview as lines of a width.
 func (o *overview) frame(columns int, now time.Time) []row {
 	var rows []row
 	add := func(name, text string, tone story.Tone) {
@@ -35,11 +35,11 @@ func (o *overview) frame(columns int, now time.Time) []row {
 	add("inbox", inbox, tone)
 	if o.stats.OldestDue != nil {
 		if late := now.Sub(o.stats.OldestDue.Time); late > 10*time.Second {
-			add("overdue", age(late)+": sagas are due, and no node takes them", story.Bad)
+			add("overdue", age(late)+": due sagas wait for a node", story.Bad)
 		}
 	}
 	if n := o.stats.Quarantined; n > 0 {
-		add("resting", fmt.Sprintf("%s that no node can go on with: see `recourse inbox --kind stuck`", count(int(n), "saga")), story.Bad)
+		add("resting", fmt.Sprintf("%s that no node can run: see `recourse inbox --kind stuck`", count(int(n), "saga")), story.Bad)
 	}
 	add("nodes", o.nodes(now), story.Plain)
 	add("cost", o.spent(), story.Plain)
@@ -59,21 +59,21 @@ func (o *overview) counted(statuses []string) string {
 	return strings.Join(parts, "  ")
 }
 
-// rate says how fast sagas come and go; "" with nothing to compare with.
+// rate describes how many sagas start and end per second; "" for the first frame.
 func (o *overview) rate() string {
 	if len(o.totals) < 2 {
 		return ""
 	}
 	from, to := o.totals[0], o.totals[len(o.totals)-1]
 	ms := max(to.at.Sub(from.at).Milliseconds(), 1)
-	per := func(n int64) string { // in tenths; sagas that are deleted count for less than none
+	per := func(n int64) string { // in tenths; deleted sagas can make it negative
 		tenths := max(n, 0) * 10_000 / ms
 		return fmt.Sprintf("%d.%d/s", tenths/10, tenths%10)
 	}
 	return fmt.Sprintf("started %s  ended %s", per(to.started-from.started), per(to.ended-from.ended))
 }
 
-// inbox says what waits for people, and for how long.
+// inbox describes the items that need a person, with their age.
 func (o *overview) inbox(now time.Time) (string, story.Tone) {
 	var parts []string
 	for _, kind := range []string{saga.InboxInDoubt, saga.InboxApproval, saga.InboxStuck, saga.InboxHeld, saga.InboxBudget} {
@@ -93,7 +93,7 @@ func (o *overview) inbox(now time.Time) (string, story.Tone) {
 	return strings.Join(parts, "  "), story.Doubt
 }
 
-// nodes says which nodes there are, with the sagas that they run.
+// nodes lists the nodes with the number of their sagas.
 func (o *overview) nodes(now time.Time) string {
 	parts := []string{fmt.Sprint(len(o.stats.Nodes))}
 	for _, n := range o.stats.Nodes {
@@ -106,7 +106,7 @@ func (o *overview) nodes(now time.Time) string {
 	return strings.Join(parts, "  ")
 }
 
-// spent says what sagas have cost today.
+// spent describes today's costs.
 func (o *overview) spent() string {
 	var parts []string
 	for _, m := range o.cost {

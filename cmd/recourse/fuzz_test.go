@@ -12,8 +12,8 @@ import (
 	"recourse/saga/expr"
 )
 
-// badVars says how a reader of the vars file breaks its word: what it takes are named values
-// that expressions can read.
+// badVars checks the reader of the vars file: the values that it accepts have names and can be read
+// by expressions.
 func badVars(read func(path string, into map[string]json.RawMessage) error, path string) error {
 	vars := map[string]json.RawMessage{}
 	began := time.Now()
@@ -71,7 +71,7 @@ func TestFuzzVarsCanFail(t *testing.T) {
 	}
 }
 
-// What has two meanings, or none as JSON, is refused.
+// Values that are ambiguous, or that JSON cannot represent, are refused.
 func TestVarsRefused(t *testing.T) {
 	t.Parallel()
 	for _, src := range []string{"a: 1\na: 2\n", "a: {b: 1, b: 2}\n", "a: {? [x] : y}\n", "? [a]\n: 1\n", "a: &x [1]\nb: *x\n", "a: 1\n---\nb: 2\n", "- a\n", "a", ""} {

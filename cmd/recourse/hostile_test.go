@@ -10,10 +10,10 @@ import (
 	"recourse/saga"
 )
 
-// hostileText clears a terminal, and sets its title; C1 controls do the same without ESC.
+// hostileText clears a terminal and sets its title; C1 controls do the same without ESC.
 const hostileText = `\u001b[2J\u001b]0;owned\u0007\r\u009b2J\u0085`
 
-// What services and clients have written does nothing to a terminal, whichever command shows it.
+// Texts of services and clients cannot control the terminal, in any command.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)

@@ -24,7 +24,7 @@ type inboxCmd struct {
 	Saga string `placeholder:"ID" completion-predictor:"saga" help:"Only entries of this saga."`
 }
 
-// inboxEntry is an entry as the API shows it.
+// inboxEntry is an entry as the API returns it.
 type inboxEntry struct {
 	ID         string        `json:"id"`
 	Kind       string        `json:"kind"`
@@ -39,14 +39,14 @@ type inboxEntry struct {
 	Actions    []string      `json:"actions"`
 	ETag       string        `json:"etag"`
 
-	// Of an approval.
+	// Fields of an approval.
 	Shown     json.RawMessage `json:"shown"`
 	ShownHash string          `json:"shown_hash"`
 	Approvers []string        `json:"approvers"`
 	Form      json.RawMessage `json:"form"`
 }
 
-// Run lists what waits.
+// Run lists the inbox.
 func (c *inboxCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *inboxCmd) Run(a *app) error {
 	return nil
 }
 
-// entry prints an entry, and the commands that deal with it.
+// entry prints an entry and the commands that resolve it.
 func (a *app) entry(e inboxEntry) {
 	title := 200
 	if a.tty {
@@ -102,7 +102,7 @@ func (a *app) entry(e inboxEntry) {
 	a.asked(e.Shown)
 	a.text(inCommands(e.Detail), 6)
 	path := e.Path
-	if strings.ContainsAny(path, "[]") { // which some shells take for a pattern
+	if strings.ContainsAny(path, "[]") { // some shells read brackets as a pattern
 		path = "'" + path + "'"
 	}
 	switch e.Kind {
@@ -119,21 +119,21 @@ func (a *app) entry(e inboxEntry) {
 		a.command("recourse reject", e.Saga, path, `--comment "…"`)
 		return
 	}
-	if e.Path == "" { // it is about the saga, not about a step
+	if e.Path == "" { // it concerns the saga, not a step
 		a.command("recourse resume", e.Saga, `--reason "…"`)
 		return
 	}
 	a.command("recourse resolve", e.Saga, path, "--outcome "+strings.Join(e.Actions, "|"), `--reason "…"`)
 }
 
-// These match the text of a budget's inbox entry: the most that the step may take, and the amounts
-// that are spent and reserved.
+// These match the text of a budget's inbox entry: the maximum cost of the step, and the amounts
+// spent and reserved.
 var (
 	lacksMoney  = regexp.MustCompile(`^it may cost (\S+) (\S+); spent (\S+), reserved (\S+) of `)
 	lacksTokens = regexp.MustCompile(`^it may use (\d+) tokens; used (\d+), reserved (\d+) of `)
 )
 
-// enough is the least budget that the step fits into, as `recourse budget` takes it.
+// enough returns the smallest budget that the step fits into, in the format of `recourse budget`.
 func enough(detail string) string {
 	if m := lacksMoney.FindStringSubmatch(detail); m != nil {
 		var sum retry.Money
@@ -160,10 +160,10 @@ func enough(detail string) string {
 	return "AMOUNT"
 }
 
-// mostShown is how many properties of what is to be approved are listed.
+// mostShown is the maximum of listed properties of the content to approve.
 const mostShown = 12
 
-// asked prints what is to be approved: an object by its properties, a line or two for each.
+// asked prints the content to approve: an object by its properties, each in a line or two.
 func (a *app) asked(doc json.RawMessage) {
 	names, values := properties(doc)
 	if len(doc) == 0 {
@@ -175,19 +175,19 @@ func (a *app) asked(doc json.RawMessage) {
 	}
 	for _, name := range names {
 		text := string(values[name])
-		_ = json.Unmarshal(values[name], &text) // a text without its quotes; others as they are written
+		_ = json.Unmarshal(values[name], &text) // a text without its quotes, other values as written
 		a.text("shown "+name+": "+story.Short(text, 200), 3)
 	}
 }
 
-// blank is the data of a form, to be filled in: {"limit":…}.
+// blank returns the data of a form, to be filled in: {"limit":…}.
 func blank(form json.RawMessage) string {
 	var schema struct {
 		Properties json.RawMessage `json:"properties"`
 	}
-	_ = json.Unmarshal(form, &schema) // what is no schema has no properties
+	_ = json.Unmarshal(form, &schema) // an invalid schema has no properties
 	names, _ := properties(schema.Properties)
-	if len(names) == 0 || len(names) > 4 || strings.Contains(strings.Join(names, ""), "'") { // which would end the shell's text
+	if len(names) == 0 || len(names) > 4 || strings.Contains(strings.Join(names, ""), "'") { // a quote would end the shell's string
 		return "{…}"
 	}
 	for i, name := range names {
@@ -197,7 +197,7 @@ func blank(form json.RawMessage) string {
 	return "{" + strings.Join(names, ",") + "}"
 }
 
-// properties are an object's names, in order, and values; none of anything else.
+// properties returns an object's names, in order, and its values; nothing for other values.
 func properties(doc json.RawMessage) (names []string, values map[string]json.RawMessage) {
 	if json.Unmarshal(doc, &values) != nil {
 		return nil, nil
@@ -205,8 +205,7 @@ func properties(doc json.RawMessage) (names []string, values map[string]json.Raw
 	return slices.Sorted(maps.Keys(values)), values
 }
 
-// command prints what to type: on a terminal over several lines, as a shell takes it, where one is
-// too narrow.
+// command prints a command to type. On a terminal it is split over several lines if it is too long.
 func (a *app) command(parts ...string) {
 	line := "  →"
 	for _, part := range parts {
@@ -219,8 +218,7 @@ func (a *app) command(parts ...string) {
 	a.printf("%s\n", line)
 }
 
-// text prints a text below an entry's head: on a terminal broken between words, over so many lines
-// at most.
+// text prints a text below an entry's head: on a terminal wrapped, with at most this many lines.
 func (a *app) text(text string, lines int) {
 	if !a.tty {
 		a.printf("  %s\n", story.Short(text, 600))

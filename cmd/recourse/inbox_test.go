@@ -10,8 +10,8 @@ import (
 	"recourse/saga"
 )
 
-// Publishing shows the warnings, and each kind of inbox entry has a command that a shell takes as
-// it is.
+// Publishing shows the warnings, and each kind of inbox entry comes with a command that a shell
+// accepts unchanged.
 func TestInboxCommands(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
@@ -67,8 +67,8 @@ steps:
 	waitFor(t, s, id, saga.Compensated)
 }
 
-// The line that raises a budget names what the step needs: in the definition's currency, beside
-// what is spent and reserved.
+// The command that raises a budget contains the required amount: in the definition's currency, in
+// addition to what is spent and reserved.
 func TestInboxBudgetSuffices(t *testing.T) {
 	t.Parallel()
 	for detail, want := range map[string]string{

@@ -10,7 +10,7 @@ import (
 	"recourse/saga/expr"
 )
 
-// jsonArg reads JSON from an argument: literally, or from @FILE, or from stdin as "-".
+// jsonArg reads JSON from an argument: literal JSON, @FILE, or "-" for stdin.
 func (a *app) jsonArg(flag, arg string) (json.RawMessage, error) {
 	if arg == "" {
 		return nil, nil

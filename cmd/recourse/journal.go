@@ -21,8 +21,8 @@ type journalCmd struct {
 	Follow bool   `short:"f" help:"Follow the saga until it ends."`
 }
 
-// Run prints a journal: as a story, or a record a line with the saga's id in it, which is what
-// `verify` wants.
+// Run prints a journal: as a story, or one record per line with the saga's id in it, as `verify`
+// reads it.
 func (c *journalCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *journalCmd) Run(a *app) error {
 	teller := story.New(cl.definition(v.Definition, v.Version))
 	show := func(raw []byte) error {
 		if c.machine() {
-			if a.yaml { // each record is a document
+			if a.yaml { // each record is a YAML document
 				a.printf("---\n")
 			}
 			return a.raw(fmt.Appendf(nil, "{\"saga\":%q,%s", v.ID, bytes.TrimPrefix(raw, []byte("{"))))
@@ -52,25 +52,24 @@ func (c *journalCmd) Run(a *app) error {
 	return cl.stream(v.ID, c.Follow, show, a.remark)
 }
 
-// remark notes a text, if there is one.
+// remark prints a text as a note, unless it is empty.
 func (a *app) remark(text string) {
 	if text != "" {
 		a.note("%s", text)
 	}
 }
 
-// errCut: the answer ended in the middle.
-var errCut = errors.New("the server's answer was cut off: try again")
+// errCut means that the response ended early.
+var errCut = errors.New("the server's response ended early: try again")
 
-// retryStream is how long to wait before a stream that broke is asked for again.
+// retryStream is the delay before a broken stream is requested again.
 const retryStream = 500 * time.Millisecond
 
-// away is how long a server that has answered may be away before its journal is not followed any
-// more.
+// away is the maximum time that a server may be down while its journal is followed.
 const away = time.Minute
 
-// stream shows each record, and those to come if asked, until the saga has ended. A server that
-// goes away meanwhile is waited for: lost is told so, and with "" when it is back.
+// stream shows the records, and with follow also new ones until the saga has ended. If the server
+// goes down, stream waits for it, and calls lost with a text, and with "" when the server is back.
 func (c *client) stream(id string, follow bool, show func(raw []byte) error, lost func(text string)) error {
 	accept, prefix := "application/x-ndjson", ""
 	if follow {
@@ -83,7 +82,7 @@ func (c *client) stream(id string, follow bool, show func(raw []byte) error, los
 		resp, err := c.open(call{method: http.MethodGet, path: sagaPath(id, "journal"), accept: accept, header: map[string]string{"Last-Event-ID": last}})
 		if follow && codeOf(err) == exitUnreachable && time.Since(answered) < away && c.pause(retryStream) {
 			if !gone {
-				lost("the server does not answer: trying again")
+				lost("the server does not respond: retrying")
 			}
 			gone = true
 			continue
@@ -105,14 +104,14 @@ func (c *client) stream(id string, follow bool, show func(raw []byte) error, los
 		if err != nil || ended || !follow {
 			return err
 		}
-		// The stream broke, or the server stopped: go on behind what was shown.
+		// The stream broke or the server stopped: continue after the last shown record.
 		if !c.pause(retryStream) {
 			return exit(exitFailed, nil)
 		}
 	}
 }
 
-// records shows the records of one answer. ended says that the last one was terminal.
+// records shows the records of one response. ended is true if the last one was terminal.
 func records(resp *http.Response, prefix string, last *string, show func([]byte) error) (ended bool, err error) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxAnswer)

@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// keyPresses changes nothing here: q is read when Enter is pressed.
+// keyPresses is not supported on this platform: q is read after Enter.
 func keyPresses(*os.File) (back func(), err error) { return func() {}, nil }

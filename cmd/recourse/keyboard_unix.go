@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keyPresses has a terminal give keys as they are pressed, unseen; back has it as it was.
+// keyPresses makes a terminal deliver keys without Enter and without echo; back restores it.
 func keyPresses(f *os.File) (back func(), err error) {
 	fd := int(f.Fd())
 	was, err := unix.IoctlGetTermios(fd, getTermios)

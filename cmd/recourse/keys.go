@@ -25,7 +25,7 @@ type keyView struct {
 	CreatedAt string `json:"created_at"`
 	ExpiresAt string `json:"expires_at,omitempty"`
 	journal.KeyBinding
-	Key string `json:"key,omitempty"` // once, when it is made
+	Key string `json:"key,omitempty"` // only when it is created
 }
 
 func viewKey(k journal.APIKey) keyView {
@@ -46,7 +46,7 @@ type createKeyCmd struct {
 	Expires time.Duration `help:"Validity, such as 2160h. Default: until it is revoked."`
 }
 
-// Run makes a key. The database is made too, so that a first key can be there before `serve`.
+// Run creates a key, and the database if necessary, so that a key can exist before `serve` runs.
 func (c *createKeyCmd) Run(a *app) error {
 	store, err := openStore(a.ctx, c.Database, true)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *createKeyCmd) Run(a *app) error {
 		return exit(exitUsage, err)
 	}
 	if c.Expires < 0 {
-		return exit(exitUsage, errors.New("--expires is a time to come, such as 2160h"))
+		return exit(exitUsage, errors.New("--expires is a positive duration, such as 2160h"))
 	}
 	if c.Expires > 0 {
 		k.ExpiresAt = k.CreatedAt.Add(c.Expires)
@@ -129,7 +129,7 @@ func (c *revokeKeyCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := store.RevokeKey(a.ctx, k.ID); err != nil && !errors.Is(err, journal.ErrNotFound) { // revoked meanwhile
+	if err := store.RevokeKey(a.ctx, k.ID); err != nil && !errors.Is(err, journal.ErrNotFound) { // revoked concurrently
 		return fmt.Errorf("revoke the key: %w", err)
 	}
 	a.printf("%s (%s) revoked\n", k.ID, k.Name)

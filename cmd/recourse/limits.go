@@ -11,13 +11,13 @@ import (
 	"recourse/internal/intake"
 )
 
-// requestLimits are what the config file's `limits` says of requests to the server.
+// requestLimits are the `limits` of the config file for requests to the server.
 type requestLimits struct {
 	intake intake.Config
 	rates  api.Rates
 }
 
-// limitsFile is `limits` as it is written.
+// limitsFile is the YAML form of `limits`.
 type limitsFile struct {
 	BodyTime string              `json:"body-time"`
 	Unknown  int                 `json:"unknown-connections"`
@@ -31,7 +31,7 @@ type rateFile struct {
 	Burst     int     `json:"burst"`
 }
 
-// readLimits reads the config file's `limits`; zero without any.
+// readLimits reads `limits` from the config file; zero if absent.
 func readLimits(path string) (requestLimits, error) {
 	raw, err := section(path, "limits")
 	if err != nil || raw == nil {
@@ -67,8 +67,8 @@ func readLimits(path string) (requestLimits, error) {
 	return l, nil
 }
 
-// leastRate is the least per-second: about one request a day. A time.Duration would not hold what a
-// much smaller one stands for.
+// leastRate is the minimum of per-second: about one request a day. The interval of a much smaller
+// rate would overflow a time.Duration.
 const leastRate = 0.00001
 
 func (r rateFile) rate() (api.Rate, error) {

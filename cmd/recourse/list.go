@@ -51,7 +51,7 @@ func (c *listCmd) Run(a *app) error {
 	for k, v := range labels {
 		q.Set("label."+k, v)
 	}
-	list, back, err := search[json.RawMessage](cl, "/v1/sagas", q, max(c.Limit, 0), maxLooks)
+	list, back, err := search[json.RawMessage](cl, "/v1/sagas", q, max(c.Limit, 0), maxScans)
 	if err != nil {
 		return err
 	}
@@ -60,33 +60,33 @@ func (c *listCmd) Run(a *app) error {
 	} else {
 		err = a.rawSagas(list)
 	}
-	if !back.IsZero() { // its own millisecond may have others
-		a.note("Looked back to %s; older sagas may match. To go on, add --before %s", clock(back), back.Add(time.Millisecond).UTC().Format(time.RFC3339Nano))
+	if !back.IsZero() { // other sagas may have started in the same millisecond
+		a.note("Searched back to %s; older sagas may match. To continue, add --before %s", clock(back), back.Add(time.Millisecond).UTC().Format(time.RFC3339Nano))
 	}
 	return err
 }
 
-// maxLooks is how often one command has the server look further back for what an index has not, at
-// 1,500 sagas each.
-const maxLooks = 200
+// maxScans is the maximum of pages that a command scans for a search without an index, at 1,500
+// sagas each.
+const maxScans = 200
 
-// rawSagas prints a table of sagas as the server gave them.
+// rawSagas prints a table of sagas from the server's JSON.
 func (a *app) rawSagas(raw []json.RawMessage) error {
 	list := make([]saga.View, len(raw))
 	for i := range raw {
 		if err := json.Unmarshal(raw[i], &list[i]); err != nil {
-			return fmt.Errorf("the server's answer cannot be read: %w", err)
+			return fmt.Errorf("the server's response cannot be read: %w", err)
 		}
 	}
 	a.sagas(list)
 	return nil
 }
 
-// roomy is how wide a terminal is that has room for times in full.
+// roomy is the minimum width of a terminal for full times.
 const roomy = 110
 
-// sagas prints a table of sagas. On a narrow terminal it says how old they are instead of when they
-// were started, and rounds what they cost.
+// sagas prints a table of sagas. On a narrow terminal it shows ages instead of start times, and
+// rounds costs.
 func (a *app) sagas(list []saga.View) {
 	columns := []column{{head: "SAGA"}, {head: "DEFINITION", least: 8}, {head: "STATUS"}, {head: "STARTED"}, {head: "COST", extra: true}, {head: "WHY", least: 6, extra: true}}
 	short := a.tty && a.columns() < roomy
@@ -110,7 +110,7 @@ func (a *app) sagas(list []saga.View) {
 	a.table(columns, rows)
 }
 
-// listRaw prints a list as one JSON array, its entries as the server gave them.
+// listRaw prints a list as one JSON array, with the entries as the server returned them.
 func listRaw(a *app, cl *client, path string, q url.Values, limit int) error {
 	list, err := pages[json.RawMessage](cl, path, q, limit)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestListByTime(t *testing.T) {
 	}
 }
 
-// A search goes on by itself, and says where it stopped if it did so before it had looked at all.
+// A search continues automatically, and says where it stopped if it did not scan everything.
 func TestListGoesOn(t *testing.T) {
 	t.Parallel()
 	endless, asked := false, 0
@@ -66,13 +66,13 @@ func TestListGoesOn(t *testing.T) {
 	for _, form := range []string{"text", "json"} {
 		endless, asked = true, 0
 		r := run(t, env, "list", "-q", "1005", "-o", form)
-		if r.code != exitOK || asked != maxLooks || !strings.Contains(r.errOut, "add --before 2026-11-20T07:12:03.113Z") {
+		if r.code != exitOK || asked != maxScans || !strings.Contains(r.errOut, "add --before 2026-11-20T07:12:03.113Z") {
 			t.Errorf("exit %d after %d requests: %s%s", r.code, asked, r.out, r.errOut)
 		}
 	}
 }
 
-// Commands take the beginning of an id, and stay with the saga that it named at first.
+// Commands accept abbreviated ids, and keep using the saga that the id named first.
 func TestSagaByTheBeginningOfItsID(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
@@ -88,7 +88,7 @@ func TestSagaByTheBeginningOfItsID(t *testing.T) {
 	if r := run(t, s.env, "cancel", "ffffffff"); r.code == exitOK || !strings.Contains(r.errOut, "no saga's id begins with ffffffff") {
 		t.Errorf("exit %d: %s", r.code, r.errOut)
 	}
-	for { // until two are of the same minute
+	for { // until two sagas start in the same minute
 		other := strings.Fields(ok(t, s.env, "start", "asks"))[0]
 		if other[:8] == id[:8] {
 			if r := run(t, s.env, "cancel", id[:8]); r.code == exitOK || !strings.Contains(r.errOut, id) || !strings.Contains(r.errOut, other) {
@@ -100,7 +100,7 @@ func TestSagaByTheBeginningOfItsID(t *testing.T) {
 	}
 }
 
-// Every command that prints for machines does so as YAML, too, with the same digits.
+// Every command with JSON output also has YAML output, with the same digits.
 func TestYAMLOutput(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)
@@ -134,7 +134,7 @@ func TestYAMLOutput(t *testing.T) {
 	}
 }
 
-// show says what a saga waits for.
+// show prints what a saga waits for.
 func TestShowSaysWhatIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))
@@ -143,14 +143,14 @@ func TestShowSaysWhatIsWaitedFor(t *testing.T) {
 	id := strings.Fields(ok(t, s.env, "start", "waits"))[0]
 	waitFor(t, s, id, saga.Waiting)
 	var list []saga.View
-	for deadline := time.Now().Add(time.Minute); len(list) == 0; { // the child starts after its parent has begun to wait
+	for deadline := time.Now().Add(time.Minute); len(list) == 0; { // the child starts after its parent has started to wait
 		if err := json.Unmarshal([]byte(ok(t, s.env, "list", "-d", "asks", "-o", "json")), &list); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%v, %v", list, err)
 		}
 	}
 	waitFor(t, s, list[0].ID, saga.Waiting)
 	out := ok(t, s.env, "show", id)
-	for _, want := range []string{"cook waits for a worker of type kitchen.cook\n", "child waits for saga " + list[0].ID + "\n", "paid waits for signal com.shop.paid, for 2 h more\n", "night goes on in 3 days\n"} {
+	for _, want := range []string{"cook waits for a worker of type kitchen.cook\n", "child waits for saga " + list[0].ID + "\n", "paid waits for signal com.shop.paid, for 2 h more\n", "night continues in 3 days\n"} {
 		if !strings.Contains(out, "\n"+want) {
 			t.Errorf("%q is not said: %s", want, out)
 		}

@@ -10,7 +10,7 @@ import (
 	"recourse/journal"
 )
 
-// redraw is the least time between two drawings; a countdown needs one a second.
+// redraw is the minimum time between two frames; a countdown needs one frame per second.
 const (
 	redraw    = 50 * time.Millisecond
 	countdown = time.Second
@@ -19,8 +19,8 @@ const (
 // tree shows a saga as its steps, redrawn in place as they change.
 type tree struct {
 	app    *app
-	now    func() time.Time // by the clock of the journal
-	widths []int            // of the lines that are drawn
+	now    func() time.Time // the clock of the journal
+	widths []int            // widths of the drawn lines
 	drawn  time.Time
 	dirty  bool
 	note   string
@@ -50,7 +50,7 @@ func (t *tree) end(w *watched) {
 	}
 }
 
-// draw writes over what was drawn before.
+// draw replaces the frame before.
 func (t *tree) draw(w *watched) {
 	if len(w.all) == 0 {
 		return
@@ -58,7 +58,7 @@ func (t *tree) draw(w *watched) {
 	columns, height := t.app.columns(), t.app.rows()
 	rows, err := drawing(w, t.now(), columns)
 	if err != nil {
-		return // the machine took the records, so they can be read
+		return // the machine has applied the records, so they can be read
 	}
 	if t.note != "" {
 		for line := range strings.SplitSeq(wrapped(t.note, "  ", columns-1, 3), "\n") {
@@ -71,7 +71,7 @@ func (t *tree) draw(w *watched) {
 	}
 	t.widths = t.widths[:0]
 	for _, r := range windowed(rows, height-1) {
-		text := story.Short(r.text, columns-1) // a line that fills its last column wraps on some terminals
+		text := story.Short(r.text, columns-1) // some terminals wrap a line that fills the last column
 		t.widths = append(t.widths, utf8.RuneCountInString(text))
 		fmt.Fprintf(&b, "\r%s\x1b[K\n", story.Paint(text, r.tone, t.app.colour))
 	}
@@ -80,7 +80,8 @@ func (t *tree) draw(w *watched) {
 	t.dirty, t.drawn = false, t.now()
 }
 
-// height is how many lines of the terminal are drawn on: it may have become narrower since.
+// height returns the number of terminal lines of the frame, which grows if the terminal becomes
+// narrower.
 func (t *tree) height(columns int) int {
 	n := 0
 	for _, width := range t.widths {
@@ -89,8 +90,7 @@ func (t *tree) height(columns int) int {
 	return n
 }
 
-// windowed leaves steps out of a drawing that is higher than the terminal: those far from what
-// moves.
+// windowed shortens a frame that is higher than the terminal: it omits steps far from active ones.
 func windowed(rows []row, height int) []row {
 	if len(rows) <= height {
 		return rows

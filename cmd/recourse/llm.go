@@ -9,15 +9,16 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// llmFlags say who serves language models, unless the config file names others for some.
+// llmFlags configure the default provider of language models. The config file may name others for
+// some models.
 type llmFlags struct {
 	LLMBaseURL string `name:"llm-base-url" env:"RECOURSE_LLM_BASE_URL,OPENAI_BASE_URL" placeholder:"URL" help:"Base URL of the OpenAI-compatible provider for llm steps. Default: OpenAI."`
 	LLMAPIKey  string `name:"llm-api-key" env:"RECOURSE_LLM_API_KEY,OPENAI_API_KEY" placeholder:"KEY" help:"The server's API key. Prefer the environment variable."`
 }
 
-// config adds the flags' provider to those of the config file. It takes the place of the file's own
-// default provider if the flags name its base URL; a key alone goes to no other base URL than the
-// one that it is for.
+// config adds the flags' provider to those of the config file. It replaces the file's default
+// provider if the flags name its base URL. A key without a base URL is sent only to the base URL
+// that it belongs to.
 func (f llmFlags) config(c llm.Config) (llm.Config, error) {
 	own := llm.Provider{Name: "default", BaseURL: f.LLMBaseURL, APIKey: llm.Secret(f.LLMAPIKey)}
 	if own.BaseURL == "" {
@@ -41,7 +42,7 @@ func (f llmFlags) config(c llm.Config) (llm.Config, error) {
 	return c, nil
 }
 
-// llmFile is what a config file says under llm.
+// llmFile is the section llm of a config file.
 type llmFile struct {
 	Providers []struct {
 		Name                string   `yaml:"name"`
@@ -58,7 +59,7 @@ type llmFile struct {
 	PricesAt string `yaml:"prices_at"`
 }
 
-// readLLM reads the part of a config file that is no flag. Amounts stay as they are written.
+// readLLM reads the section llm, which has no flag. Amounts stay text.
 func readLLM(src []byte) (llm.Config, error) {
 	var part struct {
 		LLM yaml.Node `yaml:"llm"`

@@ -72,7 +72,7 @@ llm:
 	}
 }
 
-// A saga asks the provider that OpenAI's own variables name, and its key shows nowhere.
+// A saga uses the provider of OpenAI's own variables, and the key appears nowhere.
 func TestRunAsksAModel(t *testing.T) {
 	t.Parallel()
 	const key = "sk-canary-9d1"

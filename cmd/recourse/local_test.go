@@ -36,7 +36,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A run that waits for a person ends, and its database can be served.
+// A run whose saga needs a person ends, and a server can continue with its database.
 func TestRunLeavesWhatWaitsInItsDatabase(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)
@@ -67,7 +67,7 @@ steps:
     sleep: 1h
 `
 
-// lineWriter tells when a line with a text has been written.
+// lineWriter reports when a line with a text has been written.
 type lineWriter struct {
 	testbuffer.Buffer
 	text string
@@ -82,7 +82,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// The first interrupt undoes what was done.
+// The first interrupt undoes the saga.
 func TestRunInterrupted(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)

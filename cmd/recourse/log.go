@@ -22,7 +22,7 @@ func newLog(w io.Writer, format, level string, src *secrets.Source) (*slog.Logge
 	return slog.New(slog.NewTextHandler(out, o)), nil
 }
 
-// redacting takes secrets out of whole lines: slog writes one at a time.
+// redacting removes secrets from whole lines; slog writes one line at a time.
 type redacting struct {
 	w   io.Writer
 	src *secrets.Source

@@ -1,6 +1,5 @@
-// Command recourse runs sagas: sequences of side-effecting steps that either
-// reach their goal or are undone. `recourse --help` lists its commands, docs/cli.md
-// explains them.
+// Command recourse runs sagas: sequences of side-effecting steps that either reach their goal or
+// are undone. `recourse --help` lists its commands; docs/cli.md explains them.
 package main
 
 import (
@@ -8,7 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // triggers name time zones, and not every machine has a database of them
+	_ "time/tzdata" // triggers name time zones, and not every machine has a time zone database
 )
 
 func main() {

@@ -22,17 +22,17 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// program is the program as a file, for what runs it as a process of its own.
+// program returns the executable, for commands that run it as a separate process.
 func program(t *testing.T) func() (string, error) {
 	return func() (string, error) { return testprogram.Path(t), nil }
 }
 
-// pathVar is PATH with the program first.
+// pathVar returns PATH with the program's directory first.
 func pathVar(t *testing.T) string {
 	return "PATH=" + filepath.Dir(testprogram.Path(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
-// result is what a run of the program came to.
+// result is the result of a run of the program.
 type result struct {
 	code        int
 	out, errOut string
@@ -52,7 +52,7 @@ func runWith(t *testing.T, stdin string, env []string, args ...string) result {
 	return result{code, out.String(), errOut.String()}
 }
 
-// ok runs the program and fails the test unless it ends well.
+// ok runs the program and fails the test unless it succeeds.
 func ok(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	r := run(t, env, args...)
@@ -65,13 +65,13 @@ func ok(t *testing.T, env []string, args ...string) string {
 // serving is `recourse serve`, run inside the test.
 type serving struct {
 	url  string
-	says string   // about keys
-	env  []string // for commands that talk to it
+	says string   // the line about keys
+	env  []string // for commands against it
 	stop func() int
 	log  *testbuffer.Buffer
 }
 
-// status sends a request without a body, and gives the status of the answer.
+// status sends a request without a body, and returns the status of the response.
 func (s *serving) status(t *testing.T, method, path string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, nil)
@@ -124,7 +124,7 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 	return s
 }
 
-// worldFor starts a world and returns the variables that point at it.
+// worldFor starts a world and returns the variables with its URLs.
 func worldFor(t *testing.T) (*world.Server, []string) {
 	t.Helper()
 	w, err := world.Start("127.0.0.1:0")
@@ -139,7 +139,7 @@ func worldFor(t *testing.T) (*world.Server, []string) {
 	return w, env
 }
 
-// file writes a file into a directory of its own.
+// file writes a file into a new directory.
 func file(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -149,7 +149,7 @@ func file(t *testing.T, name, content string) string {
 	return path
 }
 
-// What differs from run to run, and what stands for it in golden files.
+// changing are the texts that differ between runs, with their replacements in golden files.
 var changing = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -181,7 +181,7 @@ func golden(t *testing.T, name, got string) {
 	exactly(t, name, steady(got))
 }
 
-// exactly compares with a golden file what is the same at every run.
+// exactly compares output with a golden file, after replacing what differs between runs.
 func exactly(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txt")

@@ -15,7 +15,7 @@ type migrateCmd struct {
 
 type migrateUpCmd struct{ databaseFlag }
 
-// Run migrates.
+// Run applies migrations.
 func (c *migrateUpCmd) Run(a *app) error {
 	d, err := databaseOf(c.Database, true)
 	if err != nil {
@@ -37,7 +37,7 @@ type migrateStatusCmd struct {
 	outputFlag
 }
 
-// Run looks.
+// Run shows the state of the schema.
 func (c *migrateStatusCmd) Run(a *app) error {
 	d, err := databaseOf(c.Database, false)
 	if err != nil {
@@ -66,7 +66,7 @@ type migrateDownCmd struct {
 	Force bool `help:"Confirm that sagas may be deleted."`
 }
 
-// Run undoes migrations.
+// Run reverts migrations.
 func (c *migrateDownCmd) Run(a *app) error {
 	if !c.Force || c.Steps < 1 {
 		return exit(exitUsage, errors.New("undoing migrations may delete sagas: make a backup, then say --steps 1 --force"))

@@ -31,8 +31,8 @@ func TestMigrate(t *testing.T) {
 	serve(t, nil, "--database", db) // migrates by itself
 }
 
-// A migration whose commit would wait for a standby that is not there does not begin: the program
-// says what to do. One that has nothing to do waits for nobody.
+// A migration whose commit would wait for a missing standby does not start: the program says what
+// to do. A migration with nothing to do does not wait.
 func TestMigrateWithoutStandby(t *testing.T) {
 	t.Parallel()
 	c, err := testpg.Start(testpg.Durable...)
@@ -66,7 +66,7 @@ func TestMigrateWithoutStandby(t *testing.T) {
 	var both sync.WaitGroup
 	for _, args := range [][]string{{"migrate", "up", "--database", empty}, {"migrate", "down", "--steps", "1", "--force", "--database", migrated}} {
 		both.Go(func() {
-			ended := time.AfterFunc(time.Minute, func() { // what waits forever is told to go on alone
+			ended := time.AfterFunc(time.Minute, func() { // ends an endless wait for the standby
 				t.Errorf("%v waits without a word", args)
 				if err := c.CancelWaits(context.Background()); err != nil {
 					t.Error(err)

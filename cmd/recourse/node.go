@@ -26,31 +26,31 @@ import (
 	runkind "recourse/saga/kinds/run"
 )
 
-// nodeOptions is what running sagas needs, in `serve` as in `run`.
+// nodeOptions configure a node, in `serve` and in `run`.
 type nodeOptions struct {
 	Store       journal.Store
 	Egress      []string
 	Dial        dialFlags
 	Secrets     *secrets.Source
-	SecretHosts *http.SecretHosts // nil: secrets go anywhere
+	SecretHosts *http.SecretHosts // nil: secrets may be sent to any host
 	Vars        map[string]json.RawMessage
-	LLM         llm.Config // checked
+	LLM         llm.Config // already validated
 	Strict      bool
-	Sinks       []outbox.Sink // nil: not known, so that definitions may name any, and nothing is delivered
+	Sinks       []outbox.Sink // nil: unknown; definitions may name any sink, and nothing is delivered
 	Lanes       int
 	AnswerBytes int // see engine.Config; 0: its default
 	SagaBytes   int // likewise
 	Lease       time.Duration
-	State       *statedir.Dir // nil: none. The node closes it at its end
+	State       *statedir.Dir // may be nil; the node closes it at its end
 	RequireSync bool          // see engine.Config
 	Drain       time.Duration
-	Retention   time.Duration   // of sagas whose definition has none
-	Stalled     time.Duration   // how long what is due may stand still until it is stalled; 0: the engine's default
-	Tracer      *tracing.Tracer // nil: no spans are exported. The node ends it
+	Retention   time.Duration   // default for definitions without one
+	Stalled     time.Duration   // time without progress after which a due saga counts as stalled; 0: the engine's default
+	Tracer      *tracing.Tracer // nil: no spans are exported; the node closes it
 	Log         *slog.Logger
 }
 
-// node runs sagas of a store.
+// node runs the sagas of a store.
 type node struct {
 	store   journal.Store
 	catalog *catalog.Catalog
@@ -60,11 +60,11 @@ type node struct {
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer // nil: none
 	state   *statedir.Dir   // nil: none
-	typical *costs.Typical  // what sagas cost
-	beside  sync.WaitGroup  // what runs beside the engine
+	typical *costs.Typical  // typical costs of sagas
+	beside  sync.WaitGroup  // goroutines besides the engine's
 	log     *slog.Logger
-	ended   chan error    // gets what the engine's Run returned
-	notices *saga.Notices // nil: no sink is told of anything
+	ended   chan error    // receives the result of the engine's Run
+	notices *saga.Notices // nil: no sink gets notices
 }
 
 func newNode(o nodeOptions) (*node, error) {
@@ -82,10 +82,10 @@ func newNode(o nodeOptions) (*node, error) {
 		observers = append(observers, n.tracer)
 	}
 	for _, name := range o.Secrets.Names() {
-		_, _ = o.Secrets.Get(name) // so that its value is known before anyone tells it; a step that needs it meets the error
+		_, _ = o.Secrets.Get(name) // loads the value, so that it is redacted from the start; a step that needs it gets the error
 	}
 	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
-		Now: func() time.Time { return n.engine.Now() }} // the store's clock, which Retry-After's dates are compared with
+		Now: func() time.Time { return n.engine.Now() }} // the store's clock, for dates in Retry-After
 	if err := o.Dial.apply(&calls); err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func newNode(o nodeOptions) (*node, error) {
 	return n, nil
 }
 
-// names lists the sinks that take what sagas emit; nil for nil.
+// names lists the sinks for events that sagas emit; nil for nil.
 func names(sinks []outbox.Sink) []string {
 	if sinks == nil {
 		return nil
@@ -124,8 +124,8 @@ func names(sinks []outbox.Sink) []string {
 	return list
 }
 
-// start sets the engine going and returns when it takes starts, or the reason
-// why it does not. It runs until ctx is done; then stopped gets its end.
+// start starts the engine and returns when it accepts starts, or with the error. The engine runs
+// until ctx is done; then stopped gets its end.
 func (n *node) start(ctx context.Context) error {
 	go func() { n.ended <- n.engine.Run(ctx) }()
 	look := time.NewTicker(5 * time.Millisecond)
@@ -148,7 +148,7 @@ func (n *node) start(ctx context.Context) error {
 	return nil
 }
 
-// wait waits for the engine to have handed its sagas over, after start's ctx is done.
+// wait waits until the engine has released its sagas, after start's ctx is done.
 func (n *node) wait() error {
 	defer n.close()
 	defer n.beside.Wait()
@@ -158,7 +158,7 @@ func (n *node) wait() error {
 	return nil
 }
 
-// close ends what the engine needed, after its end.
+// close closes the engine's resources, after its end.
 func (n *node) close() {
 	n.flush()
 	n.caller.Close()
@@ -170,10 +170,10 @@ func (n *node) close() {
 	}
 }
 
-// flushing is how long what is left of the spans may take to be exported.
+// flushing is the timeout for exporting the remaining spans.
 const flushing = 5 * time.Second
 
-// flush exports what is left of the spans, when the engine has ended.
+// flush exports the remaining spans after the engine has ended.
 func (n *node) flush() {
 	if n.tracer == nil {
 		return
@@ -185,7 +185,7 @@ func (n *node) flush() {
 	}
 }
 
-// outboxStats counts deliveries; nothing without sinks.
+// outboxStats returns counts of deliveries; nil without sinks.
 func (n *node) outboxStats() []api.OutboxStats {
 	if n.outbox == nil {
 		return nil
@@ -199,7 +199,7 @@ func (n *node) outboxStats() []api.OutboxStats {
 
 func engineError(err error) error {
 	if errors.Is(err, journal.ErrInUse) {
-		return exit(exitConflict, errors.New("another recourse has this database to itself: stop it first, or use another --database (PostgreSQL takes several nodes)"))
+		return exit(exitConflict, errors.New("another recourse process uses this database exclusively: stop it first, or use another --database (several nodes need PostgreSQL)"))
 	}
 	return fmt.Errorf("engine: %w", err)
 }

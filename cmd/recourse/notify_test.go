@@ -21,7 +21,7 @@ import (
 	"recourse/saga"
 )
 
-// pager is a receiver of notifications that lets in what is signed, and remembers it.
+// pager receives notifications, checks their signatures, and records them.
 type pager struct {
 	*httptest.Server
 	t    *testing.T
@@ -71,7 +71,7 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.all++
 }
 
-// counts says how many notifications of each type came, and whether one came twice.
+// counts returns the number of notifications of each type, and whether one came twice.
 func (p *pager) counts() (types map[string]int, twice bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func (p *pager) await(want map[string]int, log *testbuffer.Buffer) {
 	}
 }
 
-// Those who ask for it are told what waits, what failed and what does not move: signed, with links,
-// each once, also when the server was started anew.
+// Sinks with `notify` get notifications about sagas that wait, failed or stalled: signed, with
+// links, each once, even after a restart of the server.
 func TestNotifications(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) string{
@@ -153,7 +153,7 @@ func TestNotifications(t *testing.T) {
 			if out := ok(t, s.env, "stalled", "-o", "json", "--kind", "no_worker"); !strings.Contains(out, ids["works"]) {
 				t.Errorf("after a restart: %s", out)
 			}
-			ok(t, s.env, "cancel", ids["works"], "--reason", "enough") // what is told next comes after whatever would be told again
+			ok(t, s.env, "cancel", ids["works"], "--reason", "enough") // the next notification comes after any repeated one
 			want["recourse.saga.compensated"] = 2
 			ops.await(want, s.log)
 			if out := ok(t, s.env, "stalled"); !strings.Contains(out, "Nothing is stalled") {

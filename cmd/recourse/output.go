@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// raw prints a JSON answer byte for byte, with a line break; as YAML if that was asked for.
+// raw prints a JSON response unchanged, with a line break, or as YAML.
 func (a *app) raw(body []byte) error {
 	if a.yaml {
 		text, err := yamlOf(body)
@@ -27,7 +27,7 @@ func (a *app) raw(body []byte) error {
 	return nil
 }
 
-// encoded prints a value as raw does.
+// encoded prints a value in the same format as raw.
 func (a *app) encoded(v any) error {
 	b, err := journal.Encode(v)
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *app) encoded(v any) error {
 	return a.raw(b)
 }
 
-// tones of statuses.
+// toneOf returns the tone of a status.
 func toneOf(s saga.Status) story.Tone {
 	switch s {
 	case saga.Succeeded:
@@ -53,10 +53,10 @@ func toneOf(s saga.Status) story.Tone {
 
 func (a *app) status(s saga.Status) string { return story.Paint(string(s), toneOf(s), a.colour) }
 
-// clock writes a time for people.
+// clock formats a time for people.
 func clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// age writes how long ago something was, in at most four characters.
+// age formats an age in at most four characters.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -71,7 +71,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// money writes what a saga cost, "" for nothing.
+// money formats a saga's cost, "" for none.
 func money(c saga.CostView) string {
 	if strings.Trim(c.Spent, "0.") == "" {
 		return ""
@@ -84,7 +84,7 @@ func (a *app) tell(def *saga.Definition, records []journal.Record) error {
 	return story.Write(a.Stdout, def, records, a.colour)
 }
 
-// outcome is what a command ends as that waited for a saga: an error unless it succeeded.
+// outcome returns the error of a command that waited for a saga: nil only if the saga succeeded.
 func outcome(id string, status saga.Status) error {
 	if status == saga.Succeeded {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"recourse/saga"
 )
 
-// serverStats are counts over all sagas, as the API shows them.
+// serverStats are counts over all sagas, as the API returns them.
 type serverStats struct {
 	Sagas       map[string]int64 `json:"sagas"` // by status
 	Inbox       map[string]int64 `json:"inbox"` // by kind
@@ -24,55 +24,54 @@ type serverStats struct {
 	} `json:"nodes"`
 }
 
-// The statuses of sagas that have not ended, those that need somebody first; and of those that
-// have.
+// The statuses of live sagas, those that need a person first; and the terminal ones.
 var (
 	urgent = []string{string(saga.Stuck), string(saga.Undoing)}
 	usual  = []string{string(saga.Running), string(saga.Waiting), string(saga.PausedStatus)}
 	over   = []string{string(saga.Succeeded), string(saga.Compensated), string(saga.Failed)}
 )
 
-// overview is what `top` shows of a server.
+// overview is the content of `top`.
 type overview struct {
 	client  *client
 	stats   serverStats
 	oldest  map[string]time.Time // the oldest inbox entry, by kind
-	sagas   []saga.View          // in progress, those that need somebody first, then the newest
+	sagas   []saga.View          // live sagas, those that need a person first, then the newest
 	steps   map[string]stepSeen  // by saga
-	totals  []total              // of the last frames
-	cost    []retry.Money        // of today, by currency
-	priced  int                  // sagas that it is of
-	more    bool                 // and there are more
+	totals  []total              // totals of the last frames
+	cost    []retry.Money        // today's costs, by currency
+	priced  int                  // number of sagas in the sum
+	more    bool                 // there are more sagas
 	costAt  time.Time
-	trouble string // why this is not how it stands now
+	trouble string // why the data is outdated
 }
 
-// total is what rates are made of.
+// total is a sample for rates.
 type total struct {
 	at             time.Time
 	started, ended int64
 }
 
-// stepSeen is what a saga stood at, as of a seq of its journal.
+// stepSeen is a saga's current step at a seq of its journal.
 type stepSeen struct {
 	seq  int64
 	text string
 }
 
 const (
-	rateOver   = 30 * time.Second // what rates are the mean of
+	rateOver   = 30 * time.Second // interval over which rates are averaged
 	costEvery  = 30 * time.Second
-	pricedMost = 1000 // sagas that are asked for their cost
-	longSaga   = 4000 // a journal with so many records is not asked for its steps
+	pricedMost = 1000 // maximum of sagas whose costs are read
+	longSaga   = 4000 // steps of longer journals are not read
 )
 
-// look asks the server, for so many sagas.
-func (o *overview) look(rows int) error {
+// read reads the data from the server, with this many sagas.
+func (o *overview) read(rows int) error {
 	if _, err := o.client.get("/v1/stats", &o.stats); err != nil {
 		return err
 	}
 	o.count(time.Now())
-	if err := o.lookInbox(); err != nil {
+	if err := o.readInbox(); err != nil {
 		return err
 	}
 	var list []saga.View
@@ -84,16 +83,16 @@ func (o *overview) look(rows int) error {
 		list = append(list, more...)
 	}
 	o.sagas = list[:min(len(list), rows)]
-	if err := o.lookSteps(); err != nil {
+	if err := o.readSteps(); err != nil {
 		return err
 	}
 	if time.Since(o.costAt) < costEvery {
 		return nil
 	}
-	return o.lookCost(time.Now())
+	return o.readCost(time.Now())
 }
 
-// count keeps the totals that rates are made of.
+// count adds a sample for rates.
 func (o *overview) count(now time.Time) {
 	t := total{at: now}
 	for status, n := range o.stats.Sagas {
@@ -106,8 +105,8 @@ func (o *overview) count(now time.Time) {
 	o.totals = slices.DeleteFunc(o.totals, func(old total) bool { return now.Sub(old.at) > rateOver })
 }
 
-// lookInbox finds the oldest entry of each kind.
-func (o *overview) lookInbox() error {
+// readInbox reads the oldest entry of each kind.
+func (o *overview) readInbox() error {
 	o.oldest = make(map[string]time.Time)
 	for kind, n := range o.stats.Inbox {
 		if n == 0 {
@@ -124,15 +123,15 @@ func (o *overview) lookInbox() error {
 	return nil
 }
 
-// lookSteps finds what the sagas stand at that have gone on since.
-func (o *overview) lookSteps() error {
+// readSteps reads the current steps of the sagas that have changed.
+func (o *overview) readSteps() error {
 	seen := make(map[string]stepSeen, len(o.sagas))
 	for _, v := range o.sagas {
 		s, ok := o.steps[v.ID]
 		if (!ok || s.seq != v.Seq) && v.Seq < longSaga {
 			var list page[saga.StepView]
 			_, err := o.client.get(sagaPath(v.ID, "steps"), &list)
-			if err != nil && codeOf(err) != exitNotFound { // deleted meanwhile
+			if err != nil && codeOf(err) != exitNotFound { // deleted concurrently
 				return err
 			}
 			s = stepSeen{v.Seq, standsAt(list.Data)}
@@ -143,11 +142,11 @@ func (o *overview) lookSteps() error {
 	return nil
 }
 
-// blocks are the kinds of steps that have steps of their own.
+// blocks are the kinds of steps with nested steps.
 var blocks = []string{"switch", "parallel", "foreach", "repeat"}
 
-// standsAt names the step that a saga stands at, with how many others are under way beside it; or
-// else the next one.
+// standsAt returns a saga's current step, with the number of others in flight, or else the next
+// step.
 func standsAt(list []saga.StepView) string {
 	text, next, others := "", "", 0
 	for _, s := range list {
@@ -170,14 +169,14 @@ func standsAt(list []saga.StepView) string {
 	switch {
 	case others > 0:
 		text += " +" + strconv.Itoa(others)
-	case text == "": // a budget, for one, keeps it from its next step
+	case text == "": // for example, the budget stops the next step
 		text = next
 	}
 	return text
 }
 
-// lookCost sums what the sagas have cost that were started today, by this machine's calendar.
-func (o *overview) lookCost(now time.Time) error {
+// readCost sums the costs of the sagas that were started today, by this machine's calendar.
+func (o *overview) readCost(now time.Time) error {
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location())
 	list, err := pages[saga.View](o.client, "/v1/sagas", url.Values{"started_after": {midnight.UTC().Format(time.RFC3339Nano)}}, pricedMost)
 	if err != nil {
@@ -187,7 +186,7 @@ func (o *overview) lookCost(now time.Time) error {
 	for _, v := range list {
 		m, err := retry.Total(v.Cost.Spent, v.Cost.Currency)
 		if err != nil {
-			return errors.Join(errors.New("the server's answer cannot be read"), err)
+			return errors.Join(errors.New("the server's response cannot be read"), err)
 		}
 		if m.IsZero() {
 			continue

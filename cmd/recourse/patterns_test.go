@@ -23,7 +23,7 @@ import (
 	"recourse/saga"
 )
 
-// plays run the definitions of docs/patterns.md, each the way that goes well and those that do not.
+// plays run the definitions of docs/patterns.md, with success and with failures.
 var plays = map[string]func(*play){
 	"order":            playOrder,
 	"pay-once":         playPayOnce,
@@ -43,7 +43,7 @@ var plays = map[string]func(*play){
 	"draft-and-send":   playDraftAndSend,
 }
 
-// No example of the page is untried.
+// Every example of the page is tested.
 func TestPatternsPage(t *testing.T) {
 	t.Parallel()
 	defs := patternDefinitions(t)
@@ -68,7 +68,7 @@ func TestPatternsPage(t *testing.T) {
 	}
 }
 
-// The loop of the page is the example's, which runs against the stub of a model.
+// The loop of the page is the example's, which runs with the stub of a model.
 func TestAgentLoopExample(t *testing.T) {
 	t.Parallel()
 	const path = "../../examples/agent-loop.yaml"
@@ -91,7 +91,7 @@ func TestAgentLoopExample(t *testing.T) {
 	}
 }
 
-// patternDefinitions are the definitions of the page, by name.
+// patternDefinitions returns the definitions of the page, by name.
 func patternDefinitions(t *testing.T) map[string]string {
 	t.Helper()
 	defs := make(map[string]string)
@@ -111,7 +111,7 @@ type play struct {
 	s     *serving
 	db    string
 	stub  *llmstub.Server
-	model atomic.Pointer[func(call int) string] // what the model says; nil: the stub
+	model atomic.Pointer[func(call int) string] // the model's response; nil: the stub's
 }
 
 func newPlay(t *testing.T, before func(db string)) *play {
@@ -159,7 +159,7 @@ func (p *play) apply(env []string, defs map[string]string) {
 	ok(p.T, env, "definitions", "apply", dir)
 }
 
-// patternActions are the actions of the page, by name: those of the example of its loop.
+// patternActions returns the actions of the page, by name: those of the example of its loop.
 func patternActions(t *testing.T) map[string]string {
 	t.Helper()
 	actions := make(map[string]string)
@@ -177,13 +177,13 @@ func (p *play) start(name, input string) string {
 	return strings.Fields(ok(p.T, p.s.env, "start", name, "-i", input))[0]
 }
 
-// to starts a saga and waits until it is there.
+// to starts a saga and waits until it has a status.
 func (p *play) to(name, input string, want saga.Status) saga.View {
 	p.Helper()
 	return waitFor(p.T, p.s, p.start(name, input), want)
 }
 
-// newest shows the newest saga of a definition.
+// newest returns the newest saga of a definition.
 func (p *play) newest(definition string) (v saga.View) {
 	p.Helper()
 	var list []saga.View
@@ -196,7 +196,7 @@ func (p *play) newest(definition string) (v saga.View) {
 	return v
 }
 
-// fault spoils requests to paths that begin so.
+// fault injects a fault into requests to paths with a prefix.
 func (p *play) fault(method, path string, times int, do world.Do) {
 	p.Helper()
 	p.w.ClearFaults()
@@ -211,7 +211,7 @@ var (
 	never   = world.Do{Before: world.FaultDrop}
 )
 
-// stands fails the test unless so many effects stand.
+// stands fails the test unless this many effects remain.
 func (p *play) stands(want int) {
 	p.Helper()
 	if live := p.w.Ledger().Live(); len(live) != want {
@@ -219,7 +219,7 @@ func (p *play) stands(want int) {
 	}
 }
 
-// field gives a field of a saga's output.
+// field returns a field of a saga's output.
 func (p *play) field(v saga.View, name string) string {
 	p.Helper()
 	var out map[string]json.RawMessage
@@ -229,7 +229,7 @@ func (p *play) field(v saga.View, name string) string {
 	return string(out[name])
 }
 
-// python runs a program of the page: the block that has this text.
+// python runs a program of the page: the block that contains this text.
 func (p *play) python(text string, env ...string) (firstLine func() string) {
 	p.Helper()
 	for _, b := range regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(docPage(p.T, "patterns.md"), -1) {
@@ -481,7 +481,7 @@ func playOnPaid(p *play) {
 	p.stands(1)
 }
 
-// That times fire is package trigger's to show; this is what they start.
+// Package trigger tests that triggers fire; this tests the sagas that they start.
 func playNightly(p *play) {
 	p.to("nightly", `{"until":"2026-11-22T03:30:00.000Z"}`, saga.Succeeded)
 	if made := p.w.Ledger().Requests(); len(made) != 1 || made[0].Path != "/things/report-2026-11-22" {

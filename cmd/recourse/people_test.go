@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The example that docs/people.md begins with does what the page says, in a shell.
+// The first example of docs/people.md behaves as the page says, in a shell.
 func TestPeoplePage(t *testing.T) {
 	t.Parallel()
 	page := docPage(t, "people.md")

@@ -22,7 +22,7 @@ type planCmd struct {
 	Vars  string   `env:"RECOURSE_VARS" placeholder:"FILE" help:"YAML map of variables."`
 }
 
-// Run shows what would be sent, step by step.
+// Run shows the requests of a start, step by step.
 func (c *planCmd) Run(a *app) error {
 	actions, err := c.actions(a)
 	if err != nil {
@@ -66,14 +66,14 @@ func (c *planCmd) stubs(def *saga.Definition) (map[string]json.RawMessage, error
 			return nil, exit(exitUsage, fmt.Errorf("--stub %s: the definition has no such step", path))
 		}
 		if !json.Valid([]byte(text)) {
-			return nil, exit(exitUsage, fmt.Errorf("--stub %s: write JSON behind the =, such as --stub '%s={\"id\":\"x1\"}'", path, path))
+			return nil, exit(exitUsage, fmt.Errorf("--stub %s: write JSON after the =, such as --stub '%s={\"id\":\"x1\"}'", path, path))
 		}
 		stubs[path] = json.RawMessage(text)
 	}
 	return stubs, nil
 }
 
-// beginning reads what a local start brings.
+// beginning reads the options of a local start.
 func (a *app) beginning(input, varsFile string, varArgs []string) (saga.StartOptions, error) {
 	o := saga.StartOptions{Version: 1}
 	var err error
@@ -95,7 +95,7 @@ func (a *app) beginning(input, varsFile string, varArgs []string) (saga.StartOpt
 	return o, nil
 }
 
-// wrongStart says what is wrong with a start.
+// wrongStart returns the errors of a start.
 func wrongStart(list []saga.Finding) error {
 	lines := []string{"the saga cannot start:"}
 	for _, f := range list {
@@ -143,7 +143,7 @@ func (a *app) planned(p saga.Plan) {
 	a.printf("Nothing was sent. Keys are examples: a saga's keys follow from its id.\n")
 }
 
-// about is the small print of a planned step.
+// about returns details of a planned step.
 func about(s saga.PlannedStep) string {
 	var parts []string
 	if s.Use != "" {

@@ -12,8 +12,8 @@ import (
 	"recourse/saga"
 )
 
-// Three servers share a database behind PgBouncer, with the URLs that docs/operating.md names: each
-// starts, and serves what the others have begun.
+// Three servers share a database behind PgBouncer, with the URLs in docs/operating.md: each starts,
+// and serves the sagas of the others.
 func TestServeBehindAPooler(t *testing.T) {
 	t.Parallel()
 	for mode, option := range map[string]string{"session": "", "transaction": "&default_query_exec_mode=exec"} {
@@ -42,7 +42,7 @@ func TestServeBehindAPooler(t *testing.T) {
 	}
 }
 
-// Verify takes a URL that asks for a server that writes.
+// verify accepts a URL that requires a writable server.
 func TestVerifyReadWrite(t *testing.T) {
 	t.Parallel()
 	dsn := testpg.DSN(t)
@@ -53,7 +53,7 @@ func TestVerifyReadWrite(t *testing.T) {
 	}
 }
 
-// A database that has no connection left says so, and what to do.
+// A database without free connections leads to an error with advice.
 func TestNoConnectionLeft(t *testing.T) {
 	t.Parallel()
 	dsn := testpg.DSN(t)

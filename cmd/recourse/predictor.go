@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// predictor asks the server that the line, or the environment, names.
+// predictor completes with data from the server that the line or the environment names.
 type predictor struct {
 	app *app
 	ctx context.Context
@@ -35,12 +35,12 @@ func (p *predictor) client(args complete.Args) *client {
 	return c
 }
 
-// completedSagas is how many sagas are offered, the newest ones.
+// completedSagas is the maximum of offered sagas, newest first.
 const completedSagas = 100
 
 func (p *predictor) sagas(args complete.Args) []string { return p.ids(args, url.Values{}) }
 
-// live are sagas that have not ended.
+// live returns ids of live sagas.
 func (p *predictor) live(args complete.Args) []string {
 	return p.ids(args, url.Values{"status": slices.Concat(urgent, usual)})
 }
@@ -80,7 +80,7 @@ func (p *predictor) definitions(args complete.Args) []string {
 	return names
 }
 
-// steps are those of the saga before it that wait for a person.
+// steps returns the steps that need a person, of the saga before on the line.
 func (p *predictor) steps(args complete.Args) []string {
 	c := p.client(args)
 	if c == nil || args.LastCompleted == "" {
@@ -97,7 +97,7 @@ func (p *predictor) steps(args complete.Args) []string {
 	return paths
 }
 
-// statusList goes on with a list of statuses.
+// statusList completes a list of statuses.
 func statusList(args complete.Args) []string {
 	before := args.Last[:strings.LastIndexByte(args.Last, ',')+1]
 	var list []string

@@ -20,8 +20,8 @@ type problem struct {
 	Step   string         `json:"step"`
 }
 
-// Error implements error, in the words of the command line: in one line, and one more for each
-// finding that it does not tell.
+// Error implements error, in the terms of the command line: one line, and one more for each finding
+// that the line does not contain.
 func (p *problem) Error() string {
 	if len(p.Errors) == 1 && p.Errors[0].Detail == p.Detail && p.Errors[0].Pointer != "" && p.Errors[0].Line == 0 {
 		return inCommands(p.Errors[0].Pointer + ": " + p.Detail)
@@ -46,7 +46,7 @@ func (p *problem) Error() string {
 	return inCommands(text)
 }
 
-// problemOf reads an error answer and gives it its exit code.
+// problemOf reads an error response and adds the exit code.
 func problemOf(status int, body []byte) error {
 	var p problem
 	if json.Unmarshal(body, &p) != nil || p.Title == "" {
@@ -55,7 +55,7 @@ func problemOf(status int, body []byte) error {
 	return exit(exitOfStatus(status), &p)
 }
 
-// exitOfStatus is the one table from HTTP statuses to exit codes.
+// exitOfStatus maps HTTP statuses to exit codes.
 func exitOfStatus(status int) int {
 	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge,

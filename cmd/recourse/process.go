@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// process is this program, run once more as a process of its own.
+// process is another process of this program.
 type process struct {
 	name  string
 	url   string
 	cmd   *exec.Cmd
 	stdin io.Closer
-	log   string        // the file that has its stderr
+	log   string        // the file with its stderr
 	ended chan struct{} // closed when it has ended
 }
 
-// listening is how long a process may take to answer.
+// listening is the timeout for a process to listen.
 const listening = 20 * time.Second
 
-// spawn runs this program with args and returns when it has said where it
-// listens. It ends with us: its stdin is a pipe, whose other end goes when we do.
+// spawn runs this program with args and returns when it reports its address. The process ends with
+// this one: its stdin is a pipe, which closes when this process ends.
 func (a *app) spawn(dir string, env []string, name string, args ...string) (*process, error) {
 	self, err := a.Program()
 	if err != nil {
@@ -59,7 +59,7 @@ func (a *app) spawn(dir string, env []string, name string, args ...string) (*pro
 		line, _ := read.ReadString('\n')
 		said <- line
 		io.Copy(io.Discard, read)
-		p.cmd.Wait() // how it ended shows in what comes next
+		p.cmd.Wait() // the caller notices how it ended
 	}()
 	return p, p.await(a.ctx, said)
 }
@@ -84,23 +84,23 @@ func (p *process) await(ctx context.Context, said <-chan string) error {
 	}
 }
 
-// last is the last line that the process logged.
+// last returns the last line that the process logged.
 func (p *process) last() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil || len(b) == 0 {
-		return "it said nothing"
+		return "it printed nothing"
 	}
 	all := strings.Split(strings.TrimSpace(string(b)), "\n")
 	return all[len(all)-1]
 }
 
-// kill ends the process as a crash does (SIGKILL), and waits until it is gone.
+// kill ends the process as a crash does (SIGKILL), and waits for its end.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// stop asks the process to end, and waits for it, but not for ever.
+// stop asks the process to end, and waits for a limited time.
 func (p *process) stop() {
 	p.stdin.Close()
 	late := time.NewTimer(listening)

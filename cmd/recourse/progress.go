@@ -9,12 +9,12 @@ import (
 	"recourse/internal/story"
 )
 
-// progress is a line on a terminal that says how far long work is, how fast it goes and how long it
-// still takes. It is on Stderr, and nowhere if that is no terminal.
+// progress is a line that shows how far a long task is, its rate, and the remaining time. It is
+// written to Stderr if that is a terminal.
 type progress struct {
 	app   *app
 	what  string // "sagas"
-	of    int    // 0: not known
+	of    int    // 0: unknown
 	live  bool
 	began time.Time
 	shown time.Time
@@ -25,12 +25,12 @@ const (
 	barWidth      = 24
 )
 
-// progress counts things of a kind.
+// progress returns a counter of things of a kind.
 func (a *app) progress(what string, of int) *progress {
 	return &progress{app: a, what: what, of: of, live: terminal(a.Stderr) && a.env["TERM"] != "dumb", began: time.Now()}
 }
 
-// at says that n of them are done.
+// at reports that n of them are done.
 func (p *progress) at(n int) {
 	if now := time.Now(); p.live && now.Sub(p.shown) >= progressEvery {
 		p.shown = now
@@ -38,7 +38,7 @@ func (p *progress) at(n int) {
 	}
 }
 
-// end wipes the line, so that what comes next begins at its left.
+// end clears the line.
 func (p *progress) end() {
 	if !p.shown.IsZero() {
 		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
@@ -46,7 +46,7 @@ func (p *progress) end() {
 	}
 }
 
-// line is what is shown after some time.
+// line returns the text of the line.
 func (p *progress) line(n int, took time.Duration) string {
 	text := fmt.Sprintf("%d %s", n, p.what)
 	if p.of > 0 {
@@ -78,7 +78,7 @@ func (p *progress) columns() int {
 	return usualColumns
 }
 
-// meter is progress of one kind of work after another.
+// meter shows the progress of one kind of work after another.
 func (a *app) meter() func(done, of int, what string) {
 	var p *progress
 	return func(done, of int, what string) {
@@ -93,7 +93,7 @@ func (a *app) meter() func(done, of int, what string) {
 	}
 }
 
-// during shows how long something takes that cannot be counted.
+// during shows the elapsed time of a task that cannot be counted.
 func (a *app) during(what string, do func() error) error {
 	p := a.progress(what, 0)
 	if !p.live {

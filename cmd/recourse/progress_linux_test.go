@@ -22,7 +22,7 @@ func TestProgressLine(t *testing.T) {
 		{5, 10, 100 * time.Second, "[############............] 5/10 sagas  0.0/s  2 min left"},
 		{500_000, 1_000_000, 100 * time.Second, "[############............] 500000/1000000 sagas  5000/s  2 min left"},
 		{10, 10, time.Second, "[########################] 10/10 sagas  10.0/s"},
-		{12, 10, time.Second, "[########################] 12/10 sagas  12.0/s"}, // more have come meanwhile
+		{12, 10, time.Second, "[########################] 12/10 sagas  12.0/s"}, // more were added in the meantime
 	}
 	for _, tt := range tests {
 		if got := (&progress{what: "sagas", of: tt.of}).line(tt.n, tt.took); got != tt.want {
@@ -31,15 +31,15 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// A bar is drawn in place, has room on a narrow terminal, and is gone in the end; elsewhere there
-// is none.
+// A bar is drawn in place, fits a narrow terminal, and is removed at the end; without a terminal
+// there is none.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	p := terminalOf(t, 40, 10)
 	a := &app{Main: Main{Stderr: p.slave, Stdout: io.Discard}, env: map[string]string{"TERM": "xterm"}}
 	bar := a.progress("sagas", 4)
 	for i := range 4 {
-		bar.shown = time.Time{} // as after a while
+		bar.shown = time.Time{} // as after some time
 		bar.at(i)
 		p.until(t, fmt.Sprintf("%d/4 sagas", i))
 	}
@@ -67,7 +67,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-// Commands that publish and check leave nothing of their bars behind.
+// Commands that publish and check remove their bars.
 func TestBarsOfCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,12 +86,12 @@ func TestBarsOfCommands(t *testing.T) {
 	}
 	ok(t, s.env, "start", "one", "--wait", "10s")
 	code, out, _ = onTerminal(t, 80, nil, "verify", "--database", db)
-	if code != exitOK || strings.Contains(out, "sagas  ") || !strings.Contains(out, "nothing is wrong") {
+	if code != exitOK || strings.Contains(out, "sagas  ") || !strings.Contains(out, "no violations") {
 		t.Errorf("verify: exit %d: %q", code, out)
 	}
 }
 
-// newestStep is this program's newest migration.
+// newestStep returns this program's newest migration.
 func newestStep(t *testing.T) string {
 	t.Helper()
 	_, after, _ := strings.Cut(strings.TrimSpace(ok(t, nil, "migrate", "status", "--database", migrated(t))), "has ")

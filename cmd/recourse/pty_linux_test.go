@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pty is a terminal of the kernel's, whose screen a test can read.
+// pty is a pseudo-terminal whose screen a test can read.
 type pty struct {
 	master, slave *os.File
 	read          chan struct{} // closed when all output was read
@@ -19,7 +19,7 @@ type pty struct {
 	screen *screen
 }
 
-// terminalOf makes a terminal of a size.
+// terminalOf creates a terminal of a size.
 func terminalOf(t *testing.T, columns, rows int) *pty {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -67,21 +67,21 @@ func (p *pty) resize(t *testing.T, columns, rows int) {
 	p.mu.Unlock()
 }
 
-// shown is the screen's text now; what has scrolled away is above it.
+// shown returns the present text of the screen, including what has scrolled away.
 func (p *pty) shown() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.screen.text()
 }
 
-// end is the screen's text when all that was written is on it.
+// end returns the final text of the screen.
 func (p *pty) end() string {
 	p.slave.Close()
 	<-p.read
 	return p.shown()
 }
 
-// onTerminal runs the program on a terminal to its end and returns what is on the screen.
+// onTerminal runs the program on a terminal to its end and returns the text of the screen.
 func onTerminal(t *testing.T, columns int, env []string, args ...string) (code int, screen string, p *pty) {
 	t.Helper()
 	p = terminalOf(t, columns, 50)
@@ -90,7 +90,7 @@ func onTerminal(t *testing.T, columns int, env []string, args ...string) (code i
 	return code, p.end(), p
 }
 
-// within asserts that nothing was wrapped: no line had more characters than fit.
+// within asserts that no line was wrapped.
 func (p *pty) within(t *testing.T) {
 	t.Helper()
 	p.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"recourse/saga"
 )
 
-// journalFile names an exported journal and what is needed to read it.
+// journalFile names an exported journal and the definition for it.
 type journalFile struct {
 	actionFlags
 	File       string `arg:"" help:"An exported journal: NDJSON, an array, or a page of the API; - is stdin."`
@@ -46,14 +46,14 @@ func (f journalFile) read(a *app) (export, *saga.Definition, error) {
 	return ex, def, err
 }
 
-// pinned checks that def is what the saga ran.
+// pinned checks that def is the saga's definition.
 func pinned(ex export, def *saga.Definition) error {
 	var d saga.StartedData
 	if err := decode(ex.records[0].Data, &d); err != nil || ex.records[0].Kind != journal.Started {
 		return errors.New("the journal does not begin with its start")
 	}
 	if d.SHA256 != def.SHA256 {
-		return exit(exitUsage, fmt.Errorf("--definition is not what the saga ran: that is %s v%d with SHA-256 %s, and this one has %s", d.Definition, d.Version, d.SHA256, def.SHA256))
+		return exit(exitUsage, fmt.Errorf("--definition is not the saga's definition: that is %s v%d with SHA-256 %s, and this one has %s", d.Definition, d.Version, d.SHA256, def.SHA256))
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ type replayCmd struct {
 	At int64 `placeholder:"SEQ" help:"Stop after this record."`
 }
 
-// Run tells the story, and what comes next.
+// Run prints the journal as a story, and the next decision.
 func (c *replayCmd) Run(a *app) error {
 	ex, def, err := c.read(a)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *replayCmd) Run(a *app) error {
 	return nil
 }
 
-// decision says what a decision is.
+// decision describes a decision.
 func decision(d saga.Decision) string {
 	switch d := d.(type) {
 	case saga.Dispatch:

@@ -12,7 +12,7 @@ import (
 	"recourse/saga"
 )
 
-// exported is a journal in each of the forms that it is exported in.
+// exported returns a journal in each form of export.
 func exported(t *testing.T) (source string, p storytest.Played, forms map[string]string) {
 	t.Helper()
 	source = "saga: trip\nsteps:\n  - id: book\n    http: POST http://127.0.0.1:7000/x\n    body: {n: 9007199254740993}\n    in_doubt: ask\n    compensate: none\n"
@@ -43,7 +43,7 @@ func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := file(t, "j", text)
 			id := p.ID.String()
-			if out := ok(t, nil, "verify", path, "--saga", id, "-d", def); !strings.Contains(out, "1 saga, 3 records: nothing is wrong") || !strings.Contains(out, " 2  journals are dense, chained, replayable, and end once\n") {
+			if out := ok(t, nil, "verify", path, "--saga", id, "-d", def); !strings.Contains(out, "1 saga, 3 records: no violations") || !strings.Contains(out, " 2  journals have no gaps, are hash-chained, replay, and end once\n") {
 				t.Errorf("verify: %s", out)
 			}
 			golden(t, "replay", ok(t, nil, "replay", path, "--saga", id, "-d", def))
@@ -54,7 +54,7 @@ func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
 		t.Errorf("no id: exit %d: %s", r.code, r.errOut)
 	}
 	other := file(t, "other.yaml", source+"# changed\n")
-	if r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", other); r.code != exitUsage || !strings.Contains(r.errOut, "lacks what the saga ran") {
+	if r := run(t, nil, "verify", path, "--saga", p.ID.String(), "-d", other); r.code != exitUsage || !strings.Contains(r.errOut, "lacks the saga's definition") {
 		t.Errorf("another definition: exit %d: %s", r.code, r.errOut)
 	}
 	if r := runWith(t, "hello", nil, "replay", "-"); r.code != exitUsage {
@@ -63,7 +63,7 @@ func TestReplayAndVerifyTakeEveryForm(t *testing.T) {
 	golden(t, "replay-at", ok(t, nil, "replay", file(t, "j", forms["ndjson"]), "-d", def, "--at", "2"))
 }
 
-// A journal whose hashes are right, but that no saga of the definition can have.
+// A journal with correct hashes that no saga of the definition can have.
 func TestVerifyReplays(t *testing.T) {
 	t.Parallel()
 	source, p, _ := exported(t)

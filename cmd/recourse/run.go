@@ -31,20 +31,20 @@ type runCmd struct {
 	llmFlags
 }
 
-// loopback is what `run` and `demo` let steps reach.
+// loopback is the egress that `run` and `demo` allow.
 var loopback = []string{"127.0.0.0/8", "::1", "localhost"}
 
-// local is one saga being run here.
+// local is one saga that runs in this process.
 type local struct {
 	*node
 	watched
 	app  *app
-	stop uuid.UUID // of the cancel that an interrupt made
+	stop uuid.UUID // message id of the cancel after an interrupt
 	show viewer
 }
 
-// Run runs one saga; it is ok if the saga succeeds. The first interrupt cancels
-// the saga, which undoes what it did; a second one ends the program.
+// Run runs one saga; it returns nil if the saga succeeds. The first interrupt cancels the saga,
+// which is then undone; a second one ends the program.
 func (c *runCmd) Run(a *app) error {
 	o, err := a.beginning(c.Input, c.Vars, c.Var)
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *local) run(c *runCmd, o saga.StartOptions) error {
 		l.app.note("%s. %s", e.Title, inCommands(e.Detail))
 	}
 	if c.Database == "" {
-		return exit(exitFailed, errors.New("the saga waits for a person, and is gone now: run it with --database to keep it"))
+		return exit(exitFailed, errors.New("the saga needs a person, and was not stored: run it with --database to keep it"))
 	}
 	return exit(exitFailed, fmt.Errorf("the saga waits for a person: run `recourse serve --database %s`, then `recourse inbox`", c.Database))
 }
@@ -160,7 +160,7 @@ func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) erro
 	begun, err := l.engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: doc.Version, SHA256: def.SHA256, Unique: unique}, data, false)
 	l.id = begun.ID
 	if errors.Is(err, journal.ErrUnique) {
-		return exit(exitConflict, fmt.Errorf("saga %s is under way with the same `unique` value: wait for its end", l.id))
+		return exit(exitConflict, fmt.Errorf("saga %s is running with the same `unique` value: wait for its end", l.id))
 	} else if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
@@ -168,7 +168,7 @@ func (l *local) begin(file string, actions *actionSet, o saga.StartOptions) erro
 	return nil
 }
 
-// follow shows the journal as it grows, until the saga has ended or waits for a person.
+// follow shows the journal as it grows, until the saga has ended or needs a person.
 func (l *local) follow() error {
 	grown, stop := l.engine.Watch(l.id)
 	defer stop()
@@ -197,7 +197,7 @@ func (l *local) follow() error {
 	}
 }
 
-// read takes in and shows the records that are new.
+// read adds and shows the new records.
 func (l *local) read() error {
 	fresh, err := l.store.Records(context.WithoutCancel(l.app.ctx), l.id, l.m.Seq(), 1000)
 	if err != nil {
@@ -213,7 +213,7 @@ func (l *local) read() error {
 	return nil
 }
 
-// cancel orders the saga to undo what it did.
+// cancel cancels the saga, which is then undone.
 func (l *local) cancel() error {
 	l.show.say(&l.watched, "interrupted: cancelling the saga; interrupt again to leave it as it is")
 	var err error

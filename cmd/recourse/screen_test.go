@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// screen is as much of a terminal as the program needs: lines that wrap, and the cursor's ways
-// (ECMA-48).
+// screen implements the part of a terminal that the program needs: wrapped lines and cursor
+// movements (ECMA-48).
 type screen struct {
 	columns, rows int
 	lines         [][]rune
 	row, col      int
 	wraps         int    // lines that were too long
-	rest          string // of an escape sequence, or a character, that has not come whole
+	rest          string // an incomplete escape sequence or character
 	colours       int
 	unknown       []string
 }
@@ -73,7 +73,7 @@ func (s *screen) grow() {
 	}
 }
 
-// escape does what a sequence says. The number is 1 if it has none.
+// escape applies a sequence. The number is 1 if it has none.
 func (s *screen) escape(args string, final byte) {
 	n := 0
 	for _, c := range args {
@@ -84,7 +84,7 @@ func (s *screen) escape(args string, final byte) {
 	s.grow()
 	switch final {
 	case 'A':
-		top := max(len(s.lines)-s.rows, 0) // what has scrolled away cannot be reached
+		top := max(len(s.lines)-s.rows, 0) // the cursor cannot reach lines that have scrolled away
 		s.row = max(s.row-max(n, 1), top)
 	case 'H':
 		s.row, s.col = max(len(s.lines)-s.rows, 0), 0
@@ -95,13 +95,13 @@ func (s *screen) escape(args string, final byte) {
 		s.lines[s.row] = s.lines[s.row][:min(s.col, len(s.lines[s.row]))]
 	case 'm':
 		s.colours++
-	case 'h', 'l': // modes: what is seen does not change
+	case 'h', 'l': // modes do not change the text
 	default:
 		s.unknown = append(s.unknown, args+string(final))
 	}
 }
 
-// resize breaks lines that are too long, as terminals do, and keeps the cursor at its text.
+// resize wraps lines that are too long, as terminals do, and keeps the cursor at its text.
 func (s *screen) resize(columns int) {
 	var lines [][]rune
 	row := 0

@@ -12,8 +12,8 @@ import (
 	"recourse/saga/kinds/http"
 )
 
-// readSecretHosts reads the config file's `secret-hosts`, nil without any, and the names in it that
-// no secret has now: mistakes, if they are not files still to come.
+// readSecretHosts reads `secret-hosts` from the config file, nil if absent. unknown lists names
+// without a secret, which are errors unless their files are created later.
 func readSecretHosts(path string, src *secrets.Source) (hosts *http.SecretHosts, unknown []string, err error) {
 	raw, err := section(path, "secret-hosts")
 	if err != nil || raw == nil {

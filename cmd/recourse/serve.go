@@ -62,7 +62,7 @@ type serveCmd struct {
 	WhileStdin     bool          `hidden:"" help:"Stop at the end of stdin, when the parent process has exited."`
 }
 
-// retention is how long sagas are kept after their end, as definitions write it.
+// retention is how long sagas are kept after their end, in the format of definitions.
 type retention time.Duration
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -75,7 +75,8 @@ func (r *retention) UnmarshalText(text []byte) error {
 // byteSize is a number of bytes, such as 32MiB.
 type byteSize int
 
-// leastMemory is what answers, and sagas, have at least: the largest answer of a model.
+// leastMemory is the minimum of memory for responses and for sagas: the size of the largest
+// response of a model.
 const leastMemory = 8 << 20
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -88,9 +89,9 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// lanes is how many lanes a database is worth. SQLite writes one transaction at a time. Each lane
-// commits by itself, so more of them mean smaller batches: only what its one core cannot do is
-// worth another.
+// lanes returns the number of lanes for a database. SQLite runs one transaction at a time. Each
+// lane commits separately, so more lanes mean smaller batches; another lane helps only if one core
+// is saturated.
 func (c *serveCmd) lanes() int {
 	switch {
 	case c.Lanes > 0:
@@ -101,17 +102,16 @@ func (c *serveCmd) lanes() int {
 	return 1
 }
 
-// A heap with little alive may grow to five times that before it is collected, one with more to
-// smallHeap, and a large one to twice what is alive.
+// The heap may grow to five times a small live heap before it is collected, a larger one to
+// smallHeap, and a large one to twice its live size.
 const (
 	seldom    = 400
 	smallHeap = 320 << 20
 )
 
-// collectSeldom has garbage collected seldom while little is alive, until the program is to stop,
-// unless GOGC or GOMEMLIMIT says how often: a server's live heap is small beside what its requests
-// use and drop. The limit on memory does it, so that a heap that grows quickly is collected in
-// time.
+// collectSeldom makes garbage collections rare while the live heap is small, unless GOGC or
+// GOMEMLIMIT is set: the live heap of a server is small compared with the garbage of its requests.
+// It sets a soft memory limit, so that a fast-growing heap is collected in time.
 func (a *app) collectSeldom() {
 	if a.env["GOGC"] != "" || a.env["GOMEMLIMIT"] != "" {
 		return
@@ -139,7 +139,7 @@ func (a *app) collectSeldom() {
 	}()
 }
 
-// Run serves until the program is told to stop, then drains.
+// Run serves until the program is asked to stop, then drains.
 func (c *serveCmd) Run(a *app) error {
 	a.collectSeldom()
 	if c.RequireSync && !isPostgres(c.Database) {
@@ -222,8 +222,8 @@ func (c *serveCmd) Run(a *app) error {
 	return c.serve(ctx, a, n, vars, keys, limits, log)
 }
 
-// stateDir takes the directory that the node leaves to its successor; nil without one. Nothing
-// gives it up before the engine has ended, unless the process ends.
+// stateDir locks the state directory, which the node leaves to its successor; nil without one. The
+// lock is held until the engine has ended, or the process.
 func (c *serveCmd) stateDir() (*statedir.Dir, error) {
 	if c.StateDir == "" {
 		return nil, nil
@@ -237,12 +237,12 @@ func (c *serveCmd) stateDir() (*statedir.Dir, error) {
 	return d, nil
 }
 
-// store opens the database. A PostgreSQL that the state directory knows must not have gone back in
-// time, nor be another.
+// store opens the database. If the state directory knows a PostgreSQL, the database must be the
+// same one, and must not have lost commits.
 func (c *serveCmd) store(ctx context.Context, state *statedir.Dir, log *slog.Logger) (s journal.Store, err error) {
 	defer func() {
 		if err != nil && state != nil {
-			_ = state.Close() // no node has begun
+			_ = state.Close() // no node has started
 		}
 	}()
 	if state == nil || !isPostgres(c.Database) {
@@ -250,7 +250,7 @@ func (c *serveCmd) store(ctx context.Context, state *statedir.Dir, log *slog.Log
 	}
 	last, err := state.Database()
 	if err != nil {
-		return nil, exit(exitUsage, fmt.Errorf("--state-dir %s: what it says of the database cannot be read, remove that file if the database is the right one: %w", c.StateDir, err))
+		return nil, exit(exitUsage, fmt.Errorf("--state-dir %s: its record of the database cannot be read; remove that file if the database is the right one: %w", c.StateDir, err))
 	}
 	keep := func(system string, timeline int64) {
 		if err := state.NoteDatabase(statedir.Database{System: system, Timeline: timeline}); err != nil {
@@ -261,27 +261,28 @@ func (c *serveCmd) store(ctx context.Context, state *statedir.Dir, log *slog.Log
 		Memory: postgres.Memory{System: last.System, Timeline: last.Timeline, Keep: keep, Place: state.DatabaseFile()}})
 }
 
-// page is where people reach this server, without a slash at the end; "" if that is where it
-// listens.
+// page returns the public URL of this server, without a slash at the end; "" if that is the address
+// on which it listens.
 func (c *serveCmd) page() (string, error) {
 	if c.PublicURL == "" {
 		return "", nil
 	}
 	u, err := url.Parse(c.PublicURL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", exit(exitUsage, errors.New("--public-url is an address such as https://recourse.example, with a path if need be, and nothing behind it"))
+		return "", exit(exitUsage, errors.New("--public-url is a URL such as https://recourse.example, optionally with a path, without query or fragment"))
 	}
 	return strings.TrimRight(c.PublicURL, "/"), nil
 }
 
-// access is who may make requests.
+// access says which requests are accepted.
 type access struct {
 	required bool
-	says     string // for whoever starts the server
+	says     string // text for the operator
 }
 
-// access refuses an address that other machines reach while no key is good. An expired key counts
-// elsewhere: a server that asks for keys must not stop asking because the last one has expired.
+// access refuses an address that other machines can reach while there is no valid key. For the
+// requirement of keys an expired key counts: a server that requires keys must not stop doing so
+// when the last one expires.
 func (c *serveCmd) access(ctx context.Context, store journal.Store) (access, error) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -308,13 +309,13 @@ func (c *serveCmd) access(ctx context.Context, store journal.Store) (access, err
 		return access{}, exit(exitUsage, fmt.Errorf("--listen %s can be reached from other machines, and the database has no API key that is good: "+
 			another+", or listen on 127.0.0.1", c.Listen))
 	case c.NoAuth:
-		return access{says: "No API key is asked for (--no-auth): whoever can connect, through a proxy on this machine too, is an admin."}, nil
+		return access{says: "No API key is required (--no-auth): everyone who can connect, also through a proxy on this machine, is an admin."}, nil
 	case len(keys) == 0:
-		return access{says: "The database has no API key: whoever can connect, through a proxy on this machine too, is an admin. Once it has one, every request needs one: " + another + "."}, nil
+		return access{says: "The database has no API key: everyone who can connect, also through a proxy on this machine, is an admin. Once it has one, every request needs one: " + another + "."}, nil
 	case good == 0:
 		return access{required: true, says: "Every request needs an API key, and all that the database has are expired: " + another + "."}, nil
 	}
-	return access{required: true, says: "Every request needs an API key: the page asks for it, the command line reads RECOURSE_API_KEY. On a loopback address --no-auth does without."}, nil
+	return access{required: true, says: "Every request needs an API key: the web UI asks for it, the command line reads RECOURSE_API_KEY. On a loopback address --no-auth disables this."}, nil
 }
 
 func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]json.RawMessage, keys access, limits requestLimits, log *slog.Logger) error {
@@ -365,7 +366,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	log.Info("draining: attempts under way may end", "for", c.Drain)
+	log.Info("draining: waiting for attempts in flight", "for", c.Drain)
 	err = n.wait()
 	down, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -376,7 +377,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, n *node, vars map[string]j
 	return err
 }
 
-// profiles serves what the runtime knows of itself, contention included.
+// profiles serves the runtime's profiles, including contention.
 func profiles() http.Handler {
 	runtime.SetMutexProfileFraction(100)
 	runtime.SetBlockProfileRate(int(time.Millisecond))
@@ -388,7 +389,7 @@ func profiles() http.Handler {
 	return m
 }
 
-// kindOf names a database without its address, which may hold a password.
+// kindOf names a database without its URL, which may contain a password.
 func kindOf(database string) string {
 	if isPostgres(database) {
 		return "postgres"
@@ -396,7 +397,7 @@ func kindOf(database string) string {
 	return "sqlite"
 }
 
-// sweep deletes replies to clients' requests that are past their time.
+// sweep deletes expired replies of idempotency keys.
 func sweep(ctx context.Context, store journal.Store, log *slog.Logger) {
 	every := time.NewTicker(time.Minute)
 	defer every.Stop()

@@ -25,7 +25,7 @@ import (
 	"recourse/saga"
 )
 
-// Stopping lets the attempt under way end: its answer is recorded, not lost.
+// A server that stops waits for the attempt in flight, and records its response.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)
@@ -62,7 +62,7 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
-// With a key in the database any address will do, and every request needs one.
+// With a key in the database any address is allowed, and every request needs a key.
 func TestServeOnAnOpenAddress(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -79,8 +79,8 @@ func TestServeOnAnOpenAddress(t *testing.T) {
 	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
 }
 
-// Keys that exist are required on a loopback address, too: a proxy on the same machine may bring
-// anybody there.
+// If keys exist they are required on a loopback address, too: a proxy on the same machine may
+// forward requests from anywhere.
 func TestServeOnLoopback(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -112,7 +112,7 @@ func TestServeOnLoopback(t *testing.T) {
 	}
 }
 
-// Clients without a key cannot hold a connection or memory with a body that is slow or endless.
+// Clients without a key cannot occupy a connection or memory with a slow or endless body.
 func TestServeBoundsBodies(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -151,7 +151,8 @@ func TestServeBoundsBodies(t *testing.T) {
 			t.Errorf("%s of %s bytes: %d, %v; want %d and the connection's end", tt.path, tt.length, status, err, tt.status)
 		}
 	}
-	// More connections than there may be, each with half a head; whoever has a key comes through.
+	// There are more connections than allowed, each with half a header; clients with a key are
+	// served.
 	for range 60 {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
@@ -165,13 +166,13 @@ func TestServeBoundsBodies(t *testing.T) {
 	ok(t, append(s.env, "RECOURSE_API_KEY="+secret), "list")
 }
 
-// keyIn makes a key of the role admin.
+// keyIn creates a key of the role admin.
 func keyIn(t *testing.T, db string, more ...string) string {
 	t.Helper()
 	return strings.TrimSpace(ok(t, nil, append([]string{"keys", "create", "--database", db, "--role", "admin", "--name", "ops"}, more...)...))
 }
 
-// An expired key does not open an address.
+// An expired key does not allow an open address.
 func TestServeCountsKeysThatWork(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -192,13 +193,13 @@ func TestServeIsReady(t *testing.T) {
 	}
 }
 
-// A saga is kept after its end as long as its definition says, else as long as the server does.
+// A saga is kept after its end for the time in its definition, by default for the server's.
 func TestServeRetention(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	db := filepath.Join(t.TempDir(), "a.db")
 	src := "saga: NAME\nsteps: [{id: a, set: 1}]\n"
-	want := make(map[string]time.Duration) // by saga; 0: for ever
+	want := make(map[string]time.Duration) // by saga; 0: forever
 	start := func(s *serving, name, retention string, keep time.Duration) {
 		ok(t, s.env, "definitions", "apply", file(t, name+".yaml", strings.ReplaceAll(src, "NAME", name)+retention))
 		want[strings.Fields(ok(t, s.env, "start", name, "--wait", "10s"))[0]] = keep
@@ -234,7 +235,7 @@ func TestServeRetention(t *testing.T) {
 	}
 }
 
-// The orders that a saga takes while it waits for a time.
+// The commands that a saga accepts while it waits for a timer.
 func TestPauseResumeCancel(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)
@@ -261,7 +262,7 @@ func TestPauseResumeCancel(t *testing.T) {
 	}
 }
 
-// A program that is told to stop while it waits for a server ends.
+// A program that is interrupted while it waits for a server ends.
 func TestFollowInterrupted(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)
@@ -281,8 +282,8 @@ func TestFollowInterrupted(t *testing.T) {
 	}
 }
 
-// A state directory belongs to one process at a time, whatever database it serves, and to the next
-// one after it.
+// A state directory belongs to one process at a time, whichever database it serves, and to the next
+// process afterwards.
 func TestServeStateDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -307,8 +308,8 @@ func TestServeStateDir(t *testing.T) {
 	}
 }
 
-// A node that has just started does not take an old primary for its database, which its state
-// directory knows, until it is told to.
+// A node that has just started refuses an old primary that its state directory knows, until an
+// operator allows it.
 func TestServeRemembersItsDatabase(t *testing.T) {
 	t.Parallel()
 	dsn, state := testpg.DSN(t), filepath.Join(t.TempDir(), "state")
@@ -328,7 +329,7 @@ func TestServeRemembersItsDatabase(t *testing.T) {
 	if err := json.Unmarshal(text, &at); err != nil || at.System == "" || at.Timeline == 0 {
 		t.Fatalf("%s says %s, %v", known, text, err)
 	}
-	at.Timeline++ // as if another server had been promoted since
+	at.Timeline++ // as if another server had been promoted
 	if text, err = json.Marshal(at); err != nil {
 		t.Fatal(err)
 	}

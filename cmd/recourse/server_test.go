@@ -26,7 +26,7 @@ steps:
 output: {id: "${steps.book.output.id}", n: "${input.n}"}
 `
 
-// The whole of a saga's life at a server, told by the commands' output.
+// A saga's whole life on a server, in the output of the commands.
 func TestCommandsAgainstAServer(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)
@@ -113,7 +113,7 @@ func waitWith(t *testing.T, cl *client, id string, want saga.Status) saga.View {
 	}
 }
 
-// Numbers come out byte for byte, and an exported journal verifies.
+// Numbers are printed unchanged, and an exported journal verifies.
 func TestJSONOutputIsExact(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)
@@ -135,7 +135,7 @@ func TestJSONOutputIsExact(t *testing.T) {
 	}
 	journal := ok(t, s.env, "journal", v.ID, "-o", "json")
 	exported := file(t, "j.ndjson", journal)
-	if out := ok(t, nil, "verify", exported, "--definition", def); !strings.Contains(out, "nothing is wrong") {
+	if out := ok(t, nil, "verify", exported, "--definition", def); !strings.Contains(out, "no violations") {
 		t.Errorf("verify says %s", out)
 	}
 	broken := file(t, "b.ndjson", strings.Replace(journal, "LIS", "OSL", 1))
@@ -193,7 +193,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The beginning of an id stands for a key only if it is that of no other.
+// An abbreviated id stands for a key only if it is unique.
 func TestKeyNamed(t *testing.T) {
 	t.Parallel()
 	key := func(id string) journal.APIKey {

@@ -61,14 +61,14 @@ func (c *showCmd) Run(a *app) error {
 	return nil
 }
 
-// waiting says what a saga waits for that has not ended.
+// waiting prints what a live saga waits for.
 func (a *app) waiting(cl *client, v saga.View, def *saga.Definition, records []journal.Record) {
 	if def == nil || v.Status.Terminal() {
 		return
 	}
 	w := &watched{def: def, id: uuid.FromStringOrNil(v.ID), m: saga.New(def, uuid.FromStringOrNil(v.ID))}
 	if w.add(records) != nil {
-		return // a journal of another release has been told, as far as that goes
+		return // a journal of another release was printed as far as possible
 	}
 	views, err := saga.Steps(w.m, records)
 	if err != nil {
@@ -144,7 +144,8 @@ func (c *client) journal(id string) ([]journal.Record, error) {
 	return ex.records, nil
 }
 
-// definition gets a version, compiled; nil if this program cannot: then a story is told without it.
+// definition returns a compiled version; nil if this program cannot compile it. Then a story is
+// printed without it.
 func (c *client) definition(name, version string) *saga.Definition {
 	var d document
 	if _, err := c.get("/v1/definitions/"+url.PathEscape(name)+"/versions/"+url.PathEscape(version), &d); err != nil {

@@ -8,7 +8,7 @@ import (
 	"recourse/examples/world"
 )
 
-// A saga that went on over a step in doubt says so wherever the command line shows it.
+// A saga that succeeded with a step in doubt says so wherever the command line shows it.
 func TestShowNamesDoubts(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)

@@ -19,7 +19,7 @@ import (
 	"recourse/saga/kinds/emit"
 )
 
-// sinkConfig is one of the config file's `sinks`.
+// sinkConfig is an entry of `sinks` in the config file.
 type sinkConfig struct {
 	Name    string   `json:"name"`
 	URL     string   `json:"url"`
@@ -53,14 +53,14 @@ func readSinks(path string, src *secrets.Source) ([]outbox.Sink, error) {
 	return sinks, nil
 }
 
-// check says what is wrong with a sink.
+// check validates a sink.
 func (c *sinkConfig) check(src *secrets.Source) error {
 	if !emit.Name.MatchString(c.Name) {
 		return fmt.Errorf("name %q: a sink's name is a small letter, then up to 62 small letters, digits, _ or -", c.Name)
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return fmt.Errorf("url of %s: write an address such as https://example.com/events", c.Name)
+		return fmt.Errorf("url of %s: write a URL such as https://example.com/events", c.Name)
 	}
 	if u.User != nil {
 		return fmt.Errorf("url of %s: no user and password here; events are signed with `secrets`", c.Name)
@@ -72,7 +72,7 @@ func (c *sinkConfig) check(src *secrets.Source) error {
 	}
 	for _, pattern := range c.Types {
 		if strings.HasPrefix(pattern, saga.OwnEvents) {
-			return fmt.Errorf("types of %s: %q: types are those of what sagas emit; ask for what the server tells by itself with `notify`", c.Name, pattern)
+			return fmt.Errorf("types of %s: %q: types select events that sagas emit; use `notify` for notices of the server", c.Name, pattern)
 		}
 	}
 	for _, kind := range c.Notify {
@@ -95,7 +95,7 @@ func (c *sinkConfig) check(src *secrets.Source) error {
 	return nil
 }
 
-// noticesFor says which sinks are told of what; nil if none is told of anything.
+// noticesFor returns which sinks get which notices; nil if none gets any.
 func noticesFor(sinks []outbox.Sink) *saga.Notices {
 	n := &saga.Notices{To: make(map[string][]string)}
 	for _, s := range sinks {
@@ -111,7 +111,7 @@ func noticesFor(sinks []outbox.Sink) *saga.Notices {
 	return n
 }
 
-// section gives a part of the config file as JSON; nil: it is not there.
+// section returns a section of the config file as JSON; nil if absent.
 func section(path, name string) (json.RawMessage, error) {
 	if path == "" {
 		return nil, nil

@@ -20,7 +20,7 @@ import (
 
 const whsec = "RECOURSE_SECRET_HOOK=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// An event whose sink is away when it is emitted goes out, signed, after a restart.
+// An event whose sink was down is delivered, signed, after a restart.
 func TestEmittedEventsReachSinks(t *testing.T) {
 	t.Parallel()
 	came := make(chan http.Header, 10)
@@ -59,7 +59,7 @@ func TestEmittedEventsReachSinks(t *testing.T) {
 	}
 }
 
-// A server that comes up catches up with the times that it was not there for, and takes events in.
+// A server that starts catches up with missed times, and accepts events.
 func TestTriggersStartSagas(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")
@@ -107,7 +107,7 @@ func TestBadSinks(t *testing.T) {
 		"[{name: a, url: https://a.example, secrets: [GONE]}]":               "RECOURSE_SECRET_GONE",
 		"[{name: a, url: https://a.example, secrets: [OTHER]}]":              "whsec_",
 		"[{name: a, url: https://a.example, types: ['*']}]":                  "types of a",
-		"[{name: a, url: https://a.example, types: [recourse.saga.failed]}]": "with `notify`",
+		"[{name: a, url: https://a.example, types: [recourse.saga.failed]}]": "use `notify`",
 		"[{name: a, url: https://a.example, notify: [aproval]}]":             "did you mean \"approval\"",
 		"[{name: a, url: https://a.example}, {name: a, url: https://a.com}]": "twice",
 	} {

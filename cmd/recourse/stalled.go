@@ -14,7 +14,7 @@ type stalledCmd struct {
 	Saga string `placeholder:"ID" help:"Only entries of this saga."`
 }
 
-// stall is what does not move, as the API shows it.
+// stall is a stalled saga or step, as the API returns it.
 type stall struct {
 	Saga       string    `json:"saga"`
 	Definition string    `json:"definition"`
@@ -25,7 +25,7 @@ type stall struct {
 	Why        string    `json:"why"`
 }
 
-// Run lists what does not move.
+// Run lists stalled sagas and steps.
 func (c *stalledCmd) Run(a *app) error {
 	cl, err := c.client(a.ctx)
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"recourse/migrations"
 )
 
-// isPostgres tells a PostgreSQL URL from a SQLite file.
+// isPostgres reports whether database is a PostgreSQL URL, not a SQLite file.
 func isPostgres(database string) bool {
 	return strings.HasPrefix(database, "postgres://") || strings.HasPrefix(database, "postgresql://")
 }
 
-// openStore opens the database. With migrate it is brought up to date first.
+// openStore opens the database. With migrate it applies migrations first.
 func openStore(ctx context.Context, database string, migrate bool) (journal.Store, error) {
 	if isPostgres(database) {
 		return openPostgres(ctx, database, postgres.Options{Migrate: migrate})
@@ -45,7 +45,7 @@ func openPostgres(ctx context.Context, database string, o postgres.Options) (jou
 	return s, nil
 }
 
-// databaseOf names a database for migrations; create says whether a file may be made.
+// databaseOf returns a database for migrations; create allows a new file.
 func databaseOf(database string, create bool) (migrations.Database, error) {
 	if isPostgres(database) {
 		return migrations.Postgres(database), nil
@@ -53,8 +53,8 @@ func databaseOf(database string, create bool) (migrations.Database, error) {
 	return migrations.SQLite(database), fileUsable(database, create)
 }
 
-// fileUsable finds the common mistakes about files, which SQLite calls
-// "unable to open database file" all alike.
+// fileUsable detects common mistakes with files, for all of which SQLite says "unable to open
+// database file".
 func fileUsable(path string, create bool) error {
 	if i := strings.Index(path, "://"); i > 0 {
 		return exit(exitUsage, fmt.Errorf("--database %s…: only postgres:// is known; anything else is the name of a SQLite file", path[:i+3]))
@@ -75,7 +75,7 @@ func fileUsable(path string, create bool) error {
 	return f.Close()
 }
 
-// databaseError says in one line what is wrong with a database, without the URL's password.
+// databaseError describes a database error in one line, without the URL's password.
 func databaseError(database string, err error) error {
 	var config *pgconn.ParseConfigError
 	var connect *pgconn.ConnectError
@@ -98,15 +98,15 @@ func databaseError(database string, err error) error {
 	return err
 }
 
-// full recognizes too_many_connections, of a server, a database or a role, and what poolers say
-// instead.
+// full recognizes too_many_connections, of a server, a database or a role, and the corresponding
+// errors of poolers.
 func full(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "53300" || strings.Contains(e.Message, "no more connections allowed"))
 }
 
-// wentBack is what an error says of a server that went back in time, with its address. The driver
-// puts each server that was tried on a line of its own.
+// wentBack returns the error about a server that has lost commits, with its address. The driver
+// reports each server that it tried on a line of its own.
 func wentBack(err error) string {
 	for _, line := range strings.Split(err.Error(), "\n") {
 		if strings.Contains(line, postgres.ErrWentBack.Error()) {

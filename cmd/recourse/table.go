@@ -9,19 +9,20 @@ import (
 	"recourse/internal/story"
 )
 
-// column is one of a table's. On a terminal a table has the width that there is.
+// column is a column of a table. On a terminal a table fits the width.
 type column struct {
 	head string
-	// least is how short its cells may be cut, with … at their end; 0: they are not cut.
+	// least is the minimum width of its cells, which are shortened with …; 0: they are never
+	// shortened.
 	least int
-	// extra columns are left out where there is no room for them, the last one first.
+	// extra columns are omitted if there is no room for them, the last one first.
 	extra bool
 }
 
-// gap is between columns.
+// gap is the space between columns.
 const gap = 2
 
-// table prints rows under a head. Where it is not for a terminal it is never cut.
+// table prints rows under a head. It shortens them only on a terminal.
 func (a *app) table(columns []column, rows [][]string) {
 	if a.tty {
 		for _, line := range fitted(columns, rows, a.columns()) {
@@ -37,7 +38,7 @@ func (a *app) table(columns []column, rows [][]string) {
 	w.Flush()
 }
 
-// heads are the columns' titles.
+// heads returns the columns' titles.
 func heads(columns []column) []string {
 	list := make([]string, len(columns))
 	for i, c := range columns {
@@ -46,7 +47,7 @@ func heads(columns []column) []string {
 	return list
 }
 
-// clean makes control characters harmless.
+// clean replaces control characters.
 func clean(row []string) []string {
 	list := make([]string, len(row))
 	for i, cell := range row {
@@ -55,8 +56,8 @@ func clean(row []string) []string {
 	return list
 }
 
-// fitted lays a table out in a width: extra columns go first, then the widest of those that may be
-// cut.
+// fitted formats a table for a width: it omits extra columns first, then shortens the widest
+// columns.
 func fitted(columns []column, rows [][]string, width int) []string {
 	all := append([][]string{heads(columns)}, rows...)
 	widths := make([]int, len(columns))

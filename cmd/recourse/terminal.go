@@ -9,16 +9,16 @@ import (
 	"recourse/internal/story"
 )
 
-// What a terminal is taken to be that does not say.
+// Default size of a terminal.
 const (
 	usualColumns = 80
 	usualRows    = 24
 )
 
-// columns is how many characters fit a line of Stdout.
+// columns returns the width of Stdout.
 func (a *app) columns() int { return a.size("COLUMNS", usualColumns, func(c, _ int) int { return c }) }
 
-// rows is how many lines Stdout shows at once.
+// rows returns the height of Stdout.
 func (a *app) rows() int { return a.size("LINES", usualRows, func(_, r int) int { return r }) }
 
 func (a *app) size(variable string, usual int, of func(columns, rows int) int) int {
@@ -33,8 +33,8 @@ func (a *app) size(variable string, usual int, of func(columns, rows int) int) i
 	return usual
 }
 
-// wrapped breaks a text between words into lines of a width, each behind an indent; the last one of
-// so many ends with … if there is more.
+// wrapped wraps a text into lines of a width with an indent. If it needs more than the given lines,
+// the last one ends with ….
 func wrapped(text, indent string, width, lines int) string {
 	room := max(width-utf8.RuneCountInString(indent), 20)
 	var out []string

@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// sizeOf is not known here; COLUMNS and LINES tell.
+// sizeOf is not supported on this platform; COLUMNS and LINES are used.
 func sizeOf(*os.File) (columns, rows int) { return 0, 0 }

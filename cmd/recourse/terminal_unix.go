@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sizeOf is the size of a terminal, 0 if it is none.
+// sizeOf returns the size of a terminal, 0 for other files.
 func sizeOf(f *os.File) (columns, rows int) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

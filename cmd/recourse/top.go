@@ -17,17 +17,17 @@ type topCmd struct {
 	Every time.Duration `default:"2s" help:"Time between two refreshes; default ${default}."`
 }
 
-// What a terminal is told: another screen without a cursor, and back.
+// Terminal sequences: switch to the alternate screen without a cursor, and back.
 const (
 	screenOn  = "\x1b[?1049h\x1b[?25l"
 	screenOff = "\x1b[?25h\x1b[?1049l"
 	topLeft   = "\x1b[H"
 )
 
-// onceRows is how many sagas are listed where there is no terminal whose height says so.
+// onceRows is the number of listed sagas without a terminal.
 const onceRows = 50
 
-// Run shows what a server is at until q is pressed.
+// Run shows the state of a server until q is pressed.
 func (c *topCmd) Run(a *app) error {
 	if c.Every < 100*time.Millisecond {
 		return exit(exitUsage, errors.New("--every is at least 100ms"))
@@ -39,7 +39,7 @@ func (c *topCmd) Run(a *app) error {
 		return err
 	}
 	o := &overview{client: cl, steps: make(map[string]stepSeen)}
-	if err := o.look(a.listed()); err != nil {
+	if err := o.read(a.listed()); err != nil {
 		return err
 	}
 	if c.Once || !a.live {
@@ -61,7 +61,7 @@ func (c *topCmd) Run(a *app) error {
 	return c.refresh(ctx, a, o)
 }
 
-// refresh draws until ctx is done. A server that does not answer is waited for.
+// refresh draws until ctx is done. It keeps polling a server that does not respond.
 func (c *topCmd) refresh(ctx context.Context, a *app, o *overview) error {
 	every := time.NewTicker(c.Every)
 	defer every.Stop()
@@ -73,7 +73,7 @@ func (c *topCmd) refresh(ctx context.Context, a *app, o *overview) error {
 		case <-every.C:
 		}
 		o.trouble = ""
-		if err := o.look(a.listed()); err != nil && ctx.Err() == nil {
+		if err := o.read(a.listed()); err != nil && ctx.Err() == nil {
 			if code := codeOf(err); code != exitUnreachable && code != exitFailed {
 				return err
 			}
@@ -82,7 +82,7 @@ func (c *topCmd) refresh(ctx context.Context, a *app, o *overview) error {
 	}
 }
 
-// listed is how many sagas there is room for.
+// listed returns how many sagas fit on the screen.
 func (a *app) listed() int {
 	if !a.tty {
 		return onceRows
@@ -90,7 +90,7 @@ func (a *app) listed() int {
 	return max(a.rows()-headLines, 1)
 }
 
-// frameWidth is a terminal's; elsewhere nothing is cut.
+// frameWidth returns the terminal's width; without a terminal lines are not shortened.
 func (a *app) frameWidth() int {
 	if !a.tty {
 		return 1 << 20
@@ -98,7 +98,7 @@ func (a *app) frameWidth() int {
 	return a.columns()
 }
 
-// drawFrame writes over the frame before.
+// drawFrame replaces the frame before.
 func (a *app) drawFrame(rows []row) {
 	var b strings.Builder
 	b.WriteString(topLeft)
@@ -110,7 +110,7 @@ func (a *app) drawFrame(rows []row) {
 	a.printf("%s", b.String())
 }
 
-// quitKey waits for q. Ctrl-C is a signal as always.
+// quitKey waits for q. Ctrl-C stays a signal.
 func quitKey(f *os.File, quit func()) {
 	key := make([]byte, 1)
 	for {

@@ -13,12 +13,12 @@ import (
 	"recourse/saga/kinds/llm"
 )
 
-// tracesFlag says where spans go.
+// tracesFlag configures the export of spans.
 type tracesFlag struct {
 	OTLPEndpoint string `name:"otlp-endpoint" env:"RECOURSE_OTLP_ENDPOINT" placeholder:"URL" help:"OpenTelemetry collector for traces, over OTLP/HTTP, such as http://127.0.0.1:4318. OTEL_EXPORTER_OTLP_ENDPOINT works, too. Default: none."`
 }
 
-// tracer returns what exports spans, nil if nobody is to get them.
+// tracer returns the exporter of spans, nil if none is configured.
 func (f tracesFlag) tracer(a *app, models llm.Config, log *slog.Logger) (*tracing.Tracer, error) {
 	if !tracing.Wanted(f.OTLPEndpoint, a.env) {
 		return nil, nil
@@ -42,7 +42,7 @@ func (f tracesFlag) tracer(a *app, models llm.Config, log *slog.Logger) (*tracin
 		Resource: tracing.Resource{Version: version(), Instance: instance.String()}}), nil
 }
 
-// traceURL is the address of a trace, for links.
+// traceURL is the URL of a trace, for links.
 type traceURL string
 
 // UnmarshalText implements encoding.TextUnmarshaler.

@@ -42,7 +42,7 @@ func newCollecting(t *testing.T) *collecting {
 	return c
 }
 
-// is compares what has come so far.
+// is compares the received spans.
 func (c *collecting) is(t *testing.T, want map[string]int) {
 	t.Helper()
 	c.mu.Lock()
@@ -58,8 +58,8 @@ func (c *collecting) is(t *testing.T, want map[string]int) {
 	c.names = map[string]int{}
 }
 
-// The collector has all spans of a program when the program has ended. The rules for the addresses
-// of steps do not apply to the collector.
+// The collector has all spans of a program when the program has ended. Egress rules do not apply to
+// the collector.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	_, vars := worldFor(t)

@@ -11,15 +11,15 @@ import (
 	"recourse/saga"
 )
 
-// row is a line of a drawing.
+// row is a line of a frame.
 type row struct {
 	text  string
 	tone  story.Tone
 	step  bool
-	moves bool // the step is under way, or waits
+	moves bool // the step is running or waiting
 }
 
-// marks of a step's statuses.
+// marks are the symbols of statuses of steps.
 var marks = map[saga.StepStatus]row{
 	saga.Pending:       {text: "·", tone: story.Dimmed},
 	saga.StepRunning:   {text: "→", tone: story.Plain, moves: true},
@@ -34,7 +34,7 @@ var marks = map[saga.StepStatus]row{
 	saga.StepUndoFail:  {text: "✗", tone: story.Bad, moves: true},
 }
 
-// drawing is a saga as lines for so many columns.
+// drawing renders a saga as lines of a width.
 func drawing(w *watched, now time.Time, columns int) ([]row, error) {
 	views, err := saga.Steps(w.m, w.all)
 	if err != nil {
@@ -75,7 +75,7 @@ func drawing(w *watched, now time.Time, columns int) ([]row, error) {
 	return rows, nil
 }
 
-// title is what stands above the steps: in two lines where one has no room.
+// title returns the lines above the steps: two if one is too narrow.
 func title(v saga.View, now time.Time, columns int) []row {
 	if v.EndedAt != nil {
 		now = v.EndedAt.Time
@@ -94,7 +94,7 @@ func title(v saga.View, now time.Time, columns int) []row {
 	return []row{{text: v.Definition + "  " + about, tone: toneOf(v.Status)}, {text: v.ID, tone: story.Dimmed}}
 }
 
-// elapsed writes how long a saga has taken.
+// elapsed formats the duration of a saga.
 func elapsed(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Minute:
@@ -107,7 +107,7 @@ func elapsed(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// doing says what a step is at, or came to.
+// doing describes the state or the result of a step.
 func doing(s saga.StepView) string {
 	var parts []string
 	tries := map[journal.Way]int{}

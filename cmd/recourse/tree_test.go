@@ -35,7 +35,7 @@ steps:
     set: y
 `
 
-// blocks has steps inside of others, and all that a saga may wait for.
+// blocksSource has nested steps, and everything that a saga can wait for.
 const blocksSource = `saga: blocks
 budget: {amount: 5.00 USD, on_exceed: ask}
 steps:
@@ -53,8 +53,7 @@ steps:
   - {id: child, run: other}
 `
 
-// watching draws a played saga on a screen, as it is after each record, and tells what there is to
-// see when it changes.
+// watching draws a played saga on a screen after each record, and returns each changed screen.
 func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -80,8 +79,8 @@ func watching(t *testing.T, p storytest.Played, columns, rows int) string {
 	return told.String()
 }
 
-// failing is another side on which pay is refused, and the first attempt at everything else is
-// lost.
+// failing returns responses of a remote service that refuses pay and loses the first attempt of
+// everything else.
 func failing(s saga.Send, _ time.Time) saga.Answer {
 	switch {
 	case s.Path == "pay":
@@ -92,13 +91,13 @@ func failing(s saga.Send, _ time.Time) saga.Answer {
 	return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage(`{"id":"bk_1"}`)}
 }
 
-// The tree, as it is after each record: what is undone, what waits, and for how long.
+// The tree after each record: undone steps, waits and their durations.
 func TestTree(t *testing.T) {
 	t.Parallel()
 	exactly(t, "tree", watching(t, storytest.Play(t, treeSource, storytest.Script{Answer: failing}), 90, 24))
 }
 
-// Blocks, their lanes and iterations; what steps wait for besides time.
+// Blocks, their lanes and iterations; waits besides timers.
 func TestTreeOfBlocks(t *testing.T) {
 	t.Parallel()
 	p := storytest.Play(t, blocksSource, storytest.Script{Answer: func(s saga.Send, at time.Time) saga.Answer {
@@ -114,7 +113,7 @@ func TestTreeOfBlocks(t *testing.T) {
 	t.Run("narrow", func(t *testing.T) { exactly(t, "tree-narrow", watching(t, p, 32, 8)) })
 }
 
-// Of each step that waits it is said for what, with the time that is left.
+// Each waiting step shows what it waits for, with the remaining time.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	refused := func(saga.Send, time.Time) saga.Answer { return saga.Answer{Sent: true, Status: 401} }
@@ -123,7 +122,7 @@ func TestWaits(t *testing.T) {
 		answer func(saga.Send, time.Time) saga.Answer
 		want   string
 	}{
-		{`{id: a, sleep: 90s}`, nil, "goes on in 2 min"},
+		{`{id: a, sleep: 90s}`, nil, "continues in 2 min"},
 		{`{id: a, signal: com.shop.paid}`, nil, "waits for signal com.shop.paid"},
 		{`{id: a, signal: com.shop.paid, timeout: 26h}`, nil, "waits for signal com.shop.paid, for 26 h more"},
 		{`{id: a, approval: {title: Sure?}}`, nil, "waits for approval"},
@@ -132,8 +131,8 @@ func TestWaits(t *testing.T) {
 		{`{id: a, run: other}`, nil, "waits for saga 01a1fd8c-6900-74e8-8578-100961fcb174"},
 		{`{id: a, http: GET https://dear.example/, cost: 9.00 USD}`, nil, "waits for a higher budget"},
 		{`{id: a, http: GET https://bare.example/}`, refused, "waits for other credentials"},
-		{`{id: a, http: POST https://bare.example/, body: {}, in_doubt: ask}`, failing, "waits for somebody who finds out whether it happened"},
-		{`{id: a, http: POST https://bare.example/, body: {}, in_doubt: {verify: {http: "GET https://bare.example/${key}", found: "true", after: 20s}}}`, failing, "asks the other side in "},
+		{`{id: a, http: POST https://bare.example/, body: {}, in_doubt: ask}`, failing, "waits for somebody to find out whether it happened"},
+		{`{id: a, http: POST https://bare.example/, body: {}, in_doubt: {verify: {http: "GET https://bare.example/${key}", found: "true", after: 20s}}}`, failing, "asks the remote service in "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.want, func(t *testing.T) {
@@ -165,8 +164,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// following is the record that comes next, unless the saga waits. Without an answer no request
-// ends.
+// following returns the next record, unless the saga waits. Without answer no request ends.
 func following(t *testing.T, m *saga.Machine, answer func(saga.Send, time.Time) saga.Answer) (journal.Record, bool) {
 	t.Helper()
 	for _, at := range m.InFlight() {

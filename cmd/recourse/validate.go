@@ -16,7 +16,7 @@ type validateCmd struct {
 	Strict bool     `help:"Treat warnings as errors."`
 }
 
-// validated is what was found in a file, as POST /v1/validate answers it.
+// validated holds the findings of a file, in the format of POST /v1/validate.
 type validated struct {
 	File     string         `json:"file"`
 	OK       bool           `json:"ok"`
@@ -70,15 +70,15 @@ func (c *validateCmd) Run(a *app) error {
 	return nil
 }
 
-// childSet finds the definitions that others run, without a version: a file does not say which it
-// will be.
+// childSet finds definitions that others run without a version, because a file does not say which
+// version it will become.
 type childSet struct {
 	list  map[string]*saga.Definition
-	other func(name string, version int) *saga.Definition // asked for what no file has; nil: nobody
+	other func(name string, version int) *saga.Definition // finds definitions without a file; may be nil
 }
 
-// childrenOf reads the definitions among some files. One with an error is not there: it is reported
-// where it is read for itself.
+// childrenOf reads the definitions among some files. It omits those with errors, which are reported
+// when they are validated.
 func childrenOf(files []string, sources [][]byte, o dsl.Options) *childSet {
 	set := &childSet{list: make(map[string]*saga.Definition)}
 	for i, src := range sources {
@@ -103,7 +103,7 @@ func (s *childSet) find(name string, version int) *saga.Definition {
 	return s.other(name, version)
 }
 
-// check compiles a definition or an action, and gives its warnings.
+// check compiles a definition or an action, and returns its warnings.
 func check(file string, src []byte, o dsl.Options) ([]saga.Finding, *dsl.Errors) {
 	if dsl.IsAction(src) {
 		act, errs := dsl.ParseAction(file, src, o)
@@ -143,7 +143,7 @@ func counted(warnings int) string {
 	return fmt.Sprintf(", %d warnings", warnings)
 }
 
-// compile reads and compiles a definition, or says what is wrong with it.
+// compile reads and compiles a definition, or returns its errors.
 func (a *app) compile(file string, actions *actionSet) (*saga.Definition, error) {
 	src, err := a.source(file)
 	if err != nil {

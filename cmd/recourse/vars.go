@@ -16,8 +16,8 @@ const varPrefix = "RECOURSE_VAR_"
 
 var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// readVars gathers the server's vars: those of the file (a YAML map, values of
-// any type), and over them RECOURSE_VAR_<name>, which are always strings.
+// readVars reads the server's vars: those of the file (a YAML map, values of any type), overridden
+// by RECOURSE_VAR_<name>, which are always strings.
 func readVars(path string, env map[string]string) (map[string]json.RawMessage, error) {
 	vars := make(map[string]json.RawMessage)
 	if path != "" {

@@ -13,7 +13,7 @@ import (
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// nodeJSON writes a YAML value as JSON, numbers as they are written.
+// nodeJSON converts a YAML value to JSON; numbers keep their digits.
 func nodeJSON(n *yaml.Node) (json.RawMessage, error) {
 	switch n.Kind {
 	case yaml.ScalarNode:

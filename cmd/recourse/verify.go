@@ -15,8 +15,8 @@ import (
 	"recourse/saga/dsl"
 )
 
-// verifyCmd checks journals, offline or in their database, against their definitions and the other
-// side's ledger.
+// verifyCmd checks journals, offline or in their database, against their definitions and the ledger
+// of the remote service.
 type verifyCmd struct {
 	outputFlag
 	Files    []string `arg:"" optional:"" name:"file" sep:"none" help:"Exported journals, or directories of them; - is stdin."`
@@ -35,7 +35,7 @@ type verifyCmd struct {
 	Canaries    string   `placeholder:"FILE" help:"A file of secrets, one per line, that no journal may contain."`
 }
 
-// Run checks what can be checked with what was given.
+// Run checks everything that the given files allow.
 func (c *verifyCmd) Run(a *app) error {
 	if (len(c.Files) > 0) == (c.Database != "") {
 		return exit(exitUsage, errors.New("name exported journals, or a --database"))
@@ -75,10 +75,10 @@ type verifying struct {
 	defs    map[string]*saga.Definition // by SHA-256
 	checker *invariant.Checker
 	missing map[string]*missing // by SHA-256
-	moving  int                 // sagas whose rows could not be compared
+	moving  int                 // sagas whose rows changed during the check
 }
 
-// missing is a definition that sagas ran and that is not there.
+// missing is a definition of checked sagas that is not available.
 type missing struct {
 	Definition string       `json:"definition"`
 	Version    saga.Version `json:"version"`
@@ -108,8 +108,8 @@ func (c *verifyCmd) config(a *app) (invariant.Config, error) {
 	return cfg, err
 }
 
-// definitionSet compiles definitions and gives them by their SHA-256. Actions among the files are
-// there for them to use.
+// definitionSet compiles definitions and returns them by SHA-256. They may use actions among the
+// files.
 func (a *app) definitionSet(paths []string, actions *actionSet) (map[string]*saga.Definition, error) {
 	set := make(map[string]*saga.Definition)
 	if len(paths) == 0 {
@@ -126,7 +126,7 @@ func (a *app) definitionSet(paths []string, actions *actionSet) (map[string]*sag
 	defs := files[:0]
 	for _, f := range files {
 		src, err := os.ReadFile(f)
-		if f == "-" || err != nil || !dsl.IsAction(src) { // what cannot be read is reported below
+		if f == "-" || err != nil || !dsl.IsAction(src) { // unreadable files are reported below
 			defs = append(defs, f)
 		} else if err := actions.read(f, src); err != nil {
 			return nil, exit(exitUsage, err)
@@ -142,7 +142,8 @@ func (a *app) definitionSet(paths []string, actions *actionSet) (map[string]*sag
 	return set, nil
 }
 
-// ran decodes what a journal says of its start. ok is false if it does not begin with it.
+// ran decodes the first record of a journal. ok is false if the journal does not begin with a
+// start.
 func ran(records []journal.Record) (d saga.StartedData, ok bool) {
 	if len(records) == 0 || records[0].Kind != journal.Started || decode(records[0].Data, &d) != nil {
 		return d, false
@@ -150,7 +151,7 @@ func ran(records []journal.Record) (d saga.StartedData, ok bool) {
 	return d, true
 }
 
-// lacks notes that a saga's definition is missing.
+// lacks records that a saga's definition is missing.
 func (v *verifying) lacks(d saga.StartedData, why string) {
 	m := v.missing[d.SHA256]
 	if m == nil {
@@ -160,7 +161,7 @@ func (v *verifying) lacks(d saga.StartedData, why string) {
 	m.Sagas++
 }
 
-// instant reads a time, or how long ago it was.
+// instant parses a time or an age.
 func instant(flag, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -187,7 +188,7 @@ func sagaID(text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// written is when a file was written; stdin is, now.
+// written returns when a file was written; for stdin it is the present.
 func written(file string) (time.Time, error) {
 	if file == "-" {
 		return time.Now(), nil

@@ -20,13 +20,13 @@ const (
 	inboxPage   = 500
 )
 
-// walker reads the sagas of a database one by one while nodes may run on it.
+// walker reads the sagas of a database one by one, while nodes may use it.
 type walker struct {
 	*verifying
 	store   journal.Store
 	catalog *catalog.Catalog
 	leases  map[string]bool
-	inboxed map[uuid.UUID]bool // sagas with inbox entries, when the walk began
+	inboxed map[uuid.UUID]bool // sagas that had inbox entries when the walk began
 }
 
 func (v *verifying) database(cfg invariant.Config) error {
@@ -48,7 +48,7 @@ func (v *verifying) database(cfg invariant.Config) error {
 	return nil
 }
 
-// walk checks one saga, or all that were started since then, newest first.
+// walk checks one saga, or all that were started since a time, newest first.
 func (w *walker) walk(since time.Time) error {
 	if err := w.readInbox(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (w *walker) named(text string) (journal.Head, error) {
 	return list.Heads[0], nil
 }
 
-// expected is how many sagas there are to check, 0 if that is not known.
+// expected returns the number of sagas to check, 0 if unknown.
 func (w *walker) expected(since time.Time) int {
 	st, err := w.store.Stats(w.app.ctx)
 	if err != nil || !since.IsZero() {
@@ -118,16 +118,16 @@ func (w *walker) expected(since time.Time) int {
 	return int(n)
 }
 
-// orphans looks for journals without rows: no node would ever drive them.
+// orphans finds journals without rows, which no node would ever run.
 func (w *walker) orphans() error {
 	list, err := w.store.Orphans(w.app.ctx, headsPage)
-	if err != nil { // it reads the whole journal, which may take longer than the database allows
+	if err != nil { // it scans all records, which may exceed the database's statement timeout
 		w.app.note("not checked: whether there are journals without rows: %v", err)
 		return nil
 	}
 	for _, id := range list {
 		w.checker.Add(invariant.Verdict{Violations: []invariant.Violation{{N: 12, Saga: id,
-			Text: "its journal is here, but its row is gone: no node will ever look at it; restore the row from a backup"}}})
+			Text: "its journal exists, but its row is missing: no node will ever run it; restore the row from a backup"}}})
 	}
 	return nil
 }
@@ -149,13 +149,13 @@ func (w *walker) readInbox() error {
 	}
 }
 
-// one checks a saga. A saga that looks wrong is read once more: it may have gone on between its row
-// and its journal.
+// one checks a saga. If the saga looks wrong, it is read once more: it may have changed between the
+// reads of its row and its journal.
 func (w *walker) one(h journal.Head) error {
 	for try := 1; ; try++ {
 		s, err := w.read(h)
 		if errors.Is(err, journal.ErrNotFound) {
-			return nil // deleted meanwhile
+			return nil // deleted concurrently
 		} else if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (w *walker) one(h journal.Head) error {
 	}
 }
 
-// read reads a saga's journal and its row. The row is nil if it changed meanwhile.
+// read reads a saga's journal and its row. The row is nil if it changed in between.
 func (w *walker) read(h journal.Head) (invariant.Saga, error) {
 	ctx, s := w.app.ctx, invariant.Saga{ID: h.ID}
 	before, err := w.row(h)
@@ -212,8 +212,8 @@ func (w *walker) read(h journal.Head) (invariant.Saga, error) {
 	return s, nil
 }
 
-// row reads a saga's row with its inbox entries. That of a saga that had ended when it was listed
-// stays as it was.
+// row reads a saga's row with its inbox entries. The row of a saga that had ended does not change,
+// so it is not read again.
 func (w *walker) row(h journal.Head) (journal.Head, error) {
 	var err error
 	if h.EndedAt.IsZero() {
@@ -235,11 +235,11 @@ func (w *walker) row(h journal.Head) (journal.Head, error) {
 var errChanged = errors.New("was changed in the database")
 
 // define finds the definition that the journal is pinned to: in the catalog, or among
-// --definitions. lacking says why there is none.
+// --definitions. lacking says why it is not available.
 func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err error) {
 	d, ok := ran(s.Records)
 	if !ok {
-		return d, nil, nil // which is a violation
+		return d, nil, nil // reported as a violation
 	}
 	if s.Definition = w.defs[d.SHA256]; s.Definition != nil {
 		return d, nil, nil
@@ -259,15 +259,15 @@ func (w *walker) define(s *invariant.Saga) (d saga.StartedData, lacking, err err
 	return d, nil, nil
 }
 
-// leased reports whether a node has a lease, by the leases that were read last; a node that was not
-// there then is asked for again.
+// leased reports whether a node has a lease, according to the last read of the leases. For a node
+// without one it reads again.
 func (w *walker) leased(node string) bool {
 	if w.leases[node] {
 		return true
 	}
 	nodes, err := w.store.Nodes(w.app.ctx)
 	if err != nil {
-		return true // not known; the next read fails alike
+		return true // unknown; the next read reports the error
 	}
 	w.leases = make(map[string]bool, len(nodes))
 	for _, n := range nodes {

@@ -24,7 +24,7 @@ import (
 	"recourse/saga/kinds"
 )
 
-// filled serves a database on which one saga succeeds, one waits for a person and one sleeps.
+// filled serves a database in which one saga succeeds, one needs a person and one sleeps.
 func filled(t *testing.T, database string) *serving {
 	t.Helper()
 	w, vars := worldFor(t)
@@ -42,7 +42,7 @@ func filled(t *testing.T, database string) *serving {
 	return s
 }
 
-// harm is something done to a database that verify has to notice, or is not to mind.
+// harm lists changes of a database that verify must detect, or must ignore.
 var harm = []struct {
 	name  string
 	query string
@@ -165,8 +165,8 @@ func alter(t *testing.T, driver, name, query string) {
 	}
 }
 
-// hasty is a store whose sagas go on while they are read: for so many reads the last record is not
-// there yet, or the row changes.
+// hasty is a store whose sagas change while they are read: for some reads the last record is
+// missing, or the row changes.
 type hasty struct {
 	journal.Store
 	lags, moves int
@@ -190,8 +190,8 @@ func (h *hasty) Saga(ctx context.Context, id uuid.UUID) (journal.Head, error) {
 	return head, err
 }
 
-// A row and a journal that are read a moment apart need not agree; the second time they do, or the
-// row is left out of account.
+// A row and a journal that are read at different times may differ; at the second read they agree,
+// or the row is ignored.
 func TestVerifyReadsTwice(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "a.db")

@@ -49,7 +49,7 @@ func (v *verifying) files(paths []string) error {
 	return nil
 }
 
-// exportFiles lists the files that the arguments name, directories not searched into.
+// exportFiles lists the files that the arguments name, without subdirectories.
 func (v *verifying) exportFiles(paths []string) ([]string, error) {
 	var files []string
 	for _, p := range paths {
@@ -75,7 +75,7 @@ func (v *verifying) exportFiles(paths []string) ([]string, error) {
 	return files, nil
 }
 
-// names reports whether another flag has the file.
+// names reports whether another flag names the file.
 func (c *verifyCmd) names(file string) bool {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *verifyCmd) names(file string) bool {
 	})
 }
 
-// read reads the journals of a file. own is the id of one that does not name it.
+// read reads the journals of a file. own is the saga id of a journal that does not name it.
 func (v *verifying) read(file string, own uuid.UUID) ([]export, error) {
 	src, err := v.app.open(file)
 	if err != nil {
@@ -120,7 +120,7 @@ func (v *verifying) exported(ex export) invariant.Saga {
 	s := invariant.Saga{ID: ex.saga, Records: ex.records}
 	d, ok := ran(ex.records)
 	if !ok {
-		return s // which is a violation
+		return s // reported as a violation
 	}
 	if s.Definition = v.defs[d.SHA256]; s.Definition == nil {
 		v.lacks(d, "")

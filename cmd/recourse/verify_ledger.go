@@ -17,8 +17,8 @@ import (
 	"recourse/saga/dsl"
 )
 
-// ledgerLine is a line of a ledger: a request with what it did, or, as the world writes
-// it, one of these by itself.
+// ledgerLine is a line of a ledger: a request with its effect, or, in the world's format, an event
+// alone.
 type ledgerLine struct {
 	N          int64           `json:"n"`
 	At         string          `json:"at"`
@@ -65,14 +65,14 @@ func (c *verifyCmd) ledger(a *app) (*invariant.Ledger, error) {
 	return l, nil
 }
 
-// ledgerEntries reads a ledger, in the order in which things happened.
+// ledgerEntries reads a ledger, in the order of its events.
 func (a *app) ledgerEntries(file string) (world.Ledger, error) {
 	raws, err := a.values(file)
 	if err != nil {
 		return nil, err
 	}
 	var list world.Ledger
-	numbered := make(map[int64]int) // the world writes a request again when it has answered
+	numbered := make(map[int64]int) // the world writes a request again after its response
 	for i, raw := range raws {
 		var line ledgerLine
 		if err := json.Unmarshal(raw, &line); err != nil {
@@ -96,11 +96,12 @@ func (a *app) ledgerEntries(file string) (world.Ledger, error) {
 	return list, nil
 }
 
-// entries makes a line one entry for the request, one for its effect and one for what it undid.
+// entries converts a line into entries: one for the request, one for its effect and one for what it
+// undid.
 func (l ledgerLine) entries(number int) ([]world.Entry, error) {
 	at, err := time.Parse(time.RFC3339Nano, l.At)
 	if err != nil {
-		return nil, errors.New("its `at` is no time such as 2026-11-21T10:00:00.123Z")
+		return nil, errors.New("its `at` is not a time such as 2026-11-21T10:00:00.123Z")
 	}
 	if l.Key == "" && l.Path == "" {
 		return nil, errors.New("it has neither the `key` nor the `path` of its request")
@@ -137,7 +138,7 @@ func (l ledgerLine) entries(number int) ([]world.Entry, error) {
 	return list, nil
 }
 
-// effect is the id of what the request did, "" for nothing.
+// effect returns the id of the request's effect, "" for none.
 func (l ledgerLine) effect(number int) (string, error) {
 	id := l.EffectID
 	switch text := string(l.Effect); {
@@ -150,7 +151,7 @@ func (l ledgerLine) effect(number int) (string, error) {
 	return id, nil
 }
 
-// uri is the path with its query, also of a whole URL.
+// uri returns the path with the query, also for a whole URL.
 func (l ledgerLine) uri() string {
 	if u, err := url.Parse(l.Path); err == nil && u.IsAbs() {
 		return u.RequestURI()
@@ -195,10 +196,10 @@ func (a *app) starts(file string) ([]invariant.Start, error) {
 	return list, nil
 }
 
-// minCanary is how short a text would be found by chance.
+// minCanary is the minimum length of a canary; shorter texts would match by accident.
 const minCanary = 6
 
-// canaries reads secrets, one a line.
+// canaries reads secrets, one per line.
 func (a *app) canaries(file string) ([]string, error) {
 	src, err := a.open(file)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"recourse/journal/sqlite"
 )
 
-// openReader opens a database for looking at only.
+// openReader opens a database read-only.
 func openReader(ctx context.Context, database string) (journal.Store, error) {
 	if isPostgres(database) {
 		s, err := postgres.Open(ctx, database, postgres.Options{ReadOnly: true})
@@ -33,7 +33,7 @@ func openReader(ctx context.Context, database string) (journal.Store, error) {
 	return s, nil
 }
 
-// lockedError says what to do about a SQLite file that cannot be read as it is.
+// lockedError returns advice about a SQLite file that cannot be read at present.
 func lockedError(database string, err error) error {
 	switch text := err.Error(); {
 	case isPostgres(database):

@@ -10,17 +10,17 @@ import (
 	"recourse/internal/story"
 )
 
-// verdict is what verify prints with -o json.
+// verdict is the output of verify with -o json.
 type verdict struct {
 	OK         bool         `json:"ok"` // there is no violation
 	Sagas      int          `json:"sagas"`
 	Records    int          `json:"records"`
 	Live       int          `json:"live"`     // sagas that have not ended
-	Replayed   int          `json:"replayed"` // sagas whose definition was there
+	Replayed   int          `json:"replayed"` // sagas whose definition was available
 	Requests   int          `json:"requests"` // writes in the ledger
-	Foreign    int          `json:"foreign"`  // of them by none of the sagas
-	Later      int          `json:"later"`    // sagas that went on after the ledger was written
-	Moving     int          `json:"moving"`   // sagas that were under way while they were read
+	Foreign    int          `json:"foreign"`  // those of none of the sagas
+	Later      int          `json:"later"`    // sagas that changed after the ledger was written
+	Moving     int          `json:"moving"`   // sagas that changed while they were read
 	Violations []violation  `json:"violations"`
 	Checked    []checkedRow `json:"checked"`
 	NotChecked []checkedRow `json:"not_checked"`
@@ -34,14 +34,15 @@ type violation struct {
 	Text      string `json:"text"`
 }
 
-// checkedRow is an invariant that was checked, wholly or but for Why, or was not.
+// checkedRow is an invariant that was checked, was checked in part (Why says which part is
+// missing), or was not checked.
 type checkedRow struct {
 	Invariant int    `json:"invariant"`
 	Text      string `json:"text"`
 	Why       string `json:"why,omitempty"`
 }
 
-// report prints what was found and what was looked at, and fails if something is wrong.
+// report prints the findings and the checks, and fails if there is a violation.
 func (v *verifying) report() error {
 	r := v.verdict()
 	if v.cmd.machine() {
@@ -56,7 +57,7 @@ func (v *verifying) report() error {
 		return exit(exitFailed, fmt.Errorf("%s", count(len(r.Violations), "violation")))
 	case len(r.Missing) > 0 && v.cmd.Database == "" && len(v.defs) > 0:
 		m := r.Missing[0]
-		return exit(exitUsage, fmt.Errorf("--definitions lacks what the saga ran: that is %s", m))
+		return exit(exitUsage, fmt.Errorf("--definitions lacks the saga's definition: %s", m))
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func (v *verifying) verdict() verdict {
 	return r
 }
 
-// flagged names the flag that gives what a check lacks.
+// flagged adds the flag that provides the missing input of a check.
 var flagged = strings.NewReplacer(
 	"the definitions", "the definitions (--definitions)",
 	"the remote service's ledger", "the remote service's ledger (--ledger)",
@@ -115,7 +116,7 @@ func (v *verifying) text(r verdict) {
 	if r.OK && r.Sagas == 0 {
 		a.printf(": %s\n", story.Paint("nothing was checked", story.Doubt, a.colour))
 	} else if r.OK {
-		a.printf(": %s\n", story.Paint("nothing is wrong", story.Good, a.colour))
+		a.printf(": %s\n", story.Paint("no violations", story.Good, a.colour))
 	} else {
 		a.printf(": %s\n", story.Paint(count(len(r.Violations), "violation"), story.Bad, a.colour))
 	}
@@ -138,7 +139,7 @@ func rows(a *app, title string, list []checkedRow) {
 	}
 }
 
-// notes says what was left out, and what to do about it.
+// notes prints what was not checked, and how to check it.
 func (v *verifying) notes(r verdict) {
 	a := v.app
 	for _, m := range r.Missing {
@@ -152,10 +153,10 @@ func (v *verifying) notes(r verdict) {
 		a.printf("Not ended, as far as the journals go: %s. Records cut off at the end of a journal are not noticed.\n", count(r.Live, "saga"))
 	}
 	if r.Foreign > 0 {
-		a.printf("%s in the ledger came from none of these sagas. If none should, say --complete.\n", count(r.Foreign, "write"))
+		a.printf("%s in the ledger came from none of these sagas. If that is an error, use --complete.\n", count(r.Foreign, "write"))
 	}
 	if r.Later > 0 {
-		a.printf("%s went on after the ledger was written: what took effect was not compared.\n", count(r.Later, "saga"))
+		a.printf("%s changed after the ledger was written: their effects were not compared.\n", count(r.Later, "saga"))
 	}
 	if r.Moving > 0 {
 		a.printf("%s changed while being read, twice: journal checked, row not compared.\n", count(r.Moving, "saga"))
@@ -167,7 +168,7 @@ func (m *missing) String() string {
 	return fmt.Sprintf("%s %s with SHA-256 %s", m.Definition, m.Version, m.SHA256)
 }
 
-// String writes the violation in one line: saga, seq, invariant, and what is wrong.
+// String formats the violation in one line: saga, seq, invariant, and the error.
 func (f violation) String() string {
 	saga, seq := f.Saga, ""
 	if saga == "" {
@@ -179,7 +180,7 @@ func (f violation) String() string {
 	return fmt.Sprintf("%s%s invariant %d: %s", saga, seq, f.Invariant, f.Text)
 }
 
-// count writes a number of things.
+// count formats a number of things.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -28,7 +28,8 @@ steps:
     fail: "no"
 `
 
-// paid is the story of a saga that is undone, and the other side's ledger of it, a line a request.
+// paid is the journal of a saga that is undone, and the remote service's ledger of it, one line per
+// request.
 type paid struct {
 	played storytest.Played
 	lines  []string
@@ -66,7 +67,7 @@ func (p *paid) export(t *testing.T) string {
 	return b.String()
 }
 
-// verdictOf runs verify -o json and reads what it says.
+// verdictOf runs verify -o json and decodes its output.
 func verdictOf(t *testing.T, args ...string) (verdict, result) {
 	t.Helper()
 	r := run(t, nil, append([]string{"verify", "-o", "json"}, args...)...)
@@ -79,7 +80,7 @@ func verdictOf(t *testing.T, args ...string) (verdict, result) {
 	return v, r
 }
 
-// wants checks which invariants are violated, and the exit code that goes with it.
+// wants checks which invariants are violated, and the exit code.
 func wants(t *testing.T, v verdict, r result, invariants ...int) {
 	t.Helper()
 	var got []int
@@ -97,7 +98,7 @@ func wants(t *testing.T, v verdict, r result, invariants ...int) {
 
 const other = "019aa5d0-0000-7000-8000-000000000002"
 
-// Journals come in files, one or several in each, and in directories; each is held against the
+// Journals come in files, one or several in each, and in directories; each is checked against the
 // definition that it names.
 func TestVerifyFindsJournalsAndDefinitions(t *testing.T) {
 	t.Parallel()
@@ -112,7 +113,7 @@ func TestVerifyFindsJournalsAndDefinitions(t *testing.T) {
 	}
 	one := write("one.ndjson", first.export(t))
 	write("notes.txt", "not a journal")
-	var bare []string // a page of the API names no saga: the file does
+	var bare []string // a page of the API does not name its saga, but the file name does
 	for _, r := range second.played.Records {
 		raw, err := journal.Encode(r)
 		if err != nil {
@@ -157,7 +158,7 @@ func TestVerifyFindsJournalsAndDefinitions(t *testing.T) {
 	golden(t, "verify-bad", r.out+r.errOut)
 }
 
-// What the other side says that happened is compared, as far as it says it.
+// The journals are compared with the ledger of the remote service, as far as it goes.
 func TestVerifyComparesALedger(t *testing.T) {
 	t.Parallel()
 	p := pay(t, "")

@@ -8,7 +8,7 @@ import (
 // release is the version of a release build, set by the linker: -X main.release=v1.2.3.
 var release string
 
-// version is the release, or what the build says of its source.
+// version returns the release, or the build's source revision.
 func version() string {
 	if release != "" {
 		return release

@@ -13,11 +13,11 @@ import (
 // wait is what a step waits for.
 type wait struct {
 	what  string    // "retries", "waits for approval"
-	until time.Time // when that is over; zero: when it comes
-	limit bool      // until is the latest, not the time
+	until time.Time // when the wait ends; zero if unknown
+	limit bool      // until is the latest time, not the expected one
 }
 
-// text says it as of now.
+// text describes the wait at a time.
 func (w wait) text(now time.Time) string {
 	left := w.until.Sub(now)
 	switch {
@@ -31,10 +31,10 @@ func (w wait) text(now time.Time) string {
 	return fmt.Sprintf("%s in %s", w.what, span(left))
 }
 
-// timers says what follows at a time that is waited for.
-var timers = map[string]string{"backoff": "retries", "sleep": "goes on", "verify": "asks the other side"}
+// timers describes what follows the end of a timer.
+var timers = map[string]string{"backoff": "retries", "sleep": "continues", "verify": "asks the remote service"}
 
-// waits says what the steps of a saga that has not ended wait for, by path.
+// waits returns the waits of a live saga's steps, by path.
 func (w *watched) waits(views []saga.StepView) map[string]wait {
 	by := make(map[string]wait)
 	for _, v := range views {
@@ -53,12 +53,12 @@ func (w *watched) waits(views []saga.StepView) map[string]wait {
 	return by
 }
 
-// timer takes in a time that a step waits for.
+// timer adds a timer of a step.
 func (w *watched) timer(by map[string]wait, d saga.WakeAt) {
 	path, _ := saga.SplitQuery(d.Woke.Path)
 	var woke saga.WokeData
 	if path == "" || json.Unmarshal(d.Woke.Data, &woke) != nil {
-		return // the saga's own time-out is not what it waits for
+		return // the saga's own timeout is not a wait
 	}
 	what, sure := timers[woke.Timer]
 	if there, ok := by[path]; ok && !sure {
@@ -74,8 +74,8 @@ func (w *watched) timer(by map[string]wait, d saga.WakeAt) {
 	}
 }
 
-// others says for whose word a step waits that is under way: a worker's, another saga's, a signal's
-// sender's.
+// others describes whom a running step waits for: a worker, another saga, or the sender of a
+// signal.
 func (w *watched) others(v saga.StepView) string {
 	step := w.def.Step(v.Path)
 	if v.Status != saga.StepWaiting && v.Status != saga.StepRunning || step == nil {
@@ -101,7 +101,7 @@ func (w *watched) others(v saga.StepView) string {
 	return ""
 }
 
-// person says for what somebody is needed.
+// person describes why a person is needed.
 func person(e saga.Entry) string {
 	switch e.Kind {
 	case saga.InboxApproval:
@@ -114,12 +114,12 @@ func person(e saga.Entry) string {
 	case saga.InboxHeld:
 		return "waits for other credentials"
 	case saga.InboxInDoubt:
-		return "waits for somebody who finds out whether it happened"
+		return "waits for somebody to find out whether it happened"
 	}
 	return "needs somebody to fix it"
 }
 
-// span writes how long something still takes.
+// span formats a remaining time.
 func span(d time.Duration) string {
 	switch {
 	case d <= time.Minute:

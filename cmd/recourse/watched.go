@@ -16,7 +16,7 @@ type watched struct {
 	all []journal.Record
 }
 
-// add takes in the records that come next.
+// add applies the next records.
 func (w *watched) add(fresh []journal.Record) error {
 	for _, r := range fresh {
 		if err := w.m.Apply(r); err != nil {
@@ -27,15 +27,15 @@ func (w *watched) add(fresh []journal.Record) error {
 	return nil
 }
 
-// viewer shows a saga as it goes on.
+// viewer shows a saga live.
 type viewer interface {
-	grew(w *watched, fresh []journal.Record) // these records have come
+	grew(w *watched, fresh []journal.Record) // new records have arrived
 	tick(w *watched)                         // time has passed
-	say(w *watched, text string)             // a word to whoever looks
-	end(w *watched)                          // nothing more comes
+	say(w *watched, text string)             // a text for the user
+	end(w *watched)                          // no more records will come
 }
 
-// viewer is a tree that is redrawn where that is possible, and lines elsewhere.
+// viewer returns a tree that is redrawn in place on a terminal, and lines elsewhere.
 func (a *app) viewer(def *saga.Definition, machine bool) viewer {
 	switch {
 	case machine:
@@ -64,7 +64,7 @@ func (l *lines) tick(*watched)               {}
 func (l *lines) say(_ *watched, text string) { l.app.remark(text) }
 func (l *lines) end(*watched)                {}
 
-// silent shows nothing: what comes out is for a machine.
+// silent shows nothing: the output is machine-readable.
 type silent struct{ app *app }
 
 func (silent) grew(*watched, []journal.Record) {}

@@ -11,7 +11,7 @@ import (
 	"recourse/saga"
 )
 
-// definitions of sagas whose names and words are long, and wait for all kinds of things.
+// wordy are definitions with long names and texts, which wait for many things.
 var wordy = []string{`
 saga: a-definition-with-a-rather-long-name
 budget: {amount: 2.00 USD, on_exceed: ask}
@@ -34,7 +34,7 @@ steps:
   - {id: b, http: "GET ${vars.air}/bookings", cost: 5.00 USD}
 `}
 
-// What changes from run to run in lists besides what changes everywhere.
+// changingLists are the texts that differ between runs of lists, in addition to changing.
 var changingLists = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -47,8 +47,8 @@ var changingLists = []struct {
 	{regexp.MustCompile(`( )+10:00:00\n`), " 10:00:00\n"},
 }
 
-// Lists on terminals of several widths: nothing is wrapped, what is cut ends with …; and elsewhere
-// all is there.
+// On terminals of several widths no line of a list is wrapped, and shortened texts end with …;
+// without a terminal nothing is shortened.
 func TestListsHaveTheTerminalsWidth(t *testing.T) {
 	t.Parallel()
 	w, vars := worldFor(t)
@@ -80,8 +80,8 @@ func TestListsHaveTheTerminalsWidth(t *testing.T) {
 	}
 }
 
-// top stays until q is pressed, and leaves the terminal as it was.
-// It is not parallel: another test could take the port.
+// top runs until q is pressed, and restores the terminal. The test is not parallel: another test
+// could take the port.
 func TestTopOnATerminal(t *testing.T) {
 	_, vars := worldFor(t)
 	s := serve(t, vars, "--database", filepath.Join(t.TempDir(), "a.db"))
@@ -98,10 +98,10 @@ func TestTopOnATerminal(t *testing.T) {
 	p.until(t, "started 0.")
 	addr := strings.TrimPrefix(s.url, "http://")
 	s.stop()
-	p.until(t, "no server answers")
+	p.until(t, "no server responds")
 	serve(t, vars, "--database", filepath.Join(t.TempDir(), "b.db"), "--listen", addr)
 	p.until(t, "Nothing is in progress")
-	if strings.Contains(p.shown(), "no server answers") {
+	if strings.Contains(p.shown(), "no server responds") {
 		t.Errorf("the trouble is over, and still shown:\n%s", p.shown())
 	}
 	if _, err := p.master.WriteString("q"); err != nil {

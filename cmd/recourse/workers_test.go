@@ -14,8 +14,8 @@ import (
 
 const workersDir = "../../examples/workers"
 
-// worker runs one of the example workers, which are programs of their own, until stop. The test
-// fails if the worker's interpreter is missing.
+// worker runs one of the example workers, which are separate programs, until stop. The test fails
+// if the worker's interpreter is missing.
 func worker(t *testing.T, s *serving, more []string, name string, args ...string) (stop func()) {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -44,7 +44,7 @@ func worker(t *testing.T, s *serving, more []string, name string, args ...string
 	return stop
 }
 
-// workers runs all three, and gives the directory of the pages.
+// workers runs all three, and returns the directory of the pages.
 func workers(t *testing.T, s *serving, more ...string) (pages string) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -90,7 +90,8 @@ func TestExampleWorkers(t *testing.T) {
 		t.Errorf("the page is there still: %v", err)
 	}
 
-	// Nor does a name lead the shell astray that looks like what the server says itself.
+	// Names with shell syntax, or that look like a response of the server, do not confuse the shell
+	// worker.
 	for _, name := range []string{"../x", "x y", "$(id)", `a\"},\"lease\":\"b\",\"lease_until\":\"`, "é", ""} {
 		v := runPage(t, s, `{"name": "`+name+`", "text": "a"}`, saga.Compensated)
 		if v.Reason == nil || v.Reason.Step != "publish" || v.Reason.Error != "bad_input" {
@@ -99,7 +100,7 @@ func TestExampleWorkers(t *testing.T) {
 	}
 }
 
-// Workers that take longer than their lease keep it.
+// Workers that need longer than their lease keep it.
 func TestExampleWorkersBeat(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, "--database", filepath.Join(t.TempDir(), "a.db"))

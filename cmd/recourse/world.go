@@ -9,13 +9,13 @@ import (
 	"recourse/examples/world"
 )
 
-// worldCmd runs the demo's world as its own process, so that killing the server leaves it be.
+// worldCmd runs the demo's world as a separate process, so that it survives the kill of the server.
 type worldCmd struct {
 	Listen    string        `default:"127.0.0.1:0"`
 	KeyWindow time.Duration `help:"Time that the world remembers an idempotency key; 0: forever. A short time breaks the world's promise, for tests."`
 }
 
-// Run serves the world until stdin ends, which is when the demo is gone.
+// Run serves the world until stdin ends, which means that the demo has ended.
 func (c *worldCmd) Run(a *app) error {
 	ctx, stop := context.WithCancel(a.ctx)
 	defer stop()

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// yamlOf writes a JSON document as YAML: fields in their order, numbers as they are written.
+// yamlOf converts a JSON document to YAML: fields keep their order, numbers their digits.
 func yamlOf(doc []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
@@ -35,7 +35,7 @@ func jsonNode(d *json.Decoder) (*yaml.Node, error) {
 	switch t := t.(type) {
 	case json.Delim:
 		return jsonNodes(d, t)
-	case json.Number: // plain, without a tag: nothing reads the digits on their way
+	case json.Number: // plain, without a tag, so that the digits stay as they are
 		return &yaml.Node{Kind: yaml.ScalarNode, Value: t.String()}, nil
 	case string:
 		return textNode(t), nil
@@ -45,13 +45,13 @@ func jsonNode(d *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, nil
 }
 
-// jsonNodes reads what an object or an array holds.
+// jsonNodes reads the content of an object or an array.
 func jsonNodes(d *json.Decoder, begin json.Delim) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	if begin == '{' {
 		n.Kind = yaml.MappingNode
 	}
-	for d.More() { // of an object its keys, too
+	for d.More() { // for an object also its keys
 		one, err := jsonNode(d)
 		if err != nil {
 			return nil, err
@@ -65,7 +65,8 @@ func jsonNodes(d *json.Decoder, begin json.Delim) (*yaml.Node, error) {
 	return n, err
 }
 
-// textNode writes a text so that no reader takes it for something else: 1e3, no and 2026-11-21 too.
+// textNode returns a text node that no reader takes for another type: 1e3, no and 2026-11-21 are
+// quoted.
 func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	if !plainText.MatchString(text) || taken(text) {
@@ -74,10 +75,10 @@ func textNode(text string) *yaml.Node {
 	return n
 }
 
-// plainText begins with a letter and has nothing in it that means something to YAML.
+// plainText matches text that begins with a letter and has no special characters of YAML.
 var plainText = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./@+-]*( [A-Za-z0-9_./@+-]+)*$`)
 
-// taken reports whether YAML 1.1 or 1.2 takes a word for something else, in any case of letters.
+// taken reports whether YAML 1.1 or 1.2 reads a text as another type, in any case of letters.
 func taken(text string) bool {
 	return slices.Contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}, strings.ToLower(text))
 }

@@ -10,8 +10,8 @@ import (
 	"recourse/journal"
 )
 
-// Every JSON document reads back from its YAML unchanged: numbers digit by digit, and also texts
-// that look like something else.
+// Every JSON document reads back from its YAML unchanged: numbers keep their digits, and texts that
+// look like other types stay texts.
 func TestYAMLHoldsTheSame(t *testing.T) {
 	t.Parallel()
 	back := func(t rapid.TB, doc []byte) {
@@ -53,7 +53,7 @@ func TestYAMLHoldsTheSame(t *testing.T) {
 	})
 }
 
-// jsonText is JSON as it is written.
+// jsonText is JSON text.
 type jsonText string
 
 // MarshalJSON implements json.Marshaler.
