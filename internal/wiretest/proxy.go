@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Point is where in a conversation with Postgres a Fault strikes.
+// Point is the place in a Postgres connection at which a Fault strikes.
 type Point int
 
 // The points.
@@ -22,14 +22,14 @@ const (
 	Connect                // a connection's beginning
 )
 
-// Effect is what a Fault does there.
+// Effect is what a Fault does.
 type Effect int
 
 // The effects.
 const (
 	Close  Effect = iota // the connection is closed
-	Hang                 // nothing more is answered until the client goes
-	Late                 // as Hang, but the server gets it at last, at Proxy.Deliver
+	Hang                 // there is no further response until the client disconnects
+	Late                 // like Hang, but the server gets the statement at Proxy.Deliver
 	Refuse               // the server's answer is an error, with Fault.Code
 )
 
@@ -41,7 +41,7 @@ type Fault struct {
 	Skip  int    // so many pass first
 	Times int    // then so many are struck; 0 is one, below 0 is all until Heal
 	Do    Effect
-	After bool   // the server has done it by then; else it never sees it
+	After bool   // the server executes it before the fault; otherwise it never sees it
 	Code  string // of Refuse: the SQLSTATE
 	Fatal bool   // of Refuse: severity FATAL, and the connection is closed
 }
@@ -106,14 +106,14 @@ func (p *Proxy) Arm(f Fault) {
 	p.deliver = make(chan struct{})
 }
 
-// Heal takes the fault away. What it holds back stays held.
+// Heal removes the fault. Units that it has delayed stay delayed.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = nil
 }
 
-// Struck is how often the fault has struck since Arm.
+// Struck returns how often the fault has struck since Arm.
 func (p *Proxy) Struck() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *Proxy) hold(n int) {
 	p.held += n
 }
 
-// CutAll closes all connections there are.
+// CutAll closes all connections.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *Proxy) strikes(at Point, sql string) *Fault {
 	return f
 }
 
-// missed takes a strike back: there was nothing to strike after all.
+// missed takes a strike back, because there was nothing to strike.
 func (p *Proxy) missed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package rig runs nodes, their clients and a world in one process, for tests of
-// what happens to them while something is wrong, and checks the journals
-// against the world's ledger when it is over.
+// Package rig runs nodes, their clients and a remote service in one process, for tests of faults.
+// At the end it checks the journals against the ledger of the service.
 package rig
 
 import (
