@@ -204,10 +204,10 @@ func (m *Machine) applyOutcome(n *node, s *track, r journal.Record) error {
 	}
 	ev, ok := nextEvent[d.Next]
 	if !ok {
-		return fmt.Errorf("%w: then %q", ErrUnreadable, d.Next)
+		return fmt.Errorf("%w: next %q", ErrUnreadable, d.Next)
 	}
 	if s.state == inFlight && r.Attempt != s.attempts {
-		return fmt.Errorf("%w: outcome of attempt %d while %d is under way", ErrImpossible, r.Attempt, s.attempts)
+		return fmt.Errorf("%w: outcome of attempt %d while %d is in flight", ErrImpossible, r.Attempt, s.attempts)
 	}
 	m.inFlight = m.inFlight.Sub(s.reserved)
 	var cost retry.Money
@@ -289,7 +289,7 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 	}
 	ev, ok := nextEvent[d.Next]
 	if !ok {
-		return fmt.Errorf("%w: then %q", ErrUnreadable, d.Next)
+		return fmt.Errorf("%w: next %q", ErrUnreadable, d.Next)
 	}
 	switch d.Next {
 	case NextDone:
@@ -361,7 +361,7 @@ func (m *Machine) failure(n *node) *Reason {
 func (m *Machine) applyWoke(r journal.Record) error {
 	if r.Path == "" {
 		if m.reason == nil {
-			m.reason = &Reason{Code: "timeout", Title: "the saga's time-out of " + Duration(m.def.Timeout) + " has passed", Step: m.currentPath()}
+			m.reason = &Reason{Code: "timeout", Title: "the saga's timeout of " + Duration(m.def.Timeout) + " has passed", Step: m.currentPath()}
 		}
 		return nil
 	}

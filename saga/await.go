@@ -164,11 +164,11 @@ func (m *Machine) validateDecision(o *Command) *Refusal {
 		r.Invalid, r.Findings = true, []Finding{{Pointer: "/shown", Code: "missing_field", Detail: r.Detail}}
 		return r
 	case a.FourEyes && (o.Trusted || m.Starter() == Anonymous):
-		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "four eyes cannot be told apart without API keys",
-			Detail: "this approval is not for whoever has started the saga: have the server ask for API keys, and start and decide it under keys of two names"}}
+		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "four_eyes needs API keys",
+			Detail: "the person who started the saga may not decide this approval, and without API keys the server cannot know who that is: configure API keys, and start and decide the saga with keys of two names"}}
 	case a.FourEyes && o.Actor == m.Starter():
-		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "whoever has started the saga may not decide this approval",
-			Detail: "it has `four_eyes`, and " + o.Actor + " has started the saga: somebody else decides it"}}
+		return &Refusal{Forbidden: true, Failure: Failure{Code: "four_eyes", Title: "the person who started the saga may not decide this approval",
+			Detail: "it has `four_eyes`, and " + o.Actor + " has started the saga: somebody else must decide it"}}
 	case !o.Trusted && len(a.Approvers) > 0 && !slices.Contains(a.Approvers, o.Actor) && !slices.Contains(a.Approvers, o.Role):
 		return &Refusal{Forbidden: true, Failure: Failure{Code: "not_approver", Title: "this approval is for others", Detail: "it can be decided by " + list(a.Approvers)}}
 	}

@@ -26,74 +26,71 @@ type Wait interface {
 	Due(env expr.Env, from time.Time) (time.Time, error)
 }
 
-// Call is the shape of kinds that touch the world: http. Rendering and judging
-// are pure and stand here; performing the request is the engine's [Caller].
+// Call is the shape of kinds that send requests: http, task, run, llm. Rendering and judging are
+// pure and part of the body; the engine's [Caller] performs the request.
 type Call interface {
-	// Request renders the request: env is asked once, and the same values give the same bytes.
-	// Secrets stay references (see expr's sealed rendering). The caller may change what it gets. An
-	// error means that nothing can be sent: the step fails without an effect.
+	// Request renders the request. It reads each root of env once, and the same values give the
+	// same bytes. Secrets stay references (see expr's sealed rendering). The caller may change the
+	// result. An error means that nothing can be sent: the step fails without an effect.
 	Request(env expr.Env) (Request, error)
-	// ReadOnly reports whether the request can leave no effect (GET, HEAD), so that
-	// it is never in doubt.
+	// ReadOnly reports whether the request has no effect (GET, HEAD), so that it is never in doubt.
 	ReadOnly() bool
-	// Judge says what the answer to r means, where the step's `expect` has not
-	// said it already.
+	// Judge returns the meaning of the answer to r, if the step's `expect` does not determine it.
 	Judge(r Request, a Answer) Verdict
 }
 
 // Reader is implemented by calls whose output is not simply the answer's body: llm, task.
 type Reader interface {
-	// Read says what an answer holds that came whole and with an expected status:
-	// Succeeded with the step's default output, or a failure. It takes the place of Judge then.
+	// Read returns the meaning of a complete answer with an expected status: Succeeded with the
+	// step's default output, or a failure. It is called instead of Judge.
 	Read(r Request, a Answer) Verdict
-	// Records reports whether the whole answer is kept in the journal, beside the output.
+	// Records reports whether the whole answer is kept in the journal, in addition to the output.
 	Records() bool
 }
 
 // Remover is implemented by calls that may undo something by removing it: http.
 type Remover interface {
-	// Gone reports whether an answer says that what was to be removed is not there.
+	// Gone reports whether the answer says that the thing to remove does not exist.
 	Gone(a Answer) bool
 }
 
-// Priced is implemented by calls that know what they cost: llm. An author's `cost` takes the place
-// of their money.
+// Priced is implemented by calls that know their cost: llm. An author's `cost` replaces the money,
+// not the tokens.
 type Priced interface {
 	// Reserve returns the most that an attempt with this request may use.
 	Reserve(r Request) Usage
-	// Used returns what the attempt has used, as its answer says, whatever became of it; ok is
-	// false when the answer does not say.
+	// Used returns what the attempt used, as its answer says, also if the attempt failed. ok is
+	// false if the answer does not say.
 	Used(r Request, a Answer) (u Usage, ok bool)
 }
 
-// Modelled is implemented by calls that ask a language model: llm. Their usage is counted by model,
-// too.
+// Modelled is implemented by calls of a language model: llm. Their usage is also counted by model.
 type Modelled interface {
-	// Model returns the name of the model that a request asks, "" if it names none.
+	// Model returns the name of the model that a request calls, "" if it names none.
 	Model(r Request) string
 }
 
-// Usage is what an attempt uses.
+// Usage is the use of an attempt.
 type Usage struct {
-	Cost   retry.Money // zero: nothing, or its price is not known
+	Cost   retry.Money // zero: no cost, or an unknown price
 	Input  int64       // tokens
 	Output int64
 }
 
-// Sequel is implemented by calls whose next attempt may be another request: the
-// next model, an answer to be repaired. Such a request has a key of its own.
+// Sequel is implemented by calls whose next attempt may be a different request: to the next model,
+// or for the repair of an answer. Such a request has a key of its own.
 type Sequel interface {
-	// Next says how the attempt that follows one with r, which got a and was judged v (not
-	// Succeeded), differs from it: a hint for Follow, as small JSON, which the journal keeps. nil:
-	// it does not. attempt counts from 1. With now the next attempt need not wait, and it is made
-	// although the class is Refused.
+	// Next returns how the attempt after r differs from r: a hint for Follow, as small JSON, which
+	// the journal keeps. nil means that it does not differ. a is the answer to r and v its verdict,
+	// which is not Succeeded. attempt counts from 1. now says that the next attempt need not wait,
+	// and is made even if the class is Refused.
 	Next(r Request, a Answer, v Verdict, attempt int) (hint json.RawMessage, now bool)
-	// Follow makes the next request of the last one and the hint.
+	// Follow returns the next request, from the last one and the hint.
 	Follow(r Request, hint json.RawMessage) (Request, error)
 }
 
-// Request is what an attempt asks for, as its intent records it: secrets are references. It is an
-// HTTP request (Method, URL, Headers, Body), or one of Task and Child.
+// Request is the request of an attempt, as its intent records it, with secrets as references. It is
+// an HTTP request (Method, URL, Headers, Body), or one of Task and Child.
 type Request struct {
 	Method  string            `json:"method,omitempty"`
 	URL     string            `json:"url,omitempty"`
@@ -101,8 +98,8 @@ type Request struct {
 	Body    json.RawMessage   `json:"body,omitempty"`
 	Task    *TaskRequest      `json:"task,omitempty"`
 	Child   *ChildRequest     `json:"child,omitempty"`
-	// Traceparent is set as the request leaves; it is not recorded, nor part of the hash. "": none.
-	// Headers win.
+	// Traceparent is set when the request is sent. It is not recorded, and not part of the hash.
+	// "": none. A header of this name in Headers takes precedence.
 	Traceparent string `json:"-"`
 }
 
@@ -118,7 +115,7 @@ type ChildRequest struct {
 	Parent string `json:"parent"` // the parent's id
 	Revert bool   `json:"revert,omitempty"`
 
-	// The fields below are of a start.
+	// The fields below belong to a start.
 	Definition string          `json:"definition,omitempty"` // "refund", or "refund@v3"
 	Input      json.RawMessage `json:"input,omitempty"`
 	Path       string          `json:"path,omitempty"`    // the parent's step
@@ -159,44 +156,45 @@ func (r *Request) Payload() json.RawMessage {
 	return r.Body
 }
 
-// Report is what a worker, or a child saga, has reported of an attempt besides its output or error.
+// Report is what a worker, or a child saga, has reported about an attempt in addition to its output
+// or error.
 type Report struct {
 	Retryable bool   // the attempt has no effect, and another may succeed
-	InDoubt   bool   // it may have an effect all the same
+	InDoubt   bool   // it may have had an effect
 	Cost      string // a decimal amount in the saga's currency; "" for unknown
 }
 
-// Answer is what came back, or did not.
+// Answer is the answer to a request, or the reason why there is none.
 type Answer struct {
-	// Sent is false when surely no byte of the request left this process for the
-	// other side's application: the connection was refused, the name was not found, TLS failed.
+	// Sent is false if certainly no byte of the request left this process for the remote service's
+	// application: the connection was refused, the name was not found, TLS failed.
 	Sent bool
-	// Status is 0 when no complete response head arrived.
+	// Status is 0 if no complete response head arrived.
 	Status  int
-	Headers map[string]string // names in lower case; Set-Cookie is left out
-	// Body is the body as JSON: a JSON document as it came (compacted), text as a
-	// JSON string, other bytes as {"base64": "…"}, nothing as nil.
+	Headers map[string]string // names in lower case, without Set-Cookie
+	// Body is the body as JSON: a JSON document as it arrived (compacted), text as a JSON string,
+	// other bytes as {"base64": "…"}, an empty body as nil.
 	Body json.RawMessage
-	// Code says what went wrong in transport or in reading the body, "" for nothing:
-	// timeout, connection, dns, tls, egress_denied, secret_missing, url_invalid,
-	// request_invalid, body_cut, body_too_large, body_invalid, redirect,
-	// interrupted (the process that sent it died), not_sent.
+	// Code is the error in transport or in reading the body, "" for none: timeout, connection, dns,
+	// tls, egress_denied, secret_missing, url_invalid, request_invalid, body_cut, body_too_large,
+	// body_invalid, redirect, interrupted (the process that sent it died), not_sent.
 	Code   string
 	Detail string // one sentence for a person; no secrets
 	// Report is set when a worker or a child saga has reported how the attempt ended.
 	Report *Report
 	// Final says that nothing was done for the request, and that asking again will not change it.
 	Final bool
-	// RetryAfter is what the other side asks for, 0 for nothing; already clamped.
+	// RetryAfter is the wait that the remote service asks for, 0 for none. It is already limited.
 	RetryAfter time.Duration
 }
 
-// Verdict is what an answer means.
+// Verdict is the meaning of an answer.
 type Verdict struct {
 	Class  journal.Class
 	Output json.RawMessage // the kind's default output, on success
-	Error  *Failure        // otherwise
-	// Settles says of a refusal that no earlier attempt has had an effect either, and none will.
+	Error  *Failure        // if not succeeded
+	// SettlesDoubt says that a refusal also settles earlier doubts: no earlier attempt has had an
+	// effect, and none will.
 	SettlesDoubt bool
 }
 

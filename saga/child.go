@@ -14,46 +14,48 @@ import (
 	"recourse/journal"
 )
 
-// A saga that another has started, its parent, does not end when it has reached its goal: it is
-// held, so that it can still be undone, until the parent says that it is released, which the parent
-// does as it ends, or reverted. So a parent that fails undoes its children as it undoes its own
+// A saga that was started by another saga, its parent, does not end when it has reached its goal.
+// It waits until the parent releases or reverts it, so that it can still be undone. The parent
+// releases it when the parent ends. So a parent that fails undoes its children as it undoes its own
 // steps.
 //
-// A parent that ends has a word for every child that may exist: the child of a step that it went on
-// without is reverted. No child can start after its parent's end (journal.ErrParentEnded), so the
-// word reaches all of them.
+// A parent that ends sends a message to every child that may exist. It reverts the child of a step
+// that it continued without, and releases the others. No child can start after its parent's end
+// (journal.ErrParentEnded), so the message reaches all of them.
 //
-// Nor can a child start, except one of `finally`, once its parent's row has a reason, which it has
-// together with the record that begins the undoing. And a child is kept as long as its parent lives
-// (journal.Index.Delete). So if a parent undoes a step in doubt and does not find the child, the
-// child never started and never will, and the step is undone.
+// No child can start either, except one of `finally`, once its parent's row has a reason, which is
+// written together with the record that begins the undoing. And a child is not deleted while its
+// parent lives (journal.Index.Delete). So if a parent undoes a step in doubt and does not find the
+// child, the child has never started and never will, and the step is undone.
 
-// Spawner is implemented by calls that another saga performs: run, and its undoing. An
-// attempt is under way until that saga tells what has become of it.
+// Spawner is implemented by calls that another saga performs: run, and its compensation. An attempt
+// is in flight until that saga reports its result.
 type Spawner interface {
 	// Child returns the id of the saga that a request is about.
 	Child(r Request) uuid.UUID
 }
 
-// Spawned is the code of the answer to a request to another saga that will tell by itself.
+// Spawned is the code of the answer to a request to another saga that will report its result
+// itself.
 const Spawned = "spawned"
 
-// NoSaga is the code of the answer to a request to undo a saga that is not there.
+// NoSaga is the code of the answer to a request to undo a saga that does not exist.
 const NoSaga = "saga_not_found"
 
-// MaxDepth is how deep sagas may start others.
+// MaxDepth is the largest depth of sagas that start other sagas.
 const MaxDepth = 16
 
-// ParentData names the step that has started a saga.
+// ParentData names the step that started a saga.
 type ParentData struct {
 	Saga  string `json:"saga"`
 	Path  string `json:"path"`
-	Depth int    `json:"depth"` // 1: the parent has none itself
-	// Starter is who has started the outermost of them.
+	Depth int    `json:"depth"` // 1: the parent has no parent
+	// Starter is the actor who started the outermost saga.
 	Starter string `json:"starter,omitempty"`
 }
 
-// kin is the root `child`, which kinds see and templates cannot name: who a step has to do with.
+// kin returns the root `child`, which kinds read and templates cannot name: the ids of the step's
+// child and of its parent.
 func (m *Machine) kin(n *node) map[string]any {
 	id := n.child
 	if id.IsNil() || n.forward.state == ready { // of this generation
@@ -66,12 +68,12 @@ func (m *Machine) kin(n *node) map[string]any {
 	return map[string]any{"id": id.String(), "parent": m.id.String(), "path": n.path, "depth": json.Number(strconv.Itoa(depth)), "starter": m.Starter(), "final": n.in.final}
 }
 
-// Starter is who has started the saga; of one that another saga runs, who has started the
-// outermost.
+// Starter returns the actor who started the saga; for a child saga, the actor who started the
+// outermost saga.
 func (m *Machine) Starter() string { return m.started.Starter() }
 
-// childID makes the id of the saga that a step starts: a UUIDv7 (RFC 9562) of the journal's time,
-// and the same whenever it is made.
+// childID returns the id of the saga that a step starts: a UUIDv7 (RFC 9562) of the journal's time.
+// Repeated calls return the same id.
 func (m *Machine) childID(n *node) uuid.UUID {
 	at := m.at
 	if !n.forward.firstSent.IsZero() {
@@ -88,7 +90,8 @@ func (m *Machine) childID(n *node) uuid.UUID {
 	return id
 }
 
-// outside reports whether others perform the step's attempts, which live on when this process dies.
+// outside reports whether workers or other sagas perform the step's attempts, which continue when
+// this process dies.
 func outside(s *Step) bool {
 	switch s.Body.(type) {
 	case Queued, Spawner:
@@ -97,8 +100,8 @@ func outside(s *Step) bool {
 	return false
 }
 
-// Respawn lists the requests to other sagas that are under way: sending them again does no harm,
-// and after a crash nobody knows whether they were sent.
+// Respawn lists the requests to other sagas that are in flight. After a crash it is unknown whether
+// they were sent, and sending them again is safe.
 func (m *Machine) Respawn() []Send {
 	var list []Send
 	for _, n := range m.touched {
@@ -120,7 +123,7 @@ func (m *Machine) resend(n *node, s *track, way journal.Way) Send {
 	return Send{Path: n.path, Way: way, Attempt: s.attempts, Generation: s.generation, Key: s.key, Kind: step.Kind, Request: *s.request, Timeout: step.Timeout, Trace: &m.trace, Lives: true}
 }
 
-// InFlightAttempt returns the number of the attempt for which a step waits for a saga, 0 for none.
+// InFlightAttempt returns the number of the attempt in which a step waits for a saga, 0 for none.
 func (m *Machine) InFlightAttempt(path string, way journal.Way, child string) int {
 	n := m.steps[path]
 	if n == nil || n.child.String() != child {
@@ -136,7 +139,7 @@ func (m *Machine) InFlightAttempt(path string, way journal.Way, child string) in
 	return s.attempts
 }
 
-// decideAwaitParent tells the parent that the goal is reached, and waits for its word.
+// decideAwaitParent records that the goal is reached, and waits for the parent's decision.
 func (m *Machine) decideAwaitParent() []Decision {
 	if m.awaitingParent {
 		return nil
@@ -146,10 +149,11 @@ func (m *Machine) decideAwaitParent() []Decision {
 	return []Decision{Write{Record: journal.Record{Kind: journal.Decided, Data: encode(d)}}}
 }
 
-// byParent is what decides a child's end.
+// byParent is the By of a child's decision to wait for its parent.
 const byParent = "parent"
 
-// Report is what the saga's parent is told of it now; nil: nothing yet, or there is no parent.
+// Report returns the result that the saga reports to its parent now; nil if there is none yet, or
+// no parent.
 func (m *Machine) Report() *TaskResult {
 	switch {
 	case m.started.Parent == nil:
@@ -174,7 +178,7 @@ func (m *Machine) Report() *TaskResult {
 	return &TaskResult{Outcome: TaskFailed, Error: f, InDoubt: m.finished.Status == Failed && !m.reverted}
 }
 
-// Messages lists the messages to other sagas that go with a record, which was applied last.
+// Messages lists the messages to other sagas that are sent with the record that was applied last.
 func (m *Machine) Messages(r journal.Record) []journal.Message {
 	var list []journal.Message
 	if told := m.Report(); told != nil && (r.Kind == journal.Finished && (m.reverted || !m.awaitingParent) || r.Kind == journal.Decided && r.Path == "") {
@@ -192,7 +196,7 @@ func (m *Machine) Messages(r journal.Record) []journal.Message {
 	for _, n := range m.touched {
 		switch {
 		case !n.childLeft():
-		case m.disowns(n), n.neverStarted: // the look may have been at a database that was left behind
+		case m.disowns(n), n.neverStarted: // a lookup may have read a database that was later replaced after a failover
 			list = append(list, m.message(n.child, "revert", Command{Kind: "revert", Reason: "its parent has ended as " + string(m.finished.Status) + " without it"}))
 		default:
 			list = append(list, m.message(n.child, "release", Command{Kind: "release", Reason: "its parent has ended as " + string(m.finished.Status)}))
@@ -201,9 +205,8 @@ func (m *Machine) Messages(r journal.Record) []journal.Message {
 	return list
 }
 
-// disowns reports whether a saga that has ended has the child of a step undone, if there is one:
-// the saga went on although the step had not succeeded, and its own undoing did not come by the
-// step.
+// disowns reports whether a saga that has ended must revert the child of a step, if there is one:
+// the saga continued although the step had not succeeded, and did not undo the step itself.
 func (m *Machine) disowns(n *node) bool {
 	if n.forward.state == done || n.step.NoCompensation || mutant.On("all-children-released") {
 		return false
@@ -211,20 +214,20 @@ func (m *Machine) disowns(n *node) bool {
 	return m.finished.Status == Succeeded || n.in.final
 }
 
-// childLeft reports whether the step may have started a saga that has neither told how it failed
-// nor that it is undone: one that a person has settled the step for still waits for a word.
+// childLeft reports whether the step may have started a saga that has reported neither a failure
+// nor that it is undone. If a person has settled the step, that saga still waits for a message.
 func (n *node) childLeft() bool {
 	undone := n.compensation.state == done && n.compensation.class == journal.Succeeded && !n.neverStarted
 	return !n.child.IsNil() && !undone && !(n.forward.state == failed && n.forward.class == journal.Refused)
 }
 
-// message makes a message to another saga, the same whenever it is made.
+// message returns a message to another saga. Repeated calls return the same id.
 func (m *Machine) message(to uuid.UUID, what string, c Command) journal.Message {
 	c.Actor = "saga " + m.id.String()
 	return journal.Message{ID: uuid.NewV5(to, what+":"+m.id.String()), Saga: to, Kind: CommandMessage, Data: encode(c)}
 }
 
-// Orphaned lists the messages that cancel children whose work would be of no use any more.
+// Orphaned lists the messages that cancel children whose results are no longer of use.
 func (m *Machine) Orphaned() []journal.Message {
 	if m.undoing || m.finished != nil {
 		return nil
@@ -232,7 +235,7 @@ func (m *Machine) Orphaned() []journal.Message {
 	var list []journal.Message
 	m.forward.walk(func(n *node) bool {
 		if _, ok := n.step.Body.(Spawner); ok && n.forward.state == inFlight && m.ending(n) {
-			c := Command{Kind: "cancel", Reason: "its parent does not need it any more"}
+			c := Command{Kind: "cancel", Reason: "its parent no longer needs it"}
 			if m.stop {
 				c.Mode = "stop"
 			}
@@ -243,8 +246,8 @@ func (m *Machine) Orphaned() []journal.Message {
 	return list
 }
 
-// validateParent lets the parent's word through, once. It may come before the saga has reached its
-// goal: a parent whose start of it ended in doubt does not wait for it.
+// validateParent accepts the parent's decision, once. It may come before the saga has reached its
+// goal, because a parent whose start of the saga ended in doubt does not wait for it.
 func (m *Machine) validateParent(do string) *Refusal {
 	if m.started.Parent == nil || m.reverted || m.released || do == "release" && m.reason != nil {
 		return refusal("not_awaiting_parent", "the saga does not wait for its parent", "")
@@ -252,7 +255,7 @@ func (m *Machine) validateParent(do string) *Refusal {
 	return nil
 }
 
-// applyAwaitParent takes in that a child has reached its goal.
+// applyAwaitParent applies the record that a child has reached its goal.
 func (m *Machine) applyAwaitParent(r journal.Record) error {
 	var d DecidedData
 	if err := read(r, &d); err != nil {
@@ -265,7 +268,7 @@ func (m *Machine) applyAwaitParent(r journal.Record) error {
 	return nil
 }
 
-// RunTarget takes apart what a run names: "refund" or "refund@v3". Version 0 is the newest.
+// RunTarget splits the target of a run: "refund" or "refund@v3". Version 0 is the newest.
 func RunTarget(text string) (name string, version int, ok bool) {
 	name, number, pinned := strings.Cut(text, "@")
 	if !pinned {

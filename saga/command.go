@@ -89,12 +89,12 @@ func (t *TaskResult) Answer() Answer {
 	case TaskCompleted:
 		a.Status, a.Body = 200, t.Output
 	case string(journal.TaskExpired):
-		a.Code, a.Detail = CodeHeartbeatLost, "the worker was silent for longer than its lease, or worked for longer than the time-out"
+		a.Code, a.Detail = CodeHeartbeatLost, "the worker sent no heartbeat within its lease, or exceeded the timeout"
 		if mutant.On("task-expiry-settles") {
 			a.Code = CodeTaskFailed
 		}
 	case string(journal.TaskWithdrawn):
-		a.Sent, a.Code, a.Detail = false, CodeWithdrawn, "no worker had taken the task when it was not wanted any more"
+		a.Sent, a.Code, a.Detail = false, CodeWithdrawn, "the task was withdrawn before a worker had claimed it"
 	default:
 		a.Code, a.Detail = CodeTaskFailed, "the worker says that it has failed"
 		if t.Error != nil {
@@ -380,7 +380,7 @@ func (m *Machine) applyCommand(r journal.Record) error {
 	switch d.Kind {
 	case "compensate":
 		m.forced = true
-		m.reason = m.operatorReason("operator", "an operator had the saga undone", d)
+		m.reason = m.operatorReason("operator", "an operator undid the saga", d)
 		return nil
 	case "patch":
 		labels := maps.Clone(m.labels)
@@ -408,7 +408,7 @@ func (m *Machine) applyCommand(r journal.Record) error {
 	case "resolve":
 		return m.applyResolve(r, d)
 	}
-	return fmt.Errorf("%w: order %q", ErrUnreadable, d.Kind)
+	return fmt.Errorf("%w: command %q", ErrUnreadable, d.Kind)
 }
 
 func (m *Machine) operatorReason(code, title string, d CommandData) *Reason {

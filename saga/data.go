@@ -11,7 +11,7 @@ import (
 	"recourse/journal"
 )
 
-// Time is an instant as data of records writes it: RFC 3339, milliseconds, UTC.
+// Time is an instant in the data of records: RFC 3339, milliseconds, UTC.
 type Time struct{ time.Time }
 
 // MarshalJSON implements json.Marshaler.
@@ -30,8 +30,8 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Version is the number of a definition's version, written "v3"; 0 is one that was
-// not published, in a plan.
+// Version is the number of a definition's version, written "v3". 0 is an unpublished version, in a
+// plan.
 type Version int
 
 // String writes the version as users see it.
@@ -51,7 +51,7 @@ func (v *Version) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// StartedData is the data of `started`: all that the run depends on, pinned.
+// StartedData is the data of `started`: everything that the saga depends on, pinned.
 type StartedData struct {
 	Definition string                     `json:"definition"`
 	Version    Version                    `json:"version"`
@@ -64,13 +64,13 @@ type StartedData struct {
 	RetryOf    string                     `json:"retry_of,omitempty"`
 	Reason     string                     `json:"reason,omitempty"`
 	Parent     *ParentData                `json:"parent,omitempty"`
-	// Traceparent is where the start came from (see ParseTraceparent); "": the saga has a trace of
-	// its own.
+	// Traceparent is the span from which the saga was started (see ParseTraceparent); "": the saga
+	// has a trace of its own.
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
-// Starter is who has started the saga; of one that another saga runs, who has started the
-// outermost.
+// Starter returns the actor who started the saga; for a child saga, the actor who started the
+// outermost saga.
 func (d StartedData) Starter() string {
 	if d.Parent != nil {
 		return d.Parent.Starter
@@ -78,10 +78,10 @@ func (d StartedData) Starter() string {
 	return d.Actor
 }
 
-// exact reports whether reading back what the data is written as surely gives
-// the same, but for no variables, which may be nil or none.
+// exact reports whether decoding the encoded data certainly gives the same, except that empty
+// variables may become nil.
 func (d StartedData) exact() bool {
-	for _, v := range d.Vars { // any order
+	for _, v := range d.Vars { // the order does not matter
 		if v == nil || !dense(v) {
 			return false
 		}
@@ -89,7 +89,7 @@ func (d StartedData) exact() bool {
 	return d.Input != nil && dense(d.Input) && (d.Labels == nil || len(d.Labels) > 0)
 }
 
-// dense reports whether a document is compact, so that it is written as it is.
+// dense reports whether a document is compact, so that encoding does not change it.
 func dense(doc json.RawMessage) bool {
 	inText := false
 	for i := 0; i < len(doc); i++ {
@@ -117,21 +117,20 @@ type BudgetData struct {
 // IntentData is the data of `intent`.
 type IntentData struct {
 	Request *Request `json:"request,omitempty"`
-	// RequestHash is the SHA-256, in hex, of method, URL and body, a newline between
-	// them, as they stand in Request: with secrets as references.
+	// RequestHash is Request.Hash of the request, with secrets as references.
 	RequestHash string `json:"request_hash,omitempty"`
-	Reserve     string `json:"reserve,omitempty"` // the most the attempt may cost
-	WakeAt      *Time  `json:"wake_at,omitempty"` // of a wait
-	// ReserveTokens is the most tokens that the attempt may use, both ways together.
+	Reserve     string `json:"reserve,omitempty"` // the highest possible cost of the attempt
+	WakeAt      *Time  `json:"wake_at,omitempty"` // for a wait
+	// ReserveTokens is the most tokens that the attempt may use, input and output together.
 	ReserveTokens int64    `json:"reserve_tokens,omitempty"`
-	Awaited       *Awaited `json:"awaited,omitempty"` // of a wait for a message
-	// Input is what the step's action is given, in the first intent: what the step's templates see
-	// later, too.
+	Awaited       *Awaited `json:"awaited,omitempty"` // for a wait for a message
+	// Input is the input of the step's action, in the first intent. Later templates of the step
+	// read it, too.
 	Input json.RawMessage `json:"input,omitempty"`
 }
 
-// Next says what follows an outcome. It is decided once, when the outcome is written, and recorded,
-// so that replaying a journal needs no policy.
+// Next says what follows an outcome. It is decided when the outcome is written, and recorded, so
+// that replaying a journal needs no policy.
 type Next string
 
 // The values of Next.
@@ -142,10 +141,10 @@ const (
 	NextAwaitResolution  Next = "await_resolution"  // the inbox: a person resolves the doubt
 	NextAwaitCredentials Next = "await_credentials" // the inbox: a person fixes the credentials
 	NextBlock            Next = "block"             // the inbox: failed after the pivot, or a compensation was refused
-	NextFail             Next = "fail"              // the step has failed and surely has no effect
+	NextFail             Next = "fail"              // the step has failed and certainly has no effect
 	NextInDoubt          Next = "in_doubt"          // the step has ended in doubt
-	NextConclusive       Next = "conclusive"        // of a status check: it found out, see Found
-	NextInconclusive     Next = "inconclusive"      // of a status check: it found out nothing
+	NextConclusive       Next = "conclusive"        // for a status check: conclusive, see Found
+	NextInconclusive     Next = "inconclusive"      // for a status check: inconclusive
 	NextAwaitParent      Next = "await_parent"      // a child has reached its goal and waits for its parent
 )
 
@@ -155,33 +154,33 @@ type OutcomeData struct {
 	Result     json.RawMessage `json:"result,omitempty"`
 	Error      *Failure        `json:"error,omitempty"`
 	Output     json.RawMessage `json:"output,omitempty"`
-	Cost       string          `json:"cost,omitempty"` // what it cost; absent: unknown, the reservation stays
+	Cost       string          `json:"cost,omitempty"` // absent: unknown, the reservation stays
 	RetryAt    *Time           `json:"retry_at,omitempty"`
 	Next       Next            `json:"next,omitempty"`
-	Found      *bool           `json:"found,omitempty"`       // of a verify query
+	Found      *bool           `json:"found,omitempty"`       // for a status check
 	Tokens     *TokensView     `json:"tokens,omitempty"`      // absent: unknown, the reservation stays
-	RetryState json.RawMessage `json:"retry_state,omitempty"` // what makes the next attempt's request another one
-	Event      json.RawMessage `json:"event,omitempty"`       // of an emit: what was sent out
-	// AlreadyGone says of an undo by DELETE that there was nothing left to remove.
+	RetryState json.RawMessage `json:"retry_state,omitempty"` // makes the next attempt's request differ from this one
+	Event      json.RawMessage `json:"event,omitempty"`       // for an emit: the event
+	// AlreadyGone says, for an undo by DELETE, that there was nothing left to remove.
 	AlreadyGone bool `json:"already_gone,omitempty"`
-	// NeverStarted is the id of a saga that was to be undone, and was never started.
+	// NeverStarted is the id of a saga that was to be undone and was never started.
 	NeverStarted string `json:"never_started,omitempty"`
 }
 
-// exact reports whether reading back what the data is written as surely gives
-// the same: times are written in milliseconds, and raw JSON without spaces.
+// exact reports whether decoding the encoded data certainly gives the same: times are written in
+// milliseconds, and raw JSON is compacted.
 func (d OutcomeData) exact() bool {
 	return d.RetryAt == nil && dense(d.Result) && dense(d.Output) && dense(d.RetryState) && dense(d.Event)
 }
 
 // DecidedData is the data of `decided`.
 type DecidedData struct {
-	Branch *int              `json:"branch,omitempty"` // of a switch; -1: none
-	Enter  bool              `json:"enter,omitempty"`  // of another block
-	Items  []json.RawMessage `json:"items,omitempty"`  // of a foreach
-	Last   *bool             `json:"last,omitempty"`   // of an iteration: whether it is the last
-	Error  *Failure          `json:"error,omitempty"`  // of an iteration that has failed
-	By     string            `json:"by,omitempty"`     // what settled a doubt: verify, key_window
+	Branch *int              `json:"branch,omitempty"` // for a switch; -1: none
+	Enter  bool              `json:"enter,omitempty"`  // for another block
+	Items  []json.RawMessage `json:"items,omitempty"`  // for a foreach
+	Last   *bool             `json:"last,omitempty"`   // for an iteration: whether it is the last
+	Error  *Failure          `json:"error,omitempty"`  // for an iteration that has failed
+	By     string            `json:"by,omitempty"`     // verify, key_window, undo or parent
 	Next   Next              `json:"next,omitempty"`
 	Output json.RawMessage   `json:"output,omitempty"`
 	Detail string            `json:"detail,omitempty"`
@@ -193,7 +192,7 @@ type WokeData struct {
 	Due   Time   `json:"due"`
 }
 
-// CompensatingData is the data of `compensating`: the frozen plan.
+// CompensatingData is the data of `compensating`: the plan, which does not change afterwards.
 type CompensatingData struct {
 	Reason   Reason                 `json:"reason"`
 	Plan     []string               `json:"plan"` // paths, in the order in which they are undone
@@ -210,20 +209,20 @@ type FinishedData struct {
 	Doubts      []compensation.Residue `json:"doubts,omitempty"` // see Machine.doubts
 }
 
-// exact reports whether reading back what the data is written as surely gives the same.
+// exact reports whether decoding the encoded data certainly gives the same.
 func (d FinishedData) exact() bool { return d.Residual == nil && d.Doubts == nil && dense(d.Output) }
 
 // Reason is why a saga did not reach its goal.
 type Reason struct {
 	Code   string `json:"code"` // step_failed, cancelled, timeout, budget_exhausted, rejected, operator
 	Step   string `json:"step,omitempty"`
-	Error  string `json:"error,omitempty"` // the code of the step's error: http_402, or what expect.error names
+	Error  string `json:"error,omitempty"` // the code of the step's error: http_402, or the author's expect.error
 	Title  string `json:"title"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// CommandData is the data of the records that a command makes: cancelled,
-// paused, resumed, operator. An order that came too late is an operator record with Rejected.
+// CommandData is the data of the records of commands: cancelled, paused, resumed, operator. A
+// refused command is an operator record with Rejected.
 type CommandData struct {
 	Message  string            `json:"message"`
 	Kind     string            `json:"command"`
@@ -235,8 +234,8 @@ type CommandData struct {
 	NewKey   bool              `json:"new_key,omitempty"`
 	Budget   *BudgetData       `json:"budget,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Shown    string            `json:"shown,omitempty"` // of an approval: the hash of what was decided on; Output is what came with it
-	Role     string            `json:"role,omitempty"`  // and the actor's, as approvers may be roles
+	Shown    string            `json:"shown,omitempty"` // for an approval: the hash of what was shown; Output is the data of the decision
+	Role     string            `json:"role,omitempty"`  // and the actor's role, because approvers may be roles
 	Rejected *Failure          `json:"rejected,omitempty"`
 }
 
@@ -255,5 +254,5 @@ const (
 	Failed       Status = "failed"
 )
 
-// Terminal reports whether nothing can follow.
+// Terminal reports whether the saga has ended.
 func (s Status) Terminal() bool { return s == Succeeded || s == Compensated || s == Failed }

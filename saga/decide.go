@@ -343,7 +343,7 @@ func (m *Machine) windowOver(n *node, way journal.Way) []Decision {
 		then = NextVerify
 	}
 	return m.decided(n, way, DecidedData{By: "key_window", Next: then,
-		Detail: "the other side may have forgotten the key, so sending again is not safe"})
+		Detail: "the remote service may have forgotten the idempotency key, so a resend is not safe"})
 }
 
 // raises returns the paths of the steps that wait for a higher budget.
@@ -414,9 +414,9 @@ func (m *Machine) decideQuery(n *node) []Decision {
 		if q.found {
 			return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Next: NextDone, Output: n.output})
 		}
-		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Next: m.afterAbsent(n), Detail: "the other side says that it has not happened"})
+		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Next: m.afterAbsent(n), Detail: "the remote service says that it has not happened"})
 	case failed:
-		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Next: m.otherwise(n), Detail: "the status query gave no answer"})
+		return m.decided(n, journal.Do, DecidedData{By: string(VerifyIt), Next: m.otherwise(n), Detail: "the status check was inconclusive"})
 	}
 	return nil
 }

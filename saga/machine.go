@@ -23,7 +23,7 @@ var (
 	// data.
 	ErrUnreadable = errors.New("record cannot be read")
 	// ErrStale says that the answer belongs to an attempt that is no longer in flight.
-	ErrStale = errors.New("attempt is not under way")
+	ErrStale = errors.New("attempt is not in flight")
 )
 
 // Machine is the state of one saga. It is not safe for concurrent use.

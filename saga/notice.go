@@ -183,7 +183,7 @@ func stallTitle(kind string) string {
 	case journal.StallNoWorker:
 		return "The step waits for a worker"
 	case journal.StallWorkerSilent:
-		return "The step's worker fell silent"
+		return "The step's worker stopped sending heartbeats"
 	case journal.StallNoSlot, journal.StallNoLease:
 		return "The step's request cannot leave"
 	case journal.StallNoMemory:

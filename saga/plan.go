@@ -232,7 +232,7 @@ func (p *planner) describe(path string, cost retry.Money) PlannedStep {
 	}
 	s.Cost = cost.Decimal()
 	if step.Retry.Attempts == 0 {
-		p.note("step %s is retried for ever at %s each time: its cost has no bound but the budget", path, cost)
+		p.note("step %s is retried without limit, at %s per attempt: only the budget limits its cost", path, cost)
 		p.worst = p.worst.Add(cost)
 		return s
 	}

@@ -317,7 +317,7 @@ steps:
   - {id: a, http: PUT https://a.example/1, cost: 0.10 USD, retry: forever, compensate: none}
   - {id: b, http: PUT https://a.example/2, cost: 0.10 USD, retry: none, compensate: none}
 `, `null`, nil)
-	if p.WorstCase != "0.20" || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "no bound") {
+	if p.WorstCase != "0.20" || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "without limit") {
 		t.Errorf("%s %v", p.WorstCase, p.Notes)
 	}
 	if note := p.Steps[1].Note; !strings.Contains(note, "budget") {

@@ -16,9 +16,9 @@ import (
 	"recourse/saga/expr"
 )
 
-// Hash is the SHA-256, in hex, of the verb, the object (see Target) and the payload, with a newline
-// between them, as they stand in the request: secrets as references. Of an HTTP request these are
-// the method, the URL and the body.
+// Hash returns the SHA-256, in hex, of the verb, the object (see Target) and the payload, separated
+// by newlines, as they are in the request: with secrets as references. For an HTTP request these
+// are the method, the URL and the body.
 func (r *Request) Hash() string {
 	verb, object := r.Target()
 	text := make([]byte, 0, 256)
@@ -28,8 +28,8 @@ func (r *Request) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// place puts the key where the remote service looks for it. A worker gets it with its task, besides
-// a field of the input that may be meant for it.
+// place puts the key where the remote service expects it. A worker gets the key with its task; a
+// field of the input may contain it, too.
 func (r *Request) place(p idempotency.Placement, key string, plan bool) error {
 	if r.Child != nil || r.Task != nil && p.In != idempotency.Body {
 		return nil
@@ -57,7 +57,7 @@ func (r *Request) place(p idempotency.Placement, key string, plan bool) error {
 			payload = &r.Task.Input
 		}
 		if plan && expr.HasPlaceholder(*payload) && (*payload)[0] == '"' {
-			return nil // all of it is to come, so the field has no place yet
+			return nil // the whole body is unknown in this plan, so the field has no place yet
 		}
 		body, err := withField(*payload, p.Name, key)
 		if err != nil {
@@ -68,8 +68,8 @@ func (r *Request) place(p idempotency.Placement, key string, plan bool) error {
 	return nil
 }
 
-// visible reports whether a key of the author's can go anywhere: into a header,
-// a URL, a body, and every store.
+// visible reports whether an author's key can be used everywhere: in a header, a URL, a body, and
+// every store.
 func visible(key string) bool {
 	for _, c := range []byte(key) {
 		if c <= ' ' || c > '~' {
@@ -79,7 +79,7 @@ func visible(key string) bool {
 	return len(key) >= 1 && len(key) <= 255
 }
 
-// withField adds a field to a JSON object, in front, leaving the rest of its bytes as they are.
+// withField adds a field at the front of a JSON object, leaving the rest of its bytes unchanged.
 func withField(body json.RawMessage, name, value string) (json.RawMessage, error) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 {
@@ -105,7 +105,7 @@ func withField(body json.RawMessage, name, value string) (json.RawMessage, error
 	return append(append(field[:len(field)-1], ','), body[1:]...), nil
 }
 
-// decodeBody gives a body as a value.
+// decodeBody returns a body as a value.
 func decodeBody(body json.RawMessage) (any, error) {
 	if len(body) == 0 {
 		return nil, nil

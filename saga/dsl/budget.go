@@ -50,7 +50,7 @@ func (p *parser) cost(n *Node, s *scope) saga.Cost {
 	if v := n.Get("reserve"); v != nil {
 		reserve = p.money(v)
 	} else {
-		p.fail(n, "missing_key", `cost needs reserve, the most an attempt may cost, such as "0.10 USD": it is set aside before the request leaves`)
+		p.fail(n, "missing_key", `cost needs reserve, the most that an attempt may cost, such as "0.10 USD": it is reserved before the request is sent`)
 	}
 	c.Reserve = reserve
 	return c

@@ -57,7 +57,7 @@ func (p *parser) idempotency(n *Node, s *scope) (idempotency.Placement, *expr.Te
 		if p.action != nil {
 			example = "${input.…}"
 		}
-		p.fail(v, "constant_key", "the same key for every saga makes the other side refuse all but the first: use "+example+" in it")
+		p.fail(v, "constant_key", "a remote service refuses the same key from every saga but the first: use "+example+" in it")
 	}
 	return place, key
 }

@@ -172,7 +172,7 @@ func (w *warner) fed(s *saga.Step) {
 	if m == nil || w.agreed(m, s) {
 		return
 	}
-	w.say(s, s.Kind, "model-output-feeds-write-without-approval", fmt.Sprintf("%q sends what the model of %q has written, and nobody has agreed to it: put an approval between them", s.ID, m.ID))
+	w.say(s, s.Kind, "model-output-feeds-write-without-approval", fmt.Sprintf("%q sends what the model of %q has written, and no approval allows it: put an approval between them", s.ID, m.ID))
 }
 
 // agreed reports whether there is an approval between a model's step and another step.

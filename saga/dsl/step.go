@@ -151,7 +151,7 @@ func (p *parser) setPivot(n *Node, s *scope, step *saga.Step) {
 	case s.end:
 		p.fail(n, "bad_pivot", "finally has no pivot: it runs when the saga's end is decided")
 	case s.beside:
-		p.fail(n, "bad_pivot", "a pivot is not inside parallel, foreach or repeat: what runs beside it could not be undone any more")
+		p.fail(n, "bad_pivot", "a pivot is not inside parallel, foreach or repeat: steps that run in parallel with it could no longer be undone")
 	case p.pivot != nil:
 		p.fail(n, "bad_pivot", fmt.Sprintf("a saga has at most one pivot, and line %d has it", p.pivot.Line))
 	default:

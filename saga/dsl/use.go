@@ -44,7 +44,7 @@ func (d *Decoder) Use(name, with *Node) saga.Body {
 		p.currency = a.Currency
 	}
 	if a.Currency != "" && a.Currency != p.currency {
-		p.fail(name, "currency_mixed", fmt.Sprintf("action %s counts in %s, beside %s: a definition's amounts are all in one currency", a.Name, a.Currency, p.currency))
+		p.fail(name, "currency_mixed", fmt.Sprintf("the amounts of action %s are in %s, others in %s: all amounts of a definition must be in one currency", a.Name, a.Currency, p.currency))
 	}
 	return a.Step.Body
 }

@@ -157,7 +157,7 @@ func ParseRetention(s string) (time.Duration, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%w; or forever", err)
 	case d < time.Minute:
-		return 0, fmt.Errorf("the shortest retention is 1m: whoever looks for the saga after that finds nothing")
+		return 0, fmt.Errorf("the shortest retention is 1m: after it, the saga is deleted and cannot be found")
 	}
 	return d, nil
 }
@@ -189,7 +189,7 @@ func (p *parser) money(n *Node) *retry.Money {
 		p.currency = m.Currency
 	}
 	if m.Currency != p.currency {
-		p.fail(n, "currency_mixed", fmt.Sprintf("%s beside %s: a definition's amounts are all in one currency", m.Currency, p.currency))
+		p.fail(n, "currency_mixed", fmt.Sprintf("%s and %s: all amounts of a definition must be in one currency", m.Currency, p.currency))
 		return nil
 	}
 	return &m

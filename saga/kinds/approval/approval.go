@@ -34,9 +34,9 @@ func Kind() dsl.Kind {
 			{Name: "on_timeout", Schema: json.RawMessage(`{"enum": ["fail", "reject", "approve"]}`)},
 			{Name: "four_eyes", Schema: json.RawMessage(`{"type": "boolean"}`)},
 		},
-		Doc: "Waits in the inbox until a person approves or rejects. `title` and `show` are what is decided on; `approvers` names who may decide, by the names or roles of their API keys; " +
-			"`form` is the schema of the data that comes with an approval. A rejection fails the step with `rejected`. Without `timeout` it waits for ever; past it, `on_timeout` says what happens (default `fail`). " +
-			"With `four_eyes` whoever has started the saga cannot decide. The output is `{decision, by, at, comment, data}`.",
+		Doc: "Waits in the inbox until a person approves or rejects. `title` and `show` say what to decide; `approvers` names who may decide, by the names or roles of their API keys; " +
+			"`form` is the schema of the data that comes with an approval. A rejection fails the step with `rejected`. Without `timeout` it waits forever; after it, `on_timeout` says what happens (default `fail`). " +
+			"With `four_eyes` the person who started the saga cannot decide. The output is `{decision, by, at, comment, data}`.",
 		Fails:  dsl.ByDecision,
 		Decode: decode,
 	}

@@ -31,7 +31,7 @@ func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response
 	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: KeptHeaders(resp.Header, o.redact),
 		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.Now())}
 	if resp.StatusCode == nethttp.StatusSwitchingProtocols {
-		a.Code, a.Detail = "connection", o.shown+": the other side switched to another protocol"
+		a.Code, a.Detail = "connection", o.shown+": the remote service switched to another protocol"
 		return a
 	}
 	success := resp.StatusCode >= 200 && resp.StatusCode <= 299

@@ -73,9 +73,9 @@ func ended(ctx context.Context, sent bool) (code, why string) {
 		return "", ""
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		if sent {
-			return "timeout", "the time-out passed before the answer was complete"
+			return "timeout", "the timeout passed before the answer was complete"
 		}
-		return "timeout", "the time-out passed before anything was sent"
+		return "timeout", "the timeout passed before anything was sent"
 	case sent:
 		return "interrupted", "the call was interrupted after the request was sent"
 	}
@@ -88,7 +88,7 @@ func beforeSend(e *DialError) string {
 		return e.Err.Error()
 	case e.Code == "tls":
 		if _, ok := errors.AsType[tls.RecordHeaderError](e.Err); ok {
-			return "TLS failed: the other side does not speak TLS on this port"
+			return "TLS failed: the remote service does not speak TLS on this port"
 		}
 		return "TLS failed: " + root(e.Err)
 	case e.Code == "dns":
@@ -104,7 +104,7 @@ func beforeSend(e *DialError) string {
 // may contain text of the remote service, of any length.
 func root(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "the other side closed the connection"
+		return "the remote service closed the connection"
 	}
 	for {
 		inner := errors.Unwrap(err)

@@ -15,7 +15,7 @@ func Kind() dsl.Kind {
 		Name:   "parallel",
 		Output: dsl.Made,
 		Value:  json.RawMessage(`{"$ref": "#/$defs/steps"}`),
-		Doc: "Runs its steps side by side. They cannot read each other's outputs. When one fails, the others' attempts under way come to their end, nothing new begins, " +
+		Doc: "Runs its steps in parallel. They cannot read each other's outputs. When one fails, the others' attempts in flight end, nothing new begins, " +
 			"and the step fails. The output is a map of the steps' outputs by id.",
 		Decode: decode,
 	}

@@ -14,20 +14,20 @@ import (
 
 // Definitions finds compiled definitions.
 type Definitions interface {
-	// Definition returns a version; an error wrapping journal.ErrNotFound if there is none.
+	// Definition returns a version. The error wraps journal.ErrNotFound if there is none.
 	Definition(ctx context.Context, name string, version int) (*saga.Definition, error)
-	// Newest returns the newest version; an error wrapping journal.ErrNotFound if there is none, or
-	// it takes no new sagas.
+	// Newest returns the newest version. The error wraps journal.ErrNotFound if there is none, or
+	// if it takes no new sagas.
 	Newest(ctx context.Context, name string) (journal.Document, *saga.Definition, error)
 }
 
-// Engine starts sagas and carries messages.
+// Engine starts sagas and sends messages.
 type Engine interface {
-	// StartAs starts a saga under an id that the caller gives. Errors are those of a start;
-	// journal.ErrStartKey and journal.ErrConflict mean that it is there already,
-	// journal.ErrParentEnded that it never will be.
+	// StartAs starts a saga with the given id. Errors are those of a start. journal.ErrStartKey and
+	// journal.ErrConflict mean that the saga exists already, journal.ErrParentEnded that it never
+	// will.
 	StartAs(ctx context.Context, id uuid.UUID, def *saga.Definition, start journal.Start, data saga.StartedData) error
-	// Post leaves a message for a saga.
+	// Send stores a message for a saga.
 	Send(ctx context.Context, m journal.Message) error
 }
 
@@ -37,8 +37,8 @@ type Sagas interface {
 	Records(ctx context.Context, saga uuid.UUID, after int64, limit int) ([]journal.Record, error)
 }
 
-// Caller starts sagas for the steps of others, and reverts them. Both may be
-// asked for again, and are done once.
+// Caller starts sagas for the steps of others, and reverts them. Both requests may be repeated, and
+// have an effect once.
 type Caller struct {
 	Engine      Engine
 	Sagas       Sagas
@@ -46,7 +46,7 @@ type Caller struct {
 	Vars        map[string]json.RawMessage // the server's
 }
 
-// Call performs a request. When the saga will tell its end itself, the answer's code is
+// Call performs a request. If the saga will report its result itself, the answer's code is
 // saga.Spawned.
 func (c *Caller) Call(ctx context.Context, req saga.Request) saga.Answer {
 	child := req.Child
@@ -63,14 +63,14 @@ func (c *Caller) Call(ctx context.Context, req saga.Request) saga.Answer {
 	return c.start(ctx, id, parent, child, req.Traceparent)
 }
 
-// parentEnded is the code of a start that is refused by its parent's state. The saga was not there
-// then, so no earlier attempt has started it, and none will.
+// parentEnded is the code of a start that the parent's state forbids. The saga did not exist then,
+// so no earlier attempt has started it, and none will.
 const parentEnded = "parent_ended"
 
-// recordsPage is how many records are read at once.
+// recordsPage is the number of records that are read at once.
 const recordsPage = 1000
 
-// refused is the answer when nothing was done, and never will be.
+// refused returns the answer for a request that has no effect and never will.
 func refused(code, format string, args ...any) saga.Answer {
 	return saga.Answer{Code: code, Detail: fmt.Sprintf(format, args...), Final: true}
 }
@@ -99,7 +99,7 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 	switch {
 	case err == nil, errors.Is(err, journal.ErrStartKey):
 		return saga.Answer{Sent: true, Code: saga.Spawned}
-	case errors.Is(err, journal.ErrConflict): // it is there, or an earlier start of it is still being committed, which may fail
+	case errors.Is(err, journal.ErrConflict): // it exists, or an earlier start of it is still being committed, which may fail
 		if told, found := c.report(ctx, id); found {
 			return told
 		}
@@ -122,8 +122,8 @@ func (c *Caller) definition(ctx context.Context, name string, version int) (*sag
 	return def, doc.Version, err
 }
 
-// report looks whether the saga is there. One that has told its end may have told it to
-// nobody, so it is asked.
+// report looks up the saga, and returns its result if it has one. The saga may have reported it
+// before the parent could receive it.
 func (c *Caller) report(ctx context.Context, id uuid.UUID) (saga.Answer, bool) {
 	head, err := c.Sagas.Saga(ctx, id)
 	if errors.Is(err, journal.ErrNotFound) {
@@ -159,7 +159,7 @@ func (c *Caller) machine(ctx context.Context, head journal.Head, err error) (*sa
 	}
 }
 
-// revert has a child undone that has reached its goal.
+// revert reverts a child that has reached its goal.
 func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 	head, err := c.Sagas.Saga(ctx, id)
 	if errors.Is(err, journal.ErrNotFound) {
@@ -173,9 +173,9 @@ func (c *Caller) revert(ctx context.Context, id, parent uuid.UUID) saga.Answer {
 	case saga.Compensated:
 		return saga.Answer{Sent: true, Status: 200, Body: json.RawMessage("null")}
 	case saga.Succeeded:
-		return refused("child_succeeded", "saga %s has ended as succeeded, and cannot be undone any more", id)
+		return refused("child_succeeded", "saga %s has ended as succeeded, and can no longer be undone", id)
 	case saga.Failed:
-		told.InDoubt = false // what it has left behind will not change: a person has to look
+		told.InDoubt = false // the effects that remain will not change: a person must act
 		return told.Answer()
 	}
 	order, err := saga.Command{Kind: "revert", Reason: "its parent is undone", Actor: "saga " + parent.String()}.Message(uuid.NewV5(id, "revert:"+parent.String()), id)

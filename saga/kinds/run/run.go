@@ -25,7 +25,7 @@ func Kind() dsl.Kind {
 		Name:  "run",
 		Value: json.RawMessage(`{"type": "string", "pattern": "` + target.String() + `"}`),
 		Keys:  []dsl.Key{{Name: "input", Schema: json.RawMessage(`true`)}},
-		Doc: "Runs another saga and waits for it: the newest version of a definition, or with `name@v3` that one, with `input`. It has a journal, a budget and a time-out of its own. The output is its output. " +
+		Doc: "Runs another saga and waits for it: the newest version of a definition, or with `name@v3` that one, with `input`. It has a journal, a budget and a timeout of its own. The output is its output. " +
 			"A saga that succeeds as a child waits for its parent's end; if the parent fails, the child is undone as this step's compensation. A cancel of the parent goes down to it.",
 		Timeout: 30 * 1e9, // for the start, not for the saga
 		Fails:   dsl.ByAccident,
@@ -61,16 +61,16 @@ func decode(d *dsl.Decoder) saga.Body {
 		d.Runs(d.Own(), name, input, b.input)
 	}
 	if n := d.Get("timeout"); n != nil {
-		d.Fail(n, "not_for_kind", "a run has no time-out of its own: give the definition that it runs a `timeout`")
+		d.Fail(n, "not_for_kind", "a run has no timeout of its own: give the definition that it runs a `timeout`")
 	}
 	return b
 }
 
-// Undo implements dsl.Undoes: a child is undone through its own compensations. Reverting it twice
-// is the same as once.
+// Undo implements dsl.Undoes: a child is undone by its own compensations. Reverting it twice has
+// the same effect as once.
 func (b *Body) Undo() *saga.Compensation {
 	return &saga.Compensation{
-		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9, KeyWindow: math.MaxInt64}, // the saga never forgets
+		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9, KeyWindow: math.MaxInt64}, // a saga never forgets the key
 		On:   []journal.Class{journal.Succeeded, journal.InDoubt},
 	}
 }
@@ -94,7 +94,7 @@ func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	return saga.Request{Child: c}, nil
 }
 
-// kin is who a step has to do with, as the machine tells kinds.
+// kin is the root `child` that the machine provides to kinds.
 type kin struct {
 	id, parent, path, starter string
 	depth                     int64
@@ -122,7 +122,7 @@ func kinOf(env expr.Env) (kin, error) {
 // ReadOnly implements saga.Call.
 func (b *Body) ReadOnly() bool { return false }
 
-// Repeatable implements dsl.Unsafe: a saga is started once, however often that is asked for.
+// Repeatable implements dsl.Unsafe: repeated requests start the saga only once.
 func (b *Body) Repeatable() bool { return true }
 
 // Child implements saga.Spawner.
@@ -159,7 +159,7 @@ func (*undo) Child(r saga.Request) uuid.UUID { return childOf(r) }
 // Judge implements saga.Call.
 func (*undo) Judge(_ saga.Request, a saga.Answer) saga.Verdict { return judge(a) }
 
-// judge reads what became of a saga, or of asking for it.
+// judge returns the meaning of a child's report, or of the failure to start or revert it.
 func judge(a saga.Answer) saga.Verdict {
 	code, title := a.Code, a.Detail
 	if code == "" {

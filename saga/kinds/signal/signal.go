@@ -21,7 +21,7 @@ func Kind() dsl.Kind {
 		Value: json.RawMessage(`{"type": "string", "pattern": "` + Name.String() + `"}`),
 		Keys:  []dsl.Key{{Name: "timeout", Schema: json.RawMessage(`{"$ref": "#/$defs/duration"}`)}},
 		Doc: "Waits until the saga is sent a signal of this name; the output is the signal's payload. A signal that came before the step is kept for it, and each is used once, the oldest first. " +
-			"Without `timeout` it waits for ever; past it, the step fails with `signal_timeout`.",
+			"Without `timeout` it waits forever; after it, the step fails with `signal_timeout`.",
 		Fails:  dsl.ByAccident,
 		Decode: decode,
 	}

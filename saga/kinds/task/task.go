@@ -1,4 +1,4 @@
-// Package task is the step kind whose work an outside worker does.
+// Package task is the step kind whose work a worker does.
 package task
 
 import (
@@ -17,23 +17,23 @@ import (
 	"recourse/saga/expr"
 )
 
-// Bounds of the kind's times, and what they are when they are absent.
+// Limits of the kind's durations, and their defaults.
 const (
 	DefaultTimeout   = 10 * time.Minute // of one attempt, from its claim on
 	DefaultHeartbeat = 30 * time.Second
 	MinHeartbeat     = time.Second
 )
 
-// transport are codes that say how a request went, not what a worker said of its work.
+// transport are codes that the transport of a task sets; workers do not report them.
 var transport = []string{"", saga.CodeHeartbeatLost, saga.CodeWithdrawn, "timeout", "connection", "dns", "tls", "egress_denied", "secret_missing", "url_invalid",
 	"request_invalid", "body_cut", "body_too_large", "body_invalid", "redirect", "interrupted", "not_sent", "no_answer"}
 
-// Taken reports whether a code has a meaning of its own, so that workers may not give it.
+// Taken reports whether a code is reserved, so that workers may not report it.
 func Taken(code string) bool { return slices.Contains(transport, code) }
 
 var name = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,127}$`)
 
-// Type reports whether a text can be a task's type.
+// Type reports whether a text is a valid type of a task.
 func Type(text string) bool { return name.MatchString(text) }
 
 // Kind describes the kind.
@@ -45,9 +45,9 @@ func Kind() dsl.Kind {
 			{Name: "input", Schema: json.RawMessage(`true`)},
 			{Name: "heartbeat", Schema: json.RawMessage(`{"type": "string", "minLength": 2}`)},
 		},
-		Doc: "Has an outside worker do the work: one that asks for tasks of this type over the API (POST /v1/tasks/claim) and says how it ended. " +
-			"`input` is any value for it. A worker that is silent for longer than `heartbeat` (default 30s), or takes longer than `timeout` (default 10m, from its claim on), " +
-			"is taken for lost: the task is in doubt, as it may have been done. The output is what the worker returned.",
+		Doc: "Lets a worker do the work: a program that asks for tasks of this type over the API (POST /v1/tasks/claim) and says how it ended. " +
+			"`input` is any value for it. A worker that sends no heartbeat for longer than `heartbeat` (default 30s), or takes longer than `timeout` (default 10m, from its claim on), " +
+			"counts as lost: the task is in doubt, because the work may have been done. The output is what the worker returned.",
 		Timeout: DefaultTimeout,
 		Sends:   true,
 		Fails:   dsl.ByAccident,
@@ -90,11 +90,11 @@ func decode(d *dsl.Decoder) saga.Body {
 	return b
 }
 
-// CarriesKey implements dsl.KeyCarrier: workers get the key beside the input.
+// CarriesKey implements dsl.KeyCarrier: workers get the key in addition to the input.
 func (b *Body) CarriesKey(in, _ string) error {
 	switch idempotency.In(in) {
 	case idempotency.Query:
-		return errors.New("a task has no URL for the key to go into: workers find it as `key`, beside the input")
+		return errors.New("a task has no URL for the key to go into: workers get it as `key`, in addition to the input")
 	case idempotency.Body:
 		if !b.object {
 			return errors.New("the key goes into a field of the input, so the step needs an input that is a map")
@@ -103,7 +103,7 @@ func (b *Body) CarriesKey(in, _ string) error {
 	return nil
 }
 
-// Request implements saga.Call: what a worker is asked to do.
+// Request implements saga.Call: the task for a worker.
 func (b *Body) Request(env expr.Env) (saga.Request, error) {
 	t := &saga.TaskRequest{Type: b.kind}
 	if b.input == nil {
@@ -123,13 +123,13 @@ func (b *Body) Task(r saga.Request) (kind string, input json.RawMessage, lease t
 	return r.Task.Type, input, b.heartbeat
 }
 
-// ReadOnly implements saga.Call: nobody knows what a worker does.
+// ReadOnly implements saga.Call: the effects of a worker's work are unknown.
 func (b *Body) ReadOnly() bool { return false }
 
 // Repeatable implements dsl.Unsafe.
 func (b *Body) Repeatable() bool { return false }
 
-// Judge implements saga.Call: what a worker has said, or that none has said anything.
+// Judge implements saga.Call by the worker's report, or by the lack of one.
 func (b *Body) Judge(_ saga.Request, a saga.Answer) saga.Verdict {
 	class := classOf(a)
 	if class == journal.Succeeded {
@@ -162,7 +162,7 @@ func (b *Body) failure(a saga.Answer) *saga.Failure {
 	case a.Code == saga.CodeWithdrawn:
 		f.Title = fmt.Sprintf("the task %s was taken back before a worker had begun it", b.kind)
 	case a.Code == saga.CodeHeartbeatLost:
-		f.Title = fmt.Sprintf("the worker of the task %s fell silent, or took too long", b.kind)
+		f.Title = fmt.Sprintf("the worker of the task %s stopped sending heartbeats, or took too long", b.kind)
 	case Taken(a.Code):
 		f.Title = fmt.Sprintf("nobody knows how the task %s has ended", b.kind)
 	}
@@ -175,13 +175,13 @@ func (b *Body) failure(a saga.Answer) *saga.Failure {
 // Read implements saga.Reader: the output is what the worker returned.
 func (b *Body) Read(r saga.Request, a saga.Answer) saga.Verdict { return b.Judge(r, a) }
 
-// Records implements saga.Reader: there is nothing more to an answer than its output.
+// Records implements saga.Reader: an answer has nothing besides its output.
 func (b *Body) Records() bool { return false }
 
-// Reserve implements saga.Priced: the most that a task may cost is the author's to say.
+// Reserve implements saga.Priced: only the author knows the highest cost of a task.
 func (b *Body) Reserve(saga.Request) saga.Usage { return saga.Usage{} }
 
-// Used implements saga.Priced: the cost that the worker reported, whatever became of the task.
+// Used implements saga.Priced: the cost that the worker reported, also for a failed task.
 func (b *Body) Used(_ saga.Request, a saga.Answer) (saga.Usage, bool) {
 	if !a.Sent {
 		return saga.Usage{}, true

@@ -15,7 +15,7 @@ func Kind() dsl.Kind {
 		Keys:  []dsl.Key{{Name: "with", Schema: json.RawMessage(`true`)}},
 		Value: json.RawMessage(`{"type": "string", "pattern": "^[a-z][a-z0-9-]{0,62}(@[1-9][0-9]{0,8})?$"}`),
 		Doc: "Performs a registered action: its request, and the keys that it sets, with what `with` gives as its input. " +
-			"Without a version (`refund@3`) it is the newest one when the definition is published, for ever.",
+			"Without a version (`refund@3`) it is the newest one when the definition is published, and stays that one.",
 		Sends:  true,
 		Decode: decode,
 	}
