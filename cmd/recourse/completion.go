@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	kongcompletion "github.com/jotaen/kong-completion"
-	"github.com/posener/complete"
 )
 
 type completionCmd struct {
@@ -71,16 +69,9 @@ func (a *app) completing(k *kong.Kong) (ok bool) {
 	}
 	ctx, stop := context.WithTimeout(a.ctx, completionTime)
 	defer stop()
-	p := &predictor{app: a, ctx: ctx}
-	tree, err := kongcompletion.Command(k, kongcompletion.WithPredictors(map[string]complete.Predictor{
-		"saga": complete.PredictFunc(p.sagas), "live": complete.PredictFunc(p.live), "definition": complete.PredictFunc(p.definitions), "step": complete.PredictFunc(p.steps),
-		"file": complete.PredictFiles("*"), "status": complete.PredictFunc(statusList),
-	}))
-	if err != nil {
-		return true
-	}
-	args := argsOf(line)
-	answers := slices.DeleteFunc(tree.Predict(args), func(s string) bool { return !strings.HasPrefix(s, args.Last) })
+	words := typed(line)
+	p := &predictor{app: a, ctx: ctx, done: words[:len(words)-1], last: words[len(words)-1]}
+	answers := slices.DeleteFunc(p.predict(k.Model.Node), func(s string) bool { return !strings.HasPrefix(s, p.last) })
 	slices.Sort(answers)
 	for _, s := range slices.Compact(answers) {
 		a.printf("%s\n", s)
@@ -88,9 +79,8 @@ func (a *app) completing(k *kong.Kong) (ok bool) {
 	return true
 }
 
-// argsOf splits a line for the library: the words after the program's name, and the incomplete last
-// one.
-func argsOf(line string) complete.Args {
+// typed returns the words after the program's name. The last one is incomplete and may be empty.
+func typed(line string) []string {
 	words := strings.Fields(line)
 	if strings.HasSuffix(line, " ") || len(words) < 2 {
 		words = append(words, "")
@@ -99,10 +89,75 @@ func argsOf(line string) complete.Args {
 	if flag, value, ok := strings.Cut(words[len(words)-1], "="); ok && strings.HasPrefix(flag, "--") {
 		words = append(words[:len(words)-1], flag, value)
 	}
-	done := words[:len(words)-1]
-	args := complete.Args{All: words, Completed: done, Last: words[len(words)-1]}
-	if len(done) > 0 {
-		args.LastCompleted = done[len(done)-1]
+	return words
+}
+
+// predict returns what the last word may be, and possibly more.
+func (p *predictor) predict(root *kong.Node) []string {
+	node, flag, arguments := root, (*kong.Flag)(nil), 0
+	for _, word := range p.done {
+		child := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word })
+		switch {
+		case flag != nil:
+			flag = nil // the word is its value
+		case strings.HasPrefix(word, "-"):
+			flag = awaitsValue(node, word)
+		case child >= 0:
+			node = node.Children[child]
+		default:
+			arguments++
+		}
 	}
-	return args
+	switch {
+	case flag != nil:
+		return p.values(flag.Value)
+	case strings.HasPrefix(p.last, "-"):
+		var names []string
+		for _, f := range flagsOf(node) {
+			names = append(names, "--"+f.Name)
+		}
+		return names
+	case arguments < len(node.Positional):
+		return p.values(node.Positional[arguments])
+	}
+	var names []string
+	for _, n := range node.Children {
+		if !n.Hidden {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// flagsOf returns the flags of a command and of those above it, without hidden ones.
+func flagsOf(node *kong.Node) []*kong.Flag { return slices.Concat(node.AllFlags(true)...) }
+
+// awaitsValue returns the flag that a word names, if its value is the next word.
+func awaitsValue(node *kong.Node, word string) *kong.Flag {
+	for _, f := range flagsOf(node) {
+		if (word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short)) && !f.IsBool() && !f.IsCounter() {
+			return f
+		}
+	}
+	return nil
+}
+
+// values returns what a flag or an argument may be, if that is known.
+func (p *predictor) values(v *kong.Value) []string {
+	switch v.Tag.Get("completion-predictor") {
+	case "saga":
+		return p.sagas()
+	case "live":
+		return p.live()
+	case "definition":
+		return p.definitions()
+	case "step":
+		return p.steps()
+	case "status":
+		return p.statusList()
+	}
+	if v.Enum != "" {
+		return v.EnumSlice()
+	}
+	return nil
 }

@@ -7,25 +7,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/posener/complete"
-
 	"recourse/saga"
 )
 
 // predictor completes with data from the server that the line or the environment names.
 type predictor struct {
-	app *app
-	ctx context.Context
+	app  *app
+	ctx  context.Context
+	done []string // the words before the last one
+	last string   // what has been typed of it
 }
 
-func (p *predictor) client(args complete.Args) *client {
+func (p *predictor) client() *client {
 	f := serverFlags{Server: "http://127.0.0.1:8080", APIKey: p.app.env["RECOURSE_API_KEY"]}
 	if s := p.app.env["RECOURSE_SERVER"]; s != "" {
 		f.Server = s
 	}
-	for i, word := range args.Completed {
-		if i+1 < len(args.Completed) && word == "--server" {
-			f.Server = args.Completed[i+1]
+	for i, word := range p.done {
+		if i+1 < len(p.done) && word == "--server" {
+			f.Server = p.done[i+1]
 		}
 	}
 	c, err := f.client(p.ctx)
@@ -38,18 +38,18 @@ func (p *predictor) client(args complete.Args) *client {
 // completedSagas is the maximum of offered sagas, newest first.
 const completedSagas = 100
 
-func (p *predictor) sagas(args complete.Args) []string { return p.ids(args, url.Values{}) }
+func (p *predictor) sagas() []string { return p.ids(url.Values{}) }
 
 // live returns ids of live sagas.
-func (p *predictor) live(args complete.Args) []string {
-	return p.ids(args, url.Values{"status": slices.Concat(urgent, usual)})
+func (p *predictor) live() []string {
+	return p.ids(url.Values{"status": slices.Concat(urgent, usual)})
 }
 
-func (p *predictor) ids(args complete.Args, q url.Values) []string {
-	if args.Last != "" {
-		q.Set("q", args.Last)
+func (p *predictor) ids(q url.Values) []string {
+	if p.last != "" {
+		q.Set("q", p.last)
 	}
-	c := p.client(args)
+	c := p.client()
 	if c == nil {
 		return nil
 	}
@@ -64,8 +64,8 @@ func (p *predictor) ids(args complete.Args, q url.Values) []string {
 	return ids
 }
 
-func (p *predictor) definitions(args complete.Args) []string {
-	c := p.client(args)
+func (p *predictor) definitions() []string {
+	c := p.client()
 	if c == nil {
 		return nil
 	}
@@ -81,12 +81,12 @@ func (p *predictor) definitions(args complete.Args) []string {
 }
 
 // steps returns the steps that need a person, of the saga before on the line.
-func (p *predictor) steps(args complete.Args) []string {
-	c := p.client(args)
-	if c == nil || args.LastCompleted == "" {
+func (p *predictor) steps() []string {
+	c := p.client()
+	if c == nil || len(p.done) == 0 {
 		return nil
 	}
-	list, err := pages[inboxEntry](c, "/v1/inbox", url.Values{"saga": {args.LastCompleted}}, 0)
+	list, err := pages[inboxEntry](c, "/v1/inbox", url.Values{"saga": {p.done[len(p.done)-1]}}, 0)
 	if err != nil {
 		return nil
 	}
@@ -98,8 +98,8 @@ func (p *predictor) steps(args complete.Args) []string {
 }
 
 // statusList completes a list of statuses.
-func statusList(args complete.Args) []string {
-	before := args.Last[:strings.LastIndexByte(args.Last, ',')+1]
+func (p *predictor) statusList() []string {
+	before := p.last[:strings.LastIndexByte(p.last, ',')+1]
 	var list []string
 	for _, s := range slices.Concat(urgent, usual, over) {
 		list = append(list, fmt.Sprint(before, s))

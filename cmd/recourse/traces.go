@@ -27,7 +27,7 @@ func (f tracesFlag) tracer(a *app, models llm.Config, log *slog.Logger) (*tracin
 	if err != nil {
 		return nil, exit(exitUsage, err)
 	}
-	export, err := tracing.Exporter(a.ctx, f.OTLPEndpoint)
+	export, err := tracing.Exporter(a.ctx, f.OTLPEndpoint, a.env)
 	if err != nil {
 		return nil, exit(exitUsage, fmt.Errorf("--otlp-endpoint: %w", err))
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -24,7 +24,7 @@ func newCollecting(t *testing.T) *collecting {
 	c := &collecting{names: map[string]int{}}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		var m collector.ExportTraceServiceRequest
+		var m otlp.TracesData
 		if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &m) != nil {
 			t.Errorf("%s is no export: %v", r.URL, err)
 		}

@@ -13,13 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-const module = "recourse"
+// module is "recourse", unless make module-path has renamed it.
+var module, _, _ = strings.Cut(reflect.TypeFor[pkg]().PkgPath(), "/internal/arch")
 
 // may lists which packages of this module a package may import, besides itself and the packages
 // below it. The longest matching name applies. "*" is every package.
@@ -60,12 +62,13 @@ var may = map[string][]string{
 	"internal/pgsync":            {},
 	"internal/statedir":          {},
 	"internal/metrics":           {"engine", "journal", "retry", "saga"},
-	"internal/tracing":           {"engine", "journal", "saga"},
+	"internal/tracing":           {"engine", "journal", "retry", "saga"},
 	"internal/testbuffer":        {},
 	"internal/testpg":            {"internal/debian", "internal/testbuffer"},
 	"internal/pgha":              {"internal/debian", "internal/testpg"},
 	"internal/testprogram":       {},
 	"internal/commentwidth":      {},
+	"internal/modulepath":        {},
 	"internal/flaky":             {"internal/testprogram"},
 	"internal/testprom":          {"internal/debian"},
 	"internal/testchrome":        {"internal/debian"},
@@ -93,11 +96,9 @@ var outside = map[string][]string{
 	"github.com/expr-lang/expr":             {"saga/expr"},
 	"go.yaml.in/yaml":                       {"saga/dsl", "cmd", "api"},
 	"github.com/alecthomas/kong":            {"cmd"},
-	"github.com/jotaen/kong-completion":     {"cmd"},
-	"github.com/posener/complete":           {"cmd"},
 	"github.com/prometheus":                 {"api", "internal/metrics", "cmd"},
 	"database/sql":                          {"journal/sqlite", "migrations", "internal/bench"},
-	"github.com/robfig/cron":                {"saga/dsl"},
+	"github.com/netresearch/go-cron":        {"saga/dsl"},
 	"github.com/cenkalti/backoff":           {"retry"},
 	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},

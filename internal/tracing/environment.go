@@ -3,13 +3,11 @@ package tracing
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -25,17 +23,16 @@ func Wanted(endpoint string, env map[string]string) bool {
 	return endpoint != "" || env["OTEL_EXPORTER_OTLP_ENDPOINT"] != "" || env["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] != ""
 }
 
-// Exporter returns an exporter to a collector for OTLP over HTTP with Protobuf. endpoint is its base URL, such as http://127.0.0.1:4318. If it is "", OTEL_EXPORTER_OTLP_ENDPOINT applies. The process's other OTEL_EXPORTER_OTLP_ variables apply too: headers, certificates, timeouts, compression. An error says what is wrong with the endpoint.
-func Exporter(ctx context.Context, endpoint string) (sdk.SpanExporter, error) {
-	var o []otlptracehttp.Option
-	if endpoint != "" {
-		u, err := url.Parse(endpoint)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return nil, errors.New("the endpoint is an http or https URL, such as http://127.0.0.1:4318; a password goes into OTEL_EXPORTER_OTLP_HEADERS")
-		}
-		o = append(o, otlptracehttp.WithEndpointURL(u.JoinPath("v1", "traces").String()))
+// Exporter returns an exporter to a collector that speaks OTLP over HTTP with Protobuf. endpoint is
+// its base URL, such as http://127.0.0.1:4318; "" means OTEL_EXPORTER_OTLP_ENDPOINT. env also has
+// the other OTEL_EXPORTER_OTLP_ variables: headers, certificates, timeout and compression. An error
+// says what is wrong with one of them.
+func Exporter(ctx context.Context, endpoint string, env map[string]string) (sdk.SpanExporter, error) {
+	c, err := newCollector(endpoint, env)
+	if err != nil {
+		return nil, err
 	}
-	return otlptracehttp.New(ctx, o...)
+	return otlptrace.New(ctx, c)
 }
 
 // Sampler reads OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG. The default is

@@ -34,7 +34,7 @@ func TestWanted(t *testing.T) {
 
 func TestExporterRefuses(t *testing.T) {
 	for _, endpoint := range []string{"127.0.0.1:4318", "grpc://a.example", "http://", "http://a.example?x=1", "http://a b", "http://u:p@a.example"} {
-		if _, err := tracing.Exporter(t.Context(), endpoint); err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:4318") {
+		if _, err := tracing.Exporter(t.Context(), endpoint, nil); err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:4318") {
 			t.Errorf("%s: %v", endpoint, err)
 		}
 	}

@@ -90,13 +90,15 @@ const (
 	maxPause   = 5 * time.Second
 )
 
-// send repeats the export while the collector cannot be reached, for example because it restarts.
-// The exporter itself repeats only what a collector's response asks it to. Shutdown does not wait
-// for a collector that cannot be reached.
+// send repeats the export while the collector cannot be reached, for example because it restarts,
+// or asks for a retry. Shutdown does not wait for it.
 func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := t.cfg.Export.ExportSpans(ctx, batch)
-		if away := new(url.Error); !errors.As(err, &away) {
+		wait := pause
+		if later := (retryLater{}); errors.As(err, &later) {
+			wait = max(pause, later.after)
+		} else if away := new(url.Error); !errors.As(err, &away) {
 			return err
 		}
 		select {
@@ -104,7 +106,7 @@ func (t *Tracer) send(ctx context.Context, batch []sdk.ReadOnlySpan) error {
 			return err
 		case <-t.quit:
 			return err
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/gofrs/uuid/v5"
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -49,7 +48,7 @@ func newReceiver(t *testing.T) *receiver {
 	c := &receiver{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		var m collector.ExportTraceServiceRequest
+		var m otlp.TracesData
 		if err != nil || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" || proto.Unmarshal(body, &m) != nil {
 			t.Errorf("%s %s is no export: %v", r.Method, r.URL, err)
 		}
@@ -275,7 +274,7 @@ func (r *rig) node(c *receiver) *node {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	export, err := tracing.Exporter(r.t.Context(), c.URL)
+	export, err := tracing.Exporter(r.t.Context(), c.URL, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

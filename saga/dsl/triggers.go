@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
+	"github.com/netresearch/go-cron"
 
 	"recourse/saga"
 )
@@ -17,7 +17,7 @@ const MaxTriggers = 100
 
 var (
 	eventPattern = regexp.MustCompile(`^[^\s*]*[^\s*.](\.\*)?$`)
-	cronFields   = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
+	cronFields   = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.DowOrDom)
 )
 
 // triggers reads the events and times that start sagas of the definition.
@@ -124,7 +124,21 @@ func readCron(text string, zone *time.Location) (saga.Schedule, error) {
 	if fixed.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, zone)).IsZero() {
 		return nil, fmt.Errorf("%s never comes: there is no such day", clip(text, 40))
 	}
-	return fixed, nil
+	return wallClock{fixed}, nil
+}
+
+// wallClock skips times that do not exist. The library fires once after the gap instead, as ISC
+// cron does.
+type wallClock struct{ *cron.SpecSchedule }
+
+// Next returns the first time after t, or the zero time if there is none.
+func (s wallClock) Next(t time.Time) time.Time {
+	for {
+		t = s.SpecSchedule.Next(t)
+		if t.IsZero() || s.Hour&(1<<t.In(s.Location).Hour()) != 0 {
+			return t
+		}
+	}
 }
 
 func (p *parser) zone(n *Node) *time.Location {
