@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -54,7 +55,7 @@ func built(flags string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find a directory for programs: %w", err)
 	}
-	s := store{dir: filepath.Join(cache, "recourse-tests"), program: "recourse/cmd/recourse"}
+	s := store{dir: filepath.Join(cache, "recourse-tests"), program: strings.TrimSuffix(reflect.TypeFor[store]().PkgPath(), "internal/testprogram") + "cmd/recourse"}
 	path, err := s.path(strings.FieldsFunc(flags, func(r rune) bool { return r == '\n' }))
 	if err == nil {
 		paths[flags] = path
