@@ -11,7 +11,7 @@ PG      := $(GO) run ./internal/testpg/run --
 # command lines, which has no goroutines and is built anew by each test that runs a command.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
-.PHONY: help run build test flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
+.PHONY: help run build check test test-short deps module-path flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,20 @@ run: ## play the demo: sagas that succeed, fail, are undone, and survive a crash
 	@$(MAKE) --no-print-directory build
 	@$(BIN) demo
 
+PROGRAMS := ./cmd/recourse ./examples/world/cmd/world
+# Counts the lines of go build -v, one for each package that is compiled; other lines pass. A terminal gets one line.
+define PROGRESS
+n=0; while IFS= read -r line; do case $$line in \
+  *' '*|*:*) echo "$$line";; \
+  *) n=$$((n + 1)); if [ -t 1 ]; then printf '\rcompiling: %d packages (a first build: about 450)' $$n; \
+     elif [ $$((n % 50)) = 1 ]; then echo "compiling: $$n packages (a first build: about 450)"; fi;; \
+esac; done; if [ -t 1 ] && [ $$n != 0 ]; then echo; fi
+endef
+
+# Without -trimpath, so that go run, go vet and go test find the same packages in the cache. -s leaves out the symbol table and
+# DWARF, which debuggers need; stack traces and profiles stay as they are.
 build: ## build bin/recourse, and bin/world for playing with it
-	$(GO) build -trimpath -o bin/ ./cmd/recourse ./examples/world/cmd/world
+	@$(GO) build -v -ldflags=-s -o bin/ $(PROGRAMS) 2>&1 | { $(PROGRESS); }; exit $${PIPESTATUS[0]}
 
 # The pure packages and the simulation start no goroutines (internal/arch sees to that): the race detector has nothing to
 # find in their tests, and makes them ten times slower.
@@ -29,18 +41,26 @@ UNRACED := compensation idempotency retry saga saga/dsl saga/expr engine/sim
 # The packages that take longest begin first, so that none of them is left at the end while a core idles.
 LONGEST := internal/crashtest cmd/recourse internal/page internal/examples api api/ui internal/wiretest journal/postgres journal/sqlite journal/journaltest internal/tracing
 listed   = $(shell $(GO) list $(PKGS))
-unraced  = $(filter $(addprefix recourse/,$(UNRACED)),$(listed))
-longest  = $(foreach p,$(LONGEST),$(filter recourse/$(p),$(listed)))
+module  := $(shell sed -n "s/^module //p" go.mod)
+unraced  = $(filter $(addprefix $(module)/,$(UNRACED)),$(listed))
+longest  = $(foreach p,$(LONGEST),$(filter $(module)/$(p),$(listed)))
 raced    = $(longest) $(filter-out $(unraced) $(longest),$(listed))
 test: vet ## run every test, on SQLite and a real Postgres; with -race where there are goroutines
 	$(if $(unraced),$(GO) test -vet=off $(unraced))
 	$(if $(strip $(raced)),$(PG) $(GO) test -vet=off $(RACE) -p 4 -timeout 25m $(raced))
 
+# What needs no database, server or second process.
+SHORT := ./compensation ./idempotency ./retry ./saga/... ./catalog ./trigger ./journal ./journal/memory ./internal/arch ./internal/story/... ./internal/costs/...
+test-short: ## run the tests of SHORT, without -race: the core and the checks of the code's structure
+	$(GO) test -vet=off $(SHORT)
+
+check: vet test-short ## what to run before each commit
+
 FLAKY_RUNS ?= 20
 FLAKY_PKGS ?= ./...
 # Every other run has other load beside it.
 flaky: ## run each package's tests FLAKY_RUNS times, and list the tests that failed
-	$(PG) $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) -unraced "$(addprefix recourse/,$(UNRACED))" $(FLAKY_PKGS)
+	$(PG) $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) -unraced "$(addprefix $(module)/,$(UNRACED))" $(FLAKY_PKGS)
 
 MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./journal ./saga ./api
 # Of api the files that say who may do what, and what a person's decision does: all of them would take a day.
@@ -136,6 +156,17 @@ soak: ## the same layers for HOURS, with other seeds each time; stops at the fir
 pictures: ## take the pictures of docs anew, of the demo's page in a real browser
 	@mkdir -p docs/images && rm -f docs/images/*.png
 	RECOURSE_PICTURES=$$PWD/docs/images $(GO) test -count 1 -run 'TestPictures$$' ./internal/page
+
+# Tools have modules of their own, so that go.mod has only what the program and its tests need.
+TOOLS := internal/mutation
+DEPS_FORMAT := {{.Path}} {{.Version}}{{with .Time}} of {{.Format "2006-01-02"}}{{end}}{{with .Update}}; newer: {{.Version}}{{end}}{{with .Deprecated}}; deprecated: {{.}}{{end}}{{with .Retracted}}; retracted: {{.}}{{end}}
+deps: ## list modules that have a newer version, are deprecated or retracted, or have had no release for two years
+	@{ $(GO) list -m -u -retracted -f '$(DEPS_FORMAT)' $$(sed -n 's/^\t\([^ ]*\) v.*/\1/p' go.mod); \
+	  for dir in $(TOOLS); do $(GO) -C $$dir list -m -u -retracted -f '$(DEPS_FORMAT)' $$($(GO) -C $$dir list -f '{{.Module.Path}}' tool); done; } | \
+	  awk -v old="$$(date -d '2 years ago' +%F 2>/dev/null || date -v-2y +%F)" '/; / {print; next} $$4 < old {print $$0 "; no newer release"}'
+
+module-path: ## rename the module to MODULE, a path that go get can fetch: MODULE=example.org/x/recourse
+	@$(GO) run ./internal/modulepath "$(MODULE)"
 
 fmt: ## gofmt everything
 	gofmt -w $$(git ls-files '*.go')
