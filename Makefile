@@ -8,7 +8,7 @@ BIN     := bin/recourse
 PG      := $(GO) run ./internal/testpg/run --
 
 # The race detector looks at everything but SQLite, which is C translated to Go and five times slower with it, and what parses
-# command lines, which has no goroutines and is built anew by each test that runs a command.
+# command lines, which has no goroutines and is built again by each test that runs a command.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
 .PHONY: help run build check test test-short deps module-path flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
@@ -153,7 +153,7 @@ soak: ## the same layers for HOURS, with other seeds each time; stops at the fir
 	  $(MAKE) --no-print-directory fuzz FUZZTIME=5m || exit 1; \
 	done
 
-pictures: ## take the pictures of docs anew, of the demo's page in a real browser
+pictures: ## take the pictures of docs again, of the demo's page in a real browser
 	@mkdir -p docs/images && rm -f docs/images/*.png
 	RECOURSE_PICTURES=$$PWD/docs/images $(GO) test -count 1 -run 'TestPictures$$' ./internal/page
 

@@ -350,7 +350,7 @@ func TestRetryEnded(t *testing.T) {
 			t.Errorf("replay: %d %s", again.Status, again.Body)
 		}
 		if len(x.world.Ledger().Op("pay", "charge").Effects()) != 2 {
-			t.Errorf("the retry must charge anew, once")
+			t.Errorf("the retry must charge again, once")
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestReplyIsKeptLater(t *testing.T) {
 	first := x.do("POST", "/v1/sagas/"+id+"/pause", `{}`, key).want(202)
 	again := x.do("POST", "/v1/sagas/"+id+"/pause", `{}`, key).want(202)
 	if again.Header.Get("Idempotency-Replayed") != "true" || string(again.Body) != string(first.Body) {
-		t.Errorf("answered anew: %s, after %s", again.Body, first.Body)
+		t.Errorf("answered again: %s, after %s", again.Body, first.Body)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // TestAbsent: the server knows which secrets and definitions it has, and says so at the line that
-// names one; what comes later is no warning any more.
+// names one; a definition published later ends the warning.
 func TestAbsent(t *testing.T) {
 	have := map[string]string{"ONE": "1"}
 	c, _ := newCatalog(t, Options{Secret: func(name string) (string, error) {

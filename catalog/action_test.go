@@ -79,7 +79,7 @@ func TestPublishAction(t *testing.T) {
 	}
 }
 
-// A version of a definition uses the same versions of its actions for ever, on every node, and
+// A version of a definition uses the same versions of its actions forever, on every node, and
 // whatever becomes of them.
 func TestPins(t *testing.T) {
 	c, store := newCatalog(t, Options{})
@@ -156,7 +156,7 @@ func TestCompileKeepsNoPins(t *testing.T) {
 	}
 }
 
-// raced publishes another's pins just ahead of a publisher's own.
+// raced publishes pins of its own just before a publisher does.
 type raced struct {
 	journal.Catalog
 	once  sync.Once

@@ -137,7 +137,7 @@ func TestNormalWaitsAreNotStalled(t *testing.T) {
 			b.start()
 			b.sendWatches(10 * enough)
 		},
-		"one that waits for the commit under way": func(b *bench) {
+		"one that waits for the commit in flight": func(b *bench) {
 			b.lease("n1")
 			b.start()
 			b.start()

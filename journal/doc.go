@@ -89,7 +89,7 @@ After ErrUnknown from any other method, call the method again.
 # Messages
 
 Sagas do not share memory or call each other. A command, a signal, a worker's result or the end of a
-child is a [Message] to the saga. [Log].Send stores it, whoever owns the saga. The owner finds the
+child is a [Message] to the saga. [Log].Send stores it; any node may own the saga. The owner finds the
 sagas that have messages with [Log].Recipients and reads them with [Log].Messages. It applies them
 and appends the resulting records; Append.Applied lists their ids. A message is therefore applied
 exactly once, however often it is sent. A saga without an owner becomes claimable when a message

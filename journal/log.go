@@ -135,10 +135,11 @@ type Log interface {
 	// moments.
 	Recipients(ctx context.Context, node string, after uuid.UUID, limit int) ([]Recipient, error)
 
-	// Messages returns the messages of sagas that are not applied yet, whoever owns the sagas, in
-	// the order of the sagas' ids and then of the messages'. It returns at most limit messages, and
-	// stops before a message with which the data of all would be more than bytes; but it returns
-	// the first message however large it is. A message stays until an Append lists it as Applied.
+	// Messages returns the messages of sagas that are not applied yet, whichever nodes own the
+	// sagas, in the order of the sagas' ids and then of the messages'. It returns at most limit
+	// messages, and stops before a message with which the data of all would be more than bytes; but
+	// it returns the first message however large it is. A message stays until an Append lists it as
+	// Applied.
 	Messages(ctx context.Context, sagas []uuid.UUID, limit, bytes int) ([]Message, error)
 
 	// Synchronous returns nil if commits wait until a second machine has them. Otherwise it returns

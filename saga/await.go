@@ -117,13 +117,13 @@ func (m *Machine) decideExpired(n *node) []Decision {
 func (m *Machine) escalateApproval(n *node, a *ApprovalData) []Decision {
 	e := m.entry(n, &n.forward, journal.Do)
 	e.Kind, e.Title, e.Detail = InboxApproval, a.Title, "Approve or reject it, with the hash of what is shown here."
-	who := "whoever"
+	starter := "the person who started the saga"
 	if name := m.Starter(); name != "" && name != Anonymous {
-		who = name + ", who"
+		starter = name + ", who started the saga"
 	}
 	e.Shown, e.ShownHash, e.Approvers, e.Form = a.Shown, a.ShownHash, a.Approvers, a.Form
 	if a.FourEyes {
-		e.Detail += " Not by " + who + " has started the saga."
+		e.Detail += " It may not be decided by " + starter + "."
 	}
 	if !n.forward.retryAt.IsZero() {
 		e.ExpiresAt = &Time{n.forward.retryAt}
@@ -196,7 +196,7 @@ func (m *Machine) validateDecision(o *Command) *Refusal {
 // Signals returns the sorted names of the signals that the definition's steps wait for.
 func (d *Definition) Signals() []string {
 	var names []string
-	for _, s := range d.ByID { // the order does not matter
+	for _, s := range d.ByID { // any order
 		if r, ok := s.Body.(Receiver); ok {
 			names = append(names, r.Signal())
 		}
@@ -258,7 +258,7 @@ const maxSignals = 1000
 
 func (m *Machine) validateSignal(o Command) *Refusal {
 	kept := 0
-	for _, early := range m.signals { // the order does not matter
+	for _, early := range m.signals { // any order
 		kept += len(early)
 	}
 	switch {

@@ -69,7 +69,7 @@ type TaskResult struct {
 	Saga      string          `json:"saga,omitempty"` // for a `run`: the saga that has ended
 }
 
-// The results that a worker's attempt, or a child saga, may report; see also journal.Fate.
+// The results that a worker's attempt, or a child saga, may report; see also journal.TaskEnd.
 const (
 	TaskCompleted = "completed"
 	TaskFailed    = "failed"

@@ -81,7 +81,7 @@ func (d StartedData) Starter() string {
 // exact reports whether decoding the encoded data certainly gives the same, except that empty
 // variables may become nil.
 func (d StartedData) exact() bool {
-	for _, v := range d.Vars { // the order does not matter
+	for _, v := range d.Vars { // any order
 		if v == nil || !dense(v) {
 			return false
 		}

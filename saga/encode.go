@@ -66,7 +66,7 @@ func (r *Request) append(b []byte) []byte {
 func headers(b []byte, h map[string]string) []byte {
 	from := len(b)
 	names := make([]string, 0, 8)
-	for name := range h { // the order does not matter
+	for name := range h { // any order
 		names = append(names, name)
 	}
 	slices.Sort(names)

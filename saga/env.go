@@ -137,7 +137,7 @@ func (r *Reason) value() any {
 // about returns the root `saga`.
 func (m *Machine) about() map[string]any {
 	labels := make(map[string]any, len(m.labels))
-	for k, v := range m.labels { // the order does not matter
+	for k, v := range m.labels { // any order
 		labels[k] = v
 	}
 	status := m.status(m.waitsForOthers)
@@ -245,7 +245,7 @@ func (s stepsRoot) Names() []string {
 // resultOf returns the root `result`.
 func resultOf(a Answer) map[string]any {
 	headers := make(map[string]any, len(a.Headers))
-	for k, v := range a.Headers { // the order does not matter
+	for k, v := range a.Headers { // any order
 		headers[k] = v
 	}
 	return map[string]any{"status": json.Number(itoa(a.Status)), "headers": headers, "body": raw(a.Body)}

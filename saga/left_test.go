@@ -77,7 +77,7 @@ func (h *hand) reply(path, text string) {
 			return
 		}
 	}
-	h.t.Fatalf("%s is not under way: %v\n%s", path, h.open, h.out.String())
+	h.t.Fatalf("%s is not in flight: %v\n%s", path, h.open, h.out.String())
 }
 
 // A compensation, or a query, inside a repeat may read history after the loop has ended.

@@ -97,7 +97,7 @@ func TestOrphansAreCancelled(t *testing.T) {
 	}
 }
 
-// A request that is sent again over a doubt must have left before the other side may forget its
+// A request that is sent again over a doubt must have left before the remote service may forget its
 // key; one that follows what surely had no effect may leave whenever it does.
 func TestResendEndsWithTheWindow(t *testing.T) {
 	for answer, doubt := range map[string]bool{"503": true, "refused": false} {

@@ -301,7 +301,7 @@ func (m *Machine) pin(d StartedData) error {
 	for _, v := range m.def.Vars {
 		m.vars[v.Name] = v.Value
 	}
-	for name, raw := range d.Vars { // the order does not matter
+	for name, raw := range d.Vars { // any order
 		v, err := expr.Decode(raw)
 		if err != nil {
 			return fmt.Errorf("%w: var %s: %w", ErrUnreadable, name, err)

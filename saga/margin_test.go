@@ -13,7 +13,7 @@ import (
 	"recourse/saga/kinds"
 )
 
-// The status query waits for the attempt's own time-out and `after`, counted from
+// The status query waits for the attempt's own timeout and `after`, counted from
 // when the request left, however long after its intent that was.
 func TestVerifyMargin(t *testing.T) {
 	src := `

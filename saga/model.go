@@ -78,7 +78,7 @@ func (m *Machine) modelViews() map[string]ModelView {
 		return nil
 	}
 	views := make(map[string]ModelView, len(m.models))
-	for name, u := range m.models { // the order does not matter
+	for name, u := range m.models { // any order
 		views[name] = ModelView{u.input, u.output, u.spent.Decimal()}
 	}
 	return views

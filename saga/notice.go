@@ -70,7 +70,7 @@ func (n *Notices) Since(m *Machine, told Announced) ([]journal.Event, Announced)
 	now := Announced{ended: m.finished != nil}
 	if entries := m.waiting(); len(entries)+len(told.open) > 0 {
 		now.open = make(map[string]bool, len(entries)+len(told.open))
-		for about := range told.open { // the order does not matter
+		for about := range told.open { // any order
 			now.open[about] = !strings.HasPrefix(about, budgetOf) // an attempt that the budget does not cover is reported again
 		}
 		for _, e := range entries {

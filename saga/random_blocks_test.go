@@ -93,7 +93,7 @@ func TestMixed(t *testing.T) {
 				rt.Fatalf("stuck without an entry\n%s", h.tale())
 			}
 			if h.m.Status().Terminal() && len(h.open) > 0 {
-				rt.Fatalf("ended with %v under way\n%s", h.open, h.tale())
+				rt.Fatalf("ended with %v in flight\n%s", h.open, h.tale())
 			}
 			if !on {
 				break

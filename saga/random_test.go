@@ -190,7 +190,7 @@ func anyHistory(t *testing.T, def *saga.Definition) {
 		t.Errorf("no history reached %v: the test lost its reach (%v)", list, reached)
 	}
 	if !wide() {
-		t.Errorf("at most %d attempts were under way at once", most)
+		t.Errorf("at most %d attempts were in flight at once", most)
 	}
 	t.Logf("reached: %v, at most %d attempts at once", reached, most)
 }
@@ -264,7 +264,7 @@ func (h *history) goOn() bool {
 			h.most = max(h.most, len(h.open))
 			return true
 		case saga.WakeAt:
-			if d.Woke.Path != "" || !h.kindly { // else it would be the saga's time-out
+			if d.Woke.Path != "" || !h.kindly { // else it would be the saga's timeout
 				waits = append(waits, d)
 			}
 		}

@@ -41,7 +41,7 @@ func TestParseTraceparent(t *testing.T) {
 	}
 }
 
-// Whoever has the journal makes the same ids: they must never change.
+// Every reader of a journal derives the same ids, so they must never change.
 func TestSpanIDs(t *testing.T) {
 	id := uuid.Must(uuid.FromString("0192f0c1-2b3a-7c4d-8e5f-60718293a4b5"))
 	own := NewTrace(id, StartedData{Traceparent: "not one"})

@@ -47,7 +47,7 @@ steps:
 		want    turn
 	}{
 		{"nothing has happened", 1, false, turn{}},
-		{"a is under way", 2, false, turn{}},
+		{"a is in flight", 2, false, turn{}},
 		{"before the pivot", 5, false, turn{[]string{"a"}, []string{"b"}}},
 		{"past the pivot nothing is undone", 7, false, turn{nil, []string{"a", "b", "c"}}},
 		{"but by force", 7, true, turn{[]string{"c", "a"}, []string{"b"}}},

@@ -191,7 +191,7 @@ func (s *Starter) begin(ctx context.Context, t catalog.Triggered, by *saga.Trigg
 	begun, err := s.cfg.Engine.Start(ctx, def, journal.Start{Definition: def.Name, Version: t.Version, Newest: true, SHA256: def.SHA256, Key: key, Hash: key, Unique: unique}, data, false)
 	switch {
 	case errors.Is(err, journal.ErrUnique):
-		return fails("unique_taken", "saga %s is under way with the unique value %.100s", begun.ID, unique)
+		return fails("unique_taken", "saga %s is running with the unique value %.100s", begun.ID, unique)
 	case errors.Is(err, journal.ErrStartKey):
 		return begun.ID, nil, nil
 	case err != nil:

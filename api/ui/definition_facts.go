@@ -33,7 +33,7 @@ func factsOf(def *saga.Definition) []fact {
 	}
 	add("Budget", limitsOf(def.Budget))
 	if def.Timeout > 0 {
-		add("Time-out", took(def.Timeout)+" for the whole saga; after it the saga is cancelled and undone")
+		add("Timeout", took(def.Timeout)+" for the whole saga; after it the saga is cancelled and undone")
 	}
 	if def.Unique != nil {
 		add("One at a time", "only one live saga per value of `unique`")

@@ -47,7 +47,7 @@ func TestReasonOf(t *testing.T) {
 		{"none", saga.View{Status: saga.Running}, nil},
 		{"undone", saga.View{Status: saga.Compensated, Reason: failed}, &reason{Word: "Undone", Step: "charge", Title: "HTTP 402"}},
 		{"failed", saga.View{Status: saga.Failed, Reason: failed}, &reason{Word: "Failed", Step: "charge", Title: "HTTP 402"}},
-		{"under way", saga.View{Status: saga.Undoing, Reason: failed}, &reason{Word: "Being undone", Step: "charge", Title: "HTTP 402"}},
+		{"in flight", saga.View{Status: saga.Undoing, Reason: failed}, &reason{Word: "Being undone", Step: "charge", Title: "HTTP 402"}},
 		{"cancelled where a step stood", saga.View{Status: saga.Compensated, Reason: &saga.Reason{Code: "cancelled", Step: "charge", Title: "the saga was cancelled", Detail: "why"}},
 			&reason{Word: "Undone", Title: "the saga was cancelled", More: "why"}},
 	}

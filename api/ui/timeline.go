@@ -242,7 +242,7 @@ func (t *timeline) scale(high int) {
 		}
 		if s.cut {
 			x, end := s.x, s.x+s.wide
-			fmt.Fprintf(&t.b, `<rect class="t-gap" x="%d" y="20" width="%d" height="%d"><title>%s without an attempt under way, drawn shorter</title></rect>`, x, end-x, high-20, took(s.long))
+			fmt.Fprintf(&t.b, `<rect class="t-gap" x="%d" y="20" width="%d" height="%d"><title>%s without an attempt in flight, drawn shorter</title></rect>`, x, end-x, high-20, took(s.long))
 			fmt.Fprintf(&t.b, `<text class="t-cut" x="%d" y="%d" aria-hidden="true">≈</text>`, (x+end)/2, high-3)
 		}
 	}

@@ -162,7 +162,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	ok(t, s.env, "definitions", "apply", def)
 	r := run(t, s.env, "start", "s", "--wait", "10s", "-o", "json")
 	if got := <-seen; got != "Bearer "+canary {
-		t.Errorf("the other side got %q", got)
+		t.Errorf("the provider got %q", got)
 	}
 	var v struct{ ID string }
 	if err := json.Unmarshal([]byte(r.out), &v); err != nil {

@@ -49,7 +49,7 @@ func TestPatternsPage(t *testing.T) {
 	defs := patternDefinitions(t)
 	for name := range plays {
 		if defs[name] == "" {
-			t.Errorf("the page has no saga %s any more", name)
+			t.Errorf("the page no longer has saga %s", name)
 		}
 	}
 	for name := range defs {

@@ -91,7 +91,7 @@ func (c *replayCmd) Run(a *app) error {
 		a.printf("Next: %s\n", story.Harmless(decision(d)))
 	}
 	for _, o := range m.InFlight() {
-		a.printf("Under way: attempt %d of %s (%s)\n", o.Number, o.Path, o.Way)
+		a.printf("In flight: attempt %d of %s (%s)\n", o.Number, o.Path, o.Way)
 	}
 	return nil
 }

@@ -166,7 +166,7 @@ func TestPutThing(t *testing.T) {
 	put("k4", `{"n":3}`, 201)
 	want(t, w, request{method: "DELETE", path: "/things/lamp", key: "k5"}, 200)
 	if got := w.Balance()["things"]; got != (world.Balance{Effects: 3, Undone: 3}) {
-		t.Errorf("balance after making it anew: got %+v", got)
+		t.Errorf("balance after making it again: got %+v", got)
 	}
 }
 

@@ -143,7 +143,7 @@ func TestMedianGrows(t *testing.T) {
 	}
 }
 
-// Whoever tells of ends is not held up, whatever becomes of them.
+// A report of an end never blocks its caller.
 func TestNeverBlocks(t *testing.T) {
 	typ, _ := typical(&shelf{})
 	played := storytest.Play(t, "saga: order\nsteps: [{id: a, set: 1}]", storytest.Script{})

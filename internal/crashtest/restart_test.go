@@ -11,7 +11,7 @@ import (
 )
 
 // The only node is killed with kill -9 and started again, on the default lease of 15 s: it goes on
-// with what it had under way as soon as it is up, as its state directory shows that its predecessor
+// with what it had in flight as soon as it is up, as its state directory shows that its predecessor
 // has ended.
 func TestRestartGoesOnAtOnce(t *testing.T) {
 	for name, db := range map[string]func(*testing.T) database{"postgres": onPostgres, "sqlite": onSQLite} {

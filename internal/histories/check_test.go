@@ -61,7 +61,7 @@ func TestBadHistoriesAreCaught(t *testing.T) {
 			o.Command.Reason = "refused"
 			o.Answer = histories.Answer{Status: 409, Code: "past_pivot"}
 		})},
-		"a refusal that is not so any more": {late(with(patched, func(o *histories.Op) {
+		"a refusal that no longer holds": {late(with(patched, func(o *histories.Op) {
 			o.Command = saga.Command{Kind: "pause", Reason: "refused"}
 			o.Answer = histories.Answer{Status: 409, Code: "paused"}
 		}))},

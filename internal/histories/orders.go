@@ -101,7 +101,7 @@ func (c *checker) retried(s *Saga, o Op) {
 		return
 	}
 	if !s.End().Terminal() {
-		c.fail(fmt.Sprintf("saga %s was started anew, but has not ended", s.ID()), o)
+		c.fail(fmt.Sprintf("saga %s was started again, but has not ended", s.ID()), o)
 		return
 	}
 	if a.Replayed { // with an earlier state of the saga

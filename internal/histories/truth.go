@@ -35,7 +35,7 @@ type command struct {
 	saga.CommandData
 }
 
-// Read reads all sagas of a store that nobody writes to any more. Errors: the
+// Read reads all sagas of a store that nobody writes to any longer. Errors: the
 // store's, and whatever makes a journal no journal: a gap, a hash that does not
 // match, a record that cannot follow.
 func Read(ctx context.Context, store journal.Store, def func(name string, version int) (*saga.Definition, error)) (*Truth, error) {

@@ -72,7 +72,7 @@ func typeWhileItGrows(t *testing.T, d *demo) {
 	same = stays(other)
 	w.Click("Approve")
 	other.Sees("succeeded")
-	other.Until("it does not ask any more", `!document.querySelector("form.decide")`)
+	other.Until("it no longer asks", `!document.querySelector("form.decide")`)
 	other.Until("nothing was loaded again", same)
 	w.Sees("succeeded")
 }

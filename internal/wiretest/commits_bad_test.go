@@ -40,10 +40,10 @@ func known(err error) error {
 	return err
 }
 
-// anew does what may have been done again, as something new.
-type anew struct{ journal.Store }
+// again repeats under a new id what may have been done.
+type again struct{ journal.Store }
 
-func (s anew) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
+func (s again) Append(ctx context.Context, node string, batch []journal.Append) ([]journal.Result, error) {
 	out, err := s.Store.Append(ctx, node, batch)
 	if errors.Is(err, journal.ErrUnknown) {
 		a := batch[0]
@@ -54,7 +54,7 @@ func (s anew) Append(ctx context.Context, node string, batch []journal.Append) (
 	return out, err
 }
 
-func (s anew) Send(ctx context.Context, m journal.Message) error {
+func (s again) Send(ctx context.Context, m journal.Message) error {
 	err := s.Store.Send(ctx, m)
 	if errors.Is(err, journal.ErrUnknown) {
 		m.ID = newID()
@@ -63,7 +63,7 @@ func (s anew) Send(ctx context.Context, m journal.Message) error {
 	return err
 }
 
-func (s anew) ClaimTasks(ctx context.Context, c journal.TaskClaim) ([]journal.ClaimedTask, error) {
+func (s again) ClaimTasks(ctx context.Context, c journal.TaskClaim) ([]journal.ClaimedTask, error) {
 	out, err := s.Store.ClaimTasks(ctx, c)
 	if errors.Is(err, journal.ErrUnknown) {
 		c.Token = newID()
@@ -108,10 +108,10 @@ func TestEveryCommitCanFail(t *testing.T) {
 		{"an unknown batch is a failed one", failed{w.store}, "two starts, and records of a third saga", after},
 		{"an unknown message is a failed one", failed{w.store}, "a message", after},
 		{"an unknown version is a failed one", failed{w.store}, "a new version", after},
-		{"an unknown start is begun anew", anew{w.store}, "a start without a key", after},
-		{"an unknown message is posted anew", anew{w.store}, "a message", after},
+		{"an unknown start is begun again", again{w.store}, "a start without a key", after},
+		{"an unknown message is posted again", again{w.store}, "a message", after},
 		{"an unknown end of a task is a failed one", failed{w.store}, "a task that is claimed", after},
-		{"an unknown claim of tasks is made under another token", anew{w.store}, "a task", after},
+		{"an unknown claim of tasks is made under another token", again{w.store}, "a task", after},
 		{"an unknown task is a success", done{w.store}, "a task and an event", wiretest.Fault{Do: wiretest.Close}},
 		{"an unknown start is a success", done{w.store}, "a start", wiretest.Fault{Do: wiretest.Close}},
 		{"a lost claim is forgotten", loses{w.store}, "a parked saga", after},

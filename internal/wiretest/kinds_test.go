@@ -315,7 +315,7 @@ var operations = append([]operation{
 	}},
 }, taskOperations...)
 
-// forgiven is err, but for what is not there: it is gone, whoever took it away.
+// forgiven returns err, or nil if it says that something is not there.
 func forgiven(err error) error {
 	if errors.Is(err, journal.ErrNotFound) {
 		return nil

@@ -234,7 +234,7 @@ func (s *session) hold(u *unit, f *Fault) {
 	}
 	<-release
 	if s.forward(u, u.raw) == nil {
-		s.settle() // nobody listens to the answers any more
+		s.settle() // nobody reads the answers any longer
 	}
 }
 

@@ -32,7 +32,7 @@ func replayRequest(b *bench) {
 		b.Fatal("the first is not fresh")
 	}
 	r, fresh = b.begin("k", "other", time.Hour)
-	diff(b, "while under way", r, journal.Reply{Fingerprint: "f"})
+	diff(b, "while in flight", r, journal.Reply{Fingerprint: "f"})
 	if fresh {
 		b.Fatal("the second is fresh")
 	}

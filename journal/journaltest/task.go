@@ -213,7 +213,7 @@ func claimTasksAgain(b *bench) {
 	if len(got) != 1 {
 		b.Fatalf("a token whose claim got nothing gets %d tasks, want 1", len(got))
 	}
-	b.eventually("it holds nothing any more", func() bool {
+	b.eventually("it no longer holds anything", func() bool {
 		got, err := b.ClaimTasks(b.ctx, none)
 		b.must(err)
 		return len(got) == 0
@@ -447,7 +447,7 @@ func withdrawClaimed(b *bench) {
 	token, _ := b.claimTasks("a", 1, 1)
 	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{t.ID}})
 	ids, _ := b.reap(10)
-	diff(b, "reaped under way", ids, nil)
+	diff(b, "reaped while in flight", ids, nil)
 	lease, err := b.Heartbeat(b.ctx, t.ID, token)
 	b.must(err)
 	if !lease.Cancel || !lease.Until.After(b.now()) {

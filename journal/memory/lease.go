@@ -45,7 +45,7 @@ func (s *Store) Renew(ctx context.Context, node string, ttl time.Duration) (jour
 		return journal.Lease{}, fmt.Errorf("renew: %w", journal.ErrFenced)
 	}
 	lease := s.extend(node, ttl)
-	for other, end := range s.nodes { // the takeovers are independent, so their order does not matter
+	for other, end := range s.nodes { // any order
 		if end.Before(lease.Now) {
 			s.takeOver(other)
 		}

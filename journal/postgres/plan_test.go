@@ -82,7 +82,7 @@ func TestPlans(t *testing.T) {
 		uses(state+": what has expired", generic(t, s, expired, "1"), "Index Scan using sagas_delete")
 	}
 	uses("tasks that wait", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_waiting")
-	uses("tasks under way", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_ends_at")
+	uses("tasks in flight", text(t, s.pool, `EXPLAIN `+taskStats), "tasks_ends_at")
 	uses("those in quarantine", text(t, s.pool, `EXPLAIN SELECT count(*) FROM sagas WHERE `+quarantined), "sagas_live")
 	pages(t, s)
 	for _, tt := range []struct {

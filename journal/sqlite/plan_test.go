@@ -98,7 +98,7 @@ func TestPlans(t *testing.T) {
 			{"tasks that have ended", plan(expiredTasks, 1, 1), "SEARCH tasks USING INDEX tasks_ends_at (ends_at<?)"},
 			{"tasks that ended", plan(oldTasks, 1, 1), "USING COVERING INDEX tasks_ended (ended_at<?)"},
 			{"tasks of all types that wait", taskPlan, "SCAN tasks USING INDEX tasks_waiting"},
-			{"tasks of all types under way", taskPlan, "tasks USING INDEX tasks_ends_at"},
+			{"tasks of all types in flight", taskPlan, "tasks USING INDEX tasks_ends_at"},
 			{"tasks of a saga", plan(`DELETE FROM tasks WHERE saga_id = ?`, []byte{1}), "SEARCH tasks USING INDEX tasks_saga (saga_id=?)"},
 			{"events that are due", plan(dueEvents, 1, 1), "SEARCH outbox USING INDEX outbox_due (due_at<?)"},
 			{"what is due and not claimed", plan(unclaimed, 1, 1), "SEARCH sagas USING INDEX sagas_due (wake_at<?)"},

@@ -200,7 +200,7 @@ func (d *Decoder) Loop(vars map[string]*expr.Type) *Decoder {
 // Body compiles the steps of a Loop's decoder.
 func (d *Decoder) Body(n *Node) []*saga.Step {
 	steps := d.p.steps(n, d.s)
-	for id := range d.s.ids { // the order does not matter
+	for id := range d.s.ids { // any order
 		d.p.loops[id] = d.s.loop
 	}
 	return steps

@@ -135,7 +135,7 @@ func (w *warner) source(s *saga.Step, models map[string]*saga.Step) *saga.Step {
 // first returns the first model's step, by its place, whose text is in some of the outputs.
 func (w *warner) first(outputs map[string]bool, models map[string]*saga.Step) *saga.Step {
 	var first *saga.Step
-	for output := range outputs { // the order does not matter
+	for output := range outputs { // any order
 		first = w.earlier(first, models[output])
 	}
 	return first
@@ -154,7 +154,7 @@ func (w *warner) read(r *reading, models map[string]*saga.Step) *saga.Step {
 		return nil
 	}
 	first := w.first(r.outputs, models)
-	for loop := range r.items { // the order does not matter
+	for loop := range r.items { // any order
 		first = w.earlier(first, w.read(w.readings[loop], models))
 	}
 	return first
@@ -177,7 +177,7 @@ func (w *warner) fed(s *saga.Step) {
 
 // agreed reports whether there is an approval between a model's step and another step.
 func (w *warner) agreed(from, to *saga.Step) bool {
-	for id, a := range w.def.ByID { // the order does not matter
+	for id, a := range w.def.ByID { // any order
 		if w.kinds[a.Kind].Output == Person && before(w.written[from.ID], w.written[id]) && before(w.written[id], w.written[to.ID]) && w.readings[to.ID].scope.sees(id) {
 			return true
 		}

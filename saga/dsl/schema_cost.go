@@ -74,7 +74,7 @@ func (c *schemaCost) learn(s *jsonschema.Schema) {
 	if s.Pattern != nil {
 		c.patterns[s.Pattern] = instructions(s.Pattern.String())
 	}
-	for p := range s.PatternProperties { // the order does not matter
+	for p := range s.PatternProperties { // any order
 		c.patterns[p] = instructions(p.String())
 	}
 }
@@ -88,7 +88,7 @@ func parts(s *jsonschema.Schema) []*jsonschema.Schema {
 			list = append(list, m[name])
 		}
 	}
-	for _, p := range s.PatternProperties { // the order does not matter
+	for _, p := range s.PatternProperties { // any order
 		list = append(list, p)
 	}
 	if rest, ok := s.AdditionalProperties.(*jsonschema.Schema); ok {
@@ -166,7 +166,7 @@ func (b *budget) visit(s *jsonschema.Schema, v any, chain int) {
 		}
 	}
 	if obj, ok := v.(map[string]any); ok {
-		for name, part := range s.DependentSchemas { // the order does not matter
+		for name, part := range s.DependentSchemas { // any order
 			if _, ok := obj[name]; ok {
 				b.visit(part, v, chain+1)
 			}
@@ -177,7 +177,7 @@ func (b *budget) visit(s *jsonschema.Schema, v any, chain int) {
 func (b *budget) object(s *jsonschema.Schema, obj map[string]any) {
 	rest, _ := s.AdditionalProperties.(*jsonschema.Schema)
 	b.left -= len(s.Required)/8 + len(s.DependentRequired)
-	for name, value := range obj { // the order does not matter
+	for name, value := range obj { // any order
 		if b.left < 0 {
 			return
 		}
@@ -186,7 +186,7 @@ func (b *budget) object(s *jsonschema.Schema, obj map[string]any) {
 			known = true
 			b.visit(part, value, 0)
 		}
-		for p, part := range s.PatternProperties { // the order does not matter
+		for p, part := range s.PatternProperties { // any order
 			b.match(p, name)
 			if b.left >= 0 && p.MatchString(name) {
 				known = true
@@ -243,7 +243,7 @@ func (b *budget) defaults(doc, v any) {
 	switch value := v.(type) {
 	case map[string]any:
 		properties, _ := rules["properties"].(map[string]any)
-		for name, rule := range properties { // the order does not matter
+		for name, rule := range properties { // any order
 			inner, _ := rule.(map[string]any)
 			if have, ok := value[name]; ok {
 				b.defaults(inner, have)
@@ -278,7 +278,7 @@ func weight(v any) int {
 	switch v := v.(type) {
 	case map[string]any:
 		n := 1
-		for name, value := range v { // the order does not matter
+		for name, value := range v { // any order
 			n += 1 + len(name)/64 + weight(value)
 		}
 		return n
@@ -306,7 +306,7 @@ func extent(v any) int {
 	n := 1
 	switch v := v.(type) {
 	case map[string]any:
-		for _, value := range v { // the order does not matter
+		for _, value := range v { // any order
 			n += extent(value)
 		}
 	case []any:

@@ -125,7 +125,7 @@ func TestSchemaCostIsAnUpperBound(t *testing.T) {
 	}
 }
 
-// Whoever adds a keyword to the validator is to look whether it costs something here.
+// A new keyword of the validator needs a look at what it costs here.
 func TestSchemaCostKnowsTheKeywords(t *testing.T) {
 	if n := reflect.TypeFor[jsonschema.Schema]().NumField(); n != 69 {
 		t.Errorf("a compiled schema has %d fields: see whether parts, same and visit know all that lead to other schemas, then change this number", n)

@@ -135,7 +135,7 @@ func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *
 	}
 	sure := (declared || r.strict) && !asksMore(rules)
 	fields := make(map[string]*expr.Type, len(properties))
-	for name, doc := range properties { // the order does not matter
+	for name, doc := range properties { // any order
 		f := r.read(doc, filled)
 		inner, _ := doc.(map[string]any)
 		_, fills := inner["default"]
@@ -145,7 +145,7 @@ func (r *schemaReader) fields(t *expr.Type, rules map[string]any, filled bool) *
 		}
 		fields[name] = f
 	}
-	for name := range needed { // the order does not matter
+	for name := range needed { // any order
 		if fields[name] == nil {
 			fields[name] = expr.Any()
 			if rest != nil {

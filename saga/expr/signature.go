@@ -105,10 +105,10 @@ func givesMerged(args []*Type) *Type {
 		return Exactly(KindObject)
 	}
 	fields := make(map[string]*Type, len(a.fields)+len(b.fields))
-	for name, f := range a.fields { // the order does not matter
+	for name, f := range a.fields { // any order
 		fields[name] = f
 	}
-	for name, f := range b.fields { // the order does not matter
+	for name, f := range b.fields { // any order
 		if f.kinds&KindAbsent != 0 {
 			f = Union(f.present(), a.field(name), true)
 		}

@@ -45,7 +45,7 @@ func typeOf(v any) *Type {
 		return tuple(types)
 	case map[string]any:
 		fields := make(map[string]*Type, len(v))
-		for name, f := range v { // the order does not matter
+		for name, f := range v { // any order
 			fields[name] = typeOf(f)
 		}
 		return Fields(fields, nil)

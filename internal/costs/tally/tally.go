@@ -59,7 +59,7 @@ func Add(c journal.Cost, tallies ...*Tally) error {
 
 func (t *Tally) add(c journal.Cost, cost *saga.CostView) error {
 	if t.by == ByModel {
-		for name, m := range cost.Models { // the order does not matter
+		for name, m := range cost.Models { // any order
 			if err := t.count(c, name, cost.Currency, share{m.Spent, "", m.Input, m.Output}); err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func amount(decimal, currency string) (retry.Money, error) {
 // the distribution of its sagas' costs.
 func (t *Tally) Groups(limit int, buckets bool) (list []Group, leftOut int) {
 	all := make([]*group, 0, len(t.groups))
-	for _, g := range t.groups { // the order does not matter
+	for _, g := range t.groups { // any order
 		all = append(all, g)
 	}
 	slices.SortFunc(all, dearestFirst)

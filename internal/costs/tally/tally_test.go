@@ -95,7 +95,7 @@ func TestOutliers(t *testing.T) {
 		all = append(all, cost(n, "a", usd(fmt.Sprintf("0.%02d", n)), false))
 	}
 	for n := 100; n <= 111; n++ {
-		all = append(all, cost(n, "a", usd(fmt.Sprintf("0.%d", n)), true)) // 0.100 to 0.111, under way
+		all = append(all, cost(n, "a", usd(fmt.Sprintf("0.%d", n)), true)) // 0.100 to 0.111, in flight
 	}
 	got := sum(t, ByDefinition, all...)[0]
 	if got.Median != "0.10" || got.P90 != "0.18" || got.Max != "0.20" || got.Ended != 20 || len(got.Outliers) != 0 {

@@ -144,7 +144,7 @@ func KeptHeaders(h nethttp.Header, redact *Redactor) map[string]string {
 		return kept
 	}
 	var all []header
-	for name, value := range kept { // the order does not matter
+	for name, value := range kept { // any order
 		all = append(all, header{name, value})
 	}
 	slices.SortFunc(all, func(a, b header) int {

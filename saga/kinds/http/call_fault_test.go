@@ -249,7 +249,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTimeoutWhileConnecting: whoever notices first that the time is up, it is a time-out.
+// It is a timeout whether the dialer or the context notices first that the time is up.
 func TestTimeoutWhileConnecting(t *testing.T) {
 	c := newCaller(t, CallerConfig{})
 	s := serveWire(t, say(ok200))
@@ -277,7 +277,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestPartsThatLeft: what counts is what the other side may have got, not what was to be written.
+// What counts is what the remote service may have received, not what was to be written.
 func TestPartsThatLeft(t *testing.T) {
 	for _, read := range []int{0, 1} {
 		near, far := net.Pipe() // a write goes on until the other end has read it all

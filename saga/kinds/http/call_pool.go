@@ -159,7 +159,7 @@ func (p *pool) Close() {
 // takeIdle removes connections that have been idle for so long, and reports whether others remain.
 // p.mu must be held.
 func (p *pool) takeIdle(idle time.Duration) (old []*wire, stays bool) {
-	for _, l := range p.lines { // the order does not matter
+	for _, l := range p.lines { // any order
 		n := 0 // the oldest are first
 		for n < len(l.idle) && time.Since(l.idle[n].since) >= idle {
 			n++

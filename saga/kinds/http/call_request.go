@@ -119,7 +119,7 @@ func checkURL(u *url.URL) error {
 func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 	header := make(nethttp.Header, len(sealed)+2) // User-Agent and Accept-Encoding
 	values := make([]string, 0, len(sealed))
-	for name, sealed := range sealed { // the order does not matter
+	for name, sealed := range sealed { // any order
 		key := nethttp.CanonicalHeaderKey(name)
 		if !Settable(name) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + strconv.Quote(name) + " cannot be set"}

@@ -15,7 +15,7 @@ import (
 )
 
 // deadAfterFirst answers the first request, keeps the connection, takes the
-// next request whole and then hangs up: what a server does whose idle time-out
+// next request whole and then hangs up: what a server does whose idle timeout
 // races with a request, or that crashes after the effect.
 func deadAfterFirst(reset bool) func(int, *net.TCPConn) bool {
 	return func(n int, conn *net.TCPConn) bool {
@@ -94,7 +94,7 @@ func dialled(c *Caller) *[]*wire {
 	return opened
 }
 
-// dead is a connection that the other side reset, which shows only when something is written.
+// dead is a connection that the remote service reset, which shows only when something is written.
 type dead struct{ net.Conn }
 
 // Write implements net.Conn.
@@ -158,8 +158,8 @@ func TestLargeRequestsReuse(t *testing.T) {
 	}
 }
 
-// TestClosedConnectionsAreNotUsed: one that the other side closed, or on which it spoke unasked, is
-// not written to.
+// TestClosedConnectionsAreNotUsed: one that the remote service closed, or on which it spoke
+// unasked, is not written to.
 func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	for name, script := range map[string]func(int, *net.TCPConn) bool{
 		"closed":  sayAndClose(ok200),

@@ -124,7 +124,7 @@ func TestTLSReused(t *testing.T) {
 	}
 }
 
-// TestTLSTimeout: a call ends at its time, though the other side does not read, not even a
+// TestTLSTimeout: a call ends at its time, though the remote service does not read, not even a
 // farewell.
 func TestTLSTimeout(t *testing.T) {
 	done := make(chan bool)

@@ -136,7 +136,7 @@ func TestUnsendable(t *testing.T) {
 	}
 }
 
-// TestQueryCarriesAnyText holds the query to giving the other side what was written,
+// TestQueryCarriesAnyText holds the query to giving the remote service what was written,
 // secrets put in, whatever the text.
 func TestQueryCarriesAnyText(t *testing.T) {
 	c := call(t, "http: GET https://a.example/x", `query: {a: "${input}", b: "${input}/${secrets.KEY}"}`)

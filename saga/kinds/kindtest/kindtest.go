@@ -104,7 +104,7 @@ func (s Suite) good(t *testing.T) {
 
 func (s Suite) env() expr.MapEnv {
 	env := expr.MapEnv{"secrets": map[string]any{"KEY": canary}}
-	for name, v := range s.Env { // the order does not matter
+	for name, v := range s.Env { // any order
 		env[name] = v
 	}
 	return env

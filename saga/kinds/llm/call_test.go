@@ -193,7 +193,7 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
-// A request to a base URL that the configuration does not have any more gets nobody's key.
+// A request to a base URL that the configuration no longer has gets nobody's key.
 func TestForeignProvider(t *testing.T) {
 	s := start(t, faulty(llmstub.Fault{}))
 	r := render(t, parse(t, priced(s.URL+"/v1"), `{model: a, prompt: hi}`), nil)
@@ -220,7 +220,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// The time-out is for silence: an answer may take many times as long.
+// The timeout is for silence: an answer may take many times as long.
 func TestTimeoutIsForSilence(t *testing.T) {
 	const idle, gap, words = 400 * time.Millisecond, 100 * time.Millisecond, 8
 	cfg, b, r := serve(t, func(rw nethttp.ResponseWriter, req *nethttp.Request) {

@@ -153,7 +153,7 @@ func (l revertLost) Call(ctx context.Context, r saga.Request) saga.Answer {
 	return l.next.Call(ctx, r)
 }
 
-// conflicting has a start of the saga under way, which is not durable.
+// conflicting has a start of the saga in flight, which is not durable.
 type conflicting struct{}
 
 func (conflicting) StartAs(context.Context, uuid.UUID, *saga.Definition, journal.Start, saga.StartedData) error {
