@@ -52,7 +52,7 @@ func TestSettle(t *testing.T) {
 	}{
 		{"all is well", world.Config{}, whole, ""},
 		{"a world that forgets keys", world.Config{KeyWindow: time.Nanosecond}, whole, " effects under key"},
-		{"a store that loses sagas", world.Config{}, func(s journal.Store) journal.Store { return forgets{s} }, "an acknowledged start is gone"},
+		{"a store that loses sagas", world.Config{}, func(s journal.Store) journal.Store { return forgets{s} }, "an acknowledged start is lost"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
