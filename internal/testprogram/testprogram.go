@@ -23,7 +23,7 @@ import (
 
 // Race are build flags for the race detector, without packages that it only slows down. The
 // Makefile has the same flags and the reasons.
-var Race = []string{"-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-gcflags=github.com/alecthomas/kong/...=-race=false", "-gcflags=regexp/...=-race=false"}
+var Race = []string{"-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-gcflags=modernc.org/sqlite=-d=checkptr=0", "-gcflags=github.com/alecthomas/kong/...=-race=false", "-gcflags=regexp/...=-race=false"}
 
 // kept is how long a build is kept after its last use.
 const kept = 24 * time.Hour
