@@ -7,10 +7,11 @@ BIN     := bin/recourse
 
 PG      := $(GO) run ./internal/testpg/run --
 
-# The race detector looks at everything but SQLite, which is C translated to Go and five times slower with it, and what parses
-# command lines, which has no goroutines and is built again by each test that runs a command. A package that uses sync.Map must be
-# looked at: its copies of sync's generic code may be the ones that are linked, and without instrumentation they cause false reports.
-# Package modernc.org/sqlite, the driver, uses it; the C is in its lib.
+# The race detector looks at everything but SQLite, which is C translated to Go and five times
+# slower with it, and what parses command lines, which has no goroutines and is built again by each
+# test that runs a command. A package that uses sync.Map must be looked at: its copies of sync's
+# generic code may be the ones that are linked, and without instrumentation they cause false
+# reports. Package modernc.org/sqlite, the driver, uses it; the C is in its lib.
 RACE    := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0' -gcflags='modernc.org/sqlite=-d=checkptr=0' -gcflags='github.com/alecthomas/kong/...=-race=false' -gcflags='regexp/...=-race=false'
 
 .PHONY: help run build check test test-short deps module-path flaky mutation vet prove crash ha container examples fuzz bench bench-scale bench-steps sim mutants soak pictures fmt clean
@@ -23,7 +24,8 @@ run: ## play the demo: sagas that succeed, fail, are undone, and survive a crash
 	@$(BIN) demo
 
 PROGRAMS := ./cmd/recourse ./examples/world/cmd/world
-# Counts the lines of go build -v, one for each package that is compiled; other lines pass. A terminal gets one line.
+# Counts the lines of go build -v, one for each package that is compiled; other lines pass. A
+# terminal gets one line.
 define PROGRESS
 n=0; while IFS= read -r line; do case $$line in \
   *' '*|*:*) echo "$$line";; \
@@ -32,15 +34,17 @@ n=0; while IFS= read -r line; do case $$line in \
 esac; done; if [ -t 1 ] && [ $$n != 0 ]; then echo; fi
 endef
 
-# Without -trimpath, so that go run, go vet and go test find the same packages in the cache. -s leaves out the symbol table and
-# DWARF, which debuggers need; stack traces and profiles stay as they are.
+# Without -trimpath, so that go run, go vet and go test find the same packages in the cache. -s
+# leaves out the symbol table and DWARF, which debuggers need; stack traces and profiles stay as
+# they are.
 build: ## build bin/recourse, and bin/world for playing with it
 	@$(GO) build -v -ldflags=-s -o bin/ $(PROGRAMS) 2>&1 | { $(PROGRESS); }; exit $${PIPESTATUS[0]}
 
-# The pure packages and the simulation start no goroutines (internal/arch sees to that): the race detector has nothing to
-# find in their tests, and makes them ten times slower.
+# The pure packages and the simulation start no goroutines (internal/arch sees to that): the race
+# detector has nothing to find in their tests, and makes them ten times slower.
 UNRACED := compensation idempotency retry saga saga/dsl saga/expr engine/sim
-# The packages that take longest begin first, so that none of them is left at the end while a core idles.
+# The packages that take longest begin first, so that none of them is left at the end while a core
+# idles.
 LONGEST := internal/crashtest cmd/recourse internal/page internal/examples api api/ui internal/wiretest journal/postgres journal/sqlite journal/journaltest internal/tracing
 listed   = $(shell $(GO) list $(PKGS))
 module  := $(shell sed -n "s/^module //p" go.mod)
@@ -65,7 +69,8 @@ flaky: ## run each package's tests FLAKY_RUNS times, and list the tests that fai
 	$(PG) $(GO) run ./internal/flaky -runs $(FLAKY_RUNS) -unraced "$(addprefix $(module)/,$(UNRACED))" $(FLAKY_PKGS)
 
 MUTATED ?= ./retry ./idempotency ./compensation ./trigger ./internal/outbox ./journal ./saga ./api
-# Of api the files that say who may do what, and what a person's decision does: all of them would take a day.
+# Of api the files that say who may do what, and what a person's decision does: all of them would
+# take a day.
 MUTATED_OF_API := auth guard commands approve resolve
 NOT_OF_API = $(patsubst api/%,-E ^%,$(filter-out $(MUTATED_OF_API:%=api/%.go) api/%_test.go,$(wildcard api/*.go)))
 mutation: ## change the code of MUTATED in small ways; list the changes that no test notices

@@ -97,13 +97,17 @@ type Config struct {
 
 // Limits bound the resources of one request. A zero field takes the default in its comment.
 type Limits struct {
-	Body      int64         // 1 MiB: size of a request's body
-	Document  int64         // 4 MiB: size of a body that may contain a definition (JSON escapes enlarge it) or a task's output
-	Request   time.Duration // 30s: time of a request, besides the wait that it asked for
-	Key       time.Duration // 4s: timeout of the lookup of an API key; half of it for /metrics
-	KeyPoll   time.Duration // 1s: interval between checks whether the store has its first API key
-	Wait      time.Duration // 60s: maximum wait of `Prefer: wait` and of a claim of tasks
-	Started   time.Duration // 3s: timeout of reading a saga after its start; then the response shows the saga as it began
+	Body int64 // 1 MiB: size of a request's body
+	// Document bounds a body that may contain a definition (JSON escapes enlarge it) or a task's
+	// output: 4 MiB.
+	Document int64
+	Request  time.Duration // 30s: time of a request, besides the wait that it asked for
+	Key      time.Duration // 4s: timeout of the lookup of an API key; half of it for /metrics
+	KeyPoll  time.Duration // 1s: interval between checks whether the store has its first API key
+	Wait     time.Duration // 60s: maximum wait of `Prefer: wait` and of a claim of tasks
+	// Started bounds the time of reading a saga after its start: 3s. Then the response shows the
+	// saga as it began.
+	Started   time.Duration
 	Command   time.Duration // 10s: how long a command waits until a node has applied it
 	Poll      time.Duration // 100ms: poll interval for a journal that another node writes
 	Heartbeat time.Duration // 15s: interval between comments on an idle event stream

@@ -286,7 +286,8 @@ steps:
         approval: {title: "Publish ${item}?", show: "${item}"}
 `)
 	v, entries := asked(x, `{"definition": "pages"}`, 3)
-	slices.SortFunc(entries, func(a, b inboxEntry) int { return strings.Compare(a.Path, b.Path) }) // their times are equal
+	// Their times are equal.
+	slices.SortFunc(entries, func(a, b inboxEntry) int { return strings.Compare(a.Path, b.Path) })
 	for i, path := range []string{"pages[0].ok", "pages%5B1%5D.ok", "pages%5b2%5d%2Eok"} {
 		e := entries[i]
 		if want := fmt.Sprintf("pages[%d].ok", i); e.Path != want || e.Title != "Publish "+string("abc"[i])+"?" {

@@ -128,7 +128,8 @@ func TestRefusalsAreInTheTable(t *testing.T) {
 	if len(found) < 10 {
 		t.Fatalf("only %d refusals found: the pattern is out of date", len(found))
 	}
-	except := map[string]bool{"bad_mode": true, "unknown_command": true, "bad_signal": true} // handlers refuse these themselves
+	// Handlers refuse these themselves.
+	except := map[string]bool{"bad_mode": true, "unknown_command": true, "bad_signal": true}
 	for _, m := range found {
 		if _, ok := codes[code(m[1])]; !ok && !except[string(m[1])] {
 			t.Errorf("%s is not in the table", m[1])

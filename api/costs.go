@@ -93,7 +93,8 @@ func (q *query) moment(name string, def time.Time) time.Time {
 		return def
 	}
 	at, err := time.Parse(time.RFC3339Nano, q.Get(name))
-	if year := at.UTC().Year(); err != nil || year < 0 || year > 9999 { // an offset can lead there, and clients cannot parse the result
+	// An offset can lead to such a year, and clients cannot parse the result.
+	if year := at.UTC().Year(); err != nil || year < 0 || year > 9999 {
 		q.bad(name, "bad_time", "%s is a time such as 2026-11-21T08:00:00Z; write + as %%2B", name)
 	}
 	return at

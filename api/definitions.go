@@ -19,14 +19,16 @@ import (
 
 // documentView is the response for one version of a definition or action.
 type documentView struct {
-	Name      string            `json:"name"`
-	Version   string            `json:"version"`
-	SHA256    string            `json:"sha256"`
-	CreatedAt saga.Time         `json:"created_at"`
-	Archived  bool              `json:"archived,omitempty"`
-	Warnings  []saga.Finding    `json:"warnings"`
-	Actions   map[string]string `json:"actions,omitempty"` // the versions that a definition pins of actions it uses without a version; not in lists
-	Source    string            `json:"source,omitempty"`  // not in lists
+	Name      string         `json:"name"`
+	Version   string         `json:"version"`
+	SHA256    string         `json:"sha256"`
+	CreatedAt saga.Time      `json:"created_at"`
+	Archived  bool           `json:"archived,omitempty"`
+	Warnings  []saga.Finding `json:"warnings"`
+	// Actions are the versions that a definition pins of actions it uses without a version. Lists
+	// do not have them.
+	Actions map[string]string `json:"actions,omitempty"`
+	Source  string            `json:"source,omitempty"` // not in lists
 }
 
 const typeYAML = "application/yaml"

@@ -48,12 +48,15 @@ func (s *server) readyz(c echo.Context) error {
 
 // statsView are counts over all sagas.
 type statsView struct {
-	Sagas       map[string]int64     `json:"sagas"` // by status
-	Live        map[string]int64     `json:"live"`  // by definition
-	Inbox       map[string]int64     `json:"inbox"` // by kind
-	OldestInbox *saga.Time           `json:"oldest_inbox_at,omitempty"`
-	OldestDue   *saga.Time           `json:"oldest_due_at,omitempty"` // the longest overdue saga that no node has claimed
-	Oldest      map[string]saga.Time `json:"oldest_at"`               // by live status: since when the oldest saga has had it
+	Sagas       map[string]int64 `json:"sagas"` // by status
+	Live        map[string]int64 `json:"live"`  // by definition
+	Inbox       map[string]int64 `json:"inbox"` // by kind
+	OldestInbox *saga.Time       `json:"oldest_inbox_at,omitempty"`
+	// OldestDue is when the saga became due that has been due for longest and that no node has
+	// claimed.
+	OldestDue *saga.Time `json:"oldest_due_at,omitempty"`
+	// Oldest says, by live status, since when the oldest saga has had it.
+	Oldest      map[string]saga.Time `json:"oldest_at"`
 	Quarantined int64                `json:"quarantined"`
 	CountedAt   saga.Time            `json:"counted_at"` // the counts may be cached if there are very many sagas
 	Nodes       []nodeView           `json:"nodes"`

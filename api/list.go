@@ -31,7 +31,9 @@ const (
 // sagaPage is a page of GET /v1/sagas.
 type sagaPage struct {
 	page[saga.View]
-	LookedBackTo *saga.Time `json:"looked_back_to,omitempty"` // the scan limit ended the page at this time; older sagas were not scanned
+	// LookedBackTo is the time at which the scan limit ended the page. Older sagas were not
+	// scanned.
+	LookedBackTo *saga.Time `json:"looked_back_to,omitempty"`
 }
 
 // listSagas serves GET /v1/sagas.

@@ -74,7 +74,9 @@ func (s *server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			s.log.Debug("request", "method", method, "path", c.Request().URL.Path, "status", c.Response().Status, "took", took)
 		}
 		if cut {
-			panic(http.ErrAbortHandler) // closes the connection, so that the client notices that the response is incomplete
+			// This closes the connection, so that the client notices that the response is
+			// incomplete.
+			panic(http.ErrAbortHandler)
 		}
 		return nil
 	}

@@ -159,7 +159,8 @@ func storeAway(err error) bool {
 		return true
 	case errors.As(err, &s):
 		state := s.SQLState()
-		return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "53") || strings.HasPrefix(state, "57P") || state == "25006" // read-only
+		// 25006 is a read-only transaction.
+		return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "53") || strings.HasPrefix(state, "57P") || state == "25006"
 	}
 	return false
 }

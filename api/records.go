@@ -147,7 +147,8 @@ func (s *server) stream(c echo.Context, id uuid.UUID, after int64) error {
 	w.WriteHeader(http.StatusOK)
 	w.Flush()
 
-	poll := time.NewTicker(5 * s.cfg.Limits.Poll) // there may be many streams, and Watch reports this node's own sagas at once
+	// There may be many streams, and Watch reports this node's own sagas at once.
+	poll := time.NewTicker(5 * s.cfg.Limits.Poll)
 	defer poll.Stop()
 	heartbeat := time.NewTicker(s.cfg.Limits.Heartbeat)
 	defer heartbeat.Stop()

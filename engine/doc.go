@@ -56,7 +56,7 @@ If a saga cannot be read, or its logic panics, the lane gives it up: it releases
 writing a record, so that another node, or a later version of the program, can continue the saga. The
 other sagas of the lane are not affected.
 
-# What a driver must guarantee
+# Duties of a driver
 
 A driver is the code that calls Handle: Engine, or the simulator.
 

@@ -55,20 +55,24 @@ type Config struct {
 	// anything under that id. It may be nil. If it fails, the engine logs the error and continues.
 	Registered func(node string) error
 
-	Lanes      int           // 1
-	Lease      time.Duration // 15s
-	Drain      time.Duration // 30s: how long attempts in flight may take when the engine stops
-	Poll       time.Duration // 250ms: between polls for sagas to claim and for messages
-	ParkAfter  time.Duration // 3s
-	Retention  time.Duration // 30 days: how long sagas are kept after their end, unless their definition says; or saga.Forever
+	Lanes     int           // 1
+	Lease     time.Duration // 15s
+	Drain     time.Duration // 30s: how long attempts in flight may take when the engine stops
+	Poll      time.Duration // 250ms: between polls for sagas to claim and for messages
+	ParkAfter time.Duration // 3s
+	// Retention is how long sagas are kept after their end, unless their definition says: 30 days.
+	// It may be saga.Forever.
+	Retention  time.Duration
 	Expire     time.Duration // 1m: between searches for sagas whose retention has ended, give or take a quarter
 	Watch      time.Duration // 5s: between checks for stalled sagas; a saga is given up after twelve
 	StallAfter time.Duration // 5m: how long a due saga or step may make no progress before it counts as stalled
-	StallScan  time.Duration // 15s, or a quarter of StallAfter if that is less: between searches of the store for stalled sagas and steps, give or take a quarter
-	MaxRunning int           // 10,000 sagas in memory
-	MaxStarts  int           // 2,000 starts whose commit is pending
-	StartBytes int           // 64 MiB of input of starts whose commit is pending
-	MaxCalls   int           // 1,000 requests in flight
+	// StallScan is the time between searches of the store for stalled sagas and steps, give or take
+	// a quarter: 15s, or a quarter of StallAfter if that is less.
+	StallScan  time.Duration
+	MaxRunning int // 10,000 sagas in memory
+	MaxStarts  int // 2,000 starts whose commit is pending
+	StartBytes int // 64 MiB of input of starts whose commit is pending
+	MaxCalls   int // 1,000 requests in flight
 	// AnswerBytes bounds the memory of responses that are being read, or whose outcome is not
 	// durable yet: 32 MiB, plus one response. Responses of up to quota.Free bytes do not count. If
 	// there is no room for a response, it waits with its connection open, and its timeout is

@@ -17,17 +17,21 @@ import (
 
 // LaneConfig configures a lane. MaxBatch, MaxRecords and Random must be set.
 type LaneConfig struct {
-	ParkAfter  time.Duration // a saga with a longer wait leaves memory
-	Retention  time.Duration // of sagas whose definition sets none; 0 or saga.Forever: they are kept
-	MaxBatch   int           // appends in one commit
-	MaxBytes   int           // of all appends in one commit, by journal.Append.Size, unless it has only one; 0: no bound
-	MaxRecords int           // records that one saga adds to one commit
+	ParkAfter time.Duration // a saga with a longer wait leaves memory
+	Retention time.Duration // of sagas whose definition sets none; 0 or saga.Forever: they are kept
+	MaxBatch  int           // appends in one commit
+	// MaxBytes bounds all appends in one commit, by journal.Append.Size, unless it has only one; 0:
+	// no bound.
+	MaxBytes   int
+	MaxRecords int // records that one saga adds to one commit
 	// MaxSagaBytes bounds the bytes of the records of all sagas in the lane; 0: no bound.
 	// Above it, the larger sagas leave memory between two steps.
 	MaxSagaBytes int
 	Random       func() uint64 // uniform random numbers, for jitter
 	Notices      *saga.Notices // builds the notifications about sagas; nil: none
-	StallAfter   time.Duration // how long a request may wait to be sent before its step counts as stalled; 0: without bound
+	// StallAfter is how long a request may wait to be sent before its step counts as stalled; 0:
+	// without bound.
+	StallAfter time.Duration
 }
 
 // Lane runs the sagas that its shell assigns to it. It is an event handler without goroutines,
@@ -215,7 +219,8 @@ func (l *Lane) answer(ev Answered) {
 	l.isolate(r, func() error {
 		err := l.recordOutcome(r, ev.Path, ev.Way, ev.Attempt, ev.Answer, ev.At)
 		switch {
-		case errors.Is(err, saga.ErrStale): // a message has brought the outcome first, or the attempt belongs to an earlier load
+		// A message has brought the outcome first, or the attempt belongs to an earlier load.
+		case errors.Is(err, saga.ErrStale):
 			l.giveBack(r, ev.Memory)
 			if !ours {
 				return nil

@@ -502,7 +502,8 @@ func TestStartIsNotTurnedAwayAfterADoubt(t *testing.T) {
 	if len(whole.Batch) != 3 {
 		t.Fatalf("%d appends, want 3", len(whole.Batch))
 	}
-	if _, err := b.store.Append(t.Context(), "n1", whole.Batch); err != nil { // it was written, but the lane does not know
+	// The batch was written, but the lane does not know.
+	if _, err := b.store.Append(t.Context(), "n1", whole.Batch); err != nil {
 		t.Fatal(err)
 	}
 	take[engine.Replied](b)

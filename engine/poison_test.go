@@ -132,7 +132,8 @@ func TestPoison(t *testing.T) {
 			for range 5 { // each takes many polls
 				n.ended(sane, n.start(sane, "null", nil), saga.Succeeded)
 			}
-			if got := n.Stats().GivenUp; got != journal.QuarantineAfter+2 { // once after its start, then once for each claim
+			// The node gives it up once after its start, and then once for each claim.
+			if got := n.Stats().GivenUp; got != journal.QuarantineAfter+2 {
 				t.Errorf("given up %d times", got)
 			}
 			if got := b.hits.Load(); got != hits {

@@ -109,7 +109,8 @@ func TestStalls(t *testing.T) {
 			first.stop()
 
 			second := startNode(t, store, defs, func(c *engine.Config) {
-				c.MaxRunning, c.StallAfter, c.Notices = -1, 100*time.Millisecond, everyone() // it has no room for a saga
+				// The node has no room for a saga.
+				c.MaxRunning, c.StallAfter, c.Notices = -1, 100*time.Millisecond, everyone()
 			})
 			want := []string{journal.StallNoWorker + " work a", journal.StallUnclaimed + " nap "}
 			until(t, "both are listed", func() bool { return cmp.Equal(store.stalls(t), want) })

@@ -48,9 +48,11 @@ type Stats struct {
 	MaxRunning    int           // Config's
 	MaxCalls      int           // Config's
 	MaxStarts     int           // Config's
-	Stalest       time.Duration // the longest time that a saga in memory has been without progress, as of the last Watch
-	Node          string        // the id that it writes under; "" between leases
-	Lanes         int
+	// Stalest is the longest time that a saga in memory has been without progress, as of the last
+	// Watch.
+	Stalest time.Duration
+	Node    string // the id that it writes under; "" between leases
+	Lanes   int
 }
 
 // Stats returns the engine's counts.

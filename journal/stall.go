@@ -19,12 +19,14 @@ const (
 
 // The kinds of stalls of a step.
 const (
-	StallNoWorker     = "no_worker"     // no worker claims its task
-	StallWorkerSilent = "worker_silent" // the lease of its task expired. Reported but not listed, because the step continues
-	StallNoSlot       = "no_slot"       // its request waits because too many are in flight
-	StallNoLease      = "no_lease"      // its request waits until its node's lease is renewed
-	StallNoMemory     = "no_memory"     // its response waits for memory to be read
-	StallUnanswered   = "unanswered"    // its request has no response long after its timeout
+	StallNoWorker = "no_worker" // no worker claims its task
+	// StallWorkerSilent says that the lease of its task expired. It is reported but not listed,
+	// because the step continues.
+	StallWorkerSilent = "worker_silent"
+	StallNoSlot       = "no_slot"    // its request waits because too many are in flight
+	StallNoLease      = "no_lease"   // its request waits until its node's lease is renewed
+	StallNoMemory     = "no_memory"  // its response waits for memory to be read
+	StallUnanswered   = "unanswered" // its request has no response long after its timeout
 )
 
 // StallKept is how long a stall is known after it was last noted, so that it is reported only once.
@@ -74,7 +76,9 @@ func (s Stall) Found(more string) (Stall, error) {
 // StallNotice is a stall and the events that report it.
 type StallNotice struct {
 	Stall
-	Events []Event // for the outbox, if the stall was not known. They belong to its saga, whatever their Saga field says
+	// Events go to the outbox if the stall was not known. They belong to its saga, whatever their
+	// Saga field says.
+	Events []Event
 }
 
 // StallFilter selects stalls. A zero field does not narrow the selection.

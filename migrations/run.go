@@ -64,7 +64,8 @@ func Postgres(dsn string, checks ...pgsession.Check) Database {
 			}
 			c := pool.ConnConfig
 			pgsession.Prepare(c, nil, checks...)
-			c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // a step has many statements; poolers support this mode
+			// A step has many statements, and poolers support this mode.
+			c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 			return stdlib.OpenDB(*c), nil
 		},
 		exists: `SELECT to_regclass('schema_migrations') IS NOT NULL`,

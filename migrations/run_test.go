@@ -167,7 +167,8 @@ func TestAllOrNothing(t *testing.T) {
 			steps[path.Join(x.name, "002_more.down.sql")] = &fstest.MapFile{Data: []byte(`DROP TABLE more;`)}
 			at := migrations.WithSteps(x.at, steps)
 
-			steps[second] = &fstest.MapFile{Data: []byte(`CREATE TABLE more (id int); CREATE TABLE nodes (id int);`)} // the first step has created nodes
+			// The first step has created nodes.
+			steps[second] = &fstest.MapFile{Data: []byte(`CREATE TABLE more (id int); CREATE TABLE nodes (id int);`)}
 			if err := migrations.Up(ctx, at); err == nil {
 				t.Fatal("a step with an error succeeded")
 			}

@@ -47,9 +47,11 @@ type Chooser interface {
 // Layout says how a block runs: as groups, or as a loop.
 type Layout struct {
 	Groups [][]*Step // each runs once
-	Named  bool      // the output is a map from the id of each group's last step to its output; otherwise it is the output of the only group
-	Loop   *Loop     // replaces Groups
-	Limit  int       // how many groups may run at once; 0: all
+	// Named makes the output a map from the id of each group's last step to its output. Otherwise
+	// it is the output of the only group.
+	Named bool
+	Loop  *Loop // replaces Groups
+	Limit int   // how many groups may run at once; 0: all
 }
 
 // Loop is a list of steps that runs several times. The block's output is the list of its

@@ -21,7 +21,9 @@ const Anonymous = "anonymous"
 // Command is a command to a saga, as its message carries it: from a person, from a worker, or from
 // another saga.
 type Command struct {
-	Kind    string            `json:"command"` // cancel, pause, resume, retry, compensate, resolve, patch, approve, reject, signal
+	// Kind is cancel, pause, resume, retry, compensate, resolve, patch, approve, reject, signal,
+	// release, revert or task.
+	Kind    string            `json:"command"`
 	Path    string            `json:"path,omitempty"`
 	Mode    string            `json:"mode,omitempty"`    // for cancel: compensate (default) or stop
 	Outcome string            `json:"outcome,omitempty"` // for resolve: succeeded, failed, retry, skip, compensated

@@ -224,19 +224,20 @@ type Reason struct {
 // CommandData is the data of the records of commands: cancelled, paused, resumed, operator. A
 // refused command is an operator record with Rejected.
 type CommandData struct {
-	Message  string            `json:"message"`
-	Kind     string            `json:"command"`
-	Actor    string            `json:"actor,omitempty"`
-	Reason   string            `json:"reason,omitempty"`
-	Mode     string            `json:"mode,omitempty"`
-	Outcome  string            `json:"outcome,omitempty"`
-	Output   json.RawMessage   `json:"output,omitempty"`
-	NewKey   bool              `json:"new_key,omitempty"`
-	Budget   *BudgetData       `json:"budget,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Shown    string            `json:"shown,omitempty"` // for an approval: the hash of what was shown; Output is the data of the decision
-	Role     string            `json:"role,omitempty"`  // and the actor's role, because approvers may be roles
-	Rejected *Failure          `json:"rejected,omitempty"`
+	Message string            `json:"message"`
+	Kind    string            `json:"command"`
+	Actor   string            `json:"actor,omitempty"`
+	Reason  string            `json:"reason,omitempty"`
+	Mode    string            `json:"mode,omitempty"`
+	Outcome string            `json:"outcome,omitempty"`
+	Output  json.RawMessage   `json:"output,omitempty"`
+	NewKey  bool              `json:"new_key,omitempty"`
+	Budget  *BudgetData       `json:"budget,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	// Shown is, for an approval, the hash of what was shown. Output is the data of the decision.
+	Shown    string   `json:"shown,omitempty"`
+	Role     string   `json:"role,omitempty"` // and the actor's role, because approvers may be roles
+	Rejected *Failure `json:"rejected,omitempty"`
 }
 
 // Status is a saga's status.

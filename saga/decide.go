@@ -645,7 +645,8 @@ func (m *Machine) decideUndo() []Decision {
 		if c := n.step.Compensate; c.When != nil && n.compensation.attempts == 0 {
 			env := m.env(n)
 			env.output, env.hasOutput, env.err = n.compensable(), true, m.reason
-			env.actionInput, _ = m.actionInput(n, &n.compensation, &c.Step, env) // if it fails, `when` reports the missing value
+			// If it fails, `when` reports the missing value.
+			env.actionInput, _ = m.actionInput(n, &n.compensation, &c.Step, env)
 			yes, err := c.When.Bool(env)
 			if err != nil {
 				return m.refuseWay(n, journal.Undo, expressionFailure("compensate.when", err))

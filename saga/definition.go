@@ -33,10 +33,12 @@ type Definition struct {
 	Currency  string         // the currency of the budget and of every cost; "" if there is neither
 	// Checkpoint says which commits a request waits for. "" is CheckpointStep.
 	Checkpoint Checkpoint
-	Decides    map[string]bool // steps whose results are read by conditions; with CheckpointDecision, requests wait for their outcomes
-	Triggers   []*Trigger      // events and schedules that start its sagas
-	VarsUsed   []string        // names of vars that expressions read, sorted; a start pins their values
-	Pins       map[string]int  // versions of the actions that steps use without naming a version
+	// Decides has the steps whose results conditions read. With CheckpointDecision, requests wait
+	// for their outcomes.
+	Decides  map[string]bool
+	Triggers []*Trigger     // events and schedules that start its sagas
+	VarsUsed []string       // names of vars that expressions read, sorted; a start pins their values
+	Pins     map[string]int // versions of the actions that steps use without naming a version
 
 	Runs     []Mention // the definitions that its steps run, as written: name, or name@v3
 	Mentions []Mention // where the document, or an action that it uses, names each of Secrets
@@ -71,9 +73,13 @@ type Checkpoint string
 
 // The checkpoints.
 const (
-	CheckpointStep     Checkpoint = "step"     // each intent is durable before its request is sent
-	CheckpointPhase    Checkpoint = "phase"    // a read may be sent before its intent is durable, but not before every earlier step of the top level has ended durably
-	CheckpointDecision Checkpoint = "decision" // a read may be sent before its intent is durable, but not before the outcomes that a decision depends on are durable
+	CheckpointStep Checkpoint = "step" // each intent is durable before its request is sent
+	// CheckpointPhase lets a read be sent before its intent is durable, but not before every
+	// earlier step of the top level has ended durably.
+	CheckpointPhase Checkpoint = "phase"
+	// CheckpointDecision lets a read be sent before its intent is durable, but not before the
+	// outcomes that a decision depends on are durable.
+	CheckpointDecision Checkpoint = "decision"
 )
 
 // Var is a variable with a constant value in the definition. The server's value of the same name

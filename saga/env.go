@@ -85,7 +85,8 @@ func (e *env) Root(name string) (any, bool) {
 	case "output":
 		return raw(e.output), e.hasOutput
 	case "error":
-		if e.Partial() && e.n != nil && !e.n.in.final && e.hasOutput { // in a plan, steps are undone although nothing has failed
+		// In a plan, steps are undone although nothing has failed.
+		if e.Partial() && e.n != nil && !e.n.in.final && e.hasOutput {
 			return expr.Placeholder("error"), true
 		}
 		return e.err.value(), e.hasOutput

@@ -47,8 +47,10 @@ type Machine struct {
 	account retry.Account
 	tokens  tokens
 	models  map[string]modelUse // by name
-	short   bool                // while deciding: an attempt waits for money, so later attempts that may cost some are not decided
-	raise   struct {            // caches Machine.raises for the journal's length seq
+	// While deciding, short says that an attempt waits for money, so later attempts that may cost
+	// some are not decided.
+	short bool
+	raise struct { // caches Machine.raises for the journal's length seq
 		seq   int64
 		paths map[string]bool
 	}

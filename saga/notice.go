@@ -54,7 +54,9 @@ type Notices struct {
 // Announced is the set of notices about a saga that were sent, or that were known before any sink
 // existed. The zero value is the empty set.
 type Announced struct {
-	open  map[string]bool // items that need a person, or did: an item may be hidden for a while and then need a person again
+	// The items in open need a person, or did: an item may be hidden for a while and then need a
+	// person again.
+	open  map[string]bool
 	ended bool
 }
 
@@ -71,7 +73,8 @@ func (n *Notices) Since(m *Machine, told Announced) ([]journal.Event, Announced)
 	if entries := m.waiting(); len(entries)+len(told.open) > 0 {
 		now.open = make(map[string]bool, len(entries)+len(told.open))
 		for about := range told.open { // any order
-			now.open[about] = !strings.HasPrefix(about, budgetOf) // an attempt that the budget does not cover is reported again
+			// An attempt that the budget does not cover is reported again.
+			now.open[about] = !strings.HasPrefix(about, budgetOf)
 		}
 		for _, e := range entries {
 			about := e.about()

@@ -43,11 +43,13 @@ type Plan struct {
 
 // PlannedStep is a step, or a compensation, as it would run.
 type PlannedStep struct {
-	Path     string          `json:"path"`
-	Kind     string          `json:"kind"`
-	Use      string          `json:"use,omitempty"`     // the action that it uses, with its version
-	Skipped  bool            `json:"skipped,omitempty"` // its `when` is false
-	If       []string        `json:"if,omitempty"`      // the conditions, the outermost first, under which it runs and whose results are unknown
+	Path    string `json:"path"`
+	Kind    string `json:"kind"`
+	Use     string `json:"use,omitempty"`     // the action that it uses, with its version
+	Skipped bool   `json:"skipped,omitempty"` // its `when` is false
+	// If has the conditions, the outermost first, under which the step runs and whose results are
+	// unknown.
+	If       []string        `json:"if,omitempty"`
 	Request  *Request        `json:"request,omitempty"`
 	Key      string          `json:"key,omitempty"`
 	Cost     string          `json:"cost,omitempty"`     // of one attempt, at most

@@ -23,7 +23,8 @@ func TestSearchTextOfDocuments(t *testing.T) {
 		{`{"key\":": "\ud83d\ude00"}`, []string{"😀"}},
 		{`{"big":"` + long + `","next":1}`, []string{long[:512], "1"}},
 		{`"` + strings.Repeat("é", 400) + `"`, []string{strings.Repeat("é", 256)}},
-		{`"` + strings.Repeat(`\u00e9`, 400) + `"`, []string{strings.Repeat("é", 86)}}, // as far as 512 bytes of its quoted form reach
+		// The text reaches as far as 512 bytes of its quoted form.
+		{`"` + strings.Repeat(`\u00e9`, 400) + `"`, []string{strings.Repeat("é", 86)}},
 		{`{"cut":"a\`, []string{"a"}},
 		{`"a\u00`, []string{}},
 	} {

@@ -148,10 +148,12 @@ func uniqueValue(def *Definition, d StartedData) (string, *Finding) {
 
 // Begun is a saga that was started.
 type Begun struct {
-	ID    uuid.UUID
-	View  *View           // the durable state; nil: read it from the saga's journal
-	Ended <-chan *Machine // if the saga is followed: receives its machine when it has ended; closed if it left this node before
-	Stop  func()          // stops following
+	ID   uuid.UUID
+	View *View // the durable state; nil: read it from the saga's journal
+	// Ended, if the saga is followed, receives its machine when it has ended. It is closed if the
+	// saga left this node before.
+	Ended <-chan *Machine
+	Stop  func() // stops following
 	// First returns the saga as it began, for a caller that cannot read more of it. It is nil if
 	// the saga already existed. Its times are those of its id.
 	First func() (View, error)

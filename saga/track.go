@@ -74,7 +74,8 @@ var transitions = map[state]map[event]state{
 		evIntent: inFlight, evSleep: sleeping, evEnter: entered, evAwait: awaiting, evSkip: skipped,
 		evWoke: ready,                                  // the wait was measured again, because part of it has passed
 		evDone: done, evFail: failed, evBlock: blocked, // kinds that only compute, and requests that cannot be rendered
-		evAwaitResolution: awaitingResolution, evVerify: checking, evInDoubt: doubted, // the key has expired, or the budget is exhausted
+		// In these the key has expired, or the budget is exhausted.
+		evAwaitResolution: awaitingResolution, evVerify: checking, evInDoubt: doubted,
 	},
 	inFlight: {
 		evDone: done, evRetry: backoff, evVerify: checking, evAwaitResolution: awaitingResolution, evAwaitCredentials: awaitingCredentials,
@@ -90,7 +91,8 @@ var transitions = map[state]map[event]state{
 	awaitingResolution:  {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
 	awaitingCredentials: {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
 	blocked:             {evAgain: ready, evResolve: done, evGiveUp: failed, evSkipByPerson: skipped},
-	doubted:             {evAwaitResolution: awaitingResolution, evRetry: backoff, evVerify: checking}, // its compensation needs its output
+	// The compensation of such a step needs its output.
+	doubted: {evAwaitResolution: awaitingResolution, evRetry: backoff, evVerify: checking},
 }
 
 // nextEvent maps the Next of an outcome to the event it is.
@@ -117,16 +119,19 @@ type track struct {
 	retryState                    json.RawMessage // makes the next request differ from the last one
 	firstSent                     time.Time       // of this generation
 	sentAt                        time.Time       // of the last attempt
-	retryAt                       time.Time       // the end of backoff and sleeping; in checking, the time of the first status check
-	doubt                         bool            // an attempt is in doubt and not settled
-	class                         journal.Class
-	status                        int
-	failure                       *Failure
-	allowed                       bool  // a person who knows of the doubt has allowed a resend, even after the key has expired
-	found                         bool  // the status check's conclusion
-	since                         int64 // the seq of the record that led to the state; sinceAt is its time
-	sinceAt                       time.Time
-	wakeup                        []Decision // the state's WakeAt decision, once it was asked for
+	// The end of backoff and sleeping is retryAt; in checking, it is the time of the first status
+	// check.
+	retryAt time.Time
+	doubt   bool // an attempt is in doubt and not settled
+	class   journal.Class
+	status  int
+	failure *Failure
+	// A person who knows of the doubt has allowed a resend, even after the key has expired.
+	allowed bool
+	found   bool  // the status check's conclusion
+	since   int64 // the seq of the record that led to the state; sinceAt is its time
+	sinceAt time.Time
+	wakeup  []Decision // the state's WakeAt decision, once it was asked for
 }
 
 // move applies an event to a track.

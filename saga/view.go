@@ -48,13 +48,14 @@ type Summary struct {
 
 // CostView is the cost of a saga.
 type CostView struct {
-	Currency string               `json:"currency,omitempty"`
-	Spent    string               `json:"spent"`
-	Reserved string               `json:"reserved"`
-	Wasted   string               `json:"wasted"`
-	Budget   string               `json:"budget,omitempty"`
-	Tokens   TokensView           `json:"tokens"`
-	Models   map[string]ModelView `json:"models,omitempty"` // the part that is known to belong to language models, by model name
+	Currency string     `json:"currency,omitempty"`
+	Spent    string     `json:"spent"`
+	Reserved string     `json:"reserved"`
+	Wasted   string     `json:"wasted"`
+	Budget   string     `json:"budget,omitempty"`
+	Tokens   TokensView `json:"tokens"`
+	// Models is the part that is known to belong to language models, by model name.
+	Models map[string]ModelView `json:"models,omitempty"`
 }
 
 // TokensView counts tokens.

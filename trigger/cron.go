@@ -63,7 +63,9 @@ type schedule struct {
 	catalog.Triggered
 	trigger *saga.Trigger
 	index   int
-	name    string // its name in Schedules: it stays the same if triggers are inserted before it, and changes if its times do
+	// The name in Schedules stays the same if triggers are inserted before this one, and changes if
+	// its times do.
+	name string
 }
 
 func schedules(list []catalog.Triggered) []schedule {

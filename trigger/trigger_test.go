@@ -164,7 +164,8 @@ func TestEvent(t *testing.T) {
 		want string
 	}{
 		{paid("1", `{"n":9}`), "a-strict b-all b-all d-unique c-fails/0:if_failed c-fails/1:input_failed"},
-		{paid("1", `{"n":9}`), "a-strict b-all b-all d-unique c-fails/0:if_failed c-fails/1:input_failed"}, // and nothing is started again
+		// Nothing is started again.
+		{paid("1", `{"n":9}`), "a-strict b-all b-all d-unique c-fails/0:if_failed c-fails/1:input_failed"},
 		{paid("2", `{"n":"x"}`), ""},
 		{paid("3", `{"n":9}`), "a-strict b-all b-all c-fails/0:if_failed c-fails/1:input_failed d-unique/0:unique_taken"},
 		{saga.Event{ID: "1", Source: "/elsewhere", Type: "shop.sent"}, "b-all"},

@@ -210,7 +210,9 @@ func sendCommand(v *request) error {
 		}
 		list := d.actions(v.who, nil)
 		at := slices.IndexFunc(list, func(a action) bool { return a.Do == do })
-		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Kind: do}) // the page no longer offers it, because a cancel has the same consequences now: the user saw others
+		// The page no longer offers the command, because a cancel has the same consequences now.
+		// The user saw others.
+		hidden := at < 0 && do == "compensate" && v.who.Can("operate") && d.allows(saga.Command{Kind: do})
 		if hidden || at >= 0 && list[at].Seen != f.Get("seen") {
 			return v.refused(do, "", &problem{Status: http.StatusPreconditionFailed})
 		}

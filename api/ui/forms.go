@@ -188,7 +188,8 @@ func resolveStep(v *request) error {
 		body["new_key"] = true
 	}
 	text := strings.TrimSpace(f.Get("output"))
-	if text == "" && f.Get("outcome") == "succeeded" { // the API accepts it, but a step that reads the output fails later
+	// The API accepts it, but a step that reads the output fails later.
+	if text == "" && f.Get("outcome") == "succeeded" {
 		return v.refused("resolve", v.r.PathValue("path"), &problem{Status: http.StatusUnprocessableEntity, Title: "The step's output is missing",
 			Detail: "Nothing was resolved. Enter the result that the remote service shows, as later steps read it, such as {\"id\": \"ch_1\"}; or null, if nothing reads it."})
 	}

@@ -20,11 +20,13 @@ type costBar struct {
 // moneyView is a saga's costs.
 type moneyView struct {
 	Spent, Wasted, Reserved, Budget string // with the currency; "" for none
-	Good, Bad, ReservedShare        int    // thousandths of the budget or, without one, of the sum of spent and reserved
-	Tokens                          saga.TokensView
-	Steps                           []costBar // most expensive first
-	Models                          []modelRow
-	Any                             bool
+	// Good, Bad and ReservedShare are thousandths of the budget or, without one, of the sum of
+	// spent and reserved.
+	Good, Bad, ReservedShare int
+	Tokens                   saga.TokensView
+	Steps                    []costBar // most expensive first
+	Models                   []modelRow
+	Any                      bool
 }
 
 // modelRow is the use of one language model.

@@ -88,7 +88,8 @@ func signOut(v *request) error {
 
 // local returns a path of this server, or "/", so that no link redirects to another site.
 func local(to string) string {
-	elsewhere := func(r rune) bool { return r == '\\' || unicode.IsControl(r) } // browsers read \ as /, and ignore tabs and line breaks
+	// Browsers read \ as /, and ignore tabs and line breaks.
+	elsewhere := func(r rune) bool { return r == '\\' || unicode.IsControl(r) }
 	if !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsFunc(to, elsewhere) {
 		return "/"
 	}

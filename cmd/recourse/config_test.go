@@ -22,7 +22,8 @@ import (
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	of := func(name string) string { return filepath.Join(dir, name, "x.db") } // in a missing directory, which the error names
+	// The directory does not exist, and the error names it.
+	of := func(name string) string { return filepath.Join(dir, name, "x.db") }
 	config := file(t, "c.yaml", "database: "+of("file")+"\negress-allow: [10.0.0.0/8, pay.internal]\nstrict: true\n")
 	env := []string{"RECOURSE_DATABASE=" + of("env"), "RECOURSE_CONFIG=" + config}
 	tests := []struct {

@@ -187,7 +187,8 @@ func blank(form json.RawMessage) string {
 	}
 	_ = json.Unmarshal(form, &schema) // an invalid schema has no properties
 	names, _ := properties(schema.Properties)
-	if len(names) == 0 || len(names) > 4 || strings.Contains(strings.Join(names, ""), "'") { // a quote would end the shell's string
+	// A quote would end the shell's string.
+	if len(names) == 0 || len(names) > 4 || strings.Contains(strings.Join(names, ""), "'") {
 		return "{…}"
 	}
 	for i, name := range names {

@@ -143,7 +143,8 @@ func TestShowSaysWhatIsWaitedFor(t *testing.T) {
 	id := strings.Fields(ok(t, s.env, "start", "waits"))[0]
 	waitFor(t, s, id, saga.Waiting)
 	var list []saga.View
-	for deadline := time.Now().Add(time.Minute); len(list) == 0; { // the child starts after its parent has started to wait
+	// The child starts after its parent has started to wait.
+	for deadline := time.Now().Add(time.Minute); len(list) == 0; {
 		if err := json.Unmarshal([]byte(ok(t, s.env, "list", "-d", "asks", "-o", "json")), &list); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%v, %v", list, err)
 		}

@@ -44,10 +44,12 @@ type nodeOptions struct {
 	State       *statedir.Dir // may be nil; the node closes it at its end
 	RequireSync bool          // see engine.Config
 	Drain       time.Duration
-	Retention   time.Duration   // default for definitions without one
-	Stalled     time.Duration   // time without progress after which a due saga counts as stalled; 0: the engine's default
-	Tracer      *tracing.Tracer // nil: no spans are exported; the node closes it
-	Log         *slog.Logger
+	Retention   time.Duration // default for definitions without one
+	// Stalled is the time without progress after which a due saga counts as stalled; 0: the
+	// engine's default.
+	Stalled time.Duration
+	Tracer  *tracing.Tracer // nil: no spans are exported; the node closes it
+	Log     *slog.Logger
 }
 
 // node runs the sagas of a store.
@@ -82,7 +84,9 @@ func newNode(o nodeOptions) (*node, error) {
 		observers = append(observers, n.tracer)
 	}
 	for _, name := range o.Secrets.Names() {
-		_, _ = o.Secrets.Get(name) // loads the value, so that it is redacted from the start; a step that needs it gets the error
+		// Get loads the value, so that it is redacted from the start. A step that needs it gets the
+		// error.
+		_, _ = o.Secrets.Get(name)
 	}
 	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
 		Now: func() time.Time { return n.engine.Now() }} // the store's clock, for dates in Retry-After

@@ -153,7 +153,8 @@ func TestNotifications(t *testing.T) {
 			if out := ok(t, s.env, "stalled", "-o", "json", "--kind", "no_worker"); !strings.Contains(out, ids["works"]) {
 				t.Errorf("after a restart: %s", out)
 			}
-			ok(t, s.env, "cancel", ids["works"], "--reason", "enough") // the next notification comes after any repeated one
+			// The next notification comes after any repeated one.
+			ok(t, s.env, "cancel", ids["works"], "--reason", "enough")
 			want["recourse.saga.compensated"] = 2
 			ops.await(want, s.log)
 			if out := ok(t, s.env, "stalled"); !strings.Contains(out, "Nothing is stalled") {

@@ -39,7 +39,8 @@ func (c *validateCmd) Run(a *app) error {
 			continue
 		}
 		var errs *dsl.Errors
-		if err := actions.read(f, sources[i]); err != nil && !errors.As(err, &errs) { // errors of the document are listed below
+		// Errors of the document are listed below.
+		if err := actions.read(f, sources[i]); err != nil && !errors.As(err, &errs) {
 			return exit(exitUsage, err)
 		}
 	}

@@ -130,7 +130,8 @@ func (s *sim) expectedNotices(id uuid.UUID, records []journal.Record) (must, may
 		if r.Kind == journal.Outcome {
 			var o saga.OutcomeData
 			mustRead(r, &o)
-			if r.Attempt > 0 && o.Error != nil && o.Error.Code == saga.CodeHeartbeatLost { // without an attempt, it is a block that fails with the same code
+			// Without an attempt, it is a block that fails with the same code.
+			if r.Attempt > 0 && o.Error != nil && o.Error.Code == saga.CodeHeartbeatLost {
 				must = append(must, noticeID(id, "step.stalled", journal.StallID(id, journal.StallWorkerSilent, r.Path, r.At).String()))
 			}
 		}

@@ -148,7 +148,8 @@ func (s *sim) message(id uuid.UUID, c saga.Command) journal.Message {
 }
 
 func (s *sim) deliver(m journal.Message) {
-	if err := s.store.Send(ctx, m); err != nil && !errors.Is(err, journal.ErrNotFound) { // it was deleted in the meantime
+	// The saga may have been deleted in the meantime.
+	if err := s.store.Send(ctx, m); err != nil && !errors.Is(err, journal.ErrNotFound) {
 		panic(err)
 	}
 }
@@ -202,7 +203,8 @@ func (s *sim) help(h journal.Head) {
 			if in.Path == "" { // a saga in quarantine
 				c = saga.Command{Kind: "resume"}
 			} else if e.Way == journal.Do {
-				s.send(h.ID, saga.Command{Kind: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}}) // the budget may be the cause
+				// The budget may be the cause.
+				s.send(h.ID, saga.Command{Kind: "patch", Budget: &saga.BudgetData{Amount: "1.00", Currency: "USD"}})
 				c = saga.Command{Kind: "retry", NewKey: true, Reason: "fixed"}
 			} else {
 				c.Outcome = "compensated"

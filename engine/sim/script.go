@@ -93,7 +93,9 @@ const (
 	ChildLate                   // a child's start reaches the engine after its caller has stopped waiting
 	RevertLost                  // a revert is not sent, and its result is unknown
 	RevertTwice                 // a revert is sent twice
-	ClaimForgotten              // a node owns sagas without learning of it, as after a failover that restored their old rows
+	// ClaimForgotten makes a node own sagas without learning of it, as after a failover that
+	// restored their old rows.
+	ClaimForgotten
 	numKinds
 )
 

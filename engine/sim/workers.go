@@ -152,7 +152,8 @@ func (w *worker) begin(t journal.ClaimedTask, token uuid.UUID) {
 	if s.fault(WorkFails, w.name) {
 		j.result.Retryable = s.aside.IntN(2) == 0
 		j.result.InDoubt = s.aside.IntN(3) == 0
-		j.worked = !j.result.InDoubt || s.aside.IntN(2) == 0 // it reports a definite failure only if nothing has happened
+		// It reports a definite failure only if nothing has happened.
+		j.worked = !j.result.InDoubt || s.aside.IntN(2) == 0
 	}
 	w.later(s.aside.between(0, takes), j.work)
 	w.later(takes, j.end)

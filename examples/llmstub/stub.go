@@ -34,19 +34,21 @@ type Call struct {
 // Fault is what goes wrong with a request. The zero Fault is no fault. Billed requests were
 // answered, at least in part.
 type Fault struct {
-	Status     int           // status of an error response
-	Code       string        // its error code
-	RetryAfter string        // its Retry-After header
-	Usage      bool          // an error response has the prompt's usage, and is billed; a stream has usage in each chunk
-	Delay      time.Duration // delay before the response
-	Pace       time.Duration // delay between the chunks of a stream
-	Cut        int           // the connection breaks after this many chunks
-	Silence    int           // the stream stalls after this many chunks, until the client disconnects
-	Malformed  bool          // the response is not JSON
-	Refusal    bool          // the model refuses
-	BadSchema  bool          // the response violates the schema
-	NoDone     bool          // the stream ends without finish_reason and its last lines
-	NoStream   bool          // the response is not streamed, although the request asked for it
+	Status     int    // status of an error response
+	Code       string // its error code
+	RetryAfter string // its Retry-After header
+	// Usage gives an error response the prompt's usage, which is billed, and a stream usage in each
+	// chunk.
+	Usage     bool
+	Delay     time.Duration // delay before the response
+	Pace      time.Duration // delay between the chunks of a stream
+	Cut       int           // the connection breaks after this many chunks
+	Silence   int           // the stream stalls after this many chunks, until the client disconnects
+	Malformed bool          // the response is not JSON
+	Refusal   bool          // the model refuses
+	BadSchema bool          // the response violates the schema
+	NoDone    bool          // the stream ends without finish_reason and its last lines
+	NoStream  bool          // the response is not streamed, although the request asked for it
 }
 
 // Bill is a call as GET /bills lists it.

@@ -13,10 +13,12 @@ var ErrRule = errors.New("bad fault rule")
 
 // Values of Do.Before and Do.After.
 const (
-	FaultDrop     = "drop"      // before, after: close the connection without a byte
-	FaultReset    = "reset"     // before, after: the same, with a TCP reset
-	FaultHang     = "hang"      // before, after: no response until the client disconnects
-	FaultStatus   = "status"    // before, after: respond with Do.Status, and with Do.RetryAfter, Do.Redirect and Do.Body
+	FaultDrop  = "drop"  // before, after: close the connection without a byte
+	FaultReset = "reset" // before, after: the same, with a TCP reset
+	FaultHang  = "hang"  // before, after: no response until the client disconnects
+	// FaultStatus, before or after, responds with Do.Status, and with Do.RetryAfter, Do.Redirect
+	// and Do.Body.
+	FaultStatus   = "status"
 	FaultCut      = "cut"       // after: half of the body that Content-Length promises, then close
 	FaultTruncate = "truncate"  // after: half of the body, with a matching Content-Length
 	FaultGarbage  = "garbage"   // after: 200 with Content-Type JSON, and a body that is not JSON
@@ -63,11 +65,13 @@ type Do struct {
 	Status     int    `json:"status,omitempty"`      // for FaultStatus; 307 if there is a Redirect
 	RetryAfter string `json:"retry_after,omitempty"` // for FaultStatus: the header, unchecked
 	Body       string `json:"body,omitempty"`        // for FaultStatus: the body; by default a problem
-	Redirect   string `json:"redirect,omitempty"`    // for FaultStatus: Location; without Before and After it implies before: status
-	GzipBomb   bool   `json:"gzip_bomb,omitempty"`   // the same as after: gzip_bomb
-	MiB        int    `json:"mib,omitempty"`         // for FaultOversize and FaultGzipBomb; 16
-	SlowMS     int    `json:"slow_ms,omitempty"`     // for FaultSlow
-	Duplicate  int    `json:"duplicate,omitempty"`   // the network delivers the request this many times more, before the response
+	// Redirect is the Location of FaultStatus. Without Before and After it implies before: status.
+	Redirect string `json:"redirect,omitempty"`
+	GzipBomb bool   `json:"gzip_bomb,omitempty"` // the same as after: gzip_bomb
+	MiB      int    `json:"mib,omitempty"`       // for FaultOversize and FaultGzipBomb; 16
+	SlowMS   int    `json:"slow_ms,omitempty"`   // for FaultSlow
+	// Duplicate is how many times more the network delivers the request, before the response.
+	Duplicate int `json:"duplicate,omitempty"`
 }
 
 // FaultState is a rule and its counts.

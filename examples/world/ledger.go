@@ -39,9 +39,11 @@ type Entry struct {
 	Request    int64     `json:"request,omitempty"`   // N of the request that caused an effect or undo
 	EffectID   string    `json:"effect_id,omitempty"` // id of an effect or undo
 	Undoes     string    `json:"undoes,omitempty"`    // EffectID of the undone effect
-	Status     string    `json:"status,omitempty"`    // status of the response ("201"), even if the client had disconnected; Dropped; empty while in flight
-	Replayed   bool      `json:"replayed,omitempty"`  // the response was a key's stored one
-	Fault      string    `json:"fault,omitempty"`     // the fault of the rule that fired, or Duplicate
+	// Status is the status of the response ("201"), even if the client had disconnected, or
+	// Dropped. It is empty while the request is in flight.
+	Status   string `json:"status,omitempty"`
+	Replayed bool   `json:"replayed,omitempty"` // the response was a key's stored one
+	Fault    string `json:"fault,omitempty"`    // the fault of the rule that fired, or Duplicate
 }
 
 // Ledger is a list of entries in order of N. Its methods select; len counts.

@@ -15,8 +15,10 @@ type Config struct {
 	Tokens    map[string]string // required bearer token by service, otherwise 401; none for an open service
 	KeyWindow time.Duration     // how long a response is stored for its key; 0 for forever
 	After     int64             // the first ledger entry is After+1; for continuing a ledger file
-	LedgerTo  io.Writer         // receives the ledger as NDJSON, see ReadLedger; may be nil. If it fails, services return 503
-	Now       func() time.Time  // nil for time.Now
+	// LedgerTo receives the ledger as NDJSON, see ReadLedger; nil: nobody. If it fails, services
+	// return 503.
+	LedgerTo io.Writer
+	Now      func() time.Time // nil for time.Now
 }
 
 // World is the services, their ledger and their faults. It is an http.Handler, safe for concurrent

@@ -52,7 +52,8 @@ func lists(newest []uuid.UUID) []list {
 	pilot := func(m mixed) bool { return m.labels["batch"] != "" }
 	gold := func(m mixed) bool { return m.labels["tier"] == "gold" }
 	deep := max(min(1000, len(newest)/listPage/2), 1)
-	at := func(n int) time.Time { return idTime(newest[n*(len(newest)-1)/10]) } // a time before which so many tenths of the sagas started
+	// At returns a time before which so many tenths of the sagas started.
+	at := func(n int) time.Time { return idTime(newest[n*(len(newest)-1)/10]) }
 	first := newest[len(newest)-1].String()[:13]
 	after, before := func(id uuid.UUID) bool { return idTime(id).After(at(6)) }, func(id uuid.UUID) bool { return idTime(id).Before(at(4)) }
 	since, until := "started_after="+at(6).Format(time.RFC3339Nano), "started_before="+at(4).Format(time.RFC3339Nano)

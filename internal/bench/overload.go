@@ -29,13 +29,14 @@ type OverloadRun struct {
 	Accepted    int     `json:"accepted"`
 	Busy        int     `json:"refused_429"`
 	Unavailable int     `json:"refused_503"`
-	P50         float64 `json:"p50_ms"`         // from when the start was sent
-	P99         float64 `json:"p99_ms"`         //
-	Late        float64 `json:"late_p99_ms"`    // how long after it was due a start was sent: the delay of the load itself
-	Drain       float64 `json:"drain_ms"`       // from the last start until the last accepted saga had ended
-	Again       int     `json:"again"`          // requests sent again, under the same key
-	BeforeMB    int64   `json:"peak_before_mb"` // of the engine, until the flood
-	PeakMB      int64   `json:"peak_mb"`        // until the end
+	P50         float64 `json:"p50_ms"` // from when the start was sent
+	P99         float64 `json:"p99_ms"` //
+	// Late is how long after it was due a start was sent: the delay of the load itself.
+	Late     float64 `json:"late_p99_ms"`
+	Drain    float64 `json:"drain_ms"`       // from the last start until the last accepted saga had ended
+	Again    int     `json:"again"`          // requests sent again, under the same key
+	BeforeMB int64   `json:"peak_before_mb"` // of the engine, until the flood
+	PeakMB   int64   `json:"peak_mb"`        // until the end
 }
 
 // OverloadConfig configures a session.

@@ -21,25 +21,31 @@ type RecoverReport struct {
 // RecoverRun is one kill -9 with sagas in flight and a start on the same database.
 // Milliseconds count from the start of the new process. The times of sagas are from their journals.
 type RecoverRun struct {
-	Sagas     int     `json:"sagas"`
-	Delay     float64 `json:"answer_ms"`    // the remote service's
-	Lease     float64 `json:"lease_ms"`     // how long the dead node's lease lasts: nothing is claimed before; 0: there is none to wait for
+	Sagas int     `json:"sagas"`
+	Delay float64 `json:"answer_ms"` // the remote service's
+	// Lease is how long the dead node's lease lasts: nothing is claimed before. 0: there is none to
+	// wait for.
+	Lease     float64 `json:"lease_ms"`
 	Listening float64 `json:"listening_ms"` //
 	First     float64 `json:"first_ms"`     // until the first saga has written a record
 	Moving    float64 `json:"moving_ms"`    // until each saga has
 	Ended     float64 `json:"ended_ms"`     // until each saga has ended
 	Parts     Parts   `json:"parts_ms"`     // Ended, part by part
 	Rate      float64 `json:"sagas_per_s"`  // from First to Moving
-	Left      float64 `json:"left_ms"`      // the time of the remaining requests alone, as many at once as a node sends to one host
-	Over      float64 `json:"over_ms"`      // Ended without First and Left
-	Again     int     `json:"again"`        // requests sent again, under the same key
-	PeakMB    int64   `json:"peak_mb"`      // of the new process
+	// Left is the time of the remaining requests alone, as many at once as a node sends to one
+	// host.
+	Left   float64 `json:"left_ms"`
+	Over   float64 `json:"over_ms"` // Ended without First and Left
+	Again  int     `json:"again"`   // requests sent again, under the same key
+	PeakMB int64   `json:"peak_mb"` // of the new process
 }
 
 // Parts are the times between one moment of a recovery and the next; they add up to its end.
 type Parts struct {
-	Start  float64 `json:"start"`  // from the process's start until it listened
-	Wait   float64 `json:"wait"`   // until the first saga continued: on Postgres mostly the rest of the dead node's lease
+	Start float64 `json:"start"` // from the process's start until it listened
+	// Wait is the time until the first saga continued: on Postgres mostly the rest of the dead
+	// node's lease.
+	Wait   float64 `json:"wait"`
 	Spread float64 `json:"spread"` // from the first saga that continued to the last
 	Finish float64 `json:"finish"` // until all had ended
 }

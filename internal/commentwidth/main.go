@@ -1,5 +1,6 @@
-// Command commentwidth reports the comments of Go files that are wider than 100 columns, and fails
-// if there are any. With -w it wraps them instead.
+// Command commentwidth reports the comments of Go files that are wider than 100 columns, and those
+// after code whose lines are wider than 120, and fails if there are any. With -w it wraps the
+// former instead; the latter need a sentence of their own above the code.
 package main
 
 import (
@@ -13,10 +14,12 @@ import (
 	"unicode/utf8"
 )
 
-// Width is the most columns that a comment on a line of its own may have. A tab counts as four.
+// Width is the most columns that a comment on a line of its own may have, lineWidth that a line of
+// code with a comment after it may have. A tab counts as four.
 const (
-	width    = 100
-	tabWidth = 4
+	width     = 100
+	lineWidth = 120
+	tabWidth  = 4
 )
 
 func main() {
@@ -43,6 +46,10 @@ func main() {
 			fmt.Printf("%s:%d: a comment is wider than %d columns: wrap it (go run ./internal/commentwidth -w %s)\n", file, n+1, width, file)
 			bad = true
 		}
+		for _, n := range trailing(src) {
+			fmt.Printf("%s:%d: a comment makes this line wider than %d columns: write it as a sentence above the code\n", file, n+1, lineWidth)
+			bad = true
+		}
 	}
 	if bad {
 		os.Exit(1)
@@ -61,6 +68,19 @@ func wide(src []byte) (list []int) {
 	return list
 }
 
+// trailing returns the indexes of the lines that are too wide and end with a comment after code.
+func trailing(src []byte) (list []int) {
+	lines := strings.Split(string(src), "\n")
+	eachComment(src, func(n int, text string) {
+		line := lines[n]
+		code, found := strings.CutSuffix(strings.TrimRight(line, " \t\r"), strings.TrimRight(text, " \t\r"))
+		if found && strings.HasPrefix(text, "//") && strings.TrimSpace(code) != "" && columns(line) > lineWidth {
+			list = append(list, n)
+		}
+	})
+	return list
+}
+
 // tooWide reports whether a line is too wide and could be wrapped.
 func tooWide(line string) bool {
 	return columns(line) > width && strings.Contains(strings.TrimSpace(line)[len("// "):], " ") && !strings.Contains(line, "://")
@@ -70,25 +90,29 @@ func columns(line string) int {
 	return utf8.RuneCountInString(line) + (tabWidth-1)*strings.Count(line, "\t")
 }
 
-// comments returns the lines that are prose in a comment: no directives, preformatted text or
-// output of examples.
-func comments(src []byte) map[int]bool {
-	lines := strings.Split(string(src), "\n")
+// eachComment calls f with each comment and the index of the line that it begins on.
+func eachComment(src []byte, f func(n int, text string)) {
 	fset := token.NewFileSet()
 	file := fset.AddFile("", fset.Base(), len(src))
 	var s scanner.Scanner
 	s.Init(file, src, nil, scanner.ScanComments)
+	for {
+		switch pos, tok, text := s.Scan(); tok {
+		case token.EOF:
+			return
+		case token.COMMENT:
+			f(file.Line(pos)-1, text)
+		}
+	}
+}
+
+// comments returns the lines that are prose in a comment: no directives, preformatted text or
+// output of examples.
+func comments(src []byte) map[int]bool {
+	lines := strings.Split(string(src), "\n")
 	prose := make(map[int]bool)
 	output := -1 // the last line of an example's output
-	for {
-		pos, tok, text := s.Scan()
-		switch {
-		case tok == token.EOF:
-			return prose
-		case tok != token.COMMENT:
-			continue
-		}
-		n := file.Line(pos) - 1
+	eachComment(src, func(n int, text string) {
 		rest, ok := strings.CutPrefix(text, "// ")
 		switch {
 		case strings.HasPrefix(strings.ToLower(rest), "output:"), strings.HasPrefix(strings.ToLower(rest), "unordered output:"), output == n-1 && output >= 0:
@@ -96,7 +120,8 @@ func comments(src []byte) map[int]bool {
 		case ok && rest != "" && rest[0] != ' ' && rest[0] != '\t' && strings.TrimSpace(lines[n]) == strings.TrimRight(text, " \t\r"):
 			prose[n] = true
 		}
-	}
+	})
+	return prose
 }
 
 // wrap wraps each paragraph of comments that has a line which is too wide.

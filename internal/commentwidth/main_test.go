@@ -39,3 +39,19 @@ func TestWide(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+func TestTrailing(t *testing.T) {
+	for src, want := range map[string]int{
+		"package a\n\nvar x = 1 // " + long + "\n":                                 1,
+		"package a\n\nvar x = 1 // " + long[:100] + "\n":                           0,
+		"package a\n\nvar x = `" + long + "` // y\n":                               1,
+		"package a\n\nvar x = `" + long + " // y`\n":                               0, // a string
+		"package a\n\n// " + long + "\n":                                           0, // on a line of its own
+		"package a\n\nfunc f() {\n\t\tg() // " + long[:108] + "\n}\n":              1, // a tab counts as four
+		"package a\n\nvar x = 1 /* " + long + " */\n\nvar y = `\n// " + long + "`": 0,
+	} {
+		if got := trailing([]byte(src)); len(got) != want {
+			t.Errorf("%d wide lines, want %d, in\n%s", len(got), want, src)
+		}
+	}
+}

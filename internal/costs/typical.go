@@ -43,7 +43,9 @@ type Source interface {
 type Typical struct {
 	source Source
 	log    *slog.Logger
-	ended  chan seen   // sagas that ended here and are not counted yet; if it is full, the next read of the store finds the others
+	// Sagas that ended here and are not counted yet are in ended. If it is full, the next read of
+	// the store finds the others.
+	ended  chan seen
 	wanted chan string // definitions that callers asked for and that are not known
 
 	mu      sync.RWMutex

@@ -49,7 +49,7 @@ func TestFailoverBesideALivingPrimary(t *testing.T) {
 	f, l := scene(t, onServers(p.URL), 2)
 	l.more(40)
 	must(t, p.Standby.Promote(t.Context()))
-	f.says(t, "the database has failed over; its journals were compared", len(f.up))
+	f.says(t, "the database has failed over; this node compared its journals", len(f.up))
 	before := written(t, p.Primary)
 	l.more(40)
 	if after := written(t, p.Primary); after != before {

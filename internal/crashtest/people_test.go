@@ -121,7 +121,8 @@ func (p *people) help(e entry) {
 		p.command(e.Saga, "resume", `{"reason":"look again"}`)
 	case e.Kind == "in_doubt":
 		if id := p.stands(e.Key); id != "" {
-			resolve(fmt.Sprintf(`{"outcome":"succeeded","output":{"id":%q,"price":129.90},"reason":"found it"}`, id)) // with the fields that later steps read
+			// The output has the fields that later steps read.
+			resolve(fmt.Sprintf(`{"outcome":"succeeded","output":{"id":%q,"price":129.90},"reason":"found it"}`, id))
 		} else {
 			resolve(`{"outcome":"failed","reason":"not there"}`)
 		}

@@ -29,7 +29,8 @@ func Install(packages ...string) error {
 	install := append([]string{"install", "-y", "-qq", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"}, packages...)
 	for _, args := range [][]string{{"update", "-qq"}, install} {
 		cmd := exec.Command(apt, args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1") // invoke-rc.d starts nothing in runlevel 1
+		// The command invoke-rc.d starts nothing in runlevel 1.
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
 		}

@@ -157,7 +157,8 @@ func busy() func(llmstub.Call) llmstub.Fault {
 			return llmstub.Fault{}
 		}
 		kinds := []llmstub.Fault{{Status: 503}, {Status: 429, RetryAfter: "1"}, {Status: 500, Usage: true}}
-		if !strings.Contains(string(c.Body), "Summarise for a report") { // only summaries are retried after these errors
+		// Only summaries are retried after these errors.
+		if !strings.Contains(string(c.Body), "Summarise for a report") {
 			kinds = append(kinds, llmstub.Fault{Cut: 1, Usage: true})
 		}
 		return kinds[c.Number/4%len(kinds)]

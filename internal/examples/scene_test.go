@@ -234,7 +234,8 @@ func (s *scene) verify(l world.Ledger) (out string, ok bool) {
 		}
 		lines.Write(append(b, '\n'))
 	}
-	<-time.After(5 * time.Millisecond) // times in journals are whole milliseconds, and the ledger must be later than the last one
+	// Times in journals are whole milliseconds, and the ledger must be later than the last one.
+	<-time.After(5 * time.Millisecond)
 	out, code := s.command("verify", "--database", s.database, "--ledger", s.file("ledger.ndjson", lines.String()), "--complete", "--keyless", "mail",
 		"--ledger-of", s.world.URL+"/", "--ledger-of", "https://pay.example/", "--ledger-of", "https://ship.example/",
 		"--canaries", s.file("canaries", payKey+"\n"+modelKey+"\n"))

@@ -26,7 +26,8 @@ func (c *checker) keys() {
 func (c *checker) key(key string, ops []Op) {
 	replayed := ""
 	for _, o := range ops {
-		if a := o.Answer; a.ok() && a.Replayed && !(o.Command.Kind == "retry" && a.Status == 200) { // which is a start's
+		// Such an answer is a start's.
+		if a := o.Answer; a.ok() && a.Replayed && !(o.Command.Kind == "retry" && a.Status == 200) {
 			replayed = fmt.Sprint(a.Status, a.Body)
 		}
 	}

@@ -149,7 +149,8 @@ func (in *Intake) Handler(next http.Handler) http.Handler {
 			return
 		}
 		conn := http.NewResponseController(w)
-		if conn.SetReadDeadline(time.Now().Add(in.patience(r.ContentLength))) != nil { // the request does not come from a connection
+		// The request does not come from a connection.
+		if conn.SetReadDeadline(time.Now().Add(in.patience(r.ContentLength))) != nil {
 			next.ServeHTTP(w, r)
 			return
 		}

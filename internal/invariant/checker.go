@@ -17,7 +17,9 @@ type Config struct {
 	// Clock says that the sagas are at rest, and that everything due by then has happened.
 	// Zero: they may be running, and only the rules that always hold are checked.
 	Clock time.Time
-	Now   time.Time              // about the database's clock: no row may have a wake-up time long after it, unless the journal says so
+	// Now is about the database's clock: no row may have a wake-up time long after it, unless the
+	// journal says so.
+	Now   time.Time
 	Nodes func(node string) bool // reports whether the node has a lease
 	// Starts are acknowledged starts.
 	Starts []Start

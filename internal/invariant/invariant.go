@@ -23,9 +23,11 @@ import (
 type Saga struct {
 	ID         uuid.UUID
 	Definition *saga.Definition // nil: unknown; then only the rules that need no definition are checked
-	Head       *journal.Head    // the row; nil: unknown, and the rules that need it are not checked. A nil Inbox is unknown too
-	Records    []journal.Record
-	Machine    *saga.Machine // the replayed records; nil: not replayed yet
+	// Head is the row; nil: it is unknown, and the rules that need it are not checked. A nil Inbox
+	// is unknown, too.
+	Head    *journal.Head
+	Records []journal.Record
+	Machine *saga.Machine // the replayed records; nil: not replayed yet
 }
 
 // Violation is a broken promise.

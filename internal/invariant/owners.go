@@ -19,7 +19,8 @@ type attempt struct {
 // attempt.
 func (c *sagaCheck) owners(t *sagaState) {
 	by := make(map[attempt]string)
-	heir := make(map[string]journal.Record) // by the id of a node that was taken over from: its successor's first record
+	// For the id of each node that was taken over from, heir has its successor's first record.
+	heir := make(map[string]journal.Record)
 	for i, r := range t.Records {
 		if first, ok := heir[r.Node]; ok {
 			c.say(3, r.Seq, "record %d is by node %s, but node %s took over from it with record %d", r.Seq, r.Node, first.Node, first.Seq)

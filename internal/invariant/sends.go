@@ -17,7 +17,9 @@ type intended struct {
 	saga uuid.UUID
 	seq  int64
 	at   time.Time
-	open time.Time // for a saga that may be running: the time of its last record. A later request may have a later intent
+	// For a saga that may be running, open is the time of its last record. A later request may have
+	// a later intent.
+	open time.Time
 	used bool
 }
 

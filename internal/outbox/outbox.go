@@ -1,4 +1,5 @@
-// Package outbox delivers events to sinks, each at least once, as structured CloudEvents that are signed according to Standard Webhooks (https://www.standardwebhooks.com).
+// Package outbox delivers events to sinks, each at least once, as structured CloudEvents that are
+// signed according to Standard Webhooks (https://www.standardwebhooks.com).
 //
 // The journal's outbox contains the events to deliver. Any node may claim them for a while. A
 // failed delivery is retried, at first after five seconds, later about once an hour, for as long as
@@ -21,10 +22,11 @@ import (
 // Config configures an Outbox. Store, Dial and Secret are required. A zero field selects the
 // default in its comment.
 type Config struct {
-	Store  journal.Outbox
-	Sinks  []Sink
-	Dial   func(ctx context.Context, network, addr string) (net.Conn, error) // refuses addresses that sinks must not reach
-	TLS    *tls.Config                                                       // trusted certificates, as in net/http
+	Store journal.Outbox
+	Sinks []Sink
+	// Dial refuses addresses that sinks must not reach.
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+	TLS    *tls.Config // trusted certificates, as in net/http
 	Secret func(name string) (string, error)
 	Now    func() time.Time // time.Now: for signatures
 	Log    *slog.Logger     // discard

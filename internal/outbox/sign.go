@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// secretPrefix is at the beginning of a secret's text: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#signature-scheme
+// secretPrefix is at the beginning of a secret's text:
+// https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#signature-scheme
 const secretPrefix = "whsec_"
 
 // errSecret describes a valid secret. It never contains the secret.

@@ -29,8 +29,10 @@ type Sink struct {
 	Name    string
 	URL     string
 	Secrets []string // names of the secrets that sign its events; none: no signature
-	Types   []string // patterns of the types of emitted events that it gets (see saga.MatchEvent); none: all, or no events if it has Notify
-	Notify  []string // the notifications that it gets, of saga.NoticeKinds
+	// Types are patterns of the types of emitted events that the sink gets (see saga.MatchEvent).
+	// None: all, or no events if it has Notify.
+	Types  []string
+	Notify []string // the notifications that it gets, of saga.NoticeKinds
 }
 
 // Emitted reports whether the sink gets events that sagas emit.

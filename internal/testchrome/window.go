@@ -79,7 +79,8 @@ func (w *Window) Reload() {
 // Back goes to the previous page, as the browser's button does.
 func (w *Window) Back() {
 	w.tb.Helper()
-	if _, err := eval[bool](w, `(history.back(), true)`); err != nil { // a cached page does not load again, so there is nothing to wait for
+	// A cached page does not load again, so there is nothing to wait for.
+	if _, err := eval[bool](w, `(history.back(), true)`); err != nil {
 		w.tb.Fatalf("go back: %v", err)
 	}
 }
@@ -209,7 +210,8 @@ func (w *Window) Fill(label, text string) {
 	w.tb.Helper()
 	for range tries {
 		w.do("go to "+label, chromedp.MouseClickXY(w.at(fields, label)))
-		if there, _ := eval[bool](w, "document.activeElement === "+control(fields, label)); there { // otherwise the page has changed
+		// If the element is not there, the page has changed.
+		if there, _ := eval[bool](w, "document.activeElement === "+control(fields, label)); there {
 			w.do("fill "+label, chromedp.Steps(chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent(text)))
 			return
 		}

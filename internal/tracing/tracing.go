@@ -23,15 +23,19 @@ import (
 
 // Config configures a Tracer. A zero field selects the default in its comment.
 type Config struct {
-	Export   sdk.SpanExporter            // required: see [Exporter]
-	Sample   func(*saga.Trace) bool      // which traces are exported; nil: all. Each node asks it again, and must get the same result
-	Resource Resource                    // the exporting program
-	Provider func(address string) string // the provider of language models at an address; nil, or "": unknown, with OpenAI's format
-	Log      *slog.Logger                // nil: discard
-	Queue    int                         // 8,192: spans that wait to be exported
-	Batch    int                         // 512: spans in one request
-	Every    time.Duration               // 1s: how long a span waits for others
-	Patience time.Duration               // 30s: for one request with its repetitions
+	Export sdk.SpanExporter // required: see [Exporter]
+	// Sample says which traces are exported; nil: all. Each node asks it again, and must get the
+	// same result.
+	Sample   func(*saga.Trace) bool
+	Resource Resource // the exporting program
+	// Provider returns the provider of language models at an address. If it is nil or returns "",
+	// the provider is unknown, with OpenAI's format.
+	Provider func(address string) string
+	Log      *slog.Logger  // nil: discard
+	Queue    int           // 8,192: spans that wait to be exported
+	Batch    int           // 512: spans in one request
+	Every    time.Duration // 1s: how long a span waits for others
+	Patience time.Duration // 30s: for one request with its repetitions
 }
 
 // Tracer makes spans of an engine's sagas and exports them. It is an [engine.Observer].

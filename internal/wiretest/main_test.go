@@ -34,8 +34,9 @@ func TestMain(m *testing.M) {
 func left(patience time.Duration) (err error) {
 	tools := []goleak.Option{
 		goleak.IgnoreAnyFunction("testing.(*M).Run"), goleak.IgnoreAnyFunction("testing.tRunner"),
-		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Start.func2"),                              // a server's log
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"), // a toxic that was taken away while it had something to say
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Start.func2"), // a server's log
+		// A toxic may be removed while it writes.
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 	}
 	for deadline := time.Now().Add(patience); ; {
 		if err = goleak.Find(tools...); err == nil || time.Now().After(deadline) {

@@ -26,9 +26,11 @@ type operation struct {
 
 // attempt is an operation with its names chosen.
 type attempt struct {
-	do    func(ctx context.Context, s journal.Store) error // again after any failure
-	done  func(s journal.Store) (bool, error)              // whether what it does is done; an error if it is done wrongly, or twice
-	right func() error                                     // once it has succeeded; nil: there is no more to it
+	do func(ctx context.Context, s journal.Store) error // again after any failure
+	// This reports whether the operation is done, and returns an error if it is done wrongly, or
+	// twice.
+	done  func(s journal.Store) (bool, error)
+	right func() error // once it has succeeded; nil: there is no more to it
 }
 
 // bench makes what operations need.

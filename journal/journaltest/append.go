@@ -440,7 +440,8 @@ func uniqueHandedOver(b *bench) {
 	b.wantErr(got[0].Err, journal.ErrUnique)
 	b.must(got[1].Err)
 	b.ok(third)
-	over, fourth := begin(newID()), begin(newID()) // a saga that ends in its first append never has its value, so it does not affect the next one
+	// A saga that ends in its first append never has its value, so it does not affect the next one.
+	over, fourth := begin(newID()), begin(newID())
 	over.Start.Unique, over.Row, fourth.Start.Unique = "u", ended(), "u"
 	end = journal.Append{Saga: third.Saga, Records: chain(third.Saga, third.Records[0].Hash, 2, 1), Row: ended(), Release: true}
 	got = b.append(over, fourth, end)

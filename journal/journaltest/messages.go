@@ -254,7 +254,8 @@ func appendSendsInBatch(b *bench) {
 	slices.SortFunc(want, byID)
 	diff(b, "claimed", claimed, want, whenever)
 
-	ends, waits, refused := begin(newID()), begin(newID()), begin(newID()) // waits is a start that has to wait for an end in the batch
+	// The start of waits has to wait for an end in the batch.
+	ends, waits, refused := begin(newID()), begin(newID()), begin(newID())
 	ends.Start.Unique, waits.Start.Unique, refused.Start.Unique = "u", "u", "u"
 	b.ok(ends)
 	end := journal.Append{Saga: ends.Saga, Records: chain(ends.Saga, ends.Records[0].Hash, 2, 1), Row: ended(), Release: true}

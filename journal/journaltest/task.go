@@ -125,7 +125,8 @@ func claimedTask(b *bench) {
 	whole := journal.Task{ID: newID(), Saga: saga, Path: "pages[3].fetch ✈", Way: journal.Undo, Attempt: 1<<31 - 1, Key: "k'\"\\%_", Type: "render",
 		Input: []byte("{\"a\":1,\"a\":2.10,\"nul\":\"\\u0000\",\"raw\":\"\x00\"}"), Lease: 90 * time.Second, Timeout: time.Hour,
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	bare := journal.Task{ID: newID(), Saga: newID(), Type: "other", Lease: time.Hour, Timeout: time.Minute} // Saga is ignored
+	// Its Saga is ignored.
+	bare := journal.Task{ID: newID(), Saga: newID(), Type: "other", Lease: time.Hour, Timeout: time.Minute}
 	a := begin(saga)
 	a.Tasks = []journal.Task{whole, bare}
 	b.ok(a)
@@ -153,7 +154,8 @@ func claimedTask(b *bench) {
 		}
 	}
 	claim(journal.TaskClaim{Worker: "w1", Types: []string{"none", "render"}, Max: 5, Token: newToken()}, whole, whole.Lease)
-	claim(journal.TaskClaim{Worker: "w2", Types: []string{"other"}, Max: 1, Token: newToken()}, bare, bare.Timeout) // the timeout is shorter than the lease
+	// The timeout is shorter than the lease.
+	claim(journal.TaskClaim{Worker: "w2", Types: []string{"other"}, Max: 1, Token: newToken()}, bare, bare.Timeout)
 	again := newTask("render")
 	again.Saga = b.tasked(again)
 	claim(journal.TaskClaim{Types: []string{"render"}, Max: 1, Token: newToken(), Lease: time.Second}, again, time.Second)
@@ -422,8 +424,10 @@ func withdrawUnclaimed(b *bench) {
 	other := b.tasked()
 	b.ok(journal.Append{Saga: saga, Withdraw: []uuid.UUID{one.ID, newID()}})
 	b.tick()
-	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{four}, Withdraw: []uuid.UUID{four.ID, one.ID}}) // one of them is created by the same append
-	b.ok(journal.Append{Saga: other, Withdraw: []uuid.UUID{two.ID}})                                      // not a task of this saga
+	// One of the withdrawn tasks is created by the same append.
+	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{four}, Withdraw: []uuid.UUID{four.ID, one.ID}})
+	// The task is not one of this saga.
+	b.ok(journal.Append{Saga: other, Withdraw: []uuid.UUID{two.ID}})
 	_, got := b.claimTasks("a", 10, 2)
 	ids, ends := b.reap(10)
 	diff(b, "reaped", ids, []uuid.UUID{one.ID, four.ID})
@@ -765,15 +769,18 @@ func replayTasks(b *bench) {
 	b.ok(first)
 	b.claimTasks("a", 10, 0)
 	late := first
-	late.Tasks, late.Withdraw = []journal.Task{newTask("a")}, []uuid.UUID{two.ID} // a repetition: its tasks are not added
+	// It is a repetition, so its tasks are not added.
+	late.Tasks, late.Withdraw = []journal.Task{newTask("a")}, []uuid.UUID{two.ID}
 	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{two}})
 	b.ok(late)
 	b.claimTasks("a", 10, 0)
-	rest := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 3), Tasks: []journal.Task{newTask("c")}} // two of them are written already
+	// Two of its records are written already.
+	rest := journal.Append{Saga: saga, Records: chain(saga, hash, 2, 3), Tasks: []journal.Task{newTask("c")}}
 	b.ok(rest)
 	b.ok(rest)
 	b.claimTasks("c", 10, 1)
-	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{two}}) // without records it is applied again, and the task exists already
+	// Without records it is applied again, and the task exists already.
+	b.ok(journal.Append{Saga: saga, Tasks: []journal.Task{two}})
 	b.claimTasks("b", 10, 1)
 	begun := begin(newID())
 	begun.Tasks = []journal.Task{newTask("d")}

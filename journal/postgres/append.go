@@ -204,7 +204,8 @@ func parents(batch []part) (all, withoutReason []pgtype.UUID) {
 // one sees it, or it waits for this one, and sees the child. (FOR KEY SHARE would not conflict with
 // it.)
 func ownershipGuard(node string, batch []part) stmt {
-	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{} // never NULL, because a comparison with NULL is neither true nor false
+	// None of these is NULL, because a comparison with NULL is neither true nor false.
+	sagas, fresh, before, rows := []pgtype.UUID{}, []pgtype.UUID{}, []int64{}, []int64{}
 	names, versions := newest(batch)
 	parentIDs, withoutReason := parents(batch)
 	for i := range batch {

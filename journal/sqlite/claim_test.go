@@ -62,7 +62,8 @@ func TestClaimAfterUnknown(t *testing.T) {
 	if err := s.Send(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	s.lost = append(took, journal.Claimed{Saga: ids[2]}, journal.Claimed{Saga: uuid.Must(uuid.NewV7())}) // one that was not taken, one that was deleted
+	// One of these was not taken, and one was deleted.
+	s.lost = append(took, journal.Claimed{Saga: ids[2]}, journal.Claimed{Saga: uuid.Must(uuid.NewV7())})
 	again, err := s.Claim(t.Context(), "n", 1)
 	if err != nil {
 		t.Fatal(err)

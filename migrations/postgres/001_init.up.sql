@@ -1,8 +1,9 @@
--- docs/format.md describes the tables. Times are milliseconds since 1970 by the database's clock, except where a
--- column says otherwise. Payloads are bytea: jsonb refuses \u0000, drops duplicate keys and rewrites numbers.
+-- docs/format.md describes the tables. Times are milliseconds since 1970 by the database's clock,
+-- except where a column says otherwise. Payloads are bytea: jsonb refuses \u0000, drops duplicate
+-- keys and rewrites numbers.
 
--- The cluster that the database lives on, and the latest timeline that it was seen on. Nodes refuse a server on an earlier
--- timeline.
+-- The cluster that the database lives on, and the latest timeline that it was seen on. Nodes refuse
+-- a server on an earlier timeline.
 CREATE TABLE installation (
     one      boolean NOT NULL DEFAULT true PRIMARY KEY CHECK (one),
     id       uuid    NOT NULL,
@@ -39,7 +40,9 @@ CREATE TABLE sagas (
     pending_messages integer NOT NULL DEFAULT 0, -- messages that are not applied yet
     claims           integer NOT NULL DEFAULT 0, -- claims since the saga last made progress
     delete_at        bigint  NULL, -- when an ended saga may be deleted: by the writer's clock, compared with the database's
-    search_text      text    NOT NULL DEFAULT '' -- the text that searches read, in lower case. The last column, because lists read only the columns before it
+    -- The text that searches read, in lower case. It is the last column, because lists read only
+    -- the columns before it.
+    search_text      text    NOT NULL DEFAULT ''
 );
 -- Every start and every end updates the indexes of sagas, so there are as few as possible.
 CREATE UNIQUE INDEX sagas_start_key ON sagas (start_key) WHERE start_key IS NOT NULL;
@@ -55,8 +58,8 @@ CREATE INDEX sagas_status ON sagas (status, id);
 CREATE INDEX sagas_live ON sagas (status, definition, updated_at) WHERE ended_at IS NULL;
 CREATE INDEX sagas_delete ON sagas (delete_at) WHERE delete_at IS NOT NULL AND ended_at IS NOT NULL;
 
--- Labels of sagas in the order of lists, so that a list by label is as fast as one by status. A value has at most 256
--- characters. Triggers write them with the saga's row.
+-- Labels of sagas in the order of lists, so that a list by label is as fast as one by status. A
+-- value has at most 256 characters. Triggers write them with the saga's row.
 CREATE TABLE saga_labels (
     name    text NOT NULL,
     value   text NOT NULL,
@@ -116,7 +119,8 @@ CREATE TABLE inbox (
 );
 CREATE INDEX inbox_since ON inbox (since, id);
 
--- Tasks for workers. An ended task stays for a day without its input, so that ending it again changes nothing.
+-- Tasks for workers. An ended task stays for a day without its input, so that ending it again
+-- changes nothing.
 CREATE TABLE tasks (
     id          uuid    NOT NULL PRIMARY KEY,
     saga_id     uuid    NOT NULL,
@@ -160,8 +164,8 @@ CREATE TABLE outbox (
 );
 CREATE INDEX outbox_due ON outbox (due_at, id, sink);
 
--- Sagas and steps that make no progress. A row is shown until shown_until and kept for a while longer, so that each is
--- reported once.
+-- Sagas and steps that make no progress. A row is shown until shown_until and kept for a while
+-- longer, so that each is reported once.
 CREATE TABLE stalls (
     id          uuid   NOT NULL PRIMARY KEY,
     saga_id     uuid   NOT NULL,

@@ -1,7 +1,8 @@
--- docs/format.md describes the tables. Times are milliseconds since 1970 by the clock of the serving process. Payloads are
--- stored byte for byte. Ids are the sixteen bytes of a UUID.
+-- docs/format.md describes the tables. Times are milliseconds since 1970 by the clock of the
+-- serving process. Payloads are stored byte for byte. Ids are the sixteen bytes of a UUID.
 
--- Always empty. On PostgreSQL it has the cluster and the timeline of the database; a file has neither.
+-- Always empty. On PostgreSQL it has the cluster and the timeline of the database; a file has
+-- neither.
 CREATE TABLE installation (
     one      INTEGER NOT NULL DEFAULT 1 PRIMARY KEY CHECK (one = 1),
     id       BLOB    NOT NULL,
@@ -38,7 +39,9 @@ CREATE TABLE sagas (
     pending_messages INTEGER NOT NULL DEFAULT 0, -- messages that are not applied yet
     claims           INTEGER NOT NULL DEFAULT 0, -- claims since the saga last made progress
     delete_at        INTEGER NULL, -- when an ended saga may be deleted
-    search_text      TEXT    NOT NULL DEFAULT '' -- the text that searches read, in lower case. The last column, because lists read only the columns before it
+    -- The text that searches read, in lower case. It is the last column, because lists read only
+    -- the columns before it.
+    search_text      TEXT    NOT NULL DEFAULT ''
 );
 -- Every start and every end updates the indexes of sagas, so there are as few as possible.
 CREATE UNIQUE INDEX sagas_start_key ON sagas (start_key) WHERE start_key IS NOT NULL;
@@ -54,8 +57,8 @@ CREATE INDEX sagas_status ON sagas (status, id);
 CREATE INDEX sagas_live ON sagas (status, definition, updated_at) WHERE ended_at IS NULL;
 CREATE INDEX sagas_delete ON sagas (delete_at) WHERE delete_at IS NOT NULL AND ended_at IS NOT NULL;
 
--- Labels of sagas in the order of lists, so that a list by label is as fast as one by status. A value has at most 256
--- characters. Triggers write them with the saga's row.
+-- Labels of sagas in the order of lists, so that a list by label is as fast as one by status. A
+-- value has at most 256 characters. Triggers write them with the saga's row.
 CREATE TABLE saga_labels (
     name    TEXT    NOT NULL,
     value   TEXT    NOT NULL,
@@ -112,7 +115,8 @@ CREATE TABLE inbox (
 ) WITHOUT ROWID;
 CREATE INDEX inbox_since ON inbox (since, id);
 
--- Tasks for workers. An ended task stays for a day without its input, so that ending it again changes nothing.
+-- Tasks for workers. An ended task stays for a day without its input, so that ending it again
+-- changes nothing.
 CREATE TABLE tasks (
     id          BLOB    NOT NULL PRIMARY KEY,
     saga_id     BLOB    NOT NULL,
@@ -156,8 +160,8 @@ CREATE TABLE outbox (
 );
 CREATE INDEX outbox_due ON outbox (due_at, id, sink);
 
--- Sagas and steps that make no progress. A row is shown until shown_until and kept for a while longer, so that each is
--- reported once.
+-- Sagas and steps that make no progress. A row is shown until shown_until and kept for a while
+-- longer, so that each is reported once.
 CREATE TABLE stalls (
     id          BLOB    NOT NULL PRIMARY KEY,
     saga_id     BLOB    NOT NULL,

@@ -18,7 +18,8 @@ import (
 var meant = map[string][]string{
 	"travel.yaml":     {"model-output-feeds-write-without-approval"}, // a model writes to the traveller
 	"agent-loop.yaml": {"model-output-feeds-write-without-approval"}, // so does its note
-	"research.yaml":   {"uncompensated-write"},                       // its task only reads, which no definition can say
+	// The task of research.yaml only reads, which no definition can say.
+	"research.yaml": {"uncompensated-write"},
 }
 
 // TestExamplesHaveNoWarnings: what newcomers copy is as it should be.

@@ -155,7 +155,8 @@ func TestEveryCode(t *testing.T) {
 		}
 	}
 	for _, code := range codesInSource(t) {
-		if !seen[code] && code != "too_large" && code != "too_many_nodes" && code != "too_many_steps" { // those are in TestBombs
+		// TestBombs has those.
+		if !seen[code] && code != "too_large" && code != "too_many_nodes" && code != "too_many_steps" {
 			t.Errorf("no document of testdata/bad gives %s", code)
 		}
 	}

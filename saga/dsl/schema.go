@@ -91,7 +91,8 @@ func dynamicAnchors(c *jsonschema.Compiler, doc any, at string) (list []*jsonsch
 	switch v := doc.(type) {
 	case map[string]any:
 		if _, ok := v["$dynamicAnchor"].(string); ok {
-			if part, err := c.Compile(schemaURL + "#" + (&url.URL{Path: at}).EscapedPath()); err == nil { // not inside an enum
+			// Inside an enum there is no schema to compile.
+			if part, err := c.Compile(schemaURL + "#" + (&url.URL{Path: at}).EscapedPath()); err == nil {
 				list = append(list, part)
 			}
 		}

@@ -11,17 +11,20 @@ import (
 
 // Group is the total cost of some sagas. Amounts are exact decimals in the group's currency.
 type Group struct {
-	Key      string    `json:"key"`                // "" for sagas without the label
-	Currency string    `json:"currency,omitempty"` // "" for sagas without costs
-	Sagas    int64     `json:"sagas"`
-	Ended    int64     `json:"ended"`
-	Spent    string    `json:"spent"`
-	Wasted   string    `json:"wasted,omitempty"` // the part that failed attempts cost; absent by model, where it is not known
-	Median   string    `json:"median,omitempty"` // of the sagas that have ended; absent if none has
-	P90      string    `json:"p90,omitempty"`    // nine of ten ended sagas did not cost more
-	Max      string    `json:"max"`
-	Tokens   Tokens    `json:"tokens"`
-	Outliers []Outlier `json:"outliers"` // the most expensive sagas above three times the median; they may still be running
+	Key      string `json:"key"`                // "" for sagas without the label
+	Currency string `json:"currency,omitempty"` // "" for sagas without costs
+	Sagas    int64  `json:"sagas"`
+	Ended    int64  `json:"ended"`
+	Spent    string `json:"spent"`
+	// Wasted is the part that failed attempts cost. By model it is absent, because it is not known.
+	Wasted string `json:"wasted,omitempty"`
+	Median string `json:"median,omitempty"` // of the sagas that have ended; absent if none has
+	P90    string `json:"p90,omitempty"`    // nine of ten ended sagas did not cost more
+	Max    string `json:"max"`
+	Tokens Tokens `json:"tokens"`
+	// Outliers are the most expensive sagas above three times the median. They may still be
+	// running.
+	Outliers []Outlier `json:"outliers"`
 	Buckets  []Bucket  `json:"buckets,omitempty"`
 }
 

@@ -27,18 +27,23 @@ const (
 
 // CallerConfig configures a [Caller]. The zero value of a field selects its default.
 type CallerConfig struct {
-	Guard           *Guard                            // which addresses are allowed; nil: public ones only
-	Secret          func(name string) (string, error) // the value of a secret; its errors say how to provide it and never hold values
-	SecretHosts     *SecretHosts                      // the hosts that may receive secrets; nil: any host
-	Known           func() []string                   // values of all existing secrets, which are redacted from answers; nil: only those that were sent
-	MaxBody         int64                             // bytes of a decompressed body; default 4 MiB
-	UserAgent       string                            // sent unless the request brings its own; default "recourse"
-	Now             func() time.Time                  // for dates in Retry-After; default time.Now
-	MaxConnsPerHost int                               // open connections to one host:port; default 256
-	DialTimeout     time.Duration                     // for name lookup and connecting, and again for TLS; default 10 s
-	TLS             *tls.Config                       // roots and client certificates; default the system's roots, TLS 1.2 and up
-	Resolver        *net.Resolver                     // default the system's
-	Resolve         Resolve                           // fixed addresses for some names, which take precedence over the Resolver
+	Guard *Guard // which addresses are allowed; nil: public ones only
+	// Secret returns the value of a secret. Its errors say how to provide it and never hold values.
+	Secret      func(name string) (string, error)
+	SecretHosts *SecretHosts // the hosts that may receive secrets; nil: any host
+	// Known returns the values of all existing secrets, which are redacted from answers; nil: only
+	// those that were sent.
+	Known           func() []string
+	MaxBody         int64            // bytes of a decompressed body; default 4 MiB
+	UserAgent       string           // sent unless the request brings its own; default "recourse"
+	Now             func() time.Time // for dates in Retry-After; default time.Now
+	MaxConnsPerHost int              // open connections to one host:port; default 256
+	DialTimeout     time.Duration    // for name lookup and connecting, and again for TLS; default 10 s
+	// TLS has roots and client certificates. The default is the system's roots, TLS 1.2 and up.
+	TLS      *tls.Config
+	Resolver *net.Resolver // default the system's
+	// Resolve has fixed addresses for some names, which take precedence over the Resolver.
+	Resolve Resolve
 }
 
 // Caller performs requests. One [Caller.Call] sends its request at most once; no layer below it

@@ -23,7 +23,8 @@ func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *n
 	x := &exchange{pool: p, line: l, wire: w, written: make(chan error, 1)}
 	w.begin()
 	x.release = context.AfterFunc(ctx, func() { _ = w.SetDeadline(past) })
-	r := &nethttp.Request{Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header, // nobody changes the header after this
+	// Nobody changes the header after this.
+	r := &nethttp.Request{Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header,
 		Body: nethttp.NoBody, ContentLength: int64(len(o.body))}
 	if len(o.body) > 0 {
 		r.Body = io.NopCloser(bytes.NewReader(o.body))

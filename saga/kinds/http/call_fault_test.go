@@ -277,7 +277,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// What counts is what the remote service may have received, not what was to be written.
+// The error depends on the bytes that the remote service may have received, not on the bytes that
+// were to be written.
 func TestPartsThatLeft(t *testing.T) {
 	for _, read := range []int{0, 1} {
 		near, far := net.Pipe() // a write goes on until the other end has read it all

@@ -68,7 +68,8 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 	if _, own := header["Traceparent"]; !own && r.Traceparent != "" {
 		header.Set("Traceparent", r.Traceparent)
 	}
-	if header.Get("Accept-Encoding") == "" && header.Get("Range") == "" { // a part of a gzip stream cannot be decompressed
+	// A part of a gzip stream cannot be decompressed.
+	if header.Get("Accept-Encoding") == "" && header.Get("Range") == "" {
 		header.Set("Accept-Encoding", "gzip")
 	}
 	return &outgoing{method: r.Method, url: target, header: header, body: body,

@@ -25,8 +25,10 @@ const longest = time.Hour
 
 // CallerConfig configures a [Caller].
 type CallerConfig struct {
-	LLM  Config            // [Config.Check] must have accepted it
-	HTTP http.CallerConfig // only Guard, Known, UserAgent, Now, DialTimeout, TLS, Resolver and Resolve are used, as for http steps
+	LLM Config // [Config.Check] must have accepted it
+	// Of HTTP only Guard, Known, UserAgent, Now, DialTimeout, TLS, Resolver and Resolve are used,
+	// as for http steps.
+	HTTP http.CallerConfig
 }
 
 // Caller performs requests of llm steps. One call sends its request at most once. It uses a

@@ -28,9 +28,11 @@ type Config struct {
 // Provider is an OpenAI-compatible service.
 type Provider struct {
 	Name    string
-	BaseURL string   // with its version, without /chat/completions: https://api.openai.com/v1
-	APIKey  Secret   // sent as Authorization: Bearer; empty: none
-	Models  []string // it serves models whose names begin with one of these; none: all models that no other provider names
+	BaseURL string // with its version, without /chat/completions: https://api.openai.com/v1
+	APIKey  Secret // sent as Authorization: Bearer; empty: none
+	// Models are the beginnings of the names of the models that it serves. None: all models that no
+	// other provider names.
+	Models []string
 	// MaxCompletionTokens says that the limit of the answer is called max_completion_tokens, as
 	// newer models of OpenAI require, and not max_tokens, as for all others.
 	MaxCompletionTokens bool

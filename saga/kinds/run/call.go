@@ -99,7 +99,8 @@ func (c *Caller) start(ctx context.Context, id, parent uuid.UUID, child *saga.Ch
 	switch {
 	case err == nil, errors.Is(err, journal.ErrStartKey):
 		return saga.Answer{Sent: true, Code: saga.Spawned}
-	case errors.Is(err, journal.ErrConflict): // it exists, or an earlier start of it is still being committed, which may fail
+	// The saga exists, or an earlier start of it is still being committed, which may fail.
+	case errors.Is(err, journal.ErrConflict):
 		if told, found := c.report(ctx, id); found {
 			return told
 		}

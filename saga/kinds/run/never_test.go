@@ -66,7 +66,8 @@ func TestNeverStarted(t *testing.T) {
 	if d := r.undone(id, "sub"); d == nil || d.NeverStarted != kid {
 		t.Errorf("the undo says %+v", d)
 	}
-	posts := m.Messages(journal.Record{Kind: journal.Finished}) // its last record, as the child would need it after a split
+	// These go with its last record, as the child would need them after a split.
+	posts := m.Messages(journal.Record{Kind: journal.Finished})
 	if len(posts) != 1 || posts[0].Saga.String() != kid || !strings.Contains(string(posts[0].Data), `"revert"`) {
 		t.Errorf("with its end it posts %v", posts)
 	}

@@ -70,7 +70,8 @@ func decode(d *dsl.Decoder) saga.Body {
 // the same effect as once.
 func (b *Body) Undo() *saga.Compensation {
 	return &saga.Compensation{
-		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9, KeyWindow: math.MaxInt64}, // a saga never forgets the key
+		// A saga never forgets the key.
+		Step: saga.Step{Kind: "run", Body: &undo{}, Retry: retry.Forever(), Timeout: 30 * 1e9, KeyWindow: math.MaxInt64},
 		On:   []journal.Class{journal.Succeeded, journal.InDoubt},
 	}
 }
