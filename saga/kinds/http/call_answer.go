@@ -1,34 +1,27 @@
 package http
 
 import (
-	"cmp"
 	"compress/flate"
 	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	nethttp "net/http"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"recourse/internal/httptext"
 	"recourse/internal/quota"
 	"recourse/retry"
 	"recourse/saga"
 )
 
-const (
-	maxHeaders   = 8 << 10  // for the names and values of an answer's headers
-	maxErrorBody = 64 << 10 // for a non-2xx body that is too large or broken
-)
-
-// notKept are response headers that set or prove credentials.
-var notKept = []string{"set-cookie", "set-cookie2", "authorization", "authentication-info", "proxy-authentication-info"}
+const maxErrorBody = 64 << 10 // for a non-2xx body that is too large or broken
 
 // answer reads a complete response and closes it.
 func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response) saga.Answer {
 	defer resp.Body.Close()
-	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: KeptHeaders(resp.Header, o.redact),
+	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: httptext.KeptHeaders(resp.Header, o.redact),
 		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.Now())}
 	if resp.StatusCode == nethttp.StatusSwitchingProtocols {
 		a.Code, a.Detail = "connection", o.shown+": the remote service switched to another protocol"
@@ -37,14 +30,14 @@ func (c *Caller) answer(ctx context.Context, o *outgoing, resp *nethttp.Response
 	success := resp.StatusCode >= 200 && resp.StatusCode <= 299
 	body, code, why := c.read(ctx, resp)
 	if code == "" {
-		a.Body, code, why = EncodeBody(resp.Header.Get("Content-Type"), body, o.redact)
+		a.Body, code, why = httptext.EncodeBody(resp.Header.Get("Content-Type"), body, o.redact)
 	}
 	switch {
 	case code == "":
 	case success:
 		a.Code, a.Detail = code, o.shown+": "+why
 	default: // the status is enough; the body is for people
-		a.Body = plainBody(prefix([]byte(o.redact.Text(string(body))), maxErrorBody), o.redact)
+		a.Body = httptext.EncodeText(prefix([]byte(o.redact.Text(string(body))), maxErrorBody), o.redact)
 	}
 	return a
 }
@@ -60,7 +53,7 @@ func (c *Caller) read(ctx context.Context, resp *nethttp.Response) (body []byte,
 	if enc := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); enc == "gzip" || enc == "x-gzip" {
 		r, expected = &gunzip{raw: raw}, -1
 	} else if enc != "" && enc != "identity" {
-		return nil, "body_invalid", "the body is encoded as " + printable(enc) + ", which is not understood: only gzip is asked for"
+		return nil, "body_invalid", "the body is encoded as " + httptext.Printable(enc) + ", which is not understood: only gzip is asked for"
 	}
 	body, err := quota.ReadAll(ctx, r, limit, expected)
 	switch {
@@ -125,38 +118,4 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	return n, err
-}
-
-// KeptHeaders returns the headers that an answer keeps: lower case, values joined, without
-// credentials. Over the limit the longest are left out, so that one huge header does not cost the
-// useful ones.
-func KeptHeaders(h nethttp.Header, redact *Redactor) map[string]string {
-	type header struct{ name, value string }
-	kept, total := make(map[string]string, len(h)), 0
-	for name, values := range h {
-		name = strings.ToLower(name)
-		if !slices.Contains(notKept, name) {
-			kept[name] = redact.Text(strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD"))
-			total += len(name) + len(kept[name])
-		}
-	}
-	if total <= maxHeaders {
-		return kept
-	}
-	var all []header
-	for name, value := range kept { // any order
-		all = append(all, header{name, value})
-	}
-	slices.SortFunc(all, func(a, b header) int {
-		return cmp.Or(cmp.Compare(len(a.name)+len(a.value), len(b.name)+len(b.value)), strings.Compare(a.name, b.name))
-	})
-	clear(kept)
-	total = 0
-	for _, h := range all {
-		if total += len(h.name) + len(h.value); total > maxHeaders {
-			break
-		}
-		kept[h.name] = h.value
-	}
-	return kept
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"recourse/internal/httptext"
 	"recourse/saga"
 )
 
@@ -143,7 +144,7 @@ func TestUnreadBodiesAreClosed(t *testing.T) {
 	}
 }
 
-func quoted(s string) string { return string(quoteJSON(s)) }
+func quoted(s string) string { return string(httptext.QuoteJSON(s)) }
 
 func corrupt(gz string) string {
 	b := []byte(gz)
@@ -321,7 +322,7 @@ func TestLargeRequests(t *testing.T) {
 			c := newCaller(t, CallerConfig{})
 			addr := serveTCP(t, func(conn *net.TCPConn) { tt.server(conn) })
 			if got := of(c.Call(within(t, time.Second), post("http://"+addr, body))); got != tt.want {
-				got.Body = clip(got.Body, 100)
+				got.Body = httptext.Clip(got.Body, 100)
 				t.Errorf("Call = %+v, want %d %s", got, tt.want.Status, tt.want.Code)
 			}
 		})
@@ -329,3 +330,10 @@ func TestLargeRequests(t *testing.T) {
 }
 
 func of200(a saga.Answer) bool { return a.Status == 200 && a.Code == "" }
+func TestPrefixKeepsCharactersWhole(t *testing.T) {
+	for body, want := range map[string]string{"abcdef": "abcd", "abcé!!": "abc", "a€€!!": "a€", "\x80\x80\x80\x80\x80\x80": "\x80\x80\x80\x80", "abc": "abc"} {
+		if got := string(prefix([]byte(body), 4)); got != want {
+			t.Errorf("prefix(%q, 4) = %q, want %q", body, got, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	nethttp "net/http"
 	"slices"
 
+	"recourse/internal/httptext"
 	"recourse/saga"
 )
 
@@ -66,7 +67,7 @@ func (o *outgoing) redirected(location, agent string) (*outgoing, error) {
 	}
 	next := *o
 	next.url = ref
-	next.shown = clip(o.redact.Text(printable(o.method+" "+ref.Host+ref.Path)), 200)
+	next.shown = httptext.Clip(o.redact.Text(httptext.Printable(o.method+" "+ref.Host+ref.Path)), 200)
 	if ref.Scheme != o.url.Scheme || hostName(ref.Host) != hostName(o.url.Host) {
 		next.header = nethttp.Header{"User-Agent": {agent}}
 		for name, values := range o.header {

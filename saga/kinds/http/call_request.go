@@ -3,14 +3,13 @@ package http
 import (
 	"encoding/base64"
 	"encoding/json"
-	"mime"
 	nethttp "net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"recourse/internal/httptext"
 	"recourse/saga"
 )
 
@@ -21,28 +20,13 @@ type outgoing struct {
 	header nethttp.Header
 	body   []byte
 	shown  string // method, host and path, with secrets as references
-	redact *Redactor
+	redact *httptext.Redactor
 	secret []string // names of headers that contain secrets
-}
-
-// ownHeader reports whether the HTTP client itself sets a header of this canonical name. A
-// definition that sets one could smuggle a second request past a proxy, or hang the call.
-func ownHeader(name string) bool {
-	switch name {
-	case "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	}
-	return false
-}
-
-// Settable reports whether a request may have a header of this name.
-func Settable(name string) bool {
-	return isToken(name) && !ownHeader(nethttp.CanonicalHeaderKey(name))
 }
 
 func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 	u := &unsealer{secret: c.cfg.Secret}
-	if !isToken(r.Method) || r.Method == nethttp.MethodConnect {
+	if !httptext.IsToken(r.Method) || r.Method == nethttp.MethodConnect {
 		return nil, &refusal{CodeRequestInvalid, "the method is not one that HTTP can send"}
 	}
 	target, err := u.url(r.URL)
@@ -73,14 +57,14 @@ func (c *Caller) prepare(r saga.Request) (*outgoing, error) {
 		header.Set("Accept-Encoding", "gzip")
 	}
 	return &outgoing{method: r.Method, url: target, header: header, body: body,
-		secret: u.headersOf, shown: shown(r.Method, r.URL), redact: NewRedactor(append(c.cfg.Known(), u.values...))}, nil
+		secret: u.headersOf, shown: shown(r.Method, r.URL), redact: httptext.NewRedactor(append(c.cfg.Known(), u.values...))}, nil
 }
 
 func (u *unsealer) url(sealed string) (*url.URL, error) {
 	if _, rest, ok := strings.Cut(sealed, "://"); ok && strings.Contains(authority(rest), "${secrets.") {
 		return nil, &refusal{CodeURLInvalid, "a secret cannot be part of the host; use headers, auth or query"}
 	}
-	text, err := u.text(sealed, percentEncode)
+	text, err := u.text(sealed, httptext.PercentEncode)
 	if err != nil {
 		return nil, err
 	}
@@ -122,13 +106,13 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 	values := make([]string, 0, len(sealed))
 	for name, sealed := range sealed { // any order
 		key := nethttp.CanonicalHeaderKey(name)
-		if !Settable(name) {
+		if !httptext.Settable(name) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + strconv.Quote(name) + " cannot be set"}
 		}
 		if _, twice := header[key]; twice {
 			return nil, &refusal{CodeRequestInvalid, "the header " + key + " is set twice"}
 		}
-		if hasControl(sealed) {
+		if httptext.HasControl(sealed) {
 			return nil, &refusal{CodeRequestInvalid, "the header " + key + " has a line break or control character in its value"}
 		}
 		had := len(u.names)
@@ -139,7 +123,7 @@ func (u *unsealer) headers(sealed map[string]string) (nethttp.Header, error) {
 		if len(u.names) > had {
 			u.headersOf = append(u.headersOf, key)
 		}
-		if hasControl(value) {
+		if httptext.HasControl(value) {
 			return nil, &refusal{codeSecretMissing, "the secret in the header " + key + " has a line break or control character in it: provide it as one line"}
 		}
 		values = append(values, value)
@@ -174,7 +158,7 @@ func (u *unsealer) header(sealed string) (string, error) {
 	if password, err = u.text(password, nil); err != nil {
 		return "", err
 	}
-	if hasControl(user + password) {
+	if httptext.HasControl(user + password) {
 		return "", &refusal{codeSecretMissing, "a secret in the basic credentials has a line break or control character in it: provide it as one line"}
 	}
 	encoded := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
@@ -193,9 +177,9 @@ func (u *unsealer) body(sealed json.RawMessage, header nethttp.Header) ([]byte, 
 	if header.Get("Content-Type") == "" {
 		header.Set("Content-Type", "application/json")
 	}
-	media := mediaType(header.Get("Content-Type"))
-	if isJSON(media) {
-		text, err := u.text(string(sealed), jsonEscape)
+	media := httptext.MediaType(header.Get("Content-Type"))
+	if httptext.IsJSON(media) {
+		text, err := u.text(string(sealed), httptext.EscapeJSON)
 		return []byte(text), err
 	}
 	var text string
@@ -204,7 +188,7 @@ func (u *unsealer) body(sealed json.RawMessage, header nethttp.Header) ([]byte, 
 	}
 	quote := func(s string) string { return s }
 	if media == "application/x-www-form-urlencoded" {
-		quote = percentEncode // a secret that contains & or = stays one value
+		quote = httptext.PercentEncode // a secret that contains & or = stays one value
 	}
 	text, err := u.text(text, quote)
 	return []byte(text), err
@@ -215,13 +199,13 @@ func (u *unsealer) body(sealed json.RawMessage, header nethttp.Header) ([]byte, 
 func shown(method, sealed string) string {
 	_, rest, ok := strings.Cut(sealed, "://")
 	if !ok {
-		return clip(printable(method), 20) + " (no URL)"
+		return httptext.Clip(httptext.Printable(method), 20) + " (no URL)"
 	}
 	host := authority(rest)
 	path, _, _ := strings.Cut(rest[len(host):], "?")
 	path, _, _ = strings.Cut(path, "#")
 	host = host[strings.LastIndexByte(host, '@')+1:]
-	return clip(printable(method+" "+host+path), 200)
+	return httptext.Clip(httptext.Printable(method+" "+host+path), 200)
 }
 
 func authority(rest string) string {
@@ -229,55 +213,4 @@ func authority(rest string) string {
 		return rest[:i]
 	}
 	return rest
-}
-
-func mediaType(contentType string) string {
-	if contentType == jsonType {
-		return jsonType
-	}
-	media, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		media, _, _ = strings.Cut(contentType, ";")
-	}
-	return strings.ToLower(strings.TrimSpace(media))
-}
-
-func isJSON(media string) bool {
-	return media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
-}
-
-// isToken reports whether s is a token of RFC 9110, section 5.6.2.
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func hasControl(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return true
-		}
-	}
-	return false
-}
-
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/httptext"
 	"recourse/saga"
 )
 
@@ -44,7 +45,7 @@ func vault(name string) (string, error) {
 func TestSecretsAreSent(t *testing.T) {
 	c := newCaller(t, CallerConfig{Secret: vault})
 	s := serveWire(t, say(ok200))
-	encoded := percentEncode(canary)
+	encoded := httptext.PercentEncode(canary)
 	tests := []struct {
 		name       string
 		req        saga.Request
@@ -56,7 +57,7 @@ func TestSecretsAreSent(t *testing.T) {
 		{"in a header", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"Authorization": "Bearer ${secrets.CANARY}"}}, "GET /", "", "Bearer " + canary},
 		{"in basic credentials", saga.Request{Method: "GET", URL: "/", Headers: map[string]string{"Authorization": "Basic base64(ada:${secrets.CANARY})"}}, "GET /", "", "Basic " + base64.StdEncoding.EncodeToString([]byte("ada:"+canary))},
 		{"in JSON", saga.Request{Method: "POST", URL: "/", Body: json.RawMessage(`{"k":"a${secrets.CANARY}b","d":"$${secrets.TOKEN}"}`)},
-			"POST /", `{"k":"a` + jsonEscape(canary) + `b","d":"${secrets.TOKEN}"}`, ""},
+			"POST /", `{"k":"a` + httptext.EscapeJSON(canary) + `b","d":"${secrets.TOKEN}"}`, ""},
 		{"in a form", saga.Request{Method: "POST", URL: "/", Headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"},
 			Body: json.RawMessage(`"k=${secrets.CANARY}&b=1"`)}, "POST /", "k=" + encoded + "&b=1", ""},
 		{"in text", saga.Request{Method: "POST", URL: "/", Headers: map[string]string{"Content-Type": "text/plain"},
@@ -125,9 +126,9 @@ func TestEchoedSecretsAreRedacted(t *testing.T) {
 			`{"***":["a ***","***"],"d":"***","n":12345678,"same":"\u00e9"}`},
 		{"text", "text/plain", "you sent tok-1234567 and 1234", `"you sent *** and 1234"`},
 		{"bytes", "x/y", "\xff\xfetok-1234567", `{"base64":"//4qKio="}`},
-		{"percent-encoded", "text/plain", percentEncode(canary), `"***"`},
-		{"JSON that does not say so", "text/html", `{"a":"` + jsonEscape(canary) + `"}`, `"{\"a\":\"***\"}"`},
-		{"and as PHP writes it", "text/html", `{"a":"` + strings.ReplaceAll(jsonEscape(canary), "/", `\/`) + `"}`, `"{\"a\":\"***\"}"`},
+		{"percent-encoded", "text/plain", httptext.PercentEncode(canary), `"***"`},
+		{"JSON that does not say so", "text/html", `{"a":"` + httptext.EscapeJSON(canary) + `"}`, `"{\"a\":\"***\"}"`},
+		{"and as PHP writes it", "text/html", `{"a":"` + strings.ReplaceAll(httptext.EscapeJSON(canary), "/", `\/`) + `"}`, `"{\"a\":\"***\"}"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

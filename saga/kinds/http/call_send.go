@@ -8,6 +8,7 @@ import (
 	"net"
 	nethttp "net/http"
 
+	"recourse/internal/httptext"
 	"recourse/saga"
 )
 
@@ -109,7 +110,7 @@ func root(err error) string {
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {
-			return printable(err.Error())
+			return httptext.Printable(err.Error())
 		}
 		err = inner
 	}

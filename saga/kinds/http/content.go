@@ -7,10 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	"recourse/internal/httptext"
 	"recourse/saga/expr"
 )
 
-// encodeSealed encodes sealed text, by percentEncode or the like, except its references to secrets,
+// encodeSealed encodes sealed text, by PercentEncode or the like, except its references to secrets,
 // whose values the caller encodes when it puts them in. Encoded text has no ${ of its own.
 func encodeSealed(sealed string, encode func(string) string) string {
 	var b strings.Builder
@@ -32,10 +33,7 @@ func encodeSealed(sealed string, encode func(string) string) string {
 	return b.String()
 }
 
-const (
-	jsonType = "application/json"
-	formType = "application/x-www-form-urlencoded"
-)
+const formType = "application/x-www-form-urlencoded"
 
 // content renders the body by its content type: JSON as it is; a form from an object; anything else
 // from text. For a form and for text, the request's body is a JSON string of the text that is sent.
@@ -44,10 +42,10 @@ func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage
 		return nil, nil
 	}
 	if headers["Content-Type"] == "" {
-		headers["Content-Type"] = jsonType
+		headers["Content-Type"] = httptext.JSON
 	}
-	media := mediaType(headers["Content-Type"])
-	if isJSON(media) {
+	media := httptext.MediaType(headers["Content-Type"])
+	if httptext.IsJSON(media) {
 		return b.body.SealedJSON(env)
 	}
 	doc, err := b.body.SealedJSON(env)
@@ -59,13 +57,13 @@ func (b *Body) content(headers map[string]string, env expr.Env) (json.RawMessage
 		return doc, nil
 	}
 	if media != formType {
-		return nil, unsendable("a body of the type %s must be text: use json() or another content-type", cut(media, 60))
+		return nil, unsendable("a body of the type %s must be text: use json() or another content-type", httptext.Clip(media, 60))
 	}
 	form, err := encodeForm(doc, encoderIn(env))
 	if err != nil {
 		return nil, err
 	}
-	return quoteJSON(form), nil
+	return httptext.QuoteJSON(form), nil
 }
 
 // encodeForm makes a form of a sealed object, in its order. A nested value has brackets in its

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"recourse/internal/httptext"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -167,5 +168,5 @@ func said(body json.RawMessage) string {
 			found = next()
 		}
 	}
-	return cut(strings.TrimSpace(printable(found)), maxSaid)
+	return httptext.Clip(strings.TrimSpace(httptext.Printable(found)), maxSaid)
 }

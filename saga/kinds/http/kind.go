@@ -8,13 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/textproto"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"recourse/idempotency"
+	"recourse/internal/httptext"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/expr"
@@ -94,7 +94,7 @@ func (b *Body) Repeatable() bool { return b.method != "POST" && b.method != "PAT
 func (b *Body) CarriesKey(in, name string) error {
 	switch idempotency.In(in) {
 	case idempotency.Header:
-		if !Settable(name) {
+		if !httptext.Settable(name) {
 			return fmt.Errorf("the key cannot be sent as the header %q: choose another name", name)
 		}
 	case idempotency.Body:
@@ -173,9 +173,9 @@ func (b *Body) checkHeaders(d *dsl.Decoder) {
 			}
 		}
 		switch {
-		case !isToken(h.name):
+		case !httptext.IsToken(h.name):
 			d.Fail(at, "bad_header", "%q is no name for a header: letters, digits and - only", h.name)
-		case ownHeader(textproto.CanonicalMIMEHeaderKey(low)):
+		case !httptext.Settable(low):
 			d.Fail(at, "bad_header", "the header %s is set by the client itself: remove it", h.name)
 		case seen[low]:
 			d.Fail(at, "bad_header", "the header %s is set twice: header names do not differ by case", h.name)
@@ -206,7 +206,7 @@ func auth(d *dsl.Decoder, n *dsl.Node) *credential {
 		return &credential{name: "Authorization", prefix: "Bearer ", value: d.Text(bearer, 0, dsl.Sealed)}
 	case bearer == nil && header != nil && value != nil:
 		name, ok := d.Str(header, "a header's name")
-		if ok && (!Settable(name)) {
+		if ok && (!httptext.Settable(name)) {
 			d.Fail(header, "bad_header", "%q cannot be a header of a request", name)
 		}
 		return &credential{name: name, value: d.Text(value, 0, dsl.Sealed)}

@@ -6,6 +6,7 @@ import (
 	"net/textproto"
 	"strings"
 
+	"recourse/internal/httptext"
 	"recourse/saga"
 	"recourse/saga/expr"
 )
@@ -66,15 +67,15 @@ func unsendable(format string, args ...any) error {
 // readable.
 func encoderIn(env expr.Env) func(string) string {
 	if !expr.IsPartial(env) {
-		return percentEncode
+		return httptext.PercentEncode
 	}
-	return func(text string) string { return expr.EncodeKnown(text, percentEncode) }
+	return func(text string) string { return expr.EncodeKnown(text, httptext.PercentEncode) }
 }
 
 func (b *Body) parameters(env expr.Env) ([]string, error) {
 	var out []string
 	for _, q := range b.query {
-		name, encode := percentEncode(q.name), encoderIn(env)
+		name, encode := httptext.PercentEncode(q.name), encoderIn(env)
 		if q.sealed {
 			text, err := q.value.SealedText(env)
 			if err != nil {
@@ -127,7 +128,7 @@ func (b *Body) setHeaders(headers map[string]string, env expr.Env) error {
 		if err != nil {
 			return err
 		}
-		if hasControl(text) {
+		if httptext.HasControl(text) {
 			return unsendable("the header %s has a line break or a control character in its value", h.name)
 		}
 		headers[textproto.CanonicalMIMEHeaderKey(h.name)] = text
@@ -139,7 +140,7 @@ func (b *Body) setHeaders(headers map[string]string, env expr.Env) error {
 	if err != nil {
 		return err
 	}
-	if hasControl(text) {
+	if httptext.HasControl(text) {
 		return unsendable("auth has a line break or a control character in its value")
 	}
 	headers[textproto.CanonicalMIMEHeaderKey(b.auth.name)] = b.auth.prefix + text

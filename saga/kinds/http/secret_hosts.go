@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"recourse/internal/httptext"
 )
 
 // SecretHosts says which hosts may receive a secret, so that a definition that names another host
@@ -98,5 +100,5 @@ func (h *SecretHosts) allow(secret string, to *url.URL) error {
 	}) {
 		return nil
 	}
-	return &refusal{codeSecretMissing, "the secret " + secret + " does not go to " + clip(printable(to.Host), 200) + ": secret-hosts in the config file says where it may go"}
+	return &refusal{codeSecretMissing, "the secret " + secret + " does not go to " + httptext.Clip(httptext.Printable(to.Host), 200) + ": secret-hosts in the config file says where it may go"}
 }

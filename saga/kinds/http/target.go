@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/internal/httptext"
 	"recourse/saga/dsl"
 	"recourse/saga/expr"
 )
@@ -36,14 +37,7 @@ func (b *Body) target(d *dsl.Decoder) {
 	}
 }
 
-func clipped(s string) string { return cut(s, 40) }
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func clipped(s string) string { return httptext.Clip(s, 40) }
 
 // host refuses requests whose host data could change: everything before the path must come from
 // literal text and vars.

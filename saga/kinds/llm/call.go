@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"recourse/internal/httptext"
 	"recourse/internal/quota"
 	"recourse/retry"
 	"recourse/saga"
@@ -73,7 +74,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 	if to == nil {
 		return saga.Answer{Code: saga.CodeSecretMissing, Detail: host(r.URL) + ": no provider of the configuration has this base URL, so there is no key for it: put it back"}
 	}
-	redact := http.NewRedactor(c.secrets())
+	redact := httptext.NewRedactor(c.secrets())
 	out, err := c.prepare(r, to)
 	if err != nil {
 		return saga.Answer{Code: http.CodeRequestInvalid, Detail: host(r.URL) + ": the request cannot be built"}
@@ -102,7 +103,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 	})
 	in := &pulse{resp.Body, func() { silence.Reset(idle); alive() }}
 	silence.Reset(idle)
-	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: http.KeptHeaders(resp.Header, redact),
+	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: httptext.KeptHeaders(resp.Header, redact),
 		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.HTTP.Now())}
 	why := read(ctx, &a, resp.Header.Get("Content-Type"), in, redact)
 	if a.Code != "" {
@@ -170,7 +171,7 @@ func (p *pulse) Read(b []byte) (int, error) {
 }
 
 // read reads a body into a. If that ends in a code, it returns the reason.
-func read(ctx context.Context, a *saga.Answer, contentType string, in io.Reader, redact *http.Redactor) (why string) {
+func read(ctx context.Context, a *saga.Answer, contentType string, in io.Reader, redact *httptext.Redactor) (why string) {
 	body := bufio.NewReader(in)
 	if a.Status >= 200 && a.Status <= 299 && streams(contentType, body) {
 		return readStream(ctx, a, body, redact)
@@ -182,7 +183,7 @@ func read(ctx context.Context, a *saga.Answer, contentType string, in io.Reader,
 	case err != nil:
 		a.Code, why = broken(ctx, err)
 	default:
-		a.Body, a.Code, why = http.EncodeBody(contentType, text, redact)
+		a.Body, a.Code, why = httptext.EncodeBody(contentType, text, redact)
 	}
 	if a.Status < 200 || a.Status > 299 {
 		a.Code, why = "", "" // the status is enough
@@ -204,7 +205,7 @@ func streams(contentType string, body *bufio.Reader) bool {
 	return false
 }
 
-func readStream(ctx context.Context, a *saga.Answer, body io.Reader, redact *http.Redactor) (why string) {
+func readStream(ctx context.Context, a *saga.Answer, body io.Reader, redact *httptext.Redactor) (why string) {
 	limited := &io.LimitedReader{R: body, N: maxStream}
 	account := quota.FromContext(ctx)
 	reserve := func(bytes int) error { return account.Reserve(ctx, int64(bytes)) }

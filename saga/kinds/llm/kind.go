@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"recourse/idempotency"
+	"recourse/internal/httptext"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/expr"
-	"recourse/saga/kinds/http"
 )
 
 const (
@@ -86,7 +86,7 @@ func (b *Body) CarriesKey(in, name string) error {
 	case idempotency.Body, idempotency.Query:
 		return errors.New("the key of an llm step goes into a header, or nowhere (idempotency: none)")
 	case idempotency.Header:
-		if !http.Settable(name) || strings.EqualFold(name, "Authorization") || ours(name) {
+		if !httptext.Settable(name) || strings.EqualFold(name, "Authorization") || ours(name) {
 			return errors.New("the key cannot be sent as the header " + strconv.Quote(name) + ": choose another name")
 		}
 	}

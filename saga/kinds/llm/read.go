@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/internal/httptext"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/expr"
@@ -134,10 +135,9 @@ func (b *Body) costs(out *output, r saga.Request) {
 // parse reads the JSON of an answer, with or without a fence, and validates it. wrong describes the
 // error; tooCostly says that it could not be validated.
 func (b *Body) parse(text string) (value json.RawMessage, wrong string, tooCostly bool) {
-	plain := http.NewRedactor(nil)
-	doc, code, why := http.EncodeBody("application/json", []byte(text), plain)
+	doc, code, why := httptext.EncodeBody("application/json", []byte(text), nil)
 	if inner, ok := fenced(text); ok && (code != "" || doc == nil) {
-		doc, code, why = http.EncodeBody("application/json", []byte(inner), plain)
+		doc, code, why = httptext.EncodeBody("application/json", []byte(inner), nil)
 	}
 	switch {
 	case code != "":
@@ -238,11 +238,4 @@ func (f *fault) verdict() saga.Verdict {
 // maxSaid limits the quote of the provider's explanation.
 const maxSaid = 500
 
-func clip(s string) string { return cut(s, maxSaid) }
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func clip(s string) string { return httptext.Clip(s, maxSaid) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"recourse/internal/httptext"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -41,7 +42,7 @@ func (b *Body) Next(r saga.Request, a saga.Answer, v saga.Verdict, _ int) (json.
 		if at.Repaired {
 			return nil, false
 		}
-		return encode(hint{Repair: &repair{Answer: cut(textOf(a.Body), maxQuoted), Problem: problem(v.Error)}}), true
+		return encode(hint{Repair: &repair{Answer: httptext.Clip(textOf(a.Body), maxQuoted), Problem: problem(v.Error)}}), true
 	case v.Class == journal.Refused && (code == CodeModel || code == CodeContext):
 		if at.Fresh == 0 {
 			return nil, false

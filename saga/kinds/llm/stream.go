@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"recourse/saga/kinds/http"
+	"recourse/internal/httptext"
 )
 
 // Limits of an answer: of the part that is kept, or that is one event, and of the stream, which
@@ -196,7 +196,7 @@ func keep(to *json.RawMessage, doc, otherwise json.RawMessage) {
 	if len(doc) == 0 || string(doc) == "null" {
 		return
 	}
-	clean, code, _ := http.EncodeBody("application/json", doc, http.NewRedactor(nil))
+	clean, code, _ := httptext.EncodeBody("application/json", doc, nil)
 	if *to = clean; code != "" {
 		*to = otherwise
 	}

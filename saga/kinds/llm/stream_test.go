@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/httptext"
 	"recourse/saga"
-	"recourse/saga/kinds/http"
 )
 
 func TestEvents(t *testing.T) {
@@ -75,7 +75,7 @@ func TestStreams(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := saga.Answer{Status: 200}
-			why := read(context.Background(), &a, "text/event-stream; charset=utf-8", strings.NewReader(tt.in), http.NewRedactor([]string{canary}))
+			why := read(context.Background(), &a, "text/event-stream; charset=utf-8", strings.NewReader(tt.in), httptext.NewRedactor([]string{canary}))
 			if a.Code != tt.code || (why == "") != (a.Code == "") {
 				t.Errorf("code %q (%s), want %q", a.Code, why, tt.code)
 			}
@@ -87,7 +87,7 @@ func TestStreams(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	redact := http.NewRedactor(nil)
+	var redact *httptext.Redactor
 	word := `data: {"choices":[{"delta":{"content":"` + strings.Repeat("x", 1<<20) + `"}}]}` + "\n\n"
 	for name, in := range map[string]string{"a long line": "data: " + strings.Repeat("x", maxBody+1), "a long event": strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 9), "a long text": strings.Repeat(word, 9)} {
 		a := saga.Answer{Status: 200}
@@ -107,7 +107,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n"))
 	f.Add([]byte(": x\r\rdata:{\"usage\":{\"prompt_tokens\":1},\"error\":\"\\ud800\"}\r\n\r\n"))
 	f.Add([]byte("\xef\xbb\xbfdata: {\ndata: }\n\ndata: 1"))
-	redact := http.NewRedactor([]string{canary})
+	redact := httptext.NewRedactor([]string{canary})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		whole, chopped := saga.Answer{Status: 200}, saga.Answer{Status: 200}
 		read(t.Context(), &whole, "text/event-stream", strings.NewReader(string(in)), redact)
@@ -118,7 +118,7 @@ func FuzzStream(f *testing.F) {
 		if !json.Valid(whole.Body) {
 			t.Errorf("%q gives %s", in, whole.Body)
 		}
-		if _, code, why := http.EncodeBody("application/json", whole.Body, redact); code != "" {
+		if _, code, why := httptext.EncodeBody("application/json", whole.Body, redact); code != "" {
 			t.Errorf("%q gives what no journal takes: %s: %s", in, why, whole.Body)
 		}
 		usageOf(whole.Body)

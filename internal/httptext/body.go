@@ -1,4 +1,4 @@
-package http
+package httptext
 
 import (
 	"bytes"
@@ -15,43 +15,34 @@ const maxDepth = 512
 // becomes a string; other bytes become {"base64": …}; an empty body becomes nil. If the type says
 // JSON and the body is not JSON, the code is body_invalid.
 func EncodeBody(contentType string, body []byte, redact *Redactor) (doc json.RawMessage, code, why string) {
-	media := mediaType(contentType)
+	media := MediaType(contentType)
 	body = bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")) // RFC 8259, section 8.1: a byte order mark may be ignored
-	if isJSON(media) && len(bytes.Trim(body, " \t\r\n")) == 0 {
+	if IsJSON(media) && len(bytes.Trim(body, " \t\r\n")) == 0 {
 		return nil, "", ""
 	}
-	if !isJSON(media) && media != "" {
-		return plainBody(body, redact), "", ""
+	if !IsJSON(media) && media != "" {
+		return EncodeText(body, redact), "", ""
 	}
 	doc, err := compactJSON(body)
 	switch {
 	case err == nil:
 		return redact.JSON(doc), "", ""
 	case media == "":
-		return plainBody(body, redact), "", ""
+		return EncodeText(body, redact), "", ""
 	}
 	return nil, "body_invalid", "the body says it is JSON and is not: " + err.Error()
 }
 
-// plainBody returns the JSON form of a body that is not JSON.
-func plainBody(body []byte, redact *Redactor) json.RawMessage {
+// EncodeText returns the JSON form of a body that is not JSON: see [EncodeBody].
+func EncodeText(body []byte, redact *Redactor) json.RawMessage {
 	switch {
 	case len(body) == 0:
 		return nil
 	case utf8.Valid(body):
-		return quoteJSON(redact.Text(string(body)))
+		return QuoteJSON(redact.Text(string(body)))
 	}
 	clean := redact.Text(string(body))
 	return json.RawMessage(`{"base64":"` + base64.StdEncoding.EncodeToString([]byte(clean)) + `"}`)
-}
-
-// quoteJSON writes a JSON string with as few escapes as possible.
-func quoteJSON(s string) []byte {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // strings can always be encoded
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
 // compactJSON validates a document more strictly than encoding/json, which silently replaces
