@@ -5,7 +5,7 @@ GO      ?= go
 PKGS    ?= ./...
 BIN     := bin/recourse
 
-PG      := $(GO) run ./internal/testpg/run --
+PG      := $(GO) run ./internal/test/pgserver/run --
 
 # The race detector looks at everything but SQLite, which is C translated to Go and five times
 # slower with it, and what parses command lines, which has no goroutines and is built again by each
@@ -42,10 +42,10 @@ build: ## build bin/recourse, and bin/world for playing with it
 
 # The pure packages and the simulation start no goroutines (internal/arch sees to that): the race
 # detector has nothing to find in their tests, and makes them ten times slower.
-UNRACED := compensation idempotency retry saga saga/dsl saga/expr engine/sim
+UNRACED := compensation idempotency retry saga saga/dsl saga/expr internal/test/sim
 # The packages that take longest begin first, so that none of them is left at the end while a core
 # idles.
-LONGEST := internal/crashtest cmd/recourse internal/page internal/examples api api/ui internal/wiretest journal/postgres journal/sqlite journal/journaltest internal/tracing
+LONGEST := internal/test/crash cmd/recourse internal/test/browser internal/test/examples api api/ui internal/test/wire journal/postgres journal/sqlite journal/journaltest internal/tracing
 listed   = $(shell $(GO) list $(PKGS))
 module  := $(shell sed -n "s/^module //p" go.mod)
 unraced  = $(filter $(addprefix $(module)/,$(UNRACED)),$(listed))
@@ -83,8 +83,8 @@ vet: ## gofmt, the width of comments, go vet (with every build tag), go mod tidy
 	@git ls-files '*.go' | xargs $(GO) run ./internal/commentwidth
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./internal/failpoint/... ./engine ./api ./journal/sqlite ./journal/postgres ./cmd/recourse
-	$(GO) vet -tags ha ./internal/pgha ./internal/crashtest
-	$(GO) vet -tags mutants ./internal/mutant ./engine/... ./saga ./journal/memory
+	$(GO) vet -tags ha ./internal/test/pgha ./internal/test/crash
+	$(GO) vet -tags mutants ./internal/mutant ./internal/test/sim/... ./engine ./saga ./journal/memory
 	$(GO) mod tidy -diff
 
 PROVE_SEEDS ?= 100000
@@ -93,18 +93,18 @@ prove: ## what shows the promises at full size: sim, mutants, crash and fuzz; CI
 	$(MAKE) --no-print-directory mutants
 	RECOURSE_RANDOM_ROUNDS=$(ROUNDS) $(GO) test -count 1 -timeout 6h -run 'TestAnyHistory' ./saga
 	$(MAKE) --no-print-directory crash
-	RECOURSE_LARGE_ANSWERS=256 $(PG) $(GO) test -v -count 1 -timeout 1h -run 'TestManyLargeAnswers' ./internal/crashtest
+	RECOURSE_LARGE_ANSWERS=256 $(PG) $(GO) test -v -count 1 -timeout 1h -run 'TestManyLargeAnswers' ./internal/test/crash
 	$(MAKE) --no-print-directory fuzz
 
 ROUNDS ?= 20
 # Fail-over, restarts and large answers have no rounds: they are in test and ha.
 crash: ## kill, freeze and fail the real program at every point, once with -race and ROUNDS times
-	RECOURSE_CRASH_RACE=1 $(PG) $(GO) test -v -count 1 -timeout 1h ./internal/crashtest -run 'TestStrike|TestErrorsAlone|TestRandomKills'
-	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/crashtest -skip 'TestFailover|TestRestartGoesOnAtOnce|TestManyLargeAnswers'
+	RECOURSE_CRASH_RACE=1 $(PG) $(GO) test -v -count 1 -timeout 1h ./internal/test/crash -run 'TestStrike|TestErrorsAlone|TestRandomKills'
+	RECOURSE_CRASH_ROUNDS=$(ROUNDS) $(PG) $(GO) test -v -count 1 -parallel 4 -timeout 6h ./internal/test/crash -skip 'TestFailover|TestRestartGoesOnAtOnce|TestManyLargeAnswers'
 
 ha: ## test failover by hand and by Patroni, restarts after kill -9, and poolers
-	$(GO) test -tags ha -v -count 1 -timeout 30m ./internal/pgha
-	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/crashtest -run 'TestPatroni|TestFailover|TestRestartGoesOnAtOnce'
+	$(GO) test -tags ha -v -count 1 -timeout 30m ./internal/test/pgha
+	$(PG) $(GO) test -tags ha -v -count 1 -timeout 30m ./internal/test/crash -run 'TestPatroni|TestFailover|TestRestartGoesOnAtOnce'
 	$(PG) $(GO) test -v -count 1 -timeout 30m ./journal/postgres ./cmd/recourse -run 'TestGoingBack|TestMemory|TestOldPrimaryLives|TestUntold|TestUnknownWithoutStandby|TestServeBehindAPooler|TestVerifyReadWrite|TestNoConnectionLeft'
 
 IMAGE ?= recourse
@@ -118,7 +118,7 @@ container: ## an image IMAGE of the program alone, with buildah, whose version i
 	  status=$$?; buildah rm $$c >/dev/null; exit $$status
 
 examples: ## the definitions of examples/ with the real program, with faults, and one of them killed twenty times; part of test
-	$(PG) $(GO) test -v -count 1 ./internal/examples
+	$(PG) $(GO) test -v -count 1 ./internal/test/examples
 
 FUZZTIME ?= 30s
 fuzz: ## each fuzz target for FUZZTIME, two at a time
@@ -128,12 +128,12 @@ fuzz: ## each fuzz target for FUZZTIME, two at a time
 
 bench: build ## what a saga costs beside the requests that it makes, on SQLite and on Postgres, both with fsync
 	$(BIN) bench
-	$(GO) run ./internal/testpg/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- sh -c '$(BIN) bench --database "$$RECOURSE_TEST_POSTGRES"'
+	$(GO) run ./internal/test/pgserver/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- sh -c '$(BIN) bench --database "$$RECOURSE_TEST_POSTGRES"'
 
 WORKLOADS ?= wide start long parked recover list overload
 bench-scale: build ## the other WORKLOADS: wide, long and a million parked sagas, bare starts, recovery, lists, overload; on SQLite and on Postgres
 	for w in $(WORKLOADS); do $(BIN) bench --workload $$w || exit 1; done
-	$(GO) run ./internal/testpg/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- \
+	$(GO) run ./internal/test/pgserver/run -c fsync=on -c synchronous_commit=on -c full_page_writes=on -- \
 	  sh -c 'for w in $(WORKLOADS); do $(BIN) bench --workload $$w --database "$$RECOURSE_TEST_POSTGRES" || exit 1; done'
 
 bench-steps: ## cost per step of a saga of 100 steps and of 10,000
@@ -142,11 +142,11 @@ bench-steps: ## cost per step of a saga of 100 steps and of 10,000
 SEEDS ?= 2000
 START ?= 1
 sim: ## simulate SEEDS runs from seed START, with crashes and faults
-	$(GO) run ./engine/sim/run -seeds $(SEEDS) -start $(START)
+	$(GO) run ./internal/test/sim/run -seeds $(SEEDS) -start $(START)
 
 SAMPLE ?= 200
 mutants: ## switch on one deliberate bug after the other; the simulator must notice each; SAMPLE seeds give the rate
-	$(GO) run -tags mutants ./engine/sim/mutants -sample $(SAMPLE)
+	$(GO) run -tags mutants ./internal/test/sim/mutants -sample $(SAMPLE)
 
 HOURS ?= 2
 soak: ## the same layers for HOURS, with other seeds each time; stops at the first failure
@@ -155,14 +155,14 @@ soak: ## the same layers for HOURS, with other seeds each time; stops at the fir
 	  $(MAKE) --no-print-directory sim SEEDS=200000 START=$$start || exit 1; start=$$((start + 200000)); \
 	  $(MAKE) --no-print-directory crash ROUNDS=60 || exit 1; \
 	  RECOURSE_EXAMPLES_SEED=$$start $(MAKE) --no-print-directory examples || exit 1; \
-	  RECOURSE_HISTORY_ROUNDS=30 $(PG) $(GO) test $(RACE) -count 1 -timeout 2h ./internal/histories || exit 1; \
-	  $(PG) $(GO) test $(RACE) -count 1 -timeout 1h ./internal/wiretest ./journal/... || exit 1; \
+	  RECOURSE_HISTORY_ROUNDS=30 $(PG) $(GO) test $(RACE) -count 1 -timeout 2h ./internal/test/linearizability || exit 1; \
+	  $(PG) $(GO) test $(RACE) -count 1 -timeout 1h ./internal/test/wire ./journal/... || exit 1; \
 	  $(MAKE) --no-print-directory fuzz FUZZTIME=5m || exit 1; \
 	done
 
 pictures: ## take the pictures of docs again, of the demo's page in a real browser
 	@mkdir -p docs/images && rm -f docs/images/*.png
-	RECOURSE_PICTURES=$$PWD/docs/images $(GO) test -count 1 -run 'TestPictures$$' ./internal/page
+	RECOURSE_PICTURES=$$PWD/docs/images $(GO) test -count 1 -run 'TestPictures$$' ./internal/test/browser
 
 # Tools have modules of their own, so that go.mod has only what the program and its tests need.
 TOOLS := internal/mutation

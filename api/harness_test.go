@@ -20,7 +20,7 @@ import (
 	"recourse/catalog"
 	"recourse/engine"
 	"recourse/examples/world"
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/journal/postgres"
@@ -83,7 +83,7 @@ var stores = map[string]func(t testing.TB) journal.Store{
 		return s
 	},
 	"postgres": func(t testing.TB) journal.Store {
-		s, err := postgres.Open(t.Context(), testpg.DSN(t), postgres.Options{Migrate: true})
+		s, err := postgres.Open(t.Context(), pgserver.DSN(t), postgres.Options{Migrate: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 	"recourse/engine"
 	"recourse/examples/world"
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/journal/postgres"
@@ -62,7 +62,7 @@ func stores(t *testing.T) map[string]func(t *testing.T) journal.Store {
 			return s
 		},
 		"postgres": func(t *testing.T) journal.Store {
-			dsn := testpg.DSN(t)
+			dsn := pgserver.DSN(t)
 			if err := migrations.Up(t.Context(), migrations.Postgres(dsn)); err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/engine"
-	"recourse/internal/testbuffer"
+	"recourse/internal/test/buffer"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
@@ -85,7 +85,7 @@ func TestFailedOver(t *testing.T) {
 
 // The node logs that a second server accepts writes, and what to do about it.
 func TestRival(t *testing.T) {
-	log := &testbuffer.Buffer{}
+	log := &buffer.Buffer{}
 	store := &failing{Store: memory.New(memory.Config{}), rival: errors.New("stop the old primary")}
 	startNode(t, store, nil, func(c *engine.Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
 	until(t, "it is logged", func() bool { return strings.Contains(log.String(), "stop the old primary") })

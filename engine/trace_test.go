@@ -9,7 +9,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/engine"
-	"recourse/internal/testbuffer"
+	"recourse/internal/test/buffer"
 	"recourse/journal"
 	"recourse/journal/memory"
 )
@@ -17,7 +17,7 @@ import (
 // Log lines about a saga contain its trace id.
 func TestLogNamesTheTrace(t *testing.T) {
 	def := compile(t, "saga: x\nsteps:\n  - {id: h, http: \"POST http://w/hold\", timeout: 1m}\n")
-	d, log := &diary{hold: make(chan struct{})}, &testbuffer.Buffer{}
+	d, log := &diary{hold: make(chan struct{})}, &buffer.Buffer{}
 	defer close(d.hold)
 	n := startNode(t, memory.New(memory.Config{}), definitions{"x": def}, func(c *engine.Config) {
 		c.Callers, c.Log, c.Drain = map[string]engine.Caller{"http": d}, slog.New(slog.NewJSONHandler(log, nil)), 1

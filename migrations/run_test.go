@@ -18,7 +18,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/migrations"
 )
 
@@ -32,7 +32,7 @@ type target struct {
 
 func targets(t *testing.T) []target {
 	t.Helper()
-	dsn, file := testpg.DSN(t), filepath.Join(t.TempDir(), "a b?.db")
+	dsn, file := pgserver.DSN(t), filepath.Join(t.TempDir(), "a b?.db")
 	out := []target{
 		{"postgres", migrations.Postgres(dsn), open(t, "pgx", dsn),
 			`SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'schema_migrations'`},

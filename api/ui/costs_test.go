@@ -13,7 +13,7 @@ import (
 
 	"recourse/api"
 	"recourse/internal/costs/tally"
-	"recourse/internal/testchrome"
+	"recourse/internal/test/chrome"
 	"recourse/saga"
 )
 
@@ -144,8 +144,8 @@ func TestCostsInABrowser(t *testing.T) {
 	x := newSite(t, uncached)
 	x.publish(dear)
 	x.spend("0.10", "0.10", "0.70")
-	for _, look := range []testchrome.Look{{Width: 360, Height: 780, Phone: true}, {Dark: true}, {NoScript: true}} {
-		w := testchrome.Open(t, look)
+	for _, look := range []chrome.Look{{Width: 360, Height: 780, Phone: true}, {Dark: true}, {NoScript: true}} {
+		w := chrome.Open(t, look)
 		w.Go(x.url + "/costs?definition=dear")
 		w.Sees("Cost of dear", "Far above the median")
 		w.Fits()
@@ -157,7 +157,7 @@ func TestCostsInABrowser(t *testing.T) {
 		w.Sees("Nothing is overdue", "this one", "Lanes")
 		w.Fits()
 	}
-	w := testchrome.Open(t, testchrome.Look{})
+	w := chrome.Open(t, chrome.Look{})
 	w.Go(x.url + "/costs")
 	w.Sees("By definition")
 	w.Key("j")

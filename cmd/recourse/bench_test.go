@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"recourse/internal/bench"
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 )
 
 // benchDatabase returns a database with durable commits for each store.
 func benchDatabase(t *testing.T) map[string]string {
-	c, err := testpg.Start("fsync=on", "synchronous_commit=on", "full_page_writes=on")
+	c, err := pgserver.Start("fsync=on", "synchronous_commit=on", "full_page_writes=on")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestBenchRefuses(t *testing.T) {
 			t.Errorf("%s: exit %d\n%s", args, r.code, r.errOut)
 		}
 	}
-	r := run(t, demoEnv(t), "bench", "--database", testpg.DSN(t), "--clients", "2", "--each", "200ms", "--rounds", "1")
+	r := run(t, demoEnv(t), "bench", "--database", pgserver.DSN(t), "--clients", "2", "--each", "200ms", "--rounds", "1")
 	if r.code != exitFailed || !strings.Contains(r.errOut, "fsync=off") || r.out != "" {
 		t.Errorf("without fsync: exit %d\n%s%s", r.code, r.out, r.errOut)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/internal/secrets"
-	"recourse/internal/testbuffer"
+	"recourse/internal/test/buffer"
 	"recourse/saga"
 )
 
@@ -184,7 +184,7 @@ func TestLogIsRedacted(t *testing.T) {
 	if _, err := src.Get("TOKEN"); err != nil {
 		t.Fatal(err)
 	}
-	var out testbuffer.Buffer
+	var out buffer.Buffer
 	log, err := newLog(&out, "json", "info", src)
 	if err != nil {
 		t.Fatal(err)

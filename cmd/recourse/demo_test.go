@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"recourse/internal/testbuffer"
-	"recourse/internal/testpg"
+	"recourse/internal/test/buffer"
+	"recourse/internal/test/pgserver"
 )
 
 // demoEnv returns an environment with a directory for the demo's files.
@@ -22,7 +22,7 @@ func TestDemo(t *testing.T) {
 		"sqlite": func(t *testing.T) []string {
 			return []string{"--database", filepath.Join(t.TempDir(), "demo.db")}
 		},
-		"postgres": func(t *testing.T) []string { return []string{"--database", testpg.DSN(t)} },
+		"postgres": func(t *testing.T) []string { return []string{"--database", pgserver.DSN(t)} },
 	}
 	for name, database := range databases {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +58,8 @@ func TestDemoOnAKeptDatabase(t *testing.T) {
 	for range 2 {
 		w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}
 		ctx, interrupt := testContext(t)
-		errs := &testbuffer.Buffer{}
-		m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0", "--database", database}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: errs, Program: program(t)}
+		errs := &buffer.Buffer{}
+		m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0", "--database", database}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: errs, Program: executable(t)}
 		code := make(chan int, 1)
 		go func() { code <- m.Run(ctx) }()
 		select {
@@ -83,7 +83,7 @@ func TestDemoStaysUp(t *testing.T) {
 	t.Parallel()
 	w := &lineWriter{text: "Ctrl-C ends it", seen: make(chan struct{})}
 	ctx, interrupt := testContext(t)
-	m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: &testbuffer.Buffer{}, Program: program(t)}
+	m := Main{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: demoEnv(t), Stdin: strings.NewReader(""), Stdout: w, Stderr: &buffer.Buffer{}, Program: executable(t)}
 	code := make(chan int, 1)
 	go func() { code <- m.Run(ctx) }()
 	<-w.seen

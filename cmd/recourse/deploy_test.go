@@ -19,8 +19,8 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
-	"recourse/internal/debian"
-	"recourse/internal/testprom"
+	"recourse/internal/test/debian"
+	"recourse/internal/test/promtool"
 	"recourse/saga"
 )
 
@@ -69,8 +69,8 @@ func read(t *testing.T, path string) []byte {
 // promtool accepts the rules, the configuration that names them, and the alerts' own tests.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	testprom.Run(t, rules, nil, "check", "rules", "alerts.yaml", "recording.yaml")
-	testprom.Run(t, rules, nil, "test", "rules", "alerts_test.yaml")
+	promtool.Run(t, rules, nil, "check", "rules", "alerts.yaml", "recording.yaml")
+	promtool.Run(t, rules, nil, "test", "rules", "alerts_test.yaml")
 	dir := t.TempDir() // with a key file that the configuration names
 	config := string(read(t, rules+"prometheus.yaml"))
 	key := regexp.MustCompile(`credentials_file: \S+`)
@@ -83,7 +83,7 @@ func TestRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out := testprom.Run(t, dir, nil, "check", "config", "prometheus.yaml"); !strings.Contains(out, "2 rule files found") {
+	if out := promtool.Run(t, dir, nil, "check", "config", "prometheus.yaml"); !strings.Contains(out, "2 rule files found") {
 		t.Errorf("check config: %s", out)
 	}
 }
@@ -176,7 +176,7 @@ func TestDashboard(t *testing.T) {
 			fmt.Fprintf(&list, "  - {record: 'panel:%d:%d', expr: %s}\n", p.ID, i, expr)
 		}
 	}
-	testprom.Run(t, ".", nil, "check", "rules", file(t, "panels.yaml", list.String()))
+	promtool.Run(t, ".", nil, "check", "rules", file(t, "panels.yaml", list.String()))
 }
 
 // sightings are definitions whose sagas together set every metric.
@@ -264,7 +264,7 @@ func scraped(t *testing.T, url, format string) string {
 func TestMetricsAreThere(t *testing.T) {
 	t.Parallel()
 	text, open := scrape(t)
-	testprom.Run(t, ".", []byte(text), "check", "metrics")
+	promtool.Run(t, ".", []byte(text), "check", "metrics")
 	once := make(map[string]bool) // OpenMetrics names counters without _total, and no other metric may have that name
 	for line := range strings.Lines(open) {
 		if name, ok := strings.CutPrefix(line, "# TYPE recourse_"); ok {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"recourse/internal/pgsync"
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 )
 
 // says asserts that a line of a report has a mark, a check and a text.
@@ -149,7 +149,7 @@ func migrated(t *testing.T) string {
 // The settings of PostgreSQL and the state of the schema are checked.
 func TestDoctorOnPostgres(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	r := run(t, nil, "doctor", "--database", dsn+"&options=-c%20synchronous_commit%3Doff")
 	says(t, r.out, "!", "database", "synchronous_commit is off")
 	says(t, r.out, "!", "schema", "recourse migrate up")
@@ -162,7 +162,7 @@ func TestDoctorOnPostgres(t *testing.T) {
 		t.Errorf("there is no pooler:\n%s", r.out)
 	}
 	for mode, option := range map[string]string{"session": "", "transaction": "&default_query_exec_mode=exec"} {
-		r := run(t, nil, "doctor", "--database", testpg.Bouncer(t, dsn, mode)+option)
+		r := run(t, nil, "doctor", "--database", pgserver.Bouncer(t, dsn, mode)+option)
 		says(t, r.out, "✓", "pooler", "for pool_mode="+mode)
 	}
 }
@@ -284,7 +284,7 @@ func TestDoctorClock(t *testing.T) {
 // The doctor reads this machine's clock and a real PostgreSQL's.
 func TestDoctorClockOfPostgres(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	for ahead, want := range map[time.Duration]string{0: fine, time.Hour: unwise, -time.Hour: unwise} {
 		d := &doctor{cmd: &doctorCmd{}, now: func() time.Time { return time.Now().Add(ahead) }}
 		d.cmd.Database = dsn

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"recourse/examples/world"
-	"recourse/internal/testbuffer"
+	"recourse/internal/test/buffer"
 )
 
 func TestRun(t *testing.T) {
@@ -69,7 +69,7 @@ steps:
 
 // lineWriter reports when a line with a text has been written.
 type lineWriter struct {
-	testbuffer.Buffer
+	buffer.Buffer
 	text string
 	seen chan struct{}
 }
@@ -89,7 +89,7 @@ func TestRunInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := &lineWriter{text: "sleeps until", seen: make(chan struct{})}
-	m := Main{Args: []string{"run", file(t, "slow.yaml", slow)}, Env: vars, Stdin: strings.NewReader(""), Stdout: out, Stderr: &testbuffer.Buffer{}}
+	m := Main{Args: []string{"run", file(t, "slow.yaml", slow)}, Env: vars, Stdin: strings.NewReader(""), Stdout: out, Stderr: &buffer.Buffer{}}
 	code := make(chan int, 1)
 	go func() { code <- m.Run(ctx) }()
 	<-out.seen

@@ -16,20 +16,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"recourse/examples/world"
-	"recourse/internal/testbuffer"
-	"recourse/internal/testprogram"
+	"recourse/internal/test/buffer"
+	"recourse/internal/test/program"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// program returns the executable, for commands that run it as a separate process.
-func program(t *testing.T) func() (string, error) {
-	return func() (string, error) { return testprogram.Path(t), nil }
+// executable returns the program, for commands that run it as a separate process.
+func executable(t *testing.T) func() (string, error) {
+	return func() (string, error) { return program.Path(t), nil }
 }
 
 // pathVar returns PATH with the program's directory first.
 func pathVar(t *testing.T) string {
-	return "PATH=" + filepath.Dir(testprogram.Path(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
+	return "PATH=" + filepath.Dir(program.Path(t)) + string(os.PathListSeparator) + os.Getenv("PATH")
 }
 
 // result is the result of a run of the program.
@@ -47,7 +47,7 @@ func run(t *testing.T, env []string, args ...string) result {
 func runWith(t *testing.T, stdin string, env []string, args ...string) result {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	m := Main{Args: args, Env: env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errOut, Program: program(t)}
+	m := Main{Args: args, Env: env, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errOut, Program: executable(t)}
 	code := m.Run(t.Context())
 	return result{code, out.String(), errOut.String()}
 }
@@ -68,7 +68,7 @@ type serving struct {
 	says string   // the line about keys
 	env  []string // for commands against it
 	stop func() int
-	log  *testbuffer.Buffer
+	log  *buffer.Buffer
 }
 
 // status sends a request without a body, and returns the status of the response.
@@ -91,7 +91,7 @@ func serve(t *testing.T, env []string, args ...string) *serving {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	read, write := io.Pipe()
-	s := &serving{log: &testbuffer.Buffer{}}
+	s := &serving{log: &buffer.Buffer{}}
 	m := Main{Args: append([]string{"serve", "--listen", "127.0.0.1:0", "--egress-allow", "127.0.0.1"}, args...), Env: env,
 		Stdin: strings.NewReader(""), Stdout: write, Stderr: s.log}
 	ended := make(chan int, 1)

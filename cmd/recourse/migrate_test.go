@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 )
 
 func TestMigrate(t *testing.T) {
@@ -35,7 +35,7 @@ func TestMigrate(t *testing.T) {
 // to do. A migration with nothing to do does not wait.
 func TestMigrateWithoutStandby(t *testing.T) {
 	t.Parallel()
-	c, err := testpg.Start(testpg.Durable...)
+	c, err := pgserver.Start(pgserver.Durable...)
 	if err != nil {
 		t.Fatal(err)
 	}

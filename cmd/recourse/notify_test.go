@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"recourse/internal/testbuffer"
-	"recourse/internal/testpg"
+	"recourse/internal/test/buffer"
+	"recourse/internal/test/pgserver"
 	"recourse/saga"
 )
 
@@ -82,7 +82,7 @@ func (p *pager) counts() (types map[string]int, twice bool) {
 	return types, p.all != len(p.came)
 }
 
-func (p *pager) await(want map[string]int, log *testbuffer.Buffer) {
+func (p *pager) await(want map[string]int, log *buffer.Buffer) {
 	p.t.Helper()
 	deadline := time.After(time.Minute)
 	for {
@@ -104,7 +104,7 @@ func TestNotifications(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) string{
 		"sqlite":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "a.db") },
-		"postgres": func(t *testing.T) string { return testpg.DSN(t) },
+		"postgres": func(t *testing.T) string { return pgserver.DSN(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ops, audit := newPager(t), newPager(t)

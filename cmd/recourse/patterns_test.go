@@ -19,7 +19,7 @@ import (
 
 	"recourse/examples/llmstub"
 	"recourse/examples/world"
-	"recourse/internal/testbuffer"
+	"recourse/internal/test/buffer"
 	"recourse/saga"
 )
 
@@ -238,7 +238,7 @@ func (p *play) python(text string, env ...string) (firstLine func() string) {
 		}
 		c := exec.Command("python3", file(p.T, "example.py", b[1]))
 		c.Env = append(append(os.Environ(), p.s.env...), env...)
-		var log testbuffer.Buffer
+		var log buffer.Buffer
 		c.Stderr = &log
 		out, err := c.StdoutPipe()
 		if err != nil {

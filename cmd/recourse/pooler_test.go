@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/saga"
 )
 
@@ -18,7 +18,7 @@ func TestServeBehindAPooler(t *testing.T) {
 	t.Parallel()
 	for mode, option := range map[string]string{"session": "", "transaction": "&default_query_exec_mode=exec"} {
 		t.Run(mode, func(t *testing.T) {
-			through := testpg.Bouncer(t, testpg.DSN(t), mode) + option
+			through := pgserver.Bouncer(t, pgserver.DSN(t), mode) + option
 			_, vars := worldFor(t)
 			var servers []*serving
 			for range 3 {
@@ -45,7 +45,7 @@ func TestServeBehindAPooler(t *testing.T) {
 // verify accepts a URL that requires a writable server.
 func TestVerifyReadWrite(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	filled(t, dsn).stop()
 	for _, attrs := range []string{"read-write", "primary", "any"} {
 		v, r := verdictOf(t, "--database", dsn+"&target_session_attrs="+attrs)
@@ -56,7 +56,7 @@ func TestVerifyReadWrite(t *testing.T) {
 // A database without free connections leads to an error with advice.
 func TestNoConnectionLeft(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	admin, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)

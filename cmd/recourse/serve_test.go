@@ -18,8 +18,8 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/examples/world"
-	"recourse/internal/testbuffer"
-	"recourse/internal/testpg"
+	"recourse/internal/test/buffer"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/sqlite"
 	"recourse/saga"
@@ -273,7 +273,7 @@ func TestFollowInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := &lineWriter{text: "sleeps until", seen: make(chan struct{})}
-	m := Main{Args: []string{"journal", id, "--follow"}, Env: s.env, Stdin: strings.NewReader(""), Stdout: out, Stderr: &testbuffer.Buffer{}}
+	m := Main{Args: []string{"journal", id, "--follow"}, Env: s.env, Stdin: strings.NewReader(""), Stdout: out, Stderr: &buffer.Buffer{}}
 	code := make(chan int, 1)
 	go func() { code <- m.Run(ctx) }()
 	<-out.seen
@@ -313,7 +313,7 @@ func TestServeStateDir(t *testing.T) {
 // operator allows it.
 func TestServeRemembersItsDatabase(t *testing.T) {
 	t.Parallel()
-	dsn, state := testpg.DSN(t), filepath.Join(t.TempDir(), "state")
+	dsn, state := pgserver.DSN(t), filepath.Join(t.TempDir(), "state")
 	args := []string{"--database", dsn, "--state-dir", state}
 	if code := serve(t, nil, args...).stop(); code != exitOK {
 		t.Fatalf("exit %d", code)

@@ -17,7 +17,7 @@ import (
 	"recourse/catalog"
 	"recourse/examples/world"
 	"recourse/internal/invariant"
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/sqlite"
 	"recourse/saga"
@@ -130,7 +130,7 @@ func verifiedIDs(t *testing.T, env []string) []string {
 
 func TestVerifyDatabaseOnPostgres(t *testing.T) {
 	t.Parallel()
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	s := filled(t, dsn)
 	v, r := verdictOf(t, "--database", dsn)
 	wants(t, v, r)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"recourse/internal/testbuffer"
+	"recourse/internal/test/buffer"
 	"recourse/saga"
 )
 
@@ -22,7 +22,7 @@ func worker(t *testing.T, s *serving, more []string, name string, args ...string
 	if err != nil {
 		t.Fatalf("the example workers need %s: %v", name, err)
 	}
-	var log testbuffer.Buffer
+	var log buffer.Buffer
 	c := exec.Command(path, args...)
 	c.Env = append(append(os.Environ(), s.env...), more...)
 	c.Stdout, c.Stderr = &log, &log

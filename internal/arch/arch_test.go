@@ -24,7 +24,8 @@ import (
 var module, _, _ = strings.Cut(reflect.TypeFor[pkg]().PkgPath(), "/internal/arch")
 
 // may lists which packages of this module a package may import, besides itself and the packages
-// below it. The longest matching name applies. "*" is every package.
+// below it. The longest matching name applies. "*" is every package, but what is in internal/test
+// only for packages there: the program contains no test tools.
 var may = map[string][]string{
 	"retry":        {},
 	"journal":      {},
@@ -45,45 +46,47 @@ var may = map[string][]string{
 	"journal/journaltest": {"journal"},
 	"migrations":          {"internal/pgsession", "internal/pgsync"},
 
-	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/brittle", "internal/mutant", "internal/quota"},
-	"engine/sim": {"*"},
+	"engine":     {"journal", "saga", "internal/failpoint", "internal/failpoint/faultstore", "internal/mutant", "internal/quota"},
 	"api":        {"internal/costs/tally", "internal/failpoint", "internal/intake", "trigger", "catalog", "idempotency", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 	"api/client": {},
 	"api/ui":     {"internal/costs/tally", "internal/story", "journal", "retry", "saga", "saga/dsl", "saga/expr", "saga/kinds"},
 
-	"internal":                   {},
-	"internal/costs":             {"engine", "internal/costs/tally", "journal", "retry", "saga"},
-	"internal/costs/tally":       {"journal", "retry", "saga"},
-	"internal/httptext":          {},
-	"internal/story/storytest":   {"*"},
-	"internal/outbox":            {"journal", "retry", "saga"},
-	"internal/debian":            {},
-	"internal/recount":           {},
-	"internal/pgsession":         {},
-	"internal/pgsync":            {},
-	"internal/statedir":          {},
-	"internal/metrics":           {"engine", "journal", "retry", "saga"},
-	"internal/tracing":           {"engine", "journal", "retry", "saga"},
-	"internal/testbuffer":        {},
-	"internal/testpg":            {"internal/debian", "internal/testbuffer"},
-	"internal/pgha":              {"internal/debian", "internal/testpg"},
-	"internal/testprogram":       {},
-	"internal/commentwidth":      {},
-	"internal/modulepath":        {},
-	"internal/flaky":             {"internal/testprogram"},
-	"internal/testprom":          {"internal/debian"},
-	"internal/testchrome":        {"internal/debian"},
-	"internal/page":              {},
-	"internal/wiretest":          {},
-	"internal/wiretest/rig":      {"*"},
-	"internal/histories":         {"journal", "saga"},
-	"internal/bench":             {},
-	"internal/failpoint/brittle": {"journal", "internal/failpoint"},
-	"internal/invariant":         {"*"},
-	"examples/world":             {},
-	"examples/llmstub":           {},
-	"examples/workers":           {"api/client"},
-	"cmd":                        {"*"},
+	"internal":                      {},
+	"internal/costs":                {"engine", "internal/costs/tally", "journal", "retry", "saga"},
+	"internal/costs/tally":          {"journal", "retry", "saga"},
+	"internal/httptext":             {},
+	"internal/story/storytest":      {"*"},
+	"internal/outbox":               {"journal", "retry", "saga"},
+	"internal/recount":              {},
+	"internal/pgsession":            {},
+	"internal/pgsync":               {},
+	"internal/statedir":             {},
+	"internal/metrics":              {"engine", "journal", "retry", "saga"},
+	"internal/tracing":              {"engine", "journal", "retry", "saga"},
+	"internal/commentwidth":         {},
+	"internal/modulepath":           {},
+	"internal/flaky":                {"internal/test/program"},
+	"internal/bench":                {},
+	"internal/failpoint/faultstore": {"journal", "internal/failpoint"},
+	"internal/invariant":            {"*"},
+
+	"internal/test/browser":         {},
+	"internal/test/buffer":          {},
+	"internal/test/chrome":          {"internal/test/debian"},
+	"internal/test/debian":          {},
+	"internal/test/linearizability": {"journal", "saga"},
+	"internal/test/pgha":            {"internal/test/debian", "internal/test/pgserver"},
+	"internal/test/pgserver":        {"internal/test/debian", "internal/test/buffer"},
+	"internal/test/program":         {},
+	"internal/test/promtool":        {"internal/test/debian"},
+	"internal/test/sim":             {"*"},
+	"internal/test/wire":            {},
+	"internal/test/wire/rig":        {"*"},
+
+	"examples/world":   {},
+	"examples/llmstub": {},
+	"examples/workers": {"api/client"},
+	"cmd":              {"*"},
 }
 
 // pure packages have no clock, no randomness and no IO.
@@ -92,7 +95,7 @@ var pure = []string{"saga", "saga/expr", "saga/dsl", "compensation", "retry", "i
 // outside lists the libraries that only some packages may import.
 var outside = map[string][]string{
 	"github.com/labstack/echo":              {"api"},
-	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/pgsession", "internal/pgsync", "internal/testpg", "internal/wiretest", "internal/bench", "cmd"},
+	"github.com/jackc/pgx":                  {"journal/postgres", "migrations", "internal/pgsession", "internal/pgsync", "internal/test/pgserver", "internal/test/wire", "internal/bench", "cmd"},
 	"modernc.org/sqlite":                    {"journal/sqlite", "migrations", "internal/bench"},
 	"github.com/expr-lang/expr":             {"saga/expr"},
 	"go.yaml.in/yaml":                       {"saga/dsl", "cmd", "api"},
@@ -103,8 +106,8 @@ var outside = map[string][]string{
 	"github.com/cenkalti/backoff":           {"retry"},
 	"github.com/cockroachdb/apd":            {"retry", "saga/expr", "saga/dsl"},
 	"github.com/santhosh-tekuri/jsonschema": {"saga/dsl"},
-	"github.com/anishathalye/porcupine":     {"internal/histories"},
-	"github.com/chromedp":                   {"internal/testchrome"},
+	"github.com/anishathalye/porcupine":     {"internal/test/linearizability"},
+	"github.com/chromedp":                   {"internal/test/chrome"},
 	"go.opentelemetry.io":                   {"internal/tracing"},
 }
 
@@ -166,7 +169,8 @@ func violations(p pkg) []string {
 		if in, ours := strings.CutPrefix(imp, module+"/"); ours {
 			allowed := may[of]
 			target, _ := rule(in)
-			if !slices.Contains(allowed, "*") && target != of && !slices.Contains(allowed, target) && !slices.Contains(allowed, in) {
+			star := slices.Contains(allowed, "*") && (!within(in, "internal/test") || within(name, "internal/test"))
+			if !star && target != of && !slices.Contains(allowed, target) && !slices.Contains(allowed, in) {
 				wrong = append(wrong, name+" may not import "+in)
 			}
 			continue
@@ -195,6 +199,7 @@ func TestImportRulesCanFail(t *testing.T) {
 		{ImportPath: module + "/api", Imports: []string{module + "/engine"}},
 		{ImportPath: module + "/saga", Imports: []string{module + "/saga/kinds/http"}},
 		{ImportPath: module + "/engine", Imports: []string{"github.com/labstack/echo/v4"}},
+		{ImportPath: module + "/cmd/recourse", Imports: []string{module + "/internal/test/sim"}},
 		{ImportPath: module + "/somewhere/new"},
 	} {
 		if len(violations(p)) == 0 {
@@ -295,7 +300,7 @@ func TestUnracedPackages(t *testing.T) {
 	_, line, _ := strings.Cut(string(makefile), "\nUNRACED := ")
 	line, _, _ = strings.Cut(line, "\n")
 	unraced := strings.Fields(line)
-	if want := append(slices.Clone(pure), "engine/sim"); !slices.Equal(slices.Sorted(slices.Values(unraced)), slices.Sorted(slices.Values(want))) {
+	if want := append(slices.Clone(pure), "internal/test/sim"); !slices.Equal(slices.Sorted(slices.Values(unraced)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("UNRACED is %v in the Makefile, want %v", unraced, want)
 	}
 	for _, p := range list(t) {

@@ -27,7 +27,7 @@ import (
 	"syscall"
 	"time"
 
-	"recourse/internal/testprogram"
+	"recourse/internal/test/program"
 )
 
 // options describe how to run.
@@ -101,7 +101,7 @@ func all(ctx context.Context, out io.Writer, o options, patterns []string) (fail
 // often builds a package's tests once and runs them repeatedly.
 func often(ctx context.Context, o options, name, dir, bin string) (result, error) {
 	r := result{name: name, tests: make(map[string]int)}
-	race := testprogram.Race
+	race := program.Race
 	if slices.Contains(o.pure, name) {
 		race = nil
 	}

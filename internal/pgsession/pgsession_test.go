@@ -6,13 +6,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"recourse/internal/pgsession"
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 )
 
 // The session has the parameters of the URL, and the given ones where the URL has none. At its
 // start it sends only those that poolers accept.
 func TestPrepare(t *testing.T) {
-	dsn := testpg.DSN(t) + `&statement_timeout=5s&application_name=me&my.text=it%27s%5C`
+	dsn := pgserver.DSN(t) + `&statement_timeout=5s&application_name=me&my.text=it%27s%5C`
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/journal/postgres"
@@ -48,7 +48,7 @@ func stores(t *testing.T) []named {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	pg, err := postgres.Open(t.Context(), dsn, postgres.Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)

@@ -13,15 +13,15 @@ import (
 	"github.com/gofrs/uuid/v5"
 
 	"recourse/internal/pgsync"
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/postgres"
 )
 
 // own starts a server for one test.
-func own(t *testing.T, settings ...string) *testpg.Cluster {
+func own(t *testing.T, settings ...string) *pgserver.Cluster {
 	t.Helper()
-	c, err := testpg.Start(settings...)
+	c, err := pgserver.Start(settings...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestGoingBack(t *testing.T) {
 	if lease.Timeline != 1 {
 		t.Fatalf("registered on timeline %d", lease.Timeline)
 	}
-	must(t, c.Halt(testpg.Fast))
+	must(t, c.Halt(pgserver.Fast))
 	standby, err := c.Branch()
 	must(t, err)
 	must(t, c.Resume())
@@ -64,7 +64,7 @@ func TestGoingBack(t *testing.T) {
 		_, err = s.Append(ctx, "before", []journal.Append{lost})
 		return err == nil
 	})
-	must(t, c.Halt(testpg.Immediate))
+	must(t, c.Halt(pgserver.Immediate))
 	old, err := c.Exchange(standby)
 	must(t, err)
 	must(t, c.ResumePromoted())
@@ -96,7 +96,7 @@ func TestGoingBack(t *testing.T) {
 		t.Errorf("append of a node from after: %v, %v", out, err)
 	}
 
-	must(t, c.Halt(testpg.Fast))
+	must(t, c.Halt(pgserver.Fast))
 	_, err = c.Exchange(old)
 	must(t, err)
 	must(t, c.Resume())
@@ -129,7 +129,7 @@ func TestGoingBack(t *testing.T) {
 // although that accepts writes and comes first.
 func TestOldPrimaryLives(t *testing.T) {
 	ctx := t.Context()
-	old := own(t, testpg.Durable...)
+	old := own(t, pgserver.Durable...)
 	next, err := old.Standby()
 	must(t, err)
 	t.Cleanup(func() { must(t, next.Stop()) })
@@ -175,7 +175,7 @@ func TestOldPrimaryLives(t *testing.T) {
 	if err := postgres.Rival(ctx, url); !errors.Is(err, postgres.ErrWentBack) || !strings.Contains(err.Error(), old.Host()) {
 		t.Errorf("a check of the URL finds %v, want the old primary", err)
 	}
-	must(t, old.Halt(testpg.Fast))
+	must(t, old.Halt(pgserver.Fast))
 	until(t, "the old primary is gone", func() bool {
 		lease, err := s.Renew(ctx, "after-0", time.Hour)
 		must(t, err)
@@ -208,7 +208,7 @@ func TestUntold(t *testing.T) {
 func TestUnknownWithoutStandby(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c := own(t, testpg.Durable...)
+	c := own(t, pgserver.Durable...)
 	s, err := postgres.Open(ctx, c.URL, postgres.Options{Migrate: true})
 	must(t, err)
 	defer s.Close()
@@ -275,7 +275,7 @@ func TestMemory(t *testing.T) {
 		return errors.Join(err, s.Close())
 	}
 	must(t, begin())
-	must(t, c.Halt(testpg.Fast))
+	must(t, c.Halt(pgserver.Fast))
 	standby, err := c.Branch()
 	must(t, err)
 	old, err := c.Exchange(standby)
@@ -287,7 +287,7 @@ func TestMemory(t *testing.T) {
 		t.Fatalf("kept timelines %v of system %q, want each once", kept, memory.System)
 	}
 
-	must(t, c.Halt(testpg.Fast))
+	must(t, c.Halt(pgserver.Fast))
 	_, err = c.Exchange(old)
 	must(t, err)
 	must(t, c.Resume())

@@ -9,14 +9,14 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/postgres"
 )
 
 // The open transaction of a frozen node does not prevent others from renewing.
 func TestTakeoverDoesNotWaitForLocks(t *testing.T) {
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
 	defer s.Close()
 	ctx := t.Context()
@@ -57,7 +57,7 @@ func nodeIDs(t *testing.T, s journal.Store) (out []string) {
 }
 
 func TestListenerReconnects(t *testing.T) {
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
 	defer s.Close()
 	other := open(t, dsn, postgres.Options{})
@@ -91,7 +91,7 @@ func TestListenerReconnects(t *testing.T) {
 
 // Text that PostgreSQL cannot store does not make a batch fail forever.
 func TestOddTextInDerivedValues(t *testing.T) {
-	s := open(t, testpg.DSN(t), postgres.Options{Migrate: true})
+	s := open(t, pgserver.DSN(t), postgres.Options{Migrate: true})
 	defer s.Close()
 	ctx := t.Context()
 	_, err := s.Register(ctx, "n", time.Hour)
@@ -113,7 +113,7 @@ func TestOddTextInDerivedValues(t *testing.T) {
 }
 
 func TestPoolOptionsInDSN(t *testing.T) {
-	s := open(t, testpg.DSN(t)+"&pool_max_conns=2&default_query_exec_mode=exec", postgres.Options{Migrate: true})
+	s := open(t, pgserver.DSN(t)+"&pool_max_conns=2&default_query_exec_mode=exec", postgres.Options{Migrate: true})
 	defer s.Close()
 	ctx := t.Context()
 	_, err := s.Register(ctx, "n", time.Hour)
@@ -162,7 +162,7 @@ func must(t *testing.T, err error) {
 // A saga is released while a message to it is being committed. The release waits for the saga's
 // row, and must then see the message, which its own snapshot does not have.
 func TestReleaseSeesMessageCommittedMeanwhile(t *testing.T) {
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
 	defer s.Close()
 	ctx := t.Context()
@@ -208,7 +208,7 @@ func TestReleaseSeesMessageCommittedMeanwhile(t *testing.T) {
 // A release without records that is repeated because its response was lost does not take the saga
 // from the node that has claimed it meanwhile.
 func TestLateReleaseKeepsTheNextOwner(t *testing.T) {
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
 	defer s.Close()
 	ctx := t.Context()
@@ -248,7 +248,7 @@ func TestLateReleaseKeepsTheNextOwner(t *testing.T) {
 // withdraw, do not deadlock. The database would detect a deadlock only after a second, and would
 // abort one transaction.
 func TestMessagesCross(t *testing.T) {
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	s := open(t, dsn, postgres.Options{Migrate: true})
 	defer s.Close()
 	ctx := t.Context()

@@ -9,7 +9,7 @@ import (
 	"github.com/gofrs/uuid/v5"
 	"github.com/jackc/pgx/v5"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 )
 
@@ -33,7 +33,7 @@ const fill = `
 // statistics or believes that the tables are empty.
 func TestPlans(t *testing.T) {
 	ctx := t.Context()
-	s, err := Open(ctx, testpg.DSN(t), Options{Migrate: true})
+	s, err := Open(ctx, pgserver.DSN(t), Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

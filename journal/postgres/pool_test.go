@@ -12,14 +12,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal"
 )
 
 // The error of a connection that was cut while it was idle in the pool has an SQLSTATE, whether the
 // driver reports it at once or late, from a query, a batch or a transaction.
 func TestDeadConnectionHasSQLState(t *testing.T) {
-	ctx, dsn := t.Context(), testpg.DSN(t)
+	ctx, dsn := t.Context(), pgserver.DSN(t)
 	s, err := Open(ctx, dsn, Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)

@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 	"recourse/journal/postgres"
 )
 
 // A read-only store sees what nodes write, and writes nothing.
 func TestReadOnly(t *testing.T) {
-	dsn := testpg.DSN(t)
+	dsn := pgserver.DSN(t)
 	if _, err := postgres.Open(t.Context(), dsn, postgres.Options{ReadOnly: true, Migrate: true}); err == nil {
 		t.Error("an empty database was opened")
 	}

@@ -8,13 +8,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"recourse/internal/testpg"
+	"recourse/internal/test/pgserver"
 )
 
 // If a connection is found dead in the middle of a transaction, the error has an SQLSTATE, as if it
 // was found dead before.
 func TestConnectionDiesWithinATransaction(t *testing.T) {
-	s, err := Open(t.Context(), testpg.DSN(t), Options{Migrate: true})
+	s, err := Open(t.Context(), pgserver.DSN(t), Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

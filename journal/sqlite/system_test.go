@@ -10,7 +10,7 @@ import (
 
 	"recourse/engine"
 	"recourse/examples/world"
-	"recourse/internal/wiretest/rig"
+	"recourse/internal/test/wire/rig"
 	"recourse/journal"
 )
 

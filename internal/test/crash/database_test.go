@@ -1,0 +1,39 @@
+package crash
+
+import (
+	"path/filepath"
+	"testing"
+
+	"recourse/internal/test/pgserver"
+	"recourse/journal"
+	"recourse/journal/postgres"
+	"recourse/journal/sqlite"
+)
+
+// database is a database under test, and how to read it.
+type database struct {
+	url  string
+	open func(t *testing.T) journal.Store
+}
+
+func onSQLite(t *testing.T) database {
+	path := filepath.Join(t.TempDir(), "recourse.db")
+	return database{path, func(t *testing.T) journal.Store {
+		s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}}
+}
+
+func onPostgres(t *testing.T) database {
+	dsn := pgserver.DSN(t)
+	return database{dsn, func(t *testing.T) journal.Store {
+		s, err := postgres.Open(t.Context(), dsn, postgres.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}}
+}
