@@ -84,7 +84,6 @@ vet: ## gofmt, the width of comments, go vet (with every build tag), go mod tidy
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./internal/failpoint/... ./engine ./api ./journal/sqlite ./journal/postgres ./cmd/recourse
 	$(GO) vet -tags ha ./internal/test/pgha ./internal/test/crash
-	$(GO) vet -tags mutants ./internal/mutant ./internal/test/sim/... ./engine ./saga ./journal/memory
 	$(GO) mod tidy -diff
 
 PROVE_SEEDS ?= 100000
@@ -146,7 +145,8 @@ sim: ## simulate SEEDS runs from seed START, with crashes and faults
 
 SAMPLE ?= 200
 mutants: ## switch on one deliberate bug after the other; the simulator must notice each; SAMPLE seeds give the rate
-	$(GO) run -tags mutants ./internal/test/sim/mutants -sample $(SAMPLE)
+	$(GO) run ./internal/test/mutant/overlay bin/_mutants
+	$(GO) run -overlay bin/_mutants/overlay.json ./internal/test/sim/mutants -sample $(SAMPLE)
 
 HOURS ?= 2
 soak: ## the same layers for HOURS, with other seeds each time; stops at the first failure

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga"
 )
@@ -152,9 +151,7 @@ func (l *Lane) load(ev Loaded) {
 			// Either the release is committed, and the saga was claimed again before Committed
 			// arrived. Or a repeated start of the saga is being committed here and will be refused.
 			// The records of ev may be out of date by then, so the saga is read again.
-			if !mutant.On("claimed-again-ignored") {
-				old.again = &ev.Claimed
-			}
+			old.again = &ev.Claimed
 		}
 		return
 	}
@@ -181,17 +178,11 @@ func (l *Lane) load(ev Loaded) {
 		}
 		l.emit(Acquired{ID: id, Records: ev.Records, Machine: m, Cost: m.Cost()})
 		for _, a := range m.InFlight() {
-			if mutant.On("lost-attempts-forgotten") {
-				break
-			}
 			if err := l.recordOutcome(r, a.Path, a.Way, a.Number, saga.InterruptedAnswer(), l.now); err != nil {
 				return err
 			}
 		}
 		for _, s := range m.Respawn() {
-			if mutant.On("respawn-forgotten") {
-				break
-			}
 			r.inFlight++
 			l.perform(r, s)
 		}
@@ -269,9 +260,6 @@ func (l *Lane) apply(r *run, messages []journal.Message, at time.Time) error {
 			continue
 		}
 		r.next.Applied = append(r.next.Applied, m.ID)
-		if mutant.On("mail-thrown-away") {
-			continue
-		}
 		if r.m.Applied(m.ID) || r.m.Status().Terminal() {
 			continue
 		}
@@ -325,9 +313,7 @@ func (l *Lane) write(r *run, rec journal.Record) error {
 		r.next.Row, r.rewrite = &row, true
 	}
 	r.steps = r.steps || rec.Kind == journal.Outcome
-	if !mutant.On("posts-forgotten") {
-		r.next.Messages = append(r.next.Messages, r.m.Messages(rec)...)
-	}
+	r.next.Messages = append(r.next.Messages, r.m.Messages(rec)...)
 	r.moved, r.watches = l.now, 0
 	return nil
 }
@@ -367,11 +353,7 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 	r.yielded = false
 	decisions := r.m.Decide()
 	for _, d := range decisions {
-		now := l.now
-		if mutant.On("timers-fire-early") {
-			now = now.Add(time.Second)
-		}
-		if w, ok := d.(saga.WakeAt); ok && !w.At.After(now) {
+		if w, ok := d.(saga.WakeAt); ok && !w.At.After(l.now) {
 			return true, l.write(r, w.Woke)
 		}
 	}
@@ -400,15 +382,9 @@ func (l *Lane) step(r *run) (wrote bool, err error) {
 				return true, nil
 			}
 			r.sends = append(r.sends, d.Send)
-			if mutant.On("send-before-commit") {
-				l.emit(Perform{ID: r.id, Node: l.node, Permit: &r.permit, Send: d.Send})
-				r.sends = nil
-			}
 			return true, nil
 		case saga.Write:
-			if !mutant.On("events-forgotten") {
-				r.next.Events = append(r.next.Events, d.Events...)
-			}
+			r.next.Events = append(r.next.Events, d.Events...)
 			return true, l.write(r, d.Record)
 		}
 	}
@@ -491,9 +467,6 @@ func (l *Lane) park(r *run) {
 	row.DeleteAt = l.cfg.deleteAt(r.m.Definition(), row.EndedAt)
 	if r.next.Release && !status.Terminal() {
 		row.WakeAt = wake
-		if mutant.On("timers-only-in-memory") {
-			row.WakeAt = time.Time{}
-		}
 	}
 	r.next.Row, r.shown, r.inboxRevision, r.rewrite = &row, status, inboxRevision, false
 }
@@ -514,9 +487,7 @@ func (l *Lane) alarm(r *run, wake time.Time) {
 		return
 	}
 	r.alarm = wake
-	if !mutant.On("alarms-forgotten") {
-		l.alarms.add(wake, r.id)
-	}
+	l.alarms.add(wake, r.id)
 }
 
 // shown maps the statuses between which a row is not rewritten to one: a short wait in memory is
@@ -586,10 +557,6 @@ func (l *Lane) committed(ev Committed) {
 		l.repeat(ev.Err)
 		return
 	}
-	if mutant.On("part-is-whole") {
-		ev.Results = append(ev.Results, make([]journal.Result, len(l.flight)-l.part)...)
-		l.part = len(l.flight)
-	}
 	done := l.flight[:l.part]
 	l.flight, l.batch = l.flight[l.part:], l.batch[l.part:]
 	if len(l.flight) == 0 {
@@ -612,7 +579,7 @@ func (l *Lane) committed(ev Committed) {
 func (l *Lane) durable(r *run, res journal.Result) {
 	l.free(r.committing...)
 	r.committing = nil
-	if res.Err != nil && !mutant.On("conflicts-ignored") {
+	if res.Err != nil {
 		if r.reply != nil {
 			l.emit(Replied{Reply: r.reply, ID: res.Saga, Err: res.Err})
 			l.drop(r, res.Err)
@@ -683,13 +650,6 @@ const maxPause = time.Second
 // because it might never succeed as a whole; each append is repeated unchanged.
 func (l *Lane) repeat(err error) {
 	l.failures++
-	if mutant.On("unknown-is-failed") && errors.Is(err, journal.ErrUnknown) {
-		l.turnAway()
-		for _, r := range l.flight {
-			l.drop(r, err)
-		}
-		l.flight = nil
-	}
 	if !errors.Is(err, journal.ErrUnknown) && l.failures == 1 {
 		l.turnAway()
 	}
@@ -745,7 +705,7 @@ func (l *Lane) drain() {
 // free returns the memory of responses and messages.
 func (l *Lane) free(memory ...any) {
 	for _, m := range memory {
-		if m != nil && !mutant.On("memory-not-freed") {
+		if m != nil {
 			l.emit(Freed{Memory: m})
 		}
 	}

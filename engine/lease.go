@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -45,7 +44,7 @@ func (l *Lease) Node() string { return l.id }
 
 // Valid reports whether requests may be sent.
 func (l *Lease) Valid(local time.Time) bool {
-	return l.id != "" && (local.Before(l.until) || mutant.On("lease-outlived"))
+	return l.id != "" && local.Before(l.until)
 }
 
 // Left returns for how long requests may still be sent.
@@ -59,7 +58,7 @@ func (l *Lease) Left(local time.Time) time.Duration {
 // Now returns the store's clock, or a time before it. Before the first lease it is the node's own
 // clock.
 func (l *Lease) Now(local time.Time) time.Time {
-	if !l.known || mutant.On("node-clock") {
+	if !l.known {
 		return local.UTC()
 	}
 	return l.store.Add(local.Sub(l.origin))
@@ -69,7 +68,7 @@ func (l *Lease) Now(local time.Time) time.Time {
 // begins at Latest and ends by Now. So it is never too short, although Now jumps forward at a
 // renewal that was quicker than the one before.
 func (l *Lease) Latest(local time.Time) time.Time {
-	if !l.known || mutant.On("node-clock") {
+	if !l.known {
 		return l.Now(local)
 	}
 	return l.latest.Add(local.Sub(l.asked))

@@ -1,14 +1,11 @@
 package engine
 
-import (
-	"recourse/internal/mutant"
-	"recourse/journal"
-)
+import "recourse/journal"
 
 // known marks the notifications for a loaded saga's journal as sent: the node that wrote the
 // records sent them in the same appends.
 func (l *Lane) known(r *run) {
-	if l.cfg.Notices != nil && !mutant.On("notices-told-again") {
+	if l.cfg.Notices != nil {
 		r.announced = l.cfg.Notices.All(r.m)
 	}
 }
@@ -23,7 +20,7 @@ func (l *Lane) notice(r *run) {
 
 // announce adds the notifications to the append that is about to be committed.
 func (r *run) announce() {
-	if len(r.next.Records) > 0 && r.broken == nil && !mutant.On("notices-forgotten") {
+	if len(r.next.Records) > 0 && r.broken == nil {
 		r.next.Events, r.announced = append(r.next.Events, r.news...), r.announcing
 	}
 	r.news = nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/retry"
 )
@@ -297,7 +296,7 @@ func (m *Machine) applyDecided(n *node, s *track, r journal.Record) error {
 		m.settleCost(s, true)
 	case NextFail, NextBlock, NextRetry:
 		// Only a conclusive status check settles the doubt: it said that nothing happened.
-		if d.By == string(VerifyIt) && (n.statusCheck.state == done || mutant.On("no-answer-settles")) {
+		if d.By == string(VerifyIt) && n.statusCheck.state == done {
 			s.doubt = false
 			m.settleCost(s, false)
 		}
@@ -324,7 +323,7 @@ func (m *Machine) advance(n *node, s *track) {
 	if s.state != doubted { // a step that ended in doubt may have to be sent again
 		n.forward.request, n.statusCheck.request = nil, nil
 	}
-	if n.step.Pivot && s.state == done && !mutant.On("pivot-forgotten") {
+	if n.step.Pivot && s.state == done {
 		m.pivoted = true
 	}
 	if n.passed {

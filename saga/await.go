@@ -11,7 +11,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -100,7 +99,7 @@ func (m *Machine) consumeSignal(n *node) {
 	if n.awaited == nil || n.forward.state != awaiting || n.awaited.Signal == "" {
 		return
 	}
-	if early := m.signals[n.awaited.Signal]; len(early) > 0 && !mutant.On("signal-twice") {
+	if early := m.signals[n.awaited.Signal]; len(early) > 0 {
 		m.signals[n.awaited.Signal] = early[1:]
 	}
 }
@@ -152,7 +151,6 @@ func (m *Machine) validateDecision(o *Command) *Refusal {
 	}
 	a := n.awaited.Approval
 	switch {
-	case n.forward.state == done && mutant.On("approval-twice"):
 	case n.forward.state != awaiting || m.undoing && !n.in.final || m.ending(n):
 		return refusal("decided", "the approval of step "+o.Path+" is decided, or no longer wanted", "its step has ended: see the saga's steps")
 	case !n.forward.retryAt.IsZero() && o.At.Truncate(time.Millisecond).After(n.forward.retryAt):

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -203,7 +202,7 @@ func (m *Machine) begin(n *node, e Entered) error {
 // fill begins as many of the block's groups as may run.
 func (m *Machine) fill(n *node) {
 	b := n.block
-	for b.begun < b.layout.count() && !b.ended && !b.closing() && (b.layout.Limit == 0 || len(b.active) < b.layout.Limit || mutant.On("limit-ignored")) {
+	for b.begun < b.layout.count() && !b.ended && !b.closing() && (b.layout.Limit == 0 || len(b.active) < b.layout.Limit) {
 		g := &group{owner: n, final: n.in.final, prefix: n.in.prefix, index: b.begun}
 		if l := b.layout.Loop; l != nil {
 			g.steps, g.prefix = l.Steps, n.path+"["+strconv.Itoa(b.begun)+"]."
@@ -300,9 +299,6 @@ func (n *node) goesOn() bool { return n.step.Continue || n.in.final || n.contain
 // With whole, it also waits for every other step in doubt, because nothing will settle it later.
 // pending is false if there is nothing to wait for.
 func (m *Machine) settleInFlight(groups []*group, whole bool) (ds []Decision, pending bool) {
-	if mutant.On("siblings-not-awaited") {
-		return nil, false
-	}
 	for _, g := range groups {
 		g.walk(func(n *node) bool {
 			switch n.forward.state {
@@ -511,7 +507,7 @@ func (m *Machine) giveUp(n *node) {
 	if n.forward.state.inbox() || n.forward.state == awaiting || n.statusCheck.state.inbox() {
 		m.inboxRevision++
 	}
-	if n.forward.doubt && !mutant.On("left-behind-is-failure") {
+	if n.forward.doubt {
 		n.forward.state = doubted
 		n.statusCheck.request = nil
 		return

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -208,7 +207,7 @@ func (m *Machine) Messages(r journal.Record) []journal.Message {
 // disowns reports whether a saga that has ended must revert the child of a step, if there is one:
 // the saga continued although the step had not succeeded, and did not undo the step itself.
 func (m *Machine) disowns(n *node) bool {
-	if n.forward.state == done || n.step.NoCompensation || mutant.On("all-children-released") {
+	if n.forward.state == done || n.step.NoCompensation {
 		return false
 	}
 	return m.finished.Status == Succeeded || n.in.final

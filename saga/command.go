@@ -10,7 +10,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/retry"
 )
@@ -92,9 +91,6 @@ func (t *TaskResult) Answer() Answer {
 		a.Status, a.Body = 200, t.Output
 	case string(journal.TaskExpired):
 		a.Code, a.Detail = CodeHeartbeatLost, "the worker sent no heartbeat within its lease, or exceeded the timeout"
-		if mutant.On("task-expiry-settles") {
-			a.Code = CodeTaskFailed
-		}
 	case string(journal.TaskWithdrawn):
 		a.Sent, a.Code, a.Detail = false, CodeWithdrawn, "the task was withdrawn before a worker had claimed it"
 	default:
@@ -372,9 +368,6 @@ func (m *Machine) applyCommand(r journal.Record) error {
 		m.paused = false
 		return nil
 	case journal.Cancelled:
-		if mutant.On("cancel-forgotten") {
-			return nil
-		}
 		m.stop = d.Mode == "stop"
 		m.reason = m.operatorReason("cancelled", "the saga was cancelled", d)
 		return nil

@@ -3,13 +3,11 @@ package saga
 import (
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
 	"recourse/compensation"
 	"recourse/idempotency"
-	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/saga/expr"
 )
@@ -166,11 +164,7 @@ func (m *Machine) decideReady(n *node) []Decision {
 		}
 		return m.outcome(n, journal.Do, journal.Succeeded, OutcomeData{Output: out})
 	case Wait:
-		from := m.at
-		if mutant.On("sleep-cut-short") {
-			from = m.created
-		}
-		due, err := body.Due(env, from)
+		due, err := body.Due(env, m.at)
 		if err != nil {
 			return m.refuse(n, asFailure(n.step.Kind, err))
 		}
@@ -208,7 +202,7 @@ func (m *Machine) lastOutput(g *group) json.RawMessage {
 // decideCall decides the next attempt of a call, if its request can be rendered and paid for.
 func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	step := m.stepOf(n, way)
-	if s.doubt && !s.allowed && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) && !mutant.On("key-window-ignored") {
+	if s.doubt && !s.allowed && idempotency.Expired(s.firstSent, m.at, step.KeyWindow) {
 		return m.windowOver(n, way)
 	}
 	if m.short && way == journal.Do && step.costs() {
@@ -216,9 +210,6 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 	}
 	request, hash, key, generation := s.request, s.hash, s.key, s.generation
 	var given json.RawMessage
-	if mutant.On("key-per-attempt") {
-		request, generation = nil, s.attempts
-	}
 	if request == nil || s.retryState != nil {
 		var err error
 		if request, key, given, err = m.render(n, generation, way); err != nil {
@@ -231,7 +222,7 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 		d.Input = given
 	}
 	reserve := step.reserve(*request)
-	if way == journal.Do && !m.fits(reserve) && !mutant.On("no-budget") {
+	if way == journal.Do && !m.fits(reserve) {
 		return m.overBudget(n, s, reserve)
 	}
 	if !reserve.Cost.IsZero() {
@@ -258,7 +249,7 @@ func (m *Machine) decideCall(n *node, s *track, way journal.Way) []Decision {
 // until returns the time after which a resend is no longer safe. It is zero if no earlier attempt
 // can have taken effect.
 func (s *track) until(step *Step) time.Time {
-	if !s.doubt || s.allowed || mutant.On("key-window-ignored") {
+	if !s.doubt || s.allowed {
 		return time.Time{}
 	}
 	return s.firstSent.Add(step.KeyWindow)
@@ -285,9 +276,6 @@ func (m *Machine) render(n *node, generation int, way journal.Way) (*Request, st
 		return nil, "", nil, err
 	}
 	key := idempotency.Key(m.id, n.path, way, generation)
-	if mutant.On("undo-under-the-forward-key") {
-		key = idempotency.Key(m.id, n.path, journal.Do, 0)
-	}
 	if step.Key != nil {
 		text, err := step.Key.Text(env)
 		if err != nil {
@@ -469,8 +457,6 @@ func (n *node) contained() bool {
 // continuing would leave an effect that cannot be undone correctly.
 func (m *Machine) endInDoubt(n *node) Next {
 	switch {
-	case mutant.On("doubt-is-failure"):
-		return NextFail
 	case n.step.Pivot:
 		return NextAwaitResolution
 	case n.needsSettling() && m.reason != nil:
@@ -536,14 +522,11 @@ func (m *Machine) decideFailing() []Decision {
 		}
 		return m.decideStep(n)
 	}
-	if ds, pending := m.settleInFlight([]*group{m.forward}, false); pending && !mutant.On("undo-before-the-answer") {
+	if ds, pending := m.settleInFlight([]*group{m.forward}, false); pending {
 		return ds // wait for the answers first
 	}
 	d := CompensatingData{Reason: *m.reason, Plan: []string{}}
 	plan, left := compensation.Plan(m.effects())
-	if mutant.On("undo-forwards") {
-		slices.Reverse(plan)
-	}
 	d.Plan, d.Residual = append(d.Plan, plan...), left
 	return []Decision{Write{Record: journal.Record{Kind: journal.Compensating, Data: m.make(d, d.Residual == nil)}}}
 }
@@ -564,7 +547,7 @@ func (m *Machine) resume(n *node) Next {
 // unsettled returns the latest step in doubt whose compensation needs the doubt settled. It returns
 // nil if there is none, or if nothing is undone.
 func (m *Machine) unsettled() *node {
-	if m.nothingUndone() != "" || mutant.On("undo-unsettled") {
+	if m.nothingUndone() != "" {
 		return nil
 	}
 	for i := len(m.touched) - 1; i >= 0; i-- {
@@ -619,14 +602,11 @@ func (m *Machine) effects() []compensation.Effect {
 // effect reports whether the step had, or may have had, an effect that remains.
 func (n *node) effect() (journal.Class, bool) {
 	call, ok := n.step.Body.(Call)
-	if !n.child.IsNil() && mutant.On("child-not-reverted") {
-		return "", false
-	}
 	switch {
 	case n.compensation.state == done: // an operator resolved it as undone
 		return "", false
 	case n.forward.doubt && n.forward.state != done:
-		return journal.InDoubt, !mutant.On("skip-steps-in-doubt")
+		return journal.InDoubt, true
 	case n.forward.state != done:
 		return "", false
 	case ok && !call.ReadOnly():
@@ -692,7 +672,7 @@ func (m *Machine) decideEnd(status Status) []Decision {
 func (m *Machine) doubts(status Status) []compensation.Residue {
 	var list []compensation.Residue
 	for _, n := range m.touched {
-		if !n.forward.doubt || n.forward.state == done || status != Succeeded && !n.in.final || mutant.On("doubts-forgotten") {
+		if !n.forward.doubt || n.forward.state == done || status != Succeeded && !n.in.final {
 			continue
 		}
 		list = append(list, compensation.Residue{Path: n.path, Why: m.whyDoubted(n)})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"recourse/idempotency"
-	"recourse/internal/mutant"
 	"recourse/journal"
 	"recourse/retry"
 )
@@ -19,9 +18,6 @@ const Interrupted = "interrupted"
 // InterruptedAnswer returns the answer to an attempt whose process died. Whether the attempt took
 // effect is unknown.
 func InterruptedAnswer() Answer {
-	if mutant.On("lost-is-not-sent") {
-		return Answer{Code: "connection"}
-	}
 	return Answer{Sent: true, Code: Interrupted, Detail: "the process that sent the request stopped before the answer came"}
 }
 
@@ -357,7 +353,7 @@ func (t *outcomeBuilder) names() []string {
 func (t *outcomeBuilder) forward() journal.Class {
 	class := t.judge()
 	doubt := t.s.doubt || class == journal.InDoubt
-	if class == journal.Refused && t.s.doubt && !t.v.SettlesDoubt && !mutant.On("doubt-is-not-sticky") {
+	if class == journal.Refused && t.s.doubt && !t.v.SettlesDoubt {
 		// Doubt is sticky: an earlier attempt may have taken effect, and most answers do not say
 		// whether it did. 409 says that an earlier request is still being processed.
 		class = journal.InDoubt
@@ -409,14 +405,8 @@ func (t *outcomeBuilder) whenUnresolved() Next {
 			wait = 0
 		}
 		t.d.RetryAt = &Time{t.at.Add(max(wait+t.step.InDoubt.Verify.After, t.a.RetryAfter))}
-		if mutant.On("verify-without-margin") {
-			t.d.RetryAt = &Time{t.at}
-		}
 		return NextVerify
 	case Ask:
-		if mutant.On("ask-sends-again") && t.again() {
-			return NextRetry
-		}
 		return NextAwaitResolution
 	}
 	return t.m.endInDoubt(t.n)
@@ -425,7 +415,7 @@ func (t *outcomeBuilder) whenUnresolved() Next {
 // again schedules the next attempt, if the retry policy allows one.
 func (t *outcomeBuilder) again() bool {
 	p := t.step.Retry
-	if (!p.Left(t.s.round()) && !mutant.On("attempts-without-end")) || !t.retries() {
+	if !p.Left(t.s.round()) || !t.retries() {
 		return false
 	}
 	delay := p.Delay(t.s.round(), t.random)
@@ -433,9 +423,6 @@ func (t *outcomeBuilder) again() bool {
 		delay = 0 // recovery has taken long enough
 	}
 	due := t.at.Add(max(delay, t.a.RetryAfter))
-	if mutant.On("retry-after-ignored") {
-		due = t.at.Add(delay)
-	}
 	if t.step.Deadline > 0 && due.Sub(t.s.firstSent) >= t.step.Deadline {
 		return false
 	}
@@ -470,7 +457,6 @@ func (t *outcomeBuilder) compensation() journal.Class {
 	case class == journal.Succeeded:
 	case class == journal.Held:
 		t.d.Next = NextAwaitCredentials
-	case class == journal.Refused && mutant.On("give-up-undoing"):
 	case class == journal.Refused, !t.again():
 		t.d.Next = NextBlock
 	case doubt && idempotency.Expired(t.s.firstSent, t.d.RetryAt.Time, t.step.KeyWindow):
@@ -504,9 +490,6 @@ func (t *outcomeBuilder) answered() Next {
 	if err != nil {
 		t.d.Output, t.d.Error = nil, expressionFailure("verify.found", err)
 		return NextInconclusive
-	}
-	if mutant.On("absent-is-found") {
-		found = true
 	}
 	out := t.d.Output
 	if found && v.Output != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -110,7 +109,7 @@ func (s *Store) DeleteExpired(ctx context.Context, limit int) (int, error) {
 
 // awaited reports whether the saga has a live parent, which may still read it.
 func (s *Store) awaited(g *saga) bool {
-	return s.live(g.head.Parent) && !mutant.On("child-deleted-early")
+	return s.live(g.head.Parent)
 }
 
 // remove deletes a saga and everything that belongs to it, except its events.

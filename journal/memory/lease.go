@@ -7,7 +7,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -22,14 +21,9 @@ func (s *Store) Register(ctx context.Context, node string, ttl time.Duration, de
 		return journal.Lease{}, fmt.Errorf("register: node %s is already registered: register under a new id", node)
 	}
 	for _, other := range dead {
-		if _, ok := s.nodes[other]; !ok {
-			continue
+		if _, ok := s.nodes[other]; ok {
+			s.takeOver(other)
 		}
-		if mutant.On("dead-node-keeps-its-sagas") {
-			delete(s.nodes, other)
-			continue
-		}
-		s.takeOver(other)
 	}
 	return s.extend(node, ttl), nil
 }

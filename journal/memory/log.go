@@ -11,7 +11,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -22,7 +21,7 @@ func (s *Store) Append(ctx context.Context, node string, batch []journal.Append)
 		return nil, fmt.Errorf("append: %w", err)
 	}
 	defer unlock()
-	if _, ok := s.nodes[node]; !ok && !mutant.On("no-fence") {
+	if _, ok := s.nodes[node]; !ok {
 		return nil, fmt.Errorf("append: %w", journal.ErrFenced)
 	}
 	results := make([]journal.Result, len(batch))
@@ -50,15 +49,12 @@ func (s *Store) append(node string, a *journal.Append) (res journal.Result, done
 	case !ok:
 		return journal.Result{Err: journal.ErrConflict}, false
 	case len(fresh) == 0 && (len(a.Records) > 0 || a.Start != nil):
-		if mutant.On("append-not-idempotent") {
-			return journal.Result{Err: journal.ErrConflict}, false
-		}
 		return journal.Result{}, false // a repetition: everything in it is written already
-	case a.Stale(int64(len(g.records))) && !mutant.On("late-release"):
+	case a.Stale(int64(len(g.records))):
 		return journal.Result{}, false // a late repetition: the saga has continued since
 	case g.head.Owner != node && len(a.Records) == 0 && a.Release:
 		return journal.Result{}, false // released already
-	case g.head.Owner != node && !mutant.On("no-fence"):
+	case g.head.Owner != node:
 		return journal.Result{Err: journal.ErrConflict}, false
 	}
 	s.apply(g, a, fresh)
@@ -98,9 +94,9 @@ func (s *Store) start(node string, a *journal.Append) (res journal.Result, done 
 // acceptsChild reports whether the start's parent may start another child.
 func (s *Store) acceptsChild(st *journal.Start) bool {
 	if !s.live(st.Parent) {
-		return mutant.On("parent-not-checked")
+		return false
 	}
-	return st.Final || s.sagas[st.Parent].head.Reason == "" || mutant.On("undoing-not-checked")
+	return st.Final || s.sagas[st.Parent].head.Reason == ""
 }
 
 // live reports whether a saga exists and has not ended.

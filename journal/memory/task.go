@@ -9,7 +9,6 @@ import (
 
 	"github.com/gofrs/uuid/v5"
 
-	"recourse/internal/mutant"
 	"recourse/journal"
 )
 
@@ -54,7 +53,7 @@ func (t *task) leased(token uuid.UUID, now time.Time) bool {
 func (t *task) end(now time.Time) (journal.TaskEnd, time.Time) {
 	switch {
 	case !t.ended.IsZero():
-	case t.token.IsNil() && !t.withdrawn.IsZero() && !mutant.On("withdrawn-task-forgotten"):
+	case t.token.IsNil() && !t.withdrawn.IsZero():
 		return journal.TaskWithdrawn, t.withdrawn
 	case !t.token.IsNil() && !t.Until.After(now):
 		return journal.TaskExpired, t.Until

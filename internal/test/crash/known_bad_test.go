@@ -10,27 +10,28 @@ import (
 // A campaign must detect each of these.
 func TestKnownBad(t *testing.T) {
 	t.Parallel()
+	bugs := []string{"lost-attempts-forgotten", "unknown-is-failed", "send-before-commit"}
 	for name, bad := range map[string]struct {
 		world  []string
-		env    []string
+		bug    string // one of bugs
 		points []string
 		action string
 		want   string // part of one of the errors
 	}{
 		"a world that forgets keys": {world: []string{"--key-window", "1ms"},
 			points: []string{"send.after.do", "commit.before.outcome.do"}, action: "kill", want: "invariant 6"},
-		"attempts of the dead are waited for": {env: []string{"RECOURSE_MUTANT=lost-attempts-forgotten"},
+		"attempts of the dead are waited for": {bug: "lost-attempts-forgotten",
 			points: []string{"send.after.do", "commit.before.outcome.do"}, action: "kill", want: "has not ended"},
-		"a lost answer to a commit counts as a failure": {env: []string{"RECOURSE_MUTANT=unknown-is-failed"},
+		"a lost answer to a commit counts as a failure": {bug: "unknown-is-failed",
 			points: []string{"commit.after.outcome.do", "commit.after.intent.do"}, action: "error", want: "has not ended"},
-		"a request leaves before its intent is written": {env: []string{"RECOURSE_MUTANT=send-before-commit"},
+		"a request leaves before its intent is written": {bug: "send-before-commit",
 			points: []string{"commit.before.intent.do", "commit.before.intent.undo"}, action: "kill", want: "invariant 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			program := struck(t)
+			program := mutated(t, bugs)
 			w := startWorld(t, program, bad.world...)
-			f := startFleet(t, fleetConfig{program: program, db: onPostgres(t), world: w.URL, nodes: 2, lease: time.Second, env: bad.env})
+			f := startFleet(t, fleetConfig{program: program, db: onPostgres(t), world: w.URL, nodes: 2, lease: time.Second, env: []string{"RECOURSE_MUTANT=" + bad.bug}})
 			l := startLoad(f, w, "1s", foul)
 			var points []point
 			for _, at := range bad.points {

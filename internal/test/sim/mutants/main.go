@@ -1,8 +1,7 @@
-//go:build mutants
-
 // Command mutants switches on one deliberate bug after another, and simulates until a check detects
 // it. It prints a line for each bug and a line of counts, and exits non-zero if a bug is not
-// detected within -seeds seeds.
+// detected within -seeds seeds. It must be built with the overlay of package mutant, as in
+// `make mutants`.
 package main
 
 import (
@@ -16,23 +15,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"recourse/internal/mutant"
+	"recourse/internal/test/mutant/active"
 	"recourse/internal/test/sim"
 )
-
-// names are the bugs.
-var names = []string{
-	"send-before-commit", "lost-is-not-sent", "lost-attempts-forgotten", "unknown-is-failed", "append-not-idempotent", "conflicts-ignored", "part-is-whole", "memory-not-freed",
-	"no-fence", "dead-node-keeps-its-sagas", "claimed-again-ignored", "strangers-stay", "lease-outlived", "node-clock",
-	"timers-only-in-memory", "alarms-forgotten", "timers-fire-early", "sleep-cut-short", "mail-thrown-away",
-	"key-per-attempt", "undo-under-the-forward-key", "key-window-ignored",
-	"doubt-is-failure", "doubt-is-not-sticky", "skip-steps-in-doubt", "ask-sends-again", "verify-without-margin", "absent-is-found", "no-answer-settles",
-	"undo-forwards", "undo-before-the-answer", "undo-unsettled", "give-up-undoing", "pivot-forgotten", "cancel-forgotten",
-	"no-budget", "retry-after-ignored", "attempts-without-end",
-	"siblings-not-awaited", "left-behind-is-failure", "limit-ignored",
-	"task-expiry-settles", "withdrawn-task-forgotten", "approval-twice", "signal-twice", "events-forgotten", "notices-forgotten", "notices-told-again",
-	"child-not-reverted", "posts-forgotten", "parent-not-checked", "undoing-not-checked", "child-deleted-early", "all-children-released", "doubts-forgotten", "respawn-forgotten", "late-release",
-}
 
 func main() {
 	seeds := flag.Int64("seeds", 10_000, "within how many seeds a bug must be detected")
@@ -42,17 +27,21 @@ func main() {
 	flag.Parse()
 	debug.SetGCPercent(1600) // as package run does
 
-	if *only != "" && !slices.Contains(names, *only) || flag.NArg() > 0 || *seeds < 1 || *sample < 1 {
-		fmt.Fprintf(os.Stderr, "-only takes one of %s\n", strings.Join(names, " "))
+	if len(active.Names) == 0 {
+		fmt.Fprintln(os.Stderr, "this program has no deliberate bugs: build it with their overlay, as in `make mutants`")
+		os.Exit(2)
+	}
+	if *only != "" && !slices.Contains(active.Names, *only) || flag.NArg() > 0 || *seeds < 1 || *sample < 1 {
+		fmt.Fprintf(os.Stderr, "-only takes one of %s\n", strings.Join(active.Names, " "))
 		os.Exit(2)
 	}
 	tried, killed := 0, 0
-	for _, name := range names {
+	for _, name := range active.Names {
 		if *only != "" && name != *only {
 			continue
 		}
 		tried++
-		mutant.Set(name)
+		active.Name = name
 		first, hits := hunt(1, *sample)
 		for at := *sample + 1; first == 0 && at <= *seeds; at += *sample {
 			first, _ = hunt(at, *sample)
@@ -67,7 +56,7 @@ func main() {
 		}
 		fmt.Printf("%-28s detected first by seed %5d; by %3d of the first %d\n", name, first, hits, *sample)
 	}
-	fmt.Println("to run one: RECOURSE_MUTANT=<bug> go run -tags mutants ./internal/test/sim/run -seeds 1 -start <seed>")
+	fmt.Println("to run one: RECOURSE_MUTANT=<bug> go run -overlay bin/_mutants/overlay.json ./internal/test/sim/run -seeds 1 -start <seed>")
 	fmt.Printf("mutants=%d killed=%d\n", tried, killed)
 	if killed < tried {
 		os.Exit(1)

@@ -91,7 +91,7 @@ func report(r sim.Result, script string) {
 		return
 	}
 	if bug := os.Getenv("RECOURSE_MUTANT"); bug != "" {
-		fmt.Printf("again: RECOURSE_MUTANT=%s go run -tags mutants ./internal/test/sim/run -seeds 1 -start %d\n", bug, r.Seed)
+		fmt.Printf("again: RECOURSE_MUTANT=%s go run -overlay bin/_mutants/overlay.json ./internal/test/sim/run -seeds 1 -start %d\n", bug, r.Seed)
 	} else {
 		fmt.Printf("again: make sim SEEDS=1 START=%d\n", r.Seed)
 	}
