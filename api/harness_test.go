@@ -20,6 +20,7 @@ import (
 	"recourse/catalog"
 	"recourse/engine"
 	"recourse/examples/world"
+	"recourse/internal/egress"
 	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -27,7 +28,7 @@ import (
 	"recourse/journal/sqlite"
 	"recourse/saga"
 	"recourse/saga/kinds"
-	httpkind "recourse/saga/kinds/http"
+	httpclient "recourse/saga/kinds/http/client"
 )
 
 // contractRouter finds routes of the contract, and checks requests and responses against it.
@@ -118,11 +119,11 @@ func newFixtureOn(t testing.TB, store journal.Store, more ...setup) *fixture {
 	for _, name := range []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"} {
 		vars[name], _ = json.Marshal(w.URL + "/" + name)
 	}
-	guard, err := httpkind.NewGuard([]string{"127.0.0.1"})
+	guard, err := egress.NewGuard([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller := httpkind.NewCaller(httpkind.CallerConfig{Guard: guard, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
+	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
 	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: vars})
 	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller}, Poll: 20 * time.Millisecond, Drain: time.Second})
 	x := &fixture{t: t, store: store, world: w, eng: eng}

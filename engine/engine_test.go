@@ -15,6 +15,7 @@ import (
 
 	"recourse/engine"
 	"recourse/examples/world"
+	"recourse/internal/egress"
 	"recourse/internal/test/pgserver"
 	"recourse/journal"
 	"recourse/journal/memory"
@@ -24,7 +25,7 @@ import (
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
-	kindhttp "recourse/saga/kinds/http"
+	httpclient "recourse/saga/kinds/http/client"
 )
 
 // definitions is a fixed set of compiled definitions.
@@ -85,11 +86,11 @@ type node struct {
 
 func startNode(t testing.TB, store journal.Store, defs definitions, edit func(*engine.Config)) *node {
 	t.Helper()
-	guard, err := kindhttp.NewGuard([]string{"127.0.0.0/8"})
+	guard, err := egress.NewGuard([]string{"127.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller := kindhttp.NewCaller(kindhttp.CallerConfig{Guard: guard})
+	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}})
 	cfg := engine.Config{
 		Store: store, Definitions: defs, Callers: map[string]engine.Caller{"http": caller},
 		Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Poll: 10 * time.Millisecond, Lease: 2 * time.Second, Drain: 5 * time.Second,

@@ -18,11 +18,12 @@ import (
 	"recourse/catalog"
 	"recourse/engine"
 	"recourse/examples/world"
+	"recourse/internal/egress"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/kinds"
-	httpkind "recourse/saga/kinds/http"
+	httpclient "recourse/saga/kinds/http/client"
 )
 
 // site is the UI on a real API, engine and store, with the mock services of a world.
@@ -56,11 +57,11 @@ func newSiteOn(t testing.TB, store journal.Store, more ...setup) *site {
 	for _, name := range []string{"air", "hotels", "pay", "stock", "shipping", "ship", "mail", "orders", "things"} {
 		vars[name], _ = json.Marshal(w.URL + "/" + name)
 	}
-	guard, err := httpkind.NewGuard([]string{"127.0.0.1"})
+	guard, err := egress.NewGuard([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller := httpkind.NewCaller(httpkind.CallerConfig{Guard: guard, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
+	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return "sesame-sesame", nil }})
 	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: vars})
 	eng := engine.New(engine.Config{Store: store, Definitions: cat, Callers: map[string]engine.Caller{"http": caller}, Poll: 20 * time.Millisecond, Drain: time.Second})
 	rest := api.Config{Store: store, Catalog: cat, Engine: eng, Vars: vars, EngineStats: func() api.EngineStats { return api.EngineStats(eng.Stats()) },

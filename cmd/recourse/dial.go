@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"recourse/saga/kinds/http"
+	"recourse/internal/egress"
 )
 
 // dialFlags configure outgoing connections of steps, models and sinks.
@@ -15,10 +15,10 @@ type dialFlags struct {
 	Resolve []string `env:"RECOURSE_RESOLVE" placeholder:"HOST:PORT=ADDRESS" help:"Connect to this address instead of a host and port, for tests; repeatable."`
 }
 
-// apply adds the flags to the configuration of calls.
-func (f dialFlags) apply(c *http.CallerConfig) error {
+// apply adds the flags to the configuration of outgoing connections.
+func (f dialFlags) apply(c *egress.Config) error {
 	var err error
-	if c.Resolve, err = http.ParseResolve(f.Resolve); err != nil {
+	if c.Resolve, err = egress.ParseResolve(f.Resolve); err != nil {
 		return exit(exitUsage, err)
 	}
 	if f.CAFile == "" {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/egress"
 	"recourse/internal/secrets"
 	"recourse/internal/story"
-	"recourse/saga/kinds/http"
 )
 
 // doctorCmd accepts the flags of `serve`, and checks whether `serve` would work.
@@ -40,7 +40,7 @@ type doctor struct {
 	app     *app
 	cmd     *doctorCmd
 	secrets *secrets.Source // nil if they cannot be read
-	calls   http.CallerConfig
+	calls   egress.Config
 	found   []checkup
 
 	free func(dir string) (bytes uint64, ok bool) // free space; ok is false if it is unknown

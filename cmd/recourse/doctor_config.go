@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"recourse/internal/egress"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
-	"recourse/saga/kinds/http"
 )
 
 // configuration checks the config file, whose flags kong has already set.
@@ -74,12 +74,12 @@ func (d *doctor) secretHosts(src *secrets.Source) {
 
 // egress checks the egress rules.
 func (d *doctor) egress(context.Context) {
-	guard, err := http.NewGuard(d.cmd.EgressAllow)
+	guard, err := egress.NewGuard(d.cmd.EgressAllow)
 	if err != nil {
 		d.failed("egress", err)
 		return
 	}
-	d.calls = http.CallerConfig{Guard: guard, DialTimeout: answerTime}
+	d.calls = egress.Config{Guard: guard, DialTimeout: answerTime}
 	if err := d.cmd.dialFlags.apply(&d.calls); err != nil {
 		d.failed("egress", err)
 		return
@@ -130,7 +130,7 @@ func (d *doctor) dial(ctx context.Context, address string) error {
 	}
 	ctx, stop := context.WithTimeout(ctx, answerTime)
 	defer stop()
-	conn, err := http.NewDialer(d.calls).Dial(ctx, "tcp", host)
+	conn, err := egress.NewDialer(d.calls).Dial(ctx, "tcp", host)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (d *doctor) dial(ctx context.Context, address string) error {
 
 // reachable returns advice about a failure to connect.
 func reachable(err error) string {
-	if dial := new(http.DialError); errors.As(err, &dial) && dial.Code == "egress_denied" {
+	if dial := new(egress.DialError); errors.As(err, &dial) && dial.Code == egress.CodeDenied {
 		return "" // the error says so itself
 	}
 	return "check its address, and that it runs"

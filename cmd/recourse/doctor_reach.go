@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"recourse/saga/kinds/http"
+	"recourse/internal/egress"
+	"recourse/internal/httptext"
 	"recourse/saga/kinds/llm"
 )
 
@@ -43,21 +43,24 @@ func (d *doctor) provider(ctx context.Context, p llm.Provider) {
 	ctx, stop := context.WithTimeout(ctx, answerTime)
 	defer stop()
 	address := strings.TrimRight(p.BaseURL, "/") + "/models"
-	req, err := nethttp.NewRequestWithContext(ctx, nethttp.MethodGet, address, nil)
+	u, err := url.Parse(address)
 	if err != nil {
 		d.failed(check, err)
 		return
 	}
+	header := http.Header{}
 	if p.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+string(p.APIKey))
+		header.Set("Authorization", "Bearer "+string(p.APIKey))
 	}
-	asked := &nethttp.Client{
-		Transport:     &nethttp.Transport{DialContext: http.NewDialer(d.calls).Dial, TLSClientConfig: d.calls.TLS, DisableKeepAlives: true},
-		CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse },
-	}
-	resp, err := asked.Do(req)
-	if err != nil {
-		d.wrong(check, "cannot be reached: "+hidden(err.Error(), p.APIKey), reachable(err))
+	sender := egress.New(d.calls)
+	defer sender.Close()
+	resp, f := sender.Send(ctx, egress.Request{Method: http.MethodGet, URL: u, Header: header})
+	if f != nil {
+		advice := "check its address, and that it runs"
+		if f.Code == egress.CodeDenied {
+			advice = "" // the error says so itself
+		}
+		d.wrong(check, "cannot be reached: "+httptext.NewRedactor([]string{string(p.APIKey)}).Detail(f.Why), advice)
 		return
 	}
 	defer resp.Body.Close()
@@ -67,21 +70,13 @@ func (d *doctor) provider(ctx context.Context, p llm.Provider) {
 		d.ok(check, "is reachable, and requires no key")
 	case resp.StatusCode/100 == 2:
 		d.ok(check, "is reachable, and accepts the key")
-	case resp.StatusCode == nethttp.StatusUnauthorized || resp.StatusCode == nethttp.StatusForbidden:
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		d.wrong(check, fmt.Sprintf("refuses the key (HTTP %d)", resp.StatusCode), "give it another: --llm-api-key, or api_key in the config file")
-	case resp.StatusCode == nethttp.StatusNotFound:
+	case resp.StatusCode == http.StatusNotFound:
 		d.warn(check, "is there, but "+address+" is not", "check that the base URL has its version, as in "+llm.OpenAI)
 	default:
 		d.warn(check, fmt.Sprintf("responds to GET %s with HTTP %d", address, resp.StatusCode), "check its status page")
 	}
-}
-
-// hidden removes a key from a text.
-func hidden(text string, key llm.Secret) string {
-	if key == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, string(key), "***")
 }
 
 // server checks a running server, if one is named.
@@ -103,7 +98,7 @@ func (d *doctor) server(ctx context.Context) {
 		d.failed("server", err)
 		return
 	}
-	if _, err := cl.do(call{method: nethttp.MethodGet, path: "/readyz"}); err != nil {
+	if _, err := cl.do(call{method: http.MethodGet, path: "/readyz"}); err != nil {
 		d.failed("server", err)
 		return
 	}
@@ -154,7 +149,7 @@ func (d *doctor) traces(ctx context.Context) {
 	}
 	ctx, stop := context.WithTimeout(ctx, answerTime)
 	defer stop()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
+	conn, err := egress.NewDialer(egress.Config{Guard: egress.AllowAll()}).Dial(ctx, "tcp", host)
 	if err != nil {
 		d.wrong("traces", from+": cannot be reached: "+err.Error(), "check its address, and that it runs")
 		return

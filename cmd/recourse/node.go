@@ -13,6 +13,7 @@ import (
 	"recourse/catalog"
 	"recourse/engine"
 	"recourse/internal/costs"
+	"recourse/internal/egress"
 	"recourse/internal/metrics"
 	"recourse/internal/outbox"
 	"recourse/internal/secrets"
@@ -21,8 +22,9 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/kinds"
-	"recourse/saga/kinds/http"
+	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
+	llmclient "recourse/saga/kinds/llm/client"
 	runkind "recourse/saga/kinds/run"
 )
 
@@ -32,7 +34,7 @@ type nodeOptions struct {
 	Egress      []string
 	Dial        dialFlags
 	Secrets     *secrets.Source
-	SecretHosts *http.SecretHosts // nil: secrets may be sent to any host
+	SecretHosts *egress.SecretHosts // nil: secrets may be sent to any host
 	Vars        map[string]json.RawMessage
 	LLM         llm.Config // already validated
 	Strict      bool
@@ -57,7 +59,8 @@ type node struct {
 	store   journal.Store
 	catalog *catalog.Catalog
 	engine  *engine.Engine
-	caller  *http.Caller
+	steps   *httpclient.Caller
+	models  *llmclient.Caller
 	outbox  *outbox.Outbox
 	metrics *metrics.Metrics
 	tracer  *tracing.Tracer // nil: none
@@ -70,7 +73,7 @@ type node struct {
 }
 
 func newNode(o nodeOptions) (*node, error) {
-	guard, err := http.NewGuard(o.Egress)
+	guard, err := egress.NewGuard(o.Egress)
 	if err != nil {
 		return nil, exit(exitUsage, err)
 	}
@@ -88,12 +91,13 @@ func newNode(o nodeOptions) (*node, error) {
 		// error.
 		_, _ = o.Secrets.Get(name)
 	}
-	calls := http.CallerConfig{Guard: guard, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, UserAgent: "recourse/" + version(),
-		Now: func() time.Time { return n.engine.Now() }} // the store's clock, for dates in Retry-After
-	if err := o.Dial.apply(&calls); err != nil {
+	out := egress.Config{Guard: guard, UserAgent: "recourse/" + version()}
+	if err := o.Dial.apply(&out); err != nil {
 		return nil, err
 	}
-	n.caller = http.NewCaller(calls)
+	now := func() time.Time { return n.engine.Now() } // the store's clock, for dates in Retry-After
+	n.steps = httpclient.New(httpclient.Config{Egress: out, Secret: o.Secrets.Get, SecretHosts: o.SecretHosts, Known: o.Secrets.Known, Now: now})
+	n.models = llmclient.New(llmclient.Config{LLM: o.LLM, Egress: out, Known: o.Secrets.Known, Now: now})
 	n.catalog = catalog.New(o.Store, catalog.Options{Kinds: kinds.With(kinds.Options{LLM: o.LLM, Sinks: names(o.Sinks)}), Strict: o.Strict, Vars: o.Vars, Secret: o.Secrets.Get})
 	runner := &runkind.Caller{Sagas: o.Store, Definitions: n.catalog, Vars: o.Vars}
 	predecessor, registered := "", func(string) error { return nil }
@@ -102,14 +106,14 @@ func newNode(o nodeOptions) (*node, error) {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: o.Store, Definitions: n.catalog, Observers: observers, Log: o.Log,
-		Callers: map[string]engine.Caller{"http": n.caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: o.LLM, HTTP: calls}), "run": runner},
+		Callers: map[string]engine.Caller{"http": n.steps, "llm": n.models, "run": runner},
 		Lanes:   o.Lanes, AnswerBytes: o.AnswerBytes, SagaBytes: o.SagaBytes, Lease: o.Lease, RequireSync: o.RequireSync, Drain: o.Drain, Retention: o.Retention, Notices: n.notices, StallAfter: o.Stalled,
 		Meter: n.metrics, Predecessor: predecessor, Registered: registered,
 	})
 	runner.Engine = n.engine
 	if len(o.Sinks) > 0 {
-		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Dial: http.NewDialer(calls).Dial, TLS: calls.TLS, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
-			Delivered: n.metrics.Delivered, UserAgent: calls.UserAgent})
+		n.outbox = outbox.New(outbox.Config{Store: o.Store, Sinks: o.Sinks, Dial: egress.NewDialer(out).Dial, TLS: out.TLS, Secret: o.Secrets.Get, Now: n.engine.Now, Log: o.Log,
+			Delivered: n.metrics.Delivered, UserAgent: out.UserAgent})
 	}
 	return n, nil
 }
@@ -165,7 +169,8 @@ func (n *node) wait() error {
 // close closes the engine's resources, after its end.
 func (n *node) close() {
 	n.flush()
-	n.caller.Close()
+	n.steps.Close()
+	n.models.Close()
 	if n.state == nil {
 		return
 	}

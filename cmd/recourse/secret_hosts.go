@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"recourse/internal/egress"
 	"recourse/internal/secrets"
-	"recourse/saga/kinds/http"
 )
 
 // readSecretHosts reads `secret-hosts` from the config file, nil if absent. unknown lists names
 // without a secret, which are errors unless their files are created later.
-func readSecretHosts(path string, src *secrets.Source) (hosts *http.SecretHosts, unknown []string, err error) {
+func readSecretHosts(path string, src *secrets.Source) (hosts *egress.SecretHosts, unknown []string, err error) {
 	raw, err := section(path, "secret-hosts")
 	if err != nil || raw == nil {
 		return nil, nil, err
@@ -24,7 +24,7 @@ func readSecretHosts(path string, src *secrets.Source) (hosts *http.SecretHosts,
 		return nil, nil, fmt.Errorf("%w %s: secret-hosts: write a map of secrets' names to lists of hosts, such as PAY_KEY: [pay.example]", errConfig, path)
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if name == http.AllSecrets {
+		if name == egress.AllSecrets {
 			continue
 		}
 		switch _, err := src.Get(name); {
@@ -34,7 +34,7 @@ func readSecretHosts(path string, src *secrets.Source) (hosts *http.SecretHosts,
 			unknown = append(unknown, name)
 		}
 	}
-	hosts, err = http.NewSecretHosts(of)
+	hosts, err = egress.NewSecretHosts(of)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w %s: secret-hosts: %s", errConfig, path, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}

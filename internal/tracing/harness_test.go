@@ -25,13 +25,15 @@ import (
 
 	"recourse/catalog"
 	"recourse/engine"
+	"recourse/internal/egress"
 	"recourse/internal/tracing"
 	"recourse/journal"
 	"recourse/journal/memory"
 	"recourse/saga"
 	"recourse/saga/kinds"
-	kindhttp "recourse/saga/kinds/http"
+	httpclient "recourse/saga/kinds/http/client"
 	"recourse/saga/kinds/llm"
+	llmclient "recourse/saga/kinds/llm/client"
 	"recourse/saga/kinds/run"
 )
 
@@ -270,7 +272,7 @@ type node struct {
 
 func (r *rig) node(c *receiver) *node {
 	r.t.Helper()
-	guard, err := kindhttp.NewGuard([]string{"127.0.0.0/8"})
+	guard, err := egress.NewGuard([]string{"127.0.0.0/8"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -280,11 +282,11 @@ func (r *rig) node(c *receiver) *node {
 	}
 	n := &node{r: r, store: &mortal{Store: r.store}}
 	n.tracer = tracing.New(tracing.Config{Export: export, Every: 5 * time.Millisecond, Provider: r.models.ProviderAt, Resource: tracing.Resource{Version: "v1.2.3", Instance: "i-1"}})
-	calls := kindhttp.CallerConfig{Guard: guard, Secret: func(string) (string, error) { return r.secret, nil }}
-	caller := kindhttp.NewCaller(calls)
+	calls := httpclient.Config{Egress: egress.Config{Guard: guard}, Secret: func(string) (string, error) { return r.secret, nil }}
+	caller := httpclient.New(calls)
 	runner := &run.Caller{Sagas: r.store, Definitions: r.catalog}
 	n.Engine = engine.New(engine.Config{Store: n.store, Definitions: r.catalog, Observers: []engine.Observer{n.tracer}, Poll: 5 * time.Millisecond, Lease: 500 * time.Millisecond, Drain: time.Second,
-		Callers: map[string]engine.Caller{"http": caller, "llm": llm.NewCaller(llm.CallerConfig{LLM: r.models, HTTP: calls}), "run": runner}})
+		Callers: map[string]engine.Caller{"http": caller, "llm": llmclient.New(llmclient.Config{LLM: r.models, Egress: calls.Egress}), "run": runner}})
 	runner.Engine = n.Engine
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -29,6 +29,12 @@ func (b *Body) Gone(a saga.Answer) bool {
 	return b.method == "DELETE" && a.Code == "" && (a.Status == 404 || a.Status == 410)
 }
 
+// Codes of requests that cannot be sent as they are, so that a retry is of no use.
+const (
+	CodeURLInvalid     = "url_invalid"     // not an http(s) URL with a host, or a URL with user:password
+	CodeRequestInvalid = "request_invalid" // a method, header or body that cannot be sent
+)
+
 // Class classifies an answer by its status and code alone. readOnly says that the request has no
 // effect.
 func Class(a saga.Answer, readOnly bool) journal.Class {
@@ -58,7 +64,7 @@ func unsent(code string) journal.Class {
 	switch code {
 	case "egress_denied", CodeURLInvalid, CodeRequestInvalid:
 		return journal.Refused
-	case codeSecretMissing:
+	case saga.CodeSecretMissing:
 		return journal.Held // like rejected credentials: a person must provide it, and until then nothing is undone
 	}
 	return journal.Transient
@@ -119,7 +125,7 @@ func wentWrong(code string) string {
 		return "the secure connection could not be made"
 	case "egress_denied":
 		return "the address is not one that steps may reach"
-	case codeSecretMissing:
+	case saga.CodeSecretMissing:
 		return "a secret is missing"
 	case "body_cut":
 		return "the answer was cut off"

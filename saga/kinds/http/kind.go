@@ -1,7 +1,7 @@
 // Package http is the step kind that sends an HTTP request.
 //
 // Decoding, rendering and judging are pure: they determine the request and the meaning of an
-// answer. The [Caller] sends a request safely.
+// answer. Package client sends the requests.
 package http
 
 import (

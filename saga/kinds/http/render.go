@@ -165,5 +165,13 @@ func (c *credential) text(env expr.Env) (string, error) {
 			return "", err
 		}
 	}
-	return basicOpen + user + ":" + password + basicClose, nil
+	return BasicOpen + user + ":" + password + BasicClose, nil
 }
+
+// The value of a header with basic credentials is Basic base64(user:password) in a request, so that
+// a journal shows which secrets they contain. The client encodes the user and the password after it
+// has inserted the secrets.
+const (
+	BasicOpen  = "Basic base64("
+	BasicClose = ")"
+)

@@ -122,8 +122,8 @@ func (c Config) provider(model string) *Provider {
 	return found
 }
 
-// owner returns the provider that a request is sent to.
-func (c Config) owner(address string) *Provider {
+// Owner returns the provider that a request is sent to, nil if the configuration does not have it.
+func (c Config) Owner(address string) *Provider {
 	for _, p := range c.providers() {
 		if address == p.base()+path {
 			return &p
@@ -135,7 +135,7 @@ func (c Config) owner(address string) *Provider {
 // ProviderAt returns the name of the provider that a request is sent to; "" if it has no name, or
 // there is no such provider.
 func (c Config) ProviderAt(address string) string {
-	if p := c.owner(address); p != nil {
+	if p := c.Owner(address); p != nil {
 		return p.Name
 	}
 	return ""

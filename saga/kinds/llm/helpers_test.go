@@ -4,11 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"recourse/examples/llmstub"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/expr"
-	"recourse/saga/kinds/http"
 )
 
 // canary is the API key that no output may hold.
@@ -42,26 +40,6 @@ func render(t testing.TB, b *Body, env expr.MapEnv) saga.Request {
 		t.Fatal(err)
 	}
 	return r
-}
-
-func start(t testing.TB, cfg llmstub.Config) *llmstub.Server {
-	t.Helper()
-	s, err := llmstub.New(cfg).Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-// caller may reach loopback addresses.
-func caller(t testing.TB, cfg Config) *Caller {
-	t.Helper()
-	guard, err := http.NewGuard([]string{"127.0.0.0/8"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewCaller(CallerConfig{LLM: cfg, HTTP: http.CallerConfig{Guard: guard}})
 }
 
 func mustNotHold(t testing.TB, what, text string) {

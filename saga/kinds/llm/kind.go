@@ -1,8 +1,9 @@
 // Package llm is the step kind that calls a language model: OpenAI-compatible chat completions over
 // HTTP.
 //
-// Its pure part determines the request, the meaning and cost of an answer, and the next model to
-// call. The [Caller] reads the answer as it streams in. A completion leaves nothing to undo, so it
+// The package is pure: it determines the request, the meaning and cost of an answer, and the next
+// model to call. Package client sends the requests, and reads the answers as they stream in. A
+// completion leaves nothing to undo, so it
 // is never in doubt. Its cost is reserved before it is sent.
 package llm
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -18,7 +19,7 @@ import (
 // path is the path of requests below a provider's base URL.
 const path = "/chat/completions"
 
-// Headers of a request for our own use. The Caller does not send them.
+// Headers of a request for our own use, which are not sent.
 const (
 	ownHeaders   = "X-Recourse-"
 	courseHeader = ownHeaders + "Course"
@@ -121,6 +122,17 @@ var errSecret = errors.New("an llm step sends no secrets")
 func unseal(doc json.RawMessage) ([]byte, error) {
 	text, err := expr.Unseal(string(doc), func(string) (string, error) { return "", errSecret }, strings.Clone)
 	return []byte(text), err
+}
+
+// Outgoing returns the headers and the body that are sent for a request of an llm step, without the
+// provider's key.
+func Outgoing(r saga.Request) (headers map[string]string, body []byte, err error) {
+	if body, err = unseal(r.Body); err != nil {
+		return nil, nil, err
+	}
+	headers = maps.Clone(r.Headers)
+	maps.DeleteFunc(headers, func(name, _ string) bool { return ours(name) })
+	return headers, body, nil
 }
 
 func unsendable(format string, args ...any) error {

@@ -14,14 +14,36 @@ import (
 // Limits of an answer: of the part that is kept, or that is one event, and of the stream, which
 // adds an envelope to each token.
 const (
-	maxBody   = 8 << 20
+	MaxBody   = 8 << 20
 	maxStream = 256 << 20
 )
 
 var (
-	errTooLarge = errors.New("the answer is larger than 8 MiB")
-	errBroken   = errors.New("an event of the stream is no JSON object")
+	// ErrTooLarge says that an answer is over a limit.
+	ErrTooLarge = errors.New("the answer is larger than 8 MiB")
+	// ErrBroken says that a stream is not one of completions.
+	ErrBroken = errors.New("an event of the stream is no JSON object")
 )
+
+// ReadStream reads a completion that arrives as server-sent events, and returns it as one
+// chat.completion, in the form of an answer that was not streamed. It reads no further than the end
+// of the completion. reserve is called before it keeps so many bytes.
+//
+// After an error the document is the part that had arrived, because its usage counts. The error is
+// [ErrTooLarge], [ErrBroken], io.EOF if the stream ended before the completion, or an error of in
+// or reserve.
+func ReadStream(in io.Reader, reserve func(bytes int) error) (json.RawMessage, error) {
+	limited := &io.LimitedReader{R: in, N: maxStream}
+	s := &assembly{reserve: reserve}
+	err := events(limited, reserve, s.take)
+	switch {
+	case s.whole() && !errors.Is(err, ErrTooLarge): // only its usage can be missing
+		err = nil
+	case limited.N <= 0:
+		err = ErrTooLarge
+	}
+	return s.document(), err
+}
 
 // events reads server-sent events (the WHATWG's, section 9.2.6) and passes the data of each to
 // take, until the end of in, or the first error, which it returns. Comments, other fields and
@@ -45,7 +67,7 @@ func events(in io.Reader, reserve func(bytes int) error, take func(data []byte) 
 		}
 		name, value, _ := bytes.Cut(text, []byte(":"))
 		switch {
-		case errors.Is(err, errTooLarge):
+		case errors.Is(err, ErrTooLarge):
 			return err
 		case len(text) == 0 && err == nil:
 			if err := dispatch(); err != nil {
@@ -53,8 +75,8 @@ func events(in io.Reader, reserve func(bytes int) error, take func(data []byte) 
 			}
 		case string(name) == "data":
 			data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
-			if len(data) > maxBody {
-				return errTooLarge
+			if len(data) > MaxBody {
+				return ErrTooLarge
 			}
 			if err := reserve(2 * len(data)); err != nil { // the data, and the values decoded from it
 				return err
@@ -98,8 +120,8 @@ func (l *lines) next() ([]byte, error) {
 		}
 		text = append(text, here...)
 		_, _ = l.in.Discard(len(here))
-		if len(text) > maxBody {
-			return nil, errTooLarge
+		if len(text) > MaxBody {
+			return nil, ErrTooLarge
 		}
 		if err := l.reserve(2 * len(text)); err != nil { // a growing slice also has room for the next bytes
 			return nil, err
@@ -138,7 +160,7 @@ type piece struct {
 // take adds the data of one event, or of several that were written as one. It returns io.EOF after
 // the last.
 func (s *assembly) take(data []byte) error {
-	if err := s.add(data); !errors.Is(err, errBroken) {
+	if err := s.add(data); !errors.Is(err, ErrBroken) {
 		return err
 	}
 	for one := range bytes.SplitSeq(data, []byte("\n")) {
@@ -160,7 +182,7 @@ func (s *assembly) add(data []byte) error {
 	}
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil || data[0] != '{' {
-		return errBroken
+		return ErrBroken
 	}
 	set(&s.id, c.ID)
 	set(&s.model, c.Model)
@@ -178,8 +200,8 @@ func (s *assembly) add(data []byte) error {
 		s.refusal.WriteString(choice.Delta.Refusal + choice.Message.Refusal)
 		set(&s.finish, choice.FinishReason)
 	}
-	if s.content.Len()+s.refusal.Len() > maxBody {
-		return errTooLarge
+	if s.content.Len()+s.refusal.Len() > MaxBody {
+		return ErrTooLarge
 	}
 	return nil
 }

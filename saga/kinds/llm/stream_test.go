@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,10 +8,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"recourse/internal/httptext"
-	"recourse/saga"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestEvents(t *testing.T) {
@@ -48,80 +46,26 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-func TestStreams(t *testing.T) {
-	const head = `{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":`
-	first := `data: {"id":"1","model":"a-1","choices":[{"index":0,"delta":{"role":"assistant","content":"Hi"},"finish_reason":null}]}` + "\n\n"
-	named := `{"id":"1","object":"chat.completion","model":"a-1","choices":[{"index":0,"message":{"role":"assistant","content":`
-	used := `"usage":{"prompt_tokens":3,"completion_tokens":1}}`
-	for _, tt := range []struct{ name, in, code, want string }{
-		{"whole", first + `data: {"choices":[{"delta":{"content":" there"},"finish_reason":null}],"usage":null}` + "\n\n" + `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n" +
-			`data: {"choices":[],` + used + "\n\ndata: [DONE]\n\n", "", named + `"Hi there","refusal":null},"finish_reason":"stop"}],` + used},
-		{"without DONE", first + `data: {"choices":[{"delta":{},"finish_reason":"length"}]}`, "", named + `"Hi","refusal":null},"finish_reason":"length"}]}`},
-		{"without a finish_reason", first + "data: [DONE]\n\n", "", named + `"Hi","refusal":null},"finish_reason":null}]}`},
-		{"nothing counts after DONE", "data: [DONE]\n\n" + first, "", head + `"","refusal":null},"finish_reason":null}]}`},
-		{"cut", first, "body_cut", named + `"Hi","refusal":null},"finish_reason":null}]}`},
-		{"cut with usage", first + `data: {"choices":[],` + used + "\n\n", "body_cut", named + `"Hi","refusal":null},"finish_reason":null}],` + used},
-		{"empty", "", "body_cut", head + `"","refusal":null},"finish_reason":null}]}`},
-		{"broken", first + "data: {oops\n\n", "body_invalid", named + `"Hi","refusal":null},"finish_reason":null}]}`},
-		{"not objects", "data: 1\n\n", "body_invalid", head + `"","refusal":null},"finish_reason":null}]}`},
-		{"events without a blank line", `data: {"choices":[{"delta":{"content":"a"}}]}` + "\n" + `data: {"choices":[{"delta":{"content":"b"}}]}` + "\ndata: [DONE]\n", "", head + `"ab","refusal":null},"finish_reason":null}]}`},
-		{"one event on several lines", "data: {\"choices\":\ndata: [{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n", "", head + `"a","refusal":null},"finish_reason":null}]}`},
-		{"messages for deltas", `data: {"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n", "", head + `"a","refusal":null},"finish_reason":"stop"}]}`},
-		{"other choices", `data: {"choices":[{"index":1,"delta":{"content":"no"}},{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n", "", head + `"a","refusal":null},"finish_reason":"stop"}]}`},
-		{"a refusal", `data: {"choices":[{"delta":{"refusal":"I "}}]}` + "\n\n" + `data: {"choices":[{"delta":{"refusal":"won't"},"finish_reason":"stop"}]}` + "\n\n", "", head + `"","refusal":"I won't"},"finish_reason":"stop"}]}`},
-		{"an error", first + `data: {"error":{"message":"overloaded","code":503}}` + "\n\n", "", named + `"Hi","refusal":null},"finish_reason":null}],"error":{"message":"overloaded","code":503}}`},
-		{"an error that no journal takes", `data: {"error":{"message":"\ud800"}}` + "\n\n", "", head + `"","refusal":null},"finish_reason":null}],"error":{}}`},
-		{"a secret", `data: {"choices":[{"delta":{"content":"sk-canary"}}]}` + "\n\n" + `data: {"choices":[{"delta":{"content":"-5f20c1"},"finish_reason":"stop"}]}` + "\n\n", "", head + `"***","refusal":null},"finish_reason":"stop"}]}`},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			a := saga.Answer{Status: 200}
-			why := read(context.Background(), &a, "text/event-stream; charset=utf-8", strings.NewReader(tt.in), httptext.NewRedactor([]string{canary}))
-			if a.Code != tt.code || (why == "") != (a.Code == "") {
-				t.Errorf("code %q (%s), want %q", a.Code, why, tt.code)
-			}
-			if diff := cmp.Diff(tt.want, string(a.Body)); diff != "" {
-				t.Errorf("body (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestBounds(t *testing.T) {
-	var redact *httptext.Redactor
-	word := `data: {"choices":[{"delta":{"content":"` + strings.Repeat("x", 1<<20) + `"}}]}` + "\n\n"
-	for name, in := range map[string]string{"a long line": "data: " + strings.Repeat("x", maxBody+1), "a long event": strings.Repeat("data: "+strings.Repeat("x", 1<<20)+"\n", 9), "a long text": strings.Repeat(word, 9)} {
-		a := saga.Answer{Status: 200}
-		if read(t.Context(), &a, "text/event-stream", strings.NewReader(in), redact); a.Code != "body_too_large" {
-			t.Errorf("%s: code %q", name, a.Code)
-		}
-	}
-	a := saga.Answer{Status: 200}
-	if read(t.Context(), &a, "application/json", strings.NewReader(`"`+strings.Repeat("x", maxBody)+`"`), redact); a.Code != "body_too_large" || a.Body != nil {
-		t.Errorf("a long document: code %q", a.Code)
-	}
-}
-
-// FuzzStream holds the reader of streams to giving a JSON document whatever comes, the same however
-// it is chopped.
+// FuzzStream: whatever arrives, ReadStream returns a JSON document, the same for all ways in which
+// the stream is cut into reads.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n"))
 	f.Add([]byte(": x\r\rdata:{\"usage\":{\"prompt_tokens\":1},\"error\":\"\\ud800\"}\r\n\r\n"))
 	f.Add([]byte("\xef\xbb\xbfdata: {\ndata: }\n\ndata: 1"))
-	redact := httptext.NewRedactor([]string{canary})
+	free := func(int) error { return nil }
 	f.Fuzz(func(t *testing.T, in []byte) {
-		whole, chopped := saga.Answer{Status: 200}, saga.Answer{Status: 200}
-		read(t.Context(), &whole, "text/event-stream", strings.NewReader(string(in)), redact)
-		read(t.Context(), &chopped, "text/event-stream", iotest.OneByteReader(strings.NewReader(string(in))), redact)
-		if whole.Code != chopped.Code || string(whole.Body) != string(chopped.Body) {
-			t.Errorf("%q: %s %s, but chopped %s %s", in, whole.Code, whole.Body, chopped.Code, chopped.Body)
+		whole, err := ReadStream(strings.NewReader(string(in)), free)
+		chopped, err2 := ReadStream(iotest.OneByteReader(strings.NewReader(string(in))), free)
+		if !errors.Is(err, err2) || string(whole) != string(chopped) {
+			t.Errorf("%q: %v %s, but chopped %v %s", in, err, whole, err2, chopped)
 		}
-		if !json.Valid(whole.Body) {
-			t.Errorf("%q gives %s", in, whole.Body)
+		if !json.Valid(whole) {
+			t.Errorf("%q gives %s", in, whole)
 		}
-		if _, code, why := httptext.EncodeBody("application/json", whole.Body, redact); code != "" {
-			t.Errorf("%q gives what no journal takes: %s: %s", in, why, whole.Body)
+		if _, code, why := httptext.EncodeBody(httptext.JSON, whole, nil); code != "" {
+			t.Errorf("%q gives what no journal takes: %s: %s", in, why, whole)
 		}
-		usageOf(whole.Body)
-		faultOf(whole.Body)
+		usageOf(whole)
+		faultOf(whole)
 	})
 }

@@ -19,13 +19,14 @@ import (
 	"recourse/catalog"
 	"recourse/engine"
 	"recourse/examples/world"
+	"recourse/internal/egress"
 	"recourse/internal/invariant"
 	"recourse/internal/test/buffer"
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/dsl"
 	"recourse/saga/kinds"
-	kindhttp "recourse/saga/kinds/http"
+	httpclient "recourse/saga/kinds/http/client"
 )
 
 // Two sagas that send, wait and send: one succeeds, the other fails at its end and is undone.
@@ -113,11 +114,11 @@ func World(t *testing.T, cfg world.Config) *world.Server {
 func (sys *System) Add(store journal.Store, cfg engine.Config) *Node {
 	t := sys.t
 	t.Helper()
-	guard, err := kindhttp.NewGuard([]string{"127.0.0.1"})
+	guard, err := egress.NewGuard([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller := kindhttp.NewCaller(kindhttp.CallerConfig{Guard: guard})
+	caller := httpclient.New(httpclient.Config{Egress: egress.Config{Guard: guard}})
 	n := &Node{log: new(buffer.Buffer)}
 	log := slog.New(slog.NewTextHandler(n.log, nil))
 	cat := catalog.New(store, catalog.Options{Kinds: kinds.All(), Vars: sys.vars})

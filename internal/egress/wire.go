@@ -1,4 +1,4 @@
-package http
+package egress
 
 import (
 	"bufio"
@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"os"
 	"syscall"
 	"time"
@@ -44,16 +44,16 @@ func (w *wire) begin() {
 }
 
 // readHead reads a response up to its body, skipping informational ones (RFC 9110, section 15.2).
-func (w *wire) readHead(r *nethttp.Request) (*nethttp.Response, error) {
+func (w *wire) readHead(r *http.Request) (*http.Response, error) {
 	for {
-		resp, err := nethttp.ReadResponse(w.in, r)
+		resp, err := http.ReadResponse(w.in, r)
 		if err != nil {
 			return nil, err
 		}
 		if resp.StatusCode < 100 {
 			return nil, errStatus // it is unknown whether a body follows
 		}
-		if resp.StatusCode >= 200 || resp.StatusCode == nethttp.StatusSwitchingProtocols {
+		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
 			w.head = math.MaxInt64 // the caller limits the body
 			return resp, nil
 		}
@@ -79,6 +79,10 @@ func (w *wire) quiet() bool {
 	return err == nil && quiet && (w.Conn == w.under || w.drained())
 }
 
+// spoke reports whether data, or the end, has arrived on a new connection. It does not see through
+// TLS, whose own messages arrive, too.
+func (w *wire) spoke() bool { return w.tcp != nil && w.Conn == w.under && !w.quiet() }
+
 // drained reports whether TLS has no buffered data either, because TLS reads more than it is asked
 // for.
 func (w *wire) drained() bool {
@@ -95,8 +99,9 @@ func (w *wire) cut() { w.under.Close() }
 var past = time.Unix(1, 0)
 
 var (
-	errHugeHead = errors.New("the head of the answer is larger than 64 KiB")
-	errStatus   = errors.New("the answer's status is below 100")
+	errHugeHead   = errors.New("the head of the answer is larger than 64 KiB")
+	errSpokeFirst = errors.New("the remote service closed the connection, or sent data, before the request")
+	errStatus     = errors.New("the answer's status is below 100")
 )
 
 type source struct{ w *wire }

@@ -1,12 +1,9 @@
-package http
+package egress
 
 import (
-	"encoding/json"
 	"net/url"
 	"strings"
 	"testing"
-
-	"recourse/saga"
 )
 
 func TestSecretHosts(t *testing.T) {
@@ -55,7 +52,7 @@ func TestSecretHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := tt.hosts.allow(tt.secret, u) == nil; got != tt.allowed {
+		if got := tt.hosts.Allow(tt.secret, u) == nil; got != tt.allowed {
 			t.Errorf("%s to %s: allowed %v, want %v", tt.secret, tt.url, got, tt.allowed)
 		}
 	}
@@ -66,44 +63,6 @@ func TestBadSecretHosts(t *testing.T) {
 		_, err := NewSecretHosts(map[string][]string{"PAY": {entry}})
 		if err == nil || !strings.Contains(err.Error(), "PAY: ") {
 			t.Errorf("%q: %v", entry, err)
-		}
-	}
-}
-
-// A secret leaves for the hosts that it is bound to, wherever in the request it stands, and for no
-// other.
-func TestSecretsAreBound(t *testing.T) {
-	s := serveWire(t, say(ok200))
-	u, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, to := range []string{u.Host, "pay.example"} {
-		hosts, err := NewSecretHosts(map[string][]string{"TOKEN": {to}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := newCaller(t, CallerConfig{Secret: vault, SecretHosts: hosts})
-		for where, r := range map[string]saga.Request{
-			"header": {Method: "GET", URL: s.url + "/", Headers: map[string]string{"Authorization": "Bearer ${secrets.TOKEN}"}},
-			"query":  {Method: "GET", URL: s.url + "/?k=${secrets.TOKEN}"},
-			"body":   {Method: "POST", URL: s.url + "/", Body: json.RawMessage(`{"k": "${secrets.TOKEN}"}`)},
-			"both":   {Method: "GET", URL: s.url + "/?k=${secrets.PIN}", Headers: map[string]string{"X-Key": "${secrets.TOKEN}"}},
-		} {
-			before := len(s.requests())
-			a := c.Call(t.Context(), r)
-			if to == u.Host {
-				if !of200(a) {
-					t.Errorf("in the %s, to its host: %+v", where, a)
-				}
-				continue
-			}
-			if a.Sent || a.Code != codeSecretMissing || !strings.Contains(a.Detail, "TOKEN does not go to "+u.Host+": secret-hosts") || len(s.requests()) != before {
-				t.Errorf("in the %s, to another: %+v", where, a)
-			}
-		}
-		if a := c.Call(t.Context(), get(s.url+"/")); !of200(a) {
-			t.Errorf("without a secret: %+v", a)
 		}
 	}
 }

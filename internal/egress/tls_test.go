@@ -1,4 +1,4 @@
-package http
+package egress
 
 import (
 	"bufio"
@@ -8,11 +8,13 @@ import (
 	"crypto/x509"
 	"io"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"recourse/internal/egress/egresstest"
 )
 
 // serveTLS accepts TLS connections over under, which script then has, and returns
@@ -23,7 +25,7 @@ func serveTLS(t *testing.T, version uint16, script func(conn *tls.Conn, under *h
 	s.StartTLS()
 	cert, root := s.TLS.Certificates[0], s.Certificate()
 	s.Close()
-	addr := serveTCP(t, func(tcp *net.TCPConn) {
+	addr := egresstest.ServeTCP(t, func(tcp *net.TCPConn) {
 		under := &held{Conn: tcp}
 		script(tls.Server(under, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version}), under)
 	})
@@ -59,7 +61,7 @@ var versions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS1
 func answering(conn *tls.Conn, say func()) {
 	in := bufio.NewReader(conn)
 	for {
-		r, err := nethttp.ReadRequest(in)
+		r, err := http.ReadRequest(in)
 		if err != nil {
 			return
 		}
@@ -74,22 +76,22 @@ func answering(conn *tls.Conn, say func()) {
 func TestTLSReadAhead(t *testing.T) {
 	for version, number := range versions {
 		for name, after := range map[string]func(*tls.Conn){
-			"an answer": func(conn *tls.Conn) { io.WriteString(conn, strings.Replace(ok200, "{}", "13", 1)) },
+			"an answer": func(conn *tls.Conn) { io.WriteString(conn, strings.Replace(egresstest.OK, "{}", "13", 1)) },
 			"the end":   func(conn *tls.Conn) { conn.CloseWrite() },
 		} {
 			t.Run(version+", "+name, func(t *testing.T) {
 				url, conf := serveTLS(t, number, func(conn *tls.Conn, under *held) {
 					answering(conn, func() {
 						under.holds = true
-						io.WriteString(conn, ok200)
+						io.WriteString(conn, egresstest.OK)
 						after(conn)
 						under.letGo()
 					})
 				})
-				c := newCaller(t, CallerConfig{TLS: conf})
+				c := newCaller(t, Config{TLS: conf})
 				opened := dialled(c)
 				for i := range 3 {
-					if a := c.Call(within(t, 5*time.Second), post(url, `{}`)); !of200(a) || string(a.Body) != "{}" {
+					if a := c.Call(within(t, 5*time.Second), post(url, `{}`)); !a.ok() || a.Body != "{}" {
 						t.Errorf("call %d = %+v", i, a)
 					}
 				}
@@ -107,12 +109,12 @@ func TestTLSReused(t *testing.T) {
 	for version, number := range versions {
 		t.Run(version, func(t *testing.T) {
 			url, conf := serveTLS(t, number, func(conn *tls.Conn, _ *held) {
-				answering(conn, func() { io.WriteString(conn, ok200) })
+				answering(conn, func() { io.WriteString(conn, egresstest.OK) })
 			})
-			c := newCaller(t, CallerConfig{TLS: conf})
+			c := newCaller(t, Config{TLS: conf})
 			opened := dialled(c)
 			for i := range 5 {
-				if a := c.Call(within(t, 5*time.Second), post(url, `{}`)); !of200(a) {
+				if a := c.Call(within(t, 5*time.Second), post(url, `{}`)); !a.ok() {
 					t.Errorf("call %d = %+v", i, a)
 				}
 			}
@@ -134,7 +136,7 @@ func TestTLSTimeout(t *testing.T) {
 		conn.Handshake()
 		<-done
 	})
-	c := newCaller(t, CallerConfig{TLS: conf})
+	c := newCaller(t, Config{TLS: conf})
 	dial := c.pool.dial
 	c.pool.dial = func(ctx context.Context, o origin) (*wire, error) {
 		w, err := dial(ctx, o)

@@ -1,33 +1,18 @@
-package http
+package egress
 
 import (
 	"context"
 	"errors"
 	"io"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"recourse/saga"
+	"recourse/internal/egress/egresstest"
 )
-
-// deadAfterFirst answers the first request, keeps the connection, takes the
-// next request whole and then hangs up: what a server does whose idle timeout
-// races with a request, or that crashes after the effect.
-func deadAfterFirst(reset bool) func(int, *net.TCPConn) bool {
-	return func(n int, conn *net.TCPConn) bool {
-		if n == 1 {
-			return say(ok200)(n, conn)
-		}
-		if reset {
-			conn.SetLinger(0)
-		}
-		return false
-	}
-}
 
 func TestAtMostOneSend(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "POST", "PUT", "PATCH", "PURGE"} {
@@ -35,19 +20,19 @@ func TestAtMostOneSend(t *testing.T) {
 			for _, reset := range []bool{false, true} {
 				name := strings.Join([]string{method, body, map[bool]string{true: "reset", false: "close"}[reset]}, " ")
 				t.Run(name, func(t *testing.T) {
-					c := newCaller(t, CallerConfig{})
-					s := serveWire(t, deadAfterFirst(reset))
-					r := post(s.url, body)
+					c := newCaller(t, Config{})
+					s := egresstest.Serve(t, egresstest.DeadAfterFirst(reset))
+					r := post(s.URL, body)
 					r.Method = method
-					r.Headers["X-Idempotency-Key"] = "k"
-					if a := c.Call(t.Context(), post(s.url, `{}`)); !of200(a) {
+					r.Header.Set("X-Idempotency-Key", "k")
+					if a := c.Call(t.Context(), post(s.URL, `{}`)); !a.ok() {
 						t.Fatalf("the first call = %+v", a)
 					}
 					a := c.Call(t.Context(), r)
-					if got, want := of(a), (outcome{Sent: true, Code: "connection"}); got != want {
+					if got, want := a, (outcome{Sent: true, Code: "connection"}); !got.is(want) {
 						t.Errorf("Call = %+v, want %+v", got, want)
 					}
-					if n := len(s.requests()); n != 2 {
+					if n := len(s.Requests()); n != 2 {
 						t.Errorf("the server saw %d requests, want 2: the request was sent again", n)
 					}
 				})
@@ -60,11 +45,11 @@ func TestAtMostOneSend(t *testing.T) {
 // standard client, given the same requests, sends the second one twice.
 func TestPlainClientResends(t *testing.T) {
 	for _, body := range []string{"", `{}`} {
-		s := serveWire(t, deadAfterFirst(false))
-		tr := &nethttp.Transport{}
-		client := &nethttp.Client{Transport: tr}
+		s := egresstest.Serve(t, egresstest.DeadAfterFirst(false))
+		tr := &http.Transport{}
+		client := &http.Client{Transport: tr}
 		for range 2 {
-			req, err := nethttp.NewRequestWithContext(t.Context(), "POST", s.url, strings.NewReader(body))
+			req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL, strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,14 +60,14 @@ func TestPlainClientResends(t *testing.T) {
 			}
 		}
 		tr.CloseIdleConnections()
-		if n := len(s.requests()); n != 3 {
+		if n := len(s.Requests()); n != 3 {
 			t.Errorf("body %q: the plain client made %d requests, want 3", body, n)
 		}
 	}
 }
 
 // dialled collects the connections that c opens from now on.
-func dialled(c *Caller) *[]*wire {
+func dialled(c caller) *[]*wire {
 	opened, dial := new([]*wire), c.pool.dial
 	c.pool.dial = func(ctx context.Context, o origin) (*wire, error) {
 		w, err := dial(ctx, o)
@@ -103,11 +88,11 @@ func (dead) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 // TestStaleConnection: a kept connection on which nothing can be written costs
 // no attempt, and the request is seen once.
 func TestStaleConnection(t *testing.T) {
-	c := newCaller(t, CallerConfig{})
-	s := serveWire(t, say(ok200))
+	c := newCaller(t, Config{})
+	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
 	opened := dialled(c)
-	for i, r := range []saga.Request{post(s.url, `{}`), post(s.url, `{}`), post(s.url, `{}`)} {
-		if a := c.Call(t.Context(), r); !of200(a) {
+	for i, r := range []call{post(s.URL, `{}`), post(s.URL, `{}`), post(s.URL, `{}`)} {
+		if a := c.Call(t.Context(), r); !a.ok() {
 			t.Fatalf("call %d = %+v", i, a)
 		}
 		if i == 0 {
@@ -115,7 +100,7 @@ func TestStaleConnection(t *testing.T) {
 			w.Conn = dead{w.Conn}
 		}
 	}
-	if n := len(s.requests()); n != 3 {
+	if n := len(s.Requests()); n != 3 {
 		t.Errorf("the server saw %d requests, want 3", n)
 	}
 	if n := len(*opened); n != 2 {
@@ -124,15 +109,15 @@ func TestStaleConnection(t *testing.T) {
 }
 
 func TestConnectionsAreReused(t *testing.T) {
-	c := newCaller(t, CallerConfig{})
-	s := serveWire(t, say(ok200))
+	c := newCaller(t, Config{})
+	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
 	opened := dialled(c)
 	for _, method := range []string{"POST", "GET", "DELETE", "PUT"} {
-		r := post(s.url, `{}`)
+		r := post(s.URL, `{}`)
 		if r.Method = method; method == "GET" || method == "DELETE" {
-			r.Body = nil
+			r.Body = ""
 		}
-		if a := c.Call(t.Context(), r); !of200(a) {
+		if a := c.Call(t.Context(), r); !a.ok() {
 			t.Fatalf("%s = %+v", method, a)
 		}
 	}
@@ -144,12 +129,12 @@ func TestConnectionsAreReused(t *testing.T) {
 // TestLargeRequestsReuse: an answer that is faster than the writer's word that
 // the request is written does not cost the connection.
 func TestLargeRequestsReuse(t *testing.T) {
-	c := newCaller(t, CallerConfig{})
-	s := serveWire(t, say(ok200))
+	c := newCaller(t, Config{})
+	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
 	opened := dialled(c)
 	body := `"` + strings.Repeat("x", 2*aside) + `"`
 	for i := range 200 {
-		if a := c.Call(t.Context(), post(s.url, body)); !of200(a) {
+		if a := c.Call(t.Context(), post(s.URL, body)); !a.ok() {
 			t.Fatalf("call %d = %+v", i, a)
 		}
 	}
@@ -162,20 +147,20 @@ func TestLargeRequestsReuse(t *testing.T) {
 // unasked, is not written to.
 func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	for name, script := range map[string]func(int, *net.TCPConn) bool{
-		"closed":  sayAndClose(ok200),
-		"unasked": say(ok200 + ok200),
+		"closed":  egresstest.SayAndClose(egresstest.OK),
+		"unasked": egresstest.Say(egresstest.OK + egresstest.OK),
 		"unasked, later": func(n int, conn *net.TCPConn) bool {
-			say(ok200)(n, conn)
+			egresstest.Say(egresstest.OK)(n, conn)
 			time.Sleep(20 * time.Millisecond)
-			return say(ok200)(n, conn)
+			return egresstest.Say(egresstest.OK)(n, conn)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCaller(t, CallerConfig{})
-			s := serveWire(t, script)
+			c := newCaller(t, Config{})
+			s := egresstest.Serve(t, script)
 			opened := dialled(c)
 			for i := range 3 {
-				if a := c.Call(t.Context(), post(s.url, `{}`)); !of200(a) {
+				if a := c.Call(t.Context(), post(s.URL, `{}`)); !a.ok() {
 					t.Fatalf("call %d = %+v", i, a)
 				}
 				time.Sleep(50 * time.Millisecond)
@@ -190,10 +175,10 @@ func TestClosedConnectionsAreNotUsed(t *testing.T) {
 // TestIdleConnectionsAreClosed: not only when the next request would use them, and nothing stays of
 // an origin.
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	c := newCaller(t, CallerConfig{})
-	s := serveWire(t, say(ok200))
+	c := newCaller(t, Config{})
+	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
 	opened := dialled(c)
-	if a := c.Call(t.Context(), post(s.url, `{}`)); !of200(a) {
+	if a := c.Call(t.Context(), post(s.URL, `{}`)); !a.ok() {
 		t.Fatalf("Call = %+v", a)
 	}
 	c.pool.mu.Lock()
@@ -211,5 +196,40 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 	if _, err := (*opened)[0].Conn.Write(nil); !errors.Is(err, net.ErrClosed) || lines > 0 {
 		t.Errorf("an idle connection after its time: %v, and %d origins; want it closed and none", err, lines)
+	}
+}
+
+// Data, or the end, that arrives before the request is written is no response: nothing is sent.
+func TestSpokeFirst(t *testing.T) {
+	for _, said := range []string{egresstest.OK, ""} {
+		c := newCaller(t, Config{})
+		addr := egresstest.ServeTCP(t, func(conn *net.TCPConn) { io.WriteString(conn, said) })
+		dial := c.pool.dial
+		c.pool.dial = func(ctx context.Context, o origin) (*wire, error) {
+			w, err := dial(ctx, o)
+			for err == nil && w.quiet() {
+				time.Sleep(time.Millisecond)
+			}
+			return w, err
+		}
+		if a := c.Call(within(t, 5*time.Second), post("http://"+addr, `{}`)); !a.is(outcome{Code: CodeConnection}) {
+			t.Errorf("%q came first: %+v", said, a)
+		}
+	}
+}
+
+// The error depends on the bytes that the remote service may have received, not on the bytes that
+// were to be written.
+func TestPartsThatLeft(t *testing.T) {
+	for _, read := range []int{0, 1} {
+		near, far := net.Pipe() // a write goes on until the other end has read it all
+		defer far.Close()
+		c := newCaller(t, Config{})
+		c.pool.dial = func(context.Context, origin) (*wire, error) { return newWire(near, near), nil }
+		go io.CopyN(io.Discard, far, int64(read))
+		a := c.Call(within(t, 30*time.Millisecond), post("http://127.0.0.1", `{}`))
+		if got, want := a, (outcome{Sent: read > 0, Code: "timeout"}); !got.is(want) {
+			t.Errorf("%d bytes were read: Call = %+v, want %+v", read, got, want)
+		}
 	}
 }

@@ -1,10 +1,10 @@
-package http
+package egress
 
 import (
 	"bytes"
 	"context"
 	"io"
-	nethttp "net/http"
+	"net/http"
 	"time"
 )
 
@@ -19,17 +19,17 @@ const settle = 50 * time.Millisecond
 // send writes o's request to w and reads the head of its answer. Once the response's body is
 // closed, w is kept or closed, and the slot in l is free. After an error w is closed, and sent says
 // whether anything of the request may have been sent; the slot is still taken.
-func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *nethttp.Response, sent bool, err error) {
+func (p *pool) send(ctx context.Context, l *line, w *wire, o *Request) (resp *http.Response, sent bool, err error) {
 	x := &exchange{pool: p, line: l, wire: w, written: make(chan error, 1)}
 	w.begin()
 	x.release = context.AfterFunc(ctx, func() { _ = w.SetDeadline(past) })
 	// Nobody changes the header after this.
-	r := &nethttp.Request{Method: o.method, URL: o.url, Host: o.url.Host, Header: o.header,
-		Body: nethttp.NoBody, ContentLength: int64(len(o.body))}
-	if len(o.body) > 0 {
-		r.Body = io.NopCloser(bytes.NewReader(o.body))
+	r := &http.Request{Method: o.Method, URL: o.URL, Host: o.URL.Host, Header: o.Header,
+		Body: http.NoBody, ContentLength: int64(len(o.Body))}
+	if len(o.Body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(o.Body))
 	}
-	if len(o.body) < aside {
+	if len(o.Body) < aside {
 		x.write(r)
 	} else {
 		go x.write(r)
@@ -42,7 +42,7 @@ func (p *pool) send(ctx context.Context, l *line, w *wire, o *outgoing) (resp *n
 		}
 		return nil, w.left, err
 	}
-	x.last = resp.Close || resp.StatusCode == nethttp.StatusSwitchingProtocols
+	x.last = resp.Close || resp.StatusCode == http.StatusSwitchingProtocols
 	x.body, resp.Body = resp.Body, x
 	return resp, true, nil
 }
@@ -63,7 +63,7 @@ type exchange struct {
 
 // write writes the request. Some servers refuse a long one before they have read it, and close the
 // connection. So there may be an answer after a failure, unless nothing was sent.
-func (x *exchange) write(r *nethttp.Request) {
+func (x *exchange) write(r *http.Request) {
 	err := r.Write(x.wire.out)
 	if err == nil {
 		err = x.wire.out.Flush()
@@ -77,7 +77,7 @@ func (x *exchange) write(r *nethttp.Request) {
 // Read implements io.Reader.
 func (x *exchange) Read(p []byte) (int, error) {
 	if x.closed {
-		return 0, nethttp.ErrBodyReadAfterClose
+		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := x.body.Read(p)
 	x.ended = x.ended || err == io.EOF
@@ -103,7 +103,7 @@ func (x *exchange) Close() error {
 
 // whole reports whether request and answer were complete, so that another exchange can follow.
 func (x *exchange) whole() bool {
-	if !x.ended && x.body != nethttp.NoBody || x.last || x.wire.spent() {
+	if !x.ended && x.body != http.NoBody || x.last || x.wire.spent() {
 		return false
 	}
 	var late <-chan time.Time

@@ -1,4 +1,4 @@
-package http
+package egress
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type Dialer struct {
 }
 
 // NewDialer returns a Dialer with the guard, TLS, resolvers and timeout of cfg.
-func NewDialer(cfg CallerConfig) *Dialer {
+func NewDialer(cfg Config) *Dialer {
 	cfg.defaults()
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.TLS != nil {
@@ -59,16 +59,6 @@ func (d *Dialer) open(ctx context.Context, o origin) (*wire, error) {
 	return newWire(conn, tcp), nil
 }
 
-// DialTLS connects to addr and performs the TLS handshake for HTTP/1.1. It can be used with
-// net/http's Transport. Errors are a [*DialError].
-func (d *Dialer) DialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	tcp, err := d.Dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return d.secure(ctx, tcp, addr)
-}
-
 // secure puts TLS over a connection to addr. It closes the connection after a failure.
 func (d *Dialer) secure(ctx context.Context, tcp net.Conn, addr string) (net.Conn, error) {
 	conf := d.tls.Clone()
@@ -80,13 +70,12 @@ func (d *Dialer) secure(ctx context.Context, tcp net.Conn, addr string) (net.Con
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		tcp.Close()
-		return nil, &DialError{"tls", err}
+		return nil, &DialError{CodeTLS, err}
 	}
 	return conn, nil
 }
 
-// Dial connects to addr, if the guard allows it. It can be used with net/http's Transport. Errors
-// are a [*DialError].
+// Dial connects to addr, if the guard allows it. Errors are a [*DialError].
 func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	nd := net.Dialer{Timeout: d.timeout, Resolver: d.resolver, ControlContext: d.guard.Control(addr)}
 	conn, err := nd.DialContext(ctx, network, d.resolve.of(addr))
@@ -97,10 +86,10 @@ func (d *Dialer) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		<-ctx.Done() // the dialer noticed the deadline before ctx's timer fired
 	}
 	if denied, ok := errors.AsType[*Denied](err); ok {
-		return nil, &DialError{"egress_denied", denied}
+		return nil, &DialError{CodeDenied, denied}
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		return nil, &DialError{"dns", dns}
+		return nil, &DialError{CodeDNS, dns}
 	}
-	return nil, &DialError{"connection", err}
+	return nil, &DialError{CodeConnection, err}
 }

@@ -1,4 +1,6 @@
-package llm
+// Package client sends the requests of llm steps through package egress, with the keys of their
+// providers, and reads the answers as they stream in.
+package client
 
 import (
 	"bufio"
@@ -6,59 +8,59 @@ import (
 	"context"
 	"errors"
 	"io"
-	nethttp "net/http"
-	"net/http/httptrace"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"recourse/internal/egress"
 	"recourse/internal/httptext"
 	"recourse/internal/quota"
 	"recourse/retry"
 	"recourse/saga"
-	"recourse/saga/kinds/http"
+	"recourse/saga/kinds/llm"
 )
 
 // longest is the maximum duration of one answer, even if parts of it keep arriving.
 const longest = time.Hour
 
-// CallerConfig configures a [Caller].
-type CallerConfig struct {
-	LLM Config // [Config.Check] must have accepted it
-	// Of HTTP only Guard, Known, UserAgent, Now, DialTimeout, TLS, Resolver and Resolve are used,
-	// as for http steps.
-	HTTP http.CallerConfig
+// Config configures a [Caller].
+type Config struct {
+	LLM llm.Config // [llm.Config.Check] must have accepted it
+	// Egress configures the connections. Their number is not limited: providers limit requests
+	// themselves.
+	Egress egress.Config
+	Known  func() []string  // the values of all secrets, which are redacted from answers; nil: none
+	Now    func() time.Time // for dates in Retry-After; default time.Now
 }
 
-// Caller performs requests of llm steps. One call sends its request at most once. It uses a
-// connection of its own, so that net/http has no dead kept connection after which it would resend.
-// It is safe for concurrent use.
+// Caller performs requests of llm steps. One call sends its request at most once. A connection is
+// kept if its last answer was read to the end, which streams usually are not: an answer is over
+// when it says so. It is safe for concurrent use.
 type Caller struct {
-	cfg       CallerConfig
-	transport *nethttp.Transport
+	cfg    Config
+	sender *egress.Sender
 }
 
-// NewCaller returns a Caller.
-func NewCaller(cfg CallerConfig) *Caller {
-	if cfg.HTTP.Known == nil {
-		cfg.HTTP.Known = func() []string { return nil }
+// New returns a Caller. Close it when done.
+func New(cfg Config) *Caller {
+	if cfg.Known == nil {
+		cfg.Known = func() []string { return nil }
 	}
-	if cfg.HTTP.UserAgent == "" {
-		cfg.HTTP.UserAgent = "recourse"
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
-	if cfg.HTTP.Now == nil {
-		cfg.HTTP.Now = time.Now
-	}
-	d := http.NewDialer(cfg.HTTP)
-	return &Caller{cfg: cfg, transport: &nethttp.Transport{DialContext: d.Dial, DialTLSContext: d.DialTLS,
-		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}}
+	cfg.Egress.MaxConnsPerHost = egress.Unlimited
+	return &Caller{cfg: cfg, sender: egress.New(cfg.Egress)}
 }
+
+// Close closes the idle connections. Calls in flight continue.
+func (c *Caller) Close() { c.sender.Close() }
 
 // Call is Stream with the default timeout.
 func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
-	return c.Stream(ctx, r, DefaultTimeout, func() {})
+	return c.Stream(ctx, r, llm.DefaultTimeout, func() {})
 }
 
 // Stream performs a request and reads its answer as it arrives. It ends with the code timeout if
@@ -70,14 +72,14 @@ func (c *Caller) Call(ctx context.Context, r saga.Request) saga.Answer {
 // arrived, because its usage counts. The key of a provider is sent only to that provider, and does
 // not appear in the answer.
 func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration, alive func()) saga.Answer {
-	to := c.cfg.LLM.owner(r.URL)
+	to := c.cfg.LLM.Owner(r.URL)
 	if to == nil {
 		return saga.Answer{Code: saga.CodeSecretMissing, Detail: host(r.URL) + ": no provider of the configuration has this base URL, so there is no key for it: put it back"}
 	}
 	redact := httptext.NewRedactor(c.secrets())
 	out, err := c.prepare(r, to)
 	if err != nil {
-		return saga.Answer{Code: http.CodeRequestInvalid, Detail: host(r.URL) + ": the request cannot be built"}
+		return saga.Answer{Code: egress.CodeRequestInvalid, Detail: host(r.URL) + ": the request cannot be built"}
 	}
 	ctx, stop := context.WithTimeout(ctx, longest)
 	defer stop()
@@ -85,13 +87,9 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 	defer cut(nil)
 	silence := time.AfterFunc(idle, func() { cut(context.DeadlineExceeded) })
 	defer silence.Stop()
-	var connected atomic.Bool // from here on something may have been sent
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	resp, err := c.transport.RoundTrip(out.WithContext(ctx))
-	if err != nil {
-		sent := connected.Load()
-		code, why := http.Reason(ctx, err, sent)
-		return saga.Answer{Sent: sent, Code: code, Detail: redact.Detail(host(r.URL) + ": " + why)}
+	resp, f := c.sender.Send(ctx, out)
+	if f != nil {
+		return saga.Answer{Sent: f.Sent, Code: f.Code, Detail: redact.Detail(host(r.URL) + ": " + f.Why)}
 	}
 	defer resp.Body.Close()
 	quota.FromContext(ctx).OnWait(func(waits bool) { // waiting for the quota does not count as the provider's silence
@@ -104,7 +102,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 	in := &pulse{resp.Body, func() { silence.Reset(idle); alive() }}
 	silence.Reset(idle)
 	a := saga.Answer{Sent: true, Status: resp.StatusCode, Headers: httptext.KeptHeaders(resp.Header, redact),
-		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.HTTP.Now())}
+		RetryAfter: retry.After(resp.Header.Get("Retry-After"), c.cfg.Now())}
 	why := read(ctx, &a, resp.Header.Get("Content-Type"), in, redact)
 	if a.Code != "" {
 		a.Detail = redact.Detail(host(r.URL) + ": " + why)
@@ -114,7 +112,7 @@ func (c *Caller) Stream(ctx context.Context, r saga.Request, idle time.Duration,
 
 // secrets returns the values that no answer may contain.
 func (c *Caller) secrets() []string {
-	values := slices.Clone(c.cfg.HTTP.Known())
+	values := slices.Clone(c.cfg.Known())
 	for _, p := range c.cfg.LLM.Providers {
 		values = append(values, string(p.APIKey))
 	}
@@ -122,25 +120,22 @@ func (c *Caller) secrets() []string {
 }
 
 // prepare returns the request to send, with the key in it. It must not be shown or stored.
-func (c *Caller) prepare(r saga.Request, to *Provider) (*nethttp.Request, error) {
-	body, err := unseal(r.Body)
+func (c *Caller) prepare(r saga.Request, to *llm.Provider) (egress.Request, error) {
+	headers, body, err := llm.Outgoing(r)
 	if err != nil {
-		return nil, err
+		return egress.Request{}, err
 	}
-	out, err := nethttp.NewRequest(r.Method, r.URL, bytes.NewReader(body))
+	u, err := url.Parse(r.URL)
 	if err != nil {
-		return nil, err
+		return egress.Request{}, err
 	}
-	out.GetBody = nil // it must not be resent
-	for name, value := range r.Headers {
-		if !ours(name) {
-			out.Header.Set(name, value)
-		}
+	out := egress.Request{Method: r.Method, URL: u, Header: make(http.Header, len(headers)+3), Body: body}
+	for name, value := range headers { // any order
+		out.Header.Set(name, value)
 	}
 	if r.Traceparent != "" { // steps set no headers of their own
 		out.Header.Set("Traceparent", r.Traceparent)
 	}
-	out.Header.Set("User-Agent", c.cfg.HTTP.UserAgent)
 	if to.APIKey != "" {
 		out.Header.Set("Authorization", "Bearer "+string(to.APIKey))
 	}
@@ -176,10 +171,10 @@ func read(ctx context.Context, a *saga.Answer, contentType string, in io.Reader,
 	if a.Status >= 200 && a.Status <= 299 && streams(contentType, body) {
 		return readStream(ctx, a, body, redact)
 	}
-	text, err := quota.ReadAll(ctx, body, maxBody, -1)
+	text, err := quota.ReadAll(ctx, body, llm.MaxBody, -1)
 	switch {
-	case len(text) > maxBody:
-		a.Code, why = "body_too_large", errTooLarge.Error()
+	case len(text) > llm.MaxBody:
+		a.Code, why = egress.CodeBodyTooLarge, llm.ErrTooLarge.Error()
 	case err != nil:
 		a.Code, why = broken(ctx, err)
 	default:
@@ -206,31 +201,28 @@ func streams(contentType string, body *bufio.Reader) bool {
 }
 
 func readStream(ctx context.Context, a *saga.Answer, body io.Reader, redact *httptext.Redactor) (why string) {
-	limited := &io.LimitedReader{R: body, N: maxStream}
 	account := quota.FromContext(ctx)
-	reserve := func(bytes int) error { return account.Reserve(ctx, int64(bytes)) }
-	s := &assembly{reserve: reserve}
-	err := events(limited, reserve, s.take)
+	doc, err := llm.ReadStream(body, func(bytes int) error { return account.Reserve(ctx, int64(bytes)) })
 	switch {
-	case s.whole() && !errors.Is(err, errTooLarge): // only its usage can be missing
-	case errors.Is(err, errTooLarge) || limited.N <= 0:
-		a.Code, why = "body_too_large", errTooLarge.Error()
-	case errors.Is(err, errBroken):
-		a.Code, why = "body_invalid", errBroken.Error()
+	case err == nil:
+	case errors.Is(err, llm.ErrTooLarge):
+		a.Code, why = egress.CodeBodyTooLarge, err.Error()
+	case errors.Is(err, llm.ErrBroken):
+		a.Code, why = egress.CodeBodyInvalid, err.Error()
 	case errors.Is(err, io.EOF):
-		a.Code, why = "body_cut", "the stream ended before the answer did"
+		a.Code, why = egress.CodeBodyCut, "the stream ended before the answer did"
 	default:
 		a.Code, why = broken(ctx, err)
 	}
-	a.Body = redact.JSON(s.document())
+	a.Body = redact.JSON(doc)
 	account.Shrink(int64(len(a.Body)))
 	return why
 }
 
 // broken describes a failure to read on.
 func broken(ctx context.Context, err error) (code, why string) {
-	if code, why := http.Reason(ctx, err, true); code != "connection" {
-		return code, why
+	if f := egress.BodyFailure(ctx, err); f.Code != egress.CodeBodyCut {
+		return f.Code, f.Why
 	}
-	return "body_cut", "the connection broke before the answer's end"
+	return egress.CodeBodyCut, "the connection broke before the answer's end"
 }

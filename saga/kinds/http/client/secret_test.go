@@ -1,4 +1,4 @@
-package http
+package client
 
 import (
 	"encoding/base64"
@@ -6,15 +6,19 @@ import (
 	"errors"
 	"io"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"recourse/internal/egress"
+	"recourse/internal/egress/egresstest"
 	"recourse/internal/httptext"
 	"recourse/saga"
+	kind "recourse/saga/kinds/http"
 )
 
 // canary holds everything that could break out of a URL, a form or a JSON string.
@@ -43,8 +47,8 @@ func vault(name string) (string, error) {
 }
 
 func TestSecretsAreSent(t *testing.T) {
-	c := newCaller(t, CallerConfig{Secret: vault})
-	s := serveWire(t, say(ok200))
+	c := newCaller(t, Config{Secret: vault})
+	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
 	encoded := httptext.PercentEncode(canary)
 	tests := []struct {
 		name       string
@@ -65,18 +69,18 @@ func TestSecretsAreSent(t *testing.T) {
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.req.URL = s.url + tt.req.URL
+			tt.req.URL = s.URL + tt.req.URL
 			if a := c.Call(t.Context(), tt.req); !of200(a) {
 				t.Fatalf("Call = %+v", a)
 			}
-			got := s.requests()[i]
+			got := s.Requests()[i]
 			if diff := cmp.Diff([]string{tt.line, tt.body, tt.header}, []string{got.Line, got.Body, got.Header.Get("Authorization")}); diff != "" {
 				t.Errorf("line, body, header (-want +got):\n%s", diff)
 			}
 		})
 	}
 	var doc map[string]string
-	if err := json.Unmarshal([]byte(s.requests()[4].Body), &doc); err != nil || doc["k"] != "a"+canary+"b" {
+	if err := json.Unmarshal([]byte(s.Requests()[4].Body), &doc); err != nil || doc["k"] != "a"+canary+"b" {
 		t.Errorf("the JSON body says %q, %v", doc["k"], err)
 	}
 }
@@ -97,10 +101,10 @@ func TestSecretsThatCannotBeSent(t *testing.T) {
 		{"two lines in basic credentials", header("Basic base64(a:${secrets.LINES})"), "secret_missing", "basic"},
 		{"a colon in the user", header("Basic base64(${secrets.COLON}:x)"), "secret_missing", "colon"},
 		{"not text", header("${secrets.BINARY}"), "secret_missing", "UTF-8"},
-		{"in the host", get("http://${secrets.TOKEN}.example/"), CodeURLInvalid, "host"},
-		{"in the port", get("http://a.example:${secrets.PIN}/"), CodeURLInvalid, "host"},
+		{"in the host", get("http://${secrets.TOKEN}.example/"), kind.CodeURLInvalid, "host"},
+		{"in the port", get("http://a.example:${secrets.PIN}/"), kind.CodeURLInvalid, "host"},
 	}
-	c := newCaller(t, CallerConfig{Secret: vault})
+	c := newCaller(t, Config{Secret: vault})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			a := c.Call(t.Context(), tt.req)
@@ -112,13 +116,13 @@ func TestSecretsThatCannotBeSent(t *testing.T) {
 			}
 		})
 	}
-	if a := newCaller(t, CallerConfig{}).Call(t.Context(), header("${secrets.TOKEN}")); a.Code != "secret_missing" || !strings.Contains(a.Detail, "--secret-dir") {
+	if a := newCaller(t, Config{}).Call(t.Context(), header("${secrets.TOKEN}")); a.Code != "secret_missing" || !strings.Contains(a.Detail, "--secret-dir") {
 		t.Errorf("without secrets: %+v", a)
 	}
 }
 
 func TestEchoedSecretsAreRedacted(t *testing.T) {
-	c := newCaller(t, CallerConfig{Secret: vault})
+	c := newCaller(t, Config{Secret: vault})
 	tests := []struct {
 		name, contentType, echo, want string
 	}{
@@ -132,8 +136,8 @@ func TestEchoedSecretsAreRedacted(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := serveWire(t, say(response(200, "Content-Type: "+tt.contentType+"\r\nX-Echo: Bearer tok-1234567", tt.echo)))
-			r := get(s.url + "?a=${secrets.TOKEN}&b=${secrets.DIGITS}&c=${secrets.PIN}&d=${secrets.CANARY}")
+			s := egresstest.Serve(t, egresstest.Say(egresstest.Response(200, "Content-Type: "+tt.contentType+"\r\nX-Echo: Bearer tok-1234567", tt.echo)))
+			r := get(s.URL + "?a=${secrets.TOKEN}&b=${secrets.DIGITS}&c=${secrets.PIN}&d=${secrets.CANARY}")
 			a := c.Call(t.Context(), r)
 			if got := string(a.Body); got != tt.want || a.Headers["x-echo"] != "Bearer ***" {
 				t.Errorf("Body = %s, X-Echo = %q; want %s", got, a.Headers["x-echo"], tt.want)
@@ -141,11 +145,11 @@ func TestEchoedSecretsAreRedacted(t *testing.T) {
 		})
 	}
 	t.Run("in errors", func(t *testing.T) {
-		s := serveWire(t, func(_ int, conn *net.TCPConn) bool {
+		s := egresstest.Serve(t, func(_ int, conn *net.TCPConn) bool {
 			io.WriteString(conn, "HTTP/1.1 tok-1234567 tok-1234567\r\n\r\n")
 			return false
 		})
-		a := c.Call(t.Context(), saga.Request{Method: "POST", URL: s.url + "/bot${secrets.TOKEN}", Body: json.RawMessage(`1`)})
+		a := c.Call(t.Context(), saga.Request{Method: "POST", URL: s.URL + "/bot${secrets.TOKEN}", Body: json.RawMessage(`1`)})
 		if a.Code != "connection" || strings.Contains(a.Detail, "tok-") || !strings.Contains(a.Detail, "/bot${secrets.TOKEN}") {
 			t.Errorf("answer = %+v", a)
 		}
@@ -155,17 +159,17 @@ func TestEchoedSecretsAreRedacted(t *testing.T) {
 // What is shortened is redacted first, so that no beginning of a secret stays.
 func TestSecretsThatAreCut(t *testing.T) {
 	long := strings.Repeat("s3cr3t-", 60)
-	c := newCaller(t, CallerConfig{MaxBody: 80 << 10, Secret: func(string) (string, error) { return long, nil }})
+	c := newCaller(t, Config{MaxBody: 80 << 10, Secret: func(string) (string, error) { return long, nil }})
 	for name, answer := range map[string]string{
 		"a broken head":         "HTTP/1.1 200 OK\r\nAuthorization " + long + "\r\n\r\n",
 		"a broken status":       "HTTP/1.1 " + long + "\r\n\r\n",
-		"an unknown encoding":   response(200, "Content-Encoding: "+long, "x"),
-		"an error's large body": response(500, "Content-Type: text/plain", strings.Repeat("x", maxErrorBody-20)+long+strings.Repeat("x", 32<<10)),
-		"a redirect":            response(302, "Location: https://127.0.0.1:1/"+strings.Repeat("x", 150)+long, ""),
+		"an unknown encoding":   egresstest.Response(200, "Content-Encoding: "+long, "x"),
+		"an error's large body": egresstest.Response(500, "Content-Type: text/plain", strings.Repeat("x", maxErrorBody-20)+long+strings.Repeat("x", 32<<10)),
+		"a redirect":            egresstest.Response(302, "Location: https://127.0.0.1:1/"+strings.Repeat("x", 150)+long, ""),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serveWire(t, say(answer))
-			a := c.Call(t.Context(), saga.Request{Method: "GET", URL: s.url + "/", Headers: map[string]string{"Authorization": "${secrets.LONG}"}})
+			s := egresstest.Serve(t, egresstest.Say(answer))
+			a := c.Call(t.Context(), saga.Request{Method: "GET", URL: s.URL + "/", Headers: map[string]string{"Authorization": "${secrets.LONG}"}})
 			if text := a.Detail + string(a.Body); !a.Sent || strings.Contains(text, "s3cr3t") {
 				t.Errorf("answer = %+v", a)
 			}
@@ -178,13 +182,13 @@ func TestSecretsThatAreCut(t *testing.T) {
 
 // A secret that another request's answer tells does not get into a journal either.
 func TestKnownSecretsAreRedacted(t *testing.T) {
-	srv := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Told", "canary-s3cr3t")
 		_, _ = w.Write([]byte(`{"token":"canary-s3cr3t","n":1}`))
 	}))
 	defer srv.Close()
-	c := newCaller(t, CallerConfig{Known: func() []string { return []string{"canary-s3cr3t"} }})
+	c := newCaller(t, Config{Known: func() []string { return []string{"canary-s3cr3t"} }})
 	a := c.Call(t.Context(), saga.Request{Method: "GET", URL: srv.URL})
 	if got, want := string(a.Body), `{"token":"***","n":1}`; got != want {
 		t.Errorf("body %s, want %s", got, want)
@@ -198,12 +202,50 @@ func TestKnownSecretsAreRedacted(t *testing.T) {
 // journal, in neither form.
 func TestBasicCredentialsAreRedacted(t *testing.T) {
 	encoded := base64.StdEncoding.EncodeToString([]byte("ada:tok-1234567"))
-	s := serveWire(t, say(response(200, "Content-Type: application/json\r\nX-Echo: Basic "+encoded, `{"you":"Basic `+encoded+`","key":"tok-1234567"}`)))
-	a := newCaller(t, CallerConfig{Secret: vault}).Call(t.Context(), saga.Request{Method: "GET", URL: s.url, Headers: map[string]string{"Authorization": "Basic base64(ada:${secrets.TOKEN})"}})
-	if got := s.requests()[0].Header.Get("Authorization"); got != "Basic "+encoded {
+	s := egresstest.Serve(t, egresstest.Say(egresstest.Response(200, "Content-Type: application/json\r\nX-Echo: Basic "+encoded, `{"you":"Basic `+encoded+`","key":"tok-1234567"}`)))
+	a := newCaller(t, Config{Secret: vault}).Call(t.Context(), saga.Request{Method: "GET", URL: s.URL, Headers: map[string]string{"Authorization": "Basic base64(ada:${secrets.TOKEN})"}})
+	if got := s.Requests()[0].Header.Get("Authorization"); got != "Basic "+encoded {
 		t.Errorf("sent %q", got)
 	}
 	if string(a.Body) != `{"you":"Basic ***","key":"***"}` || a.Headers["x-echo"] != "Basic ***" {
 		t.Errorf("the answer shows %s, %v", a.Body, a.Headers)
+	}
+}
+
+// A secret leaves for the hosts that it is bound to, wherever in the request it stands, and for no
+// other.
+func TestSecretsAreBound(t *testing.T) {
+	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{u.Host, "pay.example"} {
+		hosts, err := egress.NewSecretHosts(map[string][]string{"TOKEN": {to}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCaller(t, Config{Secret: vault, SecretHosts: hosts})
+		for where, r := range map[string]saga.Request{
+			"header": {Method: "GET", URL: s.URL + "/", Headers: map[string]string{"Authorization": "Bearer ${secrets.TOKEN}"}},
+			"query":  {Method: "GET", URL: s.URL + "/?k=${secrets.TOKEN}"},
+			"body":   {Method: "POST", URL: s.URL + "/", Body: json.RawMessage(`{"k": "${secrets.TOKEN}"}`)},
+			"both":   {Method: "GET", URL: s.URL + "/?k=${secrets.PIN}", Headers: map[string]string{"X-Key": "${secrets.TOKEN}"}},
+		} {
+			before := len(s.Requests())
+			a := c.Call(t.Context(), r)
+			if to == u.Host {
+				if !of200(a) {
+					t.Errorf("in the %s, to its host: %+v", where, a)
+				}
+				continue
+			}
+			if a.Sent || a.Code != saga.CodeSecretMissing || !strings.Contains(a.Detail, "TOKEN does not go to "+u.Host+": secret-hosts") || len(s.Requests()) != before {
+				t.Errorf("in the %s, to another: %+v", where, a)
+			}
+		}
+		if a := c.Call(t.Context(), get(s.URL+"/")); !of200(a) {
+			t.Errorf("without a secret: %+v", a)
+		}
 	}
 }

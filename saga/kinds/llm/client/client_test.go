@@ -1,4 +1,4 @@
-package llm
+package client
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
@@ -17,6 +17,7 @@ import (
 	"recourse/journal"
 	"recourse/saga"
 	"recourse/saga/expr"
+	"recourse/saga/kinds/llm"
 )
 
 const never = time.Minute
@@ -46,10 +47,10 @@ func TestCallerAgainstStub(t *testing.T) {
 		{"silent from the start", llmstub.Fault{Delay: never}, journal.Transient, "timeout", false},
 		{"malformed", llmstub.Fault{Malformed: true}, journal.Transient, "body_invalid", false},
 		{"malformed in one piece", llmstub.Fault{Malformed: true, NoStream: true}, journal.Transient, "body_invalid", false},
-		{"refusal", llmstub.Fault{Refusal: true}, journal.Refused, CodeRefused, true},
+		{"refusal", llmstub.Fault{Refusal: true}, journal.Refused, llm.CodeRefused, true},
 		{"error", llmstub.Fault{Status: 500}, journal.Transient, "http_500", false},
 		{"error with usage", llmstub.Fault{Status: 500, Usage: true}, journal.Transient, "http_500", true},
-		{"no such model", llmstub.Fault{Status: 404, Code: "model_not_found"}, journal.Refused, CodeModel, false},
+		{"no such model", llmstub.Fault{Status: 404, Code: "model_not_found"}, journal.Refused, llm.CodeModel, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +94,7 @@ func TestCallerAgainstStub(t *testing.T) {
 }
 
 // serve answers with a handler, as the provider of the model a.
-func serve(t *testing.T, handler nethttp.HandlerFunc) (Config, *Body, saga.Request) {
+func serve(t *testing.T, handler http.HandlerFunc) (llm.Config, *llm.Body, saga.Request) {
 	t.Helper()
 	s := httptest.NewServer(handler)
 	t.Cleanup(s.Close)
@@ -103,19 +104,19 @@ func serve(t *testing.T, handler nethttp.HandlerFunc) (Config, *Body, saga.Reque
 }
 
 func TestWhatLeaves(t *testing.T) {
-	var got *nethttp.Request
+	var got *http.Request
 	var body []byte
-	cfg, _, r := serve(t, func(rw nethttp.ResponseWriter, req *nethttp.Request) {
+	cfg, _, r := serve(t, func(rw http.ResponseWriter, req *http.Request) {
 		got = req
 		body, _ = io.ReadAll(req.Body)
-		nethttp.Redirect(rw, req, "/elsewhere", nethttp.StatusTemporaryRedirect)
+		http.Redirect(rw, req, "/elsewhere", http.StatusTemporaryRedirect)
 	})
 	a := caller(t, cfg).Call(t.Context(), r)
 	if a.Status != 307 || !a.Sent || a.Code != "" {
 		t.Errorf("a redirect is the answer, not %+v", a)
 	}
 	if got.URL.Path != "/v1/chat/completions" || got.Header.Get("Authorization") != "Bearer "+canary || got.Header.Get("User-Agent") != "recourse" ||
-		got.Header.Get("Accept") != "text/event-stream" || got.Header.Get(courseHeader) != "" {
+		got.Header.Get("Accept") != "text/event-stream" || got.Header.Get("X-Recourse-Course") != "" {
 		t.Errorf("%s with %v", got.URL, got.Header)
 	}
 	var sent struct{ Messages []struct{ Content string } }
@@ -128,7 +129,7 @@ func TestWhatLeaves(t *testing.T) {
 func TestKeyDoesNotComeBack(t *testing.T) {
 	for _, status := range []int{200, 401, 500} {
 		for _, kind := range []string{"application/json", "text/event-stream", "text/plain"} {
-			cfg, b, r := serve(t, func(rw nethttp.ResponseWriter, req *nethttp.Request) {
+			cfg, b, r := serve(t, func(rw http.ResponseWriter, req *http.Request) {
 				rw.Header().Set("Content-Type", kind)
 				rw.Header().Set("X-Echo", req.Header.Get("Authorization"))
 				rw.WriteHeader(status)
@@ -168,7 +169,7 @@ func TestNotSent(t *testing.T) {
 	}
 	refused := "http://" + l.Addr().String() + "/v1"
 	l.Close()
-	plain := httptest.NewServer(nethttp.NotFoundHandler())
+	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -223,7 +224,7 @@ func TestInterrupted(t *testing.T) {
 // The timeout is for silence: an answer may take many times as long.
 func TestTimeoutIsForSilence(t *testing.T) {
 	const idle, gap, words = 400 * time.Millisecond, 100 * time.Millisecond, 8
-	cfg, b, r := serve(t, func(rw nethttp.ResponseWriter, req *nethttp.Request) {
+	cfg, b, r := serve(t, func(rw http.ResponseWriter, req *http.Request) {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		tick := time.NewTicker(gap)
 		defer tick.Stop()
@@ -234,7 +235,7 @@ func TestTimeoutIsForSilence(t *testing.T) {
 			} else {
 				io.WriteString(rw, "data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n")
 			}
-			nethttp.NewResponseController(rw).Flush()
+			http.NewResponseController(rw).Flush()
 		}
 		io.WriteString(rw, "data: [DONE]\n\n")
 	})
@@ -247,11 +248,11 @@ func TestTimeoutIsForSilence(t *testing.T) {
 // An answer is over when it says so, though the connection stays open.
 func TestOpenEnd(t *testing.T) {
 	for _, end := range []string{"\n\n", "\r\n\r\n", "\r\r"} {
-		cfg, b, r := serve(t, func(rw nethttp.ResponseWriter, req *nethttp.Request) {
+		cfg, b, r := serve(t, func(rw http.ResponseWriter, req *http.Request) {
 			io.Copy(io.Discard, req.Body) // so that the server notices when the client leaves
 			rw.Header().Set("Content-Type", "text/event-stream")
 			io.WriteString(rw, `data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}`+end+"data: [DONE]"+end)
-			nethttp.NewResponseController(rw).Flush()
+			http.NewResponseController(rw).Flush()
 			<-req.Context().Done()
 		})
 		a := caller(t, cfg).Stream(t.Context(), r, never, func() {})
@@ -264,9 +265,9 @@ func TestOpenEnd(t *testing.T) {
 // One call is one send, whatever becomes of the connection.
 func TestSentOnce(t *testing.T) {
 	var calls atomic.Int32
-	cfg, _, r := serve(t, func(nethttp.ResponseWriter, *nethttp.Request) {
+	cfg, _, r := serve(t, func(http.ResponseWriter, *http.Request) {
 		calls.Add(1)
-		panic(nethttp.ErrAbortHandler)
+		panic(http.ErrAbortHandler)
 	})
 	r.Headers["Idempotency-Key"] = "k"
 	c := caller(t, cfg)
@@ -289,7 +290,7 @@ func TestRepairAgainstStub(t *testing.T) {
 	r, c := render(t, b, nil), caller(t, cfg)
 	a := c.Call(t.Context(), r)
 	v := b.Judge(r, a)
-	if v.Class != journal.Refused || v.Error.Code != CodeMismatch {
+	if v.Class != journal.Refused || v.Error.Code != llm.CodeMismatch {
 		t.Fatalf("%+v", v)
 	}
 	hint, now := b.Next(r, a, v, 1)

@@ -1,12 +1,15 @@
-package http
+package egress
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"recourse/internal/egress/egresstest"
 )
 
 func TestGuardCheck(t *testing.T) {
@@ -157,9 +160,9 @@ func TestNewGuardErrors(t *testing.T) {
 
 // TestGuardStopsEverySpelling: however loopback is written, nothing arrives.
 func TestGuardStopsEverySpelling(t *testing.T) {
-	c := newCaller(t, CallerConfig{Guard: mustGuard(t), Resolver: fakeDNS(t, func(string) string { return "127.0.0.1" })})
-	s := serveWire(t, say(ok200))
-	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+	c := newCaller(t, Config{Guard: mustGuard(t), Resolver: egresstest.FakeDNS(t, func(string) string { return "127.0.0.1" })})
+	s := egresstest.Serve(t, egresstest.Say(egresstest.OK))
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
 	for host, code := range map[string]string{
 		"127.0.0.1": "egress_denied", "localhost": "egress_denied", "LOCALHOST.": "egress_denied", "[::1]": "egress_denied",
 		"[::ffff:127.0.0.1]": "egress_denied", "[::ffff:7f00:1]": "egress_denied", "[0:0:0:0:0:0:0:1]": "egress_denied", "0.0.0.0": "egress_denied",
@@ -168,18 +171,18 @@ func TestGuardStopsEverySpelling(t *testing.T) {
 		"127.0.0.01": CodeURLInvalid, "127.1": CodeURLInvalid, "①②⑦.0.0.1": CodeURLInvalid, "①②⑦。⓪。⓪。①": "egress_denied",
 	} {
 		a := c.Call(t.Context(), get("http://"+host+":"+port+"/"))
-		if got, want := of(a), (outcome{Code: code}); got != want {
-			t.Errorf("%s: %+v (%s), want %+v", host, got, a.Detail, want)
+		if got, want := a, (outcome{Code: code}); !got.is(want) {
+			t.Errorf("%s: %+v (%s), want %+v", host, got, a.why, want)
 		}
 	}
-	if n := len(s.requests()); n != 0 {
+	if n := len(s.Requests()); n != 0 {
 		t.Errorf("%d requests arrived", n)
 	}
 }
 
 func TestGuardAgainstRebinding(t *testing.T) {
 	var lookups atomic.Int32
-	resolver := fakeDNS(t, func(name string) string {
+	resolver := egresstest.FakeDNS(t, func(name string) string {
 		switch {
 		case name == "meta.test":
 			return "169.254.169.254"
@@ -188,25 +191,31 @@ func TestGuardAgainstRebinding(t *testing.T) {
 		}
 		return "127.0.0.2"
 	})
-	s := serveWire(t, sayAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"))
-	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+	s := egresstest.Serve(t, egresstest.SayAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"))
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
 
-	c := newCaller(t, CallerConfig{Guard: mustGuard(t, "127.0.0.1/32"), Resolver: resolver})
-	if a := c.Call(t.Context(), get("http://rebind.test:"+port)); !of200(a) {
+	c := newCaller(t, Config{Guard: mustGuard(t, "127.0.0.1/32"), Resolver: resolver})
+	if a := c.Call(t.Context(), get("http://rebind.test:"+port)); !a.ok() {
 		t.Errorf("the first address = %+v, want 200", a)
 	}
-	if got, want := of(c.Call(t.Context(), get("http://rebind.test:"+port))), (outcome{Code: "egress_denied"}); got != want {
+	if got, want := c.Call(t.Context(), get("http://rebind.test:"+port)), (outcome{Code: "egress_denied"}); !got.is(want) {
 		t.Errorf("the second address = %+v, want %+v", got, want)
 	}
 
-	c = newCaller(t, CallerConfig{Guard: mustGuard(t, "inside.test:"+port, "meta.test"), Resolver: resolver})
-	if a := c.Call(t.Context(), get("http://inside.test:"+port)); !of200(a) {
+	c = newCaller(t, Config{Guard: mustGuard(t, "inside.test:"+port, "meta.test"), Resolver: resolver})
+	if a := c.Call(t.Context(), get("http://inside.test:"+port)); !a.ok() {
 		t.Errorf("a named host = %+v, want 200", a)
 	}
 	if a := c.Call(t.Context(), get("http://127.0.0.1:"+port)); a.Code != "egress_denied" {
 		t.Errorf("the named host's address by itself = %+v, want egress_denied", a)
 	}
-	if a := c.Call(t.Context(), get("http://meta.test")); a.Code != "egress_denied" || !strings.Contains(a.Detail, "never") {
+	if a := c.Call(t.Context(), get("http://meta.test")); a.Code != "egress_denied" || !strings.Contains(a.why, "never") {
 		t.Errorf("a named host at the metadata address = %+v, want egress_denied", a)
 	}
+}
+
+func ExampleGuard() {
+	_, err := NewGuard([]string{"169.254.169.254"})
+	fmt.Println(err)
+	// Output: "169.254.169.254" is not usable in --egress-allow: link-local and metadata addresses are always denied
 }

@@ -1,4 +1,4 @@
-package http
+package egress
 
 import (
 	"errors"
@@ -78,8 +78,8 @@ func readSecretHost(entry string) (secretHost, error) {
 	return secretHost{name, below, port}, nil
 }
 
-// allow returns a refusal if the secret may not be sent to a URL.
-func (h *SecretHosts) allow(secret string, to *url.URL) error {
+// Allow returns an error if the secret may not be sent to a URL that [CheckURL] accepts.
+func (h *SecretHosts) Allow(secret string, to *url.URL) error {
 	if h == nil {
 		return nil
 	}
@@ -100,5 +100,5 @@ func (h *SecretHosts) allow(secret string, to *url.URL) error {
 	}) {
 		return nil
 	}
-	return &refusal{codeSecretMissing, "the secret " + secret + " does not go to " + httptext.Clip(httptext.Printable(to.Host), 200) + ": secret-hosts in the config file says where it may go"}
+	return errors.New("the secret " + secret + " does not go to " + httptext.Clip(httptext.Printable(to.Host), 200) + ": secret-hosts in the config file says where it may go")
 }

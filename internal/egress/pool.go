@@ -1,4 +1,4 @@
-package http
+package egress
 
 import (
 	"context"
@@ -10,11 +10,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 )
-
-// idleTimeout is shorter than the keep-alive of common servers (2 s and more). A request that is
-// written just as the server closes the connection is in doubt, and reuse under load needs no
-// longer timeout.
-const idleTimeout = time.Second
 
 // origin identifies connections that can be reused for each other.
 type origin struct{ scheme, addr string }
@@ -42,6 +37,7 @@ func portOf(u *url.URL) string {
 type pool struct {
 	dial func(context.Context, origin) (*wire, error)
 	max  int
+	idle time.Duration // how long an unused connection is kept
 
 	mu    sync.Mutex
 	lines map[origin]*line
@@ -56,8 +52,8 @@ type line struct {
 	idle  []*wire       // the most recently used one is last
 }
 
-func newPool(limit int, dial func(context.Context, origin) (*wire, error)) *pool {
-	return &pool{dial: dial, max: limit, lines: make(map[origin]*line)}
+func newPool(limit int, idle time.Duration, dial func(context.Context, origin) (*wire, error)) *pool {
+	return &pool{dial: dial, max: limit, idle: idle, lines: make(map[origin]*line)}
 }
 
 // enter waits until a connection to o may be used, or until ctx ends. Call leave afterwards.
@@ -91,7 +87,7 @@ func (p *pool) leave(l *line, w *wire) {
 		w.since = time.Now()
 		l.idle = append(l.idle, w)
 		if p.timer == nil {
-			p.timer = time.AfterFunc(idleTimeout, p.sweep)
+			p.timer = time.AfterFunc(p.idle, p.sweep)
 		}
 	}
 	p.unuse(l)
@@ -124,7 +120,7 @@ func (p *pool) kept(l *line) *wire {
 		w := l.idle[n-1]
 		l.idle[n-1], l.idle = nil, l.idle[:n-1]
 		p.mu.Unlock()
-		if time.Since(w.since) < idleTimeout && w.quiet() {
+		if time.Since(w.since) < p.idle && w.quiet() {
 			return w
 		}
 		w.Close()
@@ -134,9 +130,9 @@ func (p *pool) kept(l *line) *wire {
 // sweep closes connections that have been idle for too long.
 func (p *pool) sweep() {
 	p.mu.Lock()
-	old, stays := p.takeIdle(idleTimeout)
+	old, stays := p.takeIdle(p.idle)
 	if p.timer != nil && stays {
-		p.timer.Reset(idleTimeout / 2)
+		p.timer.Reset(p.idle / 2)
 	} else {
 		p.timer = nil
 	}

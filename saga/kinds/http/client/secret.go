@@ -1,4 +1,4 @@
-package http
+package client
 
 import (
 	"strings"
@@ -7,9 +7,8 @@ import (
 	"recourse/internal/httptext"
 	"recourse/saga"
 	"recourse/saga/expr"
+	kind "recourse/saga/kinds/http"
 )
-
-const codeSecretMissing = saga.CodeSecretMissing
 
 // unsealer inserts secrets into a request and records which.
 type unsealer struct {
@@ -34,7 +33,7 @@ func (u *unsealer) text(sealed string, quote func(string) string) (string, error
 	case u.failed != nil:
 		return "", u.failed
 	case err != nil:
-		return "", &refusal{CodeRequestInvalid, "the request's secret references cannot be read"}
+		return "", &refusal{kind.CodeRequestInvalid, "the request's secret references cannot be read"}
 	}
 	return out, nil
 }
@@ -43,11 +42,11 @@ func (u *unsealer) resolve(name string) (string, error) {
 	value, err := u.secret(name)
 	switch {
 	case err != nil:
-		u.failed = &refusal{codeSecretMissing, "the secret " + name + " cannot be had: " + httptext.Clip(httptext.Printable(err.Error()), 300)}
+		u.failed = &refusal{saga.CodeSecretMissing, "the secret " + name + " cannot be had: " + httptext.Clip(httptext.Printable(err.Error()), 300)}
 	case value == "":
-		u.failed = &refusal{codeSecretMissing, "the secret " + name + " is empty: provide RECOURSE_SECRET_" + name + " or a file " + name + " in --secret-dir"}
+		u.failed = &refusal{saga.CodeSecretMissing, "the secret " + name + " is empty: provide RECOURSE_SECRET_" + name + " or a file " + name + " in --secret-dir"}
 	case !utf8.ValidString(value):
-		u.failed = &refusal{codeSecretMissing, "the secret " + name + " is not UTF-8 text: provide it as text, in base64 for example"}
+		u.failed = &refusal{saga.CodeSecretMissing, "the secret " + name + " is not UTF-8 text: provide it as text, in base64 for example"}
 	default:
 		u.names, u.values = append(u.names, name), append(u.values, value)
 		return value, nil

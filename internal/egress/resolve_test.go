@@ -1,4 +1,4 @@
-package http
+package egress
 
 import (
 	"crypto/tls"
@@ -7,13 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"recourse/internal/egress/egresstest"
 )
 
 // TestResolve: a name leads elsewhere; TLS and the request keep it, and the guard judges where it
 // leads.
 func TestResolve(t *testing.T) {
 	url, conf := serveTLS(t, tls.VersionTLS13, func(conn *tls.Conn, _ *held) {
-		answering(conn, func() { _, _ = conn.Write([]byte(ok200)) })
+		answering(conn, func() { _, _ = conn.Write([]byte(egresstest.OK)) })
 	})
 	addr := strings.TrimPrefix(url, "https://")
 	_, port, _ := net.SplitHostPort(addr)
@@ -33,9 +35,9 @@ func TestResolve(t *testing.T) {
 		{"127.0.0.1", "https://example.com:444/", "dns"},
 		{"127.0.0.1", "https://same.test:" + port + "/", "tls"},
 	} {
-		c := newCaller(t, CallerConfig{Guard: mustGuard(t, tt.allow), TLS: conf, Resolve: resolve, Resolver: fakeDNS(t, func(string) string { return "" })})
+		c := newCaller(t, Config{Guard: mustGuard(t, tt.allow), TLS: conf, Resolve: resolve, Resolver: egresstest.FakeDNS(t, func(string) string { return "" })})
 		a := c.Call(within(t, 5*time.Second), get(tt.url))
-		if a.Code != tt.code || tt.code == "" && !of200(a) {
+		if a.Code != tt.code || tt.code == "" && !a.ok() {
 			t.Errorf("%s, %s allowed: %+v, want %q", tt.url, tt.allow, a, tt.code)
 		}
 	}

@@ -1,4 +1,4 @@
-package http
+package egress
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // ErrAllow says that an entry of [NewGuard]'s allow list is invalid.
 var ErrAllow = errors.New("not usable in --egress-allow")
 
-// Guard decides which addresses steps may reach. It checks the address that is dialled, after names
+// Guard decides which addresses may be reached. It checks the address that is dialled, after names
 // are resolved. So the same rule applies to a name that resolves differently the second time (DNS
 // rebinding), and to every spelling of an address.
 //
@@ -22,6 +22,7 @@ var ErrAllow = errors.New("not usable in --egress-allow")
 // are denied unless the allow list names them. Link-local and cloud metadata addresses are always
 // denied. A Guard is immutable and safe for concurrent use.
 type Guard struct {
+	all   bool // every address is allowed
 	nets  []allowedNet
 	hosts []allowedHost
 }
@@ -52,6 +53,10 @@ func NewGuard(allow []string) (*Guard, error) {
 	}
 	return g, nil
 }
+
+// AllowAll returns a Guard that allows all addresses. It is for addresses that the operator has
+// configured and that no definition can choose, such as a collector's.
+func AllowAll() *Guard { return &Guard{all: true} }
 
 func (g *Guard) add(entry string) error {
 	if strings.Contains(entry, "/") {
@@ -123,6 +128,9 @@ func (d *Denied) Error() string {
 // Check checks one connection: asked is the host:port that the request names, dialled the address
 // and port that it resolved to. It returns nil or a [*Denied].
 func (g *Guard) Check(asked string, dialled netip.AddrPort) error {
+	if g.all {
+		return nil
+	}
 	addr := dialled.Addr().Unmap().WithZone("")
 	forms := embedded(addr)
 	for _, a := range forms {
